@@ -1,0 +1,29 @@
+//! zarrfs mounts a Zarr hierarchy as a file system.
+//!
+//! The modules form a line, and each names only those before it
+//! (`tests/it/layering.rs` holds the table):
+//!
+//! | module | what it owns |
+//! | ------ | ------------ |
+//! | [`error`] | the one error type |
+//! | [`sys`] | the only unsafe code: system calls that std does not have |
+//! | [`dtype`] | data types and fill values |
+//! | [`store`] | keys to bytes: the abstract store interface, directory and memory |
+//! | [`shard`] | the index of a shard and its assembly |
+//! | [`metadata`] | dialects: documents to one model and back |
+//! | [`codec`] | pipelines, bound to one chunk shape |
+//! | [`array`] | coordinates to decoded chunks |
+//! | [`hierarchy`] | nodes by path |
+//! | [`cache`] | decoded chunks, bounded |
+//! | [`view`] | ranges of a file to ranges of chunks |
+//! | [`vfs`] | the tree: names, inodes, handles, unstored bytes |
+//! | [`fuse`] | kernel requests |
+//! | [`cli`] | the command |
+
+pub mod codec;
+pub mod dtype;
+pub mod error;
+pub mod metadata;
+pub mod shard;
+pub mod store;
+pub mod sys;

@@ -1,0 +1,97 @@
+//! The one model: what every dialect lowers to, in the terms of released Zarr v3.
+//!
+//! Everything above `metadata` speaks this and cannot tell a dialect from another.
+
+use serde_json::{Map, Value};
+
+use crate::dtype::{DType, FillValue};
+
+/// A JSON object in the order of its members.
+pub type Object = Map<String, Value>;
+
+/// A group or an array.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Node {
+    /// A group.
+    Group(Group),
+    /// An array.
+    Array(Box<Array>),
+}
+
+/// A group. One that exists only because of what lies below it has no attributes.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Group {
+    /// User attributes. Bare NaN and infinities are strings here.
+    pub attributes: Object,
+    /// Whether its document has `consolidated_metadata` of the inline kind.
+    pub consolidated: bool,
+}
+
+/// An array, as its document describes it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Array {
+    /// Elements along each dimension.
+    pub shape: Vec<u64>,
+    /// The type of an element.
+    pub dtype: DType,
+    /// The value of elements in chunks that the store does not have.
+    pub fill: FillValue,
+    /// Elements of a stored chunk along each dimension, each at least 1: of the shard where there are shards.
+    pub chunk_shape: Vec<u64>,
+    /// How the coordinates of a stored chunk become the end of its key.
+    pub key_encoding: KeyEncoding,
+    /// What an element goes through on its way to the store, in order of encoding, at most one array-to-bytes codec.
+    pub codecs: Vec<CodecSpec>,
+    /// A name for each dimension; empty where the document has none.
+    pub dimension_names: Vec<Option<String>>,
+    /// User attributes. Bare NaN and infinities are strings here.
+    pub attributes: Object,
+}
+
+/// A codec by its name in released v3 (`gzip`, `numcodecs.zlib`), with its configuration.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CodecSpec {
+    /// The registered name; the spellings of other dialects end in `metadata`.
+    pub name: String,
+    /// Its configuration, empty where the document has none.
+    pub configuration: Object,
+    /// Whether an implementation that does not know it may leave it out (`must_understand: false`).
+    pub optional: bool,
+}
+
+impl CodecSpec {
+    /// A codec that must be understood.
+    pub fn new(name: &str, configuration: Object) -> Self {
+        Self { name: name.to_owned(), configuration, optional: false }
+    }
+}
+
+/// What stands between the coordinates in a chunk key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Separator {
+    /// `/`: each dimension is a level of prefixes.
+    Slash,
+    /// `.`: all chunks are directly below the array.
+    Dot,
+}
+
+impl Separator {
+    /// The character.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Slash => "/",
+            Self::Dot => ".",
+        }
+    }
+}
+
+/// How coordinates become the end of a chunk's key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum KeyEncoding {
+    /// v3 `default`: `c/1/23`, `c.1.23`; `c` without dimensions.
+    Default(Separator),
+    /// v3 `v2`, and Zarr 2: `1/23`, `1.23`; `0` without dimensions.
+    V2(Separator),
+    /// The drafts: `c1/23`, `c1.23`; without dimensions `c`, or `c0` as zarr-python 2, GDAL and xtensor-zarr write it.
+    Draft(Separator),
+}

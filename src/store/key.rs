@@ -1,0 +1,139 @@
+//! Keys and prefixes: the names in a store, validated once.
+//!
+//! A key is what the abstract store interface calls one: components that are
+//! joined by `/`. No component is empty, `.` or `..`, and none holds a NUL, so
+//! that a key can never lead out of the store, whatever a document says.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::error::{Error, Kind, Result};
+
+/// Whether `name` may be one component of a key.
+pub fn is_component(name: &str) -> bool {
+    !name.is_empty() && name != "." && name != ".." && !name.contains(['/', '\0'])
+}
+
+/// The name of a value in a store: `data/root/t2m/c0/3`.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Key(Arc<str>);
+
+impl Key {
+    /// Checks every component. A double slash is an error, not collapsed.
+    pub fn parse(text: &str) -> Result<Self> {
+        if text.split('/').all(is_component) {
+            Ok(Self(text.into()))
+        } else {
+            Err(Error::new(Kind::Invalid, format!("{text:?} is not a key of a store")))
+        }
+    }
+
+    /// The key as text, without a leading slash.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The last component.
+    pub fn name(&self) -> &str {
+        self.0.rsplit('/').next().unwrap_or(&self.0)
+    }
+
+    /// All but the last component.
+    pub fn parent(&self) -> Prefix {
+        match self.0.rfind('/') {
+            Some(slash) => Prefix(self.0.get(..=slash).unwrap_or_default().into()),
+            None => Prefix::root(),
+        }
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Key({})", self.0)
+    }
+}
+
+/// The beginning of keys: empty, or components that each end with `/`.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Prefix(Arc<str>);
+
+impl Prefix {
+    /// The prefix of every key.
+    pub fn root() -> Self {
+        Self("".into())
+    }
+
+    /// Parses `""`, `"a/b/"` or `"a/b"`, which means the same.
+    pub fn parse(text: &str) -> Result<Self> {
+        let text = text.strip_suffix('/').unwrap_or(text);
+        if text.is_empty() {
+            return Ok(Self::root());
+        }
+        Key::parse(text).map(|key| Self(format!("{key}/").into()))
+    }
+
+    /// The prefix as text: empty, or ending with `/`.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether it is the prefix of every key.
+    pub fn is_root(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The key `relative` below this prefix; `relative` may have several components.
+    pub fn key(&self, relative: &str) -> Result<Key> {
+        Key::parse(relative)?;
+        Ok(Key(format!("{}{relative}", self.0).into()))
+    }
+
+    /// The prefix `relative` below this one.
+    pub fn join(&self, relative: &str) -> Result<Self> {
+        let below = Self::parse(relative)?;
+        Ok(Self(format!("{}{below}", self.0).into()))
+    }
+
+    /// The prefix as a key, which is what a directory is to the file system below; none for the root.
+    pub fn as_key(&self) -> Option<Key> {
+        self.0.strip_suffix('/').map(|text| Key(text.into()))
+    }
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Prefix({})", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_key_leads_out_of_the_store() {
+        for text in ["", "/", "/a", "a/", "a//b", "..", "a/../b", "./a", "a/.", "a\0b"] {
+            assert!(Key::parse(text).is_err(), "{text:?} was taken as a key");
+        }
+        assert!(Prefix::root().key("../x").is_err());
+    }
+
+    #[test]
+    fn a_key_knows_its_name_and_its_parent() {
+        let key = Key::parse("data/root/c0/1").expect("valid");
+        assert_eq!((key.name(), key.parent().as_str()), ("1", "data/root/c0/"));
+        assert!(Key::parse("zarr.json").expect("valid").parent().is_root());
+    }
+}

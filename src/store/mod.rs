@@ -1,0 +1,283 @@
+//! The abstract store interface: keys to values.
+//!
+//! The three capabilities of the Zarr drafts (readable, writeable, listable),
+//! each apart, and what the promises of zarrfs need besides: the length, time and
+//! version of a value, `set` on a condition, and `sync`. [`Store`] holds
+//! whichever of the three there are: a store that cannot list still mounts.
+//!
+//! Nothing above this module does I/O on the source.
+//!
+//! <https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html#abstract-store-interface>
+
+pub mod directory;
+mod key;
+pub mod memory;
+#[cfg(test)]
+pub(crate) mod suite;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use bytes::Bytes;
+
+use crate::error::{Error, Kind, Result};
+pub use key::{Key, Prefix, is_component};
+
+/// Which bytes of a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ByteRange {
+    /// `len` bytes from `offset`; what lies past the end is left out.
+    Span {
+        /// Where it begins, in bytes from the start of the value.
+        offset: u64,
+        /// How many bytes at most.
+        len: u64,
+    },
+    /// The last bytes: that many, or the whole value where it is shorter.
+    Suffix(u64),
+}
+
+impl ByteRange {
+    /// The first `len` bytes.
+    pub fn first(len: u64) -> Self {
+        Self::Span { offset: 0, len }
+    }
+
+    /// The bytes as an offset and a length inside a value of `value_len` bytes.
+    pub fn within(self, value_len: u64) -> (u64, u64) {
+        match self {
+            Self::Span { offset, len } => {
+                let offset = offset.min(value_len);
+                (offset, len.min(value_len - offset))
+            }
+            Self::Suffix(len) => {
+                let len = len.min(value_len);
+                (value_len - len, len)
+            }
+        }
+    }
+}
+
+/// Tells one state of a value from another: two equal versions of a key are the same bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Version(pub(crate) [u64; 3]);
+
+/// What is known of a value without its bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stat {
+    /// Length in bytes.
+    pub len: u64,
+    /// When it was last set.
+    pub modified: SystemTime,
+    /// Which state of the value this is.
+    pub version: Version,
+}
+
+/// Bytes of a value, and what the whole value was when they were read.
+#[derive(Debug, Clone)]
+pub struct Value {
+    /// The bytes that were asked for, as far as the value has them.
+    pub bytes: Bytes,
+    /// The whole value's length, time and version.
+    pub stat: Stat,
+}
+
+/// When a `set` may happen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Condition {
+    /// Whatever is there.
+    Always,
+    /// Only where the key has no value; else [`Kind::Exists`].
+    Absent,
+    /// Only where the value is still this one; else [`Kind::Stale`].
+    Unchanged(Version),
+}
+
+impl Condition {
+    /// Whether `found` is what the condition wants.
+    pub fn check(self, found: Option<Version>) -> Result<()> {
+        match self {
+            Self::Always => Ok(()),
+            Self::Absent if found.is_none() => Ok(()),
+            Self::Absent => Err(Error::new(Kind::Exists, "the key has a value already")),
+            Self::Unchanged(version) if found == Some(version) => Ok(()),
+            Self::Unchanged(_) => {
+                Err(Error::new(Kind::Stale, "the value was changed by someone else meanwhile"))
+            }
+        }
+    }
+}
+
+/// The room of the medium below a store, as `statfs` has it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Room {
+    /// Bytes in one unit of the counts below.
+    pub unit_len: u32,
+    /// Units in all.
+    pub total: u64,
+    /// Units free.
+    pub free: u64,
+    /// Units free to ordinary users.
+    pub available: u64,
+    /// Values that fit in all.
+    pub values: u64,
+    /// Values that still fit.
+    pub values_free: u64,
+    /// The longest name of a component, in bytes.
+    pub name_max: u32,
+}
+
+/// What is directly below a prefix.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Entry {
+    /// A value; the last component of its key.
+    Key(String),
+    /// A prefix of further keys; its last component, without the slash.
+    Prefix(String),
+}
+
+impl Entry {
+    /// The component, whichever it is.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Key(name) | Self::Prefix(name) => name,
+        }
+    }
+}
+
+/// Entries as the store gives them, in no order, each once. Read lazily: a directory may hold millions.
+pub type Entries = Box<dyn Iterator<Item = Result<Entry>> + Send>;
+
+/// Keys as the store gives them, in no order, each once.
+pub type Keys = Box<dyn Iterator<Item = Result<Key>> + Send>;
+
+/// A store that values can be read from.
+pub trait ReadableStore: Send + Sync + fmt::Debug {
+    /// For each key the bytes of its range; `None` where the key has no value.
+    fn get_partial_values(&self, ranges: &[(Key, ByteRange)]) -> Result<Vec<Option<Value>>>;
+
+    /// The length, time and version of each value; `None` where the key has none.
+    fn stat(&self, keys: &[Key]) -> Result<Vec<Option<Stat>>>;
+
+    /// The room of the medium, where it has one.
+    fn room(&self) -> Result<Option<Room>>;
+}
+
+/// A store that values can be written to.
+///
+/// A value is at every instant the old one or the new one: the new bytes are
+/// complete before they take the key.
+pub trait WritableStore: Send + Sync + fmt::Debug {
+    /// Stores the `pieces`, one after another, as the value of `key`. Returns what is stored now.
+    fn set(&self, key: &Key, pieces: &[Bytes], condition: Condition) -> Result<Stat>;
+
+    /// For each `(key, start, bytes)` replaces the bytes from `start`; the value must exist and be that long.
+    fn set_partial_values(&self, parts: &[(Key, u64, Bytes)]) -> Result<()>;
+
+    /// Erases the values of `keys`. A key without a value is none the worse.
+    fn erase_values(&self, keys: &[Key]) -> Result<()>;
+
+    /// Erases every value below `prefix`.
+    fn erase_prefix(&self, prefix: &Prefix) -> Result<()>;
+
+    /// Changes when the value was last set. A key without a value is [`Kind::NotFound`].
+    fn set_modified(&self, key: &Key, modified: SystemTime) -> Result<()>;
+
+    /// Returns when the values of `keys`, or their absence, survive a power cut.
+    fn sync(&self, keys: &[Key]) -> Result<()>;
+}
+
+/// A store that can say which keys there are.
+pub trait ListableStore: Send + Sync + fmt::Debug {
+    /// What is directly below `prefix`; nothing where no key begins so.
+    fn list_dir(&self, prefix: &Prefix) -> Result<Entries>;
+
+    /// Every key that begins with `prefix`.
+    fn list_prefix(&self, prefix: &Prefix) -> Result<Keys>;
+
+    /// Every key.
+    fn list(&self) -> Result<Keys> {
+        self.list_prefix(&Prefix::root())
+    }
+}
+
+/// A store with the capabilities that it has.
+#[derive(Debug, Clone)]
+pub struct Store {
+    read: Arc<dyn ReadableStore>,
+    write: Option<Arc<dyn WritableStore>>,
+    list: Option<Arc<dyn ListableStore>>,
+}
+
+impl Store {
+    /// A store that can do everything.
+    pub fn new<S: ReadableStore + WritableStore + ListableStore + 'static>(store: Arc<S>) -> Self {
+        Self {
+            read: Arc::clone(&store) as Arc<dyn ReadableStore>,
+            write: Some(Arc::clone(&store) as Arc<dyn WritableStore>),
+            list: Some(store),
+        }
+    }
+
+    /// The same store, which now refuses to be changed.
+    #[must_use]
+    pub fn read_only(mut self) -> Self {
+        self.write = None;
+        self
+    }
+
+    /// The same store, which now cannot say what it holds.
+    #[must_use]
+    pub fn unlistable(mut self) -> Self {
+        self.list = None;
+        self
+    }
+
+    /// Whether values can be written.
+    pub fn is_writable(&self) -> bool {
+        self.write.is_some()
+    }
+
+    /// For reading.
+    pub fn read(&self) -> &dyn ReadableStore {
+        &*self.read
+    }
+
+    /// For writing; [`Kind::ReadOnly`] where the store or the mount takes none.
+    pub fn write(&self) -> Result<&dyn WritableStore> {
+        self.write.as_deref().ok_or_else(|| Error::new(Kind::ReadOnly, "mounted read-only"))
+    }
+
+    /// For listing, where that can be had.
+    pub fn list(&self) -> Option<&dyn ListableStore> {
+        self.list.as_deref()
+    }
+
+    /// The whole value of `key`, which may have at most `limit` bytes.
+    pub fn get(&self, key: &Key, limit: u64) -> Result<Option<Value>> {
+        let range = ByteRange::first(limit);
+        let mut values = self.read.get_partial_values(&[(key.clone(), range)])?;
+        match values.pop().flatten() {
+            Some(value) if value.stat.len > limit => Err(Error::too_large(format!(
+                "{} bytes stored, the limit here is {limit}",
+                value.stat.len
+            ))
+            .at_key(key)),
+            found => Ok(found),
+        }
+    }
+
+    /// The length, time and version of one value.
+    pub fn stat(&self, key: &Key) -> Result<Option<Stat>> {
+        Ok(self.read.stat(std::slice::from_ref(key))?.pop().flatten())
+    }
+}
+
+impl Error {
+    /// Names the key it is about.
+    #[must_use]
+    pub fn at_key(self, key: &Key) -> Self {
+        crate::error::At::at(self, key)
+    }
+}
