@@ -23,7 +23,9 @@
 pub mod codec;
 pub mod dtype;
 pub mod error;
-pub mod metadata;
+pub mod metadata {
+    pub mod model;
+}
 pub mod shard;
 pub mod store;
 pub mod sys;

@@ -1,1 +1,168 @@
+//! System calls that the standard library does not have: the only unsafe code here.
+//!
+//! One call per function. Nothing here knows Zarr; callers are
+//! [`store::directory`](crate::store) and [`cli`](crate::cli).
+#![expect(unsafe_code, reason = "this module is where it is allowed")]
 
+mod dir;
+
+use std::ffi::CStr;
+use std::fs::File;
+use std::io;
+use std::mem;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+pub use dir::{Dir, DirEntry, EntryType};
+
+/// Which links [`open_beneath`] follows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Links {
+    /// Symbolic links that stay below the directory.
+    Beneath,
+    /// None.
+    Refuse,
+}
+
+fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// Opens `path` below `dir` and nothing else: a path or a link that leads out is `EXDEV`, or `ELOOP`
+/// where links are refused. `mode` counts where `flags` create.
+pub fn open_beneath(
+    dir: impl AsFd,
+    path: &CStr,
+    flags: libc::c_int,
+    mode: u32,
+    links: Links,
+) -> io::Result<OwnedFd> {
+    let follow = match links {
+        Links::Beneath => 0,
+        Links::Refuse => libc::RESOLVE_NO_SYMLINKS,
+    };
+    // SAFETY: open_how is a plain struct of integers, for which zero is valid.
+    let mut how: libc::open_how = unsafe { mem::zeroed() };
+    how.flags = u64::from((flags | libc::O_CLOEXEC).cast_unsigned());
+    how.mode = u64::from(mode);
+    how.resolve = libc::RESOLVE_BENEATH | libc::RESOLVE_NO_MAGICLINKS | follow;
+    // SAFETY: the path is a C string and `how` outlives the call; the kernel keeps neither.
+    let fd = unsafe {
+        libc::syscall(
+            libc::SYS_openat2,
+            dir.as_fd().as_raw_fd(),
+            path.as_ptr(),
+            &raw const how,
+            mem::size_of::<libc::open_how>(),
+        )
+    };
+    match i32::try_from(fd) {
+        // SAFETY: the kernel has just given us this descriptor; nobody else owns it.
+        Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Makes the directory `name` in `dir`.
+pub fn make_dir(dir: impl AsFd, name: &CStr) -> io::Result<()> {
+    // SAFETY: the name is a C string that outlives the call.
+    check(unsafe { libc::mkdirat(dir.as_fd().as_raw_fd(), name.as_ptr(), 0o777) }).map(drop)
+}
+
+/// Removes the file (or symbolic link) `name` from `dir`.
+pub fn unlink(dir: impl AsFd, name: &CStr) -> io::Result<()> {
+    // SAFETY: the name is a C string that outlives the call.
+    check(unsafe { libc::unlinkat(dir.as_fd().as_raw_fd(), name.as_ptr(), 0) }).map(drop)
+}
+
+/// Removes the empty directory `name` from `dir`.
+pub fn remove_dir(dir: impl AsFd, name: &CStr) -> io::Result<()> {
+    let fd = dir.as_fd().as_raw_fd();
+    // SAFETY: the name is a C string that outlives the call.
+    check(unsafe { libc::unlinkat(fd, name.as_ptr(), libc::AT_REMOVEDIR) }).map(drop)
+}
+
+/// Renames `from` to `to` in one directory, replacing what is there.
+pub fn rename(dir: impl AsFd, from: &CStr, to: &CStr) -> io::Result<()> {
+    let fd = dir.as_fd().as_raw_fd();
+    // SAFETY: both names are C strings that outlive the call.
+    check(unsafe { libc::renameat(fd, from.as_ptr(), fd, to.as_ptr()) }).map(drop)
+}
+
+/// Tries to take the lock of the whole open file (`F_OFD_SETLK`, exclusive), which goes with the
+/// descriptor. False where another description holds it.
+pub fn try_lock(file: &File) -> io::Result<bool> {
+    // SAFETY: flock is a plain struct of integers, for which zero is valid.
+    let mut lock: libc::flock = unsafe { mem::zeroed() };
+    lock.l_type = i16::try_from(libc::F_WRLCK).unwrap_or_default();
+    lock.l_whence = i16::try_from(libc::SEEK_SET).unwrap_or_default();
+    // SAFETY: the descriptor is open and `lock` outlives the call.
+    let result = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) };
+    match check(result) {
+        Ok(_) => Ok(true),
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => {
+            Ok(false)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// The figures of the file system that `fd` lies on.
+pub fn statvfs(fd: impl AsFd) -> io::Result<libc::statvfs> {
+    // SAFETY: statvfs is a plain struct of integers, for which zero is valid.
+    let mut figures: libc::statvfs = unsafe { mem::zeroed() };
+    // SAFETY: the descriptor is open and `figures` outlives the call.
+    check(unsafe { libc::fstatvfs(fd.as_fd().as_raw_fd(), &raw mut figures) })?;
+    Ok(figures)
+}
+
+/// The user and group that this process acts as.
+pub fn effective_ids() -> (u32, u32) {
+    // SAFETY: neither call can fail or touches memory.
+    unsafe { (libc::geteuid(), libc::getegid()) }
+}
+
+/// Unmounts `mountpoint`; needs the right to do so (others go through `fusermount3`).
+pub fn unmount(mountpoint: &Path) -> io::Result<()> {
+    let path = std::ffi::CString::new(mountpoint.as_os_str().as_bytes())?;
+    // SAFETY: the path is a C string that outlives the call.
+    check(unsafe { libc::umount2(path.as_ptr(), 0) }).map(drop)
+}
+
+/// Makes this process the leader of a session of its own, without a terminal.
+pub fn new_session() -> io::Result<()> {
+    // SAFETY: the call touches no memory.
+    check(unsafe { libc::setsid() }).map(drop)
+}
+
+/// Blocks SIGINT, SIGTERM and SIGHUP in this thread and those that it starts, so that
+/// [`wait_for_signal`] gets them. Call it before any thread is started.
+pub fn block_signals() -> io::Result<()> {
+    let set = stop_signals();
+    // SAFETY: the set outlives the call; no old set is asked for.
+    let code =
+        unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) };
+    if code == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(code)) }
+}
+
+/// Waits for SIGINT, SIGTERM or SIGHUP, which must be blocked, and says which came.
+pub fn wait_for_signal() -> io::Result<i32> {
+    let set = stop_signals();
+    let mut signal = 0;
+    // SAFETY: set and signal outlive the call.
+    let code = unsafe { libc::sigwait(&raw const set, &raw mut signal) };
+    if code == 0 { Ok(signal) } else { Err(io::Error::from_raw_os_error(code)) }
+}
+
+fn stop_signals() -> libc::sigset_t {
+    // SAFETY: sigset_t is plain memory that sigemptyset sets up; the signal numbers are valid.
+    unsafe {
+        let mut set: libc::sigset_t = mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, libc::SIGINT);
+        libc::sigaddset(&raw mut set, libc::SIGTERM);
+        libc::sigaddset(&raw mut set, libc::SIGHUP);
+        set
+    }
+}

@@ -1,0 +1,584 @@
+//! A directory as a store: a key is a path, a value is a regular file.
+//!
+//! The only file that opens backing files. Everything goes through `openat2` with
+//! `RESOLVE_BENEATH` from one descriptor of the root, so that no name and no link,
+//! not even one that is swapped in meanwhile, leads out of it. A FIFO, a socket or a
+//! device is never opened for reading.
+//!
+//! `set` writes `NAME.__lock` beside the key, under a lock of the open file, and
+//! renames it onto the key. That is `TensorStore`'s protocol too, so that all writers of
+//! a key on one machine take turns; a file that a killed writer left is taken over
+//! by the next one, and never shown.
+
+use std::ffi::{CString, OsStr};
+use std::fs::{File, Metadata};
+use std::io::{IoSlice, Read, Seek, SeekFrom, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime};
+
+use bytes::Bytes;
+
+use super::{
+    ByteRange, Condition, Entries, Entry, Key, Keys, ListableStore, Prefix, ReadableStore, Room,
+    Stat, Value, Version, WritableStore,
+};
+use crate::error::{At, Error, Kind, Result};
+use crate::sys::{self, Dir, EntryType, Links};
+
+/// The end of the names under which values are written before they take their key.
+pub const LOCK_SUFFIX: &str = ".__lock";
+
+/// How long a writer waits for another one of the same key.
+const LOCK_PATIENCE: Duration = Duration::from_secs(30);
+
+/// The longest name that the usual file systems take, in bytes.
+const NAME_MAX: usize = 255;
+
+/// Whether new bytes are on the medium before they take their key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// They are: a power cut leaves the old value or the new one.
+    Synced,
+    /// Only after `sync`: a power cut may leave a new value torn, on file systems that allow it.
+    Buffered,
+}
+
+/// A directory whose files are the values.
+#[derive(Debug)]
+pub struct DirectoryStore {
+    root: OwnedFd,
+    durability: Durability,
+}
+
+impl DirectoryStore {
+    /// Opens the directory at `path`, which must exist.
+    pub fn open(path: &Path, durability: Durability) -> Result<Self> {
+        let root = File::open(path).map_err(|error| Error::os(&error)).at(path.display())?;
+        if !root.metadata()?.is_dir() {
+            return Err(Error::new(Kind::NotDirectory, "not a directory").at(path.display()));
+        }
+        Ok(Self { root: root.into(), durability })
+    }
+
+    /// The regular file of `key`, or none.
+    fn open_value(&self, key: &Key) -> Result<Option<(File, Metadata)>> {
+        let flags = libc::O_RDONLY | libc::O_NONBLOCK | libc::O_NOCTTY;
+        let fd = match open_at(&self.root, key.as_str(), flags) {
+            Ok(Some(fd)) => fd,
+            Ok(None) => return Ok(None),
+            Err(error) => return Err(error.at(key)),
+        };
+        let file = File::from(fd);
+        let metadata = file.metadata()?;
+        match kind_of(&metadata) {
+            EntryType::File => Ok(Some((file, metadata))),
+            EntryType::Dir => Ok(None),
+            _ => Err(not_a_file().at(key)),
+        }
+    }
+
+    fn open_dir(&self, prefix: &Prefix) -> Result<Option<OwnedFd>> {
+        let flags = libc::O_RDONLY | libc::O_DIRECTORY;
+        open_at(&self.root, prefix.as_str(), flags).at(prefix)
+    }
+
+    /// The directory that `key` lies in, made with its ancestors where it is missing.
+    fn make_parent(&self, key: &Key) -> Result<OwnedFd> {
+        let parent = key.parent();
+        if let Some(dir) = self.open_dir(&parent)? {
+            return Ok(dir);
+        }
+        let mut made = String::new();
+        for component in parent.as_str().split_terminator('/') {
+            let above = self.open_dir(&Prefix::parse(&made)?)?;
+            let above = above.ok_or_else(|| Error::new(Kind::Stale, "a directory went away"))?;
+            match sys::make_dir(&above, &c_name(component)?) {
+                Err(error) if error.raw_os_error() != Some(libc::EEXIST) => {
+                    return Err(Error::os(&error).at(key));
+                }
+                _ => {}
+            }
+            made.push_str(component);
+            made.push('/');
+        }
+        let not_directory =
+            || Error::new(Kind::NotDirectory, "something on the way is not a directory").at(key);
+        self.open_dir(&parent)?.ok_or_else(not_directory)
+    }
+
+    /// Writes `pieces` to the locked file, makes them durable where that is wanted, and gives them the key.
+    fn replace(&self, turn: &Turn, pieces: &[Bytes], condition: Condition) -> Result<Stat> {
+        let mut file = &turn.file;
+        let old = sys::open_beneath(&turn.dir, &turn.name, libc::O_PATH, 0, Links::Refuse);
+        let old = old.ok().map(|fd| File::from(fd).metadata()).transpose()?;
+        condition.check(old.as_ref().map(version_of))?;
+        file.set_len(0)?;
+        write_all(&mut file, pieces)?;
+        if let Some(old) = old.filter(|old| kind_of(old) == EntryType::File) {
+            keep_owner(file, &old)?;
+        }
+        // The kernel's own time is coarse: two values within a tick would look the same.
+        file.set_modified(SystemTime::now())?;
+        if self.durability == Durability::Synced {
+            file.sync_all()?;
+        }
+        let stat = stat_of(&file.metadata()?);
+        sys::rename(&turn.dir, &turn.lock_name, &turn.name)?;
+        Ok(stat)
+    }
+
+    /// Removes directories above `key` that hold nothing any more; the root stays.
+    fn prune(&self, key: &Key) -> Result<()> {
+        let mut parent = key.parent();
+        while let Some(dir) = parent.as_key() {
+            let Some(above) = self.open_dir(&dir.parent())? else { break };
+            if sys::remove_dir(&above, &c_name(dir.name())?).is_err() {
+                break;
+            }
+            parent = dir.parent();
+        }
+        Ok(())
+    }
+}
+
+impl ReadableStore for DirectoryStore {
+    fn get_partial_values(&self, ranges: &[(Key, ByteRange)]) -> Result<Vec<Option<Value>>> {
+        let mut values = Vec::with_capacity(ranges.len());
+        let mut open: Option<(&Key, Option<(File, Metadata)>)> = None;
+        for (key, range) in ranges {
+            let reusable = open.take().filter(|(opened, _)| *opened == key);
+            let current = match reusable {
+                Some((_, file)) => file,
+                None => self.open_value(key)?,
+            };
+            values.push(match &current {
+                Some((file, metadata)) => Some(read_range(file, metadata, *range).at(key)?),
+                None => None,
+            });
+            open = Some((key, current));
+        }
+        Ok(values)
+    }
+
+    fn stat(&self, keys: &[Key]) -> Result<Vec<Option<Stat>>> {
+        let stat = |key: &Key| -> Result<Option<Stat>> {
+            let Some(fd) = open_at(&self.root, key.as_str(), libc::O_PATH).at(key)? else {
+                return Ok(None);
+            };
+            let metadata = File::from(fd).metadata()?;
+            match kind_of(&metadata) {
+                EntryType::File => Ok(Some(stat_of(&metadata))),
+                EntryType::Dir => Ok(None),
+                _ => Err(not_a_file().at(key)),
+            }
+        };
+        keys.iter().map(stat).collect()
+    }
+
+    fn room(&self) -> Result<Option<Room>> {
+        let figures = sys::statvfs(&self.root)?;
+        Ok(Some(Room {
+            unit_len: u32::try_from(figures.f_frsize).unwrap_or(4096),
+            total: figures.f_blocks,
+            free: figures.f_bfree,
+            available: figures.f_bavail,
+            values: figures.f_files,
+            values_free: figures.f_ffree,
+            name_max: u32::try_from(figures.f_namemax).unwrap_or(255),
+        }))
+    }
+}
+
+impl WritableStore for DirectoryStore {
+    fn set(&self, key: &Key, pieces: &[Bytes], condition: Condition) -> Result<Stat> {
+        let turn = Turn::take(self, key).at(key)?;
+        let stored = self.replace(&turn, pieces, condition);
+        if stored.is_err() {
+            // The lock is still ours, so nobody else is writing to the file that goes.
+            let removed = sys::unlink(&turn.dir, &turn.lock_name);
+            drop(turn);
+            removed.unwrap_or_else(|error| log::debug!("{key}{LOCK_SUFFIX}: {error}"));
+            self.prune(key)?;
+        }
+        stored.at(key)
+    }
+
+    fn set_partial_values(&self, parts: &[(Key, u64, Bytes)]) -> Result<()> {
+        for (key, start, bytes) in parts {
+            let range = ByteRange::first(u64::MAX);
+            let mut values = self.get_partial_values(&[(key.clone(), range)])?;
+            let value = values.pop().flatten().ok_or_else(|| Error::not_found().at(key))?;
+            let new = splice(&value.bytes, *start, bytes).at(key)?;
+            self.set(key, &[new], Condition::Unchanged(value.stat.version))?;
+        }
+        Ok(())
+    }
+
+    fn erase_values(&self, keys: &[Key]) -> Result<()> {
+        for key in keys {
+            let Some(dir) = self.open_dir(&key.parent())? else { continue };
+            match sys::unlink(&dir, &c_name(key.name())?) {
+                Ok(()) => self.prune(key)?,
+                // A directory is a prefix: the key itself has no value.
+                Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EISDIR)) => {
+                }
+                Err(error) => return Err(Error::os(&error).at(key)),
+            }
+        }
+        Ok(())
+    }
+
+    fn erase_prefix(&self, prefix: &Prefix) -> Result<()> {
+        let Some(dir) = self.open_dir(prefix)? else { return Ok(()) };
+        empty(dir).at(prefix)?;
+        match prefix.as_key() {
+            Some(key) => {
+                let Some(above) = self.open_dir(&key.parent())? else { return Ok(()) };
+                sys::remove_dir(&above, &c_name(key.name())?)
+                    .map_err(|e| Error::os(&e).at(&key))?;
+                self.prune(&key)
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn set_modified(&self, key: &Key, modified: SystemTime) -> Result<()> {
+        let (file, _) = self.open_value(key)?.ok_or_else(|| Error::not_found().at(key))?;
+        file.set_modified(modified)?;
+        Ok(())
+    }
+
+    fn sync(&self, keys: &[Key]) -> Result<()> {
+        let mut dirs = std::collections::BTreeSet::from([Prefix::root()]);
+        for key in keys {
+            if let Some((file, _)) = self.open_value(key)? {
+                file.sync_all().map_err(|error| Error::os(&error)).at(key)?;
+            }
+            let mut above = key.parent();
+            while let Some(dir) = above.as_key() {
+                dirs.insert(above);
+                above = dir.parent();
+            }
+        }
+        for prefix in dirs.iter().rev() {
+            if let Some(dir) = self.open_dir(prefix)? {
+                File::from(dir).sync_all().map_err(|error| Error::os(&error)).at(prefix)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl ListableStore for DirectoryStore {
+    fn list_dir(&self, prefix: &Prefix) -> Result<Entries> {
+        Ok(match Listing::open(&self.root, prefix)? {
+            Some(listing) => Box::new(listing.filter_map(|found| match found {
+                Ok(found) => found.shown.map(Ok),
+                Err(error) => Some(Err(error)),
+            })),
+            None => Box::new(std::iter::empty()),
+        })
+    }
+
+    fn list_prefix(&self, prefix: &Prefix) -> Result<Keys> {
+        let open = Listing::open(&self.root, prefix)?.into_iter().collect();
+        Ok(Box::new(Walk { open }))
+    }
+}
+
+/// The right to write one key: its lock file, locked, in the directory of the key.
+struct Turn {
+    dir: OwnedFd,
+    file: File,
+    name: CString,
+    lock_name: CString,
+}
+
+impl Turn {
+    fn take(store: &DirectoryStore, key: &Key) -> Result<Self> {
+        let name = c_name(key.name())?;
+        let lock_name = c_name(&lock_name(key.name()))?;
+        let started = Instant::now();
+        loop {
+            let dir = store.make_parent(key)?;
+            let flags = libc::O_RDWR | libc::O_CREAT | libc::O_NONBLOCK;
+            let file = match sys::open_beneath(&dir, &lock_name, flags, 0o666, Links::Refuse) {
+                Ok(fd) => File::from(fd),
+                // The directory was pruned between the two calls.
+                Err(error) if error.raw_os_error() == Some(libc::ENOENT) => continue,
+                Err(error) => return Err(error.into()),
+            };
+            if sys::try_lock(&file)? {
+                // The file that was locked may have become the key meanwhile: the writer before us renamed it.
+                let named = sys::open_beneath(&dir, &lock_name, libc::O_PATH, 0, Links::Refuse);
+                let named = named.ok().map(|fd| File::from(fd).metadata()).transpose()?;
+                let ours = file.metadata()?;
+                if named.is_some_and(|named| (named.dev(), named.ino()) == (ours.dev(), ours.ino()))
+                {
+                    return Ok(Self { dir, file, name, lock_name });
+                }
+            } else if started.elapsed() > LOCK_PATIENCE {
+                return Err(Error::new(
+                    Kind::Busy,
+                    "another program has held its lock file for 30 seconds",
+                ));
+            } else {
+                std::thread::park_timeout(Duration::from_micros(200));
+            }
+        }
+    }
+}
+
+/// One directory being listed.
+struct Listing {
+    root: OwnedFd,
+    prefix: Prefix,
+    dir: Dir,
+}
+
+/// An entry of a directory, and what the store shows of it: nothing for our own temporaries and for
+/// names that no key can have.
+struct Found {
+    shown: Option<Entry>,
+    is_link: bool,
+}
+
+impl Listing {
+    /// None where there is no such directory.
+    fn open(root: &OwnedFd, prefix: &Prefix) -> Result<Option<Self>> {
+        let flags = libc::O_RDONLY | libc::O_DIRECTORY;
+        let Some(fd) = open_at(root, prefix.as_str(), flags).at(prefix)? else { return Ok(None) };
+        Ok(Some(Self { root: root.try_clone()?, prefix: prefix.clone(), dir: Dir::new(fd)? }))
+    }
+
+    fn found(&self, entry: &sys::DirEntry) -> Found {
+        let is_link = entry.kind == EntryType::Link;
+        let hidden = Found { shown: None, is_link };
+        let Ok(name) = entry.name.to_str() else { return hidden };
+        if name.ends_with(LOCK_SUFFIX) {
+            return hidden;
+        }
+        let kind = match entry.kind {
+            EntryType::Link | EntryType::Unknown => self.target(name).unwrap_or(EntryType::Other),
+            known => known,
+        };
+        let name = name.to_owned();
+        // What is neither a file nor a directory is a key, so that reading it says why it cannot be.
+        let shown = if kind == EntryType::Dir { Entry::Prefix(name) } else { Entry::Key(name) };
+        Found { shown: Some(shown), is_link }
+    }
+
+    fn target(&self, name: &str) -> Option<EntryType> {
+        let key = self.prefix.key(name).ok()?;
+        let fd = open_at(&self.root, key.as_str(), libc::O_PATH).ok()??;
+        Some(kind_of(&File::from(fd).metadata().ok()?))
+    }
+}
+
+impl Iterator for Listing {
+    type Item = Result<Found>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let entry = self.dir.next()?;
+        Some(match entry {
+            Ok(entry) => Ok(self.found(&entry)),
+            Err(error) => Err(Error::os(&error).at(&self.prefix)),
+        })
+    }
+}
+
+/// Every key below a prefix, depth first. Links to directories are not walked: they may lead in a circle.
+struct Walk {
+    open: Vec<Listing>,
+}
+
+impl Walk {
+    /// The key of the next entry, if it is one; a directory is opened, to be walked next.
+    fn enter(&mut self, found: Found) -> Result<Option<Key>> {
+        let Some(listing) = self.open.last() else { return Ok(None) };
+        match found.shown {
+            Some(Entry::Key(name)) => listing.prefix.key(&name).map(Some),
+            Some(Entry::Prefix(name)) if !found.is_link => {
+                let below = Listing::open(&listing.root, &listing.prefix.join(&name)?)?;
+                self.open.extend(below);
+                Ok(None)
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
+impl Iterator for Walk {
+    type Item = Result<Key>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while let Some(listing) = self.open.last_mut() {
+            match listing.next() {
+                Some(found) => match found.and_then(|found| self.enter(found)) {
+                    Ok(None) => {}
+                    Ok(Some(key)) => return Some(Ok(key)),
+                    Err(error) => return Some(Err(error)),
+                },
+                None => drop(self.open.pop()),
+            }
+        }
+        None
+    }
+}
+
+/// Removes everything in a directory.
+fn empty(fd: OwnedFd) -> Result<()> {
+    let anchor = fd.try_clone()?;
+    for entry in Dir::new(fd)? {
+        let entry = entry?;
+        let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW;
+        match sys::open_beneath(&anchor, &entry.name, flags, 0, Links::Refuse) {
+            Ok(below) => {
+                empty(below)?;
+                sys::remove_dir(&anchor, &entry.name)?;
+            }
+            Err(_) => sys::unlink(&anchor, &entry.name)?,
+        }
+    }
+    Ok(())
+}
+
+/// Opens `path` below the root; none where it or a directory on the way is not there.
+fn open_at(root: &OwnedFd, path: &str, flags: i32) -> Result<Option<OwnedFd>> {
+    let path = if path.is_empty() { "." } else { path.trim_end_matches('/') };
+    match sys::open_beneath(root, &c_name(path)?, flags, 0, Links::Beneath) {
+        Ok(fd) => Ok(Some(fd)),
+        Err(error) => match error.raw_os_error() {
+            Some(libc::ENOENT | libc::ENOTDIR) => Ok(None),
+            Some(libc::EXDEV | libc::ELOOP) => {
+                Err(Error::corrupt("a symbolic link that leads out of the store"))
+            }
+            // A socket, or a device without a driver.
+            Some(libc::ENXIO) => Err(not_a_file()),
+            _ => Err(Error::os(&error)),
+        },
+    }
+}
+
+fn read_range(file: &File, metadata: &Metadata, range: ByteRange) -> Result<Value> {
+    let (offset, len) = range.within(metadata.len());
+    let capacity = usize::try_from(len)
+        .map_err(|_| Error::too_large(format!("{len} bytes do not fit into memory")))?;
+    let mut bytes = Vec::new();
+    bytes
+        .try_reserve_exact(capacity)
+        .map_err(|_| Error::new(Kind::NoMemory, format!("no memory for {len} bytes")))?;
+    let mut reader = file;
+    reader.seek(SeekFrom::Start(offset))?;
+    reader.take(len).read_to_end(&mut bytes)?;
+    Ok(Value { bytes: bytes.into(), stat: stat_of(metadata) })
+}
+
+fn write_all(file: &mut &File, pieces: &[Bytes]) -> Result<()> {
+    let mut slices: Vec<IoSlice<'_>> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
+    let mut rest = slices.as_mut_slice();
+    IoSlice::advance_slices(&mut rest, 0);
+    while !rest.is_empty() {
+        match file.write_vectored(rest) {
+            Ok(0) => return Err(Error::new(Kind::Os(libc::EIO), "the medium takes no more bytes")),
+            Ok(written) => IoSlice::advance_slices(&mut rest, written),
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+/// Gives a new file the mode and owner of the one that it replaces, as far as this user may.
+fn keep_owner(file: &File, old: &Metadata) -> Result<()> {
+    let new = file.metadata()?;
+    if (new.uid(), new.gid()) != (old.uid(), old.gid()) {
+        match fchown(file, Some(old.uid()), Some(old.gid())) {
+            Err(error) if error.raw_os_error() != Some(libc::EPERM) => return Err(error.into()),
+            _ => {}
+        }
+    }
+    if new.mode() & 0o777 != old.mode() & 0o777 {
+        file.set_permissions(std::fs::Permissions::from_mode(old.mode() & 0o777))?;
+    }
+    Ok(())
+}
+
+/// `value` with `bytes` in the place of those from `start`.
+pub(super) fn splice(value: &Bytes, start: u64, bytes: &Bytes) -> Result<Bytes> {
+    let mut new = value.to_vec();
+    let start = usize::try_from(start).ok();
+    let end = start.and_then(|start| start.checked_add(bytes.len()));
+    let target = start.zip(end).and_then(|(start, end)| new.get_mut(start..end));
+    match target {
+        Some(target) => target.copy_from_slice(bytes),
+        None => {
+            return Err(Error::new(
+                Kind::TooLarge,
+                format!("{} bytes stored, a part would end past them", value.len()),
+            ));
+        }
+    }
+    Ok(new.into())
+}
+
+fn lock_name(name: &str) -> String {
+    if name.len() + LOCK_SUFFIX.len() <= NAME_MAX {
+        return format!("{name}{LOCK_SUFFIX}");
+    }
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    let mut hasher = DefaultHasher::new();
+    name.hash(&mut hasher);
+    format!(".zarrfs-{:016x}{LOCK_SUFFIX}", hasher.finish())
+}
+
+fn c_name(name: &str) -> Result<CString> {
+    if name.split('/').any(|component| component.len() > NAME_MAX) {
+        return Err(Error::new(Kind::Os(libc::ENAMETOOLONG), "the name is longer than 255 bytes"));
+    }
+    CString::new(OsStr::new(name).as_bytes())
+        .map_err(|_| Error::invalid("a name that holds a NUL byte"))
+}
+
+fn not_a_file() -> Error {
+    Error::corrupt("not a regular file (a FIFO, a socket or a device)")
+}
+
+fn kind_of(metadata: &Metadata) -> EntryType {
+    let kind = metadata.file_type();
+    if kind.is_file() {
+        EntryType::File
+    } else if kind.is_dir() {
+        EntryType::Dir
+    } else if kind.is_symlink() {
+        EntryType::Link
+    } else {
+        EntryType::Other
+    }
+}
+
+fn version_of(metadata: &Metadata) -> Version {
+    let nanoseconds =
+        metadata.mtime().wrapping_mul(1_000_000_000).wrapping_add(metadata.mtime_nsec());
+    Version([metadata.ino(), nanoseconds.cast_unsigned(), metadata.len()])
+}
+
+fn stat_of(metadata: &Metadata) -> Stat {
+    Stat {
+        len: metadata.len(),
+        modified: metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH),
+        version: version_of(metadata),
+    }
+}
+
+impl AsFd for DirectoryStore {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.root.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,148 @@
+//! A store in memory: for tests, and the plainest statement of what a store does.
+
+use std::collections::BTreeMap;
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+
+use super::directory::splice;
+use super::{
+    ByteRange, Condition, Entries, Entry, Key, Keys, ListableStore, Prefix, ReadableStore, Room,
+    Stat, Value, Version, WritableStore,
+};
+use crate::error::{At, Error, Result};
+
+/// Values in a map. Nothing outlives the process.
+#[derive(Debug, Default)]
+pub struct MemoryStore {
+    /// A leaf: nothing else is locked or waited for under it.
+    values: Mutex<Values>,
+}
+
+#[derive(Debug, Default)]
+struct Values {
+    by_key: BTreeMap<Key, (Bytes, Stat)>,
+    sets: u64,
+}
+
+impl MemoryStore {
+    /// An empty store.
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+impl ReadableStore for MemoryStore {
+    fn get_partial_values(&self, ranges: &[(Key, ByteRange)]) -> Result<Vec<Option<Value>>> {
+        let values = self.values.lock();
+        let get = |(key, range): &(Key, ByteRange)| {
+            let (bytes, stat) = values.by_key.get(key)?;
+            let (offset, len) = range.within(stat.len);
+            // Both are within a value that is in memory.
+            let start = usize::try_from(offset).unwrap_or(usize::MAX);
+            let end = start.saturating_add(usize::try_from(len).unwrap_or(usize::MAX));
+            Some(Value {
+                bytes: bytes.slice(start.min(bytes.len())..end.min(bytes.len())),
+                stat: *stat,
+            })
+        };
+        Ok(ranges.iter().map(get).collect())
+    }
+
+    fn stat(&self, keys: &[Key]) -> Result<Vec<Option<Stat>>> {
+        let values = self.values.lock();
+        Ok(keys.iter().map(|key| values.by_key.get(key).map(|(_, stat)| *stat)).collect())
+    }
+
+    fn room(&self) -> Result<Option<Room>> {
+        Ok(None)
+    }
+}
+
+impl WritableStore for MemoryStore {
+    fn set(&self, key: &Key, pieces: &[Bytes], condition: Condition) -> Result<Stat> {
+        let mut values = self.values.lock();
+        condition.check(values.by_key.get(key).map(|(_, stat)| stat.version)).at(key)?;
+        values.sets += 1;
+        let bytes = Bytes::from(pieces.concat());
+        let stat = Stat {
+            len: u64::try_from(bytes.len()).unwrap_or(u64::MAX),
+            modified: SystemTime::now(),
+            version: Version([values.sets, 0, 0]),
+        };
+        values.by_key.insert(key.clone(), (bytes, stat));
+        Ok(stat)
+    }
+
+    fn set_partial_values(&self, parts: &[(Key, u64, Bytes)]) -> Result<()> {
+        for (key, start, bytes) in parts {
+            let old = self.values.lock().by_key.get(key).cloned();
+            let (old, stat) = old.ok_or_else(|| Error::not_found().at(key))?;
+            let new = splice(&old, *start, bytes).at(key)?;
+            self.set(key, &[new], Condition::Unchanged(stat.version))?;
+        }
+        Ok(())
+    }
+
+    fn erase_values(&self, keys: &[Key]) -> Result<()> {
+        let mut values = self.values.lock();
+        for key in keys {
+            values.by_key.remove(key);
+        }
+        Ok(())
+    }
+
+    fn erase_prefix(&self, prefix: &Prefix) -> Result<()> {
+        self.values.lock().by_key.retain(|key, _| !key.as_str().starts_with(prefix.as_str()));
+        Ok(())
+    }
+
+    fn set_modified(&self, key: &Key, modified: SystemTime) -> Result<()> {
+        let mut values = self.values.lock();
+        let (_, stat) = values.by_key.get_mut(key).ok_or_else(|| Error::not_found().at(key))?;
+        stat.modified = modified;
+        Ok(())
+    }
+
+    fn sync(&self, _keys: &[Key]) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl ListableStore for MemoryStore {
+    fn list_dir(&self, prefix: &Prefix) -> Result<Entries> {
+        let values = self.values.lock();
+        let below = |key: &Key| -> Option<Entry> {
+            let rest = key.as_str().strip_prefix(prefix.as_str())?;
+            Some(match rest.split_once('/') {
+                Some((name, _)) => Entry::Prefix(name.to_owned()),
+                None => Entry::Key(rest.to_owned()),
+            })
+        };
+        let mut entries: Vec<Entry> = values.by_key.keys().filter_map(below).collect();
+        entries.sort();
+        entries.dedup();
+        Ok(Box::new(entries.into_iter().map(Ok)))
+    }
+
+    fn list_prefix(&self, prefix: &Prefix) -> Result<Keys> {
+        let values = self.values.lock();
+        let begins = |key: &&Key| key.as_str().starts_with(prefix.as_str());
+        let keys: Vec<Key> = values.by_key.keys().filter(begins).cloned().collect();
+        Ok(Box::new(keys.into_iter().map(Ok)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::store::{Store, suite};
+
+    #[test]
+    fn keeps_the_promises_of_a_store() {
+        suite::run(|| Store::new(Arc::new(MemoryStore::new())));
+    }
+}

@@ -1,0 +1,163 @@
+//! What every store promises, as one suite that each store runs.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+
+use super::{ByteRange, Condition, Entry, Key, Prefix, Store};
+use crate::error::Kind;
+
+/// Runs the suite; `new` makes an empty store each time.
+pub(crate) fn run(new: impl Fn() -> Store) {
+    a_value_is_what_was_set(&new());
+    ranges_are_clipped_to_the_value(&new());
+    a_condition_that_does_not_hold_changes_nothing(&new());
+    a_part_is_replaced_in_place_and_never_past_the_end(&new());
+    erasing_leaves_no_trace_in_listings(&new());
+    listings_are_exact(&new());
+    each_set_makes_a_new_version(&new());
+}
+
+fn key(text: &str) -> Key {
+    Key::parse(text).expect("a valid key")
+}
+
+fn set(store: &Store, text: &str, bytes: &'static [u8]) {
+    let pieces = [Bytes::from_static(bytes)];
+    store.write().expect("writable").set(&key(text), &pieces, Condition::Always).expect("set");
+}
+
+fn get(store: &Store, text: &str) -> Option<Vec<u8>> {
+    store.get(&key(text), 1 << 20).expect("get").map(|value| value.bytes.to_vec())
+}
+
+fn entries(store: &Store, prefix: &str) -> BTreeSet<Entry> {
+    let prefix = Prefix::parse(prefix).expect("a valid prefix");
+    let list = store.list().expect("listable").list_dir(&prefix).expect("listed");
+    list.map(|entry| entry.expect("an entry")).collect()
+}
+
+fn keys(store: &Store, prefix: &str) -> Vec<String> {
+    let prefix = Prefix::parse(prefix).expect("a valid prefix");
+    let list = store.list().expect("listable").list_prefix(&prefix).expect("listed");
+    let mut keys: Vec<String> = list.map(|key| key.expect("a key").to_string()).collect();
+    keys.sort();
+    keys
+}
+
+fn a_value_is_what_was_set(store: &Store) {
+    assert_eq!(get(store, "a/b"), None);
+    let pieces = [Bytes::from_static(b"one"), Bytes::new(), Bytes::from_static(b"two")];
+    let stat = store
+        .write()
+        .and_then(|write| write.set(&key("a/b"), &pieces, Condition::Always))
+        .expect("set");
+    assert_eq!(get(store, "a/b").as_deref(), Some(&b"onetwo"[..]));
+    assert_eq!(store.stat(&key("a/b")).expect("stat"), Some(stat));
+    assert_eq!(get(store, "a"), None, "a prefix is not a value");
+    assert_eq!(get(store, "a/b/c"), None, "nothing lies below a value");
+    set(store, "a/b", b"");
+    assert_eq!(get(store, "a/b").as_deref(), Some(&b""[..]), "an empty value is a value");
+    let long = vec![7_u8; 3 << 20];
+    let pieces: Vec<Bytes> = long.chunks(1000).map(Bytes::copy_from_slice).collect();
+    let write = store.write().expect("writable");
+    write.set(&key("long"), &pieces, Condition::Always).expect("set");
+    let value = store.get(&key("long"), 3 << 20).expect("get").expect("there");
+    assert!(value.bytes == long, "a value of many pieces came back changed");
+    assert!(store.get(&key("long"), (3 << 20) - 1).is_err(), "a limit that did not hold");
+}
+
+fn ranges_are_clipped_to_the_value(store: &Store) {
+    set(store, "k", b"0123456789");
+    let span = |offset, len| (key("k"), ByteRange::Span { offset, len });
+    let ranges = [
+        span(2, 3),
+        span(8, 100),
+        span(50, 1),
+        (key("k"), ByteRange::Suffix(4)),
+        (key("k"), ByteRange::Suffix(400)),
+        (key("none"), ByteRange::Suffix(4)),
+        span(0, u64::MAX),
+    ];
+    let values = store.read().get_partial_values(&ranges).expect("read");
+    let got: Vec<Option<&[u8]>> =
+        values.iter().map(|value| value.as_ref().map(|value| &value.bytes[..])).collect();
+    let all = &b"0123456789"[..];
+    let want =
+        [Some(&b"234"[..]), Some(b"89"), Some(b""), Some(b"6789"), Some(all), None, Some(all)];
+    assert_eq!(got, want);
+    assert!(values.iter().flatten().all(|value| value.stat.len == 10));
+}
+
+fn a_condition_that_does_not_hold_changes_nothing(store: &Store) {
+    let write = store.write().expect("writable");
+    let value = |text: &'static str| [Bytes::from_static(text.as_bytes())];
+    let first = write.set(&key("k"), &value("1"), Condition::Absent).expect("there was none");
+    let exists = write.set(&key("k"), &value("2"), Condition::Absent).expect_err("there is one");
+    assert_eq!(exists.kind(), Kind::Exists);
+    let known = Condition::Unchanged(first.version);
+    write.set(&key("k"), &value("3"), known).expect("it is unchanged");
+    let stale = write.set(&key("k"), &value("4"), known).expect_err("it has changed");
+    assert_eq!(stale.kind(), Kind::Stale);
+    assert_eq!(get(store, "k").as_deref(), Some(&b"3"[..]));
+    let gone = write.set(&key("other"), &value("5"), known).expect_err("there is none");
+    assert_eq!(gone.kind(), Kind::Stale);
+    assert_eq!(keys(store, ""), ["k"], "a refused set left something behind");
+}
+
+fn a_part_is_replaced_in_place_and_never_past_the_end(store: &Store) {
+    set(store, "k", b"0123456789");
+    let write = store.write().expect("writable");
+    let part = |start, bytes: &'static [u8]| [(key("k"), start, Bytes::from_static(bytes))];
+    write.set_partial_values(&part(3, b"abc")).expect("within");
+    assert_eq!(get(store, "k").as_deref(), Some(&b"012abc6789"[..]));
+    assert!(write.set_partial_values(&part(8, b"xyz")).is_err());
+    assert!(write.set_partial_values(&part(u64::MAX, b"xyz")).is_err());
+    assert_eq!(get(store, "k").as_deref(), Some(&b"012abc6789"[..]));
+}
+
+fn erasing_leaves_no_trace_in_listings(store: &Store) {
+    let write = store.write().expect("writable");
+    for text in ["a/c/0/0", "a/c/0/1", "a/c/1/0", "a/doc", "b"] {
+        set(store, text, b"x");
+    }
+    write.erase_values(&[key("a/c/1/0"), key("nothing"), key("a/c")]).expect("erased");
+    assert_eq!(entries(store, "a/c"), BTreeSet::from([Entry::Prefix("0".into())]));
+    let prefix = Prefix::parse("a/c").expect("valid");
+    write.erase_prefix(&prefix).expect("erased");
+    write.erase_prefix(&prefix).expect("erasing nothing is no error");
+    assert_eq!(keys(store, ""), ["a/doc", "b"]);
+    assert_eq!(entries(store, "a"), BTreeSet::from([Entry::Key("doc".into())]));
+    write.erase_prefix(&Prefix::root()).expect("erased");
+    assert_eq!(keys(store, ""), Vec::<String>::new());
+}
+
+fn listings_are_exact(store: &Store) {
+    for text in ["zarr.json", "a/zarr.json", "a/c/0", "a/c/1", "ab/c"] {
+        set(store, text, b"x");
+    }
+    let names = |prefix: &str| -> Vec<String> {
+        entries(store, prefix).iter().map(|entry| entry.name().to_owned()).collect()
+    };
+    assert_eq!(names(""), ["zarr.json", "a", "ab"]);
+    assert_eq!(names("a/c"), ["0", "1"]);
+    assert_eq!(names("nowhere"), Vec::<String>::new());
+    assert_eq!(names("a/zarr.json"), Vec::<String>::new());
+    assert_eq!(keys(store, "a"), ["a/c/0", "a/c/1", "a/zarr.json"], "ab/c does not begin with a/");
+}
+
+fn each_set_makes_a_new_version(store: &Store) {
+    let write = store.write().expect("writable");
+    let mut versions = BTreeSet::new();
+    for _ in 0..100 {
+        let stat = write.set(&key("k"), &[Bytes::from_static(b"x")], Condition::Always);
+        versions.insert(stat.expect("set").version.0);
+    }
+    assert_eq!(versions.len(), 100, "two states of a value look the same");
+    let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
+    write.set_modified(&key("k"), time).expect("set");
+    assert_eq!(store.stat(&key("k")).expect("stat").expect("there").modified, time);
+    write.sync(&[key("k"), key("none")]).expect("synced");
+    assert!(write.set_modified(&key("none"), time).is_err());
+}
