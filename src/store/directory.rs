@@ -22,8 +22,8 @@ use std::time::{Duration, Instant, SystemTime};
 use bytes::Bytes;
 
 use super::{
-    ByteRange, Condition, Entries, Entry, Key, Keys, ListableStore, Prefix, ReadableStore, Room,
-    Stat, Value, Version, WritableStore,
+    ByteRange, Condition, Entries, Entry, Key, Keys, ListableStore, Piece, Prefix, ReadableStore,
+    Room, Stat, Value, Version, WritableStore,
 };
 use crate::error::{At, Error, Kind, Result};
 use crate::sys::{self, Dir, EntryType, Links};
@@ -110,15 +110,17 @@ impl DirectoryStore {
     }
 
     /// Writes `pieces` to the locked file, makes them durable where that is wanted, and gives them the key.
-    fn replace(&self, turn: &Turn, pieces: &[Bytes], condition: Condition) -> Result<Stat> {
-        let mut file = &turn.file;
-        let old = sys::open_beneath(&turn.dir, &turn.name, libc::O_PATH, 0, Links::Refuse);
-        let old = old.ok().map(|fd| File::from(fd).metadata()).transpose()?;
-        condition.check(old.as_ref().map(version_of))?;
+    fn replace(&self, turn: &Turn, pieces: &[Piece], condition: Condition) -> Result<Stat> {
+        let file = &turn.file;
+        let flags = libc::O_RDONLY | libc::O_NONBLOCK | libc::O_NOCTTY;
+        let old = sys::open_beneath(&turn.dir, &turn.name, flags, 0, Links::Refuse).ok();
+        let old = old.map(File::from).map(|old| old.metadata().map(|metadata| (old, metadata)));
+        let old = old.transpose()?.filter(|(_, metadata)| kind_of(metadata) == EntryType::File);
+        condition.check(old.as_ref().map(|(_, metadata)| version_of(metadata)))?;
         file.set_len(0)?;
-        write_all(&mut file, pieces)?;
-        if let Some(old) = old.filter(|old| kind_of(old) == EntryType::File) {
-            keep_owner(file, &old)?;
+        write_all(file, pieces, old.as_ref().map(|(old, _)| old))?;
+        if let Some((_, metadata)) = old {
+            keep_owner(file, &metadata)?;
         }
         // The kernel's own time is coarse: two values within a tick would look the same.
         file.set_modified(SystemTime::now())?;
@@ -193,7 +195,7 @@ impl ReadableStore for DirectoryStore {
 }
 
 impl WritableStore for DirectoryStore {
-    fn set(&self, key: &Key, pieces: &[Bytes], condition: Condition) -> Result<Stat> {
+    fn set(&self, key: &Key, pieces: &[Piece], condition: Condition) -> Result<Stat> {
         let turn = Turn::take(self, key).at(key)?;
         let stored = self.replace(&turn, pieces, condition);
         if stored.is_err() {
@@ -212,7 +214,7 @@ impl WritableStore for DirectoryStore {
             let mut values = self.get_partial_values(&[(key.clone(), range)])?;
             let value = values.pop().flatten().ok_or_else(|| Error::not_found().at(key))?;
             let new = splice(&value.bytes, *start, bytes).at(key)?;
-            self.set(key, &[new], Condition::Unchanged(value.stat.version))?;
+            self.set(key, &[new.into()], Condition::Unchanged(value.stat.version))?;
         }
         Ok(())
     }
@@ -477,9 +479,22 @@ fn read_range(file: &File, metadata: &Metadata, range: ByteRange) -> Result<Valu
     Ok(Value { bytes: bytes.into(), stat: stat_of(metadata) })
 }
 
-fn write_all(file: &mut &File, pieces: &[Bytes]) -> Result<()> {
-    let mut slices: Vec<IoSlice<'_>> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
-    let mut rest = slices.as_mut_slice();
+fn write_all(file: &File, pieces: &[Piece], old: Option<&File>) -> Result<()> {
+    let mut new: Vec<IoSlice<'_>> = Vec::new();
+    for piece in pieces {
+        match piece {
+            Piece::New(bytes) => new.push(IoSlice::new(bytes)),
+            Piece::Kept { offset, len } => {
+                write_slices(file, &mut std::mem::take(&mut new))?;
+                copy_range(old, *offset, *len, file)?;
+            }
+        }
+    }
+    write_slices(file, &mut new)
+}
+
+fn write_slices(mut file: &File, slices: &mut [IoSlice<'_>]) -> Result<()> {
+    let mut rest = slices;
     IoSlice::advance_slices(&mut rest, 0);
     while !rest.is_empty() {
         match file.write_vectored(rest) {
@@ -490,6 +505,15 @@ fn write_all(file: &mut &File, pieces: &[Bytes]) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Copies a range of `old` to where `file` is; the kernel does it (`copy_file_range`), without our memory.
+fn copy_range(old: Option<&File>, offset: u64, len: u64, mut file: &File) -> Result<()> {
+    let stale = || Error::new(Kind::Stale, "the value to copy from has become shorter");
+    let mut old = old.ok_or_else(stale)?;
+    old.seek(SeekFrom::Start(offset))?;
+    let copied = std::io::copy(&mut old.take(len), &mut file)?;
+    if copied == len { Ok(()) } else { Err(stale()) }
 }
 
 /// Gives a new file the mode and owner of the one that it replaces, as far as this user may.

@@ -8,10 +8,10 @@ use parking_lot::Mutex;
 
 use super::directory::splice;
 use super::{
-    ByteRange, Condition, Entries, Entry, Key, Keys, ListableStore, Prefix, ReadableStore, Room,
-    Stat, Value, Version, WritableStore,
+    ByteRange, Condition, Entries, Entry, Key, Keys, ListableStore, Piece, Prefix, ReadableStore,
+    Room, Stat, Value, Version, WritableStore,
 };
-use crate::error::{At, Error, Result};
+use crate::error::{At, Error, Kind, Result};
 
 /// Values in a map. Nothing outlives the process.
 #[derive(Debug, Default)]
@@ -61,11 +61,20 @@ impl ReadableStore for MemoryStore {
 }
 
 impl WritableStore for MemoryStore {
-    fn set(&self, key: &Key, pieces: &[Bytes], condition: Condition) -> Result<Stat> {
+    fn set(&self, key: &Key, pieces: &[Piece], condition: Condition) -> Result<Stat> {
         let mut values = self.values.lock();
-        condition.check(values.by_key.get(key).map(|(_, stat)| stat.version)).at(key)?;
+        let old = values.by_key.get(key);
+        condition.check(old.map(|(_, stat)| stat.version)).at(key)?;
+        let old = old.map(|(bytes, _)| bytes.clone()).unwrap_or_default();
+        let mut new = Vec::new();
+        for piece in pieces {
+            match piece {
+                Piece::New(bytes) => new.extend_from_slice(bytes),
+                Piece::Kept { offset, len } => new.extend_from_slice(kept(&old, *offset, *len)?),
+            }
+        }
+        let bytes = Bytes::from(new);
         values.sets += 1;
-        let bytes = Bytes::from(pieces.concat());
         let stat = Stat {
             len: u64::try_from(bytes.len()).unwrap_or(u64::MAX),
             modified: SystemTime::now(),
@@ -80,7 +89,7 @@ impl WritableStore for MemoryStore {
             let old = self.values.lock().by_key.get(key).cloned();
             let (old, stat) = old.ok_or_else(|| Error::not_found().at(key))?;
             let new = splice(&old, *start, bytes).at(key)?;
-            self.set(key, &[new], Condition::Unchanged(stat.version))?;
+            self.set(key, &[new.into()], Condition::Unchanged(stat.version))?;
         }
         Ok(())
     }
@@ -108,6 +117,13 @@ impl WritableStore for MemoryStore {
     fn sync(&self, _keys: &[Key]) -> Result<()> {
         Ok(())
     }
+}
+
+fn kept(old: &[u8], offset: u64, len: u64) -> Result<&[u8]> {
+    let start = usize::try_from(offset).ok();
+    let end = usize::try_from(len).ok().and_then(|len| start?.checked_add(len));
+    let bytes = start.zip(end).and_then(|(start, end)| old.get(start..end));
+    bytes.ok_or_else(|| Error::new(Kind::Stale, "the value to copy from has become shorter"))
 }
 
 impl ListableStore for MemoryStore {

@@ -83,6 +83,42 @@ pub struct Value {
     pub stat: Stat,
 }
 
+/// A part of a new value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Piece {
+    /// New bytes.
+    New(Bytes),
+    /// Bytes of the value that is replaced, so that a shard's unchanged inner chunks need not pass
+    /// through memory. Only with [`Condition::Unchanged`]: of which value would it be otherwise?
+    Kept {
+        /// Bytes from the start of the old value.
+        offset: u64,
+        /// How many bytes; all of them must be there.
+        len: u64,
+    },
+}
+
+impl Piece {
+    /// Length in bytes.
+    pub fn len(&self) -> u64 {
+        match self {
+            Self::New(bytes) => u64::try_from(bytes.len()).unwrap_or(u64::MAX),
+            Self::Kept { len, .. } => *len,
+        }
+    }
+
+    /// Whether it adds nothing.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl From<Bytes> for Piece {
+    fn from(bytes: Bytes) -> Self {
+        Self::New(bytes)
+    }
+}
+
 /// When a `set` may happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Condition {
@@ -170,7 +206,7 @@ pub trait ReadableStore: Send + Sync + fmt::Debug {
 /// complete before they take the key.
 pub trait WritableStore: Send + Sync + fmt::Debug {
     /// Stores the `pieces`, one after another, as the value of `key`. Returns what is stored now.
-    fn set(&self, key: &Key, pieces: &[Bytes], condition: Condition) -> Result<Stat>;
+    fn set(&self, key: &Key, pieces: &[Piece], condition: Condition) -> Result<Stat>;
 
     /// For each `(key, start, bytes)` replaces the bytes from `start`; the value must exist and be that long.
     fn set_partial_values(&self, parts: &[(Key, u64, Bytes)]) -> Result<()>;

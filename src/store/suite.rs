@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 
-use super::{ByteRange, Condition, Entry, Key, Prefix, Store};
+use super::{ByteRange, Condition, Entry, Key, Piece, Prefix, Store};
 use crate::error::Kind;
 
 /// Runs the suite; `new` makes an empty store each time.
@@ -17,6 +17,7 @@ pub(crate) fn run(new: impl Fn() -> Store) {
     erasing_leaves_no_trace_in_listings(&new());
     listings_are_exact(&new());
     each_set_makes_a_new_version(&new());
+    kept_pieces_come_from_the_value_that_is_replaced(&new());
 }
 
 fn key(text: &str) -> Key {
@@ -24,7 +25,7 @@ fn key(text: &str) -> Key {
 }
 
 fn set(store: &Store, text: &str, bytes: &'static [u8]) {
-    let pieces = [Bytes::from_static(bytes)];
+    let pieces = [Bytes::from_static(bytes).into()];
     store.write().expect("writable").set(&key(text), &pieces, Condition::Always).expect("set");
 }
 
@@ -48,7 +49,7 @@ fn keys(store: &Store, prefix: &str) -> Vec<String> {
 
 fn a_value_is_what_was_set(store: &Store) {
     assert_eq!(get(store, "a/b"), None);
-    let pieces = [Bytes::from_static(b"one"), Bytes::new(), Bytes::from_static(b"two")];
+    let pieces = [b"one", &b""[..], b"two"].map(|bytes| Piece::New(Bytes::from_static(bytes)));
     let stat = store
         .write()
         .and_then(|write| write.set(&key("a/b"), &pieces, Condition::Always))
@@ -60,7 +61,8 @@ fn a_value_is_what_was_set(store: &Store) {
     set(store, "a/b", b"");
     assert_eq!(get(store, "a/b").as_deref(), Some(&b""[..]), "an empty value is a value");
     let long = vec![7_u8; 3 << 20];
-    let pieces: Vec<Bytes> = long.chunks(1000).map(Bytes::copy_from_slice).collect();
+    let pieces: Vec<Piece> =
+        long.chunks(1000).map(|bytes| Bytes::copy_from_slice(bytes).into()).collect();
     let write = store.write().expect("writable");
     write.set(&key("long"), &pieces, Condition::Always).expect("set");
     let value = store.get(&key("long"), 3 << 20).expect("get").expect("there");
@@ -92,7 +94,7 @@ fn ranges_are_clipped_to_the_value(store: &Store) {
 
 fn a_condition_that_does_not_hold_changes_nothing(store: &Store) {
     let write = store.write().expect("writable");
-    let value = |text: &'static str| [Bytes::from_static(text.as_bytes())];
+    let value = |text: &'static str| [Piece::New(Bytes::from_static(text.as_bytes()))];
     let first = write.set(&key("k"), &value("1"), Condition::Absent).expect("there was none");
     let exists = write.set(&key("k"), &value("2"), Condition::Absent).expect_err("there is one");
     assert_eq!(exists.kind(), Kind::Exists);
@@ -151,7 +153,7 @@ fn each_set_makes_a_new_version(store: &Store) {
     let write = store.write().expect("writable");
     let mut versions = BTreeSet::new();
     for _ in 0..100 {
-        let stat = write.set(&key("k"), &[Bytes::from_static(b"x")], Condition::Always);
+        let stat = write.set(&key("k"), &[Bytes::from_static(b"x").into()], Condition::Always);
         versions.insert(stat.expect("set").version.0);
     }
     assert_eq!(versions.len(), 100, "two states of a value look the same");
@@ -160,4 +162,18 @@ fn each_set_makes_a_new_version(store: &Store) {
     assert_eq!(store.stat(&key("k")).expect("stat").expect("there").modified, time);
     write.sync(&[key("k"), key("none")]).expect("synced");
     assert!(write.set_modified(&key("none"), time).is_err());
+}
+
+fn kept_pieces_come_from_the_value_that_is_replaced(store: &Store) {
+    let write = store.write().expect("writable");
+    let new = |text: &'static str| Piece::New(Bytes::from_static(text.as_bytes()));
+    let stat = write.set(&key("k"), &[new("0123456789")], Condition::Always).expect("set");
+    let kept = |offset, len| Piece::Kept { offset, len };
+    let pieces = [new("a"), kept(7, 3), new("b"), kept(0, 2), kept(2, 0)];
+    let stat = write.set(&key("k"), &pieces, Condition::Unchanged(stat.version)).expect("set");
+    assert_eq!(get(store, "k").as_deref(), Some(&b"a789b01"[..]));
+    let past = [kept(5, 3)];
+    assert!(write.set(&key("k"), &past, Condition::Unchanged(stat.version)).is_err());
+    assert_eq!(get(store, "k").as_deref(), Some(&b"a789b01"[..]));
+    assert_eq!(keys(store, ""), ["k"], "a refused set left something behind");
 }

@@ -82,7 +82,7 @@ fn the_file_of_a_killed_writer_is_taken_over_and_never_listed() {
     let keys = || store.list().expect("listable").list().expect("listed").count();
     assert_eq!(keys(), 0);
     let write = store.write().expect("writable");
-    write.set(&key("k"), &[Bytes::from_static(b"new")], Condition::Always).expect("set");
+    write.set(&key("k"), &[Bytes::from_static(b"new").into()], Condition::Always).expect("set");
     assert_eq!(store.get(&key("k"), 100).expect("read").expect("there").bytes, "new");
     assert_eq!(std::fs::read_dir(dir.path()).expect("read").count(), 1);
 }
@@ -90,7 +90,7 @@ fn the_file_of_a_killed_writer_is_taken_over_and_never_listed() {
 #[test]
 fn writers_of_one_key_take_turns() {
     let (_dir, store) = store();
-    let zero = [Bytes::from_static(b"0")];
+    let zero = [Bytes::from_static(b"0").into()];
     store.write().expect("writable").set(&key("n"), &zero, Condition::Always).expect("set");
     let count_up = || {
         let mut done = 0;
@@ -98,7 +98,7 @@ fn writers_of_one_key_take_turns() {
             let value = store.get(&key("n"), 100).expect("read").expect("there");
             let n: u32 = std::str::from_utf8(&value.bytes).expect("text").parse().expect("number");
             let condition = Condition::Unchanged(value.stat.version);
-            let new = [Bytes::from((n + 1).to_string())];
+            let new = [Bytes::from((n + 1).to_string()).into()];
             match store.write().expect("writable").set(&key("n"), &new, condition) {
                 Ok(_) => done += 1,
                 Err(error) => assert_eq!(error.kind(), Kind::Stale),
