@@ -20,6 +20,7 @@
 //! | [`fuse`] | kernel requests |
 //! | [`cli`] | the command |
 
+pub mod array;
 pub mod codec;
 pub mod dtype;
 pub mod error;

@@ -7,5 +7,5 @@
 mod assemble;
 mod index;
 
-pub use assemble::{Assembled, Part, assemble};
+pub use assemble::{Part, assemble};
 pub use index::{ENTRY_LEN, Index, Span};

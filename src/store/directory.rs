@@ -199,10 +199,7 @@ impl WritableStore for DirectoryStore {
         let turn = Turn::take(self, key).at(key)?;
         let stored = self.replace(&turn, pieces, condition);
         if stored.is_err() {
-            // The lock is still ours, so nobody else is writing to the file that goes.
-            let removed = sys::unlink(&turn.dir, &turn.lock_name);
-            drop(turn);
-            removed.unwrap_or_else(|error| log::debug!("{key}{LOCK_SUFFIX}: {error}"));
+            turn.end_unused();
             self.prune(key)?;
         }
         stored.at(key)
@@ -231,6 +228,16 @@ impl WritableStore for DirectoryStore {
             }
         }
         Ok(())
+    }
+
+    fn erase_unchanged(&self, key: &Key, version: Version) -> Result<()> {
+        let turn = Turn::take(self, key).at(key)?;
+        let found = self.stat(std::slice::from_ref(key))?.pop().flatten();
+        let checked = Condition::Unchanged(version).check(found.map(|stat| stat.version));
+        let erased = checked.and_then(|()| Ok(sys::unlink(&turn.dir, &turn.name)?));
+        turn.end_unused();
+        self.prune(key)?;
+        erased.at(key)
     }
 
     fn erase_prefix(&self, prefix: &Prefix) -> Result<()> {
@@ -300,6 +307,13 @@ struct Turn {
 }
 
 impl Turn {
+    /// Removes the lock file of a turn that stored nothing. The lock is still ours, so nobody else is
+    /// writing to it.
+    fn end_unused(self) {
+        let removed = sys::unlink(&self.dir, &self.lock_name);
+        removed.unwrap_or_else(|error| log::debug!("{:?}: {error}", self.lock_name));
+    }
+
     fn take(store: &DirectoryStore, key: &Key) -> Result<Self> {
         let name = c_name(key.name())?;
         let lock_name = c_name(&lock_name(key.name()))?;

@@ -102,6 +102,14 @@ impl WritableStore for MemoryStore {
         Ok(())
     }
 
+    fn erase_unchanged(&self, key: &Key, version: Version) -> Result<()> {
+        let mut values = self.values.lock();
+        let found = values.by_key.get(key).map(|(_, stat)| stat.version);
+        Condition::Unchanged(version).check(found).at(key)?;
+        values.by_key.remove(key);
+        Ok(())
+    }
+
     fn erase_prefix(&self, prefix: &Prefix) -> Result<()> {
         self.values.lock().by_key.retain(|key, _| !key.as_str().starts_with(prefix.as_str()));
         Ok(())

@@ -214,6 +214,9 @@ pub trait WritableStore: Send + Sync + fmt::Debug {
     /// Erases the values of `keys`. A key without a value is none the worse.
     fn erase_values(&self, keys: &[Key]) -> Result<()>;
 
+    /// Erases the value of `key` only while it is still `version`; else [`Kind::Stale`].
+    fn erase_unchanged(&self, key: &Key, version: Version) -> Result<()>;
+
     /// Erases every value below `prefix`.
     fn erase_prefix(&self, prefix: &Prefix) -> Result<()>;
 

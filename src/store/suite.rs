@@ -106,6 +106,11 @@ fn a_condition_that_does_not_hold_changes_nothing(store: &Store) {
     let gone = write.set(&key("other"), &value("5"), known).expect_err("there is none");
     assert_eq!(gone.kind(), Kind::Stale);
     assert_eq!(keys(store, ""), ["k"], "a refused set left something behind");
+    let stale = write.erase_unchanged(&key("k"), first.version).expect_err("it has changed");
+    assert_eq!(stale.kind(), Kind::Stale);
+    let version = store.stat(&key("k")).expect("stat").expect("there").version;
+    write.erase_unchanged(&key("k"), version).expect("erased");
+    assert_eq!(keys(store, ""), Vec::<String>::new());
 }
 
 fn a_part_is_replaced_in_place_and_never_past_the_end(store: &Store) {

@@ -1,0 +1,287 @@
+//! Where the encoded chunks of an array lie.
+//!
+//! [`ChunkStore`] is the abstract store interface of the drafts with coordinates in
+//! the place of keys. [`Direct`] gives each chunk a key of its own; [`Sharded`](super::sharded::Sharded) puts
+//! many into one value of the chunk store below it, so that shards nest. The storage
+//! transformer of 2022 and the `sharding_indexed` codec are the same here.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::coords::{Coords, Grid};
+use super::key_encoding;
+use crate::error::{Error, Kind, Result};
+use crate::metadata::model::KeyEncoding;
+use crate::store::{ByteRange, Condition, Entry, Key, Piece, Prefix, Stat, Store, Value, Version};
+
+/// A new encoded value for one chunk, or its end.
+#[derive(Debug, Clone)]
+pub struct Change {
+    /// Which chunk.
+    pub coords: Coords,
+    /// The encoded bytes; none erases the chunk.
+    pub value: Option<Vec<Piece>>,
+    /// What must still be so.
+    pub condition: Condition,
+}
+
+impl Change {
+    /// Sets a chunk, whatever was there.
+    pub fn set(coords: Coords, encoded: Bytes) -> Self {
+        Self { coords, value: Some(vec![encoded.into()]), condition: Condition::Always }
+    }
+
+    /// Erases a chunk, whatever was there.
+    pub fn erase(coords: Coords) -> Self {
+        Self { coords, value: None, condition: Condition::Always }
+    }
+}
+
+/// Indices along one dimension, as they are found, each once.
+pub type Indices = Box<dyn Iterator<Item = Result<u64>> + Send>;
+
+/// Coordinates, as they are found, each once.
+pub type CoordsList = Box<dyn Iterator<Item = Result<Coords>> + Send>;
+
+/// A store of encoded chunks.
+pub trait ChunkStore: Send + Sync + fmt::Debug {
+    /// The grid that the coordinates are in.
+    fn grid(&self) -> &Grid;
+
+    /// For each chunk the bytes of its range; `None` where it is not stored. A value's length is the
+    /// chunk's, its time and version those of the stored value that it lies in.
+    fn get_partial_values(&self, ranges: &[(Coords, ByteRange)]) -> Result<Vec<Option<Value>>>;
+
+    /// Length, time and version as [`Self::get_partial_values`] has them.
+    fn stat(&self, coords: &[Coords]) -> Result<Vec<Option<Stat>>>;
+
+    /// Sets and erases whole chunks. Of the chunks of one stored value all are changed or none; a
+    /// condition that does not hold is [`Kind::Stale`] or [`Kind::Exists`].
+    fn update(&self, changes: Vec<Change>) -> Result<()>;
+
+    /// Replaces bytes inside chunks, from a start that counts in their encoded form.
+    fn set_partial_values(&self, parts: &[(Coords, u64, Bytes)]) -> Result<()> {
+        for (coords, start, bytes) in parts {
+            let whole = [(coords.clone(), ByteRange::first(u64::MAX))];
+            let old = self.get_partial_values(&whole)?.pop().flatten();
+            let old = old.ok_or_else(|| Error::not_found().at_coords(coords))?;
+            let len = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+            let end = start.checked_add(len).filter(|end| *end <= old.stat.len);
+            let end = end.ok_or_else(|| {
+                Error::too_large(format!(
+                    "{} bytes stored, a part would end past them",
+                    old.stat.len
+                ))
+                .at_coords(coords)
+            })?;
+            let pieces = vec![
+                Piece::Kept { offset: 0, len: *start },
+                bytes.clone().into(),
+                Piece::Kept { offset: end, len: old.stat.len - end },
+            ];
+            let condition = Condition::Unchanged(old.stat.version);
+            self.update(vec![Change { coords: coords.clone(), value: Some(pieces), condition }])?;
+        }
+        Ok(())
+    }
+
+    /// Erases chunks. One that is not stored is none the worse.
+    fn erase_values(&self, coords: &[Coords]) -> Result<()> {
+        self.update(coords.iter().cloned().map(Change::erase).collect())
+    }
+
+    /// Erases every chunk whose first indices are `prefix`.
+    fn erase_prefix(&self, prefix: &[u64]) -> Result<()>;
+
+    /// The next index of every chunk whose first indices are `prefix`, which is shorter than the rank.
+    fn list_dir(self: Arc<Self>, prefix: &[u64]) -> Result<Indices>;
+
+    /// Every chunk whose first indices are `prefix`.
+    fn list_prefix(self: Arc<Self>, prefix: &[u64]) -> Result<CoordsList>;
+
+    /// Every chunk.
+    fn list(self: Arc<Self>) -> Result<CoordsList> {
+        self.list_prefix(&[])
+    }
+
+    /// The key of the stored value that the chunk lies in.
+    fn key(&self, coords: &Coords) -> Result<Key>;
+}
+
+impl Error {
+    /// Names the chunk it is about.
+    #[must_use]
+    pub fn at_coords(self, coords: &Coords) -> Self {
+        crate::error::At::at(self, coords)
+    }
+}
+
+/// Each chunk is a value of its own.
+#[derive(Debug)]
+pub struct Direct {
+    store: Store,
+    prefix: Prefix,
+    encoding: KeyEncoding,
+    grid: Grid,
+}
+
+impl Direct {
+    /// The chunks below `prefix` in `store`.
+    pub fn new(store: Store, prefix: Prefix, encoding: KeyEncoding, grid: Grid) -> Self {
+        Self { store, prefix, encoding, grid }
+    }
+
+    /// The key that the chunk has: of an array without dimensions whichever is there.
+    fn found_key(&self, coords: &Coords) -> Result<Key> {
+        let key = self.key(coords)?;
+        if let Some(text) = key_encoding::alternative(self.encoding, coords.indices()) {
+            let other = self.prefix.key(text)?;
+            if self.store.stat(&other)?.is_some() {
+                return Ok(other);
+            }
+        }
+        Ok(key)
+    }
+
+    fn found_keys(&self, coords: &[Coords]) -> Result<Vec<Key>> {
+        coords.iter().map(|coords| self.found_key(coords)).collect()
+    }
+
+    fn listing(&self) -> Result<&dyn crate::store::ListableStore> {
+        self.store.list().ok_or_else(|| Error::unsupported("the store cannot list its keys"))
+    }
+
+    fn erase_unchanged(&self, key: &Key, version: Version) -> Result<()> {
+        self.store.write()?.erase_unchanged(key, version)
+    }
+}
+
+impl ChunkStore for Direct {
+    fn grid(&self) -> &Grid {
+        &self.grid
+    }
+
+    fn get_partial_values(&self, ranges: &[(Coords, ByteRange)]) -> Result<Vec<Option<Value>>> {
+        let keyed = |(coords, range): &(Coords, ByteRange)| Ok((self.found_key(coords)?, *range));
+        let ranges: Vec<(Key, ByteRange)> = ranges.iter().map(keyed).collect::<Result<_>>()?;
+        self.store.read().get_partial_values(&ranges)
+    }
+
+    fn stat(&self, coords: &[Coords]) -> Result<Vec<Option<Stat>>> {
+        self.store.read().stat(&self.found_keys(coords)?)
+    }
+
+    fn update(&self, changes: Vec<Change>) -> Result<()> {
+        let mut erased = Vec::new();
+        for Change { coords, value, condition } in changes {
+            let key = self.found_key(&coords)?;
+            match (value, condition) {
+                (Some(pieces), condition) => {
+                    self.store.write()?.set(&key, &pieces, condition)?;
+                }
+                (None, Condition::Unchanged(version)) => self.erase_unchanged(&key, version)?,
+                (None, Condition::Always | Condition::Absent) => erased.push(key),
+            }
+        }
+        if erased.is_empty() { Ok(()) } else { self.store.write()?.erase_values(&erased) }
+    }
+
+    fn erase_prefix(&self, prefix: &[u64]) -> Result<()> {
+        if prefix.len() == self.grid.rank() {
+            return self.erase_values(&[Coords::new(prefix)]);
+        }
+        match key_encoding::level(self.encoding, prefix) {
+            Some((level, _)) if !level.is_empty() => {
+                self.store.write()?.erase_prefix(&self.prefix.join(&level)?)
+            }
+            // The names stand beside others (the array's document): only what is a chunk goes.
+            _ => {
+                let mut keys = Vec::new();
+                for key in self.listing()?.list_prefix(&self.prefix)? {
+                    let key = key?;
+                    let text = key.as_str().get(self.prefix.as_str().len()..).unwrap_or_default();
+                    let coords = key_encoding::decode(self.encoding, text, self.grid.rank());
+                    if coords.is_some_and(|coords| coords.starts_with(prefix)) {
+                        keys.push(key);
+                    }
+                }
+                self.store.write()?.erase_values(&keys)
+            }
+        }
+    }
+
+    fn list_dir(self: Arc<Self>, prefix: &[u64]) -> Result<Indices> {
+        let depth = prefix.len();
+        let Some((level, before)) = key_encoding::level(self.encoding, prefix) else {
+            // All chunks are directly below the array: an index may come many times.
+            let mut seen = std::collections::HashSet::new();
+            let is_leaf = depth + 1 == self.grid.rank();
+            let list = self.list_prefix(prefix)?;
+            return Ok(Box::new(list.filter_map(move |coords| match coords {
+                Ok(coords) => {
+                    let index = coords.indices().get(depth).copied()?;
+                    (is_leaf || seen.insert(index)).then_some(Ok(index))
+                }
+                Err(error) => Some(Err(error)),
+            })));
+        };
+        let prefix: Box<[u64]> = prefix.into();
+        let entries = self.listing()?.list_dir(&self.prefix.join(&level)?)?;
+        Ok(Box::new(entries.filter_map(move |entry| {
+            let found = entry.and_then(|entry| self.child(&prefix, before, &entry));
+            found.transpose()
+        })))
+    }
+
+    fn list_prefix(self: Arc<Self>, prefix: &[u64]) -> Result<CoordsList> {
+        let rank = self.grid.rank();
+        let below = match key_encoding::level(self.encoding, prefix) {
+            Some((level, _)) if prefix.len() < rank => self.prefix.join(&level)?,
+            _ => self.prefix.clone(),
+        };
+        let keys = self.listing()?.list_prefix(&below)?;
+        let prefix: Box<[u64]> = prefix.into();
+        Ok(Box::new(keys.filter_map(move |key| match key {
+            Ok(key) => {
+                let text = key.as_str().get(self.prefix.as_str().len()..)?;
+                let coords = key_encoding::decode(self.encoding, text, rank)?;
+                (coords.starts_with(&prefix) && self.grid.contains(&coords)).then_some(Ok(coords))
+            }
+            Err(error) => Some(Err(error)),
+        })))
+    }
+
+    fn key(&self, coords: &Coords) -> Result<Key> {
+        if !self.grid.contains(coords) {
+            return Err(Error::new(
+                Kind::Invalid,
+                format!("outside the grid, which has {:?} chunks", self.grid.counts()),
+            )
+            .at_coords(coords));
+        }
+        self.prefix.key(&key_encoding::encode(self.encoding, coords.indices()))
+    }
+}
+
+impl Direct {
+    /// The index that an entry of a level adds to `prefix`, where a chunk of the grid is there.
+    fn child(self: &Arc<Self>, prefix: &[u64], before: &str, entry: &Entry) -> Result<Option<u64>> {
+        let Some(index) = entry.name().strip_prefix(before).and_then(key_encoding::index) else {
+            return Ok(None);
+        };
+        let path = [prefix, &[index]].concat();
+        if !self.grid.contains_prefix(&path) {
+            return Ok(None);
+        }
+        let is_leaf = path.len() == self.grid.rank();
+        let found = match entry {
+            Entry::Key(_) => is_leaf,
+            // Left-over empty directories are not shown.
+            Entry::Prefix(_) if is_leaf => false,
+            Entry::Prefix(_) => Arc::clone(self).list_prefix(&path)?.next().transpose()?.is_some(),
+        };
+        Ok(found.then_some(index))
+    }
+}

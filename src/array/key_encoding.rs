@@ -1,0 +1,124 @@
+//! Coordinates to the end of a key, and back.
+
+use super::coords::Coords;
+use crate::metadata::model::{KeyEncoding, Separator};
+
+/// The end of the key of the chunk at `coords`, relative to the array.
+pub fn encode(encoding: KeyEncoding, coords: &[u64]) -> String {
+    let join = |separator: Separator| {
+        coords.iter().map(u64::to_string).collect::<Vec<_>>().join(separator.as_str())
+    };
+    match encoding {
+        KeyEncoding::Default(_) if coords.is_empty() => "c".to_owned(),
+        KeyEncoding::Default(separator) => format!("c{}{}", separator.as_str(), join(separator)),
+        KeyEncoding::V2(_) if coords.is_empty() => "0".to_owned(),
+        KeyEncoding::V2(separator) => join(separator),
+        // What zarr-python 2, GDAL and xtensor-zarr write; the text says `c`.
+        KeyEncoding::Draft(_) if coords.is_empty() => "c0".to_owned(),
+        KeyEncoding::Draft(separator) => format!("c{}", join(separator)),
+    }
+}
+
+/// Another end that the key of the chunk may have, where writers differ.
+pub fn alternative(encoding: KeyEncoding, coords: &[u64]) -> Option<&'static str> {
+    (matches!(encoding, KeyEncoding::Draft(_)) && coords.is_empty()).then_some("c")
+}
+
+/// The coordinates that `text` is the end of a key of, in a grid of `rank` dimensions.
+pub fn decode(encoding: KeyEncoding, text: &str, rank: usize) -> Option<Coords> {
+    if rank == 0 {
+        let names =
+            [encode(encoding, &[]), alternative(encoding, &[]).unwrap_or_default().to_owned()];
+        return (!text.is_empty() && names.iter().any(|name| name == text))
+            .then(|| Coords::new(Vec::new()));
+    }
+    let (separator, rest) = match encoding {
+        KeyEncoding::Default(separator) => {
+            (separator, text.strip_prefix('c')?.strip_prefix(separator.as_str())?)
+        }
+        KeyEncoding::V2(separator) => (separator, text),
+        KeyEncoding::Draft(separator) => (separator, text.strip_prefix('c')?),
+    };
+    let indices: Option<Vec<u64>> = rest.split(separator.as_str()).map(index).collect();
+    indices.filter(|indices| indices.len() == rank).map(Coords::new)
+}
+
+/// A chunk index as keys have it: decimal, without sign or leading zeros.
+pub fn index(text: &str) -> Option<u64> {
+    let canonical = text == "0" || (text.starts_with(|c: char| ('1'..='9').contains(&c)));
+    (canonical && text.bytes().all(|byte| byte.is_ascii_digit()))
+        .then(|| text.parse().ok())
+        .flatten()
+}
+
+/// Where keys are levels of prefixes: the prefix of all chunks whose first indices are `coords`, without
+/// the slash at its end, and what stands before the next index in the names below it.
+pub fn level(encoding: KeyEncoding, coords: &[u64]) -> Option<(String, &'static str)> {
+    let separator = match encoding {
+        KeyEncoding::Default(separator)
+        | KeyEncoding::V2(separator)
+        | KeyEncoding::Draft(separator) => separator,
+    };
+    if separator == Separator::Dot {
+        return None;
+    }
+    Some(match (encoding, coords) {
+        (KeyEncoding::Draft(_), []) => (String::new(), "c"),
+        (KeyEncoding::V2(_), []) => (String::new(), ""),
+        (KeyEncoding::Default(_), []) => ("c".to_owned(), ""),
+        (_, coords) => (encode(encoding, coords), ""),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const ALL: [KeyEncoding; 6] = [
+        KeyEncoding::Default(Separator::Slash),
+        KeyEncoding::Default(Separator::Dot),
+        KeyEncoding::V2(Separator::Slash),
+        KeyEncoding::V2(Separator::Dot),
+        KeyEncoding::Draft(Separator::Slash),
+        KeyEncoding::Draft(Separator::Dot),
+    ];
+
+    #[test]
+    fn keys_are_spelled_as_each_specification_has_them() {
+        let spelled = ALL.map(|encoding| encode(encoding, &[1, 23]));
+        assert_eq!(spelled, ["c/1/23", "c.1.23", "1/23", "1.23", "c1/23", "c1.23"]);
+        let scalar = ALL.map(|encoding| encode(encoding, &[]));
+        assert_eq!(scalar, ["c", "c", "0", "0", "c0", "c0"]);
+        assert_eq!(decode(ALL[4], "c", 0), Some(Coords::new([])));
+    }
+
+    #[test]
+    fn what_is_no_chunk_key_is_not_read_as_one() {
+        for text in ["c/1", "c/1/2/3", "c/01/2", "c/+1/2", "c/1/", "c/-1/2", "c1/2", "1/2", "c/1/x"]
+        {
+            assert_eq!(decode(ALL[0], text, 2), None, "{text}");
+        }
+        assert_eq!(index("18446744073709551616"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn decoding_gives_the_coordinates_that_were_encoded(
+            coords in prop::collection::vec(any::<u64>(), 0..4), which in 0_usize..6,
+        ) {
+            let text = encode(ALL[which], &coords);
+            prop_assert_eq!(decode(ALL[which], &text, coords.len()), Some(Coords::new(coords)));
+        }
+
+        #[test]
+        fn no_text_is_more_than_it_spells(text in "[c0-9./x]{0,8}", which in 0_usize..6) {
+            for rank in 1..4 {
+                if let Some(coords) = decode(ALL[which], &text, rank) {
+                    prop_assert_eq!(encode(ALL[which], coords.indices()), text.clone());
+                }
+            }
+        }
+    }
+}

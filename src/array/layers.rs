@@ -1,0 +1,86 @@
+//! From the codecs of an array to the levels of its chunk store and the pipeline of its innermost chunk.
+//!
+//! A `sharding_indexed` codec becomes a [`Level`]; the transposes in front of it go
+//! into the pipeline of its inner chunks, where they do the same to each. What is shown
+//! as a chunk is therefore always the smallest unit that can be read by itself.
+
+use serde_json::Value;
+
+use super::level::Level;
+use crate::codec::Pipeline;
+use crate::codec::array_to_array::Order;
+use crate::codec::registry::Chain;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::metadata::model::{self, CodecSpec, Object};
+
+/// What a chain of codecs comes to.
+#[derive(Debug)]
+pub struct Layers {
+    /// Levels of sharding, the outermost first, each with the shape of its inner chunks.
+    pub levels: Vec<(Level, Vec<u64>)>,
+    /// What the innermost chunks go through.
+    pub pipeline: Pipeline,
+}
+
+/// Splits the codecs of `array` at its sharding codecs and binds each part to its shape.
+pub fn split(array: &model::Array) -> Result<Layers> {
+    let rank = array.chunk_shape.len();
+    let mut levels = Vec::new();
+    let mut order = Order::identity(rank);
+    let mut shape = array.chunk_shape.clone();
+    let mut specs = array.codecs.clone();
+    loop {
+        let chain = Chain::sort(&specs, rank)?;
+        let sharding = chain.array_to_bytes.as_ref().filter(|spec| spec.name == "sharding_indexed");
+        let Some(configuration) = sharding.map(|spec| &spec.configuration) else {
+            let pipeline = Pipeline::bind(&chain, &order, &shape, array.dtype)?;
+            return Ok(Layers { levels, pipeline });
+        };
+        order = order.then(&chain.order);
+        let encoded = lengths(configuration, "chunk_shape").filter(|inner| inner.len() == rank);
+        let encoded = encoded.ok_or_else(|| {
+            Error::corrupt(format!(
+                "sharding_indexed: chunk_shape is not {rank} lengths of at least 1"
+            ))
+        })?;
+        let inner = order.inverse().apply(&encoded);
+        let inner_len = chunk_len(&inner, array.dtype)?;
+        let around = &chain.bytes_to_bytes;
+        let level = Level::bind(configuration, &shape, &inner, order.clone(), around, inner_len)?;
+        levels.push((level, inner.clone()));
+        shape = inner;
+        specs = nested(configuration, "codecs")?.unwrap_or_default();
+    }
+}
+
+/// The bytes of a decoded chunk of `shape`.
+pub fn chunk_len(shape: &[u64], dtype: DType) -> Result<u64> {
+    let item_len = u64::try_from(dtype.item_len()).unwrap_or(u64::MAX);
+    let len = shape.iter().try_fold(item_len, |len, n| len.checked_mul(*n));
+    len.filter(|len| i64::try_from(*len).is_ok()).ok_or_else(|| {
+        Error::too_large(format!("a chunk of shape {shape:?} has more than 2^63 bytes"))
+    })
+}
+
+/// The codecs in a member of a sharding codec's configuration, in canonical form; none where it is absent.
+pub fn nested(configuration: &Object, member: &str) -> Result<Option<Vec<CodecSpec>>> {
+    let Some(list) = configuration.get(member) else { return Ok(None) };
+    let malformed =
+        || Error::corrupt(format!("sharding_indexed: {member} is not a list of codecs"));
+    let codec = |value: &Value| {
+        let name = value.get("name").and_then(Value::as_str).ok_or_else(malformed)?;
+        let configuration = value.get("configuration").and_then(Value::as_object);
+        let optional = value.get("must_understand").and_then(Value::as_bool) == Some(false);
+        Ok(CodecSpec {
+            optional,
+            ..CodecSpec::new(name, configuration.cloned().unwrap_or_default())
+        })
+    };
+    list.as_array().ok_or_else(malformed)?.iter().map(codec).collect::<Result<_>>().map(Some)
+}
+
+fn lengths(configuration: &Object, member: &str) -> Option<Vec<u64>> {
+    let list = configuration.get(member)?.as_array()?;
+    list.iter().map(|len| len.as_u64().filter(|len| *len > 0)).collect()
+}

@@ -1,0 +1,238 @@
+//! An array: coordinates to decoded chunks.
+//!
+//! Opening one resolves codecs, lengths, keys and fill bytes once; a chunk that is
+//! read looks nothing up. An array whose codecs are not understood opens all the same:
+//! it has a shape and chunks that can be listed, and the reason why they cannot be decoded.
+
+mod chunk_store;
+mod coords;
+mod key_encoding;
+mod layers;
+mod level;
+mod sharded;
+
+use std::sync::Arc;
+
+use crate::codec::{Buffer, Pipeline, reserve};
+use crate::error::{Error, Kind, Result};
+use crate::metadata::model;
+use crate::store::{ByteRange, Key, Prefix, Stat, Store};
+
+pub use chunk_store::{Change, ChunkStore, CoordsList, Direct, Indices};
+pub use coords::{Coords, Grid};
+pub use key_encoding::{decode as decode_key, index as parse_index};
+pub use sharded::Sharded;
+
+/// How often a change of a shard starts again because someone else changed the shard meanwhile.
+const ATTEMPTS: usize = 1000;
+
+/// What to do with a chunk that equals the fill value bit for bit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FillChunks {
+    /// Store it like any other.
+    Store,
+    /// Erase it: readers see the same.
+    Skip,
+}
+
+/// An array, bound to a store.
+#[derive(Debug)]
+pub struct Array {
+    model: model::Array,
+    /// Elements along each dimension of the chunks that are shown: the innermost.
+    chunk_shape: Vec<u64>,
+    chunk_len: u64,
+    chunks: Arc<dyn ChunkStore>,
+    pipeline: Result<Pipeline>,
+    prefix: Prefix,
+}
+
+impl Array {
+    /// Binds `model` to the chunks below `prefix`. Chunks of more than `max_chunk_len` decoded bytes are
+    /// listed but not read.
+    pub fn open(
+        model: model::Array,
+        store: &Store,
+        prefix: Prefix,
+        max_chunk_len: u64,
+    ) -> Result<Self> {
+        let grid = Grid::regular(&model.shape, &model.chunk_shape);
+        let direct = Direct::new(store.clone(), prefix.clone(), model.key_encoding, grid);
+        let mut chunks: Arc<dyn ChunkStore> = Arc::new(direct);
+        let mut chunk_shape = model.chunk_shape.clone();
+        let pipeline = match layers::split(&model) {
+            Ok(layers) => {
+                for (level, inner) in layers.levels {
+                    let grid = Grid::regular(&model.shape, &inner);
+                    chunks = Arc::new(Sharded::new(chunks, level, grid));
+                    chunk_shape = inner;
+                }
+                Ok(layers.pipeline)
+            }
+            Err(error) => Err(error),
+        };
+        let chunk_len = layers::chunk_len(&chunk_shape, model.dtype)?;
+        let pipeline = pipeline.and_then(|pipeline| {
+            if chunk_len <= max_chunk_len {
+                return Ok(pipeline);
+            }
+            Err(Error::too_large(format!(
+                "a chunk has {chunk_len} bytes, the limit is {max_chunk_len} (--max-chunk-size)"
+            )))
+        });
+        Ok(Self { model, chunk_shape, chunk_len, chunks, pipeline, prefix })
+    }
+
+    /// What its document says.
+    pub fn model(&self) -> &model::Array {
+        &self.model
+    }
+
+    /// Elements along each dimension of a chunk that is shown: of the innermost, where shards nest.
+    pub fn chunk_shape(&self) -> &[u64] {
+        &self.chunk_shape
+    }
+
+    /// Bytes of every decoded chunk.
+    pub fn chunk_len(&self) -> u64 {
+        self.chunk_len
+    }
+
+    /// The grid of the chunks that are shown.
+    pub fn grid(&self) -> &Grid {
+        self.chunks.grid()
+    }
+
+    /// The encoded chunks.
+    pub fn chunks(&self) -> &Arc<dyn ChunkStore> {
+        &self.chunks
+    }
+
+    /// Where its chunks begin.
+    pub fn prefix(&self) -> &Prefix {
+        &self.prefix
+    }
+
+    /// Why its chunks cannot be decoded, if so.
+    pub fn not_understood(&self) -> Option<&Error> {
+        self.pipeline.as_ref().err()
+    }
+
+    /// Length, time and version of an encoded chunk; `None` where it is not stored.
+    pub fn stat(&self, coords: &Coords) -> Result<Option<Stat>> {
+        Ok(self.chunks.stat(std::slice::from_ref(coords))?.pop().flatten())
+    }
+
+    /// The key of the stored value that a chunk lies in.
+    pub fn key(&self, coords: &Coords) -> Result<Key> {
+        self.chunks.key(coords)
+    }
+
+    /// Whether `name`, directly below the array in the store, can be that of chunks.
+    pub fn owns_name(&self, name: &str) -> bool {
+        let rank = self.grid().rank();
+        let encoding = self.model.key_encoding;
+        decode_key(encoding, name, rank).is_some()
+            || match key_encoding::level(encoding, &[]) {
+                Some((level, before)) if level.is_empty() => {
+                    name.strip_prefix(before).and_then(key_encoding::index).is_some()
+                }
+                Some((level, _)) => name == level,
+                None => false,
+            }
+    }
+
+    /// The decoded chunk and what is stored of it; `None` where it is not stored.
+    pub fn read_chunk(&self, coords: &Coords) -> Result<Option<(Buffer, Stat)>> {
+        let pipeline = self.pipeline.as_ref().map_err(Clone::clone)?;
+        let range = (coords.clone(), ByteRange::first(pipeline.longest()));
+        let Some(value) = self.chunks.get_partial_values(&[range])?.pop().flatten() else {
+            return Ok(None);
+        };
+        let named = |error: Error| match self.key(coords) {
+            Ok(key) => error.at_key(&key),
+            Err(_) => error.at_coords(coords),
+        };
+        if value.stat.len > pipeline.longest() {
+            return Err(named(Error::corrupt(format!(
+                "{} bytes stored for a chunk of {} bytes",
+                value.stat.len, self.chunk_len
+            ))));
+        }
+        let decoded = pipeline.decode(value.bytes).map_err(named)?;
+        Ok(Some((decoded, value.stat)))
+    }
+
+    /// Stores decoded chunks, and erases those that are `None`. Of the chunks of one shard all are
+    /// changed or none. What others change in the same shards meanwhile is kept.
+    pub fn write_chunks(
+        &self,
+        chunks: Vec<(Coords, Option<Buffer>)>,
+        fill: FillChunks,
+    ) -> Result<()> {
+        let pipeline = self.pipeline.as_ref().map_err(Clone::clone)?;
+        let mut changes = Vec::with_capacity(chunks.len());
+        for (coords, decoded) in chunks {
+            let stored = match decoded {
+                Some(decoded) if fill == FillChunks::Store || !self.is_fill(&decoded) => {
+                    Some(decoded)
+                }
+                _ => None,
+            };
+            changes.push(match stored {
+                Some(decoded) => {
+                    let encoded = pipeline.encode(decoded).map_err(|e| e.at_coords(&coords))?;
+                    Change::set(coords, encoded)
+                }
+                None => Change::erase(coords),
+            });
+        }
+        for _ in 0..ATTEMPTS {
+            match self.chunks.update(changes.clone()) {
+                Err(error) if matches!(error.kind(), Kind::Stale | Kind::Exists) => {}
+                done => return done,
+            }
+        }
+        Err(Error::new(Kind::Busy, "others change the same shard faster than it can be written"))
+    }
+
+    /// A chunk of nothing but the fill value.
+    pub fn fill_chunk(&self) -> Result<Buffer> {
+        let len = usize::try_from(self.chunk_len)
+            .map_err(|_| Error::too_large("a chunk that does not fit into memory"))?;
+        let item = self.model.fill.item(self.model.dtype);
+        if item.iter().all(|byte| *byte == 0) {
+            return Buffer::zeroed(len);
+        }
+        let mut bytes = reserve(len)?;
+        while bytes.len() < len {
+            bytes.extend_from_slice(&item);
+        }
+        Ok(bytes.into())
+    }
+
+    fn is_fill(&self, decoded: &[u8]) -> bool {
+        let item = self.model.fill.item(self.model.dtype);
+        self.model.fill.is_defined() && decoded.chunks_exact(item.len().max(1)).all(|e| e == &*item)
+    }
+
+    /// Erases the chunks that lie wholly outside of `shape`.
+    pub fn erase_outside(&self, shape: &[u64]) -> Result<()> {
+        let inside = Grid::regular(shape, &self.chunk_shape);
+        let shrunk = inside.counts().iter().zip(self.grid().counts()).any(|(new, old)| new < old);
+        if !shrunk {
+            return Ok(());
+        }
+        let mut outside = Vec::new();
+        for coords in Arc::clone(&self.chunks).list()? {
+            let coords = coords?;
+            if !inside.contains(&coords) {
+                outside.push((coords, None));
+            }
+        }
+        if outside.is_empty() { Ok(()) } else { self.write_chunks(outside, FillChunks::Store) }
+    }
+}
+
+#[cfg(test)]
+mod tests;
