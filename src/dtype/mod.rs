@@ -5,8 +5,10 @@
 //! of other dialects end in `metadata`.
 
 mod fill;
+mod number;
 
 pub use fill::FillValue;
+pub use number::integer;
 
 /// The longest element, in bytes, that a document may ask for.
 pub const MAX_ITEM_LEN: u32 = 1 << 20;

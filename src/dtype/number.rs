@@ -1,0 +1,203 @@
+//! Numbers from their decimal text, and back.
+//!
+//! Documents keep the text of a number, so that nothing is rounded before the
+//! type is known: each float is rounded once, from the text, to its own width.
+
+/// The integer that a JSON number is, if it has no fraction: `3`, `3.0` and `3e2` have none.
+pub fn integer(text: &str) -> Option<i128> {
+    let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
+    let (negative, mantissa) = match mantissa.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, mantissa),
+    };
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let digits = format!("{whole}{fraction}");
+    if digits.is_empty() || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
+        return None;
+    }
+    let digits = digits.trim_start_matches('0');
+    if digits.is_empty() {
+        return Some(0);
+    }
+    let fraction_len = i64::try_from(fraction.len()).ok()?;
+    let shift = exponent.parse::<i64>().ok()?.checked_sub(fraction_len)?;
+    let digits = if shift < 0 {
+        let cut = usize::try_from(shift.checked_neg()?).ok()?;
+        let (kept, zeros) = digits.split_at_checked(digits.len().checked_sub(cut)?)?;
+        zeros.bytes().all(|digit| digit == b'0').then(|| kept.to_owned())?
+    } else {
+        // More digits than these overflow anyway.
+        let zeros = usize::try_from(shift).ok().filter(|zeros| *zeros < 40)?;
+        format!("{digits}{}", "0".repeat(zeros))
+    };
+    let size: i128 = digits.parse().ok()?;
+    Some(if negative { -size } else { size })
+}
+
+/// The bits of the float of `len` bytes that is nearest to a decimal number, ties to even.
+/// None where the text is no number. Beyond the largest float it is infinity, as IEEE 754 has it.
+pub fn float_bits(text: &str, len: u8) -> Option<u64> {
+    let plain =
+        |byte: u8| byte.is_ascii_digit() || matches!(byte, b'+' | b'-' | b'.' | b'e' | b'E');
+    if !text.bytes().all(plain) {
+        return None;
+    }
+    Some(match len {
+        2 => u64::from(half_bits(text.parse().ok()?)),
+        4 => u64::from(text.parse::<f32>().ok()?.to_bits()),
+        _ => text.parse::<f64>().ok()?.to_bits(),
+    })
+}
+
+/// The bits of the half that is nearest to `wide`, ties to even.
+fn half_bits(wide: f64) -> u16 {
+    const FRACTION_BITS: u64 = 52;
+    let bits = wide.to_bits();
+    let sign = if bits >> 63 == 1 { 0x8000 } else { 0 };
+    let exponent = (bits >> FRACTION_BITS) & 0x7ff;
+    let fraction = bits & ((1 << FRACTION_BITS) - 1);
+    if exponent == 0x7ff {
+        return sign | if fraction == 0 { 0x7c00 } else { 0x7e00 };
+    }
+    // 1023 - 15 is the difference of the biases; below it halves are subnormal.
+    let (rounded, drop) = if exponent > 1008 {
+        if exponent >= 1008 + 31 {
+            return sign | 0x7c00;
+        }
+        (((exponent - 1008) << FRACTION_BITS) | fraction, 42)
+    } else {
+        let drop = 42 + (1009 - exponent);
+        if drop > 54 {
+            return sign;
+        }
+        ((1 << FRACTION_BITS) | fraction, drop)
+    };
+    let kept = rounded >> drop;
+    let rest = rounded & ((1 << drop) - 1);
+    let half = 1 << (drop - 1);
+    let up = rest > half || (rest == half && kept & 1 == 1);
+    // A carry out of the fraction goes into the exponent, up to infinity, as it should.
+    let magnitude = kept + u64::from(up);
+    sign | u16::try_from(magnitude).unwrap_or(0x7c00)
+}
+
+/// The value of a half, exactly.
+fn half_value(bits: u16) -> f64 {
+    let exponent = i32::from((bits >> 10) & 0x1f);
+    let fraction = f64::from(bits & 0x3ff);
+    let size = match exponent {
+        0 => fraction * 2f64.powi(-24),
+        31 if fraction == 0.0 => f64::INFINITY,
+        31 => f64::NAN,
+        _ => (1024.0 + fraction) * 2f64.powi(exponent - 25),
+    };
+    if bits & 0x8000 == 0 { size } else { -size }
+}
+
+/// The shortest decimal that gives these bits again, also to a reader that rounds to a double on the way.
+/// None for infinities and NaN, which have no number.
+pub fn float_text(bits: u64, len: u8) -> Option<String> {
+    let text = match len {
+        2 => {
+            let half = half_value(u16::try_from(bits).ok()?);
+            if !half.is_finite() {
+                return None;
+            }
+            let shortest = (0..6)
+                .map(|digits| format!("{half:.digits$e}"))
+                .find(|text| float_bits(text, 2) == Some(bits))
+                .and_then(|text| text.parse::<f64>().ok());
+            format!("{:?}", shortest.unwrap_or(half))
+        }
+        4 => {
+            let single = f32::from_bits(u32::try_from(bits).ok()?);
+            let text = format!("{single:?}");
+            let again: f64 = text.parse().ok()?;
+            #[expect(clippy::cast_possible_truncation, reason = "the rounding that is asked about")]
+            let same = (again as f32).to_bits() == single.to_bits();
+            if same { text } else { format!("{:?}", f64::from(single)) }
+        }
+        _ => format!("{:?}", f64::from_bits(bits)),
+    };
+    text.bytes().all(|byte| !byte.is_ascii_alphabetic() || byte == b'e').then_some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_without_a_fraction_is_an_integer_however_it_is_spelled() {
+        for (text, value) in [
+            ("3", Some(3)),
+            ("-3.0", Some(-3)),
+            ("3e2", Some(300)),
+            ("300E-2", Some(3)),
+            ("1.50e1", Some(15)),
+            ("0.000", Some(0)),
+            ("0e999999999", Some(0)),
+            ("18446744073709551616", Some(1 << 64)),
+            ("0.5", None),
+            ("301e-2", None),
+            ("1e-3", None),
+            ("1e400", None),
+            ("1e99999999999999999999", None),
+        ] {
+            assert_eq!(integer(text), value, "{text}");
+        }
+    }
+
+    #[test]
+    fn every_half_survives_its_text() {
+        for bits in 0..=u16::MAX {
+            let wide = half_value(bits);
+            if wide.is_nan() {
+                continue;
+            }
+            assert_eq!(half_bits(wide), bits, "{bits:#x} is {wide}");
+            if let Some(text) = float_text(u64::from(bits), 2) {
+                assert_eq!(float_bits(&text, 2), Some(u64::from(bits)), "{bits:#x} as {text}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_half_is_the_nearest_and_ties_go_to_even() {
+        for (text, bits) in [
+            ("1", 0x3c00),
+            ("0.1", 0x2e66),
+            ("65504", 0x7bff),
+            ("65519.9", 0x7bff),
+            ("65520", 0x7c00),
+            ("1e9", 0x7c00),
+            ("-65520", 0xfc00),
+            ("2049", 0x6800),
+            ("2051", 0x6802),
+            ("5.960464477539063e-8", 0x0001),
+            ("2.98e-8", 0x0000),
+            ("2.9802322387695312e-8", 0x0000),
+            ("2.99e-8", 0x0001),
+            ("6.1035e-5", 0x0400),
+            ("-0.0", 0x8000),
+            ("1e-300", 0),
+        ] {
+            assert_eq!(float_bits(text, 2), Some(bits), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_single_is_rounded_once() {
+        // Halfway between two singles after rounding to a double, above it before.
+        let text = "1.00000005960464477539062500000001";
+        assert_eq!(float_bits(text, 4), Some(0x3f80_0001));
+    }
+
+    #[test]
+    fn the_shortest_decimal_is_that_of_the_width() {
+        assert_eq!(float_text(u64::from(0.1f32.to_bits()), 4).as_deref(), Some("0.1"));
+        assert_eq!(float_text(0x2e66, 2).as_deref(), Some("0.1"));
+        assert_eq!(float_text((-0.0f64).to_bits(), 8).as_deref(), Some("-0.0"));
+        assert_eq!(float_text(1, 8).as_deref(), Some("5e-324"));
+        assert_eq!(float_text(f64::NAN.to_bits(), 8), None);
+    }
+}

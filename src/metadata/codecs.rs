@@ -1,0 +1,323 @@
+//! Codecs: the spellings of all dialects to the names and configurations of released v3.
+//!
+//! What comes out: `bytes` says its byte order where one matters, `transpose` has
+//! a permutation, `blosc` a word for its shuffle and a typesize, `sharding_indexed` lists its
+//! codecs and the place of its index. A shard without `index_codecs` (April to July 2023)
+//! stays without: whether a checksum follows the index is found out from the data. Other
+//! configurations, and names that are not known, stay as they are; they are judged when the codec is made.
+
+use serde_json::{Value, json};
+
+use super::json::describe;
+use super::members::{lengths, may_be_ignored};
+use super::model::{CodecSpec, Object};
+use super::types::Endian;
+use crate::dtype::{DType, integer};
+use crate::error::{Error, Result};
+
+/// The most codecs in one list.
+const MAX_CODECS: usize = 16;
+
+/// The most shards inside one another.
+const MAX_NESTING: usize = 4;
+
+/// What a list of codecs works on.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Elements {
+    /// How many dimensions.
+    pub(super) rank: usize,
+    /// Of which type.
+    pub(super) dtype: DType,
+    /// In which byte order where no codec says it.
+    pub(super) endian: Endian,
+}
+
+impl CodecSpec {
+    /// A codec as a list of codecs has it: an object, or since 3.1 a name alone.
+    pub fn from_json(value: &Value) -> Result<Self> {
+        let wrong = || Error::corrupt(format!("codec {} has no name", describe(value)));
+        if let Some(name) = value.as_str() {
+            return Ok(Self::new(name, Object::new()));
+        }
+        let members = ["name", "type", "codec"];
+        let name =
+            members.iter().find_map(|member| value.get(member)?.as_str()).ok_or_else(wrong)?;
+        let configuration = match value.get("configuration") {
+            None | Some(Value::Null) => Object::new(),
+            Some(Value::Object(configuration)) => configuration.clone(),
+            Some(other) => {
+                return Err(Error::corrupt(format!(
+                    "the configuration of codec {name} is {}",
+                    describe(other)
+                )));
+            }
+        };
+        Ok(Self { name: name.to_owned(), configuration, optional: may_be_ignored(value) })
+    }
+
+    /// The codec as released v3 writes it in a list.
+    pub fn to_json(&self) -> Value {
+        let mut codec = Object::from_iter([("name".to_owned(), json!(self.name))]);
+        if !self.configuration.is_empty() {
+            codec.insert("configuration".to_owned(), Value::Object(self.configuration.clone()));
+        }
+        if self.optional {
+            codec.insert("must_understand".to_owned(), json!(false));
+        }
+        Value::Object(codec)
+    }
+}
+
+/// The codecs of a list as a document has it; absent or null is an empty one.
+pub(super) fn list(value: Option<&Value>) -> Result<Vec<CodecSpec>> {
+    match value {
+        None | Some(Value::Null) => Ok(Vec::new()),
+        Some(Value::Array(codecs)) => codecs.iter().map(CodecSpec::from_json).collect(),
+        Some(other) => Err(Error::corrupt(format!("codecs are {}, not a list", describe(other)))),
+    }
+}
+
+/// The name in released v3 for a name in a v3 document.
+pub(super) fn v3_name(name: &str) -> String {
+    match name {
+        "endian" => "bytes".to_owned(),
+        "numcodecs.gzip" | "numcodecs.zstd" | "numcodecs.blosc" => {
+            name.trim_start_matches("numcodecs.").to_owned()
+        }
+        _ if name.contains(['/', ':']) => draft_name(name).unwrap_or_else(|_| name.to_owned()),
+        _ => name.to_owned(),
+    }
+}
+
+/// The name in released v3 for a codec's URI in a draft, or its identifier alone.
+pub(super) fn draft_name(uri: &str) -> Result<String> {
+    let path = uri.strip_prefix("https://").or_else(|| uri.strip_prefix("http://")).unwrap_or(uri);
+    let id = ["purl.org/zarr/spec/codec/", "purl.org/zarr/spec/codecs/"]
+        .iter()
+        .find_map(|head| path.strip_prefix(head))
+        .map_or(uri, |tail| tail.split('/').next().unwrap_or(tail));
+    if id.is_empty() || id.contains(['/', ':']) {
+        return Err(Error::unsupported(format!("codec {uri:?} is not known")));
+    }
+    Ok(match id {
+        "endian" => "bytes".to_owned(),
+        "gzip" | "zstd" | "blosc" | "crc32c" | "bytes" | "transpose" | "sharding_indexed"
+        | "vlen-utf8" | "vlen-bytes" => id.to_owned(),
+        _ if id.starts_with("numcodecs.") => id.to_owned(),
+        _ => format!("numcodecs.{id}"),
+    })
+}
+
+/// What a codec turns into what, as far as its name is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    ArrayToArray,
+    ArrayToBytes,
+    /// Bytes to bytes, or not known.
+    Other,
+}
+
+pub(super) fn step(name: &str) -> Step {
+    match name {
+        "transpose"
+        | "scale_offset"
+        | "cast_value"
+        | "reshape"
+        | "bitround"
+        | "numcodecs.delta"
+        | "numcodecs.fixedscaleoffset"
+        | "numcodecs.astype"
+        | "numcodecs.packbits"
+        | "numcodecs.bitround"
+        | "numcodecs.quantize" => Step::ArrayToArray,
+        "bytes" | "sharding_indexed" | "vlen-utf8" | "vlen-bytes" | "packbits" | "n5_default" => {
+            Step::ArrayToBytes
+        }
+        _ => Step::Other,
+    }
+}
+
+/// The canonical form of `codecs`, whose names are canonical, for chunks of `elements`.
+///
+/// Where no codec makes bytes of an array, `bytes` is put behind those from array to array: it was
+/// the default representation until July 2023, and GDAL wrote it so until 3.10.
+pub(super) fn canonical(codecs: Vec<CodecSpec>, elements: Elements) -> Result<Vec<CodecSpec>> {
+    nested(codecs, elements, 0)
+}
+
+fn nested(mut codecs: Vec<CodecSpec>, elements: Elements, depth: usize) -> Result<Vec<CodecSpec>> {
+    if codecs.len() > MAX_CODECS {
+        return Err(Error::unsupported(format!(
+            "{} codecs in a list, the limit is {MAX_CODECS}",
+            codecs.len()
+        )));
+    }
+    let makes_bytes = |codec: &&CodecSpec| step(&codec.name) == Step::ArrayToBytes;
+    match codecs.iter().filter(makes_bytes).count() {
+        0 => {
+            let last = codecs.iter().rposition(|codec| step(&codec.name) == Step::ArrayToArray);
+            codecs.insert(last.map_or(0, |last| last + 1), CodecSpec::new("bytes", Object::new()));
+        }
+        1 => {}
+        several => {
+            return Err(Error::corrupt(format!("{several} codecs from array to bytes in a list")));
+        }
+    }
+    let mut rank = Some(elements.rank);
+    for codec in &mut codecs {
+        let configuration = &mut codec.configuration;
+        match codec.name.as_str() {
+            "transpose" => transpose(configuration, rank)?,
+            "reshape" => rank = None,
+            "bytes" => bytes(configuration, elements)?,
+            "blosc" => blosc(configuration, elements.dtype)?,
+            "sharding_indexed" => sharding(configuration, rank, elements, depth)?,
+            _ => {}
+        }
+    }
+    Ok(codecs)
+}
+
+/// Writes the order as a permutation; `"C"` and `"F"` were words for two of them until October 2023.
+fn transpose(configuration: &mut Object, rank: Option<usize>) -> Result<()> {
+    let order = configuration.get("order").unwrap_or(&Value::Null);
+    let wrong = || Error::corrupt(format!("transpose order {} is no permutation", describe(order)));
+    let permutation: Vec<u64> = match (order.as_str(), rank) {
+        (Some("C"), Some(rank)) => (0..).take(rank).collect(),
+        (Some("F"), Some(rank)) => reversed(rank),
+        _ => lengths(order, "transpose order").map_err(|_| wrong())?,
+    };
+    let mut sorted = permutation.clone();
+    sorted.sort_unstable();
+    if !sorted.iter().copied().eq((0..).take(rank.unwrap_or(sorted.len()))) {
+        return Err(wrong());
+    }
+    configuration.insert("order".to_owned(), json!(permutation));
+    Ok(())
+}
+
+/// The permutation that reverses `rank` dimensions.
+pub(super) fn reversed(rank: usize) -> Vec<u64> {
+    let mut order: Vec<u64> = (0..).take(rank).collect();
+    order.reverse();
+    order
+}
+
+fn bytes(configuration: &mut Object, elements: Elements) -> Result<()> {
+    match configuration.get("endian") {
+        None | Some(Value::Null) => {
+            configuration.remove("endian");
+            if elements.dtype.component_len() > 1 {
+                configuration.insert("endian".to_owned(), json!(elements.endian.as_str()));
+            }
+            Ok(())
+        }
+        Some(Value::String(endian)) if endian == "little" || endian == "big" => Ok(()),
+        Some(other) => Err(Error::corrupt(format!("byte order {} is not known", describe(other)))),
+    }
+}
+
+fn blosc(configuration: &mut Object, dtype: DType) -> Result<()> {
+    let shuffle = configuration.get("shuffle").unwrap_or(&Value::Null);
+    let number = shuffle.as_number().and_then(|number| integer(number.as_str()));
+    let word = match (shuffle.as_str(), number) {
+        (Some("noshuffle" | "NONE" | "none"), _) | (_, Some(0)) => "noshuffle",
+        (Some("shuffle" | "BYTE" | "byte"), _) | (_, Some(1)) => "shuffle",
+        (Some("bitshuffle" | "BIT" | "bit"), _) | (_, Some(2)) => "bitshuffle",
+        (_, Some(-1)) if dtype.item_len() == 1 => "bitshuffle",
+        (_, Some(-1)) => "shuffle",
+        (None, None) if shuffle.is_null() => "noshuffle",
+        _ => {
+            return Err(Error::corrupt(format!(
+                "blosc shuffle {} is not known",
+                describe(shuffle)
+            )));
+        }
+    };
+    configuration.insert("shuffle".to_owned(), json!(word));
+    if configuration.get("typesize").is_none_or(Value::is_null) {
+        configuration.insert("typesize".to_owned(), json!(dtype.item_len()));
+    }
+    Ok(())
+}
+
+fn sharding(
+    configuration: &mut Object,
+    rank: Option<usize>,
+    elements: Elements,
+    depth: usize,
+) -> Result<()> {
+    if depth >= MAX_NESTING {
+        return Err(Error::unsupported(format!(
+            "more than {MAX_NESTING} shards inside one another"
+        )));
+    }
+    // A pull request of March 2023 had a whole chunk grid in place of the shape.
+    let grid = configuration.get("chunk_grid").and_then(|grid| grid.get("configuration"));
+    let chunk_shape = configuration.get("chunk_shape").or_else(|| grid?.get("chunk_shape"));
+    let chunk_shape = lengths(chunk_shape.unwrap_or(&Value::Null), "chunk_shape of the shards")?;
+    if chunk_shape.contains(&0) || rank.is_some_and(|rank| rank != chunk_shape.len()) {
+        return Err(Error::corrupt(format!(
+            "chunk_shape {chunk_shape:?} of the shards does not fit {} dimensions",
+            elements.rank
+        )));
+    }
+    let location = match configuration.get("index_location").map(|found| (found, found.as_str())) {
+        None | Some((Value::Null, _)) => "end",
+        Some((_, Some(location @ ("start" | "end")))) => location,
+        Some((other, _)) => {
+            return Err(Error::corrupt(format!("index_location {} is not known", describe(other))));
+        }
+    };
+    let index =
+        Elements { rank: chunk_shape.len() + 1, dtype: DType::Uint(8), endian: Endian::Little };
+    let inner = Elements { rank: chunk_shape.len(), ..elements };
+    let mut canonical = Object::new();
+    canonical.insert("chunk_shape".to_owned(), json!(chunk_shape));
+    canonical
+        .insert("codecs".to_owned(), inner_codecs(configuration.get("codecs"), inner, depth + 1)?);
+    if let Some(codecs) = configuration.get("index_codecs").filter(|codecs| !codecs.is_null()) {
+        let codecs = inner_codecs(Some(codecs), index, depth + 1)?;
+        canonical.insert("index_codecs".to_owned(), codecs);
+    }
+    canonical.insert("index_location".to_owned(), json!(location));
+    *configuration = canonical;
+    Ok(())
+}
+
+fn inner_codecs(value: Option<&Value>, elements: Elements, depth: usize) -> Result<Value> {
+    let codecs = named(list(value)?);
+    Ok(nested(codecs, elements, depth)?.iter().map(CodecSpec::to_json).collect())
+}
+
+/// The codecs of a v3 list under their canonical names.
+pub(super) fn named(mut codecs: Vec<CodecSpec>) -> Vec<CodecSpec> {
+    for codec in &mut codecs {
+        codec.name = v3_name(&codec.name);
+    }
+    codecs
+}
+
+/// Wraps `codecs` into shards whose inner chunks have `chunk_shape`, indexed as by the 2022 storage
+/// transformer: little endian, at the end, without a checksum.
+pub(super) fn sharded(codecs: &[CodecSpec], chunk_shape: &[u64]) -> CodecSpec {
+    let index =
+        CodecSpec::new("bytes", Object::from_iter([("endian".to_owned(), json!("little"))]));
+    let configuration = Object::from_iter([
+        ("chunk_shape".to_owned(), json!(chunk_shape)),
+        ("codecs".to_owned(), codecs.iter().map(CodecSpec::to_json).collect()),
+        ("index_codecs".to_owned(), json!([index.to_json()])),
+        ("index_location".to_owned(), json!("end")),
+    ]);
+    CodecSpec::new("sharding_indexed", configuration)
+}
+
+/// Refuses shards that are nested too deeply.
+pub(super) fn check_nesting(count: usize) -> Result<()> {
+    if count > MAX_NESTING {
+        return Err(Error::unsupported(format!(
+            "more than {MAX_NESTING} shards inside one another"
+        )));
+    }
+    Ok(())
+}

@@ -1,0 +1,257 @@
+//! The draft of October 2020 (`zarr.json` entry point, `meta/root`, `data/root`), with the sharding
+//! storage transformer of 2022.
+//!
+//! Every array of it has a form in released v3 with its chunk files untouched: byte order is the
+//! `bytes` codec's, layout F is a transpose, the compressor is a codec, and a storage transformer
+//! is `sharding_indexed` with a plain index at the end.
+//!
+//! zarr-python 2 keeps numpy filters in `attributes.filters`, which the draft has no place for;
+//! whoever does not look there decodes garbage.
+
+use serde_json::{Value, json};
+
+use super::codecs::{self, Elements, Step};
+use super::json::{self, describe};
+use super::members::{
+    attributes, check_extensions, check_size, dimension_names, lengths, required, separator,
+};
+use super::model::{Array, CodecSpec, Group, KeyEncoding, Node, Object, Separator};
+use super::types::{Endian, data_type};
+use super::{Lowered, NodeKind, v3};
+use crate::dtype::{FillValue, integer};
+use crate::error::{Error, Result};
+
+/// The attribute in which xarray and GDAL keep the names of dimensions.
+pub(super) const DIMENSIONS: &str = "_ARRAY_DIMENSIONS";
+
+/// The attribute in which zarr-python 2 keeps filters.
+pub(super) const FILTERS: &str = "filters";
+
+/// The node of `kind` that a document describes.
+pub(super) fn lower(kind: NodeKind, text: &[u8]) -> Lowered {
+    let node = json::parse_object(text).and_then(|document| match kind {
+        NodeKind::Array => array(&document).map(|array| Node::Array(Box::new(array))),
+        NodeKind::Group => group(&document).map(Node::Group),
+    });
+    Lowered { kind, node }
+}
+
+fn group(document: &Object) -> Result<Group> {
+    check_extensions(document)?;
+    Ok(Group { attributes: attributes(document)?, consolidated: false })
+}
+
+fn array(document: &Object) -> Result<Array> {
+    check_extensions(document)?;
+    let shape = lengths(required(document, "shape")?, "shape")?;
+    let (dtype, endian) = data_type(required(document, "data_type")?)?;
+    let grid = required(document, "chunk_grid")?;
+    let inner_shape = v3::chunk_shape(grid, &shape)?;
+    check_size(&shape, dtype, "the array")?;
+    let elements = Elements { rank: shape.len(), dtype, endian: endian.unwrap_or(Endian::Little) };
+    let mut attributes = attributes(document)?;
+    let filters = take_filters(&mut attributes);
+    let inner = chain(document, filters, elements)?;
+    let (codecs, chunk_shape) = sharded(document, inner, inner_shape)?;
+    check_size(&chunk_shape, dtype, "a chunk")?;
+    Ok(Array {
+        dtype,
+        fill: FillValue::parse(document.get("fill_value").unwrap_or(&Value::Null), dtype)?,
+        chunk_shape,
+        key_encoding: KeyEncoding::Draft(key_separator(document, grid)?),
+        codecs,
+        dimension_names: take_names(document, &mut attributes, shape.len())?,
+        attributes,
+        shape,
+    })
+}
+
+/// The separator; zarr-python 2 repeats it in a member of its own.
+fn key_separator(document: &Object, grid: &Value) -> Result<Separator> {
+    let in_grid = grid.get("separator").or_else(|| grid.get("configuration")?.get("separator"));
+    let found = in_grid.or_else(|| document.get("dimension_separator"));
+    found.filter(|value| !value.is_null()).map_or(Ok(Separator::Slash), separator)
+}
+
+/// Whether `attributes.filters` has the form that zarr-python 2 gives it.
+pub(super) fn are_filters(value: &Value) -> bool {
+    let is_filter = |filter: &Value| filter.get("id").is_some_and(Value::is_string);
+    value.as_array().is_some_and(|list| !list.is_empty() && list.iter().all(is_filter))
+}
+
+fn take_filters(attributes: &mut Object) -> Vec<Object> {
+    if !attributes.get(FILTERS).is_some_and(are_filters) {
+        return Vec::new();
+    }
+    match attributes.shift_remove(FILTERS) {
+        Some(Value::Array(list)) => {
+            list.iter().filter_map(|filter| filter.as_object().cloned()).collect()
+        }
+        Some(_) | None => Vec::new(),
+    }
+}
+
+/// The names of dimensions: a member since January 2023, before that an attribute by convention.
+fn take_names(
+    document: &Object,
+    attributes: &mut Object,
+    rank: usize,
+) -> Result<Vec<Option<String>>> {
+    if let Some(names) = document.get("dimension_names") {
+        return dimension_names(names, rank);
+    }
+    let names = attributes.get(DIMENSIONS).and_then(|value| names_of(value, rank));
+    if names.is_some() {
+        attributes.shift_remove(DIMENSIONS);
+    }
+    Ok(names.unwrap_or_default())
+}
+
+/// The names that a `_ARRAY_DIMENSIONS` holds, if it is a list of `rank` strings.
+pub(super) fn names_of(value: &Value, rank: usize) -> Option<Vec<Option<String>>> {
+    let items = value.as_array().filter(|items| items.len() == rank)?;
+    items.iter().map(|item| item.as_str().map(|name| Some(name.to_owned()))).collect()
+}
+
+/// The codecs of an inner chunk, in the order of encoding: layout, filters, byte order, compressor.
+fn chain(document: &Object, filters: Vec<Object>, elements: Elements) -> Result<Vec<CodecSpec>> {
+    let mut chain = Vec::new();
+    let layout = document.get("chunk_memory_layout").filter(|layout| !layout.is_null());
+    match layout.map(|layout| (layout, layout.as_str())) {
+        None | Some((_, Some("C"))) => {}
+        Some((_, Some("F"))) if elements.rank < 2 => {}
+        Some((_, Some("F"))) => {
+            let order = json!(codecs::reversed(elements.rank));
+            chain.push(CodecSpec::new(
+                "transpose",
+                Object::from_iter([("order".to_owned(), order)]),
+            ));
+        }
+        Some((other, _)) => {
+            let name = other.get("type").unwrap_or(other);
+            return Err(Error::unsupported(format!(
+                "chunk memory layout {} is not known",
+                describe(name)
+            )));
+        }
+    }
+    // The text of November 2022 has a list of codecs in place of the compressor.
+    let listed = document.get("codecs").filter(|codecs| !codecs.is_null());
+    let compressor = document.get("compressor").filter(|compressor| !compressor.is_null());
+    let compressors = match (listed, compressor) {
+        (Some(listed), _) => codecs::list(Some(listed))?,
+        (None, Some(compressor)) => vec![CodecSpec::from_json(compressor)?],
+        (None, None) => Vec::new(),
+    };
+    push_filters(&mut chain, filters)?;
+    for mut codec in compressors {
+        codec.name = codecs::draft_name(&codec.name)?;
+        chain.push(codec);
+    }
+    codecs::canonical(chain, elements)
+}
+
+/// Filters see the elements in the order of the layout; those that work on bytes come after the byte order.
+fn push_filters(chain: &mut Vec<CodecSpec>, filters: Vec<Object>) -> Result<()> {
+    let mut bytes_seen = false;
+    for mut filter in filters {
+        let id = filter.shift_remove("id");
+        let id = id.as_ref().and_then(Value::as_str).unwrap_or_default();
+        let name = codecs::draft_name(id)?;
+        match codecs::step(&name) {
+            Step::ArrayToArray if bytes_seen => {
+                return Err(Error::unsupported(format!(
+                    "filter {id:?} follows one that works on bytes"
+                )));
+            }
+            Step::ArrayToArray => {}
+            Step::ArrayToBytes | Step::Other => bytes_seen = true,
+        }
+        chain.push(CodecSpec::new(&name, filter));
+    }
+    Ok(())
+}
+
+/// Wraps the codecs of inner chunks into the storage transformers, the first of them innermost.
+fn sharded(
+    document: &Object,
+    mut chain: Vec<CodecSpec>,
+    mut chunk_shape: Vec<u64>,
+) -> Result<(Vec<CodecSpec>, Vec<u64>)> {
+    let transformers = match document.get("storage_transformers") {
+        None | Some(Value::Null) => return Ok((chain, chunk_shape)),
+        Some(Value::Array(list)) => list,
+        Some(other) => {
+            return Err(Error::unsupported(format!("storage transformer {}", describe(other))));
+        }
+    };
+    codecs::check_nesting(transformers.len())?;
+    for transformer in transformers {
+        let counts = chunks_per_shard(transformer, chunk_shape.len())?;
+        chain = vec![codecs::sharded(&chain, &chunk_shape)];
+        chunk_shape = chunk_shape
+            .iter()
+            .zip(counts)
+            .map(|(len, count)| len.checked_mul(count))
+            .collect::<Option<_>>()
+            .ok_or_else(|| Error::unsupported("a shard has more than 2^64 elements"))?;
+    }
+    Ok((chain, chunk_shape))
+}
+
+/// The inner chunks of a shard along each dimension, from any spelling of the transformer
+/// (sharding storage transformer, drafts of February 2022 to February 2023).
+fn chunks_per_shard(transformer: &Value, rank: usize) -> Result<Vec<u64>> {
+    let configuration = transformer.get("configuration").unwrap_or(&Value::Null);
+    let members = ["extension", "storage_transformer", "name"];
+    let name = members.iter().find_map(|member| transformer.get(member)?.as_str());
+    let format = ["type", "format"]
+        .iter()
+        .find_map(|member| transformer.get(member).or_else(|| configuration.get(member)));
+    let known = name.is_some_and(|name| name.contains("sharding"))
+        && format.is_none_or(|format| format == "indexed");
+    if !known {
+        let name = name.map_or_else(|| describe(transformer), |name| format!("{name:?}"));
+        let format = format.map(|format| format!(" of type {}", describe(format)));
+        return Err(Error::unsupported(format!(
+            "storage transformer {name}{} is not known",
+            format.unwrap_or_default()
+        )));
+    }
+    let found =
+        configuration.get("chunks_per_shard").or_else(|| transformer.get("chunks_per_shard"));
+    let found = found.ok_or_else(|| Error::corrupt("chunks_per_shard is missing"))?;
+    let mut counts = match found.as_number().and_then(|number| integer(number.as_str())) {
+        Some(count) => vec![u64::try_from(count).unwrap_or(0)],
+        None => lengths(found, "chunks_per_shard")?,
+    };
+    // zarr-python 2 writes [1] where there are no dimensions, and pads what is too short.
+    if rank == 0 && counts == [1] {
+        counts.clear();
+    }
+    if counts.contains(&0) || counts.len() > rank {
+        return Err(Error::corrupt(format!(
+            "chunks_per_shard {} do not fit {rank} dimensions",
+            describe(found)
+        )));
+    }
+    counts.resize(rank, 1);
+    Ok(counts)
+}
+
+/// The document of an empty hierarchy's entry point, as zarr-python 2, GDAL and zarrita read it.
+pub(super) fn entry_point(suffix: &str) -> String {
+    let core = "https://purl.org/zarr/spec/protocol/core/3.0";
+    let document = json!({
+        "zarr_format": core,
+        "metadata_encoding": core,
+        "metadata_key_suffix": suffix,
+        "extensions": [],
+    });
+    format!("{document:#}\n")
+}
+
+/// The document of a group without attributes.
+pub(super) fn group_document() -> String {
+    format!("{:#}\n", json!({"attributes": {}}))
+}

@@ -1,0 +1,352 @@
+//! Documents as they are on disk, which is not always JSON.
+//!
+//! Python writes the bare words `NaN`, `Infinity` and `-Infinity` where JSON has
+//! no number for them, integers of any length, lone surrogates and, after some
+//! editors, a byte order mark. All of these are read here, where `serde_json` would refuse the
+//! document. A bare word becomes the string of its name, so that every value
+//! can be shown as strict JSON; the stored text keeps the word, since [`Text`] changes
+//! only the members that it is told to change.
+
+mod text;
+
+use serde_json::{Map, Number, Value};
+
+use super::model::Object;
+use crate::error::{Error, Result};
+pub use text::Text;
+
+/// The longest document that is read, in bytes.
+pub const MAX_DOCUMENT_LEN: u64 = 16 << 20;
+
+/// Objects and lists inside one another; what `serde_json` allows, so that a reader of the mount gets as far.
+const MAX_DEPTH: usize = 127;
+
+/// Values in one document: each takes far more memory than the one or two bytes that it may have as text.
+const MAX_VALUES: usize = 1 << 21;
+
+/// The value of a document.
+///
+/// The last of several members of one name counts. Numbers keep their text.
+pub fn parse(text: &[u8]) -> Result<Value> {
+    let (text, start) = decode(text)?;
+    let mut scanner = Scanner::new(text, start);
+    scanner.document()
+}
+
+/// The members of a document that is an object, as documents of Zarr are.
+pub fn parse_object(text: &[u8]) -> Result<Object> {
+    match parse(text)? {
+        Value::Object(members) => Ok(members),
+        other => Err(Error::corrupt(format!("{} where an object is needed", describe(&other)))),
+    }
+}
+
+/// What a value is, for messages: the value itself where it is short.
+pub fn describe(value: &Value) -> String {
+    match value {
+        Value::Object(members) if members.is_empty() => "{}".to_owned(),
+        Value::Object(_) => "an object".to_owned(),
+        Value::Array(items) if items.len() <= 8 => {
+            let items: Vec<_> = items.iter().map(describe).collect();
+            format!("[{}]", items.join(", "))
+        }
+        Value::Array(items) => format!("a list of {}", items.len()),
+        Value::String(text) if text.chars().count() > 80 => "a long string".to_owned(),
+        Value::Number(number) if number.as_str().len() > 40 => "a long number".to_owned(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.to_string(),
+    }
+}
+
+/// The text without regard to a byte order mark, and where it begins.
+fn decode(text: &[u8]) -> Result<(&str, usize)> {
+    if u64::try_from(text.len()).unwrap_or(u64::MAX) > MAX_DOCUMENT_LEN {
+        return Err(Error::too_large(format!(
+            "a document of {} bytes, the limit is {MAX_DOCUMENT_LEN}",
+            text.len()
+        )));
+    }
+    let text = std::str::from_utf8(text).map_err(|error| {
+        Error::corrupt(format!("not JSON: no UTF-8 at byte {}", error.valid_up_to()))
+    })?;
+    let start = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
+    Ok((text, start))
+}
+
+/// A reader of lenient JSON that knows where in the text it is.
+struct Scanner<'t> {
+    text: &'t str,
+    at: usize,
+    depth: usize,
+    values: usize,
+}
+
+impl<'t> Scanner<'t> {
+    fn new(text: &'t str, at: usize) -> Self {
+        Self { text, at, depth: 0, values: 0 }
+    }
+
+    fn rest(&self) -> &'t str {
+        self.text.get(self.at..).unwrap_or_default()
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.text.as_bytes().get(self.at).copied()
+    }
+
+    /// Takes `byte` if it is next.
+    fn eat(&mut self, byte: u8) -> bool {
+        let found = self.peek() == Some(byte);
+        self.at += usize::from(found);
+        found
+    }
+
+    fn expect(&mut self, byte: u8) -> Result<()> {
+        if self.eat(byte) {
+            Ok(())
+        } else {
+            Err(self.error(&format!("`{}` is missing", char::from(byte))))
+        }
+    }
+
+    fn space(&mut self) {
+        while matches!(self.peek(), Some(b' ' | b'\t' | b'\n' | b'\r')) {
+            self.at += 1;
+        }
+    }
+
+    fn error(&self, wrong: &str) -> Error {
+        let before = self.text.get(..self.at).unwrap_or(self.text);
+        let line = before.bytes().filter(|byte| *byte == b'\n').count() + 1;
+        let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+        Error::corrupt(format!("not JSON: {wrong} at line {line}, column {column}"))
+    }
+
+    fn document(&mut self) -> Result<Value> {
+        let value = self.value()?;
+        self.space();
+        if self.at == self.text.len() {
+            Ok(value)
+        } else {
+            Err(self.error("something follows the document"))
+        }
+    }
+
+    /// The next value, with the white space before it.
+    fn value(&mut self) -> Result<Value> {
+        self.space();
+        self.values += 1;
+        if self.values > MAX_VALUES {
+            return Err(Error::too_large(format!("a document of more than {MAX_VALUES} values")));
+        }
+        match self.peek() {
+            Some(b'{') => self.object(),
+            Some(b'[') => self.list(),
+            Some(b'"') => self.string().map(Value::String),
+            Some(_) => self.scalar(),
+            None => Err(self.error("a value is missing")),
+        }
+    }
+
+    fn object(&mut self) -> Result<Value> {
+        let mut members = Map::new();
+        self.members(|scanner, key, _| {
+            members.insert(key, scanner.value()?);
+            Ok(())
+        })?;
+        Ok(Value::Object(members))
+    }
+
+    /// Calls `member` with the name of each member and where it begins; it must read the value.
+    fn members(
+        &mut self,
+        mut member: impl FnMut(&mut Self, String, usize) -> Result<()>,
+    ) -> Result<()> {
+        self.enter()?;
+        self.space();
+        if !self.eat(b'}') {
+            loop {
+                self.space();
+                let start = self.at;
+                if self.peek() != Some(b'"') {
+                    return Err(self.error("the name of a member is missing"));
+                }
+                let key = self.string()?;
+                self.space();
+                self.expect(b':')?;
+                member(self, key, start)?;
+                self.space();
+                if !self.eat(b',') {
+                    self.expect(b'}')?;
+                    break;
+                }
+            }
+        }
+        self.depth -= 1;
+        Ok(())
+    }
+
+    fn list(&mut self) -> Result<Value> {
+        let mut items = Vec::new();
+        self.items(|scanner| {
+            items.push(scanner.value()?);
+            Ok(())
+        })?;
+        Ok(Value::Array(items))
+    }
+
+    /// Calls `item` for each item, which it must read.
+    fn items(&mut self, mut item: impl FnMut(&mut Self) -> Result<()>) -> Result<()> {
+        self.enter()?;
+        self.space();
+        if !self.eat(b']') {
+            loop {
+                item(self)?;
+                self.space();
+                if !self.eat(b',') {
+                    self.expect(b']')?;
+                    break;
+                }
+            }
+        }
+        self.depth -= 1;
+        Ok(())
+    }
+
+    /// Takes the bracket.
+    fn enter(&mut self) -> Result<()> {
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            return Err(self.error(&format!("more than {MAX_DEPTH} levels")));
+        }
+        self.at += 1;
+        Ok(())
+    }
+
+    /// A number or a word, bare words included.
+    fn scalar(&mut self) -> Result<Value> {
+        let words = [
+            ("null", Value::Null),
+            ("true", Value::Bool(true)),
+            ("false", Value::Bool(false)),
+            ("NaN", Value::String("NaN".to_owned())),
+            ("Infinity", Value::String("Infinity".to_owned())),
+            ("-Infinity", Value::String("-Infinity".to_owned())),
+        ];
+        for (word, value) in words {
+            if self.rest().starts_with(word) {
+                self.at += word.len();
+                return Ok(value);
+            }
+        }
+        let len = number_len(self.rest()).ok_or_else(|| self.error("no value begins so"))?;
+        let text = self.rest().get(..len).unwrap_or_default().to_owned();
+        self.at += len;
+        Ok(Value::Number(Number::from_string_unchecked(text)))
+    }
+
+    fn string(&mut self) -> Result<String> {
+        self.at += 1;
+        let mut string = String::new();
+        loop {
+            let rest = self.rest();
+            let plain = rest
+                .bytes()
+                .position(|byte| byte == b'"' || byte == b'\\' || byte < 0x20)
+                .unwrap_or(rest.len());
+            string.push_str(rest.get(..plain).unwrap_or_default());
+            self.at += plain;
+            match self.peek() {
+                Some(b'"') => {
+                    self.at += 1;
+                    return Ok(string);
+                }
+                Some(b'\\') => string.push(self.escape()?),
+                Some(_) => return Err(self.error("a control character inside a string")),
+                None => return Err(self.error("a string does not end")),
+            }
+        }
+    }
+
+    /// The character of an escape. Half of a surrogate pair, which Python writes, is U+FFFD here.
+    fn escape(&mut self) -> Result<char> {
+        self.at += 1;
+        let kind = self.peek();
+        self.at += usize::from(kind.is_some());
+        Ok(match kind {
+            Some(plain @ (b'"' | b'\\' | b'/')) => char::from(plain),
+            Some(b'b') => '\u{8}',
+            Some(b'f') => '\u{c}',
+            Some(b'n') => '\n',
+            Some(b'r') => '\r',
+            Some(b't') => '\t',
+            Some(b'u') => {
+                let unit = self.unit()?;
+                if let Some(whole) = char::from_u32(unit) {
+                    return Ok(whole);
+                }
+                self.low_surrogate(unit).unwrap_or(char::REPLACEMENT_CHARACTER)
+            }
+            Some(_) | None => {
+                self.at = self.at.saturating_sub(usize::from(kind.is_some()));
+                return Err(self.error("an unknown escape"));
+            }
+        })
+    }
+
+    /// The character of the pair that `high` begins, if its second half is next.
+    fn low_surrogate(&mut self, high: u32) -> Option<char> {
+        let high = high.checked_sub(0xd800).filter(|high| *high < 0x400)?;
+        let start = self.at;
+        let low = self.rest().starts_with("\\u").then(|| {
+            self.at += 2;
+            self.unit().ok()
+        });
+        let low = low.flatten().and_then(|low| low.checked_sub(0xdc00)).filter(|low| *low < 0x400);
+        if low.is_none() {
+            self.at = start;
+        }
+        char::from_u32(0x1_0000 + high * 0x400 + low?)
+    }
+
+    fn unit(&mut self) -> Result<u32> {
+        let digits =
+            self.rest().get(..4).filter(|text| text.bytes().all(|b| b.is_ascii_hexdigit()));
+        let unit = digits.and_then(|digits| u32::from_str_radix(digits, 16).ok());
+        let unit = unit.ok_or_else(|| self.error("four hexadecimal digits are missing"))?;
+        self.at += 4;
+        Ok(unit)
+    }
+}
+
+/// How long the number at the beginning of `text` is, as JSON has numbers.
+fn number_len(text: &str) -> Option<usize> {
+    let bytes = text.as_bytes();
+    let digits =
+        |from: usize| bytes.iter().skip(from).take_while(|byte| byte.is_ascii_digit()).count();
+    let is = |at: usize, any: &[u8]| bytes.get(at).is_some_and(|byte| any.contains(byte));
+    let mut len = usize::from(is(0, b"-"));
+    let whole = digits(len);
+    if whole == 0 || (whole > 1 && is(len, b"0")) {
+        return None;
+    }
+    len += whole;
+    if is(len, b".") {
+        let fraction = digits(len + 1);
+        if fraction == 0 {
+            return None;
+        }
+        len += 1 + fraction;
+    }
+    if is(len, b"eE") {
+        let sign = usize::from(is(len + 1, b"+-"));
+        let exponent = digits(len + 1 + sign);
+        if exponent == 0 {
+            return None;
+        }
+        len += 1 + sign + exponent;
+    }
+    Some(len)
+}
+
+#[cfg(test)]
+mod tests;

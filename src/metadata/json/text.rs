@@ -1,0 +1,295 @@
+//! Edits of a document's text: what is not edited keeps every byte.
+
+use std::ops::Range;
+
+use serde_json::{Map, Value};
+
+use super::{Scanner, decode, describe, parse};
+use crate::error::{Error, Result};
+
+/// A document as text, whose members can be set and removed in place.
+///
+/// A member is named by the path of names that leads to it through objects. What
+/// is inserted follows the indentation that the document has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Text(String);
+
+/// Where a member is in the text.
+#[derive(Debug, Clone)]
+struct Member {
+    key: String,
+    key_start: usize,
+    value: Range<usize>,
+}
+
+/// How a document is laid out.
+#[derive(Debug, Clone)]
+struct Layout {
+    /// One level of indentation; none where the document is on one line.
+    indent: Option<String>,
+    /// What ends a line.
+    newline: &'static str,
+    /// What stands after a name: `:` or `: `.
+    colon: &'static str,
+    /// What stands between two items on one line: `,` or `, `.
+    comma: &'static str,
+}
+
+impl Text {
+    /// Takes `text` if it parses.
+    pub fn parse(text: &[u8]) -> Result<Self> {
+        parse(text)?;
+        decode(text).map(|(text, _)| Self(text.to_owned()))
+    }
+
+    /// The text as it is now.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The text as it is now.
+    pub fn into_string(self) -> String {
+        self.0
+    }
+
+    /// Gives the member at `path` this value. Objects on the way that are missing, or null, are made.
+    pub fn set(&mut self, path: &[&str], value: &Value) -> Result<()> {
+        let layout = self.layout()?;
+        let mut object = self.root();
+        let mut path = path.iter().copied();
+        let mut depth = 0;
+        let mut parent_lines = false;
+        while let Some(name) = path.next() {
+            depth += 1;
+            let members = self.members(&object)?;
+            let lines = self.has_lines(&object) || (members.is_empty() && layout.indent.is_some());
+            let nested = |path: std::iter::Copied<std::slice::Iter<'_, &str>>| {
+                path.rev().fold(value.clone(), |inner, name| {
+                    Value::Object(Map::from_iter([(name.to_owned(), inner)]))
+                })
+            };
+            let Some(member) = members.iter().rev().find(|member| member.key == name) else {
+                let text = layout.print(&nested(path), depth, lines);
+                let member = format!("{}{}{text}", Value::String(name.to_owned()), layout.colon);
+                self.insert(&object, &members, &member, depth, &layout);
+                return Ok(());
+            };
+            let last = path.len() == 0;
+            if last || self.slice(&member.value) == "null" {
+                let old_lines = self.slice(&member.value).contains('\n');
+                let scalar = !self.slice(&member.value).starts_with(['{', '[']);
+                let text = layout.print(&nested(path), depth, old_lines || (scalar && lines));
+                self.0.replace_range(member.value.clone(), &text);
+                return Ok(());
+            }
+            object = member.value.clone();
+            parent_lines = lines;
+        }
+        // An empty path is the document itself.
+        let text = layout.print(value, 0, parent_lines || layout.indent.is_some());
+        self.0.replace_range(object, &text);
+        Ok(())
+    }
+
+    /// Gives the item `index` of the list at `path` this value.
+    pub fn set_item(&mut self, path: &[&str], index: usize, value: &Value) -> Result<()> {
+        let found = self.find(path)?;
+        let mut spans = Vec::new();
+        if let Some((list, _)) = found.filter(|(list, _)| self.slice(list).starts_with('[')) {
+            let mut scanner = Scanner::new(&self.0, list.start);
+            scanner.items(|scanner| {
+                scanner.space();
+                let start = scanner.at;
+                scanner.value()?;
+                spans.push(start..scanner.at);
+                Ok(())
+            })?;
+        }
+        let span = spans
+            .get(index)
+            .cloned()
+            .ok_or_else(|| Error::invalid(format!("`{}` has no item {index}", path.join("/"))))?;
+        self.0.replace_range(span, &value.to_string());
+        Ok(())
+    }
+
+    /// Takes the member at `path` away, all of them if there are several of that name. Nothing happens where there is none.
+    pub fn remove(&mut self, path: &[&str]) -> Result<()> {
+        let Some((name, parents)) = path.split_last() else {
+            return Ok(());
+        };
+        while let Some((object, _)) = self.find(parents)? {
+            if !self.slice(&object).starts_with('{') {
+                return Ok(());
+            }
+            let members = self.members(&object)?;
+            let Some(at) = members.iter().position(|member| member.key == *name) else {
+                return Ok(());
+            };
+            self.0.replace_range(without(&members, at, &object), "");
+        }
+        Ok(())
+    }
+
+    /// Where the value at `path` is, and how deep.
+    fn find(&self, path: &[&str]) -> Result<Option<(Range<usize>, usize)>> {
+        let mut object = self.root();
+        for name in path {
+            if !self.slice(&object).starts_with('{') {
+                return Ok(None);
+            }
+            let members = self.members(&object)?;
+            let Some(member) = members.into_iter().rev().find(|member| member.key == *name) else {
+                return Ok(None);
+            };
+            object = member.value;
+        }
+        Ok(Some((object, path.len())))
+    }
+
+    /// Where the document's value is.
+    fn root(&self) -> Range<usize> {
+        let body = self.0.trim_start_matches(['\u{feff}', ' ', '\t', '\n', '\r']);
+        let start = self.0.len() - body.len();
+        start..start + body.trim_end().len()
+    }
+
+    fn slice(&self, span: &Range<usize>) -> &str {
+        self.0.get(span.clone()).unwrap_or_default()
+    }
+
+    fn members(&self, object: &Range<usize>) -> Result<Vec<Member>> {
+        if !self.slice(object).starts_with('{') {
+            let value = parse(self.slice(object).as_bytes())?;
+            return Err(Error::invalid(format!("{} where an object is needed", describe(&value))));
+        }
+        let mut members = Vec::new();
+        let mut scanner = Scanner::new(&self.0, object.start);
+        scanner.members(|scanner, key, key_start| {
+            scanner.space();
+            let start = scanner.at;
+            scanner.value()?;
+            members.push(Member { key, key_start, value: start..scanner.at });
+            Ok(())
+        })?;
+        Ok(members)
+    }
+
+    /// Whether the members of an object are on lines of their own.
+    fn has_lines(&self, object: &Range<usize>) -> bool {
+        let text = self.slice(object);
+        let body = text.strip_prefix('{').unwrap_or(text);
+        body.bytes().take_while(u8::is_ascii_whitespace).any(|byte| byte == b'\n')
+    }
+
+    /// Adds `member`, already text, at the end of an object of members at `depth`.
+    fn insert(
+        &mut self,
+        object: &Range<usize>,
+        members: &[Member],
+        member: &str,
+        depth: usize,
+        layout: &Layout,
+    ) {
+        let Some(last) = members.last() else {
+            let body = match &layout.indent {
+                Some(indent) => {
+                    let newline = layout.newline;
+                    let (inner, outer) = (indent.repeat(depth), indent.repeat(depth - 1));
+                    format!("{{{newline}{inner}{member}{newline}{outer}}}")
+                }
+                None => format!("{{{member}}}"),
+            };
+            self.0.replace_range(object.clone(), &body);
+            return;
+        };
+        let lead = members.first().map_or(0..0, |first| object.start + 1..first.key_start);
+        let separator = if self.slice(&lead).contains('\n') {
+            format!(",{}", self.slice(&lead))
+        } else {
+            layout.comma.to_owned()
+        };
+        let end = last.value.end;
+        self.0.replace_range(end..end, &format!("{separator}{member}"));
+    }
+
+    /// The layout, taken from the first members of the document.
+    fn layout(&self) -> Result<Layout> {
+        let root = self.root();
+        let newline = if self.0.contains("\r\n") { "\r\n" } else { "\n" };
+        let mut layout = Layout { indent: None, newline, colon: ": ", comma: ", " };
+        if !self.slice(&root).starts_with('{') {
+            return Ok(layout);
+        }
+        let members = self.members(&root)?;
+        let Some(first) = members.first() else {
+            return Ok(layout);
+        };
+        let lead = self.slice(&(root.start + 1..first.key_start));
+        if let Some((_, indent)) = lead.rsplit_once('\n') {
+            layout.indent = Some(indent.to_owned());
+        }
+        if self.slice(&(first.key_start..first.value.start)).ends_with(':') {
+            layout.colon = ":";
+            layout.comma = ",";
+        }
+        Ok(layout)
+    }
+}
+
+/// What to cut so that the member `at` and one comma are gone.
+fn without(members: &[Member], at: usize, object: &Range<usize>) -> Range<usize> {
+    let end_of = |at: usize| members.get(at).map_or(object.end, |member| member.value.end);
+    match (at.checked_sub(1), members.get(at + 1)) {
+        (Some(before), _) => end_of(before)..end_of(at),
+        (None, Some(after)) => {
+            members.get(at).map_or(object.start, |member| member.key_start)..after.key_start
+        }
+        (None, None) => object.start + 1..object.end.saturating_sub(1),
+    }
+}
+
+impl Layout {
+    /// `value` as text at `depth`: on lines if the document has lines and `lines` says so.
+    fn print(&self, value: &Value, depth: usize, lines: bool) -> String {
+        let mut text = String::new();
+        let indent = self.indent.as_deref().filter(|_| lines);
+        self.print_into(&mut text, value, depth, indent);
+        text
+    }
+
+    fn print_into(&self, text: &mut String, value: &Value, depth: usize, indent: Option<&str>) {
+        let line = |text: &mut String, depth: usize| {
+            if let Some(indent) = indent {
+                text.push_str(self.newline);
+                text.push_str(&indent.repeat(depth));
+            }
+        };
+        let comma = if indent.is_some() { "," } else { self.comma };
+        match value {
+            Value::Object(members) if !members.is_empty() => {
+                text.push('{');
+                for (at, (key, member)) in members.iter().enumerate() {
+                    text.push_str(if at == 0 { "" } else { comma });
+                    line(text, depth + 1);
+                    text.push_str(&Value::String(key.clone()).to_string());
+                    text.push_str(self.colon);
+                    self.print_into(text, member, depth + 1, indent);
+                }
+                line(text, depth);
+                text.push('}');
+            }
+            Value::Array(items) if !items.is_empty() => {
+                text.push('[');
+                for (at, item) in items.iter().enumerate() {
+                    text.push_str(if at == 0 { "" } else { comma });
+                    line(text, depth + 1);
+                    self.print_into(text, item, depth + 1, indent);
+                }
+                line(text, depth);
+                text.push(']');
+            }
+            plain => text.push_str(&plain.to_string()),
+        }
+    }
+}

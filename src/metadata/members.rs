@@ -1,0 +1,142 @@
+//! The members that documents of all dialects have, and the limits of what a document may ask for.
+
+use serde_json::Value;
+
+use super::json::describe;
+use super::model::{Object, Separator};
+use crate::dtype::{DType, integer};
+use crate::error::{Error, Result};
+
+/// The most dimensions that an array may have.
+pub(super) const MAX_RANK: usize = 64;
+
+/// The member `name`, which must be there.
+pub(super) fn required<'d>(document: &'d Object, name: &str) -> Result<&'d Value> {
+    document.get(name).ok_or_else(|| Error::corrupt(format!("{name} is missing")))
+}
+
+/// A list of lengths. Integral floats are taken, as some libraries write them.
+pub(super) fn lengths(value: &Value, name: &str) -> Result<Vec<u64>> {
+    let wrong = || Error::corrupt(format!("{name} {} is not a list of lengths", describe(value)));
+    let items = value.as_array().ok_or_else(wrong)?;
+    if items.len() > MAX_RANK {
+        return Err(Error::unsupported(format!(
+            "{name} has {} dimensions, the limit is {MAX_RANK}",
+            items.len()
+        )));
+    }
+    items
+        .iter()
+        .map(|item| u64::try_from(integer(item.as_number()?.as_str())?).ok())
+        .collect::<Option<_>>()
+        .ok_or_else(wrong)
+}
+
+/// Chunk lengths for a `shape`. A length of 0 along a dimension of 0, which the 2020 draft allows, becomes 1.
+pub(super) fn chunk_lengths(value: &Value, shape: &[u64]) -> Result<Vec<u64>> {
+    let mut chunk_shape = lengths(value, "chunk_shape")?;
+    if chunk_shape.len() != shape.len() {
+        return Err(Error::corrupt(format!(
+            "chunk_shape has {} dimensions, shape has {}",
+            chunk_shape.len(),
+            shape.len()
+        )));
+    }
+    for (chunk_len, len) in chunk_shape.iter_mut().zip(shape) {
+        match (*chunk_len, *len) {
+            (0, 0) => *chunk_len = 1,
+            (0, _) => return Err(Error::corrupt("chunk_shape has a length of 0")),
+            (_, _) => {}
+        }
+    }
+    Ok(chunk_shape)
+}
+
+/// Refuses what cannot be counted in 64 bits, in bytes.
+pub(super) fn check_size(shape: &[u64], dtype: DType, what: &str) -> Result<()> {
+    let item_len = u64::try_from(dtype.item_len()).unwrap_or(u64::MAX);
+    // Of a product with a zero in it the other factors must fit too: lengths may grow later.
+    shape
+        .iter()
+        .filter(|len| **len != 0)
+        .try_fold(item_len, |product, len| product.checked_mul(*len))
+        .map(|_| ())
+        .ok_or_else(|| Error::unsupported(format!("{what} has more than 2^64 bytes")))
+}
+
+/// User attributes; null, as zarrita writes it, is none.
+pub(super) fn attributes(document: &Object) -> Result<Object> {
+    match document.get("attributes") {
+        None | Some(Value::Null) => Ok(Object::new()),
+        Some(Value::Object(attributes)) => Ok(attributes.clone()),
+        Some(other) => {
+            Err(Error::corrupt(format!("attributes are {}, not an object", describe(other))))
+        }
+    }
+}
+
+/// The names of dimensions; null is none.
+pub(super) fn dimension_names(value: &Value, rank: usize) -> Result<Vec<Option<String>>> {
+    if value.is_null() {
+        return Ok(Vec::new());
+    }
+    let name = |item: &Value| match item {
+        Value::Null => Some(None),
+        Value::String(name) => Some(Some(name.clone())),
+        Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => None,
+    };
+    let names: Option<Vec<_>> = value.as_array().and_then(|items| items.iter().map(name).collect());
+    names.filter(|names| names.len() == rank).ok_or_else(|| {
+        Error::corrupt(format!(
+            "dimension_names {} are not names for {rank} dimensions",
+            describe(value)
+        ))
+    })
+}
+
+/// Refuses extensions that must be understood, as all that are not marked must ("extensions" of the drafts).
+pub(super) fn check_extensions(document: &Object) -> Result<()> {
+    let list = match document.get("extensions") {
+        None | Some(Value::Null) => return Ok(()),
+        Some(Value::Array(list)) => list,
+        Some(other) => {
+            return Err(Error::unsupported(format!("extensions are {}", describe(other))));
+        }
+    };
+    match list.iter().find(|extension| !may_be_ignored(extension)) {
+        None => Ok(()),
+        Some(extension) => {
+            let name = extension.get("extension").or_else(|| extension.get("name"));
+            Err(Error::unsupported(format!(
+                "extension {} must be understood and is not",
+                describe(name.unwrap_or(extension))
+            )))
+        }
+    }
+}
+
+/// Whether an extension says that a reader may do without it.
+pub(super) fn may_be_ignored(extension: &Value) -> bool {
+    extension.get("must_understand") == Some(&Value::Bool(false))
+}
+
+/// What stands between the indices of a chunk key.
+pub(super) fn separator(value: &Value) -> Result<Separator> {
+    match value.as_str() {
+        Some("/") => Ok(Separator::Slash),
+        Some(".") => Ok(Separator::Dot),
+        Some(_) | None => {
+            Err(Error::unsupported(format!("chunk key separator {}", describe(value))))
+        }
+    }
+}
+
+/// The name of an extension point of v3 and its configuration: an object with `name` (or `type`,
+/// of spring 2023), or since 3.1 a plain string. Without a configuration the object itself is one.
+pub(super) fn named(value: &Value) -> Option<(&str, &Value)> {
+    if let Some(name) = value.as_str() {
+        return Some((name, &Value::Null));
+    }
+    let name = value.get("name").or_else(|| value.get("type"))?.as_str()?;
+    Some((name, value.get("configuration").filter(|found| !found.is_null()).unwrap_or(value)))
+}

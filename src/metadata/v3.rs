@@ -1,0 +1,180 @@
+//! Zarr v3: core 3.0 and 3.1 as released, and the provisional 3.0 of February 2023 to August 2024.
+//!
+//! The provisional documents have the same `zarr_format` as the released ones, so that one
+//! reader takes both: the separator inside the chunk grid, `type` for `name`, no array-to-bytes
+//! codec, a null fill value. What the released specification says must fail, fails.
+
+use serde_json::Value;
+
+use super::codecs::{self, Elements};
+use super::json::{self, describe};
+use super::members::{
+    attributes, check_extensions, check_size, chunk_lengths, dimension_names, lengths,
+    may_be_ignored, named, required, separator,
+};
+use super::model::{Array, Group, KeyEncoding, Node, Object, Separator};
+use super::types::{Endian, data_type};
+use super::{Lowered, NodeKind};
+use crate::dtype::{FillValue, integer};
+use crate::error::{Error, Result};
+
+/// The name of a document, in every directory of a node.
+pub(super) const DOCUMENT: &str = "zarr.json";
+
+/// The members of an array document ("array metadata" of the v3 core specification).
+const ARRAY_MEMBERS: [&str; 11] = [
+    "zarr_format",
+    "node_type",
+    "shape",
+    "data_type",
+    "chunk_grid",
+    "chunk_key_encoding",
+    "fill_value",
+    "codecs",
+    "attributes",
+    "storage_transformers",
+    "dimension_names",
+];
+
+/// The members of a group document.
+const GROUP_MEMBERS: [&str; 3] = ["zarr_format", "node_type", "attributes"];
+
+/// Members that any document may have: a cache that only libraries read, and two names of early 2023.
+const IGNORED_MEMBERS: [&str; 3] =
+    ["consolidated_metadata", "extensions", "descenents_may_have_group_extensions"];
+
+/// The node that a document describes.
+pub(super) fn lower(text: &[u8]) -> Lowered {
+    let document = match json::parse_object(text) {
+        Ok(document) => document,
+        Err(error) => {
+            let seems_array = text.windows(7).any(|window| window == b"\"shape\"");
+            let kind = if seems_array { NodeKind::Array } else { NodeKind::Group };
+            return Lowered { kind, node: Err(error) };
+        }
+    };
+    let kind = match document.get("node_type").and_then(Value::as_str) {
+        Some("array") => NodeKind::Array,
+        Some("group") => NodeKind::Group,
+        Some(_) | None if document.contains_key("shape") => NodeKind::Array,
+        Some(_) | None => NodeKind::Group,
+    };
+    let node = check_document(&document).and_then(|()| match kind {
+        NodeKind::Array => array(&document).map(|array| Node::Array(Box::new(array))),
+        NodeKind::Group => group(&document).map(Node::Group),
+    });
+    Lowered { kind, node }
+}
+
+fn check_document(document: &Object) -> Result<()> {
+    let format = required(document, "zarr_format")?;
+    if format.as_number().and_then(|number| integer(number.as_str())) != Some(3) {
+        return Err(Error::unsupported(format!("zarr_format is {}, not 3", describe(format))));
+    }
+    match document.get("node_type") {
+        None => Ok(()),
+        Some(kind) if kind == "array" || kind == "group" => Ok(()),
+        Some(other) => {
+            Err(Error::corrupt(format!("node_type is {}, not array or group", describe(other))))
+        }
+    }
+}
+
+/// Refuses members that are not known and do not say that they may be ignored ("extension points", v3 core).
+fn check_members(document: &Object, known: &[&str]) -> Result<()> {
+    check_extensions(document)?;
+    for (name, value) in document {
+        let named = |known: &[&str]| known.contains(&name.as_str());
+        if !named(known) && !named(&IGNORED_MEMBERS) && !may_be_ignored(value) {
+            return Err(Error::unsupported(format!(
+                "member {name:?} is not known and does not say must_understand false"
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn group(document: &Object) -> Result<Group> {
+    check_members(document, &GROUP_MEMBERS)?;
+    let consolidated = document.get("consolidated_metadata");
+    let kind = consolidated.and_then(|found| found.get("kind")).and_then(Value::as_str);
+    Ok(Group { attributes: attributes(document)?, consolidated: kind == Some("inline") })
+}
+
+fn array(document: &Object) -> Result<Array> {
+    check_members(document, &ARRAY_MEMBERS)?;
+    let shape = lengths(required(document, "shape")?, "shape")?;
+    let (dtype, endian) = data_type(required(document, "data_type")?)?;
+    let grid = required(document, "chunk_grid")?;
+    let chunk_shape = chunk_shape(grid, &shape)?;
+    check_size(&shape, dtype, "the array")?;
+    check_size(&chunk_shape, dtype, "a chunk")?;
+    let elements = Elements { rank: shape.len(), dtype, endian: endian.unwrap_or(Endian::Little) };
+    let codecs = codecs::named(codecs::list(document.get("codecs"))?);
+    check_transformers(document)?;
+    let names = document.get("dimension_names").unwrap_or(&Value::Null);
+    Ok(Array {
+        dtype,
+        fill: FillValue::parse(document.get("fill_value").unwrap_or(&Value::Null), dtype)?,
+        chunk_shape,
+        key_encoding: key_encoding(document.get("chunk_key_encoding"), grid)?,
+        codecs: codecs::canonical(codecs, elements)?,
+        dimension_names: dimension_names(names, shape.len())?,
+        attributes: attributes(document)?,
+        shape,
+    })
+}
+
+pub(super) fn chunk_shape(grid: &Value, shape: &[u64]) -> Result<Vec<u64>> {
+    match named(grid) {
+        Some(("regular", configuration)) => {
+            let found = configuration.get("chunk_shape").or_else(|| grid.get("chunk_shape"));
+            let found = found.ok_or_else(|| Error::corrupt("chunk_grid has no chunk_shape"))?;
+            chunk_lengths(found, shape)
+        }
+        Some((other, _)) => Err(Error::unsupported(format!("chunk grid {other:?} is not known"))),
+        None => Err(Error::corrupt("chunk_grid has no name")),
+    }
+}
+
+/// The encoding of keys, and its separator from wherever the document has it.
+fn key_encoding(encoding: Option<&Value>, grid: &Value) -> Result<KeyEncoding> {
+    let in_grid = || grid.get("separator").or_else(|| grid.get("configuration")?.get("separator"));
+    let found = |configuration: Option<&Value>, default| {
+        let value = configuration.and_then(|found| found.get("separator").cloned());
+        match value.or_else(|| in_grid().cloned()).filter(|value| !value.is_null()) {
+            Some(value) => separator(&value),
+            None => Ok(default),
+        }
+    };
+    let Some(encoding) = encoding.filter(|encoding| !encoding.is_null()) else {
+        return found(None, Separator::Slash).map(KeyEncoding::Default);
+    };
+    match named(encoding) {
+        Some(("default", configuration)) => {
+            found(Some(configuration), Separator::Slash).map(KeyEncoding::Default)
+        }
+        Some(("v2", configuration)) => {
+            found(Some(configuration), Separator::Dot).map(KeyEncoding::V2)
+        }
+        Some((other, _)) => {
+            Err(Error::unsupported(format!("chunk key encoding {other:?} is not known")))
+        }
+        None => Err(Error::corrupt("chunk_key_encoding has no name")),
+    }
+}
+
+/// Released v3 defines no storage transformer, and one that is ignored makes garbage of the chunks.
+fn check_transformers(document: &Object) -> Result<()> {
+    match document.get("storage_transformers") {
+        None | Some(Value::Null) => Ok(()),
+        Some(Value::Array(list)) if list.is_empty() => Ok(()),
+        Some(other) => {
+            let first = other
+                .get(0)
+                .and_then(named)
+                .map_or_else(|| describe(other), |(name, _)| name.to_owned());
+            Err(Error::unsupported(format!("storage transformer {first} is not known")))
+        }
+    }
+}
