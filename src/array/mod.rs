@@ -113,6 +113,11 @@ impl Array {
         &self.prefix
     }
 
+    /// Whether a chunk that was stored may read back changed, because of a codec that loses something.
+    pub fn is_lossy(&self) -> bool {
+        false // No codec that is built so far loses anything.
+    }
+
     /// Why its chunks cannot be decoded, if so.
     pub fn not_understood(&self) -> Option<&Error> {
         self.pipeline.as_ref().err()

@@ -1,0 +1,237 @@
+//! Decoded chunks, bounded in bytes, one decode per chunk however many ask.
+//!
+//! A chunk that is asked for while it is being decoded is waited for, not decoded
+//! twice. Writes go through here too, so that a chunk that was just stored is found
+//! decoded. Order of locks: `keys`, then a slot, then the table.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use lru::LruCache;
+use parking_lot::Mutex;
+
+use crate::array::{Array, Coords, FillChunks};
+use crate::codec::Buffer;
+use crate::error::Result;
+use crate::store::{Stat, Version};
+
+/// Writers of stored values that share a lock by chance wait for one another: a few are enough.
+const KEY_LOCKS: usize = 64;
+
+/// A chunk of an array: the array by the address of its binding, which changes with its document.
+type Id = (usize, Coords);
+
+/// A decoded chunk and the version of the stored value that it came from.
+#[derive(Debug, Clone)]
+pub struct Chunk {
+    /// Its elements, little endian and in C order.
+    pub bytes: Buffer,
+    /// What was stored when it was read or written.
+    pub stat: Stat,
+}
+
+/// A cache of decoded chunks.
+#[derive(Debug)]
+pub struct ChunkCache {
+    limit: u64,
+    /// Which chunks are here, in order of use. A leaf: held for look-ups only, never while decoding.
+    table: Mutex<Table>,
+    /// Writers of one stored value (a chunk, or a shard) take turns here before they take them in the
+    /// store. Held over the encoding and storing of the value; nothing else may be held when one is taken.
+    keys: Vec<Mutex<()>>,
+    counters: Counters,
+}
+
+#[derive(Debug)]
+struct Table {
+    slots: LruCache<Id, Arc<Slot>>,
+    len: u64,
+}
+
+/// A chunk that is here or being decoded. It holds its array, so that the address in its id stays taken.
+#[derive(Debug)]
+struct Slot {
+    array: Arc<Array>,
+    /// Held while the chunk is read and decoded: whoever wants the same chunk waits here.
+    chunk: Mutex<Option<Chunk>>,
+    /// Bytes that the table counts for it.
+    counted: AtomicU64,
+}
+
+/// What the cache has done, for `.zarrfs/stats`.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Chunks found decoded.
+    pub hits: AtomicU64,
+    /// Chunks read and decoded.
+    pub decoded: AtomicU64,
+    /// Chunks encoded and stored.
+    pub stored: AtomicU64,
+    /// Chunks erased.
+    pub erased: AtomicU64,
+}
+
+impl ChunkCache {
+    /// An empty cache that holds at most `limit` bytes of decoded chunks.
+    pub fn new(limit: u64) -> Self {
+        let table = Mutex::new(Table { slots: LruCache::unbounded(), len: 0 });
+        let keys = (0..KEY_LOCKS).map(|_| Mutex::new(())).collect();
+        Self { limit, table, keys, counters: Counters::default() }
+    }
+
+    /// What it has done so far.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Bytes of decoded chunks that are here.
+    pub fn len(&self) -> u64 {
+        self.table.lock().len
+    }
+
+    /// Whether nothing is here.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The chunk if it is here, without waiting for anything.
+    pub fn peek(&self, array: &Arc<Array>, coords: &Coords) -> Option<Chunk> {
+        let slot = Arc::clone(self.table.lock().slots.get(&id(array, coords))?);
+        let chunk = slot.chunk.try_lock()?.clone();
+        if chunk.is_some() {
+            self.counters.hits.fetch_add(1, Ordering::Relaxed);
+        }
+        chunk
+    }
+
+    /// The chunk, read and decoded if need be; `None` where it is not stored.
+    pub fn get(&self, array: &Arc<Array>, coords: &Coords) -> Result<Option<Chunk>> {
+        let slot = self.slot(array, coords);
+        let mut chunk = slot.chunk.lock();
+        if let Some(chunk) = &*chunk {
+            self.counters.hits.fetch_add(1, Ordering::Relaxed);
+            return Ok(Some(chunk.clone()));
+        }
+        let read = match array.read_chunk(coords) {
+            Ok(Some((bytes, stat))) => {
+                self.counters.decoded.fetch_add(1, Ordering::Relaxed);
+                Ok(Some(Chunk { bytes, stat }))
+            }
+            Ok(None) => Ok(None),
+            Err(error) => Err(error),
+        };
+        if let Ok(Some(read)) = &read {
+            *chunk = Some(read.clone());
+            drop(chunk);
+            self.count(&id(array, coords), &slot, len_of(read));
+        } else {
+            drop(chunk);
+            self.remove(array, coords);
+        }
+        read
+    }
+
+    /// Forgets the chunk unless it is of this version.
+    pub fn keep_only(&self, array: &Arc<Array>, coords: &Coords, version: Option<Version>) {
+        if let Some(chunk) = self.peek_quietly(array, coords)
+            && Some(chunk.stat.version) != version
+        {
+            self.remove(array, coords);
+        }
+    }
+
+    /// Notes that the chunk is stored as another version now, with the same bytes.
+    pub fn set_version(&self, array: &Arc<Array>, coords: &Coords, version: Option<Version>) {
+        let slot = self.table.lock().slots.peek(&id(array, coords)).cloned();
+        if let (Some(slot), Some(version)) = (slot, version)
+            && let Some(chunk) = &mut *slot.chunk.lock()
+        {
+            chunk.stat.version = version;
+        }
+    }
+
+    /// Stores a chunk, or erases it where `bytes` is `None`, and returns what is stored then. The same
+    /// bytes are found here afterwards.
+    pub fn write(
+        &self,
+        array: &Arc<Array>,
+        coords: &Coords,
+        bytes: Option<Buffer>,
+        fill: FillChunks,
+    ) -> Result<Option<Stat>> {
+        let key = array.key(coords)?;
+        let mut hasher = DefaultHasher::new();
+        key.hash(&mut hasher);
+        let stripes = u64::try_from(self.keys.len()).unwrap_or(1);
+        let stripe = usize::try_from(hasher.finish() % stripes).unwrap_or_default();
+        let _turn = self.keys.get(stripe).map(Mutex::lock);
+        array.write_chunks(vec![(coords.clone(), bytes.clone())], fill)?;
+        let counter = if bytes.is_some() { &self.counters.stored } else { &self.counters.erased };
+        counter.fetch_add(1, Ordering::Relaxed);
+        self.remove(array, coords);
+        let stat = array.stat(coords)?;
+        if let (Some(bytes), Some(stat)) = (bytes, stat) {
+            let slot = self.slot(array, coords);
+            let chunk = Chunk { bytes, stat };
+            let len = len_of(&chunk);
+            *slot.chunk.lock() = Some(chunk);
+            self.count(&id(array, coords), &slot, len);
+        }
+        Ok(stat)
+    }
+
+    fn peek_quietly(&self, array: &Arc<Array>, coords: &Coords) -> Option<Chunk> {
+        let slot = Arc::clone(self.table.lock().slots.peek(&id(array, coords))?);
+        let chunk = slot.chunk.lock().clone();
+        chunk
+    }
+
+    /// The slot of a chunk, made if need be.
+    fn slot(&self, array: &Arc<Array>, coords: &Coords) -> Arc<Slot> {
+        let new = || {
+            let (array, counted) = (Arc::clone(array), AtomicU64::new(0));
+            Arc::new(Slot { array, chunk: Mutex::new(None), counted })
+        };
+        Arc::clone(self.table.lock().slots.get_or_insert(id(array, coords), new))
+    }
+
+    /// Counts the bytes of a slot that has been filled, and lets go of the chunks that were not used for longest.
+    fn count(&self, id: &Id, slot: &Arc<Slot>, len: u64) {
+        let mut table = self.table.lock();
+        // Between filling the slot and here it may have been removed: then nobody will find it.
+        if !table.slots.peek(id).is_some_and(|here| Arc::ptr_eq(here, slot)) {
+            return;
+        }
+        let before = slot.counted.swap(len, Ordering::Relaxed);
+        table.len = table.len.saturating_sub(before).saturating_add(len);
+        let mut gone = Vec::new();
+        while table.len > self.limit
+            && let Some((_, slot)) = table.slots.pop_lru()
+        {
+            table.len = table.len.saturating_sub(slot.counted.load(Ordering::Relaxed));
+            gone.push(slot);
+        }
+        drop(table);
+        drop(gone); // Freeing memory takes time: not under the lock.
+    }
+
+    fn remove(&self, array: &Arc<Array>, coords: &Coords) {
+        let mut table = self.table.lock();
+        let gone = table.slots.pop(&id(array, coords));
+        if let Some(slot) = &gone {
+            debug_assert!(Arc::ptr_eq(&slot.array, array));
+            table.len = table.len.saturating_sub(slot.counted.load(Ordering::Relaxed));
+        }
+        drop(table);
+        drop(gone);
+    }
+}
+
+fn id(array: &Arc<Array>, coords: &Coords) -> Id {
+    (Arc::as_ptr(array).addr(), coords.clone())
+}
+
+fn len_of(chunk: &Chunk) -> u64 {
+    u64::try_from(chunk.bytes.len()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,29 @@
+//! What `stat` shows.
+
+use std::time::SystemTime;
+
+/// Attributes of a file or directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Attr {
+    /// Inode number.
+    pub number: u64,
+    /// Whether it is a directory; else it is a regular file.
+    pub is_dir: bool,
+    /// Length in bytes, decoded.
+    pub len: u64,
+    /// Units of 512 bytes that it takes in the store.
+    pub blocks: u64,
+    /// When it was last stored, or written if it is not stored yet.
+    pub modified: SystemTime,
+    /// Names that it has: 0 once it was unlinked.
+    pub links: u32,
+    /// Whether it can be written, by what it is.
+    pub is_writable: bool,
+}
+
+impl Attr {
+    /// The units that `stored_len` bytes take; at least 1 where the file has bytes.
+    pub fn blocks_of(stored_len: u64, len: u64) -> u64 {
+        stored_len.div_ceil(512).max(u64::from(len > 0))
+    }
+}

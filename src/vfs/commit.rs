@@ -1,0 +1,467 @@
+//! The bytes of files: read, changed, and stored as what their place says they are.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::SystemTime;
+
+use bytes::Bytes;
+
+use super::file::{Content, File, Unstored};
+use super::inode::Inode;
+use super::place::Place;
+use super::{Access, Vfs};
+use crate::codec::Buffer;
+use crate::error::{At, Error, Kind, Result};
+use crate::metadata::{NodePath, merge};
+use crate::store::{ByteRange, Condition, Key, Version};
+
+/// Why a file is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum When {
+    /// A descriptor was closed: scratch files wait, since most are renamed or removed at once.
+    Closing,
+    /// Someone wants it in the store now.
+    Asked,
+    /// Time has passed: scratch files that have lived long enough.
+    Aged,
+}
+
+impl Vfs {
+    /// Why a file cannot be written, by what it is.
+    pub(super) fn check_writable(&self, place: Option<&Place>) -> Result<()> {
+        match place {
+            Some(Place::StoredDocument(..) | Place::Errors | Place::Stats) => {
+                let shown = place.map(Place::shown).unwrap_or_default();
+                Err(Error::new(Kind::NotPermitted, "can only be read").at(shown))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn read_content(&self, inode: &Inode, offset: u64, len: usize) -> Result<Bytes> {
+        if let Some(bytes) = unstored_range(&inode.file.lock().content, offset, len) {
+            return Ok(bytes);
+        }
+        let place = inode.place().ok_or_else(Error::not_found)?;
+        match &place {
+            Place::Ordinary(path, relative) => {
+                let key = self.ordinary_key(path, relative)?;
+                let range = ByteRange::Span { offset, len: u64::try_from(len).unwrap_or(u64::MAX) };
+                let value = self.hierarchy.store().read().get_partial_values(&[(key, range)])?.pop();
+                Ok(value.flatten().ok_or_else(Error::not_found)?.bytes)
+            }
+            other => Ok(super::slice(&self.stored_bytes(other)?.into(), offset, len)),
+        }
+        .at(place.shown())
+    }
+
+    pub(super) fn try_read_content(&self, inode: &Inode, offset: u64, len: usize) -> Option<Bytes> {
+        if let Some(bytes) = unstored_range(&inode.file.try_lock()?.content, offset, len) {
+            return Some(bytes);
+        }
+        let Some(Place::Chunk(path, coords)) = inode.place() else { return None };
+        let chunk = self.cache.peek(&self.array(&path).ok()?, &coords)?;
+        Some(super::slice(&chunk.bytes.into(), offset, len))
+    }
+
+    /// All bytes of what is stored at `place`.
+    pub(super) fn stored_bytes(&self, place: &Place) -> Result<Buffer> {
+        match place {
+            Place::Chunk(path, coords) => {
+                let chunk = self.cache.get(&self.array(path)?, coords)?;
+                Ok(chunk.ok_or_else(Error::not_found)?.bytes)
+            }
+            Place::Document(path) => {
+                let node = self.hierarchy.existing(path)?;
+                Ok(self.hierarchy.shown(&node)?.into_bytes().into())
+            }
+            Place::Ordinary(path, relative) => self.value_of(&self.ordinary_key(path, relative)?),
+            Place::StoredDocument(_, key) => self.value_of(key),
+            Place::Errors | Place::Stats => Ok(Vec::new().into()),
+            Place::Node(_)
+            | Place::ChunkDir(..)
+            | Place::OrdinaryDir(..)
+            | Place::Control
+            | Place::StoredDir(_) => Err(Error::new(Kind::IsDirectory, "is a directory")),
+        }
+    }
+
+    fn value_of(&self, key: &Key) -> Result<Buffer> {
+        let limit = self.hierarchy.options().max_chunk_len;
+        let value = self.hierarchy.store().get(key, limit)?.ok_or_else(Error::not_found)?;
+        Ok(value.bytes.into())
+    }
+
+    fn ordinary_key(&self, path: &NodePath, relative: &str) -> Result<Key> {
+        self.hierarchy.ordinary_prefix(path)?.key(relative)
+    }
+
+    /// The most bytes that the file at `place` may have.
+    fn longest(&self, place: Option<&Place>) -> Result<u64> {
+        Ok(match place {
+            Some(Place::Chunk(path, _)) => self.array(path)?.chunk_len(),
+            Some(Place::Document(_)) => {
+                u64::try_from(crate::metadata::json::MAX_DOCUMENT_LEN).unwrap_or(u64::MAX)
+            }
+            _ => self.hierarchy.options().max_chunk_len,
+        })
+    }
+
+    pub(super) fn write_content(&self, inode: &Inode, offset: u64, data: &[u8]) -> Result<()> {
+        let place = inode.place();
+        let shown = || place.as_ref().map_or_else(String::new, Place::shown);
+        let full_len = self.check_end(place.as_ref(), offset, data.len()).map_err(|e| e.at(shown()))?;
+        let mut file = inode.file.lock();
+        self.load(&mut file, place.as_ref()).map_err(|error| error.at(shown()))?;
+        self.put(&mut file, offset, data, full_len).map_err(|error| error.at(shown()))
+    }
+
+    pub(super) fn try_write_content(&self, inode: &Inode, offset: u64, data: &[u8]) -> Result<bool> {
+        let Some(mut file) = inode.file.try_lock() else { return Ok(false) };
+        if !matches!(file.content, Content::Unstored(_)) {
+            return Ok(false);
+        }
+        let place = inode.place();
+        let shown = || place.as_ref().map_or_else(String::new, Place::shown);
+        let full_len = self.check_end(place.as_ref(), offset, data.len()).map_err(|e| e.at(shown()))?;
+        self.put(&mut file, offset, data, full_len).map_err(|error| error.at(shown()))?;
+        Ok(true)
+    }
+
+    /// Refuses a write that ends past the most bytes that the file may have; returns the length worth
+    /// having room for at once.
+    fn check_end(&self, place: Option<&Place>, offset: u64, len: usize) -> Result<usize> {
+        let limit = self.longest(place)?;
+        let len = u64::try_from(len).unwrap_or(u64::MAX);
+        if offset.checked_add(len).is_none_or(|end| end > limit) {
+            return Err(Error::too_large(match place {
+                Some(Place::Chunk(..)) => format!("a write past the end: the chunk has {limit} bytes"),
+                _ => format!("a write past the limit of {limit} bytes (--max-chunk-size)"),
+            }));
+        }
+        let is_chunk = matches!(place, Some(Place::Chunk(..)));
+        Ok(if is_chunk { usize::try_from(limit).unwrap_or_default() } else { 0 })
+    }
+
+    /// Puts bytes into a file whose bytes are here.
+    fn put(&self, file: &mut File, offset: u64, data: &[u8], full_len: usize) -> Result<()> {
+        let offset = usize::try_from(offset).map_err(|_| Error::too_large("no such offset"))?;
+        match &mut file.content {
+            Content::Unstored(unstored) => {
+                let grown = offset.saturating_add(data.len()).saturating_sub(unstored.bytes.len());
+                self.reserve(grown)?;
+                unstored.write(offset, data, full_len)
+            }
+            // Nobody will ever store it; its openers see what they write.
+            Content::Detached(bytes) => {
+                let mut unstored = Unstored::of(bytes.clone());
+                unstored.write(offset, data, full_len)?;
+                *bytes = unstored.bytes;
+                Ok(())
+            }
+            Content::Stored => Err(Error::new(Kind::Internal, "the bytes of the file are not here")),
+        }
+    }
+
+    /// Brings the bytes of a file here, so that they can be changed.
+    fn load(&self, file: &mut File, place: Option<&Place>) -> Result<()> {
+        if matches!(file.content, Content::Stored) {
+            let bytes = self.stored_bytes(place.ok_or_else(Error::not_found)?)?;
+            self.reserve(bytes.len())?;
+            file.content = Content::Unstored(Unstored::of(bytes));
+        }
+        Ok(())
+    }
+
+    /// Counts `more` bytes that are to wait here, or refuses them.
+    fn reserve(&self, more: usize) -> Result<()> {
+        let more = u64::try_from(more).unwrap_or(u64::MAX);
+        let limit = self.options.dirty_limit;
+        let fits = |now: u64| now.checked_add(more).filter(|after| more == 0 || *after <= limit);
+        match self.unstored_len.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits) {
+            Ok(_) => Ok(()),
+            Err(now) => Err(Error::new(
+                Kind::NoMemory,
+                format!("{now} bytes wait to be stored, the limit is {limit} (--dirty-limit)"),
+            )),
+        }
+    }
+
+    fn unreserve(&self, len: usize) {
+        let len = u64::try_from(len).unwrap_or(u64::MAX);
+        let less = |now: u64| Some(now.saturating_sub(len));
+        let _always = self.unstored_len.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+    }
+
+    /// Bytes that wait to be stored, in all files.
+    pub(super) fn unstored_len(&self) -> u64 {
+        self.unstored_len.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn truncate_content(&self, inode: &Inode, len: u64) -> Result<()> {
+        let place = inode.place();
+        let shown = || place.as_ref().map_or_else(String::new, Place::shown);
+        let limit = self.longest(place.as_ref())?;
+        if len > limit {
+            return Err(Error::too_large(format!("{len} bytes: the file can have {limit}")).at(shown()));
+        }
+        let mut file = inode.file.lock();
+        if len == 0 && matches!(file.content, Content::Stored) {
+            // A file that is cut to nothing need not be read first: it may be damaged.
+            file.content = Content::Unstored(Unstored::empty());
+            return Ok(());
+        }
+        self.load(&mut file, place.as_ref()).map_err(|error| error.at(shown()))?;
+        let len = usize::try_from(len).map_err(|_| Error::too_large("no such length"))?;
+        match &mut file.content {
+            Content::Unstored(unstored) if unstored.bytes.len() == len => Ok(()),
+            Content::Unstored(unstored) => {
+                self.reserve(len.saturating_sub(unstored.bytes.len()))?;
+                self.unreserve(unstored.bytes.len().saturating_sub(len));
+                unstored.set_len(len)
+            }
+            Content::Detached(bytes) => {
+                bytes.to_mut().resize(len, 0);
+                Ok(())
+            }
+            Content::Stored => Ok(()),
+        }
+    }
+
+    pub(super) fn set_modified_content(&self, inode: &Inode, modified: SystemTime) -> Result<()> {
+        let place = inode.place();
+        let mut file = inode.file.lock();
+        if let Content::Unstored(unstored) = &mut file.content
+            && unstored.changed
+        {
+            unstored.modified = modified;
+            unstored.keep_modified = true;
+            return Ok(());
+        }
+        if let Some(place) = &place {
+            let version = self.set_stored_modified(place, modified).at(place.shown())?;
+            file.seen = version;
+        }
+        Ok(())
+    }
+
+    /// Sets the time of what is stored at `place`; of an inner chunk that of its shard. Returns the version then.
+    fn set_stored_modified(&self, place: &Place, modified: SystemTime) -> Result<Option<Version>> {
+        let Some(key) = self.key_of(place)? else { return Ok(None) };
+        self.hierarchy.store().write()?.set_modified(&key, modified)?;
+        let version = self.hierarchy.store().stat(&key)?.map(|stat| stat.version);
+        match place {
+            Place::Chunk(path, coords) => self.cache.set_version(&self.array(path)?, coords, version),
+            Place::Document(path) => self.hierarchy.invalidate(path),
+            _ => {}
+        }
+        Ok(version)
+    }
+
+    /// The key that a file is stored at, or in; none where it is not stored by itself.
+    pub(super) fn key_of(&self, place: &Place) -> Result<Option<Key>> {
+        Ok(match place {
+            Place::Chunk(path, coords) => Some(self.array(path)?.key(coords)?),
+            Place::Document(path) => {
+                let node = self.hierarchy.existing(path)?;
+                node.document().map(|document| document.key.clone())
+            }
+            Place::Ordinary(path, relative) => Some(self.ordinary_key(path, relative)?),
+            Place::StoredDocument(_, key) => Some(key.clone()),
+            Place::Node(_)
+            | Place::ChunkDir(..)
+            | Place::OrdinaryDir(..)
+            | Place::Control
+            | Place::StoredDir(_)
+            | Place::Errors
+            | Place::Stats => None,
+        })
+    }
+
+    /// Stores what was written to a file, if anything was and it is time.
+    pub(super) fn store_content(&self, inode: &Inode, when: When) -> Result<()> {
+        let mut file = inode.file.lock();
+        let Content::Unstored(unstored) = &file.content else { return Ok(()) };
+        let Some(place) = inode.place() else { return Ok(()) };
+        if !unstored.changed {
+            self.forget_unstored(&mut file);
+            return Ok(());
+        }
+        if let Place::Ordinary(_, relative) = &place {
+            let is_due = match when {
+                When::Closing => false,
+                When::Asked => true,
+                When::Aged => unstored.since.elapsed() >= self.options.writeback_delay,
+            };
+            // A lock file of TensorStore's is renamed onto its key or removed, never of use in the store.
+            if !is_due || relative.ends_with(crate::store::directory::LOCK_SUFFIX) {
+                return Ok(());
+            }
+        } else if when == When::Aged {
+            return Ok(());
+        }
+        let bytes = unstored.bytes.clone();
+        let modified = unstored.keep_modified.then_some(unstored.modified);
+        let shown = file.shown.clone();
+        let stored = self.store_as(&place, bytes, shown.as_deref(), modified);
+        file.seen = stored.map_err(|error| error.at(place.shown()))?;
+        file.shown = None;
+        self.forget_unstored(&mut file);
+        drop(file);
+        self.leave_overlay(&place);
+        Ok(())
+    }
+
+    /// Stores `bytes` as what `place` says they are. Returns the version that is stored then; none where what
+    /// is read afterwards is not what was written (a document).
+    pub(super) fn store_as(
+        &self,
+        place: &Place,
+        bytes: Buffer,
+        shown: Option<&str>,
+        modified: Option<SystemTime>,
+    ) -> Result<Option<Version>> {
+        let version = match place {
+            Place::Chunk(path, coords) => {
+                let array = self.array(path)?;
+                let (len, needed) = (u64::try_from(bytes.len()).unwrap_or(u64::MAX), array.chunk_len());
+                if len != needed {
+                    return Err(Error::invalid(format!(
+                        "{len} bytes written, the chunk has {needed}: the stored one is unchanged"
+                    )));
+                }
+                let stat = self.cache.write(&array, coords, Some(bytes), self.options.fill_chunks)?;
+                stat.map(|stat| stat.version)
+            }
+            Place::Document(path) => {
+                let node = self.hierarchy.existing(path)?;
+                let base = match shown {
+                    Some(shown) => shown.to_owned(),
+                    None => self.hierarchy.shown(&node)?,
+                };
+                self.merge_document(&node, &base, &bytes)?;
+                None
+            }
+            Place::Ordinary(path, relative) => {
+                let key = self.ordinary_key(path, relative)?;
+                let pieces = [Bytes::from(bytes).into()];
+                let stat = self.hierarchy.store().write()?.set(&key, &pieces, Condition::Always)?;
+                Some(stat.version)
+            }
+            other => return Err(Error::new(Kind::NotPermitted, "can only be read").at(other.shown())),
+        };
+        if let Some(key) = self.key_of(place)? {
+            self.unsynced.lock().insert(key);
+        }
+        match modified {
+            Some(modified) if version.is_some() => self.set_stored_modified(place, modified),
+            _ => Ok(version),
+        }
+    }
+
+    fn merge_document(&self, node: &crate::hierarchy::Node, base: &str, new: &[u8]) -> Result<()> {
+        use crate::hierarchy::Content;
+        use crate::metadata::model;
+        let (described, chunk_shape) = match node.content() {
+            Content::Group(group) => (model::Node::Group(group.clone()), Vec::new()),
+            Content::Array(array) => {
+                let described = model::Node::Array(Box::new(array.model().clone()));
+                (described, array.chunk_shape().to_vec())
+            }
+            Content::NotUnderstood(_, error) => return Err(error.clone()),
+        };
+        let edit = merge::diff(base, new, &described, &chunk_shape)?;
+        self.hierarchy.edit(node.path(), &edit)
+    }
+
+    /// Lets go of bytes that need not be stored (any more).
+    pub(super) fn forget_unstored(&self, file: &mut File) {
+        if let Content::Unstored(unstored) = std::mem::take(&mut file.content) {
+            self.unreserve(unstored.bytes.len());
+        }
+    }
+
+    /// A file that is stored is no longer one that exists in this mount only.
+    pub(super) fn leave_overlay(&self, place: &Place) {
+        if let Some(name) = place.name() {
+            self.overlay.remove(&place.parent(), &name);
+        }
+    }
+
+    /// Makes what was written to a file, or its removal, survive a power cut.
+    pub(super) fn sync_place(&self, place: Option<&Place>) -> Result<()> {
+        let Some(place) = place else { return Ok(()) };
+        let Some(key) = self.key_of(place)? else { return Ok(()) };
+        self.unsynced.lock().remove(&key);
+        match self.hierarchy.store().write() {
+            Ok(write) => write.sync(&[key]),
+            Err(_) => Ok(()), // A read-only mount has written nothing.
+        }
+    }
+
+    /// Ends an opener: what is complete is stored, since a mapping may have been written to after the
+    /// last close; what is not is dropped with the last opener.
+    pub(super) fn release_content(&self, inode: &Arc<Inode>, access: Access) {
+        let last_writer = {
+            let mut file = inode.file.lock();
+            file.openers = file.openers.saturating_sub(1);
+            file.writers = file.writers.saturating_sub(u32::from(access != Access::Read));
+            access != Access::Read && file.writers == 0
+        };
+        let stored = if last_writer { self.store_content(inode, When::Closing) } else { Ok(()) };
+        let mut file = inode.file.lock();
+        if file.openers > 0 {
+            return;
+        }
+        let place = inode.place();
+        let drops = match (&file.content, &place) {
+            (Content::Unstored(_), Some(Place::Ordinary(..))) | (Content::Stored, _) => false,
+            (Content::Unstored(_) | Content::Detached(_), _) => true,
+        };
+        if !drops {
+            return;
+        }
+        if let (Err(error), Some(place)) = (&stored, &place) {
+            // The close that came before has said so to the program.
+            log::info!("{}: unstored bytes are dropped: {error}", place.shown());
+        }
+        file.seen = None;
+        self.forget_unstored(&mut file);
+        file.content = Content::Stored;
+        drop(file);
+        if let Some(place) = &place {
+            self.leave_overlay(place);
+        }
+        self.invalidate(inode);
+    }
+
+    /// Keeps the bytes of a file that is about to be unlinked or replaced for those who have it open.
+    pub(super) fn detach(&self, inode: &Inode, place: &Place) -> Result<()> {
+        let mut file = inode.file.lock();
+        if file.openers == 0 {
+            self.forget_unstored(&mut file);
+            return Ok(());
+        }
+        let bytes = match &file.content {
+            Content::Unstored(unstored) => unstored.bytes.clone(),
+            Content::Detached(bytes) => bytes.clone(),
+            // What cannot be read any more was not readable before.
+            Content::Stored => self.stored_bytes(place).unwrap_or_else(|_| Vec::new().into()),
+        };
+        self.forget_unstored(&mut file);
+        file.content = Content::Detached(bytes);
+        Ok(())
+    }
+}
+
+fn unstored_range(content: &Content, offset: u64, len: usize) -> Option<Bytes> {
+    let bytes = match content {
+        Content::Unstored(unstored) => &unstored.bytes,
+        Content::Detached(bytes) => bytes,
+        Content::Stored => return None,
+    };
+    let start = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
+    let end = start.saturating_add(len).min(bytes.len());
+    // A copy: a reader's share would make the next write copy the whole file.
+    bytes.get(start..end).map(Bytes::copy_from_slice)
+}

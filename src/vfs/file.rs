@@ -1,0 +1,105 @@
+//! The bytes of a file that are not stored yet.
+//!
+//! They belong to the file, not to a handle: every opener sees them and the length
+//! that they have. What they will mean (a chunk, a document, a file) is the business of
+//! the place that the file is at, when they are stored.
+
+use std::time::{Instant, SystemTime};
+
+use crate::codec::Buffer;
+use crate::error::{Error, Result};
+use crate::store::Version;
+
+/// What an inode knows of its bytes.
+///
+/// Its lock is the file's own: it may be held over decoding, encoding and store I/O of this one
+/// file, and then any lock of the cache is taken under it. No two files are locked at once.
+#[derive(Debug, Default)]
+pub struct File {
+    /// Where its bytes are.
+    pub content: Content,
+    /// Handles on it.
+    pub openers: u32,
+    /// Those of them that may write.
+    pub writers: u32,
+    /// The stored version that the kernel's pages are of.
+    pub seen: Option<Version>,
+    /// The document that was shown last, against which a rewrite of it is compared.
+    pub shown: Option<String>,
+}
+
+/// Where the bytes of a file are.
+#[derive(Debug, Default)]
+pub enum Content {
+    /// In the store.
+    #[default]
+    Stored,
+    /// Here, to be stored.
+    Unstored(Unstored),
+    /// Here, never to be stored: the file was unlinked or replaced while it was open.
+    Detached(Buffer),
+}
+
+/// Bytes that are to be stored.
+#[derive(Debug)]
+pub struct Unstored {
+    /// All bytes of the file.
+    pub bytes: Buffer,
+    /// Whether they differ from what is stored.
+    pub changed: bool,
+    /// When they were last written, or said to have been.
+    pub modified: SystemTime,
+    /// Whether a program has set the time, so that it is to be kept.
+    pub keep_modified: bool,
+    /// Since when they have been here.
+    pub since: Instant,
+}
+
+impl Unstored {
+    /// Bytes that are what is stored.
+    pub fn of(bytes: Buffer) -> Self {
+        let (modified, since) = (SystemTime::now(), Instant::now());
+        Self { bytes, changed: false, modified, keep_modified: false, since }
+    }
+
+    /// A file that has just been created, or cut to nothing.
+    pub fn empty() -> Self {
+        Self { changed: true, ..Self::of(Vec::new().into()) }
+    }
+
+    /// Puts `data` at `offset`; a gap before it becomes zero bytes. `full_len` is room worth having at once.
+    pub fn write(&mut self, offset: usize, data: &[u8], full_len: usize) -> Result<()> {
+        let end = offset.checked_add(data.len()).ok_or_else(|| Error::too_large("no such offset"))?;
+        let bytes = self.bytes.to_mut();
+        if end > bytes.len() {
+            let room = end.max(full_len).saturating_sub(bytes.len());
+            bytes
+                .try_reserve_exact(room)
+                .map_err(|_| Error::new(crate::error::Kind::NoMemory, "no memory for the file"))?;
+            bytes.resize(end, 0);
+        }
+        if let Some(target) = bytes.get_mut(offset..end) {
+            target.copy_from_slice(data);
+        }
+        self.touch();
+        Ok(())
+    }
+
+    /// Cuts the file, or adds zero bytes.
+    pub fn set_len(&mut self, len: usize) -> Result<()> {
+        let bytes = self.bytes.to_mut();
+        let more = len.saturating_sub(bytes.len());
+        bytes
+            .try_reserve_exact(more)
+            .map_err(|_| Error::new(crate::error::Kind::NoMemory, "no memory for the file"))?;
+        bytes.resize(len, 0);
+        self.touch();
+        Ok(())
+    }
+
+    fn touch(&mut self) {
+        self.changed = true;
+        self.keep_modified = false;
+        self.modified = SystemTime::now();
+    }
+}

@@ -1,0 +1,231 @@
+//! Inodes: numbers for files and directories, as long as someone knows them.
+//!
+//! A number belongs to a file, not to its name: it goes with a rename, and what the
+//! rename replaced keeps its own for those who have it open. As long as it was never
+//! renamed the number follows from the place, so that it is the same after the kernel
+//! has forgotten it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::{Mutex, RwLock};
+
+use super::file::File;
+use super::place::Place;
+
+/// The number of the root.
+pub const ROOT: u64 = 1;
+
+/// A file or directory that the kernel, an opener or the overlay knows.
+#[derive(Debug)]
+pub struct Inode {
+    number: u64,
+    /// Where it is; none once it was unlinked or replaced. A leaf.
+    place: RwLock<Option<Place>>,
+    /// Its bytes, if it is a file. See [`File`] for what may be done while it is locked.
+    pub file: Mutex<File>,
+}
+
+impl Inode {
+    /// Its number.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Where it is; none once it was unlinked or replaced.
+    pub fn place(&self) -> Option<Place> {
+        self.place.read().clone()
+    }
+}
+
+/// All inodes that someone knows.
+#[derive(Debug)]
+pub struct Inodes {
+    /// A leaf: copy the `Arc` out, unlock, then work.
+    table: RwLock<Table>,
+}
+
+#[derive(Debug)]
+struct Table {
+    by_number: HashMap<u64, Known>,
+    by_place: HashMap<Place, u64>,
+}
+
+#[derive(Debug)]
+struct Known {
+    inode: Arc<Inode>,
+    /// How often the kernel was told of it, less how often it forgot it.
+    lookups: u64,
+}
+
+impl Inodes {
+    /// A table that knows the root.
+    pub fn new() -> Self {
+        let mut table = Table { by_number: HashMap::new(), by_place: HashMap::new() };
+        table.insert(ROOT, Place::root(), 1);
+        Self { table: RwLock::new(table) }
+    }
+
+    /// The inode of this number.
+    pub fn get(&self, number: u64) -> Option<Arc<Inode>> {
+        self.table.read().by_number.get(&number).map(|known| Arc::clone(&known.inode))
+    }
+
+    /// The inode at `place`, made if nobody knew it.
+    pub fn at(&self, place: &Place) -> Arc<Inode> {
+        if let Some(inode) = self.known_at(place) {
+            return inode;
+        }
+        self.table.write().at(place)
+    }
+
+    /// The inode at `place`, if someone knows it.
+    pub fn known_at(&self, place: &Place) -> Option<Arc<Inode>> {
+        let table = self.table.read();
+        let number = table.by_place.get(place)?;
+        table.by_number.get(number).map(|known| Arc::clone(&known.inode))
+    }
+
+    /// The number that the inode at `place` has or would have.
+    pub fn number_at(&self, place: &Place) -> u64 {
+        let table = self.table.read();
+        table.by_place.get(place).copied().unwrap_or_else(|| table.free_number(place))
+    }
+
+    /// Notes that the kernel was told of an inode.
+    pub fn looked_up(&self, inode: &Arc<Inode>) {
+        let mut table = self.table.write();
+        let new = || Known { inode: Arc::clone(inode), lookups: 0 };
+        let known = table.by_number.entry(inode.number).or_insert_with(new);
+        known.lookups = known.lookups.saturating_add(1);
+        if let Some(place) = inode.place() {
+            table.by_place.insert(place, inode.number);
+        }
+    }
+
+    /// Notes that the kernel forgot `count` of the times that it was told of an inode.
+    pub fn forget(&self, number: u64, count: u64) {
+        let mut table = self.table.write();
+        if let Some(known) = table.by_number.get_mut(&number) {
+            known.lookups = known.lookups.saturating_sub(count);
+        }
+        table.drop_unknown(number);
+    }
+
+    /// Lets go of an inode that neither the kernel nor anybody else knows any more.
+    pub fn release(&self, inode: Arc<Inode>) {
+        let number = inode.number;
+        drop(inode);
+        self.table.write().drop_unknown(number);
+    }
+
+    /// Moves an inode to another place. What was there before is nowhere from now on, and is returned.
+    pub fn rename(&self, inode: &Arc<Inode>, to: &Place) -> Option<Arc<Inode>> {
+        let mut table = self.table.write();
+        let replaced = table.detach_at(to);
+        if let Some(from) = inode.place.write().replace(to.clone()) {
+            table.by_place.remove(&from);
+        }
+        table.by_place.insert(to.clone(), inode.number);
+        replaced
+    }
+
+    /// Notes that what was at `place` is nowhere from now on, and returns it.
+    pub fn unlink(&self, place: &Place) -> Option<Arc<Inode>> {
+        self.table.write().detach_at(place)
+    }
+
+    /// How many inodes are known.
+    pub fn len(&self) -> usize {
+        self.table.read().by_number.len()
+    }
+}
+
+impl Table {
+    fn insert(&mut self, number: u64, place: Place, lookups: u64) -> Arc<Inode> {
+        let inode = Arc::new(Inode {
+            number,
+            place: RwLock::new(Some(place.clone())),
+            file: Mutex::new(File::default()),
+        });
+        self.by_number.insert(number, Known { inode: Arc::clone(&inode), lookups });
+        self.by_place.insert(place, number);
+        inode
+    }
+
+    fn at(&mut self, place: &Place) -> Arc<Inode> {
+        if let Some(known) = self.by_place.get(place).and_then(|number| self.by_number.get(number)) {
+            return Arc::clone(&known.inode);
+        }
+        let number = self.free_number(place);
+        self.insert(number, place.clone(), 0)
+    }
+
+    /// The number that follows from the place, or the next one that nobody has.
+    fn free_number(&self, place: &Place) -> u64 {
+        let mut number = place.number();
+        while self.by_number.contains_key(&number) {
+            number = number.wrapping_add(1).max(2);
+        }
+        number
+    }
+
+    fn detach_at(&mut self, place: &Place) -> Option<Arc<Inode>> {
+        let number = self.by_place.remove(place)?;
+        let inode = Arc::clone(&self.by_number.get(&number)?.inode);
+        *inode.place.write() = None;
+        Some(inode)
+    }
+
+    fn drop_unknown(&mut self, number: u64) {
+        if number == ROOT {
+            return;
+        }
+        let unknown = |known: &Known| known.lookups == 0 && Arc::strong_count(&known.inode) == 1;
+        if self.by_number.get(&number).is_some_and(unknown)
+            && let Some(known) = self.by_number.remove(&number)
+            && let Some(place) = known.inode.place()
+            && self.by_place.get(&place) == Some(&number)
+        {
+            self.by_place.remove(&place);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metadata::NodePath;
+
+    fn place(name: &str) -> Place {
+        Place::Ordinary(NodePath::root(), name.to_owned())
+    }
+
+    #[test]
+    fn a_number_goes_with_a_rename_and_what_was_replaced_keeps_its_own() {
+        let inodes = Inodes::new();
+        let (a, b) = (inodes.at(&place("a")), inodes.at(&place("b")));
+        inodes.looked_up(&a);
+        inodes.looked_up(&b);
+        let replaced = inodes.rename(&a, &place("b")).expect("b was there");
+        assert_eq!((replaced.number(), replaced.place()), (b.number(), None));
+        assert_eq!(inodes.at(&place("b")).number(), a.number());
+        assert_ne!(inodes.at(&place("a")).number(), a.number(), "a new file got a number in use");
+    }
+
+    #[test]
+    fn a_forgotten_file_gets_the_same_number_again() {
+        let inodes = Inodes::new();
+        let inode = inodes.at(&place("a"));
+        let number = inode.number();
+        inodes.looked_up(&inode);
+        inodes.looked_up(&inode);
+        drop(inode);
+        inodes.forget(number, 1);
+        assert!(inodes.get(number).is_some(), "forgotten before the kernel forgot it");
+        inodes.forget(number, 1);
+        assert!(inodes.get(number).is_none(), "kept though nobody knows it");
+        assert_eq!(inodes.len(), 1, "only the root is left");
+        assert_eq!(inodes.at(&place("a")).number(), number);
+    }
+}

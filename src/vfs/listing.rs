@@ -1,0 +1,243 @@
+//! Listings of directories, read lazily: an array may have millions of chunks.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::Vfs;
+use super::attr::Attr;
+use super::place::{CHUNKS, DOCUMENT, ERRORS, Place, STATS, STORED};
+use super::tree::has_chunks;
+use crate::array::{Array, Coords, Grid, parse_index};
+use crate::error::{Error, Kind, Result};
+use crate::hierarchy::{Content, Member};
+use crate::metadata::{NodeKind, NodePath};
+use crate::store::Entry;
+
+/// A name in a directory.
+#[derive(Debug, Clone)]
+pub struct Listed {
+    /// The name.
+    pub name: String,
+    /// The inode number that it has or would have.
+    pub number: u64,
+    /// Whether it is a directory.
+    pub is_dir: bool,
+    place: Place,
+}
+
+type Found = Result<(String, Place)>;
+type Source = Box<dyn Iterator<Item = Found> + Send>;
+
+/// An open directory. What was listed stays listed, so that a position in it means the same later.
+pub struct DirHandle {
+    place: Place,
+    /// Held while the next names are read.
+    read: Mutex<Read>,
+}
+
+struct Read {
+    listed: Vec<Listed>,
+    rest: Source,
+}
+
+impl std::fmt::Debug for DirHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("DirHandle").field("place", &self.place).finish_non_exhaustive()
+    }
+}
+
+impl Vfs {
+    /// Opens a directory for listing.
+    pub fn opendir(&self, number: u64) -> Result<DirHandle> {
+        let place = self.directory(number)?;
+        let own = self.overlay.list(&place);
+        let names: HashSet<String> = own.iter().map(|(name, _)| name.clone()).collect();
+        let stored = self.stored_names(&place)?;
+        let stored = stored.filter(move |found| {
+            found.as_ref().map_or(true, |(name, _)| !names.contains(name))
+        });
+        let own = own.into_iter().map(|(name, shown)| Ok((name, shown.place().clone())));
+        let rest: Source = Box::new(own.chain(stored));
+        Ok(DirHandle { place, read: Mutex::new(Read { listed: Vec::new(), rest }) })
+    }
+
+    /// The name at `position` of an open directory, `.` and `..` not counted; none past the end.
+    pub fn readdir(&self, dir: &DirHandle, position: usize) -> Result<Option<Listed>> {
+        let mut read = dir.read.lock();
+        while read.listed.len() <= position {
+            let Some((name, place)) = read.rest.next().transpose()? else { return Ok(None) };
+            let number = self.inodes.number_at(&place);
+            read.listed.push(Listed { name, number, is_dir: place.is_dir(), place });
+        }
+        Ok(read.listed.get(position).cloned())
+    }
+
+    /// The attributes of a name that was listed; none where it has gone since. The kernel does not know the
+    /// inode yet: see [`Self::told_of`].
+    pub fn attr_of_listed(&self, dir: &DirHandle, listed: &Listed) -> Result<Option<Attr>> {
+        // Whether a directory below a group is a node was not looked up for the name alone.
+        let place = match &listed.place {
+            Place::Node(_) => self.resolve(&dir.place, &listed.name)?,
+            known => Some(known.clone()),
+        };
+        let Some(place) = place else { return Ok(None) };
+        match self.attr(&*self.inodes.at(&place)) {
+            Ok(attr) => Ok(Some(attr)),
+            Err(error) if error.kind() == Kind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Notes that the kernel was told of an inode in a listing.
+    pub fn told_of(&self, number: u64) {
+        if let Some(inode) = self.inodes.get(number) {
+            self.inodes.looked_up(&inode);
+        }
+    }
+
+    /// The number of the directory that an open directory is in.
+    pub fn number_above(&self, dir: &DirHandle) -> u64 {
+        self.inodes.number_at(&dir.place.parent())
+    }
+
+    /// The number of an open directory.
+    pub fn number_of(&self, dir: &DirHandle) -> u64 {
+        self.inodes.number_at(&dir.place)
+    }
+
+    fn stored_names(&self, place: &Place) -> Result<Source> {
+        match place {
+            Place::Node(path) => self.names_in_node(path),
+            Place::ChunkDir(path, prefix) => {
+                let array = self.array(path)?;
+                let chunks = chunk_names(path, &array, prefix)?;
+                let rank_left = array.grid().rank() - prefix.len().min(array.grid().rank());
+                let ordinary = self.ordinary_entries(path, place)?;
+                // Where the store has its chunks in directories of the same names they are not ordinary.
+                let ordinary = ordinary.filter(move |found| {
+                    rank_left == 0 || found.as_ref().map_or(true, |(name, _)| parse_index(name).is_none())
+                });
+                Ok(Box::new(chunks.chain(ordinary)))
+            }
+            Place::OrdinaryDir(path, _) => self.ordinary_entries(path, place),
+            Place::Control => {
+                let entries = [
+                    (STORED, Place::StoredDir(NodePath::root())),
+                    (ERRORS, Place::Errors),
+                    (STATS, Place::Stats),
+                ];
+                Ok(Box::new(entries.into_iter().map(|(name, place)| Ok((name.to_owned(), place)))))
+            }
+            Place::StoredDir(path) => self.names_in_stored(path),
+            _ => Err(Error::new(Kind::NotDirectory, "not a directory")),
+        }
+    }
+
+    fn names_in_node(&self, path: &NodePath) -> Result<Source> {
+        let node = self.hierarchy.existing(path)?;
+        let document = std::iter::once(Ok((DOCUMENT.to_owned(), Place::Document(path.clone()))));
+        match node.content() {
+            Content::NotUnderstood(NodeKind::Array, _) => Ok(Box::new(document)),
+            Content::Group(_) | Content::NotUnderstood(NodeKind::Group, _) => {
+                let at = path.clone();
+                let member = move |member| {
+                    Ok(match member {
+                        Member::Directory(name) => {
+                            let child = at.child(&name)?;
+                            (name, Place::Node(child))
+                        }
+                        Member::File(name) => (name.clone(), Place::Ordinary(at.clone(), name)),
+                    })
+                };
+                let members = match self.hierarchy.members(path) {
+                    Ok(members) => members,
+                    Err(error) if error.kind() == Kind::Unsupported => return Ok(Box::new(document)),
+                    Err(error) => return Err(error),
+                };
+                let members = members.map(move |found| found.and_then(&member));
+                Ok(Box::new(document.chain(members)))
+            }
+            Content::Array(array) => {
+                let chunks = if array.grid().rank() == 0 {
+                    let coords = Coords::new([]);
+                    array.stat(&coords)?.map(|_| Place::Chunk(path.clone(), coords))
+                } else {
+                    has_chunks(array, &[])?.then(|| Place::ChunkDir(path.clone(), Vec::new()))
+                };
+                let chunks = chunks.into_iter().map(|place| Ok((CHUNKS.to_owned(), place)));
+                let owner = Arc::clone(array);
+                let ordinary = self.ordinary_entries(path, &Place::Node(path.clone()))?;
+                let ordinary = ordinary.filter(move |found| {
+                    found.as_ref().map_or(true, |(name, _)| name != CHUNKS && !owner.owns_name(name))
+                });
+                Ok(Box::new(document.chain(chunks).chain(ordinary)))
+            }
+        }
+    }
+
+    /// Ordinary files and directories in the store beside a node, in the directory `place`.
+    pub(super) fn ordinary_entries(&self, path: &NodePath, place: &Place) -> Result<Source> {
+        let Some(list) = self.hierarchy.store().list() else { return Ok(Box::new(std::iter::empty())) };
+        let relative = place.relative();
+        let prefix = self.hierarchy.ordinary_prefix(path)?.join(&relative)?;
+        let dialect = self.hierarchy.dialect().clone();
+        let path = path.clone();
+        let entries = list.list_dir(&prefix)?;
+        Ok(Box::new(entries.filter_map(move |entry| {
+            let entry = match entry {
+                Ok(entry) => entry,
+                Err(error) => return Some(Err(error)),
+            };
+            let name = entry.name().to_owned();
+            let below = if relative.is_empty() { name.clone() } else { format!("{relative}/{name}") };
+            let place = match entry {
+                Entry::Key(_) if dialect.is_reserved(&path, &below) => return None,
+                Entry::Key(_) => Place::Ordinary(path.clone(), below),
+                Entry::Prefix(_) => Place::OrdinaryDir(path.clone(), below),
+            };
+            Some(Ok((name, place)))
+        })))
+    }
+
+    fn names_in_stored(&self, path: &NodePath) -> Result<Source> {
+        let node = self.hierarchy.existing(path)?;
+        let documents = self.stored_documents(&node)?;
+        let at = path.clone();
+        let documents = documents
+            .into_iter()
+            .map(move |key| Ok((key.name().to_owned(), Place::StoredDocument(at.clone(), key))));
+        let mut children = Vec::new();
+        if node.kind() == NodeKind::Group {
+            for child in self.hierarchy.children(path)? {
+                let name = child.path().name().unwrap_or_default().to_owned();
+                children.push(Ok((name, Place::StoredDir(child.path().clone()))));
+            }
+        }
+        Ok(Box::new(documents.chain(children)))
+    }
+}
+
+/// The chunks and directories of chunks directly below those whose first indices are `prefix`.
+fn chunk_names(path: &NodePath, array: &Arc<Array>, prefix: &[u64]) -> Result<Source> {
+    if prefix.len() >= array.grid().rank() {
+        return Ok(Box::new(std::iter::empty()));
+    }
+    let indices = match Arc::clone(array.chunks()).list_dir(prefix) {
+        Ok(indices) => indices,
+        Err(error) if error.kind() == Kind::Unsupported => return Ok(Box::new(std::iter::empty())),
+        Err(error) => return Err(error),
+    };
+    let (path, prefix, grid): (NodePath, Vec<u64>, Grid) = (path.clone(), prefix.to_vec(), array.grid().clone());
+    Ok(Box::new(indices.map(move |index| {
+        let index = index?;
+        let indices = [&prefix[..], &[index]].concat();
+        let place = if indices.len() == grid.rank() {
+            Place::Chunk(path.clone(), Coords::new(indices))
+        } else {
+            Place::ChunkDir(path.clone(), indices)
+        };
+        Ok((index.to_string(), place))
+    })))
+}

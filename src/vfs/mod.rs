@@ -1,0 +1,393 @@
+//! The mounted tree: look-ups, listings, opening, reading, writing, in plain types.
+//!
+//! It does not know FUSE; most tests drive it without a mount. A file has bytes, and its
+//! [`Place`] gives them a meaning when they are stored: those of a chunk go through
+//! the codecs, those of a document are merged into the stored one, those of an ordinary
+//! file are kept as they are. So writing to a name, and renaming a scratch file onto it,
+//! are the same thing.
+
+mod attr;
+mod commit;
+mod file;
+mod inode;
+mod journal;
+mod listing;
+mod names;
+mod overlay;
+mod place;
+mod stats;
+mod tree;
+mod xattr;
+
+use std::collections::{BTreeSet, HashMap};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+
+use crate::array::FillChunks;
+use crate::cache::ChunkCache;
+use crate::error::{Error, Kind, Result};
+use crate::hierarchy::Hierarchy;
+use crate::store::{Key, Room};
+pub use attr::Attr;
+use file::{Content, Unstored};
+pub use inode::ROOT;
+use inode::{Inode, Inodes};
+use journal::Journal;
+pub use listing::{DirHandle, Listed};
+pub use names::Replace;
+pub use xattr::Presence;
+use overlay::Overlay;
+use place::Place;
+
+/// How a mount behaves.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Bytes of decoded chunks that are kept.
+    pub cache_len: u64,
+    /// Bytes of files that may wait to be stored.
+    pub dirty_limit: u64,
+    /// What to do with a chunk that equals the fill value.
+    pub fill_chunks: FillChunks,
+    /// How long a scratch file may live without being stored.
+    pub writeback_delay: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            cache_len: 256 << 20,
+            dirty_limit: 1 << 30,
+            fill_chunks: FillChunks::Store,
+            writeback_delay: Duration::from_secs(5),
+        }
+    }
+}
+
+/// What an opener is going to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Read only.
+    Read,
+    /// Write, and perhaps read.
+    Write,
+    /// Write, beginning with nothing.
+    Truncate,
+}
+
+/// An open file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Opened {
+    /// The number of the handle.
+    pub handle: u64,
+    /// What may be done with pages that the kernel has of the file.
+    pub pages: Pages,
+}
+
+/// What may be done with pages that the kernel has of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pages {
+    /// They are what is stored: kept.
+    Keep,
+    /// They may not be: dropped.
+    Drop,
+    /// The file is made anew for each reader: no pages at all.
+    None,
+}
+
+#[derive(Debug, Clone)]
+struct Handle {
+    inode: Arc<Inode>,
+    access: Access,
+    /// What was made when it was opened, of a file that is made anew for each reader.
+    made: Option<Bytes>,
+}
+
+type Invalidate = Box<dyn Fn(u64) + Send + Sync>;
+
+/// A hierarchy as a tree of files.
+pub struct Vfs {
+    hierarchy: Hierarchy,
+    cache: ChunkCache,
+    options: Options,
+    inodes: Inodes,
+    overlay: Overlay,
+    journal: Journal,
+    /// A leaf: copy the handle out, unlock, then work.
+    handles: Mutex<HashMap<u64, Handle>>,
+    next_handle: AtomicU64,
+    /// Keys whose values, or whose absence, may not survive a power cut yet. A leaf.
+    unsynced: Mutex<BTreeSet<Key>>,
+    /// Bytes of files that wait to be stored.
+    unstored_len: AtomicU64,
+    mounted: SystemTime,
+    /// Told the number of an inode whose pages and attributes the kernel must not use any more.
+    invalidate: Mutex<Option<Invalidate>>,
+}
+
+impl fmt::Debug for Vfs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Vfs").field("hierarchy", &self.hierarchy).finish_non_exhaustive()
+    }
+}
+
+impl Vfs {
+    /// The tree of `hierarchy`.
+    pub fn new(hierarchy: Hierarchy, options: Options) -> Self {
+        Self {
+            cache: ChunkCache::new(options.cache_len),
+            hierarchy,
+            options,
+            inodes: Inodes::new(),
+            overlay: Overlay::default(),
+            journal: Journal::default(),
+            handles: Mutex::default(),
+            next_handle: AtomicU64::new(1),
+            unsynced: Mutex::default(),
+            unstored_len: AtomicU64::new(0),
+            mounted: SystemTime::now(),
+            invalidate: Mutex::new(None),
+        }
+    }
+
+    /// The hierarchy that is shown.
+    pub fn hierarchy(&self) -> &Hierarchy {
+        &self.hierarchy
+    }
+
+    /// How long what was answered about names and attributes holds.
+    pub fn ttl(&self) -> Duration {
+        self.hierarchy.options().metadata_ttl
+    }
+
+    /// Calls `invalidate` with the number of each inode whose pages the kernel must drop. It is called
+    /// while a request is answered, so it must not wait for the kernel.
+    pub fn on_invalidate(&self, invalidate: Invalidate) {
+        *self.invalidate.lock() = Some(invalidate);
+    }
+
+    /// Keeps an error that a program is about to see as a number.
+    pub fn note(&self, operation: &str, error: &Error) {
+        if !error.is_expected() {
+            log::warn!("{operation}: {error}");
+            self.journal.note(operation, error);
+        }
+    }
+
+    /// The figures of the medium below the store.
+    pub fn room(&self) -> Result<Option<Room>> {
+        self.hierarchy.store().read().room()
+    }
+
+    /// The file or directory `name` in the directory `parent`; the caller's kernel knows it from now on.
+    pub fn lookup(&self, parent: u64, name: &str) -> Result<Attr> {
+        let place = self.resolve(&self.directory(parent)?, name)?.ok_or_else(Error::not_found)?;
+        self.told(&place)
+    }
+
+    /// Notes that the kernel forgot `count` of the times that it was told of an inode.
+    pub fn forget(&self, number: u64, count: u64) {
+        self.inodes.forget(number, count);
+    }
+
+    /// What `stat` shows.
+    pub fn getattr(&self, number: u64) -> Result<Attr> {
+        self.attr(&self.inode(number)?)
+    }
+
+    /// Opens a file. Its writers see the bytes of one another.
+    pub fn open(&self, number: u64, access: Access) -> Result<Opened> {
+        self.open_inode(&self.inode(number)?, access)
+    }
+
+    /// Creates the file `name` in `parent` and opens it, or opens the one that is there.
+    pub fn create(&self, parent: u64, name: &str, access: Access, exclusive: bool) -> Result<(Attr, Opened)> {
+        let parent = self.directory(parent)?;
+        if let Some(place) = self.resolve(&parent, name)? {
+            if exclusive {
+                return Err(Error::new(Kind::Exists, "the file exists"));
+            }
+            if place.is_dir() {
+                return Err(Error::new(Kind::IsDirectory, "is a directory"));
+            }
+            let opened = self.open_inode(&self.inodes.at(&place), access)?;
+            return Ok((self.told(&place)?, opened));
+        }
+        self.hierarchy.store().write()?;
+        let place = self.place_for_new(&parent, name)?;
+        let inode = self.inodes.at(&place);
+        inode.file.lock().content = Content::Unstored(Unstored::empty());
+        self.overlay.insert(parent, name, overlay::Shown::File(place.clone(), Arc::clone(&inode)));
+        let opened = self.open_inode(&inode, if access == Access::Truncate { Access::Write } else { access })?;
+        Ok((self.told(&place)?, opened))
+    }
+
+    fn open_inode(&self, inode: &Arc<Inode>, access: Access) -> Result<Opened> {
+        if access != Access::Read {
+            self.hierarchy.store().write()?;
+        }
+        let place = inode.place();
+        let made = match &place {
+            Some(Place::Errors) => Some(Bytes::from(self.journal.text())),
+            Some(Place::Stats) => Some(Bytes::from(self.stats())),
+            _ => None,
+        };
+        if access != Access::Read {
+            self.check_writable(place.as_ref())?;
+        }
+        let pages = match (&made, &place) {
+            (Some(_), _) => Pages::None,
+            (None, Some(place)) => self.open_content(inode, place, access)?,
+            (None, None) => Pages::Keep,
+        };
+        {
+            let mut file = inode.file.lock();
+            file.openers += 1;
+            file.writers += u32::from(access != Access::Read);
+        }
+        let handle = self.next_handle.fetch_add(1, Ordering::Relaxed);
+        self.handles.lock().insert(handle, Handle { inode: Arc::clone(inode), access, made });
+        Ok(Opened { handle, pages })
+    }
+
+    /// Up to `len` bytes from `offset` of an open file: fewer only at its end.
+    pub fn read(&self, handle: u64, offset: u64, len: usize) -> Result<Bytes> {
+        let handle = self.handle(handle)?;
+        match &handle.made {
+            Some(made) => Ok(slice(made, offset, len)),
+            None => self.read_content(&handle.inode, offset, len),
+        }
+    }
+
+    /// As [`Self::read`], where the bytes are at hand: nothing is read, decoded or waited for.
+    pub fn try_read(&self, handle: u64, offset: u64, len: usize) -> Option<Bytes> {
+        let handle = self.handle(handle).ok()?;
+        match &handle.made {
+            Some(made) => Some(slice(made, offset, len)),
+            None => self.try_read_content(&handle.inode, offset, len),
+        }
+    }
+
+    /// Puts `data` at `offset` of an open file: all of it or none.
+    pub fn write(&self, handle: u64, offset: u64, data: &[u8]) -> Result<()> {
+        self.write_content(&self.handle(handle)?.inode, offset, data)
+    }
+
+    /// As [`Self::write`], where nothing must be read, decoded or waited for; whether that was so.
+    pub fn try_write(&self, handle: u64, offset: u64, data: &[u8]) -> Result<bool> {
+        self.try_write_content(&self.handle(handle)?.inode, offset, data)
+    }
+
+    /// Changes the length of a file, which must be open for writing somewhere unless it has that length already.
+    pub fn truncate(&self, number: u64, len: u64) -> Result<Attr> {
+        self.hierarchy.store().write()?;
+        let inode = self.inode(number)?;
+        self.check_writable(inode.place().as_ref())?;
+        self.truncate_content(&inode, len)?;
+        self.attr(&inode)
+    }
+
+    /// Sets when a file was last modified.
+    pub fn set_modified(&self, number: u64, modified: SystemTime) -> Result<Attr> {
+        self.hierarchy.store().write()?;
+        let inode = self.inode(number)?;
+        self.set_modified_content(&inode, modified)?;
+        self.attr(&inode)
+    }
+
+    /// Stores what was written to a file: each close of a descriptor of it asks for this.
+    pub fn flush(&self, handle: u64) -> Result<()> {
+        let handle = self.handle(handle)?;
+        if handle.access == Access::Read {
+            return Ok(());
+        }
+        self.store_content(&handle.inode, commit::When::Closing)
+    }
+
+    /// Stores what was written to a file, so that it survives a power cut.
+    pub fn fsync(&self, handle: u64) -> Result<()> {
+        let inode = self.handle(handle)?.inode;
+        self.store_content(&inode, commit::When::Asked)?;
+        self.sync_place(inode.place().as_ref())
+    }
+
+    /// Ends a handle. What is incomplete then is dropped, if it was the last one.
+    pub fn release(&self, handle: u64) {
+        let Some(handle) = self.handles.lock().remove(&handle) else { return };
+        self.release_content(&handle.inode, handle.access);
+        self.inodes.release(handle.inode);
+    }
+
+    /// Stores everything that waits and is complete, and returns when it survives a power cut. All is tried
+    /// before the first error is returned.
+    pub fn sync(&self) -> Result<()> {
+        let mut first = Ok(());
+        for inode in self.overlay.files().into_iter().chain(self.open_files()) {
+            let stored = self.store_content(&inode, commit::When::Asked);
+            if first.is_ok() {
+                first = stored;
+            }
+        }
+        let keys: Vec<Key> = std::mem::take(&mut *self.unsynced.lock()).into_iter().collect();
+        if !keys.is_empty() {
+            self.hierarchy.store().write()?.sync(&keys)?;
+        }
+        first
+    }
+
+    /// Stores the scratch files that have lived long enough; to be called now and then.
+    pub fn tick(&self) {
+        for inode in self.overlay.files() {
+            if let Err(error) = self.store_content(&inode, commit::When::Aged) {
+                self.note("write back", &error);
+            }
+        }
+    }
+
+    fn open_files(&self) -> Vec<Arc<Inode>> {
+        let handles = self.handles.lock();
+        handles.values().filter(|h| h.access != Access::Read).map(|h| Arc::clone(&h.inode)).collect()
+    }
+
+    fn handle(&self, handle: u64) -> Result<Handle> {
+        let found = self.handles.lock().get(&handle).cloned();
+        found.ok_or_else(|| Error::new(Kind::Os(libc::EBADF), "no such handle"))
+    }
+
+    fn inode(&self, number: u64) -> Result<Arc<Inode>> {
+        self.inodes.get(number).ok_or_else(|| Error::new(Kind::Stale, "the kernel names an inode that is not known"))
+    }
+
+    fn directory(&self, number: u64) -> Result<Place> {
+        let place = self.inode(number)?.place().ok_or_else(Error::not_found)?;
+        if place.is_dir() { Ok(place) } else { Err(Error::new(Kind::NotDirectory, "not a directory")) }
+    }
+
+    /// The attributes of what is at `place`, which the kernel is told of now.
+    fn told(&self, place: &Place) -> Result<Attr> {
+        let inode = self.inodes.at(place);
+        let attr = self.attr(&inode)?;
+        self.inodes.looked_up(&inode);
+        Ok(attr)
+    }
+
+    fn invalidate(&self, inode: &Inode) {
+        if let Some(invalidate) = &*self.invalidate.lock() {
+            invalidate(inode.number());
+        }
+    }
+}
+
+/// Up to `len` bytes from `offset`.
+fn slice(bytes: &Bytes, offset: u64, len: usize) -> Bytes {
+    let start = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
+    let end = start.saturating_add(len).min(bytes.len());
+    bytes.slice(start..end)
+}
+
+#[cfg(test)]
+mod tests;

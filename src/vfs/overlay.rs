@@ -1,0 +1,82 @@
+//! Names that exist in this mount only: files not stored yet, and directories that hold nothing.
+//!
+//! A store has no empty directories, and a scratch file need not reach it.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::inode::Inode;
+use super::place::Place;
+
+/// Names by the directory that they are in.
+#[derive(Debug, Default)]
+pub struct Overlay {
+    /// A leaf.
+    names: Mutex<HashMap<Place, BTreeMap<String, Shown>>>,
+}
+
+/// A name that the store does not have.
+#[derive(Debug, Clone)]
+pub enum Shown {
+    /// A directory, which its place says all about.
+    Directory(Place),
+    /// A file with unstored bytes; the inode is kept here though the kernel may forget it.
+    File(Place, Arc<Inode>),
+}
+
+impl Shown {
+    /// Where it is.
+    pub fn place(&self) -> &Place {
+        match self {
+            Self::Directory(place) | Self::File(place, _) => place,
+        }
+    }
+}
+
+impl Overlay {
+    /// What `name` in `directory` is here.
+    pub fn get(&self, directory: &Place, name: &str) -> Option<Shown> {
+        self.names.lock().get(directory)?.get(name).cloned()
+    }
+
+    /// Every name in `directory`.
+    pub fn list(&self, directory: &Place) -> Vec<(String, Shown)> {
+        let names = self.names.lock();
+        let list = names.get(directory).into_iter().flatten();
+        list.map(|(name, shown)| (name.clone(), shown.clone())).collect()
+    }
+
+    /// Whether a name in `directory` is here.
+    pub fn has_any(&self, directory: &Place) -> bool {
+        self.names.lock().get(directory).is_some_and(|names| !names.is_empty())
+    }
+
+    /// Adds a name.
+    pub fn insert(&self, directory: Place, name: &str, shown: Shown) {
+        self.names.lock().entry(directory).or_default().insert(name.to_owned(), shown);
+    }
+
+    /// Removes a name; whether it was here.
+    pub fn remove(&self, directory: &Place, name: &str) -> bool {
+        let mut names = self.names.lock();
+        let Some(list) = names.get_mut(directory) else { return false };
+        let removed = list.remove(name).is_some();
+        if list.is_empty() {
+            names.remove(directory);
+        }
+        removed
+    }
+
+    /// Every file that is here.
+    pub fn files(&self) -> Vec<Arc<Inode>> {
+        let names = self.names.lock();
+        let all = names.values().flat_map(BTreeMap::values);
+        all.filter_map(|shown| match shown {
+            Shown::File(_, inode) => Some(Arc::clone(inode)),
+            Shown::Directory(_) => None,
+        })
+        .collect()
+    }
+}

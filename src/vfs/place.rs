@@ -1,0 +1,184 @@
+//! What a name in the mounted tree stands for.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use crate::array::Coords;
+use crate::metadata::NodePath;
+use crate::store::Key;
+
+/// The name of a node's document in the mount, in every dialect.
+pub const DOCUMENT: &str = "zarr.json";
+/// The directory of chunks in an array; also the chunk of an array without dimensions.
+pub const CHUNKS: &str = "c";
+/// The directory, at the root and never listed, of what is not part of the hierarchy.
+pub const CONTROL: &str = ".zarrfs";
+/// In it: the documents as the store has them.
+pub const STORED: &str = "stored";
+/// In it: the last errors in words.
+pub const ERRORS: &str = "errors";
+/// In it: counters.
+pub const STATS: &str = "stats";
+
+/// A place in the mounted tree. It says what a file or directory means, not whether it is there.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Place {
+    /// The directory of a group or an array.
+    Node(NodePath),
+    /// A directory of chunks: those of an array whose first indices are these.
+    ChunkDir(NodePath, Vec<u64>),
+    /// A directory of ordinary files, by its path below a node.
+    OrdinaryDir(NodePath, String),
+    /// The document of a node.
+    Document(NodePath),
+    /// A chunk.
+    Chunk(NodePath, Coords),
+    /// An ordinary file, by its path below a node.
+    Ordinary(NodePath, String),
+    /// `.zarrfs`.
+    Control,
+    /// `.zarrfs/stored/NODE`.
+    StoredDir(NodePath),
+    /// A document as the store has it, in the directory of its node.
+    StoredDocument(NodePath, Key),
+    /// `.zarrfs/errors`.
+    Errors,
+    /// `.zarrfs/stats`.
+    Stats,
+}
+
+impl Place {
+    /// The root of the mount.
+    pub fn root() -> Self {
+        Self::Node(NodePath::root())
+    }
+
+    /// Whether it is a directory.
+    pub fn is_dir(&self) -> bool {
+        match self {
+            Self::Node(_)
+            | Self::ChunkDir(..)
+            | Self::OrdinaryDir(..)
+            | Self::Control
+            | Self::StoredDir(_) => true,
+            Self::Document(_)
+            | Self::Chunk(..)
+            | Self::Ordinary(..)
+            | Self::StoredDocument(..)
+            | Self::Errors
+            | Self::Stats => false,
+        }
+    }
+
+    /// The directory that it is in; the root is in itself.
+    pub fn parent(&self) -> Self {
+        match self {
+            Self::Node(path) => Self::Node(path.parent().unwrap_or_else(NodePath::root)),
+            Self::ChunkDir(path, prefix) => Self::chunk_dir_above(path, prefix),
+            Self::Chunk(path, coords) => Self::chunk_dir_above(path, coords.indices()),
+            Self::OrdinaryDir(path, relative) | Self::Ordinary(path, relative) => {
+                Self::directory_of(path, relative)
+            }
+            Self::Document(path) => Self::Node(path.clone()),
+            Self::Control => Self::root(),
+            Self::StoredDir(path) => path.parent().map_or(Self::Control, Self::StoredDir),
+            Self::StoredDocument(path, _) => Self::StoredDir(path.clone()),
+            Self::Errors | Self::Stats => Self::Control,
+        }
+    }
+
+    /// Its name in the directory that it is in; none for the root.
+    pub fn name(&self) -> Option<String> {
+        let last = |relative: &str| relative.rsplit('/').next().unwrap_or(relative).to_owned();
+        match self {
+            Self::Node(path) | Self::StoredDir(path) if path.is_root() => {
+                matches!(self, Self::StoredDir(_)).then(|| STORED.to_owned())
+            }
+            Self::Node(path) | Self::StoredDir(path) => path.name().map(str::to_owned),
+            Self::ChunkDir(..)
+            | Self::Chunk(..)
+            | Self::OrdinaryDir(..)
+            | Self::Ordinary(..)
+            | Self::Document(_) => Some(last(&self.relative())),
+            Self::Control => Some(CONTROL.to_owned()),
+            Self::StoredDocument(_, key) => Some(key.name().to_owned()),
+            Self::Errors => Some(ERRORS.to_owned()),
+            Self::Stats => Some(STATS.to_owned()),
+        }
+    }
+
+    fn chunk_dir_above(path: &NodePath, indices: &[u64]) -> Self {
+        match indices.split_last() {
+            Some((_, above)) => Self::ChunkDir(path.clone(), above.to_vec()),
+            None => Self::Node(path.clone()),
+        }
+    }
+
+    /// The directory that the ordinary file `relative` below a node is in.
+    fn directory_of(path: &NodePath, relative: &str) -> Self {
+        let Some((above, _)) = relative.rsplit_once('/') else { return Self::Node(path.clone()) };
+        Self::below_node(path, above)
+    }
+
+    /// The directory `relative` below an array or a group that is no node: of chunks if its name is that of one.
+    fn below_node(path: &NodePath, relative: &str) -> Self {
+        let mut names = relative.split('/');
+        if names.next() == Some(CHUNKS) {
+            let indices: Option<Vec<u64>> = names.map(crate::array::parse_index).collect();
+            if let Some(indices) = indices {
+                return Self::ChunkDir(path.clone(), indices);
+            }
+        }
+        Self::OrdinaryDir(path.clone(), relative.to_owned())
+    }
+
+    /// Its path below its node in the mount, where ordinary files beside it lie in the store.
+    pub fn relative(&self) -> String {
+        match self {
+            Self::ChunkDir(_, prefix) => Coords::new(prefix.as_slice()).to_string(),
+            Self::Chunk(_, coords) => coords.to_string(),
+            Self::OrdinaryDir(_, relative) | Self::Ordinary(_, relative) => relative.clone(),
+            Self::Document(_) => DOCUMENT.to_owned(),
+            Self::Node(_)
+            | Self::Control
+            | Self::StoredDir(_)
+            | Self::StoredDocument(..)
+            | Self::Errors
+            | Self::Stats => String::new(),
+        }
+    }
+
+    /// Its path in the mount, for people.
+    pub fn shown(&self) -> String {
+        let node = |path: &NodePath, relative: &str| match (path.is_root(), relative) {
+            (true, relative) => relative.to_owned(),
+            (false, "") => path.as_str().to_owned(),
+            (false, relative) => format!("{}/{relative}", path.as_str()),
+        };
+        match self {
+            Self::Node(path)
+            | Self::ChunkDir(path, _)
+            | Self::OrdinaryDir(path, _)
+            | Self::Document(path)
+            | Self::Chunk(path, _)
+            | Self::Ordinary(path, _) => {
+                let shown = node(path, &self.relative());
+                if shown.is_empty() { ".".to_owned() } else { shown }
+            }
+            Self::Control => CONTROL.to_owned(),
+            Self::StoredDir(path) => node(path, "").replacen("", ".zarrfs/stored/", 1),
+            Self::StoredDocument(path, key) => {
+                node(path, key.name()).replacen("", ".zarrfs/stored/", 1)
+            }
+            Self::Errors => format!("{CONTROL}/{ERRORS}"),
+            Self::Stats => format!("{CONTROL}/{STATS}"),
+        }
+    }
+
+    /// A number for it: the same each time that it is asked for.
+    pub fn number(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.hash(&mut hasher);
+        // 0 and 1 are taken, and some programs keep inode numbers as signed.
+        (hasher.finish() >> 1).max(2)
+    }
+}

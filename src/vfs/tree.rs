@@ -1,0 +1,404 @@
+//! Which names there are, and what they stand for.
+
+use std::sync::Arc;
+
+use super::attr::Attr;
+use super::file::Content;
+use super::inode::Inode;
+use super::overlay::Shown;
+use super::place::{CHUNKS, CONTROL, DOCUMENT, ERRORS, Place, STATS, STORED};
+use super::{Access, Pages, Vfs};
+use crate::array::{Array, Coords, parse_index};
+use crate::error::{At, Error, Kind, Result};
+use crate::hierarchy::{Content as NodeContent, Node};
+use crate::metadata::{NodeKind, NodePath};
+use crate::store::{Key, Stat};
+
+impl Vfs {
+    /// What `name` in `directory` stands for; none where there is nothing.
+    pub(super) fn resolve(&self, directory: &Place, name: &str) -> Result<Option<Place>> {
+        if let Some(shown) = self.overlay.get(directory, name) {
+            return Ok(Some(shown.place().clone()));
+        }
+        match directory {
+            Place::Node(path) => self.resolve_in_node(path, name),
+            Place::ChunkDir(path, prefix) => self.resolve_in_chunks(path, prefix, name),
+            Place::OrdinaryDir(path, _) => self.resolve_ordinary(path, directory, name),
+            Place::Control => Ok(match name {
+                STORED => Some(Place::StoredDir(NodePath::root())),
+                ERRORS => Some(Place::Errors),
+                STATS => Some(Place::Stats),
+                _ => None,
+            }),
+            Place::StoredDir(path) => self.resolve_stored(path, name),
+            _ => Err(Error::new(Kind::NotDirectory, "not a directory")),
+        }
+    }
+
+    fn resolve_in_node(&self, path: &NodePath, name: &str) -> Result<Option<Place>> {
+        if path.is_root() && name == CONTROL {
+            return Ok(Some(Place::Control));
+        }
+        let Some(node) = self.hierarchy.node(path)? else { return Ok(None) };
+        if name == DOCUMENT {
+            return Ok(Some(Place::Document(path.clone())));
+        }
+        match node.content() {
+            NodeContent::Array(array) if name == CHUNKS => {
+                let is_there = if array.grid().rank() == 0 {
+                    array.stat(&Coords::new([]))?.is_some()
+                } else {
+                    has_chunks(array, &[])?
+                };
+                Ok(is_there.then(|| chunks_of(path, array)))
+            }
+            NodeContent::Array(array) if array.owns_name(name) => Ok(None),
+            NodeContent::NotUnderstood(NodeKind::Array, error) => Err(error.clone()),
+            NodeContent::Array(_) => self.resolve_ordinary(path, &Place::Node(path.clone()), name),
+            NodeContent::Group(_) | NodeContent::NotUnderstood(NodeKind::Group, _) => {
+                let child = path.child(name)?;
+                if self.hierarchy.node(&child)?.is_some() {
+                    return Ok(Some(Place::Node(child)));
+                }
+                self.resolve_ordinary(path, &Place::Node(path.clone()), name)
+            }
+        }
+    }
+
+    fn resolve_in_chunks(&self, path: &NodePath, prefix: &[u64], name: &str) -> Result<Option<Place>> {
+        let array = self.array(path)?;
+        if let Some(index) = parse_index(name) {
+            let indices = [prefix, &[index]].concat();
+            if !array.grid().contains_prefix(&indices) {
+                return Ok(None);
+            }
+            return Ok(if indices.len() == array.grid().rank() {
+                let coords = Coords::new(indices);
+                array.stat(&coords)?.map(|_| Place::Chunk(path.clone(), coords))
+            } else {
+                has_chunks(&array, &indices)?.then(|| Place::ChunkDir(path.clone(), indices))
+            });
+        }
+        self.resolve_ordinary(path, &Place::ChunkDir(path.clone(), prefix.to_vec()), name)
+    }
+
+    /// An ordinary file or directory in the store, by its path below a node.
+    fn resolve_ordinary(&self, path: &NodePath, directory: &Place, name: &str) -> Result<Option<Place>> {
+        let relative = below(directory, name);
+        if self.hierarchy.dialect().is_reserved(path, &relative) {
+            return Ok(None);
+        }
+        let store = self.hierarchy.store();
+        let prefix = self.hierarchy.ordinary_prefix(path)?;
+        if store.stat(&prefix.key(&relative)?)?.is_some() {
+            return Ok(Some(Place::Ordinary(path.clone(), relative)));
+        }
+        let Some(list) = store.list() else { return Ok(None) };
+        let is_dir = list.list_dir(&prefix.join(&relative)?)?.next().transpose()?.is_some();
+        Ok(is_dir.then(|| Place::OrdinaryDir(path.clone(), relative)))
+    }
+
+    fn resolve_stored(&self, path: &NodePath, name: &str) -> Result<Option<Place>> {
+        let Some(node) = self.hierarchy.node(path)? else { return Ok(None) };
+        if let Some(key) = self.stored_documents(&node)?.into_iter().find(|key| key.name() == name) {
+            return Ok(Some(Place::StoredDocument(path.clone(), key)));
+        }
+        if node.kind() == NodeKind::Array {
+            return Ok(None);
+        }
+        let child = path.child(name)?;
+        Ok(self.hierarchy.node(&child)?.map(|_| Place::StoredDir(child)))
+    }
+
+    /// The documents that the store has for a node; at the root also the entry point.
+    pub(super) fn stored_documents(&self, node: &Node) -> Result<Vec<Key>> {
+        let mut keys: Vec<Key> = node.document().map(|document| document.key.clone()).into_iter().collect();
+        if node.path().is_root() {
+            let entry = Key::parse(DOCUMENT)?;
+            if !keys.contains(&entry) && self.hierarchy.store().stat(&entry)?.is_some() {
+                keys.push(entry);
+            }
+        }
+        Ok(keys)
+    }
+
+    /// The array at `path`; the reason, where it was not understood.
+    pub(super) fn array(&self, path: &NodePath) -> Result<Arc<Array>> {
+        match self.hierarchy.existing(path)?.content() {
+            NodeContent::Array(array) => Ok(Arc::clone(array)),
+            NodeContent::NotUnderstood(_, error) => Err(error.clone()),
+            NodeContent::Group(_) => Err(Error::new(Kind::Stale, "not an array any more").at(path)),
+        }
+    }
+
+    /// What `stat` shows of an inode.
+    pub(super) fn attr(&self, inode: &Inode) -> Result<Attr> {
+        let place = inode.place();
+        if place.as_ref().is_none_or(|place| !place.is_dir())
+            && let Some(attr) = self.attr_of_content(inode)
+        {
+            return Ok(Attr { links: u32::from(place.is_some()), ..attr });
+        }
+        let place = place.ok_or_else(Error::not_found)?;
+        let attr = self.attr_of_stored(&place).map_err(|error| error.at(place.shown()))?;
+        Ok(Attr { number: inode.number(), ..attr })
+    }
+
+    /// Of bytes that are not what is stored.
+    fn attr_of_content(&self, inode: &Inode) -> Option<Attr> {
+        let file = inode.file.lock();
+        let (bytes, modified) = match &file.content {
+            Content::Unstored(unstored) if unstored.changed => (&unstored.bytes, unstored.modified),
+            Content::Detached(bytes) => (bytes, self.mounted),
+            Content::Stored | Content::Unstored(_) => return None,
+        };
+        let len = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        let (number, blocks) = (inode.number(), Attr::blocks_of(len, len));
+        Some(Attr { number, is_dir: false, len, blocks, modified, links: 1, is_writable: true })
+    }
+
+    fn attr_of_stored(&self, place: &Place) -> Result<Attr> {
+        let attr = Attr {
+            number: 0,
+            is_dir: place.is_dir(),
+            len: 0,
+            blocks: 0,
+            modified: self.mounted,
+            links: if place.is_dir() { 2 } else { 1 },
+            is_writable: true,
+        };
+        let of_value = |len: u64, stat: &Stat| {
+            let blocks = Attr::blocks_of(stat.len, len);
+            Attr { len, blocks, modified: stat.modified, ..attr }
+        };
+        Ok(match place {
+            Place::Node(path) => {
+                let node = self.hierarchy.existing(path)?;
+                let modified = node.document().map_or(self.mounted, |document| document.stat.modified);
+                Attr { modified, ..attr }
+            }
+            Place::Document(path) => {
+                let node = self.hierarchy.existing(path)?;
+                let len = u64::try_from(self.hierarchy.shown(&node)?.len()).unwrap_or(u64::MAX);
+                match node.document() {
+                    Some(document) => of_value(len, &document.stat),
+                    None => Attr { len, blocks: Attr::blocks_of(0, len), ..attr },
+                }
+            }
+            Place::Chunk(path, coords) => {
+                let array = self.array(path)?;
+                let stat = array.stat(coords)?.ok_or_else(Error::not_found)?;
+                of_value(array.chunk_len(), &stat)
+            }
+            Place::Ordinary(path, relative) => {
+                let stat = self.stat_ordinary(path, relative)?;
+                of_value(stat.len, &stat)
+            }
+            Place::StoredDocument(_, key) => {
+                let stat = self.hierarchy.store().stat(key)?.ok_or_else(Error::not_found)?;
+                Attr { is_writable: false, ..of_value(stat.len, &stat) }
+            }
+            Place::Errors | Place::Stats => Attr { is_writable: false, ..attr },
+            Place::Control | Place::StoredDir(_) => Attr { is_writable: false, ..attr },
+            Place::ChunkDir(..) | Place::OrdinaryDir(..) => attr,
+        })
+    }
+
+    fn stat_ordinary(&self, path: &NodePath, relative: &str) -> Result<Stat> {
+        let key = self.hierarchy.ordinary_prefix(path)?.key(relative)?;
+        self.hierarchy.store().stat(&key)?.ok_or_else(Error::not_found)
+    }
+
+    /// Prepares the bytes of a file for an opener, and says what may be done with the kernel's pages of it.
+    pub(super) fn open_content(&self, inode: &Inode, place: &Place, access: Access) -> Result<Pages> {
+        let array = match place {
+            Place::Chunk(path, _) => Some(self.array(path)?),
+            _ => None,
+        };
+        if let Some(error) = array.as_ref().and_then(|array| array.not_understood()) {
+            return Err(error.clone());
+        }
+        if access == Access::Truncate {
+            self.truncate_content(inode, 0)?;
+            return Ok(Pages::Drop);
+        }
+        let mut file = inode.file.lock();
+        if let Content::Unstored(unstored) = &file.content
+            && unstored.changed
+        {
+            return Ok(Pages::Keep);
+        }
+        let version = match place {
+            Place::Chunk(_, coords) => {
+                let array = array.ok_or_else(Error::not_found)?;
+                let stat = array.stat(coords)?.ok_or_else(Error::not_found)?;
+                self.cache.keep_only(&array, coords, Some(stat.version));
+                Some(stat.version)
+            }
+            Place::Ordinary(path, relative) => Some(self.stat_ordinary(path, relative)?.version),
+            Place::Document(path) => {
+                let node = self.hierarchy.existing(path)?;
+                file.shown = Some(self.hierarchy.shown(&node)?);
+                // What is shown may change without the document: with the mount's view of others.
+                None
+            }
+            _ => None,
+        };
+        let pages = if version.is_some() && file.seen == version { Pages::Keep } else { Pages::Drop };
+        file.seen = version;
+        Ok(pages)
+    }
+
+    /// What a new file `name` in `directory` would be, or why there can be none.
+    pub(super) fn place_for_new(&self, directory: &Place, name: &str) -> Result<Place> {
+        let refused = |why: &str| {
+            let path = below_shown(directory, name);
+            Err(Error::new(Kind::NotPermitted, why.to_owned()).at(path))
+        };
+        match directory {
+            Place::Control | Place::StoredDir(_) => refused("nothing can be created here"),
+            Place::ChunkDir(path, prefix) => {
+                let array = self.array(path)?;
+                let Some(index) = parse_index(name) else { return self.new_ordinary(path, directory, name) };
+                let coords = [&prefix[..], &[index]].concat();
+                let within = array.grid().contains_prefix(&coords);
+                if within && coords.len() < array.grid().rank() {
+                    return refused("chunks go below it: this must be a directory");
+                }
+                self.new_chunk(path, &array, coords)
+            }
+            Place::Node(path) => {
+                if name == DOCUMENT {
+                    return refused("a new node cannot be made here yet");
+                }
+                if path.is_root() && name == CONTROL {
+                    return refused("zarrfs keeps this name for itself");
+                }
+                let node = self.hierarchy.existing(path)?;
+                match node.content() {
+                    NodeContent::Array(array) if name == CHUNKS && array.grid().rank() == 0 => {
+                        self.new_chunk(path, array, Vec::new())
+                    }
+                    NodeContent::Array(_) if name == CHUNKS => {
+                        refused("chunks go below it: this must be a directory")
+                    }
+                    NodeContent::Array(array) if array.owns_name(name) => {
+                        refused("the store has the array's chunks under this name; write to c/...")
+                    }
+                    NodeContent::NotUnderstood(NodeKind::Array, error) => Err(error.clone()),
+                    _ => self.new_ordinary(path, directory, name),
+                }
+            }
+            Place::OrdinaryDir(path, _) => self.new_ordinary(path, directory, name),
+            _ => Err(Error::new(Kind::NotDirectory, "not a directory")),
+        }
+    }
+
+    fn new_chunk(&self, path: &NodePath, array: &Array, indices: Vec<u64>) -> Result<Place> {
+        let place = Place::Chunk(path.clone(), Coords::new(indices.clone()));
+        if !array.grid().contains(&Coords::new(indices)) {
+            let counts = array.grid().counts();
+            let detail = format!("no such chunk: the array has {counts:?} chunks along its dimensions");
+            return Err(Error::invalid(detail).at(place.shown()));
+        }
+        match array.not_understood() {
+            Some(error) => Err(error.clone()),
+            None => Ok(place),
+        }
+    }
+
+    fn new_ordinary(&self, path: &NodePath, directory: &Place, name: &str) -> Result<Place> {
+        let relative = below(directory, name);
+        if name == DOCUMENT || self.hierarchy.dialect().is_reserved(path, &relative) {
+            let detail = "the name of a document: a new node cannot be made here yet";
+            return Err(Error::new(Kind::NotPermitted, detail).at(below_shown(directory, name)));
+        }
+        if name.len() > 255 {
+            return Err(Error::new(Kind::Os(libc::ENAMETOOLONG), "the name is longer than 255 bytes"));
+        }
+        self.hierarchy.ordinary_prefix(path)?.key(&relative)?;
+        Ok(Place::Ordinary(path.clone(), relative))
+    }
+
+    /// Makes the directory `name` in `parent`: of chunks, or of ordinary files.
+    pub fn mkdir(&self, parent: u64, name: &str) -> Result<Attr> {
+        let parent = self.directory(parent)?;
+        if self.resolve(&parent, name)?.is_some() {
+            return Err(Error::new(Kind::Exists, "the file exists"));
+        }
+        self.hierarchy.store().write()?;
+        let place = self.place_for_new_dir(&parent, name)?;
+        self.overlay.insert(parent, name, Shown::Directory(place.clone()));
+        self.told(&place)
+    }
+
+    fn place_for_new_dir(&self, directory: &Place, name: &str) -> Result<Place> {
+        let (path, indices) = match directory {
+            Place::Node(path) if name == CHUNKS => (path, Some(Vec::new())),
+            Place::ChunkDir(path, prefix) => {
+                (path, parse_index(name).map(|index| [&prefix[..], &[index]].concat()))
+            }
+            Place::Node(path) | Place::OrdinaryDir(path, _) => (path, None),
+            _ => return Err(Error::new(Kind::NotPermitted, "nothing can be created here")),
+        };
+        let node = self.hierarchy.existing(path)?;
+        let Some(array) = node.array() else {
+            let detail = "a new group or array cannot be made through the mount yet";
+            return Err(Error::unsupported(detail).at(below_shown(directory, name)));
+        };
+        let Some(indices) = indices else {
+            let relative = match self.place_for_new(directory, name)? {
+                Place::Ordinary(_, relative) => relative,
+                other => return Err(Error::new(Kind::NotPermitted, "this must be a file").at(other.shown())),
+            };
+            return Ok(Place::OrdinaryDir(path.clone(), relative));
+        };
+        let place = Place::ChunkDir(path.clone(), indices.clone());
+        let grid = array.grid();
+        if indices.len() < grid.rank() && grid.contains_prefix(&indices) {
+            return Ok(place);
+        }
+        let counts = grid.counts();
+        Err(Error::invalid(format!(
+            "no chunks go below it: the array has {counts:?} chunks along its dimensions"
+        ))
+        .at(place.shown()))
+    }
+}
+
+/// Whether a chunk whose first indices are `prefix` is stored. A store that cannot list may have one.
+pub(super) fn has_chunks(array: &Array, prefix: &[u64]) -> Result<bool> {
+    if array.grid().rank() == 0 || !array.grid().contains_prefix(prefix) {
+        return Ok(false);
+    }
+    match Arc::clone(array.chunks()).list_prefix(prefix) {
+        Ok(mut list) => Ok(list.next().transpose()?.is_some()),
+        Err(error) if error.kind() == Kind::Unsupported => Ok(true),
+        Err(error) => Err(error),
+    }
+}
+
+/// Where the chunks of an array are: a directory, or the one chunk of an array without dimensions.
+fn chunks_of(path: &NodePath, array: &Array) -> Place {
+    if array.grid().rank() == 0 {
+        Place::Chunk(path.clone(), Coords::new([]))
+    } else {
+        Place::ChunkDir(path.clone(), Vec::new())
+    }
+}
+
+/// The path below its node of `name` in `directory`.
+fn below(directory: &Place, name: &str) -> String {
+    match directory.relative() {
+        relative if relative.is_empty() => name.to_owned(),
+        relative => format!("{relative}/{name}"),
+    }
+}
+
+/// The path in the mount of `name` in `directory`, for people.
+pub(super) fn below_shown(directory: &Place, name: &str) -> String {
+    match directory.shown() {
+        shown if shown == "." => name.to_owned(),
+        shown => format!("{shown}/{name}"),
+    }
+}

@@ -1,0 +1,149 @@
+//! Extended attributes: what the model says (`user.zarr.*`), and the node's own attributes (`user.attrs.*`).
+
+use serde_json::{Value, json};
+
+use super::Vfs;
+use super::place::Place;
+use crate::error::{At, Error, Kind, Result};
+use crate::hierarchy::Content;
+use crate::metadata::merge::Edit;
+use crate::metadata::{NodePath, json as lenient};
+
+const ZARR: &str = "user.zarr.";
+const ATTRS: &str = "user.attrs.";
+
+/// The most bytes that the kernel takes of a value.
+const MAX_VALUE_LEN: usize = 65_536;
+
+/// Whether an attribute must be there, or must not, to be set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Presence {
+    /// Either.
+    Any,
+    /// It must not be there (`XATTR_CREATE`).
+    Absent,
+    /// It must be there (`XATTR_REPLACE`).
+    Present,
+}
+
+impl Vfs {
+    /// The value of an extended attribute.
+    pub fn getxattr(&self, number: u64, name: &str) -> Result<Vec<u8>> {
+        let found = if name.starts_with("user.") {
+            let all = self.xattrs(self.inode(number)?.place().as_ref())?;
+            all.into_iter().find(|(known, _)| known == name)
+        } else {
+            None
+        };
+        let absent = || Error::new(Kind::NoAttribute, "no such attribute");
+        found.map(|(_, value)| value.into_bytes()).ok_or_else(absent)
+    }
+
+    /// The names of all extended attributes.
+    pub fn listxattr(&self, number: u64) -> Result<Vec<String>> {
+        let all = self.xattrs(self.inode(number)?.place().as_ref())?;
+        // A value that the kernel would not pass on is found in the document.
+        let fits = |(name, value): &(String, String)| value.len() <= MAX_VALUE_LEN && name.len() <= 255;
+        Ok(all.into_iter().filter(fits).map(|(name, _)| name).collect())
+    }
+
+    /// Sets an attribute of a node, by the JSON text of its value.
+    pub fn setxattr(&self, number: u64, name: &str, value: &[u8], presence: Presence) -> Result<()> {
+        let (path, attribute) = self.attribute_of(number, name)?;
+        let value = lenient::parse(value).map_err(|_| {
+            let detail = "not JSON: a string needs its quotes ('\"K\"')";
+            Error::invalid(detail).at(format!("{path}: {name}"))
+        })?;
+        let node = self.hierarchy.existing(&path)?;
+        let is_there = node.attributes().is_some_and(|all| all.contains_key(&attribute));
+        match presence {
+            Presence::Absent if is_there => return Err(Error::new(Kind::Exists, "the attribute exists")),
+            Presence::Present if !is_there => {
+                return Err(Error::new(Kind::NoAttribute, "no such attribute"));
+            }
+            _ => {}
+        }
+        self.edit_attribute(&path, attribute, Some(value))
+    }
+
+    /// Removes an attribute of a node.
+    pub fn removexattr(&self, number: u64, name: &str) -> Result<()> {
+        let (path, attribute) = self.attribute_of(number, name)?;
+        let node = self.hierarchy.existing(&path)?;
+        if node.attributes().is_none_or(|all| !all.contains_key(&attribute)) {
+            return Err(Error::new(Kind::NoAttribute, "no such attribute"));
+        }
+        self.edit_attribute(&path, attribute, None)
+    }
+
+    fn edit_attribute(&self, path: &NodePath, name: String, value: Option<Value>) -> Result<()> {
+        let edit = Edit { attributes: vec![(name, value)], ..Edit::default() };
+        self.hierarchy.edit(path, &edit)?;
+        let place = Place::Document(path.clone());
+        if let Some(key) = self.key_of(&place)? {
+            self.unsynced.lock().insert(key);
+        }
+        if let Some(inode) = self.inodes.known_at(&place) {
+            self.invalidate(&inode);
+        }
+        Ok(())
+    }
+
+    /// The node and the name of the attribute of it that `name` is, where that can be changed.
+    fn attribute_of(&self, number: u64, name: &str) -> Result<(NodePath, String)> {
+        self.hierarchy.store().write()?;
+        let place = self.inode(number)?.place();
+        if name.starts_with(ZARR) {
+            return Err(Error::new(Kind::NotPermitted, format!("{name} can only be read")));
+        }
+        match (place, name.strip_prefix(ATTRS)) {
+            (Some(Place::Node(path) | Place::Document(path)), Some(attribute)) => {
+                Ok((path, attribute.to_owned()))
+            }
+            _ => Err(Error::unsupported(format!("{name}: only {ATTRS}NAME of groups and arrays can be set"))),
+        }
+    }
+
+    fn xattrs(&self, place: Option<&Place>) -> Result<Vec<(String, String)>> {
+        let mut all = Vec::new();
+        match place {
+            Some(Place::Node(path) | Place::Document(path)) => {
+                let node = self.hierarchy.existing(path)?;
+                all.push((format!("{ZARR}dialect"), self.hierarchy.dialect().name().to_owned()));
+                if let Content::Array(array) = node.content() {
+                    let model = array.model();
+                    let mut add = |name: &str, value: Value| all.push((format!("{ZARR}{name}"), text(&value)));
+                    add("shape", json!(model.shape));
+                    add("data_type", Value::String(model.dtype.name()));
+                    add("chunk_shape", json!(array.chunk_shape()));
+                    if array.chunk_shape() != model.chunk_shape {
+                        add("shard_shape", json!(model.chunk_shape));
+                    }
+                    add("codecs", Value::Array(model.codecs.iter().map(crate::metadata::model::CodecSpec::to_json).collect()));
+                    add("fill_value", model.fill.to_json(model.dtype));
+                    if !model.dimension_names.is_empty() {
+                        add("dimension_names", json!(model.dimension_names));
+                    }
+                    add("lossy", json!(array.is_lossy()));
+                }
+                let attributes = node.attributes().into_iter().flatten();
+                all.extend(attributes.map(|(name, value)| (format!("{ATTRS}{name}"), value.to_string())));
+            }
+            Some(Place::Chunk(path, coords)) => {
+                let array = self.array(path)?;
+                all.push((format!("{ZARR}key"), array.key(coords)?.to_string()));
+                if let Some(stat) = array.stat(coords)? {
+                    all.push((format!("{ZARR}stored_size"), stat.len.to_string()));
+                }
+                all.push((format!("{ZARR}indices"), text(&json!(coords.indices()))));
+            }
+            _ => {}
+        }
+        Ok(all)
+    }
+}
+
+/// A string as it is, anything else as JSON.
+fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
