@@ -7,12 +7,14 @@
 //! can be shown as strict JSON; the stored text keeps the word, since [`Text`] changes
 //! only the members that it is told to change.
 
+mod same;
 mod text;
 
 use serde_json::{Map, Number, Value};
 
 use super::model::Object;
 use crate::error::{Error, Result};
+pub use same::same;
 pub use text::Text;
 
 /// The longest document that is read, in bytes.
