@@ -180,12 +180,12 @@ fn suffix_in_use(store: &Store) -> Result<String> {
     let mut suffix = String::new();
     walk(store, &Prefix::parse("meta/")?, |_, entry| {
         let name = entry.name();
-        let with = name.ends_with(".array.json") || name.ends_with(".group.json");
-        let without = name.ends_with(".array") || name.ends_with(".group");
-        if matches!(entry, Entry::Prefix(_)) || !(with || without) {
+        let stem = name.strip_suffix(".json").unwrap_or(name);
+        let is_document = [".array", ".group"].iter().any(|ending| stem.ends_with(ending));
+        if matches!(entry, Entry::Prefix(_)) || !is_document {
             return Ok(None);
         }
-        if with {
+        if stem != name {
             ".json".clone_into(&mut suffix);
         }
         Ok(Some(()))

@@ -62,8 +62,8 @@ const COMPARED: [&str; 12] = [
 /// Compared is what members mean: a library leaves out defaults, adds empty members and spells
 /// numbers its own way. Consolidated metadata is left to the store's own.
 pub fn diff(base: &str, new: &[u8], node: &Node, shown_chunk_shape: &[u64]) -> Result<Edit> {
-    let base = json::parse_object(base.as_bytes()).map_err(as_invalid)?;
-    let new = json::parse_object(new).map_err(as_invalid)?;
+    let base = json::parse_object(base.as_bytes()).map_err(|error| as_invalid(&error))?;
+    let new = json::parse_object(new).map_err(|error| as_invalid(&error))?;
     let mut edit = Edit { attributes: attributes(&base, &new)?, ..Edit::default() };
     let format = new.get("zarr_format").and_then(Value::as_number);
     if format.and_then(|number| integer(number.as_str())) != Some(3) {
@@ -79,14 +79,14 @@ pub fn diff(base: &str, new: &[u8], node: &Node, shown_chunk_shape: &[u64]) -> R
     }
     if let Node::Array(array) = node {
         check_unchanged(&base, &new, array, shown_chunk_shape)?;
-        edit.shape = shape(&new, array)?;
-        edit.dimension_names = names(&new, array)?;
+        edit.shape = shape(&base, &new, array)?;
+        edit.dimension_names = names(&base, &new, array)?;
     }
     edit.members = members(&base, &new)?;
     Ok(edit)
 }
 
-fn as_invalid(error: Error) -> Error {
+fn as_invalid(error: &Error) -> Error {
     Error::invalid(error.detail().to_owned())
 }
 
@@ -102,46 +102,59 @@ fn check_unchanged(
     array: &Array,
     shown_chunk_shape: &[u64],
 ) -> Result<()> {
-    let unless = |member: &str, kept: bool, advice: &str| {
-        if kept { Ok(()) } else { refused(member, new.get(member), advice) }
+    let unless = |member: &str, means_same: bool, advice: &str| {
+        let kept = match (base.get(member), new.get(member)) {
+            (Some(base), Some(new)) => same(base, new),
+            (None, None) => true,
+            (None, Some(_)) | (Some(_), None) => false,
+        };
+        if kept || means_same { Ok(()) } else { refused(member, new.get(member), advice) }
     };
-    let kept = |member: &str| match (base.get(member), new.get(member)) {
-        (Some(base), Some(new)) => same(base, new),
-        (None, new) => new.is_none(),
-        (Some(_), None) => false,
-    };
-    let elements = Elements { rank: array.shape.len(), dtype: array.dtype, endian: Endian::Little };
-    let dtype = new.get("data_type").and_then(|value| data_type(value).ok());
     let convert =
         "the stored chunks would read wrongly; `zarrfs convert` makes a copy of another form";
+    let dtype = new.get("data_type").and_then(|value| data_type(value).ok());
     unless("data_type", dtype.is_some_and(|(dtype, _)| dtype == array.dtype), convert)?;
     let grid = new.get("chunk_grid").and_then(named).filter(|(name, _)| *name == "regular");
     let chunk_shape = grid.and_then(|(_, found)| lengths(found.get("chunk_shape")?, "").ok());
-    let grid_kept = chunk_shape.is_some_and(|lengths| lengths == shown_chunk_shape);
-    unless("chunk_grid", kept("chunk_grid") || grid_kept, convert)?;
-    let keys_kept = is_default_encoding(new.get("chunk_key_encoding"));
-    let keys_advice = "the mount shows chunks as c/0/0, whatever their keys in the store";
-    unless("chunk_key_encoding", keys_kept, keys_advice)?;
-    let plain = codecs::list(new.get("codecs"))
+    unless("chunk_grid", chunk_shape.is_some_and(|lens| lens == shown_chunk_shape), convert)?;
+    unless(
+        "chunk_key_encoding",
+        is_default_encoding(new.get("chunk_key_encoding")),
+        "the mount shows chunks as c/0/0, whatever their keys in the store",
+    )?;
+    unless(
+        "codecs",
+        new.get("codecs").is_some_and(|codecs| is_plain(codecs, array)),
+        "chunk files here are decoded bytes; the store's own codecs stay, and `zarrfs convert` \
+         makes a copy with others",
+    )?;
+    unless(
+        "fill_value",
+        new.get("fill_value").is_some_and(|fill| is_fill(fill, array)),
+        "chunks that are not stored would change; write a new array",
+    )?;
+    let transformers = new.get("storage_transformers").unwrap_or(&Value::Null);
+    let none = transformers.is_null() || transformers.as_array().is_some_and(Vec::is_empty);
+    unless("storage_transformers", none, "no storage transformer is defined")
+}
+
+/// Whether `codecs` says what the shown chunk files are: elements in little endian, no more.
+fn is_plain(codecs: &Value, array: &Array) -> bool {
+    let elements = Elements { rank: array.shape.len(), dtype: array.dtype, endian: Endian::Little };
+    let canonical = codecs::list(Some(codecs))
         .and_then(|list| codecs::canonical(codecs::named(list), elements));
-    let plain = plain.is_ok_and(|list| match list.as_slice() {
+    canonical.is_ok_and(|list| match list.as_slice() {
         [codec] => {
             let big = codec.configuration.get("endian").is_some_and(|endian| endian == "big");
             codec.name == "bytes" && (!big || array.dtype.component_len() == 1)
         }
         _ => false,
-    });
-    let codecs_advice = "chunk files here are decoded bytes; the store's own codecs stay, and \
-                         `zarrfs convert` makes a copy with others";
-    let listed = new.get("codecs").is_some_and(Value::is_array);
-    unless("codecs", plain && listed, codecs_advice)?;
-    let fill = FillValue::parse(new.get("fill_value").unwrap_or(&Value::Null), array.dtype);
-    let fill_kept = fill.is_ok_and(|fill| fill.item(array.dtype) == array.fill.item(array.dtype));
-    let fill_advice = "chunks that are not stored would change; write a new array";
-    unless("fill_value", fill_kept && new.contains_key("fill_value"), fill_advice)?;
-    let transformers = new.get("storage_transformers").unwrap_or(&Value::Null);
-    let none = transformers.is_null() || transformers.as_array().is_some_and(Vec::is_empty);
-    unless("storage_transformers", none, "no storage transformer is defined")
+    }) && codecs.is_array()
+}
+
+fn is_fill(value: &Value, array: &Array) -> bool {
+    let fill = FillValue::parse(value, array.dtype);
+    fill.is_ok_and(|fill| fill.item(array.dtype) == array.fill.item(array.dtype))
 }
 
 fn is_default_encoding(encoding: Option<&Value>) -> bool {
@@ -153,22 +166,28 @@ fn is_default_encoding(encoding: Option<&Value>) -> bool {
     })
 }
 
-fn shape(new: &Object, array: &Array) -> Result<Option<Vec<u64>>> {
-    let found = lengths(new.get("shape").unwrap_or(&Value::Null), "shape").map_err(as_invalid)?;
+fn shape(base: &Object, new: &Object, array: &Array) -> Result<Option<Vec<u64>>> {
+    let of = |document: &Object| {
+        lengths(document.get("shape").unwrap_or(&Value::Null), "shape")
+            .map_err(|error| as_invalid(&error))
+    };
+    let found = of(new)?;
     if found.len() != array.shape.len() {
         return refused("shape", new.get("shape"), "the number of dimensions must stay");
     }
-    Ok((found != array.shape).then_some(found))
+    Ok((found != of(base)?).then_some(found))
 }
 
-fn names(new: &Object, array: &Array) -> Result<Option<Vec<Option<String>>>> {
-    let value = new.get("dimension_names").unwrap_or(&Value::Null);
-    let found = dimension_names(value, array.shape.len()).map_err(as_invalid)?;
-    let is_none = |names: &[Option<String>]| names.iter().all(Option::is_none);
-    if is_none(&found) && is_none(&array.dimension_names) {
-        return Ok(None);
-    }
-    Ok((found != array.dimension_names).then(|| if is_none(&found) { Vec::new() } else { found }))
+/// A list of no names but nulls says as little as none at all.
+fn names(base: &Object, new: &Object, array: &Array) -> Result<Option<Vec<Option<String>>>> {
+    let of = |document: &Object| -> Result<Vec<Option<String>>> {
+        let value = document.get("dimension_names").unwrap_or(&Value::Null);
+        let names =
+            dimension_names(value, array.shape.len()).map_err(|error| as_invalid(&error))?;
+        Ok(if names.iter().all(Option::is_none) { Vec::new() } else { names })
+    };
+    let found = of(new)?;
+    Ok((found != of(base)?).then_some(found))
 }
 
 fn attributes(base: &Object, new: &Object) -> Result<Vec<(String, Option<Value>)>> {
@@ -239,7 +258,7 @@ impl Dialect {
         }
         let edited = text.into_string();
         if self.lower(Some(kind), stored.as_bytes()).node.is_ok() {
-            self.lower(Some(kind), edited.as_bytes()).node.map_err(as_invalid)?;
+            self.lower(Some(kind), edited.as_bytes()).node.map_err(|error| as_invalid(&error))?;
         }
         Ok(edited)
     }

@@ -143,7 +143,7 @@ impl Dialect {
     }
 
     /// Whether what is above a node is a group without having a document. The drafts say so; in v3
-    /// TensorStore writes no documents for groups.
+    /// `TensorStore` writes no documents for groups.
     pub fn has_implicit_groups(&self) -> bool {
         match self {
             Self::V3 | Self::D2020_10 { .. } => true,

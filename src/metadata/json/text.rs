@@ -297,7 +297,12 @@ impl Layout {
                 line(text, depth);
                 text.push(']');
             }
-            plain => text.push_str(&plain.to_string()),
+            Value::Null
+            | Value::Bool(_)
+            | Value::Number(_)
+            | Value::String(_)
+            | Value::Array(_)
+            | Value::Object(_) => text.push_str(&value.to_string()),
         }
     }
 }
