@@ -213,10 +213,9 @@ fn float_json(bits: u64, len: u8) -> Value {
 fn complex(value: &Value, len: u8) -> Option<Vec<u8>> {
     let part = len / 2;
     let zero = Value::from(0);
-    if let Some(bytes) = value.as_str().and_then(base64) {
-        if bytes.len() == usize::from(len) {
-            return Some(bytes);
-        }
+    let bytes = value.as_str().and_then(base64).filter(|bytes| bytes.len() == usize::from(len));
+    if bytes.is_some() {
+        return bytes;
     }
     let (real, imaginary) = match value.as_array().map(Vec::as_slice) {
         Some([real, imaginary]) => (real, imaginary),

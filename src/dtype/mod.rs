@@ -71,7 +71,7 @@ impl DType {
             "complex128" | "complex_float64" => Self::Complex(16),
             raw => {
                 let bits: u32 = raw.strip_prefix('r')?.parse().ok()?;
-                let fits = bits > 0 && bits % 8 == 0 && bits / 8 <= MAX_ITEM_LEN;
+                let fits = bits > 0 && bits.is_multiple_of(8) && bits / 8 <= MAX_ITEM_LEN;
                 return fits.then_some(Self::Raw(bits / 8));
             }
         })

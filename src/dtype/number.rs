@@ -36,7 +36,7 @@ pub fn integer(text: &str) -> Option<i128> {
 
 /// The bits of the float of `len` bytes that is nearest to a decimal number, ties to even.
 /// None where the text is no number. Beyond the largest float it is infinity, as IEEE 754 has it.
-pub fn float_bits(text: &str, len: u8) -> Option<u64> {
+pub(super) fn float_bits(text: &str, len: u8) -> Option<u64> {
     let plain =
         |byte: u8| byte.is_ascii_digit() || matches!(byte, b'+' | b'-' | b'.' | b'e' | b'E');
     if !text.bytes().all(plain) {
@@ -96,7 +96,7 @@ fn half_value(bits: u16) -> f64 {
 
 /// The shortest decimal that gives these bits again, also to a reader that rounds to a double on the way.
 /// None for infinities and NaN, which have no number.
-pub fn float_text(bits: u64, len: u8) -> Option<String> {
+pub(super) fn float_text(bits: u64, len: u8) -> Option<String> {
     let text = match len {
         2 => {
             let half = half_value(u16::try_from(bits).ok()?);

@@ -6,10 +6,13 @@
 //! tell one dialect from another. Nothing here reads a store, but [`detect`].
 
 pub mod json;
+pub mod merge;
 pub mod model;
 pub mod path;
+pub mod shown;
 
 mod codecs;
+mod detect;
 mod draft;
 mod members;
 mod types;
@@ -19,6 +22,7 @@ use serde_json::json;
 
 use crate::error::{Error, Kind, Result};
 use crate::store::{Entry, Key, Prefix};
+pub use detect::{detect, draft_root_marker};
 pub use path::NodePath;
 
 /// What a node is.
@@ -139,7 +143,7 @@ impl Dialect {
     }
 
     /// Whether what is above a node is a group without having a document. The drafts say so; in v3
-    /// TensorStore writes no documents for groups.
+    /// `TensorStore` writes no documents for groups.
     pub fn has_implicit_groups(&self) -> bool {
         match self {
             Self::V3 | Self::D2020_10 { .. } => true,
@@ -222,3 +226,8 @@ impl Dialect {
 fn prefix_of(head: &str, path: &NodePath) -> Result<Prefix> {
     Prefix::parse(&format!("{head}{}", path.as_str()))
 }
+
+#[cfg(test)]
+mod fixtures;
+#[cfg(test)]
+mod tests;

@@ -64,10 +64,10 @@ fn named(value: &Value) -> String {
 
 fn simple(value: &Value) -> Option<(DType, Option<Endian>)> {
     // zarr-python 2 writes a plain `|V3` as a structure with one nameless field.
-    if let Some([Value::Array(field)]) = value.as_array().map(Vec::as_slice) {
-        if let [Value::String(name), inner @ Value::String(_)] = field.as_slice() {
-            return if name.is_empty() { simple(inner) } else { None };
-        }
+    if let Some([Value::Array(field)]) = value.as_array().map(Vec::as_slice)
+        && let [Value::String(name), inner @ Value::String(_)] = field.as_slice()
+    {
+        return if name.is_empty() { simple(inner) } else { None };
     }
     let name = value.as_str()?;
     DType::parse(name).map(|dtype| (dtype, None)).or_else(|| type_string(name))

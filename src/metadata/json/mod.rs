@@ -7,12 +7,14 @@
 //! can be shown as strict JSON; the stored text keeps the word, since [`Text`] changes
 //! only the members that it is told to change.
 
+mod same;
 mod text;
 
 use serde_json::{Map, Number, Value};
 
 use super::model::Object;
 use crate::error::{Error, Result};
+pub use same::same;
 pub use text::Text;
 
 /// The longest document that is read, in bytes.
@@ -37,7 +39,13 @@ pub fn parse(text: &[u8]) -> Result<Value> {
 pub fn parse_object(text: &[u8]) -> Result<Object> {
     match parse(text)? {
         Value::Object(members) => Ok(members),
-        other => Err(Error::corrupt(format!("{} where an object is needed", describe(&other)))),
+        other @ (Value::Null
+        | Value::Bool(_)
+        | Value::Number(_)
+        | Value::String(_)
+        | Value::Array(_)) => {
+            Err(Error::corrupt(format!("{} where an object is needed", describe(&other))))
+        }
     }
 }
 
@@ -47,8 +55,11 @@ pub fn describe(value: &Value) -> String {
         Value::Object(members) if members.is_empty() => "{}".to_owned(),
         Value::Object(_) => "an object".to_owned(),
         Value::Array(items) if items.len() <= 8 => {
-            let items: Vec<_> = items.iter().map(describe).collect();
-            format!("[{}]", items.join(", "))
+            let item = |item: &Value| match item.as_array() {
+                Some(inner) => format!("a list of {}", inner.len()),
+                None => describe(item),
+            };
+            format!("[{}]", items.iter().map(item).collect::<Vec<_>>().join(", "))
         }
         Value::Array(items) => format!("a list of {}", items.len()),
         Value::String(text) if text.chars().count() > 80 => "a long string".to_owned(),

@@ -175,6 +175,14 @@ impl Text {
         Ok(members)
     }
 
+    /// The names of the root's members, each with its text from the name to the end of the value.
+    #[cfg(test)]
+    pub(super) fn members_for_test(&self) -> Vec<(String, String)> {
+        let members = self.members(&self.root()).unwrap_or_default();
+        let text = |member: &Member| self.slice(&(member.key_start..member.value.end)).to_owned();
+        members.iter().map(|member| (member.key.clone(), text(member))).collect()
+    }
+
     /// Whether the members of an object are on lines of their own.
     fn has_lines(&self, object: &Range<usize>) -> bool {
         let text = self.slice(object);
@@ -289,7 +297,12 @@ impl Layout {
                 line(text, depth);
                 text.push(']');
             }
-            plain => text.push_str(&plain.to_string()),
+            Value::Null
+            | Value::Bool(_)
+            | Value::Number(_)
+            | Value::String(_)
+            | Value::Array(_)
+            | Value::Object(_) => text.push_str(&value.to_string()),
         }
     }
 }

@@ -1,0 +1,308 @@
+//! Which dialect a store holds.
+//!
+//! The entry point `zarr.json` decides, by the type of its `zarr_format`, before anything
+//! else that lies beside it: zarr-python 2 drops a stray `.zgroup` into drafts, and a v3
+//! hierarchy may hold groups that are called `meta` and `data`.
+
+use std::collections::VecDeque;
+
+use serde_json::Value;
+
+use super::json::{self, MAX_DOCUMENT_LEN, describe};
+use super::members::check_extensions;
+use super::model::Object;
+use super::{Dialect, v3};
+use crate::dtype::integer;
+use crate::error::{At, Error, Kind, Result};
+use crate::store::{Entry, Key, Prefix, Store};
+
+/// How many names are looked at for a first node where the root has no document.
+const MAX_ENTRIES: usize = 10_000;
+
+/// The longest ending of document keys that is taken.
+const MAX_SUFFIX_LEN: usize = 64;
+
+/// What a `zarr.json` at the root says.
+enum EntryPoint {
+    V3,
+    /// The draft of October 2020.
+    Suffix(String),
+    /// The draft of September 2020, which has no suffix; zarrita wrote one all the same.
+    NoSuffix,
+    /// The drafts of November and December 2022, which differ in where documents lie.
+    Late2022(String),
+}
+
+/// The dialect of the hierarchy in `store`. An error is a sentence for a person.
+///
+/// [`Kind::NotFound`] is a store that holds nothing at all; [`Kind::Invalid`] one that holds no
+/// hierarchy; [`Kind::Unsupported`] one that is not understood; [`Kind::Corrupt`] one whose entry
+/// point is damaged.
+pub fn detect(store: &Store) -> Result<Dialect> {
+    let entry = Key::parse(v3::DOCUMENT)?;
+    if let Some(value) = store.get(&entry, MAX_DOCUMENT_LEN)? {
+        return match entry_point(&value.bytes).at(&entry)? {
+            EntryPoint::V3 => Ok(Dialect::V3),
+            EntryPoint::Suffix(suffix) => Ok(Dialect::D2020_10 { suffix }),
+            EntryPoint::NoSuffix => Ok(Dialect::D2020_10 { suffix: suffix_in_use(store)? }),
+            // The keys of November are those of 2020; what else differs its documents say themselves.
+            EntryPoint::Late2022(suffix) if has_meta_root(store, &suffix)? => {
+                Ok(Dialect::D2020_10 { suffix })
+            }
+            EntryPoint::Late2022(_) => Err(not_yet("the Zarr draft of December 2022")),
+        };
+    }
+    let has = |names: &[&str]| -> Result<bool> {
+        let keys: Vec<Key> = names.iter().map(|name| Key::parse(name)).collect::<Result<_>>()?;
+        Ok(store.read().stat(&keys)?.iter().any(Option::is_some))
+    };
+    if has(&[".zarray", ".zgroup", ".zattrs", ".zmetadata"])? {
+        return Err(not_yet("Zarr 2"));
+    }
+    if is_n5(store, &Prefix::root())? {
+        return Err(not_yet("N5"));
+    }
+    if has(&["root.group.json", "root.array.json"])? {
+        return Err(not_yet("the Zarr draft of May 2019"));
+    }
+    search(store)
+}
+
+/// The draft whose entry point `zarr_json` is, if it is one. Whoever points at a directory inside such a
+/// hierarchy has to be told of its root.
+pub fn draft_root_marker(zarr_json: &[u8]) -> Option<Dialect> {
+    match entry_point(zarr_json).ok()? {
+        EntryPoint::V3 => None,
+        EntryPoint::Suffix(suffix) | EntryPoint::Late2022(suffix) => {
+            Some(Dialect::D2020_10 { suffix })
+        }
+        EntryPoint::NoSuffix => Some(Dialect::D2020_10 { suffix: String::new() }),
+    }
+}
+
+fn not_yet(what: &str) -> Error {
+    Error::unsupported(format!("this is a hierarchy of {what}, which is not supported yet"))
+}
+
+fn entry_point(text: &[u8]) -> Result<EntryPoint> {
+    let document = json::parse_object(text)?;
+    let format = document.get("zarr_format").unwrap_or(&Value::Null);
+    if let Some(number) = format.as_number() {
+        return match integer(number.as_str()) {
+            Some(3) => Ok(EntryPoint::V3),
+            Some(_) | None => {
+                Err(Error::unsupported(format!("zarr_format is {number}, which is not known here")))
+            }
+        };
+    }
+    let Some(uri) = format.as_str() else {
+        return Err(Error::invalid(format!(
+            "not the document of a Zarr hierarchy: zarr_format is {}",
+            describe(format)
+        )));
+    };
+    if uri.contains("#array") || uri.contains("#group") {
+        return Err(not_yet("the Zarr draft of February 2023"));
+    }
+    match core_version(uri) {
+        Some(version) if version.split('.').next() == Some("3") => {}
+        Some(version) => {
+            return Err(Error::unsupported(format!(
+                "version {version} of the Zarr core protocol is not supported, only 3"
+            )));
+        }
+        None => return Err(Error::unsupported(format!("zarr_format {uri:?} is not known"))),
+    }
+    check_extensions(&document)?;
+    encoding(&document)
+}
+
+/// The version in the URI of the core protocol, in the spellings of 2019 to 2022.
+fn core_version(uri: &str) -> Option<&str> {
+    let path = uri.strip_prefix("https://").or_else(|| uri.strip_prefix("http://"))?;
+    let path = path.strip_prefix("purl.org/zarr/spec/")?;
+    path.strip_prefix("protocol/").unwrap_or(path).strip_prefix("core/")?.split('/').next()
+}
+
+/// How documents are encoded and what ends their keys ("entry point metadata" of the drafts).
+fn encoding(document: &Object) -> Result<EntryPoint> {
+    let suffix_of = |value: Option<&Value>| match value {
+        None => Ok(".json".to_owned()),
+        Some(Value::String(suffix))
+            if suffix.len() <= MAX_SUFFIX_LEN && !suffix.contains(['/', '\0']) =>
+        {
+            Ok(suffix.clone())
+        }
+        Some(other) => Err(Error::unsupported(format!(
+            "metadata_key_suffix {} cannot end the name of a file",
+            describe(other)
+        ))),
+    };
+    let encoding = document.get("metadata_encoding").unwrap_or(&Value::Null);
+    let not_json = || {
+        Error::unsupported(format!(
+            "metadata_encoding is {}, only JSON is understood",
+            describe(encoding)
+        ))
+    };
+    if let Some(members) = encoding.as_object() {
+        return match members.get("type").and_then(Value::as_str) {
+            Some("json") => suffix_of(members.get("metadata_key_suffix")).map(EntryPoint::Late2022),
+            Some(_) | None => Err(not_json()),
+        };
+    }
+    let known =
+        encoding.as_str().filter(|uri| *uri == "application/json" || core_version(uri).is_some());
+    if known.is_none() && !encoding.is_null() {
+        return Err(not_json());
+    }
+    match document.get("metadata_key_suffix") {
+        Some(suffix) => suffix_of(Some(suffix)).map(EntryPoint::Suffix),
+        None if known == Some("application/json") => Err(not_yet("the Zarr draft of June 2019")),
+        None => Ok(EntryPoint::NoSuffix),
+    }
+}
+
+fn has_meta_root(store: &Store, suffix: &str) -> Result<bool> {
+    let keys = ["group", "array"].map(|kind| Key::parse(&format!("meta/root.{kind}{suffix}")));
+    let keys: Vec<Key> = keys.into_iter().collect::<Result<_>>()?;
+    if store.read().stat(&keys)?.iter().any(Option::is_some) {
+        return Ok(true);
+    }
+    let Some(list) = store.list() else {
+        return Ok(false);
+    };
+    Ok(list.list_dir(&Prefix::parse("meta/root/")?)?.next().transpose()?.is_some())
+}
+
+/// `.json` if the first document that is found ends so, otherwise nothing.
+fn suffix_in_use(store: &Store) -> Result<String> {
+    let mut suffix = String::new();
+    walk(store, &Prefix::parse("meta/")?, |_, entry| {
+        let name = entry.name();
+        let stem = name.strip_suffix(".json").unwrap_or(name);
+        let is_document = [".array", ".group"].iter().any(|ending| stem.ends_with(ending));
+        if matches!(entry, Entry::Prefix(_)) || !is_document {
+            return Ok(None);
+        }
+        if stem != name {
+            ".json".clone_into(&mut suffix);
+        }
+        Ok(Some(()))
+    })?;
+    Ok(suffix)
+}
+
+/// Looks for a first node below, where the root has no document.
+fn search(store: &Store) -> Result<Dialect> {
+    if store.list().is_none() {
+        return Err(Error::invalid(
+            "no Zarr document at the root, and the store cannot be listed: --from tells the dialect",
+        ));
+    }
+    let mut empty = true;
+    let found = walk(store, &Prefix::root(), |prefix, entry| {
+        empty = false;
+        let Entry::Key(name) = entry else {
+            return Ok(None);
+        };
+        Ok(match name.as_str() {
+            v3::DOCUMENT => node_below(store, prefix)?,
+            ".zarray" | ".zgroup" => Some(Err(not_yet("Zarr 2"))),
+            "attributes.json" if is_n5(store, prefix)? => Some(Err(not_yet("N5"))),
+            _ if prefix.as_str().starts_with("meta/")
+                && (name.ends_with(".array.json") || name.ends_with(".group.json")) =>
+            {
+                Some(Err(lost_document(store, prefix, name)?))
+            }
+            _ => None,
+        })
+    })?;
+    match found {
+        Walk::Found(dialect) => dialect,
+        Walk::End if empty => Err(Error::new(Kind::NotFound, "nothing is stored there")),
+        Walk::End => Err(Error::invalid(
+            "not a Zarr hierarchy: no zarr.json, .zgroup, .zarray or N5 attributes.json there or below",
+        )),
+        Walk::Limit => Err(Error::invalid(format!(
+            "not a Zarr hierarchy: no document at the root, and none among {MAX_ENTRIES} names below"
+        ))),
+    }
+}
+
+/// What a `zarr.json` below the root means for the root.
+fn node_below(store: &Store, prefix: &Prefix) -> Result<Option<Result<Dialect>>> {
+    let key = prefix.key(v3::DOCUMENT)?;
+    let Some(value) = store.get(&key, MAX_DOCUMENT_LEN)? else {
+        return Ok(None);
+    };
+    Ok(match entry_point(&value.bytes) {
+        Ok(EntryPoint::V3) => Some(Ok(Dialect::V3)),
+        Ok(EntryPoint::Suffix(_) | EntryPoint::NoSuffix | EntryPoint::Late2022(_)) => {
+            Some(Err(Error::invalid(format!(
+                "the root of a Zarr draft hierarchy is {} below this",
+                prefix.as_str().trim_end_matches('/')
+            ))))
+        }
+        // A damaged document says nothing about its neighbours.
+        Err(_) => None,
+    })
+}
+
+/// A draft's document without the entry point: of 2019, which had none, if it tells its format.
+fn lost_document(store: &Store, prefix: &Prefix, name: &str) -> Result<Error> {
+    let value = store.get(&prefix.key(name)?, MAX_DOCUMENT_LEN)?;
+    let document = value.and_then(|value| json::parse_object(&value.bytes).ok());
+    let of_2019 =
+        document.is_some_and(|document| document.get("zarr_format").is_some_and(Value::is_string));
+    Ok(if of_2019 {
+        not_yet("the Zarr draft of May 2019")
+    } else {
+        Error::corrupt("documents of a Zarr draft without its entry point zarr.json")
+    })
+}
+
+fn is_n5(store: &Store, prefix: &Prefix) -> Result<bool> {
+    let value = store.get(&prefix.key("attributes.json")?, MAX_DOCUMENT_LEN)?;
+    let document = value.and_then(|value| json::parse_object(&value.bytes).ok());
+    Ok(document.is_some_and(|found| found.contains_key("n5") || found.contains_key("dimensions")))
+}
+
+/// How a walk ended.
+enum Walk<T> {
+    Found(T),
+    End,
+    Limit,
+}
+
+/// Shows `visit` the entries below `prefix`, the upper levels first, until it has found something.
+fn walk<T>(
+    store: &Store,
+    prefix: &Prefix,
+    mut visit: impl FnMut(&Prefix, &Entry) -> Result<Option<T>>,
+) -> Result<Walk<T>> {
+    let Some(list) = store.list() else {
+        return Ok(Walk::End);
+    };
+    let mut seen = 0;
+    let mut prefixes = VecDeque::from([prefix.clone()]);
+    while let Some(prefix) = prefixes.pop_front() {
+        for entry in list.list_dir(&prefix)? {
+            let entry = entry?;
+            seen += 1;
+            if seen > MAX_ENTRIES {
+                return Ok(Walk::Limit);
+            }
+            if let Some(found) = visit(&prefix, &entry)? {
+                return Ok(Walk::Found(found));
+            }
+            if let Entry::Prefix(name) = &entry {
+                prefixes.push_back(prefix.join(name)?);
+            }
+        }
+    }
+    Ok(Walk::End)
+}
+
+#[cfg(test)]
+mod tests;

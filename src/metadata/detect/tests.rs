@@ -1,0 +1,159 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::metadata::fixtures::MapStore;
+
+const CORE: &str = "https://purl.org/zarr/spec/protocol/core/3.0";
+
+fn entry(members: &str) -> String {
+    format!(r#"{{"zarr_format": "{CORE}", {members}, "extensions": []}}"#)
+}
+
+#[test]
+fn the_entry_point_tells_the_dialect() {
+    let draft = |suffix: &str| Dialect::D2020_10 { suffix: suffix.to_owned() };
+    let encoding = format!(r#""metadata_encoding": "{CORE}""#);
+    let json = entry(&format!(r#"{encoding}, "metadata_key_suffix": ".json""#));
+    let none = entry(&encoding);
+    let object = entry(r#""metadata_encoding": {"type": "json", "metadata_key_suffix": ".x"}"#);
+    let short = json.replace("/protocol/", "/");
+    for (values, expected) in [
+        (vec![("zarr.json", r#"{"zarr_format": 3.0, "node_type": "group"}"#)], Dialect::V3),
+        (vec![("zarr.json", r#"{"zarr_format": 3}"#), ("meta/root/x", "")], Dialect::V3),
+        (vec![("zarr.json", json.as_str()), (".zgroup", "{}")], draft(".json")),
+        (vec![("zarr.json", short.as_str())], draft(".json")),
+        (vec![("zarr.json", none.as_str()), ("meta/root/a/b.array", "{}")], draft("")),
+        (vec![("zarr.json", none.as_str()), ("meta/root/a/b.array.json", "{}")], draft(".json")),
+        (vec![("zarr.json", none.as_str())], draft("")),
+        (vec![("zarr.json", object.as_str()), ("meta/root.group.x", "{}")], draft(".x")),
+        (vec![("zarr.json", object.as_str()), ("meta/root/a.array.x", "{}")], draft(".x")),
+    ] {
+        assert_eq!(detect(&MapStore::of(&values)).expect("a dialect"), expected, "{values:?}");
+    }
+    assert_eq!(draft_root_marker(json.as_bytes()), Some(draft(".json")));
+    assert_eq!(draft_root_marker(br#"{"zarr_format": 3}"#), None);
+    assert_eq!(draft_root_marker(b"{"), None);
+}
+
+#[test]
+fn a_root_without_a_document_is_found_by_what_lies_below() {
+    let values = [("a/b/zarr.json", r#"{"zarr_format": 3}"#), ("a/b/c/0", ""), ("readme", "")];
+    assert_eq!(detect(&MapStore::of(&values)), Ok(Dialect::V3));
+    let many: Vec<String> = (0..=MAX_ENTRIES).map(|name| format!("{name}.txt")).collect();
+    let mut values: Vec<_> = many.iter().map(|name| (name.as_str(), "")).collect();
+    values.push(("z/zarr.json", r#"{"zarr_format": 3}"#));
+    let error = detect(&MapStore::of(&values)).expect_err("not looked at so far");
+    assert!(error.to_string().contains("none among 10000 names"), "{error}");
+}
+
+#[test]
+fn what_is_no_hierarchy_is_refused_in_words() {
+    let not_yet = |what: &str| format!("this is a hierarchy of {what}, which is not supported yet");
+    let other =
+        "not a Zarr hierarchy: no zarr.json, .zgroup, .zarray or N5 attributes.json there or below";
+    let bson = entry(r#""metadata_encoding": "https://example.org/bson""#);
+    let late = entry(r#""metadata_encoding": {"type": "json"}"#);
+    let june = entry(r#""metadata_encoding": "application/json""#);
+    let slash = entry(&format!(r#""metadata_encoding": "{CORE}", "metadata_key_suffix": "/x""#));
+    let below = entry(&format!(r#""metadata_encoding": "{CORE}", "metadata_key_suffix": "x""#));
+    for (values, kind, sentence) in [
+        (vec![], Kind::NotFound, "nothing is stored there".to_owned()),
+        (vec![("readme", "")], Kind::Invalid, other.to_owned()),
+        (vec![("attributes.json", "{}")], Kind::Invalid, other.to_owned()),
+        (vec![(".zgroup", "{}")], Kind::Unsupported, not_yet("Zarr 2")),
+        (vec![("a/.zarray", "{}")], Kind::Unsupported, not_yet("Zarr 2")),
+        (vec![("attributes.json", r#"{"n5": "2.0.0"}"#)], Kind::Unsupported, not_yet("N5")),
+        (vec![("a/attributes.json", r#"{"dimensions": []}"#)], Kind::Unsupported, not_yet("N5")),
+        (vec![("root.array.json", "{}")], Kind::Unsupported, not_yet("the Zarr draft of May 2019")),
+        (
+            vec![("meta/a.array.json", r#"{"zarr_format": "http://purl.org/zarr"}"#)],
+            Kind::Unsupported,
+            not_yet("the Zarr draft of May 2019"),
+        ),
+        (
+            vec![("meta/root/a.array.json", "{}")],
+            Kind::Corrupt,
+            "documents of a Zarr draft without its entry point zarr.json".to_owned(),
+        ),
+        (
+            vec![("x/y/zarr.json", below.as_str())],
+            Kind::Invalid,
+            "the root of a Zarr draft hierarchy is x/y below this".to_owned(),
+        ),
+        (
+            vec![("zarr.json", "nothing")],
+            Kind::Corrupt,
+            "zarr.json: not JSON: no value begins so at line 1, column 1".to_owned(),
+        ),
+        (
+            vec![("zarr.json", "{}")],
+            Kind::Invalid,
+            "zarr.json: not the document of a Zarr hierarchy: zarr_format is null".to_owned(),
+        ),
+        (
+            vec![("zarr.json", r#"{"zarr_format": 2}"#), (".zgroup", "{}")],
+            Kind::Unsupported,
+            "zarr.json: zarr_format is 2, which is not known here".to_owned(),
+        ),
+        (
+            vec![("zarr.json", r#"{"zarr_format": "https://purl.org/zarr/spec/v3#group"}"#)],
+            Kind::Unsupported,
+            format!("zarr.json: {}", not_yet("the Zarr draft of February 2023")),
+        ),
+        (
+            vec![("zarr.json", bson.as_str())],
+            Kind::Unsupported,
+            "zarr.json: metadata_encoding is \"https://example.org/bson\", only JSON is understood"
+                .to_owned(),
+        ),
+        (
+            vec![("zarr.json", late.as_str())],
+            Kind::Unsupported,
+            not_yet("the Zarr draft of December 2022"),
+        ),
+        (
+            vec![("zarr.json", june.as_str())],
+            Kind::Unsupported,
+            format!("zarr.json: {}", not_yet("the Zarr draft of June 2019")),
+        ),
+        (
+            vec![("zarr.json", slash.as_str())],
+            Kind::Unsupported,
+            "zarr.json: metadata_key_suffix \"/x\" cannot end the name of a file".to_owned(),
+        ),
+    ] {
+        let error = detect(&MapStore::of(&values)).expect_err("no dialect");
+        assert_eq!((error.kind(), error.to_string()), (kind, sentence), "{values:?}");
+    }
+}
+
+#[test]
+fn a_store_that_cannot_list_is_taken_by_its_entry_point_alone() {
+    let store = MapStore::of(&[("zarr.json", r#"{"zarr_format": 3}"#)]).unlistable();
+    assert_eq!(detect(&store), Ok(Dialect::V3));
+    let store = MapStore::of(&[("a/zarr.json", r#"{"zarr_format": 3}"#)]).unlistable();
+    assert_eq!(detect(&store).expect_err("nothing to see").kind(), Kind::Invalid);
+}
+
+#[test]
+fn a_new_hierarchy_is_detected_as_its_dialect() {
+    for dialect in [Dialect::V3, Dialect::D2020_10 { suffix: ".meta".to_owned() }] {
+        let documents = dialect.new_root();
+        let values: Vec<_> =
+            documents.iter().map(|(key, text)| (key.as_str(), text.as_str())).collect();
+        assert_eq!(detect(&MapStore::of(&values)), Ok(dialect.clone()));
+        let (key, text) = documents.last().expect("a root group");
+        let keys = dialect.document_keys(&crate::metadata::NodePath::root()).expect("keys");
+        let kind = keys.iter().find(|(_, known)| known == key).expect("a key of the root").0;
+        let lowered = dialect.lower(kind, text.as_bytes());
+        assert!(lowered.node.is_ok() && lowered.kind == crate::metadata::NodeKind::Group);
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_entry_point_panics(text in "[{}\\[\\]\",:a-z0-9./ ]{0,60}") {
+        let _ = detect(&MapStore::of(&[("zarr.json", &text)]));
+        let _ = draft_root_marker(text.as_bytes());
+    }
+}

@@ -1,0 +1,314 @@
+//! What a program that rewrites a document wants changed, and the change of the stored text.
+//!
+//! A program sees the shown document and writes one like it. What differs from the one last
+//! shown is taken over, member by member and attribute by attribute; all else keeps
+//! its stored text. What would change the meaning of stored chunks is refused.
+
+use serde_json::{Map, Value, json};
+
+use super::codecs::{self, Elements};
+use super::json::{self, Text, describe, same};
+use super::members::{dimension_names, lengths, may_be_ignored, named};
+use super::model::{Array, Node, Object};
+use super::types::{Endian, data_type};
+use super::{Dialect, NodeKind, draft};
+use crate::dtype::{FillValue, integer};
+use crate::error::{Error, Result};
+
+/// What is to change in a document. Nothing by default.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Edit {
+    /// Attributes to set, or to remove where there is no value.
+    pub attributes: Vec<(String, Option<Value>)>,
+    /// The shape of an array, of the same rank.
+    pub shape: Option<Vec<u64>>,
+    /// The names of an array's dimensions; none at all where the list is empty.
+    pub dimension_names: Option<Vec<Option<String>>>,
+    /// Other members to set or to remove.
+    pub members: Vec<(String, Option<Value>)>,
+}
+
+impl Edit {
+    /// Whether nothing is to change.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// The edit of one attribute alone.
+    pub fn attribute(name: &str, value: Option<Value>) -> Self {
+        Self { attributes: vec![(name.to_owned(), value)], ..Self::default() }
+    }
+}
+
+/// Members of shown documents that are compared one by one, or that say nothing.
+const COMPARED: [&str; 12] = [
+    "zarr_format",
+    "node_type",
+    "shape",
+    "data_type",
+    "chunk_grid",
+    "chunk_key_encoding",
+    "fill_value",
+    "codecs",
+    "attributes",
+    "dimension_names",
+    "storage_transformers",
+    "consolidated_metadata",
+];
+
+/// What `new`, written by a program, changes in `base`, the document last shown for `node`, whose
+/// chunk files have `shown_chunk_shape`.
+///
+/// Compared is what members mean: a library leaves out defaults, adds empty members and spells
+/// numbers its own way. Consolidated metadata is left to the store's own.
+pub fn diff(base: &str, new: &[u8], node: &Node, shown_chunk_shape: &[u64]) -> Result<Edit> {
+    let base = json::parse_object(base.as_bytes()).map_err(|error| as_invalid(&error))?;
+    let new = json::parse_object(new).map_err(|error| as_invalid(&error))?;
+    let mut edit = Edit { attributes: attributes(&base, &new)?, ..Edit::default() };
+    let format = new.get("zarr_format").and_then(Value::as_number);
+    if format.and_then(|number| integer(number.as_str())) != Some(3) {
+        return refused("zarr_format", new.get("zarr_format"), "it must stay 3 here");
+    }
+    let kind = match node {
+        Node::Group(_) => "group",
+        Node::Array(_) => "array",
+    };
+    if new.get("node_type").is_some_and(|found| found != kind) {
+        let advice = "remove the node and make it anew";
+        return refused("node_type", new.get("node_type"), advice);
+    }
+    if let Node::Array(array) = node {
+        check_unchanged(&base, &new, array, shown_chunk_shape)?;
+        edit.shape = shape(&base, &new, array)?;
+        edit.dimension_names = names(&base, &new, array)?;
+    }
+    edit.members = members(&base, &new)?;
+    Ok(edit)
+}
+
+fn as_invalid(error: &Error) -> Error {
+    Error::invalid(error.detail().to_owned())
+}
+
+fn refused<T>(member: &str, value: Option<&Value>, advice: &str) -> Result<T> {
+    let value = value.map_or_else(|| "left out".to_owned(), describe);
+    Err(Error::invalid(format!("{member} cannot become {value}: {advice}")))
+}
+
+/// Refuses what would give the stored chunks another meaning.
+fn check_unchanged(
+    base: &Object,
+    new: &Object,
+    array: &Array,
+    shown_chunk_shape: &[u64],
+) -> Result<()> {
+    let unless = |member: &str, means_same: bool, advice: &str| {
+        let kept = match (base.get(member), new.get(member)) {
+            (Some(base), Some(new)) => same(base, new),
+            (None, None) => true,
+            (None, Some(_)) | (Some(_), None) => false,
+        };
+        if kept || means_same { Ok(()) } else { refused(member, new.get(member), advice) }
+    };
+    let convert =
+        "the stored chunks would read wrongly; `zarrfs convert` makes a copy of another form";
+    let dtype = new.get("data_type").and_then(|value| data_type(value).ok());
+    unless("data_type", dtype.is_some_and(|(dtype, _)| dtype == array.dtype), convert)?;
+    let grid = new.get("chunk_grid").and_then(named).filter(|(name, _)| *name == "regular");
+    let chunk_shape = grid.and_then(|(_, found)| lengths(found.get("chunk_shape")?, "").ok());
+    unless("chunk_grid", chunk_shape.is_some_and(|lens| lens == shown_chunk_shape), convert)?;
+    unless(
+        "chunk_key_encoding",
+        is_default_encoding(new.get("chunk_key_encoding")),
+        "the mount shows chunks as c/0/0, whatever their keys in the store",
+    )?;
+    unless(
+        "codecs",
+        new.get("codecs").is_some_and(|codecs| is_plain(codecs, array)),
+        "chunk files here are decoded bytes; the store's own codecs stay, and `zarrfs convert` \
+         makes a copy with others",
+    )?;
+    unless(
+        "fill_value",
+        new.get("fill_value").is_some_and(|fill| is_fill(fill, array)),
+        "chunks that are not stored would change; write a new array",
+    )?;
+    let transformers = new.get("storage_transformers").unwrap_or(&Value::Null);
+    let none = transformers.is_null() || transformers.as_array().is_some_and(Vec::is_empty);
+    unless("storage_transformers", none, "no storage transformer is defined")
+}
+
+/// Whether `codecs` says what the shown chunk files are: elements in little endian, no more.
+fn is_plain(codecs: &Value, array: &Array) -> bool {
+    let elements = Elements { rank: array.shape.len(), dtype: array.dtype, endian: Endian::Little };
+    let canonical = codecs::list(Some(codecs))
+        .and_then(|list| codecs::canonical(codecs::named(list), elements));
+    canonical.is_ok_and(|list| match list.as_slice() {
+        [codec] => {
+            let big = codec.configuration.get("endian").is_some_and(|endian| endian == "big");
+            codec.name == "bytes" && (!big || array.dtype.component_len() == 1)
+        }
+        _ => false,
+    }) && codecs.is_array()
+}
+
+fn is_fill(value: &Value, array: &Array) -> bool {
+    let fill = FillValue::parse(value, array.dtype);
+    fill.is_ok_and(|fill| fill.item(array.dtype) == array.fill.item(array.dtype))
+}
+
+fn is_default_encoding(encoding: Option<&Value>) -> bool {
+    let Some(encoding) = encoding else {
+        return true;
+    };
+    named(encoding).is_some_and(|(name, configuration)| {
+        name == "default" && configuration.get("separator").is_none_or(|separator| separator == "/")
+    })
+}
+
+fn shape(base: &Object, new: &Object, array: &Array) -> Result<Option<Vec<u64>>> {
+    let of = |document: &Object| {
+        lengths(document.get("shape").unwrap_or(&Value::Null), "shape")
+            .map_err(|error| as_invalid(&error))
+    };
+    let found = of(new)?;
+    if found.len() != array.shape.len() {
+        return refused("shape", new.get("shape"), "the number of dimensions must stay");
+    }
+    Ok((found != of(base)?).then_some(found))
+}
+
+/// A list of no names but nulls says as little as none at all.
+fn names(base: &Object, new: &Object, array: &Array) -> Result<Option<Vec<Option<String>>>> {
+    let of = |document: &Object| -> Result<Vec<Option<String>>> {
+        let value = document.get("dimension_names").unwrap_or(&Value::Null);
+        let names =
+            dimension_names(value, array.shape.len()).map_err(|error| as_invalid(&error))?;
+        Ok(if names.iter().all(Option::is_none) { Vec::new() } else { names })
+    };
+    let found = of(new)?;
+    Ok((found != of(base)?).then_some(found))
+}
+
+fn attributes(base: &Object, new: &Object) -> Result<Vec<(String, Option<Value>)>> {
+    let none = Map::new();
+    let members = |document: &Object| match document.get("attributes") {
+        None | Some(Value::Null) => Ok(none.clone()),
+        Some(Value::Object(members)) => Ok(members.clone()),
+        Some(other) => refused("attributes", Some(other), "an object is needed"),
+    };
+    Ok(changes(&members(base)?, &members(new)?))
+}
+
+/// Members that neither Zarr nor the mount knows. A reader must be able to ignore them.
+fn members(base: &Object, new: &Object) -> Result<Vec<(String, Option<Value>)>> {
+    let other = |document: &Object| -> Object {
+        let unknown = |(name, _): &(&String, &Value)| !COMPARED.contains(&name.as_str());
+        document.iter().filter(unknown).map(|(name, value)| (name.clone(), value.clone())).collect()
+    };
+    let changes = changes(&other(base), &other(new));
+    let strange = changes.iter().find(|(_, value)| !value.as_ref().is_none_or(may_be_ignored));
+    match strange {
+        Some((name, _)) => Err(Error::invalid(format!(
+            "member {name:?} is not known: it needs \"must_understand\": false"
+        ))),
+        None => Ok(changes),
+    }
+}
+
+/// What to set and to remove so that `base` becomes `new`.
+fn changes(base: &Object, new: &Object) -> Vec<(String, Option<Value>)> {
+    let set = new
+        .iter()
+        .filter(|(name, value)| !base.get(*name).is_some_and(|base| same(base, value)))
+        .map(|(name, value)| (name.clone(), Some(value.clone())));
+    let removed = base.keys().filter(|name| !new.contains_key(*name));
+    set.chain(removed.map(|name| (name.clone(), None))).collect()
+}
+
+impl Dialect {
+    /// The stored document with `edit` in it, in the spelling of the dialect; every byte that is not
+    /// edited stays. A result that would no longer be understood is refused.
+    pub fn edit(&self, kind: NodeKind, stored: &str, edit: &Edit) -> Result<String> {
+        let mut text = Text::parse(stored.as_bytes())?;
+        let document = json::parse_object(stored.as_bytes())?;
+        let is_draft = match self {
+            Self::V3 => false,
+            Self::D2020_10 { .. } => true,
+        };
+        for (name, value) in &edit.attributes {
+            if is_draft && kind == NodeKind::Array {
+                check_draft_attribute(&document, name, value.as_ref())?;
+            }
+            put(&mut text, &["attributes", name], value.as_ref())?;
+        }
+        if let Some(shape) = &edit.shape {
+            put_shape(&mut text, &document, shape)?;
+        }
+        if let Some(names) = &edit.dimension_names {
+            if is_draft && !document.contains_key("dimension_names") {
+                put(&mut text, &["attributes", draft::DIMENSIONS], draft_names(names)?.as_ref())?;
+            } else {
+                let value = (!names.is_empty()).then(|| json!(names));
+                put(&mut text, &["dimension_names"], value.as_ref())?;
+            }
+        }
+        for (name, value) in &edit.members {
+            put(&mut text, &[name], value.as_ref())?;
+        }
+        let edited = text.into_string();
+        if self.lower(Some(kind), stored.as_bytes()).node.is_ok() {
+            self.lower(Some(kind), edited.as_bytes()).node.map_err(|error| as_invalid(&error))?;
+        }
+        Ok(edited)
+    }
+}
+
+fn put(text: &mut Text, path: &[&str], value: Option<&Value>) -> Result<()> {
+    match value {
+        Some(value) => text.set(path, value),
+        None => text.remove(path),
+    }
+}
+
+/// Sets the lengths that change, each in its place.
+fn put_shape(text: &mut Text, document: &Object, shape: &[u64]) -> Result<()> {
+    let stored = lengths(document.get("shape").unwrap_or(&Value::Null), "shape")?;
+    if stored.len() != shape.len() {
+        return Err(Error::invalid(format!(
+            "shape cannot become {shape:?}: the number of dimensions must stay"
+        )));
+    }
+    for (index, (old, new)) in stored.iter().zip(shape).enumerate() {
+        if old != new {
+            text.set_item(&["shape"], index, &json!(new))?;
+        }
+    }
+    Ok(())
+}
+
+/// The attribute that a draft keeps names of dimensions in; it has no way to leave one out.
+fn draft_names(names: &[Option<String>]) -> Result<Option<Value>> {
+    if names.is_empty() {
+        return Ok(None);
+    }
+    let all: Option<Vec<_>> = names.iter().map(Option::as_deref).collect();
+    all.map(|all| Some(json!(all))).ok_or_else(|| {
+        Error::invalid("dimension_names need a name for every dimension in the 2020 draft")
+    })
+}
+
+/// Refuses an attribute that would make filters, or take away those that the chunks have.
+fn check_draft_attribute(document: &Object, name: &str, value: Option<&Value>) -> Result<()> {
+    let stored = document.get("attributes").and_then(|attributes| attributes.get(name));
+    let filters = stored.is_some_and(draft::are_filters) || value.is_some_and(draft::are_filters);
+    if name == draft::FILTERS && filters {
+        return Err(Error::invalid(
+            "the attribute \"filters\" holds the codecs of arrays in the 2020 draft: it cannot be set",
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;
