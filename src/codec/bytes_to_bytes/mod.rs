@@ -1,7 +1,52 @@
-//! Codecs from bytes to bytes, one file each.
-use crate::codec::BytesToBytes;
+//! Codecs from bytes to bytes, one file each, and the one table of their names.
+//!
+//! [`super::registry`](super) asks [`build`] for a codec. A decoder here keeps three rules:
+//! it never produces more than its limit, it never allocates what the encoded bytes merely
+//! declare, and there are no bytes on which it panics.
+
+mod blosc;
+mod bz2;
+mod configuration;
+mod crc32c;
+mod gzip;
+mod lz4;
+mod lzma;
+mod shuffle;
+mod stream;
+mod zlib;
+mod zstd;
+
+pub use blosc::Blosc;
+pub use bz2::Bz2;
+pub use crc32c::Crc32c;
+pub use gzip::Gzip;
+pub use lz4::Lz4;
+pub use lzma::Lzma;
+pub use shuffle::Shuffle;
+pub use zlib::Zlib;
+pub use zstd::Zstd;
+
+use super::BytesToBytes;
 use crate::error::Result;
 use crate::metadata::model::Object;
-pub fn build(_: &str, _: &Object) -> Result<Option<Box<dyn BytesToBytes>>> {
-    Ok(None)
+
+/// The codec of that registered name; `None` is not an error, but a name of another kind of codec
+/// or of one that zarrfs does not have.
+pub fn build(name: &str, configuration: &Object) -> Result<Option<Box<dyn BytesToBytes>>> {
+    let codec: Box<dyn BytesToBytes> = match name {
+        "blosc" | "numcodecs.blosc" => Box::new(Blosc::new(configuration)?),
+        "crc32c" => Box::new(Crc32c::new(configuration)?),
+        "gzip" | "numcodecs.gzip" => Box::new(Gzip::new(configuration)?),
+        "numcodecs.bz2" => Box::new(Bz2::new(configuration)?),
+        "numcodecs.lz4" => Box::new(Lz4::new(configuration)?),
+        "numcodecs.lzma" => Box::new(Lzma::new(configuration)?),
+        "numcodecs.shuffle" => Box::new(Shuffle::new(configuration)?),
+        "numcodecs.zlib" => Box::new(Zlib::new(configuration)?),
+        "zstd" | "numcodecs.zstd" => Box::new(Zstd::new(configuration)?),
+        _ => return Ok(None),
+    };
+    Ok(Some(codec))
 }
+
+#[cfg(test)]
+mod tests;

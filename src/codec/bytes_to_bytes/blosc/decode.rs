@@ -1,0 +1,223 @@
+//! The reader of Blosc frames. Nothing that a frame says is believed before it is checked, and a
+//! block is only given memory once the frame is known to be long enough to speak of it.
+
+use flate2::{FlushDecompress, Status};
+
+use super::super::stream::{room, too_long, zeros};
+use super::super::zlib::with_decompress;
+use super::super::zstd::with_decompressor;
+use super::shuffle::{bitunshuffle, unshuffle};
+use super::{
+    CODEC_VERSION, Compressor, Filter, HEADER_LEN, Header, RESERVED_FLAG, STORED_FLAG,
+    UNSPLIT_FLAG, VERSION, blosclz, split_count,
+};
+use crate::error::{Error, Result};
+
+/// The length of the number before each split, and of a block's offset.
+const NUMBER_LEN: usize = 4;
+
+/// Decodes one frame to at most `limit` bytes.
+pub(super) fn decode(encoded: &[u8], limit: usize) -> Result<Vec<u8>> {
+    let header = parse(encoded)?;
+    let decoded_len = length(header.decoded_len)?;
+    if decoded_len > limit {
+        return Err(too_long("blosc", limit));
+    }
+    let payload = encoded.get(HEADER_LEN..).unwrap_or_default();
+    if decoded_len == 0 {
+        return Ok(Vec::new());
+    }
+    if header.flags & STORED_FLAG != 0 {
+        if payload.len() != decoded_len {
+            let len = payload.len();
+            return Err(Error::corrupt(format!("blosc: {len} of {decoded_len} bytes are stored")));
+        }
+        return Ok(payload.to_vec());
+    }
+    Frame::new(encoded, &header, decoded_len)?.decode()
+}
+
+/// Reads the header and checks what does not need the rest of the frame.
+fn parse(encoded: &[u8]) -> Result<Header> {
+    let (words, _) = encoded.as_chunks();
+    let [[version, codec_version, flags, item_len], decoded_len, block_len, encoded_len, ..] =
+        *words
+    else {
+        let len = encoded.len();
+        return Err(Error::corrupt(format!("blosc: {len} bytes are too few for a header")));
+    };
+    let header = Header {
+        flags,
+        item_len,
+        decoded_len: u32::from_le_bytes(decoded_len),
+        block_len: u32::from_le_bytes(block_len),
+        encoded_len: u32::from_le_bytes(encoded_len),
+    };
+    if version != VERSION {
+        let whose = if (3..=6).contains(&version) { " (Blosc2)" } else { "" };
+        return Err(Error::unsupported(format!("blosc: frame of version {version}{whose}, not 2")));
+    }
+    if flags & RESERVED_FLAG != 0 {
+        return Err(Error::unsupported(format!("blosc: unknown flag in {flags:#04x}")));
+    }
+    if length(header.encoded_len)? != encoded.len() {
+        return Err(Error::corrupt(format!(
+            "blosc: {} bytes, but the header says {}",
+            encoded.len(),
+            header.encoded_len
+        )));
+    }
+    if header.decoded_len == 0 {
+        return Ok(header);
+    }
+    if item_len == 0 {
+        return Err(Error::corrupt("blosc: typesize is 0"));
+    }
+    if header.block_len == 0 || header.block_len > header.decoded_len {
+        return Err(Error::corrupt(format!(
+            "blosc: blocks of {} bytes in {}",
+            header.block_len, header.decoded_len
+        )));
+    }
+    if flags & STORED_FLAG == 0 && codec_version != CODEC_VERSION {
+        return Err(Error::unsupported(format!("blosc: codec of version {codec_version}, not 1")));
+    }
+    Ok(header)
+}
+
+fn length(len: u32) -> Result<usize> {
+    usize::try_from(len).map_err(|_| Error::too_large(format!("blosc: {len} bytes")))
+}
+
+/// A frame that is not stored, and the memory to decode its blocks in.
+struct Frame<'a> {
+    encoded: &'a [u8],
+    /// The offsets of the blocks, as they are stored.
+    offsets: &'a [[u8; NUMBER_LEN]],
+    compressor: Compressor,
+    filter: Filter,
+    item_len: usize,
+    block_len: usize,
+    decoded_len: usize,
+    /// Splits of a whole block.
+    split_count: usize,
+    /// A decompressed block that is still shuffled.
+    shuffled: Vec<u8>,
+    /// For the bit shuffle.
+    scratch: Vec<u8>,
+}
+
+impl<'a> Frame<'a> {
+    fn new(encoded: &'a [u8], header: &Header, decoded_len: usize) -> Result<Self> {
+        let compressor = Compressor::from_flags(header.flags).ok_or_else(|| {
+            Error::unsupported(format!("blosc: codec {} is not known", header.flags >> 5))
+        })?;
+        let (item_len, block_len) = (usize::from(header.item_len), length(header.block_len)?);
+        let unsplit = header.flags & UNSPLIT_FLAG != 0;
+        let split_count = if unsplit { 1 } else { split_count(item_len, block_len) };
+        if !block_len.is_multiple_of(split_count) {
+            return Err(Error::corrupt(format!(
+                "blosc: blocks of {block_len} bytes in {split_count} splits"
+            )));
+        }
+        let block_count = decoded_len.div_ceil(block_len);
+        let offsets = encoded
+            .get(HEADER_LEN..)
+            .and_then(|rest| rest.as_chunks().0.get(..block_count))
+            .ok_or_else(|| {
+                let len = encoded.len();
+                Error::corrupt(format!("blosc: {len} bytes are too few for {block_count} blocks"))
+            })?;
+        let filter = Filter::from_flags(header.flags, item_len);
+        let shuffled_len = if filter == Filter::None { 0 } else { block_len };
+        let scratch_len = if filter == Filter::Bits && item_len > 1 { block_len } else { 0 };
+        Ok(Self {
+            encoded,
+            offsets,
+            compressor,
+            filter,
+            item_len,
+            block_len,
+            decoded_len,
+            split_count,
+            shuffled: zeros("blosc", shuffled_len)?,
+            scratch: zeros("blosc", scratch_len)?,
+        })
+    }
+
+    fn decode(mut self) -> Result<Vec<u8>> {
+        let mut decoded = room("blosc", self.decoded_len)?;
+        for (index, offset) in self.offsets.iter().enumerate() {
+            let start = decoded.len();
+            let len = self.decoded_len.saturating_sub(start).min(self.block_len);
+            decoded.resize(start.saturating_add(len), 0);
+            let block = decoded.get_mut(start..).unwrap_or_default();
+            let offset = length(u32::from_le_bytes(*offset))?;
+            self.decode_block(offset, block)
+                .map_err(|error| Error::corrupt(format!("blosc: block {index}: {error}")))?;
+        }
+        Ok(decoded)
+    }
+
+    fn decode_block(&mut self, offset: usize, block: &mut [u8]) -> Result<(), String> {
+        let rest = self.encoded.get(offset..).ok_or("lies past the end")?;
+        let split_count = if block.len() == self.block_len { self.split_count } else { 1 };
+        if self.filter == Filter::None {
+            return decompress_splits(self.compressor, rest, split_count, block);
+        }
+        let shuffled = self.shuffled.get_mut(..block.len()).unwrap_or_default();
+        decompress_splits(self.compressor, rest, split_count, shuffled)?;
+        if self.filter == Filter::Bytes {
+            unshuffle(self.item_len, shuffled, block);
+        } else {
+            let scratch = self.scratch.get_mut(..block.len()).unwrap_or_default();
+            bitunshuffle(self.item_len, shuffled, block, scratch);
+        }
+        Ok(())
+    }
+}
+
+/// Fills `block` from the `split_count` splits at the start of `rest`.
+fn decompress_splits(
+    compressor: Compressor,
+    mut rest: &[u8],
+    split_count: usize,
+    block: &mut [u8],
+) -> Result<(), String> {
+    for target in block.chunks_exact_mut((block.len() / split_count).max(1)) {
+        let (len, after) = rest.split_first_chunk().ok_or("ends within a length")?;
+        let len = usize::try_from(u32::from_le_bytes(*len)).unwrap_or(usize::MAX);
+        let (split, after) = after
+            .split_at_checked(len)
+            .ok_or_else(|| format!("split of {len} bytes with {} left", after.len()))?;
+        rest = after;
+        if split.len() == target.len() {
+            target.copy_from_slice(split);
+            continue;
+        }
+        let actual = decompress(compressor, split, target)
+            .ok_or_else(|| format!("{len} bytes that are not {}", compressor.name()))?;
+        if actual != target.len() {
+            return Err(format!("{actual} bytes decoded, split has {}", target.len()));
+        }
+    }
+    Ok(())
+}
+
+/// Decompresses one split into `target` and returns how much that was; `None` where it does not fit
+/// or is no such stream.
+fn decompress(compressor: Compressor, split: &[u8], target: &mut [u8]) -> Option<usize> {
+    match compressor {
+        Compressor::BloscLz => blosclz::decompress(split, target),
+        Compressor::Lz4 => lz4_flex::block::decompress_into(split, target).ok(),
+        Compressor::Snappy => snap::raw::Decoder::new().decompress(split, target).ok(),
+        Compressor::Zlib => with_decompress(|decompress| {
+            let status = decompress.decompress(split, target, FlushDecompress::Finish).ok()?;
+            let len = usize::try_from(decompress.total_out()).ok()?;
+            (status == Status::StreamEnd).then_some(len)
+        }),
+        Compressor::Zstd => {
+            with_decompressor(|decompressor| decompressor.decompress_to_buffer(split, target)).ok()
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! The writer of Blosc frames: it chooses blocks and splits as C-Blosc 1.21 does in its default,
+//! forward compatible mode, so that the frames are as good for any reader.
+//!
+//! BloscLZ and Snappy are only read. Frames for them are stored, and say BloscLZ, which every reader
+//! has, and no shuffle.
+
+use std::fmt::Display;
+
+use flate2::{Compress, Compression, FlushCompress, Status};
+use lz4_flex::block::{CompressTable, compress_into_with_table, get_maximum_output_size};
+use zstd::bulk;
+use zstd::zstd_safe::compress_bound;
+
+use super::super::stream::{room, zeros};
+use super::shuffle::{bitshuffle, shuffle};
+use super::{
+    Compressor, Filter, HEADER_LEN, Header, MAX_SPLITS, MIN_BUFFER_LEN, STORED_FLAG, UNSPLIT_FLAG,
+    split_count,
+};
+use crate::error::{Error, Result};
+
+/// The longest input, of which the frame's length still fits 31 bits.
+const MAX_DECODED_LEN: u32 = i32::MAX.unsigned_abs() - 16;
+
+/// The longest block that C-Blosc takes.
+const MAX_BLOCK_LEN: usize = 0x2aaa_aa00;
+
+/// Where automatic block lengths start from: a first level cache.
+const CACHE_LEN: usize = 32 << 10;
+
+/// What a configuration says about encoding.
+#[derive(Debug)]
+pub(super) struct Encoder {
+    pub compressor: Compressor,
+    /// 0 to 9; 0 stores.
+    pub level: u32,
+    pub filter: Filter,
+    pub item_len: u8,
+    /// Bytes of a block, 0 to have one chosen.
+    pub block_len: u32,
+}
+
+impl Encoder {
+    /// Makes one frame.
+    pub fn encode(&self, decoded: &[u8]) -> Result<Vec<u8>> {
+        let decoded_len =
+            u32::try_from(decoded.len()).ok().filter(|len| *len <= MAX_DECODED_LEN).ok_or_else(
+                || Error::too_large(format!("blosc: {} bytes to encode", decoded.len())),
+            )?;
+        if self.level > 0 && decoded.len() >= MIN_BUFFER_LEN {
+            if let Some(backend) = Backend::new(self.compressor, self.level)?
+                && let Some(frame) = self.compress(backend, decoded, decoded_len)?
+            {
+                return Ok(frame);
+            }
+        }
+        self.store(decoded, decoded_len)
+    }
+
+    fn store(&self, decoded: &[u8], decoded_len: u32) -> Result<Vec<u8>> {
+        let len = decoded.len().saturating_add(HEADER_LEN);
+        let mut frame = room("blosc", len)?;
+        let header = Header {
+            flags: STORED_FLAG | UNSPLIT_FLAG,
+            item_len: self.item_len,
+            decoded_len,
+            block_len: decoded_len.max(1),
+            encoded_len: number(len)?,
+        };
+        frame.extend_from_slice(header.to_bytes().as_flattened());
+        frame.extend_from_slice(decoded);
+        Ok(frame)
+    }
+
+    /// The compressed frame, or `None` where that would not be shorter than the stored one.
+    fn compress(
+        &self,
+        mut backend: Backend,
+        decoded: &[u8],
+        decoded_len: u32,
+    ) -> Result<Option<Vec<u8>>> {
+        let item_len = usize::from(self.item_len);
+        let block_len = self.block_len(decoded.len());
+        // Zstandard came with the flag; readers that do not know the one do not know the other.
+        let whole_split_count =
+            if self.compressor == Compressor::Zstd { 1 } else { split_count(item_len, block_len) };
+        let max_len = decoded.len().saturating_add(HEADER_LEN);
+        let mut frame = room("blosc", max_len)?;
+        let block_count = decoded.len().div_ceil(block_len);
+        frame.resize(HEADER_LEN.saturating_add(block_count.saturating_mul(4)), 0);
+        let mut offsets = Vec::new();
+
+        let mut shuffled = zeros("blosc", if self.filter == Filter::None { 0 } else { block_len })?;
+        let mut scratch = zeros("blosc", if self.filter == Filter::Bits { block_len } else { 0 })?;
+        let mut compressed = zeros("blosc", backend.max_len(block_len))?;
+        for block in decoded.chunks(block_len) {
+            offsets.extend_from_slice(&number(frame.len())?.to_le_bytes());
+            let shuffled = match self.filter {
+                Filter::None => block,
+                Filter::Bytes => {
+                    let shuffled = shuffled.get_mut(..block.len()).unwrap_or_default();
+                    shuffle(item_len, block, shuffled);
+                    shuffled
+                }
+                Filter::Bits => {
+                    let shuffled = shuffled.get_mut(..block.len()).unwrap_or_default();
+                    let scratch = scratch.get_mut(..block.len()).unwrap_or_default();
+                    bitshuffle(item_len, block, shuffled, scratch);
+                    shuffled
+                }
+            };
+            let split_count = if block.len() == block_len { whole_split_count } else { 1 };
+            for split in shuffled.chunks_exact(block.len() / split_count) {
+                let len = backend.compress(split, &mut compressed)?;
+                // A split of just that length would be taken for a stored one.
+                let split = match len.filter(|len| *len < split.len()) {
+                    Some(len) => compressed.get(..len).unwrap_or_default(),
+                    None => split,
+                };
+                if frame.len().saturating_add(4).saturating_add(split.len()) >= max_len {
+                    return Ok(None);
+                }
+                frame.extend_from_slice(&number(split.len())?.to_le_bytes());
+                frame.extend_from_slice(split);
+            }
+        }
+
+        let unsplit = if whole_split_count == 1 { UNSPLIT_FLAG } else { 0 };
+        let header = Header {
+            flags: self.compressor.flags() | self.filter.flags() | unsplit,
+            item_len: self.item_len,
+            decoded_len,
+            block_len: number(block_len)?,
+            encoded_len: number(frame.len())?,
+        };
+        let head = header.to_bytes().into_iter().flatten().chain(offsets);
+        for (target, byte) in frame.iter_mut().zip(head) {
+            *target = byte;
+        }
+        frame.shrink_to_fit();
+        Ok(Some(frame))
+    }
+
+    /// The bytes in a block of a frame of `decoded_len`, which is at least [`MIN_BUFFER_LEN`]: as
+    /// C-Blosc's `compute_blocksize`.
+    fn block_len(&self, decoded_len: usize) -> usize {
+        let item_len = usize::from(self.item_len);
+        if decoded_len < item_len {
+            return 1;
+        }
+        let splits = self.compressor != Compressor::Zstd;
+        let dense = matches!(self.compressor, Compressor::Zlib | Compressor::Zstd);
+        let wanted = usize::try_from(self.block_len).unwrap_or(MAX_BLOCK_LEN);
+        let mut len = if wanted > 0 {
+            wanted.clamp(MIN_BUFFER_LEN, MAX_BLOCK_LEN)
+        } else if decoded_len >= CACHE_LEN {
+            let cache_len = if dense { CACHE_LEN * 2 } else { CACHE_LEN };
+            match self.level {
+                0 => cache_len / 4,
+                1 => cache_len / 2,
+                2 => cache_len,
+                3 => cache_len * 2,
+                4 | 5 => cache_len * 4,
+                9 if dense => cache_len * 16,
+                _ => cache_len * 8,
+            }
+        } else {
+            decoded_len
+        };
+        if splits && item_len <= MAX_SPLITS && len / item_len >= MIN_BUFFER_LEN {
+            len = (len.min(1 << 18) * item_len).clamp(1 << 16, 1 << 20);
+        }
+        len = len.min(decoded_len);
+        if len > item_len { len / item_len * item_len } else { len }
+    }
+}
+
+fn number(len: usize) -> Result<u32> {
+    u32::try_from(len).map_err(|_| Error::too_large(format!("blosc: {len} bytes")))
+}
+
+/// A compressor and what it keeps from split to split.
+enum Backend {
+    Lz4(CompressTable),
+    Zlib(Box<Compress>),
+    Zstd(bulk::Compressor<'static>),
+}
+
+impl Backend {
+    /// The compressor for frames of that level, 1 to 9; `None` where they are only read.
+    fn new(compressor: Compressor, level: u32) -> Result<Option<Self>> {
+        Ok(match compressor {
+            Compressor::BloscLz | Compressor::Snappy => None,
+            Compressor::Lz4 => Some(Self::Lz4(CompressTable::large())),
+            Compressor::Zlib => {
+                Some(Self::Zlib(Box::new(Compress::new(Compression::new(level), true))))
+            }
+            Compressor::Zstd => {
+                // As in C-Blosc: 9 stands for all that there is.
+                let level = i32::try_from(level).ok().filter(|level| *level < 9);
+                let level = level.map_or(22, |level| level * 2 - 1);
+                let compressor = bulk::Compressor::new(level).map_err(|e| broken("zstd", &e))?;
+                Some(Self::Zstd(compressor))
+            }
+        })
+    }
+
+    /// The room that `compress` needs for a split of that length.
+    fn max_len(&self, split_len: usize) -> usize {
+        match self {
+            Self::Lz4(_) => get_maximum_output_size(split_len),
+            Self::Zlib(_) => split_len,
+            Self::Zstd(_) => compress_bound(split_len),
+        }
+    }
+
+    /// Compresses `split` to the start of `target` and returns the length; `None` where it does not
+    /// become shorter.
+    fn compress(&mut self, split: &[u8], target: &mut [u8]) -> Result<Option<usize>> {
+        match self {
+            Self::Lz4(table) => compress_into_with_table(split, target, table)
+                .map(Some)
+                .map_err(|error| broken("lz4", &error)),
+            Self::Zlib(compress) => {
+                compress.reset();
+                let status = compress
+                    .compress(split, target, FlushCompress::Finish)
+                    .map_err(|error| broken("zlib", &error))?;
+                let len = usize::try_from(compress.total_out()).unwrap_or(usize::MAX);
+                Ok((status == Status::StreamEnd).then_some(len))
+            }
+            Self::Zstd(compressor) => compressor
+                .compress_to_buffer(split, target)
+                .map(Some)
+                .map_err(|e| broken("zstd", &e)),
+        }
+    }
+}
+
+/// A compressor that does not do what it must.
+fn broken(compressor: &str, error: &dyn Display) -> Error {
+    Error::invalid(format!("blosc: {compressor}: {error}"))
+}

@@ -1,0 +1,176 @@
+use std::path::Path;
+
+use serde_json::json;
+
+use super::super::Lzma;
+use super::*;
+use crate::error::Kind;
+
+fn blosc(configuration: &Value) -> Blosc {
+    Blosc::new(configuration.as_object().unwrap()).unwrap()
+}
+
+/// 4096 bytes and their frame.
+fn frame(cname: &str, shuffle: i32) -> (Vec<u8>, Vec<u8>) {
+    let decoded: Vec<u8> = (0..1024_u32).flat_map(|i| (i / 9).to_le_bytes()).collect();
+    let configuration = json!({
+        "cname": cname, "clevel": 5, "shuffle": shuffle, "typesize": 4
+    });
+    let encoded = blosc(&configuration).encode(&decoded).unwrap();
+    assert_eq!(encoded[2] & STORED_FLAG, 0);
+    (decoded, encoded)
+}
+
+fn decode(encoded: &[u8]) -> Result<Vec<u8>> {
+    blosc(&json!({})).decode(encoded, 1 << 20)
+}
+
+#[test]
+fn what_older_and_other_builds_of_c_blosc_wrote_is_read() {
+    // From the directory compat of C-Blosc: filegen.c has it that they all decode to this.
+    let expected: Vec<u8> = (0..1_000_000_u32).flat_map(u32::to_le_bytes).collect();
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/c-blosc");
+    for name in [
+        "1.3.0-blosclz",
+        "1.3.0-snappy",
+        "1.11.1-lz4hc",
+        "1.14.0-snappy",
+        "1.18.0-blosclz-bitshuffle",
+    ] {
+        let packed = std::fs::read(directory.join(format!("{name}.xz"))).unwrap();
+        let frame = Lzma::new(&Object::new()).unwrap().decode(&packed, 1 << 20).unwrap();
+        let decoded = blosc(&json!({})).decode(&frame, expected.len());
+        assert!(
+            decoded.as_ref() == Ok(&expected),
+            "{name}: {:?}",
+            decoded.map(|bytes| bytes.len())
+        );
+        assert!(blosc(&json!({})).decode(&frame, expected.len() - 1).is_err(), "{name}");
+    }
+}
+
+#[test]
+fn an_empty_chunk_is_a_stored_frame_as_numcodecs_writes_it() {
+    // numcodecs.Blosc().encode(b"")
+    let theirs = [2, 1, 0x33, 1, 0, 0, 0, 0, 1, 0, 0, 0, 16, 0, 0, 0];
+    assert_eq!(decode(&theirs).unwrap(), b"");
+    let ours = blosc(&json!({})).encode(b"").unwrap();
+    assert_eq!(ours, [2, 1, 0x12, 1, 0, 0, 0, 0, 1, 0, 0, 0, 16, 0, 0, 0]);
+}
+
+#[test]
+fn codecs_that_are_only_read_make_stored_frames() {
+    for cname in ["blosclz", "snappy"] {
+        let codec = blosc(&json!({"cname": cname, "typesize": 4}));
+        let encoded = codec.encode(&[9; 1000]).unwrap();
+        assert_eq!(encoded.len(), 1016);
+        assert_eq!(encoded[2], STORED_FLAG | UNSPLIT_FLAG);
+        assert_eq!(codec.decode(&encoded, 1000).unwrap(), [9; 1000]);
+    }
+}
+
+#[test]
+fn both_shuffles_and_every_spelling_of_them_are_known() {
+    for (shuffle, typesize, flags) in [
+        (json!(0), 4, 0),
+        (json!("noshuffle"), 4, 0),
+        (json!(1), 4, 1),
+        (json!("shuffle"), 4, 1),
+        (json!(2), 4, 4),
+        (json!("bitshuffle"), 4, 4),
+        (json!(-1), 4, 1),
+        (json!(-1), 1, 4),
+        (json!(null), 4, 1),
+    ] {
+        let codec = blosc(&json!({"cname": "zstd", "shuffle": shuffle, "typesize": typesize}));
+        let encoded = codec.encode(&[9; 1000]).unwrap();
+        assert_eq!(encoded[2] & 5, flags, "{shuffle} {typesize}");
+    }
+}
+
+#[test]
+fn what_does_not_get_shorter_is_stored() {
+    let mut state = 1_u32;
+    let noise: Vec<u8> = std::iter::repeat_with(|| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        state.to_be_bytes()[0]
+    })
+    .take(5000)
+    .collect();
+    for cname in ["lz4", "zlib", "zstd"] {
+        let codec = blosc(&json!({"cname": cname}));
+        let encoded = codec.encode(&noise).unwrap();
+        assert_eq!(encoded.len(), 5016);
+        assert_eq!(codec.decode(&encoded, 5000).unwrap(), noise);
+    }
+}
+
+#[test]
+fn items_longer_than_255_bytes_are_taken_for_single_bytes() {
+    let encoded = blosc(&json!({"typesize": 256})).encode(&[9; 1024]).unwrap();
+    assert_eq!(encoded[3], 1);
+}
+
+#[test]
+fn headers_that_lie_are_refused() {
+    let (decoded, valid) = frame("lz4", 1);
+    assert_eq!(decode(&valid).unwrap(), decoded);
+    let with = |at: usize, bytes: &[u8]| {
+        let mut changed = valid.clone();
+        changed[at..at + bytes.len()].copy_from_slice(bytes);
+        decode(&changed).unwrap_err()
+    };
+    assert_eq!(with(0, &[5]).detail(), "blosc: frame of version 5 (Blosc2), not 2");
+    assert_eq!(with(1, &[2]).detail(), "blosc: codec of version 2, not 1");
+    assert_eq!(with(2, &[0xf1]).detail(), "blosc: codec 7 is not known");
+    assert_eq!(with(2, &[0x29]).kind(), Kind::Unsupported);
+    assert_eq!(with(2, &[0x32]).kind(), Kind::Corrupt);
+    assert_eq!(with(3, &[0]).detail(), "blosc: typesize is 0");
+    assert_eq!(with(4, &[255; 4]).detail(), "blosc: decodes to more than 1048576 bytes");
+    assert_eq!(with(4, &[0, 0, 16, 0]).kind(), Kind::Corrupt);
+    assert_eq!(with(8, &[0; 4]).detail(), "blosc: blocks of 0 bytes in 4096");
+    assert_eq!(with(8, &[255; 4]).detail(), "blosc: blocks of 4294967295 bytes in 4096");
+    assert_eq!(with(8, &[1, 0, 0, 0]).kind(), Kind::Corrupt);
+    assert_eq!(with(12, &[0; 4]).kind(), Kind::Corrupt);
+    assert_eq!(with(16, &[255; 4]).kind(), Kind::Corrupt);
+    assert!(decode(&valid[..15]).is_err());
+    assert!(decode(&valid[..valid.len() - 1]).is_err());
+}
+
+#[test]
+fn each_codec_reports_a_broken_split() {
+    for cname in ["lz4", "zlib", "zstd"] {
+        let (_, mut encoded) = frame(cname, 0);
+        let len = encoded.len();
+        // The last 2 bytes of the last split, which zlib checks and the others need.
+        encoded[len - 2..].fill(0xff);
+        encoded.truncate(len - 1);
+        let encoded_len = u32::try_from(len - 1).unwrap();
+        encoded[12..16].copy_from_slice(&encoded_len.to_le_bytes());
+        let error = decode(&encoded).unwrap_err();
+        assert!(error.detail().starts_with("blosc: block "), "{cname}: {error}");
+    }
+}
+
+#[test]
+fn blosclz_that_overflowed_c_blosc_is_an_error() {
+    // c-blosc#405: the length of a match grows by 255 per byte until 32 bits are full.
+    let mut split = vec![0, b'a', 0xe0];
+    split.resize(8_500_000, 255);
+    split.extend([0, 0]);
+    let block_len = 1_u32 << 20;
+    let len = u32::try_from(split.len()).unwrap();
+    let header = Header {
+        flags: UNSPLIT_FLAG,
+        item_len: 1,
+        decoded_len: block_len,
+        block_len,
+        encoded_len: len + 24,
+    };
+    let mut encoded = header.to_bytes().concat();
+    encoded.extend(20_u32.to_le_bytes());
+    encoded.extend(len.to_le_bytes());
+    encoded.extend(split);
+    let error = decode(&encoded).unwrap_err();
+    assert!(error.detail().ends_with("that are not blosclz"), "{error}");
+}

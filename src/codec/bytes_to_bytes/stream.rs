@@ -1,0 +1,75 @@
+//! Runs a decompressor that works in steps against a limit.
+//!
+//! gzip, zlib, bz2 and lzma all take some input and fill some output at each call; the loop
+//! around them, and the three ways in which it can end badly, are here once.
+
+use crate::error::{Error, Kind, Result};
+
+/// What one call of a decompressor did.
+pub(super) struct Step {
+    /// Bytes of input that it took.
+    pub consumed: usize,
+    /// Whether its stream is over and its checksum, if it has one, was right.
+    pub ended: bool,
+}
+
+/// A decompressor at work on one stream.
+pub(super) trait Decompressor {
+    /// Decodes from `input` into the spare capacity of `output`, as far as either goes.
+    fn step(&mut self, input: &[u8], output: &mut Vec<u8>) -> Result<Step>;
+}
+
+/// Decodes one stream from the start of `input` to the end of `output`, which has room for `limit`
+/// bytes in all (see [`room`]). Returns how many bytes of input the stream has.
+pub(super) fn decode_one(
+    codec: &str,
+    decompressor: &mut impl Decompressor,
+    input: &[u8],
+    output: &mut Vec<u8>,
+    limit: usize,
+) -> Result<usize> {
+    // A full output does not say whether more would come; the byte that lands here does.
+    let mut surplus = Vec::with_capacity(1);
+    let mut used: usize = 0;
+    loop {
+        let rest = input.get(used..).unwrap_or_default();
+        let len_before = output.len();
+        let target = if len_before < limit { &mut *output } else { &mut surplus };
+        let step = decompressor.step(rest, target)?;
+        if output.len() > limit || !surplus.is_empty() {
+            return Err(too_long(codec, limit));
+        }
+        used = used.saturating_add(step.consumed);
+        if step.ended {
+            return Ok(used);
+        }
+        if step.consumed == 0 && output.len() == len_before {
+            return Err(Error::corrupt(format!(
+                "{codec}: ends after {} bytes, within its stream",
+                input.len()
+            )));
+        }
+    }
+}
+
+/// An empty vector with room for `len` bytes, or out of memory as an error. The room costs nothing
+/// until it is written.
+pub(super) fn room(codec: &str, len: usize) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    bytes
+        .try_reserve_exact(len)
+        .map_err(|_| Error::new(Kind::NoMemory, format!("{codec}: no memory for {len} bytes")))?;
+    Ok(bytes)
+}
+
+/// A vector of `len` zeros, or out of memory as an error.
+pub(super) fn zeros(codec: &str, len: usize) -> Result<Vec<u8>> {
+    let mut bytes = room(codec, len)?;
+    bytes.resize(len, 0);
+    Ok(bytes)
+}
+
+/// The error of a stream that is longer than it may be.
+pub(super) fn too_long(codec: &str, limit: usize) -> Error {
+    Error::corrupt(format!("{codec}: decodes to more than {limit} bytes"))
+}
