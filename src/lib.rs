@@ -21,12 +21,14 @@
 //! | [`cli`] | the command |
 
 pub mod array;
+pub mod cache;
 pub mod codec;
 pub mod dtype;
 pub mod error;
-pub mod metadata {
-    pub mod model;
-}
+pub mod fuse;
+pub mod hierarchy;
+pub mod metadata;
 pub mod shard;
 pub mod store;
 pub mod sys;
+pub mod vfs;

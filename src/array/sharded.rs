@@ -219,8 +219,10 @@ impl Sharded {
                 }
             }
         }
-        let kept: Vec<(Coords, Arc<Loaded>)> =
-            absent.iter().map(|(_, shard, loaded, _)| (shard.clone(), Arc::clone(loaded))).collect();
+        let kept: Vec<(Coords, Arc<Loaded>)> = absent
+            .iter()
+            .map(|(_, shard, loaded, _)| (shard.clone(), Arc::clone(loaded)))
+            .collect();
         let outdated = self.outdated(&kept)?;
         for (at, shard, _, damage) in absent {
             match damage {

@@ -191,15 +191,18 @@ impl Hierarchy {
             {
                 return Ok(Some(Arc::clone(kept)));
             }
-            let limit = u64::try_from(json::MAX_DOCUMENT_LEN).unwrap_or(u64::MAX);
-            let value = match self.store.get(&key, limit) {
+            let value = match self.store.get(&key, json::MAX_DOCUMENT_LEN) {
                 Ok(Some(value)) => value,
                 Ok(None) => continue,
                 // The node is visible all the same, with the reason why it is no more than that.
                 Err(error) if matches!(error.kind(), Kind::TooLarge | Kind::Corrupt) => {
                     let kind = kind.unwrap_or(NodeKind::Group);
                     let content = Content::NotUnderstood(kind, error);
-                    return Ok(Some(Arc::new(Node { path: path.clone(), document: None, content })));
+                    return Ok(Some(Arc::new(Node {
+                        path: path.clone(),
+                        document: None,
+                        content,
+                    })));
                 }
                 Err(error) => return Err(error),
             };
@@ -321,13 +324,19 @@ impl Hierarchy {
             }
             Content::Group(group) => shown::group(group, None),
             Content::NotUnderstood(kind, _) => {
-                let text = node.document().map(|document| document.text.clone()).unwrap_or_default();
+                let text =
+                    node.document().map(|document| document.text.clone()).unwrap_or_default();
                 shown::not_understood(*kind, &text)
             }
         })
     }
 
-    fn collect_shown(&self, path: &NodePath, above: &str, all: &mut Map<String, Value>) -> Result<()> {
+    fn collect_shown(
+        &self,
+        path: &NodePath,
+        above: &str,
+        all: &mut Map<String, Value>,
+    ) -> Result<()> {
         for child in self.children(path)? {
             let name = child.path().name().unwrap_or_default();
             let relative = format!("{above}{name}");
@@ -378,6 +387,7 @@ impl Hierarchy {
             }
             return Ok(());
         }
-        Err(Error::new(Kind::Busy, "others change the document faster than it can be edited").at(path))
+        Err(Error::new(Kind::Busy, "others change the document faster than it can be edited")
+            .at(path))
     }
 }

@@ -142,6 +142,16 @@ impl Dialect {
         crate::store::is_component(name).then(|| Child { name: name.to_owned(), certain })
     }
 
+    /// Whether `key`, below the prefix of some group's children, is that of a document.
+    pub fn is_document(&self, key: &Key) -> bool {
+        match self {
+            Self::V3 => key.name() == v3::DOCUMENT,
+            Self::D2020_10 { .. } => {
+                self.child(&Entry::Key(key.name().to_owned())).is_some_and(|child| child.certain)
+            }
+        }
+    }
+
     /// Whether what is above a node is a group without having a document. The drafts say so; in v3
     /// `TensorStore` writes no documents for groups.
     pub fn has_implicit_groups(&self) -> bool {

@@ -47,7 +47,8 @@ impl Vfs {
             Place::Ordinary(path, relative) => {
                 let key = self.ordinary_key(path, relative)?;
                 let range = ByteRange::Span { offset, len: u64::try_from(len).unwrap_or(u64::MAX) };
-                let value = self.hierarchy.store().read().get_partial_values(&[(key, range)])?.pop();
+                let value =
+                    self.hierarchy.store().read().get_partial_values(&[(key, range)])?.pop();
                 Ok(value.flatten().ok_or_else(Error::not_found)?.bytes)
             }
             other => Ok(super::slice(&self.stored_bytes(other)?.into(), offset, len)),
@@ -100,30 +101,44 @@ impl Vfs {
     fn longest(&self, place: Option<&Place>) -> Result<u64> {
         Ok(match place {
             Some(Place::Chunk(path, _)) => self.array(path)?.chunk_len(),
-            Some(Place::Document(_)) => {
-                u64::try_from(crate::metadata::json::MAX_DOCUMENT_LEN).unwrap_or(u64::MAX)
-            }
+            Some(Place::Document(_)) => crate::metadata::json::MAX_DOCUMENT_LEN,
             _ => self.hierarchy.options().max_chunk_len,
         })
+    }
+
+    pub(super) fn check_longest(&self, place: Option<&Place>, len: u64) -> Result<()> {
+        let limit = self.longest(place)?;
+        if len <= limit {
+            return Ok(());
+        }
+        let shown = place.map(Place::shown).unwrap_or_default();
+        Err(Error::too_large(format!("{len} bytes: the file can have {limit}")).at(shown))
     }
 
     pub(super) fn write_content(&self, inode: &Inode, offset: u64, data: &[u8]) -> Result<()> {
         let place = inode.place();
         let shown = || place.as_ref().map_or_else(String::new, Place::shown);
-        let full_len = self.check_end(place.as_ref(), offset, data.len()).map_err(|e| e.at(shown()))?;
+        let full_len =
+            self.check_end(place.as_ref(), offset, data.len()).map_err(|e| e.at(shown()))?;
         let mut file = inode.file.lock();
         self.load(&mut file, place.as_ref()).map_err(|error| error.at(shown()))?;
         self.put(&mut file, offset, data, full_len).map_err(|error| error.at(shown()))
     }
 
-    pub(super) fn try_write_content(&self, inode: &Inode, offset: u64, data: &[u8]) -> Result<bool> {
+    pub(super) fn try_write_content(
+        &self,
+        inode: &Inode,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<bool> {
         let Some(mut file) = inode.file.try_lock() else { return Ok(false) };
         if !matches!(file.content, Content::Unstored(_)) {
             return Ok(false);
         }
         let place = inode.place();
         let shown = || place.as_ref().map_or_else(String::new, Place::shown);
-        let full_len = self.check_end(place.as_ref(), offset, data.len()).map_err(|e| e.at(shown()))?;
+        let full_len =
+            self.check_end(place.as_ref(), offset, data.len()).map_err(|e| e.at(shown()))?;
         self.put(&mut file, offset, data, full_len).map_err(|error| error.at(shown()))?;
         Ok(true)
     }
@@ -135,7 +150,9 @@ impl Vfs {
         let len = u64::try_from(len).unwrap_or(u64::MAX);
         if offset.checked_add(len).is_none_or(|end| end > limit) {
             return Err(Error::too_large(match place {
-                Some(Place::Chunk(..)) => format!("a write past the end: the chunk has {limit} bytes"),
+                Some(Place::Chunk(..)) => {
+                    format!("a write past the end: the chunk has {limit} bytes")
+                }
                 _ => format!("a write past the limit of {limit} bytes (--max-chunk-size)"),
             }));
         }
@@ -159,7 +176,9 @@ impl Vfs {
                 *bytes = unstored.bytes;
                 Ok(())
             }
-            Content::Stored => Err(Error::new(Kind::Internal, "the bytes of the file are not here")),
+            Content::Stored => {
+                Err(Error::new(Kind::Internal, "the bytes of the file are not here"))
+            }
         }
     }
 
@@ -203,7 +222,9 @@ impl Vfs {
         let shown = || place.as_ref().map_or_else(String::new, Place::shown);
         let limit = self.longest(place.as_ref())?;
         if len > limit {
-            return Err(Error::too_large(format!("{len} bytes: the file can have {limit}")).at(shown()));
+            return Err(
+                Error::too_large(format!("{len} bytes: the file can have {limit}")).at(shown())
+            );
         }
         let mut file = inode.file.lock();
         if len == 0 && matches!(file.content, Content::Stored) {
@@ -251,7 +272,9 @@ impl Vfs {
         self.hierarchy.store().write()?.set_modified(&key, modified)?;
         let version = self.hierarchy.store().stat(&key)?.map(|stat| stat.version);
         match place {
-            Place::Chunk(path, coords) => self.cache.set_version(&self.array(path)?, coords, version),
+            Place::Chunk(path, coords) => {
+                self.cache.set_version(&self.array(path)?, coords, version)
+            }
             Place::Document(path) => self.hierarchy.invalidate(path),
             _ => {}
         }
@@ -324,13 +347,15 @@ impl Vfs {
         let version = match place {
             Place::Chunk(path, coords) => {
                 let array = self.array(path)?;
-                let (len, needed) = (u64::try_from(bytes.len()).unwrap_or(u64::MAX), array.chunk_len());
+                let (len, needed) =
+                    (u64::try_from(bytes.len()).unwrap_or(u64::MAX), array.chunk_len());
                 if len != needed {
                     return Err(Error::invalid(format!(
                         "{len} bytes written, the chunk has {needed}: the stored one is unchanged"
                     )));
                 }
-                let stat = self.cache.write(&array, coords, Some(bytes), self.options.fill_chunks)?;
+                let stat =
+                    self.cache.write(&array, coords, Some(bytes), self.options.fill_chunks)?;
                 stat.map(|stat| stat.version)
             }
             Place::Document(path) => {
@@ -348,7 +373,9 @@ impl Vfs {
                 let stat = self.hierarchy.store().write()?.set(&key, &pieces, Condition::Always)?;
                 Some(stat.version)
             }
-            other => return Err(Error::new(Kind::NotPermitted, "can only be read").at(other.shown())),
+            other => {
+                return Err(Error::new(Kind::NotPermitted, "can only be read").at(other.shown()));
+            }
         };
         if let Some(key) = self.key_of(place)? {
             self.unsynced.lock().insert(key);

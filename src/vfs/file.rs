@@ -69,7 +69,8 @@ impl Unstored {
 
     /// Puts `data` at `offset`; a gap before it becomes zero bytes. `full_len` is room worth having at once.
     pub fn write(&mut self, offset: usize, data: &[u8], full_len: usize) -> Result<()> {
-        let end = offset.checked_add(data.len()).ok_or_else(|| Error::too_large("no such offset"))?;
+        let end =
+            offset.checked_add(data.len()).ok_or_else(|| Error::too_large("no such offset"))?;
         let bytes = self.bytes.to_mut();
         if end > bytes.len() {
             let room = end.max(full_len).saturating_sub(bytes.len());

@@ -154,7 +154,8 @@ impl Table {
     }
 
     fn at(&mut self, place: &Place) -> Arc<Inode> {
-        if let Some(known) = self.by_place.get(place).and_then(|number| self.by_number.get(number)) {
+        if let Some(known) = self.by_place.get(place).and_then(|number| self.by_number.get(number))
+        {
             return Arc::clone(&known.inode);
         }
         let number = self.free_number(place);

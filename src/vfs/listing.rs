@@ -55,9 +55,8 @@ impl Vfs {
         let own = self.overlay.list(&place);
         let names: HashSet<String> = own.iter().map(|(name, _)| name.clone()).collect();
         let stored = self.stored_names(&place)?;
-        let stored = stored.filter(move |found| {
-            found.as_ref().map_or(true, |(name, _)| !names.contains(name))
-        });
+        let stored = stored
+            .filter(move |found| found.as_ref().map_or(true, |(name, _)| !names.contains(name)));
         let own = own.into_iter().map(|(name, shown)| Ok((name, shown.place().clone())));
         let rest: Source = Box::new(own.chain(stored));
         Ok(DirHandle { place, read: Mutex::new(Read { listed: Vec::new(), rest }) })
@@ -117,7 +116,8 @@ impl Vfs {
                 let ordinary = self.ordinary_entries(path, place)?;
                 // Where the store has its chunks in directories of the same names they are not ordinary.
                 let ordinary = ordinary.filter(move |found| {
-                    rank_left == 0 || found.as_ref().map_or(true, |(name, _)| parse_index(name).is_none())
+                    rank_left == 0
+                        || found.as_ref().map_or(true, |(name, _)| parse_index(name).is_none())
                 });
                 Ok(Box::new(chunks.chain(ordinary)))
             }
@@ -153,7 +153,9 @@ impl Vfs {
                 };
                 let members = match self.hierarchy.members(path) {
                     Ok(members) => members,
-                    Err(error) if error.kind() == Kind::Unsupported => return Ok(Box::new(document)),
+                    Err(error) if error.kind() == Kind::Unsupported => {
+                        return Ok(Box::new(document));
+                    }
                     Err(error) => return Err(error),
                 };
                 let members = members.map(move |found| found.and_then(&member));
@@ -170,7 +172,9 @@ impl Vfs {
                 let owner = Arc::clone(array);
                 let ordinary = self.ordinary_entries(path, &Place::Node(path.clone()))?;
                 let ordinary = ordinary.filter(move |found| {
-                    found.as_ref().map_or(true, |(name, _)| name != CHUNKS && !owner.owns_name(name))
+                    found
+                        .as_ref()
+                        .map_or(true, |(name, _)| name != CHUNKS && !owner.owns_name(name))
                 });
                 Ok(Box::new(document.chain(chunks).chain(ordinary)))
             }
@@ -179,7 +183,9 @@ impl Vfs {
 
     /// Ordinary files and directories in the store beside a node, in the directory `place`.
     pub(super) fn ordinary_entries(&self, path: &NodePath, place: &Place) -> Result<Source> {
-        let Some(list) = self.hierarchy.store().list() else { return Ok(Box::new(std::iter::empty())) };
+        let Some(list) = self.hierarchy.store().list() else {
+            return Ok(Box::new(std::iter::empty()));
+        };
         let relative = place.relative();
         let prefix = self.hierarchy.ordinary_prefix(path)?.join(&relative)?;
         let dialect = self.hierarchy.dialect().clone();
@@ -191,7 +197,8 @@ impl Vfs {
                 Err(error) => return Some(Err(error)),
             };
             let name = entry.name().to_owned();
-            let below = if relative.is_empty() { name.clone() } else { format!("{relative}/{name}") };
+            let below =
+                if relative.is_empty() { name.clone() } else { format!("{relative}/{name}") };
             let place = match entry {
                 Entry::Key(_) if dialect.is_reserved(&path, &below) => return None,
                 Entry::Key(_) => Place::Ordinary(path.clone(), below),
@@ -229,7 +236,8 @@ fn chunk_names(path: &NodePath, array: &Arc<Array>, prefix: &[u64]) -> Result<So
         Err(error) if error.kind() == Kind::Unsupported => return Ok(Box::new(std::iter::empty())),
         Err(error) => return Err(error),
     };
-    let (path, prefix, grid): (NodePath, Vec<u64>, Grid) = (path.clone(), prefix.to_vec(), array.grid().clone());
+    let (path, prefix, grid): (NodePath, Vec<u64>, Grid) =
+        (path.clone(), prefix.to_vec(), array.grid().clone());
     Ok(Box::new(indices.map(move |index| {
         let index = index?;
         let indices = [&prefix[..], &[index]].concat();

@@ -40,9 +40,9 @@ use inode::{Inode, Inodes};
 use journal::Journal;
 pub use listing::{DirHandle, Listed};
 pub use names::Replace;
-pub use xattr::Presence;
 use overlay::Overlay;
 use place::Place;
+pub use xattr::Presence;
 
 /// How a mount behaves.
 #[derive(Debug, Clone)]
@@ -196,7 +196,7 @@ impl Vfs {
 
     /// What `stat` shows.
     pub fn getattr(&self, number: u64) -> Result<Attr> {
-        self.attr(&self.inode(number)?)
+        self.attr(&*self.inode(number)?)
     }
 
     /// Opens a file. Its writers see the bytes of one another.
@@ -205,7 +205,13 @@ impl Vfs {
     }
 
     /// Creates the file `name` in `parent` and opens it, or opens the one that is there.
-    pub fn create(&self, parent: u64, name: &str, access: Access, exclusive: bool) -> Result<(Attr, Opened)> {
+    pub fn create(
+        &self,
+        parent: u64,
+        name: &str,
+        access: Access,
+        exclusive: bool,
+    ) -> Result<(Attr, Opened)> {
         let parent = self.directory(parent)?;
         if let Some(place) = self.resolve(&parent, name)? {
             if exclusive {
@@ -222,7 +228,8 @@ impl Vfs {
         let inode = self.inodes.at(&place);
         inode.file.lock().content = Content::Unstored(Unstored::empty());
         self.overlay.insert(parent, name, overlay::Shown::File(place.clone(), Arc::clone(&inode)));
-        let opened = self.open_inode(&inode, if access == Access::Truncate { Access::Write } else { access })?;
+        let opened = self
+            .open_inode(&inode, if access == Access::Truncate { Access::Write } else { access })?;
         Ok((self.told(&place)?, opened))
     }
 
@@ -291,6 +298,11 @@ impl Vfs {
         self.attr(&inode)
     }
 
+    /// Whether a file can have `len` bytes; [`Kind::TooLarge`] where it cannot.
+    pub fn check_len(&self, number: u64, len: u64) -> Result<()> {
+        self.check_longest(self.inode(number)?.place().as_ref(), len)
+    }
+
     /// Sets when a file was last modified.
     pub fn set_modified(&self, number: u64, modified: SystemTime) -> Result<Attr> {
         self.hierarchy.store().write()?;
@@ -350,7 +362,11 @@ impl Vfs {
 
     fn open_files(&self) -> Vec<Arc<Inode>> {
         let handles = self.handles.lock();
-        handles.values().filter(|h| h.access != Access::Read).map(|h| Arc::clone(&h.inode)).collect()
+        handles
+            .values()
+            .filter(|h| h.access != Access::Read)
+            .map(|h| Arc::clone(&h.inode))
+            .collect()
     }
 
     fn handle(&self, handle: u64) -> Result<Handle> {
@@ -359,12 +375,18 @@ impl Vfs {
     }
 
     fn inode(&self, number: u64) -> Result<Arc<Inode>> {
-        self.inodes.get(number).ok_or_else(|| Error::new(Kind::Stale, "the kernel names an inode that is not known"))
+        self.inodes
+            .get(number)
+            .ok_or_else(|| Error::new(Kind::Stale, "the kernel names an inode that is not known"))
     }
 
     fn directory(&self, number: u64) -> Result<Place> {
         let place = self.inode(number)?.place().ok_or_else(Error::not_found)?;
-        if place.is_dir() { Ok(place) } else { Err(Error::new(Kind::NotDirectory, "not a directory")) }
+        if place.is_dir() {
+            Ok(place)
+        } else {
+            Err(Error::new(Kind::NotDirectory, "not a directory"))
+        }
     }
 
     /// The attributes of what is at `place`, which the kernel is told of now.

@@ -71,7 +71,14 @@ impl Vfs {
     }
 
     /// Gives the file `name` in `parent` the name `new_name` in `new_parent`: its bytes become what is there.
-    pub fn rename(&self, parent: u64, name: &str, new_parent: u64, new_name: &str, replace: Replace) -> Result<()> {
+    pub fn rename(
+        &self,
+        parent: u64,
+        name: &str,
+        new_parent: u64,
+        new_name: &str,
+        replace: Replace,
+    ) -> Result<()> {
         let (parent, new_parent) = (self.directory(parent)?, self.directory(new_parent)?);
         let from = self.resolve(&parent, name)?.ok_or_else(Error::not_found)?;
         self.hierarchy.store().write()?;
@@ -94,7 +101,9 @@ impl Vfs {
             }
         }
         let to = match taken {
-            Some(place) if place.is_dir() => return Err(Error::new(Kind::IsDirectory, "is a directory")),
+            Some(place) if place.is_dir() => {
+                return Err(Error::new(Kind::IsDirectory, "is a directory"));
+            }
             Some(place) => place,
             None => self.place_for_new(&new_parent, new_name)?,
         };
@@ -147,7 +156,8 @@ impl Vfs {
         if let Content::Unstored(unstored) = &inode.file.lock().content
             && unstored.changed
         {
-            let is_new = self.overlay.get(&from.parent(), &from.name().unwrap_or_default()).is_some();
+            let is_new =
+                self.overlay.get(&from.parent(), &from.name().unwrap_or_default()).is_some();
             return Ok((unstored.bytes.clone(), !is_new));
         }
         Ok((self.stored_bytes(from)?, true))
@@ -186,7 +196,9 @@ impl Vfs {
     }
 
     fn holds_ordinary(&self, place: &Place) -> Result<bool> {
-        let (Place::ChunkDir(path, _) | Place::OrdinaryDir(path, _)) = place else { return Ok(false) };
+        let (Place::ChunkDir(path, _) | Place::OrdinaryDir(path, _)) = place else {
+            return Ok(false);
+        };
         Ok(self.ordinary_entries(path, place)?.next().transpose()?.is_some())
     }
 }

@@ -13,13 +13,33 @@ impl Vfs {
         let inodes = u64::try_from(self.inodes.len()).unwrap_or(u64::MAX);
         let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
         let lines = [
-            ("zarrfs_process_id", "gauge", "Process that serves the mount.", u64::from(std::process::id())),
-            ("zarrfs_chunks_decoded_total", "counter", "Chunks read and decoded.", count(&counters.decoded)),
-            ("zarrfs_chunks_stored_total", "counter", "Chunks encoded and stored.", count(&counters.stored)),
+            (
+                "zarrfs_process_id",
+                "gauge",
+                "Process that serves the mount.",
+                u64::from(std::process::id()),
+            ),
+            (
+                "zarrfs_chunks_decoded_total",
+                "counter",
+                "Chunks read and decoded.",
+                count(&counters.decoded),
+            ),
+            (
+                "zarrfs_chunks_stored_total",
+                "counter",
+                "Chunks encoded and stored.",
+                count(&counters.stored),
+            ),
             ("zarrfs_chunks_erased_total", "counter", "Chunks erased.", count(&counters.erased)),
             ("zarrfs_cache_hits_total", "counter", "Chunks found decoded.", count(&counters.hits)),
             ("zarrfs_cache_bytes", "gauge", "Decoded chunks that are kept.", self.cache.len()),
-            ("zarrfs_unstored_bytes", "gauge", "Bytes of files that wait to be stored.", self.unstored_len()),
+            (
+                "zarrfs_unstored_bytes",
+                "gauge",
+                "Bytes of files that wait to be stored.",
+                self.unstored_len(),
+            ),
             ("zarrfs_open_files", "gauge", "Open files.", handles),
             ("zarrfs_inodes", "gauge", "Inodes that the kernel knows.", inodes),
             ("zarrfs_errors_total", "counter", "Errors that programs saw.", self.journal.count()),
@@ -27,7 +47,8 @@ impl Vfs {
         let mut text = String::new();
         for (name, kind, help, value) in lines {
             // Writing to a string does not fail.
-            let _never = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}");
+            let _never =
+                writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}");
         }
         text
     }

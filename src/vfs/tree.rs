@@ -65,7 +65,12 @@ impl Vfs {
         }
     }
 
-    fn resolve_in_chunks(&self, path: &NodePath, prefix: &[u64], name: &str) -> Result<Option<Place>> {
+    fn resolve_in_chunks(
+        &self,
+        path: &NodePath,
+        prefix: &[u64],
+        name: &str,
+    ) -> Result<Option<Place>> {
         let array = self.array(path)?;
         if let Some(index) = parse_index(name) {
             let indices = [prefix, &[index]].concat();
@@ -83,7 +88,12 @@ impl Vfs {
     }
 
     /// An ordinary file or directory in the store, by its path below a node.
-    fn resolve_ordinary(&self, path: &NodePath, directory: &Place, name: &str) -> Result<Option<Place>> {
+    fn resolve_ordinary(
+        &self,
+        path: &NodePath,
+        directory: &Place,
+        name: &str,
+    ) -> Result<Option<Place>> {
         let relative = below(directory, name);
         if self.hierarchy.dialect().is_reserved(path, &relative) {
             return Ok(None);
@@ -100,7 +110,8 @@ impl Vfs {
 
     fn resolve_stored(&self, path: &NodePath, name: &str) -> Result<Option<Place>> {
         let Some(node) = self.hierarchy.node(path)? else { return Ok(None) };
-        if let Some(key) = self.stored_documents(&node)?.into_iter().find(|key| key.name() == name) {
+        if let Some(key) = self.stored_documents(&node)?.into_iter().find(|key| key.name() == name)
+        {
             return Ok(Some(Place::StoredDocument(path.clone(), key)));
         }
         if node.kind() == NodeKind::Array {
@@ -112,7 +123,8 @@ impl Vfs {
 
     /// The documents that the store has for a node; at the root also the entry point.
     pub(super) fn stored_documents(&self, node: &Node) -> Result<Vec<Key>> {
-        let mut keys: Vec<Key> = node.document().map(|document| document.key.clone()).into_iter().collect();
+        let mut keys: Vec<Key> =
+            node.document().map(|document| document.key.clone()).into_iter().collect();
         if node.path().is_root() {
             let entry = Key::parse(DOCUMENT)?;
             if !keys.contains(&entry) && self.hierarchy.store().stat(&entry)?.is_some() {
@@ -174,7 +186,8 @@ impl Vfs {
         Ok(match place {
             Place::Node(path) => {
                 let node = self.hierarchy.existing(path)?;
-                let modified = node.document().map_or(self.mounted, |document| document.stat.modified);
+                let modified =
+                    node.document().map_or(self.mounted, |document| document.stat.modified);
                 Attr { modified, ..attr }
             }
             Place::Document(path) => {
@@ -210,7 +223,12 @@ impl Vfs {
     }
 
     /// Prepares the bytes of a file for an opener, and says what may be done with the kernel's pages of it.
-    pub(super) fn open_content(&self, inode: &Inode, place: &Place, access: Access) -> Result<Pages> {
+    pub(super) fn open_content(
+        &self,
+        inode: &Inode,
+        place: &Place,
+        access: Access,
+    ) -> Result<Pages> {
         let array = match place {
             Place::Chunk(path, _) => Some(self.array(path)?),
             _ => None,
@@ -244,7 +262,8 @@ impl Vfs {
             }
             _ => None,
         };
-        let pages = if version.is_some() && file.seen == version { Pages::Keep } else { Pages::Drop };
+        let pages =
+            if version.is_some() && file.seen == version { Pages::Keep } else { Pages::Drop };
         file.seen = version;
         Ok(pages)
     }
@@ -259,7 +278,9 @@ impl Vfs {
             Place::Control | Place::StoredDir(_) => refused("nothing can be created here"),
             Place::ChunkDir(path, prefix) => {
                 let array = self.array(path)?;
-                let Some(index) = parse_index(name) else { return self.new_ordinary(path, directory, name) };
+                let Some(index) = parse_index(name) else {
+                    return self.new_ordinary(path, directory, name);
+                };
                 let coords = [&prefix[..], &[index]].concat();
                 let within = array.grid().contains_prefix(&coords);
                 if within && coords.len() < array.grid().rank() {
@@ -298,7 +319,8 @@ impl Vfs {
         let place = Place::Chunk(path.clone(), Coords::new(indices.clone()));
         if !array.grid().contains(&Coords::new(indices)) {
             let counts = array.grid().counts();
-            let detail = format!("no such chunk: the array has {counts:?} chunks along its dimensions");
+            let detail =
+                format!("no such chunk: the array has {counts:?} chunks along its dimensions");
             return Err(Error::invalid(detail).at(place.shown()));
         }
         match array.not_understood() {
@@ -314,7 +336,10 @@ impl Vfs {
             return Err(Error::new(Kind::NotPermitted, detail).at(below_shown(directory, name)));
         }
         if name.len() > 255 {
-            return Err(Error::new(Kind::Os(libc::ENAMETOOLONG), "the name is longer than 255 bytes"));
+            return Err(Error::new(
+                Kind::Os(libc::ENAMETOOLONG),
+                "the name is longer than 255 bytes",
+            ));
         }
         self.hierarchy.ordinary_prefix(path)?.key(&relative)?;
         Ok(Place::Ordinary(path.clone(), relative))
@@ -349,7 +374,11 @@ impl Vfs {
         let Some(indices) = indices else {
             let relative = match self.place_for_new(directory, name)? {
                 Place::Ordinary(_, relative) => relative,
-                other => return Err(Error::new(Kind::NotPermitted, "this must be a file").at(other.shown())),
+                other => {
+                    return Err(
+                        Error::new(Kind::NotPermitted, "this must be a file").at(other.shown())
+                    );
+                }
             };
             return Ok(Place::OrdinaryDir(path.clone(), relative));
         };

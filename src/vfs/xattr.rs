@@ -43,12 +43,19 @@ impl Vfs {
     pub fn listxattr(&self, number: u64) -> Result<Vec<String>> {
         let all = self.xattrs(self.inode(number)?.place().as_ref())?;
         // A value that the kernel would not pass on is found in the document.
-        let fits = |(name, value): &(String, String)| value.len() <= MAX_VALUE_LEN && name.len() <= 255;
+        let fits =
+            |(name, value): &(String, String)| value.len() <= MAX_VALUE_LEN && name.len() <= 255;
         Ok(all.into_iter().filter(fits).map(|(name, _)| name).collect())
     }
 
     /// Sets an attribute of a node, by the JSON text of its value.
-    pub fn setxattr(&self, number: u64, name: &str, value: &[u8], presence: Presence) -> Result<()> {
+    pub fn setxattr(
+        &self,
+        number: u64,
+        name: &str,
+        value: &[u8],
+        presence: Presence,
+    ) -> Result<()> {
         let (path, attribute) = self.attribute_of(number, name)?;
         let value = lenient::parse(value).map_err(|_| {
             let detail = "not JSON: a string needs its quotes ('\"K\"')";
@@ -57,7 +64,9 @@ impl Vfs {
         let node = self.hierarchy.existing(&path)?;
         let is_there = node.attributes().is_some_and(|all| all.contains_key(&attribute));
         match presence {
-            Presence::Absent if is_there => return Err(Error::new(Kind::Exists, "the attribute exists")),
+            Presence::Absent if is_there => {
+                return Err(Error::new(Kind::Exists, "the attribute exists"));
+            }
             Presence::Present if !is_there => {
                 return Err(Error::new(Kind::NoAttribute, "no such attribute"));
             }
@@ -100,7 +109,9 @@ impl Vfs {
             (Some(Place::Node(path) | Place::Document(path)), Some(attribute)) => {
                 Ok((path, attribute.to_owned()))
             }
-            _ => Err(Error::unsupported(format!("{name}: only {ATTRS}NAME of groups and arrays can be set"))),
+            _ => Err(Error::unsupported(format!(
+                "{name}: only {ATTRS}NAME of groups and arrays can be set"
+            ))),
         }
     }
 
@@ -112,14 +123,25 @@ impl Vfs {
                 all.push((format!("{ZARR}dialect"), self.hierarchy.dialect().name().to_owned()));
                 if let Content::Array(array) = node.content() {
                     let model = array.model();
-                    let mut add = |name: &str, value: Value| all.push((format!("{ZARR}{name}"), text(&value)));
+                    let mut add = |name: &str, value: Value| {
+                        all.push((format!("{ZARR}{name}"), text(&value)))
+                    };
                     add("shape", json!(model.shape));
                     add("data_type", Value::String(model.dtype.name()));
                     add("chunk_shape", json!(array.chunk_shape()));
                     if array.chunk_shape() != model.chunk_shape {
                         add("shard_shape", json!(model.chunk_shape));
                     }
-                    add("codecs", Value::Array(model.codecs.iter().map(crate::metadata::model::CodecSpec::to_json).collect()));
+                    add(
+                        "codecs",
+                        Value::Array(
+                            model
+                                .codecs
+                                .iter()
+                                .map(crate::metadata::model::CodecSpec::to_json)
+                                .collect(),
+                        ),
+                    );
                     add("fill_value", model.fill.to_json(model.dtype));
                     if !model.dimension_names.is_empty() {
                         add("dimension_names", json!(model.dimension_names));
@@ -127,7 +149,9 @@ impl Vfs {
                     add("lossy", json!(array.is_lossy()));
                 }
                 let attributes = node.attributes().into_iter().flatten();
-                all.extend(attributes.map(|(name, value)| (format!("{ATTRS}{name}"), value.to_string())));
+                all.extend(
+                    attributes.map(|(name, value)| (format!("{ATTRS}{name}"), value.to_string())),
+                );
             }
             Some(Place::Chunk(path, coords)) => {
                 let array = self.array(path)?;

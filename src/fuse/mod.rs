@@ -1,0 +1,685 @@
+//! Kernel requests to the tree, and errors to errno: the only module that names fuser.
+//!
+//! It does not know Zarr. What may take time (decoding, encoding, storing) goes to a
+//! pool and is answered from there, so that look-ups go on meanwhile. Every request
+//! goes through [`answer`], where a panic costs the request and not the mount.
+
+mod pool;
+mod session;
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+use fuser::{
+    BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation,
+    INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenAccMode, OpenFlags, PollEvents,
+    PollFlags, PollNotifier, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
+    ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyPoll,
+    ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+};
+use parking_lot::Mutex;
+
+use crate::error::{Error, Kind, Result};
+use crate::vfs::{Access, Attr, DirHandle, Opened, Pages, Presence, Replace, Vfs};
+use pool::Pool;
+pub use session::{MountOptions, Mounted, Others, mount};
+
+/// A tree as fuser wants it.
+#[derive(Debug)]
+struct Fs {
+    vfs: Arc<Vfs>,
+    pool: Option<Pool>,
+    dirs: Mutex<HashMap<u64, Arc<DirHandle>>>,
+    next_dir: AtomicU64,
+    owner: Owner,
+}
+
+/// Whose everything is, and with which mode bits.
+#[derive(Debug, Clone, Copy)]
+struct Owner {
+    uid: u32,
+    gid: u32,
+    read_only: bool,
+}
+
+/// Runs one request. What goes wrong is kept where a person can read it, and becomes an errno.
+fn answer<T>(vfs: &Vfs, operation: &str, request: impl FnOnce() -> Result<T>) -> Result<T, Errno> {
+    let result = catch_unwind(AssertUnwindSafe(request)).unwrap_or_else(|panic| {
+        let said = panic.downcast_ref::<String>().map(String::as_str);
+        let said = said.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no reason");
+        Err(Error::new(Kind::Internal, format!("a mistake in zarrfs, please report it: {said}")))
+    });
+    result.map_err(|error| {
+        vfs.note(operation, &error);
+        Errno::from_i32(error.errno())
+    })
+}
+
+/// The name as text: names that are not UTF-8 are in no hierarchy.
+fn utf8(name: &OsStr) -> Result<&str> {
+    name.to_str().ok_or_else(|| Error::new(Kind::Os(libc::EILSEQ), "the name is not UTF-8"))
+}
+
+/// Answers with the `$ok` of a reply, or its error.
+macro_rules! reply {
+    ($reply:expr, $result:expr, $ok:ident ( $value:pat => $($argument:expr),* )) => {
+        match $result {
+            Ok($value) => $reply.$ok($($argument),*),
+            Err(errno) => $reply.error(errno),
+        }
+    };
+}
+
+impl Fs {
+    /// Answers a request from the pool.
+    fn later<T>(
+        &self,
+        operation: &'static str,
+        request: impl FnOnce(&Vfs) -> Result<T> + Send + 'static,
+        then: impl FnOnce(Result<T, Errno>) + Send + 'static,
+    ) {
+        let vfs = Arc::clone(&self.vfs);
+        let task = move || then(answer(&vfs, operation, || request(&vfs)));
+        match &self.pool {
+            Some(pool) => pool.run(task),
+            None => task(),
+        }
+    }
+
+    fn now<T>(&self, operation: &str, request: impl FnOnce(&Vfs) -> Result<T>) -> Result<T, Errno> {
+        answer(&self.vfs, operation, || request(&self.vfs))
+    }
+
+    fn dir(&self, fh: FileHandle) -> Result<Arc<DirHandle>> {
+        let found = self.dirs.lock().get(&fh.0).cloned();
+        found.ok_or_else(|| Error::new(Kind::Os(libc::EBADF), "no such handle"))
+    }
+
+    /// Lists from `offset` until `add` has no more room. Positions 0 and 1 are `.` and `..`.
+    fn list(
+        &self,
+        fh: FileHandle,
+        offset: u64,
+        add: &mut dyn FnMut(u64, Entry<'_>) -> Result<Room>,
+    ) -> Result<()> {
+        let dir = self.dir(fh)?;
+        let dots = [(".", self.vfs.number_of(&dir)), ("..", self.vfs.number_above(&dir))];
+        let mut position = offset;
+        for (at, (name, number)) in (0..).zip(dots) {
+            if position == at {
+                position += 1;
+                if add(position, Entry::Dot(name, number))? == Room::None {
+                    return Ok(());
+                }
+            }
+        }
+        loop {
+            let at = usize::try_from(position - 2).unwrap_or(usize::MAX);
+            let Some(listed) = self.vfs.readdir(&dir, at)? else { return Ok(()) };
+            position += 1;
+            if add(position, Entry::Listed(&dir, &listed))? == Room::None {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// A line of a listing.
+enum Entry<'a> {
+    Dot(&'a str, u64),
+    Listed(&'a DirHandle, &'a crate::vfs::Listed),
+}
+
+/// Whether a reply takes more.
+#[derive(PartialEq, Eq)]
+enum Room {
+    Some,
+    None,
+}
+
+impl Owner {
+    fn attr(self, attr: &Attr) -> FileAttr {
+        let write = attr.is_writable && !self.read_only;
+        let perm = match (attr.is_dir, write) {
+            (true, true) => 0o755,
+            (true, false) => 0o555,
+            (false, true) => 0o644,
+            (false, false) => 0o444,
+        };
+        FileAttr {
+            ino: INodeNo(attr.number),
+            size: attr.len,
+            blocks: attr.blocks,
+            atime: attr.modified,
+            mtime: attr.modified,
+            ctime: attr.modified,
+            crtime: attr.modified,
+            kind: if attr.is_dir { FileType::Directory } else { FileType::RegularFile },
+            perm,
+            nlink: attr.links,
+            uid: self.uid,
+            gid: self.gid,
+            rdev: 0,
+            blksize: 4096,
+            flags: 0,
+        }
+    }
+}
+
+fn access_of(flags: OpenFlags) -> Access {
+    let truncates = flags.0 & libc::O_TRUNC != 0;
+    match flags.acc_mode() {
+        OpenAccMode::O_RDONLY => Access::Read,
+        OpenAccMode::O_WRONLY | OpenAccMode::O_RDWR if truncates => Access::Truncate,
+        OpenAccMode::O_WRONLY | OpenAccMode::O_RDWR => Access::Write,
+    }
+}
+
+fn open_flags(opened: Opened) -> FopenFlags {
+    match opened.pages {
+        Pages::Keep => FopenFlags::FOPEN_KEEP_CACHE,
+        Pages::Drop => FopenFlags::empty(),
+        Pages::None => FopenFlags::FOPEN_DIRECT_IO,
+    }
+}
+
+impl Filesystem for Fs {
+    fn init(&mut self, _: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
+        // Opening with O_TRUNC is one request, so that a reader never sees half of it.
+        let wanted = [
+            InitFlags::FUSE_ATOMIC_O_TRUNC,
+            InitFlags::FUSE_DO_READDIRPLUS,
+            InitFlags::FUSE_READDIRPLUS_AUTO,
+            InitFlags::FUSE_PARALLEL_DIROPS,
+            InitFlags::FUSE_HANDLE_KILLPRIV,
+        ];
+        for flag in wanted {
+            if config.add_capabilities(flag).is_err() {
+                log::debug!("the kernel does not offer {flag:?}");
+            }
+        }
+        if let Err(nearest) = config.set_max_background(64) {
+            log::debug!("the kernel takes {nearest} background requests at most");
+        }
+        Ok(())
+    }
+
+    fn destroy(&mut self) {
+        drop(self.pool.take());
+        if let Err(error) = self.vfs.sync() {
+            self.vfs.note("unmount", &error);
+            log::error!("not everything is stored: {error}");
+        }
+    }
+
+    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let found = self.now("lookup", |vfs| match name.to_str() {
+            Some(name) => vfs.lookup(parent.0, name),
+            None => Err(Error::not_found()),
+        });
+        let ttl = self.vfs.ttl();
+        reply!(reply, found, entry(attr => &ttl, &self.owner.attr(&attr), Generation(0)));
+    }
+
+    fn forget(&self, _: &Request, ino: INodeNo, nlookup: u64) {
+        self.vfs.forget(ino.0, nlookup);
+    }
+
+    fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        let found = self.now("getattr", |vfs| vfs.getattr(ino.0));
+        let ttl = self.vfs.ttl();
+        reply!(reply, found, attr(attr => &ttl, &self.owner.attr(&attr)));
+    }
+
+    fn setattr(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        _mode: Option<u32>,
+        _uid: Option<u32>,
+        _gid: Option<u32>,
+        size: Option<u64>,
+        _atime: Option<TimeOrNow>,
+        mtime: Option<TimeOrNow>,
+        _ctime: Option<SystemTime>,
+        _fh: Option<FileHandle>,
+        _crtime: Option<SystemTime>,
+        _chgtime: Option<SystemTime>,
+        _bkuptime: Option<SystemTime>,
+        _flags: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        // Mode and owner are those of the mount: accepted, so that `cp -p` and `rsync -a` go through.
+        let (owner, ttl) = (self.owner, self.vfs.ttl());
+        let change = move |vfs: &Vfs| {
+            if let Some(size) = size {
+                vfs.truncate(ino.0, size)?;
+            }
+            match mtime {
+                Some(TimeOrNow::SpecificTime(time)) => vfs.set_modified(ino.0, time),
+                Some(TimeOrNow::Now) if size.is_none() => {
+                    vfs.set_modified(ino.0, SystemTime::now())
+                }
+                _ => vfs.getattr(ino.0),
+            }
+        };
+        self.later("setattr", change, move |changed| {
+            reply!(reply, changed, attr(attr => &ttl, &owner.attr(&attr)));
+        });
+    }
+
+    fn mkdir(&self, _: &Request, parent: INodeNo, name: &OsStr, _: u32, _: u32, reply: ReplyEntry) {
+        let made = self.now("mkdir", |vfs| vfs.mkdir(parent.0, utf8(name)?));
+        let ttl = self.vfs.ttl();
+        reply!(reply, made, entry(attr => &ttl, &self.owner.attr(&attr), Generation(0)));
+    }
+
+    fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let name = name.to_owned();
+        let unlink = move |vfs: &Vfs| vfs.unlink(parent.0, utf8(&name)?);
+        self.later("unlink", unlink, move |done| reply!(reply, done, ok(() =>)));
+    }
+
+    fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let name = name.to_owned();
+        let rmdir = move |vfs: &Vfs| vfs.rmdir(parent.0, utf8(&name)?);
+        self.later("rmdir", rmdir, move |done| reply!(reply, done, ok(() =>)));
+    }
+
+    fn rename(
+        &self,
+        _: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        newparent: INodeNo,
+        newname: &OsStr,
+        flags: RenameFlags,
+        reply: ReplyEmpty,
+    ) {
+        let (name, newname) = (name.to_owned(), newname.to_owned());
+        let rename = move |vfs: &Vfs| {
+            let replace = if flags.is_empty() {
+                Replace::Yes
+            } else if flags == RenameFlags::RENAME_NOREPLACE {
+                Replace::No
+            } else {
+                return Err(Error::invalid("files cannot be exchanged"));
+            };
+            vfs.rename(parent.0, utf8(&name)?, newparent.0, utf8(&newname)?, replace)
+        };
+        self.later("rename", rename, move |done| reply!(reply, done, ok(() =>)));
+    }
+
+    fn open(&self, _: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        let open = move |vfs: &Vfs| vfs.open(ino.0, access_of(flags));
+        self.later("open", open, move |opened| {
+            reply!(reply, opened, opened(opened => FileHandle(opened.handle), open_flags(opened)));
+        });
+    }
+
+    fn create(
+        &self,
+        _: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        _mode: u32,
+        _umask: u32,
+        flags: i32,
+        reply: ReplyCreate,
+    ) {
+        let (owner, ttl, name) = (self.owner, self.vfs.ttl(), name.to_owned());
+        let create = move |vfs: &Vfs| {
+            let exclusive = flags & libc::O_EXCL != 0;
+            vfs.create(parent.0, utf8(&name)?, access_of(OpenFlags(flags)), exclusive)
+        };
+        self.later("create", create, move |created| match created {
+            Ok((attr, opened)) => {
+                let (handle, flags) = (FileHandle(opened.handle), open_flags(opened));
+                reply.created(&ttl, &owner.attr(&attr), Generation(0), handle, flags);
+            }
+            Err(errno) => reply.error(errno),
+        });
+    }
+
+    fn read(
+        &self,
+        _: &Request,
+        _ino: INodeNo,
+        fh: FileHandle,
+        offset: u64,
+        size: u32,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        let len = usize::try_from(size).unwrap_or(usize::MAX);
+        // A panic here is answered by the pool's attempt.
+        let at_hand = catch_unwind(AssertUnwindSafe(|| self.vfs.try_read(fh.0, offset, len)));
+        if let Ok(Some(bytes)) = at_hand {
+            return reply.data(&bytes);
+        }
+        let read = move |vfs: &Vfs| vfs.read(fh.0, offset, len);
+        self.later("read", read, move |read| reply!(reply, read, data(bytes => &bytes)));
+    }
+
+    fn write(
+        &self,
+        _: &Request,
+        _ino: INodeNo,
+        fh: FileHandle,
+        offset: u64,
+        data: &[u8],
+        _write_flags: WriteFlags,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        let written = u32::try_from(data.len()).unwrap_or(u32::MAX);
+        match self.now("write", |vfs| vfs.try_write(fh.0, offset, data)) {
+            Ok(true) => reply.written(written),
+            Err(errno) => reply.error(errno),
+            Ok(false) => {
+                let data = data.to_vec();
+                let write = move |vfs: &Vfs| vfs.write(fh.0, offset, &data);
+                self.later("write", write, move |done| reply!(reply, done, written(() => written)));
+            }
+        }
+    }
+
+    fn flush(&self, _: &Request, _: INodeNo, fh: FileHandle, _: LockOwner, reply: ReplyEmpty) {
+        let flush = move |vfs: &Vfs| vfs.flush(fh.0);
+        self.later("close", flush, move |done| reply!(reply, done, ok(() =>)));
+    }
+
+    fn release(
+        &self,
+        _: &Request,
+        _ino: INodeNo,
+        fh: FileHandle,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        _flush: bool,
+        reply: ReplyEmpty,
+    ) {
+        let release = move |vfs: &Vfs| {
+            vfs.release(fh.0);
+            Ok(())
+        };
+        self.later("release", release, move |done| reply!(reply, done, ok(() =>)));
+    }
+
+    fn fsync(&self, _: &Request, _: INodeNo, fh: FileHandle, _: bool, reply: ReplyEmpty) {
+        let fsync = move |vfs: &Vfs| vfs.fsync(fh.0);
+        self.later("fsync", fsync, move |done| reply!(reply, done, ok(() =>)));
+    }
+
+    fn opendir(&self, _: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        let opened = self.now("opendir", |vfs| vfs.opendir(ino.0)).map(|dir| {
+            let handle = self.next_dir.fetch_add(1, Ordering::Relaxed);
+            self.dirs.lock().insert(handle, Arc::new(dir));
+            handle
+        });
+        reply!(reply, opened, opened(handle => FileHandle(handle), FopenFlags::empty()));
+    }
+
+    fn readdir(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        fh: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectory,
+    ) {
+        let mut add = |next: u64, entry: Entry<'_>| {
+            let (name, number, is_dir) = match entry {
+                Entry::Dot(name, number) => (name, number, true),
+                Entry::Listed(_, listed) => (listed.name.as_str(), listed.number, listed.is_dir),
+            };
+            let kind = if is_dir { FileType::Directory } else { FileType::RegularFile };
+            let full = reply.add(INodeNo(number), next, kind, name);
+            Ok(if full { Room::None } else { Room::Some })
+        };
+        let listed = answer(&self.vfs, "readdir", || self.list(fh, offset, &mut add));
+        reply!(reply, listed, ok(() =>));
+    }
+
+    fn readdirplus(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        fh: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectoryPlus,
+    ) {
+        let (owner, ttl) = (self.owner, self.vfs.ttl());
+        let mut add = |next: u64, entry: Entry<'_>| {
+            let (name, attr, ttl) = match entry {
+                Entry::Dot(name, number) => (name, dot(number), Duration::ZERO),
+                Entry::Listed(dir, listed) => match self.vfs.attr_of_listed(dir, listed) {
+                    Ok(Some(attr)) => (listed.name.as_str(), attr, ttl),
+                    Ok(None) => return Ok(Room::Some),
+                    Err(error) => {
+                        // One bad entry is no reason to show none of the others.
+                        self.vfs.note("readdir", &error);
+                        let attr = Attr { is_dir: listed.is_dir, ..dot(listed.number) };
+                        let full = reply.add(
+                            INodeNo(0),
+                            next,
+                            &listed.name,
+                            &ttl,
+                            &owner.attr(&attr),
+                            Generation(0),
+                        );
+                        return Ok(if full { Room::None } else { Room::Some });
+                    }
+                },
+            };
+            let full = reply.add(
+                INodeNo(attr.number),
+                next,
+                name,
+                &ttl,
+                &owner.attr(&attr),
+                Generation(0),
+            );
+            if full {
+                return Ok(Room::None);
+            }
+            if let Entry::Listed(..) = entry {
+                self.vfs.told_of(attr.number);
+            }
+            Ok(Room::Some)
+        };
+        let listed = answer(&self.vfs, "readdir", || self.list(fh, offset, &mut add));
+        reply!(reply, listed, ok(() =>));
+    }
+
+    fn releasedir(&self, _: &Request, _: INodeNo, fh: FileHandle, _: OpenFlags, reply: ReplyEmpty) {
+        self.dirs.lock().remove(&fh.0);
+        reply.ok();
+    }
+
+    fn fsyncdir(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+        self.later("fsync", Vfs::sync, move |done| reply!(reply, done, ok(() =>)));
+    }
+
+    fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
+        match self.now("statfs", Vfs::room) {
+            Ok(Some(room)) => reply.statfs(
+                room.total,
+                room.free,
+                room.available,
+                room.values,
+                room.values_free,
+                room.unit_len,
+                room.name_max.min(255),
+                room.unit_len,
+            ),
+            Ok(None) => reply.statfs(0, 0, 0, 0, 0, 4096, 255, 4096),
+            Err(errno) => reply.error(errno),
+        }
+    }
+
+    fn setxattr(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        name: &OsStr,
+        value: &[u8],
+        flags: i32,
+        _position: u32,
+        reply: ReplyEmpty,
+    ) {
+        let (name, value) = (name.to_owned(), value.to_vec());
+        let presence = match flags {
+            libc::XATTR_CREATE => Presence::Absent,
+            libc::XATTR_REPLACE => Presence::Present,
+            _ => Presence::Any,
+        };
+        let set = move |vfs: &Vfs| vfs.setxattr(ino.0, utf8(&name)?, &value, presence);
+        self.later("setxattr", set, move |done| reply!(reply, done, ok(() =>)));
+    }
+
+    fn getxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        let value = self.now("getxattr", |vfs| match name.to_str() {
+            Some(name) => vfs.getxattr(ino.0, name),
+            None => Err(Error::new(Kind::NoAttribute, "no such attribute")),
+        });
+        reply_xattr(reply, value, size);
+    }
+
+    fn listxattr(&self, _: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+        let names = self.now("listxattr", |vfs| vfs.listxattr(ino.0));
+        reply_xattr(reply, names.map(|names| nul_separated(&names)), size);
+    }
+
+    fn removexattr(&self, _: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let name = name.to_owned();
+        let remove = move |vfs: &Vfs| vfs.removexattr(ino.0, utf8(&name)?);
+        self.later("removexattr", remove, move |done| reply!(reply, done, ok(() =>)));
+    }
+
+    fn fallocate(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        offset: u64,
+        length: u64,
+        mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        let allocate = move |vfs: &Vfs| {
+            let end = offset.saturating_add(length);
+            match mode {
+                0 if vfs.getattr(ino.0)?.len < end => vfs.truncate(ino.0, end).map(drop),
+                0 | libc::FALLOC_FL_KEEP_SIZE => vfs.check_len(ino.0, end),
+                _ => Err(Error::unsupported("only space can be allocated, no holes made")),
+            }
+        };
+        self.later("fallocate", allocate, move |done| reply!(reply, done, ok(() =>)));
+    }
+
+    // What the kernel does itself where it is told that we do not.
+
+    fn lseek(&self, _: &Request, _: INodeNo, _: FileHandle, _: i64, _: i32, reply: ReplyLseek) {
+        reply.error(Errno::ENOSYS);
+    }
+
+    fn copy_file_range(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        _: u64,
+        _: INodeNo,
+        _: FileHandle,
+        _: u64,
+        _: u64,
+        _: fuser::CopyFileRangeFlags,
+        reply: ReplyWrite,
+    ) {
+        reply.error(Errno::ENOSYS);
+    }
+
+    fn poll(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        _: PollNotifier,
+        _: PollEvents,
+        _: PollFlags,
+        reply: ReplyPoll,
+    ) {
+        reply.error(Errno::ENOSYS);
+    }
+
+    // What a mount does not have.
+
+    fn ioctl(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        _: IoctlFlags,
+        _: u32,
+        _: &[u8],
+        _: u32,
+        reply: ReplyIoctl,
+    ) {
+        reply.error(Errno::ENOTTY);
+    }
+
+    fn mknod(&self, _: &Request, _: INodeNo, _: &OsStr, _: u32, _: u32, _: u32, reply: ReplyEntry) {
+        reply.error(Errno::EPERM);
+    }
+
+    fn symlink(&self, _: &Request, _: INodeNo, _: &OsStr, _: &std::path::Path, reply: ReplyEntry) {
+        reply.error(Errno::EPERM);
+    }
+
+    fn link(&self, _: &Request, _: INodeNo, _: INodeNo, _: &OsStr, reply: ReplyEntry) {
+        reply.error(Errno::EPERM);
+    }
+}
+
+fn dot(number: u64) -> Attr {
+    Attr {
+        number,
+        is_dir: true,
+        len: 0,
+        blocks: 0,
+        modified: SystemTime::UNIX_EPOCH,
+        links: 2,
+        is_writable: true,
+    }
+}
+
+/// Names as the kernel wants them. What does not fit into its largest list can still be got by name.
+fn nul_separated(names: &[String]) -> Vec<u8> {
+    let mut list = Vec::new();
+    for name in names {
+        if list.len() + name.len() < 65_536 {
+            list.extend_from_slice(name.as_bytes());
+            list.push(0);
+        }
+    }
+    list
+}
+
+/// Answers with a value, or with its length where the caller asks for that.
+fn reply_xattr(reply: ReplyXattr, value: Result<Vec<u8>, Errno>, size: u32) {
+    match value {
+        Err(errno) => reply.error(errno),
+        Ok(value) => match u32::try_from(value.len()) {
+            Ok(len) if size == 0 => reply.size(len),
+            Ok(len) if len <= size => reply.data(&value),
+            _ => reply.error(Errno::ERANGE),
+        },
+    }
+}

@@ -1,0 +1,143 @@
+//! A mount: made, served by several event loops, told what to forget, ended.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use fuser::{BackgroundSession, Config, INodeNo, MountOption, Session, SessionACL};
+use parking_lot::Mutex;
+
+use super::pool::Pool;
+use super::{Fs, Owner};
+use crate::error::{Error, Kind, Result};
+use crate::vfs::Vfs;
+
+/// How often scratch files are looked at that wait to be stored.
+const TICK: Duration = Duration::from_millis(500);
+
+/// What the mount itself is to be like.
+#[derive(Debug, Clone)]
+pub struct MountOptions {
+    /// What `mount` and `df` show as the source.
+    pub source: String,
+    /// Whether nothing may be changed.
+    pub read_only: bool,
+    /// Who may look into it besides the user who mounted it.
+    pub others: Others,
+    /// Threads that take requests.
+    pub event_loops: usize,
+    /// Threads that decode and store.
+    pub workers: usize,
+    /// The user and group that everything belongs to.
+    pub owner: (u32, u32),
+}
+
+/// Who may look into a mount besides the user who made it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Others {
+    /// Nobody.
+    Nobody,
+    /// Root.
+    Root,
+    /// Everybody, as far as the mode bits allow.
+    Everybody,
+}
+
+/// A mount that answers.
+#[derive(Debug)]
+pub struct Mounted {
+    session: BackgroundSession,
+    stop: mpsc::Sender<Wake>,
+}
+
+enum Wake {
+    Invalidate(u64),
+    Stop,
+}
+
+/// Mounts `vfs` at `mountpoint`.
+pub fn mount(vfs: &Arc<Vfs>, mountpoint: &Path, options: &MountOptions) -> Result<Mounted> {
+    let (uid, gid) = options.owner;
+    let fs = Fs {
+        vfs: Arc::clone(vfs),
+        pool: Some(Pool::new(options.workers)?),
+        dirs: Mutex::default(),
+        next_dir: 1.into(),
+        owner: Owner { uid, gid, read_only: options.read_only },
+    };
+    let mut config = Config::default();
+    config.mount_options = vec![
+        MountOption::FSName(options.source.clone()),
+        MountOption::Subtype("zarrfs".to_owned()),
+        // The kernel checks the mode bits: nothing here need.
+        MountOption::DefaultPermissions,
+        MountOption::NoDev,
+        MountOption::NoSuid,
+        MountOption::NoAtime,
+        if options.read_only { MountOption::RO } else { MountOption::RW },
+    ];
+    config.acl = match options.others {
+        Others::Nobody => SessionACL::Owner,
+        Others::Root => SessionACL::RootAndOwner,
+        Others::Everybody => SessionACL::All,
+    };
+    config.n_threads = Some(options.event_loops.max(1));
+    config.clone_fd = true;
+    let session = Session::new(fs, mountpoint, &config).map_err(|error| refused(&error))?;
+    let notifier = session.notifier();
+    let session = session.spawn()?;
+    let (stop, wakes) = mpsc::channel();
+    let wake = stop.clone();
+    vfs.on_invalidate(Box::new(move |number| {
+        // The mount has ended where nobody listens: there are no pages to drop.
+        let _ended = wake.send(Wake::Invalidate(number));
+    }));
+    let ticking = Arc::clone(vfs);
+    // Telling the kernel may wait for a request that it has sent us: never from a thread that answers requests.
+    std::thread::Builder::new().name("notifier".to_owned()).spawn(move || {
+        loop {
+            match wakes.recv_timeout(TICK) {
+                Ok(Wake::Invalidate(number)) => {
+                    if let Err(error) = notifier.inval_inode(INodeNo(number), 0, 0) {
+                        log::debug!("inode {number}: {error}"); // The kernel has forgotten it already.
+                    }
+                }
+                Err(mpsc::RecvTimeoutError::Timeout) => ticking.tick(),
+                Ok(Wake::Stop) | Err(mpsc::RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    })?;
+    Ok(Mounted { session, stop })
+}
+
+impl Mounted {
+    /// Waits until it is unmounted, by whomever, and everything is stored that can be.
+    pub fn wait(self) -> Result<()> {
+        let ended = self.session.join();
+        let _gone = self.stop.send(Wake::Stop);
+        Ok(ended?)
+    }
+}
+
+fn refused(error: &std::io::Error) -> Error {
+    let detail = error.to_string();
+    match error.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => Error::new(
+            Kind::Os(libc::EACCES),
+            format!(
+                "mounting is not permitted ({detail}): be root, or install fusermount3 (Debian: fuse3) and own the mountpoint"
+            ),
+        ),
+        Some(libc::ENODEV | libc::ENOENT) => Error::new(
+            Kind::Os(libc::ENODEV),
+            format!(
+                "FUSE is not available ({detail}): the kernel module fuse and /dev/fuse are needed"
+            ),
+        ),
+        _ => Error::new(
+            Kind::Os(error.raw_os_error().unwrap_or(libc::EIO)),
+            format!("cannot be mounted: {detail}"),
+        ),
+    }
+}
