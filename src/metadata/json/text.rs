@@ -95,7 +95,7 @@ impl Text {
     pub fn set_item(&mut self, path: &[&str], index: usize, value: &Value) -> Result<()> {
         let found = self.find(path)?;
         let mut spans = Vec::new();
-        if let Some((list, _)) = found.filter(|(list, _)| self.slice(list).starts_with('[')) {
+        if let Some(list) = found.filter(|list| self.slice(list).starts_with('[')) {
             let mut scanner = Scanner::new(&self.0, list.start);
             scanner.items(|scanner| {
                 scanner.space();
@@ -118,21 +118,24 @@ impl Text {
         let Some((name, parents)) = path.split_last() else {
             return Ok(());
         };
-        while let Some((object, _)) = self.find(parents)? {
-            if !self.slice(&object).starts_with('{') {
-                return Ok(());
-            }
-            let members = self.members(&object)?;
-            let Some(at) = members.iter().position(|member| member.key == *name) else {
-                return Ok(());
-            };
-            self.0.replace_range(without(&members, at, &object), "");
+        let Some(object) = self.find(parents)?.filter(|span| self.slice(span).starts_with('{'))
+        else {
+            return Ok(());
+        };
+        let members = self.members(&object)?;
+        let mut kept = String::with_capacity(self.0.len());
+        let mut from = 0;
+        for cut in cuts(&members, name, &object) {
+            kept.push_str(self.slice(&(from..cut.start)));
+            from = cut.end;
         }
+        kept.push_str(self.slice(&(from..self.0.len())));
+        self.0 = kept;
         Ok(())
     }
 
-    /// Where the value at `path` is, and how deep.
-    fn find(&self, path: &[&str]) -> Result<Option<(Range<usize>, usize)>> {
+    /// Where the value at `path` is.
+    fn find(&self, path: &[&str]) -> Result<Option<Range<usize>>> {
         let mut object = self.root();
         for name in path {
             if !self.slice(&object).starts_with('{') {
@@ -144,7 +147,7 @@ impl Text {
             };
             object = member.value;
         }
-        Ok(Some((object, path.len())))
+        Ok(Some(object))
     }
 
     /// Where the document's value is.
@@ -245,16 +248,25 @@ impl Text {
     }
 }
 
-/// What to cut so that the member `at` and one comma are gone.
-fn without(members: &[Member], at: usize, object: &Range<usize>) -> Range<usize> {
-    let end_of = |at: usize| members.get(at).map_or(object.end, |member| member.value.end);
-    match (at.checked_sub(1), members.get(at + 1)) {
-        (Some(before), _) => end_of(before)..end_of(at),
-        (None, Some(after)) => {
-            members.get(at).map_or(object.start, |member| member.key_start)..after.key_start
-        }
-        (None, None) => object.start + 1..object.end.saturating_sub(1),
+/// What to cut, in order, so that no member is called `name`, with one comma for each.
+fn cuts(members: &[Member], name: &str, object: &Range<usize>) -> Vec<Range<usize>> {
+    let goes = |member: &Member| member.key == name;
+    if !members.is_empty() && members.iter().all(goes) {
+        return vec![object.start + 1..object.end.saturating_sub(1)];
     }
+    // The comma goes with the white space before a member, but in front of the first that stays behind it.
+    let mut cuts = Vec::new();
+    let mut some_stay = false;
+    for (at, member) in members.iter().enumerate() {
+        let before = at.checked_sub(1).and_then(|before| members.get(before));
+        match (goes(member), before, members.get(at + 1)) {
+            (false, _, _) => some_stay = true,
+            (true, Some(before), _) if some_stay => cuts.push(before.value.end..member.value.end),
+            (true, _, Some(after)) => cuts.push(member.key_start..after.key_start),
+            (true, _, None) => {}
+        }
+    }
+    cuts
 }
 
 impl Layout {
