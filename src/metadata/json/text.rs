@@ -56,39 +56,32 @@ impl Text {
     pub fn set(&mut self, path: &[&str], value: &Value) -> Result<()> {
         let layout = self.layout()?;
         let mut object = self.root();
-        let mut path = path.iter().copied();
-        let mut depth = 0;
-        let mut parent_lines = false;
-        while let Some(name) = path.next() {
-            depth += 1;
-            let members = self.members(&object)?;
-            let lines = self.has_lines(&object) || (members.is_empty() && layout.indent.is_some());
-            let nested = |path: std::iter::Copied<std::slice::Iter<'_, &str>>| {
-                path.rev().fold(value.clone(), |inner, name| {
-                    Value::Object(Map::from_iter([(name.to_owned(), inner)]))
+        for (at, name) in path.iter().enumerate() {
+            let (depth, below) = (at + 1, path.get(at + 1..).unwrap_or_default());
+            let nested = || {
+                below.iter().rev().fold(value.clone(), |inner, name| {
+                    Value::Object(Map::from_iter([((*name).to_owned(), inner)]))
                 })
             };
-            let Some(member) = members.iter().rev().find(|member| member.key == name) else {
-                let text = layout.print(&nested(path), depth, lines);
-                let member = format!("{}{}{text}", Value::String(name.to_owned()), layout.colon);
+            let members = self.members(&object)?;
+            let lines = self.has_lines(&object) || (members.is_empty() && layout.indent.is_some());
+            let Some(member) = members.iter().rev().find(|member| member.key == *name) else {
+                let text = layout.print(&nested(), depth, lines);
+                let name = Value::String((*name).to_owned());
+                let member = format!("{name}{}{text}", layout.colon);
                 self.insert(&object, &members, &member, depth, &layout);
                 return Ok(());
             };
-            let last = path.len() == 0;
-            if last || self.slice(&member.value) == "null" {
-                let old_lines = self.slice(&member.value).contains('\n');
-                let scalar = !self.slice(&member.value).starts_with(['{', '[']);
-                let text = layout.print(&nested(path), depth, old_lines || (scalar && lines));
+            let old = self.slice(&member.value);
+            if below.is_empty() || old == "null" {
+                let on_lines = old.contains('\n') || (lines && !old.starts_with(['{', '[']));
+                let text = layout.print(&nested(), depth, on_lines);
                 self.0.replace_range(member.value.clone(), &text);
                 return Ok(());
             }
             object = member.value.clone();
-            parent_lines = lines;
         }
-        // An empty path is the document itself.
-        let text = layout.print(value, 0, parent_lines || layout.indent.is_some());
-        self.0.replace_range(object, &text);
-        Ok(())
+        Err(Error::invalid("a path of no names is no member"))
     }
 
     /// Gives the item `index` of the list at `path` this value.
@@ -252,7 +245,8 @@ impl Text {
 fn cuts(members: &[Member], name: &str, object: &Range<usize>) -> Vec<Range<usize>> {
     let goes = |member: &Member| member.key == name;
     if !members.is_empty() && members.iter().all(goes) {
-        return vec![object.start + 1..object.end.saturating_sub(1)];
+        let inside = object.start + 1..object.end.saturating_sub(1);
+        return std::iter::once(inside).collect();
     }
     // The comma goes with the white space before a member, but in front of the first that stays behind it.
     let mut cuts = Vec::new();
