@@ -234,6 +234,15 @@ proptest! {
     }
 
     #[test]
+    fn what_is_read_is_passed_over(value in value(), layout in 0..4u8) {
+        let text = format!("[{},1]", written(&value, layout).trim_start_matches('\u{feff}'));
+        let (mut read, mut skipped) = (Scanner::new(&text, 1), Scanner::new(&text, 1));
+        read.value().expect("a value");
+        skipped.skip();
+        prop_assert_eq!(read.at, skipped.at, "{}", text);
+    }
+
+    #[test]
     fn a_set_member_is_set_and_the_others_keep_their_bytes(
         stored in object(), layout in 0..4u8, name in "[a-e]{1,2}", new in value(),
     ) {

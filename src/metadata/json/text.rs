@@ -91,9 +91,7 @@ impl Text {
         if let Some(list) = found.filter(|list| self.slice(list).starts_with('[')) {
             let mut scanner = Scanner::new(&self.0, list.start);
             scanner.items(|scanner| {
-                scanner.space();
-                let start = scanner.at;
-                scanner.value()?;
+                let start = scanner.skip();
                 spans.push(start..scanner.at);
                 Ok(())
             })?;
@@ -162,9 +160,7 @@ impl Text {
         let mut members = Vec::new();
         let mut scanner = Scanner::new(&self.0, object.start);
         scanner.members(|scanner, key, key_start| {
-            scanner.space();
-            let start = scanner.at;
-            scanner.value()?;
+            let start = scanner.skip();
             members.push(Member { key, key_start, value: start..scanner.at });
             Ok(())
         })?;
