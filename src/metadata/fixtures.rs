@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use bytes::Bytes;
+use proptest::prelude::*;
 use serde_json::Value as Json;
 
 use super::*;
-use crate::dtype::FillValue;
+use crate::dtype::{DType, FillValue};
 use crate::error::Kind;
 use crate::metadata::model::{Array, CodecSpec, KeyEncoding, Node, Separator};
 use crate::store::{
@@ -236,8 +237,6 @@ fn expected_dtype(numpy: &str) -> DType {
     types::data_type(&Json::from(numpy)).expect("a type of numpy").0
 }
 
-use crate::dtype::DType;
-
 #[test]
 fn every_hierarchy_has_the_nodes_that_its_writer_made() {
     let fixtures = Fixture::all();
@@ -416,4 +415,40 @@ fn hidden_filters_are_codecs_and_no_attribute() {
     let names: Vec<_> = array.codecs.iter().map(|codec| codec.name.as_str()).collect();
     assert_eq!(names, ["numcodecs.delta", "bytes", "gzip"]);
     assert_eq!(array.attributes, json!({"user": "x"}).as_object().cloned().expect("an object"));
+}
+
+/// The document at `key` of a fixture.
+fn document(fixture: &str, key: &str) -> Bytes {
+    let store = Fixture::named(fixture).store;
+    let key = Key::parse(key).expect("a key");
+    store.get(&key, json::MAX_DOCUMENT_LEN).expect("get").expect("a document").bytes
+}
+
+proptest! {
+    #[test]
+    fn no_damage_to_a_real_document_panics(
+        which in 0..3usize,
+        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+    ) {
+        let draft = Dialect::D2020_10 { suffix: ".json".to_owned() };
+        let (dialect, stored) = match which {
+            0 => (Dialect::V3, document("z316__shard_nested", "zarr.json")),
+            1 => (Dialect::V3, document("z316__groups_consolidated", "zarr.json")),
+            _ => (draft, document("z218v3__shard_3x1_F_be", "meta/root/arr.array.json")),
+        };
+        let mut damaged = stored.to_vec();
+        for (at, byte) in damage {
+            let at = at.index(damaged.len());
+            damaged[at] = byte;
+        }
+        let lowered = dialect.lower(Some(NodeKind::Array), &damaged);
+        let _ = shown::not_understood(lowered.kind, &damaged);
+        if let Ok(text) = std::str::from_utf8(&damaged) {
+            let _ = dialect.edit(lowered.kind, text, &merge::Edit::attribute("a", Some(json!(1))));
+            if let Ok(node) = dialect.lower(Some(lowered.kind), &stored).node {
+                let _ = merge::diff(text, &stored, &node, &[2, 2]);
+                let _ = merge::diff(std::str::from_utf8(&stored).expect("text"), &damaged, &node, &[2, 2]);
+            }
+        }
+    }
 }

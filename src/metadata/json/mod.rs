@@ -158,6 +158,46 @@ impl<'t> Scanner<'t> {
         }
     }
 
+    /// Passes over the next value of a text that is known to be a document, and says where it begins.
+    fn skip(&mut self) -> usize {
+        self.space();
+        let start = self.at;
+        let mut depth = 0_usize;
+        while let Some(byte) = self.peek() {
+            match byte {
+                b'"' => self.skip_string(),
+                b'{' | b'[' => {
+                    depth += 1;
+                    self.at += 1;
+                    continue;
+                }
+                b'}' | b']' if depth > 0 => {
+                    depth -= 1;
+                    self.at += 1;
+                }
+                b',' | b'}' | b']' | b' ' | b'\t' | b'\n' | b'\r' if depth == 0 => break,
+                _ => {
+                    self.at += 1;
+                    continue;
+                }
+            }
+            if depth == 0 {
+                break;
+            }
+        }
+        start
+    }
+
+    fn skip_string(&mut self) {
+        self.at += 1;
+        while let Some(byte) = self.peek() {
+            self.at += if byte == b'\\' { 2 } else { 1 };
+            if byte == b'"' {
+                break;
+            }
+        }
+    }
+
     fn object(&mut self) -> Result<Value> {
         let mut members = Map::new();
         self.members(|scanner, key, _| {

@@ -133,6 +133,24 @@ fn a_member_that_is_there_several_times_is_removed_whole_and_set_where_it_counts
     assert_eq!(edited.as_str(), r#"{"b": 2}"#);
     edited.remove(&["b"]).expect("remove");
     assert_eq!(edited.as_str(), "{}");
+    for (stored, expected) in [
+        (r#"{"a":1,"a":2,"b":3,"a":4,"a":5}"#, r#"{"b":3}"#),
+        (r#"{"b":3, "a":1 ,"a":2, "c":4}"#, r#"{"b":3, "c":4}"#),
+        (r#"{ "a":1, "a":2 }"#, "{}"),
+        ("{}", "{}"),
+    ] {
+        let mut edited = text(stored);
+        edited.remove(&["a"]).expect("remove");
+        assert_eq!(edited.as_str(), expected);
+    }
+}
+
+#[test]
+fn a_document_of_nothing_but_one_name_is_edited_in_one_pass() {
+    let many = format!("{{{}\"b\":1}}", "\"a\":1,".repeat(300_000));
+    let mut edited = text(&many);
+    edited.remove(&["a"]).expect("remove");
+    assert_eq!(edited.as_str(), "{\"b\":1}");
 }
 
 #[test]
@@ -213,6 +231,15 @@ proptest! {
     #[test]
     fn what_is_written_is_read(value in value(), layout in 0..4u8) {
         prop_assert_eq!(parse(written(&value, layout).as_bytes()).expect("a document"), value);
+    }
+
+    #[test]
+    fn what_is_read_is_passed_over(value in value(), layout in 0..4u8) {
+        let text = format!("[{},1]", written(&value, layout).trim_start_matches('\u{feff}'));
+        let (mut read, mut skipped) = (Scanner::new(&text, 1), Scanner::new(&text, 1));
+        read.value().expect("a value");
+        skipped.skip();
+        prop_assert_eq!(read.at, skipped.at, "{}", text);
     }
 
     #[test]

@@ -56,51 +56,42 @@ impl Text {
     pub fn set(&mut self, path: &[&str], value: &Value) -> Result<()> {
         let layout = self.layout()?;
         let mut object = self.root();
-        let mut path = path.iter().copied();
-        let mut depth = 0;
-        let mut parent_lines = false;
-        while let Some(name) = path.next() {
-            depth += 1;
-            let members = self.members(&object)?;
-            let lines = self.has_lines(&object) || (members.is_empty() && layout.indent.is_some());
-            let nested = |path: std::iter::Copied<std::slice::Iter<'_, &str>>| {
-                path.rev().fold(value.clone(), |inner, name| {
-                    Value::Object(Map::from_iter([(name.to_owned(), inner)]))
+        for (at, name) in path.iter().enumerate() {
+            let (depth, below) = (at + 1, path.get(at + 1..).unwrap_or_default());
+            let nested = || {
+                below.iter().rev().fold(value.clone(), |inner, name| {
+                    Value::Object(Map::from_iter([((*name).to_owned(), inner)]))
                 })
             };
-            let Some(member) = members.iter().rev().find(|member| member.key == name) else {
-                let text = layout.print(&nested(path), depth, lines);
-                let member = format!("{}{}{text}", Value::String(name.to_owned()), layout.colon);
+            let members = self.members(&object)?;
+            let lines = self.has_lines(&object) || (members.is_empty() && layout.indent.is_some());
+            let Some(member) = members.iter().rev().find(|member| member.key == *name) else {
+                let text = layout.print(&nested(), depth, lines);
+                let name = Value::String((*name).to_owned());
+                let member = format!("{name}{}{text}", layout.colon);
                 self.insert(&object, &members, &member, depth, &layout);
                 return Ok(());
             };
-            let last = path.len() == 0;
-            if last || self.slice(&member.value) == "null" {
-                let old_lines = self.slice(&member.value).contains('\n');
-                let scalar = !self.slice(&member.value).starts_with(['{', '[']);
-                let text = layout.print(&nested(path), depth, old_lines || (scalar && lines));
+            let old = self.slice(&member.value);
+            if below.is_empty() || old == "null" {
+                let on_lines = old.contains('\n') || (lines && !old.starts_with(['{', '[']));
+                let text = layout.print(&nested(), depth, on_lines);
                 self.0.replace_range(member.value.clone(), &text);
                 return Ok(());
             }
             object = member.value.clone();
-            parent_lines = lines;
         }
-        // An empty path is the document itself.
-        let text = layout.print(value, 0, parent_lines || layout.indent.is_some());
-        self.0.replace_range(object, &text);
-        Ok(())
+        Err(Error::invalid("a path of no names is no member"))
     }
 
     /// Gives the item `index` of the list at `path` this value.
     pub fn set_item(&mut self, path: &[&str], index: usize, value: &Value) -> Result<()> {
         let found = self.find(path)?;
         let mut spans = Vec::new();
-        if let Some((list, _)) = found.filter(|(list, _)| self.slice(list).starts_with('[')) {
+        if let Some(list) = found.filter(|list| self.slice(list).starts_with('[')) {
             let mut scanner = Scanner::new(&self.0, list.start);
             scanner.items(|scanner| {
-                scanner.space();
-                let start = scanner.at;
-                scanner.value()?;
+                let start = scanner.skip();
                 spans.push(start..scanner.at);
                 Ok(())
             })?;
@@ -118,21 +109,24 @@ impl Text {
         let Some((name, parents)) = path.split_last() else {
             return Ok(());
         };
-        while let Some((object, _)) = self.find(parents)? {
-            if !self.slice(&object).starts_with('{') {
-                return Ok(());
-            }
-            let members = self.members(&object)?;
-            let Some(at) = members.iter().position(|member| member.key == *name) else {
-                return Ok(());
-            };
-            self.0.replace_range(without(&members, at, &object), "");
+        let Some(object) = self.find(parents)?.filter(|span| self.slice(span).starts_with('{'))
+        else {
+            return Ok(());
+        };
+        let members = self.members(&object)?;
+        let mut kept = String::with_capacity(self.0.len());
+        let mut from = 0;
+        for cut in cuts(&members, name, &object) {
+            kept.push_str(self.slice(&(from..cut.start)));
+            from = cut.end;
         }
+        kept.push_str(self.slice(&(from..self.0.len())));
+        self.0 = kept;
         Ok(())
     }
 
-    /// Where the value at `path` is, and how deep.
-    fn find(&self, path: &[&str]) -> Result<Option<(Range<usize>, usize)>> {
+    /// Where the value at `path` is.
+    fn find(&self, path: &[&str]) -> Result<Option<Range<usize>>> {
         let mut object = self.root();
         for name in path {
             if !self.slice(&object).starts_with('{') {
@@ -144,7 +138,7 @@ impl Text {
             };
             object = member.value;
         }
-        Ok(Some((object, path.len())))
+        Ok(Some(object))
     }
 
     /// Where the document's value is.
@@ -166,9 +160,7 @@ impl Text {
         let mut members = Vec::new();
         let mut scanner = Scanner::new(&self.0, object.start);
         scanner.members(|scanner, key, key_start| {
-            scanner.space();
-            let start = scanner.at;
-            scanner.value()?;
+            let start = scanner.skip();
             members.push(Member { key, key_start, value: start..scanner.at });
             Ok(())
         })?;
@@ -245,16 +237,26 @@ impl Text {
     }
 }
 
-/// What to cut so that the member `at` and one comma are gone.
-fn without(members: &[Member], at: usize, object: &Range<usize>) -> Range<usize> {
-    let end_of = |at: usize| members.get(at).map_or(object.end, |member| member.value.end);
-    match (at.checked_sub(1), members.get(at + 1)) {
-        (Some(before), _) => end_of(before)..end_of(at),
-        (None, Some(after)) => {
-            members.get(at).map_or(object.start, |member| member.key_start)..after.key_start
-        }
-        (None, None) => object.start + 1..object.end.saturating_sub(1),
+/// What to cut, in order, so that no member is called `name`, with one comma for each.
+fn cuts(members: &[Member], name: &str, object: &Range<usize>) -> Vec<Range<usize>> {
+    let goes = |member: &Member| member.key == name;
+    if !members.is_empty() && members.iter().all(goes) {
+        let inside = object.start + 1..object.end.saturating_sub(1);
+        return std::iter::once(inside).collect();
     }
+    // The comma goes with the white space before a member, but in front of the first that stays behind it.
+    let mut cuts = Vec::new();
+    let mut some_stay = false;
+    for (at, member) in members.iter().enumerate() {
+        let before = at.checked_sub(1).and_then(|before| members.get(before));
+        match (goes(member), before, members.get(at + 1)) {
+            (false, _, _) => some_stay = true,
+            (true, Some(before), _) if some_stay => cuts.push(before.value.end..member.value.end),
+            (true, _, Some(after)) => cuts.push(member.key_start..after.key_start),
+            (true, _, None) => {}
+        }
+    }
+    cuts
 }
 
 impl Layout {
