@@ -6,7 +6,7 @@
 //! +------------------------+-----------+
 //! ```
 //!
-//! This is not the LZ4 frame format. Specification: numcodecs, and lz4_Block_format.md of LZ4.
+//! This is not the LZ4 frame format. Specification: numcodecs, and `lz4_Block_format.md` of LZ4.
 //! Length: at most 0.4 % and 20 bytes more, down to a 255th; at most 0x7e000000 decoded bytes.
 
 use lz4_flex::block::{compress_into, decompress_into, get_maximum_output_size};

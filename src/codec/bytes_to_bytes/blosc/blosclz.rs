@@ -1,4 +1,4 @@
-//! Decodes BloscLZ, which is FastLZ level 2 with another limit on distances.
+//! Decodes `BloscLZ`, which is `FastLZ` level 2 with another limit on distances.
 //!
 //! ```text
 //! 000n nnnn                          n + 1 literal bytes follow
@@ -78,6 +78,7 @@ fn copy_match(output: &mut [u8], len: usize, distance: usize, count: usize) -> O
     let mut at = len;
     while at < end {
         let step = (at - start).min(end - at);
+        // Neither can this panic: start + step is at most at, and at + step at most end.
         output.copy_within(start..start + step, at);
         at += step;
     }

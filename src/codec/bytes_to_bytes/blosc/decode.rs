@@ -3,10 +3,12 @@
 
 use flate2::{FlushDecompress, Status};
 
-use super::super::stream::{room, too_long, zeros};
+use super::super::stream::{room, too_long};
 use super::super::zlib::with_decompress;
 use super::super::zstd::with_decompressor;
-use super::shuffle::{bitunshuffle, unshuffle};
+use super::bitshuffle::bitunshuffle;
+use super::scratch::Scratch;
+use super::shuffle::unshuffle;
 use super::{
     CODEC_VERSION, Compressor, Filter, HEADER_LEN, Header, RESERVED_FLAG, STORED_FLAG,
     UNSPLIT_FLAG, VERSION, blosclz, split_count,
@@ -101,10 +103,8 @@ struct Frame<'a> {
     decoded_len: usize,
     /// Splits of a whole block.
     split_count: usize,
-    /// A decompressed block that is still shuffled.
-    shuffled: Vec<u8>,
-    /// For the bit shuffle.
-    scratch: Vec<u8>,
+    /// A decompressed block that is still shuffled, then the same again for the bit shuffle.
+    scratch: Scratch,
 }
 
 impl<'a> Frame<'a> {
@@ -129,8 +129,11 @@ impl<'a> Frame<'a> {
                 Error::corrupt(format!("blosc: {len} bytes are too few for {block_count} blocks"))
             })?;
         let filter = Filter::from_flags(header.flags, item_len);
-        let shuffled_len = if filter == Filter::None { 0 } else { block_len };
-        let scratch_len = if filter == Filter::Bits && item_len > 1 { block_len } else { 0 };
+        let scratch_len = match filter {
+            Filter::None => 0,
+            Filter::Bytes => block_len,
+            Filter::Bits => block_len.saturating_mul(2),
+        };
         Ok(Self {
             encoded,
             offsets,
@@ -140,8 +143,7 @@ impl<'a> Frame<'a> {
             block_len,
             decoded_len,
             split_count,
-            shuffled: zeros("blosc", shuffled_len)?,
-            scratch: zeros("blosc", scratch_len)?,
+            scratch: Scratch::new(scratch_len)?,
         })
     }
 
@@ -165,12 +167,13 @@ impl<'a> Frame<'a> {
         if self.filter == Filter::None {
             return decompress_splits(self.compressor, rest, split_count, block);
         }
-        let shuffled = self.shuffled.get_mut(..block.len()).unwrap_or_default();
+        let (shuffled, scratch) = self.scratch.split(self.block_len);
+        let shuffled = shuffled.get_mut(..block.len()).unwrap_or_default();
         decompress_splits(self.compressor, rest, split_count, shuffled)?;
         if self.filter == Filter::Bytes {
             unshuffle(self.item_len, shuffled, block);
         } else {
-            let scratch = self.scratch.get_mut(..block.len()).unwrap_or_default();
+            let scratch = scratch.get_mut(..block.len()).unwrap_or_default();
             bitunshuffle(self.item_len, shuffled, block, scratch);
         }
         Ok(())

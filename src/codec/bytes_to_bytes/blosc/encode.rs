@@ -1,7 +1,7 @@
 //! The writer of Blosc frames: it chooses blocks and splits as C-Blosc 1.21 does in its default,
 //! forward compatible mode, so that the frames are as good for any reader.
 //!
-//! BloscLZ and Snappy are only read. Frames for them are stored, and say BloscLZ, which every reader
+//! `BloscLZ` and Snappy are only read. Frames for them are stored, and say `BloscLZ`, which every reader
 //! has, and no shuffle.
 
 use std::fmt::Display;
@@ -11,8 +11,10 @@ use lz4_flex::block::{CompressTable, compress_into_with_table, get_maximum_outpu
 use zstd::bulk;
 use zstd::zstd_safe::compress_bound;
 
-use super::super::stream::{room, zeros};
-use super::shuffle::{bitshuffle, shuffle};
+use super::super::stream::room;
+use super::bitshuffle::bitshuffle;
+use super::scratch::Scratch;
+use super::shuffle::shuffle;
 use super::{
     Compressor, Filter, HEADER_LEN, Header, MAX_SPLITS, MIN_BUFFER_LEN, STORED_FLAG, UNSPLIT_FLAG,
     split_count,
@@ -47,12 +49,12 @@ impl Encoder {
             u32::try_from(decoded.len()).ok().filter(|len| *len <= MAX_DECODED_LEN).ok_or_else(
                 || Error::too_large(format!("blosc: {} bytes to encode", decoded.len())),
             )?;
-        if self.level > 0 && decoded.len() >= MIN_BUFFER_LEN {
-            if let Some(backend) = Backend::new(self.compressor, self.level)?
-                && let Some(frame) = self.compress(backend, decoded, decoded_len)?
-            {
-                return Ok(frame);
-            }
+        if self.level > 0
+            && decoded.len() >= MIN_BUFFER_LEN
+            && let Some(backend) = Backend::new(self.compressor, self.level)?
+            && let Some(frame) = self.compress(backend, decoded, decoded_len)?
+        {
+            return Ok(frame);
         }
         self.store(decoded, decoded_len)
     }
@@ -90,9 +92,15 @@ impl Encoder {
         frame.resize(HEADER_LEN.saturating_add(block_count.saturating_mul(4)), 0);
         let mut offsets = Vec::new();
 
-        let mut shuffled = zeros("blosc", if self.filter == Filter::None { 0 } else { block_len })?;
-        let mut scratch = zeros("blosc", if self.filter == Filter::Bits { block_len } else { 0 })?;
-        let mut compressed = zeros("blosc", backend.max_len(block_len))?;
+        let (shuffled_len, transposed_len) = match self.filter {
+            Filter::None => (0, 0),
+            Filter::Bytes => (block_len, 0),
+            Filter::Bits => (block_len, block_len),
+        };
+        let filter_len = shuffled_len.saturating_add(transposed_len);
+        let mut scratch = Scratch::new(filter_len.saturating_add(backend.max_len(block_len)))?;
+        let (scratch, compressed) = scratch.split(filter_len);
+        let (shuffled, transposed) = scratch.split_at_mut(shuffled_len);
         for block in decoded.chunks(block_len) {
             offsets.extend_from_slice(&number(frame.len())?.to_le_bytes());
             let shuffled = match self.filter {
@@ -104,14 +112,14 @@ impl Encoder {
                 }
                 Filter::Bits => {
                     let shuffled = shuffled.get_mut(..block.len()).unwrap_or_default();
-                    let scratch = scratch.get_mut(..block.len()).unwrap_or_default();
-                    bitshuffle(item_len, block, shuffled, scratch);
+                    let transposed = transposed.get_mut(..block.len()).unwrap_or_default();
+                    bitshuffle(item_len, block, shuffled, transposed);
                     shuffled
                 }
             };
             let split_count = if block.len() == block_len { whole_split_count } else { 1 };
             for split in shuffled.chunks_exact(block.len() / split_count) {
-                let len = backend.compress(split, &mut compressed)?;
+                let len = backend.compress(split, compressed)?;
                 // A split of just that length would be taken for a stored one.
                 let split = match len.filter(|len| *len < split.len()) {
                     Some(len) => compressed.get(..len).unwrap_or_default(),

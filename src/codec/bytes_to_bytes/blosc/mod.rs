@@ -21,7 +21,7 @@
 //! ```
 //!
 //! A block holds `blocksize` decoded bytes, the last one the rest. It is shuffled by itself and then
-//! compressed as one split or, see [`Header::split_count`], as `typesize` of them. A split that is as
+//! compressed as one split or, see [`split_count`], as `typesize` of them. A split that is as
 //! long as what it holds is stored.
 //!
 //! To decode, the header is enough; the configuration is for encoding. `typesize` (default 1) comes
@@ -29,9 +29,11 @@
 //! frames of C-Blosc2 have other versions, also without its longer header, and C-Blosc 1 does not read
 //! them either. Besides the decoded bytes decoding takes one block, two with bit shuffle.
 
+mod bitshuffle;
 mod blosclz;
 mod decode;
 mod encode;
+mod scratch;
 mod shuffle;
 
 pub(super) use shuffle::{shuffle, unshuffle};

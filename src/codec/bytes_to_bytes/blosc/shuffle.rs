@@ -1,10 +1,8 @@
-//! Byte shuffle and bit shuffle, as C-Blosc 1 does them to one block.
+//! Byte shuffle, as C-Blosc does it to one block and numcodecs to a whole chunk.
 //!
-//! For n elements of T bytes, byte shuffle puts byte k of element i at k * n + i; bytes that are no
-//! whole element stay at the end. Bit shuffle cuts each of those T rows into 8 rows of n / 8 bytes:
-//! bit b of element i is bit i % 8 of byte i / 8 of row 8 * k + b. A block whose n is not a multiple
-//! of 8 is left as it is. Source and destination are equally long; beyond the shorter one nothing
-//! is touched.
+//! For n elements of T bytes, byte k of element i goes to k * n + i; bytes that are no whole element
+//! stay at the end. Source and destination are equally long; beyond the shorter one nothing is
+//! touched. No length makes it panic.
 
 /// Elements to whose bytes are brought together in one step: what fits the first cache.
 const TILE_COUNT: usize = 1024;
@@ -14,9 +12,9 @@ pub(in super::super) fn shuffle(item_len: usize, elements: &[u8], rows: &mut [u8
     let Some((elements, rows)) = body_and_tail(item_len, elements, rows) else { return };
     let count = elements.len() / item_len;
     match item_len {
-        2 => shuffle_fixed::<2>(elements, rows, count),
-        4 => shuffle_fixed::<4>(elements, rows, count),
-        8 => shuffle_fixed::<8>(elements, rows, count),
+        2 => shuffle_2(elements, rows, count),
+        4 => shuffle_4(elements, rows, count),
+        8 => shuffle_8(elements, rows, count),
         _ => {
             for (tile_index, tile) in
                 elements.chunks(TILE_COUNT.saturating_mul(item_len)).enumerate()
@@ -56,49 +54,6 @@ pub(in super::super) fn unshuffle(item_len: usize, rows: &[u8], elements: &mut [
     }
 }
 
-/// Bit shuffle from elements to rows. `scratch` is as long as they are; what it holds does not matter.
-pub(super) fn bitshuffle(item_len: usize, elements: &[u8], rows: &mut [u8], scratch: &mut [u8]) {
-    if !has_bit_rows(item_len, elements.len()) {
-        return copy(elements, rows);
-    }
-    if item_len == 1 {
-        return bits_to_rows(elements, rows, 1);
-    }
-    shuffle(item_len, elements, scratch);
-    let body_len = elements.len() / item_len * item_len;
-    let (Some(bytes), Some((rows, tail))) =
-        (scratch.split_at_checked(body_len), rows.split_at_mut_checked(body_len))
-    else {
-        return;
-    };
-    bits_to_rows(bytes.0, rows, item_len);
-    copy(bytes.1, tail);
-}
-
-/// The inverse of [`bitshuffle`].
-pub(super) fn bitunshuffle(item_len: usize, rows: &[u8], elements: &mut [u8], scratch: &mut [u8]) {
-    if !has_bit_rows(item_len, elements.len()) {
-        return copy(rows, elements);
-    }
-    if item_len == 1 {
-        return rows_to_bits(rows, elements, 1);
-    }
-    let body_len = rows.len() / item_len * item_len;
-    let (Some((rows, tail)), Some((bytes, rest))) =
-        (rows.split_at_checked(body_len), scratch.split_at_mut_checked(body_len))
-    else {
-        return;
-    };
-    rows_to_bits(rows, bytes, item_len);
-    copy(tail, rest);
-    unshuffle(item_len, scratch, elements);
-}
-
-/// Whether a block is bit shuffled at all: it has elements, a multiple of 8.
-fn has_bit_rows(item_len: usize, len: usize) -> bool {
-    len.checked_div(item_len).is_some_and(|count| count > 0 && count.is_multiple_of(8))
-}
-
 /// Copies what is no whole element, and hands back the rest; `None` where that was all.
 fn body_and_tail<'a, 'b>(
     item_len: usize,
@@ -114,136 +69,152 @@ fn body_and_tail<'a, 'b>(
 }
 
 /// Copies as much as both have.
-fn copy(source: &[u8], target: &mut [u8]) {
+pub(super) fn copy(source: &[u8], target: &mut [u8]) {
     let len = source.len().min(target.len());
     if let (Some(source), Some(target)) = (source.get(..len), target.get_mut(..len)) {
         target.copy_from_slice(source);
     }
 }
 
-/// The rows one by one, in vectors: the compiler sees a gather of a fixed stride.
-fn shuffle_fixed<const ITEM_LEN: usize>(elements: &[u8], rows: &mut [u8], count: usize) {
-    let (elements, _) = elements.as_chunks::<ITEM_LEN>();
-    for (k, row) in rows.chunks_exact_mut(count).enumerate().take(ITEM_LEN) {
-        for (byte, element) in row.iter_mut().zip(elements) {
-            *byte = element[k];
+/// Elements whose halves are put aside in one step.
+const STEP_COUNT: usize = 512;
+
+fn shuffle_2(elements: &[u8], rows: &mut [u8], count: usize) {
+    let (elements, _) = elements.as_chunks();
+    let (low, high) = rows.split_at_mut(count);
+    for ((element, a), b) in elements.iter().zip(low).zip(high) {
+        [*a, *b] = *element;
+    }
+}
+
+fn shuffle_4(elements: &[u8], rows: &mut [u8], count: usize) {
+    let (mut low, mut high) = ([0; STEP_COUNT], [0; STEP_COUNT]);
+    let (elements, _) = elements.as_chunks();
+    let (low_rows, high_rows) = rows.split_at_mut(count * 2);
+    let (mut low_rows, mut high_rows) = (PairMut::new(low_rows), PairMut::new(high_rows));
+    for elements in elements.chunks(STEP_COUNT) {
+        for ((element, low), high) in elements.iter().zip(&mut low).zip(&mut high) {
+            let [a, b, c, d] = *element;
+            (*low, *high) = (u16::from_le_bytes([a, b]), u16::from_le_bytes([c, d]));
+        }
+        low_rows.split_next(&low, elements.len());
+        high_rows.split_next(&high, elements.len());
+    }
+}
+
+fn shuffle_8(elements: &[u8], rows: &mut [u8], count: usize) {
+    let mut words = [[0; STEP_COUNT]; 4];
+    let (elements, _) = elements.as_chunks();
+    let mut rows = rows.chunks_exact_mut(count * 2);
+    let mut rows: [PairMut; 4] =
+        std::array::from_fn(|_| PairMut::new(rows.next().unwrap_or_default()));
+    for elements in elements.chunks(STEP_COUNT) {
+        let [w0, w1, w2, w3] = &mut words;
+        for ((((element, w0), w1), w2), w3) in elements.iter().zip(w0).zip(w1).zip(w2).zip(w3) {
+            let [a, b, c, d, e, f, g, h] = *element;
+            (*w0, *w1) = (u16::from_le_bytes([a, b]), u16::from_le_bytes([c, d]));
+            (*w2, *w3) = (u16::from_le_bytes([e, f]), u16::from_le_bytes([g, h]));
+        }
+        for (rows, words) in rows.iter_mut().zip(&words) {
+            rows.split_next(words, elements.len());
         }
     }
 }
 
 fn unshuffle_2(rows: &[u8], elements: &mut [u8], count: usize) {
     let (low, high) = rows.split_at(count);
-    let (elements, _) = elements.as_chunks_mut::<2>();
+    let (elements, _) = elements.as_chunks_mut();
     for ((element, a), b) in elements.iter_mut().zip(low).zip(high) {
         *element = [*a, *b];
     }
 }
 
 fn unshuffle_4(rows: &[u8], elements: &mut [u8], count: usize) {
-    let (ab, cd) = rows.split_at(count * 2);
-    let ((a, b), (c, d)) = (ab.split_at(count), cd.split_at(count));
-    let (elements, _) = elements.as_chunks_mut::<4>();
-    for ((((element, a), b), c), d) in elements.iter_mut().zip(a).zip(b).zip(c).zip(d) {
-        *element = [*a, *b, *c, *d];
+    let (mut low, mut high) = ([0; STEP_COUNT], [0; STEP_COUNT]);
+    let (elements, _) = elements.as_chunks_mut();
+    let (low_rows, high_rows) = rows.split_at(count * 2);
+    let (mut low_rows, mut high_rows) = (Pair::new(low_rows), Pair::new(high_rows));
+    for elements in elements.chunks_mut(STEP_COUNT) {
+        low_rows.join_next(&mut low, elements.len());
+        high_rows.join_next(&mut high, elements.len());
+        for ((element, low), high) in elements.iter_mut().zip(&low).zip(&high) {
+            *element = (u32::from(*low) | u32::from(*high) << 16).to_le_bytes();
+        }
     }
 }
 
 fn unshuffle_8(rows: &[u8], elements: &mut [u8], count: usize) {
-    let (low, high) = rows.split_at(count * 4);
-    let ((ab, cd), (ef, gh)) = (low.split_at(count * 2), high.split_at(count * 2));
-    let ((a, b), (c, d)) = (ab.split_at(count), cd.split_at(count));
-    let ((e, f), (g, h)) = (ef.split_at(count), gh.split_at(count));
-    let (elements, _) = elements.as_chunks_mut::<8>();
-    let low = a.iter().zip(b).zip(c).zip(d);
-    let high = e.iter().zip(f).zip(g).zip(h);
-    for ((element, (((a, b), c), d)), (((e, f), g), h)) in elements.iter_mut().zip(low).zip(high) {
-        *element = [*a, *b, *c, *d, *e, *f, *g, *h];
-    }
-}
-
-/// Cuts each of `row_count` rows of bytes into 8 rows of bits.
-fn bits_to_rows(bytes: &[u8], rows: &mut [u8], row_count: usize) {
-    let byte_row_len = bytes.len() / row_count;
-    let bit_row_len = byte_row_len / 8;
-    for (bytes, rows) in bytes.chunks_exact(byte_row_len).zip(rows.chunks_exact_mut(byte_row_len)) {
-        let (words, _) = bytes.as_chunks::<8>();
-        let (squares, rest) = words.as_chunks::<8>();
-        for (index, square) in squares.iter().enumerate() {
-            let square = square.map(|word| transpose_bits(u64::from_le_bytes(word)));
-            for (row, word) in rows.chunks_exact_mut(bit_row_len).zip(transpose_bytes(square)) {
-                if let Some(target) = row.get_mut(index * 8..index * 8 + 8) {
-                    target.copy_from_slice(&word.to_le_bytes());
-                }
-            }
+    let mut words = [[0; STEP_COUNT]; 4];
+    let (mut low, mut high) = ([0; STEP_COUNT], [0; STEP_COUNT]);
+    let (elements, _) = elements.as_chunks_mut();
+    let mut rows = rows.chunks_exact(count * 2);
+    let mut rows: [Pair; 4] = std::array::from_fn(|_| Pair::new(rows.next().unwrap_or_default()));
+    for elements in elements.chunks_mut(STEP_COUNT) {
+        for (rows, words) in rows.iter_mut().zip(&mut words) {
+            rows.join_next(words, elements.len());
         }
-        for (index, word) in (squares.len() * 8..).zip(rest) {
-            let word = transpose_bits(u64::from_le_bytes(*word)).to_le_bytes();
-            for (row, byte) in rows.chunks_exact_mut(bit_row_len).zip(word) {
-                if let Some(target) = row.get_mut(index) {
-                    *target = byte;
-                }
-            }
+        let [w0, w1, w2, w3] = &words;
+        for (target, (w0, w1)) in low.iter_mut().zip(w0.iter().zip(w1)) {
+            *target = u32::from(*w0) | u32::from(*w1) << 16;
+        }
+        for (target, (w2, w3)) in high.iter_mut().zip(w2.iter().zip(w3)) {
+            *target = u32::from(*w2) | u32::from(*w3) << 16;
+        }
+        for ((element, low), high) in elements.iter_mut().zip(&low).zip(&high) {
+            *element = (u64::from(*low) | u64::from(*high) << 32).to_le_bytes();
         }
     }
 }
 
-/// The inverse of [`bits_to_rows`].
-fn rows_to_bits(rows: &[u8], bytes: &mut [u8], row_count: usize) {
-    let byte_row_len = bytes.len() / row_count;
-    let bit_row_len = byte_row_len / 8;
-    for (rows, bytes) in rows.chunks_exact(byte_row_len).zip(bytes.chunks_exact_mut(byte_row_len)) {
-        let (words, _) = bytes.as_chunks_mut::<8>();
-        let (squares, rest) = words.as_chunks_mut::<8>();
-        for (index, square) in squares.iter_mut().enumerate() {
-            let mut columns = [0; 8];
-            for (column, row) in columns.iter_mut().zip(rows.chunks_exact(bit_row_len)) {
-                let word = row.get(index * 8..).and_then(|row| row.first_chunk());
-                *column = word.map_or(0, |word| u64::from_le_bytes(*word));
-            }
-            *square = transpose_bytes(columns).map(|word| transpose_bits(word).to_le_bytes());
+/// Two rows, of which a step goes in or out at a time as one row of u16. That halving and doubling is
+/// what compilers turn into the instructions for it; a stride of 4 or 8 bytes they do not.
+struct Pair<'a> {
+    low: &'a [u8],
+    high: &'a [u8],
+}
+
+/// [`Pair`], to be written.
+struct PairMut<'a> {
+    low: &'a mut [u8],
+    high: &'a mut [u8],
+}
+
+impl<'a> Pair<'a> {
+    fn new(rows: &'a [u8]) -> Self {
+        let (low, high) = rows.split_at(rows.len() / 2);
+        Self { low, high }
+    }
+
+    fn join_next(&mut self, words: &mut [u16; STEP_COUNT], count: usize) {
+        let (low, low_rest) = self.low.split_at(count.min(self.low.len()));
+        let (high, high_rest) = self.high.split_at(count.min(self.high.len()));
+        for ((word, a), b) in words.iter_mut().zip(low).zip(high) {
+            *word = u16::from_le_bytes([*a, *b]);
         }
-        for (index, word) in (squares.len() * 8..).zip(rest) {
-            for (byte, row) in word.iter_mut().zip(rows.chunks_exact(bit_row_len)) {
-                *byte = row.get(index).copied().unwrap_or_default();
-            }
-            *word = transpose_bits(u64::from_le_bytes(*word)).to_le_bytes();
-        }
+        *self = Self { low: low_rest, high: high_rest };
     }
 }
 
-/// Bit j of byte i becomes bit i of byte j (Hacker's Delight, 7-3).
-fn transpose_bits(mut word: u64) -> u64 {
-    let mut swap = (word ^ (word >> 7)) & 0x00aa_00aa_00aa_00aa;
-    word ^= swap ^ (swap << 7);
-    swap = (word ^ (word >> 14)) & 0x0000_cccc_0000_cccc;
-    word ^= swap ^ (swap << 14);
-    swap = (word ^ (word >> 28)) & 0x0000_0000_f0f0_f0f0;
-    word ^ swap ^ (swap << 28)
-}
+impl<'a> PairMut<'a> {
+    fn new(rows: &'a mut [u8]) -> Self {
+        let (low, high) = rows.split_at_mut(rows.len() / 2);
+        Self { low, high }
+    }
 
-/// Byte j of word i becomes byte i of word j.
-fn transpose_bytes(mut words: [u64; 8]) -> [u64; 8] {
-    let swap = |words: &mut [u64; 8], step: usize, shift: u32, mask: u64| {
-        for low in 0..8_usize {
-            if low & step == 0 {
-                let high = low | step;
-                let swap = ((words[low] >> shift) ^ words[high]) & mask;
-                words[low] ^= swap << shift;
-                words[high] ^= swap;
-            }
+    fn split_next(&mut self, words: &[u16; STEP_COUNT], count: usize) {
+        let low = self.low.split_off_mut(..count.min(self.low.len())).unwrap_or_default();
+        let high = self.high.split_off_mut(..count.min(self.high.len())).unwrap_or_default();
+        for ((word, a), b) in words.iter().zip(low).zip(high) {
+            [*a, *b] = word.to_le_bytes();
         }
-    };
-    swap(&mut words, 4, 32, 0x0000_0000_ffff_ffff);
-    swap(&mut words, 2, 16, 0x0000_ffff_0000_ffff);
-    swap(&mut words, 1, 8, 0x00ff_00ff_00ff_00ff);
-    words
+    }
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn sample(len: usize) -> Vec<u8> {
+    pub fn sample(len: usize) -> Vec<u8> {
         let mut state = 1_u32;
         (0..len)
             .map(|_| {
@@ -253,7 +224,7 @@ mod tests {
             .collect()
     }
 
-    const LENS: [usize; 13] = [0, 1, 7, 8, 16, 63, 64, 127, 128, 1000, 1024, 4096 + 40, 20_000];
+    pub const LENS: [usize; 13] = [0, 1, 7, 8, 16, 63, 64, 127, 128, 1000, 1024, 4096 + 40, 20_000];
 
     #[test]
     fn byte_shuffle_is_what_its_definition_says() {
@@ -274,42 +245,5 @@ mod tests {
                 assert_eq!(back, elements, "{len} bytes of items of {item_len}");
             }
         }
-    }
-
-    #[test]
-    fn bit_shuffle_is_what_its_definition_says() {
-        for item_len in (1..=20).chain([33, 64, 255]) {
-            for len in LENS.into_iter().chain([item_len * 8, item_len * 72, item_len * 136 + 1]) {
-                let elements = sample(len);
-                let count = len / item_len;
-                let mut expected = elements.clone();
-                if count % 8 == 0 {
-                    expected[..count * item_len].fill(0);
-                    for i in 0..count {
-                        for k in 0..item_len * 8 {
-                            let bit = elements[i * item_len + k / 8] >> (k % 8) & 1;
-                            expected[k * (count / 8) + i / 8] |= bit << (i % 8);
-                        }
-                    }
-                }
-                let (mut rows, mut back) = (vec![0; len], vec![0; len]);
-                let mut scratch = vec![0xa5; len];
-                bitshuffle(item_len, &elements, &mut rows, &mut scratch);
-                assert_eq!(rows, expected, "{len} bytes of items of {item_len}");
-                scratch.fill(0x5a);
-                bitunshuffle(item_len, &rows, &mut back, &mut scratch);
-                assert_eq!(back, elements, "{len} bytes of items of {item_len}");
-            }
-        }
-    }
-
-    #[test]
-    fn transposing_twice_changes_nothing() {
-        let words: [u64; 8] = std::array::from_fn(|i| {
-            u64::from_le_bytes(sample(64)[i * 8..][..8].try_into().unwrap())
-        });
-        assert_eq!(transpose_bytes(transpose_bytes(words)), words);
-        assert_eq!(words.map(|word| transpose_bits(transpose_bits(word))), words);
-        assert_eq!(transpose_bits(0xff), 0x0101_0101_0101_0101);
     }
 }

@@ -1,0 +1,44 @@
+//! The memory that blocks go through, kept by each thread: to get it anew from the system for each
+//! chunk takes longer than to decode one.
+
+use std::cell::Cell;
+
+use super::super::stream::room;
+use crate::error::Result;
+
+/// The most that a thread keeps.
+const MAX_KEPT_LEN: usize = 4 << 20;
+
+thread_local! {
+    static KEPT: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// Zeros to write to, so that nothing of one chunk can turn up in another.
+pub(super) struct Scratch(Vec<u8>);
+
+impl Scratch {
+    /// `len` zeros, or out of memory as an error.
+    pub fn new(len: usize) -> Result<Self> {
+        let mut bytes = KEPT.take();
+        bytes.clear();
+        if bytes.capacity() < len {
+            bytes = room("blosc", len)?;
+        }
+        bytes.resize(len, 0);
+        Ok(Self(bytes))
+    }
+
+    /// The first `len` bytes, and the others.
+    pub fn split(&mut self, len: usize) -> (&mut [u8], &mut [u8]) {
+        let len = len.min(self.0.len());
+        self.0.split_at_mut(len)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if self.0.capacity() <= MAX_KEPT_LEN {
+            KEPT.set(std::mem::take(&mut self.0));
+        }
+    }
+}
