@@ -22,6 +22,7 @@
 
 pub mod array;
 pub mod cache;
+pub mod cli;
 pub mod codec;
 pub mod dtype;
 pub mod error;

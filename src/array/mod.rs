@@ -45,6 +45,7 @@ pub struct Array {
     chunks: Arc<dyn ChunkStore>,
     pipeline: Result<Pipeline>,
     prefix: Prefix,
+    store: Store,
 }
 
 impl Array {
@@ -80,7 +81,8 @@ impl Array {
                 "a chunk has {chunk_len} bytes, the limit is {max_chunk_len} (--max-chunk-size)"
             )))
         });
-        Ok(Self { model, chunk_shape, chunk_len, chunks, pipeline, prefix })
+        let store = store.clone();
+        Ok(Self { model, chunk_shape, chunk_len, chunks, pipeline, prefix, store })
     }
 
     /// What its document says.
@@ -126,6 +128,11 @@ impl Array {
     /// Length, time and version of an encoded chunk; `None` where it is not stored.
     pub fn stat(&self, coords: &Coords) -> Result<Option<Stat>> {
         Ok(self.chunks.stat(std::slice::from_ref(coords))?.pop().flatten())
+    }
+
+    /// Bytes of the stored value that a chunk lies in: of the shard where there are shards.
+    pub fn stored_len(&self, coords: &Coords) -> Result<Option<u64>> {
+        Ok(self.store.stat(&self.key(coords)?)?.map(|stat| stat.len))
     }
 
     /// The key of the stored value that a chunk lies in.

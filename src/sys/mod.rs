@@ -123,11 +123,13 @@ pub fn effective_ids() -> (u32, u32) {
     unsafe { (libc::geteuid(), libc::getegid()) }
 }
 
-/// Unmounts `mountpoint`; needs the right to do so (others go through `fusermount3`).
-pub fn unmount(mountpoint: &Path) -> io::Result<()> {
+/// Unmounts `mountpoint`; needs the right to do so (others go through `fusermount3`). With `lazily` one that is
+/// in use goes too, and ends with its last open file.
+pub fn unmount(mountpoint: &Path, lazily: bool) -> io::Result<()> {
     let path = std::ffi::CString::new(mountpoint.as_os_str().as_bytes())?;
+    let flags = if lazily { libc::MNT_DETACH } else { 0 };
     // SAFETY: the path is a C string that outlives the call.
-    check(unsafe { libc::umount2(path.as_ptr(), 0) }).map(drop)
+    check(unsafe { libc::umount2(path.as_ptr(), flags) }).map(drop)
 }
 
 /// Makes this process the leader of a session of its own, without a terminal.

@@ -1,0 +1,254 @@
+//! What can be typed.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Parser, Subcommand, ValueEnum};
+use log::LevelFilter;
+
+use crate::metadata::Dialect;
+
+const EXAMPLES: &str = "\
+Examples:
+  zarrfs demo                           make a sample hierarchy, mount it, look around
+  zarrfs mount climate.zarr /mnt/zarr   mount; every chunk is a file below /mnt/zarr
+  zarrfs climate.zarr /mnt/zarr         the same
+  zarrfs umount /mnt/zarr               store what waits, and unmount
+  zarrfs tree climate.zarr              the hierarchy at a glance
+  zarrfs info climate.zarr/t2m          one array: shape, chunks, shards, codecs
+
+Exit codes: 0 good; 1 it did not work; 2 wrong usage.";
+
+/// Mounts a Zarr hierarchy as a file system: groups are directories, arrays are directories that hold
+/// their metadata as JSON and every chunk as a plain, decoded file.
+#[derive(Debug, Parser)]
+#[command(name = "zarrfs", version, after_help = EXAMPLES, max_term_width = 100)]
+pub struct Args {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    Mount(Mount),
+    Umount(Umount),
+    Tree(Tree),
+    Info(Info),
+    Demo(Demo),
+}
+
+/// Mount a hierarchy; returns when the file system answers.
+#[derive(Debug, Clone, clap::Args)]
+#[command(after_help = "\
+While it is mounted, in MOUNTPOINT:
+  zarr.json            the metadata of a group or array; describes the files beside it
+  c/0/3                a chunk: its elements, little endian, C order, nothing else
+  .zarrfs/errors       what went wrong, in words (not listed: open it by name)
+  .zarrfs/stored/...   the metadata documents as the store has them
+  .zarrfs/stats        counters
+The elements are written back through the codecs when a file is closed.")]
+pub struct Mount {
+    /// The hierarchy: a directory.
+    pub source: PathBuf,
+    /// An empty directory to mount it on.
+    pub mountpoint: PathBuf,
+    /// Stay in the foreground; Ctrl-C stores what waits and unmounts.
+    #[arg(short, long)]
+    pub foreground: bool,
+    /// Mount options, separated by commas, as in fstab: ro, rw, allow_other, allow_root, nonempty,
+    /// and every long option below without its dashes (cache-size=1G).
+    #[arg(short, value_name = "OPTIONS", value_delimiter = ',')]
+    pub options: Vec<String>,
+    /// The dialect of the hierarchy, where it should not be found out: v3 or d2020-10.
+    #[arg(long, value_name = "DIALECT", value_parser = dialect)]
+    pub from: Option<Dialect>,
+    /// Start an empty hierarchy where SOURCE is missing or an empty directory.
+    #[arg(long)]
+    pub create: bool,
+    /// The dialect of the hierarchy that --create starts: v3 or d2020-10.
+    #[arg(long, value_name = "DIALECT", value_parser = dialect, default_value = "v3", requires = "create")]
+    pub format: Dialect,
+    /// Memory for decoded chunks.
+    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "256M")]
+    pub cache_size: u64,
+    /// Memory for what was written and is not stored yet; more is refused with ENOMEM.
+    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "1G")]
+    pub dirty_limit: u64,
+    /// The largest decoded chunk, and the largest ordinary file, that is read or written.
+    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "1G")]
+    pub max_chunk_size: u64,
+    /// How long names, sizes and metadata are taken to be as they were.
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1s")]
+    pub metadata_ttl: Duration,
+    /// Nobody else changes the hierarchy: keep names, sizes and metadata for ever.
+    #[arg(long, conflicts_with = "metadata_ttl")]
+    pub immutable: bool,
+    /// Erase a chunk that equals the fill value bit for bit instead of storing it.
+    #[arg(long)]
+    pub skip_fill_chunks: bool,
+    /// When chunks are stored: sync, at every close.
+    #[arg(long, value_enum, default_value = "sync")]
+    pub writeback: Writeback,
+    /// How long a scratch file may live without being stored.
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "5s")]
+    pub writeback_delay: Duration,
+    /// Whether new bytes are on the disk before they take the place of old ones: `always`, so that a
+    /// power cut never leaves a torn chunk, or only when a program calls `fsync`.
+    #[arg(long, value_enum, default_value = "always")]
+    pub durability: Durability,
+    /// Threads that decode and store [default: the number of processors, at least 4].
+    #[arg(long, value_name = "N")]
+    pub threads: Option<usize>,
+    /// What is logged: off, error, warn, info or debug.
+    #[arg(long, value_name = "LEVEL", default_value = "warn")]
+    pub log_level: LevelFilter,
+    /// Where it is logged [default: standard error, and nowhere in the background].
+    #[arg(long, value_name = "FILE")]
+    pub log_file: Option<PathBuf>,
+    /// The mount is a child that tells its parent when it answers.
+    #[arg(long, hide = true)]
+    pub daemon: bool,
+}
+
+/// Unmount, and return when everything is stored and the daemon has gone.
+#[derive(Debug, clap::Args)]
+pub struct Umount {
+    /// Where a hierarchy is mounted.
+    pub mountpoint: PathBuf,
+}
+
+/// Show the hierarchy, as people would draw it.
+#[derive(Debug, clap::Args)]
+pub struct Tree {
+    /// The hierarchy: a directory, or a node in one.
+    pub source: PathBuf,
+    /// The dialect, where it should not be found out: v3 or d2020-10.
+    #[arg(long, value_name = "DIALECT", value_parser = dialect)]
+    pub from: Option<Dialect>,
+}
+
+/// Show one node: shape, data type, chunks, shards, codecs, sizes.
+#[derive(Debug, clap::Args)]
+pub struct Info {
+    /// The hierarchy, or a node in it: climate.zarr/t2m.
+    pub source: PathBuf,
+    /// As JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// The dialect, where it should not be found out: v3 or d2020-10.
+    #[arg(long, value_name = "DIALECT", value_parser = dialect)]
+    pub from: Option<Dialect>,
+}
+
+/// Make a sample hierarchy, mount it, and show what can be done with it.
+#[derive(Debug, clap::Args)]
+pub struct Demo {
+    /// Where to make it: a directory that is missing or empty.
+    #[arg(default_value = "zarrfs-demo")]
+    pub dir: PathBuf,
+}
+
+/// When chunks are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Writeback {
+    /// At every close.
+    Sync,
+}
+
+/// When bytes are on the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Durability {
+    /// Before they take the place of old ones.
+    Always,
+    /// When a program calls `fsync`.
+    Fsync,
+}
+
+/// The words that are commands: anything else that comes first is the source of a mount.
+const COMMANDS: &[&str] = &["mount", "umount", "tree", "info", "demo", "help"];
+
+/// Makes `zarrfs SOURCE MOUNTPOINT` the mount that it means.
+pub fn normalize(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    let mut args: Vec<OsString> = args.into_iter().collect();
+    let is_command = |arg: &OsString| arg.to_str().is_some_and(|arg| COMMANDS.contains(&arg));
+    let is_option = |arg: &OsString| arg.as_encoded_bytes().starts_with(b"-");
+    let global = |arg: &OsString| {
+        arg.to_str().is_some_and(|arg| matches!(arg, "-h" | "--help" | "-V" | "--version"))
+    };
+    let positional = args.iter().skip(1).filter(|arg| !is_option(arg)).count();
+    match args.get(1) {
+        Some(first) if is_command(first) || global(first) || positional < 2 => {}
+        Some(_) => args.insert(1, "mount".into()),
+        None => {}
+    }
+    args
+}
+
+fn dialect(name: &str) -> Result<Dialect, String> {
+    Dialect::parse_name(name).ok_or_else(|| "there are v3 and d2020-10".to_owned())
+}
+
+/// A number of bytes: `64M`, `2G`, `1000`.
+fn size(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = text.get(digits.len()..).unwrap_or_default().to_ascii_uppercase();
+    let shift = match unit.trim_end_matches('B').trim_end_matches('I') {
+        "" => 0,
+        "K" => 10,
+        "M" => 20,
+        "G" => 30,
+        "T" => 40,
+        _ => return Err("a size is a number with K, M, G or T".to_owned()),
+    };
+    let number: u64 =
+        digits.parse().map_err(|_| "a size is a number with K, M, G or T".to_owned())?;
+    number.checked_mul(1 << shift).ok_or_else(|| "larger than 2^64 bytes".to_owned())
+}
+
+/// A time: `1s`, `500ms`, `2m`, `0.5`.
+fn duration(text: &str) -> Result<Duration, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let scale = match text.get(digits.len()..).unwrap_or_default() {
+        "" | "s" => 1.0,
+        "ms" => 0.001,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => return Err("a time is a number with ms, s, m or h".to_owned()),
+    };
+    let number: f64 =
+        digits.parse().map_err(|_| "a time is a number with ms, s, m or h".to_owned())?;
+    Duration::try_from_secs_f64(number * scale).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(args: &[&str]) -> Result<Args, clap::Error> {
+        let args = std::iter::once(&"zarrfs").chain(args).map(OsString::from);
+        Args::try_parse_from(normalize(args))
+    }
+
+    #[test]
+    fn two_paths_are_a_mount() {
+        for args in [&["a.zarr", "mnt"][..], &["-f", "a.zarr", "mnt"], &["mount", "a.zarr", "mnt"]]
+        {
+            let Ok(Args { command: Command::Mount(mount) }) = parse(args) else {
+                panic!("{args:?} is no mount");
+            };
+            assert_eq!(mount.source.to_str(), Some("a.zarr"));
+        }
+        assert!(parse(&["frobnicate"]).is_err());
+        assert!(parse(&[]).is_err());
+    }
+
+    #[test]
+    fn sizes_and_times_are_read_as_people_write_them() {
+        assert_eq!((size("64M"), size("2GiB"), size("10")), (Ok(64 << 20), Ok(2 << 30), Ok(10)));
+        assert!(size("lots").is_err() && size("").is_err() && size("99999999T").is_err());
+        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
+        assert!(duration("soon").is_err() && duration("-1s").is_err());
+    }
+}

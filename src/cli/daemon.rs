@@ -1,0 +1,54 @@
+//! Mounting in the background: a child serves, and its parent returns when the mount answers.
+//!
+//! The child is this program again, so that no process with threads is ever forked. What it
+//! prints before it says that it is ready is the reason why it will never be.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use super::{Failure, failed};
+
+const READY: &str = "ready";
+
+/// Starts a child that serves, with this process's own arguments, and waits until it answers.
+pub fn start(source: &Path, mountpoint: &Path, log_file: Option<&Path>) -> Result<(), Failure> {
+    let program = std::env::current_exe()?;
+    let mut typed = super::args::normalize(std::env::args_os()).into_iter();
+    drop(typed.next());
+    let mut command = Command::new(program);
+    command.args(typed).arg("--daemon");
+    // Its working directory goes, and so must paths that are relative to it.
+    if let Some(log_file) = log_file {
+        command.arg("--log-file").arg(std::path::absolute(log_file)?);
+    }
+    let mut child =
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let (Some(out), Some(mut err)) = (child.stdout.take(), child.stderr.take()) else {
+        return Err(failed("the daemon could not be started"));
+    };
+    let mut line = String::new();
+    BufReader::new(out).read_line(&mut line)?;
+    if line.trim_end() == READY {
+        return Ok(());
+    }
+    let mut said = String::new();
+    err.read_to_string(&mut said)?;
+    child.wait()?;
+    let said = said.trim();
+    let said = said.strip_prefix("zarrfs: ").unwrap_or(said);
+    Err(failed(if said.is_empty() {
+        format!("{}: the daemon ended before {} answered", source.display(), mountpoint.display())
+    } else {
+        said.to_owned()
+    }))
+}
+
+/// In the child: the mount answers.
+pub fn tell_parent() -> Result<(), Failure> {
+    std::env::set_current_dir("/")?;
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{READY}")?;
+    out.flush()?;
+    Ok(())
+}

@@ -1,0 +1,154 @@
+//! `zarrfs info`: one node.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::args::Info;
+use super::tree::shape;
+use super::{Failure, open, print};
+use crate::array::Array;
+use crate::hierarchy::{Content, Hierarchy, Node};
+use crate::metadata::model::{CodecSpec, Object};
+
+/// Prints what is known of a node.
+pub fn run(args: &Info) -> Result<(), Failure> {
+    let (hierarchy, path) = open::node(&args.source, args.from.as_ref())?;
+    let node = hierarchy.existing(&path)?;
+    let facts = facts(&hierarchy, &node)?;
+    if args.json {
+        return print::output(&format!("{:#}\n", Value::Object(facts)));
+    }
+    let width = facts.keys().map(|name| name.chars().count()).max().unwrap_or_default();
+    let mut text = String::new();
+    for (name, value) in &facts {
+        let label = name.replace('_', " ");
+        text.push_str(&format!("{label:<width$}  {}\n", for_people(name, value)));
+    }
+    print::output(&text)
+}
+
+fn facts(hierarchy: &Hierarchy, node: &Node) -> Result<Object, Failure> {
+    let mut facts = Object::new();
+    let mut add = |name: &str, value: Value| drop(facts.insert(name.to_owned(), value));
+    add("path", json!(node.path().to_string()));
+    add("dialect", json!(hierarchy.dialect().name()));
+    if let Some(document) = node.document() {
+        add("document", json!(document.key.as_str()));
+    }
+    match node.content() {
+        Content::Group(group) => {
+            add("node_type", json!("group"));
+            add("children", json!(names(hierarchy, node)?));
+            add("attributes", Value::Object(group.attributes.clone()));
+        }
+        Content::NotUnderstood(_, error) => add("not_understood", json!(error.to_string())),
+        Content::Array(array) => array_facts(array, &mut add)?,
+    }
+    Ok(facts)
+}
+
+fn names(hierarchy: &Hierarchy, node: &Node) -> Result<Vec<String>, Failure> {
+    let children = hierarchy.children(node.path())?;
+    Ok(children.iter().filter_map(|child| child.path().name()).map(str::to_owned).collect())
+}
+
+fn array_facts(array: &Arc<Array>, add: &mut dyn FnMut(&str, Value)) -> Result<(), Failure> {
+    let model = array.model();
+    add("node_type", json!("array"));
+    add("shape", json!(model.shape));
+    add("data_type", json!(model.dtype.name()));
+    add("chunk_shape", json!(array.chunk_shape()));
+    if array.chunk_shape() != model.chunk_shape {
+        add("shard_shape", json!(model.chunk_shape));
+    }
+    add("codecs", Value::Array(model.codecs.iter().map(CodecSpec::to_json).collect()));
+    add(
+        "fill_value",
+        if model.fill.is_defined() { model.fill.to_json(model.dtype) } else { Value::Null },
+    );
+    if !model.dimension_names.is_empty() {
+        add("dimension_names", json!(model.dimension_names));
+    }
+    if let Some(error) = array.not_understood() {
+        add("not_understood", json!(error.to_string()));
+    }
+    let item_len = u64::try_from(model.dtype.item_len()).unwrap_or(u64::MAX);
+    let array_len = model.shape.iter().try_fold(item_len, |len, n| len.checked_mul(*n));
+    add("size", json!(array_len));
+    add("chunk_size", json!(array.chunk_len()));
+    add(
+        "chunks",
+        json!(array.grid().counts().iter().try_fold(1_u64, |all, n| all.checked_mul(*n))),
+    );
+    let stored = stored(array)?;
+    add("chunks_stored", json!(stored.chunks));
+    if array.chunk_shape() != model.chunk_shape {
+        add("shards_stored", json!(stored.values.len()));
+    }
+    add("size_stored", json!(stored.values.values().sum::<u64>()));
+    add("attributes", Value::Object(model.attributes.clone()));
+    Ok(())
+}
+
+#[derive(Default)]
+struct Stored {
+    chunks: u64,
+    /// The length of each stored value that a chunk lies in, by its key.
+    values: BTreeMap<String, u64>,
+}
+
+fn stored(array: &Arc<Array>) -> Result<Stored, Failure> {
+    let mut stored = Stored::default();
+    for coords in Arc::clone(array.chunks()).list()? {
+        let coords = coords?;
+        stored.chunks += 1;
+        let key = array.key(&coords)?.to_string();
+        if !stored.values.contains_key(&key) {
+            let len = array.stored_len(&coords)?.unwrap_or_default();
+            stored.values.insert(key, len);
+        }
+    }
+    Ok(stored)
+}
+
+/// The names of the codecs that are more than a byte order, those inside of shards too.
+pub fn codec_names(codecs: &[CodecSpec]) -> Vec<String> {
+    let mut names = Vec::new();
+    for codec in codecs {
+        match codec.name.as_str() {
+            "sharding_indexed" => {
+                let inner = codec.configuration.get("codecs").and_then(Value::as_array);
+                let inner = inner
+                    .into_iter()
+                    .flatten()
+                    .filter_map(|codec| CodecSpec::from_json(codec).ok());
+                names.extend(codec_names(&inner.collect::<Vec<_>>()));
+            }
+            "bytes" if codec.configuration.get("endian") == Some(&json!("big")) => {
+                names.push("big endian".to_owned());
+            }
+            "bytes" => {}
+            name => names.push(name.to_owned()),
+        }
+    }
+    names
+}
+
+fn for_people(name: &str, value: &Value) -> String {
+    match (name, value) {
+        ("shape" | "chunk_shape" | "shard_shape", Value::Array(lens)) => {
+            shape(&lens.iter().filter_map(Value::as_u64).collect::<Vec<_>>())
+        }
+        ("size" | "chunk_size" | "size_stored", value) => match value.as_u64() {
+            Some(len) => format!("{len} bytes"),
+            None => "more than 2^64 bytes".to_owned(),
+        },
+        ("children", Value::Array(names)) => {
+            names.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" ")
+        }
+        (_, Value::String(text)) => text.clone(),
+        (_, value) => value.to_string(),
+    }
+}

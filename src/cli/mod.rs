@@ -1,0 +1,76 @@
+//! The command: what was typed, what it means, and what it prints.
+
+mod args;
+mod daemon;
+mod demo;
+mod info;
+mod logger;
+mod mount;
+mod open;
+mod print;
+mod tree;
+mod umount;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::error::Error;
+use args::{Args, Command};
+
+/// It did not work.
+const FAILED: u8 = 1;
+/// Wrong usage.
+const USAGE: u8 = 2;
+
+/// Why a command ended early, as a person is told.
+#[derive(Debug)]
+enum Failure {
+    /// It did not work.
+    Failed(String),
+    /// It was asked for in a way that makes no sense.
+    Usage(String),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+fn failed(message: impl Into<String>) -> Failure {
+    Failure::Failed(message.into())
+}
+
+/// Runs the command that `args` ask for, the program's name first.
+pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let args = match Args::try_parse_from(args::normalize(args)) {
+        Ok(args) => args,
+        Err(error) => {
+            // Where even this cannot be printed there is nobody to tell.
+            let _closed = error.print();
+            return ExitCode::from(if error.use_stderr() { USAGE } else { 0 });
+        }
+    };
+    let done = match args.command {
+        Command::Mount(mount) => mount::run(&mount),
+        Command::Umount(umount) => umount::run(&umount),
+        Command::Tree(tree) => tree::run(&tree),
+        Command::Info(info) => info::run(&info),
+        Command::Demo(demo) => demo::run(&demo),
+    };
+    let (code, message) = match done {
+        Ok(()) => return ExitCode::SUCCESS,
+        Err(Failure::Failed(message)) => (FAILED, message),
+        Err(Failure::Usage(message)) => (USAGE, message),
+    };
+    print::error(&format!("zarrfs: {message}"));
+    ExitCode::from(code)
+}

@@ -1,0 +1,325 @@
+//! `zarrfs mount`: checks what can be checked first, mounts, and serves until it is unmounted.
+
+use std::io::Write;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use clap::{CommandFactory, FromArgMatches};
+
+use super::args::{Args, Durability as DurabilityArg, Mount};
+use super::{Failure, daemon, failed, logger, open, umount};
+use crate::array::FillChunks;
+use crate::fuse::{self, MountOptions, Mounted, Others};
+use crate::hierarchy;
+use crate::store::directory::Durability;
+use crate::store::{Condition, Store};
+use crate::sys;
+use crate::vfs::{self, Vfs};
+
+/// Kernel flags and fstab words that need nothing from us.
+const IGNORED: &[&str] = &[
+    "rw",
+    "defaults",
+    "nofail",
+    "auto",
+    "noauto",
+    "user",
+    "users",
+    "nouser",
+    "_netdev",
+    "dev",
+    "nodev",
+    "suid",
+    "nosuid",
+    "exec",
+    "noexec",
+    "atime",
+    "noatime",
+    "relatime",
+    "default_permissions",
+];
+
+/// How long names and attributes are kept where nobody else changes anything.
+const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
+/// What `-o` says besides long options.
+#[derive(Debug, Default)]
+struct Flags {
+    read_only: bool,
+    allow_other: bool,
+    allow_root: bool,
+    nonempty: bool,
+}
+
+/// Mounts.
+pub fn run(args: &Mount) -> Result<(), Failure> {
+    let (args, flags) = with_options(args)?;
+    let mountpoint = check_mountpoint(&args, &flags)?;
+    if args.create {
+        create_source(&args)?;
+    }
+    let source = args.source.canonicalize();
+    let source = source.map_err(|_| missing_source(&args.source))?;
+    check_apart(&source, &mountpoint)?;
+    check_fuse()?;
+    if args.foreground || args.daemon {
+        serve(&args, &flags, &source, &mountpoint)
+    } else {
+        // Whatever is wrong with the hierarchy is said before anything is started.
+        open_hierarchy(&args, &flags, &source)?;
+        daemon::start(&source, &mountpoint, args.log_file.as_deref())
+    }
+}
+
+fn open_hierarchy(
+    args: &Mount,
+    flags: &Flags,
+    source: &Path,
+) -> Result<hierarchy::Hierarchy, Failure> {
+    let durability = match args.durability {
+        DurabilityArg::Always => Durability::Synced,
+        DurabilityArg::Fsync => Durability::Buffered,
+    };
+    let mut store = open::store(source, durability)?;
+    if flags.read_only {
+        store = store.read_only();
+    }
+    let metadata_ttl = if args.immutable { FOR_EVER } else { args.metadata_ttl };
+    let options = hierarchy::Options { metadata_ttl, max_chunk_len: args.max_chunk_size };
+    open::hierarchy(store, source, args.from.clone(), options)
+}
+
+fn serve(args: &Mount, flags: &Flags, source: &Path, mountpoint: &Path) -> Result<(), Failure> {
+    // Before any thread starts, so that all leave the signals to the one that waits for them.
+    sys::block_signals()?;
+    if args.daemon {
+        sys::new_session()?;
+    }
+    logger::start(args.log_level, args.log_file.as_deref())?;
+    let hierarchy = open_hierarchy(args, flags, source)?;
+    let options = vfs::Options {
+        cache_len: args.cache_size,
+        dirty_limit: args.dirty_limit,
+        fill_chunks: if args.skip_fill_chunks { FillChunks::Skip } else { FillChunks::Store },
+        writeback_delay: args.writeback_delay,
+    };
+    let vfs = Arc::new(Vfs::new(hierarchy, options));
+    let processors = thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let options = MountOptions {
+        source: source.display().to_string(),
+        read_only: flags.read_only,
+        others: match (flags.allow_other, flags.allow_root) {
+            (true, _) => Others::Everybody,
+            (false, true) => Others::Root,
+            (false, false) => Others::Nobody,
+        },
+        event_loops: processors.clamp(2, 4),
+        workers: args.threads.unwrap_or_else(|| processors.max(4)),
+        owner: sys::effective_ids(),
+    };
+    let mounted = fuse::mount(&vfs, mountpoint, &options)
+        .map_err(|error| failed(format!("{}: {error}", mountpoint.display())))?;
+    let (device, answers) = match std::fs::metadata(mountpoint) {
+        Ok(root) => (Some(root.dev()), Ok(())),
+        Err(error) => (None, Err(error)),
+    };
+    answers
+        .map_err(|error| failed(format!("{}: does not answer: {error}", mountpoint.display())))?;
+    if let Some(device) = device {
+        raise_readahead(device);
+    }
+    if args.daemon {
+        daemon::tell_parent()?;
+    } else {
+        log::info!("{} is mounted at {}", source.display(), mountpoint.display());
+    }
+    unmount_on_signal(mountpoint.to_owned(), Arc::clone(&vfs));
+    end(mounted, &vfs)
+}
+
+fn end(mounted: Mounted, vfs: &Vfs) -> Result<(), Failure> {
+    mounted.wait()?;
+    match vfs.sync() {
+        Ok(()) => Ok(()),
+        Err(error) => Err(failed(format!("not everything is stored: {error}"))),
+    }
+}
+
+fn unmount_on_signal(mountpoint: PathBuf, vfs: Arc<Vfs>) {
+    let wait = move || {
+        while sys::wait_for_signal().is_ok() {
+            if let Err(error) = vfs.sync() {
+                vfs.note("stop", &error);
+            }
+            match umount::now(&mountpoint, umount::Busy::Detach) {
+                Ok(()) => return,
+                Err(Failure::Failed(error) | Failure::Usage(error)) => log::error!("{error}"),
+            }
+        }
+    };
+    if let Err(error) = thread::Builder::new().name("signals".to_owned()).spawn(wait) {
+        log::error!("signals cannot be waited for: {error}");
+    }
+}
+
+/// Lets the kernel ask for as much at once as it can: a quarter of the requests of its default. Only root may.
+fn raise_readahead(device: u64) {
+    let (major, minor) = (libc::major(device), libc::minor(device));
+    let path = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
+    let opened = std::fs::OpenOptions::new().write(true).open(&path);
+    if let Err(error) = opened.and_then(|mut file| file.write_all(b"1024")) {
+        log::debug!("{path}: {error}");
+    }
+}
+
+/// The arguments with the long options that `-o` names, and the rest of `-o`.
+fn with_options(args: &Mount) -> Result<(Mount, Flags), Failure> {
+    let mut flags = Flags::default();
+    let mut more: Vec<String> = Vec::new();
+    let command = Args::command();
+    let mount = command.find_subcommand("mount");
+    for option in args.options.iter().filter(|option| !option.is_empty()) {
+        let (name, value) =
+            option.split_once('=').map_or((option.as_str(), None), |(n, v)| (n, Some(v)));
+        match name {
+            "ro" => flags.read_only = true,
+            "allow_other" => flags.allow_other = true,
+            "allow_root" => flags.allow_root = true,
+            "nonempty" => flags.nonempty = true,
+            name if IGNORED.contains(&name) || name.starts_with("x-") || name == "comment" => {}
+            name => {
+                let long = name.replace('_', "-");
+                let is_long =
+                    |arg: &clap::Arg| arg.get_long() == Some(long.as_str()) && !arg.is_hide_set();
+                if !mount.is_some_and(|mount| mount.get_arguments().any(is_long)) {
+                    return Err(Failure::Usage(format!(
+                        "-o {option}: unknown option; see zarrfs mount --help"
+                    )));
+                }
+                more.push(
+                    value.map_or_else(|| format!("--{long}"), |value| format!("--{long}={value}")),
+                );
+            }
+        }
+    }
+    // `-o rw,ro`: as mount does, the last one counts.
+    if args
+        .options
+        .iter()
+        .rev()
+        .find(|option| matches!(option.as_str(), "ro" | "rw"))
+        .is_some_and(|o| o == "rw")
+    {
+        flags.read_only = false;
+    }
+    if more.is_empty() {
+        return Ok((args.clone(), flags));
+    }
+    Ok((reparse(&more)?, flags))
+}
+
+/// This process's own arguments again, with `more` among them.
+fn reparse(more: &[String]) -> Result<Mount, Failure> {
+    let typed = super::args::normalize(std::env::args_os());
+    let all = typed.into_iter().chain(more.iter().map(Into::into));
+    let usage = |error: &clap::Error| {
+        Failure::Usage(error.to_string().trim_start_matches("error: ").trim_end().to_owned())
+    };
+    let matches = Args::command().args_override_self(true).try_get_matches_from(all);
+    let matches = matches.map_err(|error| usage(&error))?;
+    let args = Args::from_arg_matches(&matches).map_err(|error| usage(&error))?;
+    match args.command {
+        super::args::Command::Mount(mount) => Ok(mount),
+        _ => Err(Failure::Usage("-o belongs to mount".to_owned())),
+    }
+}
+
+fn missing_source(source: &Path) -> Failure {
+    failed(format!("{}: no such directory; --create starts a hierarchy there", source.display()))
+}
+
+fn create_source(args: &Mount) -> Result<(), Failure> {
+    let shown = args.source.display();
+    std::fs::create_dir_all(&args.source).map_err(|error| failed(format!("{shown}: {error}")))?;
+    let mut entries =
+        std::fs::read_dir(&args.source).map_err(|e| failed(format!("{shown}: {e}")))?;
+    if entries.next().is_some() {
+        // A second run of the same command finds what the first one has made.
+        return open_hierarchy(args, &Flags::default(), &args.source).map(drop).map_err(
+            |failure| match failure {
+                Failure::Failed(why) | Failure::Usage(why) => {
+                    failed(format!("--create needs an empty directory: {why}"))
+                }
+            },
+        );
+    }
+    let store: Store = open::store(&args.source, Durability::Synced)?;
+    let mut keys = Vec::new();
+    for (key, text) in args.format.new_root() {
+        store.write()?.set(&key, &[bytes::Bytes::from(text).into()], Condition::Absent)?;
+        keys.push(key);
+    }
+    store.write()?.sync(&keys)?;
+    Ok(())
+}
+
+/// The mountpoint's own path; an error where nothing can be mounted on it.
+fn check_mountpoint(args: &Mount, flags: &Flags) -> Result<PathBuf, Failure> {
+    let mountpoint = &args.mountpoint;
+    let shown = mountpoint.display();
+    let found = match std::fs::metadata(mountpoint) {
+        Err(error) if error.raw_os_error() == Some(libc::ENOTCONN) => {
+            // A daemon that was killed has left it: nothing can be lost by removing it.
+            umount::now(mountpoint, umount::Busy::Detach)?;
+            std::fs::metadata(mountpoint)
+        }
+        found => found,
+    };
+    match found {
+        Ok(found) if found.is_dir() => {}
+        Ok(_) => return Err(failed(format!("{shown}: the mountpoint is not a directory"))),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Err(failed(format!("{shown}: the mountpoint does not exist; mkdir it first")));
+        }
+        Err(error) => return Err(failed(format!("{shown}: {error}"))),
+    }
+    let mountpoint = mountpoint.canonicalize()?;
+    if umount::is_mounted(&mountpoint)? {
+        return Err(failed(format!(
+            "{shown}: something is mounted there already; zarrfs umount {shown} ends it"
+        )));
+    }
+    let mut entries =
+        std::fs::read_dir(&mountpoint).map_err(|e| failed(format!("{shown}: {e}")))?;
+    if !flags.nonempty && entries.next().is_some() {
+        return Err(failed(format!(
+            "{shown}: the mountpoint is not empty; take an empty directory, or hide what is in it with -o nonempty"
+        )));
+    }
+    Ok(mountpoint)
+}
+
+/// A mount whose daemon would have to answer its own requests would wait for itself for ever.
+fn check_apart(source: &Path, mountpoint: &Path) -> Result<(), Failure> {
+    if source.starts_with(mountpoint) || mountpoint.starts_with(source) {
+        return Err(failed(format!(
+            "{} and {}: a mount cannot be over, above or inside its own source; mount it elsewhere",
+            source.display(),
+            mountpoint.display()
+        )));
+    }
+    Ok(())
+}
+
+fn check_fuse() -> Result<(), Failure> {
+    if Path::new("/dev/fuse").exists() {
+        return Ok(());
+    }
+    Err(failed(
+        "/dev/fuse: not there, so nothing can be mounted; load the kernel module (modprobe fuse), \
+         or give the container the device (--device /dev/fuse --cap-add SYS_ADMIN)",
+    ))
+}

@@ -1,0 +1,82 @@
+//! `zarrfs tree`: the hierarchy, as people would draw it.
+
+use super::args::Tree;
+use super::{Failure, open, print};
+use crate::hierarchy::{Content, Hierarchy, Node};
+use crate::metadata::NodeKind;
+
+/// Prints the tree of a hierarchy, or of a node in one.
+pub fn run(args: &Tree) -> Result<(), Failure> {
+    let (hierarchy, path) = open::node(&args.source, args.from.as_ref())?;
+    let node = hierarchy.existing(&path)?;
+    let title = args.source.display().to_string();
+    let mut text = format!("{title}  {} ({})\n", describe(&node), hierarchy.dialect().name());
+    draw(&hierarchy, &node, "", &mut text)?;
+    print::output(&text)
+}
+
+fn draw(
+    hierarchy: &Hierarchy,
+    node: &Node,
+    indent: &str,
+    text: &mut String,
+) -> Result<(), Failure> {
+    if node.kind() == NodeKind::Array {
+        return Ok(());
+    }
+    let children = hierarchy.children(node.path())?;
+    let width = children
+        .iter()
+        .filter_map(|child| child.path().name())
+        .map(|name| name.chars().count())
+        .max();
+    let width = width.unwrap_or_default() + 1;
+    for (at, child) in children.iter().enumerate() {
+        let is_last = at + 1 == children.len();
+        let (branch, below) =
+            if is_last { ("└── ", "    ") } else { ("├── ", "│   ") };
+        let slash = if child.kind() == NodeKind::Group { "/" } else { "" };
+        let name = format!("{}{slash}", child.path().name().unwrap_or_default());
+        let line = format!("{indent}{branch}{name:<width$}  {}", describe(child));
+        text.push_str(line.trim_end());
+        text.push('\n');
+        draw(hierarchy, child, &format!("{indent}{below}"), text)?;
+    }
+    Ok(())
+}
+
+/// A node in half a line.
+fn describe(node: &Node) -> String {
+    match node.content() {
+        Content::Group(_) if node.document().is_none() => "group, implicit".to_owned(),
+        Content::Group(_) => "group".to_owned(),
+        Content::Array(array) => {
+            let model = array.model();
+            let mut text = format!("{} {}", model.dtype.name(), shape(&model.shape));
+            text.push_str(&format!(", chunks {}", shape(array.chunk_shape())));
+            if array.chunk_shape() != model.chunk_shape {
+                text.push_str(&format!(", shards {}", shape(&model.chunk_shape)));
+            }
+            let codecs = super::info::codec_names(&model.codecs);
+            if !codecs.is_empty() {
+                text.push_str(&format!(", {}", codecs.join(" + ")));
+            }
+            match array.not_understood() {
+                Some(error) => format!("{text}; cannot be decoded: {error}"),
+                None => text,
+            }
+        }
+        Content::NotUnderstood(kind, error) => {
+            let kind = if *kind == NodeKind::Array { "array" } else { "group" };
+            format!("{kind}, not understood: {error}")
+        }
+    }
+}
+
+/// Lengths as people write them: `12 x 90 x 180`; `scalar` without dimensions.
+pub fn shape(lens: &[u64]) -> String {
+    if lens.is_empty() {
+        return "scalar".to_owned();
+    }
+    lens.iter().map(u64::to_string).collect::<Vec<_>>().join(" x ")
+}

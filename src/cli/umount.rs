@@ -1,0 +1,165 @@
+//! `zarrfs umount`: returns when everything is stored and the daemon has gone.
+
+use std::fs::File;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use super::args::Umount;
+use super::{Failure, failed};
+use crate::sys;
+
+/// How long the daemon may take to go after everything was stored and the mount has ended.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What to do with a mount that is in use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Busy {
+    /// Say so.
+    Refuse,
+    /// Take it out of the tree; it ends when its last file is closed.
+    Detach,
+}
+
+/// Unmounts.
+pub fn run(args: &Umount) -> Result<(), Failure> {
+    let shown = args.mountpoint.display();
+    let mountpoint = match args.mountpoint.canonicalize() {
+        Ok(mountpoint) => mountpoint,
+        // A daemon that was killed has left it.
+        Err(error) if error.raw_os_error() == Some(libc::ENOTCONN) => {
+            return now(&args.mountpoint, Busy::Detach);
+        }
+        Err(error) => return Err(failed(format!("{shown}: {error}"))),
+    };
+    let daemon = if is_fuse(&mountpoint)? { daemon_of(&mountpoint) } else { None };
+    let daemon = daemon.ok_or_else(|| failed(format!("{shown}: no hierarchy is mounted there")))?;
+    store_all(&mountpoint)?;
+    now(&mountpoint, Busy::Refuse)?;
+    wait_for(daemon)
+}
+
+/// Stores what waits: fsync of the root of a mount does.
+fn store_all(mountpoint: &Path) -> Result<(), Failure> {
+    let synced = File::open(mountpoint).and_then(|root| root.sync_all());
+    synced.map_err(|error| {
+        let errors = std::fs::read_to_string(mountpoint.join(".zarrfs/errors")).unwrap_or_default();
+        let last = errors.lines().last().unwrap_or_default();
+        failed(format!(
+            "{}: not everything is stored, so it stays mounted: {error}\n{last}",
+            mountpoint.display()
+        ))
+    })
+}
+
+/// The process that serves the mount, by what it says of itself.
+fn daemon_of(mountpoint: &Path) -> Option<u32> {
+    let stats = std::fs::read_to_string(mountpoint.join(".zarrfs/stats")).ok()?;
+    let line = stats.lines().find_map(|line| line.strip_prefix("zarrfs_process_id "))?;
+    line.trim().parse().ok()
+}
+
+fn wait_for(process: u32) -> Result<(), Failure> {
+    let path = PathBuf::from(format!("/proc/{process}/stat"));
+    let started = Instant::now();
+    let has_gone = || match std::fs::read_to_string(&path) {
+        // A child that nobody waits for is a zombie (Z) until then: it has gone all the same.
+        Ok(stat) => stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z')),
+        Err(_) => true,
+    };
+    while !has_gone() {
+        if started.elapsed() > PATIENCE {
+            return Err(failed(format!(
+                "unmounted, but the daemon (process {process}) is still there"
+            )));
+        }
+        std::thread::park_timeout(Duration::from_millis(2));
+    }
+    Ok(())
+}
+
+/// Ends a mount: by the system call where that is permitted, else by `fusermount3`.
+pub fn now(mountpoint: &Path, busy: Busy) -> Result<(), Failure> {
+    let shown = mountpoint.display();
+    match sys::unmount(mountpoint, busy == Busy::Detach) {
+        Ok(()) => return Ok(()),
+        Err(error) => match error.raw_os_error() {
+            Some(libc::EBUSY) => return Err(in_use(mountpoint)),
+            Some(libc::EPERM) => {}
+            _ => return Err(failed(format!("{shown}: {error}"))),
+        },
+    }
+    let flags = if busy == Busy::Detach { "-uz" } else { "-u" };
+    let done = Command::new("fusermount3").arg(flags).arg("--").arg(mountpoint).output();
+    let done = done
+        .map_err(|error| failed(format!("{shown}: fusermount3 is needed to unmount: {error}")))?;
+    if done.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&done.stderr).trim().to_owned();
+    if said.contains("busy") {
+        Err(in_use(mountpoint))
+    } else {
+        Err(failed(format!("{shown}: {said}")))
+    }
+}
+
+fn in_use(mountpoint: &Path) -> Failure {
+    failed(format!(
+        "{}: in use; end the programs that have files open or their working directory there (fuser -vm shows them)",
+        mountpoint.display()
+    ))
+}
+
+/// Whether anything is mounted at exactly this path.
+pub fn is_mounted(mountpoint: &Path) -> Result<bool, Failure> {
+    Ok(mounts()?.iter().any(|mount| mount.path == mountpoint))
+}
+
+/// Where root mounts the kernel does not tell one FUSE file system from another: the mount itself does.
+fn is_fuse(mountpoint: &Path) -> Result<bool, Failure> {
+    let mounts = mounts()?;
+    let found = mounts.iter().rev().find(|mount| mount.path == mountpoint);
+    Ok(found.is_some_and(|mount| mount.kind == "fuse" || mount.kind == "fuse.zarrfs"))
+}
+
+struct MountLine {
+    path: PathBuf,
+    kind: String,
+}
+
+fn mounts() -> Result<Vec<MountLine>, Failure> {
+    let text = std::fs::read_to_string("/proc/self/mounts")?;
+    let line = |line: &str| {
+        let mut fields = line.split(' ').skip(1);
+        let path = unescape(fields.next()?);
+        Some(MountLine { path, kind: fields.next()?.to_owned() })
+    };
+    Ok(text.lines().filter_map(line).collect())
+}
+
+/// Spaces and the like are octal in the table of mounts: `\040`.
+fn unescape(text: &str) -> PathBuf {
+    let mut bytes = Vec::new();
+    let mut rest = text.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        let octal = after.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
+        let octal =
+            octal.filter(|_| *first == b'\\').and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        bytes.push(octal.unwrap_or(*first));
+        rest = if octal.is_some() { after.get(3..).unwrap_or_default() } else { after };
+    }
+    std::ffi::OsString::from_vec(bytes).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mountpoints_with_spaces_are_recognised() {
+        assert_eq!(unescape(r"/mnt/a\040b\134c"), PathBuf::from("/mnt/a b\\c"));
+        assert_eq!(unescape(r"/mnt/ends\"), PathBuf::from("/mnt/ends\\"));
+    }
+}
