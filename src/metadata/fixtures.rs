@@ -1,10 +1,9 @@
-//! Hierarchies that other programs wrote, walked without a store of the module to the left.
+//! Hierarchies that other programs wrote, walked document by document.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -14,99 +13,19 @@ use super::*;
 use crate::dtype::{DType, FillValue};
 use crate::error::Kind;
 use crate::metadata::model::{Array, CodecSpec, KeyEncoding, Node, Separator};
-use crate::store::{
-    ByteRange, Condition, Entries, Keys, ListableStore, ReadableStore, Room, Stat, Store, Value,
-    Version, WritableStore,
-};
+use crate::store::directory::{DirectoryStore, Durability};
+use crate::store::memory::MemoryStore;
+use crate::store::{Condition, Store};
 
-/// Values in memory, of which nothing can be written.
-#[derive(Debug, Default)]
-pub(super) struct MapStore(pub(super) BTreeMap<String, Bytes>);
-
-impl MapStore {
-    pub(super) fn of(values: &[(&str, &str)]) -> Store {
-        let value =
-            |(key, text): &(&str, &str)| ((*key).to_owned(), Bytes::from((*text).to_owned()));
-        Store::new(Arc::new(Self(values.iter().map(value).collect())))
+/// A store in memory with these values.
+pub(super) fn store_of(values: &[(&str, &str)]) -> Store {
+    let store = Store::new(Arc::new(MemoryStore::new()));
+    for (key, text) in values {
+        let pieces = [Bytes::copy_from_slice(text.as_bytes()).into()];
+        let write = store.write().expect("writable");
+        write.set(&Key::parse(key).expect("a key"), &pieces, Condition::Always).expect("set");
     }
-
-    fn read_dir(&mut self, dir: &Path, prefix: &str) {
-        for entry in fs::read_dir(dir).expect("fixture") {
-            let entry = entry.expect("fixture");
-            let key = format!("{prefix}{}", entry.file_name().to_str().expect("a key"));
-            if entry.path().is_dir() {
-                self.read_dir(&entry.path(), &format!("{key}/"));
-            } else {
-                self.0.insert(key, fs::read(entry.path()).expect("fixture").into());
-            }
-        }
-    }
-
-    fn stat_of(bytes: &Bytes) -> Stat {
-        let len = u64::try_from(bytes.len()).expect("small");
-        Stat { len, modified: SystemTime::UNIX_EPOCH, version: Version([0; 3]) }
-    }
-}
-
-impl ReadableStore for MapStore {
-    fn get_partial_values(&self, ranges: &[(Key, ByteRange)]) -> Result<Vec<Option<Value>>> {
-        let get = |(key, range): &(Key, ByteRange)| {
-            let bytes = self.0.get(key.as_str())?;
-            let stat = Self::stat_of(bytes);
-            let (offset, len) = range.within(stat.len);
-            let [offset, len] = [offset, len].map(|n| usize::try_from(n).expect("small"));
-            Some(Value { bytes: bytes.slice(offset..offset + len), stat })
-        };
-        Ok(ranges.iter().map(get).collect())
-    }
-
-    fn stat(&self, keys: &[Key]) -> Result<Vec<Option<Stat>>> {
-        Ok(keys.iter().map(|key| self.0.get(key.as_str()).map(Self::stat_of)).collect())
-    }
-
-    fn room(&self) -> Result<Option<Room>> {
-        Ok(None)
-    }
-}
-
-impl WritableStore for MapStore {
-    fn set(&self, _: &Key, _: &[Bytes], _: Condition) -> Result<Stat> {
-        unreachable!("metadata writes nothing")
-    }
-    fn set_partial_values(&self, _: &[(Key, u64, Bytes)]) -> Result<()> {
-        unreachable!("metadata writes nothing")
-    }
-    fn erase_values(&self, _: &[Key]) -> Result<()> {
-        unreachable!("metadata writes nothing")
-    }
-    fn erase_prefix(&self, _: &Prefix) -> Result<()> {
-        unreachable!("metadata writes nothing")
-    }
-    fn set_modified(&self, _: &Key, _: SystemTime) -> Result<()> {
-        unreachable!("metadata writes nothing")
-    }
-    fn sync(&self, _: &[Key]) -> Result<()> {
-        unreachable!("metadata writes nothing")
-    }
-}
-
-impl ListableStore for MapStore {
-    fn list_dir(&self, prefix: &Prefix) -> Result<Entries> {
-        let entries: std::collections::BTreeSet<Entry> = self
-            .0
-            .keys()
-            .filter_map(|key| key.strip_prefix(prefix.as_str()))
-            .map(|rest| match rest.split_once('/') {
-                Some((name, _)) => Entry::Prefix(name.to_owned()),
-                None => Entry::Key(rest.to_owned()),
-            })
-            .collect();
-        Ok(Box::new(entries.into_iter().map(Ok)))
-    }
-
-    fn list_prefix(&self, _: &Prefix) -> Result<Keys> {
-        unreachable!("metadata lists directories only")
-    }
+    store
 }
 
 /// A hierarchy that another program wrote, and what its generator says of it.
@@ -136,8 +55,7 @@ impl Fixture {
     fn open(dir: &Path) -> Option<Self> {
         let case: Json =
             serde_json::from_slice(&fs::read(dir.join("case.json")).ok()?).expect("case.json");
-        let mut store = MapStore::default();
-        store.read_dir(&dir.join("store"), "");
+        let store = DirectoryStore::open(&dir.join("store"), Durability::Buffered).expect("opens");
         let name = dir.file_name()?.to_str()?.to_owned();
         let ours = [
             "z3",

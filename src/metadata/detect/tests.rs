@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::metadata::fixtures::MapStore;
+use crate::metadata::fixtures::store_of;
 
 const CORE: &str = "https://purl.org/zarr/spec/protocol/core/3.0";
 
@@ -28,7 +28,7 @@ fn the_entry_point_tells_the_dialect() {
         (vec![("zarr.json", object.as_str()), ("meta/root.group.x", "{}")], draft(".x")),
         (vec![("zarr.json", object.as_str()), ("meta/root/a.array.x", "{}")], draft(".x")),
     ] {
-        assert_eq!(detect(&MapStore::of(&values)).expect("a dialect"), expected, "{values:?}");
+        assert_eq!(detect(&store_of(&values)).expect("a dialect"), expected, "{values:?}");
     }
     assert_eq!(draft_root_marker(json.as_bytes()), Some(draft(".json")));
     assert_eq!(draft_root_marker(br#"{"zarr_format": 3}"#), None);
@@ -38,11 +38,11 @@ fn the_entry_point_tells_the_dialect() {
 #[test]
 fn a_root_without_a_document_is_found_by_what_lies_below() {
     let values = [("a/b/zarr.json", r#"{"zarr_format": 3}"#), ("a/b/c/0", ""), ("readme", "")];
-    assert_eq!(detect(&MapStore::of(&values)), Ok(Dialect::V3));
+    assert_eq!(detect(&store_of(&values)), Ok(Dialect::V3));
     let many: Vec<String> = (0..=MAX_ENTRIES).map(|name| format!("{name}.txt")).collect();
     let mut values: Vec<_> = many.iter().map(|name| (name.as_str(), "")).collect();
     values.push(("z/zarr.json", r#"{"zarr_format": 3}"#));
-    let error = detect(&MapStore::of(&values)).expect_err("not looked at so far");
+    let error = detect(&store_of(&values)).expect_err("not looked at so far");
     assert!(error.to_string().contains("none among 10000 names"), "{error}");
 }
 
@@ -122,16 +122,16 @@ fn what_is_no_hierarchy_is_refused_in_words() {
             "zarr.json: metadata_key_suffix \"/x\" cannot end the name of a file".to_owned(),
         ),
     ] {
-        let error = detect(&MapStore::of(&values)).expect_err("no dialect");
+        let error = detect(&store_of(&values)).expect_err("no dialect");
         assert_eq!((error.kind(), error.to_string()), (kind, sentence), "{values:?}");
     }
 }
 
 #[test]
 fn a_store_that_cannot_list_is_taken_by_its_entry_point_alone() {
-    let store = MapStore::of(&[("zarr.json", r#"{"zarr_format": 3}"#)]).unlistable();
+    let store = store_of(&[("zarr.json", r#"{"zarr_format": 3}"#)]).unlistable();
     assert_eq!(detect(&store), Ok(Dialect::V3));
-    let store = MapStore::of(&[("a/zarr.json", r#"{"zarr_format": 3}"#)]).unlistable();
+    let store = store_of(&[("a/zarr.json", r#"{"zarr_format": 3}"#)]).unlistable();
     assert_eq!(detect(&store).expect_err("nothing to see").kind(), Kind::Invalid);
 }
 
@@ -141,7 +141,7 @@ fn a_new_hierarchy_is_detected_as_its_dialect() {
         let documents = dialect.new_root();
         let values: Vec<_> =
             documents.iter().map(|(key, text)| (key.as_str(), text.as_str())).collect();
-        assert_eq!(detect(&MapStore::of(&values)), Ok(dialect.clone()));
+        assert_eq!(detect(&store_of(&values)), Ok(dialect.clone()));
         let (key, text) = documents.last().expect("a root group");
         let keys = dialect.document_keys(&crate::metadata::NodePath::root()).expect("keys");
         let kind = keys.iter().find(|(_, known)| known == key).expect("a key of the root").0;
@@ -153,7 +153,7 @@ fn a_new_hierarchy_is_detected_as_its_dialect() {
 proptest! {
     #[test]
     fn no_entry_point_panics(text in "[{}\\[\\]\",:a-z0-9./ ]{0,60}") {
-        let _ = detect(&MapStore::of(&[("zarr.json", &text)]));
+        let _ = detect(&store_of(&[("zarr.json", &text)]));
         let _ = draft_root_marker(text.as_bytes());
     }
 }
