@@ -25,14 +25,15 @@ pub enum Busy {
 /// Unmounts.
 pub fn run(args: &Umount) -> Result<(), Failure> {
     let shown = args.mountpoint.display();
-    let mountpoint = match args.mountpoint.canonicalize() {
-        Ok(mountpoint) => mountpoint,
+    match std::fs::metadata(&args.mountpoint) {
+        Ok(_) => {}
         // A daemon that was killed has left it.
         Err(error) if error.raw_os_error() == Some(libc::ENOTCONN) => {
             return now(&args.mountpoint, Busy::Detach);
         }
         Err(error) => return Err(failed(format!("{shown}: {error}"))),
-    };
+    }
+    let mountpoint = args.mountpoint.canonicalize()?;
     let daemon = if is_fuse(&mountpoint)? { daemon_of(&mountpoint) } else { None };
     let daemon = daemon.ok_or_else(|| failed(format!("{shown}: no hierarchy is mounted there")))?;
     store_all(&mountpoint)?;

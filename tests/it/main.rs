@@ -1,1 +1,15 @@
-fn main() {}
+//! Tests from outside: the layers, the command, and mounts for real.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    clippy::as_conversions,
+    reason = "a test that fails panics"
+)]
+
+mod command;
+mod documents;
+mod layering;
+mod semantics;
+mod support;

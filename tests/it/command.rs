@@ -1,0 +1,217 @@
+//! What the command says, and its exit codes.
+
+use std::fs;
+use std::path::Path;
+
+use crate::support::{Mount, said, zarrfs};
+
+/// A temporary directory with a v3 hierarchy `a.zarr` and an empty directory `mnt`.
+fn place() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir_all(dir.path().join("a.zarr/sub")).unwrap();
+    fs::create_dir(dir.path().join("mnt")).unwrap();
+    let group = r#"{"zarr_format": 3, "node_type": "group", "attributes": {}}"#;
+    fs::write(dir.path().join("a.zarr/zarr.json"), group).unwrap();
+    dir
+}
+
+fn path(dir: &Path, name: &str) -> String {
+    dir.join(name).to_str().unwrap().to_owned()
+}
+
+/// Runs with these arguments, `{}` standing for the directory, and checks code and sentence.
+fn refuses(dir: &Path, args: &[&str], code: i32, parts: &[&str]) {
+    let here = dir.to_str().unwrap();
+    let args: Vec<String> = args.iter().map(|arg| arg.replace("{}", here)).collect();
+    let (found, sentence) = said(&args.iter().map(String::as_str).collect::<Vec<_>>());
+    assert_eq!(found, code, "{args:?}: {sentence}");
+    for part in parts {
+        let part = part.replace("{}", here);
+        assert!(sentence.contains(&part), "{args:?} says\n  {sentence}\nwithout\n  {part}");
+    }
+    if code == 1 {
+        assert_eq!(sentence.lines().count(), 1, "more than one sentence: {sentence}");
+    }
+}
+
+#[test]
+fn every_refusal_names_the_path_and_the_remedy() {
+    let place = place();
+    let dir = place.path();
+    fs::write(dir.join("file"), "x").unwrap();
+    fs::create_dir(dir.join("empty")).unwrap();
+    fs::create_dir(dir.join("other")).unwrap();
+    fs::write(dir.join("other/notes.txt"), "x").unwrap();
+    for (args, parts) in [
+        (&["mount", "{}/none", "{}/mnt"][..], &["{}/none: no such directory", "--create"][..]),
+        (&["mount", "{}/file", "{}/mnt"], &["{}/file: not a directory"]),
+        (&["mount", "{}/empty", "{}/mnt"], &["{}/empty: an empty directory", "--create"]),
+        (&["mount", "{}/other", "{}/mnt"], &["{}/other: not a Zarr hierarchy"]),
+        (&["mount", "--create", "{}/other", "{}/mnt"], &["{}/other", "empty directory"]),
+        (&["mount", "s3://bucket/a.zarr", "{}/mnt"], &["s3://bucket/a.zarr"]),
+        (
+            &["mount", "{}/a.zarr", "{}/nowhere"],
+            &["{}/nowhere: the mountpoint does not exist", "mkdir"],
+        ),
+        (&["mount", "{}/a.zarr", "{}/file"], &["{}/file: the mountpoint is not a directory"]),
+        (
+            &["mount", "{}/a.zarr", "{}/other"],
+            &["{}/other: the mountpoint is not empty", "nonempty"],
+        ),
+        (&["mount", "{}/a.zarr", "{}/a.zarr", "-o", "nonempty"], &["its own source"]),
+        (&["mount", "{}/a.zarr", "{}/a.zarr/sub"], &["its own source"]),
+        (&["mount", "{}/a.zarr", "{}", "-o", "nonempty"], &["its own source"]),
+        (&["umount", "{}/mnt"], &["{}/mnt: no hierarchy is mounted there"]),
+        (&["umount", "{}/none"], &["{}/none"]),
+        (&["tree", "{}/none"], &["{}/none"]),
+        (&["tree", "{}/other"], &["{}/other: not a Zarr hierarchy"]),
+        (&["info", "{}/a.zarr/t2m"], &["{}/a.zarr/t2m: no node /t2m in the hierarchy {}/a.zarr"]),
+        (&["demo", "{}/other"], &["{}/other: not empty"]),
+    ] {
+        refuses(dir, args, 1, parts);
+    }
+    for (args, parts) in [
+        (&["mount", "{}/a.zarr", "{}/mnt", "-o", "frobnicate=1"][..], &["frobnicate"][..]),
+        (&["mount", "{}/a.zarr", "{}/mnt", "-o", "cache-size=lots"], &["cache-size", "K, M, G"]),
+        (&["mount", "{}/a.zarr"], &["MOUNTPOINT"]),
+        (&["mount", "--from", "v9", "{}/a.zarr", "{}/mnt"], &["v9", "d2020-10"]),
+        (&["frobnicate"], &["frobnicate"]),
+        (&[], &["Usage"]),
+    ] {
+        refuses(dir, args, 2, parts);
+    }
+    assert_eq!(fs::read_dir(dir.join("mnt")).unwrap().count(), 0, "something was mounted");
+}
+
+#[test]
+fn a_directory_inside_a_draft_names_the_root_to_open() {
+    let dir = tempfile::tempdir().unwrap();
+    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/z218v3__groups/store");
+    crate::support::copy(&fixture, &dir.path().join("d.zarr"));
+    fs::create_dir(dir.path().join("mnt")).unwrap();
+    let root = dir.path().join("d.zarr").canonicalize().unwrap();
+    for inside in ["meta", "meta/root", "data/root"] {
+        let at = format!("{{}}/d.zarr/{inside}");
+        let names_root = format!("lies inside the hierarchy {}", root.display());
+        refuses(dir.path(), &["mount", &at, "{}/mnt"], 1, &[&at, &names_root]);
+    }
+}
+
+#[test]
+fn a_mountpoint_in_use_is_refused_and_stays_as_it_is() {
+    let mount = Mount::fixture("z316__shard_end", &[]);
+    let (code, sentence) =
+        said(&["mount", mount.store().to_str().unwrap(), mount.path().to_str().unwrap()]);
+    assert_eq!(code, 1);
+    assert!(sentence.contains("something is mounted there already; zarrfs umount"), "{sentence}");
+    assert!(mount.at("zarr.json").exists());
+}
+
+#[test]
+fn umount_of_a_mount_in_use_says_so_and_leaves_it() {
+    let mount = Mount::fixture("z316__shard_end", &[]);
+    let held = fs::File::open(mount.at("zarr.json")).unwrap();
+    let (code, sentence) = said(&["umount", mount.path().to_str().unwrap()]);
+    assert_eq!(code, 1, "{sentence}");
+    assert!(sentence.contains("in use"), "{sentence}");
+    drop(held);
+    mount.unmount();
+}
+
+#[test]
+fn create_starts_an_empty_hierarchy_in_either_dialect_once() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("mnt")).unwrap();
+    let (mnt, log) = (path(dir.path(), "mnt"), path(dir.path(), "log"));
+    for (format, documents) in
+        [("v3", &["zarr.json"][..]), ("d2020-10", &["zarr.json", "meta/root.group.json"])]
+    {
+        let source = path(dir.path(), &format!("new/{format}.zarr"));
+        for _ in 0..2 {
+            let args = ["mount", "--create", "--format", format, "--log-file", &log, &source, &mnt];
+            let (code, sentence) = said(&args);
+            assert_eq!(code, 0, "{sentence}");
+            assert!(fs::read_to_string(format!("{mnt}/zarr.json")).unwrap().contains("group"));
+            assert_eq!(said(&["umount", &mnt]), (0, String::new()));
+        }
+        for document in documents {
+            assert!(Path::new(&source).join(document).is_file(), "{source}/{document}");
+        }
+    }
+}
+
+#[test]
+fn a_signal_stores_what_waits_and_unmounts() {
+    for signal in ["-INT", "-TERM", "-HUP"] {
+        let mount = Mount::fixture("z316__shard_end", &["--writeback-delay", "1h"]);
+        fs::write(mount.at("notes.txt"), "kept").unwrap();
+        assert!(!mount.store().join("notes.txt").exists(), "a scratch file was stored at once");
+        let stats = fs::read_to_string(mount.at(".zarrfs/stats")).unwrap();
+        let process =
+            stats.lines().find_map(|line| line.strip_prefix("zarrfs_process_id ")).unwrap();
+        let killed = std::process::Command::new("kill").args([signal, process]).status().unwrap();
+        assert!(killed.success());
+        let started = std::time::Instant::now();
+        while Path::new(&format!("/proc/{process}/exe")).exists() {
+            assert!(started.elapsed().as_secs() < 10, "{signal}: the daemon is still there");
+            std::thread::yield_now();
+        }
+        assert_eq!(
+            fs::read_to_string(mount.store().join("notes.txt")).unwrap(),
+            "kept",
+            "{signal}"
+        );
+        assert_eq!(fs::read_dir(mount.path()).unwrap().count(), 0, "{signal}: still mounted");
+    }
+}
+
+#[test]
+fn a_mount_whose_daemon_was_killed_is_mounted_over_and_unmounted() {
+    let mount = Mount::fixture("z316__shard_end", &[]);
+    let kill = || {
+        let stats = fs::read_to_string(mount.at(".zarrfs/stats")).unwrap();
+        let process =
+            stats.lines().find_map(|line| line.strip_prefix("zarrfs_process_id ")).unwrap();
+        let killed = std::process::Command::new("kill").args(["-KILL", process]).status().unwrap();
+        assert!(killed.success());
+        while fs::metadata(mount.path()).is_ok() {
+            std::thread::yield_now();
+        }
+    };
+    kill();
+    let (store, mnt) = (mount.store(), mount.path());
+    let (code, sentence) = said(&["mount", store.to_str().unwrap(), mnt.to_str().unwrap()]);
+    assert_eq!(code, 0, "{sentence}");
+    assert!(mount.at("zarr.json").exists());
+    kill();
+    assert_eq!(said(&["umount", mnt.to_str().unwrap()]), (0, String::new()));
+}
+
+#[test]
+fn tree_and_info_show_what_there_is() {
+    let fixture =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/z218v3__shard_2x2_gzip/store");
+    let output = zarrfs().arg("tree").arg(&fixture).output().unwrap();
+    let tree = String::from_utf8(output.stdout).unwrap();
+    assert!(tree.contains("└── arr   int32 7 x 10, chunks 3 x 4, shards 6 x 8, gzip"), "{tree}");
+    let output = zarrfs().args(["info", "--json"]).arg(fixture.join("arr")).output().unwrap();
+    let info: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(info["dialect"], "d2020-10");
+    assert_eq!(info["chunk_shape"], serde_json::json!([3, 4]));
+    assert_eq!(info["shard_shape"], serde_json::json!([6, 8]));
+    assert_eq!(info["chunks_stored"], 9);
+    assert_eq!(info["shards_stored"], 4);
+    let output = zarrfs().arg("info").arg(fixture.join("arr")).output().unwrap();
+    let info = String::from_utf8(output.stdout).unwrap();
+    assert!(info.contains("7 x 10") && info.contains("int32"), "{info}");
+}
+
+#[test]
+fn help_says_what_a_person_needs() {
+    let output = zarrfs().arg("--help").output().unwrap();
+    let help = String::from_utf8(output.stdout).unwrap();
+    for word in ["mount", "umount", "tree", "info", "demo", "Exit codes"] {
+        assert!(help.contains(word), "--help says nothing of {word}");
+    }
+    assert_eq!(zarrfs().arg("--version").output().unwrap().status.code(), Some(0));
+}

@@ -1,0 +1,124 @@
+//! Imports point one way, and outside things have one owner.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Each module and the modules that it may name.
+const MAY_NAME: &[(&str, &[&str])] = &[
+    ("error", &[]),
+    ("sys", &["error"]),
+    ("dtype", &["error"]),
+    ("store", &["error", "sys"]),
+    ("shard", &["error"]),
+    ("metadata", &["error", "dtype", "store"]),
+    ("codec", &["error", "dtype", "shard", "metadata"]),
+    ("array", &["error", "dtype", "store", "shard", "metadata", "codec"]),
+    ("hierarchy", &["error", "store", "metadata", "array"]),
+    ("cache", &["error", "store", "codec", "array"]),
+    ("vfs", &["error", "store", "metadata", "codec", "array", "hierarchy", "cache"]),
+    ("fuse", &["error", "vfs"]),
+    (
+        "cli",
+        &[
+            "error",
+            "sys",
+            "store",
+            "metadata",
+            "array",
+            "hierarchy",
+            "vfs",
+            "fuse",
+            "cache",
+            "codec",
+        ],
+    ),
+];
+
+/// Words that only one place may say, and that place.
+const OWNED: &[(&str, &[&str])] = &[
+    ("fuser::", &["src/fuse/"]),
+    ("std::fs", &["src/store/directory", "src/sys/", "src/cli/"]),
+    ("libc::openat", &["src/sys/"]),
+    ("unsafe {", &["src/sys/"]),
+    ("zarr_format", &["src/metadata/", "src/cli/demo.rs"]),
+    ("storage_transformers", &["src/metadata/", "src/cli/demo.rs"]),
+];
+
+fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(dir).expect("src") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|end| end == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+/// The lines of every source file that are code, without tests and comments.
+fn code() -> Vec<(String, usize, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut files = Vec::new();
+    sources(&root.join("src"), &mut files);
+    files.sort();
+    let mut lines = Vec::new();
+    for file in files {
+        let name =
+            file.strip_prefix(root).expect("below the root").to_str().expect("UTF-8").to_owned();
+        if name.contains("tests") || name.ends_with("suite.rs") || name.ends_with("fixtures.rs") {
+            continue;
+        }
+        let text = fs::read_to_string(&file).expect("source");
+        for (at, line) in text.lines().enumerate() {
+            if line.starts_with("#[cfg(test)]") {
+                break;
+            }
+            if !line.trim_start().starts_with("//") {
+                lines.push((name.clone(), at + 1, line.to_owned()));
+            }
+        }
+    }
+    lines
+}
+
+fn module_of(file: &str) -> &str {
+    let below = file.strip_prefix("src/").expect("below src");
+    below.split(['/', '.']).next().expect("a module")
+}
+
+#[test]
+fn every_module_names_only_those_before_it() {
+    let mut wrong = Vec::new();
+    for (file, at, line) in code() {
+        let module = module_of(&file);
+        if matches!(module, "lib" | "main") {
+            continue;
+        }
+        let (_, allowed) = MAY_NAME
+            .iter()
+            .find(|(name, _)| *name == module)
+            .unwrap_or_else(|| panic!("{file}: module {module} is not in the table"));
+        for named in line.split("crate::").skip(1) {
+            let named =
+                named.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next().unwrap_or("");
+            let is_module = MAY_NAME.iter().any(|(name, _)| *name == named);
+            if is_module && named != module && !allowed.contains(&named) {
+                wrong.push(format!("{file}:{at}: {module} may not name {named}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn outside_things_have_one_owner() {
+    let mut wrong = Vec::new();
+    for (file, at, line) in code() {
+        for (word, owners) in OWNED {
+            if line.contains(word) && !owners.iter().any(|owner| file.starts_with(owner)) {
+                wrong.push(format!("{file}:{at}: only {} may say {word}", owners.join(", ")));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

@@ -1,0 +1,170 @@
+//! Mounts that end with the test, however it ends.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+
+/// The program under test.
+pub fn zarrfs() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_zarrfs"))
+}
+
+/// Runs the program and returns its exit code and what it said on standard error.
+pub fn said(args: &[&str]) -> (i32, String) {
+    let output: Output = zarrfs().args(args).output().expect("runs");
+    let said = String::from_utf8_lossy(&output.stderr).trim_end().to_owned();
+    (output.status.code().expect("no signal"), said)
+}
+
+/// A store that a fixture has, copied, and a mountpoint beside it.
+pub struct Mount {
+    dir: TempDir,
+    /// Warnings that the test expects, by a part of their text.
+    expected: Vec<&'static str>,
+}
+
+impl Mount {
+    /// Mounts a copy of a fixture.
+    pub fn fixture(name: &str, options: &[&str]) -> Self {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name);
+        copy(&fixture.join("store"), &dir.path().join("store"));
+        Self::mounted(dir, options)
+    }
+
+    /// Mounts a store that `make` writes.
+    pub fn of(make: impl FnOnce(&Path), options: &[&str]) -> Self {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        fs::create_dir(dir.path().join("store")).expect("made");
+        make(&dir.path().join("store"));
+        Self::mounted(dir, options)
+    }
+
+    fn mounted(dir: TempDir, options: &[&str]) -> Self {
+        assert!(
+            Path::new("/dev/fuse").exists(),
+            "/dev/fuse is missing: nothing can be mounted here"
+        );
+        fs::create_dir(dir.path().join("mnt")).expect("made");
+        let mount = Self { dir, expected: Vec::new() };
+        mount.start(options);
+        mount
+    }
+
+    fn start(&self, options: &[&str]) {
+        let output = zarrfs()
+            .arg("mount")
+            .args([self.store(), self.path()])
+            .arg("--log-file")
+            .arg(self.log())
+            .args(options)
+            .output()
+            .expect("runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    /// Unmounts and mounts again.
+    pub fn remount(&self, options: &[&str]) {
+        self.unmount();
+        self.start(options);
+    }
+
+    /// Unmounts; everything is stored then.
+    pub fn unmount(&self) {
+        let output = zarrfs().arg("umount").arg(self.path()).output().expect("runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    /// A warning whose text has `part` is no failure.
+    pub fn expect(&mut self, part: &'static str) {
+        self.expected.push(part);
+    }
+
+    /// The mountpoint.
+    pub fn path(&self) -> PathBuf {
+        self.dir.path().join("mnt")
+    }
+
+    /// A path in the mount.
+    pub fn at(&self, path: &str) -> PathBuf {
+        self.path().join(path)
+    }
+
+    /// The store behind it.
+    pub fn store(&self) -> PathBuf {
+        self.dir.path().join("store")
+    }
+
+    fn log(&self) -> PathBuf {
+        self.dir.path().join("log")
+    }
+
+    /// What `.zarrfs/errors` says.
+    pub fn errors(&self) -> String {
+        fs::read_to_string(self.at(".zarrfs/errors")).expect("readable")
+    }
+
+    /// Every file of the store and its bytes.
+    pub fn stored(&self) -> Vec<(String, Vec<u8>)> {
+        let mut files = Vec::new();
+        collect(&self.store(), "", &mut files);
+        files.sort();
+        files
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let path = self.path();
+        let is_mounted = fs::read_to_string("/proc/self/mounts").is_ok_and(|mounts| {
+            mounts.lines().any(|line| line.contains(path.to_str().expect("UTF-8")))
+        });
+        if is_mounted {
+            let done = zarrfs().arg("umount").arg(&path).output().expect("runs");
+            if !done.status.success() {
+                // Whatever is wrong, nothing stays mounted.
+                let lazily = Command::new("umount").arg("-l").arg(&path).status();
+                eprintln!("{}: {lazily:?}", String::from_utf8_lossy(&done.stderr));
+                assert!(std::thread::panicking(), "the mount could not be ended");
+            }
+        }
+        if std::thread::panicking() {
+            eprintln!("{}", fs::read_to_string(self.log()).unwrap_or_default());
+            return;
+        }
+        let log = fs::read_to_string(self.log()).unwrap_or_default();
+        let unexpected: Vec<&str> = log
+            .lines()
+            .filter(|line| !self.expected.iter().any(|part| line.contains(part)))
+            .collect();
+        assert!(unexpected.is_empty(), "the daemon logged:\n{}", unexpected.join("\n"));
+    }
+}
+
+fn collect(dir: &Path, above: &str, files: &mut Vec<(String, Vec<u8>)>) {
+    for entry in fs::read_dir(dir).expect("readable") {
+        let entry = entry.expect("an entry");
+        let name = format!("{above}{}", entry.file_name().to_str().expect("UTF-8"));
+        if entry.path().is_dir() {
+            collect(&entry.path(), &format!("{name}/"), files);
+        } else {
+            files.push((name, fs::read(entry.path()).expect("readable")));
+        }
+    }
+}
+
+/// Copies a directory with all that is in it.
+pub fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("made");
+    for entry in fs::read_dir(from).expect("readable") {
+        let entry = entry.expect("an entry");
+        let target = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), &target).expect("copied");
+        }
+    }
+}
