@@ -140,18 +140,18 @@ impl Array {
         self.chunks.key(coords)
     }
 
-    /// Whether `name`, directly below the array in the store, can be that of chunks.
-    pub fn owns_name(&self, name: &str) -> bool {
-        let rank = self.grid().rank();
+    /// Whether `relative`, a path below the array in the store, can be that of chunks: a key, or what
+    /// keys begin with.
+    pub fn owns(&self, relative: &str) -> bool {
         let encoding = self.model.key_encoding;
-        decode_key(encoding, name, rank).is_some()
-            || match key_encoding::level(encoding, &[]) {
-                Some((level, before)) if level.is_empty() => {
-                    name.strip_prefix(before).and_then(key_encoding::index).is_some()
-                }
-                Some((level, _)) => name == level,
-                None => false,
-            }
+        let is_level =
+            key_encoding::level(encoding, &[]).is_some_and(|(level, _)| level == relative);
+        is_level
+            || (0..=self.grid().rank()).any(|rank| {
+                let is_whole = rank == self.grid().rank();
+                let may_be_cut = rank > 0 && key_encoding::level(encoding, &[]).is_some();
+                (is_whole || may_be_cut) && decode_key(encoding, relative, rank).is_some()
+            })
     }
 
     /// The decoded chunk and what is stored of it; `None` where it is not stored.

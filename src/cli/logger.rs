@@ -15,13 +15,10 @@ struct Logger {
 
 impl Log for Logger {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        // fuser warns of a mount that someone else has ended, which is how mounts end.
-        let most =
-            if metadata.target().starts_with("fuser") && log::max_level() < LevelFilter::Debug {
-                LevelFilter::Error
-            } else {
-                log::max_level()
-            };
+        // fuser says of its own what is nobody's fault: a mount that someone else has ended, a reply to a
+        // request that nobody waits for any more.
+        let is_ours = !metadata.target().starts_with("fuser");
+        let most = if is_ours { log::max_level() } else { log::max_level().min(quiet()) };
         metadata.level() <= most
     }
 
@@ -39,6 +36,11 @@ impl Log for Logger {
     }
 
     fn flush(&self) {}
+}
+
+/// The level up to which other crates are heard: all of it where everything is, else nothing.
+fn quiet() -> LevelFilter {
+    if log::max_level() >= LevelFilter::Debug { LevelFilter::Trace } else { LevelFilter::Off }
 }
 
 /// Sends log lines of `level` and above to `file`, or to standard error.

@@ -327,6 +327,9 @@ impl Vfs {
         let modified = unstored.keep_modified.then_some(unstored.modified);
         let shown = file.shown.clone();
         let stored = self.store_as(&place, bytes, shown.as_deref(), modified);
+        if let (Err(_), Content::Unstored(unstored)) = (&stored, &mut file.content) {
+            unstored.refused = true;
+        }
         file.seen = stored.map_err(|error| error.at(place.shown()))?;
         file.shown = None;
         self.forget_unstored(&mut file);
@@ -426,16 +429,17 @@ impl Vfs {
         }
     }
 
-    /// Ends an opener: what is complete is stored, since a mapping may have been written to after the
-    /// last close; what is not is dropped with the last opener.
+    /// Ends an opener. What a mapping wrote after the last close is stored now; what could not be stored, as
+    /// that close has said, is dropped with the last opener.
     pub(super) fn release_content(&self, inode: &Arc<Inode>, access: Access) {
-        let last_writer = {
+        let stores = {
             let mut file = inode.file.lock();
             file.openers = file.openers.saturating_sub(1);
             file.writers = file.writers.saturating_sub(u32::from(access != Access::Read));
-            access != Access::Read && file.writers == 0
+            let refused = matches!(&file.content, Content::Unstored(unstored) if unstored.refused);
+            access != Access::Read && file.writers == 0 && !refused
         };
-        let stored = if last_writer { self.store_content(inode, When::Closing) } else { Ok(()) };
+        let stored = if stores { self.store_content(inode, When::Closing) } else { Ok(()) };
         let mut file = inode.file.lock();
         if file.openers > 0 {
             return;
@@ -449,8 +453,8 @@ impl Vfs {
             return;
         }
         if let (Err(error), Some(place)) = (&stored, &place) {
-            // The close that came before has said so to the program.
-            log::info!("{}: unstored bytes are dropped: {error}", place.shown());
+            // Nobody is there to be told: the program closed before its mapping was written.
+            log::warn!("{}: unstored bytes are dropped: {error}", place.shown());
         }
         file.seen = None;
         self.forget_unstored(&mut file);
@@ -460,6 +464,19 @@ impl Vfs {
             self.leave_overlay(place);
         }
         self.invalidate(inode);
+    }
+
+    /// Stores a file that no handle will store, or leaves it as it was.
+    pub(super) fn store_unless_written(&self, inode: &Arc<Inode>) -> Result<()> {
+        if inode.file.lock().writers > 0 {
+            return Ok(());
+        }
+        let stored = self.store_content(inode, When::Asked);
+        if stored.is_err() {
+            let mut file = inode.file.lock();
+            self.forget_unstored(&mut file);
+        }
+        stored
     }
 
     /// Keeps the bytes of a file that is about to be unlinked or replaced for those who have it open.

@@ -47,6 +47,8 @@ pub struct Unstored {
     pub bytes: Buffer,
     /// Whether they differ from what is stored.
     pub changed: bool,
+    /// Whether storing them as they are now has failed, and a program was told so.
+    pub refused: bool,
     /// When they were last written, or said to have been.
     pub modified: SystemTime,
     /// Whether a program has set the time, so that it is to be kept.
@@ -59,7 +61,7 @@ impl Unstored {
     /// Bytes that are what is stored.
     pub fn of(bytes: Buffer) -> Self {
         let (modified, since) = (SystemTime::now(), Instant::now());
-        Self { bytes, changed: false, modified, keep_modified: false, since }
+        Self { bytes, changed: false, refused: false, modified, keep_modified: false, since }
     }
 
     /// A file that has just been created, or cut to nothing.
@@ -100,6 +102,7 @@ impl Unstored {
 
     fn touch(&mut self) {
         self.changed = true;
+        self.refused = false;
         self.keep_modified = false;
         self.modified = SystemTime::now();
     }

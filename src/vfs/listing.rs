@@ -9,7 +9,7 @@ use super::Vfs;
 use super::attr::Attr;
 use super::place::{CHUNKS, DOCUMENT, ERRORS, Place, STATS, STORED};
 use super::tree::has_chunks;
-use crate::array::{Array, Coords, Grid, parse_index};
+use crate::array::{Array, Coords, Grid};
 use crate::error::{Error, Kind, Result};
 use crate::hierarchy::{Content, Member};
 use crate::metadata::{NodeKind, NodePath};
@@ -112,13 +112,7 @@ impl Vfs {
             Place::ChunkDir(path, prefix) => {
                 let array = self.array(path)?;
                 let chunks = chunk_names(path, &array, prefix)?;
-                let rank_left = array.grid().rank() - prefix.len().min(array.grid().rank());
                 let ordinary = self.ordinary_entries(path, place)?;
-                // Where the store has its chunks in directories of the same names they are not ordinary.
-                let ordinary = ordinary.filter(move |found| {
-                    rank_left == 0
-                        || found.as_ref().map_or(true, |(name, _)| parse_index(name).is_none())
-                });
                 Ok(Box::new(chunks.chain(ordinary)))
             }
             Place::OrdinaryDir(path, _) => self.ordinary_entries(path, place),
@@ -169,13 +163,7 @@ impl Vfs {
                     has_chunks(array, &[])?.then(|| Place::ChunkDir(path.clone(), Vec::new()))
                 };
                 let chunks = chunks.into_iter().map(|place| Ok((CHUNKS.to_owned(), place)));
-                let owner = Arc::clone(array);
                 let ordinary = self.ordinary_entries(path, &Place::Node(path.clone()))?;
-                let ordinary = ordinary.filter(move |found| {
-                    found
-                        .as_ref()
-                        .map_or(true, |(name, _)| name != CHUNKS && !owner.owns_name(name))
-                });
                 Ok(Box::new(document.chain(chunks).chain(ordinary)))
             }
         }
@@ -189,6 +177,7 @@ impl Vfs {
         let relative = place.relative();
         let prefix = self.hierarchy.ordinary_prefix(path)?.join(&relative)?;
         let dialect = self.hierarchy.dialect().clone();
+        let array = self.hierarchy.node(path)?.and_then(|node| node.array().cloned());
         let path = path.clone();
         let entries = list.list_dir(&prefix)?;
         Ok(Box::new(entries.filter_map(move |entry| {
@@ -199,8 +188,13 @@ impl Vfs {
             let name = entry.name().to_owned();
             let below =
                 if relative.is_empty() { name.clone() } else { format!("{relative}/{name}") };
+            let is_chunks = array
+                .as_ref()
+                .is_some_and(|array| name == CHUNKS && relative.is_empty() || array.owns(&below));
+            if is_chunks || dialect.is_reserved(&path, &below) {
+                return None;
+            }
             let place = match entry {
-                Entry::Key(_) if dialect.is_reserved(&path, &below) => return None,
                 Entry::Key(_) => Place::Ordinary(path.clone(), below),
                 Entry::Prefix(_) => Place::OrdinaryDir(path.clone(), below),
             };

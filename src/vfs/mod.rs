@@ -34,7 +34,6 @@ use crate::error::{Error, Kind, Result};
 use crate::hierarchy::Hierarchy;
 use crate::store::{Key, Room};
 pub use attr::Attr;
-use file::{Content, Unstored};
 pub use inode::ROOT;
 use inode::{Inode, Inodes};
 use journal::Journal;
@@ -226,37 +225,39 @@ impl Vfs {
         self.hierarchy.store().write()?;
         let place = self.place_for_new(&parent, name)?;
         let inode = self.inodes.at(&place);
-        inode.file.lock().content = Content::Unstored(Unstored::empty());
         self.overlay.insert(parent, name, overlay::Shown::File(place.clone(), Arc::clone(&inode)));
-        let opened = self
-            .open_inode(&inode, if access == Access::Truncate { Access::Write } else { access })?;
+        let opened = self.open_inode(&inode, Access::Truncate)?;
         Ok((self.told(&place)?, opened))
     }
 
     fn open_inode(&self, inode: &Arc<Inode>, access: Access) -> Result<Opened> {
+        let place = inode.place();
         if access != Access::Read {
             self.hierarchy.store().write()?;
+            self.check_writable(place.as_ref())?;
         }
-        let place = inode.place();
         let made = match &place {
             Some(Place::Errors) => Some(Bytes::from(self.journal.text())),
             Some(Place::Stats) => Some(Bytes::from(self.stats())),
             _ => None,
         };
-        if access != Access::Read {
-            self.check_writable(place.as_ref())?;
-        }
-        let pages = match (&made, &place) {
-            (Some(_), _) => Pages::None,
-            (None, Some(place)) => self.open_content(inode, place, access)?,
-            (None, None) => Pages::Keep,
-        };
+        // An opener is counted before anything is prepared for it, so that one who leaves at the same time
+        // does not clear it away.
         {
             let mut file = inode.file.lock();
             file.openers += 1;
             file.writers += u32::from(access != Access::Read);
         }
+        let pages = match (&made, &place) {
+            (Some(_), _) => Ok(Pages::None),
+            (None, Some(place)) => self.open_content(inode, place, access),
+            (None, None) => Ok(Pages::Keep),
+        };
+        if pages.is_err() {
+            self.release_content(inode, access);
+        }
         let handle = self.next_handle.fetch_add(1, Ordering::Relaxed);
+        let pages = pages?;
         self.handles.lock().insert(handle, Handle { inode: Arc::clone(inode), access, made });
         Ok(Opened { handle, pages })
     }
@@ -289,12 +290,13 @@ impl Vfs {
         self.try_write_content(&self.handle(handle)?.inode, offset, data)
     }
 
-    /// Changes the length of a file, which must be open for writing somewhere unless it has that length already.
+    /// Changes the length of a file. Where nobody has it open to write the rest, it is stored as it is then.
     pub fn truncate(&self, number: u64, len: u64) -> Result<Attr> {
         self.hierarchy.store().write()?;
         let inode = self.inode(number)?;
         self.check_writable(inode.place().as_ref())?;
         self.truncate_content(&inode, len)?;
+        self.store_unless_written(&inode)?;
         self.attr(&inode)
     }
 

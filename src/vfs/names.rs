@@ -195,7 +195,8 @@ impl Vfs {
         }
     }
 
-    fn holds_ordinary(&self, place: &Place) -> Result<bool> {
+    /// Whether the store has ordinary files in a directory.
+    pub(super) fn holds_ordinary(&self, place: &Place) -> Result<bool> {
         let (Place::ChunkDir(path, _) | Place::OrdinaryDir(path, _)) = place else {
             return Ok(false);
         };

@@ -52,7 +52,6 @@ impl Vfs {
                 };
                 Ok(is_there.then(|| chunks_of(path, array)))
             }
-            NodeContent::Array(array) if array.owns_name(name) => Ok(None),
             NodeContent::NotUnderstood(NodeKind::Array, error) => Err(error.clone()),
             NodeContent::Array(_) => self.resolve_ordinary(path, &Place::Node(path.clone()), name),
             NodeContent::Group(_) | NodeContent::NotUnderstood(NodeKind::Group, _) => {
@@ -81,7 +80,9 @@ impl Vfs {
                 let coords = Coords::new(indices);
                 array.stat(&coords)?.map(|_| Place::Chunk(path.clone(), coords))
             } else {
-                has_chunks(&array, &indices)?.then(|| Place::ChunkDir(path.clone(), indices))
+                let is_there = has_chunks(&array, &indices)?;
+                let place = Place::ChunkDir(path.clone(), indices);
+                (is_there || self.holds_ordinary(&place)?).then_some(place)
             });
         }
         self.resolve_ordinary(path, &Place::ChunkDir(path.clone(), prefix.to_vec()), name)
@@ -95,7 +96,7 @@ impl Vfs {
         name: &str,
     ) -> Result<Option<Place>> {
         let relative = below(directory, name);
-        if self.hierarchy.dialect().is_reserved(path, &relative) {
+        if self.is_reserved(path, &relative)? {
             return Ok(None);
         }
         let store = self.hierarchy.store();
@@ -106,6 +107,15 @@ impl Vfs {
         let Some(list) = store.list() else { return Ok(None) };
         let is_dir = list.list_dir(&prefix.join(&relative)?)?.next().transpose()?.is_some();
         Ok(is_dir.then(|| Place::OrdinaryDir(path.clone(), relative)))
+    }
+
+    /// Whether the stored dialect uses the path `relative` below a node itself: for a document, or for chunks.
+    pub(super) fn is_reserved(&self, path: &NodePath, relative: &str) -> Result<bool> {
+        if self.hierarchy.dialect().is_reserved(path, relative) {
+            return Ok(true);
+        }
+        let node = self.hierarchy.node(path)?;
+        Ok(node.is_some_and(|node| node.array().is_some_and(|array| array.owns(relative))))
     }
 
     fn resolve_stored(&self, path: &NodePath, name: &str) -> Result<Option<Place>> {
@@ -303,9 +313,6 @@ impl Vfs {
                     NodeContent::Array(_) if name == CHUNKS => {
                         refused("chunks go below it: this must be a directory")
                     }
-                    NodeContent::Array(array) if array.owns_name(name) => {
-                        refused("the store has the array's chunks under this name; write to c/...")
-                    }
                     NodeContent::NotUnderstood(NodeKind::Array, error) => Err(error.clone()),
                     _ => self.new_ordinary(path, directory, name),
                 }
@@ -331,8 +338,12 @@ impl Vfs {
 
     fn new_ordinary(&self, path: &NodePath, directory: &Place, name: &str) -> Result<Place> {
         let relative = below(directory, name);
-        if name == DOCUMENT || self.hierarchy.dialect().is_reserved(path, &relative) {
+        if name == DOCUMENT {
             let detail = "the name of a document: a new node cannot be made here yet";
+            return Err(Error::new(Kind::NotPermitted, detail).at(below_shown(directory, name)));
+        }
+        if self.is_reserved(path, &relative)? {
+            let detail = "the store has the array's chunks under this name; write to c/...";
             return Err(Error::new(Kind::NotPermitted, detail).at(below_shown(directory, name)));
         }
         if name.len() > 255 {

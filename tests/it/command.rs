@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::support::{Mount, said, zarrfs};
+use crate::support::{Mount, said, until, zarrfs};
 
 /// A temporary directory with a v3 hierarchy `a.zarr` and an empty directory `mnt`.
 fn place() -> tempfile::TempDir {
@@ -151,11 +151,7 @@ fn a_signal_stores_what_waits_and_unmounts() {
             stats.lines().find_map(|line| line.strip_prefix("zarrfs_process_id ")).unwrap();
         let killed = std::process::Command::new("kill").args([signal, process]).status().unwrap();
         assert!(killed.success());
-        let started = std::time::Instant::now();
-        while Path::new(&format!("/proc/{process}/exe")).exists() {
-            assert!(started.elapsed().as_secs() < 10, "{signal}: the daemon is still there");
-            std::thread::yield_now();
-        }
+        until(signal, || !Path::new(&format!("/proc/{process}/exe")).exists());
         assert_eq!(
             fs::read_to_string(mount.store().join("notes.txt")).unwrap(),
             "kept",
@@ -174,9 +170,7 @@ fn a_mount_whose_daemon_was_killed_is_mounted_over_and_unmounted() {
             stats.lines().find_map(|line| line.strip_prefix("zarrfs_process_id ")).unwrap();
         let killed = std::process::Command::new("kill").args(["-KILL", process]).status().unwrap();
         assert!(killed.success());
-        while fs::metadata(mount.path()).is_ok() {
-            std::thread::yield_now();
-        }
+        until("killed", || fs::metadata(mount.path()).is_err());
     };
     kill();
     let (store, mnt) = (mount.store(), mount.path());

@@ -1,11 +1,12 @@
 //! Tests from outside: the layers, the command, and mounts for real.
 #![allow(
+    unsafe_code,
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
     clippy::print_stderr,
     clippy::as_conversions,
-    reason = "a test that fails panics"
+    reason = "a test that fails panics, and calls what programs call"
 )]
 
 mod command;

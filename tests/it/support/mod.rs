@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
@@ -16,6 +17,15 @@ pub fn said(args: &[&str]) -> (i32, String) {
     let output: Output = zarrfs().args(args).output().expect("runs");
     let said = String::from_utf8_lossy(&output.stderr).trim_end().to_owned();
     (output.status.code().expect("no signal"), said)
+}
+
+/// Waits until `done`, which must come soon: the kernel releases a file after its close has returned.
+pub fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !done() {
+        assert!(started.elapsed() < Duration::from_secs(20), "{what}: not within 20 seconds");
+        std::thread::yield_now();
+    }
 }
 
 /// A store that a fixture has, copied, and a mountpoint beside it.
@@ -140,6 +150,47 @@ impl Drop for Mount {
             .filter(|line| !self.expected.iter().any(|part| line.contains(part)))
             .collect();
         assert!(unexpected.is_empty(), "the daemon logged:\n{}", unexpected.join("\n"));
+    }
+}
+
+/// Another mount of a store, for as long as it lives.
+pub struct Second(PathBuf);
+
+impl Second {
+    /// Mounts `store` at `path`.
+    pub fn mount(store: &Path, path: &Path) -> Self {
+        let output = zarrfs().arg("mount").args([store, path]).output().expect("runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        Self(path.to_owned())
+    }
+}
+
+impl Drop for Second {
+    fn drop(&mut self) {
+        if !zarrfs().arg("umount").arg(&self.0).status().expect("runs").success() {
+            let lazily = Command::new("umount").arg("-l").arg(&self.0).status();
+            assert!(std::thread::panicking(), "the mount could not be ended: {lazily:?}");
+        }
+    }
+}
+
+/// A small file system in memory, for as long as it lives. Only root can have one.
+pub struct Tmpfs(PathBuf);
+
+impl Tmpfs {
+    /// Mounts one of `size` at `path`.
+    pub fn mount(path: &Path, size: &str) -> Self {
+        let options = format!("size={size}");
+        let args = ["-t", "tmpfs", "-o", &options, "tmpfs"];
+        assert!(Command::new("mount").args(args).arg(path).status().expect("runs").success());
+        Self(path.to_owned())
+    }
+}
+
+impl Drop for Tmpfs {
+    fn drop(&mut self) {
+        let ended = Command::new("umount").arg("-l").arg(&self.0).status();
+        assert!(std::thread::panicking() || ended.is_ok_and(|ended| ended.success()));
     }
 }
 
