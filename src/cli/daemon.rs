@@ -12,16 +12,12 @@ use super::{Failure, failed};
 const READY: &str = "ready";
 
 /// Starts a child that serves, with this process's own arguments, and waits until it answers.
-pub fn start(source: &Path, mountpoint: &Path, log_file: Option<&Path>) -> Result<(), Failure> {
+pub fn start(source: &Path, mountpoint: &Path) -> Result<(), Failure> {
     let program = std::env::current_exe()?;
     let mut typed = super::args::normalize(std::env::args_os()).into_iter();
     drop(typed.next());
     let mut command = Command::new(program);
     command.args(typed).arg("--daemon");
-    // Its working directory goes, and so must paths that are relative to it.
-    if let Some(log_file) = log_file {
-        command.arg("--log-file").arg(std::path::absolute(log_file)?);
-    }
     let mut child =
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let (Some(out), Some(mut err)) = (child.stdout.take(), child.stderr.take()) else {
@@ -44,7 +40,7 @@ pub fn start(source: &Path, mountpoint: &Path, log_file: Option<&Path>) -> Resul
     }))
 }
 
-/// In the child: the mount answers.
+/// In the child: the mount answers. Every path that was typed is open by now, so the working directory can go.
 pub fn tell_parent() -> Result<(), Failure> {
     std::env::set_current_dir("/")?;
     let mut out = std::io::stdout().lock();

@@ -70,7 +70,7 @@ pub fn run(args: &Mount) -> Result<(), Failure> {
     } else {
         // Whatever is wrong with the hierarchy is said before anything is started.
         open_hierarchy(&args, &flags, &source)?;
-        daemon::start(&source, &mountpoint, args.log_file.as_deref())
+        daemon::start(&source, &mountpoint)
     }
 }
 
