@@ -4,10 +4,11 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::Path;
 
-use log::{LevelFilter, Log, Metadata, Record};
+use log::{Level, LevelFilter, Log, Metadata, Record};
 use parking_lot::Mutex;
 
 use super::{Failure, failed};
+use crate::fuse;
 
 struct Logger {
     file: Option<Mutex<File>>,
@@ -15,7 +16,11 @@ struct Logger {
 
 impl Log for Logger {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.level() <= log::max_level()
+        // What the protocol library finds worth an error (a reply that the kernel, which has just ended the
+        // mount, no longer waits for) is none here: what matters it returns.
+        let is_protocol = metadata.target().starts_with(fuse::LOG_TARGET);
+        let level = if is_protocol { Level::Debug } else { metadata.level() };
+        level <= log::max_level()
     }
 
     fn log(&self, record: &Record<'_>) {
