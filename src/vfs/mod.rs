@@ -30,7 +30,7 @@ use parking_lot::Mutex;
 
 use crate::array::FillChunks;
 use crate::cache::ChunkCache;
-use crate::error::{Error, Kind, Result};
+use crate::error::{At, Error, Kind, Result};
 use crate::hierarchy::Hierarchy;
 use crate::store::{Key, Room};
 pub use attr::Attr;
@@ -248,7 +248,7 @@ impl Vfs {
         }
         let pages = match (&made, &place) {
             (Some(_), _) => Pages::None,
-            (None, Some(place)) => self.open_content(inode, place, access)?,
+            (None, Some(place)) => self.open_content(inode, place, access).at(place.shown())?,
             (None, None) => Pages::Keep,
         };
         {
