@@ -326,8 +326,15 @@ impl Vfs {
         let bytes = unstored.bytes.clone();
         let modified = unstored.keep_modified.then_some(unstored.modified);
         let shown = file.shown.clone();
+        let is_empty = bytes.is_empty();
         let stored = self.store_as(&place, bytes, shown.as_deref(), modified);
-        file.seen = stored.map_err(|error| error.at(place.shown()))?;
+        let stored = stored.map_err(|error| {
+            // A shell closes a duplicate before anything is written: if nothing ever is, release says so.
+            let waits = is_empty && when == When::Closing && error.kind() == Kind::Invalid;
+            let kind = if waits { Kind::Incomplete } else { error.kind() };
+            error.of_kind(kind).at(place.shown())
+        });
+        file.seen = stored?;
         file.shown = None;
         self.forget_unstored(&mut file);
         drop(file);
@@ -451,6 +458,9 @@ impl Vfs {
         if let (Err(error), Some(place)) = (&stored, &place) {
             // The close that came before has said so to the program.
             log::info!("{}: unstored bytes are dropped: {error}", place.shown());
+            if error.kind() == Kind::Incomplete {
+                self.note("close", &error.clone().of_kind(Kind::Invalid));
+            }
         }
         file.seen = None;
         self.forget_unstored(&mut file);
