@@ -27,6 +27,8 @@ pub enum Kind {
     ReadOnly,
     /// The request makes no sense for this file: a wrong length, a document that says the wrong thing.
     Invalid,
+    /// As [`Kind::Invalid`], of a file that nothing was written to yet: said again when it stays so.
+    Incomplete,
     /// Past the end of what has a fixed size, or larger than a limit.
     TooLarge,
     /// The name belongs to zarrfs or to the stored dialect.
@@ -39,6 +41,8 @@ pub enum Kind {
     Stale,
     /// No such extended attribute.
     NoAttribute,
+    /// Extended attributes of a sort that no file here has.
+    NoSuchNamespace,
     /// More bytes than the caller has room for.
     Range,
     /// Someone else holds it.
@@ -107,6 +111,12 @@ impl Error {
         Self::new(kind, error.to_string())
     }
 
+    /// The same failure as one of another kind.
+    #[must_use]
+    pub fn of_kind(self, kind: Kind) -> Self {
+        Self { kind, ..self }
+    }
+
     /// What kind of failure it is.
     pub fn kind(&self) -> Kind {
         self.kind
@@ -131,11 +141,11 @@ impl Error {
             Kind::IsDirectory => libc::EISDIR,
             Kind::NotEmpty => libc::ENOTEMPTY,
             Kind::ReadOnly => libc::EROFS,
-            Kind::Invalid => libc::EINVAL,
+            Kind::Invalid | Kind::Incomplete => libc::EINVAL,
             Kind::TooLarge => libc::EFBIG,
             Kind::NotPermitted => libc::EPERM,
             Kind::Corrupt | Kind::Internal => libc::EIO,
-            Kind::Unsupported => libc::EOPNOTSUPP,
+            Kind::Unsupported | Kind::NoSuchNamespace => libc::EOPNOTSUPP,
             Kind::Stale => libc::ESTALE,
             Kind::NoAttribute => libc::ENODATA,
             Kind::Range => libc::ERANGE,
@@ -152,10 +162,12 @@ impl Error {
             self.kind,
             Kind::NotFound
                 | Kind::Exists
+                | Kind::Incomplete
                 | Kind::NotEmpty
                 | Kind::NotDirectory
                 | Kind::IsDirectory
                 | Kind::NoAttribute
+                | Kind::NoSuchNamespace
                 | Kind::Range
         )
     }

@@ -106,7 +106,8 @@ pub trait ChunkStore: Send + Sync + fmt::Debug {
         self.list_prefix(&[])
     }
 
-    /// The key of the stored value that the chunk lies in.
+    /// The key of the stored value that the chunk lies in, or would lie in: of an array without dimensions
+    /// whichever is there.
     fn key(&self, coords: &Coords) -> Result<Key>;
 }
 
@@ -133,20 +134,8 @@ impl Direct {
         Self { store, prefix, encoding, grid }
     }
 
-    /// The key that the chunk has: of an array without dimensions whichever is there.
-    fn found_key(&self, coords: &Coords) -> Result<Key> {
-        let key = self.key(coords)?;
-        if let Some(text) = key_encoding::alternative(self.encoding, coords.indices()) {
-            let other = self.prefix.key(text)?;
-            if self.store.stat(&other)?.is_some() {
-                return Ok(other);
-            }
-        }
-        Ok(key)
-    }
-
-    fn found_keys(&self, coords: &[Coords]) -> Result<Vec<Key>> {
-        coords.iter().map(|coords| self.found_key(coords)).collect()
+    fn keys(&self, coords: &[Coords]) -> Result<Vec<Key>> {
+        coords.iter().map(|coords| self.key(coords)).collect()
     }
 
     fn listing(&self) -> Result<&dyn crate::store::ListableStore> {
@@ -164,19 +153,19 @@ impl ChunkStore for Direct {
     }
 
     fn get_partial_values(&self, ranges: &[(Coords, ByteRange)]) -> Result<Vec<Option<Value>>> {
-        let keyed = |(coords, range): &(Coords, ByteRange)| Ok((self.found_key(coords)?, *range));
+        let keyed = |(coords, range): &(Coords, ByteRange)| Ok((self.key(coords)?, *range));
         let ranges: Vec<(Key, ByteRange)> = ranges.iter().map(keyed).collect::<Result<_>>()?;
         self.store.read().get_partial_values(&ranges)
     }
 
     fn stat(&self, coords: &[Coords]) -> Result<Vec<Option<Stat>>> {
-        self.store.read().stat(&self.found_keys(coords)?)
+        self.store.read().stat(&self.keys(coords)?)
     }
 
     fn update(&self, changes: Vec<Change>) -> Result<()> {
         let mut erased = Vec::new();
         for Change { coords, value, condition } in changes {
-            let key = self.found_key(&coords)?;
+            let key = self.key(&coords)?;
             match (value, condition) {
                 (Some(pieces), condition) => {
                     self.store.write()?.set(&key, &pieces, condition)?;
@@ -260,6 +249,12 @@ impl ChunkStore for Direct {
                 format!("outside the grid, which has {:?} chunks", self.grid.counts()),
             )
             .at_coords(coords));
+        }
+        if let Some(text) = key_encoding::alternative(self.encoding, coords.indices()) {
+            let other = self.prefix.key(text)?;
+            if self.store.stat(&other)?.is_some() {
+                return Ok(other);
+            }
         }
         self.prefix.key(&key_encoding::encode(self.encoding, coords.indices()))
     }

@@ -44,7 +44,7 @@ pub fn start(source: &Path, mountpoint: &Path) -> Result<(), Failure> {
     }))
 }
 
-/// In the child: the mount answers.
+/// In the child: the mount answers. Every path that was typed is open by now, so the working directory can go.
 pub fn tell_parent() -> Result<(), Failure> {
     // No directory is kept busy by a process that needs none.
     std::env::set_current_dir("/")?;

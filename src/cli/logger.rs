@@ -4,10 +4,11 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::Path;
 
-use log::{LevelFilter, Log, Metadata, Record};
+use log::{Level, LevelFilter, Log, Metadata, Record};
 use parking_lot::Mutex;
 
 use super::{Failure, failed};
+use crate::fuse;
 
 struct Logger {
     file: Option<Mutex<File>>,
@@ -15,11 +16,11 @@ struct Logger {
 
 impl Log for Logger {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        // fuser says of its own what is nobody's fault: a mount that someone else has ended, a reply to a
-        // request that nobody waits for any more.
-        let is_ours = !metadata.target().starts_with("fuser");
-        let most = if is_ours { log::max_level() } else { log::max_level().min(quiet()) };
-        metadata.level() <= most
+        // What the protocol library finds worth an error (a reply that the kernel, which has just ended the
+        // mount, no longer waits for) is none here: what matters it returns.
+        let is_protocol = metadata.target().starts_with(fuse::LOG_TARGET);
+        let level = if is_protocol { Level::Debug } else { metadata.level() };
+        level <= log::max_level()
     }
 
     fn log(&self, record: &Record<'_>) {
@@ -36,11 +37,6 @@ impl Log for Logger {
     }
 
     fn flush(&self) {}
-}
-
-/// The level up to which other crates are heard: all of it where everything is, else nothing.
-fn quiet() -> LevelFilter {
-    if log::max_level() >= LevelFilter::Debug { LevelFilter::Trace } else { LevelFilter::Off }
 }
 
 /// Sends log lines of `level` and above to `file`, or to standard error.

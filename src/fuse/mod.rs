@@ -28,6 +28,9 @@ use crate::vfs::{Access, Attr, DirHandle, Opened, Pages, Presence, Replace, Vfs}
 use pool::Pool;
 pub use session::{MountOptions, Mounted, Others, mount};
 
+/// What the log lines of the protocol library begin their target with.
+pub const LOG_TARGET: &str = "fuser";
+
 /// A tree as fuser wants it.
 #[derive(Debug)]
 struct Fs {

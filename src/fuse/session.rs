@@ -1,5 +1,6 @@
 //! A mount: made, served by several event loops, told what to forget, ended.
 
+use std::mem::ManuallyDrop;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -113,10 +114,19 @@ pub fn mount(vfs: &Arc<Vfs>, mountpoint: &Path, options: &MountOptions) -> Resul
 
 impl Mounted {
     /// Waits until it is unmounted, by whomever, and everything is stored that can be.
-    pub fn wait(self) -> Result<()> {
-        let ended = self.session.join();
+    pub fn wait(mut self) -> Result<()> {
+        let nothing = std::thread::Builder::new().spawn(|| Ok(()))?;
+        let ended = std::mem::replace(&mut self.session.guard, nothing).join();
         let _gone = self.stop.send(Wake::Stop);
-        Ok(ended?)
+        match ended {
+            Ok(Ok(())) => {
+                // fuser 0.18 would unmount again by the path, where someone may have mounted anew meanwhile.
+                let _unmounted = ManuallyDrop::new(self.session);
+                Ok(())
+            }
+            Ok(Err(error)) => Err(error.into()),
+            Err(_) => Err(Error::new(Kind::Internal, "the event loop panicked")),
+        }
     }
 }
 

@@ -65,6 +65,9 @@ impl DirectoryStore {
 
     /// The regular file of `key`, or none.
     fn open_value(&self, key: &Key) -> Result<Option<(File, Metadata)>> {
+        if is_lock(key) {
+            return Ok(None);
+        }
         let flags = libc::O_RDONLY | libc::O_NONBLOCK | libc::O_NOCTTY;
         let fd = match open_at(&self.root, key.as_str(), flags) {
             Ok(Some(fd)) => fd,
@@ -167,6 +170,9 @@ impl ReadableStore for DirectoryStore {
 
     fn stat(&self, keys: &[Key]) -> Result<Vec<Option<Stat>>> {
         let stat = |key: &Key| -> Result<Option<Stat>> {
+            if is_lock(key) {
+                return Ok(None);
+            }
             let Some(fd) = open_at(&self.root, key.as_str(), libc::O_PATH).at(key)? else {
                 return Ok(None);
             };
@@ -196,6 +202,10 @@ impl ReadableStore for DirectoryStore {
 
 impl WritableStore for DirectoryStore {
     fn set(&self, key: &Key, pieces: &[Piece], condition: Condition) -> Result<Stat> {
+        if is_lock(key) {
+            let detail = "the name of a lock file, which has no value";
+            return Err(Error::new(Kind::NotPermitted, detail).at(key));
+        }
         let turn = Turn::take(self, key).at(key)?;
         let stored = self.replace(&turn, pieces, condition);
         if stored.is_err() {
@@ -217,7 +227,7 @@ impl WritableStore for DirectoryStore {
     }
 
     fn erase_values(&self, keys: &[Key]) -> Result<()> {
-        for key in keys {
+        for key in keys.iter().filter(|key| !is_lock(key)) {
             let Some(dir) = self.open_dir(&key.parent())? else { continue };
             match sys::unlink(&dir, &c_name(key.name())?) {
                 Ok(()) => self.prune(key)?,
@@ -561,6 +571,12 @@ pub(super) fn splice(value: &Bytes, start: u64, bytes: &Bytes) -> Result<Bytes> 
         }
     }
     Ok(new.into())
+}
+
+/// Whether the name is that of a lock file, ours or TensorStore's. Whoever holds it is writing the value beside it:
+/// it is not listed, has no value, and goes by its holder's hand only.
+fn is_lock(key: &Key) -> bool {
+    key.name().ends_with(LOCK_SUFFIX)
 }
 
 fn lock_name(name: &str) -> String {

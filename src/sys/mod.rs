@@ -54,7 +54,7 @@ pub fn open_beneath(
             dir.as_fd().as_raw_fd(),
             path.as_ptr(),
             &raw const how,
-            mem::size_of::<libc::open_how>(),
+            size_of::<libc::open_how>(),
         )
     };
     match i32::try_from(fd) {

@@ -326,11 +326,18 @@ impl Vfs {
         let bytes = unstored.bytes.clone();
         let modified = unstored.keep_modified.then_some(unstored.modified);
         let shown = file.shown.clone();
+        let is_empty = bytes.is_empty();
         let stored = self.store_as(&place, bytes, shown.as_deref(), modified);
-        if let (Err(_), Content::Unstored(unstored)) = (&stored, &mut file.content) {
-            unstored.refused = true;
+        let stored = stored.map_err(|error| {
+            // A shell closes a duplicate before anything is written: if nothing ever is, release says so.
+            let waits = is_empty && when == When::Closing && error.kind() == Kind::Invalid;
+            let kind = if waits { Kind::Incomplete } else { error.kind() };
+            error.of_kind(kind).at(place.shown())
+        });
+        if let (Err(error), Content::Unstored(unstored)) = (&stored, &mut file.content) {
+            unstored.refused = Some(error.clone());
         }
-        file.seen = stored.map_err(|error| error.at(place.shown()))?;
+        file.seen = stored?;
         file.shown = None;
         self.forget_unstored(&mut file);
         drop(file);
@@ -436,7 +443,8 @@ impl Vfs {
             let mut file = inode.file.lock();
             file.openers = file.openers.saturating_sub(1);
             file.writers = file.writers.saturating_sub(u32::from(access != Access::Read));
-            let refused = matches!(&file.content, Content::Unstored(unstored) if unstored.refused);
+            let refused =
+                matches!(&file.content, Content::Unstored(unstored) if unstored.refused.is_some());
             access != Access::Read && file.writers == 0 && !refused
         };
         let stored = if stores { self.store_content(inode, When::Closing) } else { Ok(()) };
@@ -455,6 +463,11 @@ impl Vfs {
         if let (Err(error), Some(place)) = (&stored, &place) {
             // Nobody is there to be told: the program closed before its mapping was written.
             log::warn!("{}: unstored bytes are dropped: {error}", place.shown());
+        }
+        if let Content::Unstored(Unstored { refused: Some(error), .. }) = &file.content
+            && error.kind() == Kind::Incomplete
+        {
+            self.note("close", &error.clone().of_kind(Kind::Invalid));
         }
         file.seen = None;
         self.forget_unstored(&mut file);

@@ -47,8 +47,8 @@ pub struct Unstored {
     pub bytes: Buffer,
     /// Whether they differ from what is stored.
     pub changed: bool,
-    /// Whether storing them as they are now has failed, and a program was told so.
-    pub refused: bool,
+    /// Why they could not be stored as they are now, which a program was told.
+    pub refused: Option<Error>,
     /// When they were last written, or said to have been.
     pub modified: SystemTime,
     /// Whether a program has set the time, so that it is to be kept.
@@ -61,7 +61,7 @@ impl Unstored {
     /// Bytes that are what is stored.
     pub fn of(bytes: Buffer) -> Self {
         let (modified, since) = (SystemTime::now(), Instant::now());
-        Self { bytes, changed: false, refused: false, modified, keep_modified: false, since }
+        Self { bytes, changed: false, refused: None, modified, keep_modified: false, since }
     }
 
     /// A file that has just been created, or cut to nothing.
@@ -102,7 +102,7 @@ impl Unstored {
 
     fn touch(&mut self) {
         self.changed = true;
-        self.refused = false;
+        self.refused = None;
         self.keep_modified = false;
         self.modified = SystemTime::now();
     }

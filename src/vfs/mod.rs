@@ -30,7 +30,7 @@ use parking_lot::Mutex;
 
 use crate::array::FillChunks;
 use crate::cache::ChunkCache;
-use crate::error::{Error, Kind, Result};
+use crate::error::{At, Error, Kind, Result};
 use crate::hierarchy::Hierarchy;
 use crate::store::{Key, Room};
 pub use attr::Attr;
@@ -250,14 +250,17 @@ impl Vfs {
         }
         let pages = match (&made, &place) {
             (Some(_), _) => Ok(Pages::None),
-            (None, Some(place)) => self.open_content(inode, place, access),
+            (None, Some(place)) => self.open_content(inode, place, access).at(place.shown()),
             (None, None) => Ok(Pages::Keep),
         };
-        if pages.is_err() {
-            self.release_content(inode, access);
-        }
+        let pages = match pages {
+            Ok(pages) => pages,
+            Err(error) => {
+                self.release_content(inode, access);
+                return Err(error);
+            }
+        };
         let handle = self.next_handle.fetch_add(1, Ordering::Relaxed);
-        let pages = pages?;
         self.handles.lock().insert(handle, Handle { inode: Arc::clone(inode), access, made });
         Ok(Opened { handle, pages })
     }

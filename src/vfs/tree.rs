@@ -331,7 +331,7 @@ impl Vfs {
             return Err(Error::invalid(detail).at(place.shown()));
         }
         match array.not_understood() {
-            Some(error) => Err(error.clone()),
+            Some(error) => Err(error.clone().at(place.shown())),
             None => Ok(place),
         }
     }

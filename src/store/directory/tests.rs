@@ -48,6 +48,20 @@ fn no_link_leads_out_of_the_store() {
 }
 
 #[test]
+fn a_lock_file_is_nobodys_but_its_holders() {
+    let (dir, store) = store();
+    let lock = dir.path().join("c.__lock");
+    std::fs::write(&lock, b"half a value").expect("written");
+    assert_eq!(store.stat(&key("c.__lock")).expect("asked"), None);
+    assert!(store.get(&key("c.__lock"), 100).expect("asked").is_none());
+    let write = store.write().expect("writable");
+    write.erase_values(&[key("c.__lock")]).expect("nothing to erase");
+    let error = write.set(&key("c.__lock"), &[], Condition::Always).expect_err("set");
+    assert_eq!(error.kind(), Kind::NotPermitted);
+    assert_eq!(std::fs::read(&lock).expect("there"), b"half a value");
+}
+
+#[test]
 fn a_link_within_the_store_is_followed() {
     let (dir, store) = store();
     std::fs::create_dir(dir.path().join("real")).expect("made");

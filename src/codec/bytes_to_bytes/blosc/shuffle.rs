@@ -106,7 +106,7 @@ fn shuffle_8(elements: &[u8], rows: &mut [u8], count: usize) {
     let mut words = [[0; STEP_COUNT]; 4];
     let (elements, _) = elements.as_chunks();
     let mut rows = rows.chunks_exact_mut(count * 2);
-    let mut rows: [PairMut; 4] =
+    let mut rows: [PairMut<'_>; 4] =
         std::array::from_fn(|_| PairMut::new(rows.next().unwrap_or_default()));
     for elements in elements.chunks(STEP_COUNT) {
         let [w0, w1, w2, w3] = &mut words;
@@ -148,7 +148,8 @@ fn unshuffle_8(rows: &[u8], elements: &mut [u8], count: usize) {
     let (mut low, mut high) = ([0; STEP_COUNT], [0; STEP_COUNT]);
     let (elements, _) = elements.as_chunks_mut();
     let mut rows = rows.chunks_exact(count * 2);
-    let mut rows: [Pair; 4] = std::array::from_fn(|_| Pair::new(rows.next().unwrap_or_default()));
+    let mut rows: [Pair<'_>; 4] =
+        std::array::from_fn(|_| Pair::new(rows.next().unwrap_or_default()));
     for elements in elements.chunks_mut(STEP_COUNT) {
         for (rows, words) in rows.iter_mut().zip(&mut words) {
             rows.join_next(words, elements.len());

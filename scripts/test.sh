@@ -1,0 +1,113 @@
+#!/bin/bash
+# Everything that tests zarrfs: format, lints, unit tests, and real mounts read and written by other programs.
+# For a fresh Debian machine with a Rust toolchain and a C compiler, as root or with fusermount3.
+#
+#   scripts/test.sh [arguments for pytest]     ZARRFS_LONG=1: the concurrency tests run for a minute each
+#
+# Python environments are kept in ${ZARRFS_TEST_CACHE:-~/.cache/zarrfs-tests}. No mount, process or file stays.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+say() { printf '\n== %s\n' "$*"; }
+fail() { printf 'scripts/test.sh: %s\n' "$*" >&2; exit 1; }
+
+[ -c /dev/fuse ] || fail "/dev/fuse is not there, so nothing can be mounted: load the kernel module (modprobe fuse), \
+or give the container the device (--device /dev/fuse --cap-add SYS_ADMIN)"
+command -v cargo > /dev/null || fail "cargo is not there: install a Rust toolchain (https://rustup.rs)"
+
+work=$(mktemp -d "${TMPDIR:-/tmp}/zarrfs-test.XXXXXX")
+work=$(cd "$work" && pwd -P)
+
+mounts_left() { awk -v work="$work/" 'index($2, work) == 1 { print $2 }' /proc/self/mounts | sort -r; }
+
+cleanup() {
+    code=$?
+    trap '' INT TERM HUP
+    [ -z "${running:-}" ] || kill -TERM "$running" 2> /dev/null || true
+    left=$(mounts_left)
+    for mountpoint in $left; do
+        umount -l "$mountpoint" 2> /dev/null || fusermount3 -uz "$mountpoint" || true
+    done
+    [ -z "${running:-}" ] || wait "$running" 2> /dev/null || true
+    # What a test that was ended at that moment has mounted since.
+    for mountpoint in $(mounts_left); do
+        umount -l "$mountpoint" 2> /dev/null || fusermount3 -uz "$mountpoint" || true
+    done
+    rm -rf --one-file-system "$work"
+    if [ -n "$left" ] && [ "$code" = 0 ]; then
+        printf 'scripts/test.sh: left mounted:\n%s\n' "$left" >&2
+        code=1
+    fi
+    exit "$code"
+}
+trap cleanup EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+trap 'exit 129' HUP
+
+# Runs a command that a signal to this script ends too, at once.
+run() {
+    "$@" &
+    running=$!
+    local code=0
+    wait "$running" || code=$?
+    running=
+    return "$code"
+}
+
+say "what the tests need"
+packages=()
+need() { command -v "$1" > /dev/null || packages+=("$2"); }
+need fusermount3 fuse3
+need setfattr attr
+need rsync rsync
+need python3 python3
+python3 -c 'import ensurepip, venv' 2> /dev/null || packages+=(python3-venv)
+if [ ${#packages[@]} -gt 0 ]; then
+    [ "$(id -u)" = 0 ] || fail "to be installed first, by root: apt-get install ${packages[*]}"
+    echo "installing: ${packages[*]}"
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get install -y -q "${packages[@]}" > "$work/apt.log" 2>&1 ||
+        { apt-get update -q >> "$work/apt.log" 2>&1 && apt-get install -y -q "${packages[@]}" >> "$work/apt.log" 2>&1; } ||
+        { cat "$work/apt.log" >&2; fail "apt-get could not install: ${packages[*]}"; }
+fi
+
+# Two environments: zarr-python 3 and TensorStore, and zarr-python 2 for the October 2020 draft.
+cache=${ZARRFS_TEST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/zarrfs-tests}
+mkdir -p "$cache"
+environment() {
+    local name=$1 requirements=tests/peers/requirements-$1.txt
+    local stamp
+    stamp=$( { python3 --version; cat "$requirements"; } | sha256sum | cut -d' ' -f1)
+    if [ "$(cat "$cache/$name/zarrfs-stamp" 2> /dev/null)" != "$stamp" ]; then
+        echo "installing into $cache/$name: $(grep -v '^#' "$requirements" | tr '\n' ' ')"
+        [ -x "$cache/$name/bin/python" ] && "$cache/$name/bin/python" -c '' 2> /dev/null ||
+            { rm -rf "${cache:?}/$name"; python3 -m venv "$cache/$name"; }
+        "$cache/$name/bin/python" -m pip install -q --disable-pip-version-check -r "$requirements"
+        echo "$stamp" > "$cache/$name/zarrfs-stamp"
+    fi
+}
+(
+    flock 9
+    environment py3
+    environment py2
+) 9> "$cache/lock"
+
+export TMPDIR=$work
+say "cargo fmt"
+cargo fmt --check
+say "cargo clippy"
+run cargo clippy -q --all-targets -- -D warnings
+say "unit tests"
+if command -v cargo-nextest > /dev/null; then
+    run cargo nextest run
+else
+    run cargo test
+fi
+
+say "other programs on real mounts"
+run cargo build -q
+target=$(cargo metadata --format-version 1 --no-deps | python3 -c 'import json, sys; print(json.load(sys.stdin)["target_directory"])')
+export ZARRFS_BIN=$target/debug/zarrfs ZARRFS_PY2=$cache/py2/bin/python PYTHONDONTWRITEBYTECODE=1
+run timeout --kill-after=30 "${ZARRFS_TEST_TIMEOUT:-900}" \
+    "$cache/py3/bin/python" -m pytest -q -n "$(nproc)" -p no:cacheprovider --basetemp="$work/pytest" tests/peers "$@"

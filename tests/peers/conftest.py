@@ -1,0 +1,40 @@
+"""What every test has: mounts that end with it, and zarr-python 2 in a process of its own."""
+
+import contextlib
+import itertools
+
+import pytest
+
+from mounts import Mount, copy_of
+from zarr2 import Zarr2
+
+
+@pytest.fixture
+def mount(tmp_path):
+    """`with mount(store) as m:` mounts a copy of `store` (or, with `copy=False`, itself)."""
+    numbers = itertools.count()
+
+    @contextlib.contextmanager
+    def mounted(store, *options, copy=True):
+        number = next(numbers)
+        if copy:
+            store = copy_of(store, tmp_path / f"store{number}")
+        made = Mount(store, tmp_path / f"mnt{number}", *options)
+        try:
+            yield made
+        except BaseException:
+            # The test's own failure is the one to show.
+            with contextlib.suppress(AssertionError):
+                made.end()
+            raise
+        made.end()
+
+    return mounted
+
+
+@pytest.fixture(scope="session")
+def zarr2():
+    """zarr-python 2.18 with its experimental v3 switch."""
+    peer = Zarr2()
+    yield peer
+    peer.end()

@@ -1,0 +1,63 @@
+"""The other end of zarr2.py: runs in an environment that has zarr-python 2.18."""
+
+import json
+import os
+import sys
+import traceback
+import warnings
+
+warnings.simplefilter("ignore")
+
+import numcodecs
+import numpy as np
+import zarr
+from zarr._storage.v3 import DirectoryStoreV3
+from zarr._storage.v3_storage_transformers import ShardingStorageTransformer
+
+
+def read(store, directory):
+    names = {}
+
+    def visit(path, node):
+        if isinstance(node, zarr.Array):
+            name = f"{len(names)}.npy"
+            np.save(os.path.join(directory, name), node[...])
+            names[path] = name
+
+    group = zarr.open_group(DirectoryStoreV3(store), mode="r", zarr_version=3)
+    # visititems leaves out what is below implicit groups.
+    for key in sorted(group.store.list_prefix("meta/root/")):
+        if key.endswith(".array.json"):
+            path = key[len("meta/root/") : -len(".array.json")]
+            visit(path, group[path])
+    return {"arrays": names}
+
+
+def create(store, path, values, options):
+    values = np.load(values)
+    if "compressor" in options:
+        compressor = options["compressor"]
+        options["compressor"] = numcodecs.get_codec(compressor) if compressor else None
+    if "chunks_per_shard" in options:
+        per_shard = tuple(options.pop("chunks_per_shard"))
+        options["storage_transformers"] = [ShardingStorageTransformer("indexed", per_shard)]
+    options["chunks"] = tuple(options["chunks"])
+    target = DirectoryStoreV3(store)
+    if "meta/root.group.json" not in target:
+        zarr.group(target, zarr_version=3)
+    array = zarr.create(
+        shape=values.shape, store=target, path=path, zarr_version=3, **{"dtype": values.dtype.str, **options}
+    )
+    array[...] = values
+    return {}
+
+
+for line in sys.stdin:
+    request = json.loads(line)
+    do = {"read": read, "create": create}[request.pop("do")]
+    try:
+        answer = do(**request)
+    except Exception:
+        answer = {"error": traceback.format_exc()}
+    sys.stdout.write(json.dumps(answer) + "\n")
+    sys.stdout.flush()
