@@ -15,8 +15,8 @@ use crate::dtype::{DType, FillValue};
 use crate::error::Kind;
 use crate::metadata::model::{Array, CodecSpec, KeyEncoding, Node, Separator};
 use crate::store::{
-    ByteRange, Condition, Entries, Keys, ListableStore, ReadableStore, Room, Stat, Store, Value,
-    Version, WritableStore,
+    ByteRange, Condition, Entries, Keys, ListableStore, Piece, ReadableStore, Room, Stat, Store,
+    Value, Version, WritableStore,
 };
 
 /// Values in memory, of which nothing can be written.
@@ -70,13 +70,16 @@ impl ReadableStore for MapStore {
 }
 
 impl WritableStore for MapStore {
-    fn set(&self, _: &Key, _: &[Bytes], _: Condition) -> Result<Stat> {
+    fn set(&self, _: &Key, _: &[Piece], _: Condition) -> Result<Stat> {
         unreachable!("metadata writes nothing")
     }
     fn set_partial_values(&self, _: &[(Key, u64, Bytes)]) -> Result<()> {
         unreachable!("metadata writes nothing")
     }
     fn erase_values(&self, _: &[Key]) -> Result<()> {
+        unreachable!("metadata writes nothing")
+    }
+    fn erase_unchanged(&self, _: &Key, _: Version) -> Result<()> {
         unreachable!("metadata writes nothing")
     }
     fn erase_prefix(&self, _: &Prefix) -> Result<()> {
