@@ -5,6 +5,7 @@
 //! many into one value of the chunk store below it, so that shards nest. The storage
 //! transformer of 2022 and the `sharding_indexed` codec are the same here.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -12,9 +13,23 @@ use bytes::Bytes;
 
 use super::coords::{Coords, Grid};
 use super::key_encoding;
-use crate::error::{Error, Kind, Result};
+use crate::error::{At, Error, Kind, Result};
 use crate::metadata::model::KeyEncoding;
 use crate::store::{ByteRange, Condition, Entry, Key, Piece, Prefix, Stat, Store, Value, Version};
+
+/// How often a change starts again because someone else changed the same stored value meanwhile.
+const ATTEMPTS: usize = 1000;
+
+/// Tries `change` again while others come in between.
+pub(super) fn retried<T>(change: impl Fn() -> Result<T>) -> Result<T> {
+    for _ in 0..ATTEMPTS {
+        match change() {
+            Err(error) if matches!(error.kind(), Kind::Stale | Kind::Exists) => {}
+            done => return done,
+        }
+    }
+    Err(Error::new(Kind::Busy, "others change the same shard faster than it can be written"))
+}
 
 /// A new encoded value for one chunk, or its end.
 #[derive(Debug, Clone)]
@@ -57,39 +72,39 @@ pub trait ChunkStore: Send + Sync + fmt::Debug {
     /// Length, time and version as [`Self::get_partial_values`] has them.
     fn stat(&self, coords: &[Coords]) -> Result<Vec<Option<Stat>>>;
 
-    /// Sets and erases whole chunks. Of the chunks of one stored value all are changed or none; a
-    /// condition that does not hold is [`Kind::Stale`] or [`Kind::Exists`].
-    fn update(&self, changes: Vec<Change>) -> Result<()>;
+    /// Sets and erases whole chunks; of two changes of one chunk the later counts. Of the chunks of one stored
+    /// value all are changed or none; a condition that does not hold is [`Kind::Stale`] or [`Kind::Exists`].
+    ///
+    /// Returns for each change what it stored, `None` for what it erased.
+    fn update(&self, changes: Vec<Change>) -> Result<Vec<Option<Stat>>>;
 
-    /// Replaces bytes inside chunks, from a start that counts in their encoded form.
+    /// Replaces bytes inside chunks, from a start that counts in their encoded form. A chunk must exist and
+    /// keeps its length. What others change meanwhile is kept.
     fn set_partial_values(&self, parts: &[(Coords, u64, Bytes)]) -> Result<()> {
+        let mut by_chunk: BTreeMap<&Coords, Vec<(u64, Bytes)>> = BTreeMap::new();
         for (coords, start, bytes) in parts {
-            let whole = [(coords.clone(), ByteRange::first(u64::MAX))];
-            let old = self.get_partial_values(&whole)?.pop().flatten();
-            let old = old.ok_or_else(|| Error::not_found().at_coords(coords))?;
-            let len = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
-            let end = start.checked_add(len).filter(|end| *end <= old.stat.len);
-            let end = end.ok_or_else(|| {
-                Error::too_large(format!(
-                    "{} bytes stored, a part would end past them",
-                    old.stat.len
-                ))
-                .at_coords(coords)
-            })?;
-            let pieces = vec![
-                Piece::Kept { offset: 0, len: *start },
-                bytes.clone().into(),
-                Piece::Kept { offset: end, len: old.stat.len - end },
-            ];
-            let condition = Condition::Unchanged(old.stat.version);
-            self.update(vec![Change { coords: coords.clone(), value: Some(pieces), condition }])?;
+            by_chunk.entry(coords).or_default().push((*start, bytes.clone()));
         }
-        Ok(())
+        // No bytes are wanted, but what is wrong with a damaged chunk, which a stat does not say.
+        let ranges: Vec<(Coords, ByteRange)> =
+            by_chunk.keys().map(|coords| ((*coords).clone(), ByteRange::first(0))).collect();
+        retried(|| {
+            let mut changes = Vec::with_capacity(ranges.len());
+            for ((coords, parts), old) in by_chunk.iter().zip(self.get_partial_values(&ranges)?) {
+                let stat = old.ok_or_else(Error::not_found).at(coords)?.stat;
+                changes.push(Change {
+                    coords: (*coords).clone(),
+                    value: Some(Piece::overlay(stat.len, parts).at(coords)?),
+                    condition: Condition::Unchanged(stat.version),
+                });
+            }
+            self.update(changes).map(drop)
+        })
     }
 
     /// Erases chunks. One that is not stored is none the worse.
     fn erase_values(&self, coords: &[Coords]) -> Result<()> {
-        self.update(coords.iter().cloned().map(Change::erase).collect())
+        self.update(coords.iter().cloned().map(Change::erase).collect()).map(drop)
     }
 
     /// Erases every chunk whose first indices are `prefix`.
@@ -115,7 +130,7 @@ impl Error {
     /// Names the chunk it is about.
     #[must_use]
     pub fn at_coords(self, coords: &Coords) -> Self {
-        crate::error::At::at(self, coords)
+        self.at(coords)
     }
 }
 
@@ -162,19 +177,30 @@ impl ChunkStore for Direct {
         self.store.read().stat(&self.keys(coords)?)
     }
 
-    fn update(&self, changes: Vec<Change>) -> Result<()> {
-        let mut erased = Vec::new();
+    fn update(&self, changes: Vec<Change>) -> Result<Vec<Option<Stat>>> {
+        let mut stored = Vec::with_capacity(changes.len());
+        let mut erased = BTreeSet::new();
         for Change { coords, value, condition } in changes {
             let key = self.key(&coords)?;
-            match (value, condition) {
+            stored.push(match (value, condition) {
                 (Some(pieces), condition) => {
-                    self.store.write()?.set(&key, &pieces, condition)?;
+                    erased.remove(&key);
+                    Some(self.store.write()?.set(&key, &pieces, condition)?)
                 }
-                (None, Condition::Unchanged(version)) => self.erase_unchanged(&key, version)?,
-                (None, Condition::Always | Condition::Absent) => erased.push(key),
-            }
+                (None, Condition::Unchanged(version)) => {
+                    self.erase_unchanged(&key, version)?;
+                    None
+                }
+                (None, Condition::Always | Condition::Absent) => {
+                    erased.insert(key);
+                    None
+                }
+            });
         }
-        if erased.is_empty() { Ok(()) } else { self.store.write()?.erase_values(&erased) }
+        if !erased.is_empty() {
+            self.store.write()?.erase_values(&erased.into_iter().collect::<Vec<_>>())?;
+        }
+        Ok(stored)
     }
 
     fn erase_prefix(&self, prefix: &[u64]) -> Result<()> {
@@ -226,9 +252,15 @@ impl ChunkStore for Direct {
 
     fn list_prefix(self: Arc<Self>, prefix: &[u64]) -> Result<CoordsList> {
         let rank = self.grid.rank();
+        if prefix.len() >= rank {
+            let coords = Coords::new(prefix);
+            let is_stored = self.grid.contains(&coords)
+                && self.stat(std::slice::from_ref(&coords))?.iter().any(Option::is_some);
+            return Ok(Box::new(is_stored.then_some(Ok(coords)).into_iter()));
+        }
         let below = match key_encoding::level(self.encoding, prefix) {
-            Some((level, _)) if prefix.len() < rank => self.prefix.join(&level)?,
-            _ => self.prefix.clone(),
+            Some((level, _)) => self.prefix.join(&level)?,
+            None => self.prefix.clone(),
         };
         let keys = self.listing()?.list_prefix(&below)?;
         let prefix: Box<[u64]> = prefix.into();

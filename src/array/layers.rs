@@ -23,8 +23,9 @@ pub struct Layers {
     pub pipeline: Pipeline,
 }
 
-/// Splits the codecs of `array` at its sharding codecs and binds each part to its shape.
-pub fn split(array: &model::Array) -> Result<Layers> {
+/// Splits the codecs of `array` at its sharding codecs and binds each part to its shape. A shard that must be
+/// decoded as a whole may have `max_chunk_len` bytes.
+pub fn split(array: &model::Array, max_chunk_len: u64) -> Result<Layers> {
     let rank = array.chunk_shape.len();
     let mut levels = Vec::new();
     let mut order = Order::identity(rank);
@@ -47,7 +48,15 @@ pub fn split(array: &model::Array) -> Result<Layers> {
         let inner = order.inverse().apply(&encoded);
         let inner_len = chunk_len(&inner, array.dtype)?;
         let around = &chain.bytes_to_bytes;
-        let level = Level::bind(configuration, &shape, &inner, order.clone(), around, inner_len)?;
+        let level = Level::bind(
+            configuration,
+            &shape,
+            &inner,
+            order.clone(),
+            around,
+            inner_len,
+            max_chunk_len,
+        )?;
         levels.push((level, inner.clone()));
         shape = inner;
         specs = nested(configuration, "codecs")?.unwrap_or_default();

@@ -20,8 +20,11 @@ use crate::metadata::model::{CodecSpec, Object};
 use crate::shard::Index;
 use crate::store::{ByteRange, Value};
 
-/// The most inner chunks that a shard may have.
-const MAX_SLOTS: u64 = 1 << 24;
+/// The most inner chunks that a shard may have: their index takes 64 MiB.
+const MAX_SLOTS: u64 = 1 << 22;
+
+/// What a shard may have beyond what follows from its chunks, in bytes.
+const SLACK: u64 = 1 << 20;
 
 /// A level of sharding, bound to a shard shape.
 #[derive(Debug)]
@@ -35,8 +38,9 @@ pub struct Level {
     location: IndexLocation,
     /// Codecs around the whole shard, in order of encoding: they leave no way to read a part.
     pub(super) around: Vec<Box<dyn BytesToBytes>>,
-    /// The most bytes that a shard can sensibly have.
+    /// The most bytes that a shard may have, stored or decoded, where codecs lie around it.
     longest: u64,
+    most_kept: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,10 +68,11 @@ impl Level {
         order: Order,
         around: &[CodecSpec],
         inner_len: u64,
+        max_len: u64,
     ) -> Result<Self> {
         let mut counts = Vec::with_capacity(shard_shape.len());
         for (shard, inner) in shard_shape.iter().zip(inner_shape) {
-            if *inner == 0 || shard % inner != 0 {
+            if *inner == 0 || *shard == 0 || shard % inner != 0 {
                 return Err(Error::corrupt(format!(
                     "sharding_indexed: inner chunks of {inner_shape:?} do not divide a shard of {shard_shape:?}"
                 )));
@@ -88,9 +93,19 @@ impl Level {
         let index_shape: Vec<u64> = order.apply(&counts).into_iter().chain([2]).collect();
         let index = index_form(configuration, &index_shape).at("index_codecs")?;
         let around = registry::bytes_to_bytes(around)?;
-        let longest = slots.saturating_mul(inner_len.saturating_add(16)).saturating_add(1 << 20);
+        let shard_len = slots.saturating_mul(inner_len);
+        if !around.is_empty() && shard_len > max_len {
+            return Err(Error::too_large(format!(
+                "a shard inside other codecs is decoded as a whole: it has {shard_len} bytes, the limit is {max_len} (--max-chunk-size)"
+            )));
+        }
+        let overhead = slots.saturating_mul(1024).saturating_add(SLACK);
+        let most_kept = shard_len.saturating_mul(2).saturating_add(overhead);
+        // Nested indexes and checksums may make much more of a few bytes, but never of many.
+        let longest = shard_len.saturating_mul(128).saturating_add(overhead);
+        let longest = longest.min(max_len.saturating_mul(2).saturating_add(SLACK));
         let slots = usize::try_from(slots).unwrap_or(usize::MAX);
-        Ok(Self { counts, order, slots, index, location, around, longest })
+        Ok(Self { counts, order, slots, index, location, around, longest, most_kept })
     }
 
     /// Inner chunks in a shard, those outside of the array too.
@@ -98,9 +113,15 @@ impl Level {
         self.slots
     }
 
-    /// The most bytes that a shard can sensibly have.
+    /// The most bytes that a shard may have, stored or decoded, where codecs lie around it.
     pub fn longest(&self) -> u64 {
         self.longest
+    }
+
+    /// The most bytes that a change need copy out of a shard of `shard_len` bytes. Entries of a damaged or
+    /// crafted index that overlap could ask for any number of times its length.
+    pub fn most_kept(&self, shard_len: u64) -> u64 {
+        self.most_kept.max(shard_len)
     }
 
     /// The shard that an inner chunk is in.
@@ -192,17 +213,14 @@ impl Level {
             )));
         }
         let skip = usize::try_from(read - len).unwrap_or_default();
-        let (bytes, at) = match self.location {
-            IndexLocation::Start => {
-                let end = value.bytes.len() - skip;
-                (value.bytes.slice(..end), 0..len)
-            }
-            IndexLocation::End => (value.bytes.slice(skip..), shard_len - len..shard_len),
+        let bytes = match self.location {
+            IndexLocation::Start => value.bytes.slice(..value.bytes.len() - skip),
+            IndexLocation::End => value.bytes.slice(skip..),
         };
         let decoded = pipeline
             .decode(bytes)
             .map_err(|error| Error::corrupt(format!("shard index: {error}")))?;
-        Ok((Index::parse(&decoded)?, at))
+        Ok((Index::parse(&decoded)?, self.index_at(len, shard_len)))
     }
 
     /// The length of the index where it comes first, else 0.
@@ -210,6 +228,14 @@ impl Level {
         match (self.location, self.index_range()) {
             (IndexLocation::Start, ByteRange::Span { len, .. }) => len,
             _ => 0,
+        }
+    }
+
+    /// Where the index of `index_len` bytes is in a shard of `shard_len`.
+    pub fn index_at(&self, index_len: u64, shard_len: u64) -> Range<u64> {
+        match self.location {
+            IndexLocation::Start => 0..index_len,
+            IndexLocation::End => shard_len.saturating_sub(index_len)..shard_len,
         }
     }
 
@@ -243,9 +269,9 @@ impl Level {
     }
 
     /// Does the codecs around a shard.
-    pub fn encode_around(&self, shard: &[u8]) -> Result<Bytes> {
+    pub fn encode_around(&self, shard: Vec<u8>) -> Result<Bytes> {
         let encode = |bytes: Vec<u8>, codec: &Box<dyn BytesToBytes>| codec.encode(&bytes);
-        self.around.iter().try_fold(shard.to_vec(), encode).map(Bytes::from)
+        self.around.iter().try_fold(shard, encode).map(Bytes::from)
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod chunk_store;
 mod coords;
+mod kept;
 mod key_encoding;
 mod layers;
 mod level;
@@ -14,7 +15,7 @@ mod sharded;
 use std::sync::Arc;
 
 use crate::codec::{Buffer, Pipeline, reserve};
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Result};
 use crate::metadata::model;
 use crate::store::{ByteRange, Key, Prefix, Stat, Store};
 
@@ -22,9 +23,6 @@ pub use chunk_store::{Change, ChunkStore, CoordsList, Direct, Indices};
 pub use coords::{Coords, Grid};
 pub use key_encoding::{decode as decode_key, index as parse_index};
 pub use sharded::Sharded;
-
-/// How often a change of a shard starts again because someone else changed the shard meanwhile.
-const ATTEMPTS: usize = 1000;
 
 /// What to do with a chunk that equals the fill value bit for bit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,7 +59,7 @@ impl Array {
         let direct = Direct::new(store.clone(), prefix.clone(), model.key_encoding, grid);
         let mut chunks: Arc<dyn ChunkStore> = Arc::new(direct);
         let mut chunk_shape = model.chunk_shape.clone();
-        let pipeline = match layers::split(&model) {
+        let pipeline = match layers::split(&model, max_chunk_len) {
             Ok(layers) => {
                 for (level, inner) in layers.levels {
                     let grid = Grid::regular(&model.shape, &inner);
@@ -176,40 +174,30 @@ impl Array {
     }
 
     /// Stores decoded chunks, and erases those that are `None`. Of the chunks of one shard all are
-    /// changed or none. What others change in the same shards meanwhile is kept.
+    /// changed or none. What others change in the same shards meanwhile is kept. Returns for each what
+    /// is stored then.
     pub fn write_chunks(
         &self,
         chunks: Vec<(Coords, Option<Buffer>)>,
         fill: FillChunks,
-    ) -> Result<()> {
+    ) -> Result<Vec<Option<Stat>>> {
         let pipeline = self.pipeline.as_ref().map_err(Clone::clone)?;
         let mut changes = Vec::with_capacity(chunks.len());
         for (coords, decoded) in chunks {
-            let stored = match decoded {
+            changes.push(match decoded {
                 Some(decoded) if fill == FillChunks::Store || !self.is_fill(&decoded) => {
-                    Some(decoded)
-                }
-                _ => None,
-            };
-            changes.push(match stored {
-                Some(decoded) => {
                     let encoded = pipeline.encode(decoded).map_err(|e| e.at_coords(&coords))?;
                     Change::set(coords, encoded)
                 }
-                None => Change::erase(coords),
+                _ => Change::erase(coords),
             });
         }
-        for _ in 0..ATTEMPTS {
-            match self.chunks.update(changes.clone()) {
-                Err(error) if matches!(error.kind(), Kind::Stale | Kind::Exists) => {}
-                done => return done,
-            }
-        }
-        Err(Error::new(Kind::Busy, "others change the same shard faster than it can be written"))
+        self.chunks.update(changes)
     }
 
     /// A chunk of nothing but the fill value.
     pub fn fill_chunk(&self) -> Result<Buffer> {
+        self.pipeline.as_ref().map_err(Clone::clone)?;
         let len = usize::try_from(self.chunk_len)
             .map_err(|_| Error::too_large("a chunk that does not fit into memory"))?;
         let item = self.model.fill.item(self.model.dtype);
@@ -225,24 +213,40 @@ impl Array {
 
     fn is_fill(&self, decoded: &[u8]) -> bool {
         let item = self.model.fill.item(self.model.dtype);
-        self.model.fill.is_defined() && decoded.chunks_exact(item.len().max(1)).all(|e| e == &*item)
+        self.model.fill.is_defined()
+            // Of a wrong length it is no chunk at all.
+            && u64::try_from(decoded.len()).is_ok_and(|len| len == self.chunk_len)
+            && decoded.chunks_exact(item.len().max(1)).all(|element| element == &*item)
     }
 
-    /// Erases the chunks that lie wholly outside of `shape`.
+    /// Erases the chunks that lie wholly outside of `shape`. Where a shard is damaged the others are
+    /// erased all the same, and the error comes last.
     pub fn erase_outside(&self, shape: &[u64]) -> Result<()> {
+        if shape.len() != self.grid().rank() {
+            return Err(Error::invalid(format!("{shape:?} is not a shape of the same dimensions")));
+        }
         let inside = Grid::regular(shape, &self.chunk_shape);
         let shrunk = inside.counts().iter().zip(self.grid().counts()).any(|(new, old)| new < old);
         if !shrunk {
             return Ok(());
         }
         let mut outside = Vec::new();
+        let mut failure = None;
         for coords in Arc::clone(&self.chunks).list()? {
-            let coords = coords?;
-            if !inside.contains(&coords) {
-                outside.push((coords, None));
+            match coords {
+                Ok(coords) if inside.contains(&coords) => {}
+                Ok(coords) => outside.push((self.chunks.key(&coords)?, coords)),
+                Err(error) => failure = Some(error),
             }
         }
-        if outside.is_empty() { Ok(()) } else { self.write_chunks(outside, FillChunks::Store) }
+        // Those of one shard go together, but not the indexes of all shards at once into memory.
+        for shard in outside.chunk_by(|(one, _), (other, _)| one == other) {
+            let coords: Vec<Coords> = shard.iter().map(|(_, coords)| coords.clone()).collect();
+            if let Err(error) = self.chunks.erase_values(&coords) {
+                failure = Some(error);
+            }
+        }
+        failure.map_or(Ok(()), Err)
     }
 }
 

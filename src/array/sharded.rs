@@ -6,26 +6,24 @@
 //! a whole shard. A changed shard is written as a whole; the encoded bytes of its
 //! other inner chunks are kept, not decoded, and not even read where the store can copy them.
 
-use std::collections::BTreeMap;
-use std::num::NonZeroUsize;
+mod change;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use lru::LruCache;
 use parking_lot::Mutex;
 
-use super::chunk_store::{Change, ChunkStore, CoordsList, Indices};
+use super::chunk_store::{Change, ChunkStore, CoordsList, Indices, retried};
 use super::coords::{Coords, Grid};
+use super::kept::{self, LevelId};
 use super::level::Level;
 use crate::error::{Error, Kind, Result};
-use crate::shard::{Index, Part, Span, assemble};
-use crate::store::{ByteRange, Condition, Key, Piece, Stat, Value};
+use crate::shard::{ENTRY_LEN, Index, Span};
+use crate::store::{ByteRange, Condition, Key, Stat, Value};
 
 /// How often a read starts again when shards are replaced under it.
-const ATTEMPTS: usize = 8;
-
-/// Memory for decoded indexes of one array, in bytes.
-const INDEX_CACHE_LEN: usize = 16 << 20;
+const ATTEMPTS: usize = 1000;
 
 /// A level of shards over the chunk store that holds them.
 #[derive(Debug)]
@@ -33,16 +31,16 @@ pub struct Sharded {
     below: Arc<dyn ChunkStore>,
     level: Level,
     grid: Grid,
-    /// Indexes by shard, each with the version of the shard that it was read from. A leaf: nothing else
-    /// is locked under it, and it is not held while an index is read.
-    indexes: Mutex<LruCache<Coords, Arc<Loaded>>>,
-    /// The last shard that had to be decoded as a whole, because codecs lie around it. A leaf.
-    decoded: Mutex<Option<(Coords, Value)>>,
+    /// Under which [`kept`] has indexes and decoded shards of this level.
+    id: LevelId,
+    /// Held while a shard is decoded as a whole, so that those who want the same one do not decode it too, and
+    /// at most one is in memory twice. Only that of the level below is taken under it.
+    decoding: Mutex<()>,
 }
 
 /// The index of a shard, and the shard that it is of.
 #[derive(Debug)]
-struct Loaded {
+pub struct Loaded {
     index: Index,
     /// Of the shard; its length is that before codecs around it.
     stat: Stat,
@@ -66,11 +64,7 @@ enum Freshness {
 impl Sharded {
     /// The inner chunks of `grid` in the shards of `below`.
     pub fn new(below: Arc<dyn ChunkStore>, level: Level, grid: Grid) -> Self {
-        let index_len = level.slots().saturating_mul(16).max(1);
-        let capacity = (INDEX_CACHE_LEN / index_len).clamp(1, 4096);
-        let capacity = NonZeroUsize::new(capacity).unwrap_or(NonZeroUsize::MIN);
-        let indexes = Mutex::new(LruCache::new(capacity));
-        Self { below, level, grid, indexes, decoded: Mutex::new(None) }
+        Self { below, level, grid, id: LevelId::new(), decoding: Mutex::new(()) }
     }
 
     /// Ranges of shards, as they are inside the codecs around them.
@@ -89,45 +83,58 @@ impl Sharded {
         ranges.iter().map(get).collect()
     }
 
-    fn decoded_shard(&self, shard: &Coords) -> Result<Option<Value>> {
+    /// A whole shard, the codecs around it undone.
+    pub(super) fn decoded_shard(&self, shard: &Coords) -> Result<Option<Value>> {
+        let _turn = self.decoding.lock();
         let stat = self.below.stat(std::slice::from_ref(shard))?.pop().flatten();
         let Some(stat) = stat else { return Ok(None) };
-        if let Some((kept, value)) = &*self.decoded.lock()
-            && kept == shard
-            && value.stat.version == stat.version
+        if let Some(kept) = kept::WHOLE.get(self.id, shard)
+            && kept.stat.version == stat.version
         {
-            return Ok(Some(value.clone()));
+            return Ok(Some(kept));
         }
-        let whole = [(shard.clone(), ByteRange::first(self.level.longest()))];
+        let limit = self.level.longest();
+        let whole = [(shard.clone(), ByteRange::first(limit))];
         let Some(encoded) = self.below.get_partial_values(&whole)?.pop().flatten() else {
             return Ok(None);
         };
-        let bytes = self.level.decode_around(encoded.bytes).map_err(|e| e.at_coords(shard))?;
+        if encoded.stat.len > limit {
+            let detail = format!("{} bytes stored for a shard, {limit} at most", encoded.stat.len);
+            return Err(Error::corrupt(detail).at_key_of(self, shard));
+        }
+        let decoded = self.level.decode_around(encoded.bytes);
+        let bytes = decoded.map_err(|error| error.at_key_of(self, shard))?;
         let len = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
         let value = Value { bytes, stat: Stat { len, ..encoded.stat } };
-        *self.decoded.lock() = Some((shard.clone(), value.clone()));
+        kept::WHOLE.put(self.id, shard, value.clone(), value.bytes.len());
         Ok(Some(value))
     }
 
     /// Reads the indexes of `shards`, in one call below.
-    fn read_indexes(&self, shards: &[Coords]) -> Result<Vec<Option<Arc<Loaded>>>> {
+    pub(super) fn read_indexes(&self, shards: &[Coords]) -> Result<Vec<Option<Arc<Loaded>>>> {
         let range = self.level.index_range();
         let ranges: Vec<(Coords, ByteRange)> = shards.iter().map(|s| (s.clone(), range)).collect();
         let values = self.get_from_shards(&ranges)?;
         let mut loaded = Vec::with_capacity(values.len());
         for (shard, value) in shards.iter().zip(values) {
             let Some(value) = value else {
-                self.indexes.lock().pop(shard);
+                kept::INDEXES.forget(self.id, shard);
                 loaded.push(None);
                 continue;
             };
             let (index, at) =
                 self.level.parse_index(&value).map_err(|e| e.at_key_of(self, shard))?;
             let index = Arc::new(Loaded { index, stat: value.stat, at });
-            self.indexes.lock().put(shard.clone(), Arc::clone(&index));
+            self.keep(shard, &index);
             loaded.push(Some(index));
         }
         Ok(loaded)
+    }
+
+    /// Keeps the index of a shard for the next calls.
+    pub(super) fn keep(&self, shard: &Coords, index: &Arc<Loaded>) {
+        let len = index.index.slots().saturating_mul(ENTRY_LEN);
+        kept::INDEXES.put(self.id, shard, Arc::clone(index), len);
     }
 
     /// The indexes of `shards`: kept ones, unless `Freshness::Read` is asked for, and the rest read.
@@ -139,7 +146,7 @@ impl Sharded {
         let mut wanted = Vec::new();
         for (shard, freshness) in shards {
             let kept = match freshness {
-                Freshness::Kept => self.indexes.lock().get(shard).cloned(),
+                Freshness::Kept => kept::INDEXES.get(self.id, shard),
                 Freshness::Read => None,
             };
             match kept {
@@ -214,7 +221,7 @@ impl Sharded {
                     }
                 }
                 None => {
-                    self.indexes.lock().pop(shard);
+                    kept::INDEXES.forget(self.id, shard);
                     again.push(*at);
                 }
             }
@@ -234,134 +241,51 @@ impl Sharded {
         Ok(again)
     }
 
-    /// The new value of one shard: what changes, and the rest as it is.
-    fn changed_shard(
+    /// The index of a shard as it is now; none where there is no such shard.
+    fn index_now(&self, shard: &Coords) -> Result<Option<Arc<Loaded>>> {
+        if let Some(kept) = kept::INDEXES.get(self.id, shard)
+            && self.outdated(&[(shard.clone(), Arc::clone(&kept))])?.is_empty()
+        {
+            return Ok(Some(kept));
+        }
+        Ok(self.read_indexes(std::slice::from_ref(shard))?.pop().flatten())
+    }
+
+    /// The inner chunk of `slot`, if it is there and begins with `prefix`.
+    fn present(
         &self,
         shard: &Coords,
-        changes: BTreeMap<usize, Option<Vec<Piece>>>,
-        old: Option<&Loaded>,
-    ) -> Result<Change> {
-        let mut parts: BTreeMap<usize, Vec<Piece>> = BTreeMap::new();
-        if let Some(old) = old {
-            for slot in (0..old.index.slots()).filter(|slot| old.index.is_present(*slot)) {
-                // An entry that is damaged can be replaced, but not kept: that would spread the damage.
-                if !changes.contains_key(&slot)
-                    && let Some(span) = old.span(slot).map_err(|e| e.at_key_of(self, shard))?
-                {
-                    parts.insert(slot, vec![Piece::Kept { offset: span.offset, len: span.len }]);
+        index: &Index,
+        slot: usize,
+        prefix: &[u64],
+    ) -> Option<Coords> {
+        if !index.is_present(slot) {
+            return None;
+        }
+        let coords = self.level.coords_of(shard, slot);
+        (coords.starts_with(prefix) && self.grid.contains(&coords)).then_some(coords)
+    }
+}
+
+impl Sharded {
+    /// The inner chunks that begin with `prefix`, in the shards that begin with `shard_prefix`.
+    fn list_below(self: Arc<Self>, shard_prefix: &[u64], prefix: &[u64]) -> Result<CoordsList> {
+        let shards = Arc::clone(&self.below).list_prefix(shard_prefix)?;
+        let prefix: Arc<[u64]> = prefix.into();
+        let inner = move |shard: Result<Coords>| -> CoordsList {
+            let index = shard.and_then(|shard| Ok((self.index_now(&shard)?, shard)));
+            match index {
+                Ok((Some(index), shard)) => {
+                    let (sharded, prefix) = (Arc::clone(&self), Arc::clone(&prefix));
+                    let present =
+                        move |slot| sharded.present(&shard, &index.index, slot, &prefix).map(Ok);
+                    Box::new((0..self.level.slots()).filter_map(present))
                 }
+                Ok((None, _)) => Box::new(std::iter::empty()),
+                Err(error) => Box::new(std::iter::once(Err(error))),
             }
-        }
-        for (slot, pieces) in changes {
-            if let Some(pieces) = pieces {
-                let base = old.map(|old| old.span(slot)).transpose()?.flatten();
-                parts.insert(slot, rebase(pieces, base)?);
-            }
-        }
-        let condition = match old {
-            Some(old) => Condition::Unchanged(old.stat.version),
-            None => Condition::Absent,
         };
-        if parts.is_empty() {
-            return Ok(Change { coords: shard.clone(), value: None, condition });
-        }
-        let lens = parts
-            .iter()
-            .map(|(slot, pieces)| Part { slot: *slot, len: pieces.iter().map(Piece::len).sum() });
-        let index = assemble(self.level.slots(), lens, self.level.index_first_len())?;
-        let mut pieces: Vec<Piece> = parts.into_values().flatten().collect();
-        let encoded_index = self.level.encode_index(&index, old.map(|old| &old.at))?;
-        self.level.place_index(&mut pieces, encoded_index.into());
-        let value = Some(self.wrap(shard, merge_kept(pieces))?);
-        Ok(Change { coords: shard.clone(), value, condition })
-    }
-
-    /// The shard inside the codecs around it, if there are any.
-    fn wrap(&self, shard: &Coords, pieces: Vec<Piece>) -> Result<Vec<Piece>> {
-        if self.level.around.is_empty() {
-            return Ok(pieces);
-        }
-        let old = self.decoded_shard(shard)?.map(|value| value.bytes).unwrap_or_default();
-        let mut whole = Vec::new();
-        for piece in pieces {
-            match piece {
-                Piece::New(bytes) => whole.extend_from_slice(&bytes),
-                Piece::Kept { offset, len } => {
-                    let start = usize::try_from(offset).ok();
-                    let end = usize::try_from(len).ok().and_then(|len| start?.checked_add(len));
-                    let kept = start.zip(end).and_then(|(start, end)| old.get(start..end));
-                    whole.extend_from_slice(kept.ok_or_else(stale)?);
-                }
-            }
-        }
-        Ok(vec![self.level.encode_around(&whole)?.into()])
-    }
-
-    /// Whether the changes leave nothing of the shard as it is.
-    fn replaces_all(&self, shard: &Coords, changes: &BTreeMap<usize, Option<Vec<Piece>>>) -> bool {
-        let all = self.level.chunks_of(shard, &self.grid);
-        u64::try_from(changes.len()).is_ok_and(|changed| changed >= all)
-            && changes.values().flatten().flatten().all(|piece| matches!(piece, Piece::New(_)))
-    }
-
-    /// Which of the inner chunks of `shard` that begin with `prefix` are there.
-    fn present(&self, shard: &Coords, prefix: &[u64]) -> Result<Vec<Coords>> {
-        let wanted = BTreeMap::from([(shard.clone(), Freshness::Kept)]);
-        let (mut loaded, freshness) =
-            self.indexes_of(&wanted)?.remove(shard).unwrap_or((None, Freshness::Read));
-        if let Some(kept) = loaded.clone().filter(|_| freshness == Freshness::Kept)
-            && !self.outdated(&[(shard.clone(), kept)])?.is_empty()
-        {
-            loaded = self.read_indexes(std::slice::from_ref(shard))?.pop().flatten();
-        }
-        let Some(loaded) = loaded else { return Ok(Vec::new()) };
-        let inner = (0..loaded.index.slots()).filter(|slot| loaded.index.is_present(*slot));
-        let coords = inner.map(|slot| self.level.coords_of(shard, slot));
-        Ok(coords.filter(|c| c.starts_with(prefix) && self.grid.contains(c)).collect())
-    }
-
-    /// Groups changes by shard and slot, and checks their conditions against what is there.
-    fn plan(&self, changes: Vec<Change>) -> Result<Vec<Change>> {
-        let mut by_shard: BTreeMap<Coords, Vec<Change>> = BTreeMap::new();
-        for change in changes {
-            if !self.grid.contains(&change.coords) {
-                return Err(outside(&self.grid, &change.coords));
-            }
-            by_shard.entry(self.level.shard_of(&change.coords)).or_default().push(change);
-        }
-        let mut planned = Vec::new();
-        let mut partial = Vec::new();
-        for (shard, changes) in by_shard {
-            let conditions: Vec<(usize, Condition)> =
-                changes.iter().map(|c| (self.level.slot_of(&c.coords), c.condition)).collect();
-            let slots: BTreeMap<usize, Option<Vec<Piece>>> =
-                changes.into_iter().map(|c| (self.level.slot_of(&c.coords), c.value)).collect();
-            let unconditional = conditions.iter().all(|(_, c)| *c == Condition::Always);
-            if unconditional && self.replaces_all(&shard, &slots) {
-                let mut change = self.changed_shard(&shard, slots, None)?;
-                change.condition = Condition::Always;
-                planned.push(change);
-            } else {
-                partial.push((shard, slots, conditions));
-            }
-        }
-        let shards: Vec<Coords> = partial.iter().map(|(shard, ..)| shard.clone()).collect();
-        let indexes = if shards.is_empty() { Vec::new() } else { self.read_indexes(&shards)? };
-        for ((shard, slots, conditions), old) in partial.into_iter().zip(indexes) {
-            for (slot, condition) in conditions {
-                let there = old.as_ref().filter(|old| old.index.is_present(slot));
-                condition
-                    .check(there.map(|old| old.stat.version))
-                    .map_err(|e| e.at_key_of(self, &shard))?;
-            }
-            let present =
-                |slot: &usize| old.as_ref().is_some_and(|old| old.index.is_present(*slot));
-            if slots.iter().all(|(slot, value)| value.is_none() && !present(slot)) {
-                continue; // Erasing what is not there.
-            }
-            planned.push(self.changed_shard(&shard, slots, old.as_deref())?);
-        }
-        Ok(planned)
+        Ok(Box::new(shards.flat_map(inner)))
     }
 }
 
@@ -388,6 +312,9 @@ impl ChunkStore for Sharded {
     }
 
     fn stat(&self, coords: &[Coords]) -> Result<Vec<Option<Stat>>> {
+        if let Some(coords) = coords.iter().find(|coords| !self.grid.contains(coords)) {
+            return Err(outside(&self.grid, coords));
+        }
         let shards: BTreeMap<Coords, Freshness> =
             coords.iter().map(|coords| (self.level.shard_of(coords), Freshness::Kept)).collect();
         let mut indexes = self.indexes_of(&shards)?;
@@ -416,9 +343,13 @@ impl ChunkStore for Sharded {
         coords.iter().map(stat).collect()
     }
 
-    fn update(&self, changes: Vec<Change>) -> Result<()> {
-        let changes = self.plan(changes)?;
-        if changes.is_empty() { Ok(()) } else { self.below.update(changes) }
+    fn update(&self, changes: Vec<Change>) -> Result<Vec<Option<Stat>>> {
+        if changes.iter().all(|change| change.condition == Condition::Always) {
+            // Whoever came in between changed other inner chunks, or these ones: then the last one counts.
+            retried(|| self.try_update(changes.clone()))
+        } else {
+            self.try_update(changes)
+        }
     }
 
     fn erase_prefix(&self, prefix: &[u64]) -> Result<()> {
@@ -427,7 +358,12 @@ impl ChunkStore for Sharded {
         }
         let shards = Arc::clone(&self.below).list_prefix(&self.level.shard_prefix(prefix))?;
         for shard in shards {
-            self.erase_values(&self.present(&shard?, prefix)?)?;
+            let shard = shard?;
+            let Some(index) = self.index_now(&shard)? else { continue };
+            let index = &index.index;
+            let slots = 0..index.slots();
+            let present = slots.filter_map(|slot| self.present(&shard, index, slot, prefix));
+            self.erase_values(&present.collect::<Vec<_>>())?;
         }
         Ok(())
     }
@@ -441,10 +377,9 @@ impl ChunkStore for Sharded {
             let found = shard_index.and_then(|index| {
                 let shards = [&shard_prefix[..], &[index]].concat();
                 let most = self.level.count_along(depth);
-                let mut seen = std::collections::BTreeSet::new();
-                for shard in Arc::clone(&self.below).list_prefix(&shards)? {
-                    let present = self.present(&shard?, &prefix)?;
-                    seen.extend(present.iter().filter_map(|c| c.indices().get(depth)).copied());
+                let mut seen = BTreeSet::new();
+                for coords in Arc::clone(&self).list_below(&shards, &prefix)? {
+                    seen.extend(coords?.indices().get(depth));
                     if u64::try_from(seen.len()).is_ok_and(|seen| seen == most) {
                         break;
                     }
@@ -459,14 +394,8 @@ impl ChunkStore for Sharded {
     }
 
     fn list_prefix(self: Arc<Self>, prefix: &[u64]) -> Result<CoordsList> {
-        let shards = Arc::clone(&self.below).list_prefix(&self.level.shard_prefix(prefix))?;
-        let prefix: Box<[u64]> = prefix.into();
-        Ok(Box::new(shards.flat_map(move |shard| {
-            match shard.and_then(|shard| self.present(&shard, &prefix)) {
-                Ok(present) => present.into_iter().map(Ok).collect::<Vec<_>>(),
-                Err(error) => vec![Err(error)],
-            }
-        })))
+        let shards = self.level.shard_prefix(prefix);
+        self.list_below(&shards, prefix)
     }
 
     fn key(&self, coords: &Coords) -> Result<Key> {
@@ -490,38 +419,4 @@ impl Error {
 fn outside(grid: &Grid, coords: &Coords) -> Error {
     let detail = format!("outside the grid, which has {:?} chunks", grid.counts());
     Error::new(Kind::Invalid, detail).at_coords(coords)
-}
-
-fn stale() -> Error {
-    Error::new(Kind::Stale, "the shard was changed by someone else meanwhile")
-}
-
-/// Pieces that count from the start of an inner chunk, counted from the start of its shard.
-fn rebase(pieces: Vec<Piece>, base: Option<Span>) -> Result<Vec<Piece>> {
-    let rebase = |piece| match (piece, base) {
-        (Piece::New(bytes), _) => Ok(Piece::New(bytes)),
-        (Piece::Kept { offset, len }, Some(base))
-            if offset.checked_add(len).is_some_and(|end| end <= base.len) =>
-        {
-            Ok(Piece::Kept { offset: base.offset + offset, len })
-        }
-        (Piece::Kept { .. }, _) => Err(stale()),
-    };
-    pieces.into_iter().map(rebase).collect()
-}
-
-/// Joins kept pieces that follow one another, so that they are copied in one go.
-fn merge_kept(pieces: Vec<Piece>) -> Vec<Piece> {
-    let mut merged: Vec<Piece> = Vec::with_capacity(pieces.len());
-    for piece in pieces {
-        match (merged.last_mut(), &piece) {
-            (Some(Piece::Kept { offset, len }), Piece::Kept { offset: next, len: more })
-                if offset.checked_add(*len) == Some(*next) =>
-            {
-                *len += more
-            }
-            _ => merged.push(piece),
-        }
-    }
-    merged
 }

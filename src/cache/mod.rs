@@ -19,6 +19,9 @@ use crate::store::{Stat, Version};
 /// Writers of stored values that share a lock by chance wait for one another: a few are enough.
 const KEY_LOCKS: usize = 64;
 
+/// What a chunk takes besides its bytes: chunks may have a byte each.
+const SLOT_LEN: u64 = 512;
+
 /// A chunk of an array: the array by the address of its binding, which changes with its document.
 type Id = (usize, Coords);
 
@@ -85,7 +88,7 @@ impl ChunkCache {
         &self.counters
     }
 
-    /// Bytes of decoded chunks that are here.
+    /// Bytes of decoded chunks that are here, with what it takes to keep them.
     pub fn len(&self) -> u64 {
         self.table.lock().len
     }
@@ -166,11 +169,12 @@ impl ChunkCache {
         let stripes = u64::try_from(self.keys.len()).unwrap_or(1);
         let stripe = usize::try_from(hasher.finish() % stripes).unwrap_or_default();
         let _turn = self.keys.get(stripe).map(Mutex::lock);
-        array.write_chunks(vec![(coords.clone(), bytes.clone())], fill)?;
+        // What this write stored, not what is there a moment later: that may be of someone else.
+        let stored = array.write_chunks(vec![(coords.clone(), bytes.clone())], fill)?;
         let counter = if bytes.is_some() { &self.counters.stored } else { &self.counters.erased };
         counter.fetch_add(1, Ordering::Relaxed);
         self.remove(array, coords);
-        let stat = array.stat(coords)?;
+        let stat = stored.into_iter().next().flatten();
         if let (Some(bytes), Some(stat)) = (bytes, stat) {
             let slot = self.slot(array, coords);
             let chunk = Chunk { bytes, stat };
@@ -233,5 +237,5 @@ fn id(array: &Arc<Array>, coords: &Coords) -> Id {
 }
 
 fn len_of(chunk: &Chunk) -> u64 {
-    u64::try_from(chunk.bytes.len()).unwrap_or(u64::MAX)
+    u64::try_from(chunk.bytes.len()).unwrap_or(u64::MAX).saturating_add(SLOT_LEN)
 }

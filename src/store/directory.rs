@@ -10,6 +10,8 @@
 //! a key on one machine take turns; a file that a killed writer left is taken over
 //! by the next one, and never shown.
 
+mod listing;
+
 use std::ffi::{CString, OsStr};
 use std::fs::{File, Metadata};
 use std::io::{IoSlice, Read, Seek, SeekFrom, Write};
@@ -22,17 +24,21 @@ use std::time::{Duration, Instant, SystemTime};
 use bytes::Bytes;
 
 use super::{
-    ByteRange, Condition, Entries, Entry, Key, Keys, ListableStore, Piece, Prefix, ReadableStore,
-    Room, Stat, Value, Version, WritableStore,
+    ByteRange, Condition, Entries, Key, Keys, ListableStore, Piece, Prefix, ReadableStore, Room,
+    Stat, Value, Version, WritableStore,
 };
 use crate::error::{At, Error, Kind, Result};
 use crate::sys::{self, Dir, EntryType, Links};
+use listing::{Listing, Walk};
 
 /// The end of the names under which values are written before they take their key.
 pub const LOCK_SUFFIX: &str = ".__lock";
 
 /// How long a writer waits for another one of the same key.
 const LOCK_PATIENCE: Duration = Duration::from_secs(30);
+
+/// How often a directory is made again because others remove it, being empty.
+const MAKE_ATTEMPTS: usize = 1000;
 
 /// The longest name that the usual file systems take, in bytes.
 const NAME_MAX: usize = 255;
@@ -91,34 +97,51 @@ impl DirectoryStore {
     /// The directory that `key` lies in, made with its ancestors where it is missing.
     fn make_parent(&self, key: &Key) -> Result<OwnedFd> {
         let parent = key.parent();
-        if let Some(dir) = self.open_dir(&parent)? {
-            return Ok(dir);
-        }
-        let mut made = String::new();
-        for component in parent.as_str().split_terminator('/') {
-            let above = self.open_dir(&Prefix::parse(&made)?)?;
-            let above = above.ok_or_else(|| Error::new(Kind::Stale, "a directory went away"))?;
-            match sys::make_dir(&above, &c_name(component)?) {
-                Err(error) if error.raw_os_error() != Some(libc::EEXIST) => {
-                    return Err(Error::os(&error).at(key));
-                }
-                _ => {}
+        for _ in 0..MAKE_ATTEMPTS {
+            if let Some(dir) = self.open_dir(&parent)? {
+                return Ok(dir);
             }
-            made.push_str(component);
-            made.push('/');
+            self.make_dirs(&parent).at(key)?;
         }
-        let not_directory =
-            || Error::new(Kind::NotDirectory, "something on the way is not a directory").at(key);
-        self.open_dir(&parent)?.ok_or_else(not_directory)
+        Err(Error::new(Kind::Busy, "its directory is removed as fast as it is made").at(key))
+    }
+
+    /// Makes `prefix` and what is above it, as far as others do not remove that meanwhile ([`Self::prune`]
+    /// of another writer): the caller looks whether it is there.
+    fn make_dirs(&self, prefix: &Prefix) -> Result<()> {
+        let mut above = Prefix::root();
+        for component in prefix.as_str().split_terminator('/') {
+            let Some(dir) = self.open_dir(&above)? else { return Ok(()) };
+            match sys::make_dir(&dir, &c_name(component)?) {
+                Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Ok(()),
+                Err(error) if error.raw_os_error() == Some(libc::EEXIST) => {
+                    let key = above.key(component)?;
+                    if self.stat(&[key])?.iter().any(Option::is_some) {
+                        let detail = "something on the way is not a directory";
+                        return Err(Error::new(Kind::NotDirectory, detail));
+                    }
+                }
+                made => made?,
+            }
+            above = above.join(component)?;
+        }
+        Ok(())
     }
 
     /// Writes `pieces` to the locked file, makes them durable where that is wanted, and gives them the key.
-    fn replace(&self, turn: &Turn, pieces: &[Piece], condition: Condition) -> Result<Stat> {
+    fn replace(
+        &self,
+        turn: &Turn,
+        key: &Key,
+        pieces: &[Piece],
+        condition: Condition,
+    ) -> Result<Stat> {
         let file = &turn.file;
-        let flags = libc::O_RDONLY | libc::O_NONBLOCK | libc::O_NOCTTY;
-        let old = sys::open_beneath(&turn.dir, &turn.name, flags, 0, Links::Refuse).ok();
-        let old = old.map(File::from).map(|old| old.metadata().map(|metadata| (old, metadata)));
-        let old = old.transpose()?.filter(|(_, metadata)| kind_of(metadata) == EntryType::File);
+        let old = match self.open_value(key) {
+            // Whatever it is that cannot be opened, it is replaced.
+            Err(_) if condition == Condition::Always => None,
+            old => old?,
+        };
         condition.check(old.as_ref().map(|(_, metadata)| version_of(metadata)))?;
         file.set_len(0)?;
         write_all(file, pieces, old.as_ref().map(|(old, _)| old))?;
@@ -207,21 +230,23 @@ impl WritableStore for DirectoryStore {
             return Err(Error::new(Kind::NotPermitted, detail).at(key));
         }
         let turn = Turn::take(self, key).at(key)?;
-        let stored = self.replace(&turn, pieces, condition);
+        let stored = self.replace(&turn, key, pieces, condition);
         if stored.is_err() {
             turn.end_unused();
-            self.prune(key)?;
+            // Why nothing was stored matters more than a directory that stays.
+            let pruned = self.prune(key);
+            pruned.unwrap_or_else(|error| log::debug!("{error}"));
         }
         stored.at(key)
     }
 
     fn set_partial_values(&self, parts: &[(Key, u64, Bytes)]) -> Result<()> {
         for (key, start, bytes) in parts {
-            let range = ByteRange::first(u64::MAX);
-            let mut values = self.get_partial_values(&[(key.clone(), range)])?;
-            let value = values.pop().flatten().ok_or_else(|| Error::not_found().at(key))?;
-            let new = splice(&value.bytes, *start, bytes).at(key)?;
-            self.set(key, &[new.into()], Condition::Unchanged(value.stat.version))?;
+            let stat = self.stat(std::slice::from_ref(key))?.pop().flatten();
+            let stat = stat.ok_or_else(|| Error::not_found().at(key))?;
+            // The rest is copied by the kernel: a long value need not fit into memory.
+            let pieces = Piece::overlay(stat.len, &[(*start, bytes.clone())]).at(key)?;
+            self.set(key, &pieces, Condition::Unchanged(stat.version))?;
         }
         Ok(())
     }
@@ -229,13 +254,23 @@ impl WritableStore for DirectoryStore {
     fn erase_values(&self, keys: &[Key]) -> Result<()> {
         for key in keys.iter().filter(|key| !is_lock(key)) {
             let Some(dir) = self.open_dir(&key.parent())? else { continue };
-            match sys::unlink(&dir, &c_name(key.name())?) {
-                Ok(()) => self.prune(key)?,
+            let name = c_name(key.name())?;
+            let flags = libc::O_PATH | libc::O_NOFOLLOW;
+            match sys::open_beneath(&dir, &name, flags, 0, Links::Beneath).map(File::from) {
                 // A directory is a prefix: the key itself has no value.
-                Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EISDIR)) => {
-                }
-                Err(error) => return Err(Error::os(&error).at(key)),
+                Ok(found) if kind_of(&found.metadata()?) == EntryType::Dir => continue,
+                Err(error) if error.raw_os_error() == Some(libc::ENOENT) => continue,
+                _ => {}
             }
+            // A writer that has checked its condition must not find out that the value went after that.
+            let turn = Turn::take(self, key).at(key)?;
+            let erased = match sys::unlink(&turn.dir, &turn.name) {
+                Err(error) if error.raw_os_error() != Some(libc::ENOENT) => Err(Error::os(&error)),
+                _ => Ok(()),
+            };
+            turn.end_unused();
+            self.prune(key)?;
+            erased.at(key)?;
         }
         Ok(())
     }
@@ -294,17 +329,13 @@ impl WritableStore for DirectoryStore {
 impl ListableStore for DirectoryStore {
     fn list_dir(&self, prefix: &Prefix) -> Result<Entries> {
         Ok(match Listing::open(&self.root, prefix)? {
-            Some(listing) => Box::new(listing.filter_map(|found| match found {
-                Ok(found) => found.shown.map(Ok),
-                Err(error) => Some(Err(error)),
-            })),
+            Some(listing) => Box::new(listing.shown()),
             None => Box::new(std::iter::empty()),
         })
     }
 
     fn list_prefix(&self, prefix: &Prefix) -> Result<Keys> {
-        let open = Listing::open(&self.root, prefix)?.into_iter().collect();
-        Ok(Box::new(Walk { open }))
+        Ok(Box::new(Walk::below(Listing::open(&self.root, prefix)?)))
     }
 }
 
@@ -344,7 +375,11 @@ impl Turn {
                 let ours = file.metadata()?;
                 if named.is_some_and(|named| (named.dev(), named.ino()) == (ours.dev(), ours.ino()))
                 {
-                    return Ok(Self { dir, file, name, lock_name });
+                    if ours.nlink() == 1 {
+                        return Ok(Self { dir, file, name, lock_name });
+                    }
+                    // A second name of some other value, which is not to be written over.
+                    sys::unlink(&dir, &lock_name)?;
                 }
             } else if started.elapsed() > LOCK_PATIENCE {
                 return Err(Error::new(
@@ -355,103 +390,6 @@ impl Turn {
                 std::thread::park_timeout(Duration::from_micros(200));
             }
         }
-    }
-}
-
-/// One directory being listed.
-struct Listing {
-    root: OwnedFd,
-    prefix: Prefix,
-    dir: Dir,
-}
-
-/// An entry of a directory, and what the store shows of it: nothing for our own temporaries and for
-/// names that no key can have.
-struct Found {
-    shown: Option<Entry>,
-    is_link: bool,
-}
-
-impl Listing {
-    /// None where there is no such directory.
-    fn open(root: &OwnedFd, prefix: &Prefix) -> Result<Option<Self>> {
-        let flags = libc::O_RDONLY | libc::O_DIRECTORY;
-        let Some(fd) = open_at(root, prefix.as_str(), flags).at(prefix)? else { return Ok(None) };
-        Ok(Some(Self { root: root.try_clone()?, prefix: prefix.clone(), dir: Dir::new(fd)? }))
-    }
-
-    fn found(&self, entry: &sys::DirEntry) -> Found {
-        let is_link = entry.kind == EntryType::Link;
-        let hidden = Found { shown: None, is_link };
-        let Ok(name) = entry.name.to_str() else { return hidden };
-        if name.ends_with(LOCK_SUFFIX) {
-            return hidden;
-        }
-        let kind = match entry.kind {
-            EntryType::Link | EntryType::Unknown => self.target(name).unwrap_or(EntryType::Other),
-            known => known,
-        };
-        let name = name.to_owned();
-        // What is neither a file nor a directory is a key, so that reading it says why it cannot be.
-        let shown = if kind == EntryType::Dir { Entry::Prefix(name) } else { Entry::Key(name) };
-        Found { shown: Some(shown), is_link }
-    }
-
-    fn target(&self, name: &str) -> Option<EntryType> {
-        let key = self.prefix.key(name).ok()?;
-        let fd = open_at(&self.root, key.as_str(), libc::O_PATH).ok()??;
-        Some(kind_of(&File::from(fd).metadata().ok()?))
-    }
-}
-
-impl Iterator for Listing {
-    type Item = Result<Found>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let entry = self.dir.next()?;
-        Some(match entry {
-            Ok(entry) => Ok(self.found(&entry)),
-            Err(error) => Err(Error::os(&error).at(&self.prefix)),
-        })
-    }
-}
-
-/// Every key below a prefix, depth first. Links to directories are not walked: they may lead in a circle.
-struct Walk {
-    open: Vec<Listing>,
-}
-
-impl Walk {
-    /// The key of the next entry, if it is one; a directory is opened, to be walked next.
-    fn enter(&mut self, found: Found) -> Result<Option<Key>> {
-        let Some(listing) = self.open.last() else { return Ok(None) };
-        match found.shown {
-            Some(Entry::Key(name)) => listing.prefix.key(&name).map(Some),
-            Some(Entry::Prefix(name)) if !found.is_link => {
-                let below = Listing::open(&listing.root, &listing.prefix.join(&name)?)?;
-                self.open.extend(below);
-                Ok(None)
-            }
-            _ => Ok(None),
-        }
-    }
-}
-
-impl Iterator for Walk {
-    type Item = Result<Key>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        while let Some(listing) = self.open.last_mut() {
-            match listing.next() {
-                Some(found) => match found.and_then(|found| self.enter(found)) {
-                    Ok(None) => {}
-                    Ok(Some(key)) => return Some(Ok(key)),
-                    Err(error) => return Some(Err(error)),
-                },
-                None => drop(self.open.pop()),
-            }
-        }
-        None
     }
 }
 
@@ -553,24 +491,6 @@ fn keep_owner(file: &File, old: &Metadata) -> Result<()> {
         file.set_permissions(std::fs::Permissions::from_mode(old.mode() & 0o777))?;
     }
     Ok(())
-}
-
-/// `value` with `bytes` in the place of those from `start`.
-pub(super) fn splice(value: &Bytes, start: u64, bytes: &Bytes) -> Result<Bytes> {
-    let mut new = value.to_vec();
-    let start = usize::try_from(start).ok();
-    let end = start.and_then(|start| start.checked_add(bytes.len()));
-    let target = start.zip(end).and_then(|(start, end)| new.get_mut(start..end));
-    match target {
-        Some(target) => target.copy_from_slice(bytes),
-        None => {
-            return Err(Error::new(
-                Kind::TooLarge,
-                format!("{} bytes stored, a part would end past them", value.len()),
-            ));
-        }
-    }
-    Ok(new.into())
 }
 
 /// Whether the name is that of a lock file, ours or TensorStore's. Whoever holds it is writing the value beside it:

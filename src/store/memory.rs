@@ -6,7 +6,6 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use super::directory::splice;
 use super::{
     ByteRange, Condition, Entries, Entry, Key, Keys, ListableStore, Piece, Prefix, ReadableStore,
     Room, Stat, Value, Version, WritableStore,
@@ -86,10 +85,10 @@ impl WritableStore for MemoryStore {
 
     fn set_partial_values(&self, parts: &[(Key, u64, Bytes)]) -> Result<()> {
         for (key, start, bytes) in parts {
-            let old = self.values.lock().by_key.get(key).cloned();
-            let (old, stat) = old.ok_or_else(|| Error::not_found().at(key))?;
-            let new = splice(&old, *start, bytes).at(key)?;
-            self.set(key, &[new.into()], Condition::Unchanged(stat.version))?;
+            let stat = self.values.lock().by_key.get(key).map(|(_, stat)| *stat);
+            let stat = stat.ok_or_else(|| Error::not_found().at(key))?;
+            let pieces = Piece::overlay(stat.len, &[(*start, bytes.clone())]).at(key)?;
+            self.set(key, &pieces, Condition::Unchanged(stat.version))?;
         }
         Ok(())
     }

@@ -18,6 +18,7 @@ pub(crate) fn run(new: impl Fn() -> Store) {
     listings_are_exact(&new());
     each_set_makes_a_new_version(&new());
     kept_pieces_come_from_the_value_that_is_replaced(&new());
+    parts_of_one_value_are_laid_over_it_in_turn(&new());
 }
 
 fn key(text: &str) -> Key {
@@ -181,4 +182,15 @@ fn kept_pieces_come_from_the_value_that_is_replaced(store: &Store) {
     assert!(write.set(&key("k"), &past, Condition::Unchanged(stat.version)).is_err());
     assert_eq!(get(store, "k").as_deref(), Some(&b"a789b01"[..]));
     assert_eq!(keys(store, ""), ["k"], "a refused set left something behind");
+}
+
+fn parts_of_one_value_are_laid_over_it_in_turn(store: &Store) {
+    set(store, "k", b"0123456789");
+    let write = store.write().expect("writable");
+    let part = |start, bytes: &'static [u8]| (key("k"), start, Bytes::from_static(bytes));
+    let parts = [part(2, b"abcd"), part(4, b"XY"), part(0, b"-"), part(10, b"")];
+    write.set_partial_values(&parts).expect("within");
+    assert_eq!(get(store, "k").as_deref(), Some(&b"-1abXY6789"[..]));
+    let error = write.set_partial_values(&[(key("none"), 0, Bytes::new())]);
+    assert_eq!(error.expect_err("there is none").kind(), Kind::NotFound);
 }

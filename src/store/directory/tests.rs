@@ -147,3 +147,94 @@ fn a_name_of_255_bytes_can_be_set() {
         store.write().expect("writable").set(&key(&"n".repeat(256)), &[], Condition::Always);
     assert_eq!(error.expect_err("too long").errno(), libc::ENAMETOOLONG);
 }
+
+#[test]
+fn a_value_behind_a_link_can_be_replaced_on_a_condition() {
+    let (dir, store) = store();
+    std::fs::create_dir(dir.path().join("real")).expect("made");
+    std::fs::write(dir.path().join("real/k"), b"0123").expect("written");
+    std::fs::create_dir(dir.path().join("c")).expect("made");
+    symlink("../real/k", dir.path().join("c/k")).expect("linked");
+    let known = store.stat(&key("c/k")).expect("stat").expect("there");
+    let pieces = [Piece::Kept { offset: 2, len: 2 }, Bytes::from_static(b"new").into()];
+    let condition = Condition::Unchanged(known.version);
+    store.write().expect("writable").set(&key("c/k"), &pieces, condition).expect("unchanged");
+    assert_eq!(store.get(&key("c/k"), 100).expect("read").expect("there").bytes, "23new");
+    assert_eq!(store.get(&key("real/k"), 100).expect("read").expect("there").bytes, "0123");
+}
+
+#[test]
+fn a_lock_file_that_is_another_name_of_a_value_does_that_value_no_harm() {
+    let (dir, store) = store();
+    std::fs::write(dir.path().join("zarr.json"), b"precious").expect("written");
+    std::fs::hard_link(dir.path().join("zarr.json"), dir.path().join("k.__lock")).expect("linked");
+    let new = [Bytes::from_static(b"new").into()];
+    store.write().expect("writable").set(&key("k"), &new, Condition::Always).expect("set");
+    assert_eq!(store.get(&key("zarr.json"), 100).expect("read").expect("there").bytes, "precious");
+    assert_eq!(store.get(&key("k"), 100).expect("read").expect("there").bytes, "new");
+}
+
+#[test]
+fn directories_that_come_and_go_fail_no_writer() {
+    let (_dir, store) = store();
+    let write_and_erase = |mine: &'static str| {
+        let write = store.write().expect("writable");
+        for round in 0..200 {
+            let pieces = [Bytes::from_static(b"x").into()];
+            let set = write.set(&key(mine), &pieces, Condition::Always);
+            set.unwrap_or_else(|error| panic!("round {round}: {error}"));
+            write.erase_values(&[key(mine)]).expect("erased");
+        }
+    };
+    std::thread::scope(|scope| {
+        for mine in ["a/b/c/1", "a/b/c/2", "a/b/d", "a/e"] {
+            scope.spawn(move || write_and_erase(mine));
+        }
+    });
+    assert_eq!(store.list().expect("listable").list().expect("listed").count(), 0);
+}
+
+#[test]
+fn what_is_erased_is_not_brought_back_by_a_writer_that_knew_it() {
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+    // Long enough that a writer spends its time between looking and renaming.
+    const STEP: u64 = 64 << 10;
+    let (_dir, store) = store();
+    let step = Bytes::from(vec![7; 64 << 10]);
+    let (begun, done) = (AtomicU64::new(0), AtomicBool::new(false));
+    let append = || {
+        while !done.load(Ordering::SeqCst) {
+            let known = store.stat(&key("k")).expect("stat");
+            let kept = known.map(|stat| Piece::Kept { offset: 0, len: stat.len });
+            let pieces: Vec<Piece> = kept.into_iter().chain([step.clone().into()]).collect();
+            let condition =
+                known.map_or(Condition::Absent, |stat| Condition::Unchanged(stat.version));
+            begun.fetch_add(1, Ordering::SeqCst);
+            match store.write().expect("writable").set(&key("k"), &pieces, condition) {
+                Err(error) => assert!(matches!(error.kind(), Kind::Stale | Kind::Exists)),
+                Ok(stat) => assert_eq!(stat.len, known.map_or(0, |stat| stat.len) + STEP),
+            }
+        }
+    };
+    let erase = || {
+        for round in 0..100 {
+            while store.stat(&key("k")).expect("stat").is_none_or(|stat| stat.len < 10 * STEP) {}
+            // At another moment of what the writer does each time.
+            (0..round * 500).for_each(|_| std::hint::spin_loop());
+            let before = begun.load(Ordering::SeqCst);
+            store.write().expect("writable").erase_values(&[key("k")]).expect("erased");
+            // The write that was under way is over.
+            while begun.load(Ordering::SeqCst) < before + 2 {}
+            let len = store.stat(&key("k")).expect("stat").map_or(0, |stat| stat.len) / STEP;
+            let since = begun.load(Ordering::SeqCst) - before + 1;
+            assert!(len <= since, "{len} steps after {since} writes: erased bytes came back");
+        }
+        done.store(true, Ordering::SeqCst);
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(append);
+        let erased = scope.spawn(erase).join();
+        done.store(true, Ordering::SeqCst);
+        erased.expect("the claim holds");
+    });
+}

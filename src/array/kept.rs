@@ -1,0 +1,136 @@
+//! What is kept of shards from one call to the next: their indexes, and those that had to be decoded whole.
+//!
+//! Bounded in bytes over all arrays of the process: a hierarchy may have any number of
+//! arrays, and an index as many entries as its document likes. The newest is always kept, however long,
+//! since the next call most likely wants it again.
+
+use std::fmt;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use lru::LruCache;
+use parking_lot::Mutex;
+
+use super::coords::Coords;
+use super::sharded::Loaded;
+use crate::store::Value;
+
+/// Bytes of decoded indexes.
+pub static INDEXES: LazyLock<Kept<std::sync::Arc<Loaded>>> = LazyLock::new(|| Kept::new(64 << 20));
+
+/// Bytes of shards that were decoded as a whole, because codecs lie around them.
+pub static WHOLE: LazyLock<Kept<Value>> = LazyLock::new(|| Kept::new(64 << 20));
+
+/// What an entry takes besides what it holds.
+const ENTRY_LEN: usize = 256;
+
+/// A level of sharding of an array that is open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct LevelId(u64);
+
+impl LevelId {
+    /// One that no other has or had.
+    pub fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// Values by shard, those used last.
+pub struct Kept<V> {
+    limit: usize,
+    /// A leaf: held for look-ups only.
+    table: Mutex<Table<V>>,
+}
+
+struct Table<V> {
+    by_shard: LruCache<(LevelId, Coords), (V, usize)>,
+    len: usize,
+}
+
+impl<V: Clone> Kept<V> {
+    /// Keeps at most `limit` bytes, or one value that is longer.
+    pub fn new(limit: usize) -> Self {
+        Self { limit, table: Mutex::new(Table { by_shard: LruCache::unbounded(), len: 0 }) }
+    }
+
+    /// The value of a shard, if it is kept.
+    pub fn get(&self, level: LevelId, shard: &Coords) -> Option<V> {
+        self.table.lock().by_shard.get(&(level, shard.clone())).map(|(value, _)| value.clone())
+    }
+
+    /// Keeps the value of a shard, which takes `len` bytes, in the place of the one before.
+    pub fn put(&self, level: LevelId, shard: &Coords, value: V, len: usize) {
+        let len = len.saturating_add(ENTRY_LEN);
+        let mut gone = Vec::new();
+        let mut table = self.table.lock();
+        if let Some((old, old_len)) = table.by_shard.put((level, shard.clone()), (value, len)) {
+            table.len = table.len.saturating_sub(old_len);
+            gone.push(old);
+        }
+        table.len = table.len.saturating_add(len);
+        while table.len > self.limit
+            && table.by_shard.len() > 1
+            && let Some((_, (old, old_len))) = table.by_shard.pop_lru()
+        {
+            table.len = table.len.saturating_sub(old_len);
+            gone.push(old);
+        }
+        drop(table);
+        drop(gone); // Freeing memory takes time: not under the lock.
+    }
+
+    /// Forgets the value of a shard.
+    pub fn forget(&self, level: LevelId, shard: &Coords) {
+        let mut table = self.table.lock();
+        let old = table.by_shard.pop(&(level, shard.clone()));
+        if let Some((_, len)) = &old {
+            table.len = table.len.saturating_sub(*len);
+        }
+        drop(table);
+        drop(old);
+    }
+}
+
+impl<V> fmt::Debug for Kept<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let table = self.table.lock();
+        write!(f, "Kept({} of {} bytes in {})", table.len, self.limit, table.by_shard.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shard(index: u64) -> Coords {
+        Coords::new([index])
+    }
+
+    #[test]
+    fn the_bytes_kept_are_bounded_over_all_levels() {
+        let kept = Kept::new(10_000);
+        let levels = [LevelId::new(), LevelId::new()];
+        for index in 0..1000 {
+            for level in levels {
+                kept.put(level, &shard(index), index, 744);
+                assert!(kept.table.lock().len <= 10_000);
+            }
+        }
+        let there =
+            |level| (0..1000).filter(|index| kept.get(level, &shard(*index)).is_some()).count();
+        assert_eq!(levels.map(there), [5, 5]);
+        kept.forget(levels[1], &shard(999));
+        assert_eq!((levels.map(there), kept.table.lock().len), ([5, 4], 9000));
+    }
+
+    #[test]
+    fn one_value_is_kept_however_long() {
+        let (kept, level) = (Kept::new(1000), LevelId::new());
+        kept.put(level, &shard(0), 'a', 10);
+        kept.put(level, &shard(1), 'b', 1_000_000);
+        assert_eq!([0, 1].map(|index| kept.get(level, &shard(index))), [None, Some('b')]);
+        kept.put(level, &shard(1), 'c', 10);
+        assert_eq!((kept.get(level, &shard(1)), kept.table.lock().len), (Some('c'), 266));
+    }
+}

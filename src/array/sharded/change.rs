@@ -1,0 +1,248 @@
+//! Changing inner chunks: a shard is written anew, and what does not change is kept.
+//!
+//! Nothing is read where all chunks of a shard are set. Else its index is read, and the
+//! new shard is stored only if the old one is still the one that the index is of. A shard
+//! whose index is damaged cannot be changed in part: nobody knows what to keep.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::{Loaded, Sharded, outside};
+use crate::array::chunk_store::Change;
+use crate::array::coords::Coords;
+use crate::codec::reserve;
+use crate::error::{At, Error, Kind, Result};
+use crate::shard::{Index, Part, Span, assemble};
+use crate::store::{Condition, Piece, Stat};
+
+/// What becomes of the inner chunks of one shard, by slot.
+type Slots = BTreeMap<usize, Option<Vec<Piece>>>;
+
+/// A change of a shard, and the index that it has then.
+struct Planned {
+    change: Change,
+    /// None where the shard is erased.
+    index: Option<NewIndex>,
+}
+
+struct NewIndex {
+    index: Index,
+    at: Range<u64>,
+    /// Of the shard, before codecs around it.
+    shard_len: u64,
+}
+
+impl Sharded {
+    /// Applies `changes` once: a shard that someone else changes meanwhile is [`Kind::Stale`] or [`Kind::Exists`].
+    pub(super) fn try_update(&self, changes: Vec<Change>) -> Result<Vec<Option<Stat>>> {
+        let mut asked = Vec::with_capacity(changes.len());
+        for change in &changes {
+            if !self.grid.contains(&change.coords) {
+                return Err(outside(&self.grid, &change.coords));
+            }
+            let len = change.value.as_ref().map(|pieces| Piece::total_len(pieces)).transpose()?;
+            asked.push((self.level.shard_of(&change.coords), len));
+        }
+        let planned = self.plan(changes)?;
+        if planned.is_empty() {
+            return Ok(vec![None; asked.len()]);
+        }
+        let (changes, indexes): (Vec<Change>, Vec<Option<NewIndex>>) =
+            planned.into_iter().map(|planned| (planned.change, planned.index)).unzip();
+        let shards: Vec<Coords> = changes.iter().map(|change| change.coords.clone()).collect();
+        let stored: BTreeMap<Coords, Option<Stat>> =
+            shards.iter().cloned().zip(self.below.update(changes)?).collect();
+        for (shard, index) in shards.iter().zip(indexes) {
+            if let (Some(new), Some(Some(stat))) = (index, stored.get(shard)) {
+                let stat = Stat { len: new.shard_len, ..*stat };
+                self.keep(shard, &Arc::new(Loaded { index: new.index, stat, at: new.at }));
+            }
+        }
+        let stat_of = |(shard, len): (Coords, Option<u64>)| {
+            let stat = stored.get(&shard).copied().flatten()?;
+            len.map(|len| Stat { len, ..stat })
+        };
+        Ok(asked.into_iter().map(stat_of).collect())
+    }
+
+    /// Groups changes by shard and slot, and checks their conditions against what is there.
+    fn plan(&self, changes: Vec<Change>) -> Result<Vec<Planned>> {
+        let mut by_shard: BTreeMap<Coords, Vec<Change>> = BTreeMap::new();
+        for change in changes {
+            by_shard.entry(self.level.shard_of(&change.coords)).or_default().push(change);
+        }
+        let mut planned = Vec::new();
+        let mut partial = Vec::new();
+        for (shard, changes) in by_shard {
+            let conditions: Vec<(usize, Condition)> =
+                changes.iter().map(|c| (self.level.slot_of(&c.coords), c.condition)).collect();
+            let slots: Slots =
+                changes.into_iter().map(|c| (self.level.slot_of(&c.coords), c.value)).collect();
+            let unconditional = conditions.iter().all(|(_, c)| *c == Condition::Always);
+            if unconditional && self.replaces_all(&shard, &slots) {
+                let mut whole = self.changed_shard(&shard, slots, None)?;
+                whole.change.condition = Condition::Always;
+                planned.push(whole);
+            } else {
+                partial.push((shard, slots, conditions));
+            }
+        }
+        let shards: Vec<Coords> = partial.iter().map(|(shard, ..)| shard.clone()).collect();
+        let indexes = if shards.is_empty() { Vec::new() } else { self.read_indexes(&shards)? };
+        for ((shard, slots, conditions), old) in partial.into_iter().zip(indexes) {
+            for (slot, condition) in conditions {
+                let there = old.as_ref().filter(|old| old.index.is_present(slot));
+                condition
+                    .check(there.map(|old| old.stat.version))
+                    .map_err(|e| e.at_key_of(self, &shard))?;
+            }
+            let present =
+                |slot: &usize| old.as_ref().is_some_and(|old| old.index.is_present(*slot));
+            if slots.iter().all(|(slot, value)| value.is_none() && !present(slot)) {
+                continue; // Erasing what is not there.
+            }
+            planned.push(self.changed_shard(&shard, slots, old.as_deref())?);
+        }
+        Ok(planned)
+    }
+
+    /// Whether the changes leave nothing of the shard as it is.
+    fn replaces_all(&self, shard: &Coords, changes: &Slots) -> bool {
+        let all = self.level.chunks_of(shard, &self.grid);
+        u64::try_from(changes.len()).is_ok_and(|changed| changed >= all)
+            && changes.values().flatten().flatten().all(|piece| matches!(piece, Piece::New(_)))
+    }
+
+    /// The new value of one shard: what changes, and the rest as it is.
+    fn changed_shard(
+        &self,
+        shard: &Coords,
+        changes: Slots,
+        old: Option<&Loaded>,
+    ) -> Result<Planned> {
+        let mut parts = match old {
+            Some(old) => self.kept(old, &changes).map_err(|e| e.at_key_of(self, shard))?,
+            None => BTreeMap::new(),
+        };
+        for (slot, pieces) in changes {
+            if let Some(pieces) = pieces {
+                let rebased = rebase(pieces, || old.map_or(Ok(None), |old| old.span(slot)));
+                parts.insert(slot, rebased.map_err(|e| e.at_key_of(self, shard))?);
+            }
+        }
+        let condition = match old {
+            Some(old) => Condition::Unchanged(old.stat.version),
+            None => Condition::Absent,
+        };
+        if parts.is_empty() {
+            let change = Change { coords: shard.clone(), value: None, condition };
+            return Ok(Planned { change, index: None });
+        }
+        let mut lens = Vec::with_capacity(parts.len());
+        for (slot, pieces) in &parts {
+            lens.push(Part { slot: *slot, len: Piece::total_len(pieces)? });
+        }
+        let index = assemble(self.level.slots(), lens, self.level.index_first_len())?;
+        let mut pieces: Vec<Piece> = parts.into_values().flatten().collect();
+        let encoded_index = self.level.encode_index(&index, old.map(|old| &old.at))?;
+        let index_len = Piece::New(encoded_index.clone()).len();
+        self.level.place_index(&mut pieces, encoded_index.into());
+        let shard_len = Piece::total_len(&pieces)?;
+        let at = self.level.index_at(index_len, shard_len);
+        let value = Some(self.wrap(shard, merge_kept(pieces), old)?);
+        let change = Change { coords: shard.clone(), value, condition };
+        Ok(Planned { change, index: Some(NewIndex { index, at, shard_len }) })
+    }
+
+    /// The inner chunks of a shard that do not change. An entry that is damaged can be replaced, but not
+    /// kept: that would spread the damage.
+    fn kept(&self, old: &Loaded, changes: &Slots) -> Result<BTreeMap<usize, Vec<Piece>>> {
+        let mut parts = BTreeMap::new();
+        let most = self.level.most_kept(old.stat.len);
+        let mut kept_len: u64 = 0;
+        for slot in (0..old.index.slots()).filter(|slot| !changes.contains_key(slot)) {
+            let Some(span) = old.span(slot)? else { continue };
+            kept_len = kept_len.saturating_add(span.len);
+            if kept_len > most {
+                return Err(Error::corrupt(format!(
+                    "its inner chunks overlap: {kept_len} bytes and more in a shard of {}",
+                    old.stat.len
+                )));
+            }
+            parts.insert(slot, vec![Piece::Kept { offset: span.offset, len: span.len }]);
+        }
+        Ok(parts)
+    }
+
+    /// The shard inside the codecs around it, if there are any.
+    fn wrap(&self, shard: &Coords, pieces: Vec<Piece>, old: Option<&Loaded>) -> Result<Vec<Piece>> {
+        if self.level.around.is_empty() {
+            return Ok(pieces);
+        }
+        let is_kept = |piece: &Piece| matches!(piece, Piece::Kept { .. });
+        let old_bytes = match old.filter(|_| pieces.iter().any(is_kept)) {
+            Some(old) => {
+                let now = self.decoded_shard(shard)?;
+                now.filter(|now| now.stat.version == old.stat.version).ok_or_else(stale)?.bytes
+            }
+            None => bytes::Bytes::new(),
+        };
+        let len = Piece::total_len(&pieces)?;
+        let limit = self.level.longest();
+        let room = usize::try_from(len).ok().filter(|_| len <= limit).ok_or_else(|| {
+            let detail = format!("the new shard would have {len} bytes, the limit is {limit}");
+            Error::too_large(detail).at_key_of(self, shard)
+        })?;
+        let mut whole = reserve(room)?;
+        for piece in pieces {
+            match piece {
+                Piece::New(bytes) => whole.extend_from_slice(&bytes),
+                Piece::Kept { offset, len } => {
+                    let start = usize::try_from(offset).ok();
+                    let end = usize::try_from(len).ok().and_then(|len| start?.checked_add(len));
+                    let kept = start.zip(end).and_then(|(start, end)| old_bytes.get(start..end));
+                    whole.extend_from_slice(kept.ok_or_else(stale)?);
+                }
+            }
+        }
+        Ok(vec![self.level.encode_around(whole).at(shard)?.into()])
+    }
+}
+
+fn stale() -> Error {
+    Error::new(Kind::Stale, "the shard was changed by someone else meanwhile")
+}
+
+/// Pieces that count from the start of an inner chunk, counted from the start of its shard. The place of
+/// the old inner chunk is asked for only where some of it is kept: it may be damaged.
+fn rebase(pieces: Vec<Piece>, base: impl FnOnce() -> Result<Option<Span>>) -> Result<Vec<Piece>> {
+    let is_kept = |piece: &Piece| matches!(piece, Piece::Kept { .. });
+    let base = if pieces.iter().any(is_kept) { base()? } else { None };
+    let rebase = |piece| match (piece, base) {
+        (Piece::New(bytes), _) => Ok(Piece::New(bytes)),
+        (Piece::Kept { offset, len }, Some(base))
+            if offset.checked_add(len).is_some_and(|end| end <= base.len) =>
+        {
+            Ok(Piece::Kept { offset: base.offset + offset, len })
+        }
+        (Piece::Kept { .. }, _) => Err(stale()),
+    };
+    pieces.into_iter().map(rebase).collect()
+}
+
+/// Joins kept pieces that follow one another, so that they are copied in one go.
+fn merge_kept(pieces: Vec<Piece>) -> Vec<Piece> {
+    let mut merged: Vec<Piece> = Vec::with_capacity(pieces.len());
+    for piece in pieces {
+        match (merged.last_mut(), &piece) {
+            (Some(Piece::Kept { offset, len }), Piece::Kept { offset: next, len: more })
+                if offset.checked_add(*len) == Some(*next) =>
+            {
+                *len += more;
+            }
+            _ => merged.push(piece),
+        }
+    }
+    merged
+}
