@@ -686,3 +686,6 @@ fn reply_xattr(reply: ReplyXattr, value: Result<Vec<u8>, Errno>, size: u32) {
         },
     }
 }
+
+#[cfg(test)]
+mod tests;

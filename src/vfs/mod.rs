@@ -177,6 +177,11 @@ impl Vfs {
         }
     }
 
+    /// The last errors in words, the oldest first.
+    pub fn errors(&self) -> String {
+        self.journal.text()
+    }
+
     /// The figures of the medium below the store.
     pub fn room(&self) -> Result<Option<Room>> {
         self.hierarchy.store().read().room()
@@ -237,7 +242,7 @@ impl Vfs {
             self.check_writable(place.as_ref())?;
         }
         let made = match &place {
-            Some(Place::Errors) => Some(Bytes::from(self.journal.text())),
+            Some(Place::Errors) => Some(Bytes::from(self.errors())),
             Some(Place::Stats) => Some(Bytes::from(self.stats())),
             _ => None,
         };

@@ -11,6 +11,7 @@
 
 mod command;
 mod documents;
+mod formats;
 mod layering;
 mod semantics;
 mod support;

@@ -1,0 +1,36 @@
+use super::*;
+use crate::hierarchy::{Hierarchy, Options};
+use crate::metadata::Dialect;
+use crate::store::Store;
+use crate::store::memory::MemoryStore;
+
+fn vfs() -> Vfs {
+    let store = Store::new(Arc::new(MemoryStore::new()));
+    let hierarchy = Hierarchy::open(store, Some(Dialect::V3), Options::default()).expect("opens");
+    Vfs::new(hierarchy, crate::vfs::Options::default())
+}
+
+#[test]
+fn a_panic_costs_one_request_and_is_told() {
+    let vfs = vfs();
+    let answered: Result<(), Errno> = answer(&vfs, "read", || panic!("broken invariant"));
+    assert_eq!(i32::from(answered.expect_err("it panicked")), libc::EIO);
+    assert!(
+        vfs.errors().contains("read: EIO: a mistake in zarrfs, please report it: broken invariant")
+    );
+    assert_eq!(answer(&vfs, "read", || Ok(1)).ok(), Some(1));
+}
+
+#[test]
+fn the_pool_does_everything_before_it_ends() {
+    let pool = Pool::new(3).expect("threads");
+    let done = Arc::new(AtomicU64::new(0));
+    for _ in 0..100 {
+        let done = Arc::clone(&done);
+        pool.run(move || {
+            done.fetch_add(1, Ordering::Relaxed);
+        });
+    }
+    drop(pool);
+    assert_eq!(done.load(Ordering::Relaxed), 100);
+}
