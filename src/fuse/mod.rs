@@ -62,6 +62,12 @@ fn answer<T>(vfs: &Vfs, operation: &str, request: impl FnOnce() -> Result<T>) ->
     })
 }
 
+/// Of a file that the kernel knows by its inode and that is not there any more: told so, it looks the name up
+/// again, so that O_CREAT creates it, and whoever does not create learns that there is no such file.
+fn gone(errno: Errno) -> Errno {
+    if errno.code() == libc::ENOENT { Errno::ESTALE } else { errno }
+}
+
 /// The name as text: names that are not UTF-8 are in no hierarchy.
 fn utf8(name: &OsStr) -> Result<&str> {
     name.to_str().ok_or_else(|| Error::new(Kind::Os(libc::EILSEQ), "the name is not UTF-8"))
@@ -233,7 +239,7 @@ impl Filesystem for Fs {
     }
 
     fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        let found = self.now("getattr", |vfs| vfs.getattr(ino.0));
+        let found = self.now("getattr", |vfs| vfs.getattr(ino.0)).map_err(gone);
         let ttl = self.vfs.ttl();
         reply!(reply, found, attr(attr => &ttl, &self.owner.attr(&attr)));
     }
@@ -271,7 +277,7 @@ impl Filesystem for Fs {
             }
         };
         self.later("setattr", change, move |changed| {
-            reply!(reply, changed, attr(attr => &ttl, &owner.attr(&attr)));
+            reply!(reply, changed.map_err(gone), attr(attr => &ttl, &owner.attr(&attr)));
         });
     }
 
@@ -320,7 +326,7 @@ impl Filesystem for Fs {
     fn open(&self, _: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         let open = move |vfs: &Vfs| vfs.open(ino.0, access_of(flags));
         self.later("open", open, move |opened| {
-            reply!(reply, opened, opened(opened => FileHandle(opened.handle), open_flags(opened)));
+            reply!(reply, opened.map_err(gone), opened(opened => FileHandle(opened.handle), open_flags(opened)));
         });
     }
 

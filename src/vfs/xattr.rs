@@ -58,7 +58,8 @@ impl Vfs {
     ) -> Result<()> {
         let (path, attribute) = self.attribute_of(number, name)?;
         let value = lenient::parse(value).map_err(|_| {
-            let detail = "not JSON: a string needs its quotes ('\"K\"')";
+            let detail =
+                r#"not JSON: a string needs quotes, beside those that setfattr takes off: -v '"\"K\""'"#;
             Error::invalid(detail).at(format!("{path}: {name}"))
         })?;
         let node = self.hierarchy.existing(&path)?;

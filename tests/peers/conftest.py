@@ -1,10 +1,12 @@
 """What every test has: mounts that end with it, and zarr-python 2 in a process of its own."""
 
 import contextlib
+import functools
 import itertools
 
 import pytest
 
+import layouts
 from mounts import Mount, copy_of
 from zarr2 import Zarr2
 
@@ -38,3 +40,16 @@ def zarr2():
     peer = Zarr2()
     yield peer
     peer.end()
+
+
+@pytest.fixture(scope="session")
+def hierarchy(tmp_path_factory, zarr2):
+    """A hierarchy of a layout, made once."""
+
+    @functools.cache
+    def made(dialect, name):
+        store = tmp_path_factory.mktemp("made") / f"{dialect}-{name}"
+        layouts.make(store, dialect, name, zarr2)
+        return store
+
+    return made

@@ -1,6 +1,5 @@
 """Chunks rewritten by ordinary programs and by Zarr libraries: the store has the new values, and nothing else changed."""
 
-import functools
 import itertools
 import mmap
 import os
@@ -13,19 +12,6 @@ import zarr
 import layouts
 from hierarchies import assert_same, chunk_path, document, open_ts
 from mounts import changed, files
-
-
-@pytest.fixture(scope="session")
-def hierarchy(tmp_path_factory, zarr2):
-    """A hierarchy of a layout, made once."""
-
-    @functools.cache
-    def made(dialect, name):
-        store = tmp_path_factory.mktemp("made") / f"{dialect}-{name}"
-        layouts.make(store, dialect, name, zarr2)
-        return store
-
-    return made
 
 
 def region(coords, chunk_shape, shape):
@@ -252,3 +238,17 @@ def test_a_chunk_that_equals_the_fill_value_is_erased_where_that_was_asked_for(m
         (m / "x/c/0/0").write_bytes(np.full(layouts.CHUNKS, -1, "<i4").tobytes())
         assert not (m / "x/c/0/0").exists()
     assert not (m.store / "x/c/0/0").exists()
+
+
+@pytest.mark.parametrize("dialect, layout", [("v3", "zstd"), ("v3", "shards")])
+def test_a_chunk_that_went_behind_the_mount_can_be_created_at_once(mount, hierarchy, dialect, layout):
+    with mount(hierarchy(dialect, layout), "--metadata-ttl", "1m") as m:
+        chunk, key = m / "x/c/0/0", m.store / "x/c/0/0"
+        data = chunk.read_bytes()
+        key.unlink()
+        with pytest.raises(FileNotFoundError):
+            chunk.read_bytes()
+        key.write_bytes(b"")
+        key.unlink()
+        chunk.write_bytes(data)
+        assert chunk.read_bytes() == data and key.exists()
