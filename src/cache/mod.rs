@@ -239,3 +239,6 @@ fn id(array: &Arc<Array>, coords: &Coords) -> Id {
 fn len_of(chunk: &Chunk) -> u64 {
     u64::try_from(chunk.bytes.len()).unwrap_or(u64::MAX).saturating_add(SLOT_LEN)
 }
+
+#[cfg(test)]
+mod tests;

@@ -43,6 +43,7 @@ pub(crate) struct CountingStore {
     store: MemoryStore,
     calls: Mutex<Calls>,
     interruption: Mutex<Option<Interruption>>,
+    after_set: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
 impl CountingStore {
@@ -59,6 +60,11 @@ impl CountingStore {
     /// Lets `what` happen right before the `nth` get from now.
     pub(crate) fn interrupt_get(&self, nth: usize, what: impl FnOnce() + Send + 'static) {
         *self.interruption.lock() = Some((nth, Box::new(what)));
+    }
+
+    /// Lets `what` happen right after the next set.
+    pub(crate) fn after_set(&self, what: impl FnOnce() + Send + 'static) {
+        *self.after_set.lock() = Some(Box::new(what));
     }
 
     fn interrupt(&self) {
@@ -113,7 +119,12 @@ impl WritableStore for CountingStore {
             }
         }
         drop(calls);
-        self.store.set(key, pieces, condition)
+        let stored = self.store.set(key, pieces, condition);
+        let after = self.after_set.lock().take();
+        if let Some(after) = after {
+            after();
+        }
+        stored
     }
 
     fn set_partial_values(&self, parts: &[(Key, u64, Bytes)]) -> Result<()> {
