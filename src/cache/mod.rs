@@ -187,8 +187,7 @@ impl ChunkCache {
 
     fn peek_quietly(&self, array: &Arc<Array>, coords: &Coords) -> Option<Chunk> {
         let slot = Arc::clone(self.table.lock().slots.peek(&id(array, coords))?);
-        let chunk = slot.chunk.lock().clone();
-        chunk
+        slot.chunk.lock().clone()
     }
 
     /// The slot of a chunk, made if need be.
