@@ -262,16 +262,20 @@ impl Level {
     /// Undoes the codecs around a shard.
     pub fn decode_around(&self, encoded: Bytes) -> Result<Bytes> {
         let limit = usize::try_from(self.longest).unwrap_or(usize::MAX);
-        let decode = |bytes: Bytes, codec: &Box<dyn BytesToBytes>| {
-            codec.decode(&bytes, limit).map(Bytes::from)
-        };
-        self.around.iter().rev().try_fold(encoded, decode)
+        let mut bytes = encoded;
+        for codec in self.around.iter().rev() {
+            bytes = codec.decode(&bytes, limit)?.into();
+        }
+        Ok(bytes)
     }
 
     /// Does the codecs around a shard.
     pub fn encode_around(&self, shard: Vec<u8>) -> Result<Bytes> {
-        let encode = |bytes: Vec<u8>, codec: &Box<dyn BytesToBytes>| codec.encode(&bytes);
-        self.around.iter().try_fold(shard, encode).map(Bytes::from)
+        let mut bytes = shard;
+        for codec in &self.around {
+            bytes = codec.encode(&bytes)?;
+        }
+        Ok(bytes.into())
     }
 }
 

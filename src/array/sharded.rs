@@ -61,6 +61,9 @@ enum Freshness {
     Kept,
 }
 
+/// The index of a shard, none where there is no such shard, and how far that may be trusted.
+type Known = (Option<Arc<Loaded>>, Freshness);
+
 impl Sharded {
     /// The inner chunks of `grid` in the shards of `below`.
     pub fn new(below: Arc<dyn ChunkStore>, level: Level, grid: Grid) -> Self {
@@ -138,10 +141,7 @@ impl Sharded {
     }
 
     /// The indexes of `shards`: kept ones, unless `Freshness::Read` is asked for, and the rest read.
-    fn indexes_of(
-        &self,
-        shards: &BTreeMap<Coords, Freshness>,
-    ) -> Result<BTreeMap<Coords, (Option<Arc<Loaded>>, Freshness)>> {
+    fn indexes_of(&self, shards: &BTreeMap<Coords, Freshness>) -> Result<BTreeMap<Coords, Known>> {
         let mut found = BTreeMap::new();
         let mut wanted = Vec::new();
         for (shard, freshness) in shards {

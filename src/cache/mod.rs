@@ -187,8 +187,7 @@ impl ChunkCache {
 
     fn peek_quietly(&self, array: &Arc<Array>, coords: &Coords) -> Option<Chunk> {
         let slot = Arc::clone(self.table.lock().slots.peek(&id(array, coords))?);
-        let chunk = slot.chunk.lock().clone();
-        chunk
+        slot.chunk.lock().clone()
     }
 
     /// The slot of a chunk, made if need be.
@@ -239,3 +238,6 @@ fn id(array: &Arc<Array>, coords: &Coords) -> Id {
 fn len_of(chunk: &Chunk) -> u64 {
     u64::try_from(chunk.bytes.len()).unwrap_or(u64::MAX).saturating_add(SLOT_LEN)
 }
+
+#[cfg(test)]
+mod tests;

@@ -391,3 +391,6 @@ impl Hierarchy {
             .at(path))
     }
 }
+
+#[cfg(test)]
+mod fixtures;

@@ -14,6 +14,7 @@ mod listing;
 
 use std::ffi::{CString, OsStr};
 use std::fs::{File, Metadata};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{IoSlice, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -503,7 +504,6 @@ fn lock_name(name: &str) -> String {
     if name.len() + LOCK_SUFFIX.len() <= NAME_MAX {
         return format!("{name}{LOCK_SUFFIX}");
     }
-    use std::hash::{DefaultHasher, Hash, Hasher};
     let mut hasher = DefaultHasher::new();
     name.hash(&mut hasher);
     format!(".zarrfs-{:016x}{LOCK_SUFFIX}", hasher.finish())

@@ -9,6 +9,8 @@
 //!
 //! <https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html#abstract-store-interface>
 
+#[cfg(test)]
+pub(crate) mod counting;
 pub mod directory;
 mod key;
 pub mod memory;

@@ -1,0 +1,218 @@
+use std::sync::atomic::AtomicUsize;
+
+use bytes::Bytes;
+use serde_json::json;
+
+use super::*;
+use crate::dtype::{DType, FillValue};
+use crate::metadata::model::{self, CodecSpec, KeyEncoding, Separator};
+use crate::store::counting::CountingStore;
+use crate::store::{Condition, Key, Prefix, Store};
+
+/// An array of chunks of `chunk_len` bytes each, over `store`.
+fn array(store: &Store, chunk_len: u64, codecs: &serde_json::Value) -> Arc<Array> {
+    let codecs = codecs.as_array().expect("a list").iter();
+    let model = model::Array {
+        shape: vec![chunk_len * 1000],
+        dtype: DType::Uint(1),
+        fill: FillValue::parse(&json!(0), DType::Uint(1)).expect("a fill value"),
+        chunk_shape: vec![chunk_len],
+        key_encoding: KeyEncoding::Default(Separator::Slash),
+        codecs: codecs.map(|codec| CodecSpec::from_json(codec).expect("a codec")).collect(),
+        dimension_names: Vec::new(),
+        attributes: model::Object::new(),
+    };
+    Arc::new(Array::open(model, store, Prefix::root(), 1 << 20).expect("opened"))
+}
+
+fn at(index: u64) -> Coords {
+    Coords::new([index])
+}
+
+fn chunk(byte: u8, len: usize) -> Option<Buffer> {
+    Some(vec![byte; len].into())
+}
+
+fn bytes(chunk: Option<Chunk>) -> Option<Vec<u8>> {
+    chunk.map(|chunk| chunk.bytes.to_vec())
+}
+
+#[test]
+fn many_readers_of_one_chunk_cost_one_read_and_one_decode() {
+    const READERS: usize = 16;
+    let (store, counting) = CountingStore::new();
+    let array = array(&store, 100, &json!([{"name": "gzip"}]));
+    array.write_chunks(vec![(at(3), chunk(7, 100))], FillChunks::Store).expect("written");
+    counting.take();
+    let cache = ChunkCache::new(1 << 20);
+    let arrived = Arc::new(AtomicUsize::new(0));
+    let all = Arc::clone(&arrived);
+    // The read takes until everybody has asked.
+    counting.interrupt_get(1, move || {
+        while all.load(Ordering::SeqCst) < READERS {
+            std::thread::yield_now();
+        }
+    });
+    std::thread::scope(|scope| {
+        for _ in 0..READERS {
+            scope.spawn(|| {
+                arrived.fetch_add(1, Ordering::SeqCst);
+                let found = cache.get(&array, &at(3)).expect("read");
+                assert_eq!(bytes(found), Some(vec![7; 100]));
+            });
+        }
+    });
+    assert_eq!(counting.take().gets, 1);
+    let counters = [&cache.counters().decoded, &cache.counters().hits];
+    assert_eq!(counters.map(|counter| counter.load(Ordering::SeqCst)), [1, READERS as u64 - 1]);
+}
+
+#[test]
+fn what_is_kept_is_bounded_in_bytes() {
+    let (store, _) = CountingStore::new();
+    let array = array(&store, 100, &json!([]));
+    let cache = ChunkCache::new(10_000);
+    for index in 0..100 {
+        cache.write(&array, &at(index), chunk(1, 100), FillChunks::Store).expect("written");
+        assert!(cache.len() <= 10_000, "{} bytes", cache.len());
+    }
+    assert!(cache.peek(&array, &at(99)).is_some() && cache.peek(&array, &at(0)).is_none());
+    for index in 0..100 {
+        cache.get(&array, &at(index)).expect("read").expect("there");
+        assert!(cache.len() <= 10_000, "{} bytes", cache.len());
+    }
+    assert!(cache.len() > 5000, "{} bytes: most of it is of use", cache.len());
+}
+
+#[test]
+fn chunks_of_a_byte_each_do_not_fill_the_memory_with_their_slots() {
+    let (store, _) = CountingStore::new();
+    let array = array(&store, 1, &json!([]));
+    let cache = ChunkCache::new(100_000);
+    for index in 0..1000 {
+        cache.write(&array, &at(index), chunk(1, 1), FillChunks::Store).expect("written");
+    }
+    let slots = cache.table.lock().slots.len();
+    assert!(slots < 250, "{slots} slots");
+}
+
+#[test]
+fn a_chunk_that_is_longer_than_the_cache_is_read_all_the_same() {
+    let (store, _) = CountingStore::new();
+    let array = array(&store, 1000, &json!([]));
+    let cache = ChunkCache::new(999);
+    cache.write(&array, &at(0), chunk(1, 1000), FillChunks::Store).expect("written");
+    assert_eq!(bytes(cache.get(&array, &at(0)).expect("read")), Some(vec![1; 1000]));
+    assert!(cache.is_empty(), "{} bytes", cache.len());
+}
+
+#[test]
+fn a_chunk_that_was_written_is_found_decoded() {
+    let (store, counting) = CountingStore::new();
+    let array = array(&store, 100, &json!([{"name": "zstd"}]));
+    let cache = ChunkCache::new(1 << 20);
+    let stat = cache.write(&array, &at(1), chunk(5, 100), FillChunks::Store).expect("written");
+    assert_eq!((counting.take().gets, cache.counters().stored.load(Ordering::SeqCst)), (0, 1));
+    let found = cache.get(&array, &at(1)).expect("read").expect("there");
+    assert_eq!((found.bytes.to_vec(), Some(found.stat)), (vec![5; 100], stat));
+    assert_eq!(array.stat(&at(1)), Ok(stat));
+    assert_eq!((counting.take().gets, cache.counters().decoded.load(Ordering::SeqCst)), (0, 0));
+}
+
+#[test]
+fn a_chunk_that_was_erased_or_is_fill_is_not_found() {
+    let (store, _) = CountingStore::new();
+    let array = array(&store, 100, &json!([]));
+    let cache = ChunkCache::new(1 << 20);
+    for (gone, fill) in [(None, FillChunks::Store), (chunk(0, 100), FillChunks::Skip)] {
+        cache.write(&array, &at(1), chunk(5, 100), FillChunks::Store).expect("written");
+        assert_eq!(cache.write(&array, &at(1), gone, fill).expect("erased"), None);
+        assert!(cache.peek(&array, &at(1)).is_none());
+        assert!(cache.get(&array, &at(1)).expect("read").is_none());
+        assert!(cache.is_empty(), "a chunk that is not there takes no room");
+    }
+}
+
+#[test]
+fn a_write_that_fails_leaves_what_was_found_before() {
+    let (store, _) = CountingStore::new();
+    let array = array(&store, 100, &json!([]));
+    let cache = ChunkCache::new(1 << 20);
+    cache.write(&array, &at(1), chunk(5, 100), FillChunks::Store).expect("written");
+    cache.write(&array, &at(1), chunk(6, 99), FillChunks::Store).expect_err("too short");
+    assert_eq!(bytes(cache.get(&array, &at(1)).expect("read")), Some(vec![5; 100]));
+}
+
+#[test]
+fn only_the_version_that_is_asked_for_is_kept() {
+    let (store, _) = CountingStore::new();
+    let (array, other) = (array(&store, 4, &json!([])), array(&store, 4, &json!([])));
+    let cache = ChunkCache::new(1 << 20);
+    cache.write(&array, &at(1), chunk(5, 4), FillChunks::Store).expect("written");
+    let now = || array.stat(&at(1)).expect("stat").map(|stat| stat.version);
+    cache.keep_only(&array, &at(1), now());
+    assert!(cache.peek(&array, &at(1)).is_some(), "it is the one");
+    other.write_chunks(vec![(at(1), chunk(6, 4))], FillChunks::Store).expect("written");
+    assert_eq!(bytes(cache.get(&array, &at(1)).expect("read")), Some(vec![5; 4]), "not asked yet");
+    cache.keep_only(&array, &at(1), now());
+    assert!(cache.peek(&array, &at(1)).is_none() && cache.is_empty(), "outdated");
+    assert_eq!(bytes(cache.get(&array, &at(1)).expect("read")), Some(vec![6; 4]));
+    cache.keep_only(&array, &at(1), None);
+    assert!(cache.peek(&array, &at(1)).is_none(), "gone");
+    // Of another array, though of the same name, nothing is found.
+    cache.get(&array, &at(1)).expect("read");
+    assert!(cache.peek(&other, &at(1)).is_none());
+}
+
+#[test]
+fn what_another_program_stores_right_after_a_write_is_not_taken_for_what_was_written() {
+    let (store, counting) = CountingStore::new();
+    let array = array(&store, 4, &json!([]));
+    let cache = ChunkCache::new(1 << 20);
+    let theirs = [Bytes::from_static(b"them").into()];
+    let key = Key::parse("c/1").expect("a key");
+    let write = store.clone();
+    counting.after_set(move || {
+        write.write().expect("writable").set(&key, &theirs, Condition::Always).expect("set");
+    });
+    cache.write(&array, &at(1), Some(b"ours".to_vec().into()), FillChunks::Store).expect("written");
+    let now = array.stat(&at(1)).expect("stat").expect("there").version;
+    cache.keep_only(&array, &at(1), Some(now));
+    assert_eq!(bytes(cache.get(&array, &at(1)).expect("read")), Some(b"them".to_vec()));
+}
+
+#[test]
+fn readers_and_writers_of_inner_chunks_never_see_an_older_one_again() {
+    let (store, _) = CountingStore::new();
+    let codec = json!([{"name": "sharding_indexed", "configuration": {
+        "chunk_shape": [10], "codecs": [{"name": "gzip"}], "index_codecs": [{"name": "crc32c"}],
+    }}]);
+    let array = array(&store, 40, &codec);
+    let cache = ChunkCache::new(2000);
+    for index in 0..4 {
+        cache.write(&array, &at(index), chunk(1, 10), FillChunks::Store).expect("written");
+    }
+    std::thread::scope(|scope| {
+        for index in 0..4 {
+            let (cache, array) = (&cache, &array);
+            scope.spawn(move || {
+                for byte in 2..60 {
+                    cache
+                        .write(array, &at(index), chunk(byte, 10), FillChunks::Store)
+                        .expect("written");
+                    let found = cache.get(array, &at(index)).expect("read").expect("there");
+                    assert_eq!(*found.bytes, [byte; 10], "its only writer has just stored it");
+                }
+            });
+            scope.spawn(move || {
+                let mut seen = 0;
+                while seen < 59 {
+                    let found = cache.get(array, &at(index)).expect("read").expect("there");
+                    assert!(found.bytes[0] >= seen, "back from {seen} to {}", found.bytes[0]);
+                    seen = found.bytes[0];
+                }
+            });
+        }
+    });
+    assert!(cache.len() <= 2000);
+}

@@ -1,0 +1,258 @@
+//! Hierarchies that other programs wrote, read from disk chunk by chunk and compared with what was written.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value as Json;
+
+use super::*;
+use crate::array::Coords;
+use crate::dtype::DType;
+use crate::store::directory::{DirectoryStore, Durability};
+
+/// Arrays that cannot be read yet: the case, the path, and a word of the reason that must be given.
+const NOT_UNDERSTOOD: &[(&str, &str, &str)] = &[
+    ("z218v3__filters_in_attributes", "/delta", "codec \"numcodecs.delta\" is not known"),
+    ("z316__fills", "/M8_nat", "data type \"numpy.datetime64\" is not known"),
+];
+
+/// A directory of fixtures: what another program wrote, and what it says.
+struct Case {
+    dir: PathBuf,
+    name: String,
+    json: Json,
+}
+
+impl Case {
+    fn all() -> Vec<Self> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+        let mut cases = Vec::new();
+        for entry in fs::read_dir(root).expect("fixtures") {
+            let dir = entry.expect("a fixture").path();
+            // The rest are bytes of single codecs.
+            let Ok(text) = fs::read(dir.join("case.json")) else { continue };
+            let name = dir.file_name().and_then(|name| name.to_str()).expect("a name").to_owned();
+            cases.push(Self { dir, name, json: serde_json::from_slice(&text).expect("case.json") });
+        }
+        cases.sort_by(|one, other| one.name.cmp(&other.name));
+        cases
+    }
+
+    fn open(&self) -> Result<Hierarchy> {
+        let store = DirectoryStore::open(&self.dir.join("store"), Durability::Buffered)?;
+        Hierarchy::open(Store::new(Arc::new(store)).read_only(), None, Options::default())
+    }
+
+    fn must_reject(&self) -> bool {
+        self.json.get("must_reject") == Some(&Json::Bool(true))
+    }
+
+    fn arrays(&self) -> BTreeMap<String, Json> {
+        let arrays = self.json.get("arrays").and_then(Json::as_object).cloned().unwrap_or_default();
+        arrays.into_iter().collect()
+    }
+}
+
+/// Elements in C order and little endian.
+#[derive(Debug, PartialEq, Eq)]
+struct Elements {
+    shape: Vec<u64>,
+    bytes: Vec<u8>,
+}
+
+/// What an `.npy` file holds. Its header is the text of a Python dictionary.
+fn npy(path: &Path) -> Elements {
+    let file = fs::read(path).expect("an npy file");
+    assert_eq!(&file[..6], b"\x93NUMPY", "{}", path.display());
+    let (len, start) = match file[6] {
+        1 => (usize::from(u16::from_le_bytes([file[8], file[9]])), 10),
+        _ => (u32::from_le_bytes([file[8], file[9], file[10], file[11]]) as usize, 12),
+    };
+    let header = std::str::from_utf8(&file[start..start + len]).expect("text");
+    let member = |name: &str| {
+        let (_, rest) = header.split_once(&format!("'{name}': ")).expect("a member");
+        rest
+    };
+    let quoted = member("descr").strip_prefix('\'').expect("one type");
+    let descr = quoted.split('\'').next().expect("a type");
+    let (list, _) = member("shape")[1..].split_once(')').expect("a shape");
+    let lens = list.split(',').map(str::trim).filter(|len| !len.is_empty());
+    let shape: Vec<u64> = lens.map(|len| len.parse().expect("a length")).collect();
+    let item_len: usize = descr[2..].parse().expect("a length");
+    let mut bytes = file[start + len..].to_vec();
+    let component = if &descr[1..2] == "c" { item_len / 2 } else { item_len };
+    if descr.starts_with('>') {
+        bytes.chunks_exact_mut(component).for_each(<[u8]>::reverse);
+    }
+    if member("fortran_order").starts_with("True") {
+        bytes = from_fortran(&bytes, &shape, item_len);
+    }
+    Elements { shape, bytes }
+}
+
+fn from_fortran(bytes: &[u8], shape: &[u64], item_len: usize) -> Vec<u8> {
+    let mut elements = Vec::with_capacity(bytes.len());
+    for place in places(shape) {
+        let flat = place.iter().zip(shape).rev().fold(0, |sum, (i, len)| sum * len + i) as usize;
+        elements.extend_from_slice(&bytes[flat * item_len..][..item_len]);
+    }
+    elements
+}
+
+/// Every place of a grid, in C order.
+fn places(counts: &[u64]) -> Vec<Vec<u64>> {
+    let mut places = vec![Vec::new()];
+    for count in counts {
+        let next = |place: &Vec<u64>| {
+            let place = place.clone();
+            (0..*count).map(move |index| [&place[..], &[index]].concat())
+        };
+        places = places.iter().flat_map(next).collect();
+    }
+    places
+}
+
+/// The whole array, chunk by chunk, and where it has no chunk.
+fn read(array: &Array) -> Result<(Elements, Vec<bool>)> {
+    let model = array.model();
+    let item_len = model.dtype.item_len();
+    let (shape, chunk_shape) = (model.shape.clone(), array.chunk_shape().to_vec());
+    let flat = |place: &[u64], shape: &[u64]| {
+        place.iter().zip(shape).fold(0, |sum, (i, len)| sum * len + i) as usize
+    };
+    let count = shape.iter().product::<u64>() as usize;
+    let mut bytes = vec![0xaa; count * item_len];
+    let mut missing = vec![false; count];
+    for coords in places(array.grid().counts()) {
+        let stored = array.read_chunk(&Coords::new(coords.clone()))?;
+        let is_missing = stored.is_none();
+        let chunk = stored.map_or_else(|| array.fill_chunk(), |(chunk, _)| Ok(chunk))?;
+        for within in places(&chunk_shape) {
+            let steps = coords.iter().zip(&chunk_shape).zip(&within);
+            let place: Vec<u64> = steps.map(|((c, len), i)| c * len + i).collect();
+            if place.iter().zip(&shape).any(|(i, len)| i >= len) {
+                continue;
+            }
+            let (from, to) = (flat(&within, &chunk_shape), flat(&place, &shape));
+            let element = &chunk[from * item_len..][..item_len];
+            bytes[to * item_len..][..item_len].copy_from_slice(element);
+            missing[to] = is_missing;
+        }
+    }
+    Ok((Elements { shape, bytes }, missing))
+}
+
+/// Sets the payload of every NaN to the same, since producers differ in it.
+fn without_payloads(bytes: &mut [u8], dtype: DType) {
+    if !matches!(dtype, DType::Float(_) | DType::Complex(_)) {
+        return;
+    }
+    for number in bytes.chunks_exact_mut(dtype.component_len()) {
+        let is_nan = match *number {
+            [a, b] => {
+                let bits = u16::from_le_bytes([a, b]);
+                bits & 0x7c00 == 0x7c00 && bits & 0x3ff != 0
+            }
+            [a, b, c, d] => f32::from_le_bytes([a, b, c, d]).is_nan(),
+            _ => f64::from_le_bytes((&*number).try_into().expect("eight bytes")).is_nan(),
+        };
+        if is_nan {
+            number.fill(0xff);
+        }
+    }
+}
+
+/// What keeps an array from being read, if anything does.
+fn compare(case: &Case, path: &str, entry: &Json) -> Result<()> {
+    let hierarchy = case.open()?;
+    let node = hierarchy.existing(&NodePath::parse(path.trim_start_matches('/'))?)?;
+    let array = match node.content() {
+        Content::Array(array) => array,
+        Content::NotUnderstood(_, error) => return Err(error.clone()),
+        Content::Group(_) => panic!("{} {path}: a group", case.name),
+    };
+    let (mut found, missing) = read(array)?;
+    let file = entry.get("file").and_then(Json::as_str).expect("a file");
+    let mut want = npy(&case.dir.join(file));
+    assert_eq!(found.shape, want.shape, "{} {path}", case.name);
+    let dtype = array.model().dtype;
+    if entry.get("raw_bits_of").is_none() {
+        without_payloads(&mut found.bytes, dtype);
+        without_payloads(&mut want.bytes, dtype);
+    }
+    let undefined = entry.get("undefined_where_missing") == Some(&Json::Bool(true));
+    let item_len = dtype.item_len();
+    assert_eq!(found.bytes.len(), want.bytes.len(), "{} {path}", case.name);
+    let elements = found.bytes.chunks(item_len).zip(want.bytes.chunks(item_len)).zip(missing);
+    for (i, ((found, want), missing)) in elements.enumerate() {
+        assert!(
+            found == want || missing && undefined,
+            "{} {path}, element {i}: {found:x?}, wanted {want:x?}",
+            case.name
+        );
+    }
+    Ok(())
+}
+
+#[test]
+fn every_array_that_another_program_wrote_reads_as_it_was_written() {
+    let mut compared = 0;
+    let mut refused = BTreeMap::new();
+    for case in Case::all().into_iter().filter(|case| !case.must_reject()) {
+        for (path, entry) in case.arrays() {
+            match compare(&case, &path, &entry) {
+                Ok(()) => compared += 1,
+                Err(error) => drop(refused.insert((case.name.clone(), path), error.to_string())),
+            }
+        }
+    }
+    let listed: BTreeSet<_> = NOT_UNDERSTOOD
+        .iter()
+        .map(|(case, path, _)| ((*case).to_owned(), (*path).to_owned()))
+        .collect();
+    let found: BTreeSet<_> = refused.keys().cloned().collect();
+    assert_eq!(found, listed, "not read, and listed as such, of {compared}: {refused:#?}");
+    for (case, path, reason) in NOT_UNDERSTOOD {
+        let error = &refused[&((*case).to_owned(), (*path).to_owned())];
+        assert!(error.contains(reason), "{case} {path}: {error}");
+    }
+    assert!(compared > 200, "{compared} arrays");
+}
+
+/// Reads everything below a group; the first error ends it.
+fn read_all(hierarchy: &Hierarchy, path: &NodePath) -> Result<()> {
+    let node = hierarchy.existing(path)?;
+    match node.content() {
+        Content::NotUnderstood(_, error) => Err(error.clone()),
+        Content::Array(array) => read(array).map(drop),
+        Content::Group(_) => {
+            for child in hierarchy.children(path)? {
+                read_all(hierarchy, child.path())?;
+            }
+            Ok(())
+        }
+    }
+}
+
+#[test]
+fn what_must_be_rejected_never_reads_as_anything() {
+    let reasons = [
+        ("synth__reject_crc32c_bad", "c/0/0: crc32c: checksum"),
+        ("synth__reject_dtype", "data type \"int33\" is not known"),
+        ("synth__reject_entry_major_4", "version 4.0"),
+        ("synth__reject_entry_must_understand", "extension \"http://example.org/x\""),
+        ("synth__reject_grid", "chunk grid \"hexagonal\""),
+        ("synth__reject_short_chunk", "47 bytes decoded, the chunk needs 48"),
+        ("synth__reject_unknown_codec", "codec \"example.codec\""),
+        ("synth__reject_unknown_member", "member \"surprise\""),
+    ];
+    let rejected: Vec<Case> = Case::all().into_iter().filter(Case::must_reject).collect();
+    assert_eq!(rejected.len(), reasons.len());
+    for (case, (name, reason)) in rejected.into_iter().zip(reasons) {
+        assert_eq!(case.name, name);
+        let read = case.open().and_then(|hierarchy| read_all(&hierarchy, &NodePath::root()));
+        let error = read.expect_err(name).to_string();
+        assert!(error.contains(reason), "{name}: {error}");
+    }
+}

@@ -1,0 +1,169 @@
+//! A store in memory that counts what is asked of it, for tests that promise how little that is.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+
+use super::memory::MemoryStore;
+use super::{
+    ByteRange, Condition, Entries, Key, Keys, ListableStore, Piece, Prefix, ReadableStore, Room,
+    Stat, Store, Value, Version, WritableStore,
+};
+use crate::error::Result;
+
+/// How often each operation was called, and what went through.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(crate) struct Calls {
+    pub(crate) gets: usize,
+    /// Ranges in all `gets`.
+    pub(crate) ranges: usize,
+    /// Bytes that came out of `gets`.
+    pub(crate) read_len: u64,
+    pub(crate) stats: usize,
+    pub(crate) sets: usize,
+    /// Bytes of new pieces.
+    pub(crate) new_len: u64,
+    /// Bytes of kept pieces.
+    pub(crate) kept_len: u64,
+    pub(crate) parts: usize,
+    pub(crate) erases: usize,
+    pub(crate) erases_unchanged: usize,
+    pub(crate) erased_prefixes: usize,
+    pub(crate) lists: usize,
+}
+
+type Interruption = (usize, Box<dyn FnOnce() + Send>);
+
+/// A [`MemoryStore`] that counts.
+#[derive(Default)]
+pub(crate) struct CountingStore {
+    store: MemoryStore,
+    calls: Mutex<Calls>,
+    interruption: Mutex<Option<Interruption>>,
+    after_set: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+impl CountingStore {
+    pub(crate) fn new() -> (Store, Arc<Self>) {
+        let counting = Arc::new(Self::default());
+        (Store::new(Arc::clone(&counting)), counting)
+    }
+
+    /// The calls since the last time that it was asked.
+    pub(crate) fn take(&self) -> Calls {
+        std::mem::take(&mut self.calls.lock())
+    }
+
+    /// Lets `what` happen right before the `nth` get from now.
+    pub(crate) fn interrupt_get(&self, nth: usize, what: impl FnOnce() + Send + 'static) {
+        *self.interruption.lock() = Some((nth, Box::new(what)));
+    }
+
+    /// Lets `what` happen right after the next set.
+    pub(crate) fn after_set(&self, what: impl FnOnce() + Send + 'static) {
+        *self.after_set.lock() = Some(Box::new(what));
+    }
+
+    fn interrupt(&self) {
+        let mut interruption = self.interruption.lock();
+        if let Some((countdown, what)) = interruption.take() {
+            if countdown > 1 {
+                *interruption = Some((countdown - 1, what));
+            } else {
+                drop(interruption);
+                what();
+            }
+        }
+    }
+}
+
+impl fmt::Debug for CountingStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CountingStore({:?})", self.calls)
+    }
+}
+
+impl ReadableStore for CountingStore {
+    fn get_partial_values(&self, ranges: &[(Key, ByteRange)]) -> Result<Vec<Option<Value>>> {
+        self.interrupt();
+        let values = self.store.get_partial_values(ranges)?;
+        let mut calls = self.calls.lock();
+        calls.gets += 1;
+        calls.ranges += ranges.len();
+        calls.read_len +=
+            values.iter().flatten().map(|value| value.bytes.len() as u64).sum::<u64>();
+        Ok(values)
+    }
+
+    fn stat(&self, keys: &[Key]) -> Result<Vec<Option<Stat>>> {
+        self.calls.lock().stats += 1;
+        self.store.stat(keys)
+    }
+
+    fn room(&self) -> Result<Option<Room>> {
+        self.store.room()
+    }
+}
+
+impl WritableStore for CountingStore {
+    fn set(&self, key: &Key, pieces: &[Piece], condition: Condition) -> Result<Stat> {
+        let mut calls = self.calls.lock();
+        calls.sets += 1;
+        for piece in pieces {
+            match piece {
+                Piece::New(bytes) => calls.new_len += bytes.len() as u64,
+                Piece::Kept { len, .. } => calls.kept_len += len,
+            }
+        }
+        drop(calls);
+        let stored = self.store.set(key, pieces, condition);
+        let after = self.after_set.lock().take();
+        if let Some(after) = after {
+            after();
+        }
+        stored
+    }
+
+    fn set_partial_values(&self, parts: &[(Key, u64, Bytes)]) -> Result<()> {
+        self.calls.lock().parts += 1;
+        self.store.set_partial_values(parts)
+    }
+
+    fn erase_values(&self, keys: &[Key]) -> Result<()> {
+        self.calls.lock().erases += 1;
+        self.store.erase_values(keys)
+    }
+
+    fn erase_unchanged(&self, key: &Key, version: Version) -> Result<()> {
+        self.calls.lock().erases_unchanged += 1;
+        self.store.erase_unchanged(key, version)
+    }
+
+    fn erase_prefix(&self, prefix: &Prefix) -> Result<()> {
+        self.calls.lock().erased_prefixes += 1;
+        self.store.erase_prefix(prefix)
+    }
+
+    fn set_modified(&self, key: &Key, modified: SystemTime) -> Result<()> {
+        self.store.set_modified(key, modified)
+    }
+
+    fn sync(&self, keys: &[Key]) -> Result<()> {
+        self.store.sync(keys)
+    }
+}
+
+impl ListableStore for CountingStore {
+    fn list_dir(&self, prefix: &Prefix) -> Result<Entries> {
+        self.calls.lock().lists += 1;
+        self.store.list_dir(prefix)
+    }
+
+    fn list_prefix(&self, prefix: &Prefix) -> Result<Keys> {
+        self.calls.lock().lists += 1;
+        self.store.list_prefix(prefix)
+    }
+}
