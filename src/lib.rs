@@ -20,6 +20,17 @@
 //! | [`fuse`] | kernel requests |
 //! | [`cli`] | the command |
 
+#![cfg_attr(
+    test,
+    allow(
+        clippy::as_conversions,
+        clippy::cast_possible_truncation,
+        clippy::let_underscore_must_use,
+        clippy::too_many_lines,
+        reason = "tests compute with small numbers, and may throw results away"
+    )
+)]
+
 pub mod array;
 pub mod cache;
 pub mod cli;
