@@ -26,6 +26,8 @@
         clippy::as_conversions,
         clippy::cast_possible_truncation,
         clippy::let_underscore_must_use,
+        clippy::needless_pass_by_value,
+        clippy::unnecessary_wraps,
         clippy::too_many_lines,
         reason = "tests compute with small numbers, and may throw results away"
     )

@@ -61,6 +61,7 @@ enum IndexForm {
 impl Level {
     /// Binds the configuration of a sharding codec. `shard_shape` and `inner_shape` are in the array's own
     /// order of dimensions, `order` is what comes before the codec.
+    #[expect(clippy::too_many_arguments, reason = "what a codec in a chain depends on")]
     pub fn bind(
         configuration: &Object,
         shard_shape: &[u64],

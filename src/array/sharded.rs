@@ -213,17 +213,15 @@ impl Sharded {
             .collect();
         let read = if below.is_empty() { Vec::new() } else { self.get_from_shards(&below)? };
         for ((at, shard, span, _, loaded), value) in spans.iter().zip(read) {
-            match value.filter(|value| value.stat.version == loaded.stat.version) {
-                Some(value) => {
-                    let stat = Stat { len: span.len, ..value.stat };
-                    if let Some(slot) = values.get_mut(*at) {
-                        *slot = Some(Value { bytes: value.bytes, stat });
-                    }
-                }
-                None => {
-                    kept::INDEXES.forget(self.id, shard);
-                    again.push(*at);
-                }
+            let Some(value) = value.filter(|value| value.stat.version == loaded.stat.version)
+            else {
+                kept::INDEXES.forget(self.id, shard);
+                again.push(*at);
+                continue;
+            };
+            let stat = Stat { len: span.len, ..value.stat };
+            if let Some(slot) = values.get_mut(*at) {
+                *slot = Some(Value { bytes: value.bytes, stat });
             }
         }
         let kept: Vec<(Coords, Arc<Loaded>)> = absent

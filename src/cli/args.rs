@@ -40,6 +40,7 @@ pub enum Command {
 
 /// Mount a hierarchy; returns when the file system answers.
 #[derive(Debug, Clone, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch that can be typed")]
 #[command(after_help = "\
 While it is mounted, in MOUNTPOINT:
   zarr.json            the metadata of a group or array; describes the files beside it
@@ -56,7 +57,7 @@ pub struct Mount {
     /// Stay in the foreground; Ctrl-C stores what waits and unmounts.
     #[arg(short, long)]
     pub foreground: bool,
-    /// Mount options, separated by commas, as in fstab: ro, rw, allow_other, allow_root, nonempty,
+    /// Mount options, separated by commas, as in fstab: `ro`, `rw`, `allow_other`, `allow_root`, `nonempty`,
     /// and every long option below without its dashes (cache-size=1G).
     #[arg(short, value_name = "OPTIONS", value_delimiter = ',')]
     pub options: Vec<String>,

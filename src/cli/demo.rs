@@ -99,7 +99,7 @@ fn make(source: &Path) -> Result<(), Failure> {
     ];
     for (name, len, attributes) in axes {
         let codecs = json!([{"name": "bytes", "configuration": {"endian": "little"}}]);
-        let document = array(&[len], &[len], "float64", json!(0.0), codecs, &[name], attributes);
+        let document = array([&[len]; 2], ("float64", &json!(0.0)), &codecs, &[name], &attributes);
         set(&store, &format!("{name}/zarr.json"), &document)?;
     }
     let codecs = json!([{"name": "sharding_indexed", "configuration": {
@@ -114,19 +114,17 @@ fn make(source: &Path) -> Result<(), Failure> {
     set(
         &store,
         "t2m/zarr.json",
-        &array(&SHAPE, &SHARD, "float32", json!("NaN"), codecs, &names, attributes),
+        &array([&SHAPE, &SHARD], ("float32", &json!("NaN")), &codecs, &names, &attributes),
     )?;
     fill(&Hierarchy::open(store, Some(Dialect::V3), Options::default())?)
 }
 
 fn array(
-    shape: &[u64],
-    chunk_shape: &[u64],
-    data_type: &str,
-    fill_value: Value,
-    codecs: Value,
+    [shape, chunk_shape]: [&[u64]; 2],
+    (data_type, fill_value): (&str, &Value),
+    codecs: &Value,
     names: &[&str],
-    attributes: Value,
+    attributes: &Value,
 ) -> Value {
     json!({
         "zarr_format": 3, "node_type": "array", "shape": shape, "data_type": data_type,
@@ -144,15 +142,17 @@ fn set(store: &Store, key: &str, document: &Value) -> Result<(), Failure> {
 }
 
 fn fill(hierarchy: &Hierarchy) -> Result<(), Failure> {
-    let axes: [(&str, u64, fn(f64) -> f64); 3] = [
-        ("time", SHAPE[0], |i| 15.0 + 30.0 * i),
-        ("lat", SHAPE[1], |i| 87.5 - 5.0 * i),
-        ("lon", SHAPE[2], |i| 2.5 + 5.0 * i),
+    // Name, number of values, the first one, and the step to the next.
+    let axes = [
+        ("time", SHAPE[0], 15.0, 30.0),
+        ("lat", SHAPE[1], 87.5, -5.0),
+        ("lon", SHAPE[2], 2.5, 5.0),
     ];
-    for (name, len, value) in axes {
+    for (name, len, first, step) in axes {
         let node = hierarchy.existing(&NodePath::parse(name)?)?;
         let array = node.array().ok_or_else(|| failed("the sample is not an array"))?;
-        let bytes: Vec<u8> = (0..len).flat_map(|i| value(float(i)).to_le_bytes()).collect();
+        let bytes: Vec<u8> =
+            (0..len).flat_map(|i| f64::mul_add(step, float(i), first).to_le_bytes()).collect();
         array.write_chunks(vec![(Coords::new([0]), Some(bytes.into()))], FillChunks::Store)?;
     }
     let node = hierarchy.existing(&NodePath::parse("t2m")?)?;

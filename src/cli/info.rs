@@ -1,6 +1,8 @@
 //! `zarrfs info`: one node.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::fmt::Write;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -24,7 +26,8 @@ pub fn run(args: &Info) -> Result<(), Failure> {
     let mut text = String::new();
     for (name, value) in &facts {
         let label = name.replace('_', " ");
-        text.push_str(&format!("{label:<width$}  {}\n", for_people(name, value)));
+        // Writing to a string does not fail.
+        let _never = writeln!(text, "{label:<width$}  {}", for_people(name, value));
     }
     print::output(&text)
 }
@@ -104,10 +107,8 @@ fn stored(array: &Arc<Array>) -> Result<Stored, Failure> {
     for coords in Arc::clone(array.chunks()).list()? {
         let coords = coords?;
         stored.chunks += 1;
-        let key = array.key(&coords)?.to_string();
-        if !stored.values.contains_key(&key) {
-            let len = array.stored_len(&coords)?.unwrap_or_default();
-            stored.values.insert(key, len);
+        if let Entry::Vacant(vacant) = stored.values.entry(array.key(&coords)?.to_string()) {
+            vacant.insert(array.stored_len(&coords)?.unwrap_or_default());
         }
     }
     Ok(stored)

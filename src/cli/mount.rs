@@ -47,6 +47,7 @@ const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 /// What `-o` says besides long options.
 #[derive(Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a word of -o")]
 struct Flags {
     read_only: bool,
     allow_other: bool,

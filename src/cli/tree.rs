@@ -53,13 +53,13 @@ fn describe(node: &Node) -> String {
         Content::Array(array) => {
             let model = array.model();
             let mut text = format!("{} {}", model.dtype.name(), shape(&model.shape));
-            text.push_str(&format!(", chunks {}", shape(array.chunk_shape())));
+            text.extend([", chunks ", &shape(array.chunk_shape())]);
             if array.chunk_shape() != model.chunk_shape {
-                text.push_str(&format!(", shards {}", shape(&model.chunk_shape)));
+                text.extend([", shards ", &shape(&model.chunk_shape)]);
             }
             let codecs = super::info::codec_names(&model.codecs);
             if !codecs.is_empty() {
-                text.push_str(&format!(", {}", codecs.join(" + ")));
+                text.extend([", ", &codecs.join(" + ")]);
             }
             match array.not_understood() {
                 Some(error) => format!("{text}; cannot be decoded: {error}"),

@@ -113,7 +113,11 @@ pub(super) fn float_text(bits: u64, len: u8) -> Option<String> {
             let single = f32::from_bits(u32::try_from(bits).ok()?);
             let text = format!("{single:?}");
             let again: f64 = text.parse().ok()?;
-            #[expect(clippy::cast_possible_truncation, reason = "the rounding that is asked about")]
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::as_conversions,
+                reason = "the rounding that is asked about"
+            )]
             let same = (again as f32).to_bits() == single.to_bits();
             if same { text } else { format!("{:?}", f64::from(single)) }
         }

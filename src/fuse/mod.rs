@@ -63,7 +63,7 @@ fn answer<T>(vfs: &Vfs, operation: &str, request: impl FnOnce() -> Result<T>) ->
 }
 
 /// Of a file that the kernel knows by its inode and that is not there any more: told so, it looks the name up
-/// again, so that O_CREAT creates it, and whoever does not create learns that there is no such file.
+/// again, so that `O_CREAT` creates it, and whoever does not create learns that there is no such file.
 fn gone(errno: Errno) -> Errno {
     if errno.code() == libc::ENOENT { Errno::ESTALE } else { errno }
 }

@@ -164,7 +164,7 @@ impl Hierarchy {
         {
             return Ok(Some(Arc::clone(node)));
         }
-        let node = self.read_node(path, kept.map(|(_, node)| node))?;
+        let node = self.read_node(path, kept.as_ref().map(|(_, node)| node))?;
         let mut nodes = self.nodes.write();
         match &node {
             Some(node) => drop(nodes.insert(path.clone(), (Instant::now(), Arc::clone(node)))),
@@ -183,9 +183,9 @@ impl Hierarchy {
         self.nodes.write().remove(path);
     }
 
-    fn read_node(&self, path: &NodePath, kept: Option<Arc<Node>>) -> Result<Option<Arc<Node>>> {
+    fn read_node(&self, path: &NodePath, kept: Option<&Arc<Node>>) -> Result<Option<Arc<Node>>> {
         for (kind, key) in self.dialect.document_keys(path)? {
-            if let Some(kept) = &kept
+            if let Some(kept) = kept
                 && let Some(document) = kept.document().filter(|document| document.key == key)
                 && self.store.stat(&key)?.map(|stat| stat.version) == Some(document.stat.version)
             {
@@ -366,15 +366,12 @@ impl Hierarchy {
             if let Content::NotUnderstood(_, error) = node.content() {
                 return Err(error.clone());
             }
-            let (key, text, condition) = match node.document() {
-                Some(document) => {
-                    let text = String::from_utf8_lossy(&document.text).into_owned();
-                    (document.key.clone(), text, Condition::Unchanged(document.stat.version))
-                }
-                None => {
-                    let (key, text) = self.dialect.new_group(path)?;
-                    (key, text, Condition::Absent)
-                }
+            let (key, text, condition) = if let Some(document) = node.document() {
+                let text = String::from_utf8_lossy(&document.text).into_owned();
+                (document.key.clone(), text, Condition::Unchanged(document.stat.version))
+            } else {
+                let (key, text) = self.dialect.new_group(path)?;
+                (key, text, Condition::Absent)
             };
             let new = self.dialect.edit(node.kind(), &text, edit).at(&key)?;
             match self.store.write()?.set(&key, &[Bytes::from(new).into()], condition) {

@@ -305,11 +305,9 @@ pub struct Store {
 impl Store {
     /// A store that can do everything.
     pub fn new<S: ReadableStore + WritableStore + ListableStore + 'static>(store: Arc<S>) -> Self {
-        Self {
-            read: Arc::clone(&store) as Arc<dyn ReadableStore>,
-            write: Some(Arc::clone(&store) as Arc<dyn WritableStore>),
-            list: Some(store),
-        }
+        let read: Arc<dyn ReadableStore> = Arc::<S>::clone(&store);
+        let write: Arc<dyn WritableStore> = Arc::<S>::clone(&store);
+        Self { read, write: Some(write), list: Some(store) }
     }
 
     /// The same store, which now refuses to be changed.

@@ -26,18 +26,18 @@ pub(super) enum When {
     Aged,
 }
 
-impl Vfs {
-    /// Why a file cannot be written, by what it is.
-    pub(super) fn check_writable(&self, place: Option<&Place>) -> Result<()> {
-        match place {
-            Some(Place::StoredDocument(..) | Place::Errors | Place::Stats) => {
-                let shown = place.map(Place::shown).unwrap_or_default();
-                Err(Error::new(Kind::NotPermitted, "can only be read").at(shown))
-            }
-            _ => Ok(()),
+/// Why a file cannot be written, by what it is.
+pub(super) fn check_writable(place: Option<&Place>) -> Result<()> {
+    match place {
+        Some(Place::StoredDocument(..) | Place::Errors | Place::Stats) => {
+            let shown = place.map(Place::shown).unwrap_or_default();
+            Err(Error::new(Kind::NotPermitted, "can only be read").at(shown))
         }
+        _ => Ok(()),
     }
+}
 
+impl Vfs {
     pub(super) fn read_content(&self, inode: &Inode, offset: u64, len: usize) -> Result<Bytes> {
         if let Some(bytes) = unstored_range(&inode.file.lock().content, offset, len) {
             return Ok(bytes);
@@ -273,7 +273,7 @@ impl Vfs {
         let version = self.hierarchy.store().stat(&key)?.map(|stat| stat.version);
         match place {
             Place::Chunk(path, coords) => {
-                self.cache.set_version(&self.array(path)?, coords, version)
+                self.cache.set_version(&self.array(path)?, coords, version);
             }
             Place::Document(path) => self.hierarchy.invalidate(path),
             _ => {}
@@ -493,11 +493,11 @@ impl Vfs {
     }
 
     /// Keeps the bytes of a file that is about to be unlinked or replaced for those who have it open.
-    pub(super) fn detach(&self, inode: &Inode, place: &Place) -> Result<()> {
+    pub(super) fn detach(&self, inode: &Inode, place: &Place) {
         let mut file = inode.file.lock();
         if file.openers == 0 {
             self.forget_unstored(&mut file);
-            return Ok(());
+            return;
         }
         let bytes = match &file.content {
             Content::Unstored(unstored) => unstored.bytes.clone(),
@@ -507,7 +507,6 @@ impl Vfs {
         };
         self.forget_unstored(&mut file);
         file.content = Content::Detached(bytes);
-        Ok(())
     }
 }
 

@@ -82,7 +82,7 @@ impl Vfs {
             known => Some(known.clone()),
         };
         let Some(place) = place else { return Ok(None) };
-        match self.attr(&*self.inodes.at(&place)) {
+        match self.attr(&self.inodes.at(&place)) {
             Ok(attr) => Ok(Some(attr)),
             Err(error) if error.kind() == Kind::NotFound => Ok(None),
             Err(error) => Err(error),

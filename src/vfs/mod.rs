@@ -239,7 +239,7 @@ impl Vfs {
         let place = inode.place();
         if access != Access::Read {
             self.hierarchy.store().write()?;
-            self.check_writable(place.as_ref())?;
+            commit::check_writable(place.as_ref())?;
         }
         let made = match &place {
             Some(Place::Errors) => Some(Bytes::from(self.errors())),
@@ -302,7 +302,7 @@ impl Vfs {
     pub fn truncate(&self, number: u64, len: u64) -> Result<Attr> {
         self.hierarchy.store().write()?;
         let inode = self.inode(number)?;
-        self.check_writable(inode.place().as_ref())?;
+        commit::check_writable(inode.place().as_ref())?;
         self.truncate_content(&inode, len)?;
         self.store_unless_written(&inode)?;
         self.attr(&inode)

@@ -37,7 +37,7 @@ impl Vfs {
             _ => return Err(Error::new(Kind::NotPermitted, "can only be read").at(place.shown())),
         }
         if let Some(inode) = self.inodes.known_at(&place) {
-            self.detach(&inode, &place)?;
+            self.detach(&inode, &place);
         }
         self.erase(&place).at(place.shown())?;
         self.leave_overlay(&place);
@@ -107,7 +107,7 @@ impl Vfs {
             Some(place) => place,
             None => self.place_for_new(&new_parent, new_name)?,
         };
-        self.check_writable(Some(&to))?;
+        super::commit::check_writable(Some(&to))?;
         self.rename_file(&from, &to).at(below_shown(&new_parent, new_name))
     }
 
@@ -118,7 +118,7 @@ impl Vfs {
         if let Some(replaced) = &replaced
             && !matches!(to, Place::Document(_))
         {
-            self.detach(replaced, to)?;
+            self.detach(replaced, to);
         }
         let (bytes, is_stored) = self.bytes_to_move(&inode, from)?;
         let stays_unstored = !is_stored && matches!(to, Place::Ordinary(..));

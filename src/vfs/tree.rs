@@ -221,8 +221,9 @@ impl Vfs {
                 let stat = self.hierarchy.store().stat(key)?.ok_or_else(Error::not_found)?;
                 Attr { is_writable: false, ..of_value(stat.len, &stat) }
             }
-            Place::Errors | Place::Stats => Attr { is_writable: false, ..attr },
-            Place::Control | Place::StoredDir(_) => Attr { is_writable: false, ..attr },
+            Place::Errors | Place::Stats | Place::Control | Place::StoredDir(_) => {
+                Attr { is_writable: false, ..attr }
+            }
             Place::ChunkDir(..) | Place::OrdinaryDir(..) => attr,
         })
     }
@@ -296,7 +297,7 @@ impl Vfs {
                 if within && coords.len() < array.grid().rank() {
                     return refused("chunks go below it: this must be a directory");
                 }
-                self.new_chunk(path, &array, coords)
+                new_chunk(path, &array, coords)
             }
             Place::Node(path) => {
                 if name == DOCUMENT {
@@ -308,7 +309,7 @@ impl Vfs {
                 let node = self.hierarchy.existing(path)?;
                 match node.content() {
                     NodeContent::Array(array) if name == CHUNKS && array.grid().rank() == 0 => {
-                        self.new_chunk(path, array, Vec::new())
+                        new_chunk(path, array, Vec::new())
                     }
                     NodeContent::Array(_) if name == CHUNKS => {
                         refused("chunks go below it: this must be a directory")
@@ -319,20 +320,6 @@ impl Vfs {
             }
             Place::OrdinaryDir(path, _) => self.new_ordinary(path, directory, name),
             _ => Err(Error::new(Kind::NotDirectory, "not a directory")),
-        }
-    }
-
-    fn new_chunk(&self, path: &NodePath, array: &Array, indices: Vec<u64>) -> Result<Place> {
-        let place = Place::Chunk(path.clone(), Coords::new(indices.clone()));
-        if !array.grid().contains(&Coords::new(indices)) {
-            let counts = array.grid().counts();
-            let detail =
-                format!("no such chunk: the array has {counts:?} chunks along its dimensions");
-            return Err(Error::invalid(detail).at(place.shown()));
-        }
-        match array.not_understood() {
-            Some(error) => Err(error.clone().at(place.shown())),
-            None => Ok(place),
         }
     }
 
@@ -403,6 +390,20 @@ impl Vfs {
             "no chunks go below it: the array has {counts:?} chunks along its dimensions"
         ))
         .at(place.shown()))
+    }
+}
+
+/// The chunk at `indices`, or why there can be none.
+fn new_chunk(path: &NodePath, array: &Array, indices: Vec<u64>) -> Result<Place> {
+    let place = Place::Chunk(path.clone(), Coords::new(indices.clone()));
+    if !array.grid().contains(&Coords::new(indices)) {
+        let counts = array.grid().counts();
+        let detail = format!("no such chunk: the array has {counts:?} chunks along its dimensions");
+        return Err(Error::invalid(detail).at(place.shown()));
+    }
+    match array.not_understood() {
+        Some(error) => Err(error.clone().at(place.shown())),
+        None => Ok(place),
     }
 }
 

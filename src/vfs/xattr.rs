@@ -129,7 +129,7 @@ impl Vfs {
                 if let Content::Array(array) = node.content() {
                     let model = array.model();
                     let mut add = |name: &str, value: Value| {
-                        all.push((format!("{ZARR}{name}"), text(&value)))
+                        all.push((format!("{ZARR}{name}"), text(&value)));
                     };
                     add("shape", json!(model.shape));
                     add("data_type", Value::String(model.dtype.name()));

@@ -26,7 +26,7 @@ fn directory(path: &Path) -> Store {
 /// What thread `thread` leaves in a chunk in its last round; none where it erases it.
 fn last(thread: usize, round: usize, coords: &Coords) -> Option<Bytes> {
     let len = (thread * 7 + round * 3) % 11;
-    (round % 3 != 2 || thread % 2 == 0)
+    (round % 3 != 2 || thread.is_multiple_of(2))
         .then(|| format!("{coords} {thread} {round} {}", "x".repeat(len)).into())
 }
 

@@ -74,6 +74,7 @@ impl Encoder {
         Ok(frame)
     }
 
+    #[expect(clippy::too_many_lines, reason = "one pass over the blocks of a frame")]
     /// The compressed frame, or `None` where that would not be shorter than the stored one.
     fn compress(
         &self,
