@@ -93,7 +93,7 @@ fn make(source: &Path) -> Result<(), Failure> {
     )?;
     let degrees = |name: &str, units: &str| json!({"standard_name": name, "units": units});
     let axes = [
-        ("time", SHAPE[0], json!({"units": "days since 2026-01-01", "calendar": "360_day"})),
+        ("time", SHAPE[0], json!({"units": "days since 2026-01-01", "calendar": "standard"})),
         ("lat", SHAPE[1], degrees("latitude", "degrees_north")),
         ("lon", SHAPE[2], degrees("longitude", "degrees_east")),
     ];

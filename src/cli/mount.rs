@@ -1,6 +1,6 @@
 //! `zarrfs mount`: checks what can be checked first, mounts, and serves until it is unmounted.
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -282,7 +282,7 @@ fn check_mountpoint(args: &Mount, flags: &Flags) -> Result<PathBuf, Failure> {
     match found {
         Ok(found) if found.is_dir() => {}
         Ok(_) => return Err(failed(format!("{shown}: the mountpoint is not a directory"))),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
             return Err(failed(format!("{shown}: the mountpoint does not exist; mkdir it first")));
         }
         Err(error) => return Err(failed(format!("{shown}: {error}"))),
@@ -316,11 +316,17 @@ fn check_apart(source: &Path, mountpoint: &Path) -> Result<(), Failure> {
 }
 
 fn check_fuse() -> Result<(), Failure> {
-    if Path::new("/dev/fuse").exists() {
-        return Ok(());
+    let device = std::fs::OpenOptions::new().read(true).write(true).open("/dev/fuse");
+    match device.map_err(|error| error.kind()) {
+        Err(ErrorKind::NotFound) => Err(failed(
+            "/dev/fuse: not there, so nothing can be mounted; load the kernel module (modprobe fuse), \
+             or give the container the device (--device /dev/fuse --cap-add SYS_ADMIN)",
+        )),
+        Err(ErrorKind::PermissionDenied) => Err(failed(
+            "/dev/fuse: this user may not open it, so nothing can be mounted; be root, or have it opened \
+             to all users as is usual (chmod 666 /dev/fuse)",
+        )),
+        // Whatever else is wrong with it the attempt to mount says.
+        _ => Ok(()),
     }
-    Err(failed(
-        "/dev/fuse: not there, so nothing can be mounted; load the kernel module (modprobe fuse), \
-         or give the container the device (--device /dev/fuse --cap-add SYS_ADMIN)",
-    ))
 }
