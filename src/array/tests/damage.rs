@@ -189,7 +189,7 @@ fn dead_space_and_shared_bytes_in_a_shard_are_read_and_a_change_sorts_them_out()
 
 #[test]
 fn entries_that_share_bytes_cannot_make_a_change_copy_them_over_and_over() {
-    let (slots, payload) = (20_000_u64, vec![7_u8; 30_000_000]);
+    let (slots, payload) = (200_u64, vec![7_u8; 2_000_000]);
     let shape = [slots];
     let transformers = json!({"storage_transformers": [transformer(&shape)]});
     let form = Form::draft("draft", &shape, &[1], transformers);
@@ -200,7 +200,7 @@ fn entries_that_share_bytes_cannot_make_a_change_copy_them_over_and_over() {
     counting.take();
     let array = form.open(&store);
     let change = Change::set(at(0), Bytes::from_static(b"xx"));
-    let error = array.chunks().update(vec![change]).expect_err("600 GB");
+    let error = array.chunks().update(vec![change]).expect_err("400 MB");
     assert_eq!((error.kind(), counting.take().sets), (Kind::Corrupt, 0), "{error}");
 }
 
@@ -233,10 +233,10 @@ fn what_codecs_around_a_shard_can_write_they_can_read() {
         "end",
     );
     let inner = sharding(&[2], json!([innermost, {"name": "crc32c"}]), checked(), "end");
-    let form = Form::new("gzip", &[20_000], &[20_000], json!([inner, {"name": "gzip"}]));
+    let form = Form::new("gzip", &[40_000], &[40_000], json!([inner, {"name": "gzip"}]));
     let array = form.open(&memory());
-    write(&array, (0..20_000).map(|index| (index, (index % 251) as u8)));
-    assert_eq!(read(&array, 19_999), Some(vec![170, 170]));
+    write(&array, (0..40_000).map(|index| (index, (index % 251) as u8)));
+    assert_eq!(read(&array, 39_999), Some(vec![(39_999 % 251) as u8; 2]));
 }
 
 #[test]
