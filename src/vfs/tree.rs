@@ -267,6 +267,11 @@ impl Vfs {
             Place::Ordinary(path, relative) => Some(self.stat_ordinary(path, relative)?.version),
             Place::Document(path) => {
                 let node = self.hierarchy.existing(path)?;
+                if let NodeContent::NotUnderstood(_, error) = node.content() {
+                    // Its text is shown as it is, where there is one.
+                    node.document().ok_or_else(|| error.clone())?;
+                    self.note("open", error);
+                }
                 file.shown = Some(self.hierarchy.shown(&node)?);
                 // What is shown may change without the document: with the mount's view of others.
                 None
