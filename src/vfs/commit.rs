@@ -492,21 +492,29 @@ impl Vfs {
         stored
     }
 
-    /// Keeps the bytes of a file that is about to be unlinked or replaced for those who have it open.
-    pub(super) fn detach(&self, inode: &Inode, place: &Place) {
+    /// Does what takes the file away from `place`, if someone knows it, and keeps its bytes for those who have it
+    /// open. Where that fails the file stays what it is. Nobody opens it or writes to it meanwhile.
+    pub(super) fn leaving<T>(
+        &self,
+        inode: Option<&Inode>,
+        place: &Place,
+        leave: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        let Some(inode) = inode else { return leave() };
         let mut file = inode.file.lock();
-        if file.openers == 0 {
-            self.forget_unstored(&mut file);
-            return;
-        }
-        let bytes = match &file.content {
-            Content::Unstored(unstored) => unstored.bytes.clone(),
-            Content::Detached(bytes) => bytes.clone(),
+        let kept = match &file.content {
+            _ if file.openers == 0 => None,
+            Content::Unstored(unstored) => Some(unstored.bytes.clone()),
+            Content::Detached(bytes) => Some(bytes.clone()),
             // What cannot be read any more was not readable before.
-            Content::Stored => self.stored_bytes(place).unwrap_or_else(|_| Vec::new().into()),
+            Content::Stored => Some(self.stored_bytes(place).unwrap_or_else(|_| Vec::new().into())),
         };
+        let left = leave()?;
         self.forget_unstored(&mut file);
-        file.content = Content::Detached(bytes);
+        if let Some(bytes) = kept {
+            file.content = Content::Detached(bytes);
+        }
+        Ok(left)
     }
 }
 

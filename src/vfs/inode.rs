@@ -22,6 +22,8 @@ pub struct Inode {
     number: u64,
     /// Where it is; none once it was unlinked or replaced. A leaf.
     place: RwLock<Option<Place>>,
+    /// Where it was when another file took its name; none if it was never replaced. A leaf.
+    replaced_at: RwLock<Option<Place>>,
     /// Its bytes, if it is a file. See [`File`] for what may be done while it is locked.
     pub file: Mutex<File>,
 }
@@ -35,6 +37,11 @@ impl Inode {
     /// Where it is; none once it was unlinked or replaced.
     pub fn place(&self) -> Option<Place> {
         self.place.read().clone()
+    }
+
+    /// Where it was when another file took its name; none if it was never replaced.
+    pub fn replaced_at(&self) -> Option<Place> {
+        self.replaced_at.read().clone()
     }
 }
 
@@ -123,6 +130,9 @@ impl Inodes {
     pub fn rename(&self, inode: &Arc<Inode>, to: &Place) -> Option<Arc<Inode>> {
         let mut table = self.table.write();
         let replaced = table.detach_at(to);
+        if let Some(replaced) = &replaced {
+            *replaced.replaced_at.write() = Some(to.clone());
+        }
         if let Some(from) = inode.place.write().replace(to.clone()) {
             table.by_place.remove(&from);
         }
@@ -146,6 +156,7 @@ impl Table {
         let inode = Arc::new(Inode {
             number,
             place: RwLock::new(Some(place.clone())),
+            replaced_at: RwLock::new(None),
             file: Mutex::new(File::default()),
         });
         self.by_number.insert(number, Known { inode: Arc::clone(&inode), lookups });

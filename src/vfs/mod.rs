@@ -200,7 +200,8 @@ impl Vfs {
 
     /// What `stat` shows.
     pub fn getattr(&self, number: u64) -> Result<Attr> {
-        self.attr(&*self.inode(number)?)
+        let attr = self.attr(&*self.current(&self.inode(number)?))?;
+        Ok(Attr { number, ..attr })
     }
 
     /// Opens a file. Its writers see the bytes of one another.
@@ -235,39 +236,71 @@ impl Vfs {
         Ok((self.told(&place)?, opened))
     }
 
-    fn open_inode(&self, inode: &Arc<Inode>, access: Access) -> Result<Opened> {
-        let place = inode.place();
+    fn open_inode(&self, known: &Arc<Inode>, access: Access) -> Result<Opened> {
         if access != Access::Read {
             self.hierarchy.store().write()?;
-            commit::check_writable(place.as_ref())?;
         }
+        let inode = self.count_opener(known, access)?;
+        let place = inode.place();
         let made = match &place {
-            Some(Place::Errors) => Some(Bytes::from(self.errors())),
-            Some(Place::Stats) => Some(Bytes::from(self.stats())),
+            Some(Place::Errors) if access == Access::Read => Some(Bytes::from(self.errors())),
+            Some(Place::Stats) if access == Access::Read => Some(Bytes::from(self.stats())),
             _ => None,
         };
-        // An opener is counted before anything is prepared for it, so that one who leaves at the same time
-        // does not clear it away.
-        {
-            let mut file = inode.file.lock();
-            file.openers += 1;
-            file.writers += u32::from(access != Access::Read);
-        }
         let pages = match (&made, &place) {
             (Some(_), _) => Ok(Pages::None),
-            (None, Some(place)) => self.open_content(inode, place, access).at(place.shown()),
+            (None, Some(place)) => self.prepare(&inode, place, access).at(place.shown()),
             (None, None) => Ok(Pages::Keep),
         };
         let pages = match pages {
             Ok(pages) => pages,
             Err(error) => {
-                self.release_content(inode, access);
+                self.release_content(&inode, access);
                 return Err(error);
             }
         };
+        // What the kernel knows of the length and the bytes is of the file that was replaced.
+        let pages = if Arc::ptr_eq(&inode, known) { pages } else { Pages::None };
         let handle = self.next_handle.fetch_add(1, Ordering::Relaxed);
-        self.handles.lock().insert(handle, Handle { inode: Arc::clone(inode), access, made });
+        self.handles.lock().insert(handle, Handle { inode, access, made });
         Ok(Opened { handle, pages })
+    }
+
+    fn prepare(&self, inode: &Arc<Inode>, place: &Place, access: Access) -> Result<Pages> {
+        if access != Access::Read {
+            commit::check_writable(Some(place))?;
+        }
+        self.open_content(inode, place, access)
+    }
+
+    /// Counts an opener before anything is prepared for it, so that one who leaves at the same time does not clear
+    /// it away. Returns what is opened: another file, where that has replaced the one which the kernel looked up.
+    fn count_opener(&self, known: &Arc<Inode>, access: Access) -> Result<Arc<Inode>> {
+        loop {
+            let inode = self.current(known);
+            let mut file = inode.file.lock();
+            if inode.place().is_some() || matches!(file.content, file::Content::Detached(_)) {
+                file.openers += 1;
+                file.writers += u32::from(access != Access::Read);
+                drop(file);
+                return Ok(inode);
+            }
+            if inode.replaced_at().is_none() {
+                return Err(Error::not_found());
+            }
+        }
+    }
+
+    /// The inode itself, or what has replaced it since the kernel looked its name up.
+    fn current(&self, known: &Arc<Inode>) -> Arc<Inode> {
+        let mut inode = Arc::clone(known);
+        while inode.place().is_none()
+            && !matches!(inode.file.lock().content, file::Content::Detached(_))
+            && let Some(place) = inode.replaced_at()
+        {
+            inode = self.inodes.at(&place);
+        }
+        inode
     }
 
     /// Up to `len` bytes from `offset` of an open file: fewer only at its end.

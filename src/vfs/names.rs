@@ -36,14 +36,14 @@ impl Vfs {
             }
             _ => return Err(Error::new(Kind::NotPermitted, "can only be read").at(place.shown())),
         }
-        if let Some(inode) = self.inodes.known_at(&place) {
-            self.detach(&inode, &place);
-        }
-        self.erase(&place).at(place.shown())?;
-        self.leave_overlay(&place);
-        self.remember_chunk_dirs(&place);
-        self.inodes.unlink(&place);
-        Ok(())
+        let inode = self.inodes.known_at(&place);
+        self.leaving(inode.as_deref(), &place, || {
+            self.erase(&place).at(place.shown())?;
+            self.leave_overlay(&place);
+            self.remember_chunk_dirs(&place);
+            self.inodes.unlink(&place);
+            Ok(())
+        })
     }
 
     /// Removes the empty directory `name` from `parent`.
@@ -115,27 +115,25 @@ impl Vfs {
         let inode = self.inodes.at(from);
         let replaced = self.inodes.known_at(to);
         let shown = replaced.as_ref().and_then(|inode| inode.file.lock().shown.clone());
-        if let Some(replaced) = &replaced
-            && !matches!(to, Place::Document(_))
-        {
-            self.detach(replaced, to);
-        }
         let (bytes, is_stored) = self.bytes_to_move(&inode, from)?;
+        let modified = match &inode.file.lock().content {
+            Content::Unstored(unstored) => unstored.keep_modified.then_some(unstored.modified),
+            Content::Stored | Content::Detached(_) => None,
+        };
         let stays_unstored = !is_stored && matches!(to, Place::Ordinary(..));
-        let mut version = None;
-        if !stays_unstored {
-            let modified = match &inode.file.lock().content {
-                Content::Unstored(unstored) => unstored.keep_modified.then_some(unstored.modified),
-                Content::Stored | Content::Detached(_) => None,
-            };
-            version = self.store_as(to, bytes, shown.as_deref(), modified)?;
-            if is_stored {
-                self.erase(from)?;
+        let version = self.leaving(replaced.as_deref(), to, || {
+            let mut version = None;
+            if !stays_unstored {
+                version = self.store_as(to, bytes, shown.as_deref(), modified)?;
+                if is_stored {
+                    self.erase(from)?;
+                }
             }
-        }
-        self.leave_overlay(from);
-        self.remember_chunk_dirs(from);
-        self.inodes.rename(&inode, to);
+            self.leave_overlay(from);
+            self.remember_chunk_dirs(from);
+            self.inodes.rename(&inode, to);
+            Ok(version)
+        })?;
         let directory = to.parent();
         let name = to.name().unwrap_or_default();
         if stays_unstored {
