@@ -245,3 +245,16 @@ def test_a_full_disk_fails_the_close_and_leaves_the_old_chunk(tmp_path, shards):
         assert os.statvfs(disk).f_bfree > 0
     finally:
         subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids="-".join)
+def test_a_rename_that_is_refused_leaves_an_open_chunk_what_it_is(mount, hierarchy, layout):
+    with mount(hierarchy(*layout)) as m:
+        fd = os.open(m / "x/c/0/0", os.O_RDWR)
+        (m / "x/c/0/scratch").write_bytes(b"x" * 7)
+        sentence = "7 bytes written"
+        m.refused(errno.EINVAL, sentence, lambda: os.rename(m / "x/c/0/scratch", m / "x/c/0/0"))
+        os.pwrite(fd, b"\x01\x02\x03\x04", 8)
+        os.close(fd)
+        (m / "x/c/0/scratch").unlink()
+        assert (m / "x/c/0/0").read_bytes()[8:12] == b"\x01\x02\x03\x04", "what was written is lost"
