@@ -230,8 +230,7 @@ impl Filesystem for Fs {
             Some(name) => vfs.lookup(parent.0, name),
             None => Err(Error::not_found()),
         });
-        let ttl = self.vfs.ttl();
-        reply!(reply, found, entry(attr => &ttl, &self.owner.attr(&attr), Generation(0)));
+        reply!(reply, found, entry(attr => &self.vfs.ttl(&attr), &self.owner.attr(&attr), Generation(0)));
     }
 
     fn forget(&self, _: &Request, ino: INodeNo, nlookup: u64) {
@@ -240,8 +239,7 @@ impl Filesystem for Fs {
 
     fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         let found = self.now("getattr", |vfs| vfs.getattr(ino.0)).map_err(gone);
-        let ttl = self.vfs.ttl();
-        reply!(reply, found, attr(attr => &ttl, &self.owner.attr(&attr)));
+        reply!(reply, found, attr(attr => &self.vfs.ttl(&attr), &self.owner.attr(&attr)));
     }
 
     fn setattr(
@@ -263,7 +261,7 @@ impl Filesystem for Fs {
         reply: ReplyAttr,
     ) {
         // Mode and owner are those of the mount: accepted, so that `cp -p` and `rsync -a` go through.
-        let (owner, ttl) = (self.owner, self.vfs.ttl());
+        let (owner, vfs) = (self.owner, Arc::clone(&self.vfs));
         let change = move |vfs: &Vfs| {
             if let Some(size) = size {
                 vfs.truncate(ino.0, size)?;
@@ -277,14 +275,13 @@ impl Filesystem for Fs {
             }
         };
         self.later("setattr", change, move |changed| {
-            reply!(reply, changed.map_err(gone), attr(attr => &ttl, &owner.attr(&attr)));
+            reply!(reply, changed.map_err(gone), attr(attr => &vfs.ttl(&attr), &owner.attr(&attr)));
         });
     }
 
     fn mkdir(&self, _: &Request, parent: INodeNo, name: &OsStr, _: u32, _: u32, reply: ReplyEntry) {
         let made = self.now("mkdir", |vfs| vfs.mkdir(parent.0, utf8(name)?));
-        let ttl = self.vfs.ttl();
-        reply!(reply, made, entry(attr => &ttl, &self.owner.attr(&attr), Generation(0)));
+        reply!(reply, made, entry(attr => &self.vfs.ttl(&attr), &self.owner.attr(&attr), Generation(0)));
     }
 
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
@@ -340,7 +337,7 @@ impl Filesystem for Fs {
         flags: i32,
         reply: ReplyCreate,
     ) {
-        let (owner, ttl, name) = (self.owner, self.vfs.ttl(), name.to_owned());
+        let (owner, vfs, name) = (self.owner, Arc::clone(&self.vfs), name.to_owned());
         let create = move |vfs: &Vfs| {
             let exclusive = flags & libc::O_EXCL != 0;
             vfs.create(parent.0, utf8(&name)?, access_of(OpenFlags(flags)), exclusive)
@@ -348,7 +345,7 @@ impl Filesystem for Fs {
         self.later("create", create, move |created| match created {
             Ok((attr, opened)) => {
                 let (handle, flags) = (FileHandle(opened.handle), open_flags(opened));
-                reply.created(&ttl, &owner.attr(&attr), Generation(0), handle, flags);
+                reply.created(&vfs.ttl(&attr), &owner.attr(&attr), Generation(0), handle, flags);
             }
             Err(errno) => reply.error(errno),
         });
@@ -464,12 +461,12 @@ impl Filesystem for Fs {
         offset: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
-        let (owner, ttl) = (self.owner, self.vfs.ttl());
+        let owner = self.owner;
         let mut add = |next: u64, entry: Entry<'_>| {
             let (name, attr, ttl) = match entry {
                 Entry::Dot(name, number) => (name, dot(number), Duration::ZERO),
                 Entry::Listed(dir, listed) => match self.vfs.attr_of_listed(dir, listed) {
-                    Ok(Some(attr)) => (listed.name.as_str(), attr, ttl),
+                    Ok(Some(attr)) => (listed.name.as_str(), attr, self.vfs.ttl(&attr)),
                     Ok(None) => return Ok(Room::Some),
                     Err(error) => {
                         // One bad entry is no reason to show none of the others.
@@ -479,7 +476,7 @@ impl Filesystem for Fs {
                             INodeNo(0),
                             next,
                             &listed.name,
-                            &ttl,
+                            &Duration::ZERO,
                             &owner.attr(&attr),
                             Generation(0),
                         );
@@ -666,6 +663,7 @@ fn dot(number: u64) -> Attr {
         modified: SystemTime::UNIX_EPOCH,
         links: 2,
         is_writable: true,
+        may_change: false,
     }
 }
 

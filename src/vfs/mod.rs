@@ -158,9 +158,9 @@ impl Vfs {
         &self.hierarchy
     }
 
-    /// How long what was answered about names and attributes holds.
-    pub fn ttl(&self) -> Duration {
-        self.hierarchy.options().metadata_ttl
+    /// How long what was answered about a name and its attributes holds.
+    pub fn ttl(&self, attr: &Attr) -> Duration {
+        if attr.may_change { Duration::ZERO } else { self.hierarchy.options().metadata_ttl }
     }
 
     /// Calls `invalidate` with the number of each inode whose pages the kernel must drop. It is called
@@ -252,6 +252,7 @@ impl Vfs {
             (None, Some(place)) => self.prepare(&inode, place, access).at(place.shown()),
             (None, None) => Ok(Pages::Keep),
         };
+        let made = made.or_else(|| shown_document(&inode, place.as_ref(), access));
         let pages = match pages {
             Ok(pages) => pages,
             Err(error) => {
@@ -259,8 +260,10 @@ impl Vfs {
                 return Err(error);
             }
         };
-        // What the kernel knows of the length and the bytes is of the file that was replaced.
-        let pages = if Arc::ptr_eq(&inode, known) { pages } else { Pages::None };
+        // What the kernel knows of the length and the bytes may be of a file that was replaced, or of a document
+        // as it was.
+        let is_known = made.is_none() && Arc::ptr_eq(&inode, known);
+        let pages = if is_known { pages } else { Pages::None };
         let handle = self.next_handle.fetch_add(1, Ordering::Relaxed);
         self.handles.lock().insert(handle, Handle { inode, access, made });
         Ok(Opened { handle, pages })
@@ -444,6 +447,16 @@ impl Vfs {
         if let Some(invalidate) = &*self.invalidate.lock() {
             invalidate(inode.number());
         }
+    }
+}
+
+/// A document as it is when it is opened to be read: others may change it, and its length, at any time.
+fn shown_document(inode: &Inode, place: Option<&Place>, access: Access) -> Option<Bytes> {
+    let (Some(Place::Document(_)), Access::Read) = (place, access) else { return None };
+    let file = inode.file.lock();
+    match &file.content {
+        file::Content::Stored => file.shown.clone().map(Bytes::from),
+        file::Content::Unstored(_) | file::Content::Detached(_) => None,
     }
 }
 

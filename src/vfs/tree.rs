@@ -176,7 +176,16 @@ impl Vfs {
         };
         let len = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
         let (number, blocks) = (inode.number(), Attr::blocks_of(len, len));
-        Some(Attr { number, is_dir: false, len, blocks, modified, links: 1, is_writable: true })
+        Some(Attr {
+            number,
+            is_dir: false,
+            len,
+            blocks,
+            modified,
+            links: 1,
+            is_writable: true,
+            may_change: false,
+        })
     }
 
     fn attr_of_stored(&self, place: &Place) -> Result<Attr> {
@@ -188,6 +197,7 @@ impl Vfs {
             modified: self.mounted,
             links: if place.is_dir() { 2 } else { 1 },
             is_writable: true,
+            may_change: matches!(place, Place::Document(_) | Place::StoredDocument(..)),
         };
         let of_value = |len: u64, stat: &Stat| {
             let blocks = Attr::blocks_of(stat.len, len);
