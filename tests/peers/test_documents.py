@@ -1,9 +1,11 @@
 """Attributes, names of dimensions and shapes changed through the mount, and what must survive in the stored document."""
 
+import itertools
 import json
 import os
 import re
 import subprocess
+import time
 from pathlib import Path
 
 import numpy as np
@@ -217,3 +219,27 @@ def test_xarray_opens_the_mount_with_names_and_attributes(mount, tmp_path):
             shown = xarray.open_zarr(str(m.path), consolidated=consolidated).load()
             xarray.testing.assert_identical(shown, original)
             shown.close()
+
+
+def test_a_document_that_others_rewrite_is_never_shown_in_part(mount, hierarchy, tmp_path):
+    """Its length changes behind the mount, at any moment of the time that the mount may take it to be the same."""
+    texts = [json.dumps({"zarr_format": 3, "node_type": "group", "attributes": {"n": "x" * n}}) for n in (1, 3000, 40)]
+    with mount(hierarchy("v3", "zstd"), "--metadata-ttl", "200ms") as m:
+        seen, odd = set(), 0
+        until = time.monotonic() + 4
+        for number in itertools.count():
+            if time.monotonic() > until:
+                break
+            if number % 30 == 0:
+                scratch = tmp_path / "zarr.json"
+                scratch.write_text(texts[number // 30 % 3])
+                os.replace(scratch, m.store / "zarr.json")
+            fd = os.open(m / "zarr.json", os.O_RDONLY)
+            length = os.fstat(fd).st_size
+            text = os.read(fd, 100_000)
+            os.close(fd)
+            assert json.loads(text)["node_type"] == "group"
+            seen.add(len(text))
+            odd += len(text) != length  # The document was read anew between two requests.
+            time.sleep(0.01)
+        assert len(seen) > 2 and odd <= 3, (seen, odd)
