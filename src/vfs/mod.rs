@@ -200,7 +200,7 @@ impl Vfs {
 
     /// What `stat` shows.
     pub fn getattr(&self, number: u64) -> Result<Attr> {
-        let attr = self.attr(&*self.current(&self.inode(number)?))?;
+        let attr = self.attr(&self.current(&self.inode(number)?))?;
         Ok(Attr { number, ..attr })
     }
 
