@@ -20,20 +20,37 @@ work=$(cd "$work" && pwd -P)
 
 mounts_left() { awk -v work="$work/" 'index($2, work) == 1 { print $2 }' /proc/self/mounts | sort -r; }
 
-cleanup() {
-    code=$?
-    trap '' INT TERM HUP
-    [ -z "${running:-}" ] || kill -TERM "$running" 2> /dev/null || true
-    left=$(mounts_left)
-    for mountpoint in $left; do
-        umount -l "$mountpoint" 2> /dev/null || fusermount3 -uz "$mountpoint" || true
-    done
-    [ -z "${running:-}" ] || wait "$running" 2> /dev/null || true
-    # What a test that was ended at that moment has mounted since.
+unmount_all() {
+    local mountpoint
     for mountpoint in $(mounts_left); do
         umount -l "$mountpoint" 2> /dev/null || fusermount3 -uz "$mountpoint" || true
     done
-    rm -rf --one-file-system "$work"
+}
+
+# Ends what runs with all that it has started: first as Ctrl-C does, so that tests can put away what they have.
+end_running() {
+    local signal tries
+    for signal in INT TERM KILL; do
+        kill "-$signal" -- "-$running" 2> /dev/null || return 0
+        for tries in {1..50}; do
+            kill -0 -- "-$running" 2> /dev/null || return 0
+            sleep 0.1
+        done
+    done
+}
+
+cleanup() {
+    code=$?
+    trap '' INT TERM HUP
+    [ -z "${running:-}" ] || end_running
+    left=$(mounts_left)
+    unmount_all
+    # A daemon that stores what is left goes a moment after its mount.
+    for _ in {1..50}; do
+        rm -rf --one-file-system "$work" 2> /dev/null && break
+        sleep 0.1
+    done
+    [ ! -e "$work" ] || printf 'scripts/test.sh: could not be removed: %s\n' "$work" >&2
     if [ -n "$left" ] && [ "$code" = 0 ]; then
         printf 'scripts/test.sh: left mounted:\n%s\n' "$left" >&2
         code=1
@@ -45,10 +62,12 @@ trap 'exit 130' INT
 trap 'exit 143' TERM
 trap 'exit 129' HUP
 
-# Runs a command that a signal to this script ends too, at once.
+# Runs a command in a process group of its own, which ends with this script.
 run() {
+    set -m
     "$@" &
     running=$!
+    set +m
     local code=0
     wait "$running" || code=$?
     running=
