@@ -379,6 +379,7 @@ impl Hierarchy {
                 stored => stored?,
             };
             self.invalidate(path);
+            self.edit_consolidated(path, node.kind(), edit)?;
             if let (Some(shape), Some(array)) = (&edit.shape, node.array()) {
                 array.erase_outside(shape)?;
             }
@@ -386,6 +387,46 @@ impl Hierarchy {
         }
         Err(Error::new(Kind::Busy, "others change the document faster than it can be edited")
             .at(path))
+    }
+
+    /// Keeps consolidated metadata true: the groups above a node that was edited may have copies of its document.
+    fn edit_consolidated(&self, path: &NodePath, kind: NodeKind, edit: &Edit) -> Result<()> {
+        let mut above = path.parent();
+        while let Some(group) = above {
+            let relative = path.as_str().strip_prefix(group.as_str()).unwrap_or(path.as_str());
+            self.edit_copy(&group, relative.trim_start_matches('/'), kind, edit)?;
+            above = group.parent();
+        }
+        Ok(())
+    }
+
+    fn edit_copy(
+        &self,
+        group: &NodePath,
+        relative: &str,
+        kind: NodeKind,
+        edit: &Edit,
+    ) -> Result<()> {
+        for _ in 0..ATTEMPTS {
+            self.invalidate(group);
+            let Some(node) = self.node(group)? else { return Ok(()) };
+            let (Content::Group(Group { consolidated: true, .. }), Some(document)) =
+                (node.content(), node.document())
+            else {
+                return Ok(());
+            };
+            let text = String::from_utf8_lossy(&document.text);
+            let new =
+                self.dialect.edit_consolidated(&text, relative, kind, edit).at(&document.key)?;
+            let Some(new) = new else { return Ok(()) };
+            let condition = Condition::Unchanged(document.stat.version);
+            match self.store.write()?.set(&document.key, &[Bytes::from(new).into()], condition) {
+                Err(error) if error.kind() == Kind::Stale => {}
+                stored => return stored.map(drop),
+            }
+        }
+        Err(Error::new(Kind::Busy, "others change the document faster than it can be edited")
+            .at(group))
     }
 }
 

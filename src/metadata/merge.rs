@@ -232,35 +232,68 @@ impl Dialect {
     pub fn edit(&self, kind: NodeKind, stored: &str, edit: &Edit) -> Result<String> {
         let mut text = Text::parse(stored.as_bytes())?;
         let document = json::parse_object(stored.as_bytes())?;
+        self.apply(&mut text, &[], &document, kind, edit)?;
+        let edited = text.into_string();
+        if self.lower(Some(kind), stored.as_bytes()).node.is_ok() {
+            self.lower(Some(kind), edited.as_bytes()).node.map_err(|error| as_invalid(&error))?;
+        }
+        Ok(edited)
+    }
+
+    /// The stored document of a group with `edit` in the copy that its consolidated metadata have of the
+    /// document of the node at `relative` below it; none where they have none.
+    pub fn edit_consolidated(
+        &self,
+        stored: &str,
+        relative: &str,
+        kind: NodeKind,
+        edit: &Edit,
+    ) -> Result<Option<String>> {
+        let document = json::parse_object(stored.as_bytes())?;
+        let at = ["consolidated_metadata", "metadata", relative];
+        let copy =
+            at.iter().try_fold(&Value::Object(document), |value, name| value.get(name)).cloned();
+        let Some(Value::Object(copy)) = copy else { return Ok(None) };
+        let mut text = Text::parse(stored.as_bytes())?;
+        self.apply(&mut text, &at, &copy, kind, edit)?;
+        Ok(Some(text.into_string()))
+    }
+
+    /// Edits the `document` that lies at the path `at` in `text`.
+    fn apply(
+        &self,
+        text: &mut Text,
+        at: &[&str],
+        document: &Object,
+        kind: NodeKind,
+        edit: &Edit,
+    ) -> Result<()> {
         let is_draft = match self {
             Self::V3 => false,
             Self::D2020_10 { .. } => true,
         };
         for (name, value) in &edit.attributes {
             if is_draft && kind == NodeKind::Array {
-                check_draft_attribute(&document, name, value.as_ref())?;
+                check_draft_attribute(document, name, value.as_ref())?;
             }
-            put(&mut text, &["attributes", name], value.as_ref())?;
+            put(text, &[at, &["attributes", name]].concat(), value.as_ref())?;
         }
         if let Some(shape) = &edit.shape {
-            put_shape(&mut text, &document, shape)?;
+            put_shape(text, at, document, shape)?;
         }
         if let Some(names) = &edit.dimension_names {
             if is_draft && !document.contains_key("dimension_names") {
-                put(&mut text, &["attributes", draft::DIMENSIONS], draft_names(names)?.as_ref())?;
+                let path = [at, &["attributes", draft::DIMENSIONS]].concat();
+                put(text, &path, draft_names(names)?.as_ref())?;
             } else {
                 let value = (!names.is_empty()).then(|| json!(names));
-                put(&mut text, &["dimension_names"], value.as_ref())?;
+                put(text, &[at, &["dimension_names"]].concat(), value.as_ref())?;
             }
         }
         for (name, value) in &edit.members {
-            put(&mut text, &[name], value.as_ref())?;
+            put(text, &[at, &[name]].concat(), value.as_ref())?;
         }
-        let edited = text.into_string();
-        if self.lower(Some(kind), stored.as_bytes()).node.is_ok() {
-            self.lower(Some(kind), edited.as_bytes()).node.map_err(|error| as_invalid(&error))?;
-        }
-        Ok(edited)
+        Ok(())
     }
 }
 
@@ -272,7 +305,7 @@ fn put(text: &mut Text, path: &[&str], value: Option<&Value>) -> Result<()> {
 }
 
 /// Sets the lengths that change, each in its place.
-fn put_shape(text: &mut Text, document: &Object, shape: &[u64]) -> Result<()> {
+fn put_shape(text: &mut Text, at: &[&str], document: &Object, shape: &[u64]) -> Result<()> {
     let stored = lengths(document.get("shape").unwrap_or(&Value::Null), "shape")?;
     if stored.len() != shape.len() {
         return Err(Error::invalid(format!(
@@ -281,7 +314,7 @@ fn put_shape(text: &mut Text, document: &Object, shape: &[u64]) -> Result<()> {
     }
     for (index, (old, new)) in stored.iter().zip(shape).enumerate() {
         if old != new {
-            text.set_item(&["shape"], index, &json!(new))?;
+            text.set_item(&[at, &["shape"]].concat(), index, &json!(new))?;
         }
     }
     Ok(())

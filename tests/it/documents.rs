@@ -125,3 +125,24 @@ fn a_smaller_shape_erases_the_chunks_outside_and_a_larger_one_adds_none() {
         assert_eq!(fs::read(dir.join("c/1/0")).unwrap(), kept);
     }
 }
+
+/// Shows: document-consolidated.
+#[test]
+fn consolidated_metadata_stay_true_when_a_node_is_edited() {
+    let mount = Mount::fixture("z316__groups_consolidated", &[]);
+    let stored = || -> Value {
+        serde_json::from_str(&fs::read_to_string(mount.store().join("zarr.json")).unwrap()).unwrap()
+    };
+    let before = stored();
+    let mut document = shown(&mount, "g1/g2/x/zarr.json");
+    document["attributes"]["units"] = json!("K");
+    document["shape"] = json!([7, 12]);
+    write(&mount, "g1/g2/x/zarr.json", &document).unwrap();
+    let mut want = before;
+    let copy = &mut want["consolidated_metadata"]["metadata"]["g1/g2/x"];
+    copy["attributes"]["units"] = json!("K");
+    copy["shape"] = json!([7, 12]);
+    assert_eq!(stored(), want);
+    let shown = &shown(&mount, "zarr.json")["consolidated_metadata"]["metadata"]["g1/g2/x"];
+    assert_eq!((&shown["shape"], &shown["codecs"][0]["name"]), (&json!([7, 12]), &json!("bytes")));
+}
