@@ -121,7 +121,9 @@ pub struct Vfs {
     next_handle: AtomicU64,
     /// Keys whose values, or whose absence, may not survive a power cut yet. A leaf.
     unsynced: Mutex<BTreeSet<Key>>,
-    /// Bytes of files that wait to be stored.
+    /// Held over a rename, which locks two files, so that no other thread ever holds one and waits for another.
+    renames: Mutex<()>,
+    /// Bytes of files that wait to be stored, or are those of removed files that are still open.
     unstored_len: AtomicU64,
     mounted: SystemTime,
     /// Told the number of an inode whose pages and attributes the kernel must not use any more.
@@ -147,6 +149,7 @@ impl Vfs {
             handles: Mutex::default(),
             next_handle: AtomicU64::new(1),
             unsynced: Mutex::default(),
+            renames: Mutex::new(()),
             unstored_len: AtomicU64::new(0),
             mounted: SystemTime::now(),
             invalidate: Mutex::new(None),
@@ -236,26 +239,34 @@ impl Vfs {
     }
 
     fn open_inode(&self, inode: &Arc<Inode>, access: Access) -> Result<Opened> {
-        let place = inode.place();
         if access != Access::Read {
             self.hierarchy.store().write()?;
-            commit::check_writable(place.as_ref())?;
+            commit::check_writable(inode.place().as_ref())?;
         }
+        // An opener is counted before anything is prepared for it, so that one who leaves at the same time
+        // does not clear it away.
+        let place = {
+            let mut file = inode.file.lock();
+            let place = inode.place();
+            if place.is_none() && file.openers == 0 {
+                // Removed or replaced since its name was looked up: nobody has kept its bytes.
+                return Err(Error::not_found());
+            }
+            file.openers += 1;
+            file.writers += u32::from(access != Access::Read);
+            place
+        };
         let made = match &place {
             Some(Place::Errors) => Some(Bytes::from(self.errors())),
             Some(Place::Stats) => Some(Bytes::from(self.stats())),
             _ => None,
         };
-        // An opener is counted before anything is prepared for it, so that one who leaves at the same time
-        // does not clear it away.
-        {
-            let mut file = inode.file.lock();
-            file.openers += 1;
-            file.writers += u32::from(access != Access::Read);
-        }
         let pages = match (&made, &place) {
             (Some(_), _) => Ok(Pages::None),
             (None, Some(place)) => self.open_content(inode, place, access).at(place.shown()),
+            (None, None) if access == Access::Truncate => {
+                self.truncate_content(inode, 0).map(|()| Pages::Drop)
+            }
             (None, None) => Ok(Pages::Keep),
         };
         let pages = match pages {
@@ -303,8 +314,7 @@ impl Vfs {
         self.hierarchy.store().write()?;
         let inode = self.inode(number)?;
         commit::check_writable(inode.place().as_ref())?;
-        self.truncate_content(&inode, len)?;
-        self.store_unless_written(&inode)?;
+        self.truncate_and_store(&inode, len)?;
         self.attr(&inode)
     }
 
@@ -339,9 +349,11 @@ impl Vfs {
 
     /// Ends a handle. What is incomplete then is dropped, if it was the last one.
     pub fn release(&self, handle: u64) {
-        let Some(handle) = self.handles.lock().remove(&handle) else { return };
-        self.release_content(&handle.inode, handle.access);
-        self.inodes.release(handle.inode);
+        // Not removed before its bytes are where `sync` finds them without it.
+        let Ok(Handle { inode, access, .. }) = self.handle(handle) else { return };
+        self.release_content(&inode, access);
+        drop(self.handles.lock().remove(&handle));
+        self.inodes.release(inode);
     }
 
     /// Stores everything that waits and is complete, and returns when it survives a power cut. All is tried

@@ -171,7 +171,7 @@ impl Vfs {
         let file = inode.file.lock();
         let (bytes, modified) = match &file.content {
             Content::Unstored(unstored) if unstored.changed => (&unstored.bytes, unstored.modified),
-            Content::Detached(bytes) => (bytes, self.mounted),
+            Content::Detached(unstored) => (&unstored.bytes, unstored.modified),
             Content::Stored | Content::Unstored(_) => return None,
         };
         let len = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
@@ -179,7 +179,7 @@ impl Vfs {
         Some(Attr { number, is_dir: false, len, blocks, modified, links: 1, is_writable: true })
     }
 
-    fn attr_of_stored(&self, place: &Place) -> Result<Attr> {
+    pub(super) fn attr_of_stored(&self, place: &Place) -> Result<Attr> {
         let attr = Attr {
             number: 0,
             is_dir: place.is_dir(),

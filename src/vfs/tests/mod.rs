@@ -1,0 +1,4 @@
+//! The tree without a mount, over a store in memory that can be told to fail.
+
+mod bed;
+mod names;
