@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use bytes::Bytes;
 
@@ -23,9 +23,14 @@ pub(super) enum When {
     Closing,
     /// Someone wants it in the store now.
     Asked,
+    /// Someone wants everything in the store: not what its writers have not completed yet.
+    Everything,
     /// Time has passed: scratch files that have lived long enough.
     Aged,
 }
+
+/// The version of a stored value before and after something.
+type Versions = (Option<Version>, Option<Version>);
 
 /// Why a file cannot be written, by what it is.
 pub(super) fn check_writable(place: Option<&Place>) -> Result<()> {
@@ -122,7 +127,7 @@ impl Vfs {
         let full_len =
             self.check_end(place.as_ref(), offset, data.len()).map_err(|e| e.at(shown()))?;
         let mut file = inode.file.lock();
-        self.load(&mut file, place.as_ref()).map_err(|error| error.at(shown()))?;
+        self.load(inode, &mut file, place.as_ref()).map_err(|error| error.at(shown()))?;
         self.put(&mut file, offset, data, full_len).map_err(|error| error.at(shown()))
     }
 
@@ -182,9 +187,22 @@ impl Vfs {
     }
 
     /// Brings the bytes of a file here, so that they can be changed.
-    fn load(&self, file: &mut File, place: Option<&Place>) -> Result<()> {
+    fn load(&self, inode: &Inode, file: &mut File, place: Option<&Place>) -> Result<()> {
         if matches!(file.content, Content::Stored) {
-            let bytes = self.stored_bytes(place.ok_or_else(Error::not_found)?)?;
+            let place = place.ok_or_else(Error::not_found)?;
+            let bytes = match place {
+                Place::Chunk(path, coords) => {
+                    let chunk = self.cache.get(&self.array(path)?, coords)?;
+                    let chunk = chunk.ok_or_else(Error::not_found)?;
+                    if file.seen != Some(chunk.stat.version) {
+                        // Someone else has replaced it since it was opened: when these bytes are stored, pages
+                        // from before would be taken to be of the same version.
+                        self.invalidate(inode);
+                    }
+                    chunk.bytes
+                }
+                place => self.stored_bytes(place)?,
+            };
             self.reserve(bytes.len())?;
             file.content = Content::Unstored(Unstored::of(bytes));
         }
@@ -250,7 +268,7 @@ impl Vfs {
             file.content = Content::Unstored(Unstored::empty());
             return Ok(());
         }
-        self.load(file, place.as_ref()).map_err(|error| error.at(shown()))?;
+        self.load(inode, file, place.as_ref()).map_err(|error| error.at(shown()))?;
         let len = usize::try_from(len).map_err(|_| Error::too_large("no such length"))?;
         match &mut file.content {
             Content::Unstored(unstored) | Content::Detached(unstored)
@@ -282,26 +300,34 @@ impl Vfs {
             unstored.keep_modified = true;
             return Ok(());
         }
-        if let Some(place) = &place {
-            let version = self.set_stored_modified(place, modified).at(place.shown())?;
-            file.seen = version;
-        }
+        let Some(place) = &place else { return Ok(()) };
+        check_writable(Some(place))?;
+        let Some((before, after)) = self.set_stored_modified(place, modified).at(place.shown())?
+        else {
+            return Ok(());
+        };
+        // The kernel's pages are of what is stored now only if they were before.
+        file.seen = after.filter(|_| file.seen.is_some() && file.seen == before);
         Ok(())
     }
 
-    /// Sets the time of what is stored at `place`; of an inner chunk that of its shard. Returns the version then.
-    fn set_stored_modified(&self, place: &Place, modified: SystemTime) -> Result<Option<Version>> {
+    /// Sets the time of what is stored at `place`; of an inner chunk that of its shard. Returns the versions
+    /// before and after; none where nothing is stored by itself.
+    fn set_stored_modified(&self, place: &Place, modified: SystemTime) -> Result<Option<Versions>> {
         let Some(key) = self.key_of(place)? else { return Ok(None) };
-        self.hierarchy.store().write()?.set_modified(&key, modified)?;
-        let version = self.hierarchy.store().stat(&key)?.map(|stat| stat.version);
+        let store = self.hierarchy.store();
+        let version = || Ok::<_, Error>(store.stat(&key)?.map(|stat| stat.version));
+        let before = version()?;
+        store.write()?.set_modified(&key, modified)?;
+        let after = version()?;
         match place {
             Place::Chunk(path, coords) => {
-                self.cache.set_version(&self.array(path)?, coords, version);
+                self.cache.set_version(&self.array(path)?, coords, before, after);
             }
             Place::Document(path) => self.hierarchy.invalidate(path),
             _ => {}
         }
-        Ok(version)
+        Ok(Some((before, after)))
     }
 
     /// The key that a file is stored at, or in; none where it is not stored by itself.
@@ -339,7 +365,7 @@ impl Vfs {
         if let Place::Ordinary(_, relative) = &place {
             let is_due = match when {
                 When::Closing => false,
-                When::Asked => true,
+                When::Asked | When::Everything => true,
                 When::Aged => unstored.since.elapsed() >= self.options.writeback_delay,
             };
             // A lock file of TensorStore's is renamed onto its key or removed, never of use in the store.
@@ -361,7 +387,12 @@ impl Vfs {
             error.of_kind(kind).at(place.shown())
         });
         if let (Err(error), Content::Unstored(unstored)) = (&stored, &mut file.content) {
+            if when == When::Everything && file.writers > 0 && error.kind() == Kind::Invalid {
+                return Ok(());
+            }
             unstored.refused = Some(error.clone());
+            // Tried again when as much time has passed again: not at once, and told each time.
+            unstored.since = Instant::now();
         }
         file.seen = stored?;
         file.shown = None;
@@ -413,10 +444,14 @@ impl Vfs {
             }
         };
         if let Some(key) = self.key_of(place)? {
-            self.unsynced.lock().insert(key);
+            self.unsynced.changed(key);
         }
         match modified {
-            Some(modified) if version.is_some() => self.set_stored_modified(place, modified),
+            Some(modified) if version.is_some() => {
+                let versions = self.set_stored_modified(place, modified)?;
+                // Whatever came in between is not what was written.
+                Ok(versions.and_then(|(before, after)| after.filter(|_| before == version)))
+            }
             _ => Ok(version),
         }
     }
@@ -458,11 +493,10 @@ impl Vfs {
     pub(super) fn sync_place(&self, place: Option<&Place>) -> Result<()> {
         let Some(place) = place else { return Ok(()) };
         let Some(key) = self.key_of(place)? else { return Ok(()) };
-        self.unsynced.lock().remove(&key);
-        match self.hierarchy.store().write() {
-            Ok(write) => write.sync(&[key]),
-            Err(_) => Ok(()), // A read-only mount has written nothing.
+        if !self.hierarchy.store().is_writable() {
+            return Ok(()); // A read-only mount has written nothing.
         }
+        self.unsynced.sync_key(self.hierarchy.store(), key)
     }
 
     /// Ends an opener. What a mapping wrote after the last close is stored now; what could not be stored, as

@@ -17,9 +17,10 @@ mod overlay;
 mod place;
 mod stats;
 mod tree;
+mod unsynced;
 mod xattr;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,7 +33,7 @@ use crate::array::FillChunks;
 use crate::cache::ChunkCache;
 use crate::error::{At, Error, Kind, Result};
 use crate::hierarchy::Hierarchy;
-use crate::store::{Key, Room};
+use crate::store::Room;
 pub use attr::Attr;
 pub use inode::ROOT;
 use inode::{Inode, Inodes};
@@ -41,6 +42,7 @@ pub use listing::{DirHandle, Listed};
 pub use names::Replace;
 use overlay::Overlay;
 use place::Place;
+use unsynced::Unsynced;
 pub use xattr::Presence;
 
 /// How a mount behaves.
@@ -119,8 +121,7 @@ pub struct Vfs {
     /// A leaf: copy the handle out, unlock, then work.
     handles: Mutex<HashMap<u64, Handle>>,
     next_handle: AtomicU64,
-    /// Keys whose values, or whose absence, may not survive a power cut yet. A leaf.
-    unsynced: Mutex<BTreeSet<Key>>,
+    unsynced: Unsynced,
     /// Held over a rename, which locks two files, so that no other thread ever holds one and waits for another.
     renames: Mutex<()>,
     /// Bytes of files that wait to be stored, or are those of removed files that are still open.
@@ -148,7 +149,7 @@ impl Vfs {
             journal: Journal::default(),
             handles: Mutex::default(),
             next_handle: AtomicU64::new(1),
-            unsynced: Mutex::default(),
+            unsynced: Unsynced::default(),
             renames: Mutex::new(()),
             unstored_len: AtomicU64::new(0),
             mounted: SystemTime::now(),
@@ -356,21 +357,14 @@ impl Vfs {
         self.inodes.release(inode);
     }
 
-    /// Stores everything that waits and is complete, and returns when it survives a power cut. All is tried
-    /// before the first error is returned.
+    /// Stores everything that waits and is complete, and returns when it survives a power cut. What a program
+    /// is still writing is its own to complete. All is tried before the first error is returned.
     pub fn sync(&self) -> Result<()> {
         let mut first = Ok(());
         for inode in self.overlay.files().into_iter().chain(self.open_files()) {
-            let stored = self.store_content(&inode, commit::When::Asked);
-            if first.is_ok() {
-                first = stored;
-            }
+            first = first.and(self.store_content(&inode, commit::When::Everything));
         }
-        let keys: Vec<Key> = std::mem::take(&mut *self.unsynced.lock()).into_iter().collect();
-        if !keys.is_empty() {
-            self.hierarchy.store().write()?.sync(&keys)?;
-        }
-        first
+        first.and(self.unsynced.sync_all(self.hierarchy.store()))
     }
 
     /// Stores the scratch files that have lived long enough; to be called now and then.

@@ -202,7 +202,7 @@ impl Vfs {
             }
             _ => self.hierarchy.store().write()?.erase_values(std::slice::from_ref(&key))?,
         }
-        self.unsynced.lock().insert(key);
+        self.unsynced.changed(key);
         Ok(())
     }
 
