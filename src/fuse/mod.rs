@@ -12,7 +12,7 @@ use std::ffi::OsStr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use fuser::{
     BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation,
@@ -126,9 +126,16 @@ impl Fs {
                 }
             }
         }
+        let first = position;
         loop {
-            let at = usize::try_from(position - 2).unwrap_or(usize::MAX);
-            let Some(listed) = self.vfs.readdir(&dir, at)? else { return Ok(()) };
+            let at = usize::try_from(position.saturating_sub(2)).unwrap_or(usize::MAX);
+            let listed = match self.vfs.readdir(&dir, at) {
+                Ok(Some(listed)) => listed,
+                Ok(None) => return Ok(()),
+                // The kernel has not seen the names of an answer that is an error: those first.
+                Err(_) if position > first => return Ok(()),
+                Err(error) => return Err(error),
+            };
             position += 1;
             if add(position, Entry::Listed(&dir, &listed))? == Room::None {
                 return Ok(());
@@ -230,8 +237,7 @@ impl Filesystem for Fs {
             Some(name) => vfs.lookup(parent.0, name),
             None => Err(Error::not_found()),
         });
-        let ttl = self.vfs.ttl();
-        reply!(reply, found, entry(attr => &ttl, &self.owner.attr(&attr), Generation(0)));
+        reply!(reply, found, entry(attr => &self.vfs.ttl(&attr), &self.owner.attr(&attr), Generation(0)));
     }
 
     fn forget(&self, _: &Request, ino: INodeNo, nlookup: u64) {
@@ -240,8 +246,7 @@ impl Filesystem for Fs {
 
     fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         let found = self.now("getattr", |vfs| vfs.getattr(ino.0)).map_err(gone);
-        let ttl = self.vfs.ttl();
-        reply!(reply, found, attr(attr => &ttl, &self.owner.attr(&attr)));
+        reply!(reply, found, attr(attr => &self.vfs.ttl(&attr), &self.owner.attr(&attr)));
     }
 
     fn setattr(
@@ -263,7 +268,7 @@ impl Filesystem for Fs {
         reply: ReplyAttr,
     ) {
         // Mode and owner are those of the mount: accepted, so that `cp -p` and `rsync -a` go through.
-        let (owner, ttl) = (self.owner, self.vfs.ttl());
+        let (owner, vfs) = (self.owner, Arc::clone(&self.vfs));
         let change = move |vfs: &Vfs| {
             if let Some(size) = size {
                 vfs.truncate(ino.0, size)?;
@@ -277,14 +282,13 @@ impl Filesystem for Fs {
             }
         };
         self.later("setattr", change, move |changed| {
-            reply!(reply, changed.map_err(gone), attr(attr => &ttl, &owner.attr(&attr)));
+            reply!(reply, changed.map_err(gone), attr(attr => &vfs.ttl(&attr), &owner.attr(&attr)));
         });
     }
 
     fn mkdir(&self, _: &Request, parent: INodeNo, name: &OsStr, _: u32, _: u32, reply: ReplyEntry) {
         let made = self.now("mkdir", |vfs| vfs.mkdir(parent.0, utf8(name)?));
-        let ttl = self.vfs.ttl();
-        reply!(reply, made, entry(attr => &ttl, &self.owner.attr(&attr), Generation(0)));
+        reply!(reply, made, entry(attr => &self.vfs.ttl(&attr), &self.owner.attr(&attr), Generation(0)));
     }
 
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
@@ -340,7 +344,7 @@ impl Filesystem for Fs {
         flags: i32,
         reply: ReplyCreate,
     ) {
-        let (owner, ttl, name) = (self.owner, self.vfs.ttl(), name.to_owned());
+        let (owner, vfs, name) = (self.owner, Arc::clone(&self.vfs), name.to_owned());
         let create = move |vfs: &Vfs| {
             let exclusive = flags & libc::O_EXCL != 0;
             vfs.create(parent.0, utf8(&name)?, access_of(OpenFlags(flags)), exclusive)
@@ -348,7 +352,7 @@ impl Filesystem for Fs {
         self.later("create", create, move |created| match created {
             Ok((attr, opened)) => {
                 let (handle, flags) = (FileHandle(opened.handle), open_flags(opened));
-                reply.created(&ttl, &owner.attr(&attr), Generation(0), handle, flags);
+                reply.created(&vfs.ttl(&attr), &owner.attr(&attr), Generation(0), handle, flags);
             }
             Err(errno) => reply.error(errno),
         });
@@ -464,44 +468,28 @@ impl Filesystem for Fs {
         offset: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
-        let (owner, ttl) = (self.owner, self.vfs.ttl());
+        let (owner, vfs) = (self.owner, Arc::clone(&self.vfs));
         let mut add = |next: u64, entry: Entry<'_>| {
-            let (name, attr, ttl) = match entry {
-                Entry::Dot(name, number) => (name, dot(number), Duration::ZERO),
-                Entry::Listed(dir, listed) => match self.vfs.attr_of_listed(dir, listed) {
-                    Ok(Some(attr)) => (listed.name.as_str(), attr, ttl),
+            // 0: the kernel takes the name, and learns of no inode.
+            let (name, ino, attr) = match entry {
+                Entry::Dot(name, number) => (name, number, dot(number)),
+                Entry::Listed(dir, listed) => match vfs.tell_listed(dir, listed) {
+                    Ok(Some(attr)) => (listed.name.as_str(), attr.number, attr),
                     Ok(None) => return Ok(Room::Some),
                     Err(error) => {
                         // One bad entry is no reason to show none of the others.
-                        self.vfs.note("readdir", &error);
+                        vfs.note("readdir", &error);
                         let attr = Attr { is_dir: listed.is_dir, ..dot(listed.number) };
-                        let full = reply.add(
-                            INodeNo(0),
-                            next,
-                            &listed.name,
-                            &ttl,
-                            &owner.attr(&attr),
-                            Generation(0),
-                        );
-                        return Ok(if full { Room::None } else { Room::Some });
+                        (listed.name.as_str(), 0, attr)
                     }
                 },
             };
-            let full = reply.add(
-                INodeNo(attr.number),
-                next,
-                name,
-                &ttl,
-                &owner.attr(&attr),
-                Generation(0),
-            );
-            if full {
-                return Ok(Room::None);
+            let (ttl, shown) = (vfs.ttl(&attr), owner.attr(&attr));
+            let full = reply.add(INodeNo(ino), next, name, &ttl, &shown, Generation(0));
+            if full && matches!(entry, Entry::Listed(..)) && ino != 0 {
+                vfs.forget(ino, 1);
             }
-            if let Entry::Listed(..) = entry {
-                self.vfs.told_of(attr.number);
-            }
-            Ok(Room::Some)
+            Ok(if full { Room::None } else { Room::Some })
         };
         let listed = answer(&self.vfs, "readdir", || self.list(fh, offset, &mut add));
         reply!(reply, listed, ok(() =>));
@@ -666,6 +654,7 @@ fn dot(number: u64) -> Attr {
         modified: SystemTime::UNIX_EPOCH,
         links: 2,
         is_writable: true,
+        is_unstored: false,
     }
 }
 

@@ -19,6 +19,8 @@ pub struct Attr {
     pub links: u32,
     /// Whether it can be written, by what it is.
     pub is_writable: bool,
+    /// Whether its length and time are those of bytes that are not stored.
+    pub is_unstored: bool,
 }
 
 impl Attr {

@@ -162,9 +162,10 @@ impl Vfs {
         &self.hierarchy
     }
 
-    /// How long what was answered about names and attributes holds.
-    pub fn ttl(&self) -> Duration {
-        self.hierarchy.options().metadata_ttl
+    /// How long what was answered about names and attributes holds: not at all where they are those of bytes
+    /// that may be merged or dropped at the next close.
+    pub fn ttl(&self, attr: &Attr) -> Duration {
+        if attr.is_unstored { Duration::ZERO } else { self.hierarchy.options().metadata_ttl }
     }
 
     /// Calls `invalidate` with the number of each inode whose pages the kernel must drop. It is called
@@ -228,15 +229,32 @@ impl Vfs {
             if place.is_dir() {
                 return Err(Error::new(Kind::IsDirectory, "is a directory"));
             }
-            let opened = self.open_inode(&self.inodes.at(&place), access)?;
-            return Ok((self.told(&place)?, opened));
+            return self.open_and_tell(&self.inodes.at(&place), access);
         }
         self.hierarchy.store().write()?;
         let place = self.place_for_new(&parent, name)?;
         let inode = self.inodes.at(&place);
         self.overlay.insert(parent, name, overlay::Shown::File(place.clone(), Arc::clone(&inode)));
-        let opened = self.open_inode(&inode, Access::Truncate)?;
-        Ok((self.told(&place)?, opened))
+        let created = self.open_and_tell(&inode, Access::Truncate);
+        if created.is_err() {
+            self.leave_overlay(&place, &inode);
+            self.inodes.release(inode);
+        }
+        created
+    }
+
+    fn open_and_tell(&self, inode: &Arc<Inode>, access: Access) -> Result<(Attr, Opened)> {
+        let opened = self.open_inode(inode, access)?;
+        match self.attr(inode) {
+            Ok(attr) => {
+                self.inodes.looked_up(inode);
+                Ok((attr, opened))
+            }
+            Err(error) => {
+                self.release(opened.handle);
+                Err(error)
+            }
+        }
     }
 
     fn open_inode(&self, inode: &Arc<Inode>, access: Access) -> Result<Opened> {
@@ -374,6 +392,7 @@ impl Vfs {
                 self.note("write back", &error);
             }
         }
+        self.inodes.sweep();
     }
 
     fn open_files(&self) -> Vec<Arc<Inode>> {
@@ -408,9 +427,12 @@ impl Vfs {
     /// The attributes of what is at `place`, which the kernel is told of now.
     fn told(&self, place: &Place) -> Result<Attr> {
         let inode = self.inodes.at(place);
-        let attr = self.attr(&inode)?;
-        self.inodes.looked_up(&inode);
-        Ok(attr)
+        let attr = self.attr(&inode);
+        match attr {
+            Ok(_) => self.inodes.looked_up(&inode),
+            Err(_) => self.inodes.release(inode),
+        }
+        attr
     }
 
     fn invalidate(&self, inode: &Inode) {

@@ -176,7 +176,17 @@ impl Vfs {
         };
         let len = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
         let (number, blocks) = (inode.number(), Attr::blocks_of(len, len));
-        Some(Attr { number, is_dir: false, len, blocks, modified, links: 1, is_writable: true })
+        let (is_writable, is_unstored) = (true, true);
+        Some(Attr {
+            number,
+            is_dir: false,
+            len,
+            blocks,
+            modified,
+            links: 1,
+            is_writable,
+            is_unstored,
+        })
     }
 
     pub(super) fn attr_of_stored(&self, place: &Place) -> Result<Attr> {
@@ -188,6 +198,7 @@ impl Vfs {
             modified: self.mounted,
             links: if place.is_dir() { 2 } else { 1 },
             is_writable: true,
+            is_unstored: false,
         };
         let of_value = |len: u64, stat: &Stat| {
             let blocks = Attr::blocks_of(stat.len, len);
@@ -210,8 +221,7 @@ impl Vfs {
             }
             Place::Chunk(path, coords) => {
                 let array = self.array(path)?;
-                let stat = array.stat(coords)?.ok_or_else(Error::not_found)?;
-                of_value(array.chunk_len(), &stat)
+                of_value(array.chunk_len(), &stat_chunk(&array, coords)?)
             }
             Place::Ordinary(path, relative) => {
                 let stat = self.stat_ordinary(path, relative)?;
@@ -260,7 +270,7 @@ impl Vfs {
         let version = match place {
             Place::Chunk(_, coords) => {
                 let array = array.ok_or_else(Error::not_found)?;
-                let stat = array.stat(coords)?.ok_or_else(Error::not_found)?;
+                let stat = stat_chunk(&array, coords)?;
                 self.cache.keep_only(&array, coords, Some(stat.version));
                 Some(stat.version)
             }
@@ -413,10 +423,20 @@ pub(super) fn has_chunks(array: &Array, prefix: &[u64]) -> Result<bool> {
         return Ok(false);
     }
     match Arc::clone(array.chunks()).list_prefix(prefix) {
-        Ok(mut list) => Ok(list.next().transpose()?.is_some()),
+        Ok(mut list) => match list.next() {
+            // A damaged shard comes first: what else there is can be reached.
+            Some(Err(error)) if error.kind() == Kind::Corrupt => Ok(true),
+            found => Ok(found.transpose()?.is_some()),
+        },
         Err(error) if error.kind() == Kind::Unsupported => Ok(true),
         Err(error) => Err(error),
     }
+}
+
+/// What is stored of a chunk. One that the kernel still knows may lie outside of the array's grid by now.
+fn stat_chunk(array: &Array, coords: &Coords) -> Result<Stat> {
+    let stat = if array.grid().contains(coords) { array.stat(coords)? } else { None };
+    stat.ok_or_else(Error::not_found)
 }
 
 /// Where the chunks of an array are: a directory, or the one chunk of an array without dimensions.

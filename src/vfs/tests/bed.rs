@@ -19,8 +19,6 @@ use crate::vfs::{Access, Options, ROOT, Vfs};
 
 /// Bytes of every chunk: two elements of `uint16`.
 pub const CHUNK_LEN: usize = 4;
-/// Chunks of `plain`, and of `sharded` (two in a shard).
-pub const CHUNKS: usize = 4;
 
 type Hook = Box<dyn FnOnce() + Send>;
 
@@ -133,7 +131,7 @@ pub struct Bed {
     pub vfs: Arc<Vfs>,
 }
 
-pub fn array(codecs: &str, chunk_shape: u64) -> String {
+fn array(codecs: &str, chunk_shape: u64) -> String {
     format!(
         r#"{{"zarr_format":3,"node_type":"array","shape":[8],"data_type":"uint16",
         "chunk_grid":{{"name":"regular","configuration":{{"chunk_shape":[{chunk_shape}]}}}},

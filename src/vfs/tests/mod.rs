@@ -1,6 +1,6 @@
 //! The tree without a mount, over a store in memory that can be told to fail.
 
 mod bed;
-mod model;
+mod listing;
 mod names;
 mod storing;
