@@ -2,5 +2,6 @@
 
 mod bed;
 mod listing;
+mod model;
 mod names;
 mod storing;
