@@ -157,7 +157,7 @@ impl Vfs {
     pub(super) fn attr(&self, inode: &Inode) -> Result<Attr> {
         let place = inode.place();
         if place.as_ref().is_none_or(|place| !place.is_dir())
-            && let Some(attr) = self.attr_of_content(inode)
+            && let Some(attr) = Self::attr_of_content(inode)
         {
             return Ok(Attr { links: u32::from(place.is_some()), ..attr });
         }
@@ -167,7 +167,7 @@ impl Vfs {
     }
 
     /// Of bytes that are not what is stored.
-    fn attr_of_content(&self, inode: &Inode) -> Option<Attr> {
+    fn attr_of_content(inode: &Inode) -> Option<Attr> {
         let file = inode.file.lock();
         let (bytes, modified) = match &file.content {
             Content::Unstored(unstored) if unstored.changed => (&unstored.bytes, unstored.modified),
