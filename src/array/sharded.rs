@@ -375,17 +375,24 @@ impl ChunkStore for Sharded {
             let found = shard_index.and_then(|index| {
                 let shards = [&shard_prefix[..], &[index]].concat();
                 let most = self.level.count_along(depth);
-                let mut seen = BTreeSet::new();
+                let (mut seen, mut damage) = (BTreeSet::new(), None);
                 for coords in Arc::clone(&self).list_below(&shards, &prefix)? {
-                    seen.extend(coords?.indices().get(depth));
+                    match coords {
+                        Ok(coords) => seen.extend(coords.indices().get(depth).copied()),
+                        // What the other shards have can be told all the same.
+                        Err(error) => damage = Some(error),
+                    }
                     if u64::try_from(seen.len()).is_ok_and(|seen| seen == most) {
+                        damage = None;
                         break;
                     }
                 }
-                Ok(seen)
+                Ok((seen, damage))
             });
             match found {
-                Ok(seen) => seen.into_iter().map(Ok).collect::<Vec<_>>(),
+                Ok((seen, damage)) => {
+                    seen.into_iter().map(Ok).chain(damage.map(Err)).collect::<Vec<_>>()
+                }
                 Err(error) => vec![Err(error)],
             }
         })))

@@ -144,13 +144,21 @@ impl ChunkCache {
         }
     }
 
-    /// Notes that the chunk is stored as another version now, with the same bytes.
-    pub fn set_version(&self, array: &Arc<Array>, coords: &Coords, version: Option<Version>) {
+    /// Notes that the chunk, if it is here as the version `before`, is stored as another one now, with the
+    /// same bytes.
+    pub fn set_version(
+        &self,
+        array: &Arc<Array>,
+        coords: &Coords,
+        before: Option<Version>,
+        after: Option<Version>,
+    ) {
         let slot = self.table.lock().slots.peek(&id(array, coords)).cloned();
-        if let (Some(slot), Some(version)) = (slot, version)
+        if let (Some(slot), Some(after)) = (slot, after)
             && let Some(chunk) = &mut *slot.chunk.lock()
+            && before == Some(chunk.stat.version)
         {
-            chunk.stat.version = version;
+            chunk.stat.version = after;
         }
     }
 

@@ -6,27 +6,29 @@
 
 mod pool;
 mod session;
+mod terms;
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use fuser::{
-    BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation,
-    INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenAccMode, OpenFlags, PollEvents,
-    PollFlags, PollNotifier, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
-    ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyPoll,
-    ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    BsdFileFlags, Errno, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
+    InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags, PollEvents, PollFlags, PollNotifier,
+    RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty,
+    ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr,
+    Request, TimeOrNow, WriteFlags,
 };
 use parking_lot::Mutex;
 
 use crate::error::{Error, Kind, Result};
-use crate::vfs::{Access, Attr, DirHandle, Opened, Pages, Presence, Replace, Vfs};
+use crate::vfs::{Attr, DirHandle, Presence, Replace, Vfs};
 use pool::Pool;
 pub use session::{MountOptions, Mounted, Others, mount};
+use terms::{Owner, access_of, dot, nul_separated, open_flags, reply_xattr, utf8};
 
 /// What the log lines of the protocol library begin their target with.
 pub const LOG_TARGET: &str = "fuser";
@@ -39,14 +41,6 @@ struct Fs {
     dirs: Mutex<HashMap<u64, Arc<DirHandle>>>,
     next_dir: AtomicU64,
     owner: Owner,
-}
-
-/// Whose everything is, and with which mode bits.
-#[derive(Debug, Clone, Copy)]
-struct Owner {
-    uid: u32,
-    gid: u32,
-    read_only: bool,
 }
 
 /// Runs one request. What goes wrong is kept where a person can read it, and becomes an errno.
@@ -66,11 +60,6 @@ fn answer<T>(vfs: &Vfs, operation: &str, request: impl FnOnce() -> Result<T>) ->
 /// again, so that `O_CREAT` creates it, and whoever does not create learns that there is no such file.
 fn gone(errno: Errno) -> Errno {
     if errno.code() == libc::ENOENT { Errno::ESTALE } else { errno }
-}
-
-/// The name as text: names that are not UTF-8 are in no hierarchy.
-fn utf8(name: &OsStr) -> Result<&str> {
-    name.to_str().ok_or_else(|| Error::new(Kind::Os(libc::EILSEQ), "the name is not UTF-8"))
 }
 
 /// Answers with the `$ok` of a reply, or its error.
@@ -126,9 +115,16 @@ impl Fs {
                 }
             }
         }
+        let first = position;
         loop {
-            let at = usize::try_from(position - 2).unwrap_or(usize::MAX);
-            let Some(listed) = self.vfs.readdir(&dir, at)? else { return Ok(()) };
+            let at = usize::try_from(position.saturating_sub(2)).unwrap_or(usize::MAX);
+            let listed = match self.vfs.readdir(&dir, at) {
+                Ok(Some(listed)) => listed,
+                Ok(None) => return Ok(()),
+                // The kernel has not seen the names of an answer that is an error: those first.
+                Err(_) if position > first => return Ok(()),
+                Err(error) => return Err(error),
+            };
             position += 1;
             if add(position, Entry::Listed(&dir, &listed))? == Room::None {
                 return Ok(());
@@ -148,52 +144,6 @@ enum Entry<'a> {
 enum Room {
     Some,
     None,
-}
-
-impl Owner {
-    fn attr(self, attr: &Attr) -> FileAttr {
-        let write = attr.is_writable && !self.read_only;
-        let perm = match (attr.is_dir, write) {
-            (true, true) => 0o755,
-            (true, false) => 0o555,
-            (false, true) => 0o644,
-            (false, false) => 0o444,
-        };
-        FileAttr {
-            ino: INodeNo(attr.number),
-            size: attr.len,
-            blocks: attr.blocks,
-            atime: attr.modified,
-            mtime: attr.modified,
-            ctime: attr.modified,
-            crtime: attr.modified,
-            kind: if attr.is_dir { FileType::Directory } else { FileType::RegularFile },
-            perm,
-            nlink: attr.links,
-            uid: self.uid,
-            gid: self.gid,
-            rdev: 0,
-            blksize: 4096,
-            flags: 0,
-        }
-    }
-}
-
-fn access_of(flags: OpenFlags) -> Access {
-    let truncates = flags.0 & libc::O_TRUNC != 0;
-    match flags.acc_mode() {
-        OpenAccMode::O_RDONLY => Access::Read,
-        OpenAccMode::O_WRONLY | OpenAccMode::O_RDWR if truncates => Access::Truncate,
-        OpenAccMode::O_WRONLY | OpenAccMode::O_RDWR => Access::Write,
-    }
-}
-
-fn open_flags(opened: Opened) -> FopenFlags {
-    match opened.pages {
-        Pages::Keep => FopenFlags::FOPEN_KEEP_CACHE,
-        Pages::Drop => FopenFlags::empty(),
-        Pages::None => FopenFlags::FOPEN_DIRECT_IO,
-    }
 }
 
 impl Filesystem for Fs {
@@ -462,44 +412,28 @@ impl Filesystem for Fs {
         offset: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
-        let owner = self.owner;
+        let (owner, vfs) = (self.owner, Arc::clone(&self.vfs));
         let mut add = |next: u64, entry: Entry<'_>| {
-            let (name, attr, ttl) = match entry {
-                Entry::Dot(name, number) => (name, dot(number), Duration::ZERO),
-                Entry::Listed(dir, listed) => match self.vfs.attr_of_listed(dir, listed) {
-                    Ok(Some(attr)) => (listed.name.as_str(), attr, self.vfs.ttl(&attr)),
+            // 0: the kernel takes the name, and learns of no inode.
+            let (name, ino, attr) = match entry {
+                Entry::Dot(name, number) => (name, number, dot(number)),
+                Entry::Listed(dir, listed) => match vfs.tell_listed(dir, listed) {
+                    Ok(Some(attr)) => (listed.name.as_str(), attr.number, attr),
                     Ok(None) => return Ok(Room::Some),
                     Err(error) => {
                         // One bad entry is no reason to show none of the others.
-                        self.vfs.note("readdir", &error);
+                        vfs.note("readdir", &error);
                         let attr = Attr { is_dir: listed.is_dir, ..dot(listed.number) };
-                        let full = reply.add(
-                            INodeNo(0),
-                            next,
-                            &listed.name,
-                            &Duration::ZERO,
-                            &owner.attr(&attr),
-                            Generation(0),
-                        );
-                        return Ok(if full { Room::None } else { Room::Some });
+                        (listed.name.as_str(), 0, attr)
                     }
                 },
             };
-            let full = reply.add(
-                INodeNo(attr.number),
-                next,
-                name,
-                &ttl,
-                &owner.attr(&attr),
-                Generation(0),
-            );
-            if full {
-                return Ok(Room::None);
+            let (ttl, shown) = (vfs.ttl(&attr), owner.attr(&attr));
+            let full = reply.add(INodeNo(ino), next, name, &ttl, &shown, Generation(0));
+            if full && matches!(entry, Entry::Listed(..)) && ino != 0 {
+                vfs.forget(ino, 1);
             }
-            if let Entry::Listed(..) = entry {
-                self.vfs.told_of(attr.number);
-            }
-            Ok(Room::Some)
+            Ok(if full { Room::None } else { Room::Some })
         };
         let listed = answer(&self.vfs, "readdir", || self.list(fh, offset, &mut add));
         reply!(reply, listed, ok(() =>));
@@ -652,43 +586,6 @@ impl Filesystem for Fs {
 
     fn link(&self, _: &Request, _: INodeNo, _: INodeNo, _: &OsStr, reply: ReplyEntry) {
         reply.error(Errno::EPERM);
-    }
-}
-
-fn dot(number: u64) -> Attr {
-    Attr {
-        number,
-        is_dir: true,
-        len: 0,
-        blocks: 0,
-        modified: SystemTime::UNIX_EPOCH,
-        links: 2,
-        is_writable: true,
-        may_change: false,
-    }
-}
-
-/// Names as the kernel wants them. What does not fit into its largest list can still be got by name.
-fn nul_separated(names: &[String]) -> Vec<u8> {
-    let mut list = Vec::new();
-    for name in names {
-        if list.len() + name.len() < 65_536 {
-            list.extend_from_slice(name.as_bytes());
-            list.push(0);
-        }
-    }
-    list
-}
-
-/// Answers with a value, or with its length where the caller asks for that.
-fn reply_xattr(reply: ReplyXattr, value: Result<Vec<u8>, Errno>, size: u32) {
-    match value {
-        Err(errno) => reply.error(errno),
-        Ok(value) => match u32::try_from(value.len()) {
-            Ok(len) if size == 0 => reply.size(len),
-            Ok(len) if len <= size => reply.data(&value),
-            _ => reply.error(Errno::ERANGE),
-        },
     }
 }
 

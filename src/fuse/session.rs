@@ -9,8 +9,9 @@ use std::time::Duration;
 use fuser::{BackgroundSession, Config, INodeNo, MountOption, Session, SessionACL};
 use parking_lot::Mutex;
 
+use super::Fs;
 use super::pool::Pool;
-use super::{Fs, Owner};
+use super::terms::Owner;
 use crate::error::{Error, Kind, Result};
 use crate::vfs::Vfs;
 

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -47,6 +48,9 @@ pub struct Hierarchy {
     options: Options,
     /// Nodes that were read, and when. A leaf: documents are read and lowered before it is locked.
     nodes: RwLock<HashMap<NodePath, (Instant, Arc<Node>)>>,
+    /// How often something was forgotten; changed only while `nodes` is locked. What was read before may be
+    /// older than what was forgotten, and is not kept.
+    forgotten: AtomicU64,
 }
 
 /// A node as it was when its document was read.
@@ -138,7 +142,7 @@ impl Hierarchy {
     /// Opens the hierarchy at the root of `store`; its dialect is found out unless it is told.
     pub fn open(store: Store, dialect: Option<Dialect>, options: Options) -> Result<Self> {
         let dialect = dialect.map_or_else(|| detect(&store), Ok)?;
-        Ok(Self { store, dialect, options, nodes: RwLock::default() })
+        Ok(Self { store, dialect, options, nodes: RwLock::default(), forgotten: AtomicU64::new(0) })
     }
 
     /// The store.
@@ -164,8 +168,12 @@ impl Hierarchy {
         {
             return Ok(Some(Arc::clone(node)));
         }
+        let forgotten = self.forgotten.load(Ordering::SeqCst);
         let node = self.read_node(path, kept.as_ref().map(|(_, node)| node))?;
         let mut nodes = self.nodes.write();
+        if self.forgotten.load(Ordering::SeqCst) != forgotten {
+            return Ok(node);
+        }
         match &node {
             Some(node) => drop(nodes.insert(path.clone(), (Instant::now(), Arc::clone(node)))),
             None => drop(nodes.remove(path)),
@@ -180,7 +188,9 @@ impl Hierarchy {
 
     /// Forgets what was read of `path`, so that it is read anew.
     pub fn invalidate(&self, path: &NodePath) {
-        self.nodes.write().remove(path);
+        let mut nodes = self.nodes.write();
+        self.forgotten.fetch_add(1, Ordering::SeqCst);
+        nodes.remove(path);
     }
 
     fn read_node(&self, path: &NodePath, kept: Option<&Arc<Node>>) -> Result<Option<Arc<Node>>> {

@@ -19,7 +19,8 @@ pub struct Attr {
     pub links: u32,
     /// Whether it can be written, by what it is.
     pub is_writable: bool,
-    /// Whether its length may be another one whenever it is opened: it is made from what others store.
+    /// Whether length and time may be others at the next look: of bytes that are not stored yet, and may be merged
+    /// or dropped, and of what is made from what others store.
     pub may_change: bool,
 }
 

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use bytes::Bytes;
 
 use super::file::{Content, File, Unstored};
 use super::inode::Inode;
+use super::overlay::Shown;
 use super::place::Place;
 use super::{Access, Vfs};
 use crate::codec::Buffer;
@@ -22,9 +23,14 @@ pub(super) enum When {
     Closing,
     /// Someone wants it in the store now.
     Asked,
+    /// Someone wants everything in the store: not what its writers have not completed yet.
+    Everything,
     /// Time has passed: scratch files that have lived long enough.
     Aged,
 }
+
+/// The version of a stored value before and after something.
+type Versions = (Option<Version>, Option<Version>);
 
 /// Why a file cannot be written, by what it is.
 pub(super) fn check_writable(place: Option<&Place>) -> Result<()> {
@@ -121,7 +127,7 @@ impl Vfs {
         let full_len =
             self.check_end(place.as_ref(), offset, data.len()).map_err(|e| e.at(shown()))?;
         let mut file = inode.file.lock();
-        self.load(&mut file, place.as_ref()).map_err(|error| error.at(shown()))?;
+        self.load(inode, &mut file, place.as_ref()).map_err(|error| error.at(shown()))?;
         self.put(&mut file, offset, data, full_len).map_err(|error| error.at(shown()))
     }
 
@@ -164,17 +170,15 @@ impl Vfs {
     fn put(&self, file: &mut File, offset: u64, data: &[u8], full_len: usize) -> Result<()> {
         let offset = usize::try_from(offset).map_err(|_| Error::too_large("no such offset"))?;
         match &mut file.content {
-            Content::Unstored(unstored) => {
+            // Of what is detached nobody will ever store it; its openers see what they write.
+            Content::Unstored(unstored) | Content::Detached(unstored) => {
                 let grown = offset.saturating_add(data.len()).saturating_sub(unstored.bytes.len());
                 self.reserve(grown)?;
-                unstored.write(offset, data, full_len)
-            }
-            // Nobody will ever store it; its openers see what they write.
-            Content::Detached(bytes) => {
-                let mut unstored = Unstored::of(bytes.clone());
-                unstored.write(offset, data, full_len)?;
-                *bytes = unstored.bytes;
-                Ok(())
+                let written = unstored.write(offset, data, full_len);
+                if written.is_err() {
+                    self.unreserve(grown);
+                }
+                written
             }
             Content::Stored => {
                 Err(Error::new(Kind::Internal, "the bytes of the file are not here"))
@@ -183,9 +187,22 @@ impl Vfs {
     }
 
     /// Brings the bytes of a file here, so that they can be changed.
-    fn load(&self, file: &mut File, place: Option<&Place>) -> Result<()> {
+    fn load(&self, inode: &Inode, file: &mut File, place: Option<&Place>) -> Result<()> {
         if matches!(file.content, Content::Stored) {
-            let bytes = self.stored_bytes(place.ok_or_else(Error::not_found)?)?;
+            let place = place.ok_or_else(Error::not_found)?;
+            let bytes = match place {
+                Place::Chunk(path, coords) => {
+                    let chunk = self.cache.get(&self.array(path)?, coords)?;
+                    let chunk = chunk.ok_or_else(Error::not_found)?;
+                    if file.seen != Some(chunk.stat.version) {
+                        // Someone else has replaced it since it was opened: when these bytes are stored, pages
+                        // from before would be taken to be of the same version.
+                        self.invalidate(inode);
+                    }
+                    chunk.bytes
+                }
+                place => self.stored_bytes(place)?,
+            };
             self.reserve(bytes.len())?;
             file.content = Content::Unstored(Unstored::of(bytes));
         }
@@ -217,7 +234,27 @@ impl Vfs {
         self.unstored_len.load(Ordering::Relaxed)
     }
 
+    /// Changes the length of a file. Where nobody has it open to write the rest it is stored as it is then,
+    /// or left as it was.
+    pub(super) fn truncate_and_store(&self, inode: &Inode, len: u64) -> Result<()> {
+        let mut file = inode.file.lock();
+        let is_here = !matches!(file.content, Content::Stored);
+        let cut = self.truncate_locked(inode, &mut file, len);
+        if file.writers > 0 {
+            return cut;
+        }
+        let done = cut.and_then(|()| self.store_locked(inode, &mut file, When::Asked));
+        if done.is_err() && !is_here {
+            self.forget_unstored(&mut file);
+        }
+        done
+    }
+
     pub(super) fn truncate_content(&self, inode: &Inode, len: u64) -> Result<()> {
+        self.truncate_locked(inode, &mut inode.file.lock(), len)
+    }
+
+    fn truncate_locked(&self, inode: &Inode, file: &mut File, len: u64) -> Result<()> {
         let place = inode.place();
         let shown = || place.as_ref().map_or_else(String::new, Place::shown);
         let limit = self.longest(place.as_ref())?;
@@ -226,24 +263,28 @@ impl Vfs {
                 Error::too_large(format!("{len} bytes: the file can have {limit}")).at(shown())
             );
         }
-        let mut file = inode.file.lock();
         if len == 0 && matches!(file.content, Content::Stored) {
             // A file that is cut to nothing need not be read first: it may be damaged.
             file.content = Content::Unstored(Unstored::empty());
             return Ok(());
         }
-        self.load(&mut file, place.as_ref()).map_err(|error| error.at(shown()))?;
+        self.load(inode, file, place.as_ref()).map_err(|error| error.at(shown()))?;
         let len = usize::try_from(len).map_err(|_| Error::too_large("no such length"))?;
         match &mut file.content {
-            Content::Unstored(unstored) if unstored.bytes.len() == len => Ok(()),
-            Content::Unstored(unstored) => {
-                self.reserve(len.saturating_sub(unstored.bytes.len()))?;
-                self.unreserve(unstored.bytes.len().saturating_sub(len));
-                unstored.set_len(len)
-            }
-            Content::Detached(bytes) => {
-                bytes.to_mut().resize(len, 0);
+            Content::Unstored(unstored) | Content::Detached(unstored)
+                if unstored.bytes.len() == len =>
+            {
                 Ok(())
+            }
+            Content::Unstored(unstored) | Content::Detached(unstored) => {
+                let (more, less) = (
+                    len.saturating_sub(unstored.bytes.len()),
+                    unstored.bytes.len().saturating_sub(len),
+                );
+                self.reserve(more)?;
+                let cut = unstored.set_len(len);
+                self.unreserve(if cut.is_ok() { less } else { more });
+                cut
             }
             Content::Stored => Ok(()),
         }
@@ -259,26 +300,34 @@ impl Vfs {
             unstored.keep_modified = true;
             return Ok(());
         }
-        if let Some(place) = &place {
-            let version = self.set_stored_modified(place, modified).at(place.shown())?;
-            file.seen = version;
-        }
+        let Some(place) = &place else { return Ok(()) };
+        check_writable(Some(place))?;
+        let Some((before, after)) = self.set_stored_modified(place, modified).at(place.shown())?
+        else {
+            return Ok(());
+        };
+        // The kernel's pages are of what is stored now only if they were before.
+        file.seen = after.filter(|_| file.seen.is_some() && file.seen == before);
         Ok(())
     }
 
-    /// Sets the time of what is stored at `place`; of an inner chunk that of its shard. Returns the version then.
-    fn set_stored_modified(&self, place: &Place, modified: SystemTime) -> Result<Option<Version>> {
+    /// Sets the time of what is stored at `place`; of an inner chunk that of its shard. Returns the versions
+    /// before and after; none where nothing is stored by itself.
+    fn set_stored_modified(&self, place: &Place, modified: SystemTime) -> Result<Option<Versions>> {
         let Some(key) = self.key_of(place)? else { return Ok(None) };
-        self.hierarchy.store().write()?.set_modified(&key, modified)?;
-        let version = self.hierarchy.store().stat(&key)?.map(|stat| stat.version);
+        let store = self.hierarchy.store();
+        let version = || Ok::<_, Error>(store.stat(&key)?.map(|stat| stat.version));
+        let before = version()?;
+        store.write()?.set_modified(&key, modified)?;
+        let after = version()?;
         match place {
             Place::Chunk(path, coords) => {
-                self.cache.set_version(&self.array(path)?, coords, version);
+                self.cache.set_version(&self.array(path)?, coords, before, after);
             }
             Place::Document(path) => self.hierarchy.invalidate(path),
             _ => {}
         }
-        Ok(version)
+        Ok(Some((before, after)))
     }
 
     /// The key that a file is stored at, or in; none where it is not stored by itself.
@@ -303,17 +352,20 @@ impl Vfs {
 
     /// Stores what was written to a file, if anything was and it is time.
     pub(super) fn store_content(&self, inode: &Inode, when: When) -> Result<()> {
-        let mut file = inode.file.lock();
+        self.store_locked(inode, &mut inode.file.lock(), when)
+    }
+
+    fn store_locked(&self, inode: &Inode, file: &mut File, when: When) -> Result<()> {
         let Content::Unstored(unstored) = &file.content else { return Ok(()) };
         let Some(place) = inode.place() else { return Ok(()) };
         if !unstored.changed {
-            self.forget_unstored(&mut file);
+            self.forget_unstored(file);
             return Ok(());
         }
         if let Place::Ordinary(_, relative) = &place {
             let is_due = match when {
                 When::Closing => false,
-                When::Asked => true,
+                When::Asked | When::Everything => true,
                 When::Aged => unstored.since.elapsed() >= self.options.writeback_delay,
             };
             // A lock file of TensorStore's is renamed onto its key or removed, never of use in the store.
@@ -335,13 +387,17 @@ impl Vfs {
             error.of_kind(kind).at(place.shown())
         });
         if let (Err(error), Content::Unstored(unstored)) = (&stored, &mut file.content) {
+            if when == When::Everything && file.writers > 0 && error.kind() == Kind::Invalid {
+                return Ok(());
+            }
             unstored.refused = Some(error.clone());
+            // Tried again when as much time has passed again: not at once, and told each time.
+            unstored.since = Instant::now();
         }
         file.seen = stored?;
         file.shown = None;
-        self.forget_unstored(&mut file);
-        drop(file);
-        self.leave_overlay(&place);
+        self.forget_unstored(file);
+        self.leave_overlay(&place, inode);
         Ok(())
     }
 
@@ -388,10 +444,14 @@ impl Vfs {
             }
         };
         if let Some(key) = self.key_of(place)? {
-            self.unsynced.lock().insert(key);
+            self.unsynced.changed(key);
         }
         match modified {
-            Some(modified) if version.is_some() => self.set_stored_modified(place, modified),
+            Some(modified) if version.is_some() => {
+                let versions = self.set_stored_modified(place, modified)?;
+                // Whatever came in between is not what was written.
+                Ok(versions.and_then(|(before, after)| after.filter(|_| before == version)))
+            }
             _ => Ok(version),
         }
     }
@@ -413,15 +473,19 @@ impl Vfs {
 
     /// Lets go of bytes that need not be stored (any more).
     pub(super) fn forget_unstored(&self, file: &mut File) {
-        if let Content::Unstored(unstored) = std::mem::take(&mut file.content) {
-            self.unreserve(unstored.bytes.len());
+        match std::mem::take(&mut file.content) {
+            Content::Unstored(unstored) | Content::Detached(unstored) => {
+                self.unreserve(unstored.bytes.len());
+            }
+            Content::Stored => {}
         }
     }
 
-    /// A file that is stored is no longer one that exists in this mount only.
-    pub(super) fn leave_overlay(&self, place: &Place) {
+    /// A file that is stored, or has gone, is no longer one that exists in this mount only. Who has made
+    /// another one of the same name meanwhile keeps it.
+    pub(super) fn leave_overlay(&self, place: &Place, inode: &Inode) {
         if let Some(name) = place.name() {
-            self.overlay.remove(&place.parent(), &name);
+            self.overlay.remove_file(&place.parent(), &name, inode);
         }
     }
 
@@ -429,36 +493,34 @@ impl Vfs {
     pub(super) fn sync_place(&self, place: Option<&Place>) -> Result<()> {
         let Some(place) = place else { return Ok(()) };
         let Some(key) = self.key_of(place)? else { return Ok(()) };
-        self.unsynced.lock().remove(&key);
-        match self.hierarchy.store().write() {
-            Ok(write) => write.sync(&[key]),
-            Err(_) => Ok(()), // A read-only mount has written nothing.
+        if !self.hierarchy.store().is_writable() {
+            return Ok(()); // A read-only mount has written nothing.
         }
+        self.unsynced.sync_key(self.hierarchy.store(), key)
     }
 
     /// Ends an opener. What a mapping wrote after the last close is stored now; what could not be stored, as
     /// that close has said, is dropped with the last opener.
     pub(super) fn release_content(&self, inode: &Arc<Inode>, access: Access) {
-        let stores = {
-            let mut file = inode.file.lock();
-            file.openers = file.openers.saturating_sub(1);
-            file.writers = file.writers.saturating_sub(u32::from(access != Access::Read));
-            let refused =
-                matches!(&file.content, Content::Unstored(unstored) if unstored.refused.is_some());
-            access != Access::Read && file.writers == 0 && !refused
-        };
-        let stored = if stores { self.store_content(inode, When::Closing) } else { Ok(()) };
         let mut file = inode.file.lock();
-        if file.openers > 0 {
-            return;
-        }
+        file.openers = file.openers.saturating_sub(1);
+        file.writers = file.writers.saturating_sub(u32::from(access != Access::Read));
+        let refused =
+            matches!(&file.content, Content::Unstored(unstored) if unstored.refused.is_some());
+        let stores = access != Access::Read && file.writers == 0 && !refused;
+        let stored =
+            if stores { self.store_locked(inode, &mut file, When::Closing) } else { Ok(()) };
         let place = inode.place();
-        let drops = match (&file.content, &place) {
-            (Content::Unstored(_), Some(Place::Ordinary(..))) | (Content::Stored, _) => false,
-            (Content::Unstored(_) | Content::Detached(_), _) => true,
-        };
-        if !drops {
-            return;
+        match (&file.content, &place) {
+            // It waits for its time, though no handle and perhaps soon no kernel knows it any more.
+            (Content::Unstored(_), Some(place @ Place::Ordinary(..))) => {
+                let name = place.name().unwrap_or_default();
+                let shown = Shown::File(place.clone(), Arc::clone(inode));
+                return self.overlay.insert(place.parent(), &name, shown);
+            }
+            (Content::Stored, _) => return,
+            _ if file.openers > 0 => return,
+            (Content::Unstored(_) | Content::Detached(_), _) => {}
         }
         if let (Err(error), Some(place)) = (&stored, &place) {
             // Nobody is there to be told: the program closed before its mapping was written.
@@ -471,57 +533,42 @@ impl Vfs {
         }
         file.seen = None;
         self.forget_unstored(&mut file);
-        file.content = Content::Stored;
-        drop(file);
         if let Some(place) = &place {
-            self.leave_overlay(place);
+            self.leave_overlay(place, inode);
         }
+        drop(file);
         self.invalidate(inode);
     }
 
-    /// Stores a file that no handle will store, or leaves it as it was.
-    pub(super) fn store_unless_written(&self, inode: &Arc<Inode>) -> Result<()> {
-        if inode.file.lock().writers > 0 {
-            return Ok(());
-        }
-        let stored = self.store_content(inode, When::Asked);
-        if stored.is_err() {
-            let mut file = inode.file.lock();
-            self.forget_unstored(&mut file);
-        }
-        stored
+    /// The bytes of a file that is about to be unlinked or replaced, for those who have it open; none where
+    /// nobody has, or where they are here already.
+    pub(super) fn bytes_for_openers(&self, file: &File, place: &Place) -> Option<Buffer> {
+        let wanted = file.openers > 0 && matches!(file.content, Content::Stored);
+        // What cannot be read any more was not readable before.
+        wanted.then(|| self.stored_bytes(place).unwrap_or_else(|_| Vec::new().into()))
     }
 
-    /// Does what takes the file away from `place`, if someone knows it, and keeps its bytes for those who have it
-    /// open. Where that fails the file stays what it is. Nobody opens it or writes to it meanwhile.
-    pub(super) fn leaving<T>(
-        &self,
-        inode: Option<&Inode>,
-        place: &Place,
-        leave: impl FnOnce() -> Result<T>,
-    ) -> Result<T> {
-        let Some(inode) = inode else { return leave() };
-        let mut file = inode.file.lock();
-        let kept = match &file.content {
-            _ if file.openers == 0 => None,
-            Content::Unstored(unstored) => Some(unstored.bytes.clone()),
-            Content::Detached(bytes) => Some(bytes.clone()),
-            // What cannot be read any more was not readable before.
-            Content::Stored => Some(self.stored_bytes(place).unwrap_or_else(|_| Vec::new().into())),
-        };
-        let left = leave()?;
-        self.forget_unstored(&mut file);
-        if let Some(bytes) = kept {
-            file.content = Content::Detached(bytes);
+    /// Notes that a file has no name any more: what its openers see is theirs alone. To be called when the
+    /// name is really gone, and under the same lock as [`Self::bytes_for_openers`]: an opener who comes in
+    /// between would have neither the old bytes nor the new ones.
+    pub(super) fn detach(&self, file: &mut File, kept: Option<Buffer>) {
+        if file.openers == 0 {
+            return self.forget_unstored(file);
         }
-        Ok(left)
+        if let Some(bytes) = kept {
+            // Over the limit too: a file can always be removed.
+            let len = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+            self.unstored_len.fetch_add(len, Ordering::Relaxed);
+            file.content = Content::Detached(Unstored::of(bytes));
+        } else if let Content::Unstored(unstored) = std::mem::take(&mut file.content) {
+            file.content = Content::Detached(unstored);
+        }
     }
 }
 
 fn unstored_range(content: &Content, offset: u64, len: usize) -> Option<Bytes> {
     let bytes = match content {
-        Content::Unstored(unstored) => &unstored.bytes,
-        Content::Detached(bytes) => bytes,
+        Content::Unstored(unstored) | Content::Detached(unstored) => &unstored.bytes,
         Content::Stored => return None,
     };
     let start = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());

@@ -37,7 +37,7 @@ pub enum Content {
     /// Here, to be stored.
     Unstored(Unstored),
     /// Here, never to be stored: the file was unlinked or replaced while it was open.
-    Detached(Buffer),
+    Detached(Unstored),
 }
 
 /// Bytes that are to be stored.

@@ -5,7 +5,7 @@
 //! renamed the number follows from the place, so that it is the same after the kernel
 //! has forgotten it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
@@ -52,10 +52,12 @@ pub struct Inodes {
     table: RwLock<Table>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Table {
     by_number: HashMap<u64, Known>,
     by_place: HashMap<Place, u64>,
+    /// Those that the kernel does not know, and somebody did when that was last looked at.
+    unclaimed: HashSet<u64>,
 }
 
 #[derive(Debug)]
@@ -68,7 +70,7 @@ struct Known {
 impl Inodes {
     /// A table that knows the root.
     pub fn new() -> Self {
-        let mut table = Table { by_number: HashMap::new(), by_place: HashMap::new() };
+        let mut table = Table::default();
         table.insert(ROOT, Place::root(), 1);
         Self { table: RwLock::new(table) }
     }
@@ -102,11 +104,18 @@ impl Inodes {
     /// Notes that the kernel was told of an inode.
     pub fn looked_up(&self, inode: &Arc<Inode>) {
         let mut table = self.table.write();
-        let new = || Known { inode: Arc::clone(inode), lookups: 0 };
-        let known = table.by_number.entry(inode.number).or_insert_with(new);
-        known.lookups = known.lookups.saturating_add(1);
-        if let Some(place) = inode.place() {
-            table.by_place.insert(place, inode.number);
+        // It is in the table as long as somebody holds it, as the caller does.
+        if let Some(known) = table.by_number.get_mut(&inode.number) {
+            known.lookups = known.lookups.saturating_add(1);
+            table.unclaimed.remove(&inode.number);
+        }
+    }
+
+    /// Lets go of those that somebody still held when the kernel forgot them; to be called now and then.
+    pub fn sweep(&self) {
+        let mut table = self.table.write();
+        for number in std::mem::take(&mut table.unclaimed) {
+            table.drop_unknown(number);
         }
     }
 
@@ -170,6 +179,7 @@ impl Table {
             return Arc::clone(&known.inode);
         }
         let number = self.free_number(place);
+        self.unclaimed.insert(number);
         self.insert(number, place.clone(), 0)
     }
 
@@ -193,9 +203,15 @@ impl Table {
         if number == ROOT {
             return;
         }
-        let unknown = |known: &Known| known.lookups == 0 && Arc::strong_count(&known.inode) == 1;
-        if self.by_number.get(&number).is_some_and(unknown)
-            && let Some(known) = self.by_number.remove(&number)
+        let Some(known) = self.by_number.get(&number).filter(|known| known.lookups == 0) else {
+            return;
+        };
+        if Arc::strong_count(&known.inode) > 1 {
+            self.unclaimed.insert(number);
+            return;
+        }
+        self.unclaimed.remove(&number);
+        if let Some(known) = self.by_number.remove(&number)
             && let Some(place) = known.inode.place()
             && self.by_place.get(&place) == Some(&number)
         {

@@ -40,7 +40,14 @@ pub struct DirHandle {
 struct Read {
     listed: Vec<Listed>,
     rest: Source,
+    /// Why names are missing, other than damage to what is stored; told at the end.
+    failed: Option<Error>,
+    /// Errors since the last name.
+    errors: usize,
 }
+
+/// A listing that only fails ends after as many errors.
+const MAX_ERRORS: usize = 1000;
 
 impl std::fmt::Debug for DirHandle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -59,40 +66,51 @@ impl Vfs {
             .filter(move |found| found.as_ref().map_or(true, |(name, _)| !names.contains(name)));
         let own = own.into_iter().map(|(name, shown)| Ok((name, shown.place().clone())));
         let rest: Source = Box::new(own.chain(stored));
-        Ok(DirHandle { place, read: Mutex::new(Read { listed: Vec::new(), rest }) })
+        Ok(DirHandle {
+            place,
+            read: Mutex::new(Read { listed: Vec::new(), rest, failed: None, errors: 0 }),
+        })
     }
 
-    /// The name at `position` of an open directory, `.` and `..` not counted; none past the end.
+    /// The name at `position` of an open directory, `.` and `..` not counted; none past the end. Names that
+    /// cannot be told because what is stored is damaged are left out, and noted; other errors come at the end.
     pub fn readdir(&self, dir: &DirHandle, position: usize) -> Result<Option<Listed>> {
         let mut read = dir.read.lock();
         while read.listed.len() <= position {
-            let Some((name, place)) = read.rest.next().transpose()? else { return Ok(None) };
+            let (name, place) = match read.rest.next() {
+                Some(Ok(found)) => found,
+                Some(Err(error)) if read.errors < MAX_ERRORS => {
+                    read.errors += 1;
+                    if error.kind() == Kind::Corrupt {
+                        self.note("readdir", &error);
+                    } else {
+                        read.failed.get_or_insert(error);
+                    }
+                    continue;
+                }
+                Some(Err(error)) => return Err(error),
+                None => return read.failed.clone().map_or(Ok(None), Err),
+            };
+            read.errors = 0;
             let number = self.inodes.number_at(&place);
             read.listed.push(Listed { name, number, is_dir: place.is_dir(), place });
         }
         Ok(read.listed.get(position).cloned())
     }
 
-    /// The attributes of a name that was listed; none where it has gone since. The kernel does not know the
-    /// inode yet: see [`Self::told_of`].
-    pub fn attr_of_listed(&self, dir: &DirHandle, listed: &Listed) -> Result<Option<Attr>> {
+    /// The attributes of a name that was listed, which the kernel is told of now; none where it has gone since.
+    /// Who does not pass them on after all calls [`Self::forget`].
+    pub fn tell_listed(&self, dir: &DirHandle, listed: &Listed) -> Result<Option<Attr>> {
         // Whether a directory below a group is a node was not looked up for the name alone.
         let place = match &listed.place {
             Place::Node(_) => self.resolve(&dir.place, &listed.name)?,
             known => Some(known.clone()),
         };
         let Some(place) = place else { return Ok(None) };
-        match self.attr(&self.inodes.at(&place)) {
+        match self.told(&place) {
             Ok(attr) => Ok(Some(attr)),
             Err(error) if error.kind() == Kind::NotFound => Ok(None),
             Err(error) => Err(error),
-        }
-    }
-
-    /// Notes that the kernel was told of an inode in a listing.
-    pub fn told_of(&self, number: u64) {
-        if let Some(inode) = self.inodes.get(number) {
-            self.inodes.looked_up(&inode);
         }
     }
 

@@ -17,9 +17,10 @@ mod overlay;
 mod place;
 mod stats;
 mod tree;
+mod unsynced;
 mod xattr;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,7 +33,7 @@ use crate::array::FillChunks;
 use crate::cache::ChunkCache;
 use crate::error::{At, Error, Kind, Result};
 use crate::hierarchy::Hierarchy;
-use crate::store::{Key, Room};
+use crate::store::Room;
 pub use attr::Attr;
 pub use inode::ROOT;
 use inode::{Inode, Inodes};
@@ -41,6 +42,7 @@ pub use listing::{DirHandle, Listed};
 pub use names::Replace;
 use overlay::Overlay;
 use place::Place;
+use unsynced::Unsynced;
 pub use xattr::Presence;
 
 /// How a mount behaves.
@@ -119,9 +121,10 @@ pub struct Vfs {
     /// A leaf: copy the handle out, unlock, then work.
     handles: Mutex<HashMap<u64, Handle>>,
     next_handle: AtomicU64,
-    /// Keys whose values, or whose absence, may not survive a power cut yet. A leaf.
-    unsynced: Mutex<BTreeSet<Key>>,
-    /// Bytes of files that wait to be stored.
+    unsynced: Unsynced,
+    /// Held over a rename, which locks two files, so that no other thread ever holds one and waits for another.
+    renames: Mutex<()>,
+    /// Bytes of files that wait to be stored, or are those of removed files that are still open.
     unstored_len: AtomicU64,
     mounted: SystemTime,
     /// Told the number of an inode whose pages and attributes the kernel must not use any more.
@@ -146,7 +149,8 @@ impl Vfs {
             journal: Journal::default(),
             handles: Mutex::default(),
             next_handle: AtomicU64::new(1),
-            unsynced: Mutex::default(),
+            unsynced: Unsynced::default(),
+            renames: Mutex::new(()),
             unstored_len: AtomicU64::new(0),
             mounted: SystemTime::now(),
             invalidate: Mutex::new(None),
@@ -225,15 +229,32 @@ impl Vfs {
             if place.is_dir() {
                 return Err(Error::new(Kind::IsDirectory, "is a directory"));
             }
-            let opened = self.open_inode(&self.inodes.at(&place), access)?;
-            return Ok((self.told(&place)?, opened));
+            return self.open_and_tell(&self.inodes.at(&place), access);
         }
         self.hierarchy.store().write()?;
         let place = self.place_for_new(&parent, name)?;
         let inode = self.inodes.at(&place);
         self.overlay.insert(parent, name, overlay::Shown::File(place.clone(), Arc::clone(&inode)));
-        let opened = self.open_inode(&inode, Access::Truncate)?;
-        Ok((self.told(&place)?, opened))
+        let created = self.open_and_tell(&inode, Access::Truncate);
+        if created.is_err() {
+            self.leave_overlay(&place, &inode);
+            self.inodes.release(inode);
+        }
+        created
+    }
+
+    fn open_and_tell(&self, inode: &Arc<Inode>, access: Access) -> Result<(Attr, Opened)> {
+        let opened = self.open_inode(inode, access)?;
+        match self.attr(inode) {
+            Ok(attr) => {
+                self.inodes.looked_up(inode);
+                Ok((attr, opened))
+            }
+            Err(error) => {
+                self.release(opened.handle);
+                Err(error)
+            }
+        }
     }
 
     fn open_inode(&self, known: &Arc<Inode>, access: Access) -> Result<Opened> {
@@ -250,6 +271,9 @@ impl Vfs {
         let pages = match (&made, &place) {
             (Some(_), _) => Ok(Pages::None),
             (None, Some(place)) => self.prepare(&inode, place, access).at(place.shown()),
+            (None, None) if access == Access::Truncate => {
+                self.truncate_content(&inode, 0).map(|()| Pages::Drop)
+            }
             (None, None) => Ok(Pages::Keep),
         };
         let made = made.or_else(|| shown_document(&inode, place.as_ref(), access));
@@ -339,8 +363,7 @@ impl Vfs {
         self.hierarchy.store().write()?;
         let inode = self.inode(number)?;
         commit::check_writable(inode.place().as_ref())?;
-        self.truncate_content(&inode, len)?;
-        self.store_unless_written(&inode)?;
+        self.truncate_and_store(&inode, len)?;
         self.attr(&inode)
     }
 
@@ -375,26 +398,21 @@ impl Vfs {
 
     /// Ends a handle. What is incomplete then is dropped, if it was the last one.
     pub fn release(&self, handle: u64) {
-        let Some(handle) = self.handles.lock().remove(&handle) else { return };
-        self.release_content(&handle.inode, handle.access);
-        self.inodes.release(handle.inode);
+        // Not removed before its bytes are where `sync` finds them without it.
+        let Ok(Handle { inode, access, .. }) = self.handle(handle) else { return };
+        self.release_content(&inode, access);
+        drop(self.handles.lock().remove(&handle));
+        self.inodes.release(inode);
     }
 
-    /// Stores everything that waits and is complete, and returns when it survives a power cut. All is tried
-    /// before the first error is returned.
+    /// Stores everything that waits and is complete, and returns when it survives a power cut. What a program
+    /// is still writing is its own to complete. All is tried before the first error is returned.
     pub fn sync(&self) -> Result<()> {
         let mut first = Ok(());
         for inode in self.overlay.files().into_iter().chain(self.open_files()) {
-            let stored = self.store_content(&inode, commit::When::Asked);
-            if first.is_ok() {
-                first = stored;
-            }
+            first = first.and(self.store_content(&inode, commit::When::Everything));
         }
-        let keys: Vec<Key> = std::mem::take(&mut *self.unsynced.lock()).into_iter().collect();
-        if !keys.is_empty() {
-            self.hierarchy.store().write()?.sync(&keys)?;
-        }
-        first
+        first.and(self.unsynced.sync_all(self.hierarchy.store()))
     }
 
     /// Stores the scratch files that have lived long enough; to be called now and then.
@@ -404,6 +422,7 @@ impl Vfs {
                 self.note("write back", &error);
             }
         }
+        self.inodes.sweep();
     }
 
     fn open_files(&self) -> Vec<Arc<Inode>> {
@@ -438,9 +457,12 @@ impl Vfs {
     /// The attributes of what is at `place`, which the kernel is told of now.
     fn told(&self, place: &Place) -> Result<Attr> {
         let inode = self.inodes.at(place);
-        let attr = self.attr(&inode)?;
-        self.inodes.looked_up(&inode);
-        Ok(attr)
+        let attr = self.attr(&inode);
+        match attr {
+            Ok(_) => self.inodes.looked_up(&inode),
+            Err(_) => self.inodes.release(inode),
+        }
+        attr
     }
 
     fn invalidate(&self, inode: &Inode) {

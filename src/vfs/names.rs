@@ -1,16 +1,17 @@
 //! Names that go or change: unlink, rmdir, rename.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use super::Vfs;
-use super::file::Content;
+use super::file::{Content, File};
+use super::inode::Inode;
 use super::overlay::Shown;
 use super::place::Place;
 use super::tree::{below_shown, has_chunks};
 use crate::array::FillChunks;
 use crate::codec::Buffer;
 use crate::error::{At, Error, Kind, Result};
-use crate::store::Version;
 
 /// What a rename does where the new name is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,6 +20,17 @@ pub enum Replace {
     Yes,
     /// It is an error.
     No,
+}
+
+/// The bytes of a file that is renamed.
+struct Moved {
+    bytes: Buffer,
+    /// Whether its old name has a value in the store.
+    is_stored: bool,
+    /// Whether they are what a program has written, and not what was stored.
+    was_written: bool,
+    /// When a program said that they were modified.
+    modified: Option<SystemTime>,
 }
 
 impl Vfs {
@@ -36,14 +48,21 @@ impl Vfs {
             }
             _ => return Err(Error::new(Kind::NotPermitted, "can only be read").at(place.shown())),
         }
-        let inode = self.inodes.known_at(&place);
-        self.leaving(inode.as_deref(), &place, || {
-            self.erase(&place).at(place.shown())?;
-            self.leave_overlay(&place);
-            self.remember_chunk_dirs(&place);
-            self.inodes.unlink(&place);
-            Ok(())
-        })
+        let inode = self.inodes.at(&place);
+        let removed = self.unlink_file(&inode, &place).at(place.shown());
+        self.inodes.release(inode);
+        removed
+    }
+
+    fn unlink_file(&self, inode: &Inode, place: &Place) -> Result<()> {
+        let mut file = inode.file.lock();
+        let kept = self.bytes_for_openers(&file, place);
+        self.erase(place)?;
+        self.detach(&mut file, kept);
+        self.inodes.unlink(place);
+        self.leave_overlay(place, inode);
+        self.remember_chunk_dirs(place);
+        Ok(())
     }
 
     /// Removes the empty directory `name` from `parent`.
@@ -65,7 +84,9 @@ impl Vfs {
         if holds_something || self.overlay.has_any(&place) {
             return Err(Error::new(Kind::NotEmpty, "directory not empty"));
         }
-        self.leave_overlay(&place);
+        if let Some(name) = place.name() {
+            self.overlay.remove(&place.parent(), &name);
+        }
         self.inodes.unlink(&place);
         Ok(())
     }
@@ -108,65 +129,69 @@ impl Vfs {
             None => self.place_for_new(&new_parent, new_name)?,
         };
         super::commit::check_writable(Some(&to))?;
-        self.rename_file(&from, &to).at(below_shown(&new_parent, new_name))
+        let (inode, replaced) = (self.inodes.at(&from), self.inodes.at(&to));
+        let renamed = self.rename_file((&inode, &from), (&replaced, &to));
+        self.inodes.release(inode);
+        self.inodes.release(replaced);
+        renamed.at(below_shown(&new_parent, new_name))
     }
 
-    fn rename_file(&self, from: &Place, to: &Place) -> Result<()> {
-        let inode = self.inodes.at(from);
-        let replaced = self.inodes.known_at(to);
-        let shown = replaced.as_ref().and_then(|inode| inode.file.lock().shown.clone());
-        let (bytes, is_stored) = self.bytes_to_move(&inode, from)?;
-        let modified = match &inode.file.lock().content {
-            Content::Unstored(unstored) => unstored.keep_modified.then_some(unstored.modified),
-            Content::Stored | Content::Detached(_) => None,
-        };
-        let stays_unstored = !is_stored && matches!(to, Place::Ordinary(..));
-        let version = self.leaving(replaced.as_deref(), to, || {
-            let mut version = None;
-            if !stays_unstored {
-                version = self.store_as(to, bytes, shown.as_deref(), modified)?;
-                if is_stored {
-                    self.erase(from)?;
-                }
-            }
-            self.leave_overlay(from);
-            self.remember_chunk_dirs(from);
-            self.inodes.rename(&inode, to);
-            Ok(version)
-        })?;
-        let directory = to.parent();
-        let name = to.name().unwrap_or_default();
-        if stays_unstored {
-            self.overlay.insert(directory, &name, Shown::File(to.clone(), Arc::clone(&inode)));
+    /// Both files are locked until it is done: whatever is written to one of them, or opened, comes before
+    /// or after the rename.
+    fn rename_file(
+        &self,
+        (inode, from): (&Arc<Inode>, &Place),
+        (replaced, to): (&Arc<Inode>, &Place),
+    ) -> Result<()> {
+        let _alone = self.renames.lock();
+        let (mut file, mut old) = (inode.file.lock(), replaced.file.lock());
+        let kept = self.bytes_for_openers(&old, to);
+        let moved = self.bytes_to_move(&file, from)?;
+        let stays_unstored = !moved.is_stored && matches!(to, Place::Ordinary(..));
+        let version = if stays_unstored {
+            None
         } else {
-            self.overlay.remove(&directory, &name);
-            self.now_stored(&inode, version);
+            self.store_as(to, moved.bytes, old.shown.as_deref(), moved.modified)?
+        };
+        self.detach(&mut old, kept);
+        self.leave_overlay(to, replaced);
+        self.leave_overlay(from, inode);
+        self.remember_chunk_dirs(from);
+        self.inodes.rename(inode, to);
+        if stays_unstored {
+            let name = to.name().unwrap_or_default();
+            self.overlay.insert(to.parent(), &name, Shown::File(to.clone(), Arc::clone(inode)));
+        } else {
+            self.forget_unstored(&mut file);
+            // The kernel has pages of what was written, but perhaps others than of what was stored.
+            file.seen = version.filter(|_| moved.was_written);
+            file.shown = None;
         }
+        drop((file, old));
         if matches!(to, Place::Document(_)) {
             // What is shown is not what was written.
-            self.invalidate(&inode);
+            self.invalidate(inode);
         }
-        Ok(())
+        if moved.is_stored { self.erase(from) } else { Ok(()) }
     }
 
-    /// All bytes of a file that is to be renamed, and whether its old name has them in the store.
-    fn bytes_to_move(&self, inode: &super::inode::Inode, from: &Place) -> Result<(Buffer, bool)> {
-        if let Content::Unstored(unstored) = &inode.file.lock().content
-            && unstored.changed
-        {
-            let is_new =
-                self.overlay.get(&from.parent(), &from.name().unwrap_or_default()).is_some();
-            return Ok((unstored.bytes.clone(), !is_new));
-        }
-        Ok((self.stored_bytes(from)?, true))
-    }
-
-    /// Notes that the bytes of a file are what is stored.
-    fn now_stored(&self, inode: &super::inode::Inode, version: Option<Version>) {
-        let mut file = inode.file.lock();
-        self.forget_unstored(&mut file);
-        file.seen = version;
-        file.shown = None;
+    /// All bytes of a file that is to be renamed.
+    fn bytes_to_move(&self, file: &File, from: &Place) -> Result<Moved> {
+        let Content::Unstored(unstored) = &file.content else {
+            let bytes = self.stored_bytes(from)?;
+            return Ok(Moved { bytes, is_stored: true, was_written: false, modified: None });
+        };
+        let is_stored = match self.attr_of_stored(from) {
+            Ok(_) => true,
+            Err(error) if error.kind() == Kind::NotFound => false,
+            Err(error) => return Err(error),
+        };
+        Ok(Moved {
+            bytes: unstored.bytes.clone(),
+            is_stored,
+            was_written: unstored.changed,
+            modified: unstored.keep_modified.then_some(unstored.modified),
+        })
     }
 
     fn erase(&self, place: &Place) -> Result<()> {
@@ -177,7 +202,7 @@ impl Vfs {
             }
             _ => self.hierarchy.store().write()?.erase_values(std::slice::from_ref(&key))?,
         }
-        self.unsynced.lock().insert(key);
+        self.unsynced.changed(key);
         Ok(())
     }
 

@@ -1,4 +1,5 @@
-//! Names that exist in this mount only: files not stored yet, and directories that hold nothing.
+//! Names that exist in this mount only: files not stored yet, or not as they are now, and directories that
+//! hold nothing.
 //!
 //! A store has no empty directories, and a scratch file need not reach it.
 
@@ -17,7 +18,7 @@ pub struct Overlay {
     names: Mutex<HashMap<Place, BTreeMap<String, Shown>>>,
 }
 
-/// A name that the store does not have.
+/// A name that the store does not have, or not as it is now.
 #[derive(Debug, Clone)]
 pub enum Shown {
     /// A directory, which its place says all about.
@@ -67,6 +68,20 @@ impl Overlay {
             names.remove(directory);
         }
         removed
+    }
+
+    /// Removes a name if it is that of `inode`.
+    pub fn remove_file(&self, directory: &Place, name: &str, inode: &Inode) {
+        let mut names = self.names.lock();
+        let Some(list) = names.get_mut(directory) else { return };
+        if let Some(Shown::File(_, here)) = list.get(name)
+            && std::ptr::eq(&raw const **here, inode)
+        {
+            list.remove(name);
+        }
+        if list.is_empty() {
+            names.remove(directory);
+        }
     }
 
     /// Every file that is here.

@@ -157,7 +157,7 @@ impl Vfs {
     pub(super) fn attr(&self, inode: &Inode) -> Result<Attr> {
         let place = inode.place();
         if place.as_ref().is_none_or(|place| !place.is_dir())
-            && let Some(attr) = self.attr_of_content(inode)
+            && let Some(attr) = Self::attr_of_content(inode)
         {
             return Ok(Attr { links: u32::from(place.is_some()), ..attr });
         }
@@ -167,15 +167,16 @@ impl Vfs {
     }
 
     /// Of bytes that are not what is stored.
-    fn attr_of_content(&self, inode: &Inode) -> Option<Attr> {
+    fn attr_of_content(inode: &Inode) -> Option<Attr> {
         let file = inode.file.lock();
         let (bytes, modified) = match &file.content {
             Content::Unstored(unstored) if unstored.changed => (&unstored.bytes, unstored.modified),
-            Content::Detached(bytes) => (bytes, self.mounted),
+            Content::Detached(unstored) => (&unstored.bytes, unstored.modified),
             Content::Stored | Content::Unstored(_) => return None,
         };
         let len = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
         let (number, blocks) = (inode.number(), Attr::blocks_of(len, len));
+        let (is_writable, may_change) = (true, true);
         Some(Attr {
             number,
             is_dir: false,
@@ -183,12 +184,12 @@ impl Vfs {
             blocks,
             modified,
             links: 1,
-            is_writable: true,
-            may_change: false,
+            is_writable,
+            may_change,
         })
     }
 
-    fn attr_of_stored(&self, place: &Place) -> Result<Attr> {
+    pub(super) fn attr_of_stored(&self, place: &Place) -> Result<Attr> {
         let attr = Attr {
             number: 0,
             is_dir: place.is_dir(),
@@ -220,8 +221,7 @@ impl Vfs {
             }
             Place::Chunk(path, coords) => {
                 let array = self.array(path)?;
-                let stat = array.stat(coords)?.ok_or_else(Error::not_found)?;
-                of_value(array.chunk_len(), &stat)
+                of_value(array.chunk_len(), &stat_chunk(&array, coords)?)
             }
             Place::Ordinary(path, relative) => {
                 let stat = self.stat_ordinary(path, relative)?;
@@ -270,7 +270,7 @@ impl Vfs {
         let version = match place {
             Place::Chunk(_, coords) => {
                 let array = array.ok_or_else(Error::not_found)?;
-                let stat = array.stat(coords)?.ok_or_else(Error::not_found)?;
+                let stat = stat_chunk(&array, coords)?;
                 self.cache.keep_only(&array, coords, Some(stat.version));
                 Some(stat.version)
             }
@@ -428,10 +428,20 @@ pub(super) fn has_chunks(array: &Array, prefix: &[u64]) -> Result<bool> {
         return Ok(false);
     }
     match Arc::clone(array.chunks()).list_prefix(prefix) {
-        Ok(mut list) => Ok(list.next().transpose()?.is_some()),
+        Ok(mut list) => match list.next() {
+            // A damaged shard comes first: what else there is can be reached.
+            Some(Err(error)) if error.kind() == Kind::Corrupt => Ok(true),
+            found => Ok(found.transpose()?.is_some()),
+        },
         Err(error) if error.kind() == Kind::Unsupported => Ok(true),
         Err(error) => Err(error),
     }
+}
+
+/// What is stored of a chunk. One that the kernel still knows may lie outside of the array's grid by now.
+fn stat_chunk(array: &Array, coords: &Coords) -> Result<Stat> {
+    let stat = if array.grid().contains(coords) { array.stat(coords)? } else { None };
+    stat.ok_or_else(Error::not_found)
 }
 
 /// Where the chunks of an array are: a directory, or the one chunk of an array without dimensions.

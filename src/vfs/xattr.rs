@@ -91,7 +91,7 @@ impl Vfs {
         self.hierarchy.edit(path, &edit)?;
         let place = Place::Document(path.clone());
         if let Some(key) = self.key_of(&place)? {
-            self.unsynced.lock().insert(key);
+            self.unsynced.changed(key);
         }
         if let Some(inode) = self.inodes.known_at(&place) {
             self.invalidate(&inode);

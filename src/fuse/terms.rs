@@ -1,0 +1,109 @@
+//! What the tree says in the kernel's terms, and the reverse: attributes, flags, names.
+
+use std::ffi::OsStr;
+use std::time::SystemTime;
+
+use fuser::{Errno, FileAttr, FileType, FopenFlags, INodeNo, OpenAccMode, OpenFlags, ReplyXattr};
+
+use crate::error::{Error, Kind, Result};
+use crate::vfs::{Access, Attr, Opened, Pages};
+
+/// Whose everything is, and with which mode bits.
+#[derive(Debug, Clone, Copy)]
+pub struct Owner {
+    pub uid: u32,
+    pub gid: u32,
+    pub read_only: bool,
+}
+
+impl Owner {
+    /// As the kernel wants them.
+    pub fn attr(self, attr: &Attr) -> FileAttr {
+        let write = attr.is_writable && !self.read_only;
+        let perm = match (attr.is_dir, write) {
+            (true, true) => 0o755,
+            (true, false) => 0o555,
+            (false, true) => 0o644,
+            (false, false) => 0o444,
+        };
+        FileAttr {
+            ino: INodeNo(attr.number),
+            size: attr.len,
+            blocks: attr.blocks,
+            atime: attr.modified,
+            mtime: attr.modified,
+            ctime: attr.modified,
+            crtime: attr.modified,
+            kind: if attr.is_dir { FileType::Directory } else { FileType::RegularFile },
+            perm,
+            nlink: attr.links,
+            uid: self.uid,
+            gid: self.gid,
+            rdev: 0,
+            blksize: 4096,
+            flags: 0,
+        }
+    }
+}
+
+/// What an opener is going to do.
+pub fn access_of(flags: OpenFlags) -> Access {
+    let truncates = flags.0 & libc::O_TRUNC != 0;
+    match flags.acc_mode() {
+        OpenAccMode::O_RDONLY => Access::Read,
+        OpenAccMode::O_WRONLY | OpenAccMode::O_RDWR if truncates => Access::Truncate,
+        OpenAccMode::O_WRONLY | OpenAccMode::O_RDWR => Access::Write,
+    }
+}
+
+/// What the kernel may do with its pages.
+pub fn open_flags(opened: Opened) -> FopenFlags {
+    match opened.pages {
+        Pages::Keep => FopenFlags::FOPEN_KEEP_CACHE,
+        Pages::Drop => FopenFlags::empty(),
+        Pages::None => FopenFlags::FOPEN_DIRECT_IO,
+    }
+}
+
+/// The name as text: names that are not UTF-8 are in no hierarchy.
+pub fn utf8(name: &OsStr) -> Result<&str> {
+    name.to_str().ok_or_else(|| Error::new(Kind::Os(libc::EILSEQ), "the name is not UTF-8"))
+}
+
+/// `.` or `..`, of which the kernel takes nothing but the number.
+pub fn dot(number: u64) -> Attr {
+    Attr {
+        number,
+        is_dir: true,
+        len: 0,
+        blocks: 0,
+        modified: SystemTime::UNIX_EPOCH,
+        links: 2,
+        is_writable: true,
+        may_change: false,
+    }
+}
+
+/// Names as the kernel wants them. What does not fit into its largest list can still be got by name.
+pub fn nul_separated(names: &[String]) -> Vec<u8> {
+    let mut list = Vec::new();
+    for name in names {
+        if list.len() + name.len() < 65_536 {
+            list.extend_from_slice(name.as_bytes());
+            list.push(0);
+        }
+    }
+    list
+}
+
+/// Answers with a value, or with its length where the caller asks for that.
+pub fn reply_xattr(reply: ReplyXattr, value: Result<Vec<u8>, Errno>, size: u32) {
+    match value {
+        Err(errno) => reply.error(errno),
+        Ok(value) => match u32::try_from(value.len()) {
+            Ok(len) if size == 0 => reply.size(len),
+            Ok(len) if len <= size => reply.data(&value),
+            _ => reply.error(Errno::ERANGE),
+        },
+    }
+}

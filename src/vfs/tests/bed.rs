@@ -1,0 +1,256 @@
+//! A hierarchy in memory, and a store that fails when it is told to.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+
+use crate::error::{Error, Kind, Result};
+use crate::hierarchy::{self, Hierarchy};
+use crate::metadata::Dialect;
+use crate::store::memory::MemoryStore;
+use crate::store::{
+    ByteRange, Condition, Entries, Key, Keys, ListableStore, Piece, Prefix, ReadableStore, Room,
+    Stat, Store, Value, WritableStore,
+};
+use crate::vfs::{Access, Options, ROOT, Vfs};
+
+/// Bytes of every chunk: two elements of `uint16`.
+pub const CHUNK_LEN: usize = 4;
+
+type Hook = Box<dyn FnOnce() + Send>;
+
+/// A [`MemoryStore`] whose calls fail when they are told to.
+#[derive(Default)]
+pub struct FaultyStore {
+    store: MemoryStore,
+    /// Sets until one fails with `ENOSPC`; 0 is never.
+    pub fail_set: AtomicUsize,
+    /// The same of erasing.
+    pub fail_erase: AtomicUsize,
+    /// The same of syncing.
+    pub fail_sync: AtomicUsize,
+    pub synced: Mutex<Vec<Key>>,
+    pub before_set: Mutex<Option<Hook>>,
+    pub after_get: Mutex<Option<Hook>>,
+}
+
+impl std::fmt::Debug for FaultyStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("FaultyStore")
+    }
+}
+
+fn fails(countdown: &AtomicUsize) -> Result<()> {
+    let left =
+        countdown.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+    if left == Ok(1) {
+        return Err(Error::new(Kind::Os(libc::ENOSPC), "no space left on device"));
+    }
+    Ok(())
+}
+
+fn run(hook: &Mutex<Option<Hook>>) {
+    let hook = hook.lock().take();
+    if let Some(hook) = hook {
+        hook();
+    }
+}
+
+impl ReadableStore for FaultyStore {
+    fn get_partial_values(&self, ranges: &[(Key, ByteRange)]) -> Result<Vec<Option<Value>>> {
+        let values = self.store.get_partial_values(ranges);
+        run(&self.after_get);
+        values
+    }
+
+    fn stat(&self, keys: &[Key]) -> Result<Vec<Option<Stat>>> {
+        self.store.stat(keys)
+    }
+
+    fn room(&self) -> Result<Option<Room>> {
+        self.store.room()
+    }
+}
+
+impl WritableStore for FaultyStore {
+    fn set(&self, key: &Key, pieces: &[Piece], condition: Condition) -> Result<Stat> {
+        run(&self.before_set);
+        fails(&self.fail_set)?;
+        self.store.set(key, pieces, condition)
+    }
+
+    fn set_partial_values(&self, parts: &[(Key, u64, Bytes)]) -> Result<()> {
+        self.store.set_partial_values(parts)
+    }
+
+    fn erase_values(&self, keys: &[Key]) -> Result<()> {
+        fails(&self.fail_erase)?;
+        self.store.erase_values(keys)
+    }
+
+    fn erase_unchanged(&self, key: &Key, version: crate::store::Version) -> Result<()> {
+        fails(&self.fail_erase)?;
+        self.store.erase_unchanged(key, version)
+    }
+
+    fn erase_prefix(&self, prefix: &Prefix) -> Result<()> {
+        self.store.erase_prefix(prefix)
+    }
+
+    fn set_modified(&self, key: &Key, modified: SystemTime) -> Result<()> {
+        // As in a directory: another time is another version.
+        let value = self.store.get_partial_values(&[(key.clone(), ByteRange::first(u64::MAX))])?;
+        let value = value.into_iter().flatten().next().ok_or_else(Error::not_found)?;
+        self.store.set(key, &[value.bytes.into()], Condition::Always)?;
+        self.store.set_modified(key, modified)
+    }
+
+    fn sync(&self, keys: &[Key]) -> Result<()> {
+        fails(&self.fail_sync)?;
+        self.synced.lock().extend_from_slice(keys);
+        Ok(())
+    }
+}
+
+impl ListableStore for FaultyStore {
+    fn list_dir(&self, prefix: &Prefix) -> Result<Entries> {
+        self.store.list_dir(prefix)
+    }
+
+    fn list_prefix(&self, prefix: &Prefix) -> Result<Keys> {
+        self.store.list_prefix(prefix)
+    }
+}
+
+/// A group with the arrays `plain` and `sharded`, both of eight elements, and its tree.
+pub struct Bed {
+    pub store: Arc<FaultyStore>,
+    pub vfs: Arc<Vfs>,
+}
+
+fn array(codecs: &str, chunk_shape: u64) -> String {
+    format!(
+        r#"{{"zarr_format":3,"node_type":"array","shape":[8],"data_type":"uint16",
+        "chunk_grid":{{"name":"regular","configuration":{{"chunk_shape":[{chunk_shape}]}}}},
+        "chunk_key_encoding":{{"name":"default"}},"fill_value":0,"codecs":[{codecs}],
+        "attributes":{{"units":"K"}}}}"#
+    )
+}
+
+const BYTES: &str = r#"{"name":"bytes","configuration":{"endian":"little"}}"#;
+
+impl Bed {
+    pub fn new() -> Self {
+        let store = Arc::new(FaultyStore::default());
+        let shards = format!(
+            r#"{{"name":"sharding_indexed","configuration":{{"chunk_shape":[2],"codecs":[{BYTES}],
+            "index_codecs":[{BYTES},{{"name":"crc32c"}}],"index_location":"end"}}}}"#
+        );
+        let documents = [
+            ("zarr.json", r#"{"zarr_format":3,"node_type":"group"}"#.to_owned()),
+            ("plain/zarr.json", array(BYTES, 2)),
+            ("sharded/zarr.json", array(&shards, 4)),
+        ];
+        let bed = Self { vfs: Self::mounted(&store, Duration::ZERO), store };
+        for (key, text) in documents {
+            bed.put(key, text.into_bytes());
+        }
+        bed
+    }
+
+    fn mounted(store: &Arc<FaultyStore>, writeback_delay: Duration) -> Arc<Vfs> {
+        let options = hierarchy::Options::default();
+        let store = Store::new(Arc::clone(store));
+        let hierarchy = Hierarchy::open(store, Some(Dialect::V3), options).expect("opens");
+        Arc::new(Vfs::new(hierarchy, Options { writeback_delay, ..Options::default() }))
+    }
+
+    /// The same, with a tree that knows nothing of what is not stored.
+    pub fn remount(&mut self) {
+        self.vfs = Self::mounted(&self.store, Duration::ZERO);
+    }
+
+    /// What the store has for a key.
+    pub fn stored(&self, key: &str) -> Option<Vec<u8>> {
+        let range = (Key::parse(key).expect("a key"), ByteRange::first(u64::MAX));
+        let value = self.store.store.get_partial_values(&[range]).expect("read").pop().flatten();
+        value.map(|value| value.bytes.to_vec())
+    }
+
+    /// Puts a value into the store behind the mount.
+    pub fn put(&self, key: &str, bytes: Vec<u8>) {
+        let key = Key::parse(key).expect("a key");
+        self.store.store.set(&key, &[Bytes::from(bytes).into()], Condition::Always).expect("set");
+    }
+
+    /// Looks every name of a path up, as the kernel does.
+    pub fn find(&self, path: &str) -> Result<u64> {
+        let mut number = ROOT;
+        for name in path.split('/').filter(|name| !name.is_empty()) {
+            number = self.vfs.lookup(number, name)?.number;
+        }
+        Ok(number)
+    }
+
+    fn split(path: &str) -> (&str, &str) {
+        path.rsplit_once('/').unwrap_or(("", path))
+    }
+
+    /// The directory that a path is in, made if need be, and its last name.
+    pub fn place<'a>(&self, path: &'a str) -> (u64, &'a str) {
+        let (above, name) = Self::split(path);
+        let number = self.find(above).unwrap_or_else(|_| {
+            let (parent, name) = self.place(above);
+            self.vfs.mkdir(parent, name).expect("made").number
+        });
+        (number, name)
+    }
+
+    pub fn open(&self, path: &str, access: Access) -> Result<u64> {
+        Ok(self.vfs.open(self.find(path)?, access)?.handle)
+    }
+
+    pub fn create(&self, path: &str) -> Result<u64> {
+        let (parent, name) = self.place(path);
+        Ok(self.vfs.create(parent, name, Access::Truncate, false)?.1.handle)
+    }
+
+    /// As `close` does it: the error is that of the flush.
+    pub fn close(&self, handle: u64) -> Result<()> {
+        let flushed = self.vfs.flush(handle);
+        self.vfs.release(handle);
+        flushed
+    }
+
+    pub fn write(&self, path: &str, bytes: &[u8]) -> Result<()> {
+        let handle = self.create(path)?;
+        let written = self.vfs.write(handle, 0, bytes);
+        written.and(self.close(handle))
+    }
+
+    pub fn read(&self, path: &str) -> Result<Vec<u8>> {
+        let handle = self.open(path, Access::Read)?;
+        let bytes = self.vfs.read(handle, 0, 1 << 20);
+        self.vfs.release(handle);
+        Ok(bytes?.to_vec())
+    }
+
+    pub fn unlink(&self, path: &str) -> Result<()> {
+        let (parent, name) = self.place(path);
+        self.vfs.unlink(parent, name)
+    }
+
+    pub fn rename(&self, from: &str, to: &str) -> Result<()> {
+        let ((parent, name), (new_parent, new_name)) = (self.place(from), self.place(to));
+        self.vfs.rename(parent, name, new_parent, new_name, crate::vfs::Replace::Yes)
+    }
+
+    pub fn names(&self, path: &str) -> Vec<String> {
+        let dir = self.vfs.opendir(self.find(path).expect("there")).expect("opened");
+        let names = (0..).map_while(|at| self.vfs.readdir(&dir, at).expect("read"));
+        names.map(|listed| listed.name).collect()
+    }
+}

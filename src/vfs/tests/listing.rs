@@ -1,0 +1,86 @@
+//! Listings, and which inodes are known.
+
+use std::sync::Arc;
+
+use super::bed::Bed;
+use crate::error::Kind;
+use crate::metadata::NodePath;
+use crate::vfs::{Access, ROOT, xattr::Presence};
+
+#[test]
+fn a_damaged_shard_hides_only_its_own_chunks() {
+    let mut bed = Bed::new();
+    for chunk in 0..4 {
+        bed.write(&format!("sharded/c/{chunk}"), b"abcd").expect("stored");
+    }
+    bed.put("sharded/c/0", b"garbage, and not a shard at all".to_vec());
+    bed.remount();
+    assert_eq!(bed.names("sharded"), ["zarr.json", "c"]);
+    assert_eq!(bed.names("sharded/c"), ["2", "3"]);
+    assert_eq!(bed.read("sharded/c/2").expect("read"), b"abcd");
+    assert!(bed.vfs.errors().contains("sharded/c/0: "), "{}", bed.vfs.errors());
+}
+
+#[test]
+fn inodes_are_let_go_of_when_nobody_knows_them() {
+    let bed = Bed::new();
+    assert_eq!(bed.vfs.inodes.len(), 1);
+    // The kernel forgets it while it is still open, and before it is stored.
+    let open = bed.create("scratch").expect("created");
+    bed.vfs.write(open, 0, b"abcd").expect("written");
+    bed.vfs.forget(bed.find("scratch").expect("there"), 2);
+    bed.close(open).expect("closed");
+    bed.vfs.tick();
+    bed.vfs.tick();
+    assert_eq!(bed.vfs.inodes.len(), 1, "the inode of a scratch file is kept for ever");
+    // Told of in a listing, and not passed on.
+    let dir = bed.vfs.opendir(ROOT).expect("opened");
+    let first = bed.vfs.readdir(&dir, 0).expect("read").expect("there");
+    let attr = bed.vfs.tell_listed(&dir, &first).expect("told").expect("there");
+    bed.vfs.forget(attr.number, 1);
+    assert_eq!(bed.vfs.inodes.len(), 1);
+    bed.vfs.lookup(ROOT, "missing").expect_err("not there");
+    assert_eq!(bed.vfs.inodes.len(), 1);
+}
+
+#[test]
+fn a_chunk_that_a_smaller_shape_has_erased_is_not_there_for_those_who_still_know_it() {
+    let bed = Bed::new();
+    bed.write("plain/c/3", b"abcd").expect("stored");
+    let number = bed.find("plain/c/3").expect("there");
+    let document = String::from_utf8(bed.read("plain/zarr.json").expect("read")).expect("text");
+    let smaller = document.replacen('8', "4", 1);
+    assert!(smaller.contains("\"shape\": [\n    4") || smaller.contains("[4]"), "{smaller}");
+    bed.write("plain/zarr.json", smaller.as_bytes()).expect("merged");
+    assert_eq!(bed.stored("plain/c/3"), None);
+    assert_eq!(bed.vfs.getattr(number).expect_err("gone").kind(), Kind::NotFound);
+    assert_eq!(bed.vfs.open(number, Access::Read).expect_err("gone").kind(), Kind::NotFound);
+}
+
+#[test]
+fn what_was_read_before_an_edit_is_not_kept_after_it() {
+    let bed = Bed::new();
+    let plain = NodePath::parse("plain").expect("a path");
+    bed.vfs.hierarchy().invalidate(&plain);
+    let number = bed.find("plain").expect("there");
+    bed.vfs.hierarchy().invalidate(&plain);
+    let vfs = Arc::clone(&bed.vfs);
+    *bed.store.after_get.lock() = Some(Box::new(move || {
+        vfs.setxattr(number, "user.attrs.units", b"\"degC\"", Presence::Any).expect("set");
+    }));
+    // Reads the document, and then it is edited.
+    bed.vfs.hierarchy().node(&plain).expect("read");
+    let units = bed.vfs.getxattr(number, "user.attrs.units").expect("there");
+    assert_eq!(String::from_utf8_lossy(&units), "\"degC\"");
+}
+
+#[test]
+fn attributes_of_bytes_that_may_be_merged_or_dropped_are_not_kept() {
+    let bed = Bed::new();
+    let (parent, name) = bed.place("plain/c/0");
+    let (attr, opened) = bed.vfs.create(parent, name, Access::Truncate, false).expect("created");
+    assert!(bed.vfs.ttl(&attr).is_zero());
+    bed.vfs.write(opened.handle, 0, b"abcd").expect("written");
+    bed.close(opened.handle).expect("stored");
+    assert!(!bed.vfs.ttl(&bed.vfs.getattr(attr.number).expect("there")).is_zero());
+}

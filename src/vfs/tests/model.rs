@@ -1,0 +1,372 @@
+//! Whatever programs do, the tree and the store are what a plain model says.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+
+use proptest::prelude::*;
+
+use super::bed::{Bed, CHUNK_LEN};
+use crate::error::Kind;
+use crate::vfs::Access;
+
+const NAMES: [&str; 8] = [
+    "plain/c/0",
+    "plain/c/1",
+    "sharded/c/0",
+    "sharded/c/1",
+    "sharded/c/2",
+    "plain/one",
+    "plain/two",
+    "three",
+];
+
+/// What programs do. Numbers wrap: every one of them names a name or a handle.
+#[derive(Debug, Clone)]
+enum Step {
+    Create(usize),
+    Open(usize, Access),
+    Write(usize, usize, Vec<u8>),
+    Truncate(usize, usize),
+    Flush(usize),
+    Fsync(usize),
+    Close(usize),
+    Unlink(usize),
+    Rename(usize, usize),
+    SyncAll,
+    Tick,
+    Forget(usize),
+    Remount,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let n = 0_usize..64;
+    let access = prop_oneof![Just(Access::Read), Just(Access::Write), Just(Access::Truncate)];
+    prop_oneof![
+        4 => n.clone().prop_map(Step::Create),
+        4 => (n.clone(), access).prop_map(|(n, access)| Step::Open(n, access)),
+        8 => (n.clone(), 0_usize..5, prop::collection::vec(any::<u8>(), 1..5))
+            .prop_map(|(n, offset, data)| Step::Write(n, offset, data)),
+        3 => (n.clone(), 0_usize..6).prop_map(|(n, len)| Step::Truncate(n, len)),
+        1 => n.clone().prop_map(Step::Flush),
+        1 => n.clone().prop_map(Step::Fsync),
+        6 => n.clone().prop_map(Step::Close),
+        2 => n.clone().prop_map(Step::Unlink),
+        4 => (n.clone(), n.clone()).prop_map(|(from, to)| Step::Rename(from, to)),
+        1 => Just(Step::SyncAll),
+        1 => Just(Step::Tick),
+        1 => n.prop_map(Step::Forget),
+        1 => Just(Step::Remount),
+    ]
+}
+
+/// A file of the model: what its openers see, and what the store has.
+#[derive(Debug, Default, Clone)]
+struct File {
+    name: Option<&'static str>,
+    bytes: Vec<u8>,
+    changed: bool,
+    stored: Option<Vec<u8>>,
+    openers: usize,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Open {
+    handle: u64,
+    number: u64,
+    file: usize,
+    access: Access,
+}
+
+#[derive(Default)]
+struct Model {
+    files: Vec<File>,
+    names: BTreeMap<&'static str, usize>,
+    open: Vec<Open>,
+}
+
+fn is_chunk(name: Option<&str>) -> bool {
+    name.is_some_and(|name| name.contains("/c/"))
+}
+
+impl Model {
+    /// What storing a file comes to; whether it was possible.
+    fn store(&mut self, file: usize) -> bool {
+        let file = &mut self.files[file];
+        if file.name.is_none() || !file.changed {
+            return true;
+        }
+        if is_chunk(file.name) && file.bytes.len() != CHUNK_LEN {
+            return false;
+        }
+        file.stored = Some(file.bytes.clone());
+        file.changed = false;
+        true
+    }
+
+    fn flush(&mut self, open: Open) -> bool {
+        let waits = !is_chunk(self.files[open.file].name);
+        open.access == Access::Read || waits || self.store(open.file)
+    }
+
+    fn release(&mut self, open: Open) {
+        let file = &mut self.files[open.file];
+        file.openers -= 1;
+        if file.openers == 0 && is_chunk(file.name) && file.changed {
+            file.changed = false;
+            match file.stored.clone() {
+                Some(stored) => file.bytes = stored,
+                None => drop(file.name.take().and_then(|name| self.names.remove(name))),
+            }
+        }
+    }
+
+    fn unname(&mut self, name: &str) {
+        if let Some(file) = self.names.remove(name) {
+            self.files[file].name = None;
+        }
+    }
+}
+
+fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseError> {
+    let name = |n: &usize| NAMES[n % NAMES.len()];
+    let slot = |model: &Model, n: &usize| match model.open.len() {
+        0 => None,
+        len => Some((n % len, model.open[n % len])),
+    };
+    match step {
+        Step::Create(n) => {
+            let (parent, last) = bed.place(name(n));
+            let (attr, opened) =
+                bed.vfs.create(parent, last, Access::Truncate, false).expect("made");
+            let file = *model.names.entry(name(n)).or_insert_with(|| {
+                model.files.push(File { name: Some(name(n)), ..File::default() });
+                model.files.len() - 1
+            });
+            let (handle, number, access) = (opened.handle, attr.number, Access::Truncate);
+            let known = &mut model.files[file];
+            known.openers += 1;
+            if !known.bytes.is_empty() || !known.changed {
+                (known.bytes, known.changed) = (Vec::new(), true);
+            }
+            model.open.push(Open { handle, number, file, access });
+        }
+        Step::Open(n, access) => {
+            let Some(&file) = model.names.get(name(n)) else {
+                prop_assert_eq!(bed.find(name(n)).expect_err("no such").kind(), Kind::NotFound);
+                return Ok(());
+            };
+            let number = bed.find(name(n)).expect("there");
+            let handle = bed.vfs.open(number, *access).expect("opened").handle;
+            let known = &mut model.files[file];
+            known.openers += 1;
+            if *access == Access::Truncate {
+                (known.bytes, known.changed) = (Vec::new(), true);
+            }
+            model.open.push(Open { handle, number, file, access: *access });
+        }
+        Step::Write(n, offset, data) => {
+            let Some((_, open)) = slot(model, n).filter(|(_, o)| o.access != Access::Read) else {
+                return Ok(());
+            };
+            let file = &mut model.files[open.file];
+            let end = offset + data.len();
+            let offset_64 = u64::try_from(*offset).expect("small");
+            // The event loop tries it first.
+            let written = match bed.vfs.try_write(open.handle, offset_64, data) {
+                Ok(true) => Ok(()),
+                Ok(false) => bed.vfs.write(open.handle, offset_64, data),
+                Err(error) => Err(error),
+            };
+            if is_chunk(file.name) && end > CHUNK_LEN {
+                prop_assert_eq!(written.expect_err("too long").kind(), Kind::TooLarge);
+                return Ok(());
+            }
+            written.expect("written");
+            if file.bytes.len() < end {
+                file.bytes.resize(end, 0);
+            }
+            file.bytes[*offset..end].copy_from_slice(data);
+            file.changed = true;
+        }
+        Step::Truncate(n, len) => {
+            let Some((_, open)) = slot(model, n).filter(|(_, o)| o.access != Access::Read) else {
+                return Ok(());
+            };
+            let file = &mut model.files[open.file];
+            let cut = bed.vfs.truncate(open.number, u64::try_from(*len).expect("small"));
+            if is_chunk(file.name) && *len > CHUNK_LEN {
+                prop_assert_eq!(cut.expect_err("too long").kind(), Kind::TooLarge);
+                return Ok(());
+            }
+            cut.expect("cut");
+            if file.bytes.len() != *len || *len == 0 {
+                file.bytes.resize(*len, 0);
+                file.changed = true;
+            }
+        }
+        Step::Flush(n) => {
+            let Some((_, open)) = slot(model, n) else { return Ok(()) };
+            prop_assert_eq!(bed.vfs.flush(open.handle).is_ok(), model.flush(open));
+        }
+        Step::Fsync(n) => {
+            let Some((_, open)) = slot(model, n) else { return Ok(()) };
+            prop_assert_eq!(bed.vfs.fsync(open.handle).is_ok(), model.store(open.file));
+        }
+        Step::Close(n) => {
+            let Some((at, open)) = slot(model, n) else { return Ok(()) };
+            model.open.remove(at);
+            prop_assert_eq!(bed.close(open.handle).is_ok(), model.flush(open));
+            model.release(open);
+        }
+        Step::Unlink(n) => {
+            let removed = bed.unlink(name(n));
+            prop_assert_eq!(removed.is_ok(), model.names.contains_key(name(n)));
+            model.unname(name(n));
+        }
+        Step::Rename(from, to) => {
+            let (from, to) = (name(from), name(to));
+            let renamed = bed.rename(from, to);
+            let Some(&file) = model.names.get(from) else {
+                prop_assert_eq!(renamed.expect_err("no such file").kind(), Kind::NotFound);
+                return Ok(());
+            };
+            if from == to {
+                renamed.expect("nothing to do");
+                return Ok(());
+            }
+            if is_chunk(Some(to)) && model.files[file].bytes.len() != CHUNK_LEN {
+                prop_assert_eq!(renamed.expect_err("no chunk").kind(), Kind::Invalid);
+                return Ok(());
+            }
+            renamed.expect("renamed");
+            model.unname(to);
+            model.names.remove(from);
+            model.names.insert(to, file);
+            let file = &mut model.files[file];
+            file.name = Some(to);
+            if is_chunk(Some(to)) || file.stored.is_some() {
+                file.stored = Some(file.bytes.clone());
+                file.changed = false;
+            }
+        }
+        Step::SyncAll | Step::Tick => {
+            for file in 0..model.files.len() {
+                if matches!(step, Step::SyncAll) || !is_chunk(model.files[file].name) {
+                    model.store(file);
+                }
+            }
+            match step {
+                Step::Tick => bed.vfs.tick(),
+                _ => bed.vfs.sync().expect("synced"),
+            }
+        }
+        Step::Forget(n) => {
+            let known = model.names.get(name(n)).map(|file| model.files[*file].openers);
+            if known == Some(0) {
+                bed.vfs.forget(bed.find(name(n)).expect("there"), u64::MAX);
+            }
+        }
+        Step::Remount => {
+            for open in std::mem::take(&mut model.open) {
+                prop_assert_eq!(bed.close(open.handle).is_ok(), model.flush(open));
+                model.release(open);
+            }
+            bed.vfs.sync().expect("synced");
+            for file in 0..model.files.len() {
+                model.store(file);
+            }
+            prop_assert_eq!(bed.vfs.unstored_len(), 0);
+            bed.remount();
+        }
+    }
+    Ok(())
+}
+
+fn compare(bed: &Bed, model: &Model) -> Result<(), TestCaseError> {
+    for name in NAMES {
+        let want = model.names.get(name).map(|file| &model.files[*file].bytes);
+        let found = match bed.read(name) {
+            Ok(found) => Some(found),
+            Err(error) => {
+                prop_assert_eq!(error.kind(), Kind::NotFound, "{}: {}", name, error);
+                None
+            }
+        };
+        prop_assert_eq!(found.as_ref(), want, "{}", name);
+        if let Some(want) = want {
+            let attr = bed.vfs.getattr(bed.find(name).expect("there")).expect("told");
+            prop_assert_eq!(attr.len, u64::try_from(want.len()).expect("small"), "{}", name);
+        }
+        // A chunk that is stored by itself is what was stored last.
+        if let Some(file) = model.names.get(name).filter(|_| name.starts_with("plain/c/")) {
+            prop_assert_eq!(&bed.stored(name), &model.files[*file].stored, "{} in the store", name);
+        }
+    }
+    for open in &model.open {
+        let read = bed.vfs.read(open.handle, 0, 100).expect("read");
+        prop_assert_eq!(read.as_ref(), &model.files[open.file].bytes[..], "{:?}", open);
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    #[test]
+    fn files_are_what_was_written_live_and_after_a_remount(
+        steps in prop::collection::vec(step(), 1..60),
+    ) {
+        let (mut bed, mut model) = (Bed::new(), Model::default());
+        for step in steps.iter().chain([&Step::Remount]) {
+            apply(&mut bed, &mut model, step)?;
+            compare(&bed, &model)?;
+        }
+    }
+}
+
+#[test]
+fn whichever_set_fails_it_is_told_and_the_store_keeps_what_it_had() {
+    for name in ["plain/c/0", "sharded/c/1", "plain/scratch"] {
+        for nth in 1..6 {
+            let mut bed = Bed::new();
+            bed.write(name, b"aaaa").expect("stored");
+            bed.vfs.sync().expect("stored");
+            bed.store.fail_set.store(nth, Ordering::Relaxed);
+            let mut want = *b"aaaa";
+            let mut failures = 0;
+            for byte in b'b'..b'h' {
+                let new = [byte; 4];
+                let open = bed.create(name).expect("opened");
+                bed.vfs.write(open, 0, &new).expect("written");
+                let stored = bed.vfs.fsync(open);
+                if let Err(error) = &stored {
+                    assert_eq!(error.errno(), libc::ENOSPC);
+                    failures += 1;
+                    assert_eq!(bed.vfs.read(open, 0, 4).expect("read").as_ref(), new);
+                    // Said again, or stored by now: the fault was for once.
+                    bed.vfs.fsync(open).expect("there is space again");
+                }
+                want = new;
+                bed.close(open).expect("stored already");
+                assert_eq!(bed.read(name).expect("read"), want, "{name}, set {nth}");
+            }
+            assert_eq!(failures, 1, "{name}, set {nth}: a failure was not told");
+            // The failure of a close leaves the old value.
+            bed.store.fail_set.store(1, Ordering::Relaxed);
+            let open = bed.create(name).expect("opened");
+            bed.vfs.write(open, 0, b"zzzz").expect("written");
+            if name == "plain/scratch" {
+                bed.close(open).expect("it waits");
+                bed.vfs.sync().expect_err("the store is full");
+                bed.vfs.sync().expect("there is space again");
+                want = *b"zzzz";
+            } else {
+                assert_eq!(bed.close(open).expect_err("full").errno(), libc::ENOSPC);
+            }
+            assert_eq!(bed.read(name).expect("read"), want, "{name}, set {nth}");
+            assert_eq!(bed.vfs.unstored_len(), 0);
+            bed.remount();
+            assert_eq!(bed.read(name).expect("read"), want, "{name}, set {nth}");
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! What names stand for while files are open: unlink, rename, create.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::bed::Bed;
+use crate::error::Kind;
+use crate::vfs::Access;
+
+#[test]
+fn a_rename_that_is_refused_leaves_those_who_have_the_file_open_as_they_were() {
+    let bed = Bed::new();
+    bed.write("plain/c/0", b"abcd").expect("stored");
+    bed.write("plain/scratch", b"too long").expect("kept");
+    let open = bed.open("plain/c/0", Access::Write).expect("opened");
+    let refused = bed.rename("plain/scratch", "plain/c/0").expect_err("it has a wrong size");
+    assert_eq!(refused.kind(), Kind::Invalid);
+    bed.vfs.write(open, 0, b"AB").expect("written");
+    bed.close(open).expect("stored");
+    assert_eq!(bed.stored("plain/c/0").as_deref(), Some(&b"ABcd"[..]), "the write was dropped");
+    assert_eq!(bed.read("plain/scratch").expect("still there"), b"too long");
+}
+
+#[test]
+fn an_unlink_that_fails_leaves_those_who_have_the_file_open_as_they_were() {
+    let bed = Bed::new();
+    bed.write("plain/c/0", b"abcd").expect("stored");
+    let open = bed.open("plain/c/0", Access::Write).expect("opened");
+    bed.store.fail_erase.store(1, Ordering::Relaxed);
+    bed.unlink("plain/c/0").expect_err("the store is broken");
+    bed.vfs.write(open, 0, b"AB").expect("written");
+    bed.close(open).expect("stored");
+    assert_eq!(bed.stored("plain/c/0").as_deref(), Some(&b"ABcd"[..]), "the write was dropped");
+}
+
+#[test]
+fn a_rename_that_the_store_refuses_keeps_the_unstored_bytes_of_both_files() {
+    let bed = Bed::new();
+    bed.put("plain/stored", b"from the store".to_vec());
+    bed.write("plain/new", b"unstored").expect("kept");
+    bed.store.fail_set.store(1, Ordering::Relaxed);
+    bed.rename("plain/stored", "plain/new").expect_err("the store is full");
+    assert_eq!(bed.read("plain/new").expect("still there"), b"unstored");
+    assert_eq!(bed.read("plain/stored").expect("still there"), b"from the store");
+}
+
+#[test]
+fn who_opens_a_file_while_another_takes_its_name_has_the_bytes_of_one_of_them() {
+    let bed = Bed::new();
+    bed.write("plain/c/0", b"abcd").expect("stored");
+    bed.write("plain/scratch", b"ABCD").expect("kept");
+    let number = bed.find("plain/c/0").expect("there");
+    let (vfs, (sender, opened)) = (Arc::clone(&bed.vfs), std::sync::mpsc::channel());
+    *bed.store.before_set.lock() = Some(Box::new(move || {
+        // Another thread: it may wait until the rename is done.
+        std::thread::spawn(move || {
+            let found = vfs.open(number, Access::Read);
+            sender.send(found.and_then(|opened| vfs.read(opened.handle, 0, 100))).expect("sent");
+        });
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }));
+    bed.rename("plain/scratch", "plain/c/0").expect("stored");
+    let bytes = opened.recv().expect("answered").expect("opened");
+    assert!([&b"abcd"[..], b"ABCD"].contains(&bytes.as_ref()), "{bytes:?}");
+    let late =
+        bed.vfs.open(number, Access::Read).expect("the kernel has not looked the name up again");
+    assert_eq!(bed.vfs.read(late.handle, 0, 100).expect("read").as_ref(), b"ABCD");
+}
+
+#[test]
+fn a_document_that_is_replaced_can_be_read_by_those_who_have_it_open() {
+    let bed = Bed::new();
+    let open = bed.open("plain/zarr.json", Access::Read).expect("opened");
+    let old = bed.read("plain/zarr.json").expect("read");
+    let new = String::from_utf8(old.clone()).expect("text").replace("\"K\"", "\"degC\"");
+    bed.write("plain/scratch", new.as_bytes()).expect("kept");
+    bed.rename("plain/scratch", "plain/zarr.json").expect("merged");
+    assert_eq!(bed.vfs.read(open, 0, 1 << 20).expect("read"), old);
+    assert!(String::from_utf8_lossy(&bed.read("plain/zarr.json").expect("read")).contains("degC"));
+}
+
+#[test]
+fn bytes_of_removed_files_count_until_they_are_closed() {
+    let bed = Bed::new();
+    let open = bed.create("plain/scratch").expect("created");
+    bed.vfs.write(open, 0, &[1; 1000]).expect("written");
+    bed.unlink("plain/scratch").expect("removed");
+    bed.vfs.write(open, 1000, &[2; 1000]).expect("written");
+    assert_eq!(bed.vfs.unstored_len(), 2000);
+    assert_eq!(bed.vfs.read(open, 999, 2).expect("read").as_ref(), [1, 2]);
+    bed.close(open).expect("closed");
+    assert_eq!(bed.vfs.unstored_len(), 0);
+}

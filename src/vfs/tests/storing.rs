@@ -1,0 +1,94 @@
+//! When and how bytes reach the store, and what is told where they do not.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, SystemTime};
+
+use super::bed::Bed;
+use crate::error::Kind;
+use crate::vfs::{Access, Pages};
+
+#[test]
+fn an_ordinary_file_that_is_rewritten_is_stored_though_nobody_knows_it_any_more() {
+    let bed = Bed::new();
+    bed.put("plain/notes", b"old".to_vec());
+    let number = bed.find("plain/notes").expect("there");
+    let open = bed.vfs.open(number, Access::Truncate).expect("opened").handle;
+    bed.vfs.write(open, 0, b"new").expect("written");
+    bed.close(open).expect("closed");
+    bed.vfs.forget(number, 1);
+    assert_eq!(bed.read("plain/notes").expect("read"), b"new");
+    bed.vfs.tick();
+    assert_eq!(bed.stored("plain/notes").as_deref(), Some(&b"new"[..]));
+}
+
+#[test]
+fn what_could_not_be_synced_is_synced_by_the_next_who_asks() {
+    let bed = Bed::new();
+    for sync in [
+        |bed: &Bed| bed.vfs.sync(),
+        |bed: &Bed| {
+            let open = bed.open("plain/c/1", Access::Read)?;
+            let synced = bed.vfs.fsync(open);
+            bed.vfs.release(open);
+            synced
+        },
+    ] {
+        bed.write("plain/c/1", b"abcd").expect("stored");
+        bed.store.fail_sync.store(1, Ordering::Relaxed);
+        sync(&bed).expect_err("the disk is broken");
+        bed.store.synced.lock().clear();
+        bed.vfs.sync().expect("synced");
+        let synced: Vec<String> = bed.store.synced.lock().iter().map(ToString::to_string).collect();
+        assert_eq!(synced, ["plain/c/1"], "a failed sync was taken for one that is done");
+        bed.store.synced.lock().clear();
+        bed.vfs.sync().expect("synced");
+        assert!(bed.store.synced.lock().is_empty(), "synced twice");
+    }
+}
+
+#[test]
+fn who_syncs_a_directory_is_not_told_of_what_others_are_still_writing() {
+    let bed = Bed::new();
+    let open = bed.create("plain/c/0").expect("created");
+    bed.vfs.write(open, 0, b"ab").expect("written");
+    bed.vfs.sync().expect("nothing is complete");
+    bed.vfs.write(open, 2, b"cd").expect("written");
+    bed.close(open).expect("stored");
+    assert_eq!(bed.stored("plain/c/0").as_deref(), Some(&b"abcd"[..]));
+}
+
+#[test]
+fn a_time_that_is_set_does_not_make_old_bytes_those_of_a_newer_value() {
+    let bed = Bed::new();
+    bed.write("plain/c/0", b"abcd").expect("stored");
+    assert_eq!(bed.read("plain/c/0").expect("read"), b"abcd");
+    let number = bed.find("plain/c/0").expect("there");
+    // Someone else replaces it, and then somebody here touches it.
+    bed.put("plain/c/0", b"ABCD".to_vec());
+    bed.vfs.set_modified(number, SystemTime::UNIX_EPOCH).expect("set");
+    let opened = bed.vfs.open(number, Access::Read).expect("opened");
+    assert_eq!(opened.pages, Pages::Drop, "the kernel keeps pages of the value before");
+    assert_eq!(bed.vfs.read(opened.handle, 0, 10).expect("read").as_ref(), b"ABCD");
+    bed.vfs.release(opened.handle);
+    bed.vfs.set_modified(number, SystemTime::UNIX_EPOCH + Duration::from_secs(1)).expect("set");
+    let again = bed.vfs.open(number, Access::Read).expect("opened");
+    assert_eq!(again.pages, Pages::Keep, "nothing but the time has changed");
+}
+
+#[test]
+fn the_time_of_a_document_as_it_is_stored_cannot_be_set() {
+    let bed = Bed::new();
+    let number = bed.find(".zarrfs/stored/plain/zarr.json").expect("there");
+    let refused = bed.vfs.set_modified(number, SystemTime::now()).expect_err("set");
+    assert_eq!(refused.kind(), Kind::NotPermitted);
+}
+
+#[test]
+fn a_scratch_file_that_cannot_be_cut_keeps_its_bytes() {
+    let bed = Bed::new();
+    bed.write("plain/notes", b"unstored").expect("kept");
+    bed.store.fail_set.store(1, Ordering::Relaxed);
+    bed.vfs.truncate(bed.find("plain/notes").expect("there"), 4).expect_err("the store is full");
+    assert!(bed.read("plain/notes").expect("still there").starts_with(b"unst"));
+    assert_eq!(bed.vfs.unstored_len(), 4);
+}
