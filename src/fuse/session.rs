@@ -15,7 +15,7 @@ use super::terms::Owner;
 use crate::error::{Error, Kind, Result};
 use crate::vfs::Vfs;
 
-/// How often scratch files are looked at that wait to be stored.
+/// How often scratch files are looked at that wait to be stored, and inodes that nobody claims.
 const TICK: Duration = Duration::from_millis(500);
 
 /// What the mount itself is to be like.
@@ -95,19 +95,21 @@ pub fn mount(vfs: &Arc<Vfs>, mountpoint: &Path, options: &MountOptions) -> Resul
         // The mount has ended where nobody listens: there are no pages to drop.
         let _ended = wake.send(Wake::Invalidate(number));
     }));
-    let ticking = Arc::clone(vfs);
     // Telling the kernel may wait for a request that it has sent us: never from a thread that answers requests.
     std::thread::Builder::new().name("notifier".to_owned()).spawn(move || {
-        loop {
-            match wakes.recv_timeout(TICK) {
-                Ok(Wake::Invalidate(number)) => {
-                    if let Err(error) = notifier.inval_inode(INodeNo(number), 0, 0) {
-                        log::debug!("inode {number}: {error}"); // The kernel has forgotten it already.
-                    }
-                }
-                Err(mpsc::RecvTimeoutError::Timeout) => ticking.tick(),
-                Ok(Wake::Stop) | Err(mpsc::RecvTimeoutError::Disconnected) => return,
+        while let Ok(Wake::Invalidate(number)) = wakes.recv() {
+            if let Err(error) = notifier.inval_inode(INodeNo(number), 0, 0) {
+                log::debug!("inode {number}: {error}"); // The kernel has forgotten it already.
             }
+        }
+    })?;
+    // Nor does the kernel wait for what is stored now and then. The thread ends with the tree.
+    let ticking = Arc::downgrade(vfs);
+    std::thread::Builder::new().name("ticker".to_owned()).spawn(move || {
+        loop {
+            std::thread::sleep(TICK);
+            let Some(vfs) = ticking.upgrade() else { return };
+            vfs.tick();
         }
     })?;
     Ok(Mounted { session, stop })
