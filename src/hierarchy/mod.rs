@@ -22,6 +22,9 @@ use crate::store::{Condition, Entry, Key, Prefix, Stat, Store};
 /// How many keys below a prefix are looked at to find out whether a node is among them.
 const IMPLICIT_GROUP_SEARCH: usize = 10_000;
 
+/// How many nodes are kept; a walk over more of them must not fill the memory.
+const MAX_NODES: usize = 10_000;
+
 /// How often an edit starts again because someone else changed the document meanwhile.
 const ATTEMPTS: usize = 100;
 
@@ -171,6 +174,9 @@ impl Hierarchy {
         let forgotten = self.forgotten.load(Ordering::SeqCst);
         let node = self.read_node(path, kept.as_ref().map(|(_, node)| node))?;
         let mut nodes = self.nodes.write();
+        if nodes.len() >= MAX_NODES {
+            nodes.clear(); // Whoever uses one of them holds it.
+        }
         if self.forgotten.load(Ordering::SeqCst) != forgotten {
             return Ok(node);
         }

@@ -13,7 +13,7 @@ use crate::store::Version;
 /// What an inode knows of its bytes.
 ///
 /// Its lock is the file's own: it may be held over decoding, encoding and store I/O of this one
-/// file, and then any lock of the cache is taken under it. Only a rename locks two files, under `Vfs::renames`.
+/// file, and then any lock of the cache is taken under it. Only a rename locks two files, the one of the lower number first.
 #[derive(Debug, Default)]
 pub struct File {
     /// Where its bytes are.

@@ -152,7 +152,15 @@ impl Vfs {
         let document = std::iter::once(Ok((DOCUMENT.to_owned(), Place::Document(path.clone()))));
         match node.content() {
             Content::NotUnderstood(NodeKind::Array, _) => Ok(Box::new(document)),
-            Content::Group(_) | Content::NotUnderstood(NodeKind::Group, _) => {
+            Content::NotUnderstood(NodeKind::Group, _) => {
+                let children = self.hierarchy.children(path)?;
+                let nodes = children.into_iter().map(|child| {
+                    let name = child.path().name().unwrap_or_default().to_owned();
+                    Ok((name, Place::Node(child.path().clone())))
+                });
+                Ok(Box::new(document.chain(nodes)))
+            }
+            Content::Group(_) => {
                 let at = path.clone();
                 let member = move |member| {
                     Ok(match member {

@@ -45,6 +45,9 @@ use place::Place;
 use unsynced::Unsynced;
 pub use xattr::Presence;
 
+/// How many keys may wait for a program to call `fsync` before they are synced without.
+const MAX_UNSYNCED: usize = 10_000;
+
 /// How a mount behaves.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -122,8 +125,6 @@ pub struct Vfs {
     handles: Mutex<HashMap<u64, Handle>>,
     next_handle: AtomicU64,
     unsynced: Unsynced,
-    /// Held over a rename, which locks two files, so that no other thread ever holds one and waits for another.
-    renames: Mutex<()>,
     /// Bytes of files that wait to be stored, or are those of removed files that are still open.
     unstored_len: AtomicU64,
     mounted: SystemTime,
@@ -150,7 +151,6 @@ impl Vfs {
             handles: Mutex::default(),
             next_handle: AtomicU64::new(1),
             unsynced: Unsynced::default(),
-            renames: Mutex::new(()),
             unstored_len: AtomicU64::new(0),
             mounted: SystemTime::now(),
             invalidate: Mutex::new(None),
@@ -423,6 +423,11 @@ impl Vfs {
             }
         }
         self.inodes.sweep();
+        if self.unsynced.len() > MAX_UNSYNCED
+            && let Err(error) = self.unsynced.sync_all(self.hierarchy.store())
+        {
+            self.note("write back", &error);
+        }
     }
 
     fn open_files(&self) -> Vec<Arc<Inode>> {

@@ -143,8 +143,14 @@ impl Vfs {
         (inode, from): (&Arc<Inode>, &Place),
         (replaced, to): (&Arc<Inode>, &Place),
     ) -> Result<()> {
-        let _alone = self.renames.lock();
-        let (mut file, mut old) = (inode.file.lock(), replaced.file.lock());
+        // Two renames that meet from both ends would wait for one another without an order.
+        let (mut file, mut old) = if inode.number() < replaced.number() {
+            let file = inode.file.lock();
+            (file, replaced.file.lock())
+        } else {
+            let old = replaced.file.lock();
+            (inode.file.lock(), old)
+        };
         let kept = self.bytes_for_openers(&old, to);
         let moved = self.bytes_to_move(&file, from)?;
         let stays_unstored = !moved.is_stored && matches!(to, Place::Ordinary(..));

@@ -59,6 +59,10 @@ impl Vfs {
                 if self.hierarchy.node(&child)?.is_some() {
                     return Ok(Some(Place::Node(child)));
                 }
+                if let NodeContent::NotUnderstood(_, error) = node.content() {
+                    // It may be an array: stored chunks must not pass for decoded ones.
+                    return Err(error.clone());
+                }
                 self.resolve_ordinary(path, &Place::Node(path.clone()), name)
             }
         }

@@ -30,6 +30,11 @@ impl Unsynced {
         changes.last.insert(key, count);
     }
 
+    /// How many keys there are.
+    pub fn len(&self) -> usize {
+        self.changes.lock().last.len()
+    }
+
     /// Makes every change that was noted before survive a power cut.
     pub fn sync_all(&self, store: &Store) -> Result<()> {
         let last = self.changes.lock().last.clone();

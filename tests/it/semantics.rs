@@ -178,6 +178,8 @@ fn one_bad_node_leaves_the_others_alone() {
     assert_eq!(fs::metadata(mount.at("codec/c/0")).unwrap().len(), 2);
     assert_eq!(errno(File::open(mount.at("codec/c/0"))), libc::EOPNOTSUPP);
     assert_eq!(names(&mount.at("type")), BTreeSet::from(["zarr.json".to_owned()]));
+    assert_eq!(names(&mount.at("json")), BTreeSet::from(["zarr.json".to_owned()]));
+    assert_eq!(errno(fs::metadata(mount.at("json/c"))), libc::EIO);
     assert!(fs::read_to_string(mount.at("type/zarr.json")).unwrap().contains("colour"));
     assert_eq!(errno(fs::metadata(mount.at("type/c"))), libc::EOPNOTSUPP);
     assert!(
