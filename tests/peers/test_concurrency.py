@@ -61,8 +61,10 @@ while time.monotonic() < until:
     name = dice.choice(names)
     with open(os.path.join(directory, name), "rb", buffering=0) as file:
         data = file.read(1000)
-    if not data:
-        continue  # Another program has cut it and not written yet: that shows at once, as in any file system.
+    if not any(data):
+        # Another program has cut it and not written yet: that shows at once, as in any file system. Where the kernel
+        # learned of the cut from this very read, and of the old length meanwhile, it shows zeros of that length.
+        continue
     assert len(data) == 80, f"{name}: {len(data)} bytes"
     chunk = np.frombuffer(data, "<i4")
     n = chunk[1]
