@@ -117,6 +117,8 @@ say "cargo fmt"
 cargo fmt --check
 say "cargo clippy"
 run cargo clippy -q --all-targets -- -D warnings
+say "cargo doc"
+RUSTDOCFLAGS="-D warnings" run cargo doc -q --no-deps
 say "unit tests"
 if command -v cargo-nextest > /dev/null; then
     run cargo nextest run

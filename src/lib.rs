@@ -12,10 +12,9 @@
 //! | [`shard`] | the index of a shard and its assembly |
 //! | [`metadata`] | dialects: documents to one model and back |
 //! | [`codec`] | pipelines, bound to one chunk shape |
-//! | [`array`] | coordinates to decoded chunks |
+//! | [`array`](mod@array) | coordinates to decoded chunks |
 //! | [`hierarchy`] | nodes by path |
 //! | [`cache`] | decoded chunks, bounded |
-//! | [`view`] | ranges of a file to ranges of chunks |
 //! | [`vfs`] | the tree: names, inodes, handles, unstored bytes |
 //! | [`fuse`] | kernel requests |
 //! | [`cli`] | the command |

@@ -2,7 +2,7 @@
 //!
 //! It does not know Zarr. What may take time (decoding, encoding, storing) goes to a
 //! pool and is answered from there, so that look-ups go on meanwhile. Every request
-//! goes through [`answer`], where a panic costs the request and not the mount.
+//! goes through `answer`, where a panic costs the request and not the mount.
 
 mod pool;
 mod session;

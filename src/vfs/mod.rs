@@ -1,7 +1,7 @@
 //! The mounted tree: look-ups, listings, opening, reading, writing, in plain types.
 //!
 //! It does not know FUSE; most tests drive it without a mount. A file has bytes, and its
-//! [`Place`] gives them a meaning when they are stored: those of a chunk go through
+//! `Place` gives them a meaning when they are stored: those of a chunk go through
 //! the codecs, those of a document are merged into the stored one, those of an ordinary
 //! file are kept as they are. So writing to a name, and renaming a scratch file onto it,
 //! are the same thing.
