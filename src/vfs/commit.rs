@@ -387,7 +387,8 @@ impl Vfs {
             error.of_kind(kind).at(place.shown())
         });
         if let (Err(error), Content::Unstored(unstored)) = (&stored, &mut file.content) {
-            if when == When::Everything && file.writers > 0 && error.kind() == Kind::Invalid {
+            // A program is still writing it, or was told at its close that it cannot be stored.
+            if when == When::Everything && error.kind() == Kind::Invalid {
                 return Ok(());
             }
             unstored.refused = Some(error.clone());
