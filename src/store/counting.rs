@@ -142,6 +142,10 @@ impl WritableStore for CountingStore {
         self.store.erase_unchanged(key, version)
     }
 
+    fn move_prefix(&self, from: &Prefix, to: &Prefix) -> Result<()> {
+        self.store.move_prefix(from, to)
+    }
+
     fn erase_prefix(&self, prefix: &Prefix) -> Result<()> {
         self.calls.lock().erased_prefixes += 1;
         self.store.erase_prefix(prefix)

@@ -12,7 +12,7 @@
 
 mod listing;
 
-use std::ffi::{CString, OsStr};
+use std::ffi::{CStr, CString, OsStr};
 use std::fs::{File, Metadata};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{IoSlice, Read, Seek, SeekFrom, Write};
@@ -155,7 +155,7 @@ impl DirectoryStore {
             file.sync_all()?;
         }
         let stat = stat_of(&file.metadata()?);
-        sys::rename(&turn.dir, &turn.lock_name, &turn.name)?;
+        sys::rename(&turn.dir, &turn.lock_name, &turn.dir, &turn.name)?;
         Ok(stat)
     }
 
@@ -300,6 +300,22 @@ impl WritableStore for DirectoryStore {
         }
     }
 
+    fn move_prefix(&self, from: &Prefix, to: &Prefix) -> Result<()> {
+        let (Some(source), Some(target)) = (from.as_key(), to.as_key()) else {
+            return Err(Error::new(Kind::Internal, "the root of a store is not moved"));
+        };
+        let Some(above) = self.open_dir(&source.parent())? else { return Ok(()) };
+        let (name, new_name) = (c_name(source.name())?, c_name(target.name())?);
+        let new_above = self.make_parent(&target)?;
+        let moved = match move_tree(&above, &name, &new_above, &new_name) {
+            Err(error) if error.kind() == Kind::NotFound => Ok(()),
+            moved => moved,
+        };
+        self.prune(&target)?;
+        self.prune(&source)?;
+        moved.at(&source)
+    }
+
     fn set_modified(&self, key: &Key, modified: SystemTime) -> Result<()> {
         let (file, _) = self.open_value(key)?.ok_or_else(|| Error::not_found().at(key))?;
         file.set_modified(modified)?;
@@ -392,6 +408,26 @@ impl Turn {
             }
         }
     }
+}
+
+/// Renames `name`, a directory as a whole where that can be; where the new name is a directory that holds
+/// something what is in it is moved one by one.
+fn move_tree(dir: &OwnedFd, name: &CStr, to_dir: &OwnedFd, to: &CStr) -> Result<()> {
+    match sys::rename(dir, name, to_dir, to) {
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOTEMPTY | libc::EEXIST)) => {}
+        renamed => return renamed.map_err(|error| Error::os(&error)),
+    }
+    let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW;
+    let below = sys::open_beneath(dir, name, flags, 0, Links::Refuse)?;
+    let to_below = sys::open_beneath(to_dir, to, flags, 0, Links::Refuse)?;
+    let mut names = Vec::new();
+    for entry in Dir::new(below.try_clone()?)? {
+        names.push(entry?.name);
+    }
+    for entry in names {
+        move_tree(&below, &entry, &to_below, &entry)?;
+    }
+    Ok(sys::remove_dir(dir, name)?)
 }
 
 /// Removes everything in a directory.

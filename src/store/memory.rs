@@ -114,6 +114,21 @@ impl WritableStore for MemoryStore {
         Ok(())
     }
 
+    fn move_prefix(&self, from: &Prefix, to: &Prefix) -> Result<()> {
+        let mut values = self.values.lock();
+        let below: Vec<(Key, String)> = values
+            .by_key
+            .keys()
+            .filter_map(|key| Some((key.clone(), key.as_str().strip_prefix(from.as_str())?.to_owned())))
+            .collect();
+        for (key, relative) in below {
+            if let Some(value) = values.by_key.remove(&key) {
+                values.by_key.insert(to.key(&relative)?, value);
+            }
+        }
+        Ok(())
+    }
+
     fn set_modified(&self, key: &Key, modified: SystemTime) -> Result<()> {
         let mut values = self.values.lock();
         let (_, stat) = values.by_key.get_mut(key).ok_or_else(|| Error::not_found().at(key))?;

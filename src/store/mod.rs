@@ -273,6 +273,10 @@ pub trait WritableStore: Send + Sync + fmt::Debug {
     /// Erases every value below `prefix`.
     fn erase_prefix(&self, prefix: &Prefix) -> Result<()>;
 
+    /// Moves every value below `from` to the same place below `to`, where it replaces what is there. Where nothing
+    /// is below `to` a store that can does it as one step.
+    fn move_prefix(&self, from: &Prefix, to: &Prefix) -> Result<()>;
+
     /// Changes when the value was last set. A key without a value is [`Kind::NotFound`].
     fn set_modified(&self, key: &Key, modified: SystemTime) -> Result<()>;
 

@@ -19,6 +19,7 @@ pub(crate) fn run(new: impl Fn() -> Store) {
     each_set_makes_a_new_version(&new());
     kept_pieces_come_from_the_value_that_is_replaced(&new());
     parts_of_one_value_are_laid_over_it_in_turn(&new());
+    a_prefix_is_moved_with_all_below_it(&new());
 }
 
 fn key(text: &str) -> Key {
@@ -193,4 +194,19 @@ fn parts_of_one_value_are_laid_over_it_in_turn(store: &Store) {
     assert_eq!(get(store, "k").as_deref(), Some(&b"-1abXY6789"[..]));
     let error = write.set_partial_values(&[(key("none"), 0, Bytes::new())]);
     assert_eq!(error.expect_err("there is none").kind(), Kind::NotFound);
+}
+
+fn a_prefix_is_moved_with_all_below_it(store: &Store) {
+    let prefix = |text| Prefix::parse(text).expect("a valid prefix");
+    let write = store.write().expect("writable");
+    for (text, bytes) in [("a/b/c", &b"1"[..]), ("a/b/d/e", b"2"), ("ab", b"3"), ("x/d/e", b"old")] {
+        set(store, text, bytes);
+    }
+    write.move_prefix(&prefix("a/b"), &prefix("y/z")).expect("moved");
+    assert_eq!(keys(store, ""), ["ab", "x/d/e", "y/z/c", "y/z/d/e"]);
+    write.move_prefix(&prefix("y/z"), &prefix("x")).expect("moved onto what is there");
+    assert_eq!(keys(store, ""), ["ab", "x/c", "x/d/e"]);
+    assert_eq!(get(store, "x/d/e").as_deref(), Some(&b"2"[..]));
+    write.move_prefix(&prefix("none"), &prefix("x")).expect("nothing to move");
+    assert_eq!(keys(store, ""), ["ab", "x/c", "x/d/e"]);
 }

@@ -83,11 +83,11 @@ pub fn remove_dir(dir: impl AsFd, name: &CStr) -> io::Result<()> {
     check(unsafe { libc::unlinkat(fd, name.as_ptr(), libc::AT_REMOVEDIR) }).map(drop)
 }
 
-/// Renames `from` to `to` in one directory, replacing what is there.
-pub fn rename(dir: impl AsFd, from: &CStr, to: &CStr) -> io::Result<()> {
-    let fd = dir.as_fd().as_raw_fd();
+/// Renames `from` in one directory to `to` in another, replacing what is there.
+pub fn rename(dir: impl AsFd, from: &CStr, to_dir: impl AsFd, to: &CStr) -> io::Result<()> {
+    let (dir, to_dir) = (dir.as_fd().as_raw_fd(), to_dir.as_fd().as_raw_fd());
     // SAFETY: both names are C strings that outlive the call.
-    check(unsafe { libc::renameat(fd, from.as_ptr(), fd, to.as_ptr()) }).map(drop)
+    check(unsafe { libc::renameat(dir, from.as_ptr(), to_dir, to.as_ptr()) }).map(drop)
 }
 
 /// Tries to take the lock of the whole open file (`F_OFD_SETLK`, exclusive), which goes with the

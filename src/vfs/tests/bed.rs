@@ -100,6 +100,10 @@ impl WritableStore for FaultyStore {
         self.store.erase_prefix(prefix)
     }
 
+    fn move_prefix(&self, from: &Prefix, to: &Prefix) -> Result<()> {
+        self.store.move_prefix(from, to)
+    }
+
     fn set_modified(&self, key: &Key, modified: SystemTime) -> Result<()> {
         // As in a directory: another time is another version.
         let value = self.store.get_partial_values(&[(key.clone(), ByteRange::first(u64::MAX))])?;
