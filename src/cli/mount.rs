@@ -89,7 +89,7 @@ fn open_hierarchy(
         store = store.read_only();
     }
     let metadata_ttl = if args.immutable { FOR_EVER } else { args.metadata_ttl };
-    let options = hierarchy::Options { metadata_ttl, max_chunk_len: args.max_chunk_size };
+    let options = hierarchy::Options { metadata_ttl, max_chunk_len: args.max_chunk_size, ..hierarchy::Options::default() };
     open::hierarchy(store, source, args.from.clone(), options)
 }
 

@@ -231,8 +231,26 @@ impl Filesystem for Fs {
     }
 
     fn mkdir(&self, _: &Request, parent: INodeNo, name: &OsStr, _: u32, _: u32, reply: ReplyEntry) {
-        let made = self.now("mkdir", |vfs| vfs.mkdir(parent.0, utf8(name)?));
-        reply!(reply, made, entry(attr => &self.vfs.ttl(&attr), &self.owner.attr(&attr), Generation(0)));
+        let (owner, vfs, name) = (self.owner, Arc::clone(&self.vfs), name.to_owned());
+        let mkdir = move |vfs: &Vfs| vfs.mkdir(parent.0, utf8(&name)?);
+        self.later("mkdir", mkdir, move |made| {
+            reply!(reply, made, entry(attr => &vfs.ttl(&attr), &owner.attr(&attr), Generation(0)));
+        });
+    }
+
+    fn link(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        newparent: INodeNo,
+        newname: &OsStr,
+        reply: ReplyEntry,
+    ) {
+        let (owner, vfs, name) = (self.owner, Arc::clone(&self.vfs), newname.to_owned());
+        let link = move |vfs: &Vfs| vfs.link(ino.0, newparent.0, utf8(&name)?);
+        self.later("link", link, move |linked| {
+            reply!(reply, linked, entry(attr => &vfs.ttl(&attr), &owner.attr(&attr), Generation(0)));
+        });
     }
 
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
@@ -444,8 +462,9 @@ impl Filesystem for Fs {
         reply.ok();
     }
 
-    fn fsyncdir(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        self.later("fsync", Vfs::sync, move |done| reply!(reply, done, ok(() =>)));
+    fn fsyncdir(&self, _: &Request, ino: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+        let sync = move |vfs: &Vfs| vfs.sync_directory(ino.0);
+        self.later("fsync", sync, move |done| reply!(reply, done, ok(() =>)));
     }
 
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
@@ -584,9 +603,6 @@ impl Filesystem for Fs {
         reply.error(Errno::EPERM);
     }
 
-    fn link(&self, _: &Request, _: INodeNo, _: INodeNo, _: &OsStr, reply: ReplyEntry) {
-        reply.error(Errno::EPERM);
-    }
 }
 
 #[cfg(test)]

@@ -1,32 +1,36 @@
-//! Nodes by path: documents read, lowered, kept for a while, and edited.
+//! Nodes by path: documents read, lowered, kept for a while, edited; nodes made, moved and removed.
 //!
 //! A node that was read stays as it is for [`Options::metadata_ttl`]; then the version
 //! of its document is asked for, and the document is read again only where that changed.
 
-use std::collections::HashMap;
+mod change;
+mod consolidated;
+mod directories;
+mod edit;
+mod node;
+
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use parking_lot::RwLock;
-use serde_json::{Map, Value};
 
 use crate::array::Array;
 use crate::error::{At, Error, Kind, Result};
-use crate::metadata::merge::Edit;
 use crate::metadata::model::{self, Group};
-use crate::metadata::{Dialect, NodeKind, NodePath, detect, json, shown};
-use crate::store::{Condition, Entry, Key, Prefix, Stat, Store};
+use crate::metadata::{Dialect, NodeKind, NodePath, Policy, detect, json};
+use crate::store::{Entry, Prefix, Store};
+pub use change::Raised;
+use directories::Directories;
+use node::Standing;
+pub use node::{Content, Document, Node};
 
 /// How many keys below a prefix are looked at to find out whether a node is among them.
 const IMPLICIT_GROUP_SEARCH: usize = 10_000;
 
 /// How many nodes are kept; a walk over more of them must not fill the memory.
 const MAX_NODES: usize = 10_000;
-
-/// How often an edit starts again because someone else changed the document meanwhile.
-const ATTEMPTS: usize = 100;
 
 /// How a hierarchy is read.
 #[derive(Debug, Clone)]
@@ -35,11 +39,17 @@ pub struct Options {
     pub metadata_ttl: Duration,
     /// The most bytes that a decoded chunk may have.
     pub max_chunk_len: u64,
+    /// How new arrays are stored that leave it to the mount.
+    pub policy: Policy,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { metadata_ttl: Duration::from_secs(1), max_chunk_len: 1 << 30 }
+        Self {
+            metadata_ttl: Duration::from_secs(1),
+            max_chunk_len: 1 << 30,
+            policy: Policy::default(),
+        }
     }
 }
 
@@ -54,79 +64,8 @@ pub struct Hierarchy {
     /// How often something was forgotten; changed only while `nodes` is locked. What was read before may be
     /// older than what was forgotten, and is not kept.
     forgotten: AtomicU64,
-}
-
-/// A node as it was when its document was read.
-#[derive(Debug)]
-pub struct Node {
-    path: NodePath,
-    document: Option<Document>,
-    content: Content,
-}
-
-/// A document as it is stored.
-#[derive(Debug, Clone)]
-pub struct Document {
-    /// Where it lies.
-    pub key: Key,
-    /// Its text.
-    pub text: Bytes,
-    /// Its length, time and version.
-    pub stat: Stat,
-}
-
-/// What a node is.
-#[derive(Debug)]
-pub enum Content {
-    /// A group, perhaps one that only what lies below it implies.
-    Group(Group),
-    /// An array.
-    Array(Arc<Array>),
-    /// A node whose document was not understood, and why.
-    NotUnderstood(NodeKind, Error),
-}
-
-impl Node {
-    /// Where in the hierarchy it is.
-    pub fn path(&self) -> &NodePath {
-        &self.path
-    }
-
-    /// Its document; none where the group is implicit.
-    pub fn document(&self) -> Option<&Document> {
-        self.document.as_ref()
-    }
-
-    /// What it is.
-    pub fn content(&self) -> &Content {
-        &self.content
-    }
-
-    /// The array that it is, if it is one that was understood.
-    pub fn array(&self) -> Option<&Arc<Array>> {
-        match &self.content {
-            Content::Array(array) => Some(array),
-            Content::Group(_) | Content::NotUnderstood(..) => None,
-        }
-    }
-
-    /// Whether it is a group or an array.
-    pub fn kind(&self) -> NodeKind {
-        match &self.content {
-            Content::Group(_) => NodeKind::Group,
-            Content::Array(_) => NodeKind::Array,
-            Content::NotUnderstood(kind, _) => *kind,
-        }
-    }
-
-    /// Its attributes, where they were understood.
-    pub fn attributes(&self) -> Option<&model::Object> {
-        match &self.content {
-            Content::Group(group) => Some(&group.attributes),
-            Content::Array(array) => Some(&array.model().attributes),
-            Content::NotUnderstood(..) => None,
-        }
-    }
+    /// Directories that only this mount knows.
+    directories: Directories,
 }
 
 /// What is directly below a group.
@@ -138,6 +77,14 @@ pub enum Member {
     File(String),
 }
 
+/// What lies below a path that has no document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Below {
+    Node,
+    Files,
+    Nothing,
+}
+
 /// Members as they are found, each once.
 pub type Members<'a> = Box<dyn Iterator<Item = Result<Member>> + Send + 'a>;
 
@@ -145,7 +92,14 @@ impl Hierarchy {
     /// Opens the hierarchy at the root of `store`; its dialect is found out unless it is told.
     pub fn open(store: Store, dialect: Option<Dialect>, options: Options) -> Result<Self> {
         let dialect = dialect.map_or_else(|| detect(&store), Ok)?;
-        Ok(Self { store, dialect, options, nodes: RwLock::default(), forgotten: AtomicU64::new(0) })
+        Ok(Self {
+            store,
+            dialect,
+            options,
+            nodes: RwLock::default(),
+            forgotten: AtomicU64::new(0),
+            directories: Directories::default(),
+        })
     }
 
     /// The store.
@@ -163,7 +117,7 @@ impl Hierarchy {
         &self.options
     }
 
-    /// The node at `path`; none where there is none.
+    /// The node at `path`, or the directory that may become one; none where there is nothing.
     pub fn node(&self, path: &NodePath) -> Result<Option<Arc<Node>>> {
         let kept = self.nodes.read().get(path).cloned();
         if let Some((read, node)) = &kept
@@ -199,6 +153,13 @@ impl Hierarchy {
         nodes.remove(path);
     }
 
+    /// Forgets what was read of `path` and of all that is below it.
+    fn invalidate_below(&self, path: &NodePath) {
+        let mut nodes = self.nodes.write();
+        self.forgotten.fetch_add(1, Ordering::SeqCst);
+        nodes.retain(|known, _| known.relative_to(path).is_none());
+    }
+
     fn read_node(&self, path: &NodePath, kept: Option<&Arc<Node>>) -> Result<Option<Arc<Node>>> {
         for (kind, key) in self.dialect.document_keys(path)? {
             if let Some(kept) = kept
@@ -214,11 +175,8 @@ impl Hierarchy {
                 Err(error) if matches!(error.kind(), Kind::TooLarge | Kind::Corrupt) => {
                     let kind = kind.unwrap_or(NodeKind::Group);
                     let content = Content::NotUnderstood(kind, error);
-                    return Ok(Some(Arc::new(Node {
-                        path: path.clone(),
-                        document: None,
-                        content,
-                    })));
+                    let standing = Standing::Unreadable;
+                    return Ok(Some(Arc::new(Node { path: path.clone(), standing, content })));
                 }
                 Err(error) => return Err(error),
             };
@@ -227,14 +185,22 @@ impl Hierarchy {
                 Ok(content) => content,
                 Err(error) => Content::NotUnderstood(lowered.kind, error.at(&key)),
             };
-            let document = Some(Document { key, text: value.bytes, stat: value.stat });
-            return Ok(Some(Arc::new(Node { path: path.clone(), document, content })));
+            let document = Document { key, text: value.bytes, stat: value.stat };
+            let standing = Standing::Stored(document);
+            return Ok(Some(Arc::new(Node { path: path.clone(), standing, content })));
         }
-        if !self.is_implicit_group(path)? {
-            return Ok(None);
+        if let Some(known) = self.directories.get(path) {
+            return Ok(Some(known));
         }
-        let content = Content::Group(Group::default());
-        Ok(Some(Arc::new(Node { path: path.clone(), document: None, content })))
+        Ok(match self.find_below(path)? {
+            Below::Node => {
+                let content = Content::Group(Group::default());
+                let standing = Standing::Implicit;
+                Some(Arc::new(Node { path: path.clone(), standing, content }))
+            }
+            Below::Files => Some(Arc::new(Node::bare(path.clone()))),
+            Below::Nothing => None,
+        })
     }
 
     fn bind(&self, path: &NodePath, node: model::Node) -> Result<Content> {
@@ -250,20 +216,34 @@ impl Hierarchy {
     }
 
     fn is_implicit_group(&self, path: &NodePath) -> Result<bool> {
+        Ok(self.find_below(path)? == Below::Node)
+    }
+
+    /// What lies below `path`, which has no document.
+    fn find_below(&self, path: &NodePath) -> Result<Below> {
         if path.is_root() && self.dialect.has_implicit_root() {
-            return Ok(true);
+            return Ok(Below::Node);
         }
-        if !self.dialect.has_implicit_groups() {
-            return Ok(false);
-        }
-        let Some(list) = self.store.list() else { return Ok(path.is_root()) };
-        let keys = list.list_prefix(&self.dialect.children_prefix(path)?)?;
-        for key in keys.take(IMPLICIT_GROUP_SEARCH) {
-            if self.dialect.is_document(&key?) {
-                return Ok(true);
+        let Some(list) = self.store.list() else {
+            return Ok(if path.is_root() { Below::Node } else { Below::Nothing });
+        };
+        let mut found = if path.is_root() { Below::Files } else { Below::Nothing };
+        let nodes = self.dialect.children_prefix(path)?;
+        if self.dialect.has_implicit_groups() {
+            for key in list.list_prefix(&nodes)?.take(IMPLICIT_GROUP_SEARCH) {
+                if self.dialect.is_document(&key?) {
+                    return Ok(Below::Node);
+                }
+                found = Below::Files;
             }
         }
-        Ok(false)
+        let ordinary = self.ordinary_prefix(path)?;
+        if ordinary != nodes {
+            // In a tree of documents other keys mean nothing.
+            let any = list.list_dir(&ordinary)?.next().transpose()?.is_some();
+            found = if any { Below::Files } else { Below::Nothing };
+        }
+        Ok(found)
     }
 
     /// Where ordinary files beside a node lie.
@@ -273,6 +253,17 @@ impl Hierarchy {
 
     /// What is directly below a group, its own document left out.
     pub fn members(&self, path: &NodePath) -> Result<Members<'static>> {
+        let known = self.directories.below(path);
+        let stored = self.stored_members(path)?;
+        let names: HashSet<String> = known.iter().cloned().collect();
+        let stored = stored.filter(move |member| match member {
+            Ok(Member::Directory(name)) => !names.contains(name),
+            Ok(Member::File(_)) | Err(_) => true,
+        });
+        Ok(Box::new(known.into_iter().map(|name| Ok(Member::Directory(name))).chain(stored)))
+    }
+
+    fn stored_members(&self, path: &NodePath) -> Result<Members<'static>> {
         let list = self.listing()?;
         let nodes = self.dialect.children_prefix(path)?;
         let ordinary = self.ordinary_prefix(path)?;
@@ -308,7 +299,7 @@ impl Hierarchy {
         Ok(Box::new(names.into_values().map(Ok)))
     }
 
-    /// The names of the nodes directly below a group, sorted.
+    /// The nodes directly below a group, sorted by name.
     pub fn children(&self, path: &NodePath) -> Result<Vec<Arc<Node>>> {
         let mut children = Vec::new();
         for entry in self.listing()?.list_dir(&self.dialect.children_prefix(path)?)? {
@@ -319,130 +310,12 @@ impl Hierarchy {
         children.sort();
         children.dedup();
         let node = |name: String| self.node(&path.child(&name)?);
-        children.into_iter().filter_map(|name| node(name).transpose()).collect()
+        let nodes = children.into_iter().filter_map(|name| node(name).transpose());
+        nodes.filter(|node| node.as_ref().map_or(true, |node| !node.is_bare())).collect()
     }
 
     fn listing(&self) -> Result<&dyn crate::store::ListableStore> {
         self.store.list().ok_or_else(|| Error::unsupported("the store cannot list its keys"))
-    }
-
-    /// The document that the mount shows for `node`.
-    pub fn shown(&self, node: &Node) -> Result<String> {
-        Ok(match node.content() {
-            Content::Array(array) => shown::array(array.model(), array.chunk_shape()),
-            Content::Group(group) if group.consolidated => {
-                let mut metadata = Map::new();
-                self.collect_shown(node.path(), "", &mut metadata)?;
-                let consolidated = serde_json::json!({
-                    "kind": "inline", "must_understand": false, "metadata": metadata,
-                });
-                shown::group(group, Some(consolidated))
-            }
-            Content::Group(group) => shown::group(group, None),
-            Content::NotUnderstood(kind, _) => {
-                let text =
-                    node.document().map(|document| document.text.clone()).unwrap_or_default();
-                shown::not_understood(*kind, &text)
-            }
-        })
-    }
-
-    fn collect_shown(
-        &self,
-        path: &NodePath,
-        above: &str,
-        all: &mut Map<String, Value>,
-    ) -> Result<()> {
-        for child in self.children(path)? {
-            let name = child.path().name().unwrap_or_default();
-            let relative = format!("{above}{name}");
-            let text = match child.content() {
-                Content::Group(group) => shown::group(group, None),
-                Content::Array(_) | Content::NotUnderstood(..) => self.shown(&child)?,
-            };
-            if let Ok(document) = serde_json::from_str(&text) {
-                all.insert(relative.clone(), document);
-            }
-            if child.kind() == NodeKind::Group {
-                self.collect_shown(child.path(), &format!("{relative}/"), all)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Applies an edit to the stored document of `path`. What others change in it meanwhile is kept. A new
-    /// shape is stored first; then the chunks that lie wholly outside of it are erased.
-    pub fn edit(&self, path: &NodePath, edit: &Edit) -> Result<()> {
-        if edit.is_empty() {
-            return Ok(());
-        }
-        for _ in 0..ATTEMPTS {
-            self.invalidate(path);
-            let node = self.existing(path)?;
-            if let Content::NotUnderstood(_, error) = node.content() {
-                return Err(error.clone());
-            }
-            let (key, text, condition) = if let Some(document) = node.document() {
-                let text = String::from_utf8_lossy(&document.text).into_owned();
-                (document.key.clone(), text, Condition::Unchanged(document.stat.version))
-            } else {
-                let (key, text) = self.dialect.new_group(path)?;
-                (key, text, Condition::Absent)
-            };
-            let new = self.dialect.edit(node.kind(), &text, edit).at(&key)?;
-            match self.store.write()?.set(&key, &[Bytes::from(new).into()], condition) {
-                Err(error) if matches!(error.kind(), Kind::Stale | Kind::Exists) => continue,
-                stored => stored?,
-            };
-            self.invalidate(path);
-            self.edit_consolidated(path, node.kind(), edit)?;
-            if let (Some(shape), Some(array)) = (&edit.shape, node.array()) {
-                array.erase_outside(shape)?;
-            }
-            return Ok(());
-        }
-        Err(Error::new(Kind::Busy, "others change the document faster than it can be edited")
-            .at(path))
-    }
-
-    /// Keeps consolidated metadata true: the groups above a node that was edited may have copies of its document.
-    fn edit_consolidated(&self, path: &NodePath, kind: NodeKind, edit: &Edit) -> Result<()> {
-        let mut above = path.parent();
-        while let Some(group) = above {
-            let relative = path.as_str().strip_prefix(group.as_str()).unwrap_or(path.as_str());
-            self.edit_copy(&group, relative.trim_start_matches('/'), kind, edit)?;
-            above = group.parent();
-        }
-        Ok(())
-    }
-
-    fn edit_copy(
-        &self,
-        group: &NodePath,
-        relative: &str,
-        kind: NodeKind,
-        edit: &Edit,
-    ) -> Result<()> {
-        for _ in 0..ATTEMPTS {
-            self.invalidate(group);
-            let Some(node) = self.node(group)? else { return Ok(()) };
-            let (Content::Group(Group { consolidated: true, .. }), Some(document)) =
-                (node.content(), node.document())
-            else {
-                return Ok(());
-            };
-            let text = String::from_utf8_lossy(&document.text);
-            let new =
-                self.dialect.edit_consolidated(&text, relative, kind, edit).at(&document.key)?;
-            let Some(new) = new else { return Ok(()) };
-            let condition = Condition::Unchanged(document.stat.version);
-            match self.store.write()?.set(&document.key, &[Bytes::from(new).into()], condition) {
-                Err(error) if error.kind() == Kind::Stale => {}
-                stored => return stored.map(drop),
-            }
-        }
-        Err(Error::new(Kind::Busy, "others change the document faster than it can be edited")
-            .at(group))
     }
 }
 

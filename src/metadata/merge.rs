@@ -11,7 +11,7 @@ use super::json::{self, Text, describe, same};
 use super::members::{dimension_names, lengths, may_be_ignored, named};
 use super::model::{Array, Node, Object};
 use super::types::{Endian, data_type};
-use super::{Dialect, NodeKind, draft};
+use super::{Dialect, NodeKind, draft, v3};
 use crate::dtype::{FillValue, integer};
 use crate::error::{Error, Result};
 
@@ -24,6 +24,8 @@ pub struct Edit {
     pub shape: Option<Vec<u64>>,
     /// The names of an array's dimensions; none at all where the list is empty.
     pub dimension_names: Option<Vec<Option<String>>>,
+    /// Whether a group is to have consolidated metadata, which are made of what is stored.
+    pub consolidated: Option<bool>,
     /// Other members to set or to remove.
     pub members: Vec<(String, Option<Value>)>,
 }
@@ -60,7 +62,7 @@ const COMPARED: [&str; 12] = [
 /// chunk files have `shown_chunk_shape`.
 ///
 /// Compared is what members mean: a library leaves out defaults, adds empty members and spells
-/// numbers its own way. Consolidated metadata is left to the store's own.
+/// numbers its own way. Consolidated metadata is a wish: what it says is made from what is stored.
 pub fn diff(base: &str, new: &[u8], node: &Node, shown_chunk_shape: &[u64]) -> Result<Edit> {
     let base = json::parse_object(base.as_bytes()).map_err(|error| as_invalid(&error))?;
     let new = json::parse_object(new).map_err(|error| as_invalid(&error))?;
@@ -76,6 +78,16 @@ pub fn diff(base: &str, new: &[u8], node: &Node, shown_chunk_shape: &[u64]) -> R
     if new.get("node_type").is_some_and(|found| found != kind) {
         let advice = "remove the node and make it anew";
         return refused("node_type", new.get("node_type"), advice);
+    }
+    if let Node::Group(group) = node {
+        let member = "consolidated_metadata";
+        let kept = match (base.get(member), new.get(member)) {
+            (Some(base), Some(new)) => same(base, new),
+            (None, None) => true,
+            (None, Some(_)) | (Some(_), None) => false,
+        };
+        let wanted = v3::is_consolidated(&new);
+        edit.consolidated = (!kept && (wanted || group.consolidated)).then_some(wanted);
     }
     if let Node::Array(array) = node {
         check_unchanged(&base, &new, array, shown_chunk_shape)?;
@@ -292,6 +304,9 @@ impl Dialect {
         }
         for (name, value) in &edit.members {
             put(text, &[at, &[name]].concat(), value.as_ref())?;
+        }
+        if edit.consolidated == Some(false) {
+            text.remove(&[at, &["consolidated_metadata"]].concat())?;
         }
         Ok(())
     }

@@ -12,6 +12,7 @@ pub mod path;
 pub mod shown;
 
 mod codecs;
+mod create;
 mod detect;
 mod draft;
 mod members;
@@ -24,6 +25,7 @@ use crate::error::{Error, Kind, Result};
 use crate::store::{Entry, Key, Prefix};
 pub use detect::{detect, draft_root_marker};
 pub use path::NodePath;
+pub use create::{NewDocument, Policy};
 
 /// What a node is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -157,6 +159,15 @@ impl Dialect {
     pub fn has_implicit_groups(&self) -> bool {
         match self {
             Self::V3 | Self::D2020_10 { .. } => true,
+        }
+    }
+
+    /// Whether every group above a new node is to have a document ("group metadata", v3 core). In the drafts
+    /// creating a node does not need those above.
+    pub fn wants_group_documents(&self) -> bool {
+        match self {
+            Self::V3 => true,
+            Self::D2020_10 { .. } => false,
         }
     }
 

@@ -588,6 +588,7 @@ proptest! {
                 prop_assert!(Dialect::V3.lower(None, shown.as_bytes()).node.is_ok(), "{}", shown);
             }
             let edit = merge::Edit {
+                consolidated: None,
                 attributes: vec![("a".to_owned(), Some(value.clone()))],
                 shape: Some(vec![1, 2]),
                 dimension_names: Some(vec![None, Some("x".to_owned())]),

@@ -96,9 +96,14 @@ fn check_members(document: &Object, known: &[&str]) -> Result<()> {
 
 fn group(document: &Object) -> Result<Group> {
     check_members(document, &GROUP_MEMBERS)?;
+    Ok(Group { attributes: attributes(document)?, consolidated: is_consolidated(document) })
+}
+
+/// Whether the document of a group has consolidated metadata of the inline kind.
+pub(super) fn is_consolidated(document: &Object) -> bool {
     let consolidated = document.get("consolidated_metadata");
     let kind = consolidated.and_then(|found| found.get("kind")).and_then(Value::as_str);
-    Ok(Group { attributes: attributes(document)?, consolidated: kind == Some("inline") })
+    kind == Some("inline")
 }
 
 fn array(document: &Object) -> Result<Array> {

@@ -13,7 +13,7 @@ use super::place::Place;
 use super::{Access, Vfs};
 use crate::codec::Buffer;
 use crate::error::{At, Error, Kind, Result};
-use crate::metadata::{NodePath, merge};
+use crate::metadata::NodePath;
 use crate::store::{ByteRange, Condition, Key, Version};
 
 /// Why a file is stored.
@@ -35,7 +35,7 @@ type Versions = (Option<Version>, Option<Version>);
 /// Why a file cannot be written, by what it is.
 pub(super) fn check_writable(place: Option<&Place>) -> Result<()> {
     match place {
-        Some(Place::StoredDocument(..) | Place::Errors | Place::Stats) => {
+        Some(Place::Errors | Place::Stats) => {
             let shown = place.map(Place::shown).unwrap_or_default();
             Err(Error::new(Kind::NotPermitted, "can only be read").at(shown))
         }
@@ -107,7 +107,9 @@ impl Vfs {
     fn longest(&self, place: Option<&Place>) -> Result<u64> {
         Ok(match place {
             Some(Place::Chunk(path, _)) => self.array(path)?.chunk_len(),
-            Some(Place::Document(_)) => crate::metadata::json::MAX_DOCUMENT_LEN,
+            Some(Place::Document(_) | Place::StoredDocument(..)) => {
+                crate::metadata::json::MAX_DOCUMENT_LEN
+            }
             _ => self.hierarchy.options().max_chunk_len,
         })
     }
@@ -210,7 +212,7 @@ impl Vfs {
     }
 
     /// Counts `more` bytes that are to wait here, or refuses them.
-    fn reserve(&self, more: usize) -> Result<()> {
+    pub(super) fn reserve(&self, more: usize) -> Result<()> {
         let more = u64::try_from(more).unwrap_or(u64::MAX);
         let limit = self.options.dirty_limit;
         let fits = |now: u64| now.checked_add(more).filter(|after| more == 0 || *after <= limit);
@@ -237,6 +239,7 @@ impl Vfs {
     /// Changes the length of a file. Where nobody has it open to write the rest it is stored as it is then,
     /// or left as it was.
     pub(super) fn truncate_and_store(&self, inode: &Inode, len: u64) -> Result<()> {
+        let _turn = self.turn(inode);
         let mut file = inode.file.lock();
         let is_here = !matches!(file.content, Content::Stored);
         let cut = self.truncate_locked(inode, &mut file, len);
@@ -313,7 +316,7 @@ impl Vfs {
 
     /// Sets the time of what is stored at `place`; of an inner chunk that of its shard. Returns the versions
     /// before and after; none where nothing is stored by itself.
-    fn set_stored_modified(&self, place: &Place, modified: SystemTime) -> Result<Option<Versions>> {
+    pub(super) fn set_stored_modified(&self, place: &Place, modified: SystemTime) -> Result<Option<Versions>> {
         let Some(key) = self.key_of(place)? else { return Ok(None) };
         let store = self.hierarchy.store();
         let version = || Ok::<_, Error>(store.stat(&key)?.map(|stat| stat.version));
@@ -352,10 +355,12 @@ impl Vfs {
 
     /// Stores what was written to a file, if anything was and it is time.
     pub(super) fn store_content(&self, inode: &Inode, when: When) -> Result<()> {
+        let _turn = self.turn(inode);
         self.store_locked(inode, &mut inode.file.lock(), when)
     }
 
-    fn store_locked(&self, inode: &Inode, file: &mut File, when: When) -> Result<()> {
+    /// The same of a file that is locked, and where the caller has the turn to store it.
+    pub(super) fn store_locked(&self, inode: &Inode, file: &mut File, when: When) -> Result<()> {
         let Content::Unstored(unstored) = &file.content else { return Ok(()) };
         let Some(place) = inode.place() else { return Ok(()) };
         if !unstored.changed {
@@ -426,12 +431,12 @@ impl Vfs {
                 stat.map(|stat| stat.version)
             }
             Place::Document(path) => {
-                let node = self.hierarchy.existing(path)?;
-                let base = match shown {
-                    Some(shown) => shown.to_owned(),
-                    None => self.hierarchy.shown(&node)?,
-                };
-                self.merge_document(&node, &base, &bytes)?;
+                self.store_document(path, shown, &bytes)?;
+                None
+            }
+            Place::StoredDocument(path, key) => {
+                self.store_stored_document(path, key, &bytes)?;
+                self.invalidate_document(path);
                 None
             }
             Place::Ordinary(path, relative) => {
@@ -455,21 +460,6 @@ impl Vfs {
             }
             _ => Ok(version),
         }
-    }
-
-    fn merge_document(&self, node: &crate::hierarchy::Node, base: &str, new: &[u8]) -> Result<()> {
-        use crate::hierarchy::Content;
-        use crate::metadata::model;
-        let (described, chunk_shape) = match node.content() {
-            Content::Group(group) => (model::Node::Group(group.clone()), Vec::new()),
-            Content::Array(array) => {
-                let described = model::Node::Array(Box::new(array.model().clone()));
-                (described, array.chunk_shape().to_vec())
-            }
-            Content::NotUnderstood(_, error) => return Err(error.clone()),
-        };
-        let edit = merge::diff(base, new, &described, &chunk_shape)?;
-        self.hierarchy.edit(node.path(), &edit)
     }
 
     /// Lets go of bytes that need not be stored (any more).

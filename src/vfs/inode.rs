@@ -12,6 +12,7 @@ use parking_lot::{Mutex, RwLock};
 
 use super::file::File;
 use super::place::Place;
+use crate::metadata::NodePath;
 
 /// The number of the root.
 pub const ROOT: u64 = 1;
@@ -149,6 +150,42 @@ impl Inodes {
         replaced
     }
 
+    /// Gives the places that `new_place` has another one for that place: a node was moved, or has become an array.
+    pub fn replace(&self, new_place: impl Fn(&Place) -> Option<Place>) {
+        let mut table = self.table.write();
+        let moved: Vec<(Place, Place, u64)> = table
+            .by_place
+            .iter()
+            .filter_map(|(place, number)| Some((place.clone(), new_place(place)?, *number)))
+            .collect();
+        for (old, _, _) in &moved {
+            table.by_place.remove(old);
+        }
+        for (_, new, number) in moved {
+            table.detach_at(&new);
+            if let Some(known) = table.by_number.get(&number) {
+                *known.inode.place.write() = Some(new.clone());
+            }
+            table.by_place.insert(new, number);
+        }
+    }
+
+    /// The inodes in and below a node, in the order of their numbers.
+    pub fn below(&self, path: &NodePath) -> Vec<Arc<Inode>> {
+        let table = self.table.read();
+        let is_below =
+            |place: &Place| place.node().is_some_and(|node| node.relative_to(path).is_some());
+        let mut below: Vec<Arc<Inode>> = table
+            .by_place
+            .iter()
+            .filter(|(place, _)| is_below(place))
+            .filter_map(|(_, number)| table.by_number.get(number))
+            .map(|known| Arc::clone(&known.inode))
+            .collect();
+        below.sort_by_key(|inode| inode.number);
+        below
+    }
+
     /// Notes that what was at `place` is nowhere from now on, and returns it.
     pub fn unlink(&self, place: &Place) -> Option<Arc<Inode>> {
         self.table.write().detach_at(place)
@@ -223,7 +260,6 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metadata::NodePath;
 
     fn place(name: &str) -> Place {
         Place::Ordinary(NodePath::root(), name.to_owned())

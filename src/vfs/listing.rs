@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use super::Vfs;
 use super::attr::Attr;
-use super::place::{CHUNKS, DOCUMENT, ERRORS, Place, STATS, STORED};
+use super::place::{CHUNKS, CONTROL, DOCUMENT, ERRORS, Place, STATS, STORED};
 use super::tree::has_chunks;
 use crate::array::{Array, Coords, Grid};
 use crate::error::{Error, Kind, Result};
@@ -28,7 +28,7 @@ pub struct Listed {
 }
 
 type Found = Result<(String, Place)>;
-type Source = Box<dyn Iterator<Item = Found> + Send>;
+pub(super) type Source = Box<dyn Iterator<Item = Found> + Send>;
 
 /// An open directory. What was listed stays listed, so that a position in it means the same later.
 pub struct DirHandle {
@@ -59,17 +59,22 @@ impl Vfs {
     /// Opens a directory for listing.
     pub fn opendir(&self, number: u64) -> Result<DirHandle> {
         let place = self.directory(number)?;
-        let own = self.overlay.list(&place);
-        let names: HashSet<String> = own.iter().map(|(name, _)| name.clone()).collect();
-        let stored = self.stored_names(&place)?;
-        let stored = stored
-            .filter(move |found| found.as_ref().map_or(true, |(name, _)| !names.contains(name)));
-        let own = own.into_iter().map(|(name, shown)| Ok((name, shown.place().clone())));
-        let rest: Source = Box::new(own.chain(stored));
+        let rest = self.entries(&place)?;
         Ok(DirHandle {
             place,
             read: Mutex::new(Read { listed: Vec::new(), rest, failed: None, errors: 0 }),
         })
+    }
+
+    /// Every name in a directory and what it stands for, those that only this mount has first.
+    pub(super) fn entries(&self, directory: &Place) -> Result<Source> {
+        let own = self.overlay.list(directory);
+        let names: HashSet<String> = own.iter().map(|(name, _)| name.clone()).collect();
+        let stored = self.stored_names(directory)?;
+        let stored = stored
+            .filter(move |found| found.as_ref().map_or(true, |(name, _)| !names.contains(name)));
+        let own = own.into_iter().map(|(name, shown)| Ok((name, shown.place().clone())));
+        Ok(Box::new(own.chain(stored)))
     }
 
     /// The name at `position` of an open directory, `.` and `..` not counted; none past the end. Names that
@@ -149,7 +154,9 @@ impl Vfs {
 
     fn names_in_node(&self, path: &NodePath) -> Result<Source> {
         let node = self.hierarchy.existing(path)?;
-        let document = std::iter::once(Ok((DOCUMENT.to_owned(), Place::Document(path.clone()))));
+        let document = (!node.is_bare())
+            .then(|| Ok((DOCUMENT.to_owned(), Place::Document(path.clone()))))
+            .into_iter();
         match node.content() {
             Content::NotUnderstood(NodeKind::Array, _) => Ok(Box::new(document)),
             Content::NotUnderstood(NodeKind::Group, _) => {
@@ -178,7 +185,13 @@ impl Vfs {
                     }
                     Err(error) => return Err(error),
                 };
-                let members = members.map(move |found| found.and_then(&member));
+                let is_root = path.is_root();
+                let shown = move |member: &Member| match member {
+                    Member::Directory(name) | Member::File(name) => !is_root || name != CONTROL,
+                };
+                let members = members
+                    .filter(move |found| found.as_ref().map_or(true, &shown))
+                    .map(move |found| found.and_then(&member));
                 Ok(Box::new(document.chain(members)))
             }
             Content::Array(array) => {

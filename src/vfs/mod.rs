@@ -8,6 +8,9 @@
 
 mod attr;
 mod commit;
+mod convert;
+mod directories;
+mod documents;
 mod file;
 mod inode;
 mod journal;
@@ -27,7 +30,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::array::FillChunks;
 use crate::cache::ChunkCache;
@@ -111,6 +114,12 @@ struct Handle {
     made: Option<Bytes>,
 }
 
+/// The right to change names.
+enum Shape<'a> {
+    Shared { _guard: RwLockReadGuard<'a, ()> },
+    Alone { _guard: RwLockWriteGuard<'a, ()> },
+}
+
 type Invalidate = Box<dyn Fn(u64) + Send + Sync>;
 
 /// A hierarchy as a tree of files.
@@ -128,6 +137,9 @@ pub struct Vfs {
     /// Bytes of files that wait to be stored, or are those of removed files that are still open.
     unstored_len: AtomicU64,
     mounted: SystemTime,
+    /// The shape of the tree: who makes, moves or removes nodes has it alone, who makes or renames files shares it.
+    /// Taken before the lock of any file, and held over store I/O.
+    shape: RwLock<()>,
     /// Told the number of an inode whose pages and attributes the kernel must not use any more.
     invalidate: Mutex<Option<Invalidate>>,
 }
@@ -153,6 +165,7 @@ impl Vfs {
             unsynced: Unsynced::default(),
             unstored_len: AtomicU64::new(0),
             mounted: SystemTime::now(),
+            shape: RwLock::new(()),
             invalidate: Mutex::new(None),
         }
     }
@@ -221,6 +234,7 @@ impl Vfs {
         access: Access,
         exclusive: bool,
     ) -> Result<(Attr, Opened)> {
+        let _shared = self.shape.read();
         let parent = self.directory(parent)?;
         if let Some(place) = self.resolve(&parent, name)? {
             if exclusive {
@@ -233,6 +247,7 @@ impl Vfs {
         }
         self.hierarchy.store().write()?;
         let place = self.place_for_new(&parent, name)?;
+        self.touch(&place);
         let inode = self.inodes.at(&place);
         self.overlay.insert(parent, name, overlay::Shown::File(place.clone(), Arc::clone(&inode)));
         let created = self.open_and_tell(&inode, Access::Truncate);
@@ -251,7 +266,7 @@ impl Vfs {
                 Ok((attr, opened))
             }
             Err(error) => {
-                self.release(opened.handle);
+                self.end(opened.handle);
                 Err(error)
             }
         }
@@ -398,6 +413,13 @@ impl Vfs {
 
     /// Ends a handle. What is incomplete then is dropped, if it was the last one.
     pub fn release(&self, handle: u64) {
+        let Ok(Handle { inode, access, .. }) = self.handle(handle) else { return };
+        let _turn = (access != Access::Read).then(|| self.turn(&inode)).flatten();
+        drop(inode);
+        self.end(handle);
+    }
+
+    fn end(&self, handle: u64) {
         // Not removed before its bytes are where `sync` finds them without it.
         let Ok(Handle { inode, access, .. }) = self.handle(handle) else { return };
         self.release_content(&inode, access);
@@ -408,6 +430,11 @@ impl Vfs {
     /// Stores everything that waits and is complete, and returns when it survives a power cut. What a program
     /// is still writing is its own to complete. All is tried before the first error is returned.
     pub fn sync(&self) -> Result<()> {
+        let directories = self.store_directories(Duration::ZERO);
+        directories.and(self.sync_files())
+    }
+
+    fn sync_files(&self) -> Result<()> {
         let mut first = Ok(());
         for inode in self.overlay.files().into_iter().chain(self.open_files()) {
             first = first.and(self.store_content(&inode, commit::When::Everything));
@@ -415,8 +442,11 @@ impl Vfs {
         first.and(self.unsynced.sync_all(self.hierarchy.store()))
     }
 
-    /// Stores the scratch files that have lived long enough; to be called now and then.
+    /// Stores the scratch files and the directories that have lived long enough; to be called now and then.
     pub fn tick(&self) {
+        if let Err(error) = self.store_directories(self.options.writeback_delay) {
+            self.note("write back", &error);
+        }
         for inode in self.overlay.files() {
             if let Err(error) = self.store_content(&inode, commit::When::Aged) {
                 self.note("write back", &error);
@@ -468,6 +498,20 @@ impl Vfs {
             Err(_) => self.inodes.release(inode),
         }
         attr
+    }
+
+    /// Notes that something is done at a place, so that a directory above it that was made is not taken to be done.
+    fn touch(&self, place: &Place) {
+        if let Some(path) = place.node() {
+            self.hierarchy.touch(path);
+        }
+    }
+
+    /// The right to store an inode: alone, where that makes or changes a node.
+    fn turn(&self, inode: &Inode) -> Option<RwLockWriteGuard<'_, ()>> {
+        let place = inode.place();
+        let is_document = matches!(place, Some(Place::Document(_) | Place::StoredDocument(..)));
+        is_document.then(|| self.shape.write())
     }
 
     fn invalidate(&self, inode: &Inode) {

@@ -1,14 +1,15 @@
-//! Names that go or change: unlink, rmdir, rename.
+//! Names of files that go, change, or come twice: unlink, rename, link.
 
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use super::Vfs;
-use super::file::{Content, File};
+use super::{Shape, Vfs};
+use super::attr::Attr;
+use super::file::{Content, File, Unstored};
 use super::inode::Inode;
 use super::overlay::Shown;
-use super::place::Place;
-use super::tree::{below_shown, has_chunks};
+use super::place::{DOCUMENT, Place};
+use super::tree::below_shown;
 use crate::array::FillChunks;
 use crate::codec::Buffer;
 use crate::error::{At, Error, Kind, Result};
@@ -33,19 +34,27 @@ struct Moved {
     modified: Option<SystemTime>,
 }
 
+/// Refuses to rename what has no bytes of its own.
+fn check_has_bytes(place: &Place) -> Result<()> {
+    match place {
+        Place::Chunk(..) | Place::Ordinary(..) | Place::Document(_) => Ok(()),
+        place => {
+            let detail = "it shows what the store has, and stays where it is";
+            Err(Error::new(Kind::NotPermitted, detail).at(place.shown()))
+        }
+    }
+}
+
 impl Vfs {
     /// Removes the file `name` from `parent`: a chunk is erased.
     pub fn unlink(&self, parent: u64, name: &str) -> Result<()> {
+        let _shape = self.shape_for(name == DOCUMENT);
         let parent = self.directory(parent)?;
         let place = self.resolve(&parent, name)?.ok_or_else(Error::not_found)?;
         self.hierarchy.store().write()?;
         match &place {
             place if place.is_dir() => return Err(Error::new(Kind::IsDirectory, "is a directory")),
-            Place::Chunk(..) | Place::Ordinary(..) => {}
-            Place::Document(_) => {
-                let detail = "a node cannot be removed through the mount yet";
-                return Err(Error::new(Kind::NotPermitted, detail).at(place.shown()));
-            }
+            Place::Chunk(..) | Place::Ordinary(..) | Place::Document(_) => {}
             _ => return Err(Error::new(Kind::NotPermitted, "can only be read").at(place.shown())),
         }
         let inode = self.inodes.at(&place);
@@ -65,33 +74,8 @@ impl Vfs {
         Ok(())
     }
 
-    /// Removes the empty directory `name` from `parent`.
-    pub fn rmdir(&self, parent: u64, name: &str) -> Result<()> {
-        let parent = self.directory(parent)?;
-        let place = self.resolve(&parent, name)?.ok_or_else(Error::not_found)?;
-        self.hierarchy.store().write()?;
-        let holds_something = match &place {
-            Place::ChunkDir(path, prefix) => {
-                has_chunks(&*self.array(path)?, prefix)? || self.holds_ordinary(&place)?
-            }
-            Place::OrdinaryDir(..) => self.holds_ordinary(&place)?,
-            Place::Node(_) | Place::Control | Place::StoredDir(_) => {
-                let detail = "a node cannot be removed through the mount yet";
-                return Err(Error::new(Kind::NotPermitted, detail).at(place.shown()));
-            }
-            _ => return Err(Error::new(Kind::NotDirectory, "not a directory")),
-        };
-        if holds_something || self.overlay.has_any(&place) {
-            return Err(Error::new(Kind::NotEmpty, "directory not empty"));
-        }
-        if let Some(name) = place.name() {
-            self.overlay.remove(&place.parent(), &name);
-        }
-        self.inodes.unlink(&place);
-        Ok(())
-    }
-
-    /// Gives the file `name` in `parent` the name `new_name` in `new_parent`: its bytes become what is there.
+    /// Gives `name` in `parent` the name `new_name` in `new_parent`: the bytes of a file become what is there, a
+    /// node moves with all below it.
     pub fn rename(
         &self,
         parent: u64,
@@ -100,6 +84,9 @@ impl Vfs {
         new_name: &str,
         replace: Replace,
     ) -> Result<()> {
+        let is_document = name == DOCUMENT || new_name == DOCUMENT;
+        let is_dir = self.resolve(&self.directory(parent)?, name)?.is_some_and(|from| from.is_dir());
+        let _shape = self.shape_for(is_document || is_dir || self.is_stored_dir(new_parent)?);
         let (parent, new_parent) = (self.directory(parent)?, self.directory(new_parent)?);
         let from = self.resolve(&parent, name)?.ok_or_else(Error::not_found)?;
         self.hierarchy.store().write()?;
@@ -110,17 +97,16 @@ impl Vfs {
         if taken.as_ref() == Some(&from) {
             return Ok(());
         }
-        match &from {
-            Place::Chunk(..) | Place::Ordinary(..) => {}
-            place if place.is_dir() => {
-                let detail = "a directory cannot be renamed through the mount yet";
-                return Err(Error::unsupported(detail).at(place.shown()));
-            }
-            place => {
-                let detail = "this file cannot be renamed: its node needs it";
-                return Err(Error::new(Kind::NotPermitted, detail).at(place.shown()));
-            }
+        let at = below_shown(&new_parent, new_name);
+        if from.is_dir() {
+            let renamed = if is_dir {
+                self.rename_directory(&from, &new_parent, new_name, taken.as_ref(), replace)
+            } else {
+                Err(Error::new(Kind::Busy, "it has just become a directory"))
+            };
+            return renamed.at(at);
         }
+        check_has_bytes(&from)?;
         let to = match taken {
             Some(place) if place.is_dir() => {
                 return Err(Error::new(Kind::IsDirectory, "is a directory"));
@@ -129,11 +115,63 @@ impl Vfs {
             None => self.place_for_new(&new_parent, new_name)?,
         };
         super::commit::check_writable(Some(&to))?;
+        self.touch(&to);
         let (inode, replaced) = (self.inodes.at(&from), self.inodes.at(&to));
         let renamed = self.rename_file((&inode, &from), (&replaced, &to));
         self.inodes.release(inode);
         self.inodes.release(replaced);
-        renamed.at(below_shown(&new_parent, new_name))
+        renamed.at(at)
+    }
+
+    fn is_stored_dir(&self, number: u64) -> Result<bool> {
+        Ok(matches!(self.directory(number)?, Place::StoredDir(_)))
+    }
+
+    fn shape_for(&self, alone: bool) -> Shape<'_> {
+        if alone {
+            Shape::Alone { _guard: self.shape.write() }
+        } else {
+            Shape::Shared { _guard: self.shape.read() }
+        }
+    }
+
+    /// Gives the bytes of a file a second name. What has a meaning there (a chunk, a document) gets a copy, as everything
+    /// else does: no two names have the same bytes for ever.
+    pub fn link(&self, number: u64, new_parent: u64, new_name: &str) -> Result<Attr> {
+        let _shape = self.shape_for(new_name == DOCUMENT || self.is_stored_dir(new_parent)?);
+        let inode = self.inode(number)?;
+        let from = inode.place().ok_or_else(Error::not_found)?;
+        self.hierarchy.store().write()?;
+        check_has_bytes(&from)?;
+        let new_parent = self.directory(new_parent)?;
+        if self.resolve(&new_parent, new_name)?.is_some() {
+            return Err(Error::new(Kind::Exists, "the file exists"));
+        }
+        let to = self.place_for_new(&new_parent, new_name)?;
+        super::commit::check_writable(Some(&to))?;
+        self.touch(&to);
+        let bytes = match &inode.file.lock().content {
+            Content::Unstored(unstored) => unstored.bytes.clone(),
+            Content::Stored | Content::Detached(_) => self.stored_bytes(&from)?,
+        };
+        if matches!(to, Place::Ordinary(..)) {
+            self.put_new_file(&to, bytes)?;
+        } else {
+            self.store_as(&to, bytes, None, None).at(to.shown())?;
+        }
+        self.told(&to)
+    }
+
+    /// A new ordinary file that waits to be stored.
+    fn put_new_file(&self, place: &Place, bytes: Buffer) -> Result<()> {
+        let inode = self.inodes.at(place);
+        let mut file = inode.file.lock();
+        self.reserve(bytes.len())?;
+        file.content = Content::Unstored(Unstored { changed: true, ..Unstored::of(bytes) });
+        drop(file);
+        let name = place.name().unwrap_or_default();
+        self.overlay.insert(place.parent(), &name, Shown::File(place.clone(), inode));
+        Ok(())
     }
 
     /// Both files are locked until it is done: whatever is written to one of them, or opened, comes before
@@ -174,7 +212,7 @@ impl Vfs {
             file.shown = None;
         }
         drop((file, old));
-        if matches!(to, Place::Document(_)) {
+        if matches!(to, Place::Document(_) | Place::StoredDocument(..)) {
             // What is shown is not what was written.
             self.invalidate(inode);
         }
@@ -201,6 +239,12 @@ impl Vfs {
     }
 
     fn erase(&self, place: &Place) -> Result<()> {
+        if let Place::Document(path) = place {
+            if let Some(key) = self.hierarchy.remove_document(path)? {
+                self.unsynced.changed(key);
+            }
+            return Ok(());
+        }
         let Some(key) = self.key_of(place)? else { return Ok(()) };
         match place {
             Place::Chunk(path, coords) => {

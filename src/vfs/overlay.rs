@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 
 use super::inode::Inode;
 use super::place::Place;
+use crate::metadata::NodePath;
 
 /// Names by the directory that they are in.
 #[derive(Debug, Default)]
@@ -81,6 +82,35 @@ impl Overlay {
         }
         if list.is_empty() {
             names.remove(directory);
+        }
+    }
+
+    /// Forgets the directories of a node that hold nothing.
+    pub fn forget_directories(&self, path: &NodePath) {
+        let mut names = self.names.lock();
+        for list in names.values_mut() {
+            list.retain(|_, shown| match shown {
+                Shown::Directory(place) => place.node() != Some(path),
+                Shown::File(..) => true,
+            });
+        }
+        names.retain(|_, list| !list.is_empty());
+    }
+
+    /// Gives the places that `new_place` has another one for that place.
+    pub fn replace(&self, new_place: impl Fn(&Place) -> Option<Place>) {
+        let moved = |place: Place| new_place(&place).unwrap_or(place);
+        let mut names = self.names.lock();
+        let old = std::mem::take(&mut *names);
+        for (directory, list) in old {
+            let list = list.into_iter().map(|(name, shown)| {
+                let shown = match shown {
+                    Shown::Directory(place) => Shown::Directory(moved(place)),
+                    Shown::File(place, inode) => Shown::File(moved(place), inode),
+                };
+                (name, shown)
+            });
+            names.entry(moved(directory)).or_default().extend(list);
         }
     }
 

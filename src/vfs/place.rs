@@ -174,6 +174,57 @@ impl Place {
         }
     }
 
+    /// The node that it belongs to; none for what is not part of the hierarchy.
+    pub fn node(&self) -> Option<&NodePath> {
+        match self {
+            Self::Node(path)
+            | Self::ChunkDir(path, _)
+            | Self::OrdinaryDir(path, _)
+            | Self::Document(path)
+            | Self::Chunk(path, _)
+            | Self::Ordinary(path, _)
+            | Self::StoredDir(path)
+            | Self::StoredDocument(path, _) => Some(path),
+            Self::Control | Self::Errors | Self::Stats => None,
+        }
+    }
+
+    /// Where it is once the node `from` has become `to`; none where it is not in or below it, or has no place there.
+    pub fn moved(&self, from: &NodePath, to: &NodePath) -> Option<Self> {
+        let path = self.node()?.moved(from, to)?;
+        Some(match self {
+            Self::Node(_) => Self::Node(path),
+            Self::ChunkDir(_, prefix) => Self::ChunkDir(path, prefix.clone()),
+            Self::OrdinaryDir(_, relative) => Self::OrdinaryDir(path, relative.clone()),
+            Self::Document(_) => Self::Document(path),
+            Self::Chunk(_, coords) => Self::Chunk(path, coords.clone()),
+            Self::Ordinary(_, relative) => Self::Ordinary(path, relative.clone()),
+            Self::StoredDir(_) => Self::StoredDir(path),
+            // Its key does not go with the path alone.
+            Self::StoredDocument(..) | Self::Control | Self::Errors | Self::Stats => return None,
+        })
+    }
+
+    /// What a directory or an ordinary file below `array` is once that is an array: by its name a chunk, a
+    /// directory of chunks, or as before. None for what is not below it.
+    pub fn in_array(&self, array: &NodePath) -> Option<Self> {
+        let above = self.node()?.relative_to(array)?;
+        let relative = match (above, self.relative()) {
+            (above, relative) if relative.is_empty() => above.to_owned(),
+            ("", relative) => relative,
+            (above, relative) => format!("{above}/{relative}"),
+        };
+        match self {
+            Self::Node(_) if relative.is_empty() => None,
+            Self::Node(_) => Some(Self::below_node(array, &relative)),
+            Self::Ordinary(..) => Some(match Self::below_node(array, &relative) {
+                Self::ChunkDir(path, indices) => Self::Chunk(path, Coords::new(indices)),
+                _ => Self::Ordinary(array.clone(), relative),
+            }),
+            _ => None,
+        }
+    }
+
     /// A number for it: the same each time that it is asked for.
     pub fn number(&self) -> u64 {
         let mut hasher = DefaultHasher::new();

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use super::attr::Attr;
 use super::file::Content;
 use super::inode::Inode;
-use super::overlay::Shown;
 use super::place::{CHUNKS, CONTROL, DOCUMENT, ERRORS, Place, STATS, STORED};
 use super::{Access, Pages, Vfs};
 use crate::array::{Array, Coords, parse_index};
@@ -41,7 +40,7 @@ impl Vfs {
         }
         let Some(node) = self.hierarchy.node(path)? else { return Ok(None) };
         if name == DOCUMENT {
-            return Ok(Some(Place::Document(path.clone())));
+            return Ok((!node.is_bare()).then(|| Place::Document(path.clone())));
         }
         match node.content() {
             NodeContent::Array(array) if name == CHUNKS => {
@@ -56,12 +55,15 @@ impl Vfs {
             NodeContent::Array(_) => self.resolve_ordinary(path, &Place::Node(path.clone()), name),
             NodeContent::Group(_) | NodeContent::NotUnderstood(NodeKind::Group, _) => {
                 let child = path.child(name)?;
-                if self.hierarchy.node(&child)?.is_some() {
-                    return Ok(Some(Place::Node(child)));
-                }
-                if let NodeContent::NotUnderstood(_, error) = node.content() {
+                let found = self.hierarchy.node(&child)?;
+                if let NodeContent::NotUnderstood(_, error) = node.content()
+                    && found.as_ref().is_none_or(|found| found.is_bare())
+                {
                     // It may be an array: stored chunks must not pass for decoded ones.
                     return Err(error.clone());
+                }
+                if found.is_some() {
+                    return Ok(Some(Place::Node(child)));
                 }
                 self.resolve_ordinary(path, &Place::Node(path.clone()), name)
             }
@@ -233,12 +235,10 @@ impl Vfs {
             }
             Place::StoredDocument(_, key) => {
                 let stat = self.hierarchy.store().stat(key)?.ok_or_else(Error::not_found)?;
-                Attr { is_writable: false, ..of_value(stat.len, &stat) }
+                of_value(stat.len, &stat)
             }
-            Place::Errors | Place::Stats | Place::Control | Place::StoredDir(_) => {
-                Attr { is_writable: false, ..attr }
-            }
-            Place::ChunkDir(..) | Place::OrdinaryDir(..) => attr,
+            Place::Errors | Place::Stats | Place::Control => Attr { is_writable: false, ..attr },
+            Place::ChunkDir(..) | Place::OrdinaryDir(..) | Place::StoredDir(_) => attr,
         })
     }
 
@@ -305,7 +305,15 @@ impl Vfs {
             Err(Error::new(Kind::NotPermitted, why.to_owned()).at(path))
         };
         match directory {
-            Place::Control | Place::StoredDir(_) => refused("nothing can be created here"),
+            Place::Control => refused("nothing can be created here"),
+            Place::StoredDir(path) => {
+                let keys = self.hierarchy.dialect().document_keys(path)?;
+                let key = keys.into_iter().map(|(_, key)| key).find(|key| key.name() == name);
+                match key {
+                    Some(key) => Ok(Place::StoredDocument(path.clone(), key)),
+                    None => refused("only the document of a node can be created here"),
+                }
+            }
             Place::ChunkDir(path, prefix) => {
                 let array = self.array(path)?;
                 let Some(index) = parse_index(name) else {
@@ -320,7 +328,7 @@ impl Vfs {
             }
             Place::Node(path) => {
                 if name == DOCUMENT {
-                    return refused("a new node cannot be made here yet");
+                    return Ok(Place::Document(path.clone()));
                 }
                 if path.is_root() && name == CONTROL {
                     return refused("zarrfs keeps this name for itself");
@@ -345,7 +353,7 @@ impl Vfs {
     fn new_ordinary(&self, path: &NodePath, directory: &Place, name: &str) -> Result<Place> {
         let relative = below(directory, name);
         if name == DOCUMENT {
-            let detail = "the name of a document: a new node cannot be made here yet";
+            let detail = "the name of a document: an array has no nodes below it";
             return Err(Error::new(Kind::NotPermitted, detail).at(below_shown(directory, name)));
         }
         if self.is_reserved(path, &relative)? {
@@ -360,55 +368,6 @@ impl Vfs {
         }
         self.hierarchy.ordinary_prefix(path)?.key(&relative)?;
         Ok(Place::Ordinary(path.clone(), relative))
-    }
-
-    /// Makes the directory `name` in `parent`: of chunks, or of ordinary files.
-    pub fn mkdir(&self, parent: u64, name: &str) -> Result<Attr> {
-        let parent = self.directory(parent)?;
-        if self.resolve(&parent, name)?.is_some() {
-            return Err(Error::new(Kind::Exists, "the file exists"));
-        }
-        self.hierarchy.store().write()?;
-        let place = self.place_for_new_dir(&parent, name)?;
-        self.overlay.insert(parent, name, Shown::Directory(place.clone()));
-        self.told(&place)
-    }
-
-    fn place_for_new_dir(&self, directory: &Place, name: &str) -> Result<Place> {
-        let (path, indices) = match directory {
-            Place::Node(path) if name == CHUNKS => (path, Some(Vec::new())),
-            Place::ChunkDir(path, prefix) => {
-                (path, parse_index(name).map(|index| [&prefix[..], &[index]].concat()))
-            }
-            Place::Node(path) | Place::OrdinaryDir(path, _) => (path, None),
-            _ => return Err(Error::new(Kind::NotPermitted, "nothing can be created here")),
-        };
-        let node = self.hierarchy.existing(path)?;
-        let Some(array) = node.array() else {
-            let detail = "a new group or array cannot be made through the mount yet";
-            return Err(Error::unsupported(detail).at(below_shown(directory, name)));
-        };
-        let Some(indices) = indices else {
-            let relative = match self.place_for_new(directory, name)? {
-                Place::Ordinary(_, relative) => relative,
-                other => {
-                    return Err(
-                        Error::new(Kind::NotPermitted, "this must be a file").at(other.shown())
-                    );
-                }
-            };
-            return Ok(Place::OrdinaryDir(path.clone(), relative));
-        };
-        let place = Place::ChunkDir(path.clone(), indices.clone());
-        let grid = array.grid();
-        if indices.len() < grid.rank() && grid.contains_prefix(&indices) {
-            return Ok(place);
-        }
-        let counts = grid.counts();
-        Err(Error::invalid(format!(
-            "no chunks go below it: the array has {counts:?} chunks along its dimensions"
-        ))
-        .at(place.shown()))
     }
 }
 

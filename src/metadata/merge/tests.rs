@@ -91,6 +91,7 @@ fn each_change_is_told_apart() {
         new["note"] = json!({"must_understand": false});
     });
     let expected = Edit {
+        consolidated: None,
         attributes: vec![
             ("units".to_owned(), Some(json!("C"))),
             ("new".to_owned(), Some(json!([1]))),
@@ -149,6 +150,7 @@ fn what_would_change_the_chunks_is_refused_by_name() {
 #[test]
 fn an_edit_of_v3_leaves_all_other_text() {
     let edit = Edit {
+        consolidated: None,
         attributes: vec![
             ("units".to_owned(), Some(json!("C"))),
             ("_FillValue".to_owned(), Some(json!("NaN"))),
@@ -204,6 +206,7 @@ fn attributes_are_made_where_a_document_has_none() {
 #[test]
 fn names_of_dimensions_go_where_a_draft_keeps_them() {
     let names = |names: &[Option<&str>]| Edit {
+        consolidated: None,
         dimension_names: Some(names.iter().map(|name| name.map(str::to_owned)).collect()),
         ..Edit::default()
     };

@@ -76,9 +76,9 @@ fn a_time_that_is_set_does_not_make_old_bytes_those_of_a_newer_value() {
 }
 
 #[test]
-fn the_time_of_a_document_as_it_is_stored_cannot_be_set() {
+fn the_time_of_what_is_made_for_each_reader_cannot_be_set() {
     let bed = Bed::new();
-    let number = bed.find(".zarrfs/stored/plain/zarr.json").expect("there");
+    let number = bed.find(".zarrfs/errors").expect("there");
     let refused = bed.vfs.set_modified(number, SystemTime::now()).expect_err("set");
     assert_eq!(refused.kind(), Kind::NotPermitted);
 }

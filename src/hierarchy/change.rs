@@ -1,0 +1,344 @@
+//! Nodes that come, go and move.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+
+use super::node::{Node, Standing};
+use super::{Content, Document, Hierarchy};
+use crate::array::Array;
+use crate::error::{At, Error, Kind, Result};
+use crate::metadata::{NewDocument, NodeKind, NodePath, model};
+use crate::store::{Condition, Key, Prefix};
+
+/// Where values lie while they are on their way, at the root of the store.
+const ASIDE: &str = ".zarrfs";
+
+/// A document for a new node, and what it describes.
+#[derive(Debug)]
+pub struct Raised {
+    document: NewDocument,
+    content: Content,
+}
+
+impl Raised {
+    /// The array, if it is one.
+    pub fn array(&self) -> Option<&Arc<Array>> {
+        match &self.content {
+            Content::Array(array) => Some(array),
+            Content::Group(_) | Content::NotUnderstood(..) => None,
+        }
+    }
+}
+
+impl Hierarchy {
+    /// Makes a directory that becomes a group in time, or what a document says that is created in it.
+    pub fn make_directory(&self, path: &NodePath) -> Result<()> {
+        self.dialect.check_name(path.name().unwrap_or_default())?;
+        // The longest name that the directories of most stores take, also of what the dialect makes of it.
+        for (_, key) in self.dialect.document_keys(path)? {
+            if key.name().len() > 255 || path.name().is_some_and(|name| name.len() > 255) {
+                let detail = "the name is too long for the store";
+                return Err(Error::new(Kind::Os(libc::ENAMETOOLONG), detail).at(path));
+            }
+        }
+        self.directories.touch(path);
+        self.directories.insert(Node::bare(path.clone()));
+        self.invalidate(path);
+        Ok(())
+    }
+
+    /// Notes that something was done at `path`: a directory above it that was made is still being filled.
+    pub fn touch(&self, path: &NodePath) {
+        self.directories.touch(path);
+    }
+
+    /// Directories that were made and in which nothing was done for `delay`, those above first.
+    pub fn quiet_directories(&self, delay: std::time::Duration) -> Vec<NodePath> {
+        self.directories.quiet(delay)
+    }
+
+    /// Stores the directory `path`, which is no node, as a group without attributes.
+    pub fn store_group(&self, path: &NodePath) -> Result<Key> {
+        self.store_groups_above(path)?;
+        let (key, text) = self.dialect.new_group(path)?;
+        let pieces = [Bytes::from(text.clone()).into()];
+        match self.store.write()?.set(&key, &pieces, Condition::Absent) {
+            // Another program has made a node of it.
+            Err(error) if error.kind() == Kind::Exists => {}
+            stored => drop(stored.at(&key)?),
+        }
+        self.known_as_stored(path);
+        self.update_consolidated(path, Some(&text))?;
+        Ok(key)
+    }
+
+    /// Groups that the dialect wants above a node have documents from now on.
+    fn store_groups_above(&self, path: &NodePath) -> Result<()> {
+        for above in path.ancestors() {
+            let Some(node) = self.node(&above)? else { continue };
+            if !matches!(node.content, Content::Group(_)) {
+                if node.is_bare() || node.kind() == NodeKind::Array {
+                    return Err(Error::invalid("an array has no nodes below it").at(above));
+                }
+                continue;
+            }
+            let is_wanted = match node.standing {
+                Standing::Bare | Standing::Removed(_) => true,
+                Standing::Implicit => self.dialect.wants_group_documents(),
+                Standing::Stored(_) | Standing::Unreadable => false,
+            };
+            if is_wanted {
+                let (key, text) = self.dialect.new_group(&above)?;
+                let pieces = [Bytes::from(text.clone()).into()];
+                match self.store.write()?.set(&key, &pieces, Condition::Absent) {
+                    Err(error) if error.kind() == Kind::Exists => {}
+                    stored => drop(stored.at(&key)?),
+                }
+                self.known_as_stored(&above);
+                self.update_consolidated(&above, Some(&text))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn known_as_stored(&self, path: &NodePath) {
+        self.directories.remove(path);
+        self.invalidate(path);
+    }
+
+    /// What is to be stored for the document that a program wrote for a new node at `path`.
+    pub fn raise(&self, path: &NodePath, written: &[u8]) -> Result<Raised> {
+        let document = self.dialect.new_document(path, written, &self.options.policy)?;
+        let content = self.bind_new(path, document.node.clone())?;
+        Ok(Raised { document, content })
+    }
+
+    /// The same of a document as the dialect has it, which a person wrote to be stored at `key`.
+    pub fn raise_stored(&self, path: &NodePath, key: &Key, text: &[u8]) -> Result<Raised> {
+        let keys = self.dialect.document_keys(path)?;
+        let (kind, _) = keys
+            .into_iter()
+            .find(|(_, known)| known == key)
+            .ok_or_else(|| Error::new(Kind::NotPermitted, "not the document of a node here"))?;
+        let node = self.dialect.check_stored(kind, text)?;
+        let content = self.bind_new(path, node.clone())?;
+        let consolidated =
+            matches!(&node, model::Node::Group(model::Group { consolidated: true, .. }));
+        let text = String::from_utf8_lossy(text).into_owned();
+        let document = NewDocument { key: key.clone(), text, node, consolidated };
+        Ok(Raised { document, content })
+    }
+
+    /// Nothing is stored that could not be read again.
+    fn bind_new(&self, path: &NodePath, node: model::Node) -> Result<Content> {
+        let as_invalid = |error: &Error| Error::invalid(error.detail().to_owned());
+        let content = self.bind(path, node).map_err(|error| as_invalid(&error))?;
+        match &content {
+            Content::Array(array) => match array.not_understood() {
+                Some(error) => Err(as_invalid(error)),
+                None => Ok(content),
+            },
+            Content::Group(_) | Content::NotUnderstood(..) => Ok(content),
+        }
+    }
+
+    /// Stores the document of a new node, where there is none; or in the place of `replaced`, which must be what is
+    /// stored still.
+    pub fn put_document(
+        &self,
+        path: &NodePath,
+        raised: &Raised,
+        replaced: Option<&Document>,
+    ) -> Result<Key> {
+        self.store_groups_above(path)?;
+        let NewDocument { key, text, consolidated, .. } = &raised.document;
+        let text = if *consolidated {
+            self.dialect.consolidate(text, &self.documents_below(path)?)?
+        } else {
+            text.clone()
+        };
+        let condition = match replaced {
+            Some(document) if document.key == *key => Condition::Unchanged(document.stat.version),
+            _ => Condition::Absent,
+        };
+        let pieces = [Bytes::from(text.clone()).into()];
+        let write = self.store.write()?;
+        write.set(key, &pieces, condition).at(key)?;
+        if let Some(old) = replaced.filter(|old| old.key != *key) {
+            write.erase_values(std::slice::from_ref(&old.key))?;
+        }
+        self.known_as_stored(path);
+        self.update_consolidated(path, Some(&text))?;
+        Ok(key.clone())
+    }
+
+    /// Stores again the document that was removed from `path`, with `edit` in it.
+    pub fn restore(&self, path: &NodePath, removed: &Document, edited: String) -> Result<Key> {
+        self.store_groups_above(path)?;
+        let pieces = [Bytes::from(edited.clone()).into()];
+        self.store.write()?.set(&removed.key, &pieces, Condition::Absent).at(&removed.key)?;
+        self.known_as_stored(path);
+        self.update_consolidated(path, Some(&edited))?;
+        Ok(removed.key.clone())
+    }
+
+    /// Erases the document of a node. What it was is kept in this mount until its directory is removed.
+    pub fn remove_document(&self, path: &NodePath) -> Result<Option<Key>> {
+        self.invalidate(path);
+        let node = self.existing(path)?;
+        let key = match &node.standing {
+            Standing::Stored(document) => Some(document.key.clone()),
+            Standing::Unreadable => {
+                self.dialect.document_keys(path)?.into_iter().next().map(|(_, key)| key)
+            }
+            Standing::Implicit | Standing::Bare | Standing::Removed(_) => None,
+        };
+        if let Some(key) = &key {
+            self.store.write()?.erase_values(std::slice::from_ref(key))?;
+        }
+        let standing = Standing::Removed(node.document().cloned());
+        let content = node.content.clone();
+        self.directories.insert(Node { path: path.clone(), standing, content });
+        self.invalidate(path);
+        self.update_consolidated(path, None)?;
+        Ok(key)
+    }
+
+    /// Removes the directory `path`, which shows nothing any more, with what the store still has below it:
+    /// chunks outside of the grid, and what was never shown.
+    pub fn remove_directory(&self, path: &NodePath) -> Result<()> {
+        let write = self.store.write()?;
+        let chunks = self.dialect.chunk_prefix(path)?;
+        let nodes = self.dialect.children_prefix(path)?;
+        write.erase_prefix(&chunks)?;
+        if nodes != chunks {
+            write.erase_prefix(&nodes)?;
+        }
+        self.directories.remove(path);
+        self.invalidate(path);
+        Ok(())
+    }
+
+    /// Forgets the directories below `path`, which are those of an array from now on.
+    pub fn forget_directories(&self, path: &NodePath) {
+        drop(self.directories.take_below(path));
+        self.invalidate_below(path);
+    }
+
+    /// Moves the directory `from`, node or not, with all that is below it.
+    pub fn rename(&self, from: &NodePath, to: &NodePath) -> Result<()> {
+        self.dialect.check_name(to.name().unwrap_or_default())?;
+        self.invalidate_below(from);
+        let node = self.existing(from)?;
+        if !node.is_bare() {
+            self.store_groups_above(to)?;
+        }
+        let prefixes = |path| -> Result<_> {
+            Ok((self.dialect.children_prefix(path)?, self.dialect.chunk_prefix(path)?))
+        };
+        let ((nodes, chunks), (new_nodes, new_chunks)) = (prefixes(from)?, prefixes(to)?);
+        self.update_consolidated(from, None)?;
+        if nodes == chunks {
+            self.store.write()?.move_prefix(&chunks, &new_chunks)?;
+        } else {
+            self.move_trees(&node, to, (&nodes, &new_nodes), (&chunks, &new_chunks))?;
+        }
+        self.invalidate_below(from);
+        for known in self.directories.take_below(from) {
+            let Some(path) = known.path.moved(from, to) else { continue };
+            let content = match &known.content {
+                Content::Array(array) => {
+                    self.bind(&path, model::Node::Array(Box::new(array.model().clone())))?
+                }
+                other => other.clone(),
+            };
+            let standing = match &known.standing {
+                Standing::Removed(document) => Standing::Removed(document.clone()),
+                _ => Standing::Bare,
+            };
+            self.directories.insert(Node { path, standing, content });
+        }
+        self.invalidate_below(to);
+        self.consolidate_moved(to)
+    }
+
+    /// Copies of what has come to `to` into the consolidated metadata above it.
+    fn consolidate_moved(&self, to: &NodePath) -> Result<()> {
+        let above = to.ancestors();
+        if !above.iter().map(|group| self.is_consolidated(group)).collect::<Result<Vec<_>>>()?.contains(&true) {
+            return Ok(());
+        }
+        let Some(node) = self.node(to)?.filter(|node| !node.is_bare()) else { return Ok(()) };
+        let text = match node.document() {
+            Some(document) => String::from_utf8_lossy(&document.text).into_owned(),
+            None => self.dialect.new_group(to)?.1,
+        };
+        self.update_consolidated(to, Some(&text))?;
+        if node.kind() == NodeKind::Array {
+            return Ok(());
+        }
+        for (relative, text) in self.documents_below(to)? {
+            self.update_consolidated(&to.join(&relative)?, Some(&text))?;
+        }
+        Ok(())
+    }
+
+    /// Moves a node whose documents and chunks lie in trees of their own. Its documents go first and come last, so
+    /// that whoever looks in between sees no node, and never one whose chunks are missing.
+    fn move_trees(
+        &self,
+        node: &Node,
+        to: &NodePath,
+        nodes: (&Prefix, &Prefix),
+        chunks: (&Prefix, &Prefix),
+    ) -> Result<()> {
+        if matches!(node.standing, Standing::Unreadable) {
+            return Err(Error::unsupported("a node whose document cannot be read is not moved"));
+        }
+        let write = self.store.write()?;
+        let aside = self.aside()?;
+        let below = aside.join("below")?;
+        let kept = aside.key("document")?;
+        if let Some(document) = node.document() {
+            write.set(&kept, &[document.text.clone().into()], Condition::Always)?;
+            write.erase_values(std::slice::from_ref(&document.key))?;
+        }
+        write.move_prefix(nodes.0, &below)?;
+        if let Err(error) = write.move_prefix(chunks.0, chunks.1) {
+            write.move_prefix(&below, nodes.0)?;
+            if let Some(document) = node.document() {
+                write.set(&document.key, &[document.text.clone().into()], Condition::Absent)?;
+            }
+            write.erase_prefix(&aside)?;
+            return Err(error);
+        }
+        write.move_prefix(&below, nodes.1)?;
+        if let Some(document) = node.document() {
+            let key = self.document_key(to, node.kind())?;
+            write.set(&key, &[document.text.clone().into()], Condition::Absent)?;
+        }
+        write.erase_prefix(&aside)
+    }
+
+    /// Where the document of a node of `kind` lies.
+    fn document_key(&self, path: &NodePath, kind: NodeKind) -> Result<Key> {
+        let keys = self.dialect.document_keys(path)?;
+        let key = keys.into_iter().find(|(found, _)| found.is_none_or(|found| found == kind));
+        key.map(|(_, key)| key).ok_or_else(|| Error::new(Kind::Internal, "a node has no key"))
+    }
+
+    /// A place in the store for values on their way, that nobody else has.
+    pub fn aside(&self) -> Result<Prefix> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        Prefix::parse(&format!("{ASIDE}/{}-{number}", std::process::id()))
+    }
+
+    /// `array` as if its chunks lay below `prefix`.
+    pub fn bind_aside(&self, array: &Array, prefix: Prefix) -> Result<Arc<Array>> {
+        let model = array.model().clone();
+        Ok(Arc::new(Array::open(model, &self.store, prefix, self.options.max_chunk_len)?))
+    }
+}

@@ -1,0 +1,87 @@
+//! Consolidated metadata: copies of the documents below a group, in its own, kept true.
+
+use bytes::Bytes;
+
+use super::edit::{ATTEMPTS, is_late, overtaken};
+use super::{Content, Hierarchy};
+use crate::error::{At, Result};
+use crate::metadata::model::Group;
+use crate::metadata::{NodeKind, NodePath};
+use crate::store::Condition;
+
+impl Hierarchy {
+    /// The stored documents below a group, each with its path from there; of a group that has none
+    /// an empty one.
+    pub(super) fn documents_below(&self, group: &NodePath) -> Result<Vec<(String, String)>> {
+        let mut documents = Vec::new();
+        self.collect_documents(group, group, &mut documents)?;
+        Ok(documents)
+    }
+
+    fn collect_documents(
+        &self,
+        group: &NodePath,
+        path: &NodePath,
+        documents: &mut Vec<(String, String)>,
+    ) -> Result<()> {
+        for child in self.children(path)? {
+            let relative = child.path().relative_to(group).unwrap_or_default().to_owned();
+            let text = match child.document() {
+                Some(document) => String::from_utf8_lossy(&document.text).into_owned(),
+                None => self.dialect.new_group(child.path())?.1,
+            };
+            documents.push((relative, text));
+            if child.kind() == NodeKind::Group {
+                self.collect_documents(group, child.path(), documents)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps consolidated metadata true: sets the copies that the groups above `path` have of its document, or
+    /// removes them with those of all that is below it.
+    pub(super) fn update_consolidated(
+        &self,
+        path: &NodePath,
+        document: Option<&str>,
+    ) -> Result<()> {
+        path.ancestors().iter().try_for_each(|group| self.update_copy(group, path, document))
+    }
+
+    /// Whether a group has such copies.
+    pub(super) fn is_consolidated(&self, group: &NodePath) -> Result<bool> {
+        let node = self.node(group)?;
+        Ok(node.is_some_and(|node| {
+            matches!(node.content(), Content::Group(Group { consolidated: true, .. }))
+                && node.document().is_some()
+        }))
+    }
+
+    fn update_copy(
+        &self,
+        group: &NodePath,
+        path: &NodePath,
+        document: Option<&str>,
+    ) -> Result<()> {
+        if !self.is_consolidated(group)? {
+            return Ok(());
+        }
+        let relative = path.relative_to(group).unwrap_or_default();
+        for _ in 0..ATTEMPTS {
+            self.invalidate(group);
+            let Some(node) = self.node(group)? else { return Ok(()) };
+            let Some(stored) = node.document() else { return Ok(()) };
+            let text = String::from_utf8_lossy(&stored.text);
+            let new = self.dialect.set_consolidated(&text, relative, document).at(&stored.key)?;
+            let Some(new) = new else { return Ok(()) };
+            let condition = Condition::Unchanged(stored.stat.version);
+            let set = self.store.write()?.set(&stored.key, &[Bytes::from(new).into()], condition);
+            self.invalidate(group);
+            match set {
+                Err(error) if is_late(&error) => {}
+                stored => return stored.map(drop),
+            }
+        }
+        Err(overtaken(group))
+    }
+}

@@ -1,0 +1,124 @@
+//! A node as it was when its document was read, and directories that are no nodes.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::array::Array;
+use crate::error::Error;
+use crate::metadata::model::{self, Group};
+use crate::metadata::{NodeKind, NodePath};
+use crate::store::{Key, Stat};
+
+/// A directory of the hierarchy: a node as it was when its document was read, or what may become one.
+#[derive(Debug)]
+pub struct Node {
+    pub(super) path: NodePath,
+    pub(super) standing: Standing,
+    pub(super) content: Content,
+}
+
+/// What makes a directory a node, or does not.
+#[derive(Debug)]
+pub(super) enum Standing {
+    /// It has a document.
+    Stored(Document),
+    /// It has one that cannot be read.
+    Unreadable,
+    /// It is a group because nodes lie below it.
+    Implicit,
+    /// It is none: it was made in this mount, or has ordinary files alone. A document can be created in it.
+    Bare,
+    /// It is none any more: its document was removed in this mount, and what it was is kept for what lies below it.
+    Removed(Option<Document>),
+}
+
+/// A document as it is stored.
+#[derive(Debug, Clone)]
+pub struct Document {
+    /// Where it lies.
+    pub key: Key,
+    /// Its text.
+    pub text: Bytes,
+    /// Its length, time and version.
+    pub stat: Stat,
+}
+
+/// What a node is.
+#[derive(Debug, Clone)]
+pub enum Content {
+    /// A group, perhaps one that only what lies below it implies.
+    Group(Group),
+    /// An array.
+    Array(Arc<Array>),
+    /// A node whose document was not understood, and why.
+    NotUnderstood(NodeKind, Error),
+}
+
+impl Node {
+    /// A directory without a document.
+    pub(super) fn bare(path: NodePath) -> Self {
+        let content = Content::Group(Group::default());
+        Self { path, standing: Standing::Bare, content }
+    }
+
+    /// Where in the hierarchy it is.
+    pub fn path(&self) -> &NodePath {
+        &self.path
+    }
+
+    /// Its document; none where the group is implicit, or the directory is no node.
+    pub fn document(&self) -> Option<&Document> {
+        match &self.standing {
+            Standing::Stored(document) => Some(document),
+            Standing::Unreadable
+            | Standing::Implicit
+            | Standing::Bare
+            | Standing::Removed(_) => None,
+        }
+    }
+
+    /// The document that was removed in this mount, where what it described is still kept.
+    pub fn removed(&self) -> Option<&Document> {
+        match &self.standing {
+            Standing::Removed(document) => document.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// Whether it is a directory and no node: it shows no document, and one can be created in it.
+    pub fn is_bare(&self) -> bool {
+        matches!(self.standing, Standing::Bare | Standing::Removed(_))
+    }
+
+    /// What it is.
+    pub fn content(&self) -> &Content {
+        &self.content
+    }
+
+    /// The array that it is, if it is one that was understood.
+    pub fn array(&self) -> Option<&Arc<Array>> {
+        match &self.content {
+            Content::Array(array) => Some(array),
+            Content::Group(_) | Content::NotUnderstood(..) => None,
+        }
+    }
+
+    /// Whether it is a group or an array.
+    pub fn kind(&self) -> NodeKind {
+        match &self.content {
+            Content::Group(_) => NodeKind::Group,
+            Content::Array(_) => NodeKind::Array,
+            Content::NotUnderstood(kind, _) => *kind,
+        }
+    }
+
+    /// Its attributes, where they were understood.
+    pub fn attributes(&self) -> Option<&model::Object> {
+        match &self.content {
+            Content::Group(group) => Some(&group.attributes),
+            Content::Array(array) => Some(&array.model().attributes),
+            Content::NotUnderstood(..) => None,
+        }
+    }
+}

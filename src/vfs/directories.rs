@@ -1,0 +1,230 @@
+//! Directories made, removed, moved, and stored as groups.
+
+use std::time::Duration;
+
+use super::Vfs;
+use super::attr::Attr;
+use super::names::Replace;
+use super::overlay::Shown;
+use super::place::{CHUNKS, Place};
+use super::tree::{below_shown, has_chunks};
+use crate::array::parse_index;
+use crate::error::{At, Error, Kind, Result};
+use crate::hierarchy::Content;
+use crate::metadata::{NodeKind, NodePath};
+
+impl Vfs {
+    /// Makes the directory `name` in `parent`: in a group one that becomes a node, in an array one of chunks or of
+    /// ordinary files.
+    pub fn mkdir(&self, parent: u64, name: &str) -> Result<Attr> {
+        let _shared = self.shape.read();
+        let parent = self.directory(parent)?;
+        if self.resolve(&parent, name)?.is_some() {
+            return Err(Error::new(Kind::Exists, "the file exists"));
+        }
+        self.hierarchy.store().write()?;
+        let place = self.make_directory(&parent, name).at(below_shown(&parent, name))?;
+        self.told(&place)
+    }
+
+    fn make_directory(&self, directory: &Place, name: &str) -> Result<Place> {
+        let (path, indices) = match directory {
+            Place::Node(path) if name == CHUNKS => (path, Some(Vec::new())),
+            Place::ChunkDir(path, prefix) => {
+                (path, parse_index(name).map(|index| [&prefix[..], &[index]].concat()))
+            }
+            Place::Node(path) | Place::OrdinaryDir(path, _) | Place::StoredDir(path) => {
+                (path, None)
+            }
+            _ => return Err(Error::new(Kind::NotPermitted, "nothing can be created here")),
+        };
+        let node = self.hierarchy.existing(path)?;
+        let array = match node.content() {
+            Content::Group(_) => {
+                let child = path.child(name)?;
+                self.hierarchy.make_directory(&child)?;
+                return Ok(match directory {
+                    Place::StoredDir(_) => Place::StoredDir(child),
+                    _ => Place::Node(child),
+                });
+            }
+            Content::Array(_) if matches!(directory, Place::StoredDir(_)) => {
+                return Err(Error::new(Kind::NotPermitted, "an array has no nodes below it"));
+            }
+            Content::Array(array) => array,
+            Content::NotUnderstood(_, error) => return Err(error.clone()),
+        };
+        let place = if let Some(indices) = indices {
+            let grid = array.grid();
+            if indices.len() >= grid.rank() || !grid.contains_prefix(&indices) {
+                let counts = grid.counts();
+                return Err(Error::invalid(format!(
+                    "no chunks go below it: the array has {counts:?} chunks along its dimensions"
+                )));
+            }
+            Place::ChunkDir(path.clone(), indices)
+        } else {
+            match self.place_for_new(directory, name)? {
+                Place::Ordinary(path, relative) => Place::OrdinaryDir(path, relative),
+                _ => return Err(Error::new(Kind::NotPermitted, "this must be a file")),
+            }
+        };
+        self.overlay.insert(directory.clone(), name, Shown::Directory(place.clone()));
+        Ok(place)
+    }
+
+    /// Removes the empty directory `name` from `parent`.
+    pub fn rmdir(&self, parent: u64, name: &str) -> Result<()> {
+        let _alone = self.shape.write();
+        let parent = self.directory(parent)?;
+        let place = self.resolve(&parent, name)?.ok_or_else(Error::not_found)?;
+        self.hierarchy.store().write()?;
+        self.check_empty(&place)?;
+        if let Place::Node(path) = &place {
+            self.hierarchy.remove_directory(path).at(path)?;
+            self.note_documents(path)?;
+        } else if let Some(name) = place.name() {
+            self.overlay.remove(&place.parent(), &name);
+        }
+        self.inodes.unlink(&place);
+        Ok(())
+    }
+
+    /// Refuses what is no directory, or holds something.
+    fn check_empty(&self, place: &Place) -> Result<()> {
+        let holds_something = match place {
+            Place::ChunkDir(path, prefix) => {
+                has_chunks(&*self.array(path)?, prefix)? || self.holds_ordinary(place)?
+            }
+            Place::OrdinaryDir(..) => self.holds_ordinary(place)?,
+            Place::Node(path) => {
+                let node = self.hierarchy.existing(path)?;
+                !node.is_bare() || self.entries(place)?.next().transpose()?.is_some()
+            }
+            Place::Control | Place::StoredDir(_) => {
+                let detail = "it shows what the store has of a node: remove the node itself";
+                return Err(Error::new(Kind::NotPermitted, detail).at(place.shown()));
+            }
+            _ => return Err(Error::new(Kind::NotDirectory, "not a directory")),
+        };
+        if holds_something || self.overlay.has_any(place) {
+            return Err(Error::new(Kind::NotEmpty, "directory not empty"));
+        }
+        Ok(())
+    }
+
+    /// Moves the directory `from` to `new_name` in `new_parent`, with all that is below it. `taken` is what has that
+    /// name.
+    pub(super) fn rename_directory(
+        &self,
+        from: &Place,
+        new_parent: &Place,
+        new_name: &str,
+        taken: Option<&Place>,
+        replace: Replace,
+    ) -> Result<()> {
+        let path = match from {
+            Place::Node(path) => path,
+            Place::ChunkDir(..) | Place::OrdinaryDir(..) => {
+                // `mv` and `shutil.move` copy then, chunk by chunk, and remove.
+                let detail = "a directory in an array is not renamed: copy what is in it";
+                return Err(Error::new(Kind::CrossDevice, detail));
+            }
+            _ => return Err(Error::new(Kind::NotPermitted, "cannot be renamed")),
+        };
+        let new_path = match new_parent {
+            Place::Node(group) => {
+                let node = self.hierarchy.existing(group)?;
+                if node.kind() == NodeKind::Array {
+                    return Err(Error::invalid("an array has no nodes below it"));
+                }
+                group.child(new_name)?
+            }
+            _ => return Err(Error::invalid("an array has no nodes below it")),
+        };
+        if new_path.relative_to(path).is_some() {
+            return Err(Error::invalid("a directory cannot be moved into itself"));
+        }
+        match taken {
+            None => {}
+            Some(_) if replace == Replace::No => {
+                return Err(Error::new(Kind::Exists, "the file exists"));
+            }
+            Some(place @ Place::Node(replaced)) => {
+                self.check_empty(place)?;
+                self.hierarchy.remove_directory(replaced)?;
+                self.inodes.unlink(place);
+            }
+            Some(_) => return Err(Error::new(Kind::NotDirectory, "not a directory")),
+        }
+        self.note_documents(path)?;
+        // Whoever stores a file below has finished, or begins when it is at its new place.
+        let below = self.inodes.below(path);
+        let files: Vec<_> = below.iter().map(|inode| inode.file.lock()).collect();
+        self.hierarchy.rename(path, &new_path)?;
+        self.overlay.replace(|place| place.moved(path, &new_path));
+        self.inodes.replace(|place| place.moved(path, &new_path));
+        drop(files);
+        self.note_documents(&new_path)
+    }
+
+    /// Notes that the documents of a node may not survive a power cut, or that they have gone may not.
+    fn note_documents(&self, path: &NodePath) -> Result<()> {
+        for (_, key) in self.hierarchy.dialect().document_keys(path)? {
+            self.unsynced.changed(key);
+        }
+        Ok(())
+    }
+
+    /// Stores directories that were made as groups, where nothing was done in them for `delay`. All are tried
+    /// before the first error is returned.
+    pub(super) fn store_directories(&self, delay: Duration) -> Result<()> {
+        let quiet = self.hierarchy.quiet_directories(delay);
+        if quiet.is_empty() {
+            return Ok(());
+        }
+        let _alone = self.shape.write();
+        let mut first = Ok(());
+        for path in self.hierarchy.quiet_directories(delay) {
+            if delay.is_zero() || !self.is_being_filled(&path) {
+                first = first.and(self.store_as_group(&path));
+            }
+        }
+        first
+    }
+
+    /// Whether somebody has a file open to write below a directory.
+    fn is_being_filled(&self, path: &NodePath) -> bool {
+        let is_below = |place: &Place| {
+            place.node().is_some_and(|node| node.relative_to(path).is_some())
+        };
+        self.open_files().iter().any(|inode| inode.place().is_some_and(|place| is_below(&place)))
+    }
+
+    fn store_as_group(&self, path: &NodePath) -> Result<()> {
+        if self.hierarchy.node(path)?.is_none_or(|node| !node.is_bare()) {
+            return Ok(());
+        }
+        self.unsynced.changed(self.hierarchy.store_group(path)?);
+        Ok(())
+    }
+
+    /// Stores what is in the mount so that it survives a power cut: files that are complete, and the directory
+    /// itself as a group, if that is what it is to become. Of the root everything.
+    pub fn sync_directory(&self, number: u64) -> Result<()> {
+        if self.hierarchy.store().is_writable() {
+            match self.directory(number)? {
+                Place::Node(path) if path.is_root() => return self.sync(),
+                Place::Node(path) => {
+                    let _alone = self.shape.write();
+                    let node = self.hierarchy.node(&path)?;
+                    if node.is_some_and(|node| node.is_bare() && node.array().is_none()) {
+                        self.store_as_group(&path)?;
+                    }
+                }
+                _ => {}
+            }
+        }
+        self.sync_files()
+    }
+}

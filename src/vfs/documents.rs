@@ -1,0 +1,208 @@
+//! Documents that programs write: of new nodes, of nodes that are there, and as the store has them.
+
+use super::Vfs;
+use super::place::Place;
+use crate::array::{Array, FillChunks};
+use crate::error::{At, Error, Kind, Result};
+use crate::hierarchy::{Content, Document, Node, Raised};
+use crate::metadata::merge::{self, Edit};
+use crate::metadata::model::{self, Group};
+use crate::metadata::{NodeKind, NodePath, json};
+use crate::store::Key;
+
+impl Vfs {
+    /// Stores `written` as the document that the mount shows at `path`: a new node, or a change of the one that
+    /// was last shown as `shown`.
+    pub(super) fn store_document(
+        &self,
+        path: &NodePath,
+        shown: Option<&str>,
+        written: &[u8],
+    ) -> Result<()> {
+        self.hierarchy.touch(path);
+        let node = self.hierarchy.existing(path)?;
+        if node.is_bare() {
+            return match self.edit_of_removed(&node, written)? {
+                Some((removed, edit)) => self.restore(&node, removed, &edit),
+                None => self.create_node(&node, &self.hierarchy.raise(path, written)?),
+            };
+        }
+        if is_plain_group(&node) && is_array(written) {
+            return self.create_node(&node, &self.hierarchy.raise(path, written)?);
+        }
+        let base = match shown {
+            Some(shown) => shown.to_owned(),
+            None => self.hierarchy.shown(&node)?,
+        };
+        let edit = edit_of(&node, &base, written)?;
+        self.hierarchy.edit(path, &edit)
+    }
+
+    /// What a document changes in the one that was removed from its place, where it describes the same node: then
+    /// its stored form is kept.
+    fn edit_of_removed<'n>(
+        &self,
+        node: &'n Node,
+        written: &[u8],
+    ) -> Result<Option<(&'n Document, Edit)>> {
+        let Some(removed) = node.removed() else { return Ok(None) };
+        match edit_of(node, &self.hierarchy.shown(node)?, written) {
+            Ok(edit) => Ok(Some((removed, edit))),
+            Err(_) if !self.holds_chunks(node)? => Ok(None),
+            Err(error) => {
+                let advice = "chunks of the array that was removed are still there";
+                Err(Error::invalid(format!("{}; {advice}", error.detail())))
+            }
+        }
+    }
+
+    fn restore(&self, node: &Node, removed: &Document, edit: &Edit) -> Result<()> {
+        let text = String::from_utf8_lossy(&removed.text);
+        let edited = self.hierarchy.dialect().edit(node.kind(), &text, edit).at(&removed.key)?;
+        self.hierarchy.restore(node.path(), removed, edited)?;
+        match (&edit.shape, node.array()) {
+            (Some(shape), Some(array)) => array.erase_outside(shape),
+            _ => Ok(()),
+        }
+    }
+
+    fn holds_chunks(&self, node: &Node) -> Result<bool> {
+        match node.content() {
+            Content::Array(array) => holds_chunks(array),
+            // What is not understood may be anything.
+            Content::NotUnderstood(..) => {
+                let prefix = self.hierarchy.ordinary_prefix(node.path())?;
+                let list = self.hierarchy.store().list();
+                list.map_or(Ok(true), |list| Ok(list.list_prefix(&prefix)?.next().is_some()))
+            }
+            Content::Group(_) => Ok(false),
+        }
+    }
+
+    /// Makes a node of a directory that is none, or an array of a group that says nothing.
+    fn create_node(&self, node: &Node, raised: &Raised) -> Result<()> {
+        let path = node.path();
+        let replaced = node.document();
+        let Some(array) = raised.array() else {
+            if node.kind() == NodeKind::Array && self.holds_chunks(node)? {
+                let detail = "chunks of the array that was removed are still there";
+                return Err(Error::invalid(detail));
+            }
+            self.hierarchy.put_document(path, raised, replaced)?;
+            return Ok(());
+        };
+        if node.kind() == NodeKind::Array {
+            // A new array in the place of one that was removed, which has no chunks left.
+            self.overlay.forget_directories(path);
+            self.hierarchy.put_document(path, raised, replaced)?;
+            return Ok(());
+        }
+        let mut below = self.below_new_array(path, array)?;
+        self.encode_below(&mut below, array)?;
+        self.hierarchy.put_document(path, raised, replaced)?;
+        self.settle_below(path, below)
+    }
+
+    /// Stores `written` as the document of a node in the form that the store's dialect has.
+    pub(super) fn store_stored_document(
+        &self,
+        path: &NodePath,
+        key: &Key,
+        written: &[u8],
+    ) -> Result<()> {
+        self.hierarchy.touch(path);
+        self.hierarchy.invalidate(path);
+        let raised = self.hierarchy.raise_stored(path, key, written)?;
+        let node = self.hierarchy.existing(path)?;
+        if node.is_bare() {
+            if node.removed().is_some() && self.holds_chunks(&node)? {
+                let detail = "chunks of the array that was removed are still there";
+                return Err(Error::invalid(detail));
+            }
+            return self.create_node(&node, &raised);
+        }
+        let Some(document) = node.document().filter(|document| document.key == *key) else {
+            let detail = "the node has another document";
+            return Err(Error::new(Kind::Exists, detail));
+        };
+        match (node.content(), raised.array()) {
+            (Content::Array(old), Some(new)) => {
+                if !means_same(old.model(), new.model()) && holds_chunks(old)? {
+                    return Err(Error::invalid(
+                        "the stored chunks would read wrongly: only shape, attributes and dimension \
+                         names of an array with chunks can change",
+                    ));
+                }
+                self.hierarchy.put_document(path, &raised, Some(document))?;
+                if means_same(old.model(), new.model()) {
+                    old.erase_outside(&new.model().shape)?;
+                }
+                Ok(())
+            }
+            (Content::Group(_), Some(_)) if is_plain_group(&node) => {
+                self.create_node(&node, &raised)
+            }
+            (Content::Group(_), None) | (Content::NotUnderstood(..), _) => {
+                self.hierarchy.put_document(path, &raised, Some(document)).map(drop)
+            }
+            (Content::Group(_), Some(_)) | (Content::Array(_), None) => {
+                Err(Error::invalid("node_type cannot change: remove the node and make it anew"))
+            }
+        }
+    }
+
+    /// The options that new chunks are stored with.
+    pub(super) fn fill_chunks(&self) -> FillChunks {
+        self.options.fill_chunks
+    }
+
+    /// What is read of a document is not what was written: the kernel is told.
+    pub(super) fn invalidate_document(&self, path: &NodePath) {
+        if let Some(inode) = self.inodes.known_at(&Place::Document(path.clone())) {
+            self.invalidate(&inode);
+        }
+    }
+}
+
+/// What `written` changes in the document of `node`, which was shown as `base`.
+fn edit_of(node: &Node, base: &str, written: &[u8]) -> Result<Edit> {
+    let (described, chunk_shape) = match node.content() {
+        Content::Group(group) => (model::Node::Group(group.clone()), Vec::new()),
+        Content::Array(array) => {
+            let described = model::Node::Array(Box::new(array.model().clone()));
+            (described, array.chunk_shape().to_vec())
+        }
+        Content::NotUnderstood(_, error) => return Err(error.clone()),
+    };
+    merge::diff(base, written, &described, &chunk_shape)
+}
+
+/// Whether a node is a group that says nothing: one that a directory became because its maker took its time.
+fn is_plain_group(node: &Node) -> bool {
+    match node.content() {
+        Content::Group(Group { attributes, consolidated }) => {
+            attributes.is_empty() && !consolidated && !node.path().is_root()
+        }
+        Content::Array(_) | Content::NotUnderstood(..) => false,
+    }
+}
+
+fn is_array(written: &[u8]) -> bool {
+    json::parse_object(written)
+        .is_ok_and(|document| document.get("node_type").is_some_and(|kind| kind == "array"))
+}
+
+fn holds_chunks(array: &Array) -> Result<bool> {
+    let chunks = std::sync::Arc::clone(array.chunks()).list()?.next();
+    Ok(chunks.is_some())
+}
+
+/// Whether chunks of one array are chunks of the other.
+fn means_same(one: &model::Array, other: &model::Array) -> bool {
+    one.shape.len() == other.shape.len()
+        && one.dtype == other.dtype
+        && one.fill.item(one.dtype) == other.fill.item(other.dtype)
+        && one.chunk_shape == other.chunk_shape
+        && one.key_encoding == other.key_encoding
+        && one.codecs == other.codecs
+}
