@@ -9,7 +9,7 @@ use super::node::{Node, Standing};
 use super::{Content, Document, Hierarchy};
 use crate::array::Array;
 use crate::error::{At, Error, Kind, Result};
-use crate::metadata::{NewDocument, NodeKind, NodePath, model};
+use crate::metadata::{NewDocument, NodeKind, NodePath, json, model};
 use crate::store::{Condition, Key, Prefix};
 
 /// Where values lie while they are on their way, at the root of the store.
@@ -44,7 +44,7 @@ impl Hierarchy {
             }
         }
         self.directories.touch(path);
-        self.directories.insert(Node::bare(path.clone()));
+        self.directories.insert(Node::bare(path.clone(), None));
         self.invalidate(path);
         Ok(())
     }
@@ -59,22 +59,40 @@ impl Hierarchy {
         self.directories.quiet(delay)
     }
 
-    /// Stores the directory `path`, which is no node, as a group without attributes.
+    /// Makes a group without attributes of the directory `path`, which is no node.
     pub fn store_group(&self, path: &NodePath) -> Result<Key> {
         self.store_groups_above(path)?;
-        let (key, text) = self.dialect.new_group(path)?;
-        let pieces = [Bytes::from(text.clone()).into()];
-        match self.store.write()?.set(&key, &pieces, Condition::Absent) {
-            // Another program has made a node of it.
-            Err(error) if error.kind() == Kind::Exists => {}
-            stored => drop(stored.at(&key)?),
-        }
+        let (key, text) = match self.existing(path)?.stored() {
+            Some(document) => {
+                (document.key.clone(), String::from_utf8_lossy(&document.text).into_owned())
+            }
+            None => {
+                let document = self.put_group(path)?;
+                (document.key, String::from_utf8_lossy(&document.text).into_owned())
+            }
+        };
         self.known_as_stored(path);
         self.update_consolidated(path, Some(&text))?;
         Ok(key)
     }
 
-    /// Groups that the dialect wants above a node have documents from now on.
+    /// Sets the document of a group without attributes, or finds the one that is there.
+    fn put_group(&self, path: &NodePath) -> Result<Document> {
+        let (key, text) = self.dialect.new_group(path)?;
+        let text = Bytes::from(text);
+        match self.store.write()?.set(&key, &[text.clone().into()], Condition::Absent) {
+            Err(error) if error.kind() == Kind::Exists => {
+                // Another program has made a node of it.
+                let value = self.store.get(&key, json::MAX_DOCUMENT_LEN)?;
+                let value = value.ok_or_else(|| Error::not_found().at(&key))?;
+                Ok(Document { key, text: value.bytes, stat: value.stat })
+            }
+            stored => Ok(Document { stat: stored.at(&key)?, key, text }),
+        }
+    }
+
+    /// Groups that the dialect wants above a node have documents in the store from now on. Directories that
+    /// programs have made still show none, so that they can be given one.
     fn store_groups_above(&self, path: &NodePath) -> Result<()> {
         for above in path.ancestors() {
             let Some(node) = self.node(&above)? else { continue };
@@ -84,20 +102,22 @@ impl Hierarchy {
                 }
                 continue;
             }
-            let is_wanted = match node.standing {
-                Standing::Bare | Standing::Removed(_) => true,
-                Standing::Implicit => self.dialect.wants_group_documents(),
-                Standing::Stored(_) | Standing::Unreadable => false,
-            };
-            if is_wanted {
-                let (key, text) = self.dialect.new_group(&above)?;
-                let pieces = [Bytes::from(text.clone()).into()];
-                match self.store.write()?.set(&key, &pieces, Condition::Absent) {
-                    Err(error) if error.kind() == Kind::Exists => {}
-                    stored => drop(stored.at(&key)?),
+            match &node.standing {
+                Standing::Bare(None) | Standing::Removed(_) => {
+                    let document = self.put_group(&above)?;
+                    self.directories.insert(Node::bare(above.clone(), Some(document)));
+                    self.invalidate(&above);
                 }
-                self.known_as_stored(&above);
-                self.update_consolidated(&above, Some(&text))?;
+                Standing::Implicit if self.dialect.wants_group_documents() => {
+                    let document = self.put_group(&above)?;
+                    self.known_as_stored(&above);
+                    let text = String::from_utf8_lossy(&document.text);
+                    self.update_consolidated(&above, Some(&text))?;
+                }
+                Standing::Implicit
+                | Standing::Bare(Some(_))
+                | Standing::Stored(_)
+                | Standing::Unreadable => {}
             }
         }
         Ok(())
@@ -193,7 +213,7 @@ impl Hierarchy {
             Standing::Unreadable => {
                 self.dialect.document_keys(path)?.into_iter().next().map(|(_, key)| key)
             }
-            Standing::Implicit | Standing::Bare | Standing::Removed(_) => None,
+            Standing::Implicit | Standing::Bare(_) | Standing::Removed(_) => None,
         };
         if let Some(key) = &key {
             self.store.write()?.erase_values(std::slice::from_ref(key))?;
@@ -212,13 +232,15 @@ impl Hierarchy {
         let write = self.store.write()?;
         let chunks = self.dialect.chunk_prefix(path)?;
         let nodes = self.dialect.children_prefix(path)?;
+        let document = self.existing(path)?.stored().map(|document| document.key.clone());
+        write.erase_values(document.as_slice())?;
         write.erase_prefix(&chunks)?;
         if nodes != chunks {
             write.erase_prefix(&nodes)?;
         }
-        self.directories.remove(path);
-        self.invalidate(path);
-        Ok(())
+        drop(self.directories.take_below(path));
+        self.invalidate_below(path);
+        self.update_consolidated(path, None)
     }
 
     /// Forgets the directories below `path`, which are those of an array from now on.
@@ -232,7 +254,7 @@ impl Hierarchy {
         self.dialect.check_name(to.name().unwrap_or_default())?;
         self.invalidate_below(from);
         let node = self.existing(from)?;
-        if !node.is_bare() {
+        if !node.is_bare() || node.stored().is_some() {
             self.store_groups_above(to)?;
         }
         let prefixes = |path| -> Result<_> {
@@ -256,12 +278,19 @@ impl Hierarchy {
             };
             let standing = match &known.standing {
                 Standing::Removed(document) => Standing::Removed(document.clone()),
-                _ => Standing::Bare,
+                _ => Standing::Bare(self.document_of(&path)?.filter(|_| known.stored().is_some())),
             };
             self.directories.insert(Node { path, standing, content });
         }
         self.invalidate_below(to);
         self.consolidate_moved(to)
+    }
+
+    /// The document that the store has for a group.
+    fn document_of(&self, path: &NodePath) -> Result<Option<Document>> {
+        let key = self.document_key(path, NodeKind::Group)?;
+        let value = self.store.get(&key, json::MAX_DOCUMENT_LEN)?;
+        Ok(value.map(|value| Document { key, text: value.bytes, stat: value.stat }))
     }
 
     /// Copies of what has come to `to` into the consolidated metadata above it.
@@ -271,7 +300,7 @@ impl Hierarchy {
             return Ok(());
         }
         let Some(node) = self.node(to)?.filter(|node| !node.is_bare()) else { return Ok(()) };
-        let text = match node.document() {
+        let text = match node.stored() {
             Some(document) => String::from_utf8_lossy(&document.text).into_owned(),
             None => self.dialect.new_group(to)?.1,
         };
@@ -301,21 +330,21 @@ impl Hierarchy {
         let aside = self.aside()?;
         let below = aside.join("below")?;
         let kept = aside.key("document")?;
-        if let Some(document) = node.document() {
+        if let Some(document) = node.stored() {
             write.set(&kept, &[document.text.clone().into()], Condition::Always)?;
             write.erase_values(std::slice::from_ref(&document.key))?;
         }
         write.move_prefix(nodes.0, &below)?;
         if let Err(error) = write.move_prefix(chunks.0, chunks.1) {
             write.move_prefix(&below, nodes.0)?;
-            if let Some(document) = node.document() {
+            if let Some(document) = node.stored() {
                 write.set(&document.key, &[document.text.clone().into()], Condition::Absent)?;
             }
             write.erase_prefix(&aside)?;
             return Err(error);
         }
         write.move_prefix(&below, nodes.1)?;
-        if let Some(document) = node.document() {
+        if let Some(document) = node.stored() {
             let key = self.document_key(to, node.kind())?;
             write.set(&key, &[document.text.clone().into()], Condition::Absent)?;
         }

@@ -26,7 +26,7 @@ impl Hierarchy {
     ) -> Result<()> {
         for child in self.children(path)? {
             let relative = child.path().relative_to(group).unwrap_or_default().to_owned();
-            let text = match child.document() {
+            let text = match child.stored() {
                 Some(document) => String::from_utf8_lossy(&document.text).into_owned(),
                 None => self.dialect.new_group(child.path())?.1,
             };

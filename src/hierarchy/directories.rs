@@ -33,7 +33,7 @@ impl Directories {
         self.known.lock().get(path).map(|known| Arc::clone(&known.node))
     }
 
-    /// Adds a directory.
+    /// Adds a directory, or what it is now.
     pub(super) fn insert(&self, node: Node) {
         let path = node.path().clone();
         let known = Known { node: Arc::new(node), touched: Instant::now() };
@@ -86,7 +86,7 @@ impl Directories {
         let known = self.known.lock();
         let quiet = known.iter().filter(|(path, known)| {
             // The root stays a group though its document was removed.
-            let is_made = matches!(known.node.standing, Standing::Bare);
+            let is_made = matches!(known.node.standing, Standing::Bare(_));
             (is_made && known.touched.elapsed() >= delay) || (path.is_root() && delay.is_zero())
         });
         quiet.map(|(path, _)| path.clone()).collect()

@@ -161,7 +161,18 @@ impl Hierarchy {
     }
 
     fn read_node(&self, path: &NodePath, kept: Option<&Arc<Node>>) -> Result<Option<Arc<Node>>> {
+        let known = self.directories.get(path);
         for (kind, key) in self.dialect.document_keys(path)? {
+            if let Some(document) = known.as_ref().and_then(|known| known.stored())
+                && document.key == key
+            {
+                let version = self.store.stat(&key)?.map(|stat| stat.version);
+                if version == Some(document.stat.version) {
+                    return Ok(known);
+                }
+                // Another program has made a node of it.
+                self.directories.remove(path);
+            }
             if let Some(kept) = kept
                 && let Some(document) = kept.document().filter(|document| document.key == key)
                 && self.store.stat(&key)?.map(|stat| stat.version) == Some(document.stat.version)
@@ -189,7 +200,7 @@ impl Hierarchy {
             let standing = Standing::Stored(document);
             return Ok(Some(Arc::new(Node { path: path.clone(), standing, content })));
         }
-        if let Some(known) = self.directories.get(path) {
+        if let Some(known) = known.filter(|known| known.stored().is_none()) {
             return Ok(Some(known));
         }
         Ok(match self.find_below(path)? {
@@ -198,7 +209,7 @@ impl Hierarchy {
                 let standing = Standing::Implicit;
                 Some(Arc::new(Node { path: path.clone(), standing, content }))
             }
-            Below::Files => Some(Arc::new(Node::bare(path.clone()))),
+            Below::Files => Some(Arc::new(Node::bare(path.clone(), None))),
             Below::Nothing => None,
         })
     }
@@ -311,7 +322,8 @@ impl Hierarchy {
         children.dedup();
         let node = |name: String| self.node(&path.child(&name)?);
         let nodes = children.into_iter().filter_map(|name| node(name).transpose());
-        nodes.filter(|node| node.as_ref().map_or(true, |node| !node.is_bare())).collect()
+        let is_node = |node: &Arc<Node>| !node.is_bare() || node.stored().is_some();
+        nodes.filter(|node| node.as_ref().map_or(true, is_node)).collect()
     }
 
     fn listing(&self) -> Result<&dyn crate::store::ListableStore> {

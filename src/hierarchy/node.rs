@@ -27,8 +27,9 @@ pub(super) enum Standing {
     Unreadable,
     /// It is a group because nodes lie below it.
     Implicit,
-    /// It is none: it was made in this mount, or has ordinary files alone. A document can be created in it.
-    Bare,
+    /// It shows none: it was made in this mount, or has ordinary files alone. A document can be created in it; until
+    /// then the store may have one of ours, because nodes lie below it.
+    Bare(Option<Document>),
     /// It is none any more: its document was removed in this mount, and what it was is kept for what lies below it.
     Removed(Option<Document>),
 }
@@ -57,9 +58,9 @@ pub enum Content {
 
 impl Node {
     /// A directory without a document.
-    pub(super) fn bare(path: NodePath) -> Self {
+    pub(super) fn bare(path: NodePath, stored: Option<Document>) -> Self {
         let content = Content::Group(Group::default());
-        Self { path, standing: Standing::Bare, content }
+        Self { path, standing: Standing::Bare(stored), content }
     }
 
     /// Where in the hierarchy it is.
@@ -73,8 +74,16 @@ impl Node {
             Standing::Stored(document) => Some(document),
             Standing::Unreadable
             | Standing::Implicit
-            | Standing::Bare
+            | Standing::Bare(_)
             | Standing::Removed(_) => None,
+        }
+    }
+
+    /// The document that the store has for it, though it may not be shown.
+    pub fn stored(&self) -> Option<&Document> {
+        match &self.standing {
+            Standing::Stored(document) | Standing::Bare(Some(document)) => Some(document),
+            _ => None,
         }
     }
 
@@ -88,7 +97,12 @@ impl Node {
 
     /// Whether it is a directory and no node: it shows no document, and one can be created in it.
     pub fn is_bare(&self) -> bool {
-        matches!(self.standing, Standing::Bare | Standing::Removed(_))
+        matches!(self.standing, Standing::Bare(_) | Standing::Removed(_))
+    }
+
+    /// Whether it is to become a group where nothing else is made of it.
+    pub fn is_made(&self) -> bool {
+        matches!(self.standing, Standing::Bare(_))
     }
 
     /// What it is.

@@ -218,7 +218,7 @@ impl Vfs {
                 Place::Node(path) => {
                     let _alone = self.shape.write();
                     let node = self.hierarchy.node(&path)?;
-                    if node.is_some_and(|node| node.is_bare() && node.array().is_none()) {
+                    if node.is_some_and(|node| node.is_made()) {
                         self.store_as_group(&path)?;
                     }
                 }

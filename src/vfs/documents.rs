@@ -82,7 +82,7 @@ impl Vfs {
     /// Makes a node of a directory that is none, or an array of a group that says nothing.
     fn create_node(&self, node: &Node, raised: &Raised) -> Result<()> {
         let path = node.path();
-        let replaced = node.document();
+        let replaced = node.stored();
         let Some(array) = raised.array() else {
             if node.kind() == NodeKind::Array && self.holds_chunks(node)? {
                 let detail = "chunks of the array that was removed are still there";
