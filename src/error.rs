@@ -43,6 +43,8 @@ pub enum Kind {
     NoAttribute,
     /// Extended attributes of a sort that no file here has.
     NoSuchNamespace,
+    /// An extended attribute that can only be read; whoever copies files tries to set all that it finds.
+    FixedAttribute,
     /// More bytes than the caller has room for.
     Range,
     /// Someone else holds it.
@@ -143,7 +145,7 @@ impl Error {
             Kind::ReadOnly => libc::EROFS,
             Kind::Invalid | Kind::Incomplete => libc::EINVAL,
             Kind::TooLarge => libc::EFBIG,
-            Kind::NotPermitted => libc::EPERM,
+            Kind::NotPermitted | Kind::FixedAttribute => libc::EPERM,
             Kind::Corrupt | Kind::Internal => libc::EIO,
             Kind::Unsupported | Kind::NoSuchNamespace => libc::EOPNOTSUPP,
             Kind::Stale => libc::ESTALE,
@@ -168,6 +170,7 @@ impl Error {
                 | Kind::IsDirectory
                 | Kind::NoAttribute
                 | Kind::NoSuchNamespace
+                | Kind::FixedAttribute
                 | Kind::Range
         )
     }

@@ -211,6 +211,11 @@ impl Array {
         Ok(bytes.into())
     }
 
+    /// Whether bytes of a chunk's length are an encoded chunk, by a chance that a compressor takes sometimes.
+    pub fn is_encoded(&self, bytes: &[u8]) -> bool {
+        self.pipeline.as_ref().is_ok_and(|pipeline| pipeline.is_encoded(bytes))
+    }
+
     fn is_fill(&self, decoded: &[u8]) -> bool {
         let item = self.model.fill.item(self.model.dtype);
         self.model.fill.is_defined()

@@ -90,7 +90,7 @@ pub fn node(path: &Path, from: Option<&Dialect>) -> Result<(Hierarchy, NodePath)
                 Ok(hierarchy) => {
                     let node =
                         names.iter().rev().try_fold(NodePath::root(), |at, name| at.child(name))?;
-                    if hierarchy.node(&node)?.is_some() {
+                    if hierarchy.node(&node)?.is_some_and(|node| !node.is_bare()) {
                         return Ok((hierarchy, node));
                     }
                     return Err(failed(format!(

@@ -106,6 +106,15 @@ impl Pipeline {
         }
     }
 
+    /// Whether `bytes` are an encoded chunk, and not by the chance that any bytes are one: only where the length of
+    /// what is encoded depends on what it is.
+    pub fn is_encoded(&self, bytes: &[u8]) -> bool {
+        let Some(last) = self.bytes_to_bytes.last() else { return false };
+        self.encoded_len().is_none()
+            && last.codec.decode(bytes, last.limit).is_ok()
+            && self.decode(Bytes::copy_from_slice(bytes)).is_ok()
+    }
+
     /// The encoded form of a chunk of [`Self::decoded_len`] bytes.
     pub fn encode(&self, decoded: Buffer) -> Result<Bytes> {
         if decoded.len() != self.decoded_len {

@@ -423,8 +423,15 @@ impl Vfs {
                     (u64::try_from(bytes.len()).unwrap_or(u64::MAX), array.chunk_len());
                 if len != needed {
                     return Err(Error::invalid(format!(
-                        "{len} bytes written, the chunk has {needed}: the stored one is unchanged"
+                        "{len} bytes written, the chunk has {needed}: the stored one is unchanged; \
+                         chunk files are decoded bytes (in zarr-python: compressors=None)"
                     )));
+                }
+                if array.is_encoded(&bytes) {
+                    return Err(Error::invalid(
+                        "these bytes are compressed already, and chunk files are decoded bytes (in \
+                         zarr-python: compressors=None)",
+                    ));
                 }
                 let stat =
                     self.cache.write(&array, coords, Some(bytes), self.options.fill_chunks)?;

@@ -109,7 +109,7 @@ impl Vfs {
         self.hierarchy.store().write()?;
         let place = self.inode(number)?.place();
         if name.starts_with(ZARR) {
-            return Err(Error::new(Kind::NotPermitted, format!("{name} can only be read")));
+            return Err(Error::new(Kind::FixedAttribute, format!("{name} can only be read")));
         }
         match (place, name.strip_prefix(ATTRS)) {
             (Some(Place::Node(path) | Place::Document(path)), Some(attribute)) => {

@@ -13,5 +13,6 @@ mod command;
 mod documents;
 mod formats;
 mod layering;
+mod nodes;
 mod semantics;
 mod support;

@@ -10,17 +10,13 @@ use std::os::unix::fs::{FileExt, MetadataExt, symlink};
 use std::path::Path;
 use std::process::Command;
 
-use crate::support::{Mount, until};
+use crate::support::{Mount, errno, names, until};
 
 /// Shards of 2 x 2 chunks of 3 x 4 int32 over 7 x 10, in released v3.
 const V3: &str = "z316__shard_end";
 /// The same in the draft of October 2020, below a group.
 const DRAFT: &str = "z218v3__shard_2x2_gzip";
 const CHUNK_LEN: u64 = 48;
-
-fn errno<T: std::fmt::Debug>(result: std::io::Result<T>) -> i32 {
-    result.expect_err("it worked").raw_os_error().expect("an errno")
-}
 
 fn rw(path: &Path) -> File {
     OpenOptions::new().read(true).write(true).open(path).expect("opened")
@@ -48,12 +44,6 @@ fn set_xattr(path: &Path, name: &str, value: &str) -> Result<(), i32> {
         libc::setxattr(path.as_ptr(), name.as_ptr(), value.as_ptr().cast(), value.len(), 0)
     };
     if done == 0 { Ok(()) } else { Err(std::io::Error::last_os_error().raw_os_error().unwrap()) }
-}
-
-fn names(path: &Path) -> BTreeSet<String> {
-    let entry =
-        |entry: std::io::Result<fs::DirEntry>| entry.unwrap().file_name().into_string().unwrap();
-    fs::read_dir(path).expect("listed").map(entry).collect()
 }
 
 /// Shows: tree, tree-implicit, chunk-missing.
@@ -661,7 +651,7 @@ fn every_paragraph_has_a_test() {
         .collect();
     assert!(paragraphs.len() > 30);
     let mut shown = String::new();
-    for file in ["tests/it/semantics.rs", "tests/it/documents.rs"] {
+    for file in ["tests/it/semantics.rs", "tests/it/documents.rs", "tests/it/nodes.rs"] {
         let text = fs::read_to_string(root.join(file)).unwrap();
         shown.extend(
             text.lines()

@@ -1,5 +1,6 @@
 //! Mounts that end with the test, however it ends.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -17,6 +18,18 @@ pub fn said(args: &[&str]) -> (i32, String) {
     let output: Output = zarrfs().args(args).output().expect("runs");
     let said = String::from_utf8_lossy(&output.stderr).trim_end().to_owned();
     (output.status.code().expect("no signal"), said)
+}
+
+/// The errno of what must fail.
+pub fn errno<T: std::fmt::Debug>(result: std::io::Result<T>) -> i32 {
+    result.expect_err("it worked").raw_os_error().expect("an errno")
+}
+
+/// The names in a directory.
+pub fn names(path: &Path) -> BTreeSet<String> {
+    let entry =
+        |entry: std::io::Result<fs::DirEntry>| entry.unwrap().file_name().into_string().unwrap();
+    fs::read_dir(path).expect("listed").map(entry).collect()
 }
 
 /// Waits until `done`, which must come soon: the kernel releases a file after its close has returned.
@@ -42,6 +55,16 @@ impl Mount {
         let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name);
         copy(&fixture.join("store"), &dir.path().join("store"));
         Self::mounted(dir, options)
+    }
+
+    /// Mounts a store that is not there yet: `options` say how it is made.
+    pub fn new(options: &[&str]) -> Self {
+        Self::mounted(tempfile::tempdir().expect("a temporary directory"), options)
+    }
+
+    /// Whether the store is a draft.
+    pub fn is_draft(&self) -> bool {
+        self.store().join("meta").exists()
     }
 
     /// Mounts a store that `make` writes.

@@ -1,0 +1,569 @@
+//! Groups and arrays made, moved and removed through the mount.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::support::{Mount, Second, errno, names, until};
+
+/// The dialects that nodes can be made in.
+const FORMATS: [&str; 2] = ["v3", "d2020-10"];
+
+fn new(format: &str, options: &[&str]) -> Mount {
+    Mount::new(&[&["--create", "--format", format], options].concat())
+}
+
+/// The document of an array of 4 x 4 `uint16` in chunks of 2 x 2, as a library writes it.
+fn array() -> Value {
+    json!({
+        "zarr_format": 3, "node_type": "array", "shape": [4, 4], "data_type": "uint16",
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2, 2]}},
+        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+        "fill_value": 0, "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
+        "attributes": {}
+    })
+}
+
+fn group() -> Value {
+    json!({"zarr_format": 3, "node_type": "group", "attributes": {}})
+}
+
+fn with(mut document: Value, member: &str, value: Value) -> Value {
+    document[member] = value;
+    document
+}
+
+fn write(path: &Path, document: &Value) -> std::io::Result<()> {
+    put(OpenOptions::new().write(true).create(true).truncate(true).open(path)?, document)
+}
+
+/// Writes and closes a file, and says what became of it.
+fn put(mut file: File, document: &Value) -> std::io::Result<()> {
+    file.write_all(document.to_string().as_bytes())?;
+    file.sync_all()
+}
+
+fn shown(path: &Path) -> Value {
+    serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+}
+
+/// The keys in the store, without the entry point of a draft.
+fn keys(mount: &Mount) -> BTreeSet<String> {
+    let keys = mount.stored().into_iter().map(|(key, _)| key);
+    keys.filter(|key| !mount.is_draft() || key != "zarr.json").collect()
+}
+
+fn set(keys: &[&str]) -> BTreeSet<String> {
+    keys.iter().map(|key| (*key).to_owned()).collect()
+}
+
+fn run(program: &str, args: &[&str], paths: &[&Path]) {
+    let output = Command::new(program).args(args).args(paths).output().unwrap();
+    assert!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Shows: mkdir-group.
+#[test]
+fn a_directory_becomes_a_group_when_its_maker_has_had_time() {
+    for format in FORMATS {
+        let mount = new(format, &["--writeback-delay", "200ms"]);
+        fs::create_dir_all(mount.at("a/b")).unwrap();
+        assert!(!mount.at("a/zarr.json").exists() && names(&mount.at("a/b")).is_empty());
+        until("the delay", || mount.at("a/zarr.json").exists() && mount.at("a/b/zarr.json").exists());
+        assert_eq!(shown(&mount.at("a/b/zarr.json")), group());
+        let mount = new(format, &["--writeback-delay", "1h"]);
+        for name in ["synced", "left", "gone"] {
+            fs::create_dir(mount.at(name)).unwrap();
+        }
+        File::open(mount.at("synced")).unwrap().sync_all().unwrap();
+        assert!(mount.at("synced/zarr.json").exists() && !mount.at("left/zarr.json").exists());
+        fs::remove_dir(mount.at("gone")).unwrap();
+        File::open(mount.path()).unwrap().sync_all().unwrap();
+        assert!(mount.at("left/zarr.json").exists(), "fsync of the root stores everything");
+        fs::create_dir_all(mount.at("last/one")).unwrap();
+        mount.remount(&[]);
+        let all = ["last", "last/one", "left", "synced"].map(|name| mount.at(name).join("zarr.json"));
+        assert!(all.iter().all(|path| path.exists()) && !mount.at("gone").exists());
+    }
+}
+
+/// Shows: mkdir-group.
+#[test]
+fn a_directory_of_ordinary_files_is_no_group_until_it_gets_a_document() {
+    let mount = Mount::of(
+        |store| {
+            fs::write(store.join("zarr.json"), group().to_string()).unwrap();
+            fs::create_dir(store.join("docs")).unwrap();
+            fs::write(store.join("docs/read.me"), "text").unwrap();
+        },
+        &["--writeback-delay", "0s"],
+    );
+    assert_eq!(names(&mount.at("docs")), set(&["read.me"]));
+    fs::create_dir(mount.at("docs/sub")).unwrap();
+    until("the delay", || mount.at("docs/sub/zarr.json").exists());
+    write(&mount.at("docs/zarr.json"), &group()).unwrap();
+    assert_eq!(fs::read_to_string(mount.at("docs/read.me")).unwrap(), "text");
+    assert_eq!(keys(&mount), set(&["docs/read.me", "docs/sub/zarr.json", "docs/zarr.json", "zarr.json"]));
+}
+
+/// Shows: mkdir-ancestors.
+#[test]
+fn groups_above_a_new_node_are_stored_and_can_still_be_given_a_document() {
+    for format in FORMATS {
+        let mount = new(format, &["--writeback-delay", "1h"]);
+        fs::create_dir_all(mount.at("a/b")).unwrap();
+        write(&mount.at("a/b/zarr.json"), &array()).unwrap();
+        let expected = if mount.is_draft() {
+            set(&["meta/root.group.json", "meta/root/a.group.json", "meta/root/a/b.array.json"])
+        } else {
+            set(&["zarr.json", "a/zarr.json", "a/b/zarr.json"])
+        };
+        assert_eq!(keys(&mount), expected);
+        assert!(!mount.at("a/zarr.json").exists(), "its maker may still write it");
+        let file = File::create_new(mount.at("a/zarr.json")).unwrap();
+        put(file, &with(group(), "attributes", json!({"title": "late"}))).unwrap();
+        assert_eq!(shown(&mount.at("a/zarr.json"))["attributes"]["title"], "late");
+        mount.remount(&[]);
+        assert_eq!(shown(&mount.at("a/zarr.json"))["attributes"]["title"], "late");
+        assert_eq!(keys(&mount), expected);
+    }
+}
+
+/// Shows: mkdir-name.
+#[test]
+fn names_that_the_dialect_does_not_allow_are_refused() {
+    for (format, bad, good) in [("v3", "__x", "ä b"), ("d2020-10", "ä b", "__x")] {
+        let mut mount = new(format, &[]);
+        for part in ["mkdir", "nnn"] {
+            mount.expect(part);
+        }
+        assert_eq!(errno(fs::create_dir(mount.at(bad))), libc::EINVAL);
+        assert!(mount.errors().contains(bad), "{}", mount.errors());
+        fs::create_dir(mount.at(good)).unwrap();
+        let long = "n".repeat(if format == "v3" { 256 } else { 245 });
+        assert_eq!(errno(fs::create_dir(mount.at(&long))), libc::ENAMETOOLONG);
+        fs::create_dir(mount.at(&long[..244])).unwrap();
+    }
+}
+
+/// Shows: document-new.
+#[test]
+fn a_document_makes_a_node_in_the_form_of_the_dialect() {
+    let attributes = json!({"units": "K", "n": {"deep": [1, null]}});
+    let ignorable = json!({"must_understand": false, "x": 1});
+    let document = with(with(array(), "attributes", attributes.clone()), "extra", ignorable);
+    let document = with(document, "dimension_names", json!(["y", "x"]));
+    for format in FORMATS {
+        let mount = new(format, &[]);
+        fs::create_dir(mount.at("arr")).unwrap();
+        write(&mount.at("arr/zarr.json"), &document).unwrap();
+        fs::create_dir_all(mount.at("arr/c/1")).unwrap();
+        fs::write(mount.at("arr/c/1/0"), [1, 0, 2, 0, 3, 0, 4, 0]).unwrap();
+        let found = shown(&mount.at("arr/zarr.json"));
+        assert_eq!(found["attributes"], attributes);
+        assert_eq!(found["dimension_names"], json!(["y", "x"]));
+        assert_eq!(found["codecs"], array()["codecs"]);
+        mount.remount(&[]);
+        assert_eq!(shown(&mount.at("arr/zarr.json"))["attributes"], attributes);
+        assert_eq!(fs::read(mount.at("arr/c/1/0")).unwrap(), [1, 0, 2, 0, 3, 0, 4, 0]);
+        let stored = if mount.is_draft() { "meta/root/arr.array.json" } else { "arr/zarr.json" };
+        let stored: Value =
+            serde_json::from_slice(&fs::read(mount.store().join(stored)).unwrap()).unwrap();
+        if mount.is_draft() {
+            assert_eq!(stored["data_type"], "<u2");
+            assert_eq!(stored["attributes"]["_ARRAY_DIMENSIONS"], json!(["y", "x"]));
+        } else {
+            assert_eq!(stored["extra"]["x"], 1);
+            assert_eq!(stored["codecs"][1]["name"], "zstd");
+        }
+    }
+}
+
+/// Shows: document-exclusive, link.
+#[test]
+fn one_of_two_exclusive_writers_makes_the_node() {
+    let mut mount = new("v3", &["--writeback-delay", "1h"]);
+    mount.expect("zarr.json");
+    let other = tempfile::tempdir().unwrap();
+    let second = Second::mount(&mount.store(), other.path());
+    fs::create_dir(mount.at("g")).unwrap();
+    fs::create_dir(other.path().join("g")).unwrap();
+    let (here, there) = (mount.at("g/zarr.json"), other.path().join("g/zarr.json"));
+    let (mine, theirs) = (File::create_new(&here).unwrap(), File::create_new(&there).unwrap());
+    assert_eq!(errno(File::create_new(&here)), libc::EEXIST);
+    put(theirs, &with(group(), "attributes", json!({"by": "there"}))).unwrap();
+    assert_eq!(errno(put(mine, &with(group(), "attributes", json!({"by": "here"})))), libc::EEXIST);
+    drop(second);
+    mount.remount(&[]);
+    assert_eq!(shown(&here)["attributes"]["by"], "there");
+    // As zarr-python does it: a whole file under another name, linked.
+    fs::create_dir(mount.at("h")).unwrap();
+    let scratch = mount.at("h/zarr.json.7.partial");
+    fs::write(&scratch, group().to_string()).unwrap();
+    fs::hard_link(&scratch, mount.at("h/zarr.json")).unwrap();
+    assert_eq!(errno(fs::hard_link(&scratch, mount.at("h/zarr.json"))), libc::EEXIST);
+    let number = |path: &Path| fs::metadata(path).unwrap().ino();
+    assert_ne!(number(&scratch), number(&mount.at("h/zarr.json")));
+    fs::hard_link(&scratch, mount.at("h/copy")).unwrap();
+    fs::remove_file(&scratch).unwrap();
+    assert_eq!(fs::read_to_string(mount.at("h/copy")).unwrap(), group().to_string());
+}
+
+/// Shows: document-codecs.
+#[test]
+fn a_document_of_files_that_the_mount_does_not_have_is_refused() {
+    let big = json!([{"name": "bytes", "configuration": {"endian": "big"}}]);
+    let transposed = json!([{"name": "transpose", "configuration": {"order": [1, 0]}},
+        {"name": "bytes", "configuration": {"endian": "little"}}]);
+    let sharded = json!([{"name": "sharding_indexed", "configuration": {"chunk_shape": [1, 1],
+        "codecs": [{"name": "bytes"}], "index_codecs": [{"name": "bytes"}]}}]);
+    let unknown = json!([{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "homeopathy"}]);
+    let keys_of_2 = json!({"name": "v2", "configuration": {"separator": "."}});
+    for format in FORMATS {
+        let mut mount = new(format, &[]);
+        mount.expect("arr/zarr.json");
+        fs::create_dir(mount.at("arr")).unwrap();
+        let before = mount.stored();
+        for (document, word) in [
+            (with(array(), "codecs", big.clone()), "--codecs"),
+            (with(array(), "codecs", transposed.clone()), "--codecs"),
+            (with(array(), "codecs", sharded.clone()), "--shards"),
+            (with(array(), "codecs", unknown.clone()), "homeopathy"),
+            (with(array(), "chunk_key_encoding", keys_of_2.clone()), "c/0/0"),
+            (with(array(), "data_type", json!("colour")), "colour"),
+            (json!({"zarr_format": 2}), "zarr_format"),
+        ] {
+            assert_eq!(errno(write(&mount.at("arr/zarr.json"), &document)), libc::EINVAL, "{document}");
+            let errors = mount.errors();
+            let last = errors.lines().last().unwrap();
+            assert!(last.contains(word), "{word} is not in {last}");
+            assert!(!mount.at("arr/zarr.json").exists());
+        }
+        assert_eq!(mount.stored(), before);
+        let codecs = json!([{"name": "bytes", "configuration": {"endian": "little"}},
+            {"name": "gzip", "configuration": {"level": 1}}]);
+        write(&mount.at("arr/zarr.json"), &with(array(), "codecs", codecs)).unwrap();
+        assert_eq!(shown(&mount.at("arr/zarr.json"))["codecs"], array()["codecs"]);
+        fs::create_dir_all(mount.at("arr/c/0")).unwrap();
+        fs::write(mount.at("arr/c/0/0"), [7; 8]).unwrap();
+        let chunk = if mount.is_draft() { "data/root/arr/c0/0" } else { "arr/c/0/0" };
+        assert_eq!(fs::read(mount.store().join(chunk)).unwrap()[..2], [0x1f, 0x8b], "gzip");
+    }
+}
+
+/// Shows: document-compressed.
+#[test]
+fn a_chunk_that_a_library_has_compressed_is_refused() {
+    let mut mount = new("v3", &[]);
+    mount.expect("arr/c/0/0");
+    fs::create_dir(mount.at("arr")).unwrap();
+    let codecs = json!([{"name": "bytes", "configuration": {"endian": "little"}},
+        {"name": "zstd", "configuration": {"level": 0, "checksum": false}}]);
+    write(&mount.at("arr/zarr.json"), &with(array(), "codecs", codecs)).unwrap();
+    fs::create_dir_all(mount.at("arr/c/0")).unwrap();
+    let compressed = [0x28, 0xb5, 0x2f, 0xfd, 0x20, 8];
+    let mut file = File::create(mount.at("arr/c/0/0")).unwrap();
+    file.write_all(&compressed).unwrap();
+    assert_eq!(errno(file.sync_all()), libc::EINVAL);
+    assert!(mount.errors().contains("compressors=None"), "{}", mount.errors());
+}
+
+/// Shows: document-policy.
+#[test]
+fn the_mount_decides_how_new_arrays_are_stored() {
+    for (format, options, keys_wanted) in [
+        ("v3", &["--codecs", "none"][..], &["arr/c/0/0", "arr/c/0/1", "arr/c/1/0", "arr/c/1/1"][..]),
+        ("v3", &["--codecs", "blosc,crc32c", "--shards", "16"], &["arr/c/0/0", "arr/c/1/0"]),
+        ("v3", &["--shards", "[4,4]"], &["arr/c/0/0"]),
+        ("v3", &["--shards", "16M", "--codecs", r#"[{"name":"gzip","configuration":{"level":9}}]"#], &["arr/c/0/0"]),
+        ("d2020-10", &["--shards", "16M", "--codecs", "gzip"], &["data/root/arr/c0/0"]),
+    ] {
+        let mount = new(format, options);
+        fs::create_dir(mount.at("arr")).unwrap();
+        write(&mount.at("arr/zarr.json"), &array()).unwrap();
+        let mut shown_as = shown(&mount.at("arr/zarr.json"));
+        shown_as.as_object_mut().unwrap().remove("storage_transformers");
+        assert_eq!(shown_as, array(), "{options:?}");
+        for (row, column) in [(0_u8, 0_u8), (0, 1), (1, 0), (1, 1)] {
+            fs::create_dir_all(mount.at(&format!("arr/c/{row}"))).unwrap();
+            fs::write(mount.at(&format!("arr/c/{row}/{column}")), [row * 2 + column; 8]).unwrap();
+        }
+        mount.remount(&[]);
+        for (row, column) in [(0_u8, 0_u8), (0, 1), (1, 0), (1, 1)] {
+            let path = mount.at(&format!("arr/c/{row}/{column}"));
+            assert_eq!(fs::read(path).unwrap(), [row * 2 + column; 8]);
+        }
+        let chunks = keys(&mount).into_iter().filter(|key| !key.ends_with(".json"));
+        assert_eq!(chunks.collect::<BTreeSet<_>>(), set(keys_wanted), "{options:?}");
+    }
+}
+
+/// Shows: chunks-first.
+#[test]
+fn chunks_that_come_before_their_document_go_through_the_pipeline() {
+    for format in FORMATS {
+        for shards in ["none", "16M"] {
+            let mut mount = new(format, &["--shards", shards, "--writeback-delay", "1h"]);
+            mount.expect("arr");
+            for (row, column) in [(0_u8, 0_u8), (0, 1), (1, 0), (1, 1)] {
+                fs::create_dir_all(mount.at(&format!("arr/c/{row}"))).unwrap();
+                let path = mount.at(&format!("arr/c/{row}/{column}"));
+                fs::write(&path, [row * 2 + column; 8]).unwrap();
+                if column == 1 {
+                    // Some are in the store already, under the names that they came with.
+                    File::open(&path).unwrap().sync_all().unwrap();
+                    OpenOptions::new().write(true).open(&path).unwrap().sync_all().unwrap();
+                }
+            }
+            fs::write(mount.at("arr/c/read.me"), "text").unwrap();
+            fs::write(mount.at("arr/c/1/2"), "no such chunk").unwrap();
+            assert_eq!(errno(write(&mount.at("arr/zarr.json"), &array())), libc::EINVAL);
+            assert!(mount.errors().contains("arr/c/1/2"), "{}", mount.errors());
+            assert_eq!(fs::read(mount.at("arr/c/1/1")).unwrap(), [3; 8]);
+            fs::rename(mount.at("arr/c/1/2"), mount.at("arr/c/1/other")).unwrap();
+            fs::write(mount.at("arr/c/0/0"), [0; 7]).unwrap();
+            assert_eq!(errno(write(&mount.at("arr/zarr.json"), &array())), libc::EINVAL);
+            fs::write(mount.at("arr/c/0/0"), [9; 8]).unwrap();
+            write(&mount.at("arr/zarr.json"), &array()).unwrap();
+            let check = |mount: &Mount| {
+                for (path, byte) in [("0/0", 9), ("0/1", 1), ("1/0", 2), ("1/1", 3)] {
+                    assert_eq!(fs::read(mount.at("arr/c").join(path)).unwrap(), [byte; 8], "{path}");
+                }
+                assert_eq!(fs::read_to_string(mount.at("arr/c/read.me")).unwrap(), "text");
+                assert_eq!(names(&mount.at("arr/c/1")), set(&["0", "1", "other"]));
+            };
+            check(&mount);
+            mount.remount(&[]);
+            check(&mount);
+            let chunks = keys(&mount).into_iter().filter(|key| !key.ends_with(".json")).count();
+            assert_eq!(chunks, 2 + if shards == "none" { 4 } else { 1 }, "{:?}", keys(&mount));
+        }
+    }
+}
+
+/// Shows: group-to-array.
+#[test]
+fn a_group_that_says_nothing_can_become_an_array() {
+    for format in FORMATS {
+        let mut mount = new(format, &["--writeback-delay", "0s"]);
+        mount.expect("zarr.json");
+        for name in ["a", "said", "full/below"] {
+            fs::create_dir_all(mount.at(name)).unwrap();
+            until("stored", || mount.at(name).join("zarr.json").exists());
+        }
+        until("stored", || mount.at("full/zarr.json").exists());
+        write(&mount.at("a/zarr.json"), &array()).unwrap();
+        assert_eq!(shown(&mount.at("a/zarr.json"))["shape"], json!([4, 4]));
+        let said = with(group(), "attributes", json!({"k": 1}));
+        write(&mount.at("said/zarr.json"), &said).unwrap();
+        assert_eq!(errno(write(&mount.at("said/zarr.json"), &array())), libc::EINVAL);
+        assert_eq!(errno(write(&mount.at("full/zarr.json"), &array())), libc::EINVAL);
+        assert_eq!(errno(write(&mount.at("a/zarr.json"), &group())), libc::EINVAL);
+        mount.remount(&[]);
+        assert_eq!(shown(&mount.at("a/zarr.json"))["node_type"], "array");
+        assert_eq!(shown(&mount.at("full/below/zarr.json")), group());
+    }
+}
+
+/// Shows: stored-document.
+#[test]
+fn a_document_as_the_store_has_it_makes_any_array() {
+    let mut mount = new("v3", &[]);
+    mount.expect(".zarrfs/stored");
+    let stored = mount.at(".zarrfs/stored/arr/zarr.json");
+    fs::create_dir(mount.at(".zarrfs/stored/arr")).unwrap();
+    let codecs = json!([{"name": "transpose", "configuration": {"order": [1, 0]}},
+        {"name": "bytes", "configuration": {"endian": "big"}},
+        {"name": "gzip", "configuration": {"level": 1}}]);
+    let document = with(array(), "codecs", codecs);
+    write(&stored, &document).unwrap();
+    assert_eq!(fs::read_to_string(&stored).unwrap(), document.to_string());
+    assert_eq!(shown(&mount.at("arr/zarr.json"))["codecs"], array()["codecs"]);
+    fs::create_dir_all(mount.at("arr/c/0")).unwrap();
+    fs::write(mount.at("arr/c/0/0"), [1, 0, 2, 0, 3, 0, 4, 0]).unwrap();
+    let changed = with(with(document.clone(), "shape", json!([2, 2])), "attributes", json!({"k": 1}));
+    write(&stored, &changed).unwrap();
+    assert_eq!(shown(&mount.at("arr/zarr.json"))["attributes"]["k"], 1);
+    assert_eq!(errno(write(&stored, &with(changed.clone(), "data_type", json!("int16")))), libc::EINVAL);
+    assert_eq!(errno(write(&stored, &with(changed, "data_type", json!("colour")))), libc::EINVAL);
+    assert_eq!(errno(File::create(mount.at(".zarrfs/stored/arr/other"))), libc::EPERM);
+    assert_eq!(errno(fs::remove_file(&stored)), libc::EPERM);
+    mount.remount(&[]);
+    assert_eq!(fs::read(mount.at("arr/c/0/0")).unwrap(), [1, 0, 2, 0, 3, 0, 4, 0]);
+    assert_eq!(shown(&mount.at("arr/zarr.json"))["shape"], json!([2, 2]));
+}
+
+/// Shows: consolidated-wish, document-consolidated.
+#[test]
+fn consolidated_metadata_are_made_from_the_store_and_stay_true() {
+    let mount = new("v3", &["--codecs", "gzip", "--writeback-delay", "1h"]);
+    for (path, document) in [("g", group()), ("g/a", array()), ("g/h", group()), ("g/h/b", array())] {
+        fs::create_dir_all(mount.at(path)).unwrap();
+        write(&mount.at(path).join("zarr.json"), &document).unwrap();
+    }
+    let wish = json!({"kind": "inline", "must_understand": false, "metadata": {"made": {"up": 1}}});
+    write(&mount.at("g/zarr.json"), &with(group(), "consolidated_metadata", wish)).unwrap();
+    let copies = |path: &Path| {
+        let metadata = shown(path)["consolidated_metadata"]["metadata"].clone();
+        metadata.as_object().cloned().unwrap_or_default()
+    };
+    let stored = || {
+        let all = copies(&mount.store().join("g/zarr.json"));
+        for (relative, copy) in &all {
+            let mut own = shown(&mount.store().join("g").join(relative).join("zarr.json"));
+            own.as_object_mut().unwrap().remove("consolidated_metadata");
+            assert_eq!(copy, &own, "{relative}");
+        }
+        all.keys().cloned().collect::<BTreeSet<_>>()
+    };
+    let in_mount = || copies(&mount.at("g/zarr.json")).keys().cloned().collect::<BTreeSet<_>>();
+    let all = set(&["a", "h", "h/b"]);
+    assert_eq!((stored(), in_mount()), (all.clone(), all));
+    assert_eq!(copies(&mount.store().join("g/zarr.json"))["a"]["codecs"][1]["name"], "gzip");
+    assert_eq!(copies(&mount.at("g/zarr.json"))["a"]["codecs"], array()["codecs"]);
+    write(&mount.at("g/a/zarr.json"), &with(array(), "attributes", json!({"k": 1}))).unwrap();
+    assert_eq!(copies(&mount.store().join("g/zarr.json"))["a"]["attributes"]["k"], 1);
+    fs::create_dir(mount.at("g/new")).unwrap();
+    write(&mount.at("g/new/zarr.json"), &array()).unwrap();
+    assert_eq!(stored(), set(&["a", "h", "h/b", "new"]));
+    fs::rename(mount.at("g/h"), mount.at("g/i")).unwrap();
+    assert_eq!(stored(), set(&["a", "i", "i/b", "new"]));
+    fs::rename(mount.at("g/i"), mount.at("i")).unwrap();
+    fs::remove_dir_all(mount.at("g/new")).unwrap();
+    assert_eq!((stored(), in_mount()), (set(&["a"]), set(&["a"])));
+    write(&mount.at("g/zarr.json"), &group()).unwrap();
+    assert_eq!(stored(), set(&[]));
+    assert!(shown(&mount.store().join("g/zarr.json")).get("consolidated_metadata").is_none());
+}
+
+/// Shows: unlink-document.
+#[test]
+fn a_document_that_was_removed_can_come_back_as_it_was() {
+    for format in FORMATS {
+        let mut mount = new(format, &["--codecs", "gzip"]);
+        mount.expect("arr/zarr.json");
+        fs::create_dir_all(mount.at("arr")).unwrap();
+        write(&mount.at("arr/zarr.json"), &array()).unwrap();
+        fs::create_dir_all(mount.at("arr/c/0")).unwrap();
+        fs::write(mount.at("arr/c/0/0"), [7; 8]).unwrap();
+        let before = keys(&mount);
+        fs::remove_file(mount.at("arr/zarr.json")).unwrap();
+        assert_eq!(names(&mount.at("arr")), set(&["c"]));
+        assert_eq!(fs::read(mount.at("arr/c/0/0")).unwrap(), [7; 8]);
+        assert_eq!(keys(&mount).len(), before.len() - 1);
+        let other = with(array(), "data_type", json!("int8"));
+        assert_eq!(errno(write(&mount.at("arr/zarr.json"), &other)), libc::EINVAL);
+        write(&mount.at("arr/zarr.json"), &with(array(), "attributes", json!({"k": 1}))).unwrap();
+        assert_eq!(keys(&mount), before);
+        assert_eq!(shown(&mount.at("arr/zarr.json"))["attributes"]["k"], 1);
+        assert_eq!(fs::read(mount.at("arr/c/0/0")).unwrap(), [7; 8]);
+        for path in ["arr/zarr.json", "arr/c/0/0"] {
+            fs::remove_file(mount.at(path)).unwrap();
+        }
+        write(&mount.at("arr/zarr.json"), &other).unwrap();
+        assert_eq!(shown(&mount.at("arr/zarr.json"))["data_type"], "int8");
+    }
+}
+
+/// Shows: rm-node.
+#[test]
+fn removing_a_node_leaves_no_key() {
+    for format in FORMATS {
+        for document_first in [true, false] {
+            let mount = new(format, &["--shards", "16M"]);
+            let root = keys(&mount);
+            fs::create_dir_all(mount.at("g/arr/c/1")).unwrap();
+            write(&mount.at("g/arr/zarr.json"), &array()).unwrap();
+            fs::write(mount.at("g/arr/c/1/1"), [7; 8]).unwrap();
+            fs::write(mount.at("g/read.me"), "text").unwrap();
+            let outside = if mount.is_draft() { "data/root/g/arr/c9/9" } else { "g/arr/c/9/9" };
+            fs::create_dir_all(mount.store().join(outside).parent().unwrap()).unwrap();
+            fs::write(mount.store().join(outside), "never shown").unwrap();
+            assert_eq!(errno(fs::remove_dir(mount.at("g/arr"))), libc::ENOTEMPTY);
+            if document_first {
+                fs::remove_file(mount.at("g/arr/zarr.json")).unwrap();
+                assert_eq!(errno(fs::remove_dir(mount.at("g/arr"))), libc::ENOTEMPTY);
+            }
+            run("rm", &["-r"], &[&mount.at("g/arr")]);
+            run("find", &[], &[&mount.at("g"), Path::new("-delete")]);
+            assert!(!mount.at("g").exists());
+            assert_eq!(keys(&mount), root);
+            fs::remove_file(mount.at("zarr.json")).unwrap();
+            assert!(names(&mount.path()).is_empty());
+            mount.remount(&[]);
+            assert_eq!(shown(&mount.at("zarr.json")), group());
+        }
+    }
+}
+
+/// Shows: rename-node, mkdir.
+#[test]
+fn a_node_moves_with_all_that_is_below_it() {
+    for format in FORMATS {
+        let mut mount = new(format, &["--writeback-delay", "1h"]);
+        mount.expect("rename");
+        fs::create_dir_all(mount.at("g/arr/c/1")).unwrap();
+        write(&mount.at("g/zarr.json"), &with(group(), "attributes", json!({"k": 1}))).unwrap();
+        write(&mount.at("g/arr/zarr.json"), &array()).unwrap();
+        fs::write(mount.at("g/arr/c/1/1"), [7; 8]).unwrap();
+        fs::write(mount.at("g/unstored"), "text").unwrap();
+        let mut open = OpenOptions::new().write(true).open(mount.at("g/arr/c/1/1")).unwrap();
+        open.write_all(&[8; 4]).unwrap();
+        let number = fs::metadata(mount.at("g/arr")).unwrap().ino();
+        fs::create_dir(mount.at("to")).unwrap();
+        fs::rename(mount.at("g"), mount.at("to/h")).unwrap();
+        open.write_all(&[9; 4]).unwrap();
+        open.sync_all().unwrap();
+        drop(open);
+        let check = |mount: &Mount| {
+            assert!(!mount.at("g").exists());
+            assert_eq!(shown(&mount.at("to/h/zarr.json"))["attributes"]["k"], 1);
+            assert_eq!(fs::read(mount.at("to/h/arr/c/1/1")).unwrap(), [8, 8, 8, 8, 9, 9, 9, 9]);
+            assert_eq!(fs::read_to_string(mount.at("to/h/unstored")).unwrap(), "text");
+        };
+        check(&mount);
+        assert_eq!(fs::metadata(mount.at("to/h/arr")).unwrap().ino(), number);
+        assert_eq!(errno(fs::rename(mount.at("to"), mount.at("to/h/x"))), libc::EINVAL);
+        fs::create_dir(mount.at("empty")).unwrap();
+        assert_eq!(errno(fs::rename(mount.at("empty"), mount.at("to/h"))), libc::ENOTEMPTY);
+        assert_eq!(errno(fs::rename(mount.at("empty"), mount.at("to/h/arr/x"))), libc::EINVAL);
+        assert_eq!(errno(fs::rename(mount.at("to/h/arr/c"), mount.at("c"))), libc::EXDEV);
+        fs::rename(mount.at("to/h/arr"), mount.at("empty")).unwrap();
+        assert_eq!(fs::read(mount.at("empty/c/1/1")).unwrap()[..4], [8; 4]);
+        fs::rename(mount.at("empty"), mount.at("to/h/arr")).unwrap();
+        mount.remount(&[]);
+        check(&mount);
+        let expected = if mount.is_draft() {
+            set(&[
+                "data/root/to/h/arr/c1/1", "data/root/to/h/unstored", "meta/root.group.json",
+                "meta/root/to.group.json", "meta/root/to/h.group.json", "meta/root/to/h/arr.array.json",
+            ])
+        } else {
+            set(&[
+                "to/h/arr/c/1/1", "to/h/arr/zarr.json", "to/h/unstored", "to/h/zarr.json",
+                "to/zarr.json", "zarr.json",
+            ])
+        };
+        assert_eq!(keys(&mount), expected);
+    }
+}
+
+/// Shows: mode-w.
+#[test]
+fn a_group_below_the_mountpoint_can_be_removed_and_made_anew_but_not_the_mountpoint() {
+    let mount = new("v3", &[]);
+    fs::create_dir_all(mount.at("g/arr")).unwrap();
+    write(&mount.at("g/arr/zarr.json"), &array()).unwrap();
+    fs::remove_dir_all(mount.at("g")).unwrap();
+    fs::create_dir(mount.at("g")).unwrap();
+    put(File::create_new(mount.at("g/zarr.json")).unwrap(), &group()).unwrap();
+    assert_eq!(errno(fs::remove_dir_all(mount.path())), libc::EBUSY);
+    assert!(names(&mount.path()).is_empty());
+    put(File::create_new(mount.at("zarr.json")).unwrap(), &group()).unwrap();
+    assert_eq!(shown(&mount.at("zarr.json")), group());
+}
