@@ -243,6 +243,26 @@ impl Hierarchy {
         self.update_consolidated(path, None)
     }
 
+    /// To be called before something goes from the directory `path`: it stays, though the store has no directory
+    /// that holds nothing.
+    pub fn keep_directory(&self, path: &NodePath) -> Result<()> {
+        let Some(node) = self.node(path)? else { return Ok(()) };
+        match &node.standing {
+            Standing::Implicit if !path.is_root() => {
+                let document = self.put_group(path)?;
+                self.known_as_stored(path);
+                self.update_consolidated(path, Some(&String::from_utf8_lossy(&document.text)))
+            }
+            Standing::Bare(None) if self.directories.get(path).is_none() => {
+                let (standing, content) = (Standing::Removed(None), node.content.clone());
+                self.directories.insert(Node { path: path.clone(), standing, content });
+                self.invalidate(path);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Forgets the directories below `path`, which are those of an array from now on.
     pub fn forget_directories(&self, path: &NodePath) {
         drop(self.directories.take_below(path));

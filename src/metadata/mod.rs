@@ -12,7 +12,6 @@ pub mod path;
 pub mod shown;
 
 mod codecs;
-mod create;
 mod detect;
 mod draft;
 mod members;
@@ -25,7 +24,6 @@ use crate::error::{Error, Kind, Result};
 use crate::store::{Entry, Key, Prefix};
 pub use detect::{detect, draft_root_marker};
 pub use path::NodePath;
-pub use create::{NewDocument, Policy};
 
 /// What a node is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -84,9 +84,8 @@ impl Vfs {
         let path = node.path();
         let replaced = node.stored();
         let Some(array) = raised.array() else {
-            if node.kind() == NodeKind::Array && self.holds_chunks(node)? {
-                let detail = "chunks of the array that was removed are still there";
-                return Err(Error::invalid(detail));
+            if node.kind() == NodeKind::Array {
+                self.check_no_directories(path)?;
             }
             self.hierarchy.put_document(path, raised, replaced)?;
             return Ok(());
@@ -101,6 +100,18 @@ impl Vfs {
         self.encode_below(&mut below, array)?;
         self.hierarchy.put_document(path, raised, replaced)?;
         self.settle_below(path, below)
+    }
+
+    /// What lies below an array is no node: it cannot be in a group.
+    fn check_no_directories(&self, path: &NodePath) -> Result<()> {
+        for found in self.entries(&Place::Node(path.clone()))? {
+            let (_, place) = found?;
+            if place.is_dir() {
+                let detail = "it belongs to the array that was removed; remove it first";
+                return Err(Error::invalid(detail).at(place.shown()));
+            }
+        }
+        Ok(())
     }
 
     /// Stores `written` as the document of a node in the form that the store's dialect has.

@@ -195,12 +195,7 @@ impl Vfs {
                 Ok(Box::new(document.chain(members)))
             }
             Content::Array(array) => {
-                let chunks = if array.grid().rank() == 0 {
-                    let coords = Coords::new([]);
-                    array.stat(&coords)?.map(|_| Place::Chunk(path.clone(), coords))
-                } else {
-                    has_chunks(array, &[])?.then(|| Place::ChunkDir(path.clone(), Vec::new()))
-                };
+                let chunks = self.chunks_of(path, array)?;
                 let chunks = chunks.into_iter().map(|place| Ok((CHUNKS.to_owned(), place)));
                 let ordinary = self.ordinary_entries(path, &Place::Node(path.clone()))?;
                 Ok(Box::new(document.chain(chunks).chain(ordinary)))

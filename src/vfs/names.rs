@@ -66,6 +66,7 @@ impl Vfs {
     fn unlink_file(&self, inode: &Inode, place: &Place) -> Result<()> {
         let mut file = inode.file.lock();
         let kept = self.bytes_for_openers(&file, place);
+        self.keep_parent(place)?;
         self.erase(place)?;
         self.detach(&mut file, kept);
         self.inodes.unlink(place);
@@ -216,7 +217,19 @@ impl Vfs {
             // What is shown is not what was written.
             self.invalidate(inode);
         }
-        if moved.is_stored { self.erase(from) } else { Ok(()) }
+        if moved.is_stored {
+            self.keep_parent(from)?;
+            self.erase(from)?;
+        }
+        Ok(())
+    }
+
+    /// The directory that something goes from stays.
+    pub(super) fn keep_parent(&self, place: &Place) -> Result<()> {
+        match place.parent() {
+            Place::Node(path) => self.hierarchy.keep_directory(&path),
+            _ => Ok(()),
+        }
     }
 
     /// All bytes of a file that is to be renamed.

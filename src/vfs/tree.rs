@@ -44,12 +44,7 @@ impl Vfs {
         }
         match node.content() {
             NodeContent::Array(array) if name == CHUNKS => {
-                let is_there = if array.grid().rank() == 0 {
-                    array.stat(&Coords::new([]))?.is_some()
-                } else {
-                    has_chunks(array, &[])?
-                };
-                Ok(is_there.then(|| chunks_of(path, array)))
+                self.chunks_of(path, array)
             }
             NodeContent::NotUnderstood(NodeKind::Array, error) => Err(error.clone()),
             NodeContent::Array(_) => self.resolve_ordinary(path, &Place::Node(path.clone()), name),
@@ -68,6 +63,17 @@ impl Vfs {
                 self.resolve_ordinary(path, &Place::Node(path.clone()), name)
             }
         }
+    }
+
+    /// Where the chunks of an array are, if it has any: a directory, or the one chunk of an array without dimensions.
+    pub(super) fn chunks_of(&self, path: &NodePath, array: &Array) -> Result<Option<Place>> {
+        if array.grid().rank() == 0 {
+            let coords = Coords::new([]);
+            return Ok(array.stat(&coords)?.map(|_| Place::Chunk(path.clone(), coords)));
+        }
+        let place = Place::ChunkDir(path.clone(), Vec::new());
+        let is_there = has_chunks(array, &[])? || self.holds_ordinary(&place)?;
+        Ok(is_there.then_some(place))
     }
 
     fn resolve_in_chunks(
@@ -405,15 +411,6 @@ pub(super) fn has_chunks(array: &Array, prefix: &[u64]) -> Result<bool> {
 fn stat_chunk(array: &Array, coords: &Coords) -> Result<Stat> {
     let stat = if array.grid().contains(coords) { array.stat(coords)? } else { None };
     stat.ok_or_else(Error::not_found)
-}
-
-/// Where the chunks of an array are: a directory, or the one chunk of an array without dimensions.
-fn chunks_of(path: &NodePath, array: &Array) -> Place {
-    if array.grid().rank() == 0 {
-        Place::Chunk(path.clone(), Coords::new([]))
-    } else {
-        Place::ChunkDir(path.clone(), Vec::new())
-    }
 }
 
 /// The path below its node of `name` in `directory`.

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use crate::error::{Error, Kind, Result};
 use crate::hierarchy::{self, Hierarchy};
-use crate::metadata::Dialect;
+use crate::metadata::{Dialect, Policy};
 use crate::store::memory::MemoryStore;
 use crate::store::{
     ByteRange, Condition, Entries, Key, Keys, ListableStore, Piece, Prefix, ReadableStore, Room,
@@ -133,6 +133,13 @@ impl ListableStore for FaultyStore {
 pub struct Bed {
     pub store: Arc<FaultyStore>,
     pub vfs: Arc<Vfs>,
+    dialect: Dialect,
+    policy: Policy,
+}
+
+/// The document of an array of eight `uint16` in chunks of two, as a library writes it.
+pub fn new_array() -> String {
+    array(BYTES, 2)
 }
 
 fn array(codecs: &str, chunk_shape: u64) -> String {
@@ -158,23 +165,52 @@ impl Bed {
             ("plain/zarr.json", array(BYTES, 2)),
             ("sharded/zarr.json", array(&shards, 4)),
         ];
-        let bed = Self { vfs: Self::mounted(&store, Duration::ZERO), store };
+        let (dialect, policy) = (Dialect::V3, Policy::default());
+        let vfs = Self::mounted(&store, &dialect, policy.clone(), Duration::ZERO);
+        let bed = Self { vfs, store, dialect, policy };
         for (key, text) in documents {
             bed.put(key, text.into_bytes());
         }
         bed
     }
 
-    fn mounted(store: &Arc<FaultyStore>, writeback_delay: Duration) -> Arc<Vfs> {
-        let options = hierarchy::Options::default();
+    /// A hierarchy that holds nothing yet; new arrays are sharded or not.
+    pub fn empty(dialect: &Dialect, shards: bool) -> Self {
+        let store = Arc::new(FaultyStore::default());
+        let shards = Policy::parse_shards(if shards { "16M" } else { "none" }).expect("shards");
+        let policy = Policy { shards, ..Policy::default() };
+        let vfs = Self::mounted(&store, dialect, policy.clone(), Duration::ZERO);
+        let bed = Self { vfs, store, dialect: dialect.clone(), policy };
+        for (key, text) in dialect.new_root() {
+            bed.put(key.as_str(), text.into_bytes());
+        }
+        bed
+    }
+
+    fn mounted(
+        store: &Arc<FaultyStore>,
+        dialect: &Dialect,
+        policy: Policy,
+        writeback_delay: Duration,
+    ) -> Arc<Vfs> {
+        let options = hierarchy::Options { policy, ..hierarchy::Options::default() };
         let store = Store::new(Arc::clone(store));
-        let hierarchy = Hierarchy::open(store, Some(Dialect::V3), options).expect("opens");
+        let hierarchy = Hierarchy::open(store, Some(dialect.clone()), options).expect("opens");
         Arc::new(Vfs::new(hierarchy, Options { writeback_delay, ..Options::default() }))
     }
 
     /// The same, with a tree that knows nothing of what is not stored.
     pub fn remount(&mut self) {
-        self.vfs = Self::mounted(&self.store, Duration::ZERO);
+        let policy = self.policy.clone();
+        self.vfs = Self::mounted(&self.store, &self.dialect, policy, Duration::ZERO);
+    }
+
+    /// Every key that the store has.
+    pub fn keys(&self) -> Vec<String> {
+        let keys = self.store.store.list_prefix(&Prefix::root()).expect("listed");
+        let mut keys: Vec<String> = keys.map(|key| key.expect("a key").to_string()).collect();
+        keys.sort();
+        keys
     }
 
     /// What the store has for a key.

@@ -5,3 +5,4 @@ mod listing;
 mod model;
 mod names;
 mod storing;
+mod tree;

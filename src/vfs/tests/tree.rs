@@ -1,0 +1,460 @@
+//! Whatever nodes are made, moved and removed, the tree is what a plain model says, in every dialect.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use serde_json::Value;
+
+use super::bed::{Bed, CHUNK_LEN};
+use crate::error::{Kind, Result};
+use crate::metadata::Dialect;
+use crate::vfs::{Access, Replace};
+
+/// Directories that nodes are made in.
+const DIRS: [&str; 6] = ["a", "b", "a/a", "a/b", "b/a", "a/b/a"];
+
+/// Files in them: chunks, where they are arrays of four.
+const FILES: [&str; 7] = ["c/0", "c/1", "c/3", "c/4", "c/note", "note", "other"];
+
+#[derive(Debug, Clone)]
+enum Step {
+    Mkdir(String),
+    WriteGroup(String, Option<u8>),
+    WriteArray(String),
+    Put(String, Vec<u8>),
+    RemoveDocument(String),
+    Unlink(String),
+    Rmdir(String),
+    RemoveAll(String, bool),
+    Move(String, String),
+    Link(String, String),
+    Sync,
+    Tick,
+    Remount,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let dir = || prop::sample::select(&DIRS[..]).prop_map(str::to_owned);
+    let any_dir = || {
+        (dir(), prop::bool::weighted(0.3)).prop_map(|(dir, is_c)| {
+            if is_c { format!("{dir}/c") } else { dir }
+        })
+    };
+    let file = || {
+        (dir(), prop::sample::select(&FILES[..])).prop_map(|(dir, file)| format!("{dir}/{file}"))
+    };
+    let bytes = (any::<u8>(), prop::bool::weighted(0.9))
+        .prop_map(|(byte, whole)| vec![byte; if whole { CHUNK_LEN } else { 3 }]);
+    prop_oneof![
+        8 => any_dir().prop_map(Step::Mkdir),
+        4 => (dir(), prop::option::of(any::<u8>())).prop_map(|(dir, title)| Step::WriteGroup(dir, title)),
+        6 => dir().prop_map(Step::WriteArray),
+        10 => (file(), bytes).prop_map(|(file, bytes)| Step::Put(file, bytes)),
+        2 => dir().prop_map(Step::RemoveDocument),
+        2 => file().prop_map(Step::Unlink),
+        2 => any_dir().prop_map(Step::Rmdir),
+        2 => (any_dir(), any::<bool>()).prop_map(|(dir, first)| Step::RemoveAll(dir, first)),
+        4 => (any_dir(), any_dir()).prop_map(|(from, to)| Step::Move(from, to)),
+        2 => (file(), file()).prop_map(|(from, to)| Step::Link(from, to)),
+        1 => Just(Step::Sync),
+        1 => Just(Step::Tick),
+        1 => Just(Step::Remount),
+    ]
+}
+
+/// What a directory is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Dir {
+    /// Made, and a group in time.
+    Made,
+    /// Kept for what lies in it; nothing becomes of it by itself.
+    Kept,
+    Group(Option<u8>),
+    Array,
+    /// An array whose document was removed.
+    RemovedArray,
+    /// In an array.
+    Plain,
+}
+
+#[derive(Debug, Default, Clone)]
+struct Model {
+    dirs: BTreeMap<String, Dir>,
+    files: BTreeMap<String, Vec<u8>>,
+}
+
+fn parent(path: &str) -> &str {
+    path.rsplit_once('/').map_or("", |(above, _)| above)
+}
+
+fn is_below(path: &str, above: &str) -> bool {
+    path.strip_prefix(above).is_some_and(|rest| rest.starts_with('/'))
+}
+
+fn moved(path: &str, from: &str, to: &str) -> Option<String> {
+    (path == from || is_below(path, from)).then(|| path.replacen(from, to, 1))
+}
+
+/// The array that a path is in, of whatever standing.
+fn array_above<'m>(model: &'m Model, path: &str) -> Option<&'m str> {
+    let is_array = |dir: &Dir| matches!(dir, Dir::Array | Dir::RemovedArray);
+    let mut arrays = model.dirs.iter().filter(|(_, dir)| is_array(dir));
+    arrays.find(|(array, _)| is_below(path, array)).map(|(array, _)| array.as_str())
+}
+
+/// The index of a chunk in an array; more than three is none.
+fn chunk_index(path: &str, array: &str) -> Option<usize> {
+    path.strip_prefix(array)?.strip_prefix("/c/")?.parse().ok()
+}
+
+impl Model {
+    fn is_dir(&self, path: &str) -> bool {
+        path.is_empty() || self.dirs.contains_key(path)
+    }
+
+    fn exists(&self, path: &str) -> bool {
+        self.is_dir(path) || self.files.contains_key(path)
+    }
+
+    fn holds_nothing(&self, path: &str) -> bool {
+        let shows = matches!(self.dirs.get(path), Some(Dir::Group(_) | Dir::Array));
+        !shows
+            && !self.dirs.keys().any(|dir| is_below(dir, path))
+            && !self.files.keys().any(|file| is_below(file, path))
+    }
+
+    /// The groups above a node that is stored are groups, once their makers have had time.
+    fn made_above(&mut self, path: &str) {
+        let mut above = parent(path).to_owned();
+        while !above.is_empty() {
+            if let Some(dir @ Dir::Kept) = self.dirs.get_mut(&above) {
+                *dir = Dir::Made;
+            }
+            above = parent(&above).to_owned();
+        }
+    }
+
+    fn mkdir(&mut self, path: &str) -> Result<(), Kind> {
+        if self.exists(path) {
+            return Err(Kind::Exists);
+        }
+        let in_array = array_above(self, path).is_some();
+        self.dirs.insert(path.to_owned(), if in_array { Dir::Plain } else { Dir::Made });
+        Ok(())
+    }
+
+    fn write_group(&mut self, path: &str, title: Option<u8>) -> Result<(), Kind> {
+        match self.dirs[path] {
+            Dir::Plain => return Err(Kind::NotPermitted),
+            Dir::Array => return Err(Kind::Invalid),
+            Dir::RemovedArray if self.dirs.keys().any(|dir| is_below(dir, path)) => {
+                return Err(Kind::Invalid);
+            }
+            Dir::Made | Dir::Kept | Dir::Group(_) | Dir::RemovedArray => {}
+        }
+        self.made_above(path);
+        self.dirs.insert(path.to_owned(), Dir::Group(title));
+        Ok(())
+    }
+
+    fn write_array(&mut self, path: &str) -> Result<(), Kind> {
+        match self.dirs[path] {
+            Dir::Plain => return Err(Kind::NotPermitted),
+            Dir::Group(Some(_)) => return Err(Kind::Invalid),
+            Dir::Array => return Ok(()),
+            Dir::RemovedArray => {}
+            Dir::Made | Dir::Kept | Dir::Group(None) => {
+                let is_node = |dir: &Dir| !matches!(dir, Dir::Made | Dir::Kept);
+                if self.dirs.iter().any(|(dir, kind)| is_below(dir, path) && is_node(kind)) {
+                    return Err(Kind::Invalid);
+                }
+                for (file, bytes) in &self.files {
+                    if let Some(index) = chunk_index(file, path)
+                        && (index > 3 || bytes.len() != CHUNK_LEN)
+                    {
+                        return Err(Kind::Invalid);
+                    }
+                }
+                for (dir, kind) in &mut self.dirs {
+                    if is_below(dir, path) {
+                        *kind = Dir::Plain;
+                    }
+                }
+            }
+        }
+        self.made_above(path);
+        self.dirs.insert(path.to_owned(), Dir::Array);
+        Ok(())
+    }
+
+    /// Puts a whole file where there may be one.
+    fn put(&mut self, path: &str, bytes: &[u8]) -> Result<(), Kind> {
+        if let Some(index) = array_above(self, path).and_then(|array| chunk_index(path, array))
+            && (index > 3 || bytes.len() != CHUNK_LEN)
+        {
+            return Err(Kind::Invalid);
+        }
+        self.files.insert(path.to_owned(), bytes.to_vec());
+        Ok(())
+    }
+
+    fn remove_document(&mut self, path: &str) -> Result<(), Kind> {
+        let removed = match self.dirs[path] {
+            Dir::Group(_) => Dir::Kept,
+            Dir::Array => Dir::RemovedArray,
+            _ => return Err(Kind::NotFound),
+        };
+        self.dirs.insert(path.to_owned(), removed);
+        Ok(())
+    }
+
+    fn rename(&mut self, from: &str, to: &str) -> Result<(), Kind> {
+        if from == to {
+            return Ok(());
+        }
+        if self.dirs[from] == Dir::Plain {
+            return Err(Kind::CrossDevice);
+        }
+        let below_array = array_above(self, to).is_some();
+        if below_array || is_below(to, from) {
+            return Err(Kind::Invalid);
+        }
+        if self.is_dir(to) && !self.holds_nothing(to) {
+            return Err(Kind::NotEmpty);
+        }
+        let is_stored = |dir: &Dir| matches!(dir, Dir::Group(_) | Dir::Array);
+        let stored =
+            self.dirs.iter().any(|(dir, kind)| moved(dir, from, to).is_some() && is_stored(kind));
+        self.dirs.remove(to);
+        let dirs = std::mem::take(&mut self.dirs);
+        self.dirs = dirs.into_iter().map(|(dir, kind)| (moved(&dir, from, to).unwrap_or(dir), kind)).collect();
+        let files = std::mem::take(&mut self.files);
+        self.files =
+            files.into_iter().map(|(file, bytes)| (moved(&file, from, to).unwrap_or(file), bytes)).collect();
+        if stored {
+            self.made_above(to);
+        }
+        Ok(())
+    }
+
+    /// Directories that were made are groups from now on.
+    fn settle(&mut self) {
+        let made = self.dirs.iter().filter(|(_, kind)| **kind == Dir::Made);
+        for path in made.map(|(path, _)| path.clone()).collect::<Vec<_>>() {
+            self.dirs.insert(path.clone(), Dir::Group(None));
+            self.made_above(&path);
+        }
+    }
+
+    /// What no store keeps is gone, and what lies above nodes is a group.
+    fn forget(&mut self) {
+        let names: Vec<String> = self.dirs.keys().cloned().collect();
+        for name in names.iter().rev() {
+            let holds_node = self.dirs.iter().any(|(dir, kind)| {
+                is_below(dir, name) && matches!(kind, Dir::Group(_) | Dir::Array)
+            });
+            let holds_file = self.files.keys().any(|file| is_below(file, name));
+            match self.dirs[name] {
+                // The store has a document for it already.
+                Dir::Made => drop(self.dirs.insert(name.clone(), Dir::Group(None))),
+                Dir::Kept if holds_node => drop(self.dirs.insert(name.clone(), Dir::Group(None))),
+                Dir::Kept | Dir::Plain if !holds_file => drop(self.dirs.remove(name)),
+                _ => {}
+            }
+        }
+    }
+}
+
+fn document(kind: Dir) -> String {
+    match kind {
+        Dir::Array => super::bed::new_array(),
+        Dir::Group(Some(title)) => {
+            format!(r#"{{"zarr_format":3,"node_type":"group","attributes":{{"title":{title}}}}}"#)
+        }
+        _ => r#"{"zarr_format":3,"node_type":"group","attributes":{}}"#.to_owned(),
+    }
+}
+
+/// Writes a whole file, and says what its close said.
+fn write(bed: &Bed, path: &str, bytes: &[u8]) -> Result<()> {
+    let (parent, name) = (bed.find(parent(path))?, path.rsplit('/').next().unwrap_or(path));
+    let (_, opened) = bed.vfs.create(parent, name, Access::Truncate, false)?;
+    let written = bed.vfs.write(opened.handle, 0, bytes);
+    written.and(bed.close(opened.handle))
+}
+
+fn rmdir(bed: &Bed, path: &str) -> Result<()> {
+    bed.vfs.rmdir(bed.find(parent(path))?, path.rsplit('/').next().unwrap_or(path))
+}
+
+/// As `rm -r` does it: everything that is listed, in the order of the listing or the other way round.
+fn remove_all(bed: &Bed, path: &str, reversed: bool) -> Result<()> {
+    let mut names = bed.names(path);
+    if reversed {
+        names.reverse();
+    }
+    for name in names {
+        let below = format!("{path}/{name}");
+        let number = bed.find(&below)?;
+        if bed.vfs.getattr(number)?.is_dir {
+            remove_all(bed, &below, reversed)?;
+        } else {
+            bed.vfs.unlink(bed.find(path)?, &name)?;
+        }
+    }
+    rmdir(bed, path)
+}
+
+fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseError> {
+    let has_parent = |model: &Model, path: &str| model.is_dir(parent(path));
+    let (done, expected) = match step {
+        Step::Mkdir(path) if has_parent(model, path) => {
+            let number = bed.find(parent(path)).expect("there");
+            let made = bed.vfs.mkdir(number, path.rsplit('/').next().unwrap_or(path));
+            (made.map(drop), model.mkdir(path))
+        }
+        Step::WriteGroup(path, title) if model.dirs.contains_key(path) => {
+            let text = document(Dir::Group(*title));
+            let done = write(bed, &format!("{path}/zarr.json"), text.as_bytes());
+            (done, model.write_group(path, *title))
+        }
+        Step::WriteArray(path) if model.dirs.contains_key(path) => {
+            let done = write(bed, &format!("{path}/zarr.json"), document(Dir::Array).as_bytes());
+            (done, model.write_array(path))
+        }
+        Step::Put(path, bytes) if has_parent(model, path) => {
+            (write(bed, path, bytes), model.put(path, bytes))
+        }
+        Step::RemoveDocument(path) if model.dirs.contains_key(path) => {
+            let done = bed.vfs.unlink(bed.find(path).expect("there"), "zarr.json");
+            (done, model.remove_document(path))
+        }
+        Step::Unlink(path) if model.files.contains_key(path) => {
+            model.files.remove(path);
+            let number = bed.find(parent(path)).expect("there");
+            (bed.vfs.unlink(number, path.rsplit('/').next().unwrap_or(path)), Ok(()))
+        }
+        Step::Rmdir(path) if model.dirs.contains_key(path) => {
+            let is_empty = model.holds_nothing(path);
+            if is_empty {
+                model.dirs.remove(path);
+            }
+            (rmdir(bed, path), if is_empty { Ok(()) } else { Err(Kind::NotEmpty) })
+        }
+        Step::RemoveAll(path, reversed) if model.dirs.contains_key(path) => {
+            model.dirs.retain(|dir, _| dir != path && !is_below(dir, path));
+            model.files.retain(|file, _| !is_below(file, path));
+            (remove_all(bed, path, *reversed), Ok(()))
+        }
+        Step::Move(from, to) if model.dirs.contains_key(from) && has_parent(model, to) => {
+            let ((old, new), name) = (
+                (bed.find(parent(from)).expect("there"), bed.find(parent(to)).expect("there")),
+                |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned(),
+            );
+            (bed.vfs.rename(old, &name(from), new, &name(to), Replace::Yes), model.rename(from, to))
+        }
+        Step::Link(from, to) if model.files.contains_key(from) && has_parent(model, to) => {
+            let bytes = model.files[from].clone();
+            let number = bed.find(from).expect("there");
+            let parent = bed.find(parent(to)).expect("there");
+            let done = bed.vfs.link(number, parent, to.rsplit('/').next().unwrap_or(to));
+            let expected =
+                if model.exists(to) { Err(Kind::Exists) } else { model.put(to, &bytes) };
+            (done.map(drop), expected)
+        }
+        Step::Sync => {
+            model.settle();
+            (bed.vfs.sync(), Ok(()))
+        }
+        Step::Tick => {
+            model.settle();
+            bed.vfs.tick();
+            (Ok(()), Ok(()))
+        }
+        Step::Remount => {
+            // Without its document nobody can say what the chunks are that are left.
+            for (path, _) in model.dirs.clone().iter().filter(|(_, dir)| **dir == Dir::RemovedArray) {
+                apply(bed, model, &Step::RemoveAll(path.clone(), false))?;
+            }
+            model.settle();
+            model.forget();
+            let synced = bed.vfs.sync();
+            bed.remount();
+            (synced, Ok(()))
+        }
+        _ => return Ok(()),
+    };
+    prop_assert_eq!(done.map_err(|error| error.kind()), expected, "{:?}", step);
+    Ok(())
+}
+
+fn compare(bed: &Bed, model: &Model) -> Result<(), TestCaseError> {
+    let mut expected: Vec<String> = model.dirs.keys().chain(model.files.keys()).cloned().collect();
+    for (path, dir) in &model.dirs {
+        if matches!(dir, Dir::Group(_) | Dir::Array) {
+            expected.push(format!("{path}/zarr.json"));
+        }
+    }
+    expected.push("zarr.json".to_owned());
+    expected.sort();
+    let mut found = Vec::new();
+    collect(bed, "", &mut found);
+    found.sort();
+    prop_assert_eq!(found, expected);
+    for (path, bytes) in &model.files {
+        prop_assert_eq!(&bed.read(path).expect("read"), bytes, "{}", path);
+    }
+    for (path, dir) in &model.dirs {
+        let shown = || -> Value {
+            let text = bed.read(&format!("{path}/zarr.json")).expect("read");
+            serde_json::from_slice(&text).expect("JSON")
+        };
+        match dir {
+            Dir::Array => prop_assert_eq!(&shown()["node_type"], "array"),
+            Dir::Group(None) => prop_assert_eq!(&shown()["attributes"], &serde_json::json!({})),
+            Dir::Group(Some(title)) => prop_assert_eq!(&shown()["attributes"]["title"], title),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn collect(bed: &Bed, path: &str, found: &mut Vec<String>) {
+    for name in bed.names(path) {
+        let below = if path.is_empty() { name } else { format!("{path}/{name}") };
+        let number = bed.find(&below).expect("listed and not there");
+        if bed.vfs.getattr(number).expect("there").is_dir {
+            collect(bed, &below, found);
+        }
+        found.push(below);
+    }
+}
+
+fn check(dialect: &Dialect, shards: bool, steps: &[Step]) -> Result<(), TestCaseError> {
+    let (mut bed, mut model) = (Bed::empty(dialect, shards), Model::default());
+    let first = bed.keys();
+    for step in steps.iter().chain([&Step::Remount]) {
+        apply(&mut bed, &mut model, step)?;
+        compare(&bed, &model)?;
+    }
+    for name in ["a", "b"] {
+        apply(&mut bed, &mut model, &Step::RemoveAll(name.to_owned(), true))?;
+    }
+    prop_assert_eq!(bed.keys(), first, "keys are left behind");
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40_000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn nodes_are_where_programs_put_them_live_and_after_a_remount(
+        steps in prop::collection::vec(step(), 1..40),
+        is_draft in any::<bool>(),
+        shards in any::<bool>(),
+    ) {
+        let dialect =
+            Dialect::parse_name(if is_draft { "d2020-10" } else { "v3" }).expect("a dialect");
+        check(&dialect, shards, &steps)?;
+    }
+}
