@@ -16,7 +16,7 @@ use crate::array::Array;
 use crate::error::{At, Error, Kind, Result};
 use crate::metadata::merge::Edit;
 use crate::metadata::model::{self, Group};
-use crate::metadata::{Dialect, NodeKind, NodePath, detect, json, shown};
+use crate::metadata::{Dialect, NodeKind, NodePath, Policy, detect, json, shown};
 use crate::store::{Condition, Entry, Key, Prefix, Stat, Store};
 
 /// How many keys below a prefix are looked at to find out whether a node is among them.
@@ -35,11 +35,14 @@ pub struct Options {
     pub metadata_ttl: Duration,
     /// The most bytes that a decoded chunk may have.
     pub max_chunk_len: u64,
+    /// How new arrays are stored.
+    pub policy: Policy,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { metadata_ttl: Duration::from_secs(1), max_chunk_len: 1 << 30 }
+        let policy = Policy::default();
+        Self { metadata_ttl: Duration::from_secs(1), max_chunk_len: 1 << 30, policy }
     }
 }
 
