@@ -7,7 +7,8 @@ use std::time::Duration;
 use clap::{Parser, Subcommand, ValueEnum};
 use log::LevelFilter;
 
-use crate::metadata::Dialect;
+use crate::metadata::model::CodecSpec;
+use crate::metadata::{Dialect, Policy, Shards, policy};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -30,6 +31,7 @@ pub struct Args {
 }
 
 #[derive(Debug, Subcommand)]
+#[expect(clippy::large_enum_variant, reason = "there is one, for as long as the program runs")]
 pub enum Command {
     Mount(Mount),
     Umount(Umount),
@@ -70,6 +72,15 @@ pub struct Mount {
     /// The dialect of the hierarchy that --create starts: v3 or d2020-10.
     #[arg(long, value_name = "DIALECT", value_parser = dialect, default_value = "v3", requires = "create")]
     pub format: Dialect,
+    /// How new arrays are stored whose documents name no compressor: none, codecs separated by commas
+    /// (blosc,crc32c), or a JSON list of v3 codecs; in -o one codec alone. There are blosc, bz2, crc32c, gzip,
+    /// lz4, lzma, shuffle, zlib and zstd.
+    #[arg(long, value_name = "LIST", value_parser = codecs, default_value = "zstd")]
+    pub codecs: Codecs,
+    /// Which chunks of such arrays are stored together: none, as many as make SIZE decoded bytes (16M), or
+    /// those in a box of this shape, in arrays of as many dimensions ([1024,1024]).
+    #[arg(long, value_name = "SIZE|SHAPE", value_parser = Policy::parse_shards, default_value = "none")]
+    pub shards: Shards,
     /// Memory for decoded chunks.
     #[arg(long, value_name = "SIZE", value_parser = size, default_value = "256M")]
     pub cache_size: u64,
@@ -150,6 +161,9 @@ pub struct Demo {
     pub dir: PathBuf,
 }
 
+/// The codecs of one `--codecs`: clap takes a plain `Vec` for an option that is given several times.
+pub type Codecs = Vec<CodecSpec>;
+
 /// When chunks are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Writeback {
@@ -190,21 +204,13 @@ fn dialect(name: &str) -> Result<Dialect, String> {
     Dialect::parse_name(name).ok_or_else(|| "there are v3 and d2020-10".to_owned())
 }
 
+fn codecs(text: &str) -> Result<Codecs, String> {
+    Policy::parse_codecs(text).map_err(|error| error.to_string())
+}
+
 /// A number of bytes: `64M`, `2G`, `1000`.
 fn size(text: &str) -> Result<u64, String> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let unit = text.get(digits.len()..).unwrap_or_default().to_ascii_uppercase();
-    let shift = match unit.trim_end_matches('B').trim_end_matches('I') {
-        "" => 0,
-        "K" => 10,
-        "M" => 20,
-        "G" => 30,
-        "T" => 40,
-        _ => return Err("a size is a number with K, M, G or T".to_owned()),
-    };
-    let number: u64 =
-        digits.parse().map_err(|_| "a size is a number with K, M, G or T".to_owned())?;
-    number.checked_mul(1 << shift).ok_or_else(|| "larger than 2^64 bytes".to_owned())
+    policy::size(text).map_err(|error| error.to_string())
 }
 
 /// A time: `1s`, `500ms`, `2m`, `0.5`.
@@ -242,6 +248,22 @@ mod tests {
         }
         assert!(parse(&["frobnicate"]).is_err());
         assert!(parse(&[]).is_err());
+    }
+
+    #[test]
+    fn codecs_and_shards_are_given_to_the_policy() {
+        let mount = |more: &[&str]| match parse(&[&["a.zarr", "mnt"], more].concat()) {
+            Ok(Args { command: Command::Mount(mount) }) => Ok((mount.codecs, mount.shards)),
+            Ok(other) => panic!("{other:?} is no mount"),
+            Err(error) => Err(error.to_string()),
+        };
+        let Policy { codecs, shards } = Policy::default();
+        assert_eq!(mount(&[]), Ok((codecs, shards)));
+        let (codecs, shards) = mount(&["--codecs", "blosc,crc32c", "--shards", "16M"]).expect("ok");
+        let names: Vec<_> = codecs.iter().map(|codec| codec.name.as_str()).collect();
+        assert_eq!((names, shards), (vec!["blosc", "crc32c"], Shards::Target(16 << 20)));
+        assert!(mount(&["--codecs=deflate"]).expect_err("unknown").contains("lz4, lzma"));
+        assert!(mount(&["--shards=big"]).expect_err("unknown").contains("a size like 16M"));
     }
 
     #[test]

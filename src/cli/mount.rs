@@ -14,6 +14,7 @@ use super::{Failure, daemon, failed, logger, open, umount};
 use crate::array::FillChunks;
 use crate::fuse::{self, MountOptions, Mounted, Others};
 use crate::hierarchy;
+use crate::metadata::Policy;
 use crate::store::directory::Durability;
 use crate::store::{Condition, Store};
 use crate::sys;
@@ -89,7 +90,8 @@ fn open_hierarchy(
         store = store.read_only();
     }
     let metadata_ttl = if args.immutable { FOR_EVER } else { args.metadata_ttl };
-    let options = hierarchy::Options { metadata_ttl, max_chunk_len: args.max_chunk_size, ..hierarchy::Options::default() };
+    let policy = Policy { codecs: args.codecs.clone(), shards: args.shards.clone() };
+    let options = hierarchy::Options { metadata_ttl, max_chunk_len: args.max_chunk_size, policy };
     open::hierarchy(store, source, args.from.clone(), options)
 }
 

@@ -303,10 +303,20 @@ pub(super) fn named(mut codecs: Vec<CodecSpec>) -> Vec<CodecSpec> {
 pub(super) fn sharded(codecs: &[CodecSpec], chunk_shape: &[u64]) -> CodecSpec {
     let index =
         CodecSpec::new("bytes", Object::from_iter([("endian".to_owned(), json!("little"))]));
+    sharded_with(codecs, chunk_shape, &[index])
+}
+
+/// Wraps `codecs` into shards with an index of these codecs at the end.
+pub(super) fn sharded_with(
+    codecs: &[CodecSpec],
+    chunk_shape: &[u64],
+    index_codecs: &[CodecSpec],
+) -> CodecSpec {
+    let list = |codecs: &[CodecSpec]| codecs.iter().map(CodecSpec::to_json).collect();
     let configuration = Object::from_iter([
         ("chunk_shape".to_owned(), json!(chunk_shape)),
-        ("codecs".to_owned(), codecs.iter().map(CodecSpec::to_json).collect()),
-        ("index_codecs".to_owned(), json!([index.to_json()])),
+        ("codecs".to_owned(), list(codecs)),
+        ("index_codecs".to_owned(), list(index_codecs)),
         ("index_location".to_owned(), json!("end")),
     ]);
     CodecSpec::new("sharding_indexed", configuration)

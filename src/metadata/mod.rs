@@ -1,17 +1,20 @@
 //! Dialects: the documents of a hierarchy to one model, and back.
 //!
 //! A dialect says where documents and chunks lie ([`Dialect::document_keys`],
-//! [`Dialect::chunk_prefix`]), what its documents mean ([`Dialect::lower`]), and how they are
-//! changed in their own spelling ([`Dialect::edit`]). Nothing above this module can
+//! [`Dialect::chunk_prefix`]), what its documents mean ([`Dialect::lower`]), how they are
+//! made ([`Dialect::new_document`]) and changed in their own spelling ([`Dialect::edit`]). Nothing above this module can
 //! tell one dialect from another. Nothing here reads a store, but [`detect`].
 
 pub mod json;
 pub mod merge;
 pub mod model;
 pub mod path;
+pub mod policy;
 pub mod shown;
 
 mod codecs;
+mod consolidated;
+mod create;
 mod detect;
 mod draft;
 mod members;
@@ -22,8 +25,10 @@ use serde_json::json;
 
 use crate::error::{Error, Kind, Result};
 use crate::store::{Entry, Key, Prefix};
+pub use create::NewDocument;
 pub use detect::{detect, draft_root_marker};
 pub use path::NodePath;
+pub use policy::{Policy, Shards};
 
 /// What a node is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -1,0 +1,316 @@
+//! New nodes: the document that a program wrote for the decoded files beside it, to the one that is stored.
+//!
+//! What a program writes into a mount is released v3 and describes decoded chunk files. It is
+//! checked here, the model that the store is to have is made of it and of the [`Policy`], and the
+//! program's own text is changed into a document of that model: what need not differ keeps its
+//! spelling. The text that comes out is read again and must give the model that was meant.
+
+mod draft;
+mod v3;
+
+use serde_json::Value;
+
+use super::codecs::{self, Elements, Step};
+use super::json::{self, Text, describe};
+use super::members::{check_size, named};
+use super::model::{Array, CodecSpec, Group, KeyEncoding, Node, Object, Separator};
+use super::policy::{self, Policy};
+use super::types::{Endian, data_type};
+use super::{Dialect, NodeKind, NodePath};
+use crate::dtype::{DType, FillValue, integer};
+use crate::error::{Error, Kind, Result};
+use crate::store::Key;
+
+/// What a new node is to be stored as.
+#[derive(Debug, Clone)]
+pub struct NewDocument {
+    /// Where the document lies.
+    pub key: Key,
+    /// The stored document.
+    pub text: String,
+    /// What the text means.
+    pub node: Node,
+    /// Whether the program's document of a group has consolidated metadata of the inline kind: a wish
+    /// for some, which is never copied.
+    pub consolidated: bool,
+}
+
+impl Dialect {
+    /// The stored document for a new node at `path`, from the released v3 document `written` that a program
+    /// wrote for the decoded files beside it.
+    pub fn new_document(
+        &self,
+        path: &NodePath,
+        written: &[u8],
+        policy: &Policy,
+    ) -> Result<NewDocument> {
+        let written = written.strip_prefix(b"\xef\xbb\xbf").unwrap_or(written);
+        let document = json::parse_object(written).map_err(invalid)?;
+        let kind = check_head(&document)?;
+        let is_for = |found: Option<NodeKind>| found.is_none_or(|found| found == kind);
+        let keys = self.document_keys(path)?;
+        let key = keys.into_iter().find_map(|(found, key)| is_for(found).then_some(key));
+        let key = key.ok_or_else(|| Error::new(Kind::Internal, "a node has no key"))?;
+        if kind == NodeKind::Array {
+            check_array(&document, &stored_name(path, &key))?;
+        }
+        let mut text = Text::parse(written).map_err(invalid)?;
+        let lowered = super::v3::lower(written).node.map_err(invalid)?;
+        let (meant, consolidated) = match lowered {
+            Node::Group(group) => {
+                let consolidated = group.consolidated;
+                (Node::Group(self.new_group_text(&mut text, &document, group)?), consolidated)
+            }
+            Node::Array(array) => {
+                let array = self.new_array_text(&mut text, &document, *array, policy)?;
+                (Node::Array(Box::new(array)), false)
+            }
+        };
+        let text = text.into_string();
+        let node = self.lower(Some(kind), text.as_bytes()).node;
+        let node = node.map_err(|error| error.of_kind(Kind::Internal))?;
+        if node != meant {
+            log::debug!("{meant:?} was meant, {node:?} is what {text} says");
+            let detail =
+                format!("the document made for /{} does not say what it must", path.as_str());
+            return Err(Error::new(Kind::Internal, detail));
+        }
+        Ok(NewDocument { key, text, node, consolidated })
+    }
+
+    /// Checks a *stored* document that a person wrote, in this dialect's own form, with any pipeline. The kind is
+    /// that of [`Dialect::document_keys`].
+    pub fn check_stored(&self, kind: Option<NodeKind>, text: &[u8]) -> Result<Node> {
+        self.lower(kind, text).node.map_err(invalid)
+    }
+
+    fn new_group_text(&self, text: &mut Text, document: &Object, group: Group) -> Result<Group> {
+        let group = Group { consolidated: false, ..group };
+        match self {
+            Self::V3 => v3::group(text, document)?,
+            Self::D2020_10 { .. } => draft::group(text, document)?,
+        }
+        Ok(group)
+    }
+
+    /// Makes `text` the stored document of an array, and says what it must mean.
+    fn new_array_text(
+        &self,
+        text: &mut Text,
+        document: &Object,
+        shown: Array,
+        policy: &Policy,
+    ) -> Result<Array> {
+        if shown.key_encoding != KeyEncoding::Default(Separator::Slash) {
+            return Err(wrong_encoding());
+        }
+        let (rank, dtype) = (shown.shape.len(), shown.dtype);
+        let elements = Elements { rank, dtype, endian: Endian::Little };
+        let pipeline = pipeline(document)?;
+        let (chain, shards) = if pipeline.is_empty() {
+            let shards = policy.shard_shape(&shown.shape, &shown.chunk_shape, dtype)?;
+            (policy.chain(elements)?, shards)
+        } else {
+            (codecs::canonical(pipeline, elements).map_err(invalid)?, None)
+        };
+        if let Some(shards) = &shards {
+            check_size(shards, dtype, "a shard").map_err(invalid)?;
+        }
+        let new =
+            New { chain: released(chain, dtype), chunk_shape: shown.chunk_shape.clone(), shards };
+        // Null is no value in released v3.
+        let fill = FillValue::parse(&shown.fill.to_json(dtype), dtype)?;
+        let array = Array { fill, ..shown };
+        match self {
+            Self::V3 => v3::array(text, document, array, new),
+            Self::D2020_10 { .. } => draft::array(text, document, array, new),
+        }
+    }
+}
+
+/// How the chunks of a new array are stored.
+struct New {
+    /// The codecs of a chunk.
+    chain: Vec<CodecSpec>,
+    /// The chunks that the program writes.
+    chunk_shape: Vec<u64>,
+    /// The shape of the shards, where there are any.
+    shards: Option<Vec<u64>>,
+}
+
+fn invalid(error: Error) -> Error {
+    error.of_kind(Kind::Invalid)
+}
+
+/// Where in a mount the stored document is.
+fn stored_name(path: &NodePath, key: &Key) -> String {
+    let slash = if path.is_root() { "" } else { "/" };
+    format!(".zarrfs/stored/{}{slash}{}", path.as_str(), key.name())
+}
+
+/// What the document is for.
+fn check_head(document: &Object) -> Result<NodeKind> {
+    let format = document.get("zarr_format").unwrap_or(&Value::Null);
+    if format.as_number().and_then(|number| integer(number.as_str())) != Some(3) {
+        let found = if format.is_null() { "missing".to_owned() } else { describe(format) };
+        return Err(Error::invalid(format!(
+            "zarr_format is {found}: documents written here are those of Zarr 3"
+        )));
+    }
+    match document.get("node_type").map(|found| (found, found.as_str())) {
+        Some((_, Some("array"))) => Ok(NodeKind::Array),
+        None if document.contains_key("shape") => Ok(NodeKind::Array),
+        Some((_, Some("group"))) | None => Ok(NodeKind::Group),
+        Some((other, _)) => Err(Error::invalid(format!(
+            "node_type is {}: it must be \"array\" or \"group\"",
+            describe(other)
+        ))),
+    }
+}
+
+/// Refuses an array that the mount cannot store; `stored` is the name of its stored document.
+fn check_array(document: &Object, stored: &str) -> Result<()> {
+    if let Some(value) = document.get("data_type") {
+        check_type(value)?;
+    }
+    if let Some((name, _)) = document.get("chunk_grid").and_then(named)
+        && name != "regular"
+    {
+        return Err(Error::invalid(format!(
+            "chunk_grid {name:?} is not known: use a regular grid"
+        )));
+    }
+    let encoding = document.get("chunk_key_encoding").filter(|encoding| !encoding.is_null());
+    if encoding.is_some_and(|encoding| named(encoding).is_none_or(|(name, _)| name != "default")) {
+        return Err(wrong_encoding());
+    }
+    for member in ["storage_transformers", "extensions"] {
+        let value = document.get(member).unwrap_or(&Value::Null);
+        if !value.is_null() && !value.as_array().is_some_and(Vec::is_empty) {
+            return Err(Error::invalid(format!(
+                "{member} are {}: Zarr 3 defines none, so leave them out",
+                describe(value)
+            )));
+        }
+    }
+    check_codecs(document, stored)
+}
+
+fn wrong_encoding() -> Error {
+    Error::invalid(
+        "chunk_key_encoding must be `default` with separator `/`: the mount shows chunks as c/0/0, \
+         whatever their keys in the store",
+    )
+}
+
+/// Refuses a type that is not known by itself: a fallback would be another type.
+fn check_type(value: &Value) -> Result<()> {
+    let mut alone = value.clone();
+    if let Value::Object(members) = &mut alone {
+        members.shift_remove("fallback");
+    }
+    data_type(&alone).map(|_| ()).map_err(|error| {
+        Error::invalid(format!(
+            "{}: use bool, int8 to int64, uint8 to uint64, float16 to float64, complex64, complex128, or \
+             raw bits like r16",
+            error.detail()
+        ))
+    })
+}
+
+/// Refuses codecs after which a chunk file would not hold elements, little endian and in C order,
+/// or from which they could not be told apart.
+fn check_codecs(document: &Object, stored: &str) -> Result<()> {
+    let refused = |what: &str, option: &str| {
+        Err(Error::invalid(format!(
+            "{what} cannot be written here, where chunk files are decoded: leave it out and mount with \
+             {option}, or write the stored document, {stored}"
+        )))
+    };
+    let (dtype, in_type) = data_type(document.get("data_type").unwrap_or(&Value::Null))
+        .map_err(|_| Error::invalid("data_type is missing"))?;
+    let mut endian = in_type.map(Endian::as_str);
+    let mut first: Option<String> = None;
+    let listed = listed(document)?;
+    for codec in &listed {
+        let name = codec.name.as_str();
+        match (codecs::step(name), &first) {
+            (Step::ArrayToBytes, Some(first)) if name == "bytes" => {
+                return Err(Error::invalid(format!(
+                    "codec \"bytes\" follows {first:?}: it must be the first, and the only one of its name"
+                )));
+            }
+            (Step::ArrayToBytes, _) if name == "sharding_indexed" => {
+                return refused("codec \"sharding_indexed\"", "--shards");
+            }
+            (Step::ArrayToBytes, None) if name == "bytes" => {
+                endian = codec.configuration.get("endian").and_then(Value::as_str).or(endian);
+            }
+            (Step::ArrayToArray | Step::ArrayToBytes, _) => {
+                return refused(&format!("codec {name:?}"), "--codecs");
+            }
+            (Step::Other, _) => {}
+        }
+        first.get_or_insert_with(|| name.to_owned());
+    }
+    if endian == Some("big") && dtype.component_len() > 1 {
+        return refused("codec \"bytes\" with big endian", "--codecs");
+    }
+    Ok(())
+}
+
+/// The codecs of the document under their canonical names.
+fn listed(document: &Object) -> Result<Vec<CodecSpec>> {
+    codecs::list(document.get("codecs")).map(codecs::named).map_err(invalid)
+}
+
+/// The codecs that the program asks for behind `bytes`.
+fn pipeline(document: &Object) -> Result<Vec<CodecSpec>> {
+    let listed = listed(document)?.into_iter();
+    Ok(listed.filter(|codec| codec.name != "bytes").map(policy::completed).collect())
+}
+
+/// The chain as released v3 spells it: elements of one byte have no byte order.
+fn released(mut chain: Vec<CodecSpec>, dtype: DType) -> Vec<CodecSpec> {
+    for codec in &mut chain {
+        if codec.name == "bytes" && dtype.component_len() == 1 {
+            codec.configuration.shift_remove("endian");
+        }
+    }
+    chain
+}
+
+/// Sets the member `name`, unless the document already has it so.
+fn put(text: &mut Text, document: &Object, name: &str, value: &Value) -> Result<()> {
+    if document.get(name) == Some(value) { Ok(()) } else { text.set(&[name], value) }
+}
+
+/// Sets the fill value to `canonical`, unless it is a number that is spelled as its type may be.
+fn put_fill(text: &mut Text, document: &Object, dtype: DType, canonical: &Value) -> Result<()> {
+    let is_number = |value: &Value| canonical.is_number() && value.is_number();
+    let digits = |value: &Value| value.to_string().trim_start_matches('-').parse::<u64>().is_ok();
+    let kept = document.get("fill_value").is_some_and(|written| match dtype {
+        DType::Bool => written == canonical,
+        DType::Int(_) | DType::Uint(_) => is_number(written) && digits(written),
+        DType::Float(_) => is_number(written),
+        DType::Complex(_) => {
+            let numbers = |value: &Value| {
+                value.as_array().is_some_and(|parts| parts.iter().all(Value::is_number))
+            };
+            numbers(written) && numbers(canonical)
+        }
+        DType::Raw(_) => written.is_array() && written == canonical,
+    });
+    if kept { Ok(()) } else { text.set(&["fill_value"], canonical) }
+}
+
+/// Makes sure that there are attributes.
+fn put_attributes(text: &mut Text, document: &Object) -> Result<()> {
+    match document.get("attributes") {
+        None | Some(Value::Null) => text.set(&["attributes"], &Value::Object(Object::new())),
+        Some(_) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

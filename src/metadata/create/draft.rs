@@ -1,0 +1,249 @@
+//! New documents in the draft of October 2020, as zarr-python 2.18, GDAL 3.6 and zarrita read it.
+//!
+//! ```text
+//! {"shape": [7, 10], "data_type": "<i4",
+//!  "chunk_grid": {"type": "regular", "chunk_shape": [3, 4], "separator": "/"},
+//!  "chunk_memory_layout": "C", "fill_value": 0, "extensions": [], "attributes": {},
+//!  "compressor": {"codec": "https://purl.org/zarr/spec/codec/gzip/1.0", "configuration": {"level": 1}},
+//!  "storage_transformers": [{"extension": ".../sharding/1.0", "type": "indexed",
+//!                            "configuration": {"chunks_per_shard": [2, 2]}}]}
+//! ```
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+
+use super::{New, put, put_attributes, put_fill};
+use crate::dtype::DType;
+use crate::error::{Error, Kind, Result};
+use crate::metadata::codecs::{self, Elements};
+use crate::metadata::draft::{DIMENSIONS, FILTERS, are_filters, names_of};
+use crate::metadata::json::Text;
+use crate::metadata::model::{Array, CodecSpec, KeyEncoding, Object, Separator};
+use crate::metadata::types::Endian;
+
+/// Members of released v3, and those of drafts that only the mount sets.
+const DROPPED: [&str; 11] = [
+    "zarr_format",
+    "node_type",
+    "chunk_key_encoding",
+    "codecs",
+    "dimension_names",
+    "storage_transformers",
+    "consolidated_metadata",
+    "descenents_may_have_group_extensions",
+    "extensions",
+    "compressor",
+    "dimension_separator",
+];
+
+/// The compressors that zarr-python 2.18 reads in such a document.
+const COMPRESSORS: [&str; 7] = ["blosc", "bz2", "gzip", "lz4", "lzma", "zlib", "zstd"];
+
+/// The extension that has complex numbers.
+const COMPLEX: &str = "https://zarr-specs.readthedocs.io/en/core-protocol-v3.0-dev/protocol/extensions/\
+                       complex-dtypes/v1.0.html";
+
+/// The storage transformer of 2022.
+const SHARDING: &str = "https://purl.org/zarr/spec/storage_transformers/sharding/1.0";
+
+/// Makes `text`, which a program wrote, the stored document of a group.
+pub(super) fn group(text: &mut Text, document: &Object) -> Result<()> {
+    put_attributes(text, document)?;
+    DROPPED.iter().try_for_each(|name| text.remove(&[name]))
+}
+
+/// Makes `text`, which a program wrote, the stored document of an array, and says what it must mean.
+pub(super) fn array(text: &mut Text, document: &Object, array: Array, new: New) -> Result<Array> {
+    let (rank, dtype) = (array.shape.len(), array.dtype);
+    if array.attributes.get(FILTERS).is_some_and(are_filters) {
+        return Err(Error::invalid(
+            "the attribute \"filters\" holds the codecs of arrays in the 2020 draft: give it another name",
+        ));
+    }
+    let chain = Chain::new(new.chain, rank)?;
+    let inner =
+        codecs::canonical(chain.codecs(rank), Elements { rank, dtype, endian: chain.endian })?;
+    let fill = fill_value(&array)?;
+    group(text, document)?;
+    put(text, document, "shape", &json!(array.shape))?;
+    text.set(&["data_type"], &data_type(dtype, chain.endian))?;
+    let grid = json!({"type": "regular", "chunk_shape": new.chunk_shape, "separator": "/"});
+    text.set(&["chunk_grid"], &grid)?;
+    let layout = if chain.reversed { "F" } else { "C" };
+    text.set(&["chunk_memory_layout"], &json!(layout))?;
+    put_fill(text, document, dtype, &fill)?;
+    text.set(&["extensions"], &json!([]))?;
+    if let Some((id, configuration)) = &chain.compressor {
+        let codec = format!("https://purl.org/zarr/spec/codec/{id}/1.0");
+        text.set(&["compressor"], &json!({"codec": codec, "configuration": configuration}))?;
+    }
+    let (chunk_shape, codecs) = match new.shards {
+        Some(shards) => {
+            let counts: Vec<u64> = shards
+                .iter()
+                .zip(&new.chunk_shape)
+                .map(|(shard, chunk)| shard / (*chunk).max(1))
+                .collect();
+            let configuration = json!({"chunks_per_shard": counts});
+            let sharding =
+                json!({"extension": SHARDING, "type": "indexed", "configuration": configuration});
+            text.set(&["storage_transformers"], &json!([sharding]))?;
+            (shards, vec![codecs::sharded(&inner, &new.chunk_shape)])
+        }
+        None => (new.chunk_shape, inner),
+    };
+    let array = named(text, array)?;
+    let key_encoding = KeyEncoding::Draft(Separator::Slash);
+    Ok(Array { chunk_shape, key_encoding, codecs, ..array })
+}
+
+/// What the draft has for codecs.
+struct Chain {
+    /// Whether the first dimension is the fastest.
+    reversed: bool,
+    endian: Endian,
+    /// Identifier and configuration.
+    compressor: Option<(String, Object)>,
+}
+
+impl Chain {
+    fn new(codecs: Vec<CodecSpec>, rank: usize) -> Result<Self> {
+        let mut chain = Self { reversed: false, endian: Endian::Little, compressor: None };
+        for codec in codecs {
+            match codec.name.as_str() {
+                "transpose" => {
+                    let order = codec.configuration.get("order").unwrap_or(&Value::Null);
+                    if *order != json!(codecs::reversed(rank)) || chain.reversed {
+                        return Err(Error::invalid(format!(
+                            "transpose {order} has no form in the 2020 draft, which reverses all dimensions \
+                             (\"F\") or none: mount with other --codecs"
+                        )));
+                    }
+                    chain.reversed = true;
+                }
+                "bytes" => {
+                    let big = codec.configuration.get("endian").is_some_and(|found| found == "big");
+                    chain.endian = if big { Endian::Big } else { Endian::Little };
+                }
+                _ => chain.compress(codec)?,
+            }
+        }
+        Ok(chain)
+    }
+
+    fn compress(&mut self, codec: CodecSpec) -> Result<()> {
+        let id = codec.name.strip_prefix("numcodecs.").unwrap_or(&codec.name).to_owned();
+        if !COMPRESSORS.contains(&id.as_str()) {
+            return Err(Error::invalid(format!(
+                "codec {:?} has no form in the 2020 draft: use one of {}",
+                codec.name,
+                COMPRESSORS.join(", ")
+            )));
+        }
+        if let Some((first, _)) = &self.compressor {
+            return Err(Error::invalid(format!(
+                "codecs {first} and {id} together have no form in the 2020 draft: use one of them"
+            )));
+        }
+        let mut configuration = codec.configuration;
+        match id.as_str() {
+            "blosc" => {
+                // zarr-python 2 takes the size of an item from the type.
+                configuration.shift_remove("typesize");
+                let number = match configuration.get("shuffle").and_then(Value::as_str) {
+                    Some("shuffle") => 1,
+                    Some("bitshuffle") => 2,
+                    Some(_) | None => 0,
+                };
+                configuration.insert("shuffle".to_owned(), json!(number));
+            }
+            // Versions of numcodecs before 0.13 do not know the member.
+            "zstd" if configuration.get("checksum") == Some(&Value::Bool(false)) => {
+                configuration.shift_remove("checksum");
+            }
+            _ => {}
+        }
+        self.compressor = Some((id, configuration));
+        Ok(())
+    }
+
+    /// What released v3 calls it, without `bytes`.
+    fn codecs(&self, rank: usize) -> Vec<CodecSpec> {
+        let order = || Object::from_iter([("order".to_owned(), json!(codecs::reversed(rank)))]);
+        let transpose = self.reversed.then(|| CodecSpec::new("transpose", order()));
+        let compressor = self.compressor.as_ref().map(|(id, configuration)| {
+            let name = codecs::draft_name(id).unwrap_or_else(|_| id.clone());
+            CodecSpec::new(&name, configuration.clone())
+        });
+        transpose.into_iter().chain(compressor).collect()
+    }
+}
+
+/// The name of the type, with its byte order.
+fn data_type(dtype: DType, endian: Endian) -> Value {
+    let mark = match endian {
+        Endian::Little => "<",
+        Endian::Big => ">",
+    };
+    match dtype {
+        DType::Bool => json!("bool"),
+        DType::Int(1) => json!("i1"),
+        DType::Uint(1) => json!("u1"),
+        DType::Int(len) => json!(format!("{mark}i{len}")),
+        DType::Uint(len) => json!(format!("{mark}u{len}")),
+        DType::Float(len) => json!(format!("{mark}f{len}")),
+        DType::Complex(len) => {
+            json!({"extension": COMPLEX, "type": format!("{mark}c{len}"), "fallback": null})
+        }
+        DType::Raw(_) => json!(dtype.name()),
+    }
+}
+
+/// The fill value in a form that the readers of the draft take: no bit patterns of floats.
+fn fill_value(array: &Array) -> Result<Value> {
+    let fill = array.fill.to_json(array.dtype);
+    if let DType::Raw(_) = array.dtype {
+        let mut digits = "0x".to_owned();
+        for byte in array.fill.item(array.dtype).iter() {
+            write!(digits, "{byte:02x}").map_err(|_| Error::new(Kind::Internal, "no text"))?;
+        }
+        return Ok(json!(digits));
+    }
+    let parts = fill.as_array().map_or(std::slice::from_ref(&fill), Vec::as_slice);
+    let bits = parts.iter().find_map(|part| part.as_str().filter(|text| text.starts_with("0x")));
+    match bits {
+        Some(bits) => Err(Error::invalid(format!(
+            "fill_value {bits} is a NaN of its own bits, which the 2020 draft's readers do not take: use \
+             \"NaN\""
+        ))),
+        None => Ok(fill),
+    }
+}
+
+/// Puts the names of dimensions where xarray and GDAL look for them, and says what that makes of the array.
+/// Where some have no name, or the attribute says something else, they are a member.
+fn named(text: &mut Text, mut array: Array) -> Result<Array> {
+    let names = std::mem::take(&mut array.dimension_names);
+    let attribute = array.attributes.get(DIMENSIONS);
+    let found = attribute.and_then(|value| names_of(value, array.shape.len()));
+    let all: Option<Vec<&str>> = names.iter().map(Option::as_deref).collect();
+    let none = names.iter().all(Option::is_none);
+    match (all, found) {
+        (_, found) if none || found.as_ref() == Some(&names) => {
+            if let Some(found) = found {
+                array.attributes.shift_remove(DIMENSIONS);
+                array.dimension_names = found;
+            }
+        }
+        (Some(all), None) if attribute.is_none() => {
+            text.set(&["attributes", DIMENSIONS], &json!(all))?;
+            array.dimension_names = names;
+        }
+        (_, _) => {
+            text.set(&["dimension_names"], &json!(names))?;
+            array.dimension_names = names;
+        }
+    }
+    Ok(array)
+}

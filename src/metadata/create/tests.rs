@@ -1,0 +1,395 @@
+use serde_json::json;
+
+use super::*;
+use crate::metadata::Shards;
+
+fn draft() -> Dialect {
+    Dialect::D2020_10 { suffix: ".json".to_owned() }
+}
+
+fn path() -> NodePath {
+    NodePath::parse("a/x").expect("a path")
+}
+
+fn policy(codecs: &str, shards: &str) -> Policy {
+    let codecs = Policy::parse_codecs(codecs).expect("codecs");
+    Policy { codecs, shards: Policy::parse_shards(shards).expect("shards") }
+}
+
+/// An array as a program writes it, with members set, or removed where they are null.
+fn written(changes: &Value) -> Value {
+    let mut document = json!({
+        "zarr_format": 3,
+        "node_type": "array",
+        "shape": [7, 10],
+        "data_type": "int32",
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [3, 4]}},
+        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+        "fill_value": 0,
+        "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
+        "attributes": {},
+    });
+    for (name, value) in changes.as_object().expect("an object") {
+        let members = document.as_object_mut().expect("an object");
+        match value.as_str() {
+            Some("(absent)") => members.shift_remove(name),
+            _ => members.insert(name.clone(), value.clone()),
+        };
+    }
+    document
+}
+
+fn made(dialect: &Dialect, changes: &Value, policy: &Policy) -> Value {
+    let written = written(changes).to_string();
+    let made = dialect.new_document(&path(), written.as_bytes(), policy);
+    let made = made.unwrap_or_else(|error| panic!("{written}: {error}"));
+    serde_json::from_str(&made.text).expect("JSON")
+}
+
+fn refusal(dialect: &Dialect, changes: &Value, policy: &Policy) -> String {
+    let written = written(changes).to_string();
+    let error = dialect.new_document(&path(), written.as_bytes(), policy).expect_err(&written);
+    assert_eq!(error.kind(), Kind::Invalid, "{error}");
+    error.to_string()
+}
+
+#[test]
+fn what_does_not_describe_decoded_files_is_refused_with_the_way_out() {
+    let big = json!({"name": "bytes", "configuration": {"endian": "big"}});
+    let little = json!({"name": "bytes", "configuration": {"endian": "little"}});
+    let transpose = json!({"name": "transpose", "configuration": {"order": [1, 0]}});
+    let encoding = "chunk_key_encoding must be `default` with separator `/`: the mount shows chunks as \
+                    c/0/0, whatever their keys in the store";
+    let advice = |what: &str, option: &str| {
+        format!(
+            "{what} cannot be written here, where chunk files are decoded: leave it out and mount with \
+             {option}, or write the stored document, .zarrfs/stored/a/x/zarr.json"
+        )
+    };
+    for (changes, sentence) in [
+        (json!({"codecs": [big]}), advice("codec \"bytes\" with big endian", "--codecs")),
+        (json!({"data_type": ">i4", "codecs": []}), advice("codec \"bytes\" with big endian", "--codecs")),
+        (json!({"codecs": [transpose, little]}), advice("codec \"transpose\"", "--codecs")),
+        (json!({"codecs": ["numcodecs.delta", little]}), advice("codec \"numcodecs.delta\"", "--codecs")),
+        (json!({"codecs": ["vlen-utf8"]}), advice("codec \"vlen-utf8\"", "--codecs")),
+        (json!({"codecs": ["sharding_indexed"]}), advice("codec \"sharding_indexed\"", "--shards")),
+        (
+            json!({"codecs": ["gzip", little]}),
+            "codec \"bytes\" follows \"gzip\": it must be the first, and the only one of its name".into(),
+        ),
+        (
+            json!({"codecs": [little, little]}),
+            "codec \"bytes\" follows \"bytes\": it must be the first, and the only one of its name".into(),
+        ),
+        (json!({"codecs": 3}), "codecs are 3, not a list".into()),
+        (
+            json!({"chunk_key_encoding": {"name": "v2"}}), encoding.into(),
+        ),
+        (
+            json!({"chunk_key_encoding": {"name": "default", "configuration": {"separator": "."}}}),
+            encoding.into(),
+        ),
+        (
+            json!({"chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [3, 4], "separator": "."}},
+                   "chunk_key_encoding": "(absent)"}),
+            encoding.into(),
+        ),
+        (
+            json!({"chunk_grid": {"name": "rectilinear", "configuration": {}}}),
+            "chunk_grid \"rectilinear\" is not known: use a regular grid".into(),
+        ),
+        (
+            json!({"data_type": {"name": "date", "fallback": "int32"}}),
+            "data type \"date\" is not known: use bool, int8 to int64, uint8 to uint64, float16 to float64, \
+             complex64, complex128, or raw bits like r16"
+                .into(),
+        ),
+        (json!({"data_type": "(absent)"}), "data_type is missing".into()),
+        (json!({"shape": "(absent)"}), "shape is missing".into()),
+        (
+            json!({"storage_transformers": [{"name": "x"}]}),
+            "storage_transformers are [an object]: Zarr 3 defines none, so leave them out".into(),
+        ),
+        (
+            json!({"surprise": 1}),
+            "member \"surprise\" is not known and does not say must_understand false".into(),
+        ),
+        (json!({"fill_value": "x"}), "fill_value \"x\" is none of int32".into()),
+        (
+            json!({"zarr_format": 2}),
+            "zarr_format is 2: documents written here are those of Zarr 3".into(),
+        ),
+        (
+            json!({"zarr_format": "(absent)"}),
+            "zarr_format is missing: documents written here are those of Zarr 3".into(),
+        ),
+        (
+            json!({"node_type": "table"}),
+            "node_type is \"table\": it must be \"array\" or \"group\"".into(),
+        ),
+    ] {
+        assert_eq!(refusal(&Dialect::V3, &changes, &Policy::default()), sentence, "{changes}");
+    }
+    let shards = policy("none", "[4, 6]");
+    assert_eq!(
+        refusal(&Dialect::V3, &json!({}), &shards),
+        "shards of shape [4, 6] (--shards) do not hold whole chunks of shape [3, 4]: choose chunks that \
+         divide them"
+    );
+    let error = Dialect::V3.new_document(&NodePath::root(), b"[", &shards).expect_err("no JSON");
+    assert_eq!(error.kind(), Kind::Invalid);
+}
+
+#[test]
+fn what_the_2020_draft_cannot_say_is_refused_by_name() {
+    let one_of = "use one of blosc, bz2, gzip, lz4, lzma, zlib, zstd";
+    let unusual = r#"[{"name": "transpose", "configuration": {"order": [1, 0, 2]}}]"#;
+    for (changes, codecs, sentence) in [
+        (json!({}), "crc32c", format!("codec \"crc32c\" has no form in the 2020 draft: {one_of}")),
+        (
+            json!({"codecs": ["bytes", "zfp"]}),
+            "none",
+            format!("codec \"zfp\" has no form in the 2020 draft: {one_of}"),
+        ),
+        (
+            json!({}),
+            "gzip,zstd",
+            "codecs gzip and zstd together have no form in the 2020 draft: use one of them".into(),
+        ),
+        (
+            json!({"shape": [2, 2, 2], "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [1, 1, 1]}}}),
+            unusual,
+            "transpose [1,0,2] has no form in the 2020 draft, which reverses all dimensions (\"F\") or none: \
+             mount with other --codecs"
+                .into(),
+        ),
+        (
+            json!({"attributes": {"filters": [{"id": "delta"}]}}),
+            "none",
+            "the attribute \"filters\" holds the codecs of arrays in the 2020 draft: give it another name"
+                .into(),
+        ),
+        (
+            json!({"data_type": "float32", "fill_value": "0x7fc00abc"}),
+            "none",
+            "fill_value 0x7fc00abc is a NaN of its own bits, which the 2020 draft's readers do not take: use \
+             \"NaN\""
+                .into(),
+        ),
+    ] {
+        assert_eq!(refusal(&draft(), &changes, &policy(codecs, "none")), sentence, "{changes}");
+    }
+    let big = json!({"codecs": [{"name": "bytes", "configuration": {"endian": "big"}}]});
+    assert!(
+        refusal(&draft(), &big, &Policy::default()).ends_with(".zarrfs/stored/a/x/x.array.json")
+    );
+}
+
+#[test]
+fn the_policy_decides_where_the_document_has_nothing_but_bytes() {
+    let little = json!({"name": "bytes", "configuration": {"endian": "little"}});
+    let zstd = json!({"name": "zstd", "configuration": {"level": 3, "checksum": false}});
+    let gzip = json!({"name": "gzip", "configuration": {"level": 1}});
+    let made = |changes, policy: &Policy| made(&Dialect::V3, &changes, policy);
+    let plain = made(json!({}), &Policy::default());
+    assert_eq!(plain, written(&json!({"codecs": [little, zstd]})));
+    let asked = made(json!({"codecs": ["bytes", gzip]}), &policy("zstd", "1M"));
+    assert_eq!(asked, written(&json!({"codecs": [little, gzip]})));
+    let sharded = made(json!({}), &policy("none", "[6, 8]"));
+    let sharding = json!({
+        "chunk_shape": [3, 4],
+        "codecs": [little],
+        "index_codecs": [little, {"name": "crc32c"}],
+        "index_location": "end",
+    });
+    let expected = json!({
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [6, 8]}},
+        "codecs": [{"name": "sharding_indexed", "configuration": sharding}],
+    });
+    assert_eq!(sharded, written(&expected));
+}
+
+#[test]
+fn provisional_spellings_become_released_ones() {
+    let provisional = json!({
+        "zarr_format": 3.0,
+        "node_type": "(absent)",
+        "shape": [7.0, 10.0],
+        "data_type": {"name": "uint8"},
+        "chunk_grid": {"type": "regular", "configuration": {"chunk_shape": [3, 4], "separator": "/"}},
+        "chunk_key_encoding": "(absent)",
+        "fill_value": null,
+        "codecs": [{"name": "endian", "configuration": {"endian": "little"}}, {"name": "numcodecs.blosc", "configuration": {"shuffle": 2}}],
+        "attributes": "(absent)",
+        "extensions": [],
+        "dimension_names": null,
+        "storage_transformers": null,
+        "consolidated_metadata": null,
+    });
+    let blosc = json!({"shuffle": "bitshuffle", "cname": "lz4", "clevel": 5, "blocksize": 0, "typesize": 1});
+    let expected = json!({
+        "data_type": "uint8",
+        "codecs": [{"name": "bytes"}, {"name": "blosc", "configuration": blosc}],
+    });
+    assert_eq!(made(&Dialect::V3, &provisional, &Policy::default()), written(&expected));
+}
+
+#[test]
+fn the_text_of_the_program_stays_where_it_need_not_change() {
+    let text = "{\n  \"zarr_format\": 3,\n  \"node_type\": \"array\",\n  \"shape\": [4],\n  \"data_type\": \"float64\",\n  \
+                \"chunk_grid\": {\"name\":\"regular\",\"configuration\":{\"chunk_shape\":[ 2 ]}},\n  \
+                \"chunk_key_encoding\": {\"name\":\"default\",\"configuration\":{\"separator\":\"/\"}},\n  \
+                \"fill_value\": 1.50e0,\n  \"codecs\": [{\"name\": \"bytes\", \"configuration\": {\"endian\": \"little\"}}],\n  \
+                \"attributes\": {\"a\": NaN, \"b\": 123456789012345678901234567890, \"c\": 1.0},\n  \
+                \"mine\": {\"must_understand\": false, \"x\": [1,2]}\n}";
+    let none = policy("none", "none");
+    let made = Dialect::V3.new_document(&path(), text.as_bytes(), &none).expect("made");
+    assert_eq!(made.text, text);
+    let with_mark = format!("\u{feff}{text}");
+    let made = Dialect::V3.new_document(&path(), with_mark.as_bytes(), &none).expect("made");
+    assert_eq!(made.text, text);
+    let made = draft().new_document(&path(), text.as_bytes(), &none).expect("made");
+    let stays = "\"attributes\": {\"a\": NaN, \"b\": 123456789012345678901234567890, \"c\": 1.0},\n  \
+                 \"mine\": {\"must_understand\": false, \"x\": [1,2]}";
+    assert!(
+        made.text.contains(stays) && made.text.contains("\"fill_value\": 1.50e0"),
+        "{}",
+        made.text
+    );
+}
+
+#[test]
+fn fill_values_are_stored_as_their_type_is_spelled() {
+    for (dtype, written, v3, in_draft) in [
+        ("int8", json!("0x7f"), json!(127), json!(127)),
+        ("int16", json!(3.0), json!(3), json!(3)),
+        ("uint64", json!(u64::MAX), json!(u64::MAX), json!(u64::MAX)),
+        ("bool", json!(1), json!(true), json!(true)),
+        ("float32", json!(null), json!(0.0), json!(0.0)),
+        ("float32", json!("nan"), json!("NaN"), json!("NaN")),
+        ("float32", json!("-inf"), json!("-Infinity"), json!("-Infinity")),
+        ("float32", json!("0x3f800000"), json!(1.0), json!(1.0)),
+        ("float64", json!(-0.0), json!(-0.0), json!(-0.0)),
+        ("complex64", json!([1, "inf"]), json!([1.0, "Infinity"]), json!([1.0, "Infinity"])),
+        ("complex64", json!(null), json!([0.0, 0.0]), json!([0.0, 0.0])),
+        ("r16", json!([1, 255]), json!([1, 255]), json!("0x01ff")),
+    ] {
+        let changes = json!({"data_type": dtype, "fill_value": written});
+        let none = policy("none", "none");
+        assert_eq!(made(&Dialect::V3, &changes, &none)["fill_value"], v3, "{dtype} {written}");
+        assert_eq!(made(&draft(), &changes, &none)["fill_value"], in_draft, "{dtype} {written}");
+    }
+    // A bare word is none in JSON.
+    let text = written(&json!({"data_type": "float64", "fill_value": "NaN"})).to_string();
+    let text = text.replace("\"NaN\"", "NaN");
+    let made = Dialect::V3.new_document(&path(), text.as_bytes(), &Policy::default());
+    assert!(made.expect("made").text.contains("\"fill_value\":\"NaN\""));
+    let raw = json!({"name": "raw_bytes", "configuration": {"length_bytes": 3}});
+    let changes = json!({"data_type": raw, "fill_value": "AQID"});
+    let stored = self::made(&Dialect::V3, &changes, &Policy::default());
+    assert_eq!((&stored["data_type"], &stored["fill_value"]), (&raw, &json!("AQID")));
+}
+
+#[test]
+fn a_draft_document_has_the_form_that_its_readers_know() {
+    let blosc = json!({"name": "blosc", "configuration": {"cname": "zstd", "clevel": 1, "shuffle": "bitshuffle", "typesize": 4, "blocksize": 0}});
+    let changes = json!({
+        "codecs": ["bytes", blosc],
+        "attributes": {"units": "K"},
+        "dimension_names": ["y", "x"],
+        "storage_transformers": [],
+    });
+    let expected = json!({
+        "shape": [7, 10],
+        "data_type": "<i4",
+        "chunk_grid": {"type": "regular", "chunk_shape": [3, 4], "separator": "/"},
+        "fill_value": 0,
+        "attributes": {"units": "K", "_ARRAY_DIMENSIONS": ["y", "x"]},
+        "chunk_memory_layout": "C",
+        "extensions": [],
+        "compressor": {
+            "codec": "https://purl.org/zarr/spec/codec/blosc/1.0",
+            "configuration": {"cname": "zstd", "clevel": 1, "shuffle": 2, "blocksize": 0},
+        },
+    });
+    assert_eq!(made(&draft(), &changes, &Policy::default()), expected);
+    let reversed = r#"[{"name": "transpose", "configuration": {"order": "F"}}, {"name": "bytes", "configuration": {"endian": "big"}}, "zstd"]"#;
+    let changes = json!({"data_type": "complex128", "fill_value": [0, 0]});
+    let expected = json!({
+        "shape": [7, 10],
+        "data_type": {
+            "extension": "https://zarr-specs.readthedocs.io/en/core-protocol-v3.0-dev/protocol/extensions/complex-dtypes/v1.0.html",
+            "type": ">c16",
+            "fallback": null,
+        },
+        "chunk_grid": {"type": "regular", "chunk_shape": [3, 4], "separator": "/"},
+        "fill_value": [0, 0],
+        "attributes": {},
+        "chunk_memory_layout": "F",
+        "extensions": [],
+        "compressor": {
+            "codec": "https://purl.org/zarr/spec/codec/zstd/1.0",
+            "configuration": {"level": 3},
+        },
+        "storage_transformers": [{
+            "extension": "https://purl.org/zarr/spec/storage_transformers/sharding/1.0",
+            "type": "indexed",
+            "configuration": {"chunks_per_shard": [2, 3]},
+        }],
+    });
+    assert_eq!(made(&draft(), &changes, &policy(reversed, "[6, 12]")), expected);
+}
+
+#[test]
+fn names_of_dimensions_are_an_attribute_of_a_draft_unless_it_is_taken() {
+    let names = |names: Value, attribute: Value| {
+        let attributes = match attribute {
+            Value::Null => json!({}),
+            attribute => json!({"_ARRAY_DIMENSIONS": attribute}),
+        };
+        let changes = json!({"attributes": attributes, "dimension_names": names});
+        let stored = made(&draft(), &changes, &Policy::default());
+        (stored["attributes"]["_ARRAY_DIMENSIONS"].clone(), stored["dimension_names"].clone())
+    };
+    let (yx, yz) = (json!(["y", "x"]), json!(["y", "z"]));
+    assert_eq!(names(yx.clone(), json!(null)), (yx.clone(), json!(null)));
+    assert_eq!(names(json!(null), json!(null)), (json!(null), json!(null)));
+    assert_eq!(names(json!([null, null]), json!(null)), (json!(null), json!(null)));
+    assert_eq!(names(json!([null, "x"]), json!(null)), (json!(null), json!([null, "x"])));
+    assert_eq!(names(yx.clone(), yx.clone()), (yx.clone(), json!(null)));
+    assert_eq!(names(json!(null), yx.clone()), (yx.clone(), json!(null)));
+    assert_eq!(names(yx.clone(), yz.clone()), (yz, yx.clone()));
+    assert_eq!(names(yx.clone(), json!(3)), (json!(3), yx));
+}
+
+#[test]
+fn a_group_keeps_its_attributes_and_its_wish_for_consolidated_metadata() {
+    let text = r#"{"zarr_format": 3, "node_type": "group", "attributes": {"a": NaN}, "consolidated_metadata": {"kind": "inline", "must_understand": false, "metadata": {}}}"#;
+    let made = |dialect: Dialect, text: &str| {
+        let made = dialect.new_document(&path(), text.as_bytes(), &Policy::default());
+        made.unwrap_or_else(|error| panic!("{text}: {error}"))
+    };
+    let in_v3 = made(Dialect::V3, text);
+    assert_eq!(in_v3.text, r#"{"zarr_format": 3, "node_type": "group", "attributes": {"a": NaN}}"#);
+    assert_eq!((in_v3.key.as_str(), in_v3.consolidated), ("a/x/zarr.json", true));
+    let in_draft = made(draft(), text);
+    assert_eq!(in_draft.text, r#"{"attributes": {"a": NaN}}"#);
+    assert_eq!(in_draft.key.as_str(), "meta/root/a/x.group.json");
+    let bare = r#"{"zarr_format": 3, "consolidated_metadata": null}"#;
+    let in_v3 = made(Dialect::V3, bare);
+    assert_eq!(in_v3.text, r#"{"zarr_format": 3, "node_type": "group", "attributes": {}}"#);
+    assert!(!in_v3.consolidated);
+    assert_eq!(made(draft(), bare).text, r#"{"attributes": {}}"#);
+}
+
+#[test]
+fn a_stored_document_may_have_any_pipeline_of_its_dialect() {
+    let sharding = json!({"name": "sharding_indexed", "configuration": {"chunk_shape": [1, 1]}});
+    let text = written(&json!({"codecs": [sharding]})).to_string();
+    assert!(matches!(Dialect::V3.check_stored(None, text.as_bytes()), Ok(Node::Array(_))));
+    let error = draft().check_stored(Some(NodeKind::Array), b"{}").expect_err("no array");
+    assert_eq!((error.kind(), error.to_string().as_str()), (Kind::Invalid, "shape is missing"));
+    let error = Dialect::V3.check_stored(None, b"").expect_err("nothing");
+    assert_eq!(error.kind(), Kind::Invalid);
+    assert_eq!(Policy::default().shards, Shards::None);
+}

@@ -1,0 +1,76 @@
+//! New documents in released v3, in the forms of 3.0 that every reader knows.
+
+use serde_json::{Value, json};
+
+use super::{New, put, put_attributes, put_fill};
+use crate::error::Result;
+use crate::metadata::codecs;
+use crate::metadata::json::Text;
+use crate::metadata::model::{Array, CodecSpec, Object};
+
+/// Members of early 2023 and the copies of other documents.
+const DROPPED: [&str; 3] =
+    ["consolidated_metadata", "extensions", "descenents_may_have_group_extensions"];
+
+/// Makes `text`, which a program wrote, the stored document of a group.
+pub(super) fn group(text: &mut Text, document: &Object) -> Result<()> {
+    node(text, document, "group")
+}
+
+/// Makes `text`, which a program wrote, the stored document of an array, and says what it must mean.
+pub(super) fn array(text: &mut Text, document: &Object, array: Array, new: New) -> Result<Array> {
+    let (chunk_shape, codecs) = match new.shards {
+        Some(shards) => {
+            let index = [
+                CodecSpec::new(
+                    "bytes",
+                    Object::from_iter([("endian".to_owned(), json!("little"))]),
+                ),
+                CodecSpec::new("crc32c", Object::new()),
+            ];
+            (shards, vec![codecs::sharded_with(&new.chain, &new.chunk_shape, &index)])
+        }
+        None => (new.chunk_shape, new.chain),
+    };
+    let array = Array { chunk_shape, codecs, ..array };
+    node(text, document, "array")?;
+    put(text, document, "shape", &json!(array.shape))?;
+    put(text, document, "data_type", &data_type(document, &array))?;
+    let grid = json!({"name": "regular", "configuration": {"chunk_shape": array.chunk_shape}});
+    put(text, document, "chunk_grid", &grid)?;
+    let encoding = json!({"name": "default", "configuration": {"separator": "/"}});
+    put(text, document, "chunk_key_encoding", &encoding)?;
+    // The form of the type's name decides that of its fill value.
+    let fill = match document.get("fill_value") {
+        Some(base64 @ Value::String(_)) if data_type(document, &array).is_object() => {
+            base64.clone()
+        }
+        _ => array.fill.to_json(array.dtype),
+    };
+    put_fill(text, document, array.dtype, &fill)?;
+    put(text, document, "codecs", &array.codecs.iter().map(CodecSpec::to_json).collect())?;
+    for name in ["storage_transformers", "dimension_names"] {
+        if document.get(name).is_some_and(Value::is_null) {
+            text.remove(&[name])?;
+        }
+    }
+    Ok(array)
+}
+
+fn node(text: &mut Text, document: &Object, kind: &str) -> Result<()> {
+    put(text, document, "zarr_format", &json!(3))?;
+    put(text, document, "node_type", &json!(kind))?;
+    put_attributes(text, document)?;
+    DROPPED.iter().try_for_each(|name| text.remove(&[name]))
+}
+
+/// The name of the type. That of zarr-python for raw bytes stays, since it reads no other.
+fn data_type(document: &Object, array: &Array) -> Value {
+    let written = document.get("data_type").unwrap_or(&Value::Null);
+    let name = written.get("name").or_else(|| written.get("type"));
+    if name.is_some_and(|name| name == "raw_bytes") {
+        let length = array.dtype.item_len();
+        return json!({"name": "raw_bytes", "configuration": {"length_bytes": length}});
+    }
+    json!(array.dtype.name())
+}

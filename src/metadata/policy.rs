@@ -1,0 +1,255 @@
+//! How new arrays are stored whose documents leave it to the mount: what `--codecs` and `--shards` ask for.
+//!
+//! What can be judged without an array is judged when the text is parsed; what needs the shape
+//! and the type, when a document is made.
+
+use serde_json::{Value, json};
+
+use super::codecs::{self, Elements, Step};
+use super::json::{self, describe};
+use super::members::lengths;
+use super::model::{CodecSpec, Object};
+use super::types::Endian;
+use crate::dtype::{DType, integer};
+use crate::error::{Error, Kind, Result};
+
+/// The codecs that a plain name stands for.
+const NAMES: [&str; 9] =
+    ["blosc", "bz2", "crc32c", "gzip", "lz4", "lzma", "shuffle", "zlib", "zstd"];
+
+/// The most inner chunks that a shard is given: their index takes 16 bytes for each.
+const MAX_COUNT: u64 = 1 << 20;
+
+/// How new arrays are stored whose documents leave it to the mount.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Policy {
+    /// The codecs of a chunk, in order of encoding; without one from array to bytes it is `bytes`, little endian.
+    pub codecs: Vec<CodecSpec>,
+    /// Which chunks are stored together.
+    pub shards: Shards,
+}
+
+/// Which chunks of a new array are stored together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Shards {
+    /// Each by itself.
+    None,
+    /// As many as make at most that many decoded bytes.
+    Target(u64),
+    /// Those in a box of this shape, in arrays of as many dimensions.
+    Shape(Vec<u64>),
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            codecs: vec![completed(CodecSpec::new("zstd", Object::new()))],
+            shards: Shards::None,
+        }
+    }
+}
+
+impl Policy {
+    /// What `--codecs` says: `none`, names separated by commas (`zstd`, `blosc,crc32c`), or a JSON list of v3 codecs.
+    pub fn parse_codecs(text: &str) -> Result<Vec<CodecSpec>> {
+        let text = text.trim();
+        let codecs = if text == "none" {
+            Vec::new()
+        } else if text.starts_with('[') {
+            match json::parse(text.as_bytes()).map_err(invalid)? {
+                Value::Array(items) => items.iter().map(listed).collect::<Result<_>>()?,
+                other => return Err(Error::invalid(format!("{} is no list", describe(&other)))),
+            }
+        } else {
+            text.split(',').map(|name| plain(name.trim())).collect::<Result<_>>()?
+        };
+        check_chain(&codecs)?;
+        Ok(codecs)
+    }
+
+    /// What `--shards` says: `none`, a size like `16M`, or a JSON list of lengths.
+    pub fn parse_shards(text: &str) -> Result<Shards> {
+        let text = text.trim();
+        if text == "none" {
+            return Ok(Shards::None);
+        }
+        if !text.starts_with('[') {
+            return size(text).map(Shards::Target).map_err(|_| {
+                Error::invalid("shards are none, a size like 16M, or a list like [1024, 1024]")
+            });
+        }
+        let list = json::parse(text.as_bytes()).map_err(invalid)?;
+        let shape = lengths(&list, "the shape of shards").map_err(invalid)?;
+        if shape.is_empty() || shape.contains(&0) {
+            return Err(Error::invalid(format!(
+                "{} is no shape of shards: each dimension needs a length of at least 1",
+                describe(&list)
+            )));
+        }
+        Ok(Shards::Shape(shape))
+    }
+
+    /// The codecs of a chunk of `elements`, in canonical form.
+    pub(super) fn chain(&self, elements: Elements) -> Result<Vec<CodecSpec>> {
+        let mut chain = self.codecs.clone();
+        for codec in chain.iter_mut().filter(|codec| codec.name == "numcodecs.shuffle") {
+            default_to(&mut codec.configuration, "elementsize", json!(elements.dtype.item_len()));
+        }
+        let mut chain = codecs::canonical(chain, elements).map_err(|error| {
+            let detail = error.detail();
+            Error::invalid(format!("the codecs of --codecs do not fit this array: {detail}"))
+        })?;
+        chain.retain(|codec| !is_identity(codec));
+        Ok(chain)
+    }
+
+    /// The shape of the shards of an array; none where its chunks are stored each by itself.
+    pub(super) fn shard_shape(
+        &self,
+        shape: &[u64],
+        chunk_shape: &[u64],
+        dtype: DType,
+    ) -> Result<Option<Vec<u64>>> {
+        let shards = match &self.shards {
+            _ if shape.is_empty() => return Ok(None),
+            Shards::None => return Ok(None),
+            Shards::Target(target) => filled(*target, shape, chunk_shape, dtype),
+            Shards::Shape(shards) if shards.len() != shape.len() => return Ok(None),
+            Shards::Shape(shards) => {
+                let whole = |(shard, chunk): (&u64, &u64)| shard.is_multiple_of(*chunk);
+                if !shards.iter().zip(chunk_shape).all(whole) {
+                    return Err(Error::invalid(format!(
+                        "shards of shape {shards:?} (--shards) do not hold whole chunks of shape \
+                         {chunk_shape:?}: choose chunks that divide them"
+                    )));
+                }
+                shards.clone()
+            }
+        };
+        Ok((shards != chunk_shape).then_some(shards))
+    }
+}
+
+/// The largest shards of at most `target` bytes: chunks are joined along the last dimension first, as far
+/// as the array has them, since those follow one another in the array.
+fn filled(target: u64, shape: &[u64], chunk_shape: &[u64], dtype: DType) -> Vec<u64> {
+    let item_len = u64::try_from(dtype.item_len()).unwrap_or(u64::MAX);
+    let chunk_len = chunk_shape.iter().fold(item_len, |product, len| product.saturating_mul(*len));
+    let mut count = (target / chunk_len.max(1)).min(MAX_COUNT);
+    let mut shards: Vec<u64> = Vec::with_capacity(shape.len());
+    for (len, chunk_len) in shape.iter().zip(chunk_shape).rev() {
+        let along = count.min(len.div_ceil((*chunk_len).max(1))).max(1);
+        count /= along;
+        shards.push(chunk_len.saturating_mul(along));
+    }
+    shards.reverse();
+    shards
+}
+
+/// A codec by its plain name, with or without `numcodecs.` in front.
+fn plain(name: &str) -> Result<CodecSpec> {
+    let id = name.strip_prefix("numcodecs.").filter(|id| *id != "crc32c").unwrap_or(name);
+    if !NAMES.contains(&id) {
+        return Err(Error::invalid(format!(
+            "codec {name:?} is not known: there are none, {}, and a JSON list takes others",
+            NAMES.join(", ")
+        )));
+    }
+    Ok(completed(CodecSpec::new(&codecs::draft_name(id)?, Object::new())))
+}
+
+/// An item of a JSON list of codecs.
+fn listed(item: &Value) -> Result<CodecSpec> {
+    if let Some(name) = item.as_str().filter(|name| NAMES.contains(name)) {
+        return plain(name);
+    }
+    let mut codec = CodecSpec::from_json(item).map_err(invalid)?;
+    codec.name = codecs::v3_name(&codec.name);
+    Ok(completed(codec))
+}
+
+/// The codec with what its configuration leaves out, as far as the specification wants it said.
+pub(super) fn completed(mut codec: CodecSpec) -> CodecSpec {
+    let defaults = match codec.name.as_str() {
+        "blosc" => json!({"cname": "lz4", "clevel": 5, "shuffle": "shuffle", "blocksize": 0}),
+        "gzip" | "numcodecs.zlib" | "numcodecs.bz2" => json!({"level": 5}),
+        "numcodecs.lz4" => json!({"acceleration": 1}),
+        "numcodecs.lzma" if codec.configuration.is_empty() => json!({"preset": 6}),
+        "zstd" => json!({"level": 3, "checksum": false}),
+        _ => Value::Null,
+    };
+    for (member, value) in defaults.as_object().into_iter().flatten() {
+        default_to(&mut codec.configuration, member, value.clone());
+    }
+    codec
+}
+
+/// Says `value` where the configuration does not say anything.
+fn default_to(configuration: &mut Object, member: &str, value: Value) {
+    if configuration.get(member).is_none_or(Value::is_null) {
+        configuration.insert(member.to_owned(), value);
+    }
+}
+
+/// Refuses a chain that fits no array.
+fn check_chain(chain: &[CodecSpec]) -> Result<()> {
+    let mut last = None;
+    let mut rank = 1;
+    for codec in chain {
+        if codec.name == "sharding_indexed" {
+            return Err(Error::invalid("sharding_indexed is no codec for --codecs: use --shards"));
+        }
+        let step = codecs::step(&codec.name);
+        let misplaced = match (last, step) {
+            (None | Some(Step::ArrayToArray), _) | (Some(_), Step::Other) => false,
+            (Some(_), Step::ArrayToArray | Step::ArrayToBytes) => true,
+        };
+        if misplaced {
+            return Err(Error::invalid(format!(
+                "codec {:?} works on arrays: it cannot follow one that makes bytes",
+                codec.name
+            )));
+        }
+        if let Some(order) = codec.configuration.get("order").and_then(Value::as_array) {
+            rank = order.len();
+        }
+        last = Some(step);
+    }
+    let any = Elements { rank, dtype: DType::Uint(2), endian: Endian::Little };
+    codecs::canonical(chain.to_vec(), any).map_err(invalid)?;
+    Ok(())
+}
+
+/// Whether it is a transpose that leaves every dimension where it is.
+fn is_identity(codec: &CodecSpec) -> bool {
+    let order = codec.configuration.get("order").and_then(Value::as_array);
+    let in_place = |(at, item): (usize, &Value)| {
+        let dimension = item.as_number().and_then(|number| integer(number.as_str()));
+        dimension.is_some_and(|dimension| i128::try_from(at) == Ok(dimension))
+    };
+    codec.name == "transpose" && order.is_some_and(|order| order.iter().enumerate().all(in_place))
+}
+
+/// A number of bytes: `64M`, `2G`, `1000`.
+pub fn size(text: &str) -> Result<u64> {
+    let wrong = || Error::invalid("a size is a number with K, M, G or T");
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = text.get(digits.len()..).unwrap_or_default().to_ascii_uppercase();
+    let shift = match unit.trim_end_matches('B').trim_end_matches('I') {
+        "" => 0,
+        "K" => 10,
+        "M" => 20,
+        "G" => 30,
+        "T" => 40,
+        _ => return Err(wrong()),
+    };
+    let number: u64 = digits.parse().map_err(|_| wrong())?;
+    number.checked_mul(1 << shift).ok_or_else(|| Error::invalid("larger than 2^64 bytes"))
+}
+
+fn invalid(error: Error) -> Error {
+    error.of_kind(Kind::Invalid)
+}
+
+#[cfg(test)]
+mod tests;
