@@ -216,6 +216,8 @@ impl Hierarchy {
             Standing::Implicit | Standing::Bare(_) | Standing::Removed(_) => None,
         };
         if let Some(key) = &key {
+            // A group above it that has no document of its own is one because of this node.
+            path.ancestors().iter().try_for_each(|above| self.keep_directory(above))?;
             self.store.write()?.erase_values(std::slice::from_ref(key))?;
         }
         let standing = Standing::Removed(node.document().cloned());
@@ -232,6 +234,7 @@ impl Hierarchy {
         let write = self.store.write()?;
         let chunks = self.dialect.chunk_prefix(path)?;
         let nodes = self.dialect.children_prefix(path)?;
+        path.ancestors().iter().try_for_each(|above| self.keep_directory(above))?;
         let document = self.existing(path)?.stored().map(|document| document.key.clone());
         write.erase_values(document.as_slice())?;
         write.erase_prefix(&chunks)?;
@@ -281,6 +284,7 @@ impl Hierarchy {
             Ok((self.dialect.children_prefix(path)?, self.dialect.chunk_prefix(path)?))
         };
         let ((nodes, chunks), (new_nodes, new_chunks)) = (prefixes(from)?, prefixes(to)?);
+        from.ancestors().iter().try_for_each(|above| self.keep_directory(above))?;
         self.update_consolidated(from, None)?;
         if nodes == chunks {
             self.store.write()?.move_prefix(&chunks, &new_chunks)?;
@@ -297,7 +301,11 @@ impl Hierarchy {
                 other => other.clone(),
             };
             let standing = match &known.standing {
-                Standing::Removed(document) => Standing::Removed(document.clone()),
+                Standing::Removed(Some(document)) => {
+                    let key = self.document_key(&path, known.kind())?;
+                    Standing::Removed(Some(Document { key, ..document.clone() }))
+                }
+                Standing::Removed(None) => Standing::Removed(None),
                 _ => Standing::Bare(self.document_of(&path)?.filter(|_| known.stored().is_some())),
             };
             self.directories.insert(Node { path, standing, content });

@@ -81,7 +81,6 @@ impl Vfs {
         self.hierarchy.store().write()?;
         self.check_empty(&place)?;
         if let Place::Node(path) = &place {
-            self.keep_parent(&place)?;
             self.hierarchy.remove_directory(path).at(path)?;
             self.note_documents(path)?;
         } else if let Some(name) = place.name() {
@@ -161,7 +160,6 @@ impl Vfs {
         self.note_documents(path)?;
         // Whoever stores a file below has finished, or begins when it is at its new place.
         let below = self.inodes.below(path);
-        self.keep_parent(from)?;
         let files: Vec<_> = below.iter().map(|inode| inode.file.lock()).collect();
         self.hierarchy.rename(path, &new_path)?;
         self.overlay.replace(|place| place.moved(path, &new_path));

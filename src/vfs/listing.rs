@@ -8,7 +8,6 @@ use parking_lot::Mutex;
 use super::Vfs;
 use super::attr::Attr;
 use super::place::{CHUNKS, CONTROL, DOCUMENT, ERRORS, Place, STATS, STORED};
-use super::tree::has_chunks;
 use crate::array::{Array, Coords, Grid};
 use crate::error::{Error, Kind, Result};
 use crate::hierarchy::{Content, Member};
