@@ -13,6 +13,7 @@ pub mod policy;
 pub mod shown;
 
 mod codecs;
+mod consolidated;
 mod create;
 mod detect;
 mod draft;
