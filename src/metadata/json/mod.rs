@@ -188,6 +188,13 @@ impl<'t> Scanner<'t> {
         start
     }
 
+    /// Passes over what remains of a number or a word, and says where it ends.
+    fn skip_scalar(&mut self) -> usize {
+        let ends = |byte: u8| b" \t\n\r,:[]{}\"".contains(&byte);
+        self.at += self.rest().bytes().position(ends).unwrap_or(self.rest().len()).max(1);
+        self.at
+    }
+
     fn skip_string(&mut self) {
         self.at += 1;
         while let Some(byte) = self.peek() {

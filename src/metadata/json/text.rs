@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::{Scanner, decode, describe, parse};
 use crate::error::{Error, Result};
@@ -20,6 +20,13 @@ struct Member {
     key: String,
     key_start: usize,
     value: Range<usize>,
+}
+
+/// What a member is set to.
+#[derive(Clone, Copy)]
+enum New<'v> {
+    Value(&'v Value),
+    Text(&'v str),
 }
 
 /// How a document is laid out.
@@ -54,19 +61,23 @@ impl Text {
 
     /// Gives the member at `path` this value. Objects on the way that are missing, or null, are made.
     pub fn set(&mut self, path: &[&str], value: &Value) -> Result<()> {
+        self.set_to(path, New::Value(value))
+    }
+
+    /// Like [`Text::set`], to the value that `text` is: numbers, strings and bare words keep every byte.
+    pub fn set_text(&mut self, path: &[&str], text: &Self) -> Result<()> {
+        self.set_to(path, New::Text(text.slice(&text.root())))
+    }
+
+    fn set_to(&mut self, path: &[&str], value: New<'_>) -> Result<()> {
         let layout = self.layout()?;
         let mut object = self.root();
         for (at, name) in path.iter().enumerate() {
             let (depth, below) = (at + 1, path.get(at + 1..).unwrap_or_default());
-            let nested = || {
-                below.iter().rev().fold(value.clone(), |inner, name| {
-                    Value::Object(Map::from_iter([((*name).to_owned(), inner)]))
-                })
-            };
             let members = self.members(&object)?;
             let lines = self.has_lines(&object) || (members.is_empty() && layout.indent.is_some());
             let Some(member) = members.iter().rev().find(|member| member.key == *name) else {
-                let text = layout.print(&nested(), depth, lines);
+                let text = layout.print(below, value, depth, lines);
                 let name = Value::String((*name).to_owned());
                 let member = format!("{name}{}{text}", layout.colon);
                 self.insert(&object, &members, &member, depth, &layout);
@@ -74,8 +85,9 @@ impl Text {
             };
             let old = self.slice(&member.value);
             if below.is_empty() || old == "null" {
-                let on_lines = old.contains('\n') || (lines && !old.starts_with(['{', '[']));
-                let text = layout.print(&nested(), depth, on_lines);
+                let had_no_lines = old.starts_with(['{', '[']) && !matches!(old, "{}" | "[]");
+                let on_lines = old.contains('\n') || (lines && !had_no_lines);
+                let text = layout.print(below, value, depth, on_lines);
                 self.0.replace_range(member.value.clone(), &text);
                 return Ok(());
             }
@@ -106,17 +118,21 @@ impl Text {
 
     /// Takes the member at `path` away, all of them if there are several of that name. Nothing happens where there is none.
     pub fn remove(&mut self, path: &[&str]) -> Result<()> {
-        let Some((name, parents)) = path.split_last() else {
-            return Ok(());
-        };
-        let Some(object) = self.find(parents)?.filter(|span| self.slice(span).starts_with('{'))
-        else {
+        match path.split_last() {
+            Some((name, parents)) => self.remove_members(parents, |member| member == *name),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes away every member of the object at `path` whose name `goes`. Nothing happens where there is no object.
+    pub fn remove_members(&mut self, path: &[&str], goes: impl Fn(&str) -> bool) -> Result<()> {
+        let Some(object) = self.find(path)?.filter(|span| self.slice(span).starts_with('{')) else {
             return Ok(());
         };
         let members = self.members(&object)?;
         let mut kept = String::with_capacity(self.0.len());
         let mut from = 0;
-        for cut in cuts(&members, name, &object) {
+        for cut in cuts(&members, goes, &object) {
             kept.push_str(self.slice(&(from..cut.start)));
             from = cut.end;
         }
@@ -237,9 +253,13 @@ impl Text {
     }
 }
 
-/// What to cut, in order, so that no member is called `name`, with one comma for each.
-fn cuts(members: &[Member], name: &str, object: &Range<usize>) -> Vec<Range<usize>> {
-    let goes = |member: &Member| member.key == name;
+/// What to cut, in order, so that no member is left whose name goes, with one comma for each.
+fn cuts(
+    members: &[Member],
+    goes: impl Fn(&str) -> bool,
+    object: &Range<usize>,
+) -> Vec<Range<usize>> {
+    let goes = |member: &Member| goes(&member.key);
     if !members.is_empty() && members.iter().all(goes) {
         let inside = object.start + 1..object.end.saturating_sub(1);
         return std::iter::once(inside).collect();
@@ -260,21 +280,82 @@ fn cuts(members: &[Member], name: &str, object: &Range<usize>) -> Vec<Range<usiz
 }
 
 impl Layout {
-    /// `value` as text at `depth`: on lines if the document has lines and `lines` says so.
-    fn print(&self, value: &Value, depth: usize, lines: bool) -> String {
+    /// `value` as text at `depth`, inside objects of the names `below`: on lines if the document has lines and
+    /// `lines` says so.
+    fn print(&self, below: &[&str], value: New<'_>, depth: usize, lines: bool) -> String {
         let mut text = String::new();
         let indent = self.indent.as_deref().filter(|_| lines);
-        self.print_into(&mut text, value, depth, indent);
+        for (at, name) in below.iter().enumerate() {
+            text.push('{');
+            self.line(&mut text, depth + at + 1, indent);
+            text.push_str(&Value::String((*name).to_owned()).to_string());
+            text.push_str(self.colon);
+        }
+        match value {
+            New::Value(value) => self.print_into(&mut text, value, depth + below.len(), indent),
+            New::Text(value) => self.lay_out(&mut text, value, depth + below.len(), indent),
+        }
+        for at in (0..below.len()).rev() {
+            self.line(&mut text, depth + at, indent);
+            text.push('}');
+        }
         text
     }
 
-    fn print_into(&self, text: &mut String, value: &Value, depth: usize, indent: Option<&str>) {
-        let line = |text: &mut String, depth: usize| {
-            if let Some(indent) = indent {
-                text.push_str(self.newline);
-                text.push_str(&indent.repeat(depth));
+    /// Begins a line at `depth`, where there are lines.
+    fn line(&self, text: &mut String, depth: usize, indent: Option<&str>) {
+        if let Some(indent) = indent {
+            text.push_str(self.newline);
+            text.push_str(&indent.repeat(depth));
+        }
+    }
+
+    /// Adds `value`, already text, with other white space.
+    fn lay_out(&self, text: &mut String, value: &str, mut depth: usize, indent: Option<&str>) {
+        let comma = if indent.is_some() { "," } else { self.comma };
+        let mut scanner = Scanner::new(value, 0);
+        scanner.space();
+        while let Some(byte) = scanner.peek() {
+            let start = scanner.at;
+            match byte {
+                b'"' => {
+                    scanner.skip_string();
+                    text.push_str(value.get(start..scanner.at).unwrap_or_default());
+                }
+                b'{' | b'[' => {
+                    scanner.at += 1;
+                    scanner.space();
+                    text.push(char::from(byte));
+                    if let Some(end @ (b'}' | b']')) = scanner.peek() {
+                        scanner.at += 1;
+                        text.push(char::from(end));
+                    } else {
+                        depth += 1;
+                        self.line(text, depth, indent);
+                    }
+                }
+                b'}' | b']' => {
+                    scanner.at += 1;
+                    depth = depth.saturating_sub(1);
+                    self.line(text, depth, indent);
+                    text.push(char::from(byte));
+                }
+                b',' | b':' => {
+                    scanner.at += 1;
+                    text.push_str(if byte == b',' { comma } else { self.colon });
+                    if byte == b',' {
+                        self.line(text, depth, indent);
+                    }
+                }
+                // A number or a word.
+                _ => text.push_str(value.get(start..scanner.skip_scalar()).unwrap_or_default()),
             }
-        };
+            scanner.space();
+        }
+    }
+
+    fn print_into(&self, text: &mut String, value: &Value, depth: usize, indent: Option<&str>) {
+        let line = |text: &mut String, depth: usize| self.line(text, depth, indent);
         let comma = if indent.is_some() { "," } else { self.comma };
         match value {
             Value::Object(members) if !members.is_empty() => {

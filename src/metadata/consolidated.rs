@@ -1,0 +1,202 @@
+//! Consolidated metadata: copies of the documents below a group, in the group's own document.
+//!
+//! zarr-python writes them, and a library that finds them reads no other document. They are no part
+//! of the specification, which is why they say `must_understand: false`:
+//!
+//! ```text
+//! {"zarr_format": 3, "node_type": "group", "attributes": {},
+//!  "consolidated_metadata": {"kind": "inline", "must_understand": false, "metadata": {
+//!      "a": {"zarr_format": 3, "node_type": "group", ..},
+//!      "a/b": {"zarr_format": 3, "node_type": "array", ..}}}}
+//! ```
+//!
+//! A copy is the stored text, bare words and long numbers too, without a copy of copies in it.
+
+use serde_json::{Value, json};
+
+use super::json::{self, MAX_DOCUMENT_LEN, Text};
+use super::{Dialect, NodePath};
+use crate::error::{Error, Result};
+
+/// Where the copies are.
+const METADATA: [&str; 2] = ["consolidated_metadata", "metadata"];
+
+impl Dialect {
+    /// `group`, the stored document of a group, with the copy of the document of the node at `relative` below it
+    /// set to `document`, or where that is absent removed with all copies of what is below the node. None where the
+    /// group has no inline consolidated metadata.
+    pub fn set_consolidated(
+        &self,
+        group: &str,
+        relative: &str,
+        document: Option<&str>,
+    ) -> Result<Option<String>> {
+        match self {
+            Self::V3 => {}
+            Self::D2020_10 { .. } => return Ok(None),
+        }
+        let parsed = json::parse_object(group.as_bytes())?;
+        let consolidated = parsed.get("consolidated_metadata");
+        let is_inline =
+            consolidated.is_some_and(|found| found.get("kind") == Some(&json!("inline")));
+        if !is_inline {
+            return Ok(None);
+        }
+        let copies = consolidated.and_then(|found| found.get("metadata"));
+        let mut text = Text::parse(group.as_bytes())?;
+        if let Some(document) = document {
+            if !copies.is_some_and(Value::is_object) {
+                text.set(&METADATA, &json!({}))?;
+            }
+            let at = [METADATA.as_slice(), &[relative]].concat();
+            text.set_text(&at, &copy_of(document)?)?;
+        } else {
+            text.remove_members(&METADATA, |name| {
+                let rest = name.strip_prefix(relative);
+                rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            })?;
+        }
+        checked(text).map(Some)
+    }
+
+    /// `group`, the stored document of a group, with consolidated metadata made anew of the stored `documents` below
+    /// it, each with its path from there. A dialect that has no such thing returns it as it is.
+    pub fn consolidate(&self, group: &str, documents: &[(String, String)]) -> Result<String> {
+        match self {
+            Self::V3 => {}
+            Self::D2020_10 { .. } => return Ok(group.to_owned()),
+        }
+        let mut sorted = Vec::with_capacity(documents.len());
+        for (relative, document) in documents {
+            sorted.push((NodePath::parse(relative)?, document));
+        }
+        sorted.sort();
+        let mut copies = String::from("{");
+        for (at, (path, document)) in sorted.iter().enumerate() {
+            copies.push_str(if at == 0 { "" } else { "," });
+            copies.push_str(&json!(path.as_str()).to_string());
+            copies.push(':');
+            copies.push_str(copy_of(document)?.as_str());
+        }
+        copies.push('}');
+        let mut text = Text::parse(group.as_bytes())?;
+        text.remove(&["consolidated_metadata"])?;
+        let head = json!({"kind": "inline", "must_understand": false, "metadata": {}});
+        text.set(&["consolidated_metadata"], &head)?;
+        text.set_text(&METADATA, &Text::parse(copies.as_bytes())?)?;
+        checked(text)
+    }
+}
+
+/// A document as it is copied.
+fn copy_of(document: &str) -> Result<Text> {
+    let mut copy = Text::parse(document.trim_start_matches('\u{feff}').as_bytes())?;
+    copy.remove(&["consolidated_metadata"])?;
+    Ok(copy)
+}
+
+/// The text, if it can still be read: the copies may have made it too long or too deep.
+fn checked(text: Text) -> Result<String> {
+    let text = text.into_string();
+    json::parse(text.as_bytes()).map_err(|error| {
+        Error::too_large(format!(
+            "consolidated metadata cannot be read by anybody ({}; documents have at most {MAX_DOCUMENT_LEN} \
+             bytes)",
+            error.detail()
+        ))
+    })?;
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GROUP: &str = r#"{"zarr_format":3,"node_type":"group","attributes":{"x":NaN}}"#;
+
+    fn made(documents: &[(&str, &str)]) -> String {
+        let documents: Vec<_> =
+            documents.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect();
+        Dialect::V3.consolidate(GROUP, &documents).expect("consolidated")
+    }
+
+    #[test]
+    fn copies_are_the_stored_text_in_the_order_of_paths() {
+        let text = made(&[
+            (
+                "b",
+                "{\n  \"a\": [ NaN, 123456789012345678901234567890 ],\n  \"e\": { }, \"s\": \" \\\", {\"\n}\n",
+            ),
+            ("a-b", "{}"),
+            ("a/c", "{\"x\":1.50e0}"),
+            ("a", "{\"zarr_format\":3, \"consolidated_metadata\": {\"kind\": \"inline\"}}"),
+        ]);
+        let expected = concat!(
+            r#"{"zarr_format":3,"node_type":"group","attributes":{"x":NaN},"#,
+            r#""consolidated_metadata":{"kind":"inline","must_understand":false,"metadata":"#,
+            r#"{"a":{"zarr_format":3},"a/c":{"x":1.50e0},"a-b":{},"#,
+            r#""b":{"a":[NaN,123456789012345678901234567890],"e":{},"s":" \", {"}}}}"#
+        );
+        assert_eq!(text, expected);
+        assert_eq!(Dialect::V3.consolidate(&text, &[]).expect("anew"), made(&[]));
+    }
+
+    #[test]
+    fn one_copy_is_set_or_removed_with_those_below_it() {
+        let text = made(&[("a", "{}"), ("a/b", "{}"), ("ab", "{}")]);
+        let set = |text: &str, relative: &str, document: Option<&str>| {
+            let set = Dialect::V3.set_consolidated(text, relative, document).expect("set");
+            set.expect("it has consolidated metadata")
+        };
+        assert_eq!(set(&text, "a", None), made(&[("ab", "{}")]));
+        assert_eq!(set(&text, "c", None), text);
+        let again = set(&text, "a/b", Some("{\"x\": NaN, \"consolidated_metadata\": null}"));
+        assert_eq!(again, made(&[("a", "{}"), ("a/b", "{\"x\":NaN}"), ("ab", "{}")]));
+        assert_eq!(set(&made(&[]), "z", Some("{}")), made(&[("z", "{}")]));
+        let empty = set(&made(&[("a", "{}")]), "a", None);
+        assert_eq!(empty, made(&[]));
+        let bare = r#"{"consolidated_metadata": {"kind": "inline"}}"#;
+        assert_eq!(
+            set(bare, "a", Some("{}")),
+            r#"{"consolidated_metadata": {"kind": "inline", "metadata": {"a": {}}}}"#
+        );
+    }
+
+    #[test]
+    fn a_group_without_copies_gets_none() {
+        for group in [
+            GROUP,
+            r#"{"consolidated_metadata": null}"#,
+            r#"{"consolidated_metadata": {"kind": "x"}}"#,
+        ] {
+            assert_eq!(Dialect::V3.set_consolidated(group, "a", Some("{}")), Ok(None), "{group}");
+        }
+        let draft = Dialect::D2020_10 { suffix: ".json".to_owned() };
+        assert_eq!(draft.set_consolidated(&made(&[]), "a", None), Ok(None));
+        let documents = [("a".to_owned(), "{}".to_owned())];
+        assert_eq!(draft.consolidate(GROUP, &documents).as_deref(), Ok(GROUP));
+    }
+
+    #[test]
+    fn a_document_on_lines_stays_on_lines() {
+        let group = "{\n  \"attributes\": {}\n}\n";
+        let document = "{\"a\":[1,{}],\n\"b\":{\"c\":null}}";
+        let documents = [("x".to_owned(), document.to_owned())];
+        let text = Dialect::V3.consolidate(group, &documents).expect("consolidated");
+        let parsed = json::parse(text.as_bytes()).expect("JSON");
+        assert_eq!(text, format!("{parsed:#}\n"));
+    }
+
+    #[test]
+    fn what_nobody_could_read_is_refused() {
+        let deep = format!("{{\"a\":{}{}}}", "[".repeat(125), "]".repeat(125));
+        let error =
+            Dialect::V3.consolidate(GROUP, &[("a".to_owned(), deep)]).expect_err("too deep");
+        assert!(error.to_string().contains("more than 127 levels"), "{error}");
+        let long = format!("{{\"a\":\"{}\"}}", "x".repeat(10 << 20));
+        let two = [("a".to_owned(), long.clone()), ("b".to_owned(), long)];
+        let error = Dialect::V3.consolidate(GROUP, &two).expect_err("too long");
+        assert_eq!(error.kind(), crate::error::Kind::TooLarge);
+        assert!(Dialect::V3.consolidate(GROUP, &[("a".to_owned(), "{".to_owned())]).is_err());
+    }
+}
