@@ -602,7 +602,6 @@ impl Filesystem for Fs {
     fn symlink(&self, _: &Request, _: INodeNo, _: &OsStr, _: &std::path::Path, reply: ReplyEntry) {
         reply.error(Errno::EPERM);
     }
-
 }
 
 #[cfg(test)]

@@ -62,18 +62,11 @@ impl Hierarchy {
     /// Makes a group without attributes of the directory `path`, which is no node.
     pub fn store_group(&self, path: &NodePath) -> Result<Key> {
         self.store_groups_above(path)?;
-        let (key, text) = match self.existing(path)?.stored() {
-            Some(document) => {
-                (document.key.clone(), String::from_utf8_lossy(&document.text).into_owned())
-            }
-            None => {
-                let document = self.put_group(path)?;
-                (document.key, String::from_utf8_lossy(&document.text).into_owned())
-            }
-        };
+        let stored = self.existing(path)?.stored().cloned();
+        let document = stored.map_or_else(|| self.put_group(path), Ok)?;
         self.known_as_stored(path);
-        self.update_consolidated(path, Some(&text))?;
-        Ok(key)
+        self.update_consolidated(path, Some(&String::from_utf8_lossy(&document.text)))?;
+        Ok(document.key)
     }
 
     /// Sets the document of a group without attributes, or finds the one that is there.
@@ -195,12 +188,12 @@ impl Hierarchy {
     }
 
     /// Stores again the document that was removed from `path`, with `edit` in it.
-    pub fn restore(&self, path: &NodePath, removed: &Document, edited: String) -> Result<Key> {
+    pub fn restore(&self, path: &NodePath, removed: &Document, edited: &str) -> Result<Key> {
         self.store_groups_above(path)?;
-        let pieces = [Bytes::from(edited.clone()).into()];
+        let pieces = [Bytes::copy_from_slice(edited.as_bytes()).into()];
         self.store.write()?.set(&removed.key, &pieces, Condition::Absent).at(&removed.key)?;
         self.known_as_stored(path);
-        self.update_consolidated(path, Some(&edited))?;
+        self.update_consolidated(path, Some(edited))?;
         Ok(removed.key.clone())
     }
 
@@ -324,7 +317,12 @@ impl Hierarchy {
     /// Copies of what has come to `to` into the consolidated metadata above it.
     fn consolidate_moved(&self, to: &NodePath) -> Result<()> {
         let above = to.ancestors();
-        if !above.iter().map(|group| self.is_consolidated(group)).collect::<Result<Vec<_>>>()?.contains(&true) {
+        if !above
+            .iter()
+            .map(|group| self.is_consolidated(group))
+            .collect::<Result<Vec<_>>>()?
+            .contains(&true)
+        {
             return Ok(());
         }
         let Some(node) = self.node(to)?.filter(|node| !node.is_bare()) else { return Ok(()) };

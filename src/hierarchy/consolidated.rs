@@ -57,12 +57,7 @@ impl Hierarchy {
         }))
     }
 
-    fn update_copy(
-        &self,
-        group: &NodePath,
-        path: &NodePath,
-        document: Option<&str>,
-    ) -> Result<()> {
+    fn update_copy(&self, group: &NodePath, path: &NodePath, document: Option<&str>) -> Result<()> {
         if !self.is_consolidated(group)? {
             return Ok(());
         }

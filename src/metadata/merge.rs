@@ -244,7 +244,7 @@ impl Dialect {
     pub fn edit(&self, kind: NodeKind, stored: &str, edit: &Edit) -> Result<String> {
         let mut text = Text::parse(stored.as_bytes())?;
         let document = json::parse_object(stored.as_bytes())?;
-        self.apply(&mut text, &[], &document, kind, edit)?;
+        self.apply(&mut text, &document, kind, edit)?;
         let edited = text.into_string();
         if self.lower(Some(kind), stored.as_bytes()).node.is_ok() {
             self.lower(Some(kind), edited.as_bytes()).node.map_err(|error| as_invalid(&error))?;
@@ -252,34 +252,8 @@ impl Dialect {
         Ok(edited)
     }
 
-    /// The stored document of a group with `edit` in the copy that its consolidated metadata have of the
-    /// document of the node at `relative` below it; none where they have none.
-    pub fn edit_consolidated(
-        &self,
-        stored: &str,
-        relative: &str,
-        kind: NodeKind,
-        edit: &Edit,
-    ) -> Result<Option<String>> {
-        let document = json::parse_object(stored.as_bytes())?;
-        let at = ["consolidated_metadata", "metadata", relative];
-        let copy =
-            at.iter().try_fold(&Value::Object(document), |value, name| value.get(name)).cloned();
-        let Some(Value::Object(copy)) = copy else { return Ok(None) };
-        let mut text = Text::parse(stored.as_bytes())?;
-        self.apply(&mut text, &at, &copy, kind, edit)?;
-        Ok(Some(text.into_string()))
-    }
-
-    /// Edits the `document` that lies at the path `at` in `text`.
-    fn apply(
-        &self,
-        text: &mut Text,
-        at: &[&str],
-        document: &Object,
-        kind: NodeKind,
-        edit: &Edit,
-    ) -> Result<()> {
+    /// Edits `text`, which is that of `document`.
+    fn apply(&self, text: &mut Text, document: &Object, kind: NodeKind, edit: &Edit) -> Result<()> {
         let is_draft = match self {
             Self::V3 => false,
             Self::D2020_10 { .. } => true,
@@ -288,25 +262,25 @@ impl Dialect {
             if is_draft && kind == NodeKind::Array {
                 check_draft_attribute(document, name, value.as_ref())?;
             }
-            put(text, &[at, &["attributes", name]].concat(), value.as_ref())?;
+            put(text, &["attributes", name], value.as_ref())?;
         }
         if let Some(shape) = &edit.shape {
-            put_shape(text, at, document, shape)?;
+            put_shape(text, document, shape)?;
         }
         if let Some(names) = &edit.dimension_names {
             if is_draft && !document.contains_key("dimension_names") {
-                let path = [at, &["attributes", draft::DIMENSIONS]].concat();
+                let path = ["attributes", draft::DIMENSIONS];
                 put(text, &path, draft_names(names)?.as_ref())?;
             } else {
                 let value = (!names.is_empty()).then(|| json!(names));
-                put(text, &[at, &["dimension_names"]].concat(), value.as_ref())?;
+                put(text, &["dimension_names"], value.as_ref())?;
             }
         }
         for (name, value) in &edit.members {
-            put(text, &[at, &[name]].concat(), value.as_ref())?;
+            put(text, &[name], value.as_ref())?;
         }
         if edit.consolidated == Some(false) {
-            text.remove(&[at, &["consolidated_metadata"]].concat())?;
+            text.remove(&["consolidated_metadata"])?;
         }
         Ok(())
     }
@@ -320,7 +294,7 @@ fn put(text: &mut Text, path: &[&str], value: Option<&Value>) -> Result<()> {
 }
 
 /// Sets the lengths that change, each in its place.
-fn put_shape(text: &mut Text, at: &[&str], document: &Object, shape: &[u64]) -> Result<()> {
+fn put_shape(text: &mut Text, document: &Object, shape: &[u64]) -> Result<()> {
     let stored = lengths(document.get("shape").unwrap_or(&Value::Null), "shape")?;
     if stored.len() != shape.len() {
         return Err(Error::invalid(format!(
@@ -329,7 +303,7 @@ fn put_shape(text: &mut Text, at: &[&str], document: &Object, shape: &[u64]) -> 
     }
     for (index, (old, new)) in stored.iter().zip(shape).enumerate() {
         if old != new {
-            text.set_item(&[at, &["shape"]].concat(), index, &json!(new))?;
+            text.set_item(&["shape"], index, &json!(new))?;
         }
     }
     Ok(())

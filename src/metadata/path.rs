@@ -53,7 +53,10 @@ impl NodePath {
 
     /// The path `relative`, of names that are joined by slashes, below this node; the node itself where it is empty.
     pub fn join(&self, relative: &str) -> Result<Self> {
-        relative.split('/').filter(|_| !relative.is_empty()).try_fold(self.clone(), |path, name| path.child(name))
+        relative
+            .split('/')
+            .filter(|_| !relative.is_empty())
+            .try_fold(self.clone(), |path, name| path.child(name))
     }
 
     /// The names that lead from `above` to this node, joined by slashes: none at all for `above` itself. `None`
@@ -73,8 +76,7 @@ impl NodePath {
 
     /// The groups that it is in, the root first.
     pub fn ancestors(&self) -> Vec<Self> {
-        let mut above: Vec<Self> =
-            std::iter::successors(self.parent(), Self::parent).collect();
+        let mut above: Vec<Self> = std::iter::successors(self.parent(), Self::parent).collect();
         above.reverse();
         above
     }

@@ -119,7 +119,9 @@ impl WritableStore for MemoryStore {
         let below: Vec<(Key, String)> = values
             .by_key
             .keys()
-            .filter_map(|key| Some((key.clone(), key.as_str().strip_prefix(from.as_str())?.to_owned())))
+            .filter_map(|key| {
+                Some((key.clone(), key.as_str().strip_prefix(from.as_str())?.to_owned()))
+            })
             .collect();
         for (key, relative) in below {
             if let Some(value) = values.by_key.remove(&key) {

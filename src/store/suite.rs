@@ -199,7 +199,8 @@ fn parts_of_one_value_are_laid_over_it_in_turn(store: &Store) {
 fn a_prefix_is_moved_with_all_below_it(store: &Store) {
     let prefix = |text| Prefix::parse(text).expect("a valid prefix");
     let write = store.write().expect("writable");
-    for (text, bytes) in [("a/b/c", &b"1"[..]), ("a/b/d/e", b"2"), ("ab", b"3"), ("x/d/e", b"old")] {
+    for (text, bytes) in [("a/b/c", &b"1"[..]), ("a/b/d/e", b"2"), ("ab", b"3"), ("x/d/e", b"old")]
+    {
         set(store, text, bytes);
     }
     write.move_prefix(&prefix("a/b"), &prefix("y/z")).expect("moved");

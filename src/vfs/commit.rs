@@ -316,7 +316,11 @@ impl Vfs {
 
     /// Sets the time of what is stored at `place`; of an inner chunk that of its shard. Returns the versions
     /// before and after; none where nothing is stored by itself.
-    pub(super) fn set_stored_modified(&self, place: &Place, modified: SystemTime) -> Result<Option<Versions>> {
+    pub(super) fn set_stored_modified(
+        &self,
+        place: &Place,
+        modified: SystemTime,
+    ) -> Result<Option<Versions>> {
         let Some(key) = self.key_of(place)? else { return Ok(None) };
         let store = self.hierarchy.store();
         let version = || Ok::<_, Error>(store.stat(&key)?.map(|stat| stat.version));

@@ -6,12 +6,12 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use super::Vfs;
 use super::commit::When;
 use super::file::Content;
 use super::inode::Inode;
 use super::overlay::Shown;
 use super::place::{CHUNKS, Place};
-use super::Vfs;
 use crate::array::{Array, Coords};
 use crate::codec::Buffer;
 use crate::error::{At, Error, Kind, Result};
@@ -134,11 +134,11 @@ impl Vfs {
         let mut batch_len = 0_usize;
         let mut shard: Option<Key> = None;
         for chunk in &mut below.chunks {
-            let Some((bytes, modified)) = self.bytes_to_encode(chunk).at(chunk.from.shown())? else {
+            let Some((bytes, modified)) = self.bytes_to_encode(chunk).at(chunk.from.shown())?
+            else {
                 continue;
             };
-            let (len, needed) =
-                (u64::try_from(bytes.len()).unwrap_or(u64::MAX), array.chunk_len());
+            let (len, needed) = (u64::try_from(bytes.len()).unwrap_or(u64::MAX), array.chunk_len());
             if len != needed {
                 let detail = format!("{len} bytes, a chunk of the array has {needed}");
                 return Err(Error::invalid(detail).at(chunk.from.shown()));

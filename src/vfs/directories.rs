@@ -195,9 +195,8 @@ impl Vfs {
 
     /// Whether somebody has a file open to write below a directory.
     fn is_being_filled(&self, path: &NodePath) -> bool {
-        let is_below = |place: &Place| {
-            place.node().is_some_and(|node| node.relative_to(path).is_some())
-        };
+        let is_below =
+            |place: &Place| place.node().is_some_and(|node| node.relative_to(path).is_some());
         self.open_files().iter().any(|inode| inode.place().is_some_and(|place| is_below(&place)))
     }
 

@@ -59,7 +59,7 @@ impl Vfs {
     fn restore(&self, node: &Node, removed: &Document, edit: &Edit) -> Result<()> {
         let text = String::from_utf8_lossy(&removed.text);
         let edited = self.hierarchy.dialect().edit(node.kind(), &text, edit).at(&removed.key)?;
-        self.hierarchy.restore(node.path(), removed, edited)?;
+        self.hierarchy.restore(node.path(), removed, &edited)?;
         match (&edit.shape, node.array()) {
             (Some(shape), Some(array)) => array.erase_outside(shape),
             _ => Ok(()),

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use super::{Shape, Vfs};
 use super::attr::Attr;
 use super::file::{Content, File, Unstored};
 use super::inode::Inode;
 use super::overlay::Shown;
 use super::place::{DOCUMENT, Place};
 use super::tree::below_shown;
+use super::{Shape, Vfs};
 use crate::array::FillChunks;
 use crate::codec::Buffer;
 use crate::error::{At, Error, Kind, Result};
@@ -86,7 +86,8 @@ impl Vfs {
         replace: Replace,
     ) -> Result<()> {
         let is_document = name == DOCUMENT || new_name == DOCUMENT;
-        let is_dir = self.resolve(&self.directory(parent)?, name)?.is_some_and(|from| from.is_dir());
+        let is_dir =
+            self.resolve(&self.directory(parent)?, name)?.is_some_and(|from| from.is_dir());
         let _shape = self.shape_for(is_document || is_dir || self.is_stored_dir(new_parent)?);
         let (parent, new_parent) = (self.directory(parent)?, self.directory(new_parent)?);
         let from = self.resolve(&parent, name)?.ok_or_else(Error::not_found)?;

@@ -43,9 +43,7 @@ impl Vfs {
             return Ok((!node.is_bare()).then(|| Place::Document(path.clone())));
         }
         match node.content() {
-            NodeContent::Array(array) if name == CHUNKS => {
-                self.chunks_of(path, array)
-            }
+            NodeContent::Array(array) if name == CHUNKS => self.chunks_of(path, array),
             NodeContent::NotUnderstood(NodeKind::Array, error) => Err(error.clone()),
             NodeContent::Array(_) => self.resolve_ordinary(path, &Place::Node(path.clone()), name),
             NodeContent::Group(_) | NodeContent::NotUnderstood(NodeKind::Group, _) => {

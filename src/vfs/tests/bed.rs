@@ -167,7 +167,7 @@ impl Bed {
         ];
         let (dialect, policy) = (Dialect::V3, Policy::default());
         let vfs = Self::mounted(&store, &dialect, policy.clone(), Duration::ZERO);
-        let bed = Self { vfs, store, dialect, policy };
+        let bed = Self { store, vfs, dialect, policy };
         for (key, text) in documents {
             bed.put(key, text.into_bytes());
         }

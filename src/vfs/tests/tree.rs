@@ -36,9 +36,11 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     let dir = || prop::sample::select(&DIRS[..]).prop_map(str::to_owned);
     let any_dir = || {
-        (dir(), prop::bool::weighted(0.3)).prop_map(|(dir, is_c)| {
-            if is_c { format!("{dir}/c") } else { dir }
-        })
+        (dir(), prop::bool::weighted(0.3)).prop_map(
+            |(dir, is_c)| {
+                if is_c { format!("{dir}/c") } else { dir }
+            },
+        )
     };
     let file = || {
         (dir(), prop::sample::select(&FILES[..])).prop_map(|(dir, file)| format!("{dir}/{file}"))
@@ -227,10 +229,15 @@ impl Model {
             self.dirs.iter().any(|(dir, kind)| moved(dir, from, to).is_some() && is_stored(kind));
         self.dirs.remove(to);
         let dirs = std::mem::take(&mut self.dirs);
-        self.dirs = dirs.into_iter().map(|(dir, kind)| (moved(&dir, from, to).unwrap_or(dir), kind)).collect();
+        self.dirs = dirs
+            .into_iter()
+            .map(|(dir, kind)| (moved(&dir, from, to).unwrap_or(dir), kind))
+            .collect();
         let files = std::mem::take(&mut self.files);
-        self.files =
-            files.into_iter().map(|(file, bytes)| (moved(&file, from, to).unwrap_or(file), bytes)).collect();
+        self.files = files
+            .into_iter()
+            .map(|(file, bytes)| (moved(&file, from, to).unwrap_or(file), bytes))
+            .collect();
         if stored {
             self.made_above(to);
         }
@@ -358,8 +365,7 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
             let number = bed.find(from).expect("there");
             let parent = bed.find(parent(to)).expect("there");
             let done = bed.vfs.link(number, parent, to.rsplit('/').next().unwrap_or(to));
-            let expected =
-                if model.exists(to) { Err(Kind::Exists) } else { model.put(to, &bytes) };
+            let expected = if model.exists(to) { Err(Kind::Exists) } else { model.put(to, &bytes) };
             (done.map(drop), expected)
         }
         Step::Sync => {
@@ -373,7 +379,8 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
         }
         Step::Remount => {
             // Without its document nobody can say what the chunks are that are left.
-            for (path, _) in model.dirs.clone().iter().filter(|(_, dir)| **dir == Dir::RemovedArray) {
+            for (path, _) in model.dirs.clone().iter().filter(|(_, dir)| **dir == Dir::RemovedArray)
+            {
                 apply(bed, model, &Step::RemoveAll(path.clone(), false))?;
             }
             model.settle();
