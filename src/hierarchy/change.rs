@@ -316,13 +316,7 @@ impl Hierarchy {
 
     /// Copies of what has come to `to` into the consolidated metadata above it.
     fn consolidate_moved(&self, to: &NodePath) -> Result<()> {
-        let above = to.ancestors();
-        if !above
-            .iter()
-            .map(|group| self.is_consolidated(group))
-            .collect::<Result<Vec<_>>>()?
-            .contains(&true)
-        {
+        if !self.has_copies_above(to)? {
             return Ok(());
         }
         let Some(node) = self.node(to)?.filter(|node| !node.is_bare()) else { return Ok(()) };
@@ -378,7 +372,7 @@ impl Hierarchy {
     }
 
     /// Where the document of a node of `kind` lies.
-    fn document_key(&self, path: &NodePath, kind: NodeKind) -> Result<Key> {
+    pub(super) fn document_key(&self, path: &NodePath, kind: NodeKind) -> Result<Key> {
         let keys = self.dialect.document_keys(path)?;
         let key = keys.into_iter().find(|(found, _)| found.is_none_or(|found| found == kind));
         key.map(|(_, key)| key).ok_or_else(|| Error::new(Kind::Internal, "a node has no key"))

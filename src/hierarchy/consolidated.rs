@@ -4,10 +4,10 @@ use bytes::Bytes;
 
 use super::edit::{ATTEMPTS, is_late, overtaken};
 use super::{Content, Hierarchy};
-use crate::error::{At, Result};
+use crate::error::{At, Kind, Result};
 use crate::metadata::model::Group;
-use crate::metadata::{NodeKind, NodePath};
-use crate::store::Condition;
+use crate::metadata::{NodeKind, NodePath, json};
+use crate::store::{Condition, Key};
 
 impl Hierarchy {
     /// The stored documents below a group, each with its path from there; of a group that has none
@@ -45,7 +45,56 @@ impl Hierarchy {
         path: &NodePath,
         document: Option<&str>,
     ) -> Result<()> {
-        path.ancestors().iter().try_for_each(|group| self.update_copy(group, path, document))
+        path.ancestors().iter().try_for_each(|group| self.update_copy(group, path, document))?;
+        match self.dialect.shared_copies()? {
+            Some(copies) => self.update_shared_copy(&copies, path, document),
+            None => Ok(()),
+        }
+    }
+
+    /// The same of the copies that a library has put into a value of their own.
+    fn update_shared_copy(
+        &self,
+        copies: &Key,
+        path: &NodePath,
+        document: Option<&str>,
+    ) -> Result<()> {
+        if self.store.stat(copies)?.is_none() {
+            return Ok(());
+        }
+        let kind = self.node(path)?.map_or(NodeKind::Group, |node| node.kind());
+        let key = self.document_key(path, kind)?;
+        for _ in 0..ATTEMPTS {
+            let Some(value) = self.store.get(copies, json::MAX_DOCUMENT_LEN)? else {
+                return Ok(());
+            };
+            let text = String::from_utf8_lossy(&value.bytes);
+            let new = match self.dialect.set_shared_copy(&text, path, &key, document) {
+                Ok(new) => new,
+                // Nobody reads it as it is.
+                Err(error) if error.kind() == Kind::Corrupt => return Ok(()),
+                Err(error) => return Err(error.at(copies)),
+            };
+            let condition = Condition::Unchanged(value.stat.version);
+            match self.store.write()?.set(copies, &[Bytes::from(new).into()], condition) {
+                Err(error) if is_late(&error) => {}
+                stored => return stored.map(drop),
+            }
+        }
+        Err(overtaken(path))
+    }
+
+    /// Whether there are any copies that could have one of the document of `path`.
+    pub(super) fn has_copies_above(&self, path: &NodePath) -> Result<bool> {
+        for group in path.ancestors() {
+            if self.is_consolidated(&group)? {
+                return Ok(true);
+            }
+        }
+        match self.dialect.shared_copies()? {
+            Some(copies) => Ok(self.store.stat(&copies)?.is_some()),
+            None => Ok(false),
+        }
     }
 
     /// Whether a group has such copies.

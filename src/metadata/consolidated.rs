@@ -11,12 +11,17 @@
 //! ```
 //!
 //! A copy is the stored text, bare words and long numbers too, without a copy of copies in it.
+//!
+//! The drafts have no such thing in their documents. There a group keeps the wish alone, as a member that no
+//! reader looks at, with no copies in it; and zarr-python 2 has all documents of a hierarchy in one value of
+//! its own, `meta/root/consolidated/.zmetadata`, which is kept true where it is.
 
 use serde_json::{Value, json};
 
 use super::json::{self, MAX_DOCUMENT_LEN, Text};
 use super::{Dialect, NodePath};
 use crate::error::{Error, Result};
+use crate::store::Key;
 
 /// Where the copies are.
 const METADATA: [&str; 2] = ["consolidated_metadata", "metadata"];
@@ -64,7 +69,11 @@ impl Dialect {
     pub fn consolidate(&self, group: &str, documents: &[(String, String)]) -> Result<String> {
         match self {
             Self::V3 => {}
-            Self::D2020_10 { .. } => return Ok(group.to_owned()),
+            Self::D2020_10 { .. } => {
+                let mut text = Text::parse(group.as_bytes())?;
+                text.set(&["consolidated_metadata"], &no_copies())?;
+                return checked(text);
+            }
         }
         let mut sorted = Vec::with_capacity(documents.len());
         for (relative, document) in documents {
@@ -81,11 +90,46 @@ impl Dialect {
         copies.push('}');
         let mut text = Text::parse(group.as_bytes())?;
         text.remove(&["consolidated_metadata"])?;
-        let head = json!({"kind": "inline", "must_understand": false, "metadata": {}});
-        text.set(&["consolidated_metadata"], &head)?;
+        text.set(&["consolidated_metadata"], &no_copies())?;
         text.set_text(&METADATA, &Text::parse(copies.as_bytes())?)?;
         checked(text)
     }
+
+    /// Where copies of all documents of a hierarchy lie, in a dialect where some library puts them into a value of
+    /// their own.
+    pub fn shared_copies(&self) -> Result<Option<Key>> {
+        match self {
+            Self::V3 => Ok(None),
+            Self::D2020_10 { .. } => Key::parse("meta/root/consolidated/.zmetadata").map(Some),
+        }
+    }
+
+    /// The value that has copies of all documents, with that of `key`, the document of the node at `path`, set to
+    /// `document`; or where that is absent without any of the node and of what is below it.
+    pub fn set_shared_copy(
+        &self,
+        copies: &str,
+        path: &NodePath,
+        key: &Key,
+        document: Option<&str>,
+    ) -> Result<String> {
+        let mut text = Text::parse(copies.as_bytes())?;
+        if let Some(document) = document {
+            text.set_text(&["metadata", key.as_str()], &copy_of(document)?)?;
+        } else {
+            let below = self.children_prefix(path)?;
+            let own = self.document_keys(path)?;
+            text.remove_members(&["metadata"], |name| {
+                name.starts_with(below.as_str()) || own.iter().any(|(_, key)| key.as_str() == name)
+            })?;
+        }
+        checked(text)
+    }
+}
+
+/// Consolidated metadata that has no copies.
+fn no_copies() -> Value {
+    json!({"kind": "inline", "must_understand": false, "metadata": {}})
 }
 
 /// A document as it is copied.

@@ -38,7 +38,8 @@ pub(super) fn lower(kind: NodeKind, text: &[u8]) -> Lowered {
 
 fn group(document: &Object) -> Result<Group> {
     check_extensions(document)?;
-    Ok(Group { attributes: attributes(document)?, consolidated: false })
+    // No member of the draft: a wish that was made through a mount.
+    Ok(Group { attributes: attributes(document)?, consolidated: v3::is_consolidated(document) })
 }
 
 fn array(document: &Object) -> Result<Array> {
