@@ -50,7 +50,8 @@ While it is mounted, in MOUNTPOINT:
   .zarrfs/errors       what went wrong, in words (not listed: open it by name)
   .zarrfs/stored/...   the metadata documents as the store has them
   .zarrfs/stats        counters
-The elements are written back through the codecs when a file is closed.")]
+The elements are written back through the codecs when a file is closed. Directories that are made become groups;
+a zarr.json that is written makes a group or an array, stored as --codecs and --shards say.")]
 pub struct Mount {
     /// The hierarchy: a directory.
     pub source: PathBuf,
