@@ -4,6 +4,7 @@
 //! pool and is answered from there, so that look-ups go on meanwhile. Every request
 //! goes through `answer`, where a panic costs the request and not the mount.
 
+mod answer;
 mod pool;
 mod session;
 mod terms;
@@ -26,6 +27,7 @@ use parking_lot::Mutex;
 
 use crate::error::{Error, Kind, Result};
 use crate::vfs::{Attr, DirHandle, Presence, Replace, Vfs};
+use answer::{answer, gone};
 use pool::Pool;
 pub use session::{MountOptions, Mounted, Others, mount};
 use terms::{Owner, access_of, dot, nul_separated, open_flags, reply_xattr, utf8};
@@ -41,25 +43,6 @@ struct Fs {
     dirs: Mutex<HashMap<u64, Arc<DirHandle>>>,
     next_dir: AtomicU64,
     owner: Owner,
-}
-
-/// Runs one request. What goes wrong is kept where a person can read it, and becomes an errno.
-fn answer<T>(vfs: &Vfs, operation: &str, request: impl FnOnce() -> Result<T>) -> Result<T, Errno> {
-    let result = catch_unwind(AssertUnwindSafe(request)).unwrap_or_else(|panic| {
-        let said = panic.downcast_ref::<String>().map(String::as_str);
-        let said = said.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no reason");
-        Err(Error::new(Kind::Internal, format!("a mistake in zarrfs, please report it: {said}")))
-    });
-    result.map_err(|error| {
-        vfs.note(operation, &error);
-        Errno::from_i32(error.errno())
-    })
-}
-
-/// Of a file that the kernel knows by its inode and that is not there any more: told so, it looks the name up
-/// again, so that `O_CREAT` creates it, and whoever does not create learns that there is no such file.
-fn gone(errno: Errno) -> Errno {
-    if errno.code() == libc::ENOENT { Errno::ESTALE } else { errno }
 }
 
 /// Answers with the `$ok` of a reply, or its error.

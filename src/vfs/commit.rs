@@ -211,31 +211,6 @@ impl Vfs {
         Ok(())
     }
 
-    /// Counts `more` bytes that are to wait here, or refuses them.
-    pub(super) fn reserve(&self, more: usize) -> Result<()> {
-        let more = u64::try_from(more).unwrap_or(u64::MAX);
-        let limit = self.options.dirty_limit;
-        let fits = |now: u64| now.checked_add(more).filter(|after| more == 0 || *after <= limit);
-        match self.unstored_len.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits) {
-            Ok(_) => Ok(()),
-            Err(now) => Err(Error::new(
-                Kind::NoMemory,
-                format!("{now} bytes wait to be stored, the limit is {limit} (--dirty-limit)"),
-            )),
-        }
-    }
-
-    fn unreserve(&self, len: usize) {
-        let len = u64::try_from(len).unwrap_or(u64::MAX);
-        let less = |now: u64| Some(now.saturating_sub(len));
-        let _always = self.unstored_len.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
-    }
-
-    /// Bytes that wait to be stored, in all files.
-    pub(super) fn unstored_len(&self) -> u64 {
-        self.unstored_len.load(Ordering::Relaxed)
-    }
-
     /// Changes the length of a file. Where nobody has it open to write the rest it is stored as it is then,
     /// or left as it was.
     pub(super) fn truncate_and_store(&self, inode: &Inode, len: u64) -> Result<()> {

@@ -15,6 +15,7 @@ mod file;
 mod inode;
 mod journal;
 mod listing;
+mod memory;
 mod names;
 mod overlay;
 mod place;

@@ -199,6 +199,16 @@ impl Bed {
         Arc::new(Vfs::new(hierarchy, Options { writeback_delay, ..Options::default() }))
     }
 
+    /// The same, where only as many bytes may wait.
+    pub fn limited(dirty_limit: u64) -> Self {
+        let bed = Self::new();
+        let options = hierarchy::Options::default();
+        let store = Store::new(Arc::clone(&bed.store));
+        let hierarchy = Hierarchy::open(store, Some(Dialect::V3), options).expect("opens");
+        let vfs = Arc::new(Vfs::new(hierarchy, Options { dirty_limit, ..Options::default() }));
+        Self { vfs, ..bed }
+    }
+
     /// The same, with a tree that knows nothing of what is not stored.
     pub fn remount(&mut self) {
         let policy = self.policy.clone();

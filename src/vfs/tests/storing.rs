@@ -92,3 +92,17 @@ fn a_scratch_file_that_cannot_be_cut_keeps_its_bytes() {
     assert!(bed.read("plain/notes").expect("still there").starts_with(b"unst"));
     assert_eq!(bed.vfs.unstored_len(), 4);
 }
+
+#[test]
+fn files_that_wait_go_to_the_store_when_there_is_no_room_for_more() {
+    let bed = Bed::limited(100);
+    for n in 0..20 {
+        bed.write(&format!("plain/{n}"), &[n; 30]).expect("written");
+    }
+    assert!(bed.vfs.unstored_len() <= 100);
+    for n in 0..20 {
+        assert_eq!(bed.read(&format!("plain/{n}")).expect("read"), [n; 30]);
+    }
+    let refused = bed.write("plain/long", &[0; 101]).expect_err("more than may wait");
+    assert_eq!(refused.kind(), Kind::NoMemory);
+}

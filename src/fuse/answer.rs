@@ -1,0 +1,31 @@
+//! One request: what goes wrong in it costs nothing but itself.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use fuser::Errno;
+
+use crate::error::{Error, Kind, Result};
+use crate::vfs::Vfs;
+
+/// Runs one request. What goes wrong is kept where a person can read it, and becomes an errno.
+pub fn answer<T>(
+    vfs: &Vfs,
+    operation: &str,
+    request: impl FnOnce() -> Result<T>,
+) -> Result<T, Errno> {
+    let result = catch_unwind(AssertUnwindSafe(request)).unwrap_or_else(|panic| {
+        let said = panic.downcast_ref::<String>().map(String::as_str);
+        let said = said.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no reason");
+        Err(Error::new(Kind::Internal, format!("a mistake in zarrfs, please report it: {said}")))
+    });
+    result.map_err(|error| {
+        vfs.note(operation, &error);
+        Errno::from_i32(error.errno())
+    })
+}
+
+/// Of a file that the kernel knows by its inode and that is not there any more: told so, it looks the name up
+/// again, so that `O_CREAT` creates it, and whoever does not create learns that there is no such file.
+pub fn gone(errno: Errno) -> Errno {
+    if errno.code() == libc::ENOENT { Errno::ESTALE } else { errno }
+}
