@@ -155,6 +155,8 @@ fn checked(text: Text) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metadata::NodeKind;
+    use crate::metadata::model::{Group, Node};
 
     const GROUP: &str = r#"{"zarr_format":3,"node_type":"group","attributes":{"x":NaN}}"#;
 
@@ -217,8 +219,30 @@ mod tests {
         }
         let draft = Dialect::D2020_10 { suffix: ".json".to_owned() };
         assert_eq!(draft.set_consolidated(&made(&[]), "a", None), Ok(None));
+    }
+
+    #[test]
+    fn a_draft_keeps_the_wish_without_copies_and_the_copies_of_zarr_python_2_true() {
+        let draft = Dialect::D2020_10 { suffix: ".json".to_owned() };
         let documents = [("a".to_owned(), "{}".to_owned())];
-        assert_eq!(draft.consolidate(GROUP, &documents).as_deref(), Ok(GROUP));
+        let wished = draft.consolidate(r#"{"attributes":{}}"#, &documents).expect("a wish");
+        let lowered = draft.lower(Some(NodeKind::Group), wished.as_bytes()).node.expect("a group");
+        assert!(matches!(lowered, Node::Group(Group { consolidated: true, .. })));
+        assert!(!wished.contains("\"a\""), "{wished}");
+        let (path, other) =
+            (NodePath::parse("g").expect("a path"), NodePath::parse("g2").expect("a path"));
+        let key = |path: &NodePath| draft.new_group(path).expect("a key").0;
+        let set = |copies: &str, path: &NodePath, document| {
+            draft.set_shared_copy(copies, path, &key(path), document).expect("set")
+        };
+        let none = r#"{"zarr_consolidated_format": 1, "metadata": {"zarr.json": {}}}"#;
+        let below = path.child("b").expect("a path");
+        let both = set(&set(none, &path, Some(r#"{"x":NaN}"#)), &below, Some("{}"));
+        let all = set(&both, &other, Some("{}"));
+        assert!(all.contains("NaN") && all.contains("meta/root/g/b.group.json"), "{all}");
+        let left = set(&all, &path, None);
+        assert!(!left.contains("root/g.") && !left.contains("root/g/"), "{left}");
+        assert!(left.contains("root/g2.group.json") && left.contains("zarr.json"), "{left}");
     }
 
     #[test]
