@@ -10,11 +10,14 @@
 //!      "a/b": {"zarr_format": 3, "node_type": "array", ..}}}}
 //! ```
 //!
-//! A copy is the stored text, bare words and long numbers too, without a copy of copies in it.
+//! A copy is the stored text, bare words and long numbers too, without a copy of copies in it. A group that
+//! has no document gets the copy of an empty one: zarr-python finds nothing at all where one is missing.
 //!
 //! The drafts have no such thing in their documents. There a group keeps the wish alone, as a member that no
 //! reader looks at, with no copies in it; and zarr-python 2 has all documents of a hierarchy in one value of
 //! its own, `meta/root/consolidated/.zmetadata`, which is kept true where it is.
+
+use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
@@ -53,8 +56,13 @@ impl Dialect {
             if !copies.is_some_and(Value::is_object) {
                 text.set(&METADATA, &json!({}))?;
             }
-            let at = [METADATA.as_slice(), &[relative]].concat();
-            text.set_text(&at, &copy_of(document)?)?;
+            let at = |name| [METADATA.as_slice(), &[name]].concat();
+            for parent in parents(relative) {
+                if copies.is_none_or(|copies| copies.get(parent).is_none()) {
+                    text.set(&at(parent), &empty_group())?;
+                }
+            }
+            text.set_text(&at(relative), &copy_of(document)?)?;
         } else {
             text.remove_members(&METADATA, |name| {
                 let rest = name.strip_prefix(relative);
@@ -75,17 +83,19 @@ impl Dialect {
                 return checked(text);
             }
         }
-        let mut sorted = Vec::with_capacity(documents.len());
+        let mut sorted = BTreeMap::new();
         for (relative, document) in documents {
-            sorted.push((NodePath::parse(relative)?, document));
+            for parent in parents(relative) {
+                sorted.entry(NodePath::parse(parent)?).or_insert_with(|| empty_group().to_string());
+            }
+            sorted.insert(NodePath::parse(relative)?, copy_of(document)?.into_string());
         }
-        sorted.sort();
         let mut copies = String::from("{");
         for (at, (path, document)) in sorted.iter().enumerate() {
             copies.push_str(if at == 0 { "" } else { "," });
             copies.push_str(&json!(path.as_str()).to_string());
             copies.push(':');
-            copies.push_str(copy_of(document)?.as_str());
+            copies.push_str(document);
         }
         copies.push('}');
         let mut text = Text::parse(group.as_bytes())?;
@@ -130,6 +140,16 @@ impl Dialect {
 /// Consolidated metadata that has no copies.
 fn no_copies() -> Value {
     json!({"kind": "inline", "must_understand": false, "metadata": {}})
+}
+
+/// The paths of the groups between the group and the node at `relative`.
+fn parents(relative: &str) -> impl Iterator<Item = &str> {
+    relative.match_indices('/').filter_map(|(at, _)| relative.get(..at))
+}
+
+/// What a group without a document would have for one.
+fn empty_group() -> Value {
+    json!({"zarr_format": 3, "node_type": "group", "attributes": {}})
 }
 
 /// A document as it is copied.
@@ -206,6 +226,16 @@ mod tests {
             set(bare, "a", Some("{}")),
             r#"{"consolidated_metadata": {"kind": "inline", "metadata": {"a": {}}}}"#
         );
+    }
+
+    #[test]
+    fn a_group_without_a_document_has_the_copy_of_an_empty_one() {
+        let empty = empty_group().to_string();
+        let expected = made(&[("a", &empty), ("a/b", &empty), ("a/b/c", "{}"), ("a/d", "{}")]);
+        assert_eq!(made(&[("a/d", "{}"), ("a/b/c", "{}")]), expected);
+        let set = Dialect::V3.set_consolidated(&made(&[("a", "{}")]), "a/b/c", Some("{}"));
+        let expected = made(&[("a", "{}"), ("a/b", &empty), ("a/b/c", "{}")]);
+        assert_eq!(set, Ok(Some(expected)));
     }
 
     #[test]

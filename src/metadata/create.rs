@@ -313,4 +313,6 @@ fn put_attributes(text: &mut Text, document: &Object) -> Result<()> {
 }
 
 #[cfg(test)]
+mod random;
+#[cfg(test)]
 mod tests;

@@ -335,6 +335,96 @@ fn hidden_filters_are_codecs_and_no_attribute() {
     assert_eq!(array.attributes, json!({"user": "x"}).as_object().cloned().expect("an object"));
 }
 
+/// The codecs of a chunk file's elements and the shards that they are stored in; none where there is more to it.
+fn as_policy(array: &Array) -> Option<(Policy, Vec<u64>)> {
+    let inner = |codec: &CodecSpec| codec.configuration["codecs"].as_array().cloned();
+    let (codecs, shards, chunk_shape) = match array.codecs.as_slice() {
+        [codec] if codec.name == "sharding_indexed" => {
+            let codecs =
+                inner(codec)?.into_iter().map(|codec| CodecSpec::from_json(&codec).expect("codec"));
+            let lens = codec.configuration["chunk_shape"].as_array()?;
+            let chunk_shape = lens.iter().filter_map(Json::as_u64).collect();
+            (codecs.collect(), Shards::Shape(array.chunk_shape.clone()), chunk_shape)
+        }
+        codecs => (codecs.to_vec(), Shards::None, array.chunk_shape.clone()),
+    };
+    let plain = !codecs.iter().any(|codec| codec.name == "sharding_indexed");
+    plain.then_some((Policy { codecs, shards }, chunk_shape))
+}
+
+/// The codecs of a chunk, without those that do nothing.
+fn flat(codecs: &[CodecSpec]) -> Vec<CodecSpec> {
+    let nested = |codec: &CodecSpec| -> Vec<CodecSpec> {
+        let codecs = codec.configuration["codecs"].as_array().expect("codecs");
+        flat(
+            &codecs
+                .iter()
+                .map(|codec| CodecSpec::from_json(codec).expect("a codec"))
+                .collect::<Vec<_>>(),
+        )
+    };
+    let little = json!({"name": "bytes", "configuration": {"endian": "little"}});
+    let identity = json!({"name": "transpose", "configuration": {"order": [0, 1]}});
+    let defaults = [little, json!({"name": "bytes"}), identity];
+    codecs
+        .iter()
+        .flat_map(|codec| {
+            if codec.name == "sharding_indexed" {
+                return nested(codec);
+            }
+            let mut codec = codec.clone();
+            codec.configuration.retain(|name, value| name != "checksum" || *value != json!(false));
+            vec![codec]
+        })
+        .filter(|codec| !defaults.contains(&codec.to_json()))
+        .collect()
+}
+
+#[test]
+fn every_array_is_made_again_from_what_is_shown_of_it() {
+    let draft = Dialect::D2020_10 { suffix: ".json".to_owned() };
+    let (mut made, mut refused) = (0, Vec::new());
+    for fixture in Fixture::all().iter().filter(|fixture| !fixture.name.contains("reject")) {
+        for (path, (_, lowered)) in &fixture.tree().1.arrays {
+            let place = format!("{} {path}", fixture.name);
+            let Ok(Node::Array(array)) = &lowered.node else {
+                continue;
+            };
+            let Some((policy, chunk_shape)) = as_policy(array) else {
+                continue;
+            };
+            let shown = shown::array(array, &chunk_shape);
+            for dialect in [&Dialect::V3, &draft] {
+                let path = NodePath::parse(path).expect("a path");
+                let found = match dialect.new_document(&path, shown.as_bytes(), &policy) {
+                    Ok(NewDocument { node: Node::Array(found), .. }) => found,
+                    Ok(other) => panic!("{place}: {other:?}"),
+                    Err(error) if *dialect == draft && error.kind() == Kind::Invalid => {
+                        refused.push(format!("{place}: {error}"));
+                        continue;
+                    }
+                    Err(error) => panic!("{place}: {error}"),
+                };
+                made += 1;
+                assert_eq!(flat(&found.codecs), flat(&array.codecs), "{place}");
+                let expected = Array {
+                    codecs: found.codecs.clone(),
+                    key_encoding: found.key_encoding,
+                    fill: found.fill.clone(),
+                    ..array.clone().as_ref().clone()
+                };
+                assert_eq!(*found, expected, "{place}");
+                assert_eq!(found.fill.item(array.dtype), array.fill.item(array.dtype), "{place}");
+            }
+        }
+    }
+    for refusal in &refused {
+        let known = ["has no form in the 2020 draft", "together have", "a NaN of its own bits"];
+        assert!(known.iter().any(|known| refusal.contains(known)), "{refusal}");
+    }
+    assert!(made > 300 && refused.len() < 30, "{made} made, {refused:#?}");
+}
+
 /// The document at `key` of a fixture.
 fn document(fixture: &str, key: &str) -> Bytes {
     let store = Fixture::named(fixture).store;

@@ -285,9 +285,11 @@ fn fill_values_are_stored_as_their_type_is_spelled() {
     let made = Dialect::V3.new_document(&path(), text.as_bytes(), &Policy::default());
     assert!(made.expect("made").text.contains("\"fill_value\":\"NaN\""));
     let raw = json!({"name": "raw_bytes", "configuration": {"length_bytes": 3}});
-    let changes = json!({"data_type": raw, "fill_value": "AQID"});
-    let stored = self::made(&Dialect::V3, &changes, &Policy::default());
-    assert_eq!((&stored["data_type"], &stored["fill_value"]), (&raw, &json!("AQID")));
+    for dtype in [raw, json!("r24")] {
+        let changes = json!({"data_type": dtype, "fill_value": "AQID"});
+        let stored = self::made(&Dialect::V3, &changes, &Policy::default());
+        assert_eq!((&stored["data_type"], &stored["fill_value"]), (&dtype, &json!("AQID")));
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{New, put, put_attributes, put_fill};
+use crate::dtype::DType;
 use crate::error::Result;
 use crate::metadata::codecs;
 use crate::metadata::json::Text;
@@ -40,11 +41,9 @@ pub(super) fn array(text: &mut Text, document: &Object, array: Array, new: New) 
     put(text, document, "chunk_grid", &grid)?;
     let encoding = json!({"name": "default", "configuration": {"separator": "/"}});
     put(text, document, "chunk_key_encoding", &encoding)?;
-    // The form of the type's name decides that of its fill value.
-    let fill = match document.get("fill_value") {
-        Some(base64 @ Value::String(_)) if data_type(document, &array).is_object() => {
-            base64.clone()
-        }
+    let fill = match (array.dtype, document.get("fill_value")) {
+        // Base64, which the libraries that have such types write and read.
+        (DType::Raw(_), Some(written @ Value::String(text))) if is_base64(text) => written.clone(),
         _ => array.fill.to_json(array.dtype),
     };
     put_fill(text, document, array.dtype, &fill)?;
@@ -73,4 +72,9 @@ fn data_type(document: &Object, array: &Array) -> Value {
         return json!({"name": "raw_bytes", "configuration": {"length_bytes": length}});
     }
     json!(array.dtype.name())
+}
+
+/// Whether the fill value of raw bytes is no pattern of digits, as the drafts had them.
+fn is_base64(text: &str) -> bool {
+    !["0x", "0X", "0b", "0B"].iter().any(|head| text.starts_with(head))
 }

@@ -1,0 +1,233 @@
+//! Arrays that nobody thought of, made in every dialect with every policy.
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+use crate::metadata::Shards;
+
+const TYPES: [&str; 16] = [
+    "bool",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "float16",
+    "float32",
+    "float64",
+    "complex64",
+    "complex128",
+    "r8",
+    "r24",
+];
+
+/// What `--codecs` may say, and whether the draft has a form for it in two dimensions or fewer.
+const CODECS: [(&str, bool); 12] = [
+    ("none", true),
+    ("zstd", true),
+    ("blosc", true),
+    ("lz4", true),
+    ("lzma", true),
+    ("bz2", true),
+    ("zlib", true),
+    ("gzip", true),
+    ("shuffle,gzip", false),
+    ("crc32c", false),
+    (r#"[{"name": "transpose", "configuration": {"order": "F"}}, "zstd"]"#, true),
+    (
+        r#"[{"name": "bytes", "configuration": {"endian": "big"}}, {"name": "gzip", "configuration": {"level": 1}}]"#,
+        true,
+    ),
+];
+
+fn fill(dtype: &str) -> BoxedStrategy<Value> {
+    let float = || {
+        prop_oneof![
+            any::<i16>().prop_map(|number| json!(number)),
+            any::<f32>()
+                .prop_filter("finite", |number| number.is_finite())
+                .prop_map(|number| json!(number)),
+            prop::sample::select(vec![
+                json!("NaN"),
+                json!("Infinity"),
+                json!("-Infinity"),
+                json!(-0.0),
+                json!("0x0001")
+            ]),
+        ]
+    };
+    let values = match dtype {
+        "bool" => any::<bool>().prop_map(|value| json!(value)).boxed(),
+        "complex64" | "complex128" => {
+            (float(), float()).prop_map(|(real, imaginary)| json!([real, imaginary])).boxed()
+        }
+        "r8" => any::<[u8; 1]>().prop_map(|bytes| json!(bytes)).boxed(),
+        "r24" => any::<[u8; 3]>().prop_map(|bytes| json!(bytes)).boxed(),
+        float_type if float_type.starts_with('f') => float().boxed(),
+        unsigned if unsigned.starts_with('u') => any::<u8>().prop_map(|value| json!(value)).boxed(),
+        _ => any::<i8>().prop_map(|value| json!(value)).boxed(),
+    };
+    prop_oneof![8 => values, 1 => Just(Value::Null)].boxed()
+}
+
+/// The members of an array that its rank and type decide, with lengths of shards.
+#[derive(Debug, Clone)]
+struct Sample {
+    dtype: &'static str,
+    shape: Vec<u64>,
+    chunk_shape: Vec<u64>,
+    counts: Vec<u64>,
+    names: Option<Vec<Option<String>>>,
+    fill: Value,
+}
+
+fn sample() -> impl Strategy<Value = Sample> {
+    let of_rank = |rank: usize| {
+        let name = prop::option::weighted(0.8, "[a-z]{0,3}");
+        let dimension = (0..20_u64, 1..6_u64, 1..5_u64);
+        let dtype = prop::sample::select(TYPES.to_vec());
+        (
+            prop::collection::vec(dimension, rank),
+            prop::option::of(prop::collection::vec(name, rank)),
+            dtype.prop_flat_map(|dtype| (Just(dtype), fill(dtype))),
+        )
+    };
+    (0..4_usize).prop_flat_map(of_rank).prop_map(|(dimensions, names, (dtype, fill))| Sample {
+        dtype,
+        shape: dimensions.iter().map(|(len, _, _)| *len).collect(),
+        chunk_shape: dimensions.iter().map(|(_, chunk, _)| *chunk).collect(),
+        counts: dimensions.iter().map(|(_, _, count)| *count).collect(),
+        names,
+        fill,
+    })
+}
+
+fn document(sample: &Sample, own: Option<&Value>, attributes: &Value) -> Value {
+    let mut codecs = vec![json!({"name": "bytes", "configuration": {"endian": "little"}})];
+    codecs.extend(own.cloned());
+    let mut document = json!({
+        "zarr_format": 3,
+        "node_type": "array",
+        "shape": sample.shape,
+        "data_type": sample.dtype,
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": sample.chunk_shape}},
+        "fill_value": sample.fill,
+        "codecs": codecs,
+        "attributes": attributes,
+    });
+    if let Some(names) = &sample.names {
+        document["dimension_names"] = json!(names);
+    }
+    document
+}
+
+fn attributes() -> impl Strategy<Value = Value> {
+    prop::sample::select(vec![
+        json!({}),
+        json!({"units": "K", "nested": {"a": [1, {"b": null}]}}),
+        json!({"_ARRAY_DIMENSIONS": "none"}),
+        json!({"filters": ["mine"], "long": "é\n\"\\"}),
+    ])
+}
+
+/// The shape of the chunks that are decoded, and the names of the codecs that make them.
+fn inner(array: &Array) -> (Vec<u64>, Vec<String>) {
+    let names = |codecs: &[CodecSpec]| codecs.iter().map(|codec| codec.name.clone()).collect();
+    match array.codecs.as_slice() {
+        [codec] if codec.name == "sharding_indexed" => {
+            let list = |member| codec.configuration[member].as_array().expect("a list").clone();
+            let codecs: Vec<_> = list("codecs")
+                .iter()
+                .map(|codec| CodecSpec::from_json(codec).expect("codec"))
+                .collect();
+            (list("chunk_shape").iter().filter_map(Value::as_u64).collect(), names(&codecs))
+        }
+        codecs => (array.chunk_shape.clone(), names(codecs)),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    #[test]
+    fn what_is_made_means_what_was_asked_for(
+        sample in sample(),
+        attributes in attributes(),
+        (codecs, in_draft) in prop::sample::select(CODECS.to_vec()),
+        own in prop::option::weighted(0.2, Just(json!({"name": "gzip", "configuration": {"level": 2}}))),
+        kind in 0..4,
+        target in 0..5000_u64,
+    ) {
+        let written = document(&sample, own.as_ref(), &attributes);
+        let whole: Vec<u64> =
+            sample.chunk_shape.iter().zip(&sample.counts).map(|(chunk, count)| chunk * count).collect();
+        let shards = match kind {
+            0 => Shards::None,
+            1 => Shards::Shape(whole.clone()),
+            _ => Shards::Target(target),
+        };
+        let policy = Policy { codecs: Policy::parse_codecs(codecs).expect("codecs"), shards };
+        let shown = Dialect::V3.lower(None, written.to_string().as_bytes()).node;
+        let Ok(Node::Array(shown)) = shown else {
+            return Err(TestCaseError::reject("no array"));
+        };
+        let draft = Dialect::D2020_10 { suffix: ".json".to_owned() };
+        for (dialect, text) in [
+            (&Dialect::V3, written.to_string()),
+            (&draft, written.to_string()),
+            (&draft, format!("{written:#}")),
+        ] {
+            let made = dialect.new_document(&NodePath::root(), text.as_bytes(), &policy);
+            let made = match made {
+                Ok(made) => made,
+                Err(error) => {
+                    prop_assert_eq!(error.kind(), Kind::Invalid, "{}", error);
+                    let nan = error.detail().contains("NaN of its own bits");
+                    prop_assert!(*dialect == draft && (nan || (!in_draft && own.is_none())), "{}", error);
+                    continue;
+                }
+            };
+            let Node::Array(array) = made.node else {
+                panic!("{} is a group", made.text);
+            };
+            prop_assert!(serde_json::from_str::<Value>(&made.text).is_ok(), "{}", made.text);
+            prop_assert_eq!(&array.shape, &shown.shape);
+            prop_assert_eq!(array.dtype, shown.dtype);
+            prop_assert_eq!(array.fill.item(array.dtype), shown.fill.item(array.dtype));
+            prop_assert!(array.fill.is_defined());
+            prop_assert_eq!(&array.attributes, &shown.attributes);
+            if *dialect == Dialect::V3 || shown.dimension_names.iter().any(Option::is_some) {
+                prop_assert_eq!(&array.dimension_names, &shown.dimension_names);
+            }
+            let (chunk_shape, names) = inner(&array);
+            prop_assert_eq!(&chunk_shape, &shown.chunk_shape);
+            let compressors: Vec<_> = names
+                .iter()
+                .filter(|name| *name != "bytes" && *name != "transpose")
+                .cloned()
+                .collect();
+            let asked: Vec<_> = match &own {
+                Some(_) => vec!["gzip".to_owned()],
+                None => policy.codecs.iter().map(|codec| codec.name.clone()).collect(),
+            };
+            let asked: Vec<_> =
+                asked.into_iter().filter(|name| name != "bytes" && name != "transpose").collect();
+            prop_assert_eq!(compressors, asked);
+            let len: u64 = array.chunk_shape.iter().product::<u64>()
+                * u64::try_from(array.dtype.item_len()).expect("small");
+            let sharded = array.chunk_shape != chunk_shape;
+            prop_assert!(!sharded || own.is_none());
+            prop_assert!(array.chunk_shape.iter().zip(&chunk_shape).all(|(shard, chunk)| shard % chunk == 0));
+            match policy.shards {
+                _ if own.is_some() => {}
+                Shards::None => prop_assert!(!sharded),
+                Shards::Shape(_) => prop_assert_eq!(&array.chunk_shape, &whole),
+                Shards::Target(target) => prop_assert!(!sharded || len <= target),
+            }
+        }
+    }
+}
