@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
 
 use bytes::Bytes;
 
@@ -382,7 +383,9 @@ impl Hierarchy {
     pub fn aside(&self) -> Result<Prefix> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        Prefix::parse(&format!("{ASIDE}/{}-{number}", std::process::id()))
+        // A process of the same number may have died and left something.
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        Prefix::parse(&format!("{ASIDE}/{}-{}-{number}", std::process::id(), since.as_nanos()))
     }
 
     /// `array` as if its chunks lay below `prefix`.

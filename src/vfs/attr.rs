@@ -25,6 +25,21 @@ pub struct Attr {
 }
 
 impl Attr {
+    /// Those of a directory.
+    pub fn directory(modified: SystemTime) -> Self {
+        let (is_writable, may_change) = (true, false);
+        Self {
+            number: 0,
+            is_dir: true,
+            len: 0,
+            blocks: 0,
+            modified,
+            links: 2,
+            is_writable,
+            may_change,
+        }
+    }
+
     /// The units that `stored_len` bytes take; at least 1 where the file has bytes.
     pub fn blocks_of(stored_len: u64, len: u64) -> u64 {
         stored_len.div_ceil(512).max(u64::from(len > 0))

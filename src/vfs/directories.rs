@@ -212,9 +212,9 @@ impl Vfs {
     /// itself as a group, if that is what it is to become. Of the root everything.
     pub fn sync_directory(&self, number: u64) -> Result<()> {
         if self.hierarchy.store().is_writable() {
-            match self.directory(number)? {
-                Place::Node(path) if path.is_root() => return self.sync(),
-                Place::Node(path) => {
+            match self.inode(number)?.place() {
+                Some(Place::Node(path)) if path.is_root() => return self.sync(),
+                Some(Place::Node(path)) => {
                     let _alone = self.shape.write();
                     let node = self.hierarchy.node(&path)?;
                     if node.is_some_and(|node| node.is_made()) {

@@ -21,6 +21,7 @@ pub const ROOT: u64 = 1;
 #[derive(Debug)]
 pub struct Inode {
     number: u64,
+    is_dir: bool,
     /// Where it is; none once it was unlinked or replaced. A leaf.
     place: RwLock<Option<Place>>,
     /// Where it was when another file took its name; none if it was never replaced. A leaf.
@@ -33,6 +34,11 @@ impl Inode {
     /// Its number.
     pub fn number(&self) -> u64 {
         self.number
+    }
+
+    /// Whether it is a directory, also once it was removed.
+    pub fn is_dir(&self) -> bool {
+        self.is_dir
     }
 
     /// Where it is; none once it was unlinked or replaced.
@@ -201,6 +207,7 @@ impl Table {
     fn insert(&mut self, number: u64, place: Place, lookups: u64) -> Arc<Inode> {
         let inode = Arc::new(Inode {
             number,
+            is_dir: place.is_dir(),
             place: RwLock::new(Some(place.clone())),
             replaced_at: RwLock::new(None),
             file: Mutex::new(File::default()),

@@ -171,7 +171,12 @@ impl Vfs {
         {
             return Ok(Attr { links: u32::from(place.is_some()), ..attr });
         }
-        let place = place.ok_or_else(Error::not_found)?;
+        let Some(place) = place else {
+            // Who has a directory open that was removed sees one that holds nothing.
+            let removed =
+                Attr { number: inode.number(), links: 0, ..Attr::directory(self.mounted) };
+            return if inode.is_dir() { Ok(removed) } else { Err(Error::not_found()) };
+        };
         let attr = self.attr_of_stored(&place).map_err(|error| error.at(place.shown()))?;
         Ok(Attr { number: inode.number(), ..attr })
     }
