@@ -45,6 +45,15 @@ fn check_has_bytes(place: &Place) -> Result<()> {
     }
 }
 
+/// Refuses to make the document of an array of a file that would be one of its chunks.
+fn check_is_no_chunk_of(from: &Place, to: &Place) -> Result<()> {
+    let (Place::Document(path) | Place::StoredDocument(path, _)) = to else { return Ok(()) };
+    match from.in_array(path) {
+        Some(Place::Chunk(..)) => Err(Error::invalid("a chunk does not become a document")),
+        _ => Ok(()),
+    }
+}
+
 impl Vfs {
     /// Removes the file `name` from `parent`: a chunk is erased.
     pub fn unlink(&self, parent: u64, name: &str) -> Result<()> {
@@ -117,6 +126,7 @@ impl Vfs {
             None => self.place_for_new(&new_parent, new_name)?,
         };
         super::commit::check_writable(Some(&to))?;
+        check_is_no_chunk_of(&from, &to).at(at.clone())?;
         self.touch(&to);
         let (inode, replaced) = (self.inodes.at(&from), self.inodes.at(&to));
         let renamed = self.rename_file((&inode, &from), (&replaced, &to));

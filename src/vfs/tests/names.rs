@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::bed::Bed;
+use super::bed::{Bed, new_array};
 use crate::error::Kind;
 use crate::vfs::Access;
 
@@ -90,4 +90,15 @@ fn bytes_of_removed_files_count_until_they_are_closed() {
     assert_eq!(bed.vfs.read(open, 999, 2).expect("read").as_ref(), [1, 2]);
     bed.close(open).expect("closed");
     assert_eq!(bed.vfs.unstored_len(), 0);
+}
+
+#[test]
+fn a_file_with_the_name_of_a_chunk_does_not_become_the_document_of_its_array() {
+    let bed = Bed::new();
+    bed.write("new/c/0", new_array().as_bytes()).expect("written");
+    let refused = bed.rename("new/c/0", "new/zarr.json").expect_err("refused");
+    assert_eq!(refused.kind(), Kind::Invalid);
+    bed.rename("new/c/0", "new/document").expect("renamed");
+    bed.rename("new/document", "new/zarr.json").expect("an array");
+    assert_eq!(bed.names("new"), ["c", "zarr.json"]);
 }
