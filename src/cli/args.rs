@@ -50,8 +50,9 @@ While it is mounted, in MOUNTPOINT:
   .zarrfs/errors       what went wrong, in words (not listed: open it by name)
   .zarrfs/stored/...   the metadata documents as the store has them
   .zarrfs/stats        counters
-The elements are written back through the codecs when a file is closed. Directories that are made become groups;
-a zarr.json that is written makes a group or an array, stored as --codecs and --shards say.")]
+The elements are written back through the codecs when a file is closed.
+Directories that are made become groups; a zarr.json that is written makes a group or an array,
+stored as --codecs and --shards say (give libraries no compressor: compressors=None).")]
 pub struct Mount {
     /// The hierarchy: a directory.
     pub source: PathBuf,
@@ -103,7 +104,7 @@ pub struct Mount {
     /// When chunks are stored: sync, at every close.
     #[arg(long, value_enum, default_value = "sync")]
     pub writeback: Writeback,
-    /// How long a scratch file may live without being stored.
+    /// How long a scratch file may live without being stored, and a new directory without becoming a group.
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "5s")]
     pub writeback_delay: Duration,
     /// Whether new bytes are on the disk before they take the place of old ones: `always`, so that a
