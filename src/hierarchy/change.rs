@@ -222,6 +222,17 @@ impl Hierarchy {
         Ok(key)
     }
 
+    /// Erases the documents of groups that are directories of an array from now on.
+    pub fn remove_groups(&self, groups: &[NodePath]) -> Result<()> {
+        for path in groups {
+            if let Some(document) = self.node(path)?.and_then(|node| node.stored().cloned()) {
+                self.store.write()?.erase_values(std::slice::from_ref(&document.key))?;
+            }
+            self.update_consolidated(path, None)?;
+        }
+        Ok(())
+    }
+
     /// Removes the directory `path`, which shows nothing any more, with what the store still has below it:
     /// chunks outside of the grid, and what was never shown.
     pub fn remove_directory(&self, path: &NodePath) -> Result<()> {

@@ -8,6 +8,7 @@ use std::time::SystemTime;
 
 use super::Vfs;
 use super::commit::When;
+use super::documents::is_plain_group;
 use super::file::Content;
 use super::inode::Inode;
 use super::overlay::Shown;
@@ -26,6 +27,8 @@ const BATCH_LEN: usize = 256 << 20;
 pub(super) struct Below {
     /// Directories, by what they become.
     dirs: Vec<Place>,
+    /// Groups that say nothing: what directories have become whose maker took its time.
+    pub(super) groups: Vec<NodePath>,
     chunks: Vec<NewChunk>,
 }
 
@@ -64,11 +67,13 @@ impl Vfs {
                 Err(Error::invalid(detail).at(place.shown()))
             };
             match &place {
-                Place::Document(own) if own == path => continue,
+                Place::Document(own) if own == path || below.groups.contains(own) => continue,
                 Place::Control => continue,
                 Place::Node(child) => {
                     let Some(node) = self.hierarchy.node(child)? else { continue };
-                    if !node.is_bare() || node.kind() == NodeKind::Array {
+                    if is_plain_group(&node) {
+                        below.groups.push(child.clone());
+                    } else if !node.is_bare() || node.kind() == NodeKind::Array {
                         let detail = "a node lies here: an array has none below it";
                         return Err(Error::invalid(detail).at(place.shown()));
                     }

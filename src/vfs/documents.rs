@@ -99,6 +99,7 @@ impl Vfs {
         let mut below = self.below_new_array(path, array)?;
         self.encode_below(&mut below, array)?;
         self.hierarchy.put_document(path, raised, replaced)?;
+        self.hierarchy.remove_groups(&below.groups)?;
         self.settle_below(path, below)
     }
 
@@ -189,10 +190,11 @@ fn edit_of(node: &Node, base: &str, written: &[u8]) -> Result<Edit> {
 }
 
 /// Whether a node is a group that says nothing: one that a directory became because its maker took its time.
-fn is_plain_group(node: &Node) -> bool {
+pub(super) fn is_plain_group(node: &Node) -> bool {
     match node.content() {
         Content::Group(Group { attributes, consolidated }) => {
-            attributes.is_empty() && !consolidated && !node.path().is_root()
+            let says_nothing = attributes.is_empty() && !consolidated;
+            says_nothing && !node.is_bare() && !node.path().is_root()
         }
         Content::Array(_) | Content::NotUnderstood(..) => false,
     }

@@ -377,12 +377,20 @@ fn a_group_that_says_nothing_can_become_an_array() {
         for part in ["zarr.json", "full/below"] {
             mount.expect(part);
         }
-        for name in ["a", "said", "full/below"] {
+        for name in ["a/c/0", "said", "full/below"] {
             fs::create_dir_all(mount.at(name)).unwrap();
             until("stored", || mount.at(name).join("zarr.json").exists());
         }
-        until("stored", || mount.at("full/zarr.json").exists());
+        write(&mount.at("full/below/zarr.json"), &with(group(), "attributes", json!({"k": 1})))
+            .unwrap();
+        until("stored", || mount.at("full/zarr.json").exists() && mount.at("a/zarr.json").exists());
+        fs::write(mount.at("a/c/0/1"), [7; 8]).unwrap();
         write(&mount.at("a/zarr.json"), &array()).unwrap();
+        assert_eq!(fs::read(mount.at("a/c/0/1")).unwrap(), [7; 8]);
+        assert_eq!(
+            (names(&mount.at("a/c")), names(&mount.at("a/c/0"))),
+            (set(&["0"]), set(&["1"]))
+        );
         assert_eq!(shown(&mount.at("a/zarr.json"))["shape"], json!([4, 4]));
         let said = with(group(), "attributes", json!({"k": 1}));
         write(&mount.at("said/zarr.json"), &said).unwrap();
@@ -391,7 +399,7 @@ fn a_group_that_says_nothing_can_become_an_array() {
         assert_eq!(errno(write(&mount.at("a/zarr.json"), &group())), libc::EINVAL);
         mount.remount(&[]);
         assert_eq!(shown(&mount.at("a/zarr.json"))["node_type"], "array");
-        assert_eq!(shown(&mount.at("full/below/zarr.json")), group());
+        assert_eq!(shown(&mount.at("full/below/zarr.json"))["attributes"]["k"], 1);
     }
 }
 

@@ -166,7 +166,7 @@ impl Model {
             Dir::Array => return Ok(()),
             Dir::RemovedArray => {}
             Dir::Made | Dir::Kept | Dir::Group(None) => {
-                let is_node = |dir: &Dir| !matches!(dir, Dir::Made | Dir::Kept);
+                let is_node = |dir: &Dir| !matches!(dir, Dir::Made | Dir::Kept | Dir::Group(None));
                 if self.dirs.iter().any(|(dir, kind)| is_below(dir, path) && is_node(kind)) {
                     return Err(Kind::Invalid);
                 }
