@@ -135,6 +135,11 @@ impl Vfs {
     }
 
     fn encode_aside(&self, below: &mut Below, array: &Arc<Array>) -> Result<()> {
+        // A key aside says nothing to anybody: the document that is being stored is named instead.
+        let store = |batch| {
+            let stored = array.write_chunks(batch, self.fill_chunks());
+            stored.map_err(|error| Error::new(error.kind(), error.detail().to_owned()))
+        };
         let mut batch: Vec<(Coords, Option<Buffer>)> = Vec::new();
         let mut batch_len = 0_usize;
         let mut shard: Option<Key> = None;
@@ -151,7 +156,7 @@ impl Vfs {
             // Of one shard as many as fit: it is written once then.
             let key = array.key(&chunk.coords)?;
             if shard.as_ref() != Some(&key) || batch_len >= BATCH_LEN {
-                array.write_chunks(std::mem::take(&mut batch), self.fill_chunks())?;
+                store(std::mem::take(&mut batch))?;
                 batch_len = 0;
                 shard = Some(key);
             }
@@ -159,7 +164,7 @@ impl Vfs {
             batch.push((chunk.coords.clone(), Some(bytes)));
             chunk.encoded = Some(modified);
         }
-        array.write_chunks(batch, self.fill_chunks()).map(drop)
+        store(batch).map(drop)
     }
 
     /// The bytes of a file that nobody is writing, and when they were modified.
