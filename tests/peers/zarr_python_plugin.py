@@ -116,13 +116,20 @@ settings.register_profile(
 )
 
 
+def pytest_sessionstart():
+    # After the suite's conftest.py has chosen its own, and before tests are imported.
+    settings.load_profile("zarrfs")
+
+
 @pytest.fixture(autouse=True)
-def directory_of_the_test():
+def directory_of_the_test(request):
     """Made for each test, and removed after it: that fails where a file system does not let it."""
     global at
     at = ROOT / f"t{next(numbers)}"
     at.mkdir(parents=True)
-    before, tempfile.tempdir = tempfile.tempdir, str(at)
+    before = tempfile.tempdir
+    if "store_like" in request.fixturenames:
+        tempfile.tempdir = str(at)
     yield at
     tempfile.tempdir = before
     InDirectory.directories.clear()
@@ -167,8 +174,6 @@ def reason_to_leave_out(item, with_local):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    # After the suite's conftest.py has set its own.
-    settings.load_profile("zarrfs")
     with_local = {item.originalname for item in items if "local" in stores_of(item)}
     kept, left = [], []
     for item in items:
