@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import zarr
 
-from hierarchies import assert_same, dtype_of, item_of, read_ts, read_zarr
+from hierarchies import arrays, assert_same, dtype_of, item_of, read_ts, read_zarr
 from mounts import files
 
 # A plain directory stands in for the mount: what a test does must be right without zarrfs.
@@ -41,13 +41,11 @@ def plain(directory):
 
 
 def ramp(shape, dtype):
-    """Values of which none is a fill value, but for every third chunk row of the first dimension."""
+    """Values of which none is 0, but for booleans."""
     dtype = np.dtype(dtype)
     count = int(np.prod(shape))
     if dtype.kind == "b":
         return (np.arange(count) % 3 == 1).reshape(shape)
-    if dtype.kind == "V":
-        return np.frombuffer(np.arange(count * dtype.itemsize, dtype="u1").tobytes(), dtype).reshape(shape)
     values = (np.arange(count) % 100 + 1).astype(dtype)
     return (values * (1 + 2j) if dtype.kind == "c" else values).astype(dtype).reshape(shape)
 
@@ -158,6 +156,9 @@ def assert_keys(store, dialect, expected, groups=()):
     for path, values in expected.items():
         keys |= chunk_keys(store, dialect, path, values)
     found = set(files(store))
+    if PLAIN:
+        # TensorStore writes no documents of groups.
+        keys -= {f"{path}/zarr.json" for path in above} - found
     assert found == keys, f"too many: {sorted(found - keys)}; missing: {sorted(keys - found)}"
 
 
@@ -166,11 +167,8 @@ def assert_stored(store, dialect, expected, zarr2, groups=()):
     if dialect == "v3":
         for path, values in expected.items():
             assert_same(read_zarr(store, path), values, f"{path} by zarr-python 3")
-            if values.dtype.kind != "V":
-                assert_same(read_ts(store, path), values, f"{path} by tensorstore")
-        group = zarr.open_group(store, mode="r", use_consolidated=False)
-        found = {path for path, node in group.members(max_depth=None) if isinstance(node, zarr.Array)}
-        assert found == set(expected)
+            assert_same(read_ts(store, path), values, f"{path} by tensorstore")
+        assert arrays(store) == sorted(expected)
     else:
         found = zarr2.read(store)
         assert found.keys() == expected.keys()
