@@ -80,6 +80,7 @@ need() { command -v "$1" > /dev/null || packages+=("$2"); }
 need fusermount3 fuse3
 need setfattr attr
 need rsync rsync
+need unzip unzip
 need python3 python3
 python3 -c 'import ensurepip, venv' 2> /dev/null || packages+=(python3-venv)
 if [ ${#packages[@]} -gt 0 ]; then
