@@ -71,6 +71,20 @@ impl Fs {
         }
     }
 
+    /// Answers at once, or from the pool where that may have to wait for a node that is being made or moved.
+    fn soon<T>(
+        &self,
+        operation: &'static str,
+        request: impl FnOnce(&Vfs) -> Result<T> + Send + 'static,
+        then: impl FnOnce(Result<T, Errno>) + Send + 'static,
+    ) {
+        if self.vfs.is_busy() {
+            self.later(operation, request, then);
+        } else {
+            then(self.now(operation, request));
+        }
+    }
+
     fn now<T>(&self, operation: &str, request: impl FnOnce(&Vfs) -> Result<T>) -> Result<T, Errno> {
         answer(&self.vfs, operation, || request(&self.vfs))
     }
@@ -160,11 +174,14 @@ impl Filesystem for Fs {
     }
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let found = self.now("lookup", |vfs| match name.to_str() {
+        let (owner, vfs, name) = (self.owner, Arc::clone(&self.vfs), name.to_owned());
+        let lookup = move |vfs: &Vfs| match name.to_str() {
             Some(name) => vfs.lookup(parent.0, name),
             None => Err(Error::not_found()),
+        };
+        self.soon("lookup", lookup, move |found| {
+            reply!(reply, found, entry(attr => &vfs.ttl(&attr), &owner.attr(&attr), Generation(0)));
         });
-        reply!(reply, found, entry(attr => &self.vfs.ttl(&attr), &self.owner.attr(&attr), Generation(0)));
     }
 
     fn forget(&self, _: &Request, ino: INodeNo, nlookup: u64) {
@@ -172,8 +189,10 @@ impl Filesystem for Fs {
     }
 
     fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        let found = self.now("getattr", |vfs| vfs.getattr(ino.0)).map_err(gone);
-        reply!(reply, found, attr(attr => &self.vfs.ttl(&attr), &self.owner.attr(&attr)));
+        let (owner, vfs) = (self.owner, Arc::clone(&self.vfs));
+        self.soon("getattr", move |vfs| vfs.getattr(ino.0), move |found| {
+            reply!(reply, found.map_err(gone), attr(attr => &vfs.ttl(&attr), &owner.attr(&attr)));
+        });
     }
 
     fn setattr(

@@ -88,8 +88,16 @@ impl Hierarchy {
     /// Groups that the dialect wants above a node have documents in the store from now on. Directories that
     /// programs have made still show none, so that they can be given one.
     fn store_groups_above(&self, path: &NodePath) -> Result<()> {
-        for above in path.ancestors() {
-            let Some(node) = self.node(&above)? else { continue };
+        let mut wanted = Vec::new();
+        for above in path.ancestors().into_iter().rev() {
+            let node = self.node(&above)?;
+            let is_stored = node.as_ref().is_some_and(|node| node.stored().is_some());
+            wanted.extend(node.map(|node| (above, node)));
+            if is_stored {
+                break; // And so are those above it.
+            }
+        }
+        for (above, node) in wanted.into_iter().rev() {
             if !matches!(node.content, Content::Group(_)) {
                 if node.is_bare() || node.kind() == NodeKind::Array {
                     return Err(Error::invalid("an array has no nodes below it").at(above));
@@ -111,7 +119,7 @@ impl Hierarchy {
                 Standing::Implicit
                 | Standing::Bare(Some(_))
                 | Standing::Stored(_)
-                | Standing::Unreadable => {}
+                | Standing::Unreadable(_) => {}
             }
         }
         Ok(())
@@ -204,9 +212,7 @@ impl Hierarchy {
         let node = self.existing(path)?;
         let key = match &node.standing {
             Standing::Stored(document) => Some(document.key.clone()),
-            Standing::Unreadable => {
-                self.dialect.document_keys(path)?.into_iter().next().map(|(_, key)| key)
-            }
+            Standing::Unreadable(key) => Some(key.clone()),
             Standing::Implicit | Standing::Bare(_) | Standing::Removed(_) => None,
         };
         if let Some(key) = &key {
@@ -290,13 +296,13 @@ impl Hierarchy {
         };
         let ((nodes, chunks), (new_nodes, new_chunks)) = (prefixes(from)?, prefixes(to)?);
         from.ancestors().iter().try_for_each(|above| self.keep_directory(above))?;
-        self.update_consolidated(from, None)?;
         if nodes == chunks {
             self.store.write()?.move_prefix(&chunks, &new_chunks)?;
         } else {
             self.move_trees(&node, to, (&nodes, &new_nodes), (&chunks, &new_chunks))?;
         }
         self.invalidate_below(from);
+        self.update_consolidated(from, None)?;
         for known in self.directories.take_below(from) {
             let Some(path) = known.path.moved(from, to) else { continue };
             let content = match &known.content {
@@ -355,32 +361,50 @@ impl Hierarchy {
         nodes: (&Prefix, &Prefix),
         chunks: (&Prefix, &Prefix),
     ) -> Result<()> {
-        if matches!(node.standing, Standing::Unreadable) {
+        if matches!(node.standing, Standing::Unreadable(_)) {
             return Err(Error::unsupported("a node whose document cannot be read is not moved"));
         }
         let write = self.store.write()?;
-        let aside = self.aside()?;
+        let (aside, document) = (self.aside()?, node.stored());
         let below = aside.join("below")?;
-        let kept = aside.key("document")?;
-        if let Some(document) = node.stored() {
+        if let Some(document) = document {
+            let kept = aside.key("document")?;
             write.set(&kept, &[document.text.clone().into()], Condition::Always)?;
-            write.erase_values(std::slice::from_ref(&document.key))?;
         }
-        write.move_prefix(nodes.0, &below)?;
-        if let Err(error) = write.move_prefix(chunks.0, chunks.1) {
-            write.move_prefix(&below, nodes.0)?;
-            if let Some(document) = node.stored() {
-                write.set(&document.key, &[document.text.clone().into()], Condition::Absent)?;
+        let new_key = self.document_key(to, node.kind())?;
+        let mut chunks_moved = false;
+        let mut moved = || -> Result<()> {
+            if let Some(document) = document {
+                write.erase_values(std::slice::from_ref(&document.key))?;
             }
-            write.erase_prefix(&aside)?;
-            return Err(error);
+            write.move_prefix(nodes.0, &below)?;
+            write.move_prefix(chunks.0, chunks.1)?;
+            chunks_moved = true;
+            write.move_prefix(&below, nodes.1)?;
+            match document {
+                Some(document) => {
+                    let text = document.text.clone().into();
+                    write.set(&new_key, &[text], Condition::Absent).map(drop)
+                }
+                None => Ok(()),
+            }
+        };
+        let Err(error) = moved() else { return write.erase_prefix(&aside) };
+        // Each as far as it had come; what cannot be put back stays aside, with the document.
+        if chunks_moved {
+            write.move_prefix(chunks.1, chunks.0)?;
+            write.move_prefix(nodes.1, nodes.0)?;
         }
-        write.move_prefix(&below, nodes.1)?;
-        if let Some(document) = node.stored() {
-            let key = self.document_key(to, node.kind())?;
-            write.set(&key, &[document.text.clone().into()], Condition::Absent)?;
+        write.move_prefix(&below, nodes.0)?;
+        if let Some(document) = document {
+            match write.set(&document.key, &[document.text.clone().into()], Condition::Absent) {
+                Err(error) if error.kind() == Kind::Exists => {}
+                put_back => drop(put_back?),
+            }
         }
-        write.erase_prefix(&aside)
+        write.erase_prefix(&aside)?;
+        // Whatever the kind was, the caller is to be told.
+        Err(Error::new(Kind::Os(error.errno()), error.to_string()))
     }
 
     /// Where the document of a node of `kind` lies.

@@ -83,11 +83,18 @@ impl Directories {
 
     /// Directories that are to become groups and that nothing was done in for `delay`, those above first.
     pub(super) fn quiet(&self, delay: Duration) -> Vec<NodePath> {
-        let known = self.known.lock();
-        let quiet = known.iter().filter(|(path, known)| {
-            // The root stays a group though its document was removed.
+        let all = self.known.lock();
+        let is_quiet =
+            |path: &NodePath| all.get(path).is_none_or(|known| known.touched.elapsed() >= delay);
+        let quiet = all.iter().filter(|(path, known)| {
             let is_made = matches!(known.node.standing, Standing::Bare(_));
-            (is_made && known.touched.elapsed() >= delay) || (path.is_root() && delay.is_zero())
+            // What begins with a dot is some program's own: a repository, a directory of scratch files.
+            let is_hidden = path.components().any(|name| name.starts_with('.'));
+            // While one directory is being filled its neighbours may wait for their document, too.
+            let mut above = std::iter::successors(Some((*path).clone()), NodePath::parent);
+            (is_made && !is_hidden && above.all(|path| is_quiet(&path)))
+                // The root stays a group though its document was removed.
+                || (path.is_root() && delay.is_zero())
         });
         quiet.map(|(path, _)| path.clone()).collect()
     }

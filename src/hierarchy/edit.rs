@@ -66,6 +66,9 @@ impl Hierarchy {
         for _ in 0..ATTEMPTS {
             self.invalidate(path);
             let mut node = self.existing(path)?;
+            if node.is_bare() && !node.is_made() {
+                return Err(Error::new(Kind::NoAttribute, "its document was removed").at(path));
+            }
             if node.is_bare() {
                 self.store_group(path)?;
                 node = self.existing(path)?;

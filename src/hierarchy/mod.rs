@@ -186,7 +186,7 @@ impl Hierarchy {
                 Err(error) if matches!(error.kind(), Kind::TooLarge | Kind::Corrupt) => {
                     let kind = kind.unwrap_or(NodeKind::Group);
                     let content = Content::NotUnderstood(kind, error);
-                    let standing = Standing::Unreadable;
+                    let standing = Standing::Unreadable(key);
                     return Ok(Some(Arc::new(Node { path: path.clone(), standing, content })));
                 }
                 Err(error) => return Err(error),
@@ -196,6 +196,10 @@ impl Hierarchy {
                 Ok(content) => content,
                 Err(error) => Content::NotUnderstood(lowered.kind, error.at(&key)),
             };
+            if known.as_ref().is_some_and(|known| known.is_made()) {
+                // Another program has made a node of it.
+                self.directories.remove(path);
+            }
             let document = Document { key, text: value.bytes, stat: value.stat };
             let standing = Standing::Stored(document);
             return Ok(Some(Arc::new(Node { path: path.clone(), standing, content })));

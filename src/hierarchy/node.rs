@@ -23,8 +23,8 @@ pub struct Node {
 pub(super) enum Standing {
     /// It has a document.
     Stored(Document),
-    /// It has one that cannot be read.
-    Unreadable,
+    /// It has one that cannot be read, at this key.
+    Unreadable(Key),
     /// It is a group because nodes lie below it.
     Implicit,
     /// It shows none: it was made in this mount, or has ordinary files alone. A document can be created in it; until
@@ -72,7 +72,7 @@ impl Node {
     pub fn document(&self) -> Option<&Document> {
         match &self.standing {
             Standing::Stored(document) => Some(document),
-            Standing::Unreadable
+            Standing::Unreadable(_)
             | Standing::Implicit
             | Standing::Bare(_)
             | Standing::Removed(_) => None,

@@ -301,8 +301,15 @@ impl WritableStore for DirectoryStore {
     }
 
     fn move_prefix(&self, from: &Prefix, to: &Prefix) -> Result<()> {
-        let (Some(source), Some(target)) = (from.as_key(), to.as_key()) else {
+        let Some(source) = from.as_key() else {
             return Err(Error::new(Kind::Internal, "the root of a store is not moved"));
+        };
+        let Some(target) = to.as_key() else {
+            let Some(dir) = self.open_dir(from)? else { return Ok(()) };
+            for entry in Dir::new(dir.try_clone()?)?.collect::<std::io::Result<Vec<_>>>()? {
+                move_tree(&dir, &entry.name, &self.root, &entry.name).at(&source)?;
+            }
+            return self.erase_prefix(from);
         };
         let Some(above) = self.open_dir(&source.parent())? else { return Ok(()) };
         let (name, new_name) = (c_name(source.name())?, c_name(target.name())?);

@@ -208,6 +208,11 @@ fn a_prefix_is_moved_with_all_below_it(store: &Store) {
     write.move_prefix(&prefix("y/z"), &prefix("x")).expect("moved onto what is there");
     assert_eq!(keys(store, ""), ["ab", "x/c", "x/d/e"]);
     assert_eq!(get(store, "x/d/e").as_deref(), Some(&b"2"[..]));
+    write.move_prefix(&prefix("x"), &Prefix::root()).expect("moved to the root");
+    assert_eq!(keys(store, ""), ["ab", "c", "d/e"]);
+    write.move_prefix(&prefix("d"), &prefix("x/d")).expect("moved back");
+    set(store, "x/c", b"1");
+    write.erase_values(&[key("c")]).expect("erased");
     write.move_prefix(&prefix("none"), &prefix("x")).expect("nothing to move");
     assert_eq!(keys(store, ""), ["ab", "x/c", "x/d/e"]);
 }

@@ -414,6 +414,9 @@ impl Vfs {
                 }
                 let stat =
                     self.cache.write(&array, coords, Some(bytes), self.options.fill_chunks)?;
+                if stat.is_some() {
+                    self.forget_chunk_dirs(place);
+                }
                 stat.map(|stat| stat.version)
             }
             Place::Document(path) => {

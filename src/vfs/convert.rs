@@ -1,26 +1,31 @@
 //! A directory becomes an array: what lies below it with the name of a chunk goes through the pipeline.
 //!
-//! `cp -r` and `tar` may bring chunks before the document. The chunks are encoded aside and
-//! moved to their keys when all of them are, so that whatever fails nothing has changed.
+//! `cp -r` and `tar` may bring chunks before the document. The chunks are encoded aside; when all of
+//! them are, the document is stored, and then they are moved to their keys: whatever fails before, nothing has changed.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use parking_lot::MutexGuard;
+
 use super::Vfs;
-use super::commit::When;
 use super::documents::is_plain_group;
-use super::file::Content;
+use super::file::{Content, File};
 use super::inode::Inode;
 use super::overlay::Shown;
 use super::place::{CHUNKS, Place};
-use crate::array::{Array, Coords};
+use crate::array::{Array, Coords, FillChunks};
 use crate::codec::Buffer;
 use crate::error::{At, Error, Kind, Result};
 use crate::metadata::{NodeKind, NodePath};
-use crate::store::Key;
+use crate::store::{Key, Prefix};
 
 /// Decoded bytes that are encoded at a time.
 const BATCH_LEN: usize = 256 << 20;
+
+/// A file that is locked.
+pub(super) type Locked<'i> = MutexGuard<'i, File>;
 
 /// What lies below a directory that becomes an array.
 #[derive(Default)]
@@ -71,7 +76,7 @@ impl Vfs {
                 Place::Control => continue,
                 Place::Node(child) => {
                     let Some(node) = self.hierarchy.node(child)? else { continue };
-                    if is_plain_group(&node) {
+                    if is_plain_group(&node) || (node.is_made() && node.stored().is_some()) {
                         below.groups.push(child.clone());
                     } else if !node.is_bare() || node.kind() == NodeKind::Array {
                         let detail = "a node lies here: an array has none below it";
@@ -113,28 +118,53 @@ impl Vfs {
         Ok(())
     }
 
-    /// Stores the chunks that lie below as chunks of `array`, which has no document yet.
-    pub(super) fn encode_below(&self, below: &mut Below, array: &Array) -> Result<()> {
-        if below.chunks.iter().all(|chunk| chunk.inode.file.lock().writers > 0) {
-            return Ok(());
+    /// Encodes the chunks that lie below, aside in the store; none where there are none. Nothing else has changed
+    /// then.
+    pub(super) fn encode_below(
+        &self,
+        below: &mut Below,
+        files: &[Locked<'_>],
+        array: &Array,
+    ) -> Result<Option<Prefix>> {
+        if below.chunks.is_empty() {
+            return Ok(None);
         }
         let aside = self.hierarchy.aside()?;
         let new = self.hierarchy.bind_aside(array, aside.clone())?;
-        let write = self.hierarchy.store().write()?;
-        if let Err(error) = self.encode_aside(below, &new) {
-            write.erase_prefix(&aside)?;
+        if let Err(error) = self.encode_aside(below, files, &new) {
+            self.hierarchy.store().write()?.erase_prefix(&aside)?;
             return Err(error);
         }
-        let mut plain = Vec::new();
-        for chunk in below.chunks.iter().filter(|chunk| chunk.encoded.is_some()) {
-            plain.extend(self.key_of(&chunk.from)?);
-            self.unsynced.changed(array.key(&chunk.coords)?);
-        }
-        write.erase_values(&plain)?;
-        write.move_prefix(&aside, array.prefix())
+        Ok(Some(aside))
     }
 
-    fn encode_aside(&self, below: &mut Below, array: &Arc<Array>) -> Result<()> {
+    /// Moves chunks that were encoded aside to their keys, over what had these names; then erases what else is left of
+    /// the files that they were.
+    pub(super) fn move_encoded(&self, below: &Below, aside: &Prefix, array: &Array) -> Result<()> {
+        let store = self.hierarchy.store();
+        store.write()?.move_prefix(aside, array.prefix())?;
+        let encoded = || below.chunks.iter().filter(|chunk| chunk.encoded.is_some());
+        let mut plain = BTreeSet::new();
+        for chunk in encoded() {
+            plain.extend(self.key_of(&chunk.from)?);
+        }
+        for chunk in encoded() {
+            let key = array.key(&chunk.coords)?;
+            // A chunk of nothing but the fill value may not have been stored.
+            if self.fill_chunks() == FillChunks::Store || array.stat(&chunk.coords)?.is_some() {
+                plain.remove(&key);
+            }
+            self.unsynced.changed(key);
+        }
+        store.write()?.erase_values(&plain.into_iter().collect::<Vec<_>>())
+    }
+
+    fn encode_aside(
+        &self,
+        below: &mut Below,
+        files: &[Locked<'_>],
+        array: &Arc<Array>,
+    ) -> Result<()> {
         // A key aside says nothing to anybody: the document that is being stored is named instead.
         let store = |batch| {
             let stored = array.write_chunks(batch, self.fill_chunks());
@@ -143,11 +173,9 @@ impl Vfs {
         let mut batch: Vec<(Coords, Option<Buffer>)> = Vec::new();
         let mut batch_len = 0_usize;
         let mut shard: Option<Key> = None;
-        for chunk in &mut below.chunks {
-            let Some((bytes, modified)) = self.bytes_to_encode(chunk).at(chunk.from.shown())?
-            else {
-                continue;
-            };
+        for (chunk, file) in below.chunks.iter_mut().zip(files) {
+            let found = self.bytes_to_encode(chunk, file).at(chunk.from.shown())?;
+            let Some((bytes, modified)) = found else { continue };
             let (len, needed) = (u64::try_from(bytes.len()).unwrap_or(u64::MAX), array.chunk_len());
             if len != needed {
                 let detail = format!("{len} bytes, a chunk of the array has {needed}");
@@ -167,11 +195,14 @@ impl Vfs {
         store(batch).map(drop)
     }
 
-    /// The bytes of a file that nobody is writing, and when they were modified.
-    fn bytes_to_encode(&self, chunk: &NewChunk) -> Result<Option<(Buffer, SystemTime)>> {
-        let file = chunk.inode.file.lock();
+    /// The bytes of a file and when they were modified; none where somebody is still writing them.
+    fn bytes_to_encode(
+        &self,
+        chunk: &NewChunk,
+        file: &File,
+    ) -> Result<Option<(Buffer, SystemTime)>> {
         match &file.content {
-            _ if file.writers > 0 => Ok(None),
+            Content::Unstored(unstored) if unstored.changed && file.writers > 0 => Ok(None),
             Content::Unstored(unstored) if unstored.changed => {
                 Ok(Some((unstored.bytes.clone(), unstored.modified)))
             }
@@ -183,39 +214,38 @@ impl Vfs {
     }
 
     /// Gives what lies below `path`, which is an array now, the places that it has in one.
-    pub(super) fn settle_below(&self, path: &NodePath, below: Below) -> Result<()> {
+    pub(super) fn settle_below(
+        &self,
+        path: &NodePath,
+        below: &Below,
+        files: Vec<Locked<'_>>,
+    ) -> Result<()> {
         self.hierarchy.forget_directories(path);
         self.overlay.replace(|place| place.in_array(path));
         self.inodes.replace(|place| place.in_array(path));
-        for place in below.dirs {
+        for place in &below.dirs {
             if let Some(name) = place.name() {
-                self.overlay.insert(place.parent(), &name, Shown::Directory(place));
+                self.overlay.insert(place.parent(), &name, Shown::Directory(place.clone()));
             }
         }
         let mut first = Ok(());
-        for NewChunk { coords, inode, encoded, .. } in below.chunks {
-            let place = Place::Chunk(path.clone(), coords);
-            first = first.and(self.settle_chunk(&inode, &place, encoded).at(place.shown()));
-            self.inodes.release(inode);
+        for (NewChunk { coords, inode, encoded, .. }, file) in below.chunks.iter().zip(files) {
+            let place = Place::Chunk(path.clone(), coords.clone());
+            first = first.and(self.settle_chunk(inode, file, &place, *encoded).at(place.shown()));
         }
         first
     }
 
     fn settle_chunk(
         &self,
-        inode: &Arc<Inode>,
+        inode: &Inode,
+        mut file: Locked<'_>,
         place: &Place,
         encoded: Option<SystemTime>,
     ) -> Result<()> {
-        let mut file = inode.file.lock();
-        if file.writers > 0 {
-            return Ok(()); // Stored when its writer closes it.
-        }
         let kept = match &file.content {
-            Content::Unstored(unstored) if Some(unstored.modified) != encoded => {
-                // Written again since it was encoded.
-                return self.store_locked(inode, &mut file, When::Asked);
-            }
+            // Stored when its writer closes it.
+            Content::Unstored(_) if encoded.is_none() || file.writers > 0 => return Ok(()),
             Content::Unstored(unstored) => unstored.keep_modified.then_some(unstored.modified),
             Content::Stored => encoded,
             Content::Detached(_) => None,
@@ -233,4 +263,17 @@ impl Vfs {
         }
         Ok(())
     }
+}
+
+impl Below {
+    /// The inodes of the files that are chunks.
+    pub(super) fn inodes(&self) -> Vec<Arc<Inode>> {
+        self.chunks.iter().map(|chunk| Arc::clone(&chunk.inode)).collect()
+    }
+}
+
+/// Locks files: nobody writes to one, or stores it, until it has its new place. The caller has the shape of the tree
+/// alone, so that nobody else waits for two of them.
+pub(super) fn lock(inodes: &[Arc<Inode>]) -> Vec<Locked<'_>> {
+    inodes.iter().map(|inode| inode.file.lock()).collect()
 }

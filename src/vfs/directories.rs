@@ -6,7 +6,7 @@ use super::Vfs;
 use super::attr::Attr;
 use super::names::Replace;
 use super::overlay::Shown;
-use super::place::{CHUNKS, Place};
+use super::place::{CHUNKS, DOCUMENT, Place};
 use super::tree::{below_shown, has_chunks};
 use crate::array::parse_index;
 use crate::error::{At, Error, Kind, Result};
@@ -84,6 +84,11 @@ impl Vfs {
             self.hierarchy.remove_directory(path).at(path)?;
             self.note_documents(path)?;
         } else if let Some(name) = place.name() {
+            if let Place::OrdinaryDir(path, relative) = &place {
+                // What was never shown.
+                let hidden = self.hierarchy.ordinary_prefix(path)?.join(relative)?;
+                self.hierarchy.store().write()?.erase_prefix(&hidden)?;
+            }
             self.overlay.remove(&place.parent(), &name);
         }
         self.inodes.unlink(&place);
@@ -107,7 +112,8 @@ impl Vfs {
             }
             _ => return Err(Error::new(Kind::NotDirectory, "not a directory")),
         };
-        if holds_something || self.overlay.has_any(place) {
+        let is_current = |(_, shown): &(String, Shown)| self.is_current(shown).unwrap_or(true);
+        if holds_something || self.overlay.list(place).iter().any(is_current) {
             return Err(Error::new(Kind::NotEmpty, "directory not empty"));
         }
         Ok(())
@@ -162,10 +168,21 @@ impl Vfs {
         let below = self.inodes.below(path);
         let files: Vec<_> = below.iter().map(|inode| inode.file.lock()).collect();
         self.hierarchy.rename(path, &new_path)?;
-        self.overlay.replace(|place| place.moved(path, &new_path));
-        self.inodes.replace(|place| place.moved(path, &new_path));
+        let moved = |place: &Place| self.moved_place(place, path, &new_path);
+        self.overlay.replace(moved);
+        self.inodes.replace(moved);
         drop(files);
         self.note_documents(&new_path)
+    }
+
+    /// Where a place is once the node `from` has become `to`.
+    fn moved_place(&self, place: &Place, from: &NodePath, to: &NodePath) -> Option<Place> {
+        let Place::StoredDocument(path, key) = place else { return place.moved(from, to) };
+        let new_path = path.moved(from, to)?;
+        let keys = |path| self.hierarchy.dialect().document_keys(path).ok();
+        let at = keys(path)?.iter().position(|(_, known)| known == key)?;
+        let (_, new_key) = keys(&new_path)?.into_iter().nth(at)?;
+        Some(Place::StoredDocument(new_path, new_key))
     }
 
     /// Notes that the documents of a node may not survive a power cut, or that they have gone may not.
@@ -173,20 +190,18 @@ impl Vfs {
         for (_, key) in self.hierarchy.dialect().document_keys(path)? {
             self.unsynced.changed(key);
         }
+        // Its chunks may lie in a tree of their own.
+        self.unsynced.changed(self.hierarchy.ordinary_prefix(path)?.key(DOCUMENT)?);
         Ok(())
     }
 
     /// Stores directories that were made as groups, where nothing was done in them for `delay`. All are tried
     /// before the first error is returned.
     pub(super) fn store_directories(&self, delay: Duration) -> Result<()> {
-        let quiet = self.hierarchy.quiet_directories(delay);
-        if quiet.is_empty() {
-            return Ok(());
-        }
-        let _alone = self.shape.write();
         let mut first = Ok(());
         for path in self.hierarchy.quiet_directories(delay) {
             if delay.is_zero() || !self.is_being_filled(&path) {
+                let _alone = self.shape.write();
                 first = first.and(self.store_as_group(&path));
             }
         }
@@ -204,7 +219,19 @@ impl Vfs {
         if self.hierarchy.node(path)?.is_none_or(|node| !node.is_bare()) {
             return Ok(());
         }
-        self.unsynced.changed(self.hierarchy.store_group(path)?);
+        match self.hierarchy.store_group(path) {
+            Ok(key) => self.unsynced.changed(key),
+            // Another program has made an array above it: there is no place for it any more.
+            Err(error) if error.kind() == Kind::Invalid => {
+                self.note("write back", &error);
+                self.hierarchy.forget_directories(path);
+            }
+            Err(error) => {
+                // Tried again when as much time has passed again.
+                self.hierarchy.touch(path);
+                return Err(error.at(path));
+            }
+        }
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! Documents that programs write: of new nodes, of nodes that are there, and as the store has them.
 
-use super::Vfs;
 use super::place::Place;
+use super::{Vfs, convert};
 use crate::array::{Array, FillChunks};
 use crate::error::{At, Error, Kind, Result};
 use crate::hierarchy::{Content, Document, Node, Raised};
@@ -97,10 +97,25 @@ impl Vfs {
             return Ok(());
         }
         let mut below = self.below_new_array(path, array)?;
-        self.encode_below(&mut below, array)?;
-        self.hierarchy.put_document(path, raised, replaced)?;
+        let inodes = below.inodes();
+        let files = convert::lock(&inodes);
+        let aside = self.encode_below(&mut below, &files, array)?;
+        if let Err(error) = self.hierarchy.put_document(path, raised, replaced) {
+            if let Some(aside) = aside {
+                self.hierarchy.store().write()?.erase_prefix(&aside)?;
+            }
+            return Err(error);
+        }
+        if let Some(aside) = aside {
+            self.move_encoded(&below, &aside, array)?;
+        }
         self.hierarchy.remove_groups(&below.groups)?;
-        self.settle_below(path, below)
+        let settled = self.settle_below(path, &below, files);
+        drop(below);
+        for inode in inodes {
+            self.inodes.release(inode);
+        }
+        settled
     }
 
     /// What lies below an array is no node: it cannot be in a group.

@@ -67,7 +67,8 @@ impl Vfs {
 
     /// Every name in a directory and what it stands for, those that only this mount has first.
     pub(super) fn entries(&self, directory: &Place) -> Result<Source> {
-        let own = self.overlay.list(directory);
+        let mut own = self.overlay.list(directory);
+        own.retain(|(_, shown)| self.is_current(shown).unwrap_or(true));
         let names: HashSet<String> = own.iter().map(|(name, _)| name.clone()).collect();
         let stored = self.stored_names(directory)?;
         let stored = stored

@@ -501,6 +501,11 @@ impl Vfs {
         attr
     }
 
+    /// Whether a node is being made, moved or removed, so that an answer may take its time.
+    pub fn is_busy(&self) -> bool {
+        self.shape.is_locked_exclusive()
+    }
+
     /// Notes that something is done at a place, so that a directory above it that was made is not taken to be done.
     fn touch(&self, place: &Place) {
         if let Some(path) = place.node() {

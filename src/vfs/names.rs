@@ -210,6 +210,9 @@ impl Vfs {
             self.store_as(to, moved.bytes, old.shown.as_deref(), moved.modified)?
         };
         self.detach(&mut old, kept);
+        // Where it is now: the directory that it is in may have become an array's.
+        let found = inode.place();
+        let from = found.as_ref().unwrap_or(from);
         self.leave_overlay(to, replaced);
         self.leave_overlay(from, inode);
         self.remember_chunk_dirs(from);
@@ -287,6 +290,19 @@ impl Vfs {
             let above = directory.parent();
             if let Some(name) = directory.name() {
                 self.overlay.insert(above.clone(), &name, Shown::Directory(directory));
+            }
+            directory = above;
+        }
+    }
+
+    /// A chunk was stored: the directories that it is in are those of the store from now on.
+    pub(super) fn forget_chunk_dirs(&self, place: &Place) {
+        let mut directory = place.parent();
+        while let Place::ChunkDir(..) = directory {
+            let above = directory.parent();
+            let name = directory.name().unwrap_or_default();
+            if matches!(self.overlay.get(&above, &name), Some(Shown::Directory(_))) {
+                self.overlay.remove(&above, &name);
             }
             directory = above;
         }

@@ -50,11 +50,6 @@ impl Overlay {
         list.map(|(name, shown)| (name.clone(), shown.clone())).collect()
     }
 
-    /// Whether a name in `directory` is here.
-    pub fn has_any(&self, directory: &Place) -> bool {
-        self.names.lock().get(directory).is_some_and(|names| !names.is_empty())
-    }
-
     /// Adds a name.
     pub fn insert(&self, directory: Place, name: &str, shown: Shown) {
         self.names.lock().entry(directory).or_default().insert(name.to_owned(), shown);

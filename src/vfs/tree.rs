@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::attr::Attr;
 use super::file::Content;
 use super::inode::Inode;
+use super::overlay::Shown;
 use super::place::{CHUNKS, CONTROL, DOCUMENT, ERRORS, Place, STATS, STORED};
 use super::{Access, Pages, Vfs};
 use crate::array::{Array, Coords, parse_index};
@@ -17,7 +18,10 @@ impl Vfs {
     /// What `name` in `directory` stands for; none where there is nothing.
     pub(super) fn resolve(&self, directory: &Place, name: &str) -> Result<Option<Place>> {
         if let Some(shown) = self.overlay.get(directory, name) {
-            return Ok(Some(shown.place().clone()));
+            if self.is_current(&shown)? {
+                return Ok(Some(shown.place().clone()));
+            }
+            self.overlay.remove(directory, name);
         }
         match directory {
             Place::Node(path) => self.resolve_in_node(path, name),
@@ -32,6 +36,20 @@ impl Vfs {
             Place::StoredDir(path) => self.resolve_stored(path, name),
             _ => Err(Error::new(Kind::NotDirectory, "not a directory")),
         }
+    }
+
+    /// Whether a name that only this mount has still means something: a directory in an array, as long as there is
+    /// such an array.
+    pub(super) fn is_current(&self, shown: &Shown) -> Result<bool> {
+        let Shown::Directory(place) = shown else { return Ok(true) };
+        let depth = match place {
+            Place::ChunkDir(_, prefix) => Some(prefix.len()),
+            Place::OrdinaryDir(..) => None,
+            _ => return Ok(true),
+        };
+        let node = place.node().map_or(Ok(None), |path| self.hierarchy.node(path))?;
+        let array = node.as_ref().and_then(|node| node.array());
+        Ok(array.is_some_and(|array| depth.is_none_or(|depth| depth < array.grid().rank())))
     }
 
     fn resolve_in_node(&self, path: &NodePath, name: &str) -> Result<Option<Place>> {
