@@ -20,10 +20,7 @@ impl Hierarchy {
             Content::Group(group) if group.consolidated => {
                 let mut metadata = Map::new();
                 self.collect_shown(node.path(), "", &mut metadata)?;
-                let consolidated = serde_json::json!({
-                    "kind": "inline", "must_understand": false, "metadata": metadata,
-                });
-                shown::group(group, Some(consolidated))
+                shown::group(group, Some(consolidated(&metadata)))
             }
             Content::Group(group) => shown::group(group, None),
             Content::NotUnderstood(kind, _) => {
@@ -44,7 +41,8 @@ impl Hierarchy {
             let name = child.path().name().unwrap_or_default();
             let relative = format!("{above}{name}");
             let text = match child.content() {
-                Content::Group(group) => shown::group(group, None),
+                // As zarr-python has them: whoever reads the group reads no other document.
+                Content::Group(group) => shown::group(group, Some(consolidated(&Map::new()))),
                 Content::Array(_) | Content::NotUnderstood(..) => self.shown(&child)?,
             };
             if let Ok(document) = serde_json::from_str(&text) {
@@ -101,6 +99,11 @@ impl Hierarchy {
         }
         Err(overtaken(path))
     }
+}
+
+/// Consolidated metadata of the inline kind.
+fn consolidated(metadata: &Map<String, Value>) -> Value {
+    serde_json::json!({"kind": "inline", "must_understand": false, "metadata": metadata})
 }
 
 /// Whether others have changed a document meanwhile, so that it must be read again.

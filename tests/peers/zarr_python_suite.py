@@ -121,6 +121,10 @@ DESELECTED = {
     "reads the compressor back: the mount shows none": """
         test_codecs/test_blosc.py::test_blosc_evolve*
     """,
+    "expects consolidated metadata that are not true any more: the mount keeps them true": """
+        test_metadata/test_consolidated.py::TestConsolidated::test_use_consolidated_false[3]
+        test_metadata/test_consolidated.py::TestConsolidated::test_use_consolidated_for_children_members
+    """,
     "counts the bytes of the documents": """
         test_array.py::test_nbytes_stored*
     """,

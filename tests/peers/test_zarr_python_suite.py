@@ -1,0 +1,35 @@
+"""zarr-python's own tests, run in a directory of a mount: what does not apply there is listed in zarr_python_suite.py."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mounts import files
+
+SUITE = Path(__file__).with_name("zarr_python_suite.py")
+# A name that the draft does not allow.
+NOT_IN_THE_DRAFT = ["--deselect", "tests/test_tree.py::test_tree_html_escaping"]
+
+
+@pytest.mark.parametrize(
+    ("options", "arguments", "left"),
+    [
+        (["--codecs", "gzip", "--shards", "4K"], [], {"zarr.json", "suite/zarr.json"}),
+        (
+            ["--format", "d2020-10", "--shards", "4K"],
+            NOT_IN_THE_DRAFT,
+            {"zarr.json", "meta/root.group.json", "meta/root/suite.group.json"},
+        ),
+    ],
+    ids=["v3", "d2020-10"],
+)
+def test_zarr_python_passes_its_own_tests_in_a_directory_of_a_mount(mount, tmp_path, options, arguments, left):
+    with mount(tmp_path / "store", "--create", *options, copy=False) as m:
+        m.allow("")  # Some of the tests do what is refused, and expect that.
+        (m / "suite").mkdir()
+        command = [sys.executable, str(SUITE), str(m / "suite"), *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+        assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:] + m.errors()
+    assert set(files(tmp_path / "store")) == left, "the tests remove what they make"
