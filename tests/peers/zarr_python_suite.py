@@ -180,7 +180,8 @@ def main(directory, *arguments):
     deselected = {} if "--all" in arguments else patterns()
     arguments = [argument for argument in arguments if argument != "--all"]
     here = sources()
-    selected = [] if any("::" in a or a.endswith(".py") for a in arguments) else [f"tests/{name}" for name in FILES]
+    named = [a for a in arguments if not a.startswith("-") and ("::" in a or a.endswith(".py"))]
+    selected = [] if named else [f"tests/{name}" for name in FILES]
     with tempfile.TemporaryDirectory() as scratch:
         listed = Path(scratch, "deselected.json")
         listed.write_text(json.dumps(deselected))
