@@ -88,7 +88,10 @@ fn a_directory_becomes_a_group_when_its_maker_has_had_time() {
         File::open(mount.path()).unwrap().sync_all().unwrap();
         assert!(mount.at("left/zarr.json").exists(), "fsync of the root stores everything");
         fs::create_dir_all(mount.at("last/one")).unwrap();
+        fs::create_dir_all(mount.at("last/.git/refs")).unwrap();
+        fs::write(mount.at("last/.git/refs/head"), "text").unwrap();
         mount.remount(&[]);
+        assert_eq!(names(&mount.at("last/.git/refs")), set(&["head"]), "a program's own");
         let all =
             ["last", "last/one", "left", "synced"].map(|name| mount.at(name).join("zarr.json"));
         assert!(all.iter().all(|path| path.exists()) && !mount.at("gone").exists());
@@ -612,4 +615,138 @@ fn a_group_below_the_mountpoint_can_be_removed_and_made_anew_but_not_the_mountpo
     assert!(names(&mount.path()).is_empty());
     put(File::create_new(mount.at("zarr.json")).unwrap(), &group()).unwrap();
     assert_eq!(shown(&mount.at("zarr.json")), group());
+}
+
+/// An array of eight bytes in chunks of four.
+fn small() -> Value {
+    let document = with(array(), "shape", json!([8]));
+    let document = with(document, "data_type", json!("uint8"));
+    let grid = json!({"name": "regular", "configuration": {"chunk_shape": [4]}});
+    with(with(document, "chunk_grid", grid), "codecs", json!([{"name": "bytes"}]))
+}
+
+/// Writes a file, and has it in the store when it returns.
+fn put_synced(path: &Path, bytes: &[u8]) {
+    let mut file = File::create(path).unwrap();
+    file.write_all(bytes).unwrap();
+    file.sync_all().unwrap();
+}
+
+/// Shows: chunks-first, document-exclusive.
+#[test]
+fn a_document_that_comes_too_late_changes_nothing_of_what_another_mount_has_stored() {
+    let mut mount = new("v3", &["--writeback-delay", "1h"]);
+    for part in ["x/zarr.json", "write back"] {
+        mount.expect(part);
+    }
+    let other = tempfile::tempdir().unwrap();
+    fs::create_dir_all(mount.at("x/c")).unwrap();
+    fs::write(mount.at("x/c/0"), "AAAA").unwrap();
+    let mine = File::create_new(mount.at("x/zarr.json")).unwrap();
+    let second = Second::mount(&mount.store(), other.path());
+    fs::create_dir(other.path().join("x")).unwrap();
+    write(&other.path().join("x/zarr.json"), &small()).unwrap();
+    fs::create_dir(other.path().join("x/c")).unwrap();
+    put_synced(&other.path().join("x/c/0"), b"BBBB");
+    let before = mount.stored();
+    put(mine, &small()).unwrap_err();
+    assert_eq!(mount.stored(), before);
+    drop(second);
+}
+
+/// Shows: chunks-first.
+#[test]
+fn the_root_can_become_an_array_with_its_chunks() {
+    for format in FORMATS {
+        let mount = new(format, &["--writeback-delay", "1h"]);
+        fs::remove_file(mount.at("zarr.json")).unwrap();
+        fs::create_dir(mount.at("c")).unwrap();
+        put_synced(&mount.at("c/0"), b"abcd");
+        fs::write(mount.at("c/1"), "efgh").unwrap();
+        write(&mount.at("zarr.json"), &small()).unwrap();
+        mount.remount(&[]);
+        assert_eq!(fs::read(mount.at("c/0")).unwrap(), b"abcd");
+        assert_eq!(fs::read(mount.at("c/1")).unwrap(), b"efgh");
+        assert!(!mount.store().join(".zarrfs").exists());
+    }
+}
+
+/// Shows: chunks-first.
+#[test]
+fn a_chunk_that_somebody_has_open_when_its_array_comes_is_stored_as_one() {
+    let mount = new("v3", &["--writeback-delay", "1h"]);
+    fs::create_dir_all(mount.at("x/c")).unwrap();
+    put_synced(&mount.at("x/c/0"), b"abcd");
+    put_synced(&mount.at("x/c/1"), b"abcd");
+    let open = OpenOptions::new().read(true).write(true).open(mount.at("x/c/0")).unwrap();
+    let mut written = OpenOptions::new().write(true).open(mount.at("x/c/1")).unwrap();
+    written.write_all(b"AB").unwrap();
+    write(&mount.at("x/zarr.json"), &small()).unwrap();
+    drop(open);
+    written.sync_all().unwrap();
+    drop(written);
+    mount.remount(&[]);
+    assert_eq!(fs::read(mount.at("x/c/0")).unwrap(), b"abcd");
+    assert_eq!(fs::read(mount.at("x/c/1")).unwrap(), b"ABcd");
+}
+
+/// Shows: chunks-first, mkdir-group.
+#[test]
+fn an_array_whose_chunks_take_longer_than_the_delay_is_one_in_the_end() {
+    let mount = new("v3", &["--writeback-delay", "100ms"]);
+    fs::create_dir_all(mount.at("arr/c/0")).unwrap();
+    fs::write(mount.at("arr/c/0/1"), [7; 8]).unwrap();
+    until("the delay", || mount.at("arr/c/0/zarr.json").exists());
+    fs::create_dir_all(mount.at("arr/c/1")).unwrap();
+    fs::write(mount.at("arr/c/1/1"), [8; 8]).unwrap();
+    write(&mount.at("arr/zarr.json"), &array()).unwrap();
+    assert_eq!(fs::read(mount.at("arr/c/0/1")).unwrap(), [7; 8]);
+    assert_eq!(names(&mount.at("arr/c/0")), set(&["1"]));
+    run("rm", &["-r"], &[&mount.at("arr")]);
+    assert_eq!(keys(&mount), set(&["zarr.json"]));
+}
+
+/// Shows: unlink-document, xattr-attrs.
+#[test]
+fn an_attribute_cannot_be_set_where_the_document_was_removed() {
+    let mut mount = new("v3", &[]);
+    mount.expect("setxattr");
+    fs::create_dir_all(mount.at("x/c")).unwrap();
+    write(&mount.at("x/zarr.json"), &small()).unwrap();
+    fs::write(mount.at("x/c/0"), "abcd").unwrap();
+    fs::rename(mount.at("x/zarr.json"), mount.at("x/zarr.json~")).unwrap();
+    let args = ["-n", "user.attrs.one", "-v", "1"];
+    assert!(!Command::new("setfattr").args(args).arg(mount.at("x")).status().unwrap().success());
+    fs::rename(mount.at("x/zarr.json~"), mount.at("x/zarr.json")).unwrap();
+    assert_eq!(fs::read(mount.at("x/c/0")).unwrap(), b"abcd");
+}
+
+/// Shows: rm-node, scratch-rename.
+#[test]
+fn what_came_from_below_an_array_leaves_no_ghost() {
+    let mount = new("v3", &["--writeback-delay", "1h"]);
+    fs::create_dir_all(mount.at("x/sub/y")).unwrap();
+    write(&mount.at("x/sub/y/zarr.json"), &small()).unwrap();
+    run("rm", &["-r"], &[&mount.at("x/sub/y")]);
+    fs::write(mount.at("x/sub/tmp"), small().to_string()).unwrap();
+    fs::rename(mount.at("x/sub/tmp"), mount.at("x/zarr.json")).unwrap();
+    assert!(names(&mount.at("x/sub")).is_empty());
+    run("rm", &["-r"], &[&mount.at("x")]);
+    assert_eq!(keys(&mount), set(&["zarr.json"]));
+}
+
+/// Shows: rename-node.
+#[test]
+fn a_move_that_fails_leaves_the_node_where_it_was() {
+    let mut mount = new("d2020-10", &[]);
+    mount.expect("rename");
+    fs::create_dir_all(mount.at("g/x/c")).unwrap();
+    write(&mount.at("g/x/zarr.json"), &small()).unwrap();
+    fs::write(mount.at("g/x/c/0"), "abcd").unwrap();
+    fs::create_dir(mount.at("e")).unwrap();
+    File::open(mount.path()).unwrap().sync_all().unwrap();
+    fs::create_dir_all(mount.store().join("meta/root/e/y.array.json")).unwrap();
+    fs::rename(mount.at("g/x"), mount.at("e/y")).unwrap_err();
+    assert_eq!(fs::read(mount.at("g/x/c/0")).unwrap(), b"abcd");
+    assert!(mount.at("g/x/zarr.json").exists() && !mount.store().join(".zarrfs").exists());
 }
