@@ -277,6 +277,18 @@ impl Hierarchy {
         }
     }
 
+    /// Nothing becomes of the directory `path` by itself.
+    pub fn leave_directory(&self, path: &NodePath) -> Result<()> {
+        let content = self.existing(path)?.content.clone();
+        self.directories.insert(Node {
+            path: path.clone(),
+            standing: Standing::Removed(None),
+            content,
+        });
+        self.invalidate(path);
+        Ok(())
+    }
+
     /// Forgets the directories below `path`, which are those of an array from now on.
     pub fn forget_directories(&self, path: &NodePath) {
         drop(self.directories.take_below(path));

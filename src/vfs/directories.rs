@@ -219,6 +219,9 @@ impl Vfs {
         if self.hierarchy.node(path)?.is_none_or(|node| !node.is_bare()) {
             return Ok(());
         }
+        if self.is_of_another_format(path)? {
+            return self.hierarchy.leave_directory(path);
+        }
         match self.hierarchy.store_group(path) {
             Ok(key) => self.unsynced.changed(key),
             // Another program has made an array above it: there is no place for it any more.
@@ -233,6 +236,22 @@ impl Vfs {
             }
         }
         Ok(())
+    }
+
+    /// Whether a directory, or one that it is in, holds a node of Zarr 2, which a document of version 3 would hide.
+    fn is_of_another_format(&self, path: &NodePath) -> Result<bool> {
+        for path in path.ancestors().iter().chain([path]) {
+            let directory = Place::Node(path.clone());
+            for name in [".zarray", ".zgroup"] {
+                let is_here = self.overlay.get(&directory, name).is_some();
+                let key = self.hierarchy.ordinary_prefix(path)?.key(name)?;
+                // A stray one beside the root's own document hides nothing.
+                if !path.is_root() && (is_here || self.hierarchy.store().stat(&key)?.is_some()) {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
     }
 
     /// Stores what is in the mount so that it survives a power cut: files that are complete, and the directory

@@ -100,6 +100,22 @@ fn a_directory_becomes_a_group_when_its_maker_has_had_time() {
 
 /// Shows: mkdir-group.
 #[test]
+fn zarr_2_in_a_mount_is_not_hidden_by_documents_of_version_3() {
+    let mount = new("v3", &["--writeback-delay", "100ms"]);
+    fs::create_dir_all(mount.at("old/arr/0")).unwrap();
+    fs::create_dir(mount.at("new")).unwrap();
+    fs::write(mount.at("old/.zgroup"), "{}").unwrap();
+    fs::write(mount.at("old/arr/.zarray"), "{}").unwrap();
+    fs::write(mount.at("old/arr/0/0"), "chunk").unwrap();
+    until("the delay", || mount.at("new/zarr.json").exists());
+    mount.remount(&[]);
+    let stored = ["new/zarr.json", "old/.zgroup", "old/arr/.zarray", "old/arr/0/0", "zarr.json"];
+    assert_eq!(keys(&mount), set(&stored));
+    assert_eq!(names(&mount.at("old/arr")), set(&[".zarray", "0"]));
+}
+
+/// Shows: mkdir-group.
+#[test]
 fn a_directory_of_ordinary_files_is_no_group_until_it_gets_a_document() {
     let mount = Mount::of(
         |store| {
