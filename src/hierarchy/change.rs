@@ -10,6 +10,7 @@ use super::node::{Node, Standing};
 use super::{Content, Document, Hierarchy};
 use crate::array::Array;
 use crate::error::{At, Error, Kind, Result};
+use crate::metadata::merge::Edit;
 use crate::metadata::{NewDocument, NodeKind, NodePath, json, model};
 use crate::store::{Condition, Key, Prefix};
 
@@ -196,14 +197,21 @@ impl Hierarchy {
         Ok(key.clone())
     }
 
-    /// Stores again the document that was removed from `path`, with `edit` in it.
-    pub fn restore(&self, path: &NodePath, removed: &Document, edited: &str) -> Result<Key> {
+    /// Stores again the document that was removed from `node`, with `edit` in it.
+    pub fn restore(&self, node: &Node, removed: &Document, edit: &Edit) -> Result<()> {
+        let (path, key) = (&node.path, &removed.key);
+        let text = String::from_utf8_lossy(&removed.text);
+        let mut edited = self.dialect.edit(node.kind(), &text, edit).at(key)?;
+        let had = matches!(&node.content, Content::Group(group) if group.consolidated);
+        if edit.consolidated.unwrap_or(had) {
+            // What lies below may have changed since.
+            edited = self.dialect.consolidate(&edited, &self.documents_below(path)?).at(key)?;
+        }
         self.store_groups_above(path)?;
-        let pieces = [Bytes::copy_from_slice(edited.as_bytes()).into()];
-        self.store.write()?.set(&removed.key, &pieces, Condition::Absent).at(&removed.key)?;
+        let pieces = [Bytes::from(edited.clone()).into()];
+        self.store.write()?.set(key, &pieces, Condition::Absent).at(key)?;
         self.known_as_stored(path);
-        self.update_consolidated(path, Some(edited))?;
-        Ok(removed.key.clone())
+        self.update_consolidated(path, Some(&edited))
     }
 
     /// Erases the document of a node. What it was is kept in this mount until its directory is removed.
@@ -314,7 +322,6 @@ impl Hierarchy {
             self.move_trees(&node, to, (&nodes, &new_nodes), (&chunks, &new_chunks))?;
         }
         self.invalidate_below(from);
-        self.update_consolidated(from, None)?;
         for known in self.directories.take_below(from) {
             let Some(path) = known.path.moved(from, to) else { continue };
             let content = match &known.content {
@@ -334,7 +341,7 @@ impl Hierarchy {
             self.directories.insert(Node { path, standing, content });
         }
         self.invalidate_below(to);
-        self.consolidate_moved(to)
+        Ok(())
     }
 
     /// The document that the store has for a group.
@@ -344,8 +351,9 @@ impl Hierarchy {
         Ok(value.map(|value| Document { key, text: value.bytes, stat: value.stat }))
     }
 
-    /// Copies of what has come to `to` into the consolidated metadata above it.
-    fn consolidate_moved(&self, to: &NodePath) -> Result<()> {
+    /// Keeps consolidated metadata true when `from` has become `to`.
+    pub fn consolidate_moved(&self, from: &NodePath, to: &NodePath) -> Result<()> {
+        self.update_consolidated(from, None)?;
         if !self.has_copies_above(to)? {
             return Ok(());
         }

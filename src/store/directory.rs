@@ -11,8 +11,9 @@
 //! by the next one, and never shown.
 
 mod listing;
+mod trees;
 
-use std::ffi::{CStr, CString, OsStr};
+use std::ffi::{CString, OsStr};
 use std::fs::{File, Metadata};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{IoSlice, Read, Seek, SeekFrom, Write};
@@ -31,6 +32,7 @@ use super::{
 use crate::error::{At, Error, Kind, Result};
 use crate::sys::{self, Dir, EntryType, Links};
 use listing::{Listing, Walk};
+use trees::{empty, move_tree};
 
 /// The end of the names under which values are written before they take their key.
 pub const LOCK_SUFFIX: &str = ".__lock";
@@ -415,43 +417,6 @@ impl Turn {
             }
         }
     }
-}
-
-/// Renames `name`, a directory as a whole where that can be; where the new name is a directory that holds
-/// something what is in it is moved one by one.
-fn move_tree(dir: &OwnedFd, name: &CStr, to_dir: &OwnedFd, to: &CStr) -> Result<()> {
-    match sys::rename(dir, name, to_dir, to) {
-        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOTEMPTY | libc::EEXIST)) => {}
-        renamed => return renamed.map_err(|error| Error::os(&error)),
-    }
-    let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW;
-    let below = sys::open_beneath(dir, name, flags, 0, Links::Refuse)?;
-    let to_below = sys::open_beneath(to_dir, to, flags, 0, Links::Refuse)?;
-    let mut names = Vec::new();
-    for entry in Dir::new(below.try_clone()?)? {
-        names.push(entry?.name);
-    }
-    for entry in names {
-        move_tree(&below, &entry, &to_below, &entry)?;
-    }
-    Ok(sys::remove_dir(dir, name)?)
-}
-
-/// Removes everything in a directory.
-fn empty(fd: OwnedFd) -> Result<()> {
-    let anchor = fd.try_clone()?;
-    for entry in Dir::new(fd)? {
-        let entry = entry?;
-        let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW;
-        match sys::open_beneath(&anchor, &entry.name, flags, 0, Links::Refuse) {
-            Ok(below) => {
-                empty(below)?;
-                sys::remove_dir(&anchor, &entry.name)?;
-            }
-            Err(_) => sys::unlink(&anchor, &entry.name)?,
-        }
-    }
-    Ok(())
 }
 
 /// Opens `path` below the root; none where it or a directory on the way is not there.

@@ -151,7 +151,8 @@ impl Vfs {
         for chunk in encoded() {
             let key = array.key(&chunk.coords)?;
             // A chunk of nothing but the fill value may not have been stored.
-            if self.fill_chunks() == FillChunks::Store || array.stat(&chunk.coords)?.is_some() {
+            if self.options.fill_chunks == FillChunks::Store || array.stat(&chunk.coords)?.is_some()
+            {
                 plain.remove(&key);
             }
             self.unsynced.changed(key);
@@ -167,7 +168,7 @@ impl Vfs {
     ) -> Result<()> {
         // A key aside says nothing to anybody: the document that is being stored is named instead.
         let store = |batch| {
-            let stored = array.write_chunks(batch, self.fill_chunks());
+            let stored = array.write_chunks(batch, self.options.fill_chunks);
             stored.map_err(|error| Error::new(error.kind(), error.detail().to_owned()))
         };
         let mut batch: Vec<(Coords, Option<Buffer>)> = Vec::new();

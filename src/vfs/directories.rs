@@ -17,7 +17,7 @@ impl Vfs {
     /// Makes the directory `name` in `parent`: in a group one that becomes a node, in an array one of chunks or of
     /// ordinary files.
     pub fn mkdir(&self, parent: u64, name: &str) -> Result<Attr> {
-        let _shared = self.shape.read();
+        let _shared = self.tree_lock.read();
         let parent = self.directory(parent)?;
         if self.resolve(&parent, name)?.is_some() {
             return Err(Error::new(Kind::Exists, "the file exists"));
@@ -75,7 +75,7 @@ impl Vfs {
 
     /// Removes the empty directory `name` from `parent`.
     pub fn rmdir(&self, parent: u64, name: &str) -> Result<()> {
-        let _alone = self.shape.write();
+        let _alone = self.tree_lock.write();
         let parent = self.directory(parent)?;
         let place = self.resolve(&parent, name)?.ok_or_else(Error::not_found)?;
         self.hierarchy.store().write()?;
@@ -172,7 +172,8 @@ impl Vfs {
         self.overlay.replace(moved);
         self.inodes.replace(moved);
         drop(files);
-        self.note_documents(&new_path)
+        self.note_documents(&new_path)?;
+        self.hierarchy.consolidate_moved(path, &new_path)
     }
 
     /// Where a place is once the node `from` has become `to`.
@@ -201,7 +202,7 @@ impl Vfs {
         let mut first = Ok(());
         for path in self.hierarchy.quiet_directories(delay) {
             if delay.is_zero() || !self.is_being_filled(&path) {
-                let _alone = self.shape.write();
+                let _alone = self.tree_lock.write();
                 first = first.and(self.store_as_group(&path));
             }
         }
@@ -261,7 +262,7 @@ impl Vfs {
             match self.inode(number)?.place() {
                 Some(Place::Node(path)) if path.is_root() => return self.sync(),
                 Some(Place::Node(path)) => {
-                    let _alone = self.shape.write();
+                    let _alone = self.tree_lock.write();
                     let node = self.hierarchy.node(&path)?;
                     if node.is_some_and(|node| node.is_made()) {
                         self.store_as_group(&path)?;

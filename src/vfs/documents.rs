@@ -2,7 +2,7 @@
 
 use super::place::Place;
 use super::{Vfs, convert};
-use crate::array::{Array, FillChunks};
+use crate::array::Array;
 use crate::error::{At, Error, Kind, Result};
 use crate::hierarchy::{Content, Document, Node, Raised};
 use crate::metadata::merge::{self, Edit};
@@ -57,9 +57,7 @@ impl Vfs {
     }
 
     fn restore(&self, node: &Node, removed: &Document, edit: &Edit) -> Result<()> {
-        let text = String::from_utf8_lossy(&removed.text);
-        let edited = self.hierarchy.dialect().edit(node.kind(), &text, edit).at(&removed.key)?;
-        self.hierarchy.restore(node.path(), removed, &edited)?;
+        self.hierarchy.restore(node, removed, edit)?;
         match (&edit.shape, node.array()) {
             (Some(shape), Some(array)) => array.erase_outside(shape),
             _ => Ok(()),
@@ -176,11 +174,6 @@ impl Vfs {
                 Err(Error::invalid("node_type cannot change: remove the node and make it anew"))
             }
         }
-    }
-
-    /// The options that new chunks are stored with.
-    pub(super) fn fill_chunks(&self) -> FillChunks {
-        self.options.fill_chunks
     }
 
     /// What is read of a document is not what was written: the kernel is told.

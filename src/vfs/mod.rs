@@ -116,7 +116,7 @@ struct Handle {
 }
 
 /// The right to change names.
-enum Shape<'a> {
+enum TreeLock<'a> {
     Shared { _guard: RwLockReadGuard<'a, ()> },
     Alone { _guard: RwLockWriteGuard<'a, ()> },
 }
@@ -138,9 +138,9 @@ pub struct Vfs {
     /// Bytes of files that wait to be stored, or are those of removed files that are still open.
     unstored_len: AtomicU64,
     mounted: SystemTime,
-    /// The shape of the tree: who makes, moves or removes nodes has it alone, who makes or renames files shares it.
+    /// Which names there are: who makes, moves or removes nodes has it alone, who makes or renames files shares it.
     /// Taken before the lock of any file, and held over store I/O.
-    shape: RwLock<()>,
+    tree_lock: RwLock<()>,
     /// Told the number of an inode whose pages and attributes the kernel must not use any more.
     invalidate: Mutex<Option<Invalidate>>,
 }
@@ -166,7 +166,7 @@ impl Vfs {
             unsynced: Unsynced::default(),
             unstored_len: AtomicU64::new(0),
             mounted: SystemTime::now(),
-            shape: RwLock::new(()),
+            tree_lock: RwLock::new(()),
             invalidate: Mutex::new(None),
         }
     }
@@ -235,7 +235,7 @@ impl Vfs {
         access: Access,
         exclusive: bool,
     ) -> Result<(Attr, Opened)> {
-        let _shared = self.shape.read();
+        let _shared = self.tree_lock.read();
         let parent = self.directory(parent)?;
         if let Some(place) = self.resolve(&parent, name)? {
             if exclusive {
@@ -503,7 +503,7 @@ impl Vfs {
 
     /// Whether a node is being made, moved or removed, so that an answer may take its time.
     pub fn is_busy(&self) -> bool {
-        self.shape.is_locked_exclusive()
+        self.tree_lock.is_locked_exclusive()
     }
 
     /// Notes that something is done at a place, so that a directory above it that was made is not taken to be done.
@@ -517,7 +517,7 @@ impl Vfs {
     fn turn(&self, inode: &Inode) -> Option<RwLockWriteGuard<'_, ()>> {
         let place = inode.place();
         let is_document = matches!(place, Some(Place::Document(_) | Place::StoredDocument(..)));
-        is_document.then(|| self.shape.write())
+        is_document.then(|| self.tree_lock.write())
     }
 
     fn invalidate(&self, inode: &Inode) {

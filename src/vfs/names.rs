@@ -9,7 +9,7 @@ use super::inode::Inode;
 use super::overlay::Shown;
 use super::place::{DOCUMENT, Place};
 use super::tree::below_shown;
-use super::{Shape, Vfs};
+use super::{TreeLock, Vfs};
 use crate::array::FillChunks;
 use crate::codec::Buffer;
 use crate::error::{At, Error, Kind, Result};
@@ -57,7 +57,7 @@ fn check_is_no_chunk_of(from: &Place, to: &Place) -> Result<()> {
 impl Vfs {
     /// Removes the file `name` from `parent`: a chunk is erased.
     pub fn unlink(&self, parent: u64, name: &str) -> Result<()> {
-        let _shape = self.shape_for(name == DOCUMENT);
+        let _tree = self.lock_tree(name == DOCUMENT);
         let parent = self.directory(parent)?;
         let place = self.resolve(&parent, name)?.ok_or_else(Error::not_found)?;
         self.hierarchy.store().write()?;
@@ -97,7 +97,7 @@ impl Vfs {
         let is_document = name == DOCUMENT || new_name == DOCUMENT;
         let is_dir =
             self.resolve(&self.directory(parent)?, name)?.is_some_and(|from| from.is_dir());
-        let _shape = self.shape_for(is_document || is_dir || self.is_stored_dir(new_parent)?);
+        let _tree = self.lock_tree(is_document || is_dir || self.is_stored_dir(new_parent)?);
         let (parent, new_parent) = (self.directory(parent)?, self.directory(new_parent)?);
         let from = self.resolve(&parent, name)?.ok_or_else(Error::not_found)?;
         self.hierarchy.store().write()?;
@@ -139,18 +139,18 @@ impl Vfs {
         Ok(matches!(self.directory(number)?, Place::StoredDir(_)))
     }
 
-    fn shape_for(&self, alone: bool) -> Shape<'_> {
+    fn lock_tree(&self, alone: bool) -> TreeLock<'_> {
         if alone {
-            Shape::Alone { _guard: self.shape.write() }
+            TreeLock::Alone { _guard: self.tree_lock.write() }
         } else {
-            Shape::Shared { _guard: self.shape.read() }
+            TreeLock::Shared { _guard: self.tree_lock.read() }
         }
     }
 
     /// Gives the bytes of a file a second name. What has a meaning there (a chunk, a document) gets a copy, as everything
     /// else does: no two names have the same bytes for ever.
     pub fn link(&self, number: u64, new_parent: u64, new_name: &str) -> Result<Attr> {
-        let _shape = self.shape_for(new_name == DOCUMENT || self.is_stored_dir(new_parent)?);
+        let _tree = self.lock_tree(new_name == DOCUMENT || self.is_stored_dir(new_parent)?);
         let inode = self.inode(number)?;
         let from = inode.place().ok_or_else(Error::not_found)?;
         self.hierarchy.store().write()?;

@@ -90,7 +90,7 @@ impl Vfs {
     }
 
     fn edit_attribute(&self, path: &NodePath, name: String, value: Option<Value>) -> Result<()> {
-        let _alone = self.shape.write();
+        let _alone = self.tree_lock.write();
         let edit = Edit { attributes: vec![(name, value)], ..Edit::default() };
         self.hierarchy.edit(path, &edit)?;
         let place = Place::Document(path.clone());

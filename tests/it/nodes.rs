@@ -493,6 +493,17 @@ fn consolidated_metadata_are_made_from_the_store_and_stay_true() {
     fs::rename(mount.at("g/i"), mount.at("i")).unwrap();
     fs::remove_dir_all(mount.at("g/new")).unwrap();
     assert_eq!((stored(), in_mount()), (set(&["a"]), set(&["a"])));
+    let consolidated = shown(&mount.at("g/zarr.json"));
+    fs::remove_file(mount.at("g/zarr.json")).unwrap();
+    fs::create_dir(mount.at("g/later")).unwrap();
+    write(&mount.at("g/later/zarr.json"), &array()).unwrap();
+    write(&mount.at("g/zarr.json"), &consolidated).unwrap();
+    assert_eq!(
+        stored(),
+        set(&["a", "later"]),
+        "a document that comes back is of what is there now"
+    );
+    fs::remove_dir_all(mount.at("g/later")).unwrap();
     write(&mount.at("g/zarr.json"), &group()).unwrap();
     assert_eq!(stored(), set(&[]));
     assert!(shown(&mount.store().join("g/zarr.json")).get("consolidated_metadata").is_none());
