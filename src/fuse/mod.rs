@@ -5,6 +5,7 @@
 //! goes through `answer`, where a panic costs the request and not the mount.
 
 mod answer;
+mod listing;
 mod pool;
 mod session;
 mod terms;
@@ -28,6 +29,7 @@ use parking_lot::Mutex;
 use crate::error::{Error, Kind, Result};
 use crate::vfs::{Attr, DirHandle, Presence, Replace, Vfs};
 use answer::{answer, gone};
+use listing::{Entry, Room};
 use pool::Pool;
 pub use session::{MountOptions, Mounted, Others, mount};
 use terms::{Owner, access_of, dot, nul_separated, open_flags, reply_xattr, utf8};
@@ -88,59 +90,6 @@ impl Fs {
     fn now<T>(&self, operation: &str, request: impl FnOnce(&Vfs) -> Result<T>) -> Result<T, Errno> {
         answer(&self.vfs, operation, || request(&self.vfs))
     }
-
-    fn dir(&self, fh: FileHandle) -> Result<Arc<DirHandle>> {
-        let found = self.dirs.lock().get(&fh.0).cloned();
-        found.ok_or_else(|| Error::new(Kind::Os(libc::EBADF), "no such handle"))
-    }
-
-    /// Lists from `offset` until `add` has no more room. Positions 0 and 1 are `.` and `..`.
-    fn list(
-        &self,
-        fh: FileHandle,
-        offset: u64,
-        add: &mut dyn FnMut(u64, Entry<'_>) -> Result<Room>,
-    ) -> Result<()> {
-        let dir = self.dir(fh)?;
-        let dots = [(".", self.vfs.number_of(&dir)), ("..", self.vfs.number_above(&dir))];
-        let mut position = offset;
-        for (at, (name, number)) in (0..).zip(dots) {
-            if position == at {
-                position += 1;
-                if add(position, Entry::Dot(name, number))? == Room::None {
-                    return Ok(());
-                }
-            }
-        }
-        let first = position;
-        loop {
-            let at = usize::try_from(position.saturating_sub(2)).unwrap_or(usize::MAX);
-            let listed = match self.vfs.readdir(&dir, at) {
-                Ok(Some(listed)) => listed,
-                Ok(None) => return Ok(()),
-                // The kernel has not seen the names of an answer that is an error: those first.
-                Err(_) if position > first => return Ok(()),
-                Err(error) => return Err(error),
-            };
-            position += 1;
-            if add(position, Entry::Listed(&dir, &listed))? == Room::None {
-                return Ok(());
-            }
-        }
-    }
-}
-
-/// A line of a listing.
-enum Entry<'a> {
-    Dot(&'a str, u64),
-    Listed(&'a DirHandle, &'a crate::vfs::Listed),
-}
-
-/// Whether a reply takes more.
-#[derive(PartialEq, Eq)]
-enum Room {
-    Some,
-    None,
 }
 
 impl Filesystem for Fs {
