@@ -127,11 +127,13 @@ def directory_of_the_test(request):
     global at
     at = ROOT / f"t{next(numbers)}"
     at.mkdir(parents=True)
-    before = tempfile.tempdir
+    before = tempfile.tempdir, os.getcwd()
     if "store_like" in request.fixturenames:
         tempfile.tempdir = str(at)
+    os.chdir(at)  # Some tests name a store by a relative path; no two processes may meet there.
     yield at
-    tempfile.tempdir = before
+    tempfile.tempdir = before[0]
+    os.chdir(before[1])
     InDirectory.directories.clear()
     shutil.rmtree(at)
     at = ROOT / "session"
