@@ -7,9 +7,9 @@
 use serde_json::Value;
 
 use super::level::Level;
-use crate::codec::Pipeline;
 use crate::codec::array_to_array::Order;
 use crate::codec::registry::Chain;
+use crate::codec::{Elements, Pipeline};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::metadata::model::{self, CodecSpec, Object};
@@ -28,17 +28,24 @@ pub struct Layers {
 pub fn split(array: &model::Array, max_chunk_len: u64) -> Result<Layers> {
     let rank = array.chunk_shape.len();
     let mut levels = Vec::new();
+    let mut before: Vec<CodecSpec> = Vec::new();
     let mut order = Order::identity(rank);
     let mut shape = array.chunk_shape.clone();
     let mut specs = array.codecs.clone();
     loop {
-        let chain = Chain::sort(&specs, rank)?;
+        let chain = Chain::sort(&specs)?;
         let sharding = chain.array_to_bytes.as_ref().filter(|spec| spec.name == "sharding_indexed");
         let Some(configuration) = sharding.map(|spec| &spec.configuration) else {
-            let pipeline = Pipeline::bind(&chain, &order, &shape, array.dtype)?;
+            let elements = Elements { shape, dtype: array.dtype.clone() };
+            let pipeline = Pipeline::bind(&chain, &before, &elements, max_chunk_len)?;
             return Ok(Layers { levels, pipeline });
         };
-        order = order.then(&chain.order);
+        let own = chain.order(rank)?.ok_or_else(|| {
+            let before = "sharding_indexed comes after a codec that needs whole chunks";
+            Error::unsupported(before)
+        })?;
+        order = order.then(&own);
+        before.extend(chain.array_to_array.iter().cloned());
         let encoded = lengths(configuration, "chunk_shape").filter(|inner| inner.len() == rank);
         let encoded = encoded.ok_or_else(|| {
             Error::corrupt(format!(
@@ -46,7 +53,7 @@ pub fn split(array: &model::Array, max_chunk_len: u64) -> Result<Layers> {
             ))
         })?;
         let inner = order.inverse().apply(&encoded);
-        let inner_len = chunk_len(&inner, array.dtype)?;
+        let inner_len = chunk_len(&inner, &array.dtype)?;
         let around = &chain.bytes_to_bytes;
         let level = Level::bind(
             configuration,
@@ -64,7 +71,7 @@ pub fn split(array: &model::Array, max_chunk_len: u64) -> Result<Layers> {
 }
 
 /// The bytes of a decoded chunk of `shape`.
-pub fn chunk_len(shape: &[u64], dtype: DType) -> Result<u64> {
+pub fn chunk_len(shape: &[u64], dtype: &DType) -> Result<u64> {
     let item_len = u64::try_from(dtype.item_len()).unwrap_or(u64::MAX);
     let len = shape.iter().try_fold(item_len, |len, n| len.checked_mul(*n));
     len.filter(|len| i64::try_from(*len).is_ok()).ok_or_else(|| {

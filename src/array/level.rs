@@ -13,7 +13,7 @@ use bytes::Bytes;
 use super::coords::{Coords, Grid};
 use crate::codec::array_to_array::Order;
 use crate::codec::registry::{self, Chain};
-use crate::codec::{BytesToBytes, Pipeline};
+use crate::codec::{BytesToBytes, Elements, Pipeline};
 use crate::dtype::DType;
 use crate::error::{At, Error, Result};
 use crate::metadata::model::{CodecSpec, Object};
@@ -249,7 +249,7 @@ impl Level {
                 _ => checked,
             },
         };
-        pipeline.encode(index.to_bytes().into())
+        pipeline.encode(index.to_bytes().into(), &[])
     }
 
     /// Puts the encoded index where it belongs among the pieces of a shard.
@@ -282,9 +282,8 @@ impl Level {
 
 fn index_form(configuration: &Object, shape: &[u64]) -> Result<IndexForm> {
     let bind = |specs: &[CodecSpec]| {
-        let chain = Chain::sort(specs, shape.len())?;
-        let pipeline =
-            Pipeline::bind(&chain, &Order::identity(shape.len()), shape, DType::Uint(8))?;
+        let elements = Elements { shape: shape.to_vec(), dtype: DType::Uint(8) };
+        let pipeline = Pipeline::bind(&Chain::sort(specs)?, &[], &elements, 0)?;
         match pipeline.encoded_len() {
             Some(_) => Ok(pipeline),
             None => Err(Error::corrupt("the length of the shard index is not fixed")),

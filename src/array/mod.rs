@@ -70,7 +70,7 @@ impl Array {
             }
             Err(error) => Err(error),
         };
-        let chunk_len = layers::chunk_len(&chunk_shape, model.dtype)?;
+        let chunk_len = layers::chunk_len(&chunk_shape, &model.dtype)?;
         let pipeline = pipeline.and_then(|pipeline| {
             if chunk_len <= max_chunk_len {
                 return Ok(pipeline);
@@ -115,7 +115,7 @@ impl Array {
 
     /// Whether a chunk that was stored may read back changed, because of a codec that loses something.
     pub fn is_lossy(&self) -> bool {
-        false // No codec that is built so far loses anything.
+        self.pipeline.as_ref().is_ok_and(Pipeline::is_lossy)
     }
 
     /// Why its chunks cannot be decoded, if so.
@@ -186,7 +186,9 @@ impl Array {
         for (coords, decoded) in chunks {
             changes.push(match decoded {
                 Some(decoded) if fill == FillChunks::Store || !self.is_fill(&decoded) => {
-                    let encoded = pipeline.encode(decoded).map_err(|e| e.at_coords(&coords))?;
+                    let extent = self.extent(&coords);
+                    let encoded = pipeline.encode(decoded, &extent);
+                    let encoded = encoded.map_err(|e| e.at_coords(&coords))?;
                     Change::set(coords, encoded)
                 }
                 _ => Change::erase(coords),
@@ -195,12 +197,22 @@ impl Array {
         self.chunks.update(changes)
     }
 
+    /// How many elements of a chunk lie in the array, along each dimension.
+    fn extent(&self, coords: &Coords) -> Vec<u64> {
+        let along = coords.indices().iter().zip(&self.chunk_shape).zip(&self.model.shape);
+        along
+            .map(|((index, chunk), len)| {
+                len.saturating_sub(index.saturating_mul(*chunk)).min(*chunk)
+            })
+            .collect()
+    }
+
     /// A chunk of nothing but the fill value.
     pub fn fill_chunk(&self) -> Result<Buffer> {
         self.pipeline.as_ref().map_err(Clone::clone)?;
         let len = usize::try_from(self.chunk_len)
             .map_err(|_| Error::too_large("a chunk that does not fit into memory"))?;
-        let item = self.model.fill.item(self.model.dtype);
+        let item = self.model.fill.item(&self.model.dtype);
         if item.iter().all(|byte| *byte == 0) {
             return Buffer::zeroed(len);
         }
@@ -217,7 +229,7 @@ impl Array {
     }
 
     fn is_fill(&self, decoded: &[u8]) -> bool {
-        let item = self.model.fill.item(self.model.dtype);
+        let item = self.model.fill.item(&self.model.dtype);
         self.model.fill.is_defined()
             // Of a wrong length it is no chunk at all.
             && u64::try_from(decoded.len()).is_ok_and(|len| len == self.chunk_len)

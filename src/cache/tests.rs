@@ -15,7 +15,7 @@ fn array(store: &Store, chunk_len: u64, codecs: &serde_json::Value) -> Arc<Array
     let model = model::Array {
         shape: vec![chunk_len * 1000],
         dtype: DType::Uint(1),
-        fill: FillValue::parse(&json!(0), DType::Uint(1)).expect("a fill value"),
+        fill: FillValue::parse(&json!(0), &DType::Uint(1)).expect("a fill value"),
         chunk_shape: vec![chunk_len],
         key_encoding: KeyEncoding::Default(Separator::Slash),
         codecs: codecs.map(|codec| CodecSpec::from_json(codec).expect("a codec")).collect(),

@@ -69,7 +69,7 @@ fn array_facts(array: &Arc<Array>, add: &mut dyn FnMut(&str, Value)) -> Result<(
     add("codecs", Value::Array(model.codecs.iter().map(CodecSpec::to_json).collect()));
     add(
         "fill_value",
-        if model.fill.is_defined() { model.fill.to_json(model.dtype) } else { Value::Null },
+        if model.fill.is_defined() { model.fill.to_json(&model.dtype) } else { Value::Null },
     );
     if !model.dimension_names.is_empty() {
         add("dimension_names", json!(model.dimension_names));

@@ -11,6 +11,7 @@ pub mod array_to_array;
 pub mod array_to_bytes;
 mod buffer;
 pub mod bytes_to_bytes;
+mod configuration;
 mod pipeline;
 pub mod registry;
 
@@ -18,9 +19,42 @@ use std::fmt;
 
 use bytes::Bytes;
 
-use crate::error::Result;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
 pub use buffer::{Buffer, reserve};
 pub use pipeline::Pipeline;
+
+/// What a codec of arrays is bound to: a chunk of so many elements along each dimension.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Elements {
+    /// Elements along each dimension.
+    pub shape: Vec<u64>,
+    /// Their type.
+    pub dtype: DType,
+}
+
+impl Elements {
+    /// How many elements there are.
+    pub fn count(&self) -> Result<usize> {
+        let count = self.shape.iter().try_fold(1_u64, |count, len| count.checked_mul(*len));
+        let count = count.and_then(|count| usize::try_from(count).ok());
+        count.ok_or_else(|| Error::too_large(format!("a chunk of shape {:?}", self.shape)))
+    }
+
+    /// The bytes of a chunk, little endian and in C order; none where elements have lengths of their own. Then a
+    /// chunk is what `vlen-utf8` and `vlen-bytes` make of it: the number of elements, then of each its length and its
+    /// bytes, all numbers in four bytes, little endian.
+    pub fn byte_len(&self) -> Result<Option<usize>> {
+        if self.dtype.is_variable() {
+            return Ok(None);
+        }
+        let item_len = u64::try_from(self.dtype.item_len()).unwrap_or(u64::MAX);
+        let len = self.shape.iter().try_fold(item_len, |len, n| len.checked_mul(*n));
+        let len = len.filter(|len| i64::try_from(*len).is_ok());
+        let len = len.and_then(|len| usize::try_from(len).ok());
+        len.map(Some).ok_or_else(|| Error::too_large(format!("a chunk of shape {:?}", self.shape)))
+    }
+}
 
 /// A codec from elements to elements, bound to one shape.
 pub trait ArrayToArray: Send + Sync + fmt::Debug {
@@ -29,18 +63,34 @@ pub trait ArrayToArray: Send + Sync + fmt::Debug {
 
     /// The decoded elements, little endian and in C order.
     fn decode(&self, encoded: Buffer) -> Result<Buffer>;
+
+    /// Of the first `extent` elements along each decoded dimension: as how many along each encoded one they come out.
+    fn encoded_extent(&self, extent: Vec<u64>) -> Vec<u64> {
+        extent
+    }
+
+    /// Whether what is decoded may differ from what was encoded.
+    fn is_lossy(&self) -> bool {
+        false
+    }
 }
 
 /// A codec from elements to bytes, bound to one shape.
 pub trait ArrayToBytes: Send + Sync + fmt::Debug {
-    /// The encoded form of elements that are little endian and in C order.
-    fn encode(&self, decoded: Buffer) -> Result<Bytes>;
+    /// The encoded form of elements that are little endian and in C order. The first `extent` of them along each
+    /// dimension lie in the array.
+    fn encode(&self, decoded: Buffer, extent: &[u64]) -> Result<Bytes>;
 
     /// The elements, little endian and in C order.
     fn decode(&self, encoded: Bytes) -> Result<Buffer>;
 
     /// The length of the encoded form in bytes, where every value has the same.
     fn encoded_len(&self) -> Option<u64>;
+
+    /// Whether what is decoded may differ from what was encoded.
+    fn is_lossy(&self) -> bool {
+        false
+    }
 }
 
 /// A codec from bytes to bytes: a compressor or a checksum.

@@ -5,12 +5,11 @@
 
 use bytes::Bytes;
 
-use super::array_to_array::{Order, Transpose};
-use super::array_to_bytes::BytesCodec;
+use super::array_to_array::{self, Order};
 use super::registry::{self, Chain};
-use super::{ArrayToArray, ArrayToBytes, Buffer, BytesToBytes};
-use crate::dtype::DType;
+use super::{ArrayToArray, ArrayToBytes, Buffer, BytesToBytes, Elements, array_to_bytes};
 use crate::error::{Error, Result};
+use crate::metadata::model::{CodecSpec, Object};
 
 /// How much longer than the decoded chunk an intermediate form may be, besides twice its length.
 const SLACK: u64 = 1 << 20;
@@ -21,7 +20,10 @@ pub struct Pipeline {
     array_to_array: Vec<Box<dyn ArrayToArray>>,
     array_to_bytes: Box<dyn ArrayToBytes>,
     bytes_to_bytes: Vec<Stage>,
-    decoded_len: usize,
+    /// None where elements have lengths of their own.
+    decoded_len: Option<usize>,
+    /// The most bytes that a decoded chunk may have.
+    limit: usize,
 }
 
 /// A bytes-to-bytes codec and the length that it decodes to: exactly known, or at most.
@@ -33,30 +35,34 @@ struct Stage {
 }
 
 impl Pipeline {
-    /// Binds `chain` (whose array-to-bytes codec is not sharding) to chunks of `shape`; `order` is a
-    /// permutation that comes before the chain's own, that of codecs around a shard.
-    pub fn bind(chain: &Chain, order: &Order, shape: &[u64], dtype: DType) -> Result<Self> {
-        let decoded_len = byte_len(shape, dtype)?;
-        let order = order.then(&chain.order);
+    /// Binds `chain` (whose array-to-bytes codec is not sharding) to chunks of `elements`; `before` are codecs
+    /// from array to array that come first, those around a shard. A chunk whose length is not settled by its shape may
+    /// have `max_len` bytes.
+    pub fn bind(
+        chain: &Chain,
+        before: &[CodecSpec],
+        elements: &Elements,
+        max_len: u64,
+    ) -> Result<Self> {
+        let decoded_len = elements.byte_len()?;
+        let limit = decoded_len.map_or_else(|| to_usize(max_len), Ok)?;
         let mut array_to_array: Vec<Box<dyn ArrayToArray>> = Vec::new();
-        if let Some(transpose) = Transpose::new(&order, shape, dtype.item_len())? {
-            array_to_array.push(Box::new(transpose));
+        let mut encoded = elements.clone();
+        for spec in merged(before.iter().chain(&chain.array_to_array), elements.shape.len())? {
+            let built = array_to_array::build(&spec, &encoded)?;
+            let (codec, elements) = built.ok_or_else(|| {
+                Error::unsupported(format!("codec {:?} has no place here", spec.name))
+            })?;
+            array_to_array.extend(codec);
+            encoded = elements;
         }
-        let array_to_bytes = match &chain.array_to_bytes {
-            None => BytesCodec::little(decoded_len),
-            Some(spec) if spec.name == "bytes" => {
-                BytesCodec::new(&spec.configuration, dtype, decoded_len)?
-            }
-            Some(spec) => {
-                return Err(Error::unsupported(format!("codec {:?} has no place here", spec.name)));
-            }
-        };
-        let mut pipeline = Self {
-            array_to_array,
-            array_to_bytes: Box::new(array_to_bytes),
-            bytes_to_bytes: Vec::new(),
-            decoded_len,
-        };
+        let bytes = CodecSpec::new("bytes", Object::new());
+        let spec = chain.array_to_bytes.as_ref().unwrap_or(&bytes);
+        let array_to_bytes = array_to_bytes::build(spec, &encoded, limit)?.ok_or_else(|| {
+            Error::unsupported(format!("codec {:?} has no place here", spec.name))
+        })?;
+        let mut pipeline =
+            Self { array_to_array, array_to_bytes, bytes_to_bytes: Vec::new(), decoded_len, limit };
         for codec in registry::bytes_to_bytes(&chain.bytes_to_bytes)? {
             let known = pipeline.encoded_len();
             let decoded_len = known.map(to_usize).transpose()?;
@@ -66,9 +72,14 @@ impl Pipeline {
         Ok(pipeline)
     }
 
-    /// The length of a decoded chunk in bytes.
-    pub fn decoded_len(&self) -> usize {
+    /// The length of a decoded chunk in bytes; none where elements have lengths of their own.
+    pub fn decoded_len(&self) -> Option<usize> {
         self.decoded_len
+    }
+
+    /// Whether what is decoded may differ from what was encoded, because a codec loses something.
+    pub fn is_lossy(&self) -> bool {
+        self.array_to_array.iter().any(|codec| codec.is_lossy()) || self.array_to_bytes.is_lossy()
     }
 
     /// The length of every encoded chunk in bytes, where all have the same.
@@ -80,11 +91,11 @@ impl Pipeline {
 
     /// The most bytes that an encoded chunk can sensibly have; more is not worth reading.
     pub fn longest(&self) -> u64 {
-        let decoded_len = u64::try_from(self.decoded_len).unwrap_or(u64::MAX);
+        let decoded_len = u64::try_from(self.limit).unwrap_or(u64::MAX);
         decoded_len.saturating_mul(2).saturating_add(SLACK)
     }
 
-    /// The decoded chunk: little endian, C order, exactly [`Self::decoded_len`] bytes.
+    /// The decoded chunk: little endian, C order, exactly [`Self::decoded_len`] bytes where that is known.
     pub fn decode(&self, encoded: Bytes) -> Result<Buffer> {
         let mut bytes = encoded;
         for stage in self.bytes_to_bytes.iter().rev() {
@@ -99,10 +110,11 @@ impl Pipeline {
         for codec in self.array_to_array.iter().rev() {
             elements = codec.decode(elements)?;
         }
-        if elements.len() == self.decoded_len {
-            Ok(elements)
-        } else {
-            Err(wrong_len(elements.len(), self.decoded_len))
+        match self.decoded_len {
+            Some(expected) if elements.len() != expected => {
+                Err(wrong_len(elements.len(), expected))
+            }
+            Some(_) | None => Ok(elements),
         }
     }
 
@@ -115,25 +127,43 @@ impl Pipeline {
             && self.decode(Bytes::copy_from_slice(bytes)).is_ok()
     }
 
-    /// The encoded form of a chunk of [`Self::decoded_len`] bytes.
-    pub fn encode(&self, decoded: Buffer) -> Result<Bytes> {
-        if decoded.len() != self.decoded_len {
+    /// The encoded form of a decoded chunk, of which `extent`, its first so many elements along each dimension,
+    /// lies in the array: a codec may leave the rest out.
+    pub fn encode(&self, decoded: Buffer, extent: &[u64]) -> Result<Bytes> {
+        if let Some(expected) = self.decoded_len.filter(|expected| *expected != decoded.len()) {
             return Err(Error::invalid(format!(
-                "{} bytes written, the chunk has {}",
+                "{} bytes written, the chunk has {expected}",
                 decoded.len(),
-                self.decoded_len
             )));
         }
         let mut elements = decoded;
+        let mut extent = extent.to_vec();
         for codec in &self.array_to_array {
             elements = codec.encode(elements)?;
+            extent = codec.encoded_extent(extent);
         }
-        let mut bytes = self.array_to_bytes.encode(elements)?;
+        let mut bytes = self.array_to_bytes.encode(elements, &extent)?;
         for stage in &self.bytes_to_bytes {
             bytes = stage.codec.encode(&bytes)?.into();
         }
         Ok(bytes)
     }
+}
+
+/// The codecs, with permutations that follow one another in one.
+fn merged<'s>(specs: impl Iterator<Item = &'s CodecSpec>, rank: usize) -> Result<Vec<CodecSpec>> {
+    let mut merged: Vec<CodecSpec> = Vec::new();
+    for spec in specs {
+        match merged.last_mut() {
+            Some(last) if last.name == "transpose" && spec.name == "transpose" => {
+                let first = Order::parse(&last.configuration, rank)?;
+                let order = first.then(&Order::parse(&spec.configuration, rank)?);
+                last.configuration = order.to_configuration();
+            }
+            _ => merged.push(spec.clone()),
+        }
+    }
+    Ok(merged)
 }
 
 fn wrong_len(found: usize, expected: usize) -> Error {
@@ -143,14 +173,6 @@ fn wrong_len(found: usize, expected: usize) -> Error {
 fn to_usize(len: u64) -> Result<usize> {
     usize::try_from(len)
         .map_err(|_| Error::too_large(format!("{len} bytes do not fit into memory")))
-}
-
-/// The bytes of a chunk of `shape`.
-pub(super) fn byte_len(shape: &[u64], dtype: DType) -> Result<usize> {
-    let item_len = u64::try_from(dtype.item_len()).unwrap_or(u64::MAX);
-    let len = shape.iter().try_fold(item_len, |len, n| len.checked_mul(*n));
-    let len = len.filter(|len| i64::try_from(*len).is_ok());
-    to_usize(len.ok_or_else(|| Error::too_large(format!("a chunk of shape {shape:?}")))?)
 }
 
 #[cfg(test)]

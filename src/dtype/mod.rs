@@ -1,20 +1,32 @@
 //! Data types and fill values.
 //!
-//! A type here says how long an element is and in which unit its byte order turns;
-//! no arithmetic is done on elements. Names are those of released v3; the spellings
-//! of other dialects end in `metadata`.
+//! A type here says how long an element is and in which units its byte order turns;
+//! arithmetic is the business of the codecs that need it. Names are those of released v3 and its registered
+//! extensions; the spellings of other dialects end in `metadata`.
 
+mod base64;
 mod fill;
+mod narrow;
 mod number;
 
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+pub use base64::{base64_decode, base64_encode};
 pub use fill::FillValue;
+pub use narrow::Narrow;
 pub use number::integer;
 
 /// The longest element, in bytes, that a document may ask for.
 pub const MAX_ITEM_LEN: u32 = 1 << 20;
 
+/// The units of `numpy.datetime64` and `numpy.timedelta64`; `generic` is a number of no unit.
+pub const TIME_UNITS: [&str; 14] =
+    ["Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as", "generic"];
+
 /// The type of an element.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum DType {
     /// One byte, 0 or 1.
     Bool,
@@ -24,35 +36,109 @@ pub enum DType {
     Uint(u8),
     /// An IEEE 754 number of 2, 4 or 8 bytes.
     Float(u8),
-    /// Two IEEE 754 numbers, real then imaginary; 8 or 16 bytes in all.
+    /// Two IEEE 754 numbers, real then imaginary; 4, 8 or 16 bytes in all.
     Complex(u8),
     /// That many bytes without a meaning (`r24` is 3).
     Raw(u32),
+    /// A registered number that no processor knows: `bfloat16`, `float8_e4m3`, `int4` and their like.
+    Narrow(&'static Narrow),
+    /// Two of those floats, real then imaginary.
+    ComplexNarrow(&'static Narrow),
+    /// A time or a span of time in 64 bits, counted in `scale` of a unit; the least number is no time at all.
+    Time(Time),
+    /// That many bytes, those at the end that are not needed NUL (`null_terminated_bytes`).
+    Bytes(u32),
+    /// That many code points of four bytes, those at the end that are not needed NUL (`fixed_length_utf32`).
+    Utf32(u32),
+    /// Fields one after another, without gaps.
+    Struct(Arc<[Field]>),
+    /// Text of any length (`string`).
+    String,
+    /// Bytes of any length (`bytes`).
+    VariableBytes,
+}
+
+/// A type that counts time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Time {
+    /// A span (`numpy.timedelta64`), or a time (`numpy.datetime64`).
+    pub is_span: bool,
+    /// One of [`TIME_UNITS`].
+    pub unit: &'static str,
+    /// How many units one step is, at least 1.
+    pub scale: u32,
+}
+
+/// A field of a structure.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Field {
+    /// Its name.
+    pub name: String,
+    /// Its type.
+    pub dtype: DType,
+    /// The lengths of the array of such elements that the field is; none for one element alone.
+    pub shape: Vec<u32>,
+}
+
+impl Field {
+    /// How many elements the field has.
+    pub fn count(&self) -> usize {
+        let len = |len: &u32| usize::try_from(*len).unwrap_or(usize::MAX);
+        self.shape.iter().map(len).fold(1, usize::saturating_mul)
+    }
+
+    /// Its length in bytes.
+    pub fn len(&self) -> usize {
+        self.dtype.item_len().saturating_mul(self.count())
+    }
+
+    /// Whether it has no bytes, as an array of no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
 }
 
 impl DType {
-    /// The length of an element in bytes, at least 1.
-    pub fn item_len(self) -> usize {
+    /// The length of an element in bytes, at least 1; 0 where elements have lengths of their own.
+    pub fn item_len(&self) -> usize {
+        let count = |len: u32| usize::try_from(len).unwrap_or(usize::MAX);
         match self {
             Self::Bool => 1,
             Self::Int(len) | Self::Uint(len) | Self::Float(len) | Self::Complex(len) => {
-                usize::from(len)
+                usize::from(*len)
             }
-            Self::Raw(len) => usize::try_from(len).unwrap_or(usize::MAX),
+            Self::Raw(len) | Self::Bytes(len) => count(*len),
+            Self::Narrow(number) => number.len,
+            Self::ComplexNarrow(number) => 2 * number.len,
+            Self::Time(_) => 8,
+            Self::Utf32(len) => count(*len).saturating_mul(4),
+            Self::Struct(fields) => fields.iter().map(Field::len).fold(0, usize::saturating_add),
+            Self::String | Self::VariableBytes => 0,
         }
+    }
+
+    /// Whether each element has a length of its own.
+    pub fn is_variable(&self) -> bool {
+        matches!(self, Self::String | Self::VariableBytes)
     }
 
     /// The bytes that change places between little and big endian; 1 where byte order has no meaning.
-    /// Of a complex number it is each part, never the pair.
-    pub fn component_len(self) -> usize {
+    /// Of a complex number it is each part, never the pair; of a structure the most that any field has.
+    pub fn component_len(&self) -> usize {
         match self {
-            Self::Bool | Self::Raw(_) => 1,
-            Self::Int(len) | Self::Uint(len) | Self::Float(len) => usize::from(len),
-            Self::Complex(len) => usize::from(len) / 2,
+            Self::Bool | Self::Raw(_) | Self::Bytes(_) | Self::String | Self::VariableBytes => 1,
+            Self::Int(len) | Self::Uint(len) | Self::Float(len) => usize::from(*len),
+            Self::Complex(len) => usize::from(*len) / 2,
+            Self::Narrow(number) | Self::ComplexNarrow(number) => number.len,
+            Self::Time(_) => 8,
+            Self::Utf32(_) => 4,
+            Self::Struct(fields) => {
+                fields.iter().map(|field| field.dtype.component_len()).max().unwrap_or(1)
+            }
         }
     }
 
-    /// The type that released v3 calls `name`.
+    /// The type that released v3 and its registry call `name`, where the name says it all.
     pub fn parse(name: &str) -> Option<Self> {
         Some(match name {
             "bool" => Self::Bool,
@@ -67,25 +153,95 @@ impl DType {
             "float16" => Self::Float(2),
             "float32" => Self::Float(4),
             "float64" => Self::Float(8),
+            "complex_float16" => Self::Complex(4),
             "complex64" | "complex_float32" => Self::Complex(8),
             "complex128" | "complex_float64" => Self::Complex(16),
-            raw => {
-                let bits: u32 = raw.strip_prefix('r')?.parse().ok()?;
+            "string" => Self::String,
+            "bytes" | "variable_length_bytes" => Self::VariableBytes,
+            other => {
+                if let Some(part) = other.strip_prefix("complex_").and_then(Narrow::parse) {
+                    return part.is_float().then_some(Self::ComplexNarrow(part));
+                }
+                if let Some(number) = Narrow::parse(other) {
+                    return Some(Self::Narrow(number));
+                }
+                let bits: u32 = other.strip_prefix('r')?.parse().ok()?;
                 let fits = bits > 0 && bits.is_multiple_of(8) && bits / 8 <= MAX_ITEM_LEN;
                 return fits.then_some(Self::Raw(bits / 8));
             }
         })
     }
 
-    /// What released v3 calls the type.
-    pub fn name(self) -> String {
+    /// What released v3 and its registry call the type, without its configuration.
+    pub fn name(&self) -> String {
         match self {
             Self::Bool => "bool".to_owned(),
-            Self::Int(len) => format!("int{}", u32::from(len) * 8),
-            Self::Uint(len) => format!("uint{}", u32::from(len) * 8),
-            Self::Float(len) => format!("float{}", u32::from(len) * 8),
-            Self::Complex(len) => format!("complex{}", u32::from(len) * 8),
-            Self::Raw(len) => format!("r{}", u64::from(len) * 8),
+            Self::Int(len) => format!("int{}", u32::from(*len) * 8),
+            Self::Uint(len) => format!("uint{}", u32::from(*len) * 8),
+            Self::Float(len) => format!("float{}", u32::from(*len) * 8),
+            Self::Complex(4) => "complex_float16".to_owned(),
+            Self::Complex(len) => format!("complex{}", u32::from(*len) * 8),
+            Self::Raw(len) => format!("r{}", u64::from(*len) * 8),
+            Self::Narrow(number) => number.name.to_owned(),
+            Self::ComplexNarrow(number) => format!("complex_{}", number.name),
+            Self::Time(Time { is_span: true, .. }) => "numpy.timedelta64".to_owned(),
+            Self::Time(Time { is_span: false, .. }) => "numpy.datetime64".to_owned(),
+            Self::Bytes(_) => "null_terminated_bytes".to_owned(),
+            Self::Utf32(_) => "fixed_length_utf32".to_owned(),
+            Self::Struct(_) => "structured".to_owned(),
+            Self::String => "string".to_owned(),
+            Self::VariableBytes => "variable_length_bytes".to_owned(),
+        }
+    }
+
+    /// The type as a v3 document has it: a name, with a configuration where one is needed. Where the registry and
+    /// the libraries differ it is what more of them open.
+    pub fn to_json(&self) -> Value {
+        let configuration = match self {
+            Self::Time(time) => json!({"unit": time.unit, "scale_factor": time.scale}),
+            Self::Bytes(len) => json!({"length_bytes": len}),
+            Self::Utf32(len) => json!({"length_bytes": u64::from(*len) * 4}),
+            Self::Struct(fields) => {
+                let field = |field: &Field| {
+                    // There are no arrays in such a structure: their bytes are all that can be said.
+                    let dtype = if field.shape.is_empty() {
+                        field.dtype.to_json_in_struct()
+                    } else {
+                        Self::Raw(u32::try_from(field.len()).unwrap_or(u32::MAX))
+                            .to_json_in_struct()
+                    };
+                    json!([field.name, dtype])
+                };
+                json!({"fields": fields.iter().map(field).collect::<Vec<_>>()})
+            }
+            _ => return Value::String(self.name()),
+        };
+        json!({"name": self.name(), "configuration": configuration})
+    }
+
+    /// zarr-python reads no `r24`.
+    fn to_json_in_struct(&self) -> Value {
+        match self {
+            Self::Raw(len) => json!({"name": "raw_bytes", "configuration": {"length_bytes": len}}),
+            other => other.to_json(),
+        }
+    }
+
+    /// How the bytes of an element turn: runs of that many components of that many bytes each, in order.
+    pub fn components(&self) -> Vec<(usize, usize)> {
+        match self {
+            Self::Struct(fields) => {
+                let mut runs = Vec::new();
+                for field in fields.iter() {
+                    let one = field.dtype.components();
+                    runs.extend(std::iter::repeat_n(one, field.count()).flatten());
+                }
+                runs
+            }
+            other => {
+                let len = other.component_len();
+                vec![(len, other.item_len() / len)]
+            }
         }
     }
 }

@@ -22,7 +22,7 @@ const MAX_CODECS: usize = 16;
 const MAX_NESTING: usize = 4;
 
 /// What a list of codecs works on.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Elements {
     /// How many dimensions.
     pub(super) rank: usize,
@@ -141,11 +141,11 @@ pub(super) fn step(name: &str) -> Step {
 ///
 /// Where no codec makes bytes of an array, `bytes` is put behind those from array to array: it was
 /// the default representation until July 2023, and GDAL wrote it so until 3.10.
-pub(super) fn canonical(codecs: Vec<CodecSpec>, elements: Elements) -> Result<Vec<CodecSpec>> {
+pub(super) fn canonical(codecs: Vec<CodecSpec>, elements: &Elements) -> Result<Vec<CodecSpec>> {
     nested(codecs, elements, 0)
 }
 
-fn nested(mut codecs: Vec<CodecSpec>, elements: Elements, depth: usize) -> Result<Vec<CodecSpec>> {
+fn nested(mut codecs: Vec<CodecSpec>, elements: &Elements, depth: usize) -> Result<Vec<CodecSpec>> {
     if codecs.len() > MAX_CODECS {
         return Err(Error::unsupported(format!(
             "{} codecs in a list, the limit is {MAX_CODECS}",
@@ -170,7 +170,7 @@ fn nested(mut codecs: Vec<CodecSpec>, elements: Elements, depth: usize) -> Resul
             "transpose" => transpose(configuration, rank)?,
             "reshape" => rank = None,
             "bytes" => bytes(configuration, elements)?,
-            "blosc" => blosc(configuration, elements.dtype)?,
+            "blosc" => blosc(configuration, &elements.dtype)?,
             "sharding_indexed" => sharding(configuration, rank, elements, depth)?,
             _ => {}
         }
@@ -196,6 +196,18 @@ fn transpose(configuration: &mut Object, rank: Option<usize>) -> Result<()> {
     Ok(())
 }
 
+/// The one codec of what is shown: elements, little endian. Those of any length have no form without a codec of
+/// their own.
+pub(super) fn plain(dtype: &DType) -> CodecSpec {
+    let name = match dtype {
+        DType::String => "vlen-utf8",
+        DType::VariableBytes => "vlen-bytes",
+        _ => "bytes",
+    };
+    let endian = (dtype.component_len() > 1).then(|| ("endian".to_owned(), json!("little")));
+    CodecSpec::new(name, endian.into_iter().collect())
+}
+
 /// The permutation that reverses `rank` dimensions.
 pub(super) fn reversed(rank: usize) -> Vec<u64> {
     let mut order: Vec<u64> = (0..).take(rank).collect();
@@ -203,12 +215,12 @@ pub(super) fn reversed(rank: usize) -> Vec<u64> {
     order
 }
 
-fn bytes(configuration: &mut Object, elements: Elements) -> Result<()> {
+fn bytes(configuration: &mut Object, elements: &Elements) -> Result<()> {
     match configuration.get("endian") {
         None | Some(Value::Null) => {
             configuration.remove("endian");
             if elements.dtype.component_len() > 1 {
-                configuration.insert("endian".to_owned(), json!(elements.endian.as_str()));
+                configuration.insert("endian".to_owned(), elements.endian.to_json());
             }
             Ok(())
         }
@@ -217,7 +229,7 @@ fn bytes(configuration: &mut Object, elements: Elements) -> Result<()> {
     }
 }
 
-fn blosc(configuration: &mut Object, dtype: DType) -> Result<()> {
+fn blosc(configuration: &mut Object, dtype: &DType) -> Result<()> {
     let shuffle = configuration.get("shuffle").unwrap_or(&Value::Null);
     let number = shuffle.as_number().and_then(|number| integer(number.as_str()));
     let word = match (shuffle.as_str(), number) {
@@ -236,7 +248,7 @@ fn blosc(configuration: &mut Object, dtype: DType) -> Result<()> {
     };
     configuration.insert("shuffle".to_owned(), json!(word));
     if configuration.get("typesize").is_none_or(Value::is_null) {
-        configuration.insert("typesize".to_owned(), json!(dtype.item_len()));
+        configuration.insert("typesize".to_owned(), json!(dtype.item_len().max(1)));
     }
     Ok(())
 }
@@ -244,7 +256,7 @@ fn blosc(configuration: &mut Object, dtype: DType) -> Result<()> {
 fn sharding(
     configuration: &mut Object,
     rank: Option<usize>,
-    elements: Elements,
+    elements: &Elements,
     depth: usize,
 ) -> Result<()> {
     if depth >= MAX_NESTING {
@@ -271,13 +283,13 @@ fn sharding(
     };
     let index =
         Elements { rank: chunk_shape.len() + 1, dtype: DType::Uint(8), endian: Endian::Little };
-    let inner = Elements { rank: chunk_shape.len(), ..elements };
+    let inner = Elements { rank: chunk_shape.len(), ..elements.clone() };
     let mut canonical = Object::new();
     canonical.insert("chunk_shape".to_owned(), json!(chunk_shape));
     canonical
-        .insert("codecs".to_owned(), inner_codecs(configuration.get("codecs"), inner, depth + 1)?);
+        .insert("codecs".to_owned(), inner_codecs(configuration.get("codecs"), &inner, depth + 1)?);
     if let Some(codecs) = configuration.get("index_codecs").filter(|codecs| !codecs.is_null()) {
-        let codecs = inner_codecs(Some(codecs), index, depth + 1)?;
+        let codecs = inner_codecs(Some(codecs), &index, depth + 1)?;
         canonical.insert("index_codecs".to_owned(), codecs);
     }
     canonical.insert("index_location".to_owned(), json!(location));
@@ -285,7 +297,7 @@ fn sharding(
     Ok(())
 }
 
-fn inner_codecs(value: Option<&Value>, elements: Elements, depth: usize) -> Result<Value> {
+fn inner_codecs(value: Option<&Value>, elements: &Elements, depth: usize) -> Result<Value> {
     let codecs = named(list(value)?);
     Ok(nested(codecs, elements, depth)?.iter().map(CodecSpec::to_json).collect())
 }

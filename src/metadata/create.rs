@@ -62,7 +62,7 @@ impl Dialect {
                 (Node::Group(self.new_group_text(&mut text, &document, group)?), consolidated)
             }
             Node::Array(array) => {
-                let array = self.new_array_text(&mut text, &document, *array, policy)?;
+                let array = self.new_array_text(&mut text, &document, &array, policy)?;
                 (Node::Array(Box::new(array)), false)
             }
         };
@@ -98,20 +98,20 @@ impl Dialect {
         &self,
         text: &mut Text,
         document: &Object,
-        shown: Array,
+        shown: &Array,
         policy: &Policy,
     ) -> Result<Array> {
         if shown.key_encoding != KeyEncoding::Default(Separator::Slash) {
             return Err(wrong_encoding());
         }
-        let (rank, dtype) = (shown.shape.len(), shown.dtype);
-        let elements = Elements { rank, dtype, endian: Endian::Little };
+        let (rank, dtype) = (shown.shape.len(), &shown.dtype);
+        let elements = Elements { rank, dtype: dtype.clone(), endian: Endian::Little };
         let pipeline = pipeline(document)?;
         let (chain, shards) = if pipeline.is_empty() {
             let shards = policy.shard_shape(&shown.shape, &shown.chunk_shape, dtype)?;
-            (policy.chain(elements)?, shards)
+            (policy.chain(&elements)?, shards)
         } else {
-            (codecs::canonical(pipeline, elements).map_err(invalid)?, None)
+            (codecs::canonical(pipeline, &elements).map_err(invalid)?, None)
         };
         if let Some(shards) = &shards {
             check_size(shards, dtype, "a shard").map_err(invalid)?;
@@ -120,7 +120,7 @@ impl Dialect {
             New { chain: released(chain, dtype), chunk_shape: shown.chunk_shape.clone(), shards };
         // Null is no value in released v3.
         let fill = FillValue::parse(&shown.fill.to_json(dtype), dtype)?;
-        let array = Array { fill, ..shown };
+        let array = Array { fill, ..shown.clone() };
         match self {
             Self::V3 => v3::array(text, document, array, new),
             Self::D2020_10 { .. } => draft::array(text, document, array, new),
@@ -229,7 +229,7 @@ fn check_codecs(document: &Object, stored: &str) -> Result<()> {
     };
     let (dtype, in_type) = data_type(document.get("data_type").unwrap_or(&Value::Null))
         .map_err(|_| Error::invalid("data_type is missing"))?;
-    let mut endian = in_type.map(Endian::as_str);
+    let mut endian = in_type.as_ref().map(Endian::to_json);
     let mut first: Option<String> = None;
     let listed = listed(document)?;
     for codec in &listed {
@@ -244,7 +244,7 @@ fn check_codecs(document: &Object, stored: &str) -> Result<()> {
                 return refused("codec \"sharding_indexed\"", "--shards");
             }
             (Step::ArrayToBytes, None) if name == "bytes" => {
-                endian = codec.configuration.get("endian").and_then(Value::as_str).or(endian);
+                endian = codec.configuration.get("endian").cloned().or(endian);
             }
             (Step::ArrayToArray | Step::ArrayToBytes, _) => {
                 return refused(&format!("codec {name:?}"), "--codecs");
@@ -253,7 +253,7 @@ fn check_codecs(document: &Object, stored: &str) -> Result<()> {
         }
         first.get_or_insert_with(|| name.to_owned());
     }
-    if endian == Some("big") && dtype.component_len() > 1 {
+    if endian.is_some_and(|endian| endian != "little") && dtype.component_len() > 1 {
         return refused("codec \"bytes\" with big endian", "--codecs");
     }
     Ok(())
@@ -271,7 +271,7 @@ fn pipeline(document: &Object) -> Result<Vec<CodecSpec>> {
 }
 
 /// The chain as released v3 spells it: elements of one byte have no byte order.
-fn released(mut chain: Vec<CodecSpec>, dtype: DType) -> Vec<CodecSpec> {
+fn released(mut chain: Vec<CodecSpec>, dtype: &DType) -> Vec<CodecSpec> {
     for codec in &mut chain {
         if codec.name == "bytes" && dtype.component_len() == 1 {
             codec.configuration.shift_remove("endian");
@@ -286,11 +286,10 @@ fn put(text: &mut Text, document: &Object, name: &str, value: &Value) -> Result<
 }
 
 /// Sets the fill value to `canonical`, unless it is a number that is spelled as its type may be.
-fn put_fill(text: &mut Text, document: &Object, dtype: DType, canonical: &Value) -> Result<()> {
+fn put_fill(text: &mut Text, document: &Object, dtype: &DType, canonical: &Value) -> Result<()> {
     let is_number = |value: &Value| canonical.is_number() && value.is_number();
     let digits = |value: &Value| value.to_string().trim_start_matches('-').parse::<u64>().is_ok();
     let kept = document.get("fill_value").is_some_and(|written| match dtype {
-        DType::Bool => written == canonical,
         DType::Int(_) | DType::Uint(_) => is_number(written) && digits(written),
         DType::Float(_) => is_number(written),
         DType::Complex(_) => {
@@ -300,6 +299,7 @@ fn put_fill(text: &mut Text, document: &Object, dtype: DType, canonical: &Value)
             numbers(written) && numbers(canonical)
         }
         DType::Raw(_) => written.is_array() && written == canonical,
+        _ => written == canonical,
     });
     if kept { Ok(()) } else { text.set(&["fill_value"], canonical) }
 }

@@ -48,16 +48,20 @@ fn array(document: &Object) -> Result<Array> {
     let (dtype, endian) = data_type(required(document, "data_type")?)?;
     let grid = required(document, "chunk_grid")?;
     let inner_shape = v3::chunk_shape(grid, &shape)?;
-    check_size(&shape, dtype, "the array")?;
-    let elements = Elements { rank: shape.len(), dtype, endian: endian.unwrap_or(Endian::Little) };
+    check_size(&shape, &dtype, "the array")?;
+    let elements = Elements {
+        rank: shape.len(),
+        dtype: dtype.clone(),
+        endian: endian.unwrap_or(Endian::Little),
+    };
     let mut attributes = attributes(document)?;
     let filters = take_filters(&mut attributes);
-    let inner = chain(document, filters, elements)?;
+    let inner = chain(document, filters, &elements)?;
     let (codecs, chunk_shape) = sharded(document, inner, inner_shape)?;
-    check_size(&chunk_shape, dtype, "a chunk")?;
+    check_size(&chunk_shape, &dtype, "a chunk")?;
     Ok(Array {
+        fill: FillValue::parse(document.get("fill_value").unwrap_or(&Value::Null), &dtype)?,
         dtype,
-        fill: FillValue::parse(document.get("fill_value").unwrap_or(&Value::Null), dtype)?,
         chunk_shape,
         key_encoding: KeyEncoding::Draft(key_separator(document, grid)?),
         codecs,
@@ -115,7 +119,7 @@ pub(super) fn names_of(value: &Value, rank: usize) -> Option<Vec<Option<String>>
 }
 
 /// The codecs of an inner chunk, in the order of encoding: layout, filters, byte order, compressor.
-fn chain(document: &Object, filters: Vec<Object>, elements: Elements) -> Result<Vec<CodecSpec>> {
+fn chain(document: &Object, filters: Vec<Object>, elements: &Elements) -> Result<Vec<CodecSpec>> {
     let mut chain = Vec::new();
     let layout = document.get("chunk_memory_layout").filter(|layout| !layout.is_null());
     match layout.map(|layout| (layout, layout.as_str())) {

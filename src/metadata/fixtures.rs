@@ -188,11 +188,6 @@ fn every_array_has_the_shape_and_type_of_its_truth() {
         let (_, tree) = fixture.tree();
         for (path, (_, lowered)) in &tree.arrays {
             let place = format!("{} {path}", fixture.name);
-            if place == "z316__fills /M8_nat" {
-                let error = lowered.node.as_ref().expect_err("dates are not known yet");
-                assert_eq!(error.to_string(), "data type \"numpy.datetime64\" is not known");
-                continue;
-            }
             let Some(expected) = fixture.case["arrays"].get(path) else {
                 continue;
             };
@@ -287,13 +282,13 @@ fn the_shown_document_means_the_same_again() {
                     let expected = Array {
                         codecs: vec![plain.expect("a codec")],
                         key_encoding: KeyEncoding::Default(Separator::Slash),
-                        fill: FillValue::parse(&array.fill.to_json(array.dtype), array.dtype)
+                        fill: FillValue::parse(&array.fill.to_json(&array.dtype), &array.dtype)
                             .expect("a value"),
                         ..*array.clone()
                     };
                     assert_eq!(
-                        array.fill.item(array.dtype),
-                        again.fill.item(array.dtype),
+                        array.fill.item(&array.dtype),
+                        again.fill.item(&array.dtype),
                         "{place}"
                     );
                     assert_eq!(expected, *again, "{place}");
@@ -414,7 +409,7 @@ fn every_array_is_made_again_from_what_is_shown_of_it() {
                     ..array.clone().as_ref().clone()
                 };
                 assert_eq!(*found, expected, "{place}");
-                assert_eq!(found.fill.item(array.dtype), array.fill.item(array.dtype), "{place}");
+                assert_eq!(found.fill.item(&array.dtype), array.fill.item(&array.dtype), "{place}");
             }
         }
     }

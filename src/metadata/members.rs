@@ -53,7 +53,7 @@ pub(super) fn chunk_lengths(value: &Value, shape: &[u64]) -> Result<Vec<u64>> {
 }
 
 /// Refuses what cannot be counted in 64 bits, in bytes.
-pub(super) fn check_size(shape: &[u64], dtype: DType, what: &str) -> Result<()> {
+pub(super) fn check_size(shape: &[u64], dtype: &DType, what: &str) -> Result<()> {
     let item_len = u64::try_from(dtype.item_len()).unwrap_or(u64::MAX);
     // Of a product with a zero in it the other factors must fit too: lengths may grow later.
     shape

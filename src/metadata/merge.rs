@@ -152,21 +152,23 @@ fn check_unchanged(
 
 /// Whether `codecs` says what the shown chunk files are: elements in little endian, no more.
 fn is_plain(codecs: &Value, array: &Array) -> bool {
-    let elements = Elements { rank: array.shape.len(), dtype: array.dtype, endian: Endian::Little };
+    let elements =
+        Elements { rank: array.shape.len(), dtype: array.dtype.clone(), endian: Endian::Little };
     let canonical = codecs::list(Some(codecs))
-        .and_then(|list| codecs::canonical(codecs::named(list), elements));
+        .and_then(|list| codecs::canonical(codecs::named(list), &elements));
     canonical.is_ok_and(|list| match list.as_slice() {
         [codec] => {
             let big = codec.configuration.get("endian").is_some_and(|endian| endian == "big");
-            codec.name == "bytes" && (!big || array.dtype.component_len() == 1)
+            codec.name == codecs::plain(&array.dtype).name
+                && (!big || array.dtype.component_len() == 1)
         }
         _ => false,
     }) && codecs.is_array()
 }
 
 fn is_fill(value: &Value, array: &Array) -> bool {
-    let fill = FillValue::parse(value, array.dtype);
-    fill.is_ok_and(|fill| fill.item(array.dtype) == array.fill.item(array.dtype))
+    let fill = FillValue::parse(value, &array.dtype);
+    fill.is_ok_and(|fill| fill.item(&array.dtype) == array.fill.item(&array.dtype))
 }
 
 fn is_default_encoding(encoding: Option<&Value>) -> bool {

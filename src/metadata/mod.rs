@@ -246,6 +246,13 @@ impl Dialect {
     }
 }
 
+/// The type of a typestring of numpy, or of a list of fields, and its byte order as the codec `bytes` has it.
+#[cfg(test)]
+pub(crate) fn numpy_type(value: &serde_json::Value) -> (crate::dtype::DType, serde_json::Value) {
+    let (dtype, endian) = types::data_type(value).expect("a type of numpy");
+    (dtype, endian.unwrap_or(types::Endian::Little).to_json())
+}
+
 /// `head` followed by the names of `path`.
 fn prefix_of(head: &str, path: &NodePath) -> Result<Prefix> {
     Prefix::parse(&format!("{head}{}", path.as_str()))

@@ -90,10 +90,14 @@ impl Policy {
     }
 
     /// The codecs of a chunk of `elements`, in canonical form.
-    pub(super) fn chain(&self, elements: Elements) -> Result<Vec<CodecSpec>> {
+    pub(super) fn chain(&self, elements: &Elements) -> Result<Vec<CodecSpec>> {
         let mut chain = self.codecs.clone();
         for codec in chain.iter_mut().filter(|codec| codec.name == "numcodecs.shuffle") {
-            default_to(&mut codec.configuration, "elementsize", json!(elements.dtype.item_len()));
+            default_to(
+                &mut codec.configuration,
+                "elementsize",
+                json!(elements.dtype.item_len().max(1)),
+            );
         }
         let mut chain = codecs::canonical(chain, elements).map_err(|error| {
             let detail = error.detail();
@@ -108,7 +112,7 @@ impl Policy {
         &self,
         shape: &[u64],
         chunk_shape: &[u64],
-        dtype: DType,
+        dtype: &DType,
     ) -> Result<Option<Vec<u64>>> {
         let shards = match &self.shards {
             _ if shape.is_empty() => return Ok(None),
@@ -132,7 +136,7 @@ impl Policy {
 
 /// The largest shards of at most `target` bytes: chunks are joined along the last dimension first, as far
 /// as the array has them, since those follow one another in the array.
-fn filled(target: u64, shape: &[u64], chunk_shape: &[u64], dtype: DType) -> Vec<u64> {
+fn filled(target: u64, shape: &[u64], chunk_shape: &[u64], dtype: &DType) -> Vec<u64> {
     let item_len = u64::try_from(dtype.item_len()).unwrap_or(u64::MAX);
     let chunk_len = chunk_shape.iter().fold(item_len, |product, len| product.saturating_mul(*len));
     let mut count = (target / chunk_len.max(1)).min(MAX_COUNT);
@@ -216,7 +220,7 @@ fn check_chain(chain: &[CodecSpec]) -> Result<()> {
         last = Some(step);
     }
     let any = Elements { rank, dtype: DType::Uint(2), endian: Endian::Little };
-    codecs::canonical(chain.to_vec(), any).map_err(invalid)?;
+    codecs::canonical(chain.to_vec(), &any).map_err(invalid)?;
     Ok(())
 }
 

@@ -6,9 +6,9 @@
 use serde_json::{Value, json};
 
 use super::NodeKind;
+use super::codecs::plain;
 use super::json::parse;
 use super::model::{Array, Group, Object};
-use crate::dtype::DType;
 
 /// The document of an array whose chunk files have `chunk_shape`.
 pub fn array(array: &Array, chunk_shape: &[u64]) -> String {
@@ -17,26 +17,17 @@ pub fn array(array: &Array, chunk_shape: &[u64]) -> String {
     member("zarr_format", json!(3));
     member("node_type", json!("array"));
     member("shape", json!(array.shape));
-    member("data_type", json!(array.dtype.name()));
+    member("data_type", array.dtype.to_json());
     member("chunk_grid", json!({"name": "regular", "configuration": {"chunk_shape": chunk_shape}}));
     member("chunk_key_encoding", json!({"name": "default", "configuration": {"separator": "/"}}));
-    member("fill_value", array.fill.to_json(array.dtype));
-    member("codecs", json!([codec(array.dtype)]));
+    member("fill_value", array.fill.to_json(&array.dtype));
+    member("codecs", json!([plain(&array.dtype).to_json()]));
     member("attributes", Value::Object(array.attributes.clone()));
     if !array.dimension_names.is_empty() {
         member("dimension_names", json!(array.dimension_names));
     }
     member("storage_transformers", json!([]));
     print(&Value::Object(document))
-}
-
-/// The one codec of what is shown.
-fn codec(dtype: DType) -> Value {
-    if dtype.component_len() > 1 {
-        json!({"name": "bytes", "configuration": {"endian": "little"}})
-    } else {
-        json!({"name": "bytes"})
-    }
 }
 
 /// The document of a group; `consolidated` is made of documents that are shown, where the store has such metadata.

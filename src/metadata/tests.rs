@@ -443,8 +443,8 @@ fn what_a_draft_does_not_say_clearly_is_refused() {
             "codec \"https://example.org/gzip\" is not known",
         ),
         (
-            json!({"data_type": {"type": "<M8[ns]", "fallback": null}}),
-            "data type \"<M8[ns]\" is not known",
+            json!({"data_type": {"type": "<M8[eon]", "fallback": null}}),
+            "data type \"<M8[eon]\" is not known",
         ),
         (
             json!({"attributes": {"filters": [{"id": "shuffle"}, {"id": "delta"}]}}),
@@ -517,7 +517,7 @@ fn names_are_checked_for_new_nodes() {
 fn the_largest_types_fit() {
     let found = array(&Dialect::V3, &v3_with(json!({"data_type": "r24", "fill_value": [1, 2, 3]})));
     assert_eq!(
-        (found.dtype, found.fill.item(found.dtype).to_vec()),
+        (found.dtype.clone(), found.fill.item(&found.dtype).to_vec()),
         (DType::Raw(3), vec![1, 2, 3])
     );
     assert_eq!(codecs(&found), json!([little()]));

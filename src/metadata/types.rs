@@ -1,48 +1,45 @@
 //! The spellings of data types, and the byte order that some of them carry.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::json::describe;
-use crate::dtype::{DType, MAX_ITEM_LEN, integer};
+use crate::dtype::{DType, Field, MAX_ITEM_LEN, TIME_UNITS, Time, integer};
 use crate::error::{Error, Result};
 
 /// In which order the bytes of a component are stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Endian {
     Little,
     Big,
+    /// Of a structure whose fields differ: one for each that is no structure itself.
+    Each(Vec<Endian>),
 }
 
 impl Endian {
-    pub(super) fn as_str(self) -> &'static str {
+    /// As the codec `bytes` of the model has it.
+    pub(super) fn to_json(&self) -> Value {
         match self {
-            Self::Little => "little",
-            Self::Big => "big",
+            Self::Little => Value::from("little"),
+            Self::Big => Value::from("big"),
+            Self::Each(fields) => fields.iter().map(Self::to_json).collect(),
         }
     }
 }
 
 /// The type that `value` names, and the byte order where the name says it (`>i4`).
 ///
-/// Takes the names of v3, the type strings of Zarr 2 and the drafts, and extension
+/// Takes the names of v3 and its registry, the type strings of Zarr 2 and the drafts, and extension
 /// objects: the type itself where it is known, otherwise its first known `fallback`
 /// (2020 draft, "extension data types"; gone from v3 since July 2023).
 pub(super) fn data_type(value: &Value) -> Result<(DType, Option<Endian>)> {
-    let known = match value {
-        Value::Object(members) => {
-            let length = members.get("configuration").and_then(|found| found.get("length_bytes"));
-            let named = members.get("type").or_else(|| members.get("name"));
-            let raw = || match (named.and_then(Value::as_str), length) {
-                (Some("raw_bytes"), Some(length)) => raw_of(length).map(|dtype| (dtype, None)),
-                _ => None,
-            };
-            named.and_then(simple).or_else(raw).or_else(|| members.get("fallback").and_then(first))
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
-            simple(value)
-        }
+    let known = simple(value).or_else(|| first(value.get("fallback")?));
+    let fits = |(dtype, _): &(DType, Option<Endian>)| {
+        let limit = usize::try_from(MAX_ITEM_LEN).unwrap_or(usize::MAX);
+        dtype.is_variable() || (1..=limit).contains(&dtype.item_len())
     };
-    known.ok_or_else(|| Error::unsupported(format!("data type {} is not known", named(value))))
+    known
+        .filter(fits)
+        .ok_or_else(|| Error::unsupported(format!("data type {} is not known", named(value))))
 }
 
 /// The first known type of a fallback or of a list of them.
@@ -63,17 +60,143 @@ fn named(value: &Value) -> String {
 }
 
 fn simple(value: &Value) -> Option<(DType, Option<Endian>)> {
-    // zarr-python 2 writes a plain `|V3` as a structure with one nameless field.
-    if let Some([Value::Array(field)]) = value.as_array().map(Vec::as_slice)
-        && let [Value::String(name), inner @ Value::String(_)] = field.as_slice()
-    {
-        return if name.is_empty() { simple(inner) } else { None };
+    match value {
+        Value::String(name) => {
+            DType::parse(name).map(|dtype| (dtype, None)).or_else(|| type_string(name))
+        }
+        Value::Array(fields) => fields_of_lists(fields),
+        Value::Object(members) => {
+            let name = members.get("type").or_else(|| members.get("name"))?;
+            let configuration = members.get("configuration").unwrap_or(&Value::Null);
+            let configured = name.as_str().and_then(|name| configured(name, configuration));
+            configured.map(|dtype| (dtype, None)).or_else(|| simple(name))
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => None,
     }
-    let name = value.as_str()?;
-    DType::parse(name).map(|dtype| (dtype, None)).or_else(|| type_string(name))
 }
 
-/// A type string of `NumPy`: `<i4`, `|u1`, `|V3`. Bytes without a number's meaning (`|S5`, `|V5`) are raw.
+/// A registered type, or one of zarr-python, whose name needs a configuration.
+fn configured(name: &str, configuration: &Value) -> Option<DType> {
+    let length = || {
+        let length = configuration.get("length_bytes")?.as_number()?;
+        let length = u32::try_from(integer(length.as_str())?).ok()?;
+        (1..=MAX_ITEM_LEN).contains(&length).then_some(length)
+    };
+    match name {
+        "raw_bytes" => length().map(DType::Raw),
+        "null_terminated_bytes" => length().map(DType::Bytes),
+        "fixed_length_utf32" => length()
+            .filter(|length| length.is_multiple_of(4))
+            .map(|length| DType::Utf32(length / 4)),
+        "numpy.datetime64" | "numpy.timedelta64" => {
+            let unit = configuration.get("unit").map_or(Some("generic"), Value::as_str)?;
+            let scale = match configuration.get("scale_factor") {
+                None | Some(Value::Null) => 1,
+                Some(scale) => u32::try_from(integer(scale.as_number()?.as_str())?).ok()?,
+            };
+            time(name == "numpy.timedelta64", unit, scale)
+        }
+        "struct" | "structured" => {
+            let fields = configuration.get("fields")?.as_array()?;
+            let field = |field: &Value| {
+                let (name, dtype) = match field.as_array().map(Vec::as_slice) {
+                    Some([name, dtype]) => (name, dtype),
+                    Some(_) => return None,
+                    None => (field.get("name")?, field.get("data_type")?),
+                };
+                // Their byte order is the codec's.
+                let dtype = simple(dtype).filter(|(dtype, _)| !dtype.is_variable())?.0;
+                Some(Field { name: name.as_str()?.to_owned(), dtype, shape: Vec::new() })
+            };
+            structure(fields.iter().map(field).collect::<Option<_>>()?)
+        }
+        _ => None,
+    }
+}
+
+fn time(is_span: bool, unit: &str, scale: u32) -> Option<DType> {
+    let unit = if unit == "\u{3bc}s" || unit == "\u{b5}s" { "us" } else { unit };
+    let unit = TIME_UNITS.iter().find(|known| **known == unit)?;
+    let fits = (1..=i32::MAX.unsigned_abs()).contains(&scale);
+    fits.then_some(DType::Time(Time { is_span, unit, scale }))
+}
+
+/// The most fields that a structure may have, those of structures in it not counted.
+const MAX_FIELDS: usize = 1024;
+
+fn structure(fields: Vec<Field>) -> Option<DType> {
+    let mut names: Vec<&str> = fields.iter().map(|field| field.name.as_str()).collect();
+    names.sort_unstable();
+    let distinct = names.windows(2).all(|pair| pair.first() != pair.last());
+    let fits = (1..=MAX_FIELDS).contains(&fields.len());
+    (distinct && fits).then(|| DType::Struct(fields.into()))
+}
+
+/// A structure as `NumPy` writes it: `[["x", "<i2"], ["y", "<f4", [2]]]`.
+fn fields_of_lists(items: &[Value]) -> Option<(DType, Option<Endian>)> {
+    let mut fields = Vec::with_capacity(items.len().min(MAX_FIELDS));
+    let mut orders = Vec::new();
+    for item in items {
+        let item = item.as_array()?;
+        let name = item.first()?.as_str()?;
+        let (dtype, endian) = simple(item.get(1)?).filter(|(dtype, _)| !dtype.is_variable())?;
+        let shape = match item.get(2) {
+            None => Vec::new(),
+            Some(shape) => {
+                let one = std::slice::from_ref(shape);
+                let lens = shape.as_array().map_or(one, Vec::as_slice);
+                let len = |len: &Value| u32::try_from(integer(len.as_number()?.as_str())?).ok();
+                lens.iter().map(len).collect::<Option<Vec<_>>>()?
+            }
+        };
+        // zarr-python 2 writes a plain `|V3` as a structure with one nameless field.
+        if name.is_empty() && items.len() == 1 && shape.is_empty() {
+            return Some((dtype, endian));
+        }
+        let leaves = leaves(&dtype);
+        match endian {
+            Some(Endian::Each(each)) => orders.extend(each),
+            Some(one) => orders.extend(std::iter::repeat_n(one, leaves)),
+            None => orders.extend(std::iter::repeat_n(Endian::Little, leaves)),
+        }
+        if orders.len() > MAX_FIELDS * MAX_FIELDS {
+            return None;
+        }
+        let field = Field { name: name.to_owned(), dtype, shape };
+        if field.is_empty() {
+            return None;
+        }
+        fields.push(field);
+    }
+    let dtype = structure(fields)?;
+    let uniform = |endian: &Endian| {
+        orders.iter().zip(components(&dtype)).all(|(one, len)| one == endian || len == 1)
+    };
+    let endian = if uniform(&Endian::Little) {
+        Endian::Little
+    } else if uniform(&Endian::Big) {
+        Endian::Big
+    } else {
+        Endian::Each(orders)
+    };
+    let has_order = dtype.component_len() > 1;
+    Some((dtype, has_order.then_some(endian)))
+}
+
+/// How many fields a type has that are no structures themselves.
+fn leaves(dtype: &DType) -> usize {
+    components(dtype).len()
+}
+
+/// The length of a component of each such field.
+fn components(dtype: &DType) -> Vec<usize> {
+    match dtype {
+        DType::Struct(fields) => fields.iter().flat_map(|field| components(&field.dtype)).collect(),
+        other => vec![other.component_len()],
+    }
+}
+
+/// A type string of `NumPy`: `<i4`, `|u1`, `|V3`, `<M8[25s]`. `|V5` is raw.
 fn type_string(text: &str) -> Option<(DType, Option<Endian>)> {
     let (endian, rest) = match text.chars().next()? {
         '<' => (Some(Endian::Little), text.get(1..)?),
@@ -81,34 +204,91 @@ fn type_string(text: &str) -> Option<(DType, Option<Endian>)> {
         '|' => (None, text.get(1..)?),
         _ => (None, text),
     };
-    let len: u32 = rest.get(1..).filter(|digits| !digits.starts_with('+'))?.parse().ok()?;
-    let small = u8::try_from(len).ok();
-    let dtype = match (rest.chars().next()?, small) {
-        ('b', Some(1)) => DType::Bool,
-        ('i', Some(len @ (1 | 2 | 4 | 8))) => DType::Int(len),
-        ('u', Some(len @ (1 | 2 | 4 | 8))) => DType::Uint(len),
-        ('f', Some(len @ (2 | 4 | 8))) => DType::Float(len),
-        ('c', Some(len @ (8 | 16))) => DType::Complex(len),
-        ('V' | 'S', _) if (1..=MAX_ITEM_LEN).contains(&len) => DType::Raw(len),
-        _ => return None,
+    let kind = rest.chars().next()?;
+    let dtype = if let Some(unit) = rest.strip_prefix("M8").or_else(|| rest.strip_prefix("m8")) {
+        let unit = match unit {
+            "" => "generic",
+            _ => unit.strip_prefix('[')?.strip_suffix(']')?,
+        };
+        let name = unit.trim_start_matches(|c: char| c.is_ascii_digit());
+        let scale = unit.get(..unit.len() - name.len())?;
+        time(kind == 'm', name, if scale.is_empty() { 1 } else { scale.parse().ok()? })?
+    } else {
+        let len: u32 = rest.get(1..).filter(|digits| !digits.starts_with('+'))?.parse().ok()?;
+        let small = u8::try_from(len).ok();
+        match (kind, small) {
+            ('b', Some(1)) => DType::Bool,
+            ('i', Some(len @ (1 | 2 | 4 | 8))) => DType::Int(len),
+            ('u', Some(len @ (1 | 2 | 4 | 8))) => DType::Uint(len),
+            ('f', Some(len @ (2 | 4 | 8))) => DType::Float(len),
+            ('c', Some(len @ (8 | 16))) => DType::Complex(len),
+            ('V', _) if (1..=MAX_ITEM_LEN).contains(&len) => DType::Raw(len),
+            ('S', _) if (1..=MAX_ITEM_LEN).contains(&len) => DType::Bytes(len),
+            ('U', _) if (1..=MAX_ITEM_LEN / 4).contains(&len) => DType::Utf32(len),
+            _ => return None,
+        }
     };
     match (dtype.component_len(), endian) {
         (1, _) => Some((dtype, None)),
-        (_, Some(_)) => Some((dtype, endian)),
+        (_, Some(endian)) => Some((dtype, Some(endian))),
         // A number of several bytes without a byte order is that of a machine long gone.
         (_, None) => None,
     }
 }
 
-fn raw_of(length: &Value) -> Option<DType> {
-    let len = u32::try_from(integer(length.as_number()?.as_str())?).ok()?;
-    (1..=MAX_ITEM_LEN).contains(&len).then_some(DType::Raw(len))
+/// The type as `NumPy` and Zarr 2 write it, with its byte order: a string, or a list of fields. `TensorStore` gives the
+/// registered numbers their own names there.
+pub(super) fn numpy_type(dtype: &DType, endian: &Endian) -> Value {
+    let mut orders: Box<dyn Iterator<Item = Endian>> = match endian {
+        Endian::Each(each) => Box::new(each.clone().into_iter()),
+        one => Box::new(std::iter::repeat(one.clone())),
+    };
+    numpy(dtype, &mut *orders)
+}
+
+fn numpy(dtype: &DType, orders: &mut dyn Iterator<Item = Endian>) -> Value {
+    if let DType::Struct(fields) = dtype {
+        let field = |field: &Field| {
+            let inner = numpy(&field.dtype, orders);
+            if field.shape.is_empty() {
+                json!([field.name, inner])
+            } else {
+                json!([field.name, inner, field.shape])
+            }
+        };
+        return fields.iter().map(field).collect();
+    }
+    let mark = match orders.next() {
+        _ if dtype.component_len() == 1 => '|',
+        Some(Endian::Big) => '>',
+        Some(_) | None => '<',
+    };
+    Value::String(match dtype {
+        DType::Bool => "|b1".to_owned(),
+        DType::Int(len) => format!("{mark}i{len}"),
+        DType::Uint(len) => format!("{mark}u{len}"),
+        DType::Float(len) => format!("{mark}f{len}"),
+        DType::Complex(len) if *len > 4 => format!("{mark}c{len}"),
+        DType::Raw(len) => format!("|V{len}"),
+        DType::Bytes(len) => format!("|S{len}"),
+        DType::Utf32(len) => format!("{mark}U{len}"),
+        DType::Time(Time { is_span, unit, scale }) => {
+            let kind = if *is_span { 'm' } else { 'M' };
+            let scale = if *scale == 1 { String::new() } else { scale.to_string() };
+            match *unit {
+                "generic" => format!("{mark}{kind}8"),
+                unit => format!("{mark}{kind}8[{scale}{unit}]"),
+            }
+        }
+        DType::String | DType::VariableBytes => "|O".to_owned(),
+        DType::Complex(_) | DType::Narrow(_) | DType::ComplexNarrow(_) | DType::Struct(_) => {
+            dtype.name()
+        }
+    })
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
@@ -134,10 +314,53 @@ mod tests {
             ),
             (json!({"extension": "TODO", "type": [["", "|V3"]]}), (DType::Raw(3), None)),
             (json!({"name": "date", "fallback": ["nope", "int32"]}), (DType::Int(4), None)),
-            (json!({"type": "<M8[ns]", "fallback": "<i8"}), (DType::Int(8), Some(Little))),
+            (json!({"type": "<X8[ns]", "fallback": "<i8"}), (DType::Int(8), Some(Little))),
         ] {
             assert_eq!(data_type(&value).expect("understood"), expected, "{value}");
         }
+    }
+
+    #[test]
+    fn a_type_of_numpy_is_written_as_it_was_read() {
+        for text in [
+            r#""|b1""#,
+            r#""<i4""#,
+            r#"">u8""#,
+            r#""|S5""#,
+            r#"">U4""#,
+            r#""|V3""#,
+            r#""<M8[25s]""#,
+            r#"">m8[ns]""#,
+            r#""<M8""#,
+            r#""bfloat16""#,
+            r#"[["x","<i2"],["y",">f4"],["z","|u1",[2,3]]]"#,
+            r#"[["x",[["a",">i2"],["b","<c16"]]],["y",">U2",[4]]]"#,
+        ] {
+            let value: Value = serde_json::from_str(text).expect("JSON");
+            let (dtype, endian) = data_type(&value).expect("understood");
+            let endian = endian.unwrap_or(Endian::Little);
+            assert_eq!(numpy_type(&dtype, &endian).to_string(), text);
+        }
+    }
+
+    #[test]
+    fn a_type_of_v3_is_read_as_it_is_shown() {
+        for name in ["int4", "float8_e5m2", "complex_bfloat16", "complex_float16", "string", "r24"]
+        {
+            let (dtype, _) = data_type(&json!(name)).expect("understood");
+            assert_eq!(dtype.to_json(), json!(name));
+        }
+        for value in [
+            json!({"name": "numpy.datetime64", "configuration": {"unit": "s", "scale_factor": 25}}),
+            json!({"name": "fixed_length_utf32", "configuration": {"length_bytes": 16}}),
+            json!({"name": "null_terminated_bytes", "configuration": {"length_bytes": 5}}),
+            json!({"name": "structured", "configuration": {"fields": [["a", "int16"], ["b", "bool"]]}}),
+        ] {
+            assert_eq!(data_type(&value).expect("understood").0.to_json(), value);
+        }
+        let fields = json!([{"name": "a", "data_type": "int16"}]);
+        let value = json!({"name": "struct", "configuration": {"fields": fields}});
+        assert_eq!(data_type(&value).expect("understood").0.item_len(), 2);
     }
 
     #[test]
@@ -148,8 +371,12 @@ mod tests {
             (json!("=i4"), "\"=i4\""),
             (json!("|i4"), "\"|i4\""),
             (json!("r7"), "\"r7\""),
-            (json!({"type": "<M8[ns]", "fallback": null}), "\"<M8[ns]\""),
-            (json!({"type": [["x", "<i2"], ["y", "<i2"]]}), "[[\"x\",\"<i2\"],[\"y\",\"<i2\"]]"),
+            (json!({"type": "<M8[lightyears]", "fallback": null}), "\"<M8[lightyears]\""),
+            (json!({"type": [["x", "<i2"], ["x", "<i2"]]}), "[[\"x\",\"<i2\"],[\"x\",\"<i2\"]]"),
+            (
+                json!({"name": "fixed_length_utf32", "configuration": {"length_bytes": 6}}),
+                "\"fixed_length_utf32\"",
+            ),
         ] {
             let error = data_type(&value).expect_err("unknown");
             assert_eq!(error.to_string(), format!("data type {named} is not known"));

@@ -112,18 +112,22 @@ fn array(document: &Object) -> Result<Array> {
     let (dtype, endian) = data_type(required(document, "data_type")?)?;
     let grid = required(document, "chunk_grid")?;
     let chunk_shape = chunk_shape(grid, &shape)?;
-    check_size(&shape, dtype, "the array")?;
-    check_size(&chunk_shape, dtype, "a chunk")?;
-    let elements = Elements { rank: shape.len(), dtype, endian: endian.unwrap_or(Endian::Little) };
+    check_size(&shape, &dtype, "the array")?;
+    check_size(&chunk_shape, &dtype, "a chunk")?;
+    let elements = Elements {
+        rank: shape.len(),
+        dtype: dtype.clone(),
+        endian: endian.unwrap_or(Endian::Little),
+    };
     let codecs = codecs::named(codecs::list(document.get("codecs"))?);
     check_transformers(document)?;
     let names = document.get("dimension_names").unwrap_or(&Value::Null);
     Ok(Array {
+        fill: FillValue::parse(document.get("fill_value").unwrap_or(&Value::Null), &dtype)?,
         dtype,
-        fill: FillValue::parse(document.get("fill_value").unwrap_or(&Value::Null), dtype)?,
         chunk_shape,
         key_encoding: key_encoding(document.get("chunk_key_encoding"), grid)?,
-        codecs: codecs::canonical(codecs, elements)?,
+        codecs: codecs::canonical(codecs, &elements)?,
         dimension_names: dimension_names(names, shape.len())?,
         attributes: attributes(document)?,
         shape,

@@ -222,7 +222,7 @@ fn holds_chunks(array: &Array) -> Result<bool> {
 fn means_same(one: &model::Array, other: &model::Array) -> bool {
     one.shape.len() == other.shape.len()
         && one.dtype == other.dtype
-        && one.fill.item(one.dtype) == other.fill.item(other.dtype)
+        && one.fill.item(&one.dtype) == other.fill.item(&other.dtype)
         && one.chunk_shape == other.chunk_shape
         && one.key_encoding == other.key_encoding
         && one.codecs == other.codecs

@@ -151,7 +151,7 @@ impl Vfs {
                                 .collect(),
                         ),
                     );
-                    add("fill_value", model.fill.to_json(model.dtype));
+                    add("fill_value", model.fill.to_json(&model.dtype));
                     if !model.dimension_names.is_empty() {
                         add("dimension_names", json!(model.dimension_names));
                     }

@@ -21,7 +21,8 @@ fn array(dtype: DType, fill: FillValue) -> Array {
 }
 
 fn of(dtype: DType, fill: &serde_json::Value) -> Array {
-    array(dtype, FillValue::parse(fill, dtype).expect("a fill value"))
+    let fill = FillValue::parse(fill, &dtype).expect("a fill value");
+    array(dtype, fill)
 }
 
 /// Whether four elements of these bits are stored, where fill is skipped.

@@ -31,7 +31,7 @@ impl Form {
         let model = model::Array {
             shape: shape.to_vec(),
             dtype: DType::Int(2),
-            fill: FillValue::parse(&json!(0), DType::Int(2)).expect("a fill value"),
+            fill: FillValue::parse(&json!(0), &DType::Int(2)).expect("a fill value"),
             chunk_shape: chunk_shape.to_vec(),
             key_encoding: KeyEncoding::Default(Separator::Slash),
             codecs: codecs.map(|codec| CodecSpec::from_json(codec).expect("a codec")).collect(),

@@ -113,11 +113,11 @@ fn form() -> impl Strategy<Value = Form> {
                 let identity: Vec<usize> = (0..rank).collect();
                 let codecs = codecs(&levels, &shapes, &identity, endian);
                 let mut form = Form::new("random", &lens, &stored, codecs).keys(encoding);
-                form.model.dtype = dtype;
+                form.model.dtype = dtype.clone();
                 let fill = if dtype == DType::Bool && fill == 1 { json!(true) } else { fill };
                 let raw = matches!(dtype, DType::Raw(_)) && fill == 1;
                 let fill = if raw { json!([1, 0, 0]) } else { fill };
-                form.model.fill = FillValue::parse(&fill, dtype).expect("a fill value");
+                form.model.fill = FillValue::parse(&fill, &dtype).expect("a fill value");
                 form
             })
     })

@@ -62,6 +62,11 @@ impl Order {
         self.0.iter().filter_map(|axis| values.get(*axis).copied()).collect()
     }
 
+    /// The configuration of a codec that does this.
+    pub fn to_configuration(&self) -> Object {
+        Object::from_iter([("order".to_owned(), serde_json::json!(self.0))])
+    }
+
     /// Whether every dimension stays where it is.
     pub fn is_identity(&self) -> bool {
         self.0.iter().enumerate().all(|(encoded, decoded)| encoded == *decoded)
@@ -71,6 +76,7 @@ impl Order {
 /// The codec, bound to a shape.
 #[derive(Debug)]
 pub struct Transpose {
+    order: Order,
     encode: Permutation,
     decode: Permutation,
 }
@@ -86,7 +92,7 @@ impl Transpose {
         let encoded_shape = order.apply(&shape);
         let encode = Permutation::new(&shape, order, item_len);
         let decode = Permutation::new(&encoded_shape, &order.inverse(), item_len);
-        Ok((!encode.moves_nothing()).then_some(Self { encode, decode }))
+        Ok((!encode.moves_nothing()).then(|| Self { order: order.clone(), encode, decode }))
     }
 }
 
@@ -97,6 +103,10 @@ impl ArrayToArray for Transpose {
 
     fn decode(&self, encoded: Buffer) -> Result<Buffer> {
         self.decode.run(&encoded)
+    }
+
+    fn encoded_extent(&self, extent: Vec<u64>) -> Vec<u64> {
+        self.order.apply(&extent)
     }
 }
 

@@ -1,14 +1,16 @@
 //! `bytes`: the elements one after another, in one byte order or the other.
 //!
 //! Length: the same. Byte order turns each component: of a complex number each
-//! part, never the pair. Without `endian` (one-byte types, and what zarr-python 3.1
-//! wrote for structs) it is little.
+//! part, never the pair; of a structure each of every field. Without `endian` (one-byte types, and what zarr-python 3.1
+//! wrote for structs) it is little. Structures of Zarr 2 may have an order for each field: then `endian` is a
+//! list, one for each field that is no structure itself; that is no configuration that is stored anywhere.
 //!
 //! <https://zarr-specs.readthedocs.io/en/latest/v3/codecs/bytes/index.html>
 
 use bytes::Bytes;
+use serde_json::Value;
 
-use crate::codec::{ArrayToBytes, Buffer};
+use crate::codec::{ArrayToBytes, Buffer, Elements};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::metadata::model::Object;
@@ -16,32 +18,107 @@ use crate::metadata::model::Object;
 /// The codec, bound to a length.
 #[derive(Debug)]
 pub struct BytesCodec {
-    /// Bytes whose order is turned; 1 turns nothing.
-    swap: usize,
+    turn: Turn,
     len: usize,
 }
 
-impl BytesCodec {
-    /// Little endian, which is what decoded chunks are.
-    pub fn little(len: usize) -> Self {
-        Self { swap: 1, len }
-    }
+/// Which bytes change places.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// None.
+    Nothing,
+    /// All components, which have so many bytes.
+    All(usize),
+    /// Of each element these: runs of so many components of so many bytes.
+    Runs(Vec<(usize, usize)>, usize),
+}
 
-    /// As `configuration` says, for chunks of `len` bytes.
-    pub fn new(configuration: &Object, dtype: DType, len: usize) -> Result<Self> {
-        let swap = match configuration.get("endian").map(|endian| endian.as_str()) {
-            None | Some(Some("little")) => 1,
-            Some(Some("big")) => dtype.component_len(),
-            Some(_) => return Err(Error::invalid("bytes: endian is neither little nor big")),
-        };
-        Ok(Self { swap, len })
+impl BytesCodec {
+    /// As `configuration` says, for chunks of `elements`.
+    pub fn new(configuration: &Object, elements: &Elements) -> Result<Self> {
+        let len = elements.byte_len()?.ok_or_else(|| {
+            Error::unsupported(format!("bytes: {} has no fixed length", elements.dtype.name()))
+        })?;
+        Ok(Self { turn: Turn::parse(configuration.get("endian"), &elements.dtype)?, len })
     }
 }
 
+impl Turn {
+    /// What `endian` says of elements of a type.
+    pub fn parse(endian: Option<&Value>, dtype: &DType) -> Result<Self> {
+        let wrong = || Error::invalid("bytes: endian is neither little nor big");
+        let is_big = |value: &Value| match value.as_str() {
+            Some("little") => Ok(false),
+            Some("big") => Ok(true),
+            Some(_) | None => Err(wrong()),
+        };
+        let runs = match endian {
+            None => return Ok(Self::Nothing),
+            Some(Value::Array(orders)) => {
+                let orders = orders.iter().map(is_big).collect::<Result<Vec<bool>>>()?;
+                let mut orders = orders.into_iter();
+                let runs = ordered(dtype, &mut orders).ok_or_else(wrong)?;
+                if orders.next().is_some() {
+                    return Err(wrong());
+                }
+                runs
+            }
+            Some(one) if !is_big(one)? => return Ok(Self::Nothing),
+            Some(_) if matches!(dtype, DType::Struct(_)) => dtype.components(),
+            Some(_) => return Ok(Self::of_each(dtype.component_len())),
+        };
+        Ok(match runs.as_slice() {
+            [] => Self::Nothing,
+            [(len, _), rest @ ..] if rest.iter().all(|(other, _)| other == len) => {
+                Self::of_each(*len)
+            }
+            _ => Self::Runs(runs, dtype.item_len()),
+        })
+    }
+
+    fn of_each(len: usize) -> Self {
+        if len > 1 { Self::All(len) } else { Self::Nothing }
+    }
+
+    /// Turns the bytes of whole elements.
+    pub fn apply(&self, bytes: &mut [u8]) {
+        match self {
+            Self::Nothing => {}
+            Self::All(2) => swap_exact::<2>(bytes),
+            Self::All(4) => swap_exact::<4>(bytes),
+            Self::All(8) => swap_exact::<8>(bytes),
+            Self::All(other) => bytes.chunks_exact_mut((*other).max(1)).for_each(<[u8]>::reverse),
+            Self::Runs(runs, item_len) => {
+                for mut element in bytes.chunks_exact_mut((*item_len).max(1)) {
+                    for (len, count) in runs {
+                        let run = len.saturating_mul(*count).min(element.len());
+                        let (components, rest) = element.split_at_mut(run);
+                        components.chunks_exact_mut((*len).max(1)).for_each(<[u8]>::reverse);
+                        element = rest;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The runs of a type of which each field has an order; what stays as it is is a run of single bytes.
+fn ordered(dtype: &DType, orders: &mut impl Iterator<Item = bool>) -> Option<Vec<(usize, usize)>> {
+    let DType::Struct(fields) = dtype else {
+        return Some(if orders.next()? { dtype.components() } else { vec![(1, dtype.item_len())] });
+    };
+    let mut runs = Vec::new();
+    for field in fields.iter() {
+        let one = ordered(&field.dtype, orders)?;
+        runs.extend(std::iter::repeat_n(one, field.count()).flatten());
+    }
+    Some(runs)
+}
+
 impl ArrayToBytes for BytesCodec {
-    fn encode(&self, mut decoded: Buffer) -> Result<Bytes> {
-        if self.swap > 1 {
-            swap(decoded.to_mut(), self.swap);
+    fn encode(&self, mut decoded: Buffer, _extent: &[u64]) -> Result<Bytes> {
+        if self.turn != Turn::Nothing {
+            self.turn.apply(decoded.to_mut());
         }
         Ok(decoded.into())
     }
@@ -55,8 +132,8 @@ impl ArrayToBytes for BytesCodec {
             )));
         }
         let mut decoded = Buffer::from(encoded);
-        if self.swap > 1 {
-            swap(decoded.to_mut(), self.swap);
+        if self.turn != Turn::Nothing {
+            self.turn.apply(decoded.to_mut());
         }
         Ok(decoded)
     }
@@ -66,29 +143,57 @@ impl ArrayToBytes for BytesCodec {
     }
 }
 
-/// Turns the bytes of each component round.
-fn swap(bytes: &mut [u8], component_len: usize) {
-    match component_len {
-        2 => swap_exact::<2>(bytes),
-        4 => swap_exact::<4>(bytes),
-        8 => swap_exact::<8>(bytes),
-        other => bytes.chunks_exact_mut(other.max(1)).for_each(<[u8]>::reverse),
-    }
-}
-
 fn swap_exact<const N: usize>(bytes: &mut [u8]) {
     bytes.as_chunks_mut::<N>().0.iter_mut().for_each(|component| component.reverse());
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
     use super::*;
+    use crate::dtype::Field;
+
+    fn decoded(configuration: &Value, dtype: DType, bytes: &'static [u8]) -> Vec<u8> {
+        let item_len = u64::try_from(dtype.item_len()).expect("short");
+        let elements = Elements { shape: vec![8 / item_len], dtype };
+        let codec = BytesCodec::new(configuration.as_object().expect("an object"), &elements);
+        let codec = codec.expect("bound");
+        let decoded = codec.decode(Bytes::from_static(bytes)).expect("decoded");
+        let again = codec.encode(decoded.clone(), &[]).expect("encoded");
+        assert_eq!(again, bytes);
+        decoded.to_vec()
+    }
 
     #[test]
     fn each_part_of_a_complex_number_is_turned_alone() {
-        let configuration = serde_json::from_str(r#"{"endian": "big"}"#).expect("an object");
-        let codec = BytesCodec::new(&configuration, DType::Complex(8), 8).expect("bound");
-        let decoded = codec.decode(Bytes::from_static(&[1, 2, 3, 4, 5, 6, 7, 8])).expect("decoded");
-        assert_eq!(*decoded, [4, 3, 2, 1, 8, 7, 6, 5]);
+        let big = json!({"endian": "big"});
+        let bytes = decoded(&big, DType::Complex(8), &[1, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!(bytes, [4, 3, 2, 1, 8, 7, 6, 5]);
+    }
+
+    #[test]
+    fn each_field_of_a_structure_is_turned_alone() {
+        let field = |name: &str, dtype, shape: &[u32]| Field {
+            name: name.to_owned(),
+            dtype,
+            shape: shape.to_vec(),
+        };
+        let inner = DType::Struct(Arc::new([field("x", DType::Int(2), &[])]));
+        let fields = [
+            field("a", DType::Uint(1), &[]),
+            field("b", DType::Int(2), &[2]),
+            field("c", inner, &[]),
+            field("d", DType::Uint(1), &[]),
+        ];
+        let dtype = DType::Struct(Arc::new(fields));
+        let bytes = &[1, 2, 3, 4, 5, 6, 7, 8];
+        let big = decoded(&json!({"endian": "big"}), dtype.clone(), bytes);
+        assert_eq!(big, [1, 3, 2, 5, 4, 7, 6, 8]);
+        let mixed = json!({"endian": ["little", "little", "big", "little"]});
+        assert_eq!(decoded(&mixed, dtype.clone(), bytes), [1, 2, 3, 4, 5, 7, 6, 8]);
+        assert!(Turn::parse(Some(&json!(["big"])), &dtype).is_err());
     }
 }

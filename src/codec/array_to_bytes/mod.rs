@@ -1,5 +1,29 @@
-//! Codecs from elements to bytes, one file each.
+//! Codecs from array to bytes, one file each, and the one table of their names.
 
 mod bytes;
 
-pub use bytes::BytesCodec;
+pub use bytes::{BytesCodec, Turn};
+
+use super::{ArrayToBytes, Elements};
+use crate::error::Result;
+use crate::metadata::model::CodecSpec;
+
+/// Whether `name` is that of a codec from array to bytes.
+pub fn is_known(name: &str) -> bool {
+    matches!(name, "bytes")
+}
+
+/// The codec of that registered name, bound to chunks of `elements`; `None` for a name of another kind of codec or of
+/// one that zarrfs does not have. A chunk whose length is not settled by its shape may have `limit` bytes.
+pub fn build(
+    spec: &CodecSpec,
+    elements: &Elements,
+    limit: usize,
+) -> Result<Option<Box<dyn ArrayToBytes>>> {
+    let _ = limit;
+    let codec: Box<dyn ArrayToBytes> = match spec.name.as_str() {
+        "bytes" => Box::new(BytesCodec::new(&spec.configuration, elements)?),
+        _ => return Ok(None),
+    };
+    Ok(Some(codec))
+}

@@ -5,9 +5,9 @@
 
 use bzip2::{Action, Compress, Compression, Decompress, Status};
 
-use super::configuration::count;
 use super::stream::{Decompressor, Step, decode_one, room};
 use crate::codec::BytesToBytes;
+use crate::codec::configuration::count;
 use crate::error::{Error, Result};
 use crate::metadata::model::Object;
 

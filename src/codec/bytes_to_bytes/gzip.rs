@@ -7,10 +7,10 @@
 
 use flate2::{Compress, Compression, Decompress};
 
-use super::configuration::count;
 use super::stream::{decode_one, room};
 use super::zlib::{Inflate, deflate};
 use crate::codec::BytesToBytes;
+use crate::codec::configuration::count;
 use crate::error::{Error, Result};
 use crate::metadata::model::Object;
 

@@ -9,9 +9,9 @@
 use liblzma::stream::{Action, CONCATENATED, Check, Status, Stream};
 
 use self::filter::{Chain, Filter};
-use super::configuration::{count, integer};
 use super::stream::{Decompressor, Step, decode_one, room};
 use crate::codec::BytesToBytes;
+use crate::codec::configuration::{count, integer};
 use crate::error::{Error, Result};
 use crate::metadata::model::Object;
 

@@ -6,7 +6,6 @@
 
 mod blosc;
 mod bz2;
-mod configuration;
 mod crc32c;
 mod gzip;
 mod lz4;

@@ -3,9 +3,9 @@
 //! Specification: numcodecs. Length: the same, which must be a multiple of `elementsize`.
 
 use super::blosc::{shuffle, unshuffle};
-use super::configuration::count;
 use super::stream::{too_long, zeros};
 use crate::codec::BytesToBytes;
+use crate::codec::configuration::count;
 use crate::error::{Error, Result};
 use crate::metadata::model::Object;
 

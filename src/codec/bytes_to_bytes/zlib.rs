@@ -9,9 +9,9 @@ use flate2::{
     Compress, CompressError, Compression, Decompress, FlushCompress, FlushDecompress, Status,
 };
 
-use super::configuration::integer;
 use super::stream::{Decompressor, Step, decode_one, room};
 use crate::codec::BytesToBytes;
+use crate::codec::configuration::integer;
 use crate::error::{Error, Result};
 use crate::metadata::model::Object;
 

@@ -13,9 +13,9 @@ use zstd::zstd_safe::{
     CParameter, compress_bound, find_frame_compressed_size, get_frame_content_size,
 };
 
-use super::configuration::{flag, integer};
 use super::stream::{room, too_long};
 use crate::codec::BytesToBytes;
+use crate::codec::configuration::{flag, integer};
 use crate::error::{Error, Result};
 use crate::metadata::model::Object;
 

@@ -3,9 +3,25 @@ use serde_json::json;
 
 use super::*;
 
-fn bits(value: &Value, dtype: DType) -> Option<u64> {
+fn bits(value: &Value, dtype: &DType) -> Option<u64> {
     let fill = FillValue::parse(value, dtype).ok()?;
     fill.is_defined().then(|| bits_of(&fill.item(dtype)))
+}
+
+const TIME: DType = DType::Time(crate::dtype::Time { is_span: false, unit: "s", scale: 1 });
+
+fn narrow(name: &str) -> DType {
+    DType::Narrow(Narrow::parse(name).expect("known"))
+}
+
+/// A 32-bit integer and two of 16 bits.
+fn pair() -> DType {
+    let field = |name: &str, len, shape: &[u32]| Field {
+        name: name.to_owned(),
+        dtype: DType::Int(len),
+        shape: shape.to_vec(),
+    };
+    DType::Struct([field("x", 4, &[]), field("y", 2, &[2])].into())
 }
 
 fn number(text: &str) -> Value {
@@ -34,7 +50,7 @@ fn every_spelling_of_a_float_has_its_bits() {
         (number("5e-324"), 8, 1),
         (json!([1.5]), 4, 0x3fc0_0000),
     ] {
-        assert_eq!(bits(&value, DType::Float(len)), Some(expected), "{value} in {len} bytes");
+        assert_eq!(bits(&value, &DType::Float(len)), Some(expected), "{value} in {len} bytes");
     }
 }
 
@@ -54,7 +70,7 @@ fn every_spelling_of_an_integer_has_its_bits() {
         (json!("true"), DType::Bool, 1),
         (json!([-999]), DType::Int(2), 0xfc19),
     ] {
-        assert_eq!(bits(&value, dtype), Some(expected), "{value} as {}", dtype.name());
+        assert_eq!(bits(&value, &dtype), Some(expected), "{value} as {}", dtype.name());
     }
 }
 
@@ -81,14 +97,14 @@ fn a_value_outside_the_type_is_an_error() {
         (json!("AAAAAAAA"), DType::Raw(3)),
         (json!(1), DType::Raw(3)),
     ] {
-        assert!(FillValue::parse(&value, dtype).is_err(), "{value} was taken as {}", dtype.name());
+        assert!(FillValue::parse(&value, &dtype).is_err(), "{value} was taken as {}", dtype.name());
     }
 }
 
 #[test]
 fn raw_and_complex_values_take_lists_and_text() {
     let item = |value: Value, dtype: DType| {
-        FillValue::parse(&value, dtype).expect("understood").item(dtype).to_vec()
+        FillValue::parse(&value, &dtype).expect("understood").item(&dtype).to_vec()
     };
     assert_eq!(item(json!([1, 2, 3]), DType::Raw(3)), [1, 2, 3]);
     assert_eq!(item(json!("0x010203"), DType::Raw(3)), [1, 2, 3]);
@@ -117,24 +133,40 @@ fn the_shown_form_is_that_of_released_v3() {
         (json!(null), DType::Raw(2), json!([0, 0])),
         (json!(null), DType::Bool, json!(false)),
         (json!(1), DType::Complex(8), Value::Array(vec![number("1.0"), number("0.0")])),
+        (json!(null), TIME, json!(0)),
+        (json!(i64::MIN), TIME, json!("NaT")),
+        (json!("NaT"), TIME, json!("NaT")),
+        (json!("YWI="), DType::Bytes(3), json!("YWIA")),
+        (json!("\u{e9}x"), DType::Utf32(3), json!("\u{e9}x")),
+        (json!(0), DType::Utf32(3), json!("")),
+        (json!("text"), DType::String, json!("text")),
+        (json!([97, 98]), DType::VariableBytes, json!("YWI=")),
+        (json!(0.1), narrow("bfloat16"), number("0.10009765625")),
+        (json!("NaN"), narrow("float8_e4m3"), json!("NaN")),
+        (json!("0x7d"), narrow("float8_e4m3"), json!("0x7d")),
+        (json!(-8), narrow("int4"), json!(-8)),
+        (json!({"y": [1, 2]}), pair(), json!("AAAAAAEAAgA=")),
+        (json!([7, 1]), pair(), json!("BwAAAAEAAQA=")),
+        (json!("BwAAAAEAAQA="), pair(), json!("BwAAAAEAAQA=")),
     ] {
-        let fill = FillValue::parse(&value, dtype).expect("understood");
-        assert_eq!(fill.to_json(dtype).to_string(), shown.to_string(), "{value}");
+        let fill = FillValue::parse(&value, &dtype).expect("understood");
+        assert_eq!(fill.to_json(&dtype).to_string(), shown.to_string(), "{value}");
     }
 }
 
 proptest! {
     #[test]
-    fn any_bits_survive_the_shown_form(bits: u128, which in 0..13usize) {
+    fn any_bits_survive_the_shown_form(bits: u128, which in 0..20usize) {
         let dtype = [
             DType::Int(1), DType::Int(2), DType::Int(4), DType::Int(8), DType::Uint(1), DType::Uint(4),
             DType::Uint(8), DType::Float(2), DType::Float(4), DType::Float(8), DType::Complex(8),
-            DType::Complex(16), DType::Raw(5),
-        ][which];
+            DType::Complex(16), DType::Raw(5), TIME, DType::Bytes(6), pair(), narrow("bfloat16"),
+            narrow("float8_e5m2"), narrow("float8_e8m0fnu"), DType::ComplexNarrow(Narrow::parse("bfloat16").expect("known")),
+        ][which].clone();
         let item: Vec<u8> = bits.to_le_bytes().into_iter().take(dtype.item_len()).collect();
         let fill = FillValue(Some(item.into()));
-        let text = fill.to_json(dtype).to_string();
+        let text = fill.to_json(&dtype).to_string();
         let value: Value = serde_json::from_str(&text).expect("strict JSON");
-        prop_assert_eq!(FillValue::parse(&value, dtype).expect("understood"), fill, "{}", text);
+        prop_assert_eq!(FillValue::parse(&value, &dtype).expect("understood"), fill, "{}", text);
     }
 }

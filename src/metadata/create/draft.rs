@@ -20,7 +20,7 @@ use crate::metadata::codecs::{self, Elements};
 use crate::metadata::draft::{DIMENSIONS, FILTERS, are_filters, names_of};
 use crate::metadata::json::Text;
 use crate::metadata::model::{Array, CodecSpec, KeyEncoding, Object, Separator};
-use crate::metadata::types::Endian;
+use crate::metadata::types::{Endian, numpy_type};
 
 /// Members of released v3, and those of drafts that only the mount sets.
 const DROPPED: [&str; 11] = [
@@ -44,6 +44,10 @@ const COMPRESSORS: [&str; 7] = ["blosc", "bz2", "gzip", "lz4", "lzma", "zlib", "
 const COMPLEX: &str = "https://zarr-specs.readthedocs.io/en/core-protocol-v3.0-dev/protocol/extensions/\
                        complex-dtypes/v1.0.html";
 
+/// The extension that has times.
+const TIME: &str =
+    "https://zarr-specs.readthedocs.io/en/latest/extensions/data-types/datetime/v1.0.html";
+
 /// The storage transformer of 2022.
 const SHARDING: &str = "https://purl.org/zarr/spec/storage_transformers/sharding/1.0";
 
@@ -55,24 +59,26 @@ pub(super) fn group(text: &mut Text, document: &Object) -> Result<()> {
 
 /// Makes `text`, which a program wrote, the stored document of an array, and says what it must mean.
 pub(super) fn array(text: &mut Text, document: &Object, array: Array, new: New) -> Result<Array> {
-    let (rank, dtype) = (array.shape.len(), array.dtype);
+    let (rank, dtype) = (array.shape.len(), array.dtype.clone());
     if array.attributes.get(FILTERS).is_some_and(are_filters) {
         return Err(Error::invalid(
             "the attribute \"filters\" holds the codecs of arrays in the 2020 draft: give it another name",
         ));
     }
     let chain = Chain::new(new.chain, rank)?;
-    let inner =
-        codecs::canonical(chain.codecs(rank), Elements { rank, dtype, endian: chain.endian })?;
+    let inner = codecs::canonical(
+        chain.codecs(rank),
+        &Elements { rank, dtype: dtype.clone(), endian: chain.endian.clone() },
+    )?;
     let fill = fill_value(&array)?;
     group(text, document)?;
     put(text, document, "shape", &json!(array.shape))?;
-    text.set(&["data_type"], &data_type(dtype, chain.endian))?;
+    text.set(&["data_type"], &data_type(&dtype, &chain.endian)?)?;
     let grid = json!({"type": "regular", "chunk_shape": new.chunk_shape, "separator": "/"});
     text.set(&["chunk_grid"], &grid)?;
     let layout = if chain.reversed { "F" } else { "C" };
     text.set(&["chunk_memory_layout"], &json!(layout))?;
-    put_fill(text, document, dtype, &fill)?;
+    put_fill(text, document, &dtype, &fill)?;
     text.set(&["extensions"], &json!([]))?;
     if let Some((id, configuration)) = &chain.compressor {
         let codec = format!("https://purl.org/zarr/spec/codec/{id}/1.0");
@@ -181,31 +187,42 @@ impl Chain {
 }
 
 /// The name of the type, with its byte order.
-fn data_type(dtype: DType, endian: Endian) -> Value {
-    let mark = match endian {
-        Endian::Little => "<",
-        Endian::Big => ">",
-    };
-    match dtype {
-        DType::Bool => json!("bool"),
-        DType::Int(1) => json!("i1"),
-        DType::Uint(1) => json!("u1"),
-        DType::Int(len) => json!(format!("{mark}i{len}")),
-        DType::Uint(len) => json!(format!("{mark}u{len}")),
-        DType::Float(len) => json!(format!("{mark}f{len}")),
-        DType::Complex(len) => {
-            json!({"extension": COMPLEX, "type": format!("{mark}c{len}"), "fallback": null})
+fn data_type(dtype: &DType, endian: &Endian) -> Result<Value> {
+    let numpy = numpy_type(dtype, endian);
+    let extension = match dtype {
+        DType::Bool | DType::Raw(_) => return Ok(json!(dtype.name())),
+        DType::Int(1) => return Ok(json!("i1")),
+        DType::Uint(1) => return Ok(json!("u1")),
+        DType::Int(_) | DType::Uint(_) | DType::Float(_) => return Ok(numpy),
+        DType::Complex(8 | 16) => COMPLEX,
+        DType::Time(_) => TIME,
+        // zarr-python 2 writes these for want of a name, and reads none.
+        DType::Bytes(_) => "TODO: bytestring array protocol URL",
+        DType::Utf32(_) => "TODO: unicode array protocol URL",
+        DType::Struct(_) => "TODO: structured array protocol URL",
+        DType::Complex(_)
+        | DType::Narrow(_)
+        | DType::ComplexNarrow(_)
+        | DType::String
+        | DType::VariableBytes => {
+            return Err(Error::invalid(format!(
+                "data type {} has no form in the 2020 draft that is written: use another, or another --format",
+                dtype.name()
+            )));
         }
-        DType::Raw(_) => json!(dtype.name()),
-    }
+    };
+    Ok(json!({"extension": extension, "type": numpy, "fallback": null}))
 }
 
 /// The fill value in a form that the readers of the draft take: no bit patterns of floats.
 fn fill_value(array: &Array) -> Result<Value> {
-    let fill = array.fill.to_json(array.dtype);
+    let fill = array.fill.to_json(&array.dtype);
+    if let (DType::Time(_), Value::String(_)) = (&array.dtype, &fill) {
+        return Ok(json!(i64::MIN));
+    }
     if let DType::Raw(_) = array.dtype {
         let mut digits = "0x".to_owned();
-        for byte in array.fill.item(array.dtype).iter() {
+        for byte in array.fill.item(&array.dtype).iter() {
             write!(digits, "{byte:02x}").map_err(|_| Error::new(Kind::Internal, "no text"))?;
         }
         return Ok(json!(digits));

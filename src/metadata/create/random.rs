@@ -196,8 +196,8 @@ proptest! {
             };
             prop_assert!(serde_json::from_str::<Value>(&made.text).is_ok(), "{}", made.text);
             prop_assert_eq!(&array.shape, &shown.shape);
-            prop_assert_eq!(array.dtype, shown.dtype);
-            prop_assert_eq!(array.fill.item(array.dtype), shown.fill.item(array.dtype));
+            prop_assert_eq!(&array.dtype, &shown.dtype);
+            prop_assert_eq!(array.fill.item(&array.dtype), shown.fill.item(&array.dtype));
             prop_assert!(array.fill.is_defined());
             prop_assert_eq!(&array.attributes, &shown.attributes);
             if *dialect == Dialect::V3 || shown.dimension_names.iter().any(Option::is_some) {

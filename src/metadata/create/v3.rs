@@ -41,12 +41,12 @@ pub(super) fn array(text: &mut Text, document: &Object, array: Array, new: New) 
     put(text, document, "chunk_grid", &grid)?;
     let encoding = json!({"name": "default", "configuration": {"separator": "/"}});
     put(text, document, "chunk_key_encoding", &encoding)?;
-    let fill = match (array.dtype, document.get("fill_value")) {
+    let fill = match (&array.dtype, document.get("fill_value")) {
         // Base64, which the libraries that have such types write and read.
         (DType::Raw(_), Some(written @ Value::String(text))) if is_base64(text) => written.clone(),
-        _ => array.fill.to_json(array.dtype),
+        _ => array.fill.to_json(&array.dtype),
     };
-    put_fill(text, document, array.dtype, &fill)?;
+    put_fill(text, document, &array.dtype, &fill)?;
     put(text, document, "codecs", &array.codecs.iter().map(CodecSpec::to_json).collect())?;
     for name in ["storage_transformers", "dimension_names"] {
         if document.get(name).is_some_and(Value::is_null) {
@@ -71,7 +71,14 @@ fn data_type(document: &Object, array: &Array) -> Value {
         let length = array.dtype.item_len();
         return json!({"name": "raw_bytes", "configuration": {"length_bytes": length}});
     }
-    json!(array.dtype.name())
+    // What the program wrote names the type, perhaps in a spelling that more libraries read.
+    let released = array.dtype.to_json();
+    let is_same = || super::data_type(written).is_ok_and(|(dtype, _)| dtype == array.dtype);
+    if released.is_object() && written.is_object() && is_same() {
+        written.clone()
+    } else {
+        released
+    }
 }
 
 /// Whether the fill value of raw bytes is no pattern of digits, as the drafts had them.

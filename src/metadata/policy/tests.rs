@@ -35,7 +35,7 @@ fn every_plain_name_is_a_codec_that_can_be_built() {
                 shards: Shards::None,
             };
             let elements = Elements { rank: 1, dtype: DType::Float(8), endian: Endian::Little };
-            let chain = policy.chain(elements).expect("fits");
+            let chain = policy.chain(&elements).expect("fits");
             let codecs = chain.get(1..).expect("behind bytes");
             registry::bytes_to_bytes(codecs).unwrap_or_else(|error| panic!("{name}: {error}"));
         }
@@ -118,18 +118,18 @@ fn a_shard_is_filled_from_the_last_dimension_to_the_first() {
         (u64::MAX, vec![4], vec![u64::MAX / 2], None),
     ] {
         let policy = Policy { codecs: Vec::new(), shards: Shards::Target(target) };
-        let found = policy.shard_shape(&shape, &chunk_shape, uint8);
+        let found = policy.shard_shape(&shape, &chunk_shape, &uint8);
         assert_eq!(found, Ok(expected), "{target} bytes, {shape:?} in {chunk_shape:?}");
     }
     let policy = Policy { codecs: Vec::new(), shards: Shards::Target(40) };
-    assert_eq!(policy.shard_shape(&[8, 8], &[1, 2], DType::Uint(8)), Ok(Some(vec![1, 4])));
+    assert_eq!(policy.shard_shape(&[8, 8], &[1, 2], &DType::Uint(8)), Ok(Some(vec![1, 4])));
 }
 
 #[test]
 fn a_shape_is_for_arrays_of_as_many_dimensions() {
     let policy = Policy { codecs: Vec::new(), shards: Shards::Shape(vec![4, 6]) };
     let of = |chunk_shape: &[u64]| {
-        policy.shard_shape(&vec![9; chunk_shape.len()], chunk_shape, DType::Bool)
+        policy.shard_shape(&vec![9; chunk_shape.len()], chunk_shape, &DType::Bool)
     };
     assert_eq!(of(&[2, 3]), Ok(Some(vec![4, 6])));
     assert_eq!((of(&[4, 6]), of(&[2]), of(&[])), (Ok(None), Ok(None), Ok(None)));
@@ -146,7 +146,7 @@ fn the_array_decides_what_a_codec_leaves_open() {
         let policy =
             Policy { codecs: Policy::parse_codecs(text).expect("parses"), shards: Shards::None };
         let elements = Elements { rank, dtype, endian: Endian::Little };
-        policy.chain(elements).map(|chain| chain.iter().map(CodecSpec::to_json).collect::<Value>())
+        policy.chain(&elements).map(|chain| chain.iter().map(CodecSpec::to_json).collect::<Value>())
     };
     let bytes = json!({"name": "bytes", "configuration": {"endian": "little"}});
     let shuffle = json!({"name": "numcodecs.shuffle", "configuration": {"elementsize": 2}});

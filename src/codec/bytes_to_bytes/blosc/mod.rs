@@ -41,8 +41,8 @@ pub(super) use shuffle::{shuffle, unshuffle};
 use serde_json::Value;
 
 use self::encode::Encoder;
-use super::configuration::count;
 use crate::codec::BytesToBytes;
+use crate::codec::configuration::count;
 use crate::error::{Error, Result};
 use crate::metadata::model::Object;
 

@@ -3,8 +3,8 @@
 use liblzma::stream::{Filters, LzmaOptions, MatchFinder, Mode};
 use serde_json::Value;
 
-use super::super::configuration::{count, integer};
 use super::DEFAULT_PRESET;
+use crate::codec::configuration::{count, integer};
 use crate::error::{Error, Result};
 use crate::metadata::model::Object;
 

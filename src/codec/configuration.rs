@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::metadata::model::Object;
 
 /// The integer `member`, in `range`; `codec` is for the message.
-pub(super) fn integer(
+pub(in crate::codec) fn integer(
     codec: &str,
     configuration: &Object,
     member: &str,
@@ -36,7 +36,7 @@ pub(super) fn integer(
 }
 
 /// Like [`integer`], for what is counted from 0 and fits 32 bits.
-pub(super) fn count(
+pub(in crate::codec) fn count(
     codec: &str,
     configuration: &Object,
     member: &str,
@@ -50,7 +50,7 @@ pub(super) fn count(
 }
 
 /// The boolean `member`, false where it is absent.
-pub(super) fn flag(codec: &str, configuration: &Object, member: &str) -> Result<bool> {
+pub(in crate::codec) fn flag(codec: &str, configuration: &Object, member: &str) -> Result<bool> {
     match configuration.get(member) {
         None | Some(Value::Null) => Ok(false),
         Some(Value::Bool(value)) => Ok(*value),
