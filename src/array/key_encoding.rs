@@ -9,10 +9,16 @@ pub fn encode(encoding: KeyEncoding, coords: &[u64]) -> String {
         coords.iter().map(u64::to_string).collect::<Vec<_>>().join(separator.as_str())
     };
     match encoding {
+        KeyEncoding::N5 if !coords.is_empty() => {
+            coords.iter().rev().map(u64::to_string).collect::<Vec<_>>().join("/")
+        }
         KeyEncoding::Default(_) if coords.is_empty() => "c".to_owned(),
         KeyEncoding::Default(separator) => format!("c{}{}", separator.as_str(), join(separator)),
-        KeyEncoding::V2(_) if coords.is_empty() => "0".to_owned(),
+        KeyEncoding::V2(_) | KeyEncoding::V2Unsaid | KeyEncoding::N5 if coords.is_empty() => {
+            "0".to_owned()
+        }
         KeyEncoding::V2(separator) => join(separator),
+        KeyEncoding::V2Unsaid | KeyEncoding::N5 => join(Separator::Dot),
         // What zarr-python 2, GDAL and xtensor-zarr write; the text says `c`.
         KeyEncoding::Draft(_) if coords.is_empty() => "c0".to_owned(),
         KeyEncoding::Draft(separator) => format!("c{}", join(separator)),
@@ -37,9 +43,17 @@ pub fn decode(encoding: KeyEncoding, text: &str, rank: usize) -> Option<Coords> 
             (separator, text.strip_prefix('c')?.strip_prefix(separator.as_str())?)
         }
         KeyEncoding::V2(separator) => (separator, text),
+        KeyEncoding::V2Unsaid => (Separator::Dot, text),
+        KeyEncoding::N5 => (Separator::Slash, text),
         KeyEncoding::Draft(separator) => (separator, text.strip_prefix('c')?),
     };
     let indices: Option<Vec<u64>> = rest.split(separator.as_str()).map(index).collect();
+    let indices = indices.map(|mut indices| {
+        if encoding == KeyEncoding::N5 {
+            indices.reverse();
+        }
+        indices
+    });
     indices.filter(|indices| indices.len() == rank).map(Coords::new)
 }
 
@@ -51,6 +65,12 @@ pub fn index(text: &str) -> Option<u64> {
         .flatten()
 }
 
+/// Whether `text` is the prefix of the keys of chunks, where keys have levels that are not levels of coordinates.
+pub fn is_level_of_n5(encoding: KeyEncoding, text: &str, rank: usize) -> bool {
+    let count = text.split('/').count();
+    encoding == KeyEncoding::N5 && count < rank && text.split('/').all(|part| index(part).is_some())
+}
+
 /// Where keys are levels of prefixes: the prefix of all chunks whose first indices are `coords`, without
 /// the slash at its end, and what stands before the next index in the names below it.
 pub fn level(encoding: KeyEncoding, coords: &[u64]) -> Option<(String, &'static str)> {
@@ -58,6 +78,9 @@ pub fn level(encoding: KeyEncoding, coords: &[u64]) -> Option<(String, &'static 
         KeyEncoding::Default(separator)
         | KeyEncoding::V2(separator)
         | KeyEncoding::Draft(separator) => separator,
+        KeyEncoding::V2Unsaid => Separator::Dot,
+        // The first dimension is the last level.
+        KeyEncoding::N5 => return None,
     };
     if separator == Separator::Dot {
         return None;
@@ -76,21 +99,23 @@ mod tests {
 
     use super::*;
 
-    const ALL: [KeyEncoding; 6] = [
+    const ALL: [KeyEncoding; 8] = [
         KeyEncoding::Default(Separator::Slash),
         KeyEncoding::Default(Separator::Dot),
         KeyEncoding::V2(Separator::Slash),
         KeyEncoding::V2(Separator::Dot),
         KeyEncoding::Draft(Separator::Slash),
         KeyEncoding::Draft(Separator::Dot),
+        KeyEncoding::V2Unsaid,
+        KeyEncoding::N5,
     ];
 
     #[test]
     fn keys_are_spelled_as_each_specification_has_them() {
         let spelled = ALL.map(|encoding| encode(encoding, &[1, 23]));
-        assert_eq!(spelled, ["c/1/23", "c.1.23", "1/23", "1.23", "c1/23", "c1.23"]);
+        assert_eq!(spelled, ["c/1/23", "c.1.23", "1/23", "1.23", "c1/23", "c1.23", "1.23", "23/1"]);
         let scalar = ALL.map(|encoding| encode(encoding, &[]));
-        assert_eq!(scalar, ["c", "c", "0", "0", "c0", "c0"]);
+        assert_eq!(scalar, ["c", "c", "0", "0", "c0", "c0", "0", "0"]);
         assert_eq!(decode(ALL[4], "c", 0), Some(Coords::new([])));
     }
 
@@ -106,14 +131,14 @@ mod tests {
     proptest! {
         #[test]
         fn decoding_gives_the_coordinates_that_were_encoded(
-            coords in prop::collection::vec(any::<u64>(), 0..4), which in 0_usize..6,
+            coords in prop::collection::vec(any::<u64>(), 0..4), which in 0_usize..8,
         ) {
             let text = encode(ALL[which], &coords);
             prop_assert_eq!(decode(ALL[which], &text, coords.len()), Some(Coords::new(coords)));
         }
 
         #[test]
-        fn no_text_is_more_than_it_spells(text in "[c0-9./x]{0,8}", which in 0_usize..6) {
+        fn no_text_is_more_than_it_spells(text in "[c0-9./x]{0,8}", which in 0_usize..8) {
             for rank in 1..4 {
                 if let Some(coords) = decode(ALL[which], &text, rank) {
                     prop_assert_eq!(encode(ALL[which], coords.indices()), text.clone());

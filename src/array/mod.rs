@@ -145,6 +145,7 @@ impl Array {
         let is_level =
             key_encoding::level(encoding, &[]).is_some_and(|(level, _)| level == relative);
         is_level
+            || key_encoding::is_level_of_n5(encoding, relative, self.grid().rank())
             || (0..=self.grid().rank()).any(|rank| {
                 let is_whole = rank == self.grid().rank();
                 let may_be_cut = rank > 0 && key_encoding::level(encoding, &[]).is_some();

@@ -203,7 +203,10 @@ pub fn normalize(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
 }
 
 fn dialect(name: &str) -> Result<Dialect, String> {
-    Dialect::parse_name(name).ok_or_else(|| "there are v3 and d2020-10".to_owned())
+    Dialect::parse_name(name).ok_or_else(|| {
+        let names: Vec<&str> = Dialect::all().iter().map(Dialect::name).collect();
+        format!("there are {}", names.join(", "))
+    })
 }
 
 fn codecs(text: &str) -> Result<Codecs, String> {

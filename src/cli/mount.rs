@@ -261,7 +261,7 @@ fn create_source(args: &Mount) -> Result<(), Failure> {
     }
     let store: Store = open::store(&args.source, Durability::Synced)?;
     let mut keys = Vec::new();
-    for (key, text) in args.format.new_root() {
+    for (key, text) in args.format.new_root()? {
         store.write()?.set(&key, &[bytes::Bytes::from(text).into()], Condition::Absent)?;
         keys.push(key);
     }

@@ -22,6 +22,11 @@ impl FillValue {
     /// No value was given: elements that are not stored read as zero bits.
     pub const UNDEFINED: Self = Self(None);
 
+    /// The value of these bytes, little endian.
+    pub fn from_item(item: &[u8]) -> Self {
+        Self(Some(item.into()))
+    }
+
     /// Whether the document gives a value.
     pub fn is_defined(&self) -> bool {
         self.0.is_some()
@@ -51,11 +56,19 @@ impl FillValue {
         })
     }
 
-    #[expect(dead_code, reason = "the fill values of Zarr 2 need it next")]
-    /// The same value where its bytes are those of a stored element whose components `turn` puts in order.
-    pub(crate) fn map(self, turn: impl FnOnce(&mut [u8])) -> Self {
+    /// The same value where its bytes are those of a stored element: `is_big` says of each component, in order,
+    /// whether its bytes run from the most significant one.
+    #[must_use]
+    pub fn turned(self, components: &[(usize, bool)]) -> Self {
         Self(self.0.map(|mut bits| {
-            turn(&mut bits);
+            let mut rest: &mut [u8] = &mut bits;
+            for (len, is_big) in components {
+                let Some((component, after)) = rest.split_at_mut_checked(*len) else { break };
+                if *is_big {
+                    component.reverse();
+                }
+                rest = after;
+            }
             bits
         }))
     }

@@ -4,14 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
-use bytes::Bytes;
-
+use super::documents::Replaced;
 use super::node::{Node, Standing};
 use super::{Content, Document, Hierarchy};
 use crate::array::Array;
 use crate::error::{At, Error, Kind, Result};
 use crate::metadata::merge::Edit;
-use crate::metadata::{NewDocument, NodeKind, NodePath, json, model};
+use crate::metadata::{NewDocument, NodeKind, NodePath, join, model, split};
 use crate::store::{Condition, Key, Prefix};
 
 /// Where values lie while they are on their way, at the root of the store.
@@ -74,15 +73,12 @@ impl Hierarchy {
     /// Sets the document of a group without attributes, or finds the one that is there.
     fn put_group(&self, path: &NodePath) -> Result<Document> {
         let (key, text) = self.dialect.new_group(path)?;
-        let text = Bytes::from(text);
-        match self.store.write()?.set(&key, &[text.clone().into()], Condition::Absent) {
+        match self.set_document(path, &key, &text, Replaced::Absent) {
             Err(error) if error.kind() == Kind::Exists => {
                 // Another program has made a node of it.
-                let value = self.store.get(&key, json::MAX_DOCUMENT_LEN)?;
-                let value = value.ok_or_else(|| Error::not_found().at(&key))?;
-                Ok(Document { key, text: value.bytes, stat: value.stat })
+                self.get_document(path, &key)?.ok_or_else(|| Error::not_found().at(&key))
             }
-            stored => Ok(Document { stat: stored.at(&key)?, key, text }),
+            stored => stored,
         }
     }
 
@@ -141,16 +137,37 @@ impl Hierarchy {
     /// The same of a document as the dialect has it, which a person wrote to be stored at `key`.
     pub fn raise_stored(&self, path: &NodePath, key: &Key, text: &[u8]) -> Result<Raised> {
         let keys = self.dialect.document_keys(path)?;
+        let own = String::from_utf8_lossy(text).into_owned();
+        let stored = self.existing(path)?.stored().cloned();
+        // What the dialect has in two files is one document.
+        let (key, text) = match self.dialect.attributes_key(path)? {
+            Some(attributes) if attributes == *key => {
+                let stored = stored.ok_or_else(|| {
+                    Error::invalid("attributes without a node: write its other document first")
+                })?;
+                let (document, _) = split(&String::from_utf8_lossy(&stored.text))?;
+                (
+                    stored.key,
+                    join(&document, Some(&own)).map_err(|error| error.of_kind(Kind::Invalid))?,
+                )
+            }
+            Some(_) => {
+                let stored = stored.map(|stored| split(&String::from_utf8_lossy(&stored.text)));
+                let attributes = stored.transpose()?.and_then(|(_, attributes)| attributes);
+                let joined = join(&own, attributes.as_deref());
+                (key.clone(), joined.map_err(|error| error.of_kind(Kind::Invalid))?)
+            }
+            None => (key.clone(), own),
+        };
         let (kind, _) = keys
             .into_iter()
-            .find(|(_, known)| known == key)
+            .find(|(_, known)| *known == key)
             .ok_or_else(|| Error::new(Kind::NotPermitted, "not the document of a node here"))?;
-        let node = self.dialect.check_stored(kind, text)?;
+        let node = self.dialect.check_stored(kind, text.as_bytes())?;
         let content = self.bind_new(path, node.clone())?;
         let consolidated =
             matches!(&node, model::Node::Group(model::Group { consolidated: true, .. }));
-        let text = String::from_utf8_lossy(text).into_owned();
-        let document = NewDocument { key: key.clone(), text, node, consolidated };
+        let document = NewDocument { key, text, node, consolidated };
         Ok(Raised { document, content })
     }
 
@@ -182,17 +199,12 @@ impl Hierarchy {
         } else {
             text.clone()
         };
-        let condition = match replaced {
-            Some(document) if document.key == *key => Condition::Unchanged(document.stat.version),
-            _ => Condition::Absent,
-        };
-        let pieces = [Bytes::from(text.clone()).into()];
-        let write = self.store.write()?;
-        write.set(key, &pieces, condition).at(key)?;
-        if let Some(old) = replaced.filter(|old| old.key != *key) {
-            write.erase_values(std::slice::from_ref(&old.key))?;
-        }
+        let replaced = replaced.map_or(Replaced::Absent, Replaced::Unchanged);
+        self.set_document(path, key, &text, replaced)?;
         self.known_as_stored(path);
+        if *consolidated {
+            self.set_shared_copies(path, true)?;
+        }
         self.update_consolidated(path, Some(&text))?;
         Ok(key.clone())
     }
@@ -208,8 +220,7 @@ impl Hierarchy {
             edited = self.dialect.consolidate(&edited, &self.documents_below(path)?).at(key)?;
         }
         self.store_groups_above(path)?;
-        let pieces = [Bytes::from(edited.clone()).into()];
-        self.store.write()?.set(key, &pieces, Condition::Absent).at(key)?;
+        self.set_document(path, key, &edited, Replaced::Absent)?;
         self.known_as_stored(path);
         self.update_consolidated(path, Some(&edited))
     }
@@ -226,7 +237,10 @@ impl Hierarchy {
         if let Some(key) = &key {
             // A group above it that has no document of its own is one because of this node.
             path.ancestors().iter().try_for_each(|above| self.keep_directory(above))?;
-            self.store.write()?.erase_values(std::slice::from_ref(key))?;
+            match node.document() {
+                Some(document) => self.erase_document(document)?,
+                None => self.store.write()?.erase_values(std::slice::from_ref(key))?,
+            }
         }
         let standing = Standing::Removed(node.document().cloned());
         let content = node.content.clone();
@@ -240,7 +254,7 @@ impl Hierarchy {
     pub fn remove_groups(&self, groups: &[NodePath]) -> Result<()> {
         for path in groups {
             if let Some(document) = self.node(path)?.and_then(|node| node.stored().cloned()) {
-                self.store.write()?.erase_values(std::slice::from_ref(&document.key))?;
+                self.erase_document(&document)?;
             }
             self.update_consolidated(path, None)?;
         }
@@ -254,8 +268,9 @@ impl Hierarchy {
         let chunks = self.dialect.chunk_prefix(path)?;
         let nodes = self.dialect.children_prefix(path)?;
         path.ancestors().iter().try_for_each(|above| self.keep_directory(above))?;
-        let document = self.existing(path)?.stored().map(|document| document.key.clone());
-        write.erase_values(document.as_slice())?;
+        if let Some(document) = self.existing(path)?.stored() {
+            self.erase_document(document)?;
+        }
         write.erase_prefix(&chunks)?;
         if nodes != chunks {
             write.erase_prefix(&nodes)?;
@@ -347,8 +362,7 @@ impl Hierarchy {
     /// The document that the store has for a group.
     fn document_of(&self, path: &NodePath) -> Result<Option<Document>> {
         let key = self.document_key(path, NodeKind::Group)?;
-        let value = self.store.get(&key, json::MAX_DOCUMENT_LEN)?;
-        Ok(value.map(|value| Document { key, text: value.bytes, stat: value.stat }))
+        self.get_document(path, &key)
     }
 
     /// Keeps consolidated metadata true when `from` has become `to`.

@@ -2,8 +2,9 @@
 
 use bytes::Bytes;
 
+use super::documents::Replaced;
 use super::edit::{ATTEMPTS, is_late, overtaken};
-use super::{Content, Hierarchy};
+use super::{Content, Hierarchy, Node};
 use crate::error::{At, Kind, Result};
 use crate::metadata::model::Group;
 use crate::metadata::{NodeKind, NodePath, json};
@@ -46,16 +47,19 @@ impl Hierarchy {
         document: Option<&str>,
     ) -> Result<()> {
         path.ancestors().iter().try_for_each(|group| self.update_copy(group, path, document))?;
-        match self.dialect.shared_copies()? {
-            Some(copies) => self.update_shared_copy(&copies, path, document),
-            None => Ok(()),
+        for group in path.ancestors().iter().chain([path]) {
+            if let Some(copies) = self.dialect.shared_copies(group)? {
+                self.update_shared_copy(&copies, group, path, document)?;
+            }
         }
+        Ok(())
     }
 
     /// The same of the copies that a library has put into a value of their own.
     fn update_shared_copy(
         &self,
         copies: &Key,
+        group: &NodePath,
         path: &NodePath,
         document: Option<&str>,
     ) -> Result<()> {
@@ -69,7 +73,7 @@ impl Hierarchy {
                 return Ok(());
             };
             let text = String::from_utf8_lossy(&value.bytes);
-            let new = match self.dialect.set_shared_copy(&text, path, &key, document) {
+            let new = match self.dialect.set_shared_copy(&text, (group, path), &key, document) {
                 Ok(new) => new,
                 // Nobody reads it as it is.
                 Err(error) if error.kind() == Kind::Corrupt => return Ok(()),
@@ -84,6 +88,39 @@ impl Hierarchy {
         Err(overtaken(path))
     }
 
+    /// Whether the documents below a group, and its own, are in a value beside it, and are shown as consolidated
+    /// metadata.
+    pub(super) fn has_shared_copies(&self, node: &Node) -> Result<bool> {
+        match self.dialect.own_copies(node.path())? {
+            Some(copies) if node.document().is_some() => Ok(self.store.stat(&copies)?.is_some()),
+            Some(_) | None => Ok(false),
+        }
+    }
+
+    /// Makes that value anew, or erases it, in a dialect that has such a thing.
+    pub(super) fn set_shared_copies(&self, group: &NodePath, wanted: bool) -> Result<()> {
+        let Some(copies) = self.dialect.own_copies(group)? else { return Ok(()) };
+        let write = self.store.write()?;
+        if !wanted {
+            return write.erase_values(std::slice::from_ref(&copies));
+        }
+        let mut documents = Vec::new();
+        if let Some(document) = self.node(group)?.and_then(|node| node.stored().cloned()) {
+            let text = String::from_utf8_lossy(&document.text).into_owned();
+            documents.push((document.key, group.clone(), text));
+        }
+        for (relative, text) in self.documents_below(group)? {
+            let path = group.join(&relative)?;
+            let kind = self.node(&path)?.map_or(NodeKind::Group, |node| node.kind());
+            documents.push((self.document_key(&path, kind)?, path, text));
+        }
+        let mut text = self.dialect.no_shared_copies();
+        for (key, path, document) in documents {
+            text = self.dialect.set_shared_copy(&text, (group, &path), &key, Some(&document))?;
+        }
+        write.set(&copies, &[Bytes::from(text).into()], Condition::Always).map(drop)
+    }
+
     /// Whether there are any copies that could have one of the document of `path`.
     pub(super) fn has_copies_above(&self, path: &NodePath) -> Result<bool> {
         for group in path.ancestors() {
@@ -91,10 +128,14 @@ impl Hierarchy {
                 return Ok(true);
             }
         }
-        match self.dialect.shared_copies()? {
-            Some(copies) => Ok(self.store.stat(&copies)?.is_some()),
-            None => Ok(false),
+        for group in path.ancestors().iter().chain([path]) {
+            if let Some(copies) = self.dialect.shared_copies(group)?
+                && self.store.stat(&copies)?.is_some()
+            {
+                return Ok(true);
+            }
         }
+        Ok(false)
     }
 
     /// Whether a group has such copies.
@@ -118,8 +159,7 @@ impl Hierarchy {
             let text = String::from_utf8_lossy(&stored.text);
             let new = self.dialect.set_consolidated(&text, relative, document).at(&stored.key)?;
             let Some(new) = new else { return Ok(()) };
-            let condition = Condition::Unchanged(stored.stat.version);
-            let set = self.store.write()?.set(&stored.key, &[Bytes::from(new).into()], condition);
+            let set = self.set_document(group, &stored.key, &new, Replaced::Unchanged(stored));
             self.invalidate(group);
             match set {
                 Err(error) if is_late(&error) => {}

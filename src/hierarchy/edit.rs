@@ -1,13 +1,12 @@
 //! Documents shown, and edits of stored ones.
 
-use bytes::Bytes;
 use serde_json::{Map, Value};
 
+use super::documents::Replaced;
 use super::{Content, Hierarchy, Node};
 use crate::error::{At, Error, Kind, Result};
 use crate::metadata::merge::Edit;
 use crate::metadata::{NodeKind, NodePath, shown};
-use crate::store::Condition;
 
 /// How often an edit starts again because someone else changed the document meanwhile.
 pub(super) const ATTEMPTS: usize = 100;
@@ -17,7 +16,7 @@ impl Hierarchy {
     pub fn shown(&self, node: &Node) -> Result<String> {
         Ok(match node.content() {
             Content::Array(array) => shown::array(array.model(), array.chunk_shape()),
-            Content::Group(group) if group.consolidated => {
+            Content::Group(group) if group.consolidated || self.has_shared_copies(node)? => {
                 let mut metadata = Map::new();
                 self.collect_shown(node.path(), "", &mut metadata)?;
                 shown::group(group, Some(consolidated(&metadata)))
@@ -74,23 +73,25 @@ impl Hierarchy {
             if let Content::NotUnderstood(_, error) = node.content() {
                 return Err(error.clone());
             }
-            let (key, text, condition) = if let Some(document) = node.document() {
+            let (key, text, replaced) = if let Some(document) = node.document() {
                 let text = String::from_utf8_lossy(&document.text).into_owned();
-                (document.key.clone(), text, Condition::Unchanged(document.stat.version))
+                (document.key.clone(), text, Replaced::Unchanged(document))
             } else {
                 let (key, text) = self.dialect.new_group(path)?;
-                (key, text, Condition::Absent)
+                (key, text, Replaced::Absent)
             };
             let mut new = self.dialect.edit(node.kind(), &text, edit).at(&key)?;
             if edit.consolidated == Some(true) {
                 new = self.dialect.consolidate(&new, &self.documents_below(path)?).at(&key)?;
             }
-            let pieces = [Bytes::from(new.clone()).into()];
-            match self.store.write()?.set(&key, &pieces, condition) {
+            match self.set_document(path, &key, &new, replaced) {
                 Err(error) if is_late(&error) => continue,
-                stored => stored?,
-            };
+                stored => drop(stored?),
+            }
             self.invalidate(path);
+            if let Some(wanted) = edit.consolidated {
+                self.set_shared_copies(path, wanted)?;
+            }
             self.update_consolidated(path, Some(&new))?;
             if let (Some(shape), Some(array)) = (&edit.shape, node.array()) {
                 array.erase_outside(shape)?;

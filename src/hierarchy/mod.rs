@@ -6,6 +6,7 @@
 mod change;
 mod consolidated;
 mod directories;
+mod documents;
 mod edit;
 mod node;
 
@@ -16,10 +17,10 @@ use std::time::{Duration, Instant};
 
 use parking_lot::RwLock;
 
-use crate::array::Array;
+use crate::array::{Array, parse_index};
 use crate::error::{At, Error, Kind, Result};
-use crate::metadata::model::{self, Group};
-use crate::metadata::{Dialect, NodeKind, NodePath, Policy, detect, json};
+use crate::metadata::model::{self, Group, KeyEncoding, Separator};
+use crate::metadata::{Dialect, NodeKind, NodePath, Policy, detect};
 use crate::store::{Entry, Prefix, Store};
 pub use change::Raised;
 use directories::Directories;
@@ -166,8 +167,7 @@ impl Hierarchy {
             if let Some(document) = known.as_ref().and_then(|known| known.stored())
                 && document.key == key
             {
-                let version = self.store.stat(&key)?.map(|stat| stat.version);
-                if version == Some(document.stat.version) {
+                if self.is_current(document)? {
                     return Ok(known);
                 }
                 // Another program has made a node of it.
@@ -175,12 +175,12 @@ impl Hierarchy {
             }
             if let Some(kept) = kept
                 && let Some(document) = kept.document().filter(|document| document.key == key)
-                && self.store.stat(&key)?.map(|stat| stat.version) == Some(document.stat.version)
+                && self.is_current(document)?
             {
                 return Ok(Some(Arc::clone(kept)));
             }
-            let value = match self.store.get(&key, json::MAX_DOCUMENT_LEN) {
-                Ok(Some(value)) => value,
+            let document = match self.get_document(path, &key) {
+                Ok(Some(document)) => document,
                 Ok(None) => continue,
                 // The node is visible all the same, with the reason why it is no more than that.
                 Err(error) if matches!(error.kind(), Kind::TooLarge | Kind::Corrupt) => {
@@ -191,7 +191,7 @@ impl Hierarchy {
                 }
                 Err(error) => return Err(error),
             };
-            let lowered = self.dialect.lower(kind, &value.bytes);
+            let lowered = self.dialect.lower(kind, &document.text);
             let content = match lowered.node.and_then(|node| self.bind(path, node)) {
                 Ok(content) => content,
                 Err(error) => Content::NotUnderstood(lowered.kind, error.at(&key)),
@@ -200,7 +200,6 @@ impl Hierarchy {
                 // Another program has made a node of it.
                 self.directories.remove(path);
             }
-            let document = Document { key, text: value.bytes, stat: value.stat };
             let standing = Standing::Stored(document);
             return Ok(Some(Arc::new(Node { path: path.clone(), standing, content })));
         }
@@ -221,13 +220,31 @@ impl Hierarchy {
     fn bind(&self, path: &NodePath, node: model::Node) -> Result<Content> {
         match node {
             model::Node::Group(group) => Ok(Content::Group(group)),
-            model::Node::Array(array) => {
+            model::Node::Array(mut array) => {
                 let prefix = self.dialect.chunk_prefix(path)?;
+                if array.key_encoding == KeyEncoding::V2Unsaid {
+                    array.key_encoding = KeyEncoding::V2(self.separator_in_use(&prefix)?);
+                }
                 let limit = self.options.max_chunk_len;
                 let array = Array::open(*array, &self.store, prefix, limit)?;
                 Ok(Content::Array(Arc::new(array)))
             }
         }
+    }
+
+    /// What stands between the indices in keys below `prefix`, where the document does not say: `/` where there is a
+    /// directory of chunks.
+    fn separator_in_use(&self, prefix: &Prefix) -> Result<Separator> {
+        let Some(list) = self.store.list() else { return Ok(Separator::Dot) };
+        for entry in list.list_dir(prefix)?.take(IMPLICIT_GROUP_SEARCH) {
+            let entry = entry?;
+            let mut indices = entry.name().split('.');
+            if indices.all(|part| parse_index(part).is_some()) {
+                let is_level = matches!(entry, Entry::Prefix(_));
+                return Ok(if is_level { Separator::Slash } else { Separator::Dot });
+            }
+        }
+        Ok(Separator::Dot)
     }
 
     fn is_implicit_group(&self, path: &NodePath) -> Result<bool> {

@@ -43,6 +43,36 @@ pub struct Document {
     pub text: Bytes,
     /// Its length, time and version.
     pub stat: Stat,
+    /// Where the dialect has a file of their own for the attributes, which are in the text, too.
+    pub attributes: Option<Attributes>,
+}
+
+/// A file of attributes as it is stored.
+#[derive(Debug, Clone)]
+pub struct Attributes {
+    /// Where it lies, or would lie.
+    pub key: Key,
+    /// Its length, time and version; none where it is not stored.
+    pub stat: Option<Stat>,
+}
+
+impl Document {
+    /// The keys of what is stored of it.
+    pub fn keys(&self) -> Vec<Key> {
+        let attributes = self.attributes.as_ref().filter(|attributes| attributes.stat.is_some());
+        let keys = [Some(&self.key), attributes.map(|attributes| &attributes.key)];
+        keys.into_iter().flatten().cloned().collect()
+    }
+
+    /// Length and time of all that is stored of it.
+    pub fn total(&self) -> Stat {
+        let attributes = self.attributes.as_ref().and_then(|attributes| attributes.stat.as_ref());
+        attributes.map_or(self.stat, |attributes| Stat {
+            len: self.stat.len.saturating_add(attributes.len),
+            modified: self.stat.modified.max(attributes.modified),
+            ..self.stat
+        })
+    }
 }
 
 /// What a node is.

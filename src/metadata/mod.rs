@@ -14,11 +14,16 @@ pub mod shown;
 
 mod codecs;
 mod consolidated;
+mod conventions;
 mod create;
+mod d2023;
 mod detect;
 mod draft;
+mod joined;
 mod members;
+mod n5;
 mod types;
+mod v2;
 mod v3;
 
 use serde_json::json;
@@ -27,6 +32,7 @@ use crate::error::{Error, Kind, Result};
 use crate::store::{Entry, Key, Prefix};
 pub use create::NewDocument;
 pub use detect::{detect, draft_root_marker};
+pub use joined::{join, split};
 pub use path::NodePath;
 pub use policy::{Policy, Shards};
 
@@ -62,71 +68,215 @@ pub struct Child {
 pub enum Dialect {
     /// Core 3.0 and 3.1, and the provisional 3.0 of 2023 and 2024.
     V3,
-    /// The draft of October 2020, with the sharding of 2022.
-    D2020_10 {
-        /// What ends the key of every document: `.json`.
-        suffix: String,
-    },
+    /// The draft of February 2023: the keys of v3, but documents that name themselves by URIs.
+    D2023_02,
+    /// A draft whose documents and chunks lie in trees of their own.
+    Draft(Draft),
+    /// Zarr 2.
+    V2,
+    /// N5, as zarr-python shows it: dimensions reversed.
+    N5,
 }
 
+/// A draft whose documents and chunks lie in trees of their own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Draft {
+    /// When it was the text.
+    pub era: Era,
+    /// What ends the key of every document: `.json`.
+    pub suffix: String,
+}
+
+/// The states of the draft that differ in where documents and chunks lie, and in how chunks are named.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Era {
+    /// Of May 2019: no entry point.
+    D2019_05,
+    /// Of June 2019 to September 2020.
+    D2019_06,
+    /// Of September 2020: documents have no suffix.
+    D2020_09,
+    /// Of October 2020 to November 2022, with the sharding of 2022.
+    D2020_10,
+    /// Of November 2022: the keys of 2020, other documents.
+    D2022_11,
+    /// Of December 2022 to February 2023.
+    D2022_12,
+}
+
+impl Era {
+    const ALL: [Self; 6] = [
+        Self::D2019_05,
+        Self::D2019_06,
+        Self::D2020_09,
+        Self::D2020_10,
+        Self::D2022_11,
+        Self::D2022_12,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::D2019_05 => "d2019-05",
+            Self::D2019_06 => "d2019-06",
+            Self::D2020_09 => "d2020-09",
+            Self::D2020_10 => "d2020-10",
+            Self::D2022_11 => "d2022-11",
+            Self::D2022_12 => "d2022-12",
+        }
+    }
+
+    /// What ends the keys of documents in a new hierarchy.
+    fn suffix(self) -> &'static str {
+        match self {
+            Self::D2019_06 | Self::D2020_09 => "",
+            Self::D2019_05 | Self::D2020_10 | Self::D2022_11 | Self::D2022_12 => ".json",
+        }
+    }
+
+    /// Where the documents of all nodes but the root's lie, and where the chunks.
+    fn trees(self) -> (&'static str, &'static str) {
+        match self {
+            Self::D2019_05 | Self::D2022_12 => ("meta/", "data/"),
+            Self::D2019_06 => ("meta/root/", "data/"),
+            Self::D2020_09 | Self::D2020_10 | Self::D2022_11 => ("meta/root/", "data/root/"),
+        }
+    }
+
+    /// What the keys of the root's documents begin with; xtensor-zarr gives the root's document the key of a child
+    /// without a name.
+    fn root_stems(self) -> &'static [&'static str] {
+        match self {
+            Self::D2019_05 => &["root."],
+            Self::D2019_06 => &["meta/root."],
+            Self::D2020_09 | Self::D2020_10 | Self::D2022_11 => &["meta/root.", "meta/root/."],
+            Self::D2022_12 => &["meta/"],
+        }
+    }
+
+    /// Whether no two names in a group may differ in the case of their letters alone (until July 2020).
+    fn folds_case(self) -> bool {
+        matches!(self, Self::D2019_05 | Self::D2019_06)
+    }
+}
+
+/// The document of Zarr 2 for a group, and that with attributes of any node.
+const ZGROUP: &str = ".zgroup";
+const ZARRAY: &str = ".zarray";
+const ZATTRS: &str = ".zattrs";
+const ZMETADATA: &str = ".zmetadata";
+
 impl Dialect {
+    /// A draft.
+    pub fn draft(era: Era, suffix: &str) -> Self {
+        Self::Draft(Draft { era, suffix: suffix.to_owned() })
+    }
+
     /// The name, as `--from` takes it.
     pub fn name(&self) -> &'static str {
         match self {
             Self::V3 => "v3",
-            Self::D2020_10 { .. } => "d2020-10",
+            Self::D2023_02 => "d2023-02",
+            Self::Draft(draft) => draft.era.name(),
+            Self::V2 => "v2",
+            Self::N5 => "n5",
         }
     }
 
     /// The dialect of this name, in its usual form; none where there is no such dialect.
     pub fn parse_name(name: &str) -> Option<Self> {
-        match name {
-            "v3" => Some(Self::V3),
-            "d2020-10" => Some(Self::D2020_10 { suffix: ".json".to_owned() }),
-            _ => None,
+        Self::all().into_iter().find(|dialect| dialect.name() == name)
+    }
+
+    /// Every dialect, in its usual form.
+    pub fn all() -> Vec<Self> {
+        let drafts = Era::ALL.map(|era| Self::draft(era, era.suffix()));
+        [Self::V3, Self::V2, Self::N5, Self::D2023_02].into_iter().chain(drafts).collect()
+    }
+
+    /// Why no new nodes are made in this dialect, where none are: nobody would read them.
+    pub fn check_makes_nodes(&self) -> Result<()> {
+        match self {
+            Self::V3
+            | Self::V2
+            | Self::N5
+            | Self::Draft(Draft {
+                era: Era::D2019_05 | Era::D2019_06 | Era::D2020_09 | Era::D2020_10,
+                ..
+            }) => Ok(()),
+            Self::D2023_02 | Self::Draft(_) => Err(Error::new(
+                Kind::NotPermitted,
+                format!(
+                    "no program reads the draft {}: nodes in it can be changed and removed, and new ones \
+                     belong into another hierarchy (`zarrfs convert` makes one)",
+                    self.name()
+                ),
+            )),
         }
     }
 
     /// Where the document of `path` may lie, in order of preference: an array hides a group of its name.
     /// Where the document itself tells what the node is the kind is absent.
     pub fn document_keys(&self, path: &NodePath) -> Result<Vec<(Option<NodeKind>, Key)>> {
-        let Self::D2020_10 { suffix } = self else {
-            return Ok(vec![(None, prefix_of("", path)?.key(v3::DOCUMENT)?)]);
+        let beside = |name: &str| prefix_of("", path)?.key(name);
+        let draft = match self {
+            Self::V3 | Self::D2023_02 => return Ok(vec![(None, beside(v3::DOCUMENT)?)]),
+            Self::V2 => {
+                return Ok(vec![
+                    (Some(NodeKind::Array), beside(ZARRAY)?),
+                    (Some(NodeKind::Group), beside(ZGROUP)?),
+                ]);
+            }
+            Self::N5 => return Ok(vec![(None, beside(n5::DOCUMENT)?)]),
+            Self::Draft(draft) => draft,
         };
-        // xtensor-zarr gives the root's document the key of a child without a name.
-        let stems: &[&str] =
-            if path.is_root() { &["meta/root", "meta/root/"] } else { &["meta/root/"] };
+        let stems: Vec<String> = if path.is_root() {
+            draft.era.root_stems().iter().map(|stem| (*stem).to_owned()).collect()
+        } else {
+            vec![format!("{}{}.", draft.era.trees().0, path.as_str())]
+        };
         let mut keys = Vec::with_capacity(2 * stems.len());
         for stem in stems {
             for (kind, ending) in [(NodeKind::Array, "array"), (NodeKind::Group, "group")] {
-                let key = Key::parse(&format!("{stem}{}.{ending}{suffix}", path.as_str()))?;
+                let key = Key::parse(&format!("{stem}{ending}{}", draft.suffix))?;
                 keys.push((Some(kind), key));
             }
         }
         Ok(keys)
     }
 
-    /// What the document `text` says, which lies at a key of that kind.
+    /// Where a dialect keeps attributes that are not in a node's document.
+    pub fn attributes_key(&self, path: &NodePath) -> Result<Option<Key>> {
+        match self {
+            Self::V2 => prefix_of("", path)?.key(ZATTRS).map(Some),
+            Self::V3 | Self::D2023_02 | Self::Draft(_) | Self::N5 => Ok(None),
+        }
+    }
+
+    /// What the document `text` says, which lies at a key of that kind. Attributes that lie elsewhere are in it
+    /// ([`join`]).
     pub fn lower(&self, kind: Option<NodeKind>, text: &[u8]) -> Lowered {
         match self {
             Self::V3 => v3::lower(text),
-            Self::D2020_10 { .. } => draft::lower(kind.unwrap_or(NodeKind::Array), text),
+            Self::D2023_02 => d2023::lower(text),
+            Self::Draft(draft) => draft::lower(draft.era, kind.unwrap_or(NodeKind::Array), text),
+            Self::V2 => v2::lower(kind.unwrap_or(NodeKind::Array), text),
+            Self::N5 => n5::lower(text),
         }
     }
 
     /// Where the keys of an array's chunks begin, and those of ordinary files beside a node.
     pub fn chunk_prefix(&self, path: &NodePath) -> Result<Prefix> {
         match self {
-            Self::V3 => prefix_of("", path),
-            Self::D2020_10 { .. } => prefix_of("data/root/", path),
+            Self::V3 | Self::D2023_02 | Self::V2 | Self::N5 => prefix_of("", path),
+            Self::Draft(draft) => prefix_of(draft.era.trees().1, path),
         }
     }
 
     /// What to list for the children of a group; see [`Dialect::child`].
     pub fn children_prefix(&self, path: &NodePath) -> Result<Prefix> {
         match self {
-            Self::V3 => prefix_of("", path),
-            Self::D2020_10 { .. } => prefix_of("meta/root/", path),
+            Self::V3 | Self::D2023_02 | Self::V2 | Self::N5 => prefix_of("", path),
+            Self::Draft(draft) => prefix_of(draft.era.trees().0, path),
         }
     }
 
@@ -136,13 +286,15 @@ impl Dialect {
     pub fn child(&self, entry: &Entry) -> Option<Child> {
         let (name, certain) = match (self, entry) {
             // Names with two underscores are reserved ("node names", v3 core).
-            (Self::V3, Entry::Prefix(name)) if name.starts_with("__") => return None,
-            (Self::V3, Entry::Key(_)) => return None,
-            (_, Entry::Prefix(name)) => (name.as_str(), false),
-            (Self::D2020_10 { suffix }, Entry::Key(name)) => {
-                let stem = name.strip_suffix(suffix.as_str())?;
+            (Self::V3 | Self::D2023_02, Entry::Prefix(name)) if name.starts_with("__") => {
+                return None;
+            }
+            (Self::Draft(draft), Entry::Key(name)) => {
+                let stem = name.strip_suffix(draft.suffix.as_str())?;
                 (stem.strip_suffix(".array").or_else(|| stem.strip_suffix(".group"))?, true)
             }
+            (_, Entry::Key(_)) => return None,
+            (_, Entry::Prefix(name)) => (name.as_str(), false),
         };
         crate::store::is_component(name).then(|| Child { name: name.to_owned(), certain })
     }
@@ -150,49 +302,55 @@ impl Dialect {
     /// Whether `key`, below the prefix of some group's children, is that of a document.
     pub fn is_document(&self, key: &Key) -> bool {
         match self {
-            Self::V3 => key.name() == v3::DOCUMENT,
-            Self::D2020_10 { .. } => {
+            Self::V3 | Self::D2023_02 => key.name() == v3::DOCUMENT,
+            Self::V2 => matches!(key.name(), ZARRAY | ZGROUP),
+            Self::N5 => key.name() == n5::DOCUMENT,
+            Self::Draft(_) => {
                 self.child(&Entry::Key(key.name().to_owned())).is_some_and(|child| child.certain)
             }
         }
     }
 
-    /// Whether what is above a node is a group without having a document. The drafts say so; in v3
-    /// `TensorStore` writes no documents for groups.
+    /// Whether what is above a node is a group without having a document. The drafts say so; in v3 and v2
+    /// `TensorStore` writes no documents for groups, and in N5 any directory is one.
     pub fn has_implicit_groups(&self) -> bool {
-        match self {
-            Self::V3 | Self::D2020_10 { .. } => true,
-        }
+        true
     }
 
-    /// Whether every group above a new node is to have a document ("group metadata", v3 core). In the drafts
-    /// creating a node does not need those above.
+    /// Whether every group above a new node is to have a document ("group metadata", v3 core; "hierarchies", v2). In
+    /// the drafts creating a node does not need those above.
     pub fn wants_group_documents(&self) -> bool {
         match self {
-            Self::V3 => true,
-            Self::D2020_10 { .. } => false,
+            Self::V3 | Self::D2023_02 | Self::V2 | Self::N5 => true,
+            Self::Draft(_) => false,
         }
     }
 
     /// Whether the root is a group though nothing is below it and it has no document.
     pub fn has_implicit_root(&self) -> bool {
         match self {
-            Self::V3 => false,
-            Self::D2020_10 { .. } => true,
+            Self::V3 | Self::D2023_02 | Self::V2 | Self::N5 => false,
+            Self::Draft(_) => true,
         }
     }
 
     /// Whether the key `relative` below the prefix of a node's chunks is a document's in this dialect,
     /// so that no ordinary file can have it.
     pub fn is_reserved(&self, node: &NodePath, relative: &str) -> bool {
+        let _ = node;
+        let name = relative.rsplit('/').next();
         match self {
-            Self::V3 => {
-                let _ = node;
-                relative.rsplit('/').next() == Some(v3::DOCUMENT)
-            }
+            Self::V3 | Self::D2023_02 => name == Some(v3::DOCUMENT),
+            Self::V2 => matches!(name, Some(ZARRAY | ZGROUP | ZATTRS | ZMETADATA)),
+            Self::N5 => name == Some(n5::DOCUMENT),
             // Documents lie in a tree of their own.
-            Self::D2020_10 { .. } => false,
+            Self::Draft(_) => false,
         }
+    }
+
+    /// Whether two names that differ in the case of their letters alone cannot stand beside one another.
+    pub fn folds_case(&self) -> bool {
+        matches!(self, Self::Draft(draft) if draft.era.folds_case())
     }
 
     /// Refuses what the dialect does not allow as the name of a new node. Any name that is stored is read.
@@ -202,32 +360,39 @@ impl Dialect {
             return wrong("not a name for a node");
         }
         match self {
-            Self::V3 if name.starts_with("__") => {
+            Self::V3 | Self::D2023_02 if name.starts_with("__") => {
                 wrong("names that begin with two underscores are reserved in Zarr")
             }
-            Self::V3 if name == v3::DOCUMENT => wrong("this is the name of a document"),
-            Self::V3 => Ok(()),
-            Self::D2020_10 { .. } => {
+            Self::V3 | Self::D2023_02 | Self::V2 | Self::N5
+                if self.is_reserved(&NodePath::root(), name) =>
+            {
+                wrong("this is the name of a document")
+            }
+            // Whoever reads Zarr 2 takes a backslash for a slash ("logical storage paths").
+            Self::V2 if name.contains('\\') => wrong("Zarr 2 takes a backslash for a slash"),
+            Self::V3 | Self::D2023_02 | Self::V2 | Self::N5 => Ok(()),
+            Self::Draft(_) => {
                 let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
                 if name.bytes().all(plain) {
                     Ok(())
                 } else {
-                    wrong("the 2020 draft allows a-z, A-Z, 0-9, -, _ and . in names")
+                    wrong("the drafts of 2019 to 2022 allow a-z, A-Z, 0-9, -, _ and . in names")
                 }
             }
         }
     }
 
     /// The documents of an empty hierarchy.
-    pub fn new_root(&self) -> Vec<(Key, String)> {
-        let group = self.new_group(&NodePath::root());
+    pub fn new_root(&self) -> Result<Vec<(Key, String)>> {
+        self.check_makes_nodes()?;
+        let group = self.new_group(&NodePath::root())?;
         let entry = match self {
-            Self::V3 => None,
-            Self::D2020_10 { suffix } => {
-                Key::parse(v3::DOCUMENT).ok().map(|key| (key, draft::entry_point(suffix)))
-            }
+            Self::V3 | Self::D2023_02 | Self::V2 | Self::N5 => None,
+            Self::Draft(draft) => draft::entry_point(draft),
         };
-        entry.into_iter().chain(group).collect()
+        let entry =
+            entry.map(|text| Key::parse(v3::DOCUMENT).map(|key| (key, text))).transpose()?;
+        Ok(entry.into_iter().chain([group]).collect())
     }
 
     /// The document of a group without attributes, and where it lies.
@@ -240,7 +405,10 @@ impl Dialect {
                 let document = json!({"zarr_format": 3, "node_type": "group", "attributes": {}});
                 format!("{document:#}\n")
             }
-            Self::D2020_10 { .. } => draft::group_document(),
+            Self::D2023_02 => d2023::group_document(),
+            Self::Draft(draft) => draft::group_document(draft.era),
+            Self::V2 => v2::group_document(),
+            Self::N5 => n5::group_document(path),
         };
         Ok((key, text))
     }

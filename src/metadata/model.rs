@@ -92,6 +92,10 @@ pub enum KeyEncoding {
     Default(Separator),
     /// v3 `v2`, and Zarr 2: `1/23`, `1.23`; `0` without dimensions.
     V2(Separator),
+    /// Zarr 2 whose document does not say: that of `V2` which is there, else `1.23`.
+    V2Unsaid,
+    /// N5: `23/1`, the last dimension first; `0` without dimensions.
+    N5,
     /// The drafts: `c1/23`, `c1.23`; without dimensions `c`, or `c0` as zarr-python 2, GDAL and xtensor-zarr write it.
     Draft(Separator),
 }

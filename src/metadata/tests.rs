@@ -6,7 +6,7 @@ use super::*;
 use crate::dtype::DType;
 
 fn draft() -> Dialect {
-    Dialect::D2020_10 { suffix: ".json".to_owned() }
+    Dialect::draft(Era::D2020_10, ".json")
 }
 
 /// A v3 array document with `changes` made to it; null takes a member away.
@@ -116,7 +116,7 @@ fn a_listing_tells_the_children() {
         (draft(), key("a.array"), None),
         (draft(), key("a.json"), None),
         (draft(), prefix("a"), child("a", false)),
-        (Dialect::D2020_10 { suffix: String::new() }, key("a.array"), child("a", true)),
+        (Dialect::draft(Era::D2020_10, ""), key("a.array"), child("a", true)),
     ] {
         assert_eq!(dialect.child(&entry), expected, "{entry:?} in {dialect:?}");
     }

@@ -183,6 +183,29 @@ fn fields_of_lists(items: &[Value]) -> Option<(DType, Option<Endian>)> {
     Some((dtype, has_order.then_some(endian)))
 }
 
+/// Of an element of a type in byte order `endian`: the length of each component, and whether it is big endian.
+pub(super) fn component_orders(dtype: &DType, endian: &Endian) -> Vec<(usize, bool)> {
+    let mut orders: Box<dyn Iterator<Item = Endian>> = match endian {
+        Endian::Each(each) => Box::new(each.clone().into_iter()),
+        one => Box::new(std::iter::repeat(one.clone())),
+    };
+    orders_of(dtype, &mut *orders)
+}
+
+fn orders_of(dtype: &DType, orders: &mut dyn Iterator<Item = Endian>) -> Vec<(usize, bool)> {
+    if let DType::Struct(fields) = dtype {
+        let mut all = Vec::new();
+        for field in fields.iter() {
+            let one = orders_of(&field.dtype, orders);
+            all.extend(std::iter::repeat_n(one, field.count()).flatten());
+        }
+        return all;
+    }
+    let is_big = orders.next() == Some(Endian::Big);
+    let len = dtype.component_len();
+    std::iter::repeat_n((len, is_big), dtype.item_len() / len.max(1)).collect()
+}
+
 /// How many fields a type has that are no structures themselves.
 fn leaves(dtype: &DType) -> usize {
     components(dtype).len()

@@ -94,7 +94,7 @@ fn check_members(document: &Object, known: &[&str]) -> Result<()> {
     Ok(())
 }
 
-fn group(document: &Object) -> Result<Group> {
+pub(super) fn group(document: &Object) -> Result<Group> {
     check_members(document, &GROUP_MEMBERS)?;
     Ok(Group { attributes: attributes(document)?, consolidated: is_consolidated(document) })
 }
@@ -106,7 +106,7 @@ pub(super) fn is_consolidated(document: &Object) -> bool {
     kind == Some("inline")
 }
 
-fn array(document: &Object) -> Result<Array> {
+pub(super) fn array(document: &Object) -> Result<Array> {
     check_members(document, &ARRAY_MEMBERS)?;
     let shape = lengths(required(document, "shape")?, "shape")?;
     let (dtype, endian) = data_type(required(document, "data_type")?)?;

@@ -180,15 +180,14 @@ impl Vfs {
     fn moved_place(&self, place: &Place, from: &NodePath, to: &NodePath) -> Option<Place> {
         let Place::StoredDocument(path, key) = place else { return place.moved(from, to) };
         let new_path = path.moved(from, to)?;
-        let keys = |path| self.hierarchy.dialect().document_keys(path).ok();
-        let at = keys(path)?.iter().position(|(_, known)| known == key)?;
-        let (_, new_key) = keys(&new_path)?.into_iter().nth(at)?;
+        let at = self.stored_keys(path).ok()?.iter().position(|known| known == key)?;
+        let new_key = self.stored_keys(&new_path).ok()?.into_iter().nth(at)?;
         Some(Place::StoredDocument(new_path, new_key))
     }
 
     /// Notes that the documents of a node may not survive a power cut, or that they have gone may not.
     fn note_documents(&self, path: &NodePath) -> Result<()> {
-        for (_, key) in self.hierarchy.dialect().document_keys(path)? {
+        for key in self.stored_keys(path)? {
             self.unsynced.changed(key);
         }
         // Its chunks may lie in a tree of their own.

@@ -10,7 +10,7 @@ use super::place::{CHUNKS, CONTROL, DOCUMENT, ERRORS, Place, STATS, STORED};
 use super::{Access, Pages, Vfs};
 use crate::array::{Array, Coords, parse_index};
 use crate::error::{At, Error, Kind, Result};
-use crate::hierarchy::{Content as NodeContent, Node};
+use crate::hierarchy::{Content as NodeContent, Document, Node};
 use crate::metadata::{NodeKind, NodePath};
 use crate::store::{Key, Stat};
 
@@ -161,8 +161,7 @@ impl Vfs {
 
     /// The documents that the store has for a node; at the root also the entry point.
     pub(super) fn stored_documents(&self, node: &Node) -> Result<Vec<Key>> {
-        let mut keys: Vec<Key> =
-            node.document().map(|document| document.key.clone()).into_iter().collect();
+        let mut keys: Vec<Key> = node.document().map(Document::keys).unwrap_or_default();
         if node.path().is_root() {
             let entry = Key::parse(DOCUMENT)?;
             if !keys.contains(&entry) && self.hierarchy.store().stat(&entry)?.is_some() {
@@ -170,6 +169,13 @@ impl Vfs {
             }
         }
         Ok(keys)
+    }
+
+    /// The keys that the dialect may have documents of a node at.
+    pub(super) fn stored_keys(&self, path: &NodePath) -> Result<Vec<Key>> {
+        let dialect = self.hierarchy.dialect();
+        let keys = dialect.document_keys(path)?.into_iter().map(|(_, key)| key);
+        Ok(keys.chain(dialect.attributes_key(path)?).collect())
     }
 
     /// The array at `path`; the reason, where it was not understood.
@@ -241,14 +247,14 @@ impl Vfs {
             Place::Node(path) => {
                 let node = self.hierarchy.existing(path)?;
                 let modified =
-                    node.document().map_or(self.mounted, |document| document.stat.modified);
+                    node.document().map_or(self.mounted, |document| document.total().modified);
                 Attr { modified, ..attr }
             }
             Place::Document(path) => {
                 let node = self.hierarchy.existing(path)?;
                 let len = u64::try_from(self.hierarchy.shown(&node)?.len()).unwrap_or(u64::MAX);
                 match node.document() {
-                    Some(document) => of_value(len, &document.stat),
+                    Some(document) => of_value(len, &document.total()),
                     None => Attr { len, blocks: Attr::blocks_of(0, len), ..attr },
                 }
             }
@@ -334,8 +340,7 @@ impl Vfs {
         match directory {
             Place::Control => refused("nothing can be created here"),
             Place::StoredDir(path) => {
-                let keys = self.hierarchy.dialect().document_keys(path)?;
-                let key = keys.into_iter().map(|(_, key)| key).find(|key| key.name() == name);
+                let key = self.stored_keys(path)?.into_iter().find(|key| key.name() == name);
                 match key {
                     Some(key) => Ok(Place::StoredDocument(path.clone(), key)),
                     None => refused("only the document of a node can be created here"),

@@ -16,14 +16,16 @@ use serde_json::{Value, json};
 use super::{New, put, put_attributes, put_fill};
 use crate::dtype::DType;
 use crate::error::{Error, Kind, Result};
+use crate::metadata::Era;
 use crate::metadata::codecs::{self, Elements};
-use crate::metadata::draft::{DIMENSIONS, FILTERS, are_filters, names_of};
+use crate::metadata::conventions::{DIMENSIONS, names_of};
+use crate::metadata::draft::{FILTERS, FORMAT_OF_2019, are_filters};
 use crate::metadata::json::Text;
 use crate::metadata::model::{Array, CodecSpec, KeyEncoding, Object, Separator};
 use crate::metadata::types::{Endian, numpy_type};
 
 /// Members of released v3, and those of drafts that only the mount sets.
-const DROPPED: [&str; 11] = [
+const DROPPED: [&str; 12] = [
     "zarr_format",
     "node_type",
     "chunk_key_encoding",
@@ -34,6 +36,7 @@ const DROPPED: [&str; 11] = [
     "descenents_may_have_group_extensions",
     "extensions",
     "compressor",
+    "chunk_codecs",
     "dimension_separator",
 ];
 
@@ -52,13 +55,31 @@ const TIME: &str =
 const SHARDING: &str = "https://purl.org/zarr/spec/storage_transformers/sharding/1.0";
 
 /// Makes `text`, which a program wrote, the stored document of a group.
-pub(super) fn group(text: &mut Text, document: &Object) -> Result<()> {
+pub(super) fn group(era: Era, text: &mut Text, document: &Object) -> Result<()> {
     put_attributes(text, document)?;
-    DROPPED.iter().try_for_each(|name| text.remove(&[name]))
+    DROPPED.iter().try_for_each(|name| text.remove(&[name]))?;
+    if era == Era::D2019_05 {
+        text.set(&["zarr_format"], &json!(FORMAT_OF_2019))?;
+    }
+    if matches!(era, Era::D2019_05 | Era::D2019_06) {
+        text.set(&["extensions"], &json!([]))?;
+    }
+    Ok(())
 }
 
 /// Makes `text`, which a program wrote, the stored document of an array, and says what it must mean.
-pub(super) fn array(text: &mut Text, document: &Object, array: Array, new: New) -> Result<Array> {
+pub(super) fn array(
+    era: Era,
+    text: &mut Text,
+    document: &Object,
+    array: Array,
+    new: New,
+) -> Result<Array> {
+    if new.shards.is_some() && era != Era::D2020_10 {
+        return Err(Error::invalid(
+            "the drafts before 2022 have no shards: mount with --shards none",
+        ));
+    }
     let (rank, dtype) = (array.shape.len(), array.dtype.clone());
     if array.attributes.get(FILTERS).is_some_and(are_filters) {
         return Err(Error::invalid(
@@ -71,16 +92,23 @@ pub(super) fn array(text: &mut Text, document: &Object, array: Array, new: New) 
         &Elements { rank, dtype: dtype.clone(), endian: chain.endian.clone() },
     )?;
     let fill = fill_value(&array)?;
-    group(text, document)?;
+    group(era, text, document)?;
     put(text, document, "shape", &json!(array.shape))?;
-    text.set(&["data_type"], &data_type(&dtype, &chain.endian)?)?;
-    let grid = json!({"type": "regular", "chunk_shape": new.chunk_shape, "separator": "/"});
+    text.set(&["data_type"], &data_type(era, &dtype, &chain.endian)?)?;
+    let (key_encoding, separator) = match era {
+        Era::D2019_05 | Era::D2019_06 => (KeyEncoding::V2(Separator::Dot), "."),
+        _ => (KeyEncoding::Draft(Separator::Slash), "/"),
+    };
+    let grid = json!({"type": "regular", "chunk_shape": new.chunk_shape, "separator": separator});
     text.set(&["chunk_grid"], &grid)?;
     let layout = if chain.reversed { "F" } else { "C" };
     text.set(&["chunk_memory_layout"], &json!(layout))?;
     put_fill(text, document, &dtype, &fill)?;
     text.set(&["extensions"], &json!([]))?;
-    if let Some((id, configuration)) = &chain.compressor {
+    if era == Era::D2019_05 {
+        let codecs: Vec<Value> = chain.compressor.iter().map(inline).collect();
+        text.set(&["chunk_codecs"], &json!(codecs))?;
+    } else if let Some((id, configuration)) = &chain.compressor {
         let codec = format!("https://purl.org/zarr/spec/codec/{id}/1.0");
         text.set(&["compressor"], &json!({"codec": codec, "configuration": configuration}))?;
     }
@@ -100,8 +128,15 @@ pub(super) fn array(text: &mut Text, document: &Object, array: Array, new: New) 
         None => (new.chunk_shape, inner),
     };
     let array = named(text, array)?;
-    let key_encoding = KeyEncoding::Draft(Separator::Slash);
     Ok(Array { chunk_shape, key_encoding, codecs, ..array })
+}
+
+/// A codec as the text of May 2019 has it: its parameters beside its name.
+fn inline((id, configuration): &(String, Object)) -> Value {
+    let name = json!(format!("http://purl.org/zarr/spec/codec/{id}"));
+    let mut codec = Object::from_iter([("codec".to_owned(), name)]);
+    codec.extend(configuration.clone());
+    Value::Object(codec)
 }
 
 /// What the draft has for codecs.
@@ -187,13 +222,16 @@ impl Chain {
 }
 
 /// The name of the type, with its byte order.
-fn data_type(dtype: &DType, endian: &Endian) -> Result<Value> {
+fn data_type(era: Era, dtype: &DType, endian: &Endian) -> Result<Value> {
     let numpy = numpy_type(dtype, endian);
     let extension = match dtype {
         DType::Bool | DType::Raw(_) => return Ok(json!(dtype.name())),
         DType::Int(1) => return Ok(json!("i1")),
         DType::Uint(1) => return Ok(json!("u1")),
         DType::Int(_) | DType::Uint(_) | DType::Float(_) => return Ok(numpy),
+        DType::Complex(8 | 16) if matches!(era, Era::D2019_05 | Era::D2019_06) => {
+            return Ok(numpy);
+        }
         DType::Complex(8 | 16) => COMPLEX,
         DType::Time(_) => TIME,
         // zarr-python 2 writes these for want of a name, and reads none.

@@ -175,7 +175,7 @@ proptest! {
         let Ok(Node::Array(shown)) = shown else {
             return Err(TestCaseError::reject("no array"));
         };
-        let draft = Dialect::D2020_10 { suffix: ".json".to_owned() };
+        let draft = Dialect::draft(crate::metadata::Era::D2020_10, ".json");
         for (dialect, text) in [
             (&Dialect::V3, written.to_string()),
             (&draft, written.to_string()),

@@ -4,7 +4,7 @@ use super::*;
 use crate::metadata::Shards;
 
 fn draft() -> Dialect {
-    Dialect::D2020_10 { suffix: ".json".to_owned() }
+    Dialect::draft(crate::metadata::Era::D2020_10, ".json")
 }
 
 fn path() -> NodePath {

@@ -96,6 +96,28 @@ impl Text {
         Err(Error::invalid("a path of no names is no member"))
     }
 
+    /// The text of the member at `path`.
+    pub fn member(&self, path: &[&str]) -> Result<Option<&str>> {
+        Ok(self.find(path)?.map(|span| self.slice(&span)))
+    }
+
+    /// Makes `value`, already the text of a value, the last member of the object: no byte of it changes. One
+    /// that has this name goes.
+    pub fn append_raw(&mut self, name: &str, value: &str) -> Result<()> {
+        self.remove(&[name])?;
+        let object = self.root();
+        let members = self.members(&object)?;
+        let name = Value::String(name.to_owned());
+        if let Some(last) = members.last() {
+            let end = last.value.end;
+            self.0.replace_range(end..end, &format!(",{name}:{value}"));
+        } else {
+            let start = object.start + 1;
+            self.0.replace_range(start..start, &format!("{name}:{value}"));
+        }
+        Ok(())
+    }
+
     /// Gives the item `index` of the list at `path` this value.
     pub fn set_item(&mut self, path: &[&str], index: usize, value: &Value) -> Result<()> {
         let found = self.find(path)?;

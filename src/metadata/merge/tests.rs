@@ -36,7 +36,7 @@ const DRAFT: &str = r#"{
 const CHUNKS: [u64; 2] = [3, 4];
 
 fn draft() -> Dialect {
-    Dialect::D2020_10 { suffix: ".json".to_owned() }
+    Dialect::draft(crate::metadata::Era::D2020_10, ".json")
 }
 
 fn node(dialect: &Dialect, stored: &str) -> Node {

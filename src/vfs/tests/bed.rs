@@ -181,7 +181,7 @@ impl Bed {
         let policy = Policy { shards, ..Policy::default() };
         let vfs = Self::mounted(&store, dialect, policy.clone(), Duration::ZERO);
         let bed = Self { vfs, store, dialect: dialect.clone(), policy };
-        for (key, text) in dialect.new_root() {
+        for (key, text) in dialect.new_root().expect("a root") {
             bed.put(key.as_str(), text.into_bytes());
         }
         bed

@@ -1,0 +1,278 @@
+//! New documents in Zarr 2, as every reader of it takes them, joined with their attributes.
+
+use serde_json::{Value, json};
+
+use super::{New, put};
+use crate::dtype::{DType, FillValue, base64_encode};
+use crate::error::{Error, Result};
+use crate::metadata::codecs::{self, Elements, Step};
+use crate::metadata::conventions::{self, DIMENSIONS, FILL, OME, names_of};
+use crate::metadata::json::{self, Text};
+use crate::metadata::model::{Array, CodecSpec, Group, KeyEncoding, Object};
+use crate::metadata::types::{Endian, component_orders, numpy_type};
+use crate::metadata::v2::{SEPARATOR, shown_attributes};
+
+/// Members of released v3 and of the drafts.
+const DROPPED: [&str; 12] = [
+    "node_type",
+    "data_type",
+    "chunk_grid",
+    "chunk_key_encoding",
+    "codecs",
+    "dimension_names",
+    "storage_transformers",
+    "consolidated_metadata",
+    "descenents_may_have_group_extensions",
+    "extensions",
+    "chunk_memory_layout",
+    "separator",
+];
+
+/// Makes `text`, which a program wrote, the stored document of a group, and says what it must mean.
+pub(super) fn group(text: &mut Text, document: &Object) -> Result<Group> {
+    node(text, document)?;
+    let attributes = conventions::ome_to_v3(attributes_in(text)?);
+    Ok(Group { attributes, consolidated: false })
+}
+
+fn node(text: &mut Text, document: &Object) -> Result<()> {
+    put(text, document, "zarr_format", &json!(2))?;
+    DROPPED.iter().try_for_each(|name| text.remove(&[name]))?;
+    let attributes = attributes_in(text)?;
+    if let Some(members) = attributes.get(OME).and_then(conventions::ome_to_v2)
+        && members.keys().all(|name| !attributes.contains_key(name))
+    {
+        let again = conventions::ome_to_v3(members.clone());
+        if again.get(OME) == attributes.get(OME) {
+            text.remove(&["attributes", OME])?;
+            for (name, value) in &members {
+                text.set(&["attributes", name], value)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The attributes as they are in a text.
+fn attributes_in(text: &Text) -> Result<Object> {
+    match text.member(&["attributes"])? {
+        None | Some("null") => Ok(Object::new()),
+        Some(attributes) => json::parse_object(attributes.as_bytes()),
+    }
+}
+
+/// Makes `text`, which a program wrote, the stored document of an array, and says what it must mean.
+pub(super) fn array(text: &mut Text, document: &Object, array: Array, new: New) -> Result<Array> {
+    let (rank, dtype) = (array.shape.len(), array.dtype.clone());
+    if new.shards.is_some() {
+        return Err(Error::invalid("Zarr 2 has no shards: mount with --shards none"));
+    }
+    if matches!(dtype, DType::Complex(4) | DType::ComplexNarrow(_)) {
+        return Err(Error::invalid(format!(
+            "data type {} has no form in Zarr 2: use complex64 or complex128",
+            dtype.name()
+        )));
+    }
+    let Chain { reversed, endian, filters, compressor } = Chain::new(new.chain, rank)?;
+    node(text, document)?;
+    put(text, document, "shape", &json!(array.shape))?;
+    text.set(&["chunks"], &json!(new.chunk_shape))?;
+    text.set(&["dtype"], &numpy_type(&dtype, &endian))?;
+    text.set(
+        &["compressor"],
+        &compressor.as_ref().map_or(Value::Null, |(_, value)| value.clone()),
+    )?;
+    text.set(&["order"], &json!(if reversed { "F" } else { "C" }))?;
+    let values: Vec<&Value> = filters.iter().map(|(_, value)| value).collect();
+    text.set(&["filters"], &if values.is_empty() { Value::Null } else { json!(values) })?;
+    text.set(&["dimension_separator"], &json!(SEPARATOR.as_str()))?;
+    name(text, &array)?;
+    let fill = mask(text, &array)?;
+    text.set(&["fill_value"], &fill_value(&fill, &dtype, &endian)?)?;
+    let order = reversed && rank > 1;
+    let order = order.then(|| {
+        let order = json!(codecs::reversed(rank));
+        CodecSpec::new("transpose", Object::from_iter([("order".to_owned(), order)]))
+    });
+    let specs = filters.into_iter().chain(compressor).map(|(spec, _)| spec);
+    let chain: Vec<CodecSpec> = order.into_iter().chain(specs).collect();
+    let changes_type = |codec: &CodecSpec| {
+        codecs::step(&codec.name) == Step::ArrayToArray && codec.name != "transpose"
+    };
+    let endian = if chain.iter().any(changes_type) { Endian::Little } else { endian };
+    let elements = Elements { rank, dtype: dtype.clone(), endian };
+    let (dimension_names, attributes) = shown_attributes(attributes_in(text)?, &fill, &dtype, rank);
+    Ok(Array {
+        chunk_shape: new.chunk_shape,
+        key_encoding: KeyEncoding::V2(SEPARATOR),
+        codecs: codecs::canonical(chain, &elements)?,
+        fill,
+        dimension_names,
+        attributes,
+        ..array
+    })
+}
+
+/// Puts the names of dimensions where xarray looks for them.
+fn name(text: &mut Text, array: &Array) -> Result<()> {
+    let names = &array.dimension_names;
+    if names.iter().all(Option::is_none) {
+        return Ok(());
+    }
+    let attribute = array.attributes.get(DIMENSIONS);
+    if attribute.and_then(|value| names_of(value, array.shape.len())).as_ref() == Some(names) {
+        return Ok(());
+    }
+    let all: Option<Vec<&str>> = names.iter().map(Option::as_deref).collect();
+    match all {
+        Some(all) if attribute.is_none() => text.set(&["attributes", DIMENSIONS], &json!(all)),
+        Some(_) => Err(Error::invalid(
+            "dimension_names and the attribute _ARRAY_DIMENSIONS differ, and Zarr 2 has one place for both",
+        )),
+        None => Err(Error::invalid("dimension_names need a name for every dimension in Zarr 2")),
+    }
+}
+
+/// The fill value to store, and the attribute `_FillValue` as xarray has it in Zarr 2: the fill value is what it masks, and
+/// where that is none of the array's values, none.
+fn mask(text: &mut Text, array: &Array) -> Result<FillValue> {
+    let is_named = array.dimension_names.iter().any(Option::is_some)
+        || array.attributes.contains_key(DIMENSIONS);
+    let masked = array.attributes.get(FILL).map(|value| {
+        conventions::decoded_fill(value, &array.dtype).ok_or_else(|| {
+            Error::invalid(format!("_FillValue {value} is none of {}", array.dtype.name()))
+        })
+    });
+    let fill = array.fill.clone();
+    if !is_named {
+        return Ok(fill);
+    }
+    let is_zero = fill.item(&array.dtype).iter().all(|byte| *byte == 0);
+    let is_nan = |fill: &FillValue| fill.to_json(&array.dtype) == "NaN";
+    match masked.transpose()? {
+        // Zero is as good as any for chunks that are not stored, and is not masked then.
+        None if is_zero => Ok(FillValue::UNDEFINED),
+        None => Ok(fill),
+        Some(masked) if masked == fill || is_nan(&fill) => {
+            text.remove(&["attributes", FILL])?;
+            Ok(masked)
+        }
+        Some(masked) if is_zero => {
+            let value = fill_value(&masked, &array.dtype, &Endian::Little)?;
+            text.set(&["attributes", FILL], &value)?;
+            Ok(FillValue::UNDEFINED)
+        }
+        Some(_) => Err(Error::invalid(
+            "fill_value and _FillValue differ, and Zarr 2 has one value for both: use the same, or fill_value 0",
+        )),
+    }
+}
+
+/// The fill value as Zarr 2 has it: bytes in base64, an element as it is stored.
+pub(in crate::metadata) fn fill_value(
+    fill: &FillValue,
+    dtype: &DType,
+    endian: &Endian,
+) -> Result<Value> {
+    if !fill.is_defined() {
+        return Ok(Value::Null);
+    }
+    let item = fill.item(dtype);
+    let value = match dtype {
+        DType::Raw(_) | DType::Bytes(_) => Value::from(base64_encode(&item)),
+        DType::Struct(_) => {
+            let stored = fill.clone().turned(&component_orders(dtype, endian));
+            Value::from(base64_encode(&stored.item(dtype)))
+        }
+        DType::VariableBytes => Value::from(String::from_utf8_lossy(&item)),
+        DType::Time(_) => match fill.to_json(dtype) {
+            Value::String(_) => json!(i64::MIN),
+            count => count,
+        },
+        _ => fill.to_json(dtype),
+    };
+    let parts = value.as_array().map_or(std::slice::from_ref(&value), Vec::as_slice);
+    let is_float = matches!(dtype, DType::Float(_) | DType::Complex(_));
+    let is_bits = |part: &&Value| part.as_str().is_some_and(|text| text.starts_with("0x"));
+    match parts.iter().find(is_bits).filter(|_| is_float) {
+        Some(bits) => Err(Error::invalid(format!(
+            "fill_value {bits} is a NaN of its own bits, which readers of Zarr 2 do not take: use \"NaN\""
+        ))),
+        None => Ok(value),
+    }
+}
+
+/// A codec, and how Zarr 2 writes it.
+type Numcodec = (CodecSpec, Value);
+
+/// What Zarr 2 has for codecs.
+struct Chain {
+    /// Whether the first dimension is the fastest.
+    reversed: bool,
+    endian: Endian,
+    filters: Vec<Numcodec>,
+    compressor: Option<Numcodec>,
+}
+
+impl Chain {
+    fn new(codecs: Vec<CodecSpec>, rank: usize) -> Result<Self> {
+        let (mut reversed, mut endian) = (false, Endian::Little);
+        let mut filters = Vec::new();
+        for codec in codecs {
+            match codec.name.as_str() {
+                "transpose" => {
+                    let order = codec.configuration.get("order").unwrap_or(&Value::Null);
+                    if *order != json!(codecs::reversed(rank)) || reversed || !filters.is_empty() {
+                        return Err(Error::invalid(format!(
+                            "transpose {order} has no form in Zarr 2, which reverses all dimensions (\"F\") or none: \
+                             use other --codecs"
+                        )));
+                    }
+                    reversed = true;
+                }
+                "bytes" => {
+                    let big = codec.configuration.get("endian").is_some_and(|found| found == "big");
+                    endian = if big { Endian::Big } else { Endian::Little };
+                }
+                _ => filters.push(numcodec(codec)?),
+            }
+        }
+        let is_last_of_bytes = filters
+            .last()
+            .is_some_and(|(spec, _): &Numcodec| codecs::step(&spec.name) == Step::Other);
+        let compressor = if is_last_of_bytes { filters.pop() } else { None };
+        Ok(Self { reversed, endian, filters, compressor })
+    }
+}
+
+/// The codec with its identifier and parameters in Zarr 2, under the name that it is read as again.
+fn numcodec(codec: CodecSpec) -> Result<Numcodec> {
+    let id = codec.name.strip_prefix("numcodecs.").unwrap_or(&codec.name).to_owned();
+    let is_known = codec.name.starts_with("numcodecs.")
+        || ["blosc", "gzip", "zstd", "crc32c", "vlen-utf8", "vlen-bytes", "bitround"]
+            .contains(&id.as_str());
+    if !is_known {
+        return Err(Error::invalid(format!("codec {:?} has no form in Zarr 2", codec.name)));
+    }
+    let mut parameters = codec.configuration;
+    match id.as_str() {
+        "blosc" => {
+            // zarr-python 2 takes the size of an item from the type.
+            parameters.shift_remove("typesize");
+            let number = match parameters.get("shuffle").and_then(Value::as_str) {
+                Some("shuffle") => 1,
+                Some("bitshuffle") => 2,
+                Some(_) | None => 0,
+            };
+            parameters.insert("shuffle".to_owned(), json!(number));
+        }
+        // Versions of numcodecs before 0.13 do not know the member.
+        "zstd" if parameters.get("checksum") == Some(&Value::Bool(false)) => {
+            parameters.shift_remove("checksum");
+        }
+        _ => {}
+    }
+    let mut value = Object::from_iter([("id".to_owned(), json!(id))]);
+    value.extend(parameters.clone());
+    Ok((CodecSpec::new(&codecs::draft_name(&id)?, parameters), Value::Object(value)))
+}

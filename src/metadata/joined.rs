@@ -1,0 +1,77 @@
+//! Documents of Zarr 2, which come in two files, as one text and back.
+//!
+//! A node has `.zarray` or `.zgroup`, and its attributes in `.zattrs`. Joined, the attributes are the member
+//! `attributes` of the one object, as in every other dialect, so that reading and editing know one form. Every byte of
+//! either stays.
+
+use super::json::{self, Text};
+use crate::error::{Error, Result};
+
+/// Where attributes are in a joined text.
+const ATTRIBUTES: &str = "attributes";
+
+/// The document and its attributes as one text.
+pub fn join(document: &str, attributes: Option<&str>) -> Result<String> {
+    let mut text = Text::parse(document.as_bytes())?;
+    let Some(attributes) = attributes else { return Ok(text.into_string()) };
+    json::parse_object(attributes.as_bytes())?;
+    let attributes = attributes.trim_start_matches('\u{feff}').trim();
+    text.append_raw(ATTRIBUTES, attributes)?;
+    Ok(text.into_string())
+}
+
+/// The document of a joined text, and its attributes, if it has any.
+pub fn split(joined: &str) -> Result<(String, Option<String>)> {
+    let mut text = Text::parse(joined.as_bytes())?;
+    let attributes = text.member(&[ATTRIBUTES])?.map(dedented);
+    if attributes.as_ref().is_some_and(|text| !text.starts_with('{') && text != "null") {
+        return Err(Error::invalid("attributes are no object"));
+    }
+    text.remove(&[ATTRIBUTES])?;
+    Ok((text.into_string(), attributes.filter(|text| text != "null")))
+}
+
+/// The text of an object without the indentation that its place in another gave it.
+fn dedented(text: &str) -> String {
+    let indent: String = match text.lines().next_back() {
+        Some(last) if text.contains('\n') => {
+            last.chars().take_while(|c| matches!(c, ' ' | '\t')).collect()
+        }
+        _ => return text.to_owned(),
+    };
+    let lines = text.split('\n').enumerate();
+    let cut = |(at, line): (usize, &str)| match at {
+        0 => Some(line.to_owned()),
+        _ => line.strip_prefix(indent.as_str()).map(str::to_owned),
+    };
+    let lines: Option<Vec<String>> = lines.map(cut).collect();
+    lines.map_or_else(|| text.to_owned(), |lines| lines.join("\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_joined_splits_into_the_same_bytes() {
+        for document in [
+            "{\"zarr_format\":2}",
+            "{}",
+            "{\n    \"zarr_format\": 2,\n    \"shape\": [\n        1\n    ]\n}",
+            "\n{\n  \"zarr_format\": 2\n}\n",
+        ] {
+            for attributes in [
+                None,
+                Some("{}"),
+                Some("{\"a\": NaN}"),
+                Some("{\n    \"a\": [\n        1,\n        12345678901234567890123\n    ]\n}"),
+                Some("{\n  \"b\": \"x\\ny\"\n}"),
+            ] {
+                let joined = join(document, attributes).expect("joined");
+                let found = split(&joined).expect("split");
+                let expected = (document.to_owned(), attributes.map(str::to_owned));
+                assert_eq!(found, expected, "{joined}");
+            }
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! Zarr 2: `.zarray`, `.zgroup` and `.zattrs`, the attributes joined into the document as its member `attributes`.
+//!
+//! ```text
+//! {"zarr_format": 2, "shape": [7, 10], "chunks": [3, 4], "dtype": "<i4", "compressor": {"id": "zlib", "level": 1},
+//!  "fill_value": 0, "order": "C", "filters": null, "dimension_separator": "."}
+//! ```
+//!
+//! Its order is a transpose in front; its byte order, which is the type's, the codec `bytes`; its filters and its compressor
+//! are the codecs `numcodecs.*`. Objects are what their codec makes of them: text (`vlen-utf8`, `json2`), or bytes.
+//!
+//! <https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html>
+
+use serde_json::{Value, json};
+
+use super::codecs::{self, Elements, Step};
+use super::conventions;
+use super::json::{self, describe};
+use super::members::{attributes, check_size, chunk_lengths, lengths, required, separator};
+use super::model::{Array, CodecSpec, Group, KeyEncoding, Node, Object, Separator};
+use super::types::{Endian, component_orders, data_type};
+use super::{Lowered, NodeKind};
+use crate::dtype::{DType, FillValue, integer};
+use crate::error::{Error, Result};
+
+/// The node of `kind` that a document describes.
+pub(super) fn lower(kind: NodeKind, text: &[u8]) -> Lowered {
+    let node = json::parse_object(text).and_then(|document| {
+        check_format(&document)?;
+        match kind {
+            NodeKind::Array => array(&document).map(|array| Node::Array(Box::new(array))),
+            NodeKind::Group => group(&document).map(Node::Group),
+        }
+    });
+    Lowered { kind, node }
+}
+
+fn check_format(document: &Object) -> Result<()> {
+    let format = required(document, "zarr_format")?;
+    if format.as_number().and_then(|number| integer(number.as_str())) != Some(2) {
+        return Err(Error::unsupported(format!("zarr_format is {}, not 2", describe(format))));
+    }
+    Ok(())
+}
+
+fn group(document: &Object) -> Result<Group> {
+    let attributes = conventions::ome_to_v3(attributes(document)?);
+    Ok(Group { attributes, consolidated: false })
+}
+
+/// The document of a group.
+pub(super) fn group_document() -> String {
+    format!("{:#}\n", json!({"zarr_format": 2}))
+}
+
+fn array(document: &Object) -> Result<Array> {
+    let shape = lengths(required(document, "shape")?, "shape")?;
+    let rank = shape.len();
+    let chunk_shape = chunk_lengths(required(document, "chunks")?, &shape)?;
+    let filters = filters(document)?;
+    let written = required(document, "dtype")?;
+    let (dtype, endian) = match object_type(written, &filters) {
+        Some(dtype) => (dtype, None),
+        None => data_type(written)?,
+    };
+    let endian = endian.unwrap_or(Endian::Little);
+    check_size(&shape, &dtype, "the array")?;
+    check_size(&chunk_shape, &dtype, "a chunk")?;
+    let fill = fill_value(document, &dtype, &endian)?;
+    let (dimension_names, attributes) =
+        shown_attributes(attributes(document)?, &fill, &dtype, rank);
+    let compressor = document.get("compressor").filter(|found| !found.is_null());
+    let compressor = compressor.map(numcodec).transpose()?;
+    let chain = chain(document, rank, filters, compressor)?;
+    // What filters make of elements has the byte order that they say.
+    let changes_type = |codec: &CodecSpec| {
+        codecs::step(&codec.name) == Step::ArrayToArray && codec.name != "transpose"
+    };
+    let endian = if chain.iter().any(changes_type) { Endian::Little } else { endian };
+    Ok(Array {
+        chunk_shape,
+        fill,
+        key_encoding: key_encoding(document)?,
+        codecs: codecs::canonical(chain, &Elements { rank, dtype: dtype.clone(), endian })?,
+        dimension_names,
+        attributes,
+        shape,
+        dtype,
+    })
+}
+
+/// The names of dimensions and the attributes of an array, as Zarr 3 has them.
+pub(super) fn shown_attributes(
+    mut attributes: Object,
+    fill: &FillValue,
+    dtype: &DType,
+    rank: usize,
+) -> (Vec<Option<String>>, Object) {
+    let is_named = attributes.contains_key(conventions::DIMENSIONS);
+    let names = conventions::take_names(&mut attributes, rank);
+    if is_named {
+        mask(&mut attributes, fill, dtype);
+    }
+    (names, conventions::ome_to_v3(attributes))
+}
+
+/// The type of an array, and its fill value.
+pub(super) fn masked_by(document: &Object) -> Result<(DType, FillValue)> {
+    let array = array(document)?;
+    Ok((array.dtype, array.fill))
+}
+
+/// The codecs in the order of encoding: layout, filters, compressor.
+fn chain(
+    document: &Object,
+    rank: usize,
+    filters: Vec<CodecSpec>,
+    compressor: Option<CodecSpec>,
+) -> Result<Vec<CodecSpec>> {
+    let mut chain = Vec::new();
+    match document.get("order").filter(|order| !order.is_null()) {
+        None => {}
+        Some(Value::String(order)) if order == "C" => {}
+        Some(Value::String(order)) if order == "F" => {
+            let order = json!(codecs::reversed(rank));
+            let configuration = Object::from_iter([("order".to_owned(), order)]);
+            chain.extend((rank > 1).then(|| CodecSpec::new("transpose", configuration)));
+        }
+        Some(other) => {
+            return Err(Error::corrupt(format!("order is {}, neither C nor F", describe(other))));
+        }
+    }
+    chain.extend(filters);
+    chain.extend(compressor);
+    let mut makes_bytes = false;
+    for codec in &chain {
+        match codecs::step(&codec.name) {
+            Step::ArrayToArray | Step::ArrayToBytes if makes_bytes => {
+                return Err(Error::unsupported(format!(
+                    "filter {:?} follows one that works on bytes",
+                    codec.name
+                )));
+            }
+            Step::ArrayToArray => {}
+            Step::ArrayToBytes | Step::Other => makes_bytes = true,
+        }
+    }
+    Ok(chain)
+}
+
+/// What the objects of an array are, which their codec says: the first that takes objects.
+fn object_type(dtype: &Value, filters: &[CodecSpec]) -> Option<DType> {
+    if dtype != "|O" && dtype != "O" {
+        return None;
+    }
+    filters.iter().find_map(|filter| match filter.name.as_str() {
+        "vlen-bytes" => Some(DType::VariableBytes),
+        "vlen-utf8"
+        | "numcodecs.json2"
+        | "numcodecs.msgpack2"
+        | "numcodecs.categorize"
+        | "numcodecs.pickle" => Some(DType::String),
+        _ => None,
+    })
+}
+
+fn filters(document: &Object) -> Result<Vec<CodecSpec>> {
+    match document.get("filters") {
+        None | Some(Value::Null) => Ok(Vec::new()),
+        Some(Value::Array(filters)) => filters.iter().map(numcodec).collect(),
+        Some(other) => Err(Error::corrupt(format!("filters are {}, no list", describe(other)))),
+    }
+}
+
+/// A filter or a compressor: its parameters stand beside its `id`.
+fn numcodec(value: &Value) -> Result<CodecSpec> {
+    let id = value.get("id").and_then(Value::as_str);
+    let id = id.ok_or_else(|| Error::corrupt(format!("codec {} has no id", describe(value))))?;
+    let mut configuration = value.as_object().cloned().unwrap_or_default();
+    configuration.shift_remove("id");
+    Ok(CodecSpec::new(&codecs::draft_name(id)?, configuration))
+}
+
+/// The fill value. In base64 it is a stored element, in the array's byte order.
+fn fill_value(document: &Object, dtype: &DType, endian: &Endian) -> Result<FillValue> {
+    let value = document.get("fill_value").unwrap_or(&Value::Null);
+    match (dtype, value) {
+        (DType::Struct(_) | DType::Complex(_), Value::String(_)) => {
+            let fill = FillValue::parse(value, dtype)?;
+            Ok(fill.turned(&component_orders(dtype, endian)))
+        }
+        // Of bytes of any length it is their text.
+        (DType::VariableBytes, Value::String(text)) => Ok(FillValue::from_item(text.as_bytes())),
+        // An object that is no text stands for none.
+        (DType::String, Value::Bool(_) | Value::Object(_) | Value::Array(_)) => {
+            Ok(FillValue::UNDEFINED)
+        }
+        _ => FillValue::parse(value, dtype),
+    }
+}
+
+/// Says the masked value as Zarr 3 does: the fill value, or what the attribute has in the form of Zarr 2.
+fn mask(attributes: &mut Object, fill: &FillValue, dtype: &DType) {
+    let own = attributes.get(conventions::FILL);
+    let own = own.and_then(|value| FillValue::parse(value, dtype).ok());
+    let masked = if fill.is_defined() { Some(fill.clone()) } else { own };
+    let masked = masked.filter(FillValue::is_defined);
+    if let Some(value) = masked.and_then(|fill| conventions::coded_fill(&fill, dtype)) {
+        attributes.insert(conventions::FILL.to_owned(), value);
+    }
+}
+
+/// How chunks are named. Before zarr-python 2.8 directories of directories said nothing of it.
+fn key_encoding(document: &Object) -> Result<KeyEncoding> {
+    match document.get("dimension_separator").filter(|found| !found.is_null()) {
+        Some(found) => separator(found).map(KeyEncoding::V2),
+        None => Ok(KeyEncoding::V2Unsaid),
+    }
+}
+
+/// The separator of new arrays, which every reader takes for granted.
+pub(super) const SEPARATOR: Separator = Separator::Dot;
