@@ -7,6 +7,7 @@ use std::ops::RangeInclusive;
 
 use serde_json::Value;
 
+use crate::dtype::{DType, MAX_ITEM_LEN, TIME_UNITS, Time};
 use crate::error::{Error, Result};
 use crate::metadata::model::Object;
 
@@ -56,6 +57,129 @@ pub(in crate::codec) fn flag(codec: &str, configuration: &Object, member: &str) 
         Some(Value::Bool(value)) => Ok(*value),
         Some(value) => {
             Err(Error::invalid(format!("{codec}: {member} {value} is not true or false")))
+        }
+    }
+}
+
+/// A type as NumPy spells it, and whether its bytes are in big endian order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::codec) struct Stated {
+    /// The type; `|O` is text of any length.
+    pub dtype: DType,
+    /// Whether the order is said, and is big endian.
+    pub is_big: bool,
+}
+
+impl Stated {
+    /// The type that NumPy calls `<i4`, `|u1`, `f8` or `float32`.
+    pub fn parse(text: &str) -> Option<Self> {
+        let code = text.trim_start_matches(['<', '>', '=', '|', '!']);
+        if text.len() - code.len() > 1 {
+            return None;
+        }
+        let is_big = text.starts_with(['>', '!']);
+        numpy_dtype(code).map(|dtype| Self { dtype, is_big })
+    }
+}
+
+/// The type `member`, as NumPy spells it; none where it is absent.
+pub(in crate::codec) fn dtype(
+    codec: &str,
+    configuration: &Object,
+    member: &str,
+) -> Result<Option<Stated>> {
+    let value = match configuration.get(member) {
+        None | Some(Value::Null) => return Ok(None),
+        Some(value) => value,
+    };
+    let stated = value.as_str().and_then(Stated::parse);
+    let stated = stated.ok_or_else(|| {
+        Error::unsupported(format!("{codec}: {member} {value} is no type that can be filtered"))
+    })?;
+    Ok(Some(stated))
+}
+
+/// The type of a code without its byte order.
+fn numpy_dtype(code: &str) -> Option<DType> {
+    let (kind, len) = code.split_at_checked(1)?;
+    let number = len.parse::<u8>().ok();
+    let chars = len.parse::<u32>().ok().filter(|len| (1..=MAX_ITEM_LEN / 4).contains(len));
+    match (kind, number) {
+        ("b", Some(1)) => return Some(DType::Bool),
+        ("i", Some(len @ (1 | 2 | 4 | 8))) => return Some(DType::Int(len)),
+        ("u", Some(len @ (1 | 2 | 4 | 8))) => return Some(DType::Uint(len)),
+        ("f", Some(len @ (2 | 4 | 8))) => return Some(DType::Float(len)),
+        ("c", Some(len @ (8 | 16))) => return Some(DType::Complex(len)),
+        ("U", _) => return chars.map(DType::Utf32),
+        ("S", _) => return chars.map(DType::Bytes),
+        ("V", _) => return chars.map(DType::Raw),
+        ("M" | "m", _) => return numpy_time(kind == "m", len),
+        _ => {}
+    }
+    Some(match code {
+        "?" | "bool_" => DType::Bool,
+        "b" => DType::Int(1),
+        "B" => DType::Uint(1),
+        "h" => DType::Int(2),
+        "H" => DType::Uint(2),
+        "i" => DType::Int(4),
+        "I" => DType::Uint(4),
+        "l" | "q" | "int" => DType::Int(8),
+        "L" | "Q" | "uint" => DType::Uint(8),
+        "e" | "half" => DType::Float(2),
+        "f" | "single" => DType::Float(4),
+        "d" | "float" | "double" => DType::Float(8),
+        "F" => DType::Complex(8),
+        "D" | "complex" => DType::Complex(16),
+        "O" | "object" => DType::String,
+        "datetime64" | "timedelta64" => numpy_time(code.starts_with('t'), "8")?,
+        name => DType::parse(name).filter(|dtype| !dtype.is_variable())?,
+    })
+}
+
+/// The type of `8`, `8[ns]` or `8[25us]`.
+fn numpy_time(is_span: bool, code: &str) -> Option<DType> {
+    let units = code.strip_prefix('8')?;
+    let units = match units.strip_prefix('[') {
+        Some(units) => units.strip_suffix(']')?,
+        None if units.is_empty() => "generic",
+        None => return None,
+    };
+    let name = units.trim_start_matches(|c: char| c.is_ascii_digit());
+    let scale = match units.strip_suffix(name)? {
+        "" => 1,
+        digits => digits.parse().ok().filter(|scale| *scale > 0)?,
+    };
+    let unit = TIME_UNITS.into_iter().find(|unit| *unit == name)?;
+    Some(DType::Time(Time { is_span, unit, scale }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_type_of_numpy_has_a_kind_a_length_and_an_order() {
+        let stated = |text| Stated::parse(text).map(|stated| (stated.dtype.name(), stated.is_big));
+        for (text, name, is_big) in [
+            ("<i4", "int32", false),
+            (">f2", "float16", true),
+            ("|u1", "uint8", false),
+            ("|b1", "bool", false),
+            ("u8", "uint64", false),
+            ("float32", "float32", false),
+            ("?", "bool", false),
+            ("|O", "string", false),
+            (">U3", "fixed_length_utf32", true),
+            ("<M8[25us]", "numpy.datetime64", false),
+            (">m8", "numpy.timedelta64", true),
+        ] {
+            assert_eq!(stated(text), Some((name.to_owned(), is_big)), "{text}");
+        }
+        for text in
+            ["", "<", "<<i4", "i3", "f16", "U0", "M8[", "M8[0s]", "M8[x]", "string", "\u{e9}4"]
+        {
+            assert_eq!(stated(text), None, "{text}");
         }
     }
 }

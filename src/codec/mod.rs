@@ -12,6 +12,7 @@ pub mod array_to_bytes;
 mod buffer;
 pub mod bytes_to_bytes;
 mod configuration;
+mod number;
 mod pipeline;
 pub mod registry;
 

@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 
-use super::array_to_array::{self, Order};
+use super::array_to_array::{self, BigEndian, Order};
 use super::registry::{self, Chain};
 use super::{ArrayToArray, ArrayToBytes, Buffer, BytesToBytes, Elements, array_to_bytes};
 use crate::error::{Error, Result};
@@ -48,6 +48,7 @@ impl Pipeline {
         let limit = decoded_len.map_or_else(|| to_usize(max_len), Ok)?;
         let mut array_to_array: Vec<Box<dyn ArrayToArray>> = Vec::new();
         let mut encoded = elements.clone();
+        let mut is_big = false;
         for spec in merged(before.iter().chain(&chain.array_to_array), elements.shape.len())? {
             let built = array_to_array::build(&spec, &encoded)?;
             let (codec, elements) = built.ok_or_else(|| {
@@ -55,6 +56,10 @@ impl Pipeline {
             })?;
             array_to_array.extend(codec);
             encoded = elements;
+            is_big = array_to_array::makes_big(&spec)?.unwrap_or(is_big);
+        }
+        if is_big {
+            array_to_array.push(Box::new(BigEndian::new(&encoded.dtype)?));
         }
         let bytes = CodecSpec::new("bytes", Object::new());
         let spec = chain.array_to_bytes.as_ref().unwrap_or(&bytes);

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 pub use base64::{base64_decode, base64_encode};
 pub use fill::FillValue;
 pub use narrow::Narrow;
-pub use number::integer;
+pub use number::{half_bits, half_value, integer};
 
 /// The longest element, in bytes, that a document may ask for.
 pub const MAX_ITEM_LEN: u32 = 1 << 20;

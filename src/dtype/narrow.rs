@@ -111,6 +111,19 @@ impl Narrow {
         matches!(self.form, Form::Float(_))
     }
 
+    /// How many of its bits mean something.
+    pub fn bits(&self) -> u32 {
+        match self.form {
+            Form::Int { bits, .. } => bits,
+            Form::Float(float) => float.exponent + float.fraction + u32::from(float.signed),
+        }
+    }
+
+    /// Whether it is an integer with a sign.
+    pub fn is_signed_int(&self) -> bool {
+        matches!(self.form, Form::Int { signed: true, .. })
+    }
+
     /// The bits of an integer in its byte, with its sign in all of them; none where it does not fit.
     pub(super) fn int_bits(&self, int: i128) -> Option<u16> {
         let Form::Int { bits, signed } = self.form else { return None };

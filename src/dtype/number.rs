@@ -50,14 +50,16 @@ pub(super) fn float_bits(text: &str, len: u8) -> Option<u64> {
 }
 
 /// The bits of the half that is nearest to `wide`, ties to even.
-fn half_bits(wide: f64) -> u16 {
+pub fn half_bits(wide: f64) -> u16 {
     const FRACTION_BITS: u64 = 52;
     let bits = wide.to_bits();
     let sign = if bits >> 63 == 1 { 0x8000 } else { 0 };
     let exponent = (bits >> FRACTION_BITS) & 0x7ff;
     let fraction = bits & ((1 << FRACTION_BITS) - 1);
     if exponent == 0x7ff {
-        return sign | if fraction == 0 { 0x7c00 } else { 0x7e00 };
+        let payload = u16::try_from(fraction >> 42).unwrap_or_default();
+        let quiet = if fraction != 0 && payload == 0 { 0x200 } else { 0 };
+        return sign | 0x7c00 | payload | quiet;
     }
     // 1023 - 15 is the difference of the biases; below it halves are subnormal.
     let (rounded, drop) = if exponent > 1008 {
@@ -81,14 +83,13 @@ fn half_bits(wide: f64) -> u16 {
     sign | u16::try_from(magnitude).unwrap_or(0x7c00)
 }
 
-/// The value of a half, exactly.
-fn half_value(bits: u16) -> f64 {
+/// The value of a half, exactly; of a NaN its sign and what else it says, too.
+pub fn half_value(bits: u16) -> f64 {
     let exponent = i32::from((bits >> 10) & 0x1f);
     let fraction = f64::from(bits & 0x3ff);
     let size = match exponent {
         0 => fraction * 2f64.powi(-24),
-        31 if fraction == 0.0 => f64::INFINITY,
-        31 => f64::NAN,
+        31 => f64::from_bits(0x7ff0_0000_0000_0000 | u64::from(bits & 0x3ff) << 42),
         _ => (1024.0 + fraction) * 2f64.powi(exponent - 25),
     };
     if bits & 0x8000 == 0 { size } else { -size }

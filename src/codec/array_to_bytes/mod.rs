@@ -1,8 +1,10 @@
 //! Codecs from array to bytes, one file each, and the one table of their names.
 
 mod bytes;
+mod packbits;
 
 pub use bytes::{BytesCodec, Turn};
+pub use packbits::PackBits;
 
 use super::{ArrayToBytes, Elements};
 use crate::error::Result;
@@ -10,7 +12,7 @@ use crate::metadata::model::CodecSpec;
 
 /// Whether `name` is that of a codec from array to bytes.
 pub fn is_known(name: &str) -> bool {
-    matches!(name, "bytes")
+    matches!(name, "bytes" | "packbits")
 }
 
 /// The codec of that registered name, bound to chunks of `elements`; `None` for a name of another kind of codec or of
@@ -23,6 +25,7 @@ pub fn build(
     let _ = limit;
     let codec: Box<dyn ArrayToBytes> = match spec.name.as_str() {
         "bytes" => Box::new(BytesCodec::new(&spec.configuration, elements)?),
+        "packbits" => Box::new(PackBits::new(&spec.configuration, elements)?),
         _ => return Ok(None),
     };
     Ok(Some(codec))

@@ -4,10 +4,13 @@
 //! it never produces more than its limit, it never allocates what the encoded bytes merely
 //! declare, and there are no bytes on which it panics.
 
+mod base64;
 mod blosc;
 mod bz2;
+mod checksum;
 mod crc32c;
 mod gzip;
+mod lookup3;
 mod lz4;
 mod lzma;
 mod shuffle;
@@ -15,8 +18,10 @@ mod stream;
 mod zlib;
 mod zstd;
 
+pub use base64::Base64;
 pub use blosc::Blosc;
 pub use bz2::Bz2;
+pub use checksum::Checksum;
 pub use crc32c::Crc32c;
 pub use gzip::Gzip;
 pub use lz4::Lz4;
@@ -34,12 +39,21 @@ use crate::metadata::model::Object;
 pub fn build(name: &str, configuration: &Object) -> Result<Option<Box<dyn BytesToBytes>>> {
     let codec: Box<dyn BytesToBytes> = match name {
         "blosc" | "numcodecs.blosc" => Box::new(Blosc::new(configuration)?),
-        "crc32c" => Box::new(Crc32c::new(configuration)?),
+        // As an id of numcodecs it may have a location.
+        "crc32c" if !configuration.contains_key("location") => {
+            Box::new(Crc32c::new(configuration)?)
+        }
+        "crc32c" | "numcodecs.crc32c" => Box::new(Checksum::crc32c(configuration)?),
         "gzip" | "numcodecs.gzip" => Box::new(Gzip::new(configuration)?),
+        "numcodecs.adler32" => Box::new(Checksum::adler32(configuration)?),
+        "numcodecs.base64" => Box::new(Base64),
         "numcodecs.bz2" => Box::new(Bz2::new(configuration)?),
+        "numcodecs.crc32" => Box::new(Checksum::crc32(configuration)?),
+        "numcodecs.fletcher32" => Box::new(Checksum::fletcher32()),
+        "numcodecs.jenkins_lookup3" => Box::new(Checksum::lookup3(configuration)?),
         "numcodecs.lz4" => Box::new(Lz4::new(configuration)?),
         "numcodecs.lzma" => Box::new(Lzma::new(configuration)?),
-        "numcodecs.shuffle" => Box::new(Shuffle::new(configuration)?),
+        "shuffle" | "numcodecs.shuffle" => Box::new(Shuffle::new(configuration)?),
         "numcodecs.zlib" => Box::new(Zlib::new(configuration)?),
         "zstd" | "numcodecs.zstd" => Box::new(Zstd::new(configuration)?),
         _ => return Ok(None),

@@ -1,6 +1,6 @@
 //! `numcodecs.shuffle` {elementsize, default 4}: byte k of element i is at k * n + i.
 //!
-//! Specification: numcodecs. Length: the same, which must be a multiple of `elementsize`.
+//! Examples of the specification have it as `shuffle` {`element_size`}. Specification: numcodecs. Length: the same, which must be a multiple of `elementsize`.
 
 use super::blosc::{shuffle, unshuffle};
 use super::stream::{too_long, zeros};
@@ -20,7 +20,10 @@ impl Shuffle {
     /// A codec with that configuration.
     pub fn new(configuration: &Object) -> Result<Self> {
         // numcodecs takes 0 for 1.
-        let item_len = count("shuffle", configuration, "elementsize", 4, 0..=u32::MAX)?.max(1);
+        let names = ["elementsize", "element_size"];
+        let name = names.into_iter().find(|name| configuration.contains_key(*name));
+        let name = name.unwrap_or("elementsize");
+        let item_len = count("shuffle", configuration, name, 4, 0..=u32::MAX)?.max(1);
         let item_len = usize::try_from(item_len)
             .map_err(|_| Error::invalid(format!("shuffle: elementsize {item_len} is too large")))?;
         Ok(Self { item_len })

@@ -1,0 +1,37 @@
+//! The byte order of elements whose filters name one, as `astype: ">i2"` does.
+//!
+//! No codec of any document: between codecs elements are little endian, and `bytes` is so after
+//! a filter that names its type. Length: the same.
+
+use crate::codec::array_to_bytes::Turn;
+use crate::codec::{ArrayToArray, Buffer};
+use crate::dtype::DType;
+use crate::error::Result;
+
+/// Turns elements into big endian order, and back.
+#[derive(Debug)]
+pub struct BigEndian(Turn);
+
+impl BigEndian {
+    /// For elements of a type.
+    pub fn new(dtype: &DType) -> Result<Self> {
+        Turn::parse(Some(&"big".into()), dtype).map(Self)
+    }
+
+    fn turn(&self, mut elements: Buffer) -> Buffer {
+        if self.0 != Turn::Nothing {
+            self.0.apply(elements.to_mut());
+        }
+        elements
+    }
+}
+
+impl ArrayToArray for BigEndian {
+    fn encode(&self, decoded: Buffer) -> Result<Buffer> {
+        Ok(self.turn(decoded))
+    }
+
+    fn decode(&self, encoded: Buffer) -> Result<Buffer> {
+        Ok(self.turn(encoded))
+    }
+}

@@ -1,0 +1,106 @@
+//! `numcodecs.delta` {dtype, astype?}: each element less the one before it.
+//!
+//! The chunk is taken as one row in C order. Integers wrap in `dtype`; differences of floats are rounded to it and sums
+//! to the wider of both types, so that they come back only nearly. Length: that of as many elements of `astype`.
+//!
+//! <https://numcodecs.readthedocs.io/en/stable/filter/delta.html>
+
+use super::filter::Sides;
+use crate::codec::number::{Format, Number};
+use crate::codec::{ArrayToArray, Buffer, Elements, reserve};
+use crate::error::{Error, Result};
+use crate::metadata::model::Object;
+
+/// The codec, bound to its types.
+#[derive(Debug)]
+pub struct Delta {
+    sides: Sides,
+}
+
+impl Delta {
+    /// A codec with that configuration, and what comes out of it.
+    pub fn new(configuration: &Object, elements: &Elements) -> Result<(Self, Elements)> {
+        let sides = Sides::parse("delta", configuration, elements)?;
+        let (decoded, encoded) = (sides.decoded, sides.encoded);
+        // NumPy has no difference of booleans, and does not sum floats up in an integer.
+        let sums_up = match decoded {
+            Format::Bool => false,
+            Format::Int(_) | Format::Uint(_) => {
+                matches!(encoded, Format::Int(_) | Format::Uint(_))
+            }
+            Format::Float(_) => encoded != Format::Bool,
+        };
+        if !sums_up {
+            return Err(Error::unsupported(format!(
+                "delta: no {decoded:?} is a sum of {encoded:?}"
+            )));
+        }
+        let encoded = sides.encoded_elements(elements);
+        Ok((Self { sides }, encoded))
+    }
+
+    /// What NumPy sums up in: the type that holds those of both sides.
+    fn summed(&self) -> Format {
+        let needed = match self.sides.encoded {
+            Format::Float(len) => len,
+            Format::Bool => 2,
+            Format::Int(len) | Format::Uint(len) => len.saturating_mul(2).min(8),
+        };
+        match self.sides.decoded {
+            Format::Float(len) => Format::Float(len.max(needed)),
+            Format::Int(_) | Format::Uint(_) | Format::Bool => Format::Int(8),
+        }
+    }
+}
+
+fn sum(a: Number, b: Number) -> Number {
+    match (a, b) {
+        (Number::Int(a), Number::Int(b)) => Number::Int(a.wrapping_add(b)),
+        (a, b) => Number::Float(a.to_float() + b.to_float()),
+    }
+}
+
+fn difference(a: Number, b: Number) -> Number {
+    match (a, b) {
+        (Number::Int(a), Number::Int(b)) => Number::Int(a.wrapping_sub(b)),
+        (a, b) => Number::Float(a.to_float() - b.to_float()),
+    }
+}
+
+impl ArrayToArray for Delta {
+    fn encode(&self, decoded: Buffer) -> Result<Buffer> {
+        let mut before: Option<Number> = None;
+        let Sides { decoded: from, encoded: to, .. } = self.sides;
+        let mut target = reserve(decoded.len() / from.len() * to.len())?;
+        for item in decoded.chunks_exact(from.len()) {
+            let number = from.load(item);
+            let step = match before.replace(number) {
+                Some(before) => from.cast(difference(number, before)),
+                None => number,
+            };
+            to.store(step, &mut target);
+        }
+        Ok(target.into())
+    }
+
+    fn decode(&self, encoded: Buffer) -> Result<Buffer> {
+        let mut before: Option<Number> = None;
+        let Sides { decoded: to, encoded: from, .. } = self.sides;
+        let summed = self.summed();
+        let mut target = reserve(encoded.len() / from.len() * to.len())?;
+        for item in encoded.chunks_exact(from.len()) {
+            let step = from.load(item);
+            let number = match before {
+                Some(before) => summed.cast(sum(before, step)),
+                None => step,
+            };
+            before = Some(number);
+            to.store(number, &mut target);
+        }
+        Ok(target.into())
+    }
+
+    fn is_lossy(&self) -> bool {
+        self.sides.decoded.is_float() || self.sides.encoded.len() < self.sides.decoded.len()
+    }
+}

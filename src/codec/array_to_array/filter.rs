@@ -1,0 +1,74 @@
+//! What the filters of numcodecs have in common: a type on either side, spelled as NumPy does.
+
+use crate::codec::number::Format;
+use crate::codec::{Elements, configuration};
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::metadata::model::{CodecSpec, Object};
+
+/// The types that a filter goes between.
+#[derive(Debug)]
+pub(super) struct Sides {
+    /// How decoded elements are taken.
+    pub decoded: Format,
+    /// How encoded elements are made.
+    pub encoded: Format,
+    /// The type of the encoded elements.
+    encoded_dtype: DType,
+}
+
+impl Sides {
+    /// The types that `configuration` names; `dtype` is that of the elements where it is absent,
+    /// and `astype` where that one is.
+    pub fn parse(codec: &str, configuration: &Object, elements: &Elements) -> Result<Self> {
+        Self::named(codec, configuration, elements, ["dtype", "astype"])
+    }
+
+    /// As [`Self::parse`], where the members for the decoded and the encoded type have other names.
+    pub fn named(
+        codec: &str,
+        configuration: &Object,
+        elements: &Elements,
+        [decoded, encoded]: [&str; 2],
+    ) -> Result<Self> {
+        let stated = |member| configuration::dtype(codec, configuration, member);
+        let decoded = stated(decoded)?.map_or_else(|| elements.dtype.clone(), |type_| type_.dtype);
+        let encoded = stated(encoded)?.map_or_else(|| decoded.clone(), |type_| type_.dtype);
+        if decoded.item_len() != elements.dtype.item_len() {
+            return Err(Error::invalid(format!(
+                "{codec}: {} is not as long as {}",
+                decoded.name(),
+                elements.dtype.name()
+            )));
+        }
+        let format = |dtype: &DType| {
+            Format::of(dtype).ok_or_else(|| {
+                Error::unsupported(format!("{codec}: {} is no real number", dtype.name()))
+            })
+        };
+        Ok(Self { decoded: format(&decoded)?, encoded: format(&encoded)?, encoded_dtype: encoded })
+    }
+
+    /// What comes out for `elements`.
+    pub fn encoded_elements(&self, elements: &Elements) -> Elements {
+        Elements { shape: elements.shape.clone(), dtype: self.encoded_dtype.clone() }
+    }
+}
+
+/// Whether a codec that names the type of what it makes names one in big endian order; none where it names none.
+pub(super) fn makes_big(spec: &CodecSpec) -> Result<Option<bool>> {
+    let members: &[&str] = match spec.name.as_str() {
+        "numcodecs.delta" | "numcodecs.fixedscaleoffset" | "numcodecs.quantize" => {
+            &["astype", "dtype"]
+        }
+        "numcodecs.categorize" => &["astype"],
+        "numcodecs.astype" => &["encode_dtype"],
+        _ => return Ok(None),
+    };
+    for member in members {
+        if let Some(stated) = configuration::dtype(&spec.name, &spec.configuration, member)? {
+            return Ok(Some(stated.is_big));
+        }
+    }
+    Ok(None)
+}

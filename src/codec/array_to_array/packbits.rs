@@ -1,0 +1,85 @@
+//! `numcodecs.packbits` {}: eight booleans in a byte, the first one in its most significant bit.
+//!
+//! ```text
+//! bits of padding  8 elements  8 elements  ..
+//! u8               u8          u8
+//! ```
+//!
+//! Out of any shape comes one dimension of bytes. Length: one byte and an eighth, rounded up. The registered
+//! `packbits`, which makes bytes, has the order of bits the other way round.
+//!
+//! <https://numcodecs.readthedocs.io/en/stable/filter/packbits.html>
+
+use crate::codec::{ArrayToArray, Buffer, Elements, reserve};
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+
+/// The codec, bound to a length.
+#[derive(Debug)]
+pub struct PackBits {
+    /// How many booleans there are.
+    count: usize,
+    encoded_len: u64,
+}
+
+impl PackBits {
+    /// The codec for chunks of `elements`, and what comes out of it.
+    pub fn new(elements: &Elements) -> Result<(Self, Elements)> {
+        if elements.dtype.item_len() != 1 {
+            return Err(Error::unsupported(format!(
+                "packbits: {} is no boolean",
+                elements.dtype.name()
+            )));
+        }
+        let count = elements.count()?;
+        let encoded_len = u64::try_from(count.div_ceil(8).saturating_add(1)).unwrap_or(u64::MAX);
+        let encoded = Elements { shape: vec![encoded_len], dtype: DType::Uint(1) };
+        Ok((Self { count, encoded_len }, encoded))
+    }
+
+    fn padding(&self) -> u8 {
+        let used = u8::try_from(self.count % 8).unwrap_or_default();
+        if used == 0 { 0 } else { 8 - used }
+    }
+}
+
+impl ArrayToArray for PackBits {
+    fn encode(&self, decoded: Buffer) -> Result<Buffer> {
+        let mut target = reserve(decoded.len().div_ceil(8).saturating_add(1))?;
+        target.push(self.padding());
+        for group in decoded.chunks(8) {
+            let set = group.iter().zip((0..8).rev()).filter(|(element, _)| **element != 0);
+            target.push(set.fold(0, |byte, (_, bit)| byte | 1 << bit));
+        }
+        Ok(target.into())
+    }
+
+    fn decode(&self, encoded: Buffer) -> Result<Buffer> {
+        let (padding, packed) = match encoded.split_first() {
+            Some((padding, packed)) if packed.len() == self.count.div_ceil(8) => (*padding, packed),
+            Some(_) | None => {
+                return Err(Error::corrupt(format!(
+                    "packbits: {} bytes for {} booleans",
+                    encoded.len(),
+                    self.count
+                )));
+            }
+        };
+        if padding != self.padding() {
+            return Err(Error::corrupt(format!(
+                "packbits: {padding} bits of padding, there should be {}",
+                self.padding()
+            )));
+        }
+        let mut target = reserve(packed.len().saturating_mul(8))?;
+        for byte in packed {
+            target.extend((0..8).rev().map(|bit| byte >> bit & 1));
+        }
+        target.truncate(self.count);
+        Ok(target.into())
+    }
+
+    fn encoded_extent(&self, _extent: Vec<u64>) -> Vec<u64> {
+        vec![self.encoded_len]
+    }
+}

@@ -1,0 +1,113 @@
+//! `numcodecs.fixedscaleoffset` {offset, scale, dtype, astype?}: `(x - offset) * scale`, rounded to an integer.
+//!
+//! Each operation is in the type that NumPy takes for it: that of a float array; of an integer array its own where the
+//! other number is an integer too, else double. `offset: 10` and `offset: 10.0` may so give different
+//! bits. Decoded is `y / scale + offset`. Length: that of as many elements of `astype`.
+//!
+//! <https://numcodecs.readthedocs.io/en/stable/filter/fixedscaleoffset.html>
+
+use serde_json::Value;
+
+use super::filter::Sides;
+use crate::codec::number::{Format, Number};
+use crate::codec::{ArrayToArray, Buffer, Elements};
+use crate::error::{Error, Result};
+use crate::metadata::model::Object;
+
+/// The codec, bound to its types.
+#[derive(Debug)]
+pub struct FixedScaleOffset {
+    sides: Sides,
+    offset: Number,
+    scale: Number,
+}
+
+impl FixedScaleOffset {
+    /// A codec with that configuration, and what comes out of it.
+    pub fn new(configuration: &Object, elements: &Elements) -> Result<(Self, Elements)> {
+        let sides = Sides::parse("fixedscaleoffset", configuration, elements)?;
+        let encoded = sides.encoded_elements(elements);
+        let offset = number(configuration, "offset")?;
+        let scale = number(configuration, "scale")?;
+        Ok((Self { sides, offset, scale }, encoded))
+    }
+}
+
+fn number(configuration: &Object, member: &str) -> Result<Number> {
+    let value = configuration.get(member).unwrap_or(&Value::Null);
+    let text = value.as_number().map(serde_json::Number::as_str);
+    let parse = |text: &str| {
+        let int = text.parse::<i64>().ok().map(|int| Number::Int(int.into()));
+        int.or_else(|| text.parse().ok().map(Number::Float))
+    };
+    text.and_then(parse).ok_or_else(|| {
+        Error::invalid(format!("fixedscaleoffset: {member} {value} is not a number"))
+    })
+}
+
+/// The type that NumPy computes in where an array meets one number.
+fn common(array: Format, number: Number) -> Format {
+    match (array, number) {
+        (Format::Float(_), _) => array,
+        (_, Number::Float(_)) => Format::Float(8),
+        (Format::Bool, Number::Int(_)) => Format::Int(8),
+        (_, Number::Int(_)) => array,
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Operation {
+    Minus,
+    Times,
+    Plus,
+    Over,
+}
+
+/// What comes out of an operation in the arithmetic of `format`, whose numbers `a` is one of.
+fn compute(format: Format, a: Number, operation: Operation, b: Number) -> Number {
+    if let (Number::Int(a), Number::Int(b), false) = (a, b, format.is_float()) {
+        return format.cast(Number::Int(match operation {
+            Operation::Minus => a.wrapping_sub(b),
+            Operation::Times => a.wrapping_mul(b),
+            Operation::Plus => a.wrapping_add(b),
+            Operation::Over => a.checked_div(b).unwrap_or_default(),
+        }));
+    }
+    let (a, b) = (format.cast(a).to_float(), format.cast(b).to_float());
+    // Rounding twice, to a double and then to a single or a half, is as rounding once.
+    format.cast(Number::Float(match operation {
+        Operation::Minus => a - b,
+        Operation::Times => a * b,
+        Operation::Plus => a + b,
+        Operation::Over => a / b,
+    }))
+}
+
+impl ArrayToArray for FixedScaleOffset {
+    fn encode(&self, decoded: Buffer) -> Result<Buffer> {
+        let shifted = common(self.sides.decoded, self.offset);
+        let scaled = common(shifted, self.scale);
+        self.sides.decoded.map(self.sides.encoded, &decoded, |number| {
+            let number = compute(shifted, number, Operation::Minus, self.offset);
+            match compute(scaled, number, Operation::Times, self.scale) {
+                Number::Float(float) => Number::Float(float.round_ties_even()),
+                Number::Int(int) => Number::Int(int),
+            }
+        })
+    }
+
+    fn decode(&self, encoded: Buffer) -> Result<Buffer> {
+        let format = match self.sides.encoded {
+            float @ Format::Float(_) => float,
+            Format::Bool | Format::Int(_) | Format::Uint(_) => Format::Float(8),
+        };
+        self.sides.encoded.map(self.sides.decoded, &encoded, |number| {
+            let number = compute(format, number, Operation::Over, self.scale);
+            compute(format, number, Operation::Plus, self.offset)
+        })
+    }
+
+    fn is_lossy(&self) -> bool {
+        true
+    }
+}
