@@ -1,9 +1,11 @@
 //! Codecs from array to bytes, one file each, and the one table of their names.
 
 mod bytes;
+mod n5;
 mod packbits;
 
 pub use bytes::{BytesCodec, Turn};
+pub use n5::N5Default;
 pub use packbits::PackBits;
 
 use super::{ArrayToBytes, Elements};
@@ -12,7 +14,7 @@ use crate::metadata::model::CodecSpec;
 
 /// Whether `name` is that of a codec from array to bytes.
 pub fn is_known(name: &str) -> bool {
-    matches!(name, "bytes" | "packbits")
+    matches!(name, "bytes" | "n5_default" | "packbits")
 }
 
 /// The codec of that registered name, bound to chunks of `elements`; `None` for a name of another kind of codec or of
@@ -25,6 +27,7 @@ pub fn build(
     let _ = limit;
     let codec: Box<dyn ArrayToBytes> = match spec.name.as_str() {
         "bytes" => Box::new(BytesCodec::new(&spec.configuration, elements)?),
+        "n5_default" => Box::new(N5Default::new(&spec.configuration, elements)?),
         "packbits" => Box::new(PackBits::new(&spec.configuration, elements)?),
         _ => return Ok(None),
     };
