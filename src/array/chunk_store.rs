@@ -276,11 +276,7 @@ impl ChunkStore for Direct {
 
     fn key(&self, coords: &Coords) -> Result<Key> {
         if !self.grid.contains(coords) {
-            return Err(Error::new(
-                Kind::Invalid,
-                format!("outside the grid, which has {:?} chunks", self.grid.counts()),
-            )
-            .at_coords(coords));
+            return Err(self.grid.outside(coords));
         }
         if let Some(text) = key_encoding::alternative(self.encoding, coords.indices()) {
             let other = self.prefix.key(text)?;

@@ -1,6 +1,10 @@
 //! Places in a grid of chunks.
 
 use std::fmt;
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::metadata::model;
 
 /// The coordinates of a chunk: one index along each dimension.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -37,30 +41,75 @@ impl fmt::Debug for Coords {
     }
 }
 
-/// A grid of chunks: how many there are along each dimension.
+/// A grid of chunks over an array: how many there are along each dimension, and where each begins and ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Grid(Vec<u64>);
+pub struct Grid {
+    counts: Vec<u64>,
+    axes: Arc<[Axis]>,
+}
+
+/// The chunks along a dimension, as far as anybody has said, those outside of the array too.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Axis {
+    /// All of this length, without an end.
+    Regular(u64),
+    /// Runs of chunks of the same length.
+    Irregular(Box<[Run]>),
+}
+
+/// Chunks of the same length, one after another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Run {
+    /// The index of the first.
+    index: u64,
+    /// The element that it begins with.
+    start: u64,
+    /// Elements of each.
+    len: u64,
+    /// How many they are.
+    count: u64,
+}
 
 impl Grid {
     /// The grid of chunks of `chunk_shape` over an array of `shape`; those at the edges may overhang.
     pub fn regular(shape: &[u64], chunk_shape: &[u64]) -> Self {
-        Self(
-            shape
-                .iter()
-                .zip(chunk_shape)
-                .map(|(len, chunk)| len.div_ceil((*chunk).max(1)))
-                .collect(),
-        )
+        Self::over(shape, chunk_shape.iter().map(|len| Axis::Regular((*len).max(1))).collect())
+    }
+
+    /// The grid of stored chunks that `array` has.
+    pub fn of(array: &model::Array) -> Self {
+        match &array.rectilinear {
+            Some(runs) => {
+                Self::over(&array.shape, runs.iter().map(|runs| Axis::of(runs)).collect())
+            }
+            None => Self::regular(&array.shape, &array.chunk_shape),
+        }
+    }
+
+    /// The same chunks, over an array of another shape.
+    #[must_use]
+    pub fn resized(&self, shape: &[u64]) -> Self {
+        Self::over(shape, Arc::clone(&self.axes))
+    }
+
+    fn over(shape: &[u64], axes: Arc<[Axis]>) -> Self {
+        let counts = shape.iter().zip(&*axes).map(|(len, axis)| axis.count_in(*len)).collect();
+        Self { counts, axes }
     }
 
     /// Chunks along each dimension.
     pub fn counts(&self) -> &[u64] {
-        &self.0
+        &self.counts
     }
 
     /// The number of dimensions.
     pub fn rank(&self) -> usize {
-        self.0.len()
+        self.counts.len()
+    }
+
+    /// Whether all chunks have the same shape.
+    pub fn is_regular(&self) -> bool {
+        self.axes.iter().all(|axis| matches!(axis, Axis::Regular(_)))
     }
 
     /// Whether there is a chunk at `coords`.
@@ -71,7 +120,112 @@ impl Grid {
     /// Whether the indices of `prefix`, one for each of the first dimensions, are within the grid.
     pub fn contains_prefix(&self, prefix: &[u64]) -> bool {
         prefix.len() <= self.rank()
-            && prefix.iter().zip(&self.0).all(|(index, count)| index < count)
-            && self.0.iter().skip(prefix.len()).all(|count| *count > 0)
+            && prefix.iter().zip(&self.counts).all(|(index, count)| index < count)
+            && self.counts.iter().skip(prefix.len()).all(|count| *count > 0)
+    }
+
+    /// Elements along each dimension of the chunk at `coords`, those outside of the array too.
+    pub fn chunk_shape_at(&self, coords: &Coords) -> Result<Vec<u64>> {
+        let spans = self.spans(coords)?;
+        Ok(spans.into_iter().map(|(_, len)| len).collect())
+    }
+
+    /// How many elements of the chunk at `coords` lie in an array of `shape`, along each dimension.
+    pub fn extent(&self, coords: &Coords, shape: &[u64]) -> Result<Vec<u64>> {
+        let along = self.spans(coords)?.into_iter().zip(shape);
+        Ok(along.map(|((start, len), all)| all.saturating_sub(start).min(len)).collect())
+    }
+
+    /// Along each dimension the first element of the chunk at `coords`, and how many it has.
+    fn spans(&self, coords: &Coords) -> Result<Vec<(u64, u64)>> {
+        let found = coords.indices().iter().zip(&*self.axes).map(|(index, axis)| axis.span(*index));
+        let found = if coords.indices().len() == self.rank() { found.collect() } else { None };
+        found.ok_or_else(|| self.outside(coords))
+    }
+
+    /// Why there is no chunk at `coords`.
+    pub fn outside(&self, coords: &Coords) -> Error {
+        let detail = format!("outside the grid, which has {:?} chunks", self.counts);
+        Error::invalid(detail).at_coords(coords)
+    }
+}
+
+impl Axis {
+    fn of(runs: &[(u64, u64)]) -> Self {
+        let (mut index, mut start) = (0_u64, 0_u64);
+        let run = |(len, count): &(u64, u64)| {
+            let run = Run { index, start, len: (*len).max(1), count: *count };
+            index = index.saturating_add(*count);
+            start = start.saturating_add(len.saturating_mul(*count));
+            run
+        };
+        Self::Irregular(runs.iter().map(run).collect())
+    }
+
+    /// The number of chunks that begin before element `len`.
+    fn count_in(&self, len: u64) -> u64 {
+        let runs = match self {
+            Self::Regular(chunk) => return len.div_ceil(*chunk),
+            Self::Irregular(runs) => runs,
+        };
+        let begun = runs.partition_point(|run| run.start < len);
+        begun.checked_sub(1).and_then(|last| runs.get(last)).map_or(0, |run| {
+            let within = len.saturating_sub(run.start).div_ceil(run.len).min(run.count);
+            run.index.saturating_add(within)
+        })
+    }
+
+    /// The first element of a chunk, and how many it has.
+    fn span(&self, index: u64) -> Option<(u64, u64)> {
+        let runs = match self {
+            Self::Regular(chunk) => return Some((index.saturating_mul(*chunk), *chunk)),
+            Self::Irregular(runs) => runs,
+        };
+        let begun = runs.partition_point(|run| run.index <= index);
+        let run = runs.get(begun.checked_sub(1)?)?;
+        let within = index.checked_sub(run.index).filter(|within| *within < run.count)?;
+        Some((run.start.saturating_add(within.saturating_mul(run.len)), run.len))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grid(shape: &[u64], runs: &[&[(u64, u64)]]) -> Grid {
+        Grid::over(shape, runs.iter().map(|runs| Axis::of(runs)).collect())
+    }
+
+    #[test]
+    fn chunks_of_a_rectilinear_grid_are_those_that_begin_in_the_array() {
+        let runs: &[(u64, u64)] = &[(2, 2), (3, 1), (1, 4)];
+        let starts = [0, 2, 4, 7, 8, 9, 10];
+        for len in 0..=11 {
+            let grid = grid(&[len], &[runs]);
+            let count = starts.iter().filter(|start| **start < len).count() as u64;
+            assert_eq!(grid.counts(), [count], "{len} elements");
+            assert!(!grid.contains(&Coords::new([count])));
+            for (index, start) in (0..count).zip(starts) {
+                let coords = Coords::new([index]);
+                assert!(grid.contains(&coords));
+                let chunk = [2, 2, 3, 1, 1, 1, 1][index as usize];
+                assert_eq!(grid.chunk_shape_at(&coords).expect("inside"), [chunk]);
+                let extent = grid.extent(&coords, &[len]).expect("inside");
+                assert_eq!(extent, [chunk.min(len - start)], "{len} elements, chunk {index}");
+            }
+        }
+        let grid = grid(&[11], &[runs]);
+        assert_eq!(grid.chunk_shape_at(&Coords::new([7])).expect_err("none").errno(), libc::EINVAL);
+        assert_eq!(grid.resized(&[5]).counts(), [3]);
+        assert!(grid.chunk_shape_at(&Coords::new([0, 0])).is_err());
+    }
+
+    #[test]
+    fn a_step_without_end_and_runs_longer_than_any_array_do_not_overflow() {
+        let grid = grid(&[10, u64::MAX], &[&[(4, u64::MAX)], &[(u64::MAX / 2, 3), (7, u64::MAX)]]);
+        assert_eq!(grid.counts(), [3, 3]);
+        assert_eq!(grid.extent(&Coords::new([2, 0]), &[10, u64::MAX]).expect("inside")[0], 2);
+        assert!(grid.chunk_shape_at(&Coords::new([u64::MAX - 1, 1])).is_ok());
+        assert_eq!(Grid::regular(&[0, 5], &[3, 2]).counts(), [0, 3]);
     }
 }

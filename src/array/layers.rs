@@ -20,10 +20,24 @@ pub struct Layers {
     /// Levels of sharding, the outermost first, each with the shape of its inner chunks.
     pub levels: Vec<(Level, Vec<u64>)>,
     /// What the innermost chunks go through.
-    pub pipeline: Pipeline,
+    pub stack: Stack,
 }
 
-/// Splits the codecs of `array` at its sharding codecs and binds each part to its shape. A shard that must be
+/// The codecs of the innermost chunks, to be bound to a shape.
+#[derive(Debug)]
+pub struct Stack {
+    before: Vec<CodecSpec>,
+    chain: Chain,
+}
+
+impl Stack {
+    /// Binds the codecs to chunks of `elements`, of at most `max_len` bytes where that does not follow from the shape.
+    pub fn bind(&self, elements: &Elements, max_len: u64) -> Result<Pipeline> {
+        Pipeline::bind(&self.chain, &self.before, elements, max_len)
+    }
+}
+
+/// Splits the codecs of `array` at its sharding codecs and binds each of these to its shape. A shard that must be
 /// decoded as a whole may have `max_chunk_len` bytes.
 pub fn split(array: &model::Array, max_chunk_len: u64) -> Result<Layers> {
     let rank = array.chunk_shape.len();
@@ -36,10 +50,11 @@ pub fn split(array: &model::Array, max_chunk_len: u64) -> Result<Layers> {
         let chain = Chain::sort(&specs)?;
         let sharding = chain.array_to_bytes.as_ref().filter(|spec| spec.name == "sharding_indexed");
         let Some(configuration) = sharding.map(|spec| &spec.configuration) else {
-            let elements = Elements { shape, dtype: array.dtype.clone() };
-            let pipeline = Pipeline::bind(&chain, &before, &elements, max_chunk_len)?;
-            return Ok(Layers { levels, pipeline });
+            return Ok(Layers { levels, stack: Stack { before, chain } });
         };
+        if array.rectilinear.is_some() {
+            return Err(Error::unsupported("shards on a rectilinear grid are not supported"));
+        }
         let own = chain.order(rank)?.ok_or_else(|| {
             let before = "sharding_indexed comes after a codec that needs whole chunks";
             Error::unsupported(before)
@@ -70,11 +85,14 @@ pub fn split(array: &model::Array, max_chunk_len: u64) -> Result<Layers> {
     }
 }
 
-/// The bytes of a decoded chunk of `shape`.
-pub fn chunk_len(shape: &[u64], dtype: &DType) -> Result<u64> {
+/// The bytes of a decoded chunk of `shape`; none where elements have lengths of their own.
+pub fn chunk_len(shape: &[u64], dtype: &DType) -> Result<Option<u64>> {
+    if dtype.is_variable() {
+        return Ok(None);
+    }
     let item_len = u64::try_from(dtype.item_len()).unwrap_or(u64::MAX);
     let len = shape.iter().try_fold(item_len, |len, n| len.checked_mul(*n));
-    len.filter(|len| i64::try_from(*len).is_ok()).ok_or_else(|| {
+    len.filter(|len| i64::try_from(*len).is_ok()).map(Some).ok_or_else(|| {
         Error::too_large(format!("a chunk of shape {shape:?} has more than 2^63 bytes"))
     })
 }

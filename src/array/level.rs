@@ -60,7 +60,8 @@ enum IndexForm {
 
 impl Level {
     /// Binds the configuration of a sharding codec. `shard_shape` and `inner_shape` are in the array's own
-    /// order of dimensions, `order` is what comes before the codec.
+    /// order of dimensions, `order` is what comes before the codec. Inner chunks have `inner_len` bytes decoded; none
+    /// where each has a length of its own, of at most `max_len`.
     #[expect(clippy::too_many_arguments, reason = "what a codec in a chain depends on")]
     pub fn bind(
         configuration: &Object,
@@ -68,7 +69,7 @@ impl Level {
         inner_shape: &[u64],
         order: Order,
         around: &[CodecSpec],
-        inner_len: u64,
+        inner_len: Option<u64>,
         max_len: u64,
     ) -> Result<Self> {
         let mut counts = Vec::with_capacity(shard_shape.len());
@@ -94,7 +95,7 @@ impl Level {
         let index_shape: Vec<u64> = order.apply(&counts).into_iter().chain([2]).collect();
         let index = index_form(configuration, &index_shape).at("index_codecs")?;
         let around = registry::bytes_to_bytes(around)?;
-        let shard_len = slots.saturating_mul(inner_len);
+        let shard_len = inner_len.map_or(max_len, |inner_len| slots.saturating_mul(inner_len));
         if !around.is_empty() && shard_len > max_len {
             return Err(Error::too_large(format!(
                 "a shard inside other codecs is decoded as a whole: it has {shard_len} bytes, the limit is {max_len} (--max-chunk-size)"

@@ -4,6 +4,7 @@
 //! read looks nothing up. An array whose codecs are not understood opens all the same:
 //! it has a shape and chunks that can be listed, and the reason why they cannot be decoded.
 
+mod bound;
 mod chunk_store;
 mod coords;
 mod kept;
@@ -14,11 +15,16 @@ mod sharded;
 
 use std::sync::Arc;
 
-use crate::codec::{Buffer, Pipeline, reserve};
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use crate::codec::{Buffer, Elements, reserve, vlen};
 use crate::error::{Error, Result};
-use crate::metadata::model;
+use crate::metadata::{chunk_shapes, model};
 use crate::store::{ByteRange, Key, Prefix, Stat, Store};
 
+pub use bound::ChunkLen;
+use bound::{Bound, Pipelines};
 pub use chunk_store::{Change, ChunkStore, CoordsList, Direct, Indices};
 pub use coords::{Coords, Grid};
 pub use key_encoding::{decode as decode_key, index as parse_index};
@@ -39,9 +45,11 @@ pub struct Array {
     model: model::Array,
     /// Elements along each dimension of the chunks that are shown: the innermost.
     chunk_shape: Vec<u64>,
-    chunk_len: u64,
+    /// Of the longest chunk.
+    chunk_len: ChunkLen,
+    max_chunk_len: u64,
     chunks: Arc<dyn ChunkStore>,
-    pipeline: Result<Pipeline>,
+    pipelines: Result<Pipelines>,
     prefix: Prefix,
     store: Store,
 }
@@ -55,32 +63,33 @@ impl Array {
         prefix: Prefix,
         max_chunk_len: u64,
     ) -> Result<Self> {
-        let grid = Grid::regular(&model.shape, &model.chunk_shape);
-        let direct = Direct::new(store.clone(), prefix.clone(), model.key_encoding, grid);
+        let direct =
+            Direct::new(store.clone(), prefix.clone(), model.key_encoding, Grid::of(&model));
         let mut chunks: Arc<dyn ChunkStore> = Arc::new(direct);
         let mut chunk_shape = model.chunk_shape.clone();
-        let pipeline = match layers::split(&model, max_chunk_len) {
+        let stack = match layers::split(&model, max_chunk_len) {
             Ok(layers) => {
                 for (level, inner) in layers.levels {
                     let grid = Grid::regular(&model.shape, &inner);
                     chunks = Arc::new(Sharded::new(chunks, level, grid));
                     chunk_shape = inner;
                 }
-                Ok(layers.pipeline)
+                Ok(layers.stack)
             }
             Err(error) => Err(error),
         };
-        let chunk_len = layers::chunk_len(&chunk_shape, &model.dtype)?;
-        let pipeline = pipeline.and_then(|pipeline| {
-            if chunk_len <= max_chunk_len {
-                return Ok(pipeline);
+        let chunk_len = ChunkLen::of(&chunk_shape, &model.dtype, max_chunk_len)?;
+        let pipelines = stack.and_then(|stack| {
+            if model.rectilinear.is_none() {
+                return Pipelines::one(&stack, chunk_shape.clone(), &model.dtype, max_chunk_len);
             }
-            Err(Error::too_large(format!(
-                "a chunk has {chunk_len} bytes, the limit is {max_chunk_len} (--max-chunk-size)"
-            )))
+            let first = Coords::new(vec![0; chunk_shape.len()]);
+            let first = chunks.grid().chunk_shape_at(&first);
+            let first = first.unwrap_or_else(|_| chunk_shape.clone());
+            Pipelines::by_shape(stack, first, &model.dtype, max_chunk_len)
         });
         let store = store.clone();
-        Ok(Self { model, chunk_shape, chunk_len, chunks, pipeline, prefix, store })
+        Ok(Self { model, chunk_shape, chunk_len, max_chunk_len, chunks, pipelines, prefix, store })
     }
 
     /// What its document says.
@@ -88,13 +97,35 @@ impl Array {
         &self.model
     }
 
-    /// Elements along each dimension of a chunk that is shown: of the innermost, where shards nest.
+    /// Elements along each dimension of a chunk that is shown: of the innermost, where shards nest. On a rectilinear
+    /// grid the longest along each.
     pub fn chunk_shape(&self) -> &[u64] {
         &self.chunk_shape
     }
 
-    /// Bytes of every decoded chunk.
-    pub fn chunk_len(&self) -> u64 {
+    /// The chunk shape as JSON: a length for each dimension, or where chunks differ along one, their lengths.
+    pub fn chunk_shape_json(&self) -> Value {
+        match &self.model.rectilinear {
+            Some(runs) => chunk_shapes(runs),
+            None => json!(self.chunk_shape),
+        }
+    }
+
+    /// Elements along each dimension of the chunk at `coords`.
+    pub fn chunk_shape_at(&self, coords: &Coords) -> Result<Vec<u64>> {
+        self.grid().chunk_shape_at(coords)
+    }
+
+    /// Bytes of the decoded chunk at `coords`.
+    pub fn chunk_len(&self, coords: &Coords) -> Result<ChunkLen> {
+        if self.model.rectilinear.is_none() {
+            return Ok(self.chunk_len);
+        }
+        ChunkLen::of(&self.chunk_shape_at(coords)?, &self.model.dtype, self.max_chunk_len)
+    }
+
+    /// Bytes of the longest decoded chunk.
+    pub fn longest_chunk_len(&self) -> ChunkLen {
         self.chunk_len
     }
 
@@ -115,12 +146,29 @@ impl Array {
 
     /// Whether a chunk that was stored may read back changed, because of a codec that loses something.
     pub fn is_lossy(&self) -> bool {
-        self.pipeline.as_ref().is_ok_and(Pipeline::is_lossy)
+        self.pipelines.as_ref().is_ok_and(Pipelines::is_lossy)
     }
 
     /// Why its chunks cannot be decoded, if so.
     pub fn not_understood(&self) -> Option<&Error> {
-        self.pipeline.as_ref().err()
+        self.pipelines.as_ref().err()
+    }
+
+    /// Refuses a chunk that cannot be decoded whatever its bytes are: of an array that is not understood, or too long.
+    pub fn check_readable(&self, coords: &Coords) -> Result<()> {
+        self.pipeline(coords).map(drop)
+    }
+
+    /// What the chunk at `coords` goes through.
+    fn pipeline(&self, coords: &Coords) -> Result<Bound<'_>> {
+        let pipelines = self.pipelines.as_ref().map_err(Clone::clone)?;
+        pipelines.of(|| self.chunk_shape_at(coords))
+    }
+
+    /// The elements of the chunk at `coords`.
+    fn elements(&self, coords: &Coords) -> Result<Elements> {
+        let dtype = self.model.dtype.clone();
+        Ok(Elements { shape: self.chunk_shape_at(coords)?, dtype })
     }
 
     /// Length, time and version of an encoded chunk; `None` where it is not stored.
@@ -155,7 +203,7 @@ impl Array {
 
     /// The decoded chunk and what is stored of it; `None` where it is not stored.
     pub fn read_chunk(&self, coords: &Coords) -> Result<Option<(Buffer, Stat)>> {
-        let pipeline = self.pipeline.as_ref().map_err(Clone::clone)?;
+        let pipeline = self.pipeline(coords)?;
         let range = (coords.clone(), ByteRange::first(pipeline.longest()));
         let Some(value) = self.chunks.get_partial_values(&[range])?.pop().flatten() else {
             return Ok(None);
@@ -165,9 +213,10 @@ impl Array {
             Err(_) => error.at_coords(coords),
         };
         if value.stat.len > pipeline.longest() {
+            let longest = self.chunk_len(coords)?.longest();
             return Err(named(Error::corrupt(format!(
-                "{} bytes stored for a chunk of {} bytes",
-                value.stat.len, self.chunk_len
+                "{} bytes stored for a chunk of {longest} bytes",
+                value.stat.len
             ))));
         }
         let decoded = pipeline.decode(value.bytes).map_err(named)?;
@@ -182,14 +231,13 @@ impl Array {
         chunks: Vec<(Coords, Option<Buffer>)>,
         fill: FillChunks,
     ) -> Result<Vec<Option<Stat>>> {
-        let pipeline = self.pipeline.as_ref().map_err(Clone::clone)?;
+        self.pipelines.as_ref().map_err(Clone::clone)?;
         let mut changes = Vec::with_capacity(chunks.len());
         for (coords, decoded) in chunks {
             changes.push(match decoded {
-                Some(decoded) if fill == FillChunks::Store || !self.is_fill(&decoded) => {
-                    let extent = self.extent(&coords);
-                    let encoded = pipeline.encode(decoded, &extent);
-                    let encoded = encoded.map_err(|e| e.at_coords(&coords))?;
+                Some(decoded) if fill == FillChunks::Store || !self.is_fill(&coords, &decoded) => {
+                    let encoded =
+                        self.encode(&coords, decoded).map_err(|e| e.at_coords(&coords))?;
                     Change::set(coords, encoded)
                 }
                 _ => Change::erase(coords),
@@ -198,22 +246,23 @@ impl Array {
         self.chunks.update(changes)
     }
 
-    /// How many elements of a chunk lie in the array, along each dimension.
-    fn extent(&self, coords: &Coords) -> Vec<u64> {
-        let along = coords.indices().iter().zip(&self.chunk_shape).zip(&self.model.shape);
-        along
-            .map(|((index, chunk), len)| {
-                len.saturating_sub(index.saturating_mul(*chunk)).min(*chunk)
-            })
-            .collect()
+    fn encode(&self, coords: &Coords, decoded: Buffer) -> Result<Bytes> {
+        let extent = self.grid().extent(coords, &self.model.shape)?;
+        self.pipeline(coords)?.encode(decoded, &extent)
     }
 
     /// A chunk of nothing but the fill value.
-    pub fn fill_chunk(&self) -> Result<Buffer> {
-        self.pipeline.as_ref().map_err(Clone::clone)?;
-        let len = usize::try_from(self.chunk_len)
-            .map_err(|_| Error::too_large("a chunk that does not fit into memory"))?;
+    pub fn fill_chunk(&self, coords: &Coords) -> Result<Buffer> {
+        self.check_readable(coords)?;
         let item = self.model.fill.item(&self.model.dtype);
+        let len = match self.chunk_len(coords)? {
+            ChunkLen::Exactly(len) => usize::try_from(len)
+                .map_err(|_| Error::too_large("a chunk that does not fit into memory"))?,
+            ChunkLen::UpTo(limit) => {
+                let form = vlen::Form::new(&self.elements(coords)?)?;
+                return form.filled(&item, limit).map(Buffer::from);
+            }
+        };
         if item.iter().all(|byte| *byte == 0) {
             return Buffer::zeroed(len);
         }
@@ -224,17 +273,33 @@ impl Array {
         Ok(bytes.into())
     }
 
-    /// Whether bytes of a chunk's length are an encoded chunk, by a chance that a compressor takes sometimes.
-    pub fn is_encoded(&self, bytes: &[u8]) -> bool {
-        self.pipeline.as_ref().is_ok_and(|pipeline| pipeline.is_encoded(bytes))
+    /// Refuses bytes that are no decoded chunk: of another length, or elements that are not those of the chunk.
+    pub fn check_decoded(&self, coords: &Coords, bytes: &[u8]) -> Result<()> {
+        self.elements(coords)?.check(bytes)
     }
 
-    fn is_fill(&self, decoded: &[u8]) -> bool {
+    /// Whether bytes of a chunk's length are an encoded chunk, by a chance that a compressor takes sometimes.
+    pub fn is_encoded(&self, coords: &Coords, bytes: &[u8]) -> bool {
+        self.pipeline(coords).is_ok_and(|pipeline| pipeline.is_encoded(bytes))
+    }
+
+    fn is_fill(&self, coords: &Coords, decoded: &[u8]) -> bool {
+        if !self.model.fill.is_defined() {
+            return false;
+        }
         let item = self.model.fill.item(&self.model.dtype);
-        self.model.fill.is_defined()
+        match self.chunk_len(coords) {
             // Of a wrong length it is no chunk at all.
-            && u64::try_from(decoded.len()).is_ok_and(|len| len == self.chunk_len)
-            && decoded.chunks_exact(item.len().max(1)).all(|element| element == &*item)
+            Ok(ChunkLen::Exactly(len)) => {
+                u64::try_from(decoded.len()).is_ok_and(|found| found == len)
+                    && decoded.chunks_exact(item.len().max(1)).all(|element| element == &*item)
+            }
+            Ok(ChunkLen::UpTo(_)) => self
+                .elements(coords)
+                .and_then(|elements| vlen::Form::new(&elements))
+                .is_ok_and(|form| form.is_filled(decoded, &item)),
+            Err(_) => false,
+        }
     }
 
     /// Erases the chunks that lie wholly outside of `shape`. Where a shard is damaged the others are
@@ -243,7 +308,7 @@ impl Array {
         if shape.len() != self.grid().rank() {
             return Err(Error::invalid(format!("{shape:?} is not a shape of the same dimensions")));
         }
-        let inside = Grid::regular(shape, &self.chunk_shape);
+        let inside = self.grid().resized(shape);
         let shrunk = inside.counts().iter().zip(self.grid().counts()).any(|(new, old)| new < old);
         if !shrunk {
             return Ok(());

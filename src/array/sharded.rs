@@ -294,7 +294,7 @@ impl ChunkStore for Sharded {
 
     fn get_partial_values(&self, ranges: &[(Coords, ByteRange)]) -> Result<Vec<Option<Value>>> {
         if let Some((coords, _)) = ranges.iter().find(|(coords, _)| !self.grid.contains(coords)) {
-            return Err(outside(&self.grid, coords));
+            return Err(self.grid.outside(coords));
         }
         let mut values = vec![None; ranges.len()];
         let mut wanted: Vec<usize> = (0..ranges.len()).collect();
@@ -311,7 +311,7 @@ impl ChunkStore for Sharded {
 
     fn stat(&self, coords: &[Coords]) -> Result<Vec<Option<Stat>>> {
         if let Some(coords) = coords.iter().find(|coords| !self.grid.contains(coords)) {
-            return Err(outside(&self.grid, coords));
+            return Err(self.grid.outside(coords));
         }
         let shards: BTreeMap<Coords, Freshness> =
             coords.iter().map(|coords| (self.level.shard_of(coords), Freshness::Kept)).collect();
@@ -405,7 +405,7 @@ impl ChunkStore for Sharded {
 
     fn key(&self, coords: &Coords) -> Result<Key> {
         if !self.grid.contains(coords) {
-            return Err(outside(&self.grid, coords));
+            return Err(self.grid.outside(coords));
         }
         self.below.key(&self.level.shard_of(coords))
     }
@@ -419,9 +419,4 @@ impl Error {
             Err(_) => self.at_coords(shard),
         }
     }
-}
-
-fn outside(grid: &Grid, coords: &Coords) -> Error {
-    let detail = format!("outside the grid, which has {:?} chunks", grid.counts());
-    Error::new(Kind::Invalid, detail).at_coords(coords)
 }

@@ -17,6 +17,7 @@ fn array(store: &Store, chunk_len: u64, codecs: &serde_json::Value) -> Arc<Array
         dtype: DType::Uint(1),
         fill: FillValue::parse(&json!(0), &DType::Uint(1)).expect("a fill value"),
         chunk_shape: vec![chunk_len],
+        rectilinear: None,
         key_encoding: KeyEncoding::Default(Separator::Slash),
         codecs: codecs.map(|codec| CodecSpec::from_json(codec).expect("a codec")).collect(),
         dimension_names: Vec::new(),

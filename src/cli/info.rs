@@ -62,7 +62,7 @@ fn array_facts(array: &Arc<Array>, add: &mut dyn FnMut(&str, Value)) -> Result<(
     add("node_type", json!("array"));
     add("shape", json!(model.shape));
     add("data_type", json!(model.dtype.name()));
-    add("chunk_shape", json!(array.chunk_shape()));
+    add("chunk_shape", array.chunk_shape_json());
     if array.chunk_shape() != model.chunk_shape {
         add("shard_shape", json!(model.chunk_shape));
     }
@@ -77,10 +77,15 @@ fn array_facts(array: &Arc<Array>, add: &mut dyn FnMut(&str, Value)) -> Result<(
     if let Some(error) = array.not_understood() {
         add("not_understood", json!(error.to_string()));
     }
-    let item_len = u64::try_from(model.dtype.item_len()).unwrap_or(u64::MAX);
-    let array_len = model.shape.iter().try_fold(item_len, |len, n| len.checked_mul(*n));
-    add("size", json!(array_len));
-    add("chunk_size", json!(array.chunk_len()));
+    // Of elements that have lengths of their own nobody knows without reading all of them.
+    if let Some(longest) = array.longest_chunk_len().exactly() {
+        let item_len = u64::try_from(model.dtype.item_len()).unwrap_or(u64::MAX);
+        let array_len = model.shape.iter().try_fold(item_len, |len, n| len.checked_mul(*n));
+        add("size", json!(array_len));
+        if array.grid().is_regular() {
+            add("chunk_size", json!(longest));
+        }
+    }
     add(
         "chunks",
         json!(array.grid().counts().iter().try_fold(1_u64, |all, n| all.checked_mul(*n))),
@@ -139,9 +144,7 @@ pub fn codec_names(codecs: &[CodecSpec]) -> Vec<String> {
 
 fn for_people(name: &str, value: &Value) -> String {
     match (name, value) {
-        ("shape" | "chunk_shape" | "shard_shape", Value::Array(lens)) => {
-            shape(&lens.iter().filter_map(Value::as_u64).collect::<Vec<_>>())
-        }
+        ("shape" | "chunk_shape" | "shard_shape", Value::Array(lens)) => shape(lens),
         ("size" | "chunk_size" | "size_stored", value) => match value.as_u64() {
             Some(len) => format!("{len} bytes"),
             None => "more than 2^64 bytes".to_owned(),

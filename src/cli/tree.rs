@@ -1,5 +1,7 @@
 //! `zarrfs tree`: the hierarchy, as people would draw it.
 
+use serde_json::{Value, json};
+
 use super::args::Tree;
 use super::{Failure, open, print};
 use crate::hierarchy::{Content, Hierarchy, Node};
@@ -52,10 +54,11 @@ fn describe(node: &Node) -> String {
         Content::Group(_) => "group".to_owned(),
         Content::Array(array) => {
             let model = array.model();
-            let mut text = format!("{} {}", model.dtype.name(), shape(&model.shape));
-            text.extend([", chunks ", &shape(array.chunk_shape())]);
+            let lens = |json: Value| shape(json.as_array().map_or(&[], Vec::as_slice));
+            let mut text = format!("{} {}", model.dtype.name(), lens(json!(model.shape)));
+            text.extend([", chunks ", &lens(array.chunk_shape_json())]);
             if array.chunk_shape() != model.chunk_shape {
-                text.extend([", shards ", &shape(&model.chunk_shape)]);
+                text.extend([", shards ", &lens(json!(model.chunk_shape))]);
             }
             let codecs = super::info::codec_names(&model.codecs);
             if !codecs.is_empty() {
@@ -73,10 +76,21 @@ fn describe(node: &Node) -> String {
     }
 }
 
-/// Lengths as people write them: `12 x 90 x 180`; `scalar` without dimensions.
-pub fn shape(lens: &[u64]) -> String {
+/// Lengths as people write them: `12 x 90 x 180`; `scalar` without dimensions. Where chunks differ along a dimension,
+/// the shortest and the longest: `12 x 1..5`.
+pub fn shape(lens: &[Value]) -> String {
     if lens.is_empty() {
         return "scalar".to_owned();
     }
-    lens.iter().map(u64::to_string).collect::<Vec<_>>().join(" x ")
+    lens.iter().map(length).collect::<Vec<_>>().join(" x ")
+}
+
+/// A length, or the ends of a list of lengths, some of them with how often they come.
+fn length(value: &Value) -> String {
+    let Some(items) = value.as_array() else { return value.to_string() };
+    let lens = items.iter().filter_map(|item| item.get(0).unwrap_or(item).as_u64());
+    match (lens.clone().min(), lens.max()) {
+        (Some(least), Some(most)) if least < most => format!("{least}..{most}"),
+        (_, most) => most.unwrap_or_default().to_string(),
+    }
 }

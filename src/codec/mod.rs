@@ -22,6 +22,7 @@ use bytes::Bytes;
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+pub use array_to_bytes::vlen;
 pub use buffer::{Buffer, reserve};
 pub use pipeline::Pipeline;
 
@@ -40,6 +41,17 @@ impl Elements {
         let count = self.shape.iter().try_fold(1_u64, |count, len| count.checked_mul(*len));
         let count = count.and_then(|count| usize::try_from(count).ok());
         count.ok_or_else(|| Error::too_large(format!("a chunk of shape {:?}", self.shape)))
+    }
+
+    /// Why `bytes` are no decoded chunk, if they are none.
+    pub fn check(&self, bytes: &[u8]) -> Result<()> {
+        match self.byte_len()? {
+            Some(len) if bytes.len() == len => Ok(()),
+            Some(len) => {
+                Err(Error::invalid(format!("{} bytes written, the chunk has {len}", bytes.len())))
+            }
+            None => vlen::Form::new(self)?.check(bytes).map_err(Error::invalid),
+        }
     }
 
     /// The bytes of a chunk, little endian and in C order; none where elements have lengths of their own. Then a

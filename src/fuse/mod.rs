@@ -27,7 +27,7 @@ use fuser::{
 use parking_lot::Mutex;
 
 use crate::error::{Error, Kind, Result};
-use crate::vfs::{Attr, DirHandle, Presence, Replace, Vfs};
+use crate::vfs::{Attr, DirHandle, Presence, Replace, Told, Vfs};
 use answer::{answer, gone};
 use listing::{Entry, Room};
 use pool::Pool;
@@ -73,14 +73,15 @@ impl Fs {
         }
     }
 
-    /// Answers at once, or from the pool where that may have to wait for a node that is being made or moved.
+    /// Answers a request about an inode at once, or from the pool where that may take time.
     fn soon<T>(
         &self,
+        ino: INodeNo,
         operation: &'static str,
         request: impl FnOnce(&Vfs) -> Result<T> + Send + 'static,
         then: impl FnOnce(Result<T, Errno>) + Send + 'static,
     ) {
-        if self.vfs.is_busy() {
+        if self.vfs.may_take_time(ino.0) {
             self.later(operation, request, then);
         } else {
             then(self.now(operation, request));
@@ -128,7 +129,7 @@ impl Filesystem for Fs {
             Some(name) => vfs.lookup(parent.0, name),
             None => Err(Error::not_found()),
         };
-        self.soon("lookup", lookup, move |found| {
+        self.soon(parent, "lookup", lookup, move |found| {
             reply!(reply, found, entry(attr => &vfs.ttl(&attr), &owner.attr(&attr), Generation(0)));
         });
     }
@@ -139,7 +140,7 @@ impl Filesystem for Fs {
 
     fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         let (owner, vfs) = (self.owner, Arc::clone(&self.vfs));
-        self.soon("getattr", move |vfs| vfs.getattr(ino.0), move |found| {
+        self.soon(ino, "getattr", move |vfs| vfs.getattr(ino.0), move |found| {
             reply!(reply, found.map_err(gone), attr(attr => &vfs.ttl(&attr), &owner.attr(&attr)));
         });
     }
@@ -386,16 +387,19 @@ impl Filesystem for Fs {
             // 0: the kernel takes the name, and learns of no inode.
             let (name, ino, attr) = match entry {
                 Entry::Dot(name, number) => (name, number, dot(number)),
-                Entry::Listed(dir, listed) => match vfs.tell_listed(dir, listed) {
-                    Ok(Some(attr)) => (listed.name.as_str(), attr.number, attr),
-                    Ok(None) => return Ok(Room::Some),
-                    Err(error) => {
-                        // One bad entry is no reason to show none of the others.
-                        vfs.note("readdir", &error);
-                        let attr = Attr { is_dir: listed.is_dir, ..dot(listed.number) };
-                        (listed.name.as_str(), 0, attr)
+                Entry::Listed(dir, listed) => {
+                    let unknown = || Attr { is_dir: listed.is_dir, ..dot(listed.number) };
+                    match vfs.tell_listed(dir, listed) {
+                        Ok(Told::Attr(attr)) => (listed.name.as_str(), attr.number, attr),
+                        Ok(Told::NameOnly) => (listed.name.as_str(), 0, unknown()),
+                        Ok(Told::Gone) => return Ok(Room::Some),
+                        Err(error) => {
+                            // One bad entry is no reason to show none of the others.
+                            vfs.note("readdir", &error);
+                            (listed.name.as_str(), 0, unknown())
+                        }
                     }
-                },
+                }
             };
             let (ttl, shown) = (vfs.ttl(&attr), owner.attr(&attr));
             let full = reply.add(INodeNo(ino), next, name, &ttl, &shown, Generation(0));

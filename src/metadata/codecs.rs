@@ -147,7 +147,7 @@ pub(super) fn step(name: &str) -> Step {
 /// The canonical form of `codecs`, whose names are canonical, for chunks of `elements`.
 ///
 /// Where no codec makes bytes of an array, `bytes` is put behind those from array to array: it was
-/// the default representation until July 2023, and GDAL wrote it so until 3.10.
+/// the default representation until July 2023, and GDAL wrote it so until 3.10. Elements of any length have another.
 pub(super) fn canonical(codecs: Vec<CodecSpec>, elements: &Elements) -> Result<Vec<CodecSpec>> {
     nested(codecs, elements, 0)
 }
@@ -164,7 +164,8 @@ fn nested(mut codecs: Vec<CodecSpec>, elements: &Elements, depth: usize) -> Resu
     match codecs.iter().filter(makes_bytes).count() {
         0 => {
             let last = codecs.iter().rposition(|codec| step(&codec.name) == Step::ArrayToArray);
-            codecs.insert(last.map_or(0, |last| last + 1), CodecSpec::new("bytes", Object::new()));
+            let plain = CodecSpec::new(&plain(&elements.dtype).name, Object::new());
+            codecs.insert(last.map_or(0, |last| last + 1), plain);
         }
         1 => {}
         several => {

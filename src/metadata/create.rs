@@ -18,7 +18,7 @@ use super::members::{check_size, named};
 use super::model::{Array, CodecSpec, Group, KeyEncoding, Node, Object, Separator};
 use super::policy::{self, Policy};
 use super::types::{Endian, data_type};
-use super::{Dialect, Draft, NodeKind, NodePath};
+use super::{Dialect, Draft, NodeKind, NodePath, rectilinear};
 use crate::dtype::{DType, FillValue, integer};
 use crate::error::{Error, Kind, Result};
 use crate::store::Key;
@@ -112,9 +112,12 @@ impl Dialect {
         }
         let (rank, dtype) = (shown.shape.len(), &shown.dtype);
         let elements = Elements { rank, dtype: dtype.clone(), endian: Endian::Little };
-        let pipeline = pipeline(document)?;
+        let pipeline = pipeline(document, dtype)?;
         let (chain, shards) = if pipeline.is_empty() {
-            let shards = policy.shard_shape(&shown.shape, &shown.chunk_shape, dtype)?;
+            let shards = match &shown.rectilinear {
+                Some(_) => None,
+                None => policy.shard_shape(&shown.shape, &shown.chunk_shape, dtype)?,
+            };
             (policy.chain(&elements)?, shards)
         } else {
             (codecs::canonical(pipeline, &elements).map_err(invalid)?, None)
@@ -127,6 +130,10 @@ impl Dialect {
         // Null is no value in released v3.
         let fill = FillValue::parse(&shown.fill.to_json(dtype), dtype)?;
         let array = Array { fill, ..shown.clone() };
+        if array.rectilinear.is_some() && *self != Self::V3 {
+            let detail = format!("a rectilinear chunk grid has no form in {}", self.name());
+            return Err(Error::invalid(detail));
+        }
         match self {
             Self::V3 => v3::array(text, document, array, new),
             Self::Draft(Draft { era, .. }) => draft::array(*era, text, document, array, new),
@@ -184,6 +191,7 @@ fn check_array(document: &Object, stored: &str) -> Result<()> {
     }
     if let Some((name, _)) = document.get("chunk_grid").and_then(named)
         && name != "regular"
+        && name != rectilinear::NAME
     {
         return Err(Error::invalid(format!(
             "chunk_grid {name:?} is not known: use a regular grid"
@@ -240,19 +248,20 @@ fn check_codecs(document: &Object, stored: &str) -> Result<()> {
         .map_err(|_| Error::invalid("data_type is missing"))?;
     let mut endian = in_type.as_ref().map(Endian::to_json);
     let mut first: Option<String> = None;
+    let plain = codecs::plain(&dtype);
     let listed = listed(document)?;
     for codec in &listed {
         let name = codec.name.as_str();
         match (codecs::step(name), &first) {
-            (Step::ArrayToBytes, Some(first)) if name == "bytes" => {
+            (Step::ArrayToBytes, Some(first)) if name == plain.name => {
                 return Err(Error::invalid(format!(
-                    "codec \"bytes\" follows {first:?}: it must be the first, and the only one of its name"
+                    "codec {name:?} follows {first:?}: it must be the first, and the only one of its name"
                 )));
             }
             (Step::ArrayToBytes, _) if name == "sharding_indexed" => {
                 return refused("codec \"sharding_indexed\"", "--shards");
             }
-            (Step::ArrayToBytes, None) if name == "bytes" => {
+            (Step::ArrayToBytes, None) if name == plain.name => {
                 endian = codec.configuration.get("endian").cloned().or(endian);
             }
             (Step::ArrayToArray | Step::ArrayToBytes, _) => {
@@ -273,10 +282,11 @@ fn listed(document: &Object) -> Result<Vec<CodecSpec>> {
     codecs::list(document.get("codecs")).map(codecs::named).map_err(invalid)
 }
 
-/// The codecs that the program asks for behind `bytes`.
-fn pipeline(document: &Object) -> Result<Vec<CodecSpec>> {
+/// The codecs that the program asks for behind the plain one.
+fn pipeline(document: &Object, dtype: &DType) -> Result<Vec<CodecSpec>> {
+    let plain = codecs::plain(dtype);
     let listed = listed(document)?.into_iter();
-    Ok(listed.filter(|codec| codec.name != "bytes").map(policy::completed).collect())
+    Ok(listed.filter(|codec| codec.name != plain.name).map(policy::completed).collect())
 }
 
 /// The chain as released v3 spells it: elements of one byte have no byte order.

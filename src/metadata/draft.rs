@@ -63,6 +63,7 @@ fn array(era: Era, document: &Object) -> Result<Array> {
         fill: FillValue::parse(document.get("fill_value").unwrap_or(&Value::Null), &dtype)?,
         dtype,
         chunk_shape,
+        rectilinear: None,
         key_encoding: key_encoding(era, document, grid)?,
         codecs,
         dimension_names: take_names(document, &mut attributes, shape.len())?,

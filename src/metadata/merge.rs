@@ -12,7 +12,7 @@ use super::json::{self, Text, describe, same};
 use super::members::{dimension_names, lengths, may_be_ignored, named};
 use super::model::{Array, Node, Object};
 use super::types::{Endian, data_type};
-use super::{Dialect, NodeKind, create, draft, n5, v2, v3};
+use super::{Dialect, NodeKind, create, draft, n5, rectilinear, v2, v3};
 use crate::dtype::{FillValue, integer};
 use crate::error::{Error, Result};
 
@@ -128,9 +128,7 @@ fn check_unchanged(
         "the stored chunks would read wrongly; `zarrfs convert` makes a copy of another form";
     let dtype = new.get("data_type").and_then(|value| data_type(value).ok());
     unless("data_type", dtype.is_some_and(|(dtype, _)| dtype == array.dtype), convert)?;
-    let grid = new.get("chunk_grid").and_then(named).filter(|(name, _)| *name == "regular");
-    let chunk_shape = grid.and_then(|(_, found)| lengths(found.get("chunk_shape")?, "").ok());
-    unless("chunk_grid", chunk_shape.is_some_and(|lens| lens == shown_chunk_shape), convert)?;
+    unless("chunk_grid", is_grid(new.get("chunk_grid"), array, shown_chunk_shape), convert)?;
     unless(
         "chunk_key_encoding",
         is_default_encoding(new.get("chunk_key_encoding")),
@@ -150,6 +148,20 @@ fn check_unchanged(
     let transformers = new.get("storage_transformers").unwrap_or(&Value::Null);
     let none = transformers.is_null() || transformers.as_array().is_some_and(Vec::is_empty);
     unless("storage_transformers", none, "no storage transformer is defined")
+}
+
+/// Whether `grid` is that of the shown chunk files.
+fn is_grid(grid: Option<&Value>, array: &Array, shown_chunk_shape: &[u64]) -> bool {
+    match (grid.and_then(named), &array.rectilinear) {
+        (Some(("regular", found)), None) => {
+            let chunk_shape = found.get("chunk_shape").and_then(|lens| lengths(lens, "").ok());
+            chunk_shape.is_some_and(|lens| lens == shown_chunk_shape)
+        }
+        (Some((rectilinear::NAME, found)), Some(runs)) => {
+            rectilinear::parse(found, array.shape.len()).is_ok_and(|found| found == *runs)
+        }
+        _ => false,
+    }
 }
 
 /// Whether `codecs` says what the shown chunk files are: elements in little endian, no more.

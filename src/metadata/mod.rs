@@ -22,6 +22,7 @@ mod draft;
 mod joined;
 mod members;
 mod n5;
+mod rectilinear;
 mod types;
 mod v2;
 mod v3;
@@ -35,6 +36,7 @@ pub use detect::{detect, draft_root_marker};
 pub use joined::{join, split};
 pub use path::NodePath;
 pub use policy::{Policy, Shards};
+pub use rectilinear::chunk_shapes;
 
 /// What a node is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

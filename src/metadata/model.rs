@@ -37,7 +37,10 @@ pub struct Array {
     /// The value of elements in chunks that the store does not have.
     pub fill: FillValue,
     /// Elements of a stored chunk along each dimension, each at least 1: of the shard where there are shards.
+    /// On a rectilinear grid the longest along each.
     pub chunk_shape: Vec<u64>,
+    /// On a rectilinear grid the lengths of the chunks along each dimension; none where all have the same shape.
+    pub rectilinear: Option<Vec<Runs>>,
     /// How the coordinates of a stored chunk become the end of its key.
     pub key_encoding: KeyEncoding,
     /// What an element goes through on its way to the store, in order of encoding, at most one array-to-bytes codec.
@@ -47,6 +50,10 @@ pub struct Array {
     /// User attributes. Bare NaN and infinities are strings here.
     pub attributes: Object,
 }
+
+/// The lengths of chunks along a dimension: each length, and how many chunks in a row have it. A step without an end is
+/// a single run of `u64::MAX`.
+pub type Runs = Vec<(u64, u64)>;
 
 /// A codec by its name in released v3 (`gzip`, `numcodecs.zlib`), with its configuration.
 #[derive(Debug, Clone, PartialEq)]

@@ -94,6 +94,7 @@ fn array(document: &Object) -> Result<Array> {
     let mut attributes = user_attributes(document);
     Ok(Array {
         chunk_shape,
+        rectilinear: None,
         // zarr-python shows it so, and no reader has another.
         fill: FillValue::parse(&json!(0), &dtype)?,
         key_encoding: KeyEncoding::N5,

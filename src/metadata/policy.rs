@@ -20,6 +20,9 @@ const NAMES: [&str; 9] =
 /// The most inner chunks that a shard is given: their index takes 16 bytes for each.
 const MAX_COUNT: u64 = 1 << 20;
 
+/// What an element that has a length of its own is taken to have, in bytes, its length included.
+const TYPICAL_LEN: usize = 16;
+
 /// How new arrays are stored whose documents leave it to the mount.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Policy {
@@ -99,6 +102,11 @@ impl Policy {
                 json!(elements.dtype.item_len().max(1)),
             );
         }
+        if elements.dtype.is_variable() {
+            for codec in chain.iter_mut().filter(|codec| codec.name == "bytes") {
+                *codec = codecs::plain(&elements.dtype);
+            }
+        }
         let mut chain = codecs::canonical(chain, elements).map_err(|error| {
             let detail = error.detail();
             Error::invalid(format!("the codecs of --codecs do not fit this array: {detail}"))
@@ -137,7 +145,8 @@ impl Policy {
 /// The largest shards of at most `target` bytes: chunks are joined along the last dimension first, as far
 /// as the array has them, since those follow one another in the array.
 fn filled(target: u64, shape: &[u64], chunk_shape: &[u64], dtype: &DType) -> Vec<u64> {
-    let item_len = u64::try_from(dtype.item_len()).unwrap_or(u64::MAX);
+    let item_len = if dtype.is_variable() { TYPICAL_LEN } else { dtype.item_len() };
+    let item_len = u64::try_from(item_len).unwrap_or(u64::MAX);
     let chunk_len = chunk_shape.iter().fold(item_len, |product, len| product.saturating_mul(*len));
     let mut count = (target / chunk_len.max(1)).min(MAX_COUNT);
     let mut shards: Vec<u64> = Vec::with_capacity(shape.len());

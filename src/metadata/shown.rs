@@ -5,10 +5,10 @@
 
 use serde_json::{Value, json};
 
-use super::NodeKind;
 use super::codecs::plain;
 use super::json::parse;
 use super::model::{Array, Group, Object};
+use super::{NodeKind, rectilinear};
 
 /// The document of an array whose chunk files have `chunk_shape`.
 pub fn array(array: &Array, chunk_shape: &[u64]) -> String {
@@ -18,7 +18,11 @@ pub fn array(array: &Array, chunk_shape: &[u64]) -> String {
     member("node_type", json!("array"));
     member("shape", json!(array.shape));
     member("data_type", array.dtype.to_json());
-    member("chunk_grid", json!({"name": "regular", "configuration": {"chunk_shape": chunk_shape}}));
+    let regular = || json!({"name": "regular", "configuration": {"chunk_shape": chunk_shape}});
+    member(
+        "chunk_grid",
+        array.rectilinear.as_ref().map_or_else(regular, |runs| rectilinear::to_json(runs)),
+    );
     member("chunk_key_encoding", json!({"name": "default", "configuration": {"separator": "/"}}));
     member("fill_value", array.fill.to_json(&array.dtype));
     member("codecs", json!([plain(&array.dtype).to_json()]));

@@ -268,7 +268,7 @@ fn what_v3_says_must_fail_fails() {
             json!({"storage_transformers": [{"name": "sharding"}]}),
             "storage transformer sharding is not known",
         ),
-        (json!({"chunk_grid": {"name": "rectilinear"}}), "chunk grid \"rectilinear\" is not known"),
+        (json!({"chunk_grid": {"name": "hexagonal"}}), "chunk grid \"hexagonal\" is not known"),
         (
             json!({"chunk_key_encoding": {"name": "fanout"}}),
             "chunk key encoding \"fanout\" is not known",

@@ -78,6 +78,7 @@ fn array(document: &Object) -> Result<Array> {
     let endian = if chain.iter().any(changes_type) { Endian::Little } else { endian };
     Ok(Array {
         chunk_shape,
+        rectilinear: None,
         fill,
         key_encoding: key_encoding(document)?,
         codecs: codecs::canonical(chain, &Elements { rank, dtype: dtype.clone(), endian })?,

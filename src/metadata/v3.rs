@@ -14,7 +14,7 @@ use super::members::{
 };
 use super::model::{Array, Group, KeyEncoding, Node, Object, Separator};
 use super::types::{Endian, data_type};
-use super::{Lowered, NodeKind};
+use super::{Lowered, NodeKind, rectilinear};
 use crate::dtype::{FillValue, integer};
 use crate::error::{Error, Result};
 
@@ -111,7 +111,14 @@ pub(super) fn array(document: &Object) -> Result<Array> {
     let shape = lengths(required(document, "shape")?, "shape")?;
     let (dtype, endian) = data_type(required(document, "data_type")?)?;
     let grid = required(document, "chunk_grid")?;
-    let chunk_shape = chunk_shape(grid, &shape)?;
+    let (chunk_shape, rectilinear) = match named(grid) {
+        Some((rectilinear::NAME, configuration)) => {
+            let runs = rectilinear::parse(configuration, shape.len())?;
+            rectilinear::check(&runs, &shape)?;
+            (rectilinear::longest(&runs), Some(runs))
+        }
+        _ => (chunk_shape(grid, &shape)?, None),
+    };
     check_size(&shape, &dtype, "the array")?;
     check_size(&chunk_shape, &dtype, "a chunk")?;
     let elements = Elements {
@@ -126,6 +133,7 @@ pub(super) fn array(document: &Object) -> Result<Array> {
         fill: FillValue::parse(document.get("fill_value").unwrap_or(&Value::Null), &dtype)?,
         dtype,
         chunk_shape,
+        rectilinear,
         key_encoding: key_encoding(document.get("chunk_key_encoding"), grid)?,
         codecs: codecs::canonical(codecs, &elements)?,
         dimension_names: dimension_names(names, shape.len())?,

@@ -106,7 +106,7 @@ impl Vfs {
     /// The most bytes that the file at `place` may have.
     fn longest(&self, place: Option<&Place>) -> Result<u64> {
         Ok(match place {
-            Some(Place::Chunk(path, _)) => self.array(path)?.chunk_len(),
+            Some(Place::Chunk(path, coords)) => self.array(path)?.chunk_len(coords)?.longest(),
             Some(Place::Document(_) | Place::StoredDocument(..)) => {
                 crate::metadata::json::MAX_DOCUMENT_LEN
             }
@@ -154,18 +154,21 @@ impl Vfs {
     /// Refuses a write that ends past the most bytes that the file may have; returns the length worth
     /// having room for at once.
     fn check_end(&self, place: Option<&Place>, offset: u64, len: usize) -> Result<usize> {
-        let limit = self.longest(place)?;
+        let (limit, full_len) = match place {
+            Some(Place::Chunk(path, coords)) => {
+                let chunk_len = self.array(path)?.chunk_len(coords)?;
+                (chunk_len.longest(), chunk_len.exactly())
+            }
+            _ => (self.longest(place)?, None),
+        };
         let len = u64::try_from(len).unwrap_or(u64::MAX);
         if offset.checked_add(len).is_none_or(|end| end > limit) {
-            return Err(Error::too_large(match place {
-                Some(Place::Chunk(..)) => {
-                    format!("a write past the end: the chunk has {limit} bytes")
-                }
-                _ => format!("a write past the limit of {limit} bytes (--max-chunk-size)"),
+            return Err(Error::too_large(match full_len {
+                Some(_) => format!("a write past the end: the chunk has {limit} bytes"),
+                None => format!("a write past the limit of {limit} bytes (--max-chunk-size)"),
             }));
         }
-        let is_chunk = matches!(place, Some(Place::Chunk(..)));
-        Ok(if is_chunk { usize::try_from(limit).unwrap_or_default() } else { 0 })
+        Ok(full_len.and_then(|len| usize::try_from(len).ok()).unwrap_or_default())
     }
 
     /// Puts bytes into a file whose bytes are here.
@@ -398,20 +401,21 @@ impl Vfs {
         let version = match place {
             Place::Chunk(path, coords) => {
                 let array = self.array(path)?;
-                let (len, needed) =
-                    (u64::try_from(bytes.len()).unwrap_or(u64::MAX), array.chunk_len());
-                if len != needed {
-                    return Err(Error::invalid(format!(
-                        "{len} bytes written, the chunk has {needed}: the stored one is unchanged; \
-                         chunk files are decoded bytes (in zarr-python: compressors=None)"
-                    )));
-                }
-                if array.is_encoded(&bytes) {
+                let whole = array.check_decoded(coords, &bytes).map_err(|error| {
+                    let advice = "the stored one is unchanged; chunk files are decoded bytes (in \
+                                  zarr-python: compressors=None)";
+                    Error::new(error.kind(), format!("{}: {advice}", error.detail()))
+                });
+                // Of elements of any length, compressed bytes are no chunk: the better of two reasons.
+                if (whole.is_ok() || array.model().dtype.is_variable())
+                    && array.is_encoded(coords, &bytes)
+                {
                     return Err(Error::invalid(
                         "these bytes are compressed already, and chunk files are decoded bytes (in \
                          zarr-python: compressors=None)",
                     ));
                 }
+                whole?;
                 let stat =
                     self.cache.write(&array, coords, Some(bytes), self.options.fill_chunks)?;
                 if stat.is_some() {

@@ -177,11 +177,7 @@ impl Vfs {
         for (chunk, file) in below.chunks.iter_mut().zip(files) {
             let found = self.bytes_to_encode(chunk, file).at(chunk.from.shown())?;
             let Some((bytes, modified)) = found else { continue };
-            let (len, needed) = (u64::try_from(bytes.len()).unwrap_or(u64::MAX), array.chunk_len());
-            if len != needed {
-                let detail = format!("{len} bytes, a chunk of the array has {needed}");
-                return Err(Error::invalid(detail).at(chunk.from.shown()));
-            }
+            array.check_decoded(&chunk.coords, &bytes).at(chunk.from.shown())?;
             // Of one shard as many as fit: it is written once then.
             let key = array.key(&chunk.coords)?;
             if shard.as_ref() != Some(&key) || batch_len >= BATCH_LEN {

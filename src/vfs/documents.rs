@@ -224,6 +224,7 @@ fn means_same(one: &model::Array, other: &model::Array) -> bool {
         && one.dtype == other.dtype
         && one.fill.item(&one.dtype) == other.fill.item(&other.dtype)
         && one.chunk_shape == other.chunk_shape
+        && one.rectilinear == other.rectilinear
         && one.key_encoding == other.key_encoding
         && one.codecs == other.codecs
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 
@@ -24,6 +25,17 @@ pub struct Listed {
     /// Whether it is a directory.
     pub is_dir: bool,
     place: Place,
+}
+
+/// What there is to tell of a name that was listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Told {
+    /// What `stat` shows.
+    Attr(Attr),
+    /// A chunk would have to be decoded to know more: who wants to know looks it up.
+    NameOnly,
+    /// It has gone since.
+    Gone,
 }
 
 type Found = Result<(String, Place)>;
@@ -103,18 +115,26 @@ impl Vfs {
         Ok(read.listed.get(position).cloned())
     }
 
-    /// The attributes of a name that was listed, which the kernel is told of now; none where it has gone since.
-    /// Who does not pass them on after all calls [`Self::forget`].
-    pub fn tell_listed(&self, dir: &DirHandle, listed: &Listed) -> Result<Option<Attr>> {
+    /// The attributes of a name that was listed, which the kernel is told of now. Who does not pass them on after all
+    /// calls [`Self::forget`].
+    pub fn tell_listed(&self, dir: &DirHandle, listed: &Listed) -> Result<Told> {
         // Whether a directory below a group is a node was not looked up for the name alone.
         let place = match &listed.place {
             Place::Node(_) => self.resolve(&dir.place, &listed.name)?,
             known => Some(known.clone()),
         };
-        let Some(place) = place else { return Ok(None) };
+        let Some(place) = place else { return Ok(Told::Gone) };
+        if self.has_variable.load(Ordering::Relaxed)
+            && let Place::Chunk(path, coords) = &place
+            && let Ok(array) = self.array(path)
+            && array.model().dtype.is_variable()
+            && self.cache.peek(&array, coords).is_none()
+        {
+            return Ok(Told::NameOnly);
+        }
         match self.told(&place) {
-            Ok(attr) => Ok(Some(attr)),
-            Err(error) if error.kind() == Kind::NotFound => Ok(None),
+            Ok(attr) => Ok(Told::Attr(attr)),
+            Err(error) if error.kind() == Kind::NotFound => Ok(Told::Gone),
             Err(error) => Err(error),
         }
     }

@@ -27,7 +27,7 @@ mod xattr;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -42,7 +42,7 @@ pub use attr::Attr;
 pub use inode::ROOT;
 use inode::{Inode, Inodes};
 use journal::Journal;
-pub use listing::{DirHandle, Listed};
+pub use listing::{DirHandle, Listed, Told};
 pub use names::Replace;
 use overlay::Overlay;
 use place::Place;
@@ -137,6 +137,8 @@ pub struct Vfs {
     unsynced: Unsynced,
     /// Bytes of files that wait to be stored, or are those of removed files that are still open.
     unstored_len: AtomicU64,
+    /// Whether anybody has asked for a chunk whose length is known only when it is decoded.
+    has_variable: AtomicBool,
     mounted: SystemTime,
     /// Which names there are: who makes, moves or removes nodes has it alone, who makes or renames files shares it.
     /// Taken before the lock of any file, and held over store I/O.
@@ -165,6 +167,7 @@ impl Vfs {
             next_handle: AtomicU64::new(1),
             unsynced: Unsynced::default(),
             unstored_len: AtomicU64::new(0),
+            has_variable: AtomicBool::new(false),
             mounted: SystemTime::now(),
             tree_lock: RwLock::new(()),
             invalidate: Mutex::new(None),
@@ -501,9 +504,10 @@ impl Vfs {
         attr
     }
 
-    /// Whether a node is being made, moved or removed, so that an answer may take its time.
-    pub fn is_busy(&self) -> bool {
-        self.tree_lock.is_locked_exclusive()
+    /// Whether an answer about `number`, or about a name in it, may take its time: a node is being made, moved or
+    /// removed, or a chunk must be decoded.
+    pub fn may_take_time(&self, number: u64) -> bool {
+        self.tree_lock.is_locked_exclusive() || self.may_decode(number)
     }
 
     /// Notes that something is done at a place, so that a directory above it that was made is not taken to be done.

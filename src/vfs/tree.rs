@@ -1,6 +1,7 @@
 //! Which names there are, and what they stand for.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::attr::Attr;
 use super::file::Content;
@@ -260,7 +261,11 @@ impl Vfs {
             }
             Place::Chunk(path, coords) => {
                 let array = self.array(path)?;
-                of_value(array.chunk_len(), &stat_chunk(&array, coords)?)
+                let stat = stat_chunk(&array, coords)?;
+                match array.chunk_len(coords)?.exactly() {
+                    Some(len) => of_value(len, &stat),
+                    None => of_value(self.len_of_elements(&array, coords, &stat)?, &stat),
+                }
             }
             Place::Ordinary(path, relative) => {
                 let stat = self.stat_ordinary(path, relative)?;
@@ -273,6 +278,33 @@ impl Vfs {
             Place::Errors | Place::Stats | Place::Control => Attr { is_writable: false, ..attr },
             Place::ChunkDir(..) | Place::OrdinaryDir(..) | Place::StoredDir(_) => attr,
         })
+    }
+
+    /// The length of a chunk whose elements have lengths of their own: it must be decoded to know it. Of one that
+    /// cannot be, something, so that it can be listed and removed, and that whoever reads it is told why.
+    fn len_of_elements(&self, array: &Arc<Array>, coords: &Coords, stat: &Stat) -> Result<u64> {
+        self.has_variable.store(true, Ordering::Relaxed);
+        self.cache.keep_only(array, coords, Some(stat.version));
+        match self.cache.get(array, coords) {
+            Ok(Some(chunk)) => Ok(u64::try_from(chunk.bytes.len()).unwrap_or(u64::MAX)),
+            Ok(None) => Err(Error::not_found()),
+            Err(error) => match error.kind() {
+                Kind::Corrupt | Kind::Unsupported | Kind::TooLarge => Ok(stat.len.max(1)),
+                _ => Err(error),
+            },
+        }
+    }
+
+    /// Whether to know the attributes of `number`, or of a name in it, a chunk may have to be decoded.
+    pub(super) fn may_decode(&self, number: u64) -> bool {
+        // Most hierarchies have no such arrays: they do not pay for the look.
+        self.has_variable.load(Ordering::Relaxed)
+            && match self.inodes.get(number).and_then(|inode| inode.place()) {
+                Some(Place::Chunk(path, _) | Place::ChunkDir(path, _)) => {
+                    self.array(&path).is_ok_and(|array| array.model().dtype.is_variable())
+                }
+                _ => false,
+            }
     }
 
     fn stat_ordinary(&self, path: &NodePath, relative: &str) -> Result<Stat> {
@@ -291,8 +323,8 @@ impl Vfs {
             Place::Chunk(path, _) => Some(self.array(path)?),
             _ => None,
         };
-        if let Some(error) = array.as_ref().and_then(|array| array.not_understood()) {
-            return Err(error.clone());
+        if let (Some(array), Place::Chunk(_, coords)) = (&array, place) {
+            array.check_readable(coords)?;
         }
         if access == Access::Truncate {
             self.truncate_content(inode, 0)?;
@@ -405,16 +437,15 @@ impl Vfs {
 
 /// The chunk at `indices`, or why there can be none.
 fn new_chunk(path: &NodePath, array: &Array, indices: Vec<u64>) -> Result<Place> {
-    let place = Place::Chunk(path.clone(), Coords::new(indices.clone()));
-    if !array.grid().contains(&Coords::new(indices)) {
+    let coords = Coords::new(indices);
+    let place = Place::Chunk(path.clone(), coords.clone());
+    if !array.grid().contains(&coords) {
         let counts = array.grid().counts();
         let detail = format!("no such chunk: the array has {counts:?} chunks along its dimensions");
         return Err(Error::invalid(detail).at(place.shown()));
     }
-    match array.not_understood() {
-        Some(error) => Err(error.clone().at(place.shown())),
-        None => Ok(place),
-    }
+    array.check_readable(&coords).at(place.shown())?;
+    Ok(place)
 }
 
 /// Whether a chunk whose first indices are `prefix` is stored. A store that cannot list may have one.

@@ -137,7 +137,7 @@ impl Vfs {
                     };
                     add("shape", json!(model.shape));
                     add("data_type", Value::String(model.dtype.name()));
-                    add("chunk_shape", json!(array.chunk_shape()));
+                    add("chunk_shape", array.chunk_shape_json());
                     if array.chunk_shape() != model.chunk_shape {
                         add("shard_shape", json!(model.chunk_shape));
                     }
@@ -169,6 +169,10 @@ impl Vfs {
                     all.push((format!("{ZARR}stored_size"), stat.len.to_string()));
                 }
                 all.push((format!("{ZARR}indices"), text(&json!(coords.indices()))));
+                if !array.grid().is_regular() && array.grid().contains(coords) {
+                    let chunk_shape = json!(array.chunk_shape_at(coords)?);
+                    all.push((format!("{ZARR}chunk_shape"), text(&chunk_shape)));
+                }
             }
             _ => {}
         }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{Loaded, Sharded, outside};
+use super::{Loaded, Sharded};
 use crate::array::chunk_store::Change;
 use crate::array::coords::Coords;
 use crate::codec::reserve;
@@ -39,7 +39,7 @@ impl Sharded {
         let mut asked = Vec::with_capacity(changes.len());
         for change in &changes {
             if !self.grid.contains(&change.coords) {
-                return Err(outside(&self.grid, &change.coords));
+                return Err(self.grid.outside(&change.coords));
             }
             let len = change.value.as_ref().map(|pieces| Piece::total_len(pieces)).transpose()?;
             asked.push((self.level.shard_of(&change.coords), len));

@@ -257,7 +257,7 @@ fn a_shard_that_could_not_be_held_is_refused_when_the_array_is_opened() {
         let error = array.not_understood().expect("too large");
         assert_eq!(error.kind(), Kind::TooLarge, "{}: {error}", form.name);
         assert_eq!(array.read_chunk(&at(0)).expect_err("too large").errno(), libc::EFBIG);
-        assert_eq!(array.fill_chunk().expect_err("too large").errno(), libc::EFBIG);
+        assert_eq!(array.fill_chunk(&at(0)).expect_err("too large").errno(), libc::EFBIG);
     }
     Form::new("no codecs around", &[shard], &[shard], json!([codec()])).open(&memory());
 }

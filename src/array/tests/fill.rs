@@ -80,13 +80,13 @@ fn one_element_that_differs_is_enough_to_store_a_chunk() {
 fn an_undefined_fill_value_is_no_reason_to_skip_zeros() {
     let array = array(DType::Int(2), FillValue::UNDEFINED);
     assert!(is_stored(&array, &[0, 0]));
-    assert_eq!(*array.fill_chunk().expect("a chunk"), [0; 8]);
+    assert_eq!(*array.fill_chunk(&Coords::new([0])).expect("a chunk"), [0; 8]);
 }
 
 #[test]
 fn fill_is_stored_where_that_is_asked_for() {
     let array = of(DType::Int(2), &json!(7));
-    let fill = array.fill_chunk().expect("a chunk");
+    let fill = array.fill_chunk(&Coords::new([0])).expect("a chunk");
     assert_eq!(*fill, [7, 0, 7, 0, 7, 0, 7, 0]);
     let write = |how| {
         let written = array.write_chunks(vec![(Coords::new([0]), Some(fill.clone()))], how);

@@ -33,6 +33,7 @@ impl Form {
             dtype: DType::Int(2),
             fill: FillValue::parse(&json!(0), &DType::Int(2)).expect("a fill value"),
             chunk_shape: chunk_shape.to_vec(),
+            rectilinear: None,
             key_encoding: KeyEncoding::Default(Separator::Slash),
             codecs: codecs.map(|codec| CodecSpec::from_json(codec).expect("a codec")).collect(),
             dimension_names: Vec::new(),

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 
 use super::forms::{Form, bytes, encodings, places, prefix, sharding, transpose};
-use crate::array::{Array, Coords, FillChunks, Grid};
+use crate::array::{Array, Coords, FillChunks};
 use crate::dtype::{DType, FillValue};
 use crate::metadata::model;
 use crate::store::memory::MemoryStore;
@@ -20,6 +20,8 @@ struct Dimension {
     chunk: u64,
     per_shard: Vec<u64>,
     len: u64,
+    /// On a rectilinear grid the chunks along it, which reach as far as any array here.
+    runs: model::Runs,
 }
 
 /// Codecs of one level: those in front of its array-to-bytes codec and behind it.
@@ -66,21 +68,21 @@ fn level(rank: usize, shards: bool) -> impl Strategy<Value = Level> {
 }
 
 /// The codecs of `levels`, the outermost first, whose last has the inner chunks.
-fn codecs(levels: &[Level], shapes: &[Vec<u64>], order: &[usize], endian: &str) -> Json {
+fn codecs(levels: &[Level], shapes: &[Vec<u64>], order: &[usize], plain: &Json) -> Json {
     let (level, inner) = levels.split_first().expect("at least the innermost");
     let order: Vec<usize> = level.order.iter().map(|axis| order[*axis]).collect();
     let mut codecs = vec![transpose(&level.order)];
     codecs.push(match shapes.split_first() {
         Some((shape, shapes)) => {
             let encoded: Vec<u64> = order.iter().map(|axis| shape[*axis]).collect();
-            let below = self::codecs(inner, shapes, &order, endian);
+            let below = self::codecs(inner, shapes, &order, plain);
             let mut codec = sharding(&encoded, below, level.index.clone(), level.location);
             if level.index.is_null() {
                 codec["configuration"].as_object_mut().expect("an object").remove("index_codecs");
             }
             codec
         }
-        None => bytes(endian),
+        None => plain.clone(),
     });
     codecs.extend(level.around.clone());
     codecs.into()
@@ -88,11 +90,22 @@ fn codecs(levels: &[Level], shapes: &[Vec<u64>], order: &[usize], endian: &str) 
 
 fn form() -> impl Strategy<Value = Form> {
     (0_usize..4, 0_usize..3).prop_flat_map(|(rank, depth)| {
-        let dimension = (1_u64..4, prop::collection::vec(1_u64..4, depth), 0_u64..12)
-            .prop_map(|(chunk, per_shard, len)| Dimension { chunk, per_shard, len });
+        let runs = prop::collection::vec((1_u64..5, 1_u64..3), 0..4);
+        let dimension = (1_u64..4, prop::collection::vec(1_u64..4, depth), 0_u64..12, runs)
+            .prop_map(|(chunk, per_shard, len, mut runs)| {
+                runs.push((chunk, 12));
+                Dimension { chunk, per_shard, len, runs }
+            });
         let levels: Vec<_> = (0..=depth).map(|i| level(rank, i < depth)).collect();
-        let dtypes =
-            vec![DType::Bool, DType::Int(2), DType::Float(8), DType::Complex(8), DType::Raw(3)];
+        let dtypes = vec![
+            DType::Bool,
+            DType::Int(2),
+            DType::Float(8),
+            DType::Complex(8),
+            DType::Raw(3),
+            DType::String,
+            DType::VariableBytes,
+        ];
         (
             prop::collection::vec(dimension, rank),
             levels,
@@ -100,26 +113,44 @@ fn form() -> impl Strategy<Value = Form> {
             prop::sample::select(vec!["little", "big"]),
             prop::sample::select(encodings().collect::<Vec<_>>()),
             prop::sample::select(vec![json!(null), json!(0), json!(1)]),
+            any::<bool>(),
         )
-            .prop_map(move |(dimensions, levels, dtype, endian, encoding, fill)| {
-                // Of every level the shape of what is inside it, the outermost first.
-                let len = |dimension: &Dimension, levels: usize| {
-                    dimension.per_shard.iter().take(levels).product::<u64>() * dimension.chunk
-                };
-                let shape = |levels: usize| dimensions.iter().map(|d| len(d, levels)).collect();
-                let shapes: Vec<Vec<u64>> = (0..depth).rev().map(shape).collect();
-                let stored: Vec<u64> = dimensions.iter().map(|d| len(d, depth)).collect();
-                let lens: Vec<u64> = dimensions.iter().map(|d| d.len).collect();
-                let identity: Vec<usize> = (0..rank).collect();
-                let codecs = codecs(&levels, &shapes, &identity, endian);
-                let mut form = Form::new("random", &lens, &stored, codecs).keys(encoding);
-                form.model.dtype = dtype.clone();
-                let fill = if dtype == DType::Bool && fill == 1 { json!(true) } else { fill };
-                let raw = matches!(dtype, DType::Raw(_)) && fill == 1;
-                let fill = if raw { json!([1, 0, 0]) } else { fill };
-                form.model.fill = FillValue::parse(&fill, &dtype).expect("a fill value");
-                form
-            })
+            .prop_map(
+                move |(dimensions, levels, dtype, endian, encoding, fill, regular)| {
+                    // Of every level the shape of what is inside it, the outermost first.
+                    let len = |dimension: &Dimension, levels: usize| {
+                        dimension.per_shard.iter().take(levels).product::<u64>() * dimension.chunk
+                    };
+                    let shape = |levels: usize| dimensions.iter().map(|d| len(d, levels)).collect();
+                    let shapes: Vec<Vec<u64>> = (0..depth).rev().map(shape).collect();
+                    let stored: Vec<u64> = dimensions.iter().map(|d| len(d, depth)).collect();
+                    let lens: Vec<u64> = dimensions.iter().map(|d| d.len).collect();
+                    let identity: Vec<usize> = (0..rank).collect();
+                    let plain = match dtype {
+                        DType::String => json!({"name": "vlen-utf8"}),
+                        DType::VariableBytes => json!({"name": "vlen-bytes"}),
+                        _ => bytes(endian),
+                    };
+                    let codecs = codecs(&levels, &shapes, &identity, &plain);
+                    let mut form = Form::new("random", &lens, &stored, codecs).keys(encoding);
+                    form.model.dtype = dtype.clone();
+                    let fill = if dtype == DType::Bool && fill == 1 { json!(true) } else { fill };
+                    let fill = match &dtype {
+                        DType::Raw(_) | DType::VariableBytes if fill == 1 => json!([1, 0, 0]),
+                        DType::String if fill == 1 => json!("\u{e9}"),
+                        _ => fill,
+                    };
+                    if depth == 0 && !regular {
+                        let longest = |d: &Dimension| d.runs.iter().map(|(len, _)| *len).max();
+                        let longest = dimensions.iter().map(|d| longest(d).expect("a run"));
+                        form.model.chunk_shape = longest.collect();
+                        let runs = dimensions.iter().map(|dimension| dimension.runs.clone());
+                        form.model.rectilinear = Some(runs.collect());
+                    }
+                    form.model.fill = FillValue::parse(&fill, &dtype).expect("a fill value");
+                    form
+                },
+            )
     })
 }
 
@@ -169,15 +200,26 @@ impl Tested {
         array
     }
 
-    /// A chunk whose bytes differ from one another, and from those of other `byte`s.
-    fn chunk(&self, byte: u8) -> Vec<u8> {
-        (0..self.array.chunk_len()).map(|i| (i * 31 % 253) as u8 ^ byte).collect()
+    /// A chunk whose bytes differ from one another, and from those of other `byte`s. Of elements that have lengths of
+    /// their own, each has another one.
+    fn chunk(&self, coords: &Coords, byte: u8) -> Vec<u8> {
+        let bytes = |len: u64| (0..len).map(|i| (i * 31 % 253) as u8 ^ byte).collect::<Vec<u8>>();
+        if let Some(len) = self.array.chunk_len(coords).expect("a chunk").exactly() {
+            return bytes(len);
+        }
+        let shape = self.array.chunk_shape_at(coords).expect("a chunk");
+        let count = shape.iter().product::<u64>() as u32;
+        let lens = (0..count).map(|i| (i * 7 + u32::from(byte)) % 5);
+        let ascii = |len: u32| bytes(u64::from(len)).into_iter().map(|byte| byte & 0x7f);
+        let element = |len: u32| [len.to_le_bytes().to_vec(), ascii(len).collect()].concat();
+        let elements: Vec<u8> = lens.flat_map(element).collect();
+        [&count.to_le_bytes()[..], &elements].concat()
     }
 
     fn write(&mut self, chunks: Vec<(Coords, Option<Vec<u8>>)>, fill: FillChunks) {
         for (coords, chunk) in &chunks {
             let is_fill =
-                || **chunk.as_ref().expect("some") == *self.array.fill_chunk().expect("fill");
+                || **chunk.as_ref().expect("some") == *self.array.fill_chunk(coords).expect("fill");
             let skipped = fill == FillChunks::Skip
                 && self.model.fill.is_defined()
                 && chunk.is_some()
@@ -197,20 +239,27 @@ impl Tested {
         match operation {
             Operation::Write(chunks) => {
                 let chunk = |(at, byte): &(usize, Option<u8>)| {
-                    Some((place(*at)?, byte.map(|byte| self.chunk(byte))))
+                    let coords = place(*at)?;
+                    let chunk = byte.map(|byte| self.chunk(&coords, byte));
+                    Some((coords, chunk))
                 };
                 let chunks = chunks.iter().filter_map(chunk).collect();
                 self.write(chunks, FillChunks::Store);
             }
             Operation::WriteAll(byte) => {
-                let chunks = all.into_iter().map(|coords| (coords, Some(self.chunk(*byte))));
-                let chunks = chunks.collect();
+                let chunk = |coords: Coords| {
+                    let chunk = self.chunk(&coords, *byte);
+                    (coords, Some(chunk))
+                };
+                let chunks = all.into_iter().map(chunk).collect();
                 self.write(chunks, FillChunks::Skip);
             }
             Operation::Fill(at) => {
-                let fill = self.array.fill_chunk().expect("fill").to_vec();
-                let chunks = place(*at).into_iter().map(|coords| (coords, Some(fill.clone())));
-                let chunks = chunks.collect();
+                let fill = |coords: Coords| {
+                    let fill = self.array.fill_chunk(&coords).expect("fill").to_vec();
+                    (coords, Some(fill))
+                };
+                let chunks = place(*at).into_iter().map(fill).collect();
                 self.write(chunks, FillChunks::Skip);
             }
             Operation::ErasePrefix(at, depth) => {
@@ -223,7 +272,7 @@ impl Tested {
             Operation::Resize(shape) => {
                 self.model.shape.iter_mut().zip(shape).for_each(|(len, new)| *len = *new);
                 self.array.erase_outside(&self.model.shape).expect("erased");
-                let inside = Grid::regular(&self.model.shape, self.array.chunk_shape());
+                let inside = self.array.grid().resized(&self.model.shape);
                 self.want.retain(|coords, _| inside.contains(coords));
                 self.array = Self::open(&self.store, &self.model);
             }

@@ -68,7 +68,7 @@ pub fn build(spec: &CodecSpec, elements: &Elements) -> Result<Option<Built>> {
         "transpose" => {
             let order = Order::parse(configuration, elements.shape.len())?;
             let shape = order.apply(&elements.shape);
-            let codec = Transpose::new(&order, &elements.shape, elements.dtype.item_len())?;
+            let codec = Transpose::new(&order, elements)?;
             let codec = codec.map(|codec| -> Box<dyn ArrayToArray> { Box::new(codec) });
             (codec, Elements { shape, dtype: elements.dtype.clone() })
         }

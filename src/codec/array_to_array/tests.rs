@@ -149,7 +149,9 @@ proptest! {
             let count = source.len() / dtype.item_len();
             let mut elements = source[..count * dtype.item_len()].to_vec();
             if dtype == DType::Bool {
-                elements.iter_mut().for_each(|byte| *byte &= 1);
+                for byte in &mut elements {
+                    *byte &= 1;
+                }
             }
             let (codecs, _) = bound(name, &configuration, &dtype, vec![count as u64]);
             prop_assert!(codecs.iter().all(|codec| !codec.is_lossy()), "{}", name);

@@ -9,7 +9,8 @@
 //!
 //! <https://zarr-specs.readthedocs.io/en/latest/v3/codecs/transpose/index.html>
 
-use crate::codec::{ArrayToArray, Buffer, reserve};
+use crate::codec::vlen::{self, Form};
+use crate::codec::{ArrayToArray, Buffer, Elements, reserve};
 use crate::error::{Error, Result};
 use crate::metadata::model::Object;
 
@@ -79,12 +80,20 @@ pub struct Transpose {
     order: Order,
     encode: Permutation,
     decode: Permutation,
+    /// Of elements that have lengths of their own; then their places are what is permuted.
+    form: Option<Form>,
 }
 
+/// Bytes of the place of an element among all.
+const PLACE_LEN: usize = size_of::<u64>();
+
 impl Transpose {
-    /// Binds `order` to chunks of the decoded `shape`; none where nothing moves.
-    pub fn new(order: &Order, shape: &[u64], item_len: usize) -> Result<Option<Self>> {
-        let shape: Vec<usize> = shape
+    /// Binds `order` to chunks of the decoded `elements`; none where nothing moves.
+    pub fn new(order: &Order, elements: &Elements) -> Result<Option<Self>> {
+        let form = elements.dtype.is_variable().then(|| Form::new(elements)).transpose()?;
+        let item_len = form.map_or_else(|| elements.dtype.item_len(), |_| PLACE_LEN);
+        let shape: Vec<usize> = elements
+            .shape
             .iter()
             .map(|n| usize::try_from(*n))
             .collect::<Result<_, _>>()
@@ -92,17 +101,44 @@ impl Transpose {
         let encoded_shape = order.apply(&shape);
         let encode = Permutation::new(&shape, order, item_len);
         let decode = Permutation::new(&encoded_shape, &order.inverse(), item_len);
-        Ok((!encode.moves_nothing()).then(|| Self { order: order.clone(), encode, decode }))
+        Ok((!encode.moves_nothing()).then(|| Self { order: order.clone(), encode, decode, form }))
     }
+}
+
+/// Permutes elements that have lengths of their own.
+fn run_variable(permutation: &Permutation, chunk: &[u8]) -> Result<Buffer> {
+    let elements: Vec<&[u8]> = vlen::elements(chunk).collect();
+    let mut places = reserve(elements.len().saturating_mul(PLACE_LEN))?;
+    places.extend((0_u64..).take(elements.len()).flat_map(u64::to_le_bytes));
+    let places = permutation.run(&places)?;
+    let mut permuted = reserve(chunk.len())?;
+    permuted.extend(chunk.iter().take(size_of::<u32>()));
+    for place in places.as_chunks::<PLACE_LEN>().0 {
+        let place = usize::try_from(u64::from_le_bytes(*place)).ok();
+        permuted.extend_from_slice(place.and_then(|at| elements.get(at)).unwrap_or(&&[][..]));
+    }
+    Ok(permuted.into())
 }
 
 impl ArrayToArray for Transpose {
     fn encode(&self, decoded: Buffer) -> Result<Buffer> {
-        self.encode.run(&decoded)
+        match self.form {
+            Some(form) => {
+                form.check(&decoded).map_err(Error::invalid)?;
+                run_variable(&self.encode, &decoded)
+            }
+            None => self.encode.run(&decoded),
+        }
     }
 
     fn decode(&self, encoded: Buffer) -> Result<Buffer> {
-        self.decode.run(&encoded)
+        match self.form {
+            Some(form) => {
+                form.check(&encoded).map_err(Error::corrupt)?;
+                run_variable(&self.decode, &encoded)
+            }
+            None => self.decode.run(&encoded),
+        }
     }
 
     fn encoded_extent(&self, extent: Vec<u64>) -> Vec<u64> {
@@ -297,6 +333,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::dtype::DType;
 
     /// Element by element, straight from the definition.
     fn reference(source: &[u8], shape: &[usize], order: &[usize], item_len: usize) -> Vec<u8> {
@@ -332,7 +369,8 @@ mod tests {
             let source: Vec<u8> = (0..len).map(|i| (i % 251) as u8).collect();
             let dims: Vec<u64> = shape.iter().map(|n| *n as u64).collect();
             let want = reference(&source, &shape, &order, item_len);
-            let bound = Transpose::new(&Order(order), &dims, item_len).expect("small");
+            let elements = Elements { shape: dims, dtype: DType::Raw(item_len as u32) };
+            let bound = Transpose::new(&Order(order), &elements).expect("small");
             if let Some(codec) = bound {
                     let encoded = codec.encode(source.clone().into()).expect("encoded");
                     prop_assert_eq!(&*encoded, &*want);
@@ -340,6 +378,26 @@ mod tests {
             } else {
                 prop_assert_eq!(want, source);
             }
+        }
+    }
+
+    #[test]
+    fn elements_that_have_lengths_of_their_own_move_as_others_do() {
+        let chunk = |texts: &[&str]| {
+            let element =
+                |text: &&str| [&(text.len() as u32).to_le_bytes(), text.as_bytes()].concat();
+            let count = (texts.len() as u32).to_le_bytes().to_vec();
+            [count, texts.iter().flat_map(element).collect()].concat()
+        };
+        let elements = Elements { shape: vec![2, 3], dtype: DType::String };
+        let codec = Transpose::new(&Order(vec![1, 0]), &elements).expect("small").expect("moves");
+        let decoded = chunk(&["", "a", "bb", "ccc", "é", "x"]);
+        let encoded = codec.encode(decoded.clone().into()).expect("encoded");
+        assert_eq!(*encoded, chunk(&["", "ccc", "a", "é", "bb", "x"]));
+        assert_eq!(*codec.decode(encoded).expect("decoded"), decoded);
+        for wrong in [&decoded[..decoded.len() - 1], &[&decoded[..], &[0]].concat()] {
+            assert!(codec.encode(wrong.to_vec().into()).is_err());
+            assert!(codec.decode(wrong.to_vec().into()).is_err());
         }
     }
 

@@ -3,10 +3,12 @@
 mod bytes;
 mod n5;
 mod packbits;
+pub mod vlen;
 
 pub use bytes::{BytesCodec, Turn};
 pub use n5::N5Default;
 pub use packbits::PackBits;
+use vlen::Vlen;
 
 use super::{ArrayToBytes, Elements};
 use crate::error::Result;
@@ -14,7 +16,7 @@ use crate::metadata::model::CodecSpec;
 
 /// Whether `name` is that of a codec from array to bytes.
 pub fn is_known(name: &str) -> bool {
-    matches!(name, "bytes" | "n5_default" | "packbits")
+    matches!(name, "bytes" | "n5_default" | "packbits" | "vlen-utf8" | "vlen-bytes")
 }
 
 /// The codec of that registered name, bound to chunks of `elements`; `None` for a name of another kind of codec or of
@@ -24,11 +26,11 @@ pub fn build(
     elements: &Elements,
     limit: usize,
 ) -> Result<Option<Box<dyn ArrayToBytes>>> {
-    let _ = limit;
     let codec: Box<dyn ArrayToBytes> = match spec.name.as_str() {
         "bytes" => Box::new(BytesCodec::new(&spec.configuration, elements)?),
         "n5_default" => Box::new(N5Default::new(&spec.configuration, elements)?),
         "packbits" => Box::new(PackBits::new(&spec.configuration, elements)?),
+        name @ ("vlen-utf8" | "vlen-bytes") => Box::new(Vlen::new(name, elements, limit)?),
         _ => return Ok(None),
     };
     Ok(Some(codec))

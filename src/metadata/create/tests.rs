@@ -95,8 +95,8 @@ fn what_does_not_describe_decoded_files_is_refused_with_the_way_out() {
             encoding.into(),
         ),
         (
-            json!({"chunk_grid": {"name": "rectilinear", "configuration": {}}}),
-            "chunk_grid \"rectilinear\" is not known: use a regular grid".into(),
+            json!({"chunk_grid": {"name": "hexagonal", "configuration": {}}}),
+            "chunk_grid \"hexagonal\" is not known: use a regular grid".into(),
         ),
         (
             json!({"data_type": {"name": "date", "fallback": "int32"}}),

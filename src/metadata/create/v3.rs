@@ -37,8 +37,10 @@ pub(super) fn array(text: &mut Text, document: &Object, array: Array, new: New) 
     node(text, document, "array")?;
     put(text, document, "shape", &json!(array.shape))?;
     put(text, document, "data_type", &data_type(document, &array))?;
-    let grid = json!({"name": "regular", "configuration": {"chunk_shape": array.chunk_shape}});
-    put(text, document, "chunk_grid", &grid)?;
+    if array.rectilinear.is_none() {
+        let grid = json!({"name": "regular", "configuration": {"chunk_shape": array.chunk_shape}});
+        put(text, document, "chunk_grid", &grid)?;
+    }
     let encoding = json!({"name": "default", "configuration": {"separator": "/"}});
     put(text, document, "chunk_key_encoding", &encoding)?;
     let fill = match (&array.dtype, document.get("fill_value")) {
