@@ -15,6 +15,7 @@ mod configuration;
 mod number;
 mod pipeline;
 pub mod registry;
+mod texts;
 
 use std::fmt;
 

@@ -150,6 +150,46 @@ impl Format {
         }
         Ok(target.into())
     }
+
+    /// As [`Self::map`], where a change may fail.
+    pub fn try_map(
+        self,
+        to: Self,
+        source: &[u8],
+        change: impl Fn(Number) -> Result<Number>,
+    ) -> Result<Buffer> {
+        let count = source.len() / self.len();
+        let mut target = reserve(count.saturating_mul(to.len()))?;
+        for item in source.chunks_exact(self.len()) {
+            to.store(change(self.load(item))?, &mut target);
+        }
+        Ok(target.into())
+    }
+
+    /// The least and the largest integer; none of floats.
+    pub fn range(self) -> Option<(i128, i128)> {
+        match self {
+            Self::Bool => Some((0, 1)),
+            Self::Int(len) => {
+                let half = 1_i128 << (8 * u32::from(len)).saturating_sub(1).min(63);
+                Some((-half, half - 1))
+            }
+            Self::Uint(len) => Some((0, (1_i128 << (8 * u32::from(len)).min(64)) - 1)),
+            Self::Float(_) => None,
+        }
+    }
+
+    /// The float of this format that comes after `float`, which is one of it, away from zero or towards it.
+    pub fn neighbour(self, float: f64, away: bool) -> f64 {
+        let mut item = Vec::with_capacity(8);
+        self.store(Number::Float(float), &mut item);
+        let bits = bits(&item);
+        // Without the sign, bits are in the order of the numbers.
+        let next = if away { bits.wrapping_add(1) } else { bits.wrapping_sub(1) };
+        item.clear();
+        push(&mut item, &next.to_le_bytes(), u8::try_from(self.len()).unwrap_or(8));
+        self.load(&item).to_float()
+    }
 }
 
 impl Number {

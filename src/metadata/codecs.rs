@@ -136,10 +136,18 @@ pub(super) fn step(name: &str) -> Step {
         | "numcodecs.astype"
         | "numcodecs.packbits"
         | "numcodecs.bitround"
+        | "numcodecs.categorize"
         | "numcodecs.quantize" => Step::ArrayToArray,
-        "bytes" | "sharding_indexed" | "vlen-utf8" | "vlen-bytes" | "packbits" | "n5_default" => {
-            Step::ArrayToBytes
-        }
+        "bytes"
+        | "sharding_indexed"
+        | "vlen-utf8"
+        | "vlen-bytes"
+        | "packbits"
+        | "n5_default"
+        | "numcodecs.json2"
+        | "numcodecs.msgpack2"
+        | "numcodecs.pcodec"
+        | "numcodecs.pickle" => Step::ArrayToBytes,
         _ => Step::Other,
     }
 }

@@ -3,20 +3,28 @@
 mod astype;
 mod bitround;
 mod byte_order;
+mod cast_value;
+mod categorize;
 mod delta;
 mod filter;
 mod packbits;
 mod quantize;
+mod reshape;
 mod scale;
+mod scale_offset;
 mod transpose;
 
 pub use astype::AsType;
 pub use bitround::BitRound;
 pub use byte_order::BigEndian;
+pub use cast_value::CastValue;
+pub use categorize::Categorize;
 pub use delta::Delta;
 pub use packbits::PackBits;
 pub use quantize::Quantize;
+pub use reshape::Reshape;
 pub use scale::FixedScaleOffset;
+pub use scale_offset::ScaleOffset;
 pub use transpose::{Order, Transpose};
 
 use super::{ArrayToArray, Elements};
@@ -25,8 +33,9 @@ use crate::metadata::model::CodecSpec;
 
 /// Whether `name` is that of a codec from array to array.
 pub fn is_known(name: &str) -> bool {
-    matches!(name, "transpose" | "numcodecs.delta" | "numcodecs.packbits")
-        || is_of_each_element(name)
+    let of_chunks =
+        ["numcodecs.categorize", "numcodecs.delta", "numcodecs.packbits", "reshape", "transpose"];
+    of_chunks.contains(&name) || is_of_each_element(name)
 }
 
 /// Whether the codec does the same to each element, wherever it is: it may be done before or behind what moves them.
@@ -34,10 +43,12 @@ pub fn is_of_each_element(name: &str) -> bool {
     matches!(
         name,
         "bitround"
+            | "cast_value"
             | "numcodecs.astype"
             | "numcodecs.bitround"
             | "numcodecs.fixedscaleoffset"
             | "numcodecs.quantize"
+            | "scale_offset"
     )
 }
 
@@ -60,11 +71,19 @@ pub fn build(spec: &CodecSpec, elements: &Elements) -> Result<Option<Built>> {
             let codec = codec.map(|codec| -> Box<dyn ArrayToArray> { Box::new(codec) });
             (codec, elements.clone())
         }
+        "cast_value" => some(CastValue::new(configuration, elements)?),
         "numcodecs.astype" => some(AsType::new(configuration, elements)?),
+        "numcodecs.categorize" => some(Categorize::new(configuration, elements)?),
         "numcodecs.delta" => some(Delta::new(configuration, elements)?),
         "numcodecs.fixedscaleoffset" => some(FixedScaleOffset::new(configuration, elements)?),
         "numcodecs.packbits" => some(PackBits::new(elements)?),
         "numcodecs.quantize" => some(Quantize::new(configuration, elements)?),
+        "reshape" => some(Reshape::new(configuration, elements)?),
+        "scale_offset" => {
+            let codec = ScaleOffset::new(configuration, elements)?;
+            let codec = codec.map(|codec| -> Box<dyn ArrayToArray> { Box::new(codec) });
+            (codec, elements.clone())
+        }
         "transpose" => {
             let order = Order::parse(configuration, elements.shape.len())?;
             let shape = order.apply(&elements.shape);

@@ -135,6 +135,34 @@ fn integers_are_rounded_from_their_first_bit() {
     assert_eq!(*encoded, of([0, 1024, 1280, 1536, 1792, 117_440_512, 3_758_096_384]));
 }
 
+#[test]
+fn texts_of_any_length_are_categorized_too() {
+    let configuration = json!({"labels": ["hot", "w\u{e4}rm"], "dtype": "|O"});
+    let (codecs, _) = bound("numcodecs.categorize", &configuration, &DType::String, vec![3]);
+    let decode = |encoded: &[u8]| decode(&codecs, encoded.to_vec().into());
+    let texts = decode(&[2, 0, 1]);
+    assert_eq!(*texts, *b"\x03\0\0\0\x05\0\0\0w\xc3\xa4rm\0\0\0\0\x03\0\0\0hot");
+    assert_eq!(*encode(&codecs, texts.clone()), [2, 0, 1]);
+    assert_eq!(decode(&[2, 9, 1]), texts);
+    assert!(codecs[0].encode(vec![3, 0, 0, 0].into()).is_err());
+}
+
+#[test]
+fn a_reshape_may_come_before_a_transpose() {
+    let spec = |name: &str, configuration: Value| {
+        CodecSpec::new(name, configuration.as_object().expect("an object").clone())
+    };
+    let specs =
+        [spec("reshape", json!({"shape": [2, 3]})), spec("transpose", json!({"order": [1, 0]}))];
+    let chain = registry::Chain::sort(&specs).expect("known");
+    assert!(chain.order(1).expect("an order").is_none());
+    let elements = Elements { shape: vec![6], dtype: DType::Uint(1) };
+    let pipeline = crate::codec::Pipeline::bind(&chain, &[], &elements, 100).expect("bound");
+    let encoded = pipeline.encode(vec![1, 2, 3, 4, 5, 6].into(), &[6]).expect("encoded");
+    assert_eq!(encoded, [1, 4, 2, 5, 3, 6].as_slice());
+    assert_eq!(*pipeline.decode(encoded).expect("decoded"), [1, 2, 3, 4, 5, 6]);
+}
+
 proptest! {
     #[test]
     fn what_loses_nothing_loses_nothing(source in prop::collection::vec(any::<u8>(), 0..200)) {

@@ -1,0 +1,119 @@
+//! `numcodecs.categorize` {labels, dtype?, astype?}: texts as numbers: 0 for none of the labels, else which one.
+//!
+//! A text that is no label comes back empty. Length: that of as many elements of `astype`, which is `|u1` where it
+//! is absent.
+//!
+//! <https://numcodecs.readthedocs.io/en/stable/filter/categorize.html>
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+
+use crate::codec::number::{Format, Number};
+use crate::codec::{ArrayToArray, Buffer, Elements, configuration, reserve, texts};
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::metadata::model::Object;
+
+/// The longest chunk of texts that is made of numbers.
+const MAX_LEN: usize = 1 << 30;
+
+/// The codec, bound to its types and to a length.
+#[derive(Debug)]
+pub struct Categorize {
+    /// What stands for each number, the empty text first: a text, or an element of fixed length.
+    items: Vec<Vec<u8>>,
+    /// The number of each label.
+    numbers: HashMap<Vec<u8>, usize>,
+    encoded: Format,
+    count: usize,
+    /// Bytes of a decoded element; none where elements have lengths of their own.
+    item_len: Option<usize>,
+}
+
+impl Categorize {
+    /// A codec with that configuration, and what comes out of it.
+    pub fn new(configuration: &Object, elements: &Elements) -> Result<(Self, Elements)> {
+        let labels = configuration.get("labels").and_then(Value::as_array);
+        let labels: Option<Vec<_>> =
+            labels.and_then(|labels| labels.iter().map(Value::as_str).collect());
+        let labels = labels.ok_or_else(|| Error::invalid("categorize: labels are no texts"))?;
+        let stated = configuration::dtype("categorize", configuration, "astype")?;
+        let dtype = stated.map_or(DType::Uint(1), |stated| stated.dtype);
+        let encoded = Format::of(&dtype).filter(|format| {
+            let bits = match format {
+                Format::Uint(len) => 8 * u32::from(*len),
+                Format::Int(len) => 8 * u32::from(*len) - 1,
+                Format::Bool | Format::Float(_) => 0,
+            };
+            u64::try_from(labels.len()).is_ok_and(|count| count <= u64::MAX >> (64 - bits.max(1)))
+        });
+        let encoded = encoded.ok_or_else(|| {
+            let count = labels.len();
+            Error::unsupported(format!(
+                "categorize: {} does not number {count} labels",
+                dtype.name()
+            ))
+        })?;
+        let item_len = match elements.dtype {
+            DType::Utf32(_) => Some(elements.dtype.item_len()),
+            DType::String => None,
+            _ => {
+                let name = elements.dtype.name();
+                return Err(Error::unsupported(format!("categorize: {name} is no text")));
+            }
+        };
+        let item = |label: &str| match item_len {
+            Some(len) => {
+                let mut item: Vec<u8> =
+                    label.chars().flat_map(|c| u32::from(c).to_le_bytes()).collect();
+                item.resize(len, 0);
+                item
+            }
+            None => label.as_bytes().to_vec(),
+        };
+        let items: Vec<_> = [""].iter().chain(&labels).map(|label| item(label)).collect();
+        let numbered = items.iter().enumerate().skip(1);
+        let numbers = numbered.map(|(number, item)| (item.clone(), number)).collect();
+        let shape = elements.shape.clone();
+        let codec = Self { items, numbers, encoded, count: elements.count()?, item_len };
+        Ok((codec, Elements { shape, dtype }))
+    }
+}
+
+impl ArrayToArray for Categorize {
+    fn encode(&self, decoded: Buffer) -> Result<Buffer> {
+        let items = match self.item_len {
+            Some(len) => decoded.chunks_exact(len.max(1)).collect(),
+            None => texts::items(&decoded, self.count)?,
+        };
+        let mut target = reserve(items.len().saturating_mul(self.encoded.len()))?;
+        for item in items {
+            let number = self.numbers.get(item).copied().unwrap_or_default();
+            let number = i128::try_from(number).unwrap_or_default();
+            self.encoded.store(Number::Int(number), &mut target);
+        }
+        Ok(target.into())
+    }
+
+    fn decode(&self, encoded: Buffer) -> Result<Buffer> {
+        let empty: &[u8] = self.items.first().map(Vec::as_slice).unwrap_or_default();
+        let mut items = Vec::with_capacity(encoded.len() / self.encoded.len());
+        for item in encoded.chunks_exact(self.encoded.len()) {
+            let number = match self.encoded.load(item) {
+                Number::Int(number) => usize::try_from(number).ok(),
+                Number::Float(_) => None,
+            };
+            let label = number.and_then(|number| self.items.get(number));
+            items.push(label.map_or(empty, Vec::as_slice));
+        }
+        if self.item_len.is_none() {
+            return texts::chunk(&items, MAX_LEN).map(Buffer::from);
+        }
+        Ok(items.concat().into())
+    }
+
+    fn is_lossy(&self) -> bool {
+        true
+    }
+}
