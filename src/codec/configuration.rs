@@ -99,6 +99,20 @@ pub(in crate::codec) fn dtype(
     Ok(Some(stated))
 }
 
+/// What NumPy calls a type of little endian elements; none where it has none, or arrays of Zarr 2 have not.
+pub(in crate::codec) fn numpy_name(dtype: &DType) -> Option<String> {
+    let order = if dtype.component_len() > 1 { '<' } else { '|' };
+    Some(match dtype {
+        DType::Bool => "|b1".to_owned(),
+        DType::Int(len) => format!("{order}i{len}"),
+        DType::Uint(len) => format!("{order}u{len}"),
+        DType::Float(len) => format!("{order}f{len}"),
+        DType::Utf32(len) => format!("{order}U{len}"),
+        DType::String => "|O".to_owned(),
+        _ => return None,
+    })
+}
+
 /// The type of a code without its byte order.
 fn numpy_dtype(code: &str) -> Option<DType> {
     let (kind, len) = code.split_at_checked(1)?;
@@ -175,6 +189,9 @@ mod tests {
             (">m8", "numpy.timedelta64", true),
         ] {
             assert_eq!(stated(text), Some((name.to_owned(), is_big)), "{text}");
+            let named = numpy_name(&Stated::parse(text).expect("a type").dtype);
+            let again = named.as_deref().and_then(Stated::parse);
+            assert!(again.is_none_or(|again| again.dtype.name() == name), "{text}: {named:?}");
         }
         for text in
             ["", "<", "<<i4", "i3", "f16", "U0", "M8[", "M8[0s]", "M8[x]", "string", "\u{e9}4"]

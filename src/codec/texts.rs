@@ -8,7 +8,6 @@
 //!
 //! What `vlen-utf8` and `vlen-bytes` store is the same.
 
-use super::reserve;
 use crate::error::{Error, Result};
 
 /// The elements of such a chunk, of which there must be `count`.
@@ -34,20 +33,45 @@ pub(in crate::codec) fn items(chunk: &[u8], count: usize) -> Result<Vec<&[u8]>> 
     Ok(items)
 }
 
-/// The chunk of these elements, which has at most `limit` bytes.
-pub(in crate::codec) fn chunk<T: AsRef<[u8]>>(items: &[T], limit: usize) -> Result<Vec<u8>> {
-    let len = items.iter().try_fold(4_usize, |len, item| {
-        len.checked_add(4)?.checked_add(item.as_ref().len()).filter(|len| *len <= limit)
-    });
-    let too_large = || Error::too_large(format!("a chunk of texts of more than {limit} bytes"));
-    let mut chunk = reserve(len.ok_or_else(too_large)?)?;
-    let number = |len: usize| u32::try_from(len).map(u32::to_le_bytes).map_err(|_| too_large());
-    chunk.extend_from_slice(&number(items.len())?);
-    for item in items {
-        chunk.extend_from_slice(&number(item.as_ref().len())?);
-        chunk.extend_from_slice(item.as_ref());
+/// A chunk that is being made, element by element.
+#[derive(Debug)]
+pub(in crate::codec) struct Writer {
+    chunk: Vec<u8>,
+    limit: usize,
+}
+
+impl Writer {
+    /// A chunk of `count` elements, none of which is there yet. It may have `limit` bytes.
+    pub fn new(count: usize, limit: usize) -> Result<Self> {
+        let mut writer = Self { chunk: Vec::new(), limit };
+        writer.number(count)?;
+        Ok(writer)
     }
-    Ok(chunk)
+
+    /// Adds the next element.
+    pub fn push(&mut self, item: &[u8]) -> Result<()> {
+        self.number(item.len())?;
+        if item.len() > self.limit.saturating_sub(self.chunk.len()) {
+            return Err(self.too_large());
+        }
+        self.chunk.extend_from_slice(item);
+        Ok(())
+    }
+
+    /// The chunk, when all elements are there.
+    pub fn into_chunk(self) -> Vec<u8> {
+        self.chunk
+    }
+
+    fn number(&mut self, number: usize) -> Result<()> {
+        let number = u32::try_from(number).map_err(|_| self.too_large())?;
+        self.chunk.extend_from_slice(&number.to_le_bytes());
+        Ok(())
+    }
+
+    fn too_large(&self) -> Error {
+        Error::too_large(format!("a chunk of texts of more than {} bytes", self.limit))
+    }
 }
 
 #[cfg(test)]
@@ -58,8 +82,10 @@ mod tests {
     fn a_chunk_of_texts_is_that_of_vlen_utf8() {
         let bytes = [3, 0, 0, 0, 1, 0, 0, 0, 97, 2, 0, 0, 0, 0xc3, 0xa9, 0, 0, 0, 0];
         let texts = ["a", "\u{e9}", ""];
-        assert_eq!(chunk(&texts, 19).unwrap(), bytes);
-        assert!(chunk(&texts, 18).is_err());
+        let mut writer = Writer::new(3, 19).unwrap();
+        texts.iter().for_each(|text| writer.push(text.as_bytes()).unwrap());
+        assert_eq!(writer.into_chunk(), bytes);
+        assert!(Writer::new(1, 10).unwrap().push(b"abc").is_err());
         assert_eq!(items(&bytes, 3).unwrap(), texts.map(str::as_bytes));
         assert!(items(&bytes, 2).is_err());
         for len in 0..bytes.len() {

@@ -98,19 +98,24 @@ impl ArrayToArray for Categorize {
 
     fn decode(&self, encoded: Buffer) -> Result<Buffer> {
         let empty: &[u8] = self.items.first().map(Vec::as_slice).unwrap_or_default();
-        let mut items = Vec::with_capacity(encoded.len() / self.encoded.len());
-        for item in encoded.chunks_exact(self.encoded.len()) {
+        let label = |item: &[u8]| {
             let number = match self.encoded.load(item) {
                 Number::Int(number) => usize::try_from(number).ok(),
                 Number::Float(_) => None,
             };
-            let label = number.and_then(|number| self.items.get(number));
-            items.push(label.map_or(empty, Vec::as_slice));
-        }
-        if self.item_len.is_none() {
-            return texts::chunk(&items, MAX_LEN).map(Buffer::from);
-        }
-        Ok(items.concat().into())
+            number.and_then(|number| self.items.get(number)).map_or(empty, Vec::as_slice)
+        };
+        let labels = encoded.chunks_exact(self.encoded.len()).map(label);
+        let Some(item_len) = self.item_len else {
+            let mut target = texts::Writer::new(labels.len(), MAX_LEN)?;
+            for label in labels {
+                target.push(label)?;
+            }
+            return Ok(target.into_chunk().into());
+        };
+        let mut target = reserve(labels.len().saturating_mul(item_len))?;
+        labels.for_each(|label| target.extend_from_slice(label));
+        Ok(target.into())
     }
 
     fn is_lossy(&self) -> bool {

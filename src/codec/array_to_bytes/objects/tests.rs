@@ -1,0 +1,129 @@
+use std::path::Path;
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+use crate::codec::configuration::Stated;
+
+fn bytes(hexadecimal: &Value) -> Vec<u8> {
+    let digits = hexadecimal.as_str().unwrap().as_bytes().chunks(2);
+    let byte = |pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+    digits.map(byte).collect()
+}
+
+/// The records of `filters.json` that are of lists of objects; see `filters.py` next to it.
+fn records() -> Vec<Value> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/numcodecs/filters.json");
+    let all: Vec<Value> = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    all.into_iter().filter(|record| record.get("exact").is_some()).collect()
+}
+
+fn bound(name: &str, configuration: &Value, dtype: DType, shape: Vec<u64>) -> Objects {
+    let elements = Elements { shape, dtype };
+    match name {
+        "numcodecs.json2" => Objects::json(configuration.as_object().unwrap(), &elements, 100_000),
+        _ => Objects::message_pack(&elements, 100_000),
+    }
+    .unwrap()
+}
+
+#[test]
+fn lists_of_objects_are_those_of_numcodecs() {
+    let records = records();
+    assert!(records.len() > 30, "{} records", records.len());
+    for record in records {
+        let name = record["name"].as_str().unwrap();
+        let dtype = Stated::parse(record["dtype"].as_str().unwrap()).unwrap().dtype;
+        let shape = serde_json::from_value(record["shape"].clone()).unwrap();
+        let codec = bound(name, &record["configuration"], dtype, shape);
+        let (elements, encoded) = (bytes(&record["elements"]), bytes(&record["encoded"]));
+        let what = format!("{name} {} {}", record["dtype"], String::from_utf8_lossy(&encoded));
+        let decoded = codec.decode(encoded.clone().into());
+        assert_eq!(*decoded.expect(&what), *elements, "{what}: decoded");
+        let again = codec.encode(elements.clone().into(), &[]).unwrap();
+        assert_eq!(*codec.decode(again.clone()).unwrap(), *elements, "{what}: encoded");
+        if record["exact"] == true {
+            assert_eq!(again, encoded, "{what}");
+        }
+    }
+}
+
+#[test]
+fn a_list_that_does_not_fit_is_refused() {
+    let codec = bound("numcodecs.json2", &json!({}), DType::String, vec![2, 2]);
+    let decode = |text: &str| codec.decode(Bytes::copy_from_slice(text.as_bytes()));
+    let flat = decode(r#"["a","b","c","d","|O",[4]]"#).unwrap();
+    assert_eq!(decode(r#" [ ["a", "b"] , ["c","d"],"|O" ,[2,2] ] "#).unwrap(), flat);
+    for wrong in [
+        "",
+        "[]",
+        "[[2,2]]",
+        r#"["a","b","c","d",7,[4]]"#,
+        r#"["a","b","c","|O",[3]]"#,
+        r#"["a","b","c","d","|O",[5]]"#,
+        r#"[["a","b"],["c","d"],"|O",[2,3]]"#,
+        r#"["ab","cd","|O",[2,2]]"#,
+        r#"[["a","b"],["c","d"],"|O",[2,2]"#,
+        r#"[["a","b"],["c","d],"|O",[2,2]]"#,
+        r#"[["a","b"],["c",d],"|O",[2,2]]"#,
+        r#"[["a","b"],["c","d",],"|O",[2,2]]"#,
+        r#"["a","b","c","d","|O",4]"#,
+    ] {
+        assert!(decode(wrong).is_err(), "{wrong}");
+    }
+    let numbers = bound("numcodecs.json2", &json!({}), DType::Int(1), vec![1]);
+    let decode = |text: &str| numbers.decode(Bytes::copy_from_slice(text.as_bytes()));
+    assert_eq!(*decode("[-7,\"|i1\",[1]]").unwrap(), [249]);
+    for wrong in ["[300,\"|i1\",[1]]", "[null,\"|i1\",[1]]", "[{},\"|i1\",[1]]"] {
+        assert!(decode(wrong).is_err(), "{wrong}");
+    }
+    let elements = Elements { shape: vec![1], dtype: DType::String };
+    let short = Objects::json(&Object::new(), &elements, 11).unwrap();
+    assert!(short.decode(Bytes::from_static(br#"["abc","|O",[1]]"#)).is_ok());
+    assert!(short.decode(Bytes::from_static(br#"["abcd","|O",[1]]"#)).is_err());
+}
+
+#[test]
+fn lists_in_lists_have_a_limit() {
+    let codec = bound("numcodecs.msgpack2", &json!({}), DType::String, vec![1]);
+    let nested = |depth| [&[0x93][..], &vec![0x91; depth], &[0xc0, 0xa1, 79, 0x91, 1]].concat();
+    assert!(codec.decode(nested(60).into()).is_ok());
+    assert!(codec.decode(nested(100_000).into()).is_err());
+    let codec = bound("numcodecs.json2", &json!({}), DType::String, vec![1]);
+    let nested = format!("[{}{},\"|O\",[1]]", "[".repeat(100_000), "]".repeat(100_000));
+    assert!(codec.decode(nested.into_bytes().into()).is_err());
+}
+
+proptest! {
+    #[test]
+    fn texts_survive(texts in prop::collection::vec(any::<String>(), 1..12), ascii in any::<bool>()) {
+        let mut writer = texts::Writer::new(texts.len(), 100_000).unwrap();
+        texts.iter().for_each(|text| writer.push(text.as_bytes()).unwrap());
+        let chunk = writer.into_chunk();
+        for name in ["numcodecs.json2", "numcodecs.msgpack2"] {
+            let shape = vec![1, texts.len() as u64];
+            let codec = bound(name, &json!({"ensure_ascii": ascii}), DType::String, shape);
+            let encoded = codec.encode(chunk.clone().into(), &[]).unwrap();
+            prop_assert_eq!(&*codec.decode(encoded).unwrap(), &*chunk);
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_a_list_or_not(
+        mut encoded in prop::collection::vec(any::<u8>(), 0..40),
+        record in any::<prop::sample::Index>(),
+        at in any::<prop::sample::Index>(),
+    ) {
+        let records = records();
+        let stored = bytes(&record.get(&records)["encoded"]);
+        for name in ["numcodecs.json2", "numcodecs.msgpack2"] {
+            let codec = bound(name, &json!({}), DType::String, vec![2, 3]);
+            let _ = codec.decode(encoded.clone().into());
+            let mut changed = stored.clone();
+            let at = at.index(changed.len());
+            changed.splice(at..at, encoded.drain(..encoded.len().min(2)));
+            let _ = codec.decode(changed.into());
+        }
+    }
+}
