@@ -27,7 +27,7 @@ use fuser::{
 use parking_lot::Mutex;
 
 use crate::error::{Error, Kind, Result};
-use crate::vfs::{Attr, DirHandle, Presence, Replace, Told, Vfs};
+use crate::vfs::{DirHandle, Presence, Replace, Vfs};
 use answer::{answer, gone};
 use listing::{Entry, Room};
 use pool::Pool;
@@ -384,27 +384,23 @@ impl Filesystem for Fs {
     ) {
         let (owner, vfs) = (self.owner, Arc::clone(&self.vfs));
         let mut add = |next: u64, entry: Entry<'_>| {
-            // 0: the kernel takes the name, and learns of no inode.
-            let (name, ino, attr) = match entry {
-                Entry::Dot(name, number) => (name, number, dot(number)),
-                Entry::Listed(dir, listed) => {
-                    let unknown = || Attr { is_dir: listed.is_dir, ..dot(listed.number) };
-                    match vfs.tell_listed(dir, listed) {
-                        Ok(Told::Attr(attr)) => (listed.name.as_str(), attr.number, attr),
-                        Ok(Told::NameOnly) => (listed.name.as_str(), 0, unknown()),
-                        Ok(Told::Gone) => return Ok(Room::Some),
-                        Err(error) => {
-                            // One bad entry is no reason to show none of the others.
-                            vfs.note("readdir", &error);
-                            (listed.name.as_str(), 0, unknown())
-                        }
+            let (name, attr) = match entry {
+                Entry::Dot(name, number) => (name, dot(number)),
+                Entry::Listed(dir, listed) => match vfs.tell_listed(dir, listed) {
+                    Ok(Some(attr)) => (listed.name.as_str(), attr),
+                    Ok(None) => return Ok(Room::Some),
+                    Err(error) => {
+                        // One bad entry is no reason to show none of the others.
+                        vfs.note("readdir", &error);
+                        (listed.name.as_str(), vfs.tell_name(listed))
                     }
-                }
+                },
             };
             let (ttl, shown) = (vfs.ttl(&attr), owner.attr(&attr));
-            let full = reply.add(INodeNo(ino), next, name, &ttl, &shown, Generation(0));
-            if full && matches!(entry, Entry::Listed(..)) && ino != 0 {
-                vfs.forget(ino, 1);
+            let number = INodeNo(attr.number);
+            let full = reply.add(number, next, name, &ttl, &shown, Generation(0));
+            if full && matches!(entry, Entry::Listed(..)) {
+                vfs.forget(attr.number, 1);
             }
             Ok(if full { Room::None } else { Room::Some })
         };

@@ -27,17 +27,6 @@ pub struct Listed {
     place: Place,
 }
 
-/// What there is to tell of a name that was listed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Told {
-    /// What `stat` shows.
-    Attr(Attr),
-    /// A chunk would have to be decoded to know more: who wants to know looks it up.
-    NameOnly,
-    /// It has gone since.
-    Gone,
-}
-
 type Found = Result<(String, Place)>;
 pub(super) type Source = Box<dyn Iterator<Item = Found> + Send>;
 
@@ -115,28 +104,52 @@ impl Vfs {
         Ok(read.listed.get(position).cloned())
     }
 
-    /// The attributes of a name that was listed, which the kernel is told of now. Who does not pass them on after all
-    /// calls [`Self::forget`].
-    pub fn tell_listed(&self, dir: &DirHandle, listed: &Listed) -> Result<Told> {
+    /// The attributes of a name that was listed, which the kernel is told of now; none where it has gone since.
+    /// Who does not pass them on after all calls [`Self::forget`].
+    pub fn tell_listed(&self, dir: &DirHandle, listed: &Listed) -> Result<Option<Attr>> {
         // Whether a directory below a group is a node was not looked up for the name alone.
         let place = match &listed.place {
             Place::Node(_) => self.resolve(&dir.place, &listed.name)?,
             known => Some(known.clone()),
         };
-        let Some(place) = place else { return Ok(Told::Gone) };
-        if self.has_variable.load(Ordering::Relaxed)
-            && let Place::Chunk(path, coords) = &place
-            && let Ok(array) = self.array(path)
-            && array.model().dtype.is_variable()
-            && self.cache.peek(&array, coords).is_none()
-        {
-            return Ok(Told::NameOnly);
+        let Some(place) = place else { return Ok(None) };
+        if self.is_costly(&place) {
+            return Ok(Some(self.told_name(&place)));
         }
         match self.told(&place) {
-            Ok(attr) => Ok(Told::Attr(attr)),
-            Err(error) if error.kind() == Kind::NotFound => Ok(Told::Gone),
+            Ok(attr) => Ok(Some(attr)),
+            Err(error) if error.kind() == Kind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// The attributes of a name that was listed and whose own are not to be had: no more than that it is there. The
+    /// kernel is told of it now, and asks again before it uses them.
+    pub fn tell_name(&self, listed: &Listed) -> Attr {
+        self.told_name(&listed.place)
+    }
+
+    fn told_name(&self, place: &Place) -> Attr {
+        let inode = self.inodes.at(place);
+        self.inodes.looked_up(&inode);
+        Attr {
+            number: inode.number(),
+            is_dir: place.is_dir(),
+            links: if place.is_dir() { 2 } else { 1 },
+            may_change: true,
+            ..Attr::directory(self.mounted)
+        }
+    }
+
+    /// Whether a chunk would have to be decoded to know its attributes, only because it was listed. Of one that
+    /// somebody knows already, nothing but the truth can be told: it may be mapped.
+    fn is_costly(&self, place: &Place) -> bool {
+        let Place::Chunk(path, coords) = place else { return false };
+        self.has_variable.load(Ordering::Relaxed)
+            && self.inodes.known_at(place).is_none()
+            && self.array(path).is_ok_and(|array| {
+                array.model().dtype.is_variable() && self.cache.peek(&array, coords).is_none()
+            })
     }
 
     /// The number of the directory that an open directory is in.

@@ -42,7 +42,7 @@ pub use attr::Attr;
 pub use inode::ROOT;
 use inode::{Inode, Inodes};
 use journal::Journal;
-pub use listing::{DirHandle, Listed, Told};
+pub use listing::{DirHandle, Listed};
 pub use names::Replace;
 use overlay::Overlay;
 use place::Place;

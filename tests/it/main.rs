@@ -13,6 +13,7 @@ mod command;
 mod documents;
 mod formats;
 mod layering;
+mod lengths;
 mod nodes;
 mod semantics;
 mod support;

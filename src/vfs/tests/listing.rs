@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::bed::Bed;
 use crate::error::Kind;
 use crate::metadata::NodePath;
-use crate::vfs::{Access, ROOT, Told, xattr::Presence};
+use crate::vfs::{Access, ROOT, xattr::Presence};
 
 #[test]
 fn a_damaged_shard_hides_only_its_own_chunks() {
@@ -36,10 +36,12 @@ fn inodes_are_let_go_of_when_nobody_knows_them() {
     // Told of in a listing, and not passed on.
     let dir = bed.vfs.opendir(ROOT).expect("opened");
     let first = bed.vfs.readdir(&dir, 0).expect("read").expect("there");
-    match bed.vfs.tell_listed(&dir, &first).expect("told") {
-        Told::Attr(attr) => bed.vfs.forget(attr.number, 1),
-        other => panic!("{other:?}"),
-    }
+    let attr = bed.vfs.tell_listed(&dir, &first).expect("told").expect("there");
+    bed.vfs.forget(attr.number, 1);
+    assert_eq!(bed.vfs.inodes.len(), 1);
+    let attr = bed.vfs.tell_name(&first);
+    assert_eq!(bed.vfs.getattr(attr.number).expect("known").number, attr.number);
+    bed.vfs.forget(attr.number, 1);
     assert_eq!(bed.vfs.inodes.len(), 1);
     bed.vfs.lookup(ROOT, "missing").expect_err("not there");
     assert_eq!(bed.vfs.inodes.len(), 1);
