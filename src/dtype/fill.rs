@@ -84,7 +84,6 @@ impl FillValue {
             DType::Complex(len) => {
                 halves(&item).map(|part| float_json(bits_of(part), len / 2)).to_vec().into()
             }
-            DType::Raw(_) => item.to_vec().into(),
             DType::Narrow(number) => narrow_json(bits_of(&item), number),
             DType::ComplexNarrow(number) => {
                 halves(&item).map(|part| narrow_json(bits_of(part), number)).to_vec().into()
@@ -93,7 +92,7 @@ impl FillValue {
                 i64::MIN => Value::from("NaT"),
                 count => Value::from(count),
             },
-            DType::Bytes(_) | DType::Struct(_) | DType::VariableBytes => {
+            DType::Raw(_) | DType::Bytes(_) | DType::Struct(_) | DType::VariableBytes => {
                 Value::from(base64_encode(&item))
             }
             DType::Utf32(_) => Value::from(text_of(&item)),

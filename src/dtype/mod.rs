@@ -198,6 +198,10 @@ impl DType {
     /// the libraries differ it is what more of them open.
     pub fn to_json(&self) -> Value {
         let configuration = match self {
+            // The core's own name, `r24`, is read by neither zarr-python nor `TensorStore`.
+            Self::Raw(len) => {
+                return json!({"name": "raw_bytes", "configuration": {"length_bytes": len}});
+            }
             Self::Time(time) => json!({"unit": time.unit, "scale_factor": time.scale}),
             Self::Bytes(len) => json!({"length_bytes": len}),
             Self::Utf32(len) => json!({"length_bytes": u64::from(*len) * 4}),
@@ -205,10 +209,9 @@ impl DType {
                 let field = |field: &Field| {
                     // There are no arrays in such a structure: their bytes are all that can be said.
                     let dtype = if field.shape.is_empty() {
-                        field.dtype.to_json_in_struct()
+                        field.dtype.to_json()
                     } else {
-                        Self::Raw(u32::try_from(field.len()).unwrap_or(u32::MAX))
-                            .to_json_in_struct()
+                        Self::Raw(u32::try_from(field.len()).unwrap_or(u32::MAX)).to_json()
                     };
                     json!([field.name, dtype])
                 };
@@ -217,14 +220,6 @@ impl DType {
             _ => return Value::String(self.name()),
         };
         json!({"name": self.name(), "configuration": configuration})
-    }
-
-    /// zarr-python reads no `r24`.
-    fn to_json_in_struct(&self) -> Value {
-        match self {
-            Self::Raw(len) => json!({"name": "raw_bytes", "configuration": {"length_bytes": len}}),
-            other => other.to_json(),
-        }
     }
 
     /// How the bytes of an element turn: runs of that many components of that many bytes each, in order.

@@ -138,16 +138,10 @@ pub(super) fn step(name: &str) -> Step {
         | "numcodecs.bitround"
         | "numcodecs.categorize"
         | "numcodecs.quantize" => Step::ArrayToArray,
-        "bytes"
-        | "sharding_indexed"
-        | "vlen-utf8"
-        | "vlen-bytes"
-        | "packbits"
-        | "n5_default"
-        | "numcodecs.json2"
-        | "numcodecs.msgpack2"
-        | "numcodecs.pcodec"
-        | "numcodecs.pickle" => Step::ArrayToBytes,
+        "bytes" | "sharding_indexed" | "vlen-utf8" | "vlen-bytes" | "packbits" | "n5_default"
+        | "numcodecs.json2" | "numcodecs.msgpack2" | "numcodecs.pcodec" | "numcodecs.pickle" => {
+            Step::ArrayToBytes
+        }
         _ => Step::Other,
     }
 }

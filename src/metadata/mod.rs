@@ -11,6 +11,7 @@ pub mod model;
 pub mod path;
 pub mod policy;
 pub mod shown;
+pub mod zarr2;
 
 mod codecs;
 mod consolidated;

@@ -44,8 +44,9 @@ pub(super) fn array(text: &mut Text, document: &Object, array: Array, new: New) 
     let encoding = json!({"name": "default", "configuration": {"separator": "/"}});
     put(text, document, "chunk_key_encoding", &encoding)?;
     let fill = match (&array.dtype, document.get("fill_value")) {
-        // Base64, which the libraries that have such types write and read.
+        // Base64, which the libraries that have such types write and read, or a list, as the core has it.
         (DType::Raw(_), Some(written @ Value::String(text))) if is_base64(text) => written.clone(),
+        (DType::Raw(_), Some(written @ Value::Array(_))) => written.clone(),
         _ => array.fill.to_json(&array.dtype),
     };
     put_fill(text, document, &array.dtype, &fill)?;
@@ -72,6 +73,9 @@ fn data_type(document: &Object, array: &Array) -> Value {
     if name.is_some_and(|name| name == "raw_bytes") {
         let length = array.dtype.item_len();
         return json!({"name": "raw_bytes", "configuration": {"length_bytes": length}});
+    }
+    if matches!(array.dtype, DType::Raw(_)) {
+        return json!(array.dtype.name());
     }
     // What the program wrote names the type, perhaps in a spelling that more libraries read.
     let released = array.dtype.to_json();

@@ -1,0 +1,236 @@
+//! The documents that a mount shows to programs that stopped at Zarr 2, and back.
+//!
+//! Like [`super::shown`] they describe decoded chunk files: no compressor, no filters, C order, little endian, names like
+//! `0.0`. What a program writes becomes the document of Zarr 3 that means the same, so that there is one way
+//! from there into the store.
+
+use serde_json::{Value, json};
+
+use super::codecs::plain;
+use super::conventions::{self, DIMENSIONS, FILL, OME};
+use super::create::v2::fill_value;
+use super::joined::join;
+use super::model::{Array, CodecSpec, Group, KeyEncoding, Node, Object, Separator};
+use super::types::{Endian, numpy_type};
+use super::{NodeKind, shown, v2};
+use crate::dtype::{DType, FillValue};
+use crate::error::{Error, Kind, Result};
+
+/// A node as Zarr 2 has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Documents {
+    /// `.zarray` or `.zgroup`.
+    pub document: String,
+    /// `.zattrs`.
+    pub attributes: String,
+    /// Whether chunks that are not stored have to be shown: the fill value of the document is another, or none.
+    pub shows_fill: bool,
+}
+
+/// A group.
+pub fn group(group: &Group) -> Documents {
+    Documents {
+        document: v2::group_document(),
+        attributes: print(&Value::Object(unversioned(group.attributes.clone()))),
+        shows_fill: false,
+    }
+}
+
+/// An array whose chunk files have `chunk_shape`.
+pub fn array(array: &Array, chunk_shape: &[u64]) -> Result<Documents> {
+    if array.rectilinear.is_some() {
+        return Err(Error::unsupported("a rectilinear chunk grid has no form in Zarr 2"));
+    }
+    let dtype = in_numpy(&array.dtype);
+    let (fill, attributes) = masked(array);
+    let shows_fill = fill != array.fill || !fill.is_defined();
+    let value = match fill_value(&fill, &array.dtype, &Endian::Little) {
+        Ok(_) if dtype != array.dtype => {
+            let fill = FillValue::from_item(&fill.item(&array.dtype));
+            fill_value(&fill, &dtype, &Endian::Little)?
+        }
+        Ok(value) => value,
+        // A NaN of other bits than numpy's.
+        Err(_) => json!("NaN"),
+    };
+    let filters = dtype.is_variable().then(|| json!([{"id": plain(&dtype).name}]));
+    let document = json!({
+        "zarr_format": 2,
+        "shape": array.shape,
+        "chunks": chunk_shape,
+        "dtype": numpy_type(&dtype, &Endian::Little),
+        "compressor": null,
+        "fill_value": value,
+        "order": "C",
+        "filters": filters,
+        "dimension_separator": ".",
+    });
+    Ok(Documents {
+        document: print(&document),
+        attributes: print(&Value::Object(attributes)),
+        shows_fill,
+    })
+}
+
+/// The type in the terms of numpy: numbers that it does not know are their bytes.
+fn in_numpy(dtype: &DType) -> DType {
+    match dtype {
+        DType::Narrow(_) | DType::ComplexNarrow(_) | DType::Complex(4) => {
+            DType::Raw(u32::try_from(dtype.item_len()).unwrap_or(u32::MAX))
+        }
+        other => other.clone(),
+    }
+}
+
+/// The fill value and the attributes as xarray has them in Zarr 2.
+fn masked(array: &Array) -> (FillValue, Object) {
+    let mut attributes = unversioned(array.attributes.clone());
+    let names: Option<Vec<&str>> = array.dimension_names.iter().map(Option::as_deref).collect();
+    let is_named = !array.dimension_names.is_empty() || array.shape.is_empty();
+    let Some(names) = names.filter(|_| is_named) else {
+        return (array.fill.clone(), attributes);
+    };
+    let masked = attributes.get(FILL);
+    let masked = masked.and_then(|value| conventions::decoded_fill(value, &array.dtype));
+    if masked.is_some() {
+        attributes.shift_remove(FILL);
+    }
+    if !names.is_empty() || masked.is_some() {
+        attributes.insert(DIMENSIONS.to_owned(), json!(names));
+    } else {
+        return (array.fill.clone(), attributes);
+    }
+    (masked.unwrap_or(FillValue::UNDEFINED), attributes)
+}
+
+/// Attributes with OME-Zarr as of 0.4.
+fn unversioned(mut attributes: Object) -> Object {
+    let Some(members) = attributes.get(OME).and_then(conventions::ome_to_v2) else {
+        return attributes;
+    };
+    if members.keys().any(|name| attributes.contains_key(name)) {
+        return attributes;
+    }
+    attributes.shift_remove(OME);
+    attributes.extend(members);
+    attributes
+}
+
+/// The document of Zarr 3 that says what two of Zarr 2 say, which a program has written, or was shown.
+pub fn to_v3(kind: NodeKind, document: &str, attributes: Option<&str>) -> Result<String> {
+    let invalid = |error: Error| error.of_kind(Kind::Invalid);
+    let joined = join(document, attributes).map_err(invalid)?;
+    match v2::lower(kind, joined.as_bytes()).node.map_err(invalid)? {
+        Node::Group(group) => Ok(shown::group(&group, None)),
+        Node::Array(array) => {
+            if array.key_encoding == KeyEncoding::V2(Separator::Slash) {
+                return Err(Error::invalid(
+                    "dimension_separator must be \".\": the mount shows chunks as 0.0, whatever their keys in the \
+                     store",
+                ));
+            }
+            let text = shown::array(&array, &array.chunk_shape);
+            if array.codecs == [plain(&array.dtype)] {
+                return Ok(text);
+            }
+            let mut text = super::json::Text::parse(text.as_bytes())?;
+            let codecs: Value = array.codecs.iter().map(CodecSpec::to_json).collect();
+            text.set(&["codecs"], &codecs)?;
+            Ok(text.into_string())
+        }
+    }
+}
+
+/// The kind of the node that the document `name` is for; none where that is no document of Zarr 2.
+pub fn kind_of(name: &str) -> Option<NodeKind> {
+    match name {
+        super::ZARRAY => Some(NodeKind::Array),
+        super::ZGROUP => Some(NodeKind::Group),
+        _ => None,
+    }
+}
+
+/// Copies of documents, each with its path from the root, as zarr-python 2 consolidates them.
+pub fn consolidated(copies: &[(String, Value)]) -> String {
+    let metadata: Object = copies.iter().cloned().collect();
+    print(&json!({"zarr_consolidated_format": 1, "metadata": metadata}))
+}
+
+fn print(document: &Value) -> String {
+    format!("{document:#}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metadata::Dialect;
+
+    fn lowered(text: &str) -> Array {
+        match Dialect::V3.lower(None, text.as_bytes()).node.expect("understood") {
+            Node::Array(array) => *array,
+            Node::Group(_) => panic!("a group"),
+        }
+    }
+
+    fn v3(more: &Value) -> Array {
+        let mut document = json!({
+            "zarr_format": 3, "node_type": "array", "shape": [4, 6], "data_type": "int16",
+            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2, 3]}},
+            "chunk_key_encoding": {"name": "default"}, "fill_value": 7, "codecs": [{"name": "bytes"}],
+        });
+        for (name, value) in more.as_object().expect("an object") {
+            document[name] = value.clone();
+        }
+        lowered(&document.to_string())
+    }
+
+    #[test]
+    fn what_is_shown_as_zarr_2_means_the_same_in_zarr_3() {
+        for more in [
+            json!({}),
+            json!({"attributes": {"a": [1, null]}}),
+            json!({"data_type": "float32", "fill_value": "NaN"}),
+            json!({"data_type": "string", "fill_value": "x", "codecs": [{"name": "vlen-utf8"}]}),
+            json!({"dimension_names": ["y", "x"], "attributes": {"_FillValue": 7}}),
+            json!({"shape": [], "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": []}}}),
+        ] {
+            let model = v3(&more);
+            let documents = array(&model, &model.chunk_shape).expect("shown");
+            assert!(!documents.shows_fill, "{more}");
+            let again = to_v3(NodeKind::Array, &documents.document, Some(&documents.attributes));
+            let again = lowered(&again.expect("understood"));
+            let expected = Array {
+                codecs: vec![plain(&model.dtype)],
+                key_encoding: KeyEncoding::Default(Separator::Slash),
+                ..model
+            };
+            assert_eq!(again, expected, "{more}");
+        }
+    }
+
+    #[test]
+    fn a_named_array_says_what_xarray_masks_and_nothing_else() {
+        let names = json!(["y", "x"]);
+        let model = v3(&json!({"dimension_names": names}));
+        let documents = array(&model, &[2, 3]).expect("shown");
+        assert!(documents.shows_fill && documents.document.contains("\"fill_value\": null"));
+        assert!(documents.attributes.contains("_ARRAY_DIMENSIONS"));
+        let other = json!({"dimension_names": names, "attributes": {"_FillValue": -1}});
+        let documents = array(&v3(&other), &[2, 3]).expect("shown");
+        assert!(documents.shows_fill && documents.document.contains("\"fill_value\": -1"));
+        assert!(!documents.attributes.contains("_FillValue"));
+    }
+
+    #[test]
+    fn what_a_program_compresses_is_told_to_the_mount() {
+        let zarray = json!({
+            "zarr_format": 2, "shape": [4], "chunks": [2], "dtype": ">i4", "order": "C", "filters": null,
+            "fill_value": 0, "compressor": {"id": "zlib", "level": 1},
+        });
+        let text = to_v3(NodeKind::Array, &zarray.to_string(), None).expect("understood");
+        let names: Vec<String> =
+            lowered(&text).codecs.into_iter().map(|codec| codec.name).collect();
+        assert_eq!(names, ["bytes", "numcodecs.zlib"]);
+        assert!(text.contains("\"big\""), "{text}");
+    }
+}
