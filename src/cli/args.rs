@@ -65,13 +65,18 @@ pub struct Mount {
     /// and every long option below without its dashes (cache-size=1G).
     #[arg(short, value_name = "OPTIONS", value_delimiter = ',')]
     pub options: Vec<String>,
-    /// The dialect of the hierarchy, where it should not be found out: v3 or d2020-10.
+    /// What the mount shows: zarr, a hierarchy of Zarr 3, or zarr2, one of Zarr 2 (.zarray, .zgroup, .zattrs,
+    /// chunks called 0.0).
+    #[arg(long = "as", value_name = "FORMAT", value_enum, default_value = "zarr")]
+    pub form: Presented,
+    /// The dialect of the hierarchy, where it should not be found out: v3, v2, n5, or a draft: d2019-05,
+    /// d2019-06, d2020-09, d2020-10, d2022-11, d2022-12, d2023-02.
     #[arg(long, value_name = "DIALECT", value_parser = dialect)]
     pub from: Option<Dialect>,
     /// Start an empty hierarchy where SOURCE is missing or an empty directory.
     #[arg(long)]
     pub create: bool,
-    /// The dialect of the hierarchy that --create starts: v3 or d2020-10.
+    /// The dialect of the hierarchy that --create starts: v3, v2, n5, d2020-10, d2020-09, d2019-06 or d2019-05.
     #[arg(long, value_name = "DIALECT", value_parser = dialect, default_value = "v3", requires = "create")]
     pub format: Dialect,
     /// How new arrays are stored whose documents name no compressor: none, codecs separated by commas
@@ -165,6 +170,15 @@ pub struct Demo {
 
 /// The codecs of one `--codecs`: clap takes a plain `Vec` for an option that is given several times.
 pub type Codecs = Vec<CodecSpec>;
+
+/// What a mount shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Presented {
+    /// A hierarchy of Zarr 3.
+    Zarr,
+    /// A hierarchy of Zarr 2.
+    Zarr2,
+}
 
 /// When chunks are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use clap::{CommandFactory, FromArgMatches};
 
-use super::args::{Args, Durability as DurabilityArg, Mount};
+use super::args::{Args, Durability as DurabilityArg, Mount, Presented};
 use super::{Failure, daemon, failed, logger, open, umount};
 use crate::array::FillChunks;
 use crate::fuse::{self, MountOptions, Mounted, Others};
@@ -18,7 +18,7 @@ use crate::metadata::Policy;
 use crate::store::directory::Durability;
 use crate::store::{Condition, Store};
 use crate::sys;
-use crate::vfs::{self, Vfs};
+use crate::vfs::{self, Form, Vfs};
 
 /// Kernel flags and fstab words that need nothing from us.
 const IGNORED: &[&str] = &[
@@ -108,6 +108,10 @@ fn serve(args: &Mount, flags: &Flags, source: &Path, mountpoint: &Path) -> Resul
         dirty_limit: args.dirty_limit,
         fill_chunks: if args.skip_fill_chunks { FillChunks::Skip } else { FillChunks::Store },
         writeback_delay: args.writeback_delay,
+        form: match args.form {
+            Presented::Zarr => Form::Zarr3,
+            Presented::Zarr2 => Form::Zarr2,
+        },
     };
     let vfs = Arc::new(Vfs::new(hierarchy, options));
     let processors = thread::available_parallelism().map_or(1, std::num::NonZero::get);

@@ -83,7 +83,9 @@ mod tests {
         let bytes = [3, 0, 0, 0, 1, 0, 0, 0, 97, 2, 0, 0, 0, 0xc3, 0xa9, 0, 0, 0, 0];
         let texts = ["a", "\u{e9}", ""];
         let mut writer = Writer::new(3, 19).unwrap();
-        texts.iter().for_each(|text| writer.push(text.as_bytes()).unwrap());
+        for text in &texts {
+            writer.push(text.as_bytes()).unwrap();
+        }
         assert_eq!(writer.into_chunk(), bytes);
         assert!(Writer::new(1, 10).unwrap().push(b"abc").is_err());
         assert_eq!(items(&bytes, 3).unwrap(), texts.map(str::as_bytes));

@@ -88,11 +88,19 @@ impl Hierarchy {
         Err(overtaken(path))
     }
 
+    /// Whether a group is shown with consolidated metadata.
+    pub fn shows_consolidated(&self, node: &Node) -> Result<bool> {
+        let in_document = matches!(node.content(), Content::Group(group) if group.consolidated);
+        Ok(in_document || self.has_shared_copies(node)?)
+    }
+
     /// Whether the documents below a group, and its own, are in a value beside it, and are shown as consolidated
     /// metadata.
     pub(super) fn has_shared_copies(&self, node: &Node) -> Result<bool> {
         match self.dialect.own_copies(node.path())? {
-            Some(copies) if node.document().is_some() => Ok(self.store.stat(&copies)?.is_some()),
+            Some(copies) if node.document().or(node.removed()).is_some() => {
+                Ok(self.store.stat(&copies)?.is_some())
+            }
             Some(_) | None => Ok(false),
         }
     }

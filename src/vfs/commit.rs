@@ -10,7 +10,7 @@ use super::file::{Content, File, Unstored};
 use super::inode::Inode;
 use super::overlay::Shown;
 use super::place::Place;
-use super::{Access, Vfs};
+use super::{Access, Form, Vfs};
 use crate::codec::Buffer;
 use crate::error::{At, Error, Kind, Result};
 use crate::metadata::NodePath;
@@ -75,12 +75,15 @@ impl Vfs {
     pub(super) fn stored_bytes(&self, place: &Place) -> Result<Buffer> {
         match place {
             Place::Chunk(path, coords) => {
-                let chunk = self.cache.get(&self.array(path)?, coords)?;
-                Ok(chunk.ok_or_else(Error::not_found)?.bytes)
+                let array = self.array(path)?;
+                match self.cache.get(&array, coords)? {
+                    Some(chunk) => Ok(chunk.bytes),
+                    None if self.shows_fill(&array) => array.fill_chunk(coords),
+                    None => Err(Error::not_found()),
+                }
             }
-            Place::Document(path) => {
-                let node = self.hierarchy.existing(path)?;
-                Ok(self.hierarchy.shown(&node)?.into_bytes().into())
+            Place::Document(_) | Place::Attributes(_) | Place::Copies(_) => {
+                Ok(self.shown_at(place)?.into_bytes().into())
             }
             Place::Ordinary(path, relative) => self.value_of(&self.ordinary_key(path, relative)?),
             Place::StoredDocument(_, key) => self.value_of(key),
@@ -107,9 +110,7 @@ impl Vfs {
     fn longest(&self, place: Option<&Place>) -> Result<u64> {
         Ok(match place {
             Some(Place::Chunk(path, coords)) => self.array(path)?.chunk_len(coords)?.longest(),
-            Some(Place::Document(_) | Place::StoredDocument(..)) => {
-                crate::metadata::json::MAX_DOCUMENT_LEN
-            }
+            Some(place) if place.is_document() => crate::metadata::json::MAX_DOCUMENT_LEN,
             _ => self.hierarchy.options().max_chunk_len,
         })
     }
@@ -309,7 +310,7 @@ impl Vfs {
             Place::Chunk(path, coords) => {
                 self.cache.set_version(&self.array(path)?, coords, before, after);
             }
-            Place::Document(path) => self.hierarchy.invalidate(path),
+            Place::Document(path) | Place::Attributes(path) => self.hierarchy.invalidate(path),
             _ => {}
         }
         Ok(Some((before, after)))
@@ -323,9 +324,14 @@ impl Vfs {
                 let node = self.hierarchy.existing(path)?;
                 node.document().map(|document| document.key.clone())
             }
+            Place::Attributes(path) => {
+                let node = self.hierarchy.existing(path)?;
+                node.document().and_then(|document| document.keys().pop())
+            }
             Place::Ordinary(path, relative) => Some(self.ordinary_key(path, relative)?),
             Place::StoredDocument(_, key) => Some(key.clone()),
             Place::Node(_)
+            | Place::Copies(_)
             | Place::ChunkDir(..)
             | Place::OrdinaryDir(..)
             | Place::Control
@@ -423,8 +429,12 @@ impl Vfs {
                 }
                 stat.map(|stat| stat.version)
             }
-            Place::Document(path) => {
+            Place::Document(path) if self.options.form == Form::Zarr3 => {
                 self.store_document(path, shown, &bytes)?;
+                None
+            }
+            Place::Document(_) | Place::Attributes(_) | Place::Copies(_) => {
+                self.store_zarr2(place, shown, &bytes)?;
                 None
             }
             Place::StoredDocument(path, key) => {

@@ -73,7 +73,7 @@ impl Vfs {
             };
             match &place {
                 Place::Document(own) if own == path || below.groups.contains(own) => continue,
-                Place::Control => continue,
+                Place::Control | Place::Attributes(_) | Place::Copies(_) => continue,
                 Place::Node(child) => {
                     let Some(node) = self.hierarchy.node(child)? else { continue };
                     if is_plain_group(&node) || (node.is_made() && node.stored().is_some()) {
@@ -90,7 +90,7 @@ impl Vfs {
                 }
             }
             let grid = array.grid();
-            match place.in_array(path) {
+            match place.in_array(path, self.options.form) {
                 Some(Place::ChunkDir(_, indices))
                     if indices.len() >= grid.rank() || !grid.contains_prefix(&indices) =>
                 {
@@ -218,8 +218,8 @@ impl Vfs {
         files: Vec<Locked<'_>>,
     ) -> Result<()> {
         self.hierarchy.forget_directories(path);
-        self.overlay.replace(|place| place.in_array(path));
-        self.inodes.replace(|place| place.in_array(path));
+        self.overlay.replace(|place| place.in_array(path, self.options.form));
+        self.inodes.replace(|place| place.in_array(path, self.options.form));
         for place in &below.dirs {
             if let Some(name) = place.name() {
                 self.overlay.insert(place.parent(), &name, Shown::Directory(place.clone()));

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use super::Vfs;
 use super::attr::Attr;
 use super::names::Replace;
 use super::overlay::Shown;
 use super::place::{CHUNKS, DOCUMENT, Place};
 use super::tree::{below_shown, has_chunks};
+use super::{Form, Vfs};
 use crate::array::parse_index;
 use crate::error::{At, Error, Kind, Result};
 use crate::hierarchy::Content;
@@ -29,7 +29,9 @@ impl Vfs {
 
     fn make_directory(&self, directory: &Place, name: &str) -> Result<Place> {
         let (path, indices) = match directory {
-            Place::Node(path) if name == CHUNKS => (path, Some(Vec::new())),
+            Place::Node(path) if name == CHUNKS && self.options.form == Form::Zarr3 => {
+                (path, Some(Vec::new()))
+            }
             Place::ChunkDir(path, prefix) => {
                 (path, parse_index(name).map(|index| [&prefix[..], &[index]].concat()))
             }
@@ -82,6 +84,8 @@ impl Vfs {
         self.check_empty(&place)?;
         if let Place::Node(path) = &place {
             self.hierarchy.remove_directory(path).at(path)?;
+            self.hidden.lock().retain(|place| place.node() != Some(path));
+            self.waiting.lock().remove(path);
             self.note_documents(path)?;
         } else if let Some(name) = place.name() {
             if let Place::OrdinaryDir(path, relative) = &place {
@@ -223,7 +227,10 @@ impl Vfs {
             return self.hierarchy.leave_directory(path);
         }
         match self.hierarchy.store_group(path) {
-            Ok(key) => self.unsynced.changed(key),
+            Ok(key) => {
+                self.unsynced.changed(key);
+                self.settle_waiting(path)?;
+            }
             // Another program has made an array above it: there is no place for it any more.
             Err(error) if error.kind() == Kind::Invalid => {
                 self.note("write back", &error);

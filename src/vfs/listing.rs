@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 
-use super::Vfs;
 use super::attr::Attr;
 use super::place::{CHUNKS, CONTROL, DOCUMENT, ERRORS, Place, STATS, STORED};
+use super::{Form, Vfs};
 use crate::array::{Array, Coords, Grid};
 use crate::error::{Error, Kind, Result};
 use crate::hierarchy::{Content, Member};
@@ -75,7 +75,13 @@ impl Vfs {
         let stored = stored
             .filter(move |found| found.as_ref().map_or(true, |(name, _)| !names.contains(name)));
         let own = own.into_iter().map(|(name, shown)| Ok((name, shown.place().clone())));
-        Ok(Box::new(own.chain(stored)))
+        let names: Source = Box::new(own.chain(stored));
+        match directory {
+            Place::Node(path) if self.options.form == Form::Zarr2 => {
+                self.names_of_zarr2(path, names)
+            }
+            _ => Ok(names),
+        }
     }
 
     /// The name at `position` of an open directory, `.` and `..` not counted; none past the end. Names that

@@ -23,12 +23,13 @@ mod stats;
 mod tree;
 mod unsynced;
 mod xattr;
+mod zarr2;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -37,6 +38,7 @@ use crate::array::FillChunks;
 use crate::cache::ChunkCache;
 use crate::error::{At, Error, Kind, Result};
 use crate::hierarchy::Hierarchy;
+use crate::metadata::NodePath;
 use crate::store::Room;
 pub use attr::Attr;
 pub use inode::ROOT;
@@ -52,6 +54,16 @@ pub use xattr::Presence;
 /// How many keys may wait for a program to call `fsync` before they are synced without.
 const MAX_UNSYNCED: usize = 10_000;
 
+/// What a tree shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Form {
+    /// A hierarchy of Zarr 3.
+    #[default]
+    Zarr3,
+    /// A hierarchy of Zarr 2.
+    Zarr2,
+}
+
 /// How a mount behaves.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -63,6 +75,8 @@ pub struct Options {
     pub fill_chunks: FillChunks,
     /// How long a scratch file may live without being stored.
     pub writeback_delay: Duration,
+    /// What is shown.
+    pub form: Form,
 }
 
 impl Default for Options {
@@ -72,6 +86,7 @@ impl Default for Options {
             dirty_limit: 1 << 30,
             fill_chunks: FillChunks::Store,
             writeback_delay: Duration::from_secs(5),
+            form: Form::default(),
         }
     }
 }
@@ -140,6 +155,14 @@ pub struct Vfs {
     /// Whether anybody has asked for a chunk whose length is known only when it is decoded.
     has_variable: AtomicBool,
     mounted: SystemTime,
+    /// Attributes of removed nodes that were removed, too, in a mount that shows Zarr 2. A leaf.
+    hidden: Mutex<HashSet<Place>>,
+    /// Attributes there that came before their document. A leaf.
+    waiting: Mutex<HashMap<NodePath, String>>,
+    /// Groups there that are to have consolidated metadata, which came before their document. A leaf.
+    wished: Mutex<HashSet<NodePath>>,
+    /// Consolidated metadata shown, and when they were made. A leaf.
+    copies: Mutex<HashMap<NodePath, (Instant, String)>>,
     /// Which names there are: who makes, moves or removes nodes has it alone, who makes or renames files shares it.
     /// Taken before the lock of any file, and held over store I/O.
     tree_lock: RwLock<()>,
@@ -169,6 +192,10 @@ impl Vfs {
             unstored_len: AtomicU64::new(0),
             has_variable: AtomicBool::new(false),
             mounted: SystemTime::now(),
+            hidden: Mutex::default(),
+            waiting: Mutex::default(),
+            wished: Mutex::default(),
+            copies: Mutex::default(),
             tree_lock: RwLock::new(()),
             invalidate: Mutex::new(None),
         }
@@ -253,7 +280,8 @@ impl Vfs {
         let place = self.place_for_new(&parent, name)?;
         self.touch(&place);
         let inode = self.inodes.at(&place);
-        self.overlay.insert(parent, name, overlay::Shown::File(place.clone(), Arc::clone(&inode)));
+        let shown = overlay::Shown::File(place.clone(), Arc::clone(&inode));
+        self.overlay.insert(place.parent(), &place.name().unwrap_or_default(), shown);
         let created = self.open_and_tell(&inode, Access::Truncate);
         if created.is_err() {
             self.leave_overlay(&place, &inode);
@@ -520,7 +548,7 @@ impl Vfs {
     /// The right to store an inode: alone, where that makes or changes a node.
     fn turn(&self, inode: &Inode) -> Option<RwLockWriteGuard<'_, ()>> {
         let place = inode.place();
-        let is_document = matches!(place, Some(Place::Document(_) | Place::StoredDocument(..)));
+        let is_document = place.is_some_and(|place| place.is_document());
         is_document.then(|| self.tree_lock.write())
     }
 
@@ -533,7 +561,11 @@ impl Vfs {
 
 /// A document as it is when it is opened to be read: others may change it, and its length, at any time.
 fn shown_document(inode: &Inode, place: Option<&Place>, access: Access) -> Option<Bytes> {
-    let (Some(Place::Document(_)), Access::Read) = (place, access) else { return None };
+    let (Some(Place::Document(_) | Place::Attributes(_) | Place::Copies(_)), Access::Read) =
+        (place, access)
+    else {
+        return None;
+    };
     let file = inode.file.lock();
     match &file.content {
         file::Content::Stored => file.shown.clone().map(Bytes::from),

@@ -7,9 +7,9 @@ use super::attr::Attr;
 use super::file::{Content, File, Unstored};
 use super::inode::Inode;
 use super::overlay::Shown;
-use super::place::{DOCUMENT, Place};
+use super::place::{DOCUMENT, Place, ZARRAY, ZATTRS, ZGROUP, ZMETADATA};
 use super::tree::below_shown;
-use super::{TreeLock, Vfs};
+use super::{Form, TreeLock, Vfs};
 use crate::array::FillChunks;
 use crate::codec::Buffer;
 use crate::error::{At, Error, Kind, Result};
@@ -37,7 +37,11 @@ struct Moved {
 /// Refuses to rename what has no bytes of its own.
 fn check_has_bytes(place: &Place) -> Result<()> {
     match place {
-        Place::Chunk(..) | Place::Ordinary(..) | Place::Document(_) => Ok(()),
+        Place::Chunk(..)
+        | Place::Ordinary(..)
+        | Place::Document(_)
+        | Place::Attributes(_)
+        | Place::Copies(_) => Ok(()),
         place => {
             let detail = "it shows what the store has, and stays where it is";
             Err(Error::new(Kind::NotPermitted, detail).at(place.shown()))
@@ -46,24 +50,44 @@ fn check_has_bytes(place: &Place) -> Result<()> {
 }
 
 /// Refuses to make the document of an array of a file that would be one of its chunks.
-fn check_is_no_chunk_of(from: &Place, to: &Place) -> Result<()> {
+fn check_is_no_chunk_of(from: &Place, to: &Place, form: Form) -> Result<()> {
     let (Place::Document(path) | Place::StoredDocument(path, _)) = to else { return Ok(()) };
-    match from.in_array(path) {
+    match from.in_array(path, form) {
         Some(Place::Chunk(..)) => Err(Error::invalid("a chunk does not become a document")),
         _ => Ok(()),
     }
 }
 
+/// Whether a file of this name is the document of a node, or a part of it.
+fn is_document_name(name: &str) -> bool {
+    [DOCUMENT, ZARRAY, ZGROUP, ZATTRS, ZMETADATA].contains(&name)
+}
+
 impl Vfs {
     /// Removes the file `name` from `parent`: a chunk is erased.
     pub fn unlink(&self, parent: u64, name: &str) -> Result<()> {
-        let _tree = self.lock_tree(name == DOCUMENT);
+        let _tree = self.lock_tree(is_document_name(name));
         let parent = self.directory(parent)?;
         let place = self.resolve(&parent, name)?.ok_or_else(Error::not_found)?;
         self.hierarchy.store().write()?;
         match &place {
             place if place.is_dir() => return Err(Error::new(Kind::IsDirectory, "is a directory")),
-            Place::Chunk(..) | Place::Ordinary(..) | Place::Document(_) => {}
+            Place::Chunk(path, coords) if self.shows_fill(&*self.array(path)?) => {
+                // One that is there by its name alone cannot go.
+                if self.array(path)?.stat(coords)?.is_none()
+                    && self
+                        .overlay
+                        .get(&place.parent(), &place.name().unwrap_or_default())
+                        .is_none()
+                {
+                    return Err(Error::not_found());
+                }
+            }
+            Place::Chunk(..)
+            | Place::Ordinary(..)
+            | Place::Document(_)
+            | Place::Attributes(_)
+            | Place::Copies(_) => {}
             _ => return Err(Error::new(Kind::NotPermitted, "can only be read").at(place.shown())),
         }
         let inode = self.inodes.at(&place);
@@ -94,7 +118,7 @@ impl Vfs {
         new_name: &str,
         replace: Replace,
     ) -> Result<()> {
-        let is_document = name == DOCUMENT || new_name == DOCUMENT;
+        let is_document = is_document_name(name) || is_document_name(new_name);
         let is_dir =
             self.resolve(&self.directory(parent)?, name)?.is_some_and(|from| from.is_dir());
         let _tree = self.lock_tree(is_document || is_dir || self.is_stored_dir(new_parent)?);
@@ -126,7 +150,7 @@ impl Vfs {
             None => self.place_for_new(&new_parent, new_name)?,
         };
         super::commit::check_writable(Some(&to))?;
-        check_is_no_chunk_of(&from, &to).at(at.clone())?;
+        check_is_no_chunk_of(&from, &to, self.options.form).at(at.clone())?;
         self.touch(&to);
         let (inode, replaced) = (self.inodes.at(&from), self.inodes.at(&to));
         let renamed = self.rename_file((&inode, &from), (&replaced, &to));
@@ -150,7 +174,7 @@ impl Vfs {
     /// Gives the bytes of a file a second name. What has a meaning there (a chunk, a document) gets a copy, as everything
     /// else does: no two names have the same bytes for ever.
     pub fn link(&self, number: u64, new_parent: u64, new_name: &str) -> Result<Attr> {
-        let _tree = self.lock_tree(new_name == DOCUMENT || self.is_stored_dir(new_parent)?);
+        let _tree = self.lock_tree(is_document_name(new_name) || self.is_stored_dir(new_parent)?);
         let inode = self.inode(number)?;
         let from = inode.place().ok_or_else(Error::not_found)?;
         self.hierarchy.store().write()?;
@@ -227,7 +251,7 @@ impl Vfs {
             file.shown = None;
         }
         drop((file, old));
-        if matches!(to, Place::Document(_) | Place::StoredDocument(..)) {
+        if to.is_document() {
             // What is shown is not what was written.
             self.invalidate(inode);
         }
@@ -272,6 +296,9 @@ impl Vfs {
             }
             return Ok(());
         }
+        if let Place::Attributes(_) | Place::Copies(_) = place {
+            return self.erase_beside(place);
+        }
         let Some(key) = self.key_of(place)? else { return Ok(()) };
         match place {
             Place::Chunk(path, coords) => {
@@ -285,6 +312,9 @@ impl Vfs {
 
     /// Directories of chunks stay until they are removed, though the store has none that are empty.
     fn remember_chunk_dirs(&self, place: &Place) {
+        if self.options.form == Form::Zarr2 {
+            return; // It shows none.
+        }
         let mut directory = place.parent();
         while matches!(directory, Place::ChunkDir(..) | Place::OrdinaryDir(..)) {
             let above = directory.parent();

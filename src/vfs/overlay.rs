@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 
 use super::inode::Inode;
 use super::place::Place;
+use crate::array::Coords;
 use crate::metadata::NodePath;
 
 /// Names by the directory that they are in.
@@ -48,6 +49,17 @@ impl Overlay {
         let names = self.names.lock();
         let list = names.get(directory).into_iter().flatten();
         list.map(|(name, shown)| (name.clone(), shown.clone())).collect()
+    }
+
+    /// The chunks of an array that wait to be stored.
+    pub fn chunks_of(&self, array: &NodePath) -> Vec<Coords> {
+        let names = self.names.lock();
+        let shown = names.values().flat_map(BTreeMap::values);
+        let coords = shown.filter_map(|shown| match shown {
+            Shown::File(Place::Chunk(path, coords), _) if path == array => Some(coords.clone()),
+            Shown::File(..) | Shown::Directory(_) => None,
+        });
+        coords.collect()
     }
 
     /// Adds a name.

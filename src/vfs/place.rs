@@ -2,12 +2,21 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use super::Form;
 use crate::array::Coords;
 use crate::metadata::NodePath;
 use crate::store::Key;
 
 /// The name of a node's document in the mount, in every dialect.
 pub const DOCUMENT: &str = "zarr.json";
+/// The document of an array in a mount that shows Zarr 2.
+pub const ZARRAY: &str = ".zarray";
+/// That of a group.
+pub const ZGROUP: &str = ".zgroup";
+/// The attributes of a node there.
+pub const ZATTRS: &str = ".zattrs";
+/// The copies of documents there.
+pub const ZMETADATA: &str = ".zmetadata";
 /// The directory of chunks in an array; also the chunk of an array without dimensions.
 pub const CHUNKS: &str = "c";
 /// The directory, at the root and never listed, of what is not part of the hierarchy.
@@ -30,6 +39,10 @@ pub enum Place {
     OrdinaryDir(NodePath, String),
     /// The document of a node.
     Document(NodePath),
+    /// Its attributes, in a mount that shows Zarr 2.
+    Attributes(NodePath),
+    /// Copies of the documents below it, in a mount that shows Zarr 2.
+    Copies(NodePath),
     /// A chunk.
     Chunk(NodePath, Coords),
     /// An ordinary file, by its path below a node.
@@ -61,12 +74,22 @@ impl Place {
             | Self::Control
             | Self::StoredDir(_) => true,
             Self::Document(_)
+            | Self::Attributes(_)
+            | Self::Copies(_)
             | Self::Chunk(..)
             | Self::Ordinary(..)
             | Self::StoredDocument(..)
             | Self::Errors
             | Self::Stats => false,
         }
+    }
+
+    /// Whether it is a document, or a part of one: what is read of it is not what was written.
+    pub fn is_document(&self) -> bool {
+        matches!(
+            self,
+            Self::Document(_) | Self::Attributes(_) | Self::Copies(_) | Self::StoredDocument(..)
+        )
     }
 
     /// The directory that it is in; the root is in itself.
@@ -78,7 +101,9 @@ impl Place {
             Self::OrdinaryDir(path, relative) | Self::Ordinary(path, relative) => {
                 Self::directory_of(path, relative)
             }
-            Self::Document(path) => Self::Node(path.clone()),
+            Self::Document(path) | Self::Attributes(path) | Self::Copies(path) => {
+                Self::Node(path.clone())
+            }
             Self::Control => Self::root(),
             Self::StoredDir(path) => path.parent().map_or(Self::Control, Self::StoredDir),
             Self::StoredDocument(path, _) => Self::StoredDir(path.clone()),
@@ -98,7 +123,9 @@ impl Place {
             | Self::Chunk(..)
             | Self::OrdinaryDir(..)
             | Self::Ordinary(..)
-            | Self::Document(_) => Some(last(&self.relative())),
+            | Self::Document(_)
+            | Self::Attributes(_)
+            | Self::Copies(_) => Some(last(&self.relative())),
             Self::Control => Some(CONTROL.to_owned()),
             Self::StoredDocument(_, key) => Some(key.name().to_owned()),
             Self::Errors => Some(ERRORS.to_owned()),
@@ -116,11 +143,14 @@ impl Place {
     /// The directory that the ordinary file `relative` below a node is in.
     fn directory_of(path: &NodePath, relative: &str) -> Self {
         let Some((above, _)) = relative.rsplit_once('/') else { return Self::Node(path.clone()) };
-        Self::below_node(path, above)
+        Self::below_node(path, above, Form::Zarr3)
     }
 
     /// The directory `relative` below an array or a group that is no node: of chunks if its name is that of one.
-    fn below_node(path: &NodePath, relative: &str) -> Self {
+    fn below_node(path: &NodePath, relative: &str, form: Form) -> Self {
+        if form == Form::Zarr2 {
+            return Self::OrdinaryDir(path.clone(), relative.to_owned());
+        }
         let mut names = relative.split('/');
         if names.next() == Some(CHUNKS) {
             let indices: Option<Vec<u64>> = names.map(crate::array::parse_index).collect();
@@ -138,6 +168,8 @@ impl Place {
             Self::Chunk(_, coords) => coords.to_string(),
             Self::OrdinaryDir(_, relative) | Self::Ordinary(_, relative) => relative.clone(),
             Self::Document(_) => DOCUMENT.to_owned(),
+            Self::Attributes(_) => ZATTRS.to_owned(),
+            Self::Copies(_) => ZMETADATA.to_owned(),
             Self::Node(_)
             | Self::Control
             | Self::StoredDir(_)
@@ -159,6 +191,8 @@ impl Place {
             | Self::ChunkDir(path, _)
             | Self::OrdinaryDir(path, _)
             | Self::Document(path)
+            | Self::Attributes(path)
+            | Self::Copies(path)
             | Self::Chunk(path, _)
             | Self::Ordinary(path, _) => {
                 let shown = node(path, &self.relative());
@@ -181,6 +215,8 @@ impl Place {
             | Self::ChunkDir(path, _)
             | Self::OrdinaryDir(path, _)
             | Self::Document(path)
+            | Self::Attributes(path)
+            | Self::Copies(path)
             | Self::Chunk(path, _)
             | Self::Ordinary(path, _)
             | Self::StoredDir(path)
@@ -197,6 +233,8 @@ impl Place {
             Self::ChunkDir(_, prefix) => Self::ChunkDir(path, prefix.clone()),
             Self::OrdinaryDir(_, relative) => Self::OrdinaryDir(path, relative.clone()),
             Self::Document(_) => Self::Document(path),
+            Self::Attributes(_) => Self::Attributes(path),
+            Self::Copies(_) => Self::Copies(path),
             Self::Chunk(_, coords) => Self::Chunk(path, coords.clone()),
             Self::Ordinary(_, relative) => Self::Ordinary(path, relative.clone()),
             Self::StoredDir(_) => Self::StoredDir(path),
@@ -207,7 +245,7 @@ impl Place {
 
     /// What a directory or an ordinary file below `array` is once that is an array: by its name a chunk, a
     /// directory of chunks, or as before. None for what is not below it.
-    pub fn in_array(&self, array: &NodePath) -> Option<Self> {
+    pub fn in_array(&self, array: &NodePath, form: Form) -> Option<Self> {
         let above = self.node()?.relative_to(array)?;
         let relative = match (above, self.relative()) {
             (above, relative) if relative.is_empty() => above.to_owned(),
@@ -216,8 +254,17 @@ impl Place {
         };
         match self {
             Self::Node(_) if relative.is_empty() => None,
-            Self::Node(_) => Some(Self::below_node(array, &relative)),
-            Self::Ordinary(..) => Some(match Self::below_node(array, &relative) {
+            Self::Node(_) => Some(Self::below_node(array, &relative, form)),
+            Self::Ordinary(..) if form == Form::Zarr2 => {
+                // Of an array without dimensions it is `0`, which its grid tells.
+                let indices: Option<Vec<u64>> =
+                    relative.split('.').map(crate::array::parse_index).collect();
+                Some(match indices {
+                    Some(indices) => Self::Chunk(array.clone(), Coords::new(indices)),
+                    None => Self::Ordinary(array.clone(), relative),
+                })
+            }
+            Self::Ordinary(..) => Some(match Self::below_node(array, &relative, form) {
                 Self::ChunkDir(path, indices) => Self::Chunk(path, Coords::new(indices)),
                 _ => Self::Ordinary(array.clone(), relative),
             }),

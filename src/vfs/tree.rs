@@ -8,7 +8,8 @@ use super::file::Content;
 use super::inode::Inode;
 use super::overlay::Shown;
 use super::place::{CHUNKS, CONTROL, DOCUMENT, ERRORS, Place, STATS, STORED};
-use super::{Access, Pages, Vfs};
+use super::zarr2::Named;
+use super::{Access, Form, Pages, Vfs};
 use crate::array::{Array, Coords, parse_index};
 use crate::error::{At, Error, Kind, Result};
 use crate::hierarchy::{Content as NodeContent, Document, Node};
@@ -18,6 +19,18 @@ use crate::store::{Key, Stat};
 impl Vfs {
     /// What `name` in `directory` stands for; none where there is nothing.
     pub(super) fn resolve(&self, directory: &Place, name: &str) -> Result<Option<Place>> {
+        match self.in_one_tree(directory, name)? {
+            Named::Same => self.resolve_in_one_tree(directory, name),
+            Named::As(in_one, as_one) => match self.resolve_in_one_tree(&in_one, &as_one)? {
+                None => self.unlisted_chunk(directory, name),
+                found => Ok(found),
+            },
+            Named::Beside(place) => self.beside(place),
+            Named::Nothing => Ok(None),
+        }
+    }
+
+    fn resolve_in_one_tree(&self, directory: &Place, name: &str) -> Result<Option<Place>> {
         if let Some(shown) = self.overlay.get(directory, name) {
             if self.is_current(&shown)? {
                 return Ok(Some(shown.place().clone()));
@@ -238,7 +251,7 @@ impl Vfs {
             modified: self.mounted,
             links: if place.is_dir() { 2 } else { 1 },
             is_writable: true,
-            may_change: matches!(place, Place::Document(_) | Place::StoredDocument(..)),
+            may_change: place.is_document(),
         };
         let of_value = |len: u64, stat: &Stat| {
             let blocks = Attr::blocks_of(stat.len, len);
@@ -251,9 +264,9 @@ impl Vfs {
                     node.document().map_or(self.mounted, |document| document.total().modified);
                 Attr { modified, ..attr }
             }
-            Place::Document(path) => {
+            Place::Document(path) | Place::Attributes(path) | Place::Copies(path) => {
                 let node = self.hierarchy.existing(path)?;
-                let len = u64::try_from(self.hierarchy.shown(&node)?.len()).unwrap_or(u64::MAX);
+                let len = u64::try_from(self.shown_at(place)?.len()).unwrap_or(u64::MAX);
                 match node.document() {
                     Some(document) => of_value(len, &document.total()),
                     None => Attr { len, blocks: Attr::blocks_of(0, len), ..attr },
@@ -261,16 +274,21 @@ impl Vfs {
             }
             Place::Chunk(path, coords) => {
                 let array = self.array(path)?;
-                let stat = stat_chunk(&array, coords)?;
-                match array.chunk_len(coords)?.exactly() {
-                    Some(len) => of_value(len, &stat),
-                    // The kernel asks for the length again each time: bytes that others have stored since are never
-                    // cut off where the old ones ended.
-                    None => {
-                        let len = self.len_of_elements(&array, coords, &stat)?;
-                        Attr { may_change: true, ..of_value(len, &stat) }
+                let stat = match stat_chunk(&array, coords) {
+                    Err(error) if error.kind() == Kind::NotFound && self.shows_fill(&array) => {
+                        let len = array.fill_chunk(coords)?.len();
+                        let len = u64::try_from(len).unwrap_or(u64::MAX);
+                        return Ok(Attr { len, blocks: 0, may_change: true, ..attr });
                     }
+                    found => found?,
+                };
+                if let Some(len) = array.chunk_len(coords)?.exactly() {
+                    return Ok(of_value(len, &stat));
                 }
+                // The kernel asks for the length again each time: bytes that others have stored since are never
+                // cut off where the old ones ended.
+                let len = self.len_of_elements(&array, coords, &stat)?;
+                Attr { may_change: true, ..of_value(len, &stat) }
             }
             Place::Ordinary(path, relative) => {
                 let stat = self.stat_ordinary(path, relative)?;
@@ -344,19 +362,24 @@ impl Vfs {
         let version = match place {
             Place::Chunk(_, coords) => {
                 let array = array.ok_or_else(Error::not_found)?;
-                let stat = stat_chunk(&array, coords)?;
-                self.cache.keep_only(&array, coords, Some(stat.version));
-                Some(stat.version)
+                match stat_chunk(&array, coords) {
+                    Err(error) if error.kind() == Kind::NotFound && self.shows_fill(&array) => None,
+                    found => {
+                        let version = found?.version;
+                        self.cache.keep_only(&array, coords, Some(version));
+                        Some(version)
+                    }
+                }
             }
             Place::Ordinary(path, relative) => Some(self.stat_ordinary(path, relative)?.version),
-            Place::Document(path) => {
+            Place::Document(path) | Place::Attributes(path) | Place::Copies(path) => {
                 let node = self.hierarchy.existing(path)?;
                 if let NodeContent::NotUnderstood(_, error) = node.content() {
                     // Its text is shown as it is, where there is one.
                     node.document().ok_or_else(|| error.clone())?;
                     self.note("open", error);
                 }
-                file.shown = Some(self.hierarchy.shown(&node)?);
+                file.shown = Some(self.shown_at(place)?);
                 // What is shown may change without the document: with the mount's view of others.
                 None
             }
@@ -396,6 +419,12 @@ impl Vfs {
                 new_chunk(path, &array, coords)
             }
             Place::Node(path) => {
+                if self.options.form == Form::Zarr2
+                    && let Some(place) =
+                        self.place_for_new_of_zarr2(path, name).at(below_shown(directory, name))?
+                {
+                    return Ok(place);
+                }
                 if name == DOCUMENT {
                     return Ok(Place::Document(path.clone()));
                 }
@@ -441,7 +470,7 @@ impl Vfs {
 }
 
 /// The chunk at `indices`, or why there can be none.
-fn new_chunk(path: &NodePath, array: &Array, indices: Vec<u64>) -> Result<Place> {
+pub(super) fn new_chunk(path: &NodePath, array: &Array, indices: Vec<u64>) -> Result<Place> {
     let coords = Coords::new(indices);
     let place = Place::Chunk(path.clone(), coords.clone());
     if !array.grid().contains(&coords) {

@@ -99,7 +99,9 @@ proptest! {
     #[test]
     fn texts_survive(texts in prop::collection::vec(any::<String>(), 1..12), ascii in any::<bool>()) {
         let mut writer = texts::Writer::new(texts.len(), 100_000).unwrap();
-        texts.iter().for_each(|text| writer.push(text.as_bytes()).unwrap());
+        for text in &texts {
+            writer.push(text.as_bytes()).unwrap();
+        }
         let chunk = writer.into_chunk();
         for name in ["numcodecs.json2", "numcodecs.msgpack2"] {
             let shape = vec![1, texts.len() as u64];

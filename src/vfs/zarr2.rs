@@ -1,0 +1,378 @@
+//! The tree as Zarr 2 has it: `.zarray`, `.zgroup`, `.zattrs` and `.zmetadata` in place of `zarr.json`, chunks named `0.0`.
+//!
+//! A name of Zarr 2 leads to the same place as the name of Zarr 3 that means the same, so that reading, writing,
+//! removing and moving know one tree. Attributes and consolidated metadata, which Zarr 3 has in the document, are places
+//! of their own. What a program writes into them becomes a change of the one document.
+
+use std::time::Instant;
+
+use serde_json::Value;
+
+use super::listing::Source;
+use super::place::{CHUNKS, DOCUMENT, Place, ZARRAY, ZATTRS, ZGROUP, ZMETADATA};
+use super::{Form, Vfs};
+use crate::array::{Array, Coords, parse_index};
+use crate::error::{At, Error, Kind, Result};
+use crate::hierarchy::{Content, Node};
+use crate::metadata::merge::Edit;
+use crate::metadata::zarr2::{self, Documents};
+use crate::metadata::{NodeKind, NodePath};
+
+/// What a name in a directory is called in the one tree.
+pub(super) enum Named {
+    /// As it is.
+    Same,
+    /// Another name, perhaps in another directory.
+    As(Place, String),
+    /// Attributes, or consolidated metadata.
+    Beside(Place),
+    /// Nothing has this name.
+    Nothing,
+}
+
+impl Vfs {
+    /// What `name` in `directory` is in the one tree.
+    pub(super) fn in_one_tree(&self, directory: &Place, name: &str) -> Result<Named> {
+        let Place::Node(path) = directory else { return Ok(Named::Same) };
+        if self.options.form == Form::Zarr3 {
+            return Ok(Named::Same);
+        }
+        let Some(node) = self.hierarchy.node(path)? else { return Ok(Named::Same) };
+        let document = || Named::As(directory.clone(), DOCUMENT.to_owned());
+        Ok(match name {
+            ZARRAY | ZGROUP if node.is_bare() => document(),
+            ZARRAY | ZGROUP if zarr2::kind_of(name) == Some(node.kind()) => document(),
+            DOCUMENT | ZARRAY | ZGROUP => Named::Nothing,
+            ZATTRS => Named::Beside(Place::Attributes(path.clone())),
+            ZMETADATA => Named::Beside(Place::Copies(path.clone())),
+            name => match node.array() {
+                Some(_) if name == CHUNKS => Named::Nothing,
+                Some(array) => match indices(name, array.grid().rank()) {
+                    Some(indices) => Self::chunk_in_one_tree(path, indices),
+                    None => Named::Same,
+                },
+                None => Named::Same,
+            },
+        })
+    }
+
+    fn chunk_in_one_tree(path: &NodePath, mut indices: Vec<u64>) -> Named {
+        match indices.pop() {
+            Some(last) => Named::As(Place::ChunkDir(path.clone(), indices), last.to_string()),
+            None => Named::As(Place::Node(path.clone()), CHUNKS.to_owned()),
+        }
+    }
+
+    /// A chunk that is not stored, where the document shown does not say what is in it: found by its name, not listed.
+    pub(super) fn unlisted_chunk(&self, directory: &Place, name: &str) -> Result<Option<Place>> {
+        let Place::Node(path) = directory else { return Ok(None) };
+        let Some(node) = self.hierarchy.node(path)?.filter(|node| !node.is_bare()) else {
+            return Ok(None);
+        };
+        let Some(array) = node.array() else { return Ok(None) };
+        let Some(indices) = indices(name, array.grid().rank()) else { return Ok(None) };
+        let coords = Coords::new(indices);
+        let is_shown = array.grid().contains(&coords) && self.shows_fill(array);
+        Ok(is_shown.then(|| Place::Chunk(path.clone(), coords)))
+    }
+
+    /// Whether chunks that are not stored can be opened.
+    pub(super) fn shows_fill(&self, array: &Array) -> bool {
+        self.options.form == Form::Zarr2
+            && array.not_understood().is_none()
+            && zarr2::array(array.model(), array.chunk_shape()).is_ok_and(|shown| shown.shows_fill)
+    }
+
+    /// A place beside a document, if there is anything at it.
+    pub(super) fn beside(&self, place: Place) -> Result<Option<Place>> {
+        let name = place.name().unwrap_or_default();
+        if self.overlay.get(&place.parent(), &name).is_some() {
+            return Ok(Some(place));
+        }
+        let Some(path) = place.node() else { return Ok(None) };
+        let Some(node) = self.hierarchy.node(path)? else { return Ok(None) };
+        let is_there = match &place {
+            _ if node.removed().is_some() && self.hidden.lock().contains(&place) => false,
+            Place::Attributes(path) if node.is_bare() && node.removed().is_none() => {
+                self.waiting.lock().contains_key(path)
+            }
+            Place::Attributes(_) => has_attributes(&node)?,
+            // Any group has them by name: who looks for them need not read document by document.
+            Place::Copies(_) => {
+                let is_node = !node.is_bare() || node.removed().is_some();
+                is_node && matches!(node.content(), Content::Group(_))
+            }
+            _ => false,
+        };
+        Ok(is_there.then_some(place))
+    }
+
+    /// The names of a node's directory, as Zarr 2 has them, from those of the one tree.
+    pub(super) fn names_of_zarr2(&self, path: &NodePath, names: Source) -> Result<Source> {
+        let node = self.hierarchy.existing(path)?;
+        let document = if node.kind() == NodeKind::Array { ZARRAY } else { ZGROUP };
+        let is_array = node.array().is_some();
+        let renamed = names.filter_map(move |found| match found {
+            Ok((_, place @ Place::Document(_))) => Some(Ok((document.to_owned(), place))),
+            // They come one by one.
+            Ok((_, Place::ChunkDir(..))) => None,
+            Ok((_, place @ Place::Chunk(..))) => Some(Ok(("0".to_owned(), place))),
+            Ok((name, Place::Attributes(_) | Place::Copies(_))) if !name.is_empty() => None,
+            Ok((name, _)) if is_array && name == CHUNKS => None,
+            other => Some(other),
+        });
+        let mut beside = Vec::new();
+        for place in [Place::Attributes(path.clone()), Place::Copies(path.clone())] {
+            let is_listed = match &place {
+                Place::Copies(_) => path.is_root() || self.hierarchy.shows_consolidated(&node)?,
+                _ => true,
+            };
+            if let Some(found) = self.beside(place)?.filter(|_| is_listed) {
+                beside.push(Ok((found.name().unwrap_or_default(), found)));
+            }
+        }
+        let chunks: Source = match node.array() {
+            Some(array) if array.grid().rank() > 0 => self.chunk_names_of_zarr2(path, array)?,
+            Some(_) | None => Box::new(std::iter::empty()),
+        };
+        Ok(Box::new(renamed.chain(beside).chain(chunks)))
+    }
+
+    fn chunk_names_of_zarr2(
+        &self,
+        path: &NodePath,
+        array: &std::sync::Arc<Array>,
+    ) -> Result<Source> {
+        let waiting: Vec<Coords> = self.overlay.chunks_of(path);
+        let known: std::collections::HashSet<Coords> = waiting.iter().cloned().collect();
+        let stored = match std::sync::Arc::clone(array.chunks()).list() {
+            Ok(stored) => stored,
+            Err(error) if error.kind() == Kind::Unsupported => Box::new(std::iter::empty()),
+            Err(error) => return Err(error),
+        };
+        let stored = stored.filter(move |found| match found {
+            Ok(coords) => !known.contains(coords),
+            Err(_) => true,
+        });
+        let path = path.clone();
+        Ok(Box::new(waiting.into_iter().map(Ok).chain(stored).map(move |coords| {
+            let coords = coords?;
+            Ok((name_of(&coords), Place::Chunk(path.clone(), coords)))
+        })))
+    }
+
+    /// What a new file `name` in a node's directory would be; none where Zarr 2 has no rule for it.
+    pub(super) fn place_for_new_of_zarr2(
+        &self,
+        path: &NodePath,
+        name: &str,
+    ) -> Result<Option<Place>> {
+        let refused = |why: &str| Err(Error::new(Kind::NotPermitted, why.to_owned()));
+        let node = self.hierarchy.existing(path)?;
+        Ok(match name {
+            DOCUMENT => {
+                return refused("this mount shows Zarr 2 (--as zarr2): write .zarray or .zgroup");
+            }
+            ZGROUP if node.array().is_some() && !node.is_bare() => {
+                return refused("the node is an array");
+            }
+            ZARRAY | ZGROUP => Some(Place::Document(path.clone())),
+            ZATTRS => Some(Place::Attributes(path.clone())),
+            ZMETADATA => Some(Place::Copies(path.clone())),
+            name => match node.array().map(|array| (array, indices(name, array.grid().rank()))) {
+                Some((array, Some(indices))) => Some(super::tree::new_chunk(path, array, indices)?),
+                _ => None,
+            },
+        })
+    }
+
+    /// The text that is shown at a place of a document.
+    pub(super) fn shown_at(&self, place: &Place) -> Result<String> {
+        let path = place.node().ok_or_else(Error::not_found)?;
+        let node = self.hierarchy.existing(path)?;
+        let waiting = || self.waiting.lock().get(path).cloned();
+        match place {
+            Place::Attributes(_) if node.is_bare() && node.removed().is_none() => {
+                waiting().ok_or_else(Error::not_found)
+            }
+            Place::Attributes(_) => Ok(documents_of(&node)?.attributes),
+            Place::Copies(_) => self.copies_of(path),
+            _ if self.options.form == Form::Zarr3 => self.hierarchy.shown(&node),
+            _ => match node.content() {
+                Content::NotUnderstood(..) => self.hierarchy.shown(&node),
+                Content::Group(_) | Content::Array(_) => Ok(documents_of(&node)?.document),
+            },
+        }
+    }
+
+    /// Consolidated metadata of a group, kept for as long as what was read of a node is.
+    fn copies_of(&self, path: &NodePath) -> Result<String> {
+        let known = self.copies.lock().get(path).cloned();
+        if let Some((read, text)) = known
+            && read.elapsed() < self.hierarchy.options().metadata_ttl
+        {
+            return Ok(text);
+        }
+        let mut copies = Vec::new();
+        self.collect_copies(&*self.hierarchy.existing(path)?, "", &mut copies)?;
+        let text = zarr2::consolidated(&copies);
+        self.copies.lock().insert(path.clone(), (Instant::now(), text.clone()));
+        Ok(text)
+    }
+
+    fn collect_copies(
+        &self,
+        node: &Node,
+        above: &str,
+        copies: &mut Vec<(String, Value)>,
+    ) -> Result<()> {
+        let shown = documents_of(node);
+        if let Ok(Documents { document, attributes, .. }) = &shown {
+            let name = if node.kind() == NodeKind::Array { ZARRAY } else { ZGROUP };
+            for (name, text) in [(name, document), (ZATTRS, attributes)] {
+                if let Ok(value) = serde_json::from_str::<Value>(text)
+                    && (name != ZATTRS || value.as_object().is_some_and(|all| !all.is_empty()))
+                {
+                    copies.push((format!("{above}{name}"), value));
+                }
+            }
+        }
+        if node.kind() == NodeKind::Group {
+            for child in self.hierarchy.children(node.path())? {
+                let name = child.path().name().unwrap_or_default();
+                self.collect_copies(&child, &format!("{above}{name}/"), copies)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Stores what a program wrote at a place of a document.
+    pub(super) fn store_zarr2(
+        &self,
+        place: &Place,
+        shown: Option<&str>,
+        written: &[u8],
+    ) -> Result<()> {
+        self.copies.lock().clear();
+        let path = place.node().ok_or_else(Error::not_found)?;
+        let written = String::from_utf8_lossy(written);
+        let node = self.hierarchy.existing(path)?;
+        if node.is_bare() && !matches!(place, Place::Document(_)) {
+            // They wait for the document that they are of; of copies it is enough to know that some are wanted.
+            if let Place::Attributes(_) = place {
+                crate::metadata::json::parse_object(written.as_bytes())
+                    .map_err(|error| error.of_kind(Kind::Invalid))?;
+                self.waiting.lock().insert(path.clone(), written.into_owned());
+            } else {
+                self.wished.lock().insert(path.clone());
+            }
+            return Ok(());
+        }
+        if let Place::Copies(_) = place {
+            let edit = Edit { consolidated: Some(true), ..Edit::default() };
+            return self.hierarchy.edit(path, &edit);
+        }
+        let kind = match place {
+            Place::Attributes(_) => node.kind(),
+            _ if is_array(&written) => NodeKind::Array,
+            _ => NodeKind::Group,
+        };
+        let is_new = node.is_bare() || (kind == NodeKind::Array && node.kind() == NodeKind::Group);
+        if is_new {
+            let waiting = self.waiting.lock().get(path).cloned();
+            let document = zarr2::to_v3(kind, &written, waiting.as_deref())?;
+            self.store_document(path, None, document.as_bytes())?;
+            self.waiting.lock().remove(path);
+            self.hidden.lock().retain(|place| place.node() != Some(path));
+            let is_wished = self.wished.lock().remove(path);
+            if is_wished && kind == NodeKind::Group {
+                return self
+                    .hierarchy
+                    .edit(path, &Edit { consolidated: Some(true), ..Edit::default() });
+            }
+            return Ok(());
+        }
+        if kind != node.kind() {
+            return Err(Error::invalid("the node is an array: remove it first"));
+        }
+        let known = documents_of(&node)?;
+        let (base, new) = match place {
+            Place::Attributes(_) => (
+                zarr2::to_v3(kind, &known.document, Some(shown.unwrap_or(&known.attributes)))?,
+                zarr2::to_v3(kind, &known.document, Some(&written))?,
+            ),
+            _ => (
+                zarr2::to_v3(kind, shown.unwrap_or(&known.document), Some(&known.attributes))?,
+                zarr2::to_v3(kind, &written, Some(&known.attributes))?,
+            ),
+        };
+        self.store_document(path, Some(&base), new.as_bytes())
+    }
+
+    /// Gives a directory that has become a group the attributes that came before.
+    pub(super) fn settle_waiting(&self, path: &NodePath) -> Result<()> {
+        let waiting = self.waiting.lock().remove(path);
+        match waiting {
+            Some(text) => self.store_zarr2(&Place::Attributes(path.clone()), None, text.as_bytes()),
+            None => Ok(()),
+        }
+    }
+
+    /// Removes what lies beside a document.
+    pub(super) fn erase_beside(&self, place: &Place) -> Result<()> {
+        self.copies.lock().clear();
+        let path = place.node().ok_or_else(Error::not_found)?;
+        let node = self.hierarchy.existing(path)?;
+        match place {
+            Place::Attributes(path) if self.waiting.lock().remove(path).is_some() => Ok(()),
+            _ if node.is_bare() => {
+                self.hidden.lock().insert(place.clone());
+                Ok(())
+            }
+            Place::Attributes(_) => self.store_zarr2(place, None, b"{}").at(place.shown()),
+            _ => {
+                let edit = Edit { consolidated: Some(false), ..Edit::default() };
+                self.hierarchy.edit(path, &edit)
+            }
+        }
+    }
+}
+
+/// The documents that a node has in Zarr 2.
+fn documents_of(node: &Node) -> Result<Documents> {
+    match node.content() {
+        Content::Group(group) => Ok(zarr2::group(group)),
+        Content::Array(array) => zarr2::array(array.model(), array.chunk_shape()),
+        Content::NotUnderstood(_, error) => Err(error.clone()),
+    }
+}
+
+fn has_attributes(node: &Node) -> Result<bool> {
+    match documents_of(node) {
+        Ok(shown) => Ok(shown.attributes.trim() != "{}"),
+        Err(error) if error.kind() == Kind::Unsupported || error.kind() == Kind::Corrupt => {
+            Ok(false)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether the text of a document is that of an array.
+fn is_array(text: &str) -> bool {
+    crate::metadata::json::parse_object(text.as_bytes())
+        .is_ok_and(|document| document.contains_key("shape"))
+}
+
+/// The indices of the chunk that Zarr 2 calls `name` in an array of `rank` dimensions.
+pub(super) fn indices(name: &str, rank: usize) -> Option<Vec<u64>> {
+    if rank == 0 {
+        return (name == "0").then(Vec::new);
+    }
+    let indices: Option<Vec<u64>> = name.split('.').map(parse_index).collect();
+    indices.filter(|indices| indices.len() == rank)
+}
+
+/// What Zarr 2 calls a chunk.
+fn name_of(coords: &Coords) -> String {
+    coords.indices().iter().map(u64::to_string).collect::<Vec<_>>().join(".")
+}
