@@ -104,10 +104,14 @@ impl Pipeline {
     pub fn decode(&self, encoded: Bytes) -> Result<Buffer> {
         let mut bytes = encoded;
         for stage in self.bytes_to_bytes.iter().rev() {
-            let decoded = stage.codec.decode(&bytes, stage.limit)?;
-            if let Some(expected) = stage.decoded_len.filter(|expected| *expected != decoded.len())
-            {
-                return Err(wrong_len(decoded.len(), expected));
+            let mut decoded = stage.codec.decode(&bytes, stage.limit)?;
+            match stage.decoded_len {
+                Some(expected) if expected != decoded.len() => {
+                    return Err(wrong_len(decoded.len(), expected));
+                }
+                Some(_) => {}
+                // There may have been room for far more; a decoded chunk is kept for a while.
+                None => decoded.shrink_to_fit(),
             }
             bytes = decoded.into();
         }

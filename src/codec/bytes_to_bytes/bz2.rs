@@ -5,7 +5,7 @@
 
 use bzip2::{Action, Compress, Compression, Decompress, Status};
 
-use super::stream::{Decompressor, Step, decode_one, room};
+use super::stream::{Decompressor, Step, decode_one, room, room_to_decode};
 use crate::codec::BytesToBytes;
 use crate::codec::configuration::count;
 use crate::error::{Error, Result};
@@ -49,7 +49,7 @@ impl BytesToBytes for Bz2 {
     }
 
     fn decode(&self, encoded: &[u8], limit: usize) -> Result<Vec<u8>> {
-        let mut output = room("bz2", limit)?;
+        let mut output = room_to_decode("bz2", encoded.len(), limit)?;
         let mut rest = encoded;
         loop {
             let mut stream = Stream(Decompress::new(false));

@@ -7,7 +7,7 @@
 
 use flate2::{Compress, Compression, Decompress};
 
-use super::stream::{decode_one, room};
+use super::stream::{decode_one, room_to_decode};
 use super::zlib::{Inflate, deflate};
 use crate::codec::BytesToBytes;
 use crate::codec::configuration::count;
@@ -39,7 +39,7 @@ impl BytesToBytes for Gzip {
     }
 
     fn decode(&self, encoded: &[u8], limit: usize) -> Result<Vec<u8>> {
-        let mut output = room("gzip", limit)?;
+        let mut output = room_to_decode("gzip", encoded.len(), limit)?;
         let mut rest = encoded;
         loop {
             if !rest.starts_with(&MAGIC) {

@@ -9,7 +9,7 @@
 use liblzma::stream::{Action, CONCATENATED, Check, Status, Stream};
 
 use self::filter::{Chain, Filter};
-use super::stream::{Decompressor, Step, decode_one, room};
+use super::stream::{Decompressor, Step, decode_one, room, room_to_decode};
 use crate::codec::BytesToBytes;
 use crate::codec::configuration::{count, integer};
 use crate::error::{Error, Result};
@@ -120,7 +120,7 @@ impl BytesToBytes for Lzma {
     }
 
     fn decode(&self, encoded: &[u8], limit: usize) -> Result<Vec<u8>> {
-        let mut output = room("lzma", limit)?;
+        let mut output = room_to_decode("lzma", encoded.len(), limit)?;
         let mut decoder = Decoder(self.decoder()?);
         let used = decode_one("lzma", &mut decoder, encoded, &mut output, limit)?;
         if used != encoded.len() {

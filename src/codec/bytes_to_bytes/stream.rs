@@ -19,8 +19,20 @@ pub(super) trait Decompressor {
     fn step(&mut self, input: &[u8], output: &mut Vec<u8>) -> Result<Step>;
 }
 
-/// Decodes one stream from the start of `input` to the end of `output`, which has room for `limit`
-/// bytes in all (see [`room`]). Returns how many bytes of input the stream has.
+/// How much longer than a stream it is first taken to be when it is decoded. What is longer makes more room.
+const RATIO: usize = 8;
+
+/// Room worth having at once.
+const FIRST_LEN: usize = 64 << 10;
+
+/// Where `encoded_len` bytes are to be decoded, by steps, to at most `limit`: that may be far more than they will be, and
+/// decompressors fill all of the room that they are given.
+pub(super) fn room_to_decode(codec: &str, encoded_len: usize, limit: usize) -> Result<Vec<u8>> {
+    room(codec, encoded_len.saturating_mul(RATIO).saturating_add(FIRST_LEN).min(limit))
+}
+
+/// Decodes one stream from the start of `input` to the end of `output` (see [`room_to_decode`]), which may get `limit`
+/// bytes in all. Returns how many bytes of input the stream has.
 pub(super) fn decode_one(
     codec: &str,
     decompressor: &mut impl Decompressor,
@@ -34,6 +46,10 @@ pub(super) fn decode_one(
     loop {
         let rest = input.get(used..).unwrap_or_default();
         let len_before = output.len();
+        if len_before < limit && len_before == output.capacity() {
+            let more = limit.saturating_sub(len_before).min(len_before.max(FIRST_LEN));
+            output.try_reserve_exact(more).map_err(|_| no_room(codec, len_before, more))?;
+        }
         let target = if len_before < limit { &mut *output } else { &mut surplus };
         let step = decompressor.step(rest, target)?;
         if output.len() > limit || !surplus.is_empty() {
@@ -56,10 +72,13 @@ pub(super) fn decode_one(
 /// until it is written.
 pub(super) fn room(codec: &str, len: usize) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    bytes
-        .try_reserve_exact(len)
-        .map_err(|_| Error::new(Kind::NoMemory, format!("{codec}: no memory for {len} bytes")))?;
+    bytes.try_reserve_exact(len).map_err(|_| no_room(codec, 0, len))?;
     Ok(bytes)
+}
+
+fn no_room(codec: &str, len: usize, more: usize) -> Error {
+    let len = len.saturating_add(more);
+    Error::new(Kind::NoMemory, format!("{codec}: no memory for {len} bytes"))
 }
 
 /// A vector of `len` zeros, or out of memory as an error.

@@ -208,6 +208,21 @@ fn a_bomb_stops_at_the_limit() {
 }
 
 #[test]
+fn a_far_limit_costs_no_memory() {
+    for (name, configuration) in codecs() {
+        let codec = codec(name, &configuration);
+        for decoded in [sample("ramp", 1000), vec![7; 3_000_000]] {
+            let encoded = codec.encode(&decoded).unwrap();
+            let found = codec.decode(&encoded, 1 << 40);
+            let found = found.unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert!(found == decoded, "{name}");
+            let room = 2 * decoded.len() + 8 * encoded.len() + (1 << 20);
+            assert!(found.capacity() <= room, "{name}: room for {} bytes", found.capacity());
+        }
+    }
+}
+
+#[test]
 fn nothing_decodes_to_nothing_only_where_it_is_encoded() {
     for (name, configuration) in codecs() {
         let codec = codec(name, &configuration);

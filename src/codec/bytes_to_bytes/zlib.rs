@@ -9,7 +9,7 @@ use flate2::{
     Compress, CompressError, Compression, Decompress, FlushCompress, FlushDecompress, Status,
 };
 
-use super::stream::{Decompressor, Step, decode_one, room};
+use super::stream::{Decompressor, Step, decode_one, room, room_to_decode};
 use crate::codec::BytesToBytes;
 use crate::codec::configuration::integer;
 use crate::error::{Error, Result};
@@ -43,7 +43,7 @@ impl BytesToBytes for Zlib {
     }
 
     fn decode(&self, encoded: &[u8], limit: usize) -> Result<Vec<u8>> {
-        let mut output = room("zlib", limit)?;
+        let mut output = room_to_decode("zlib", encoded.len(), limit)?;
         let used = with_decompress(|decompress| {
             decode_one(
                 "zlib",
