@@ -13,7 +13,7 @@ import zarr
 from zarr.codecs import GzipCodec, ShardingCodec, VLenUTF8Codec
 from zarr.core.dtype import VariableLengthBytes
 
-from hierarchies import assert_same, chunk_files, document
+from hierarchies import assert_same, chunk_files, document, elements_of, lengths_of
 from test_fixtures import FIXTURES, store_of
 
 WORDS = np.array(["", "a", "Fähre", "日本語", "x" * 5000, "\0", " ", "two\nlines"], dtype=np.dtypes.StringDType())
@@ -22,17 +22,6 @@ NONE, SHARDS = ("--codecs", "none"), ("--codecs", "zstd,crc32c", "--shards", "4K
 
 def words(shape, seed):
     return np.random.default_rng(seed).choice(WORDS, shape)
-
-
-def elements(chunk):
-    """What a chunk file says it holds."""
-    count, at, found = struct.unpack_from("<I", chunk)[0], 4, []
-    for _ in range(count):
-        length = struct.unpack_from("<I", chunk, at)[0]
-        found.append(chunk[at + 4 : at + 4 + length])
-        at += 4 + length
-    assert at == len(chunk)
-    return found
 
 
 def same_text(got, expected):
@@ -61,11 +50,11 @@ def test_text_that_zarr_python_wrote_reads_the_same_by_chunk_file_and_through_th
             truth = np.full_like(expected, "füll") if name == "fill" else expected
             same_text(zarr.open_array(m / name, mode="r")[...], truth)
             for coords, path in chunk_files(m / name).items():
-                held = elements(path.read_bytes())
+                held = elements_of(path.read_bytes(), "string")
                 assert path.stat().st_size == len(path.read_bytes())
                 rows, columns = (slice(i * c, i * c + c) for i, c in zip(coords, (3, 4)))
                 inside = truth[rows, columns]
-                full = np.array([item.decode() for item in held], object).reshape(3, 4)
+                full = held.reshape(3, 4)
                 same_text(full[: inside.shape[0], : inside.shape[1]], inside)
 
 
@@ -102,7 +91,7 @@ def test_bytes_of_any_length(mount, tmp_path):
             )
         array[...] = expected
         assert zarr.open_array(m / "b", mode="r")[...].tolist() == expected.tolist()
-        assert elements((m / "b/c/1").read_bytes()) == [b"\xff" * 300, b"abc"]
+        assert elements_of((m / "b/c/1").read_bytes(), "variable_length_bytes").tolist() == [b"\xff" * 300, b"abc"]
         store = m.store
     assert zarr.open_array(store / "b", mode="r")[...].tolist() == expected.tolist()
 
@@ -144,18 +133,9 @@ def test_a_sharded_array_of_text_made_by_its_stored_document(mount, tmp_path):
     assert zarr.open_array(store / "text", mode="r").metadata.codecs == made.metadata.codecs
 
 
-def expanded(lens, length):
-    """The lengths of chunks along a dimension, one by one."""
-    if isinstance(lens, int):
-        return [lens] * -(-length // lens)
-    return [one for item in lens for one in ([item[0]] * item[1] if isinstance(item, list) else [item])]
-
-
 def along_rectilinear(array):
     """The place of each chunk of an array in its directory, and its path."""
-    described = document(array)
-    shapes = described["chunk_grid"]["configuration"]["chunk_shapes"]
-    shapes = [expanded(lens, length) for lens, length in zip(shapes, described["shape"])]
+    shapes = lengths_of(document(array))
     for coords, path in chunk_files(array).items():
         place = tuple(slice(sum(lens[:i]), sum(lens[: i + 1])) for i, lens in zip(coords, shapes))
         yield place, tuple(lens[i] for i, lens in zip(coords, shapes)), path
