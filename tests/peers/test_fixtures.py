@@ -21,8 +21,8 @@ CASES = [case for case in ALL if "reject" not in case]
 
 # What a reader of the mounted tree does not know, which is no fault of the tree: names of data types.
 UNKNOWN = {
-    "zarr-python": rf"r\d+|{NARROW}",
-    "tensorstore": r"r\d+|numpy\..*|null_terminated_bytes|fixed_length_utf32|structured|string|variable_length_bytes",
+    "zarr-python": NARROW,
+    "tensorstore": r"numpy\..*|null_terminated_bytes|fixed_length_utf32|structured|string|variable_length_bytes",
 }
 
 # Cases that must be refused: by mount itself, or when a chunk is opened or read.
@@ -67,6 +67,9 @@ def test_libraries_read_the_same_values_from_the_mount(mount, case, reader, read
             if re.fullmatch(UNKNOWN[reader], name) or shown["chunk_grid"]["name"] == "rectilinear":
                 with pytest.raises(Exception):
                     read(m.path, path)
+            elif (reader, name) == ("tensorstore", "raw_bytes"):
+                # It has them along a dimension more, in a type of no length that numpy reads nothing of.
+                assert read(m.path, path).shape == (*truth.shape, truth.itemsize)
             else:
                 assert_same(read(m.path, path), truth, path)
 
