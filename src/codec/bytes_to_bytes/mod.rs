@@ -8,6 +8,7 @@ mod base64;
 mod blosc;
 mod bz2;
 mod checksum;
+mod conditional;
 mod crc32c;
 mod gzip;
 mod lookup3;
@@ -22,6 +23,7 @@ pub use base64::Base64;
 pub use blosc::Blosc;
 pub use bz2::Bz2;
 pub use checksum::Checksum;
+pub use conditional::Conditional;
 pub use crc32c::Crc32c;
 pub use gzip::Gzip;
 pub use lz4::Lz4;
@@ -39,6 +41,7 @@ use crate::metadata::model::Object;
 pub fn build(name: &str, configuration: &Object) -> Result<Option<Box<dyn BytesToBytes>>> {
     let codec: Box<dyn BytesToBytes> = match name {
         "blosc" | "numcodecs.blosc" => Box::new(Blosc::new(configuration)?),
+        "conditional" => Box::new(Conditional::new(configuration)?),
         // As an id of numcodecs it may have a location.
         "crc32c" if !configuration.contains_key("location") => {
             Box::new(Crc32c::new(configuration)?)

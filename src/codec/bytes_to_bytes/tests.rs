@@ -74,6 +74,7 @@ fn codec(name: &str, configuration: &Value) -> Box<dyn BytesToBytes> {
 /// Each codec, in ways that take different paths.
 fn codecs() -> Vec<(&'static str, Value)> {
     let mut codecs = vec![
+        ("conditional", json!({"codecs": ["zstd", "crc32c", {"name": "gzip"}]})),
         ("crc32c", json!({})),
         ("crc32c", json!({"location": "start"})),
         ("gzip", json!({"level": 0})),

@@ -1,0 +1,138 @@
+//! `conditional` {codecs}: compressors of which each chunk says whether it went through them.
+//!
+//! ```text
+//! bits  one for each codec, the first in the least significant bit of the first byte: 1 where it was applied
+//! ..    the payload
+//! ```
+//!
+//! A codec is applied where it does not make the payload longer. Length: what it comes to.
+//!
+//! <https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/conditional>
+
+use serde_json::Value;
+
+use super::stream::{room, too_long};
+use crate::codec::BytesToBytes;
+use crate::error::{Error, Result};
+use crate::metadata::model::{CodecSpec, Object};
+
+/// The most codecs inside.
+const MAX_CODECS: usize = 16;
+
+/// How much longer than the payload an intermediate form may be, besides twice its length.
+const SLACK: usize = 1 << 20;
+
+/// The codec `conditional`.
+#[derive(Debug)]
+pub struct Conditional {
+    codecs: Vec<Box<dyn BytesToBytes>>,
+}
+
+impl Conditional {
+    /// A codec with that configuration.
+    pub fn new(configuration: &Object) -> Result<Self> {
+        let list = configuration.get("codecs").and_then(Value::as_array);
+        let list = list.filter(|list| list.len() <= MAX_CODECS);
+        let list = list.ok_or_else(|| {
+            Error::invalid(format!("conditional: codecs are no list of at most {MAX_CODECS}"))
+        })?;
+        let build = |value: &Value| {
+            let spec = CodecSpec::from_json(value)?;
+            let codec = match spec.name.as_str() {
+                "conditional" => None,
+                name => super::build(name, &spec.configuration)?,
+            };
+            codec.ok_or_else(|| {
+                Error::unsupported(format!("conditional: codec {:?} has no place in it", spec.name))
+            })
+        };
+        Ok(Self { codecs: list.iter().map(build).collect::<Result<_>>()? })
+    }
+}
+
+impl BytesToBytes for Conditional {
+    fn encode(&self, decoded: &[u8]) -> Result<Vec<u8>> {
+        let mut payload: Option<Vec<u8>> = None;
+        let mut mask = 0_u16;
+        for (bit, codec) in self.codecs.iter().enumerate() {
+            let before = payload.as_deref().unwrap_or(decoded);
+            let after = codec.encode(before);
+            if let Ok(after) = after.map(|after| (after.len() <= before.len()).then_some(after))
+                && let Some(after) = after
+            {
+                mask |= 1 << bit;
+                payload = Some(after);
+            }
+        }
+        let payload = payload.as_deref().unwrap_or(decoded);
+        let header_len = self.codecs.len().div_ceil(8);
+        let mut encoded = room("conditional", payload.len().saturating_add(header_len))?;
+        encoded.extend(mask.to_le_bytes().iter().take(header_len));
+        encoded.extend_from_slice(payload);
+        Ok(encoded)
+    }
+
+    fn decode(&self, encoded: &[u8], limit: usize) -> Result<Vec<u8>> {
+        let header_len = self.codecs.len().div_ceil(8);
+        let (header, payload) = encoded.split_at_checked(header_len).ok_or_else(|| {
+            Error::corrupt(format!("conditional: {} bytes are too few", encoded.len()))
+        })?;
+        let mask = header.iter().rev().fold(0_u16, |mask, byte| mask << 8 | u16::from(*byte));
+        if u32::from(mask) >> self.codecs.len() != 0 {
+            return Err(Error::corrupt(format!("conditional: no codec for a bit of {mask:#x}")));
+        }
+        let applied = |bit: usize| mask >> bit & 1 == 1;
+        let codecs = self.codecs.iter().enumerate().filter(|(bit, _)| applied(*bit));
+        let mut codecs = codecs.rev().map(|(_, codec)| codec).peekable();
+        let mut decoded: Option<Vec<u8>> = None;
+        while let Some(codec) = codecs.next() {
+            let is_last = codecs.peek().is_none();
+            let longest = limit.saturating_mul(2).saturating_add(SLACK);
+            let limit = if is_last { limit } else { longest };
+            decoded = Some(codec.decode(decoded.as_deref().unwrap_or(payload), limit)?);
+        }
+        match decoded {
+            Some(decoded) => Ok(decoded),
+            None if payload.len() > limit => Err(too_long("conditional", limit)),
+            None => Ok(payload.to_vec()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_codec_is_applied_where_it_helps() {
+        let codecs = json!({"codecs": [
+            {"name": "shuffle", "configuration": {"element_size": 4}},
+            {"name": "zstd", "configuration": {"level": 5}},
+        ]});
+        let codec = Conditional::new(codecs.as_object().unwrap()).unwrap();
+        let zeros = codec.encode(&[0; 400]).unwrap();
+        assert_eq!(zeros[0], 0b11);
+        assert!(zeros.len() < 100);
+        assert_eq!(codec.decode(&zeros, 400).unwrap(), [0; 400]);
+        assert!(codec.decode(&zeros, 399).is_err());
+        let short = codec.encode(&[1, 2, 3, 4, 5, 6, 7, 8]).unwrap();
+        assert_eq!(short, [0b01, 1, 5, 2, 6, 3, 7, 4, 8]);
+        assert_eq!(codec.decode(&short, 8).unwrap(), [1, 2, 3, 4, 5, 6, 7, 8]);
+        // Three bytes are no elements of four.
+        assert_eq!(codec.encode(&[1, 2, 3]).unwrap(), [0, 1, 2, 3]);
+        assert_eq!(codec.decode(&[0, 1, 2, 3], 3).unwrap(), [1, 2, 3]);
+        for wrong in [&[][..], &[0b100, 1], &[0b10, 1], &[0, 1, 2, 3, 4]] {
+            assert!(codec.decode(wrong, 3).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn only_codecs_of_bytes_have_a_place() {
+        for codecs in [json!({}), json!({"codecs": ["bytes"]}), json!({"codecs": ["conditional"]})]
+        {
+            assert!(Conditional::new(codecs.as_object().unwrap()).is_err(), "{codecs}");
+        }
+    }
+}
