@@ -4,12 +4,14 @@ mod bytes;
 mod n5;
 mod objects;
 mod packbits;
+mod pcodec;
 pub mod vlen;
 
 pub use bytes::{BytesCodec, Turn};
 pub use n5::N5Default;
 pub use objects::Objects;
 pub use packbits::PackBits;
+pub use pcodec::Pcodec;
 use vlen::Vlen;
 
 use super::{ArrayToBytes, Elements};
@@ -24,6 +26,7 @@ pub fn is_known(name: &str) -> bool {
             | "n5_default"
             | "numcodecs.json2"
             | "numcodecs.msgpack2"
+            | "numcodecs.pcodec"
             | "numcodecs.pickle"
             | "packbits"
             | "vlen-bytes"
@@ -43,6 +46,7 @@ pub fn build(
         "n5_default" => Box::new(N5Default::new(&spec.configuration, elements)?),
         "numcodecs.json2" => Box::new(Objects::json(&spec.configuration, elements, limit)?),
         "numcodecs.msgpack2" => Box::new(Objects::message_pack(elements, limit)?),
+        "numcodecs.pcodec" => Box::new(Pcodec::new(&spec.configuration, elements)?),
         "numcodecs.pickle" => {
             return Err(Error::unsupported("pickle is never decoded: it would run code"));
         }
