@@ -17,7 +17,7 @@ const RECTILINEAR: &str = "z342__rectilinear";
 
 /// What a chunk of text is.
 fn text(elements: &[&str]) -> Vec<u8> {
-    let number = |number: usize| (number as u32).to_le_bytes();
+    let number = |number: usize| u32::try_from(number).expect("short").to_le_bytes();
     let mut bytes = number(elements.len()).to_vec();
     for element in elements {
         bytes.extend(number(element.len()));
