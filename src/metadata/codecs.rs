@@ -146,6 +146,18 @@ pub(super) fn step(name: &str) -> Step {
     }
 }
 
+/// Whether a filter names the type of what it makes, and its byte order with it: it turns elements itself.
+fn says_order(name: &str) -> bool {
+    matches!(
+        name,
+        "numcodecs.delta"
+            | "numcodecs.fixedscaleoffset"
+            | "numcodecs.quantize"
+            | "numcodecs.astype"
+            | "numcodecs.categorize"
+    )
+}
+
 /// The canonical form of `codecs`, whose names are canonical, for chunks of `elements`.
 ///
 /// Where no codec makes bytes of an array, `bytes` is put behind those from array to array: it was
@@ -166,7 +178,13 @@ fn nested(mut codecs: Vec<CodecSpec>, elements: &Elements, depth: usize) -> Resu
     match codecs.iter().filter(makes_bytes).count() {
         0 => {
             let last = codecs.iter().rposition(|codec| step(&codec.name) == Step::ArrayToArray);
-            let plain = CodecSpec::new(&plain(&elements.dtype).name, Object::new());
+            let plain = if codecs.iter().any(|codec| says_order(&codec.name)) {
+                // What such a filter makes is no text, and in the order that the filter says, not the array.
+                let endian = ("endian".to_owned(), json!("little"));
+                CodecSpec::new("bytes", Object::from_iter([endian]))
+            } else {
+                CodecSpec::new(&plain(&elements.dtype).name, Object::new())
+            };
             codecs.insert(last.map_or(0, |last| last + 1), plain);
         }
         1 => {}

@@ -72,6 +72,43 @@ fn little() -> Value {
 }
 
 #[test]
+fn bytes_are_little_endian_behind_a_filter_that_names_its_type() {
+    let document = |dtype: &str, filter: Value| {
+        json!({
+            "zarr_format": 2, "shape": [4], "chunks": [4], "dtype": dtype, "compressor": null,
+            "fill_value": null, "order": "C", "filters": [filter],
+        })
+    };
+    let last = |dtype: &str, filter: Value| {
+        codecs(&array(&Dialect::V2, &document(dtype, filter)))[1].clone()
+    };
+    assert_eq!(last(">i4", json!({"id": "delta", "dtype": ">i4"})), little());
+    let labels = json!({"id": "categorize", "labels": ["a"], "dtype": "|O", "astype": ">i2"});
+    assert_eq!(last("|O", labels), little());
+    let hidden = json!({
+        "shape": [4], "data_type": ">i4", "fill_value": 0, "chunk_memory_layout": "C",
+        "chunk_grid": {"type": "regular", "separator": "/", "chunk_shape": [4]}, "extensions": [],
+        "attributes": {"filters": [{"id": "delta", "dtype": ">i4"}]},
+    });
+    assert_eq!(codecs(&array(&draft(), &hidden))[1], little());
+}
+
+#[test]
+fn a_list_of_objects_has_no_order() {
+    let names = |id: &str| {
+        let document = json!({
+            "zarr_format": 2, "shape": [2, 3], "chunks": [2, 3], "dtype": "|O", "compressor": null,
+            "fill_value": null, "order": "F", "filters": [{"id": id}],
+        });
+        let codecs = array(&Dialect::V2, &document).codecs;
+        codecs.into_iter().map(|codec| codec.name).collect::<Vec<_>>()
+    };
+    assert_eq!(names("json2"), ["numcodecs.json2"]);
+    assert_eq!(names("msgpack2"), ["numcodecs.msgpack2"]);
+    assert_eq!(names("vlen-utf8"), ["transpose", "vlen-utf8"]);
+}
+
+#[test]
 fn keys_are_those_of_the_dialect() {
     let keys = |dialect: &Dialect, path: &str| -> Vec<String> {
         let path = NodePath::parse(path).expect("a path");

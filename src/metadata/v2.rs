@@ -124,7 +124,12 @@ fn chain(
         Some(Value::String(order)) if order == "F" => {
             let order = json!(codecs::reversed(rank));
             let configuration = Object::from_iter([("order".to_owned(), order)]);
-            chain.extend((rank > 1).then(|| CodecSpec::new("transpose", configuration)));
+            // numcodecs writes a list of objects row by row, however they lie in memory.
+            let is_list = |filter: &CodecSpec| {
+                matches!(filter.name.as_str(), "numcodecs.json2" | "numcodecs.msgpack2")
+            };
+            let moves = rank > 1 && !filters.iter().any(is_list);
+            chain.extend(moves.then(|| CodecSpec::new("transpose", configuration)));
         }
         Some(other) => {
             return Err(Error::corrupt(format!("order is {}, neither C nor F", describe(other))));
