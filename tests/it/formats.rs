@@ -27,6 +27,7 @@ fn every_codec_that_the_page_names_is_built() {
         let mut configuration = Object::new();
         configuration.insert("order".to_owned(), serde_json::json!([0]));
         configuration.insert("elementsize".to_owned(), serde_json::json!(4));
+        configuration.insert("codecs".to_owned(), serde_json::json!([]));
         let spec = CodecSpec::new(&name, configuration);
         assert!(Chain::sort(&[spec]).is_ok(), "{name} is not built");
     }
