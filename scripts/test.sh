@@ -81,6 +81,8 @@ need fusermount3 fuse3
 need setfattr attr
 need rsync rsync
 need unzip unzip
+need gdalmdiminfo gdal-bin
+need ncdump netcdf-bin
 need python3 python3
 python3 -c 'import ensurepip, venv' 2> /dev/null || packages+=(python3-venv)
 if [ ${#packages[@]} -gt 0 ]; then

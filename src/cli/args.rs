@@ -54,7 +54,7 @@ The elements are written back through the codecs when a file is closed.
 Directories that are made become groups; a zarr.json that is written makes a group or an array,
 stored as --codecs and --shards say (give libraries no compressor: compressors=None).")]
 pub struct Mount {
-    /// The hierarchy: a directory.
+    /// The hierarchy, or a group or array in one: its directory, or HIERARCHY#NODE.
     pub source: PathBuf,
     /// An empty directory to mount it on.
     pub mountpoint: PathBuf,

@@ -202,7 +202,8 @@ fn float(n: u64) -> f64 {
 /// The first elements of the first chunk as the store has them.
 fn first_elements(source: &Path) -> Result<[f32; 3], Failure> {
     let store = open::store(source, Durability::Buffered)?.read_only();
-    let hierarchy = open::hierarchy(store, source, None, Options::default())?;
+    let hierarchy =
+        open::hierarchy(store, &open::Source::parse(source)?, None, Options::default())?;
     let node = hierarchy.existing(&NodePath::parse("t2m")?)?;
     let array = node.array().ok_or_else(|| failed("the sample is not an array"))?;
     let chunk = array.read_chunk(&Coords::new([0, 0, 0]))?;

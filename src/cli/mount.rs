@@ -63,29 +63,28 @@ pub fn run(args: &Mount) -> Result<(), Failure> {
     if args.create {
         create_source(&args)?;
     }
-    let source = args.source.canonicalize();
-    let source = source.map_err(|_| missing_source(&args.source))?;
-    check_apart(&source, &mountpoint)?;
+    let source = open::Source::parse(&args.source).map_err(|_| missing_source(&args.source))?;
+    check_apart(&source.root, &mountpoint)?;
     check_fuse()?;
     if args.foreground || args.daemon {
         serve(&args, &flags, &source, &mountpoint)
     } else {
         // Whatever is wrong with the hierarchy is said before anything is started.
         open_hierarchy(&args, &flags, &source)?;
-        daemon::start(&source, &mountpoint)
+        daemon::start(&source.spelled(), &mountpoint)
     }
 }
 
 fn open_hierarchy(
     args: &Mount,
     flags: &Flags,
-    source: &Path,
+    source: &open::Source,
 ) -> Result<hierarchy::Hierarchy, Failure> {
     let durability = match args.durability {
         DurabilityArg::Always => Durability::Synced,
         DurabilityArg::Fsync => Durability::Buffered,
     };
-    let mut store = open::store(source, durability)?;
+    let mut store = open::store(&source.root, durability)?;
     if flags.read_only {
         store = store.read_only();
     }
@@ -95,7 +94,12 @@ fn open_hierarchy(
     open::hierarchy(store, source, args.from.clone(), options)
 }
 
-fn serve(args: &Mount, flags: &Flags, source: &Path, mountpoint: &Path) -> Result<(), Failure> {
+fn serve(
+    args: &Mount,
+    flags: &Flags,
+    source: &open::Source,
+    mountpoint: &Path,
+) -> Result<(), Failure> {
     // Before any thread starts, so that all leave the signals to the one that waits for them.
     sys::block_signals()?;
     if args.daemon {
@@ -116,7 +120,7 @@ fn serve(args: &Mount, flags: &Flags, source: &Path, mountpoint: &Path) -> Resul
     let vfs = Arc::new(Vfs::new(hierarchy, options));
     let processors = thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let options = MountOptions {
-        source: source.display().to_string(),
+        source: source.spelled().display().to_string(),
         read_only: flags.read_only,
         others: match (flags.allow_other, flags.allow_root) {
             (true, _) => Others::Everybody,
@@ -141,7 +145,7 @@ fn serve(args: &Mount, flags: &Flags, source: &Path, mountpoint: &Path) -> Resul
     if args.daemon {
         daemon::tell_parent()?;
     } else {
-        log::info!("{} is mounted at {}", source.display(), mountpoint.display());
+        log::info!("{} is mounted at {}", source.spelled().display(), mountpoint.display());
     }
     unmount_on_signal(mountpoint.to_owned(), Arc::clone(&vfs));
     end(mounted, &vfs)
@@ -255,13 +259,14 @@ fn create_source(args: &Mount) -> Result<(), Failure> {
         std::fs::read_dir(&args.source).map_err(|e| failed(format!("{shown}: {e}")))?;
     if entries.next().is_some() {
         // A second run of the same command finds what the first one has made.
-        return open_hierarchy(args, &Flags::default(), &args.source).map(drop).map_err(
-            |failure| match failure {
+        let source = open::Source::parse(&args.source)?;
+        return open_hierarchy(args, &Flags::default(), &source).map(drop).map_err(|failure| {
+            match failure {
                 Failure::Failed(why) | Failure::Usage(why) => {
                     failed(format!("--create needs an empty directory: {why}"))
                 }
-            },
-        );
+            }
+        });
     }
     let store: Store = open::store(&args.source, Durability::Synced)?;
     let mut keys = Vec::new();

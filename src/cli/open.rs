@@ -31,23 +31,93 @@ pub fn store(path: &Path, durability: Durability) -> Result<Store, Failure> {
     Ok(Store::new(Arc::new(DirectoryStore::open(path, durability)?)))
 }
 
-/// The hierarchy in `store`, which lies at `path`.
+/// A hierarchy, or a node in one that is taken for a hierarchy.
+#[derive(Debug, Clone)]
+pub struct Source {
+    /// The directory of the store.
+    pub root: PathBuf,
+    /// The node in it, where it is no hierarchy by itself.
+    pub node: NodePath,
+}
+
+impl Source {
+    /// What someone typed: a directory of a hierarchy or of a node, or `HIERARCHY#NODE`.
+    pub fn parse(path: &Path) -> Result<Self, Failure> {
+        if let Ok(root) = path.canonicalize() {
+            return Ok(Self::of_draft(&root).unwrap_or(Self { root, node: NodePath::root() }));
+        }
+        let missing = || failed(format!("{}: no such directory", path.display()));
+        let (root, node) =
+            path.to_str().and_then(|path| path.rsplit_once('#')).ok_or_else(missing)?;
+        let root = Path::new(root).canonicalize().map_err(|_| missing())?;
+        let node = NodePath::parse(node).map_err(|error| failed(error.to_string()))?;
+        let has_zarr_json = draft_root_of(&root).is_some();
+        let beside = root.join(node.as_str());
+        // In most dialects the directory of a node is all that there is of it.
+        if !has_zarr_json && !node.is_root() && beside.is_dir() && !is_early_draft(&root) {
+            return Ok(Self { root: beside, node: NodePath::root() });
+        }
+        Ok(Self { root, node })
+    }
+
+    /// The draft that a directory of one of its nodes lies in.
+    fn of_draft(path: &Path) -> Option<Self> {
+        let (root, dialect) = path
+            .ancestors()
+            .skip(1)
+            .find_map(|above| draft_root_of(above).map(|dialect| (above.to_owned(), dialect)))?;
+        let relative = path.strip_prefix(&root).ok()?.to_str()?;
+        let node = dialect.node_of_directory(relative)?;
+        Some(Self { root, node })
+    }
+
+    /// What can be typed for it.
+    pub fn spelled(&self) -> PathBuf {
+        if self.node.is_root() {
+            return self.root.clone();
+        }
+        PathBuf::from(format!("{}#{}", self.root.display(), self.node.as_str()))
+    }
+}
+
+/// The dialect of the draft whose entry point lies in `directory`.
+fn draft_root_of(directory: &Path) -> Option<Dialect> {
+    draft_root_marker(&std::fs::read(directory.join("zarr.json")).ok()?)
+}
+
+/// Whether a directory has the documents of the draft of May 2019, which had no entry point.
+fn is_early_draft(directory: &Path) -> bool {
+    ["root.group.json", "root.array.json"].iter().any(|name| directory.join(name).is_file())
+}
+
+/// The hierarchy in `store`, which lies at `source`.
 pub fn hierarchy(
     store: Store,
-    path: &Path,
+    source: &Source,
     from: Option<Dialect>,
     options: Options,
 ) -> Result<Hierarchy, Failure> {
-    Hierarchy::open(store, from, options).map_err(|error| {
-        if let Some(root) = draft_root_above(path) {
-            return failed(format!(
-                "{}: lies inside the hierarchy {}, which can only be opened at its root: give that path",
-                path.display(),
-                root.display()
-            ));
-        }
-        explain(path, &error)
-    })
+    let (root, node) = (&source.root, &source.node);
+    let opened = Hierarchy::open(store.clone(), from, options.clone());
+    let hierarchy = opened.map_err(|error| match draft_root_above(root) {
+        Some(above) => failed(format!(
+            "{}: lies inside the hierarchy {}, which can only be opened at its root: give that path, or {}#NODE",
+            root.display(),
+            above.display(),
+            above.display()
+        )),
+        None => explain(root, &error),
+    })?;
+    if node.is_root() {
+        return Ok(hierarchy);
+    }
+    let no_node = || failed(format!("{}: no node {node} in the hierarchy", root.display()));
+    let below = hierarchy.dialect().below(node).ok_or_else(no_node)?;
+    let hierarchy = Hierarchy::open(store, Some(below), options)?;
+    match hierarchy.node(&NodePath::root())? {
+        Some(found) if !found.is_bare() && hierarchy.is_there()? => Ok(hierarchy),
+        Some(_) | None => Err(no_node()),
+    }
 }
 
 /// Why there is no hierarchy at `path`.
@@ -65,24 +135,26 @@ fn explain(path: &Path, error: &Error) -> Failure {
 /// The root of the draft hierarchy that `path` lies in the `meta` or `data` of, if so.
 fn draft_root_above(path: &Path) -> Option<PathBuf> {
     let path = path.canonicalize().ok()?;
-    for above in path.ancestors().skip(1) {
-        if let Ok(text) = std::fs::read(above.join("zarr.json")) {
-            return draft_root_marker(&text).map(|_| above.to_owned());
-        }
-    }
-    None
+    path.ancestors().skip(1).find(|above| draft_root_of(above).is_some()).map(Path::to_owned)
 }
 
 /// The hierarchy that `path` leads into, and the node in it: of `climate.zarr/t2m` the node `t2m`. A directory
 /// that is a hierarchy by itself is opened as one, unless it is a node of a draft, which has one root only.
 pub fn node(path: &Path, from: Option<&Dialect>) -> Result<(Hierarchy, NodePath), Failure> {
+    if let Ok(source) = Source::parse(path)
+        && (!source.node.is_root() || !path.exists())
+    {
+        let store = store(&source.root, Durability::Buffered)?.read_only();
+        let hierarchy = hierarchy(store, &source, from.cloned(), Options::default())?;
+        return Ok((hierarchy, NodePath::root()));
+    }
     let mut root = path.to_owned();
     let mut names: Vec<String> = Vec::new();
     loop {
         if root.is_dir() {
             let opened = hierarchy(
                 store(&root, Durability::Buffered)?.read_only(),
-                &root,
+                &Source { root: root.clone(), node: NodePath::root() },
                 from.cloned(),
                 Options::default(),
             );

@@ -147,6 +147,12 @@ impl Hierarchy {
         self.node(path)?.ok_or_else(|| Error::not_found().at(path))
     }
 
+    /// Whether the root is more than the dialect says of any root: it has a document, or nodes are below it.
+    pub fn is_there(&self) -> Result<bool> {
+        let root = NodePath::root();
+        Ok(self.existing(&root)?.document().is_some() || !self.children(&root)?.is_empty())
+    }
+
     /// Forgets what was read of `path`, so that it is read anew.
     pub fn invalidate(&self, path: &NodePath) {
         let mut nodes = self.nodes.write();

@@ -88,6 +88,15 @@ pub struct Draft {
     pub era: Era,
     /// What ends the key of every document: `.json`.
     pub suffix: String,
+    /// The node that is taken for the root: a draft has one place for its documents, whatever is looked at.
+    pub base: NodePath,
+}
+
+impl Draft {
+    /// The path of a node from the root of the whole.
+    fn whole(&self, path: &NodePath) -> Result<NodePath> {
+        self.base.join(path.as_str())
+    }
 }
 
 /// The states of the draft that differ in where documents and chunks lie, and in how chunks are named.
@@ -171,7 +180,26 @@ const ZMETADATA: &str = ".zmetadata";
 impl Dialect {
     /// A draft.
     pub fn draft(era: Era, suffix: &str) -> Self {
-        Self::Draft(Draft { era, suffix: suffix.to_owned() })
+        Self::Draft(Draft { era, suffix: suffix.to_owned(), base: NodePath::root() })
+    }
+
+    /// The same with `base` for the root; none in a dialect where any directory of a node is a hierarchy by itself.
+    pub fn below(&self, base: &NodePath) -> Option<Self> {
+        match self {
+            Self::Draft(draft) => {
+                let base = draft.base.join(base.as_str()).ok()?;
+                Some(Self::Draft(Draft { base, ..draft.clone() }))
+            }
+            Self::V3 | Self::D2023_02 | Self::V2 | Self::N5 => None,
+        }
+    }
+
+    /// The node that a directory of a hierarchy is of, by its path from there; none where it is of none.
+    pub fn node_of_directory(&self, relative: &str) -> Option<NodePath> {
+        let Self::Draft(draft) = self else { return NodePath::parse(relative).ok() };
+        let (documents, chunks) = draft.era.trees();
+        let below = [documents, chunks].iter().find_map(|tree| relative.strip_prefix(tree))?;
+        NodePath::parse(below).ok().filter(|path| !path.is_root())
     }
 
     /// The name, as `--from` takes it.
@@ -232,6 +260,7 @@ impl Dialect {
             Self::N5 => return Ok(vec![(None, beside(n5::DOCUMENT)?)]),
             Self::Draft(draft) => draft,
         };
+        let path = &draft.whole(path)?;
         let stems: Vec<String> = if path.is_root() {
             draft.era.root_stems().iter().map(|stem| (*stem).to_owned()).collect()
         } else {
@@ -271,7 +300,7 @@ impl Dialect {
     pub fn chunk_prefix(&self, path: &NodePath) -> Result<Prefix> {
         match self {
             Self::V3 | Self::D2023_02 | Self::V2 | Self::N5 => prefix_of("", path),
-            Self::Draft(draft) => prefix_of(draft.era.trees().1, path),
+            Self::Draft(draft) => prefix_of(draft.era.trees().1, &draft.whole(path)?),
         }
     }
 
@@ -279,7 +308,7 @@ impl Dialect {
     pub fn children_prefix(&self, path: &NodePath) -> Result<Prefix> {
         match self {
             Self::V3 | Self::D2023_02 | Self::V2 | Self::N5 => prefix_of("", path),
-            Self::Draft(draft) => prefix_of(draft.era.trees().0, path),
+            Self::Draft(draft) => prefix_of(draft.era.trees().0, &draft.whole(path)?),
         }
     }
 

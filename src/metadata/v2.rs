@@ -96,7 +96,8 @@ pub(super) fn shown_attributes(
     dtype: &DType,
     rank: usize,
 ) -> (Vec<Option<String>>, Object) {
-    let is_named = attributes.contains_key(conventions::DIMENSIONS);
+    let names = attributes.get(conventions::DIMENSIONS);
+    let is_named = names.is_some_and(|names| conventions::names_of(names, rank).is_some());
     let names = conventions::take_names(&mut attributes, rank);
     if is_named {
         mask(&mut attributes, fill, dtype);

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::support::{Mount, said, until, zarrfs};
+use crate::support::{Mount, Second, said, until, zarrfs};
 
 /// A temporary directory with a v3 hierarchy `a.zarr` and an empty directory `mnt`.
 fn place() -> tempfile::TempDir {
@@ -95,6 +95,39 @@ fn a_directory_inside_a_draft_names_the_root_to_open() {
         let names_root = format!("lies inside the hierarchy {}", root.display());
         refuses(dir.path(), &["mount", &at, "{}/mnt"], 1, &[&at, &names_root]);
     }
+    let none = format!("{}#nothing", root.display());
+    refuses(dir.path(), &["mount", &none, "{}/mnt"], 1, &["no node /nothing in the hierarchy"]);
+}
+
+#[test]
+fn a_node_in_a_hierarchy_is_a_hierarchy() {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+    for (case, node, inside, below) in [
+        ("z218v3__groups", "explicit", "meta/root/explicit", "flags"),
+        ("z218v3__groups", "implicit/deep", "data/root/implicit/deep", "arr"),
+        ("synth__2019-05_hierarchy", "foo", "", "baz"),
+        ("z218v2__consolidated", "g1", "g1", "x"),
+        ("z316__groups_consolidated", "g1", "g1", "g2"),
+        ("z218n5__fsstore", "g", "g", "x"),
+    ] {
+        let store = fixtures.join(case).join("store");
+        let spelled = format!("{}#{node}", store.display());
+        let beside = store.join(inside).display().to_string();
+        let sources = [Some(spelled), (!inside.is_empty()).then_some(beside)];
+        for source in sources.into_iter().flatten() {
+            let output = crate::support::zarrfs().args(["tree", &source]).output().unwrap();
+            let tree = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success(), "{source}: {output:?}");
+            assert!(tree.contains(below), "{source}: {tree}");
+        }
+    }
+    let store = fixtures.join("z218v3__groups/store");
+    let spelled = format!("{}#explicit", store.display());
+    let dir = tempfile::tempdir().unwrap();
+    let _mount = Second::mount(Path::new(&spelled), dir.path());
+    let document = fs::read_to_string(dir.path().join("flags/zarr.json")).unwrap();
+    assert!(document.contains("\"bool\""), "{document}");
+    assert_eq!(fs::read(dir.path().join("flags/c/0")).unwrap().len(), 2);
 }
 
 #[test]
