@@ -22,12 +22,18 @@ impl Vfs {
         match self.in_one_tree(directory, name)? {
             Named::Same => self.resolve_in_one_tree(directory, name),
             Named::As(in_one, as_one) => match self.resolve_in_one_tree(&in_one, &as_one)? {
+                None if self.is_bare(directory)? => self.resolve_in_one_tree(directory, name),
                 None => self.unlisted_chunk(directory, name),
                 found => Ok(found),
             },
             Named::Beside(place) => self.beside(place),
             Named::Nothing => Ok(None),
         }
+    }
+
+    fn is_bare(&self, directory: &Place) -> Result<bool> {
+        let Place::Node(path) = directory else { return Ok(false) };
+        Ok(self.hierarchy.node(path)?.is_some_and(|node| node.is_bare()))
     }
 
     fn resolve_in_one_tree(&self, directory: &Place, name: &str) -> Result<Option<Place>> {

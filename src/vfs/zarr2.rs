@@ -112,12 +112,15 @@ impl Vfs {
         let node = self.hierarchy.existing(path)?;
         let document = if node.kind() == NodeKind::Array { ZARRAY } else { ZGROUP };
         let is_array = node.array().is_some();
+        let is_bare = node.is_bare();
         let renamed = names.filter_map(move |found| match found {
             Ok((_, place @ Place::Document(_))) => Some(Ok((document.to_owned(), place))),
             // They come one by one.
             Ok((_, Place::ChunkDir(..))) => None,
             Ok((_, place @ Place::Chunk(..))) => Some(Ok(("0".to_owned(), place))),
-            Ok((name, Place::Attributes(_) | Place::Copies(_))) if !name.is_empty() => None,
+            Ok((_, Place::Attributes(_) | Place::Copies(_))) => None,
+            // A copy of the node in Zarr 2 that lies beside its document.
+            Ok((name, Place::Ordinary(..))) if !is_bare && is_own_name(&name) => None,
             Ok((name, _)) if is_array && name == CHUNKS => None,
             other => Some(other),
         });
@@ -336,6 +339,11 @@ impl Vfs {
             }
         }
     }
+}
+
+/// Whether Zarr 2 has a document or a part of one under this name.
+fn is_own_name(name: &str) -> bool {
+    [ZARRAY, ZGROUP, ZATTRS, ZMETADATA].contains(&name)
 }
 
 /// The documents that a node has in Zarr 2.

@@ -115,7 +115,7 @@ fn a_node_in_a_hierarchy_is_a_hierarchy() {
         let beside = store.join(inside).display().to_string();
         let sources = [Some(spelled), (!inside.is_empty()).then_some(beside)];
         for source in sources.into_iter().flatten() {
-            let output = crate::support::zarrfs().args(["tree", &source]).output().unwrap();
+            let output = zarrfs().args(["tree", &source]).output().unwrap();
             let tree = String::from_utf8_lossy(&output.stdout);
             assert!(output.status.success(), "{source}: {output:?}");
             assert!(tree.contains(below), "{source}: {tree}");
