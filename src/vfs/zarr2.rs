@@ -116,9 +116,8 @@ impl Vfs {
         let renamed = names.filter_map(move |found| match found {
             Ok((_, place @ Place::Document(_))) => Some(Ok((document.to_owned(), place))),
             // They come one by one.
-            Ok((_, Place::ChunkDir(..))) => None,
+            Ok((_, Place::ChunkDir(..) | Place::Attributes(_) | Place::Copies(_))) => None,
             Ok((_, place @ Place::Chunk(..))) => Some(Ok(("0".to_owned(), place))),
-            Ok((_, Place::Attributes(_) | Place::Copies(_))) => None,
             // A copy of the node in Zarr 2 that lies beside its document.
             Ok((name, Place::Ordinary(..))) if !is_bare && is_own_name(&name) => None,
             Ok((name, _)) if is_array && name == CHUNKS => None,

@@ -13,6 +13,7 @@ mod crc32c;
 mod gzip;
 mod lookup3;
 mod lz4;
+mod lz4_block_stream;
 mod lzma;
 mod shuffle;
 mod stream;
@@ -27,6 +28,7 @@ pub use conditional::Conditional;
 pub use crc32c::Crc32c;
 pub use gzip::Gzip;
 pub use lz4::Lz4;
+pub use lz4_block_stream::Lz4BlockStream;
 pub use lzma::Lzma;
 pub use shuffle::Shuffle;
 pub use zlib::Zlib;
@@ -54,6 +56,7 @@ pub fn build(name: &str, configuration: &Object) -> Result<Option<Box<dyn BytesT
         "numcodecs.crc32" => Box::new(Checksum::crc32(configuration)?),
         "numcodecs.fletcher32" => Box::new(Checksum::fletcher32()),
         "numcodecs.jenkins_lookup3" => Box::new(Checksum::lookup3(configuration)?),
+        "lz4_block_stream" => Box::new(Lz4BlockStream::new(configuration)?),
         "numcodecs.lz4" => Box::new(Lz4::new(configuration)?),
         "numcodecs.lzma" => Box::new(Lzma::new(configuration)?),
         "shuffle" | "numcodecs.shuffle" => Box::new(Shuffle::new(configuration)?),
