@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use super::documents::Replaced;
 use super::node::{Node, Standing};
-use super::{Content, Document, Hierarchy};
+use super::{Content, Document, Hierarchy, Member};
 use crate::array::Array;
 use crate::error::{At, Error, Kind, Result};
 use crate::metadata::merge::Edit;
@@ -36,7 +36,7 @@ impl Raised {
 impl Hierarchy {
     /// Makes a directory that becomes a group in time, or what a document says that is created in it.
     pub fn make_directory(&self, path: &NodePath) -> Result<()> {
-        self.dialect.check_name(path.name().unwrap_or_default())?;
+        self.check_new_name(path)?;
         // The longest name that the directories of most stores take, also of what the dialect makes of it.
         for (_, key) in self.dialect.document_keys(path)? {
             if key.name().len() > 255 || path.name().is_some_and(|name| name.len() > 255) {
@@ -47,6 +47,26 @@ impl Hierarchy {
         self.directories.touch(path);
         self.directories.insert(Node::bare(path.clone(), None));
         self.invalidate(path);
+        Ok(())
+    }
+
+    /// Refuses a name that the dialect does not allow, or not beside those that are there.
+    fn check_new_name(&self, path: &NodePath) -> Result<()> {
+        let name = path.name().unwrap_or_default();
+        self.dialect.check_name(name)?;
+        let Some(parent) = path.parent().filter(|_| self.dialect.folds_case()) else {
+            return Ok(());
+        };
+        for member in self.members(&parent)? {
+            let (Member::Directory(other) | Member::File(other)) = member?;
+            if other != name && other.eq_ignore_ascii_case(name) {
+                return Err(Error::invalid(format!(
+                    "{name:?} differs from {other:?} in the case of letters alone, which the drafts of 2019 do not \
+                     allow"
+                ))
+                .at(path));
+            }
+        }
         Ok(())
     }
 
@@ -320,7 +340,7 @@ impl Hierarchy {
 
     /// Moves the directory `from`, node or not, with all that is below it.
     pub fn rename(&self, from: &NodePath, to: &NodePath) -> Result<()> {
-        self.dialect.check_name(to.name().unwrap_or_default())?;
+        self.check_new_name(to)?;
         self.invalidate_below(from);
         let node = self.existing(from)?;
         if !node.is_bare() || node.stored().is_some() {

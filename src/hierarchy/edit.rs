@@ -1,12 +1,14 @@
 //! Documents shown, and edits of stored ones.
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value};
 
 use super::documents::Replaced;
 use super::{Content, Hierarchy, Node};
 use crate::error::{At, Error, Kind, Result};
 use crate::metadata::merge::Edit;
-use crate::metadata::{NodeKind, NodePath, shown};
+use crate::metadata::{FILL, NodeKind, NodePath, shown};
 
 /// How often an edit starts again because someone else changed the document meanwhile.
 pub(super) const ATTEMPTS: usize = 100;
@@ -60,6 +62,13 @@ impl Hierarchy {
         if edit.is_empty() {
             return Ok(());
         }
+        let mut edit = edit.clone();
+        if edit.attributes.iter().any(|(name, _)| name == FILL)
+            && let Some(array) = self.existing(path)?.array()
+        {
+            edit.has_no_chunks = Arc::clone(array.chunks()).list()?.next().is_none();
+        }
+        let edit = &edit;
         for _ in 0..ATTEMPTS {
             self.invalidate(path);
             let mut node = self.existing(path)?;

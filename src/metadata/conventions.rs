@@ -15,7 +15,7 @@ use crate::dtype::{DType, FillValue, base64_decode, base64_encode};
 pub(super) const DIMENSIONS: &str = "_ARRAY_DIMENSIONS";
 
 /// The attribute of the value that xarray masks.
-pub(super) const FILL: &str = "_FillValue";
+pub const FILL: &str = "_FillValue";
 
 /// The attribute of OME-Zarr 0.5.
 pub(super) const OME: &str = "ome";

@@ -128,7 +128,10 @@ impl Dialect {
         let new =
             New { chain: released(chain, dtype), chunk_shape: shown.chunk_shape.clone(), shards };
         // Null is no value in released v3.
-        let fill = FillValue::parse(&shown.fill.to_json(dtype), dtype)?;
+        let fill = match self {
+            Self::V2 if !shown.fill.is_defined() => FillValue::UNDEFINED,
+            _ => FillValue::parse(&shown.fill.to_json(dtype), dtype)?,
+        };
         let array = Array { fill, ..shown.clone() };
         if array.rectilinear.is_some() && *self != Self::V3 {
             let detail = format!("a rectilinear chunk grid has no form in {}", self.name());

@@ -29,6 +29,8 @@ pub struct Edit {
     pub consolidated: Option<bool>,
     /// Other members to set or to remove.
     pub members: Vec<(String, Option<Value>)>,
+    /// Whether the array has no chunks yet, so that none reads otherwise when its fill value changes.
+    pub has_no_chunks: bool,
 }
 
 impl Edit {
@@ -277,7 +279,11 @@ impl Dialect {
                     check_draft_attribute(document, name, value.as_ref())?;
                     put(text, &["attributes", name], value.as_ref())?;
                 }
-                Self::V2 => put_v2_attribute(text, document, is_array, name, value.as_ref())?,
+                Self::V2 => {
+                    let is_named = is_array && is_named(document, edit);
+                    let meaning = Conventions { is_named, may_refill: edit.has_no_chunks };
+                    put_v2_attribute(text, document, meaning, name, value.as_ref())?;
+                }
                 Self::N5 => put_n5_attribute(text, name, value.as_ref())?,
                 Self::V3 | Self::D2023_02 | Self::Draft(_) => {
                     put(text, &["attributes", name], value.as_ref())?;
@@ -320,11 +326,28 @@ impl Dialect {
     }
 }
 
+/// Whether the dimensions of an array have names, when it is edited.
+fn is_named(document: &Object, edit: &Edit) -> bool {
+    let has = |attributes: &Value| attributes.get(DIMENSIONS).is_some();
+    edit.dimension_names
+        .as_ref()
+        .map_or_else(|| document.get("attributes").is_some_and(has), |names| !names.is_empty())
+}
+
+/// What attributes mean beside what they say.
+#[derive(Debug, Clone, Copy)]
+struct Conventions {
+    /// Whether the dimensions of the array have names: then its fill value is what xarray masks.
+    is_named: bool,
+    /// Whether the fill value may change.
+    may_refill: bool,
+}
+
 /// Sets an attribute of Zarr 3 in the form of Zarr 2 ("conventions").
 fn put_v2_attribute(
     text: &mut Text,
     document: &Object,
-    is_array: bool,
+    meaning: Conventions,
     name: &str,
     value: Option<&Value>,
 ) -> Result<()> {
@@ -344,11 +367,15 @@ fn put_v2_attribute(
             return Ok(());
         }
     }
-    if name == FILL && is_array && stored.contains_key(DIMENSIONS) {
+    if name == FILL && meaning.is_named {
         let (dtype, fill) = v2::masked_by(document)?;
         let new = value.and_then(|value| conventions::decoded_fill(value, &dtype));
         return match new {
             Some(new) if new == fill => Ok(()),
+            Some(new) if meaning.may_refill => {
+                text.remove(&["attributes", FILL])?;
+                text.set(&["fill_value"], &v2::stored_fill(document, &new)?)
+            }
             new if !fill.is_defined() => {
                 let value = new.map(|new| create::v2::fill_value(&new, &dtype, &Endian::Little));
                 put(text, &["attributes", FILL], value.transpose()?.as_ref())

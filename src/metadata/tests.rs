@@ -629,7 +629,7 @@ proptest! {
                 attributes: vec![("a".to_owned(), Some(value.clone()))],
                 shape: Some(vec![1, 2]),
                 dimension_names: Some(vec![None, Some("x".to_owned())]),
-                members: vec![("b".to_owned(), None)],
+                members: vec![("b".to_owned(), None)], has_no_chunks: false,
             };
             let _ = dialect.edit(NodeKind::Array, &text, &edit);
             if let Ok(node) = &lowered.node {

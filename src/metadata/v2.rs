@@ -111,6 +111,17 @@ pub(super) fn masked_by(document: &Object) -> Result<(DType, FillValue)> {
     Ok((array.dtype, array.fill))
 }
 
+/// A fill value as the document of an array has to have it.
+pub(super) fn stored_fill(document: &Object, fill: &FillValue) -> Result<Value> {
+    let filters = filters(document)?;
+    let written = required(document, "dtype")?;
+    let (dtype, endian) = match object_type(written, &filters) {
+        Some(dtype) => (dtype, None),
+        None => data_type(written)?,
+    };
+    super::create::v2::fill_value(fill, &dtype, &endian.unwrap_or(Endian::Little))
+}
+
 /// The codecs in the order of encoding: layout, filters, compressor.
 fn chain(
     document: &Object,

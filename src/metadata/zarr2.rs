@@ -36,13 +36,17 @@ pub fn group(group: &Group) -> Documents {
     }
 }
 
-/// An array whose chunk files have `chunk_shape`.
-pub fn array(array: &Array, chunk_shape: &[u64]) -> Result<Documents> {
+/// An array whose chunk files have `chunk_shape`. Whether it `is_null` that its maker gave for a fill value the model
+/// may not tell.
+pub fn array(array: &Array, chunk_shape: &[u64], is_null: bool) -> Result<Documents> {
     if array.rectilinear.is_some() {
         return Err(Error::unsupported("a rectilinear chunk grid has no form in Zarr 2"));
     }
     let dtype = in_numpy(&array.dtype);
-    let (fill, attributes) = masked(array);
+    let (mut fill, attributes) = masked(array);
+    if is_null && fill.item(&array.dtype).iter().all(|byte| *byte == 0) {
+        fill = FillValue::UNDEFINED;
+    }
     let shows_fill = fill != array.fill || !fill.is_defined();
     let value = match fill_value(&fill, &array.dtype, &Endian::Little) {
         Ok(_) if dtype != array.dtype => {
@@ -95,11 +99,7 @@ fn masked(array: &Array) -> (FillValue, Object) {
     if masked.is_some() {
         attributes.shift_remove(FILL);
     }
-    if !names.is_empty() || masked.is_some() {
-        attributes.insert(DIMENSIONS.to_owned(), json!(names));
-    } else {
-        return (array.fill.clone(), attributes);
-    }
+    attributes.insert(DIMENSIONS.to_owned(), json!(names));
     (masked.unwrap_or(FillValue::UNDEFINED), attributes)
 }
 
@@ -130,12 +130,14 @@ pub fn to_v3(kind: NodeKind, document: &str, attributes: Option<&str>) -> Result
                 ));
             }
             let text = shown::array(&array, &array.chunk_shape);
-            if array.codecs == [plain(&array.dtype)] {
-                return Ok(text);
-            }
             let mut text = super::json::Text::parse(text.as_bytes())?;
-            let codecs: Value = array.codecs.iter().map(CodecSpec::to_json).collect();
-            text.set(&["codecs"], &codecs)?;
+            if array.codecs != [plain(&array.dtype)] {
+                let codecs: Value = array.codecs.iter().map(CodecSpec::to_json).collect();
+                text.set(&["codecs"], &codecs)?;
+            }
+            if !array.fill.is_defined() {
+                text.set(&["fill_value"], &Value::Null)?;
+            }
             Ok(text.into_string())
         }
     }
@@ -192,10 +194,11 @@ mod tests {
             json!({"data_type": "float32", "fill_value": "NaN"}),
             json!({"data_type": "string", "fill_value": "x", "codecs": [{"name": "vlen-utf8"}]}),
             json!({"dimension_names": ["y", "x"], "attributes": {"_FillValue": 7}}),
-            json!({"shape": [], "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": []}}}),
+            json!({"shape": [], "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": []}},
+                   "attributes": {"_FillValue": 7}}),
         ] {
             let model = v3(&more);
-            let documents = array(&model, &model.chunk_shape).expect("shown");
+            let documents = array(&model, &model.chunk_shape, false).expect("shown");
             assert!(!documents.shows_fill, "{more}");
             let again = to_v3(NodeKind::Array, &documents.document, Some(&documents.attributes));
             let again = lowered(&again.expect("understood"));
@@ -212,11 +215,11 @@ mod tests {
     fn a_named_array_says_what_xarray_masks_and_nothing_else() {
         let names = json!(["y", "x"]);
         let model = v3(&json!({"dimension_names": names}));
-        let documents = array(&model, &[2, 3]).expect("shown");
+        let documents = array(&model, &[2, 3], false).expect("shown");
         assert!(documents.shows_fill && documents.document.contains("\"fill_value\": null"));
         assert!(documents.attributes.contains("_ARRAY_DIMENSIONS"));
         let other = json!({"dimension_names": names, "attributes": {"_FillValue": -1}});
-        let documents = array(&v3(&other), &[2, 3]).expect("shown");
+        let documents = array(&v3(&other), &[2, 3], false).expect("shown");
         assert!(documents.shows_fill && documents.document.contains("\"fill_value\": -1"));
         assert!(!documents.attributes.contains("_FillValue"));
     }

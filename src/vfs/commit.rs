@@ -78,7 +78,7 @@ impl Vfs {
                 let array = self.array(path)?;
                 match self.cache.get(&array, coords)? {
                     Some(chunk) => Ok(chunk.bytes),
-                    None if self.shows_fill(&array) => array.fill_chunk(coords),
+                    None if self.shows_fill(path, &array) => array.fill_chunk(coords),
                     None => Err(Error::not_found()),
                 }
             }

@@ -220,6 +220,17 @@ impl Vfs {
         self.hierarchy.forget_directories(path);
         self.overlay.replace(|place| place.in_array(path, self.options.form));
         self.inodes.replace(|place| place.in_array(path, self.options.form));
+        // A chunk has its name in a directory of chunks, also where none is shown.
+        let directory = Place::Node(path.clone());
+        for (name, shown) in self.overlay.list(&directory) {
+            if let place @ Place::Chunk(..) = shown.place()
+                && place.parent() != directory
+            {
+                self.overlay.remove(&directory, &name);
+                let name = place.name().unwrap_or_default();
+                self.overlay.insert(place.parent(), &name, shown.clone());
+            }
+        }
         for place in &below.dirs {
             if let Some(name) = place.name() {
                 self.overlay.insert(place.parent(), &name, Shown::Directory(place.clone()));

@@ -250,6 +250,9 @@ impl Vfs {
         for path in path.ancestors().iter().chain([path]) {
             let directory = Place::Node(path.clone());
             for name in [".zarray", ".zgroup"] {
+                if self.hierarchy.dialect().is_reserved(path, name) {
+                    continue;
+                }
                 let is_here = self.overlay.get(&directory, name).is_some();
                 let key = self.hierarchy.ordinary_prefix(path)?.key(name)?;
                 // A stray one beside the root's own document hides nothing.

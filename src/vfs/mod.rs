@@ -159,6 +159,8 @@ pub struct Vfs {
     hidden: Mutex<HashSet<Place>>,
     /// Attributes there that came before their document. A leaf.
     waiting: Mutex<HashMap<NodePath, String>>,
+    /// Arrays there whose document gives no fill value. A leaf.
+    without_fill: Mutex<HashSet<NodePath>>,
     /// Groups there that are to have consolidated metadata, which came before their document. A leaf.
     wished: Mutex<HashSet<NodePath>>,
     /// Consolidated metadata shown, and when they were made. A leaf.
@@ -194,6 +196,7 @@ impl Vfs {
             mounted: SystemTime::now(),
             hidden: Mutex::default(),
             waiting: Mutex::default(),
+            without_fill: Mutex::default(),
             wished: Mutex::default(),
             copies: Mutex::default(),
             tree_lock: RwLock::new(()),

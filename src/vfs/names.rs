@@ -72,7 +72,7 @@ impl Vfs {
         self.hierarchy.store().write()?;
         match &place {
             place if place.is_dir() => return Err(Error::new(Kind::IsDirectory, "is a directory")),
-            Place::Chunk(path, coords) if self.shows_fill(&*self.array(path)?) => {
+            Place::Chunk(path, coords) if self.shows_fill(path, &*self.array(path)?) => {
                 // One that is there by its name alone cannot go.
                 if self.array(path)?.stat(coords)?.is_none()
                     && self

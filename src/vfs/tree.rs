@@ -281,7 +281,9 @@ impl Vfs {
             Place::Chunk(path, coords) => {
                 let array = self.array(path)?;
                 let stat = match stat_chunk(&array, coords) {
-                    Err(error) if error.kind() == Kind::NotFound && self.shows_fill(&array) => {
+                    Err(error)
+                        if error.kind() == Kind::NotFound && self.shows_fill(path, &array) =>
+                    {
                         let len = array.fill_chunk(coords)?.len();
                         let len = u64::try_from(len).unwrap_or(u64::MAX);
                         return Ok(Attr { len, blocks: 0, may_change: true, ..attr });
@@ -366,10 +368,14 @@ impl Vfs {
             return Ok(Pages::Keep);
         }
         let version = match place {
-            Place::Chunk(_, coords) => {
+            Place::Chunk(path, coords) => {
                 let array = array.ok_or_else(Error::not_found)?;
                 match stat_chunk(&array, coords) {
-                    Err(error) if error.kind() == Kind::NotFound && self.shows_fill(&array) => None,
+                    Err(error)
+                        if error.kind() == Kind::NotFound && self.shows_fill(path, &array) =>
+                    {
+                        None
+                    }
                     found => {
                         let version = found?.version;
                         self.cache.keep_only(&array, coords, Some(version));

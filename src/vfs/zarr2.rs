@@ -72,15 +72,19 @@ impl Vfs {
         let Some(array) = node.array() else { return Ok(None) };
         let Some(indices) = indices(name, array.grid().rank()) else { return Ok(None) };
         let coords = Coords::new(indices);
-        let is_shown = array.grid().contains(&coords) && self.shows_fill(array);
+        let is_shown = array.grid().contains(&coords) && self.shows_fill(path, array);
         Ok(is_shown.then(|| Place::Chunk(path.clone(), coords)))
     }
 
     /// Whether chunks that are not stored can be opened.
-    pub(super) fn shows_fill(&self, array: &Array) -> bool {
-        self.options.form == Form::Zarr2
-            && array.not_understood().is_none()
-            && zarr2::array(array.model(), array.chunk_shape()).is_ok_and(|shown| shown.shows_fill)
+    pub(super) fn shows_fill(&self, path: &NodePath, array: &Array) -> bool {
+        if self.options.form == Form::Zarr3 {
+            return false;
+        }
+        let is_null = self.without_fill.lock().contains(path);
+        array.not_understood().is_none()
+            && zarr2::array(array.model(), array.chunk_shape(), is_null)
+                .is_ok_and(|shown| shown.shows_fill)
     }
 
     /// A place beside a document, if there is anything at it.
@@ -96,7 +100,7 @@ impl Vfs {
             Place::Attributes(path) if node.is_bare() && node.removed().is_none() => {
                 self.waiting.lock().contains_key(path)
             }
-            Place::Attributes(_) => has_attributes(&node)?,
+            Place::Attributes(_) => self.has_attributes(&node)?,
             // Any group has them by name: who looks for them need not read document by document.
             Place::Copies(_) => {
                 let is_node = !node.is_bare() || node.removed().is_some();
@@ -117,6 +121,7 @@ impl Vfs {
             Ok((_, place @ Place::Document(_))) => Some(Ok((document.to_owned(), place))),
             // They come one by one.
             Ok((_, Place::ChunkDir(..) | Place::Attributes(_) | Place::Copies(_))) => None,
+            Ok((_, Place::Chunk(_, coords))) if !coords.indices().is_empty() => None,
             Ok((_, place @ Place::Chunk(..))) => Some(Ok(("0".to_owned(), place))),
             // A copy of the node in Zarr 2 that lies beside its document.
             Ok((name, Place::Ordinary(..))) if !is_bare && is_own_name(&name) => None,
@@ -197,13 +202,33 @@ impl Vfs {
             Place::Attributes(_) if node.is_bare() && node.removed().is_none() => {
                 waiting().ok_or_else(Error::not_found)
             }
-            Place::Attributes(_) => Ok(documents_of(&node)?.attributes),
+            Place::Attributes(_) => Ok(self.documents_of(&node)?.attributes),
             Place::Copies(_) => self.copies_of(path),
             _ if self.options.form == Form::Zarr3 => self.hierarchy.shown(&node),
             _ => match node.content() {
                 Content::NotUnderstood(..) => self.hierarchy.shown(&node),
-                Content::Group(_) | Content::Array(_) => Ok(documents_of(&node)?.document),
+                Content::Group(_) | Content::Array(_) => Ok(self.documents_of(&node)?.document),
             },
+        }
+    }
+
+    /// The documents that a node has in Zarr 2.
+    fn documents_of(&self, node: &Node) -> Result<Documents> {
+        match node.content() {
+            Content::Group(group) => Ok(zarr2::group(group)),
+            Content::Array(array) => {
+                let is_null = self.without_fill.lock().contains(node.path());
+                zarr2::array(array.model(), array.chunk_shape(), is_null)
+            }
+            Content::NotUnderstood(_, error) => Err(error.clone()),
+        }
+    }
+
+    fn has_attributes(&self, node: &Node) -> Result<bool> {
+        match self.documents_of(node) {
+            Ok(shown) => Ok(shown.attributes.trim() != "{}"),
+            Err(error) if matches!(error.kind(), Kind::Unsupported | Kind::Corrupt) => Ok(false),
+            Err(error) => Err(error),
         }
     }
 
@@ -228,7 +253,7 @@ impl Vfs {
         above: &str,
         copies: &mut Vec<(String, Value)>,
     ) -> Result<()> {
-        let shown = documents_of(node);
+        let shown = self.documents_of(node);
         if let Ok(Documents { document, attributes, .. }) = &shown {
             let name = if node.kind() == NodeKind::Array { ZARRAY } else { ZGROUP };
             for (name, text) in [(name, document), (ZATTRS, attributes)] {
@@ -284,6 +309,7 @@ impl Vfs {
             let waiting = self.waiting.lock().get(path).cloned();
             let document = zarr2::to_v3(kind, &written, waiting.as_deref())?;
             self.store_document(path, None, document.as_bytes())?;
+            self.note_fill(path, &written);
             self.waiting.lock().remove(path);
             self.hidden.lock().retain(|place| place.node() != Some(path));
             let is_wished = self.wished.lock().remove(path);
@@ -297,7 +323,7 @@ impl Vfs {
         if kind != node.kind() {
             return Err(Error::invalid("the node is an array: remove it first"));
         }
-        let known = documents_of(&node)?;
+        let known = self.documents_of(&node)?;
         let (base, new) = match place {
             Place::Attributes(_) => (
                 zarr2::to_v3(kind, &known.document, Some(shown.unwrap_or(&known.attributes)))?,
@@ -308,7 +334,23 @@ impl Vfs {
                 zarr2::to_v3(kind, &written, Some(&known.attributes))?,
             ),
         };
-        self.store_document(path, Some(&base), new.as_bytes())
+        self.store_document(path, Some(&base), new.as_bytes())?;
+        if let Place::Document(_) = place {
+            self.note_fill(path, &written);
+        }
+        Ok(())
+    }
+
+    /// Remembers an array whose document gives no fill value: most dialects have to have one.
+    fn note_fill(&self, path: &NodePath, written: &str) {
+        let document = crate::metadata::json::parse_object(written.as_bytes()).unwrap_or_default();
+        let is_null = document.get("fill_value").is_none_or(Value::is_null);
+        let mut without_fill = self.without_fill.lock();
+        if is_null && document.contains_key("shape") {
+            without_fill.insert(path.clone());
+        } else {
+            without_fill.remove(path);
+        }
     }
 
     /// Gives a directory that has become a group the attributes that came before.
@@ -343,25 +385,6 @@ impl Vfs {
 /// Whether Zarr 2 has a document or a part of one under this name.
 fn is_own_name(name: &str) -> bool {
     [ZARRAY, ZGROUP, ZATTRS, ZMETADATA].contains(&name)
-}
-
-/// The documents that a node has in Zarr 2.
-fn documents_of(node: &Node) -> Result<Documents> {
-    match node.content() {
-        Content::Group(group) => Ok(zarr2::group(group)),
-        Content::Array(array) => zarr2::array(array.model(), array.chunk_shape()),
-        Content::NotUnderstood(_, error) => Err(error.clone()),
-    }
-}
-
-fn has_attributes(node: &Node) -> Result<bool> {
-    match documents_of(node) {
-        Ok(shown) => Ok(shown.attributes.trim() != "{}"),
-        Err(error) if error.kind() == Kind::Unsupported || error.kind() == Kind::Corrupt => {
-            Ok(false)
-        }
-        Err(error) => Err(error),
-    }
 }
 
 /// Whether the text of a document is that of an array.

@@ -116,6 +116,11 @@ pub(super) fn array(text: &mut Text, document: &Object, array: Array, new: New) 
 /// Puts the names of dimensions where xarray looks for them.
 fn name(text: &mut Text, array: &Array) -> Result<()> {
     let names = &array.dimension_names;
+    if array.shape.is_empty() {
+        // xarray does not open an array that says nothing of its dimensions, though it has none.
+        let is_said = array.attributes.contains_key(DIMENSIONS);
+        return if is_said { Ok(()) } else { text.set(&["attributes", DIMENSIONS], &json!([])) };
+    }
     if names.iter().all(Option::is_none) {
         return Ok(());
     }
@@ -136,7 +141,8 @@ fn name(text: &mut Text, array: &Array) -> Result<()> {
 /// The fill value to store, and the attribute `_FillValue` as xarray has it in Zarr 2: the fill value is what it masks, and
 /// where that is none of the array's values, none.
 fn mask(text: &mut Text, array: &Array) -> Result<FillValue> {
-    let is_named = array.dimension_names.iter().any(Option::is_some)
+    let is_named = array.shape.is_empty()
+        || array.dimension_names.iter().any(Option::is_some)
         || array.attributes.contains_key(DIMENSIONS);
     let masked = array.attributes.get(FILL).map(|value| {
         conventions::decoded_fill(value, &array.dtype).ok_or_else(|| {

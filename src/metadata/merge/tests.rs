@@ -100,6 +100,7 @@ fn each_change_is_told_apart() {
         shape: Some(vec![9, 10]),
         dimension_names: Some(vec![Some("y".to_owned()), None]),
         members: vec![("note".to_owned(), Some(json!({"must_understand": false})))],
+        has_no_chunks: false,
     };
     assert_eq!(edit, Ok(expected));
     let edit = edit_of(|new| {
@@ -158,6 +159,7 @@ fn an_edit_of_v3_leaves_all_other_text() {
         shape: Some(vec![7, 12]),
         dimension_names: Some(vec![Some("y".to_owned()), None]),
         members: vec![("x".to_owned(), None)],
+        has_no_chunks: false,
     };
     let edited = Dialect::V3.edit(NodeKind::Array, STORED, &edit).expect("edited");
     let expected = STORED
