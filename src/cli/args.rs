@@ -7,8 +7,8 @@ use std::time::Duration;
 use clap::{Parser, Subcommand, ValueEnum};
 use log::LevelFilter;
 
-use crate::metadata::model::CodecSpec;
-use crate::metadata::{Dialect, Policy, Shards, policy};
+use crate::metadata::model::{CodecSpec, Object};
+use crate::metadata::{Dialect, Policy, Shards, policy, wanted};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -18,6 +18,8 @@ Examples:
   zarrfs umount /mnt/zarr               store what waits, and unmount
   zarrfs tree climate.zarr              the hierarchy at a glance
   zarrfs info climate.zarr/t2m          one array: shape, chunks, shards, codecs
+  zarrfs create new.zarr/x --shape 365,721,1440 --dtype float32
+                                        make an array, and the hierarchy where there is none
 
 Exit codes: 0 good; 1 it did not work; 2 wrong usage.";
 
@@ -31,12 +33,12 @@ pub struct Args {
 }
 
 #[derive(Debug, Subcommand)]
-#[expect(clippy::large_enum_variant, reason = "there is one, for as long as the program runs")]
 pub enum Command {
     Mount(Mount),
     Umount(Umount),
     Tree(Tree),
     Info(Info),
+    Create(Create),
     Demo(Demo),
 }
 
@@ -160,6 +162,50 @@ pub struct Info {
     pub from: Option<Dialect>,
 }
 
+/// Make an array, or without --shape a group, in a hierarchy or as a new one.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+PATH is a node in a hierarchy that exists, which is made in that hierarchy's dialect, with the groups above
+it; or the first node of a new one, which begins at the first name of PATH that ends in .zarr or .n5, else at
+PATH itself.
+
+  zarrfs create new.zarr --format n5
+  zarrfs create new.zarr/temp --shape 365,721,1440 --dtype float32 --chunks 1,721,1440 --shards 64M \\
+      --fill NaN --attrs '{\"units\": \"K\"}' --dimensions time,lat,lon")]
+pub struct Create {
+    /// Where to make it.
+    pub path: PathBuf,
+    /// The dialect of a new hierarchy: v3, v2, n5, d2020-10, d2020-09, d2019-06 or d2019-05 [default: v3].
+    #[arg(long, value_name = "DIALECT", value_parser = dialect)]
+    pub format: Option<Dialect>,
+    /// Make an array of this shape: 365,721,1440; `scalar` for one without dimensions.
+    #[arg(long, value_name = "LENGTHS", value_parser = lengths, requires = "dtype")]
+    pub shape: Option<Lengths>,
+    /// The data type: float32, int16, bool, string, ..., or its JSON in Zarr 3.
+    #[arg(long, value_name = "TYPE", requires = "shape")]
+    pub dtype: Option<String>,
+    /// The shape of chunks [default: about 1 MiB].
+    #[arg(long, value_name = "LENGTHS", value_parser = lengths, requires = "shape")]
+    pub chunks: Option<Lengths>,
+    /// Which chunks are stored together: none, as many as make SIZE decoded bytes (16M), or those in a box of
+    /// this shape (1024,1024).
+    #[arg(long, value_name = "SIZE|SHAPE", value_parser = shards, requires = "shape")]
+    pub shards: Option<Shards>,
+    /// How chunks are encoded: none, codecs separated by commas (blosc,crc32c), or a JSON list of v3 codecs
+    /// [default: zstd, or what the dialect has instead].
+    #[arg(long, value_name = "LIST", value_parser = codecs, requires = "shape")]
+    pub codecs: Option<Codecs>,
+    /// The value of elements in chunks that are not stored: a number, true, NaN, JSON [default: that of the type].
+    #[arg(long, value_name = "VALUE", allow_hyphen_values = true, requires = "shape")]
+    pub fill: Option<String>,
+    /// The attributes: a JSON object.
+    #[arg(long, value_name = "JSON", value_parser = attributes)]
+    pub attrs: Option<Object>,
+    /// The names of the dimensions: time,lat,lon.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', requires = "shape")]
+    pub dimensions: Vec<String>,
+}
+
 /// Make a sample hierarchy, mount it, and show what can be done with it.
 #[derive(Debug, clap::Args)]
 pub struct Demo {
@@ -170,6 +216,9 @@ pub struct Demo {
 
 /// The codecs of one `--codecs`: clap takes a plain `Vec` for an option that is given several times.
 pub type Codecs = Vec<CodecSpec>;
+
+/// Lengths along each dimension, for the same reason.
+pub type Lengths = Vec<u64>;
 
 /// What a mount shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -197,7 +246,7 @@ pub enum Durability {
 }
 
 /// The words that are commands: anything else that comes first is the source of a mount.
-const COMMANDS: &[&str] = &["mount", "umount", "tree", "info", "demo", "help"];
+const COMMANDS: &[&str] = &["mount", "umount", "tree", "info", "create", "demo", "help"];
 
 /// Makes `zarrfs SOURCE MOUNTPOINT` the mount that it means.
 pub fn normalize(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
@@ -225,6 +274,30 @@ fn dialect(name: &str) -> Result<Dialect, String> {
 
 fn codecs(text: &str) -> Result<Codecs, String> {
     Policy::parse_codecs(text).map_err(|error| error.to_string())
+}
+
+/// Shards as `--shards` of a mount has them, and a shape without brackets.
+fn shards(text: &str) -> Result<Shards, String> {
+    let shape = if text.contains(',') && !text.starts_with('[') {
+        format!("[{text}]")
+    } else {
+        text.to_owned()
+    };
+    Policy::parse_shards(&shape).map_err(|error| error.to_string())
+}
+
+/// Lengths along each dimension: `365,721,1440`, and none of a scalar.
+fn lengths(text: &str) -> Result<Lengths, String> {
+    if matches!(text, "scalar" | "" | "[]") {
+        return Ok(Vec::new());
+    }
+    let wrong = || format!("{text:?} is no list of lengths like 365,721,1440, nor scalar");
+    let plain = text.trim_start_matches('[').trim_end_matches(']');
+    plain.split(',').map(|len| len.trim().parse().map_err(|_| wrong())).collect()
+}
+
+fn attributes(text: &str) -> Result<Object, String> {
+    wanted::attributes(text).map_err(|error| error.to_string())
 }
 
 /// A number of bytes: `64M`, `2G`, `1000`.

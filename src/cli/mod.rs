@@ -1,6 +1,7 @@
 //! The command: what was typed, what it means, and what it prints.
 
 mod args;
+mod create;
 mod daemon;
 mod demo;
 mod info;
@@ -64,6 +65,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Umount(umount) => umount::run(&umount),
         Command::Tree(tree) => tree::run(&tree),
         Command::Info(info) => info::run(&info),
+        Command::Create(create) => create::run(&create),
         Command::Demo(demo) => demo::run(&demo),
     };
     let (code, message) = match done {

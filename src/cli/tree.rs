@@ -48,7 +48,7 @@ fn draw(
 }
 
 /// A node in half a line.
-fn describe(node: &Node) -> String {
+pub fn describe(node: &Node) -> String {
     match node.content() {
         Content::Group(_) if node.document().is_none() => "group, implicit".to_owned(),
         Content::Group(_) => "group".to_owned(),

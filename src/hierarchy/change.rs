@@ -4,13 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
+use bytes::Bytes;
+
 use super::documents::Replaced;
 use super::node::{Node, Standing};
 use super::{Content, Document, Hierarchy, Member};
 use crate::array::Array;
 use crate::error::{At, Error, Kind, Result};
 use crate::metadata::merge::Edit;
-use crate::metadata::{NewDocument, NodeKind, NodePath, join, model, split};
+use crate::metadata::{NewDocument, NodeKind, NodePath, Policy, join, model, split};
 use crate::store::{Condition, Key, Prefix};
 
 /// Where values lie while they are on their way, at the root of the store.
@@ -147,9 +149,34 @@ impl Hierarchy {
         self.invalidate(path);
     }
 
+    /// Stores what a hierarchy has at its root besides the documents of nodes, where it is not there yet.
+    pub fn store_entry_point(&self) -> Result<Option<Key>> {
+        let Some((key, text)) = self.dialect.new_entry_point()? else { return Ok(None) };
+        match self.store.write()?.set(&key, &[Bytes::from(text).into()], Condition::Absent) {
+            Err(error) if error.kind() != Kind::Exists => Err(error.at(&key)),
+            _ => Ok(Some(key)),
+        }
+    }
+
+    /// Makes the directories above a new node, which become groups with it. A name that the dialect does not
+    /// allow is refused.
+    pub fn make_directories(&self, path: &NodePath) -> Result<()> {
+        for above in path.ancestors() {
+            if !above.is_root() && self.node(&above)?.is_none() {
+                self.make_directory(&above)?;
+            }
+        }
+        path.name().map_or(Ok(()), |name| self.dialect.check_name(name))
+    }
+
     /// What is to be stored for the document that a program wrote for a new node at `path`.
     pub fn raise(&self, path: &NodePath, written: &[u8]) -> Result<Raised> {
-        let document = self.dialect.new_document(path, written, &self.options.policy)?;
+        self.raise_with(path, written, &self.options.policy)
+    }
+
+    /// The same, stored as `policy` says.
+    pub fn raise_with(&self, path: &NodePath, written: &[u8], policy: &Policy) -> Result<Raised> {
+        let document = self.dialect.new_document(path, written, policy)?;
         let content = self.bind_new(path, document.node.clone())?;
         Ok(Raised { document, content })
     }

@@ -69,6 +69,10 @@ impl Dialect {
                 (Node::Array(Box::new(array)), false)
             }
         };
+        if *self == Self::N5 && path.is_root() {
+            // By it the hierarchy is known for one.
+            text.set(&["n5"], &Value::from(super::n5::VERSION))?;
+        }
         let text = text.into_string();
         let node = self.lower(Some(kind), text.as_bytes()).node;
         let node = node.map_err(|error| error.of_kind(Kind::Internal))?;
@@ -224,7 +228,7 @@ fn wrong_encoding() -> Error {
 }
 
 /// Refuses a type that is not known by itself: a fallback would be another type.
-fn check_type(value: &Value) -> Result<()> {
+pub(super) fn check_type(value: &Value) -> Result<()> {
     let mut alone = value.clone();
     if let Value::Object(members) = &mut alone {
         members.shift_remove("fallback");

@@ -43,37 +43,42 @@ enum EntryPoint {
 /// hierarchy; [`Kind::Unsupported`] one that is not understood; [`Kind::Corrupt`] one whose entry
 /// point is damaged.
 pub fn detect(store: &Store) -> Result<Dialect> {
+    declared(store)?.map_or_else(|| search(store), Ok)
+}
+
+/// The dialect of the hierarchy whose root has a document in `store`; none where what lies below would have to tell.
+pub fn declared(store: &Store) -> Result<Option<Dialect>> {
     let entry = Key::parse(v3::DOCUMENT)?;
     if let Some(value) = store.get(&entry, MAX_DOCUMENT_LEN)? {
-        return match entry_point(&value.bytes).at(&entry)? {
-            EntryPoint::V3 => Ok(Dialect::V3),
-            EntryPoint::Uris => Ok(Dialect::D2023_02),
-            EntryPoint::Early => Ok(Dialect::draft(Era::D2019_06, "")),
-            EntryPoint::Suffix(suffix) => Ok(Dialect::draft(Era::D2020_10, &suffix)),
-            EntryPoint::NoSuffix => Ok(Dialect::draft(Era::D2020_09, &suffix_in_use(store)?)),
+        return Ok(Some(match entry_point(&value.bytes).at(&entry)? {
+            EntryPoint::V3 => Dialect::V3,
+            EntryPoint::Uris => Dialect::D2023_02,
+            EntryPoint::Early => Dialect::draft(Era::D2019_06, ""),
+            EntryPoint::Suffix(suffix) => Dialect::draft(Era::D2020_10, &suffix),
+            EntryPoint::NoSuffix => Dialect::draft(Era::D2020_09, &suffix_in_use(store)?),
             EntryPoint::Late2022(suffix) if has_meta_root(store, &suffix)? => {
-                Ok(Dialect::draft(Era::D2022_11, &suffix))
+                Dialect::draft(Era::D2022_11, &suffix)
             }
-            EntryPoint::Late2022(suffix) => Ok(Dialect::draft(Era::D2022_12, &suffix)),
-        };
+            EntryPoint::Late2022(suffix) => Dialect::draft(Era::D2022_12, &suffix),
+        }));
     }
     let has = |names: &[&str]| -> Result<bool> {
         let keys: Vec<Key> = names.iter().map(|name| Key::parse(name)).collect::<Result<_>>()?;
         Ok(store.read().stat(&keys)?.iter().any(Option::is_some))
     };
     if has(&[".zarray", ".zgroup", ".zattrs", ".zmetadata"])? {
-        return Ok(Dialect::V2);
+        return Ok(Some(Dialect::V2));
     }
     if is_n5(store, &Prefix::root())? {
-        return Ok(Dialect::N5);
+        return Ok(Some(Dialect::N5));
     }
     let may_2019 = ["root.group.json", "root.array.json"].iter().find_map(|name| {
         says_its_format(store, &Prefix::root(), name).map(|says| says.then_some(())).transpose()
     });
     if may_2019.transpose()?.is_some() {
-        return Ok(Dialect::draft(Era::D2019_05, ".json"));
+        return Ok(Some(Dialect::draft(Era::D2019_05, ".json")));
     }
-    search(store)
+    Ok(None)
 }
 
 /// The draft whose entry point `zarr_json` is, if it is one. Whoever points at a directory inside such a

@@ -11,6 +11,7 @@ pub mod model;
 pub mod path;
 pub mod policy;
 pub mod shown;
+pub mod wanted;
 pub mod zarr2;
 
 mod codecs;
@@ -34,7 +35,7 @@ use crate::error::{Error, Kind, Result};
 use crate::store::{Entry, Key, Prefix};
 pub use conventions::FILL;
 pub use create::NewDocument;
-pub use detect::{detect, draft_root_marker};
+pub use detect::{declared, detect, draft_root_marker};
 pub use joined::{join, split};
 pub use path::NodePath;
 pub use policy::{Policy, Shards};
@@ -417,15 +418,18 @@ impl Dialect {
 
     /// The documents of an empty hierarchy.
     pub fn new_root(&self) -> Result<Vec<(Key, String)>> {
-        self.check_makes_nodes()?;
         let group = self.new_group(&NodePath::root())?;
+        Ok(self.new_entry_point()?.into_iter().chain([group]).collect())
+    }
+
+    /// What a hierarchy has at its root besides the documents of nodes.
+    pub fn new_entry_point(&self) -> Result<Option<(Key, String)>> {
+        self.check_makes_nodes()?;
         let entry = match self {
             Self::V3 | Self::D2023_02 | Self::V2 | Self::N5 => None,
             Self::Draft(draft) => draft::entry_point(draft),
         };
-        let entry =
-            entry.map(|text| Key::parse(v3::DOCUMENT).map(|key| (key, text))).transpose()?;
-        Ok(entry.into_iter().chain([group]).collect())
+        entry.map(|text| Key::parse(v3::DOCUMENT).map(|key| (key, text))).transpose()
     }
 
     /// The document of a group without attributes, and where it lies.

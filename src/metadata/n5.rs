@@ -33,7 +33,7 @@ pub(super) const MEMBERS: [&str; 6] =
 const MAX_MAJOR: u64 = 4;
 
 /// The version of N5 that is written at the root.
-const VERSION: &str = "2.0.0";
+pub(super) const VERSION: &str = "2.0.0";
 
 /// The node that a document describes.
 pub(super) fn lower(text: &[u8]) -> Lowered {

@@ -53,6 +53,12 @@ impl Default for Policy {
 }
 
 impl Policy {
+    /// Codecs for arrays whose maker names none, the best first: not every dialect has every codec.
+    pub fn usual_codecs() -> Vec<Vec<CodecSpec>> {
+        let one = |name: &str| vec![completed(CodecSpec::new(name, Object::new()))];
+        vec![one("zstd"), one("gzip"), Vec::new()]
+    }
+
     /// What `--codecs` says: `none`, names separated by commas (`zstd`, `blosc,crc32c`), or a JSON list of v3 codecs.
     pub fn parse_codecs(text: &str) -> Result<Vec<CodecSpec>> {
         let text = text.trim();

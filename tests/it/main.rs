@@ -10,6 +10,7 @@
 )]
 
 mod command;
+mod create;
 mod documents;
 mod formats;
 mod layering;

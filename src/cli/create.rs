@@ -1,0 +1,221 @@
+//! `zarrfs create`: a group or an array, in a hierarchy or as the first node of a new one.
+
+use std::io::ErrorKind;
+use std::path::{Component, Path, PathBuf};
+
+use super::args::Create;
+use super::tree::describe;
+use super::{Failure, failed, open, print};
+use crate::error::Result;
+use crate::hierarchy::{Hierarchy, Options, Raised};
+use crate::metadata::model::Object;
+use crate::metadata::wanted::{self, Wanted};
+use crate::metadata::{Dialect, NodePath, Policy, Shards, declared};
+use crate::store::directory::Durability;
+
+/// How the name of a directory ends that is to be a hierarchy.
+const ENDINGS: [&str; 3] = ["zarr", "n5", "zr3"];
+
+/// Where a node is to be made.
+struct Place {
+    /// The directory of the hierarchy.
+    root: PathBuf,
+    /// The node in it.
+    node: NodePath,
+    /// The dialect of the hierarchy, if there is one.
+    dialect: Option<Dialect>,
+}
+
+/// Makes the node, and the groups above it, and says what it has made.
+pub fn run(args: &Create) -> Result<(), Failure> {
+    let shown = args.path.display();
+    let place = find(&args.path)?;
+    let dialect = match (&place.dialect, &args.format) {
+        (Some(found), Some(asked)) if found.name() != asked.name() => {
+            return Err(Failure::Usage(format!(
+                "--format {}: the hierarchy {} is {}, and so is what is made in it: leave the option out",
+                asked.name(),
+                place.root.display(),
+                found.name()
+            )));
+        }
+        (Some(found), _) => found.clone(),
+        (None, asked) => asked.clone().unwrap_or(Dialect::V3),
+    };
+    if let (Some(shape), Some(Shards::Shape(shards))) = (&args.shape, &args.shards)
+        && shape.len() != shards.len()
+    {
+        return Err(Failure::Usage(format!(
+            "--shards: a shape of {} dimensions, but --shape has {}",
+            shards.len(),
+            shape.len()
+        )));
+    }
+    dialect.check_makes_nodes()?;
+    // Whatever is wrong with the wishes is said before anything is made.
+    let document = document(args)?;
+    let is_new = !place.root.exists();
+    std::fs::create_dir_all(&place.root)
+        .map_err(|error| failed(format!("{}: {error}", place.root.display())))?;
+    let made = make(args, &place, dialect, &document);
+    if made.is_err() && is_new {
+        // Only what is empty goes.
+        let _kept = std::fs::remove_dir(&place.root);
+    }
+    let (dialect, described) = made.map_err(|failure| match failure {
+        Failure::Failed(why) => failed(format!("{shown}: {why}")),
+        usage @ Failure::Usage(_) => usage,
+    })?;
+    print::output(&format!("{shown}  {described} ({dialect})\n"))
+}
+
+/// Stores the node; the name of the dialect, and the node in half a line.
+fn make(
+    args: &Create,
+    place: &Place,
+    dialect: Dialect,
+    document: &str,
+) -> Result<(&'static str, String), Failure> {
+    let store = open::store(&place.root, Durability::Synced)?;
+    let hierarchy = Hierarchy::open(store, Some(dialect), Options::default())?;
+    let path = &place.node;
+    let found = hierarchy.node(path)?.filter(|_| place.dialect.is_some());
+    let replaced = found.as_ref().and_then(|node| node.stored().cloned());
+    if let Some(found) = &found
+        && replaced.is_some()
+    {
+        return Err(failed(format!("there is one already: {}", describe(found))));
+    }
+    let raised = raise(args, &hierarchy, path, document)?;
+    hierarchy.make_directories(path)?;
+    if place.dialect.is_none() {
+        hierarchy.store_entry_point()?;
+        if !path.is_root() {
+            hierarchy.put_document(
+                &NodePath::root(),
+                &hierarchy.raise(&NodePath::root(), wanted::group(Object::new()).as_bytes())?,
+                None,
+            )?;
+        }
+    }
+    let key = hierarchy.put_document(path, &raised, None)?;
+    hierarchy.store().write()?.sync(&[key])?;
+    hierarchy.invalidate(path);
+    Ok((hierarchy.dialect().name(), describe(&*hierarchy.existing(path)?)))
+}
+
+/// What is to be stored: encoded as was asked for, else with the first of the usual codecs that the dialect has.
+fn raise(args: &Create, hierarchy: &Hierarchy, path: &NodePath, document: &str) -> Result<Raised> {
+    let shards = args.shards.clone().unwrap_or(Shards::None);
+    let chains = match &args.codecs {
+        Some(codecs) => vec![codecs.clone()],
+        None => Policy::usual_codecs(),
+    };
+    let mut first = None;
+    for codecs in chains {
+        let policy = Policy { codecs, shards: shards.clone() };
+        match hierarchy.raise_with(path, document.as_bytes(), &policy) {
+            Ok(raised) => return Ok(raised),
+            Err(error) => first = first.or(Some(error)),
+        }
+    }
+    first.map_or_else(|| hierarchy.raise(path, document.as_bytes()), Err)
+}
+
+fn document(args: &Create) -> Result<String, Failure> {
+    let attributes = args.attrs.clone().unwrap_or_default();
+    let (Some(shape), Some(data_type)) = (&args.shape, &args.dtype) else {
+        return Ok(wanted::group(attributes));
+    };
+    let wanted = Wanted {
+        shape: shape.clone(),
+        data_type: data_type.clone(),
+        chunk_shape: args.chunks.clone(),
+        fill: args.fill.clone(),
+        attributes,
+        dimension_names: args.dimensions.clone(),
+    };
+    Ok(wanted.document()?)
+}
+
+/// The hierarchy that `path` is to be in: the one that is there, the outermost of those in one another; or a new one.
+fn find(path: &Path) -> Result<Place, Failure> {
+    let shown = path.display();
+    let (existing, names) = existing(path)?;
+    let mut root: Option<(PathBuf, Dialect)> = None;
+    for above in existing.ancestors() {
+        let declared = declared(&open::store(above, Durability::Buffered)?.read_only());
+        match (declared, &root) {
+            (Ok(Some(dialect)), None) => root = Some((above.to_owned(), dialect)),
+            (Ok(Some(dialect)), Some((_, below))) if dialect == *below => {
+                root = Some((above.to_owned(), dialect));
+            }
+            (Ok(None), None) => {}
+            (Err(error), None) => return Err(failed(format!("{}: {error}", above.display()))),
+            _ => break,
+        }
+    }
+    if let Some((root, dialect)) = root {
+        let within = existing.strip_prefix(&root).unwrap_or(Path::new(""));
+        let within = components(within, path)?;
+        let node =
+            within.iter().chain(&names).try_fold(NodePath::root(), |at, name| at.child(name));
+        return Ok(Place { root, node: node?, dialect: Some(dialect) });
+    }
+    let is_empty = std::fs::read_dir(&existing)?.next().is_none();
+    if names.is_empty() && !is_empty {
+        return Err(failed(format!(
+            "{shown}: neither a hierarchy nor an empty directory; a new hierarchy needs a directory of its own"
+        )));
+    }
+    let is_named = |path: &Path| {
+        path.extension().and_then(|end| end.to_str()).is_some_and(|end| ENDINGS.contains(&end))
+    };
+    let first = names.iter().position(|name| is_named(Path::new(name)));
+    let count = match first {
+        _ if is_empty && is_named(&existing) => 0,
+        Some(first) => first.saturating_add(1),
+        None => names.len(),
+    };
+    let (above, below) = names.split_at(count.min(names.len()));
+    let root = above.iter().fold(existing, |root, name| root.join(name));
+    let node = below.iter().try_fold(NodePath::root(), |at, name| at.child(name))?;
+    Ok(Place { root, node, dialect: None })
+}
+
+/// The part of a path that is a directory, and the names that are not there.
+fn existing(path: &Path) -> Result<(PathBuf, Vec<String>), Failure> {
+    let shown = path.display();
+    if path.to_str().is_some_and(|path| path.contains("://")) {
+        return Err(failed(format!(
+            "{shown}: hierarchies are made in directories so far, not at URLs"
+        )));
+    }
+    let absolute = std::path::absolute(path)?;
+    for above in absolute.ancestors() {
+        match std::fs::metadata(above) {
+            Ok(found) if found.is_dir() => {
+                let rest = absolute.strip_prefix(above).unwrap_or(Path::new(""));
+                return Ok((above.canonicalize()?, components(rest, path)?));
+            }
+            Ok(_) => return Err(failed(format!("{}: not a directory", above.display()))),
+            Err(error) if is_absent(&error) => {}
+            Err(error) => return Err(failed(format!("{}: {error}", above.display()))),
+        }
+    }
+    Err(failed(format!("{shown}: no such directory")))
+}
+
+/// Whether a path leads to nothing; what is in its way is found further up.
+fn is_absent(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
+}
+
+fn components(path: &Path, typed: &Path) -> Result<Vec<String>, Failure> {
+    let name = |component: Component<'_>| match component {
+        Component::Normal(name) => name.to_str().map(str::to_owned),
+        _ => None,
+    };
+    let names: Option<Vec<String>> = path.components().map(name).collect();
+    names.ok_or_else(|| failed(format!("{}: not a path of names in UTF-8", typed.display())))
+}

@@ -1,0 +1,159 @@
+//! Nodes that a person asks for in words (`zarrfs create`, `zarrfs convert`): the document that a program would write
+//! for them, from which every dialect makes its own.
+
+use serde_json::{Value, json};
+
+use super::create::check_type;
+use super::json::parse_object;
+use super::model::{Group, Object};
+use super::shown;
+use super::types::data_type;
+use crate::dtype::{DType, FillValue};
+use crate::error::{Error, Kind, Result};
+
+/// What decoded chunks have at most where nobody says how long they are to be.
+const CHUNK_LEN: u64 = 1 << 20;
+
+/// What an element that has a length of its own is taken to have.
+const TYPICAL_LEN: usize = 16;
+
+/// An array, as far as a person has described it.
+#[derive(Debug, Clone, Default)]
+pub struct Wanted {
+    /// Elements along each dimension.
+    pub shape: Vec<u64>,
+    /// The name of the type, or its JSON.
+    pub data_type: String,
+    /// Elements of a chunk along each dimension; about 1 MiB where nothing is said.
+    pub chunk_shape: Option<Vec<u64>>,
+    /// The fill value: JSON, or plain words like NaN; that of the type where nothing is said.
+    pub fill: Option<String>,
+    /// User attributes.
+    pub attributes: Object,
+    /// The names of dimensions; none where the list is empty.
+    pub dimension_names: Vec<String>,
+}
+
+impl Wanted {
+    /// The released v3 document of the array with decoded chunk files.
+    pub fn document(&self) -> Result<String> {
+        let rank = self.shape.len();
+        let written = worded(&self.data_type);
+        check_type(&written)?;
+        let (dtype, _) = data_type(&written)?;
+        let default = || chunk_shape(&self.shape, &dtype);
+        let chunk_shape = self.chunk_shape.clone().unwrap_or_else(default);
+        if chunk_shape.len() != rank || chunk_shape.contains(&0) {
+            return Err(Error::invalid(format!(
+                "chunks of shape {chunk_shape:?} do not fit an array of shape {:?}: each dimension needs a length of \
+                 at least 1",
+                self.shape
+            )));
+        }
+        let fill = match &self.fill {
+            Some(text) => FillValue::parse(&worded(text), &dtype).map_err(|error| {
+                Error::invalid(format!("fill value {text}: {}", error.detail()))
+            })?,
+            None => FillValue::UNDEFINED,
+        };
+        let mut document = Object::new();
+        let mut member = |name: &str, value: Value| drop(document.insert(name.to_owned(), value));
+        member("zarr_format", json!(3));
+        member("node_type", json!("array"));
+        member("shape", json!(self.shape));
+        member("data_type", dtype.to_json());
+        member("chunk_grid", grid(&chunk_shape));
+        let encoding = json!({"name": "default", "configuration": {"separator": "/"}});
+        member("chunk_key_encoding", encoding);
+        member("fill_value", fill.to_json(&dtype));
+        member("codecs", json!([super::codecs::plain(&dtype).to_json()]));
+        member("attributes", Value::Object(self.attributes.clone()));
+        if !self.dimension_names.is_empty() {
+            member("dimension_names", json!(self.dimension_names));
+        }
+        Ok(format!("{:#}\n", Value::Object(document)))
+    }
+}
+
+/// The released v3 document of a group.
+pub fn group(attributes: Object) -> String {
+    shown::group(&Group { attributes, consolidated: false }, None)
+}
+
+/// The document of an array that is shown, with chunks of another shape.
+pub fn with_chunks(shown: &str, chunk_shape: &[u64]) -> Result<String> {
+    let mut document = parse_object(shown.as_bytes())?;
+    if document.get("shape").and_then(Value::as_array).map(Vec::len) != Some(chunk_shape.len()) {
+        return Err(Error::new(Kind::Internal, "chunks of another rank than the array's"));
+    }
+    document.insert("chunk_grid".to_owned(), grid(chunk_shape));
+    Ok(format!("{:#}\n", Value::Object(document)))
+}
+
+/// Attributes as a person writes them: an object of JSON.
+pub fn attributes(text: &str) -> Result<Object> {
+    parse_object(text.as_bytes()).map_err(|error| {
+        Error::invalid(format!("attributes are a JSON object like {{\"units\": \"K\"}}: {error}"))
+    })
+}
+
+fn grid(chunk_shape: &[u64]) -> Value {
+    json!({"name": "regular", "configuration": {"chunk_shape": chunk_shape}})
+}
+
+/// JSON, or else the text itself.
+fn worded(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|_| json!(text))
+}
+
+/// Chunks of at most [`CHUNK_LEN`] bytes: the longest dimension is halved until they are, so that they are about as long
+/// along each, and the last one along a dimension is nearly full.
+fn chunk_shape(shape: &[u64], dtype: &DType) -> Vec<u64> {
+    let item_len = if dtype.is_variable() { TYPICAL_LEN } else { dtype.item_len().max(1) };
+    let item_len = u64::try_from(item_len).unwrap_or(u64::MAX);
+    let mut parts = vec![1_u64; shape.len()];
+    let lens = |parts: &[u64]| -> Vec<u64> {
+        shape.iter().zip(parts).map(|(len, parts)| len.div_ceil(*parts).max(1)).collect()
+    };
+    loop {
+        let chunk = lens(&parts);
+        let len = chunk.iter().fold(item_len, |product, len| product.saturating_mul(*len));
+        match chunk.iter().zip(&mut parts).max_by_key(|(len, _)| **len) {
+            Some((longest, parts)) if len > CHUNK_LEN && *longest > 1 => {
+                *parts = parts.saturating_mul(2);
+            }
+            _ => return chunk,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_that_nobody_asked_for_are_about_a_mebibyte_and_nearly_fill_the_array() {
+        let of =
+            |shape: &[u64], name: &str| chunk_shape(shape, &DType::parse(name).expect("a type"));
+        assert_eq!(of(&[365, 721, 1440], "float32"), [46, 46, 90]);
+        assert_eq!(of(&[1000], "int8"), [1000]);
+        assert_eq!(of(&[], "int8"), [0_u64; 0]);
+        assert_eq!(of(&[0, 4], "int8"), [1, 4]);
+        assert_eq!(of(&[u64::MAX, 1], "float64"), [1 << 17, 1]);
+    }
+
+    #[test]
+    fn words_are_fill_values_as_json_is() {
+        let fill = |text: &str, data_type: &str| {
+            let (fill, data_type) = (Some(text.to_owned()), data_type.to_owned());
+            let wanted = Wanted { shape: vec![2], data_type, fill, ..Wanted::default() };
+            let document = parse_object(wanted.document().expect(text).as_bytes()).expect("JSON");
+            document["fill_value"].clone()
+        };
+        assert_eq!(fill("NaN", "float32"), "NaN");
+        assert_eq!(fill("-1", "int16"), -1);
+        assert_eq!(fill("true", "bool"), true);
+        assert_eq!(fill("[1, 2]", "complex64"), json!([1.0, 2.0]));
+        assert_eq!(fill("abc", "string"), "abc");
+    }
+}
