@@ -15,6 +15,7 @@
 //! | [`array`](mod@array) | coordinates to decoded chunks |
 //! | [`hierarchy`] | nodes by path |
 //! | [`cache`] | decoded chunks, bounded |
+//! | [`convert`] | copies of hierarchies in another dialect or form |
 //! | [`vfs`] | the tree: names, inodes, handles, unstored bytes |
 //! | [`fuse`] | kernel requests |
 //! | [`cli`] | the command |
@@ -36,6 +37,7 @@ pub mod array;
 pub mod cache;
 pub mod cli;
 pub mod codec;
+pub mod convert;
 pub mod dtype;
 pub mod error;
 pub mod fuse;

@@ -8,7 +8,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use log::LevelFilter;
 
 use crate::metadata::model::{CodecSpec, Object};
-use crate::metadata::{Dialect, Policy, Shards, policy, wanted};
+use crate::metadata::{Dialect, NodePath, Policy, Shards, policy, wanted};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -20,6 +20,7 @@ Examples:
   zarrfs info climate.zarr/t2m          one array: shape, chunks, shards, codecs
   zarrfs create new.zarr/x --shape 365,721,1440 --dtype float32
                                         make an array, and the hierarchy where there is none
+  zarrfs convert old.zarr new.zarr      copy into another dialect, codecs, chunks or shards
 
 Exit codes: 0 good; 1 it did not work; 2 wrong usage.";
 
@@ -39,6 +40,7 @@ pub enum Command {
     Tree(Tree),
     Info(Info),
     Create(Create),
+    Convert(Convert),
     Demo(Demo),
 }
 
@@ -206,6 +208,56 @@ pub struct Create {
     pub dimensions: Vec<String>,
 }
 
+/// Copy a hierarchy, or a node and all below it, into another dialect, other codecs, chunks or shards.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+What the target cannot hold is said before anything is stored. All chunks are stored first and all documents
+last; until it is whole, DEST has a file .zarrfs/convert and no nodes. After an interruption the same command
+goes on where it ended; the source must not change meanwhile. Encoded chunks are copied as they are where
+neither their shape nor their codecs change. Ordinary files that lie among the nodes are not copied.
+
+  zarrfs convert old.zarr new.zarr
+  zarrfs convert climate.zarr shards.zarr --shards 64M --codecs blosc --verify
+  zarrfs convert climate.zarr/t2m t2m.n5 --format n5 --chunks 64,64,64")]
+pub struct Convert {
+    /// The hierarchy: a directory, or a node in one.
+    pub source: PathBuf,
+    /// The new hierarchy: a directory that is missing or empty, or what an interruption has left.
+    pub dest: PathBuf,
+    /// The dialect of SOURCE, where it should not be found out.
+    #[arg(long, value_name = "DIALECT", value_parser = dialect)]
+    pub from: Option<Dialect>,
+    /// The dialect of DEST: v3, v2, n5, d2020-10, d2020-09, d2019-06 or d2019-05.
+    #[arg(long, value_name = "DIALECT", value_parser = dialect, default_value = "v3")]
+    pub format: Dialect,
+    /// How chunks are encoded, as --codecs of mount has it [default: as in SOURCE, or if DEST has no such codecs
+    /// zstd, gzip or none].
+    #[arg(long, value_name = "LIST", value_parser = codecs)]
+    pub codecs: Option<Codecs>,
+    /// The shape of chunks in arrays of as many dimensions: 64,64,64 [default: as in SOURCE].
+    #[arg(long, value_name = "LENGTHS", value_parser = lengths)]
+    pub chunks: Option<Lengths>,
+    /// Which chunks are stored together: none, as many as make SIZE decoded bytes (16M), or those in a box of
+    /// this shape (1024,1024) [default: as in SOURCE, or none].
+    #[arg(long, value_name = "SIZE|SHAPE", value_parser = shards)]
+    pub shards: Option<Shards>,
+    /// Only this node, all below it, and the groups above it; can be given several times.
+    #[arg(long, value_name = "PATH", value_parser = node_path)]
+    pub only: Vec<NodePath>,
+    /// Leave out what DEST cannot hold, instead of doing nothing.
+    #[arg(long)]
+    pub skip_unsupported: bool,
+    /// Read every chunk back and compare it with the source.
+    #[arg(long)]
+    pub verify: bool,
+    /// Chunks that are worked on at a time [default: the number of processors].
+    #[arg(long, value_name = "N")]
+    pub threads: Option<usize>,
+    /// Memory for decoded chunks of SOURCE that several chunks of DEST are made of.
+    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "512M")]
+    pub cache_size: u64,
+}
+
 /// Make a sample hierarchy, mount it, and show what can be done with it.
 #[derive(Debug, clap::Args)]
 pub struct Demo {
@@ -246,7 +298,7 @@ pub enum Durability {
 }
 
 /// The words that are commands: anything else that comes first is the source of a mount.
-const COMMANDS: &[&str] = &["mount", "umount", "tree", "info", "create", "demo", "help"];
+const COMMANDS: &[&str] = &["mount", "umount", "tree", "info", "create", "convert", "demo", "help"];
 
 /// Makes `zarrfs SOURCE MOUNTPOINT` the mount that it means.
 pub fn normalize(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
@@ -294,6 +346,10 @@ fn lengths(text: &str) -> Result<Lengths, String> {
     let wrong = || format!("{text:?} is no list of lengths like 365,721,1440, nor scalar");
     let plain = text.trim_start_matches('[').trim_end_matches(']');
     plain.split(',').map(|len| len.trim().parse().map_err(|_| wrong())).collect()
+}
+
+fn node_path(text: &str) -> Result<NodePath, String> {
+    NodePath::parse(text.trim_matches('/')).map_err(|error| error.to_string())
 }
 
 fn attributes(text: &str) -> Result<Object, String> {

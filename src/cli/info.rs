@@ -124,7 +124,7 @@ pub fn codec_names(codecs: &[CodecSpec]) -> Vec<String> {
     let mut names = Vec::new();
     for codec in codecs {
         match codec.name.as_str() {
-            "sharding_indexed" => {
+            "sharding_indexed" | "n5_default" => {
                 let inner = codec.configuration.get("codecs").and_then(Value::as_array);
                 let inner = inner
                     .into_iter()

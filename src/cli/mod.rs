@@ -1,6 +1,7 @@
 //! The command: what was typed, what it means, and what it prints.
 
 mod args;
+mod convert;
 mod create;
 mod daemon;
 mod demo;
@@ -66,6 +67,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Tree(tree) => tree::run(&tree),
         Command::Info(info) => info::run(&info),
         Command::Create(create) => create::run(&create),
+        Command::Convert(convert) => convert::run(&convert),
         Command::Demo(demo) => demo::run(&demo),
     };
     let (code, message) = match done {

@@ -3,9 +3,11 @@
 
 use serde_json::{Value, json};
 
+use super::codecs::{Step, list, step};
 use super::create::check_type;
 use super::json::parse_object;
-use super::model::{Group, Object};
+use super::model::{Array, CodecSpec, Group, Object};
+use super::policy::Policy;
 use super::shown;
 use super::types::data_type;
 use crate::dtype::{DType, FillValue};
@@ -88,6 +90,49 @@ pub fn with_chunks(shown: &str, chunk_shape: &[u64]) -> Result<String> {
     }
     document.insert("chunk_grid".to_owned(), grid(chunk_shape));
     Ok(format!("{:#}\n", Value::Object(document)))
+}
+
+/// What a chunk of an array goes through: of shards the innermost, without what a byte order says of single bytes.
+pub fn chunk_codecs(array: &Array) -> Vec<CodecSpec> {
+    let mut codecs = innermost(&array.codecs);
+    for codec in codecs.iter_mut().filter(|codec| codec.name == "bytes") {
+        if array.dtype.component_len() == 1 {
+            codec.configuration.shift_remove("endian");
+        }
+    }
+    codecs
+}
+
+/// Codecs for a copy of an array, the likest first: its own; those of them that compress; the usual ones.
+pub fn codecs_like(array: &Array) -> Vec<Vec<CodecSpec>> {
+    let own = match chunk_codecs(array).as_slice() {
+        [n5] if n5.name == "n5_default" => nested(n5),
+        own => own.to_vec(),
+    };
+    let compresses = |codec: &&CodecSpec| step(&codec.name) == Step::Other;
+    let compressors: Vec<CodecSpec> = own.iter().filter(compresses).cloned().collect();
+    let last = compressors.last().cloned().into_iter().collect();
+    let mut all = vec![own, compressors, last];
+    all.dedup();
+    all.extend(Policy::usual_codecs());
+    all
+}
+
+fn innermost(codecs: &[CodecSpec]) -> Vec<CodecSpec> {
+    let mut chain = Vec::new();
+    for codec in codecs {
+        if codec.name == "sharding_indexed" {
+            chain.extend(innermost(&nested(codec)));
+            break;
+        }
+        chain.push(codec.clone());
+    }
+    chain
+}
+
+/// The codecs inside of one.
+fn nested(codec: &CodecSpec) -> Vec<CodecSpec> {
+    list(codec.configuration.get("codecs")).unwrap_or_default()
 }
 
 /// Attributes as a person writes them: an object of JSON.

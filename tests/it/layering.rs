@@ -15,6 +15,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     ("array", &["error", "dtype", "store", "shard", "metadata", "codec"]),
     ("hierarchy", &["error", "store", "metadata", "array"]),
     ("cache", &["error", "store", "codec", "array"]),
+    ("convert", &["error", "store", "metadata", "codec", "array", "hierarchy", "cache"]),
     ("vfs", &["error", "store", "metadata", "codec", "array", "hierarchy", "cache"]),
     ("fuse", &["error", "vfs"]),
     (
@@ -30,6 +31,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
             "fuse",
             "cache",
             "codec",
+            "convert",
         ],
     ),
 ];

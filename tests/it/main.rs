@@ -10,6 +10,7 @@
 )]
 
 mod command;
+mod convert;
 mod create;
 mod documents;
 mod formats;

@@ -1,0 +1,253 @@
+//! `zarrfs convert`: a hierarchy in another dialect, with other codecs, chunks or shards.
+
+use std::io::{ErrorKind, IsTerminal};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Instant;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde_json::{Value, json};
+
+use super::args::Convert;
+use super::tree::describe;
+use super::{Failure, failed, open, print};
+use crate::convert::{self, Copied, How, Mark, Plan, Verify, Watch, Wishes};
+use crate::hierarchy::{Hierarchy, Options};
+use crate::metadata::model::CodecSpec;
+use crate::metadata::{NodePath, Shards};
+use crate::store::directory::Durability;
+use crate::sys;
+
+/// Copies the hierarchy, and says what it has done.
+pub fn run(args: &Convert) -> Result<(), Failure> {
+    let begun = Instant::now();
+    let (source, from) = open::node(&args.source, args.from.as_ref())?;
+    let path = resolved(&args.dest)?;
+    check_apart(&resolved(&args.source)?, &path)?;
+    let is_new = check_dest(&args.dest)?;
+    let wishes = Wishes {
+        codecs: args.codecs.clone(),
+        chunk_shape: args.chunks.clone(),
+        shards: args.shards.clone(),
+        only: args.only.clone(),
+    };
+    // What is planned needs a store, but leaves nothing in it.
+    std::fs::create_dir_all(&path)
+        .map_err(|error| failed(format!("{}: {error}", path.display())))?;
+    let planned = prepare(args, &source, &from, &path, &wishes);
+    let (dest, plan) = match planned {
+        Ok(planned) => planned,
+        Err(failure) => {
+            if is_new {
+                // Only what is empty goes.
+                let _kept = std::fs::remove_dir(&path);
+            }
+            return Err(failure);
+        }
+    };
+    let arguments = arguments(args, &wishes)?;
+    let (mark, standing) = Mark::set(dest.store(), &arguments, &session())
+        .map_err(|error| failed(format!("{}: {}", args.dest.display(), error.detail())))?;
+    let threads = thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let how = How {
+        threads: args.threads.unwrap_or(threads).max(1),
+        verify: if args.verify { Verify::All } else { Verify::None },
+        standing,
+        cache_len: args.cache_size,
+    };
+    let watch = Progress::new(plan.arrays().count())?;
+    let copied = convert::run(&dest, &plan, &how, &watch);
+    watch.bar.finish_and_clear();
+    let copied = copied.map_err(|error| {
+        let why = if watch.is_stopped() { "interrupted".to_owned() } else { error.to_string() };
+        failed(format!("{}: {why}; the same command goes on where it ended", args.dest.display()))
+    })?;
+    mark.remove()?;
+    report(args, &dest, &plan, &copied, begun)
+}
+
+/// The empty hierarchy, and what is to be made in it. What it cannot hold is said.
+fn prepare(
+    args: &Convert,
+    source: &Hierarchy,
+    from: &NodePath,
+    path: &Path,
+    wishes: &Wishes,
+) -> Result<(Hierarchy, Plan), Failure> {
+    let store = open::store(path, Durability::Buffered)?;
+    args.format.check_makes_nodes()?;
+    let dest = Hierarchy::open(store, Some(args.format.clone()), Options::default())?;
+    let plan = convert::plan(source, from, &dest, wishes)?;
+    for (path, error) in &plan.unsupported {
+        print::error(&format!("zarrfs: {path}: {}", error.detail()));
+    }
+    let count = plan.unsupported.len();
+    if plan.jobs().is_empty() {
+        return Err(failed(format!("{}: nothing of it can be converted", args.source.display())));
+    }
+    if count > 0 && !args.skip_unsupported {
+        return Err(failed(format!(
+            "{}: {} cannot hold {count} of its nodes, named above: leave them out with --skip-unsupported, choose \
+             others with --only, or another --format",
+            args.source.display(),
+            args.format.name()
+        )));
+    }
+    Ok((dest, plan))
+}
+
+/// Whether DEST is to be made; refused where it holds anything but an unfinished conversion.
+fn check_dest(dest: &Path) -> Result<bool, Failure> {
+    let shown = dest.display();
+    match std::fs::read_dir(dest) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(true),
+        Err(error) => Err(failed(format!("{shown}: {error}"))),
+        Ok(mut entries) => {
+            if entries.next().is_some() && !Mark::is_in(&open::store(dest, Durability::Buffered)?)?
+            {
+                return Err(failed(format!(
+                    "{shown}: not empty, nor an unfinished conversion; name a directory that does not exist"
+                )));
+            }
+            Ok(false)
+        }
+    }
+}
+
+/// The path of a directory that may not exist yet.
+fn resolved(path: &Path) -> Result<PathBuf, Failure> {
+    if path.to_str().is_some_and(|path| path.contains("://")) {
+        let shown = path.display();
+        return Err(failed(format!(
+            "{shown}: conversions go into directories so far, not to URLs"
+        )));
+    }
+    let absolute = std::path::absolute(path)?;
+    for above in absolute.ancestors() {
+        if let Ok(found) = above.canonicalize() {
+            let rest = absolute.strip_prefix(above).unwrap_or(Path::new(""));
+            return Ok(rest.components().fold(found, |path, name| path.join(name)));
+        }
+    }
+    Ok(absolute)
+}
+
+fn check_apart(source: &Path, dest: &Path) -> Result<(), Failure> {
+    if source.starts_with(dest) || dest.starts_with(source) {
+        return Err(failed(format!(
+            "{} and {}: a hierarchy cannot be converted into itself; name another directory",
+            source.display(),
+            dest.display()
+        )));
+    }
+    Ok(())
+}
+
+/// All that decides what the conversion makes, by which the same one is known again.
+fn arguments(args: &Convert, wishes: &Wishes) -> Result<Value, Failure> {
+    let codecs = |codecs: &Vec<CodecSpec>| codecs.iter().map(CodecSpec::to_json).collect::<Value>();
+    let shards = wishes.shards.as_ref().map(|shards| match shards {
+        Shards::None => json!("none"),
+        Shards::Target(len) => json!(len),
+        Shards::Shape(shape) => json!(shape),
+    });
+    Ok(json!({
+        "source": resolved(&args.source)?.display().to_string(),
+        "from": args.from.as_ref().map(crate::metadata::Dialect::name),
+        "format": args.format.name(),
+        "codecs": wishes.codecs.as_ref().map(codecs),
+        "chunks": wishes.chunk_shape,
+        "shards": shards,
+        "only": wishes.only.iter().map(NodePath::as_str).collect::<Vec<_>>(),
+        "skip_unsupported": args.skip_unsupported,
+    }))
+}
+
+/// What is another after the machine has gone down, when bytes may have been lost.
+fn session() -> String {
+    let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    id.trim().to_owned()
+}
+
+fn report(
+    args: &Convert,
+    dest: &Hierarchy,
+    plan: &Plan,
+    copied: &Copied,
+    begun: Instant,
+) -> Result<(), Failure> {
+    let mut text = String::new();
+    for (path, chunks) in plan.arrays() {
+        let line =
+            format!("{path}  {}; {}\n", describe(&*dest.existing(path)?), chunks.described());
+        text.push_str(&line);
+    }
+    let arrays = plan.arrays().count();
+    let groups = plan.jobs().len().saturating_sub(arrays);
+    let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+    let (stored, found, bytes) =
+        (count(&copied.stored), count(&copied.found), count(&copied.bytes));
+    let found = if found > 0 { format!(", {found} were there already") } else { String::new() };
+    let verified = if args.verify { ", all read back and compared" } else { "" };
+    let tenths = begun.elapsed().as_millis() / 100;
+    let last = format!(
+        "{}: {groups} groups, {arrays} arrays in {}; {stored} values stored{found}{verified}; {} MB decoded, \
+         {}.{} s\n",
+        args.dest.display(),
+        args.format.name(),
+        bytes / 1_000_000,
+        tenths / 10,
+        tenths % 10
+    );
+    text.push_str(&last);
+    print::output(&text)
+}
+
+/// The bar on a terminal, and whether somebody wants it to end.
+struct Progress {
+    bar: ProgressBar,
+    arrays: usize,
+    begun: std::sync::atomic::AtomicUsize,
+    is_stopped: Arc<AtomicBool>,
+}
+
+impl Progress {
+    fn new(arrays: usize) -> Result<Self, Failure> {
+        let bar = ProgressBar::new(0);
+        if std::io::stderr().is_terminal() {
+            let style = ProgressStyle::with_template("{prefix} {wide_bar} {pos}/{len} {eta} {msg}");
+            bar.set_style(style.map_err(|error| failed(error.to_string()))?);
+        } else {
+            bar.set_draw_target(ProgressDrawTarget::hidden());
+        }
+        let is_stopped = Arc::new(AtomicBool::new(false));
+        // Before any thread starts, so that all leave the signals to the one that waits for them.
+        sys::block_signals()?;
+        let stop = Arc::clone(&is_stopped);
+        thread::Builder::new().name("signals".to_owned()).spawn(move || {
+            while sys::wait_for_signal().is_ok() {
+                stop.store(true, Ordering::Relaxed);
+            }
+        })?;
+        Ok(Self { bar, arrays, begun: std::sync::atomic::AtomicUsize::new(0), is_stopped })
+    }
+}
+
+impl Watch for Progress {
+    fn begin(&self, path: &NodePath, values: u64) {
+        let number = self.begun.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+        self.bar.set_prefix(format!("{number}/{} {path}", self.arrays));
+        self.bar.reset();
+        self.bar.set_length(values);
+    }
+
+    fn advance(&self) {
+        self.bar.inc(1);
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.is_stopped.load(Ordering::Relaxed)
+    }
+}

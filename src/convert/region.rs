@@ -1,0 +1,112 @@
+//! Boxes of elements, copied between arrays in C order.
+
+use crate::error::{Error, Kind, Result};
+
+/// A box in an array: the shape of the array, and the first element of the box along each dimension.
+#[derive(Debug, Clone, Copy)]
+pub struct Place<'p> {
+    /// Elements of the array along each dimension.
+    pub shape: &'p [u64],
+    /// Where in it the box begins.
+    pub start: &'p [u64],
+}
+
+/// Copies a box of `extent` elements of `item_len` bytes each.
+pub fn copy(
+    (from, from_place): (&[u8], Place<'_>),
+    (to, to_place): (&mut [u8], Place<'_>),
+    extent: &[u64],
+    item_len: usize,
+) -> Result<()> {
+    if extent.contains(&0) {
+        return Ok(());
+    }
+    let item_len = u64::try_from(item_len).map_err(|_| outside())?;
+    // Dimensions that both arrays have as a whole make one row with the one before them.
+    let mut row_len = item_len;
+    let mut outer = extent.len();
+    while let Some(axis) = outer.checked_sub(1) {
+        let len = extent.get(axis).copied().ok_or_else(outside)?;
+        row_len = row_len.checked_mul(len).ok_or_else(outside)?;
+        outer = axis;
+        let is_whole = |place: &Place<'_>| place.shape.get(axis) == Some(&len);
+        if !is_whole(&from_place) || !is_whole(&to_place) {
+            break;
+        }
+    }
+    let row = usize::try_from(row_len).map_err(|_| outside())?;
+    let outer_extent = extent.get(..outer).ok_or_else(outside)?;
+    let mut at = vec![0_u64; outer];
+    loop {
+        let range = |place: &Place<'_>| -> Option<std::ops::Range<usize>> {
+            let mut index = 0_u64;
+            for (axis, (len, start)) in place.shape.iter().zip(place.start).enumerate() {
+                let position = start.checked_add(at.get(axis).copied().unwrap_or(0))?;
+                index = index.checked_mul(*len)?.checked_add(position)?;
+            }
+            let offset = usize::try_from(index.checked_mul(item_len)?).ok()?;
+            Some(offset..offset.checked_add(row)?)
+        };
+        let (source, target) = (range(&from_place), range(&to_place));
+        let source = source.and_then(|range| from.get(range)).ok_or_else(outside)?;
+        let target = target.and_then(|range| to.get_mut(range)).ok_or_else(outside)?;
+        target.copy_from_slice(source);
+        if !step(&mut at, outer_extent) {
+            return Ok(());
+        }
+    }
+}
+
+/// Goes on to the next place in a box, the last dimension first; false after the last one.
+pub fn step(at: &mut [u64], extent: &[u64]) -> bool {
+    for (index, len) in at.iter_mut().zip(extent).rev() {
+        *index = index.saturating_add(1);
+        if *index < *len {
+            return true;
+        }
+        *index = 0;
+    }
+    false
+}
+
+fn outside() -> Error {
+    Error::new(Kind::Internal, "a box outside of its chunk")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_box_is_copied_element_by_element() {
+        let from: Vec<u8> = (0..60).collect();
+        for extent in [[1, 1, 1], [2, 3, 5], [2, 2, 5], [1, 3, 2], [2, 0, 1]] {
+            for start in [[0, 0, 0], [1, 1, 0], [0, 0, 3]] {
+                let shape = [3, 4, 5];
+                if extent.iter().zip(&start).zip(&shape).any(|((len, at), all)| len + at > *all) {
+                    continue;
+                }
+                let (to_shape, to_start) = ([2, 3, 5], [0, 0, 0]);
+                let mut to = vec![255; 30];
+                let places = (
+                    Place { shape: &shape, start: &start },
+                    Place { shape: &to_shape, start: &to_start },
+                );
+                copy((&from, places.0), (&mut to, places.1), &extent, 1).expect("inside");
+                for (at, found) in to.iter().enumerate() {
+                    let at = [at as u64 / 15, at as u64 / 5 % 3, at as u64 % 5];
+                    let is_in = at.iter().zip(&extent).all(|(at, len)| at < len);
+                    let [x, y, z] = [0, 1, 2].map(|axis| start[axis] + at[axis]);
+                    let expected = if is_in { (x * 20 + y * 5 + z) as u8 } else { 255 };
+                    assert_eq!(*found, expected, "{extent:?} from {start:?}: {at:?}");
+                }
+            }
+        }
+        let place = Place { shape: &[], start: &[] };
+        let mut to = [0; 2];
+        copy((&[1, 2], place), (&mut to, place), &[], 2).expect("a scalar");
+        assert_eq!(to, [1, 2]);
+        let place = Place { shape: &[4], start: &[2] };
+        assert!(copy((&[0; 4], place), (&mut [0; 4], place), &[3], 1).is_err());
+    }
+}
