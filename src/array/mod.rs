@@ -149,6 +149,16 @@ impl Array {
         self.pipelines.as_ref().is_ok_and(Pipelines::is_lossy)
     }
 
+    /// Whether the chunk at `coords` reads back as it was written, once it is stored.
+    pub fn reads_as_written(&self, coords: &Coords) -> bool {
+        let Ok(pipeline) = self.pipeline(coords) else { return false };
+        let is_whole = || {
+            let extent = self.grid().extent(coords, &self.model.shape);
+            extent.ok() == self.chunk_shape_at(coords).ok()
+        };
+        !self.is_lossy() && (!pipeline.crops() || is_whole())
+    }
+
     /// Why its chunks cannot be decoded, if so.
     pub fn not_understood(&self) -> Option<&Error> {
         self.pipelines.as_ref().err()

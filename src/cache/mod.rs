@@ -163,7 +163,7 @@ impl ChunkCache {
     }
 
     /// Stores a chunk, or erases it where `bytes` is `None`, and returns what is stored then. The same
-    /// bytes are found here afterwards.
+    /// bytes are found here afterwards, unless the store gives others.
     pub fn write(
         &self,
         array: &Arc<Array>,
@@ -183,7 +183,8 @@ impl ChunkCache {
         counter.fetch_add(1, Ordering::Relaxed);
         self.remove(array, coords);
         let stat = stored.into_iter().next().flatten();
-        if let (Some(bytes), Some(stat)) = (bytes, stat) {
+        if let (Some(bytes), Some(stat)) = (bytes.filter(|_| array.reads_as_written(coords)), stat)
+        {
             let slot = self.slot(array, coords);
             let chunk = Chunk { bytes, stat };
             let len = len_of(&chunk);

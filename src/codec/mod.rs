@@ -105,6 +105,11 @@ pub trait ArrayToBytes: Send + Sync + fmt::Debug {
     fn is_lossy(&self) -> bool {
         false
     }
+
+    /// Whether what lies outside of the array is left out.
+    fn crops(&self) -> bool {
+        false
+    }
 }
 
 /// A codec from bytes to bytes: a compressor or a checksum.

@@ -87,6 +87,11 @@ impl Pipeline {
         self.array_to_array.iter().any(|codec| codec.is_lossy()) || self.array_to_bytes.is_lossy()
     }
 
+    /// Whether what lies outside of the array is left out.
+    pub fn crops(&self) -> bool {
+        self.array_to_bytes.crops()
+    }
+
     /// The length of every encoded chunk in bytes, where all have the same.
     pub fn encoded_len(&self) -> Option<u64> {
         let stages = self.bytes_to_bytes.iter();

@@ -427,7 +427,8 @@ impl Vfs {
                 if stat.is_some() {
                     self.forget_chunk_dirs(place);
                 }
-                stat.map(|stat| stat.version)
+                // The kernel's pages have what was written.
+                stat.filter(|_| array.reads_as_written(coords)).map(|stat| stat.version)
             }
             Place::Document(path) if self.options.form == Form::Zarr3 => {
                 self.store_document(path, shown, &bytes)?;

@@ -202,6 +202,10 @@ impl ArrayToBytes for N5Default {
         Ok(whole.into())
     }
 
+    fn crops(&self) -> bool {
+        true
+    }
+
     fn encoded_len(&self) -> Option<u64> {
         None
     }

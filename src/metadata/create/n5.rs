@@ -159,7 +159,6 @@ fn compression(compressor: Option<&CodecSpec>) -> Value {
                 "clevel": member("clevel"),
                 "shuffle": shuffle,
                 "blocksize": member("blocksize"),
-                "nthreads": 1,
             })
         }
     }
