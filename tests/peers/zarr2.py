@@ -4,11 +4,34 @@ import json
 import os
 import subprocess
 import tempfile
+import textwrap
 from pathlib import Path
 
 import numpy as np
 
 PYTHON = os.environ.get("ZARRFS_PY2", "python3")
+
+WALK = """
+result = {}
+if isinstance(root, zarr.Array):
+    result[""] = root[...]
+else:
+    root.visititems(lambda path, node: isinstance(node, zarr.Array) and result.update({path: node[...]}) or None)
+"""
+READ_V2 = (
+    """
+from zarr.storage import DirectoryStore
+root = zarr.open_consolidated(store, mode="r") if consolidated else zarr.open(DirectoryStore(store), mode="r")
+"""
+    + WALK
+)
+READ_N5 = (
+    """
+from zarr.n5 import N5Store
+root = zarr.open(N5Store(store), mode="r")
+"""
+    + WALK
+)
 
 
 class Zarr2:
@@ -36,6 +59,24 @@ class Zarr2:
                 path: np.load(os.path.join(directory, name), allow_pickle=False)
                 for path, name in answer["arrays"].items()
             }
+
+    def run(self, code, **arguments):
+        """Runs a piece of a program that has zarr, numcodecs, np and these arguments: its `result`, arrays too."""
+        with tempfile.TemporaryDirectory() as directory:
+            arguments = {name: str(at) if isinstance(at, Path) else at for name, at in arguments.items()}
+            answer = self.ask(do="run", code=textwrap.dedent(code), directory=directory, arguments=arguments)
+            result = answer["result"]
+            for path, name in answer["arrays"].items():
+                result[path] = np.load(os.path.join(directory, name), allow_pickle=False)
+            return result
+
+    def read_v2(self, store, consolidated=False):
+        """Every array of a hierarchy of Zarr 2 by its path, as `read` has them."""
+        return self.run(READ_V2, store=store, consolidated=consolidated)
+
+    def read_n5(self, store):
+        """Every array of a hierarchy of N5 by its path."""
+        return self.run(READ_N5, store=store)
 
     def create(self, store, path, values, **options):
         """Makes an array with these values."""
