@@ -164,3 +164,181 @@ def test_what_zarr_2_cannot_say_is_refused_with_the_reason(mount, case):
     with mount(store_of(case), *AS_ZARR2, copy=False) as m:
         m.allow("lookup|readdir")
         m.refused(95, NO_FORM[case], (m / ".zarray").read_bytes)
+
+
+# ---- GDAL 3.6
+
+GDAL_TYPES = {
+    "|b1": "Byte", "|u1": "Byte", "|i1": "Int16", "<i2": "Int16", "<u2": "UInt16", "<i4": "Int32", "<u4": "UInt32",
+    "<i8": "Int64", "<u8": "UInt64", "<f2": "Float32", "<f4": "Float32", "<f8": "Float64",
+}  # fmt: skip
+# It says these of a plain directory, too.
+GDAL_SAYS = r"Invalid (fill_value|content for shape|or unsupported format for dtype.*)|Size of _ARRAY_DIMENSIONS .*"
+
+
+def gdal_arrays(node, path=""):
+    """The arrays in what gdalmdiminfo says, by path."""
+    if node["type"] == "array":
+        # The only array of a hierarchy.
+        return {path: node}
+    found = {f"{path}/{name}".lstrip("/"): array for name, array in node.get("arrays", {}).items()}
+    for name, group in node.get("groups", {}).items():
+        found |= gdal_arrays({"type": "group", **group}, f"{path}/{name}".lstrip("/"))
+    return found
+
+
+def gdal_knows(zarray):
+    # It reads 2^64 - 1 as a signed number in a fill value.
+    is_known = not isinstance(zarray["fill_value"], int) or zarray["fill_value"] < 2**63
+    return zarray["dtype"] in list(GDAL_TYPES) and 0 not in zarray["shape"] and is_known
+
+
+@pytest.mark.parametrize("case", READABLE)
+def test_gdal_reads_types_shapes_and_values(mount, case):
+    with mount(store_of(case), *AS_ZARR2, copy=False) as m:
+        command = ["gdalmdiminfo", "-detailed", str(m.path)]
+        # Texts are in no encoding.
+        done = subprocess.run(command, capture_output=True, encoding="latin-1", timeout=60)
+        assert done.returncode == 0, done.stderr
+        for line in done.stderr.splitlines():
+            assert re.fullmatch(f"(ERROR|Warning) 1: ({GDAL_SAYS})", line), line
+        found = gdal_arrays(json.loads(done.stdout))
+        if "" in nodes(m.path) and nodes(m.path)[""] == ".zarray":
+            (array,) = found.values()
+            found = {"": array}
+        for path, truth in truths(case):
+            zarray = load(m / path / ".zarray")
+            if not gdal_knows(zarray):
+                continue
+            array = found[path]
+            assert array["datatype"] == GDAL_TYPES[zarray["dtype"]], path
+            assert array.get("dimension_size", []) == zarray["shape"], path
+            assert array.get("block_size", []) == zarray["chunks"], path
+            names = attributes(m / path).get("_ARRAY_DIMENSIONS")
+            if names and len(names) == len(zarray["shape"]):
+                shown = [one["name"] if isinstance(one, dict) else one.rsplit("/", 1)[-1] for one in array["dimensions"]]
+                assert shown == names, path
+            # It has values in as many digits as tell them apart; of Float16 and of missing chunks it has others.
+            got = np.array(array["values"] if truth.ndim else array.get("value", array.get("values")))
+            if ALL[case]["arrays"][f"/{path}"].get("undefined_where_missing"):
+                continue
+            # A fill value of -0.0 is 0 to it.
+            assert_same(got.astype(truth.dtype) + truth.dtype.type(0), truth + truth.dtype.type(0), path)
+
+
+@pytest.mark.parametrize("case", ["z316__codecs_bytes", "z218v3__shard_2x2_gzip", "ts__v2"])
+def test_gdal_translates_arrays_of_two_dimensions(mount, tmp_path, case):
+    with mount(store_of(case), *AS_ZARR2, copy=False) as m:
+        translated = 0
+        for path, truth in truths(case):
+            zarray = load(m / path / ".zarray")
+            if truth.ndim != 2 or not gdal_knows(zarray) or zarray["dtype"] in ("|b1", "|i1", "<f2"):
+                continue
+            raw = tmp_path / f"{translated}.raw"
+            run("gdal_translate", "-q", "-of", "ENVI", f'ZARR:"{m.path}":/{path}', raw)
+            assert_same(np.fromfile(raw, truth.dtype.newbyteorder("<")).reshape(truth.shape), truth, path)
+            translated += 1
+        assert translated
+
+
+# ---- netCDF 4.9
+
+# What netCDF 4.9.0 does not read, and not in a plain directory either (the test looks).
+OTHER_TYPES = "it ends with SIGSEGV at a type that it does not know"
+SCALAR = "it ends with SIGSEGV at an array of no dimensions"
+ROOT = "it takes an array for no hierarchy"
+NAN = "it reads no attribute that is not finite"
+EMPTY = "it reads no dimension of length 0"
+NETCDF_UNABLE = {
+    "gdal3103v3__classic": OTHER_TYPES,
+    "gdal36v2__dtypes": OTHER_TYPES,
+    "synth__2019-05_hierarchy": OTHER_TYPES,
+    "synth__2019-06_http_uris": OTHER_TYPES,
+    "synth__2020-10_corners": OTHER_TYPES,
+    "ts__v2": OTHER_TYPES,
+    "ts__v3_dtypes": OTHER_TYPES,
+    "ts__v3_fills_scalar": OTHER_TYPES,
+    "z218v2__dtypes": OTHER_TYPES,
+    "z218v2__fills": OTHER_TYPES,
+    "z218v2__filters": OTHER_TYPES,
+    "z218v3__dtypes_core": OTHER_TYPES,
+    "z316__dtypes_core": OTHER_TYPES,
+    "z316__fills": OTHER_TYPES,
+    "z316__numcodecs": OTHER_TYPES,
+    "z316__v2_mixed": OTHER_TYPES,
+    "z342__dtypes_core": OTHER_TYPES,
+    "z342__dtypes_extension": OTHER_TYPES,
+    "zarrita202007__dtypes": OTHER_TYPES,
+    "zarrita202009__dtypes": OTHER_TYPES,
+    "gdal36v2__groups_fill_0d": SCALAR,
+    "gdal36v3__groups_fill_0d": SCALAR,
+    "z218v3__groups": SCALAR,
+    "z218v3__shard_zero_d": SCALAR,
+    "z218v3__zero_d": SCALAR,
+    "zarrita202007__basic": SCALAR,
+    "zarrita202009__basic": SCALAR,
+    "zarrita202009__zero_d_and_dot": SCALAR,
+    "ts__v3_codecs": "it wants a document in every directory, and looks for none above",
+    "z218v2__root_array_attrs": ROOT,
+    "z316__root_array": ROOT,
+    "z342__root_array": ROOT,
+    "z218v2__attrs_bare_nan": NAN,
+    "z218v3__attrs_bare_nan": NAN,
+    "z316__attrs_bare_nan": NAN,
+    "z342__attrs_bare_nan": NAN,
+    "z218v2__zero": EMPTY,
+    "z218v3__chunk_larger_than_shape": "it reads no chunk that is longer than its dimension",
+}
+
+
+def ncdump(directory, *options):
+    """What ncdump says of a directory of Zarr, with all digits."""
+    command = ["ncdump", "-p", "9,17", *options, f"file://{directory}#mode=zarr,file"]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+def ncdump_values(said):
+    """The values of each variable, by path, as they are written."""
+    found, group, section = {}, [], None
+    for line in said.splitlines():
+        if opened := re.match(r"\s*group: (.*) \{", line):
+            group.append(opened[1])
+            section = None
+        elif re.match(r"\s*\} // group", line):
+            group.pop()
+        elif line.strip() in ("dimensions:", "variables:", "data:"):
+            section = line.strip()
+        elif section == "data:":
+            if started := re.match(r" *([^ =]+) = ?(.*)", line):
+                name = "/".join([*group, started[1]])
+                found[name], line = "", started[2]
+            if line.strip(" }"):
+                found[name] += line
+    return {path: [item.strip() for item in text.rstrip("; }").split(",")] for path, text in found.items()}
+
+
+def number(item, fill):
+    if item == "_":
+        return fill
+    return float(item.rstrip("f")) if re.search(r"[.enN]", item) else int(re.sub(r"[a-zA-Z]+$", "", item))
+
+
+@pytest.mark.parametrize("case", READABLE)
+def test_netcdf_reads_dimensions_and_values(mount, tmp_path, case):
+    with mount(store_of(case), *AS_ZARR2, copy=False) as m:
+        done = ncdump(m.path)
+        if case in NETCDF_UNABLE:
+            run("cp", "-r", m.path, tmp_path / "copy")
+            assert done.returncode != 0 and ncdump(tmp_path / "copy").returncode != 0, "it does read this"
+            pytest.skip(NETCDF_UNABLE[case])
+        assert done.returncode == 0, done.stderr
+        header, found = ncdump(m.path, "-h").stdout, ncdump_values(done.stdout)
+        if nodes(m.path)[""] == ".zarray":
+            return
+        for path, truth in truths(case):
+            zarray = load(m / path / ".zarray")
+            names = attributes(m / path).get("_ARRAY_DIMENSIONS") or [f"_zdim_{n}" for n in zarray["shape"]]
+            assert len(names) != truth.ndim or f" {path.rsplit('/')[-1]}({', '.join(names)}) ;" in header, path
+            fill = 0 if zarray["fill_value"] is None else float(zarray["fill_value"])
+            got = np.array([number(item, fill) for item in found[path]]).reshape(truth.shape)
+            assert_same(got.astype(truth.dtype), truth, path)
