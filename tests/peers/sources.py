@@ -54,7 +54,7 @@ def assert_arrays(found, expected):
     for path, values in expected.items():
         got = found[path]
         if values.dtype.kind in "OUT":
-            got, values = (np.asarray(part).astype("U") for part in (got, values))
+            got, values = (np.asarray(part).astype(object).astype("U") for part in (got, values))
             widest = np.promote_types(got.dtype, values.dtype)
             got, values = got.astype(widest), values.astype(widest)
         assert_same(got, values, path)
