@@ -103,15 +103,11 @@ def assert_identical(got, expected):
         assert found == kept, name
 
 
-SCALAR = pytest.mark.xfail(reason="_ARRAY_DIMENSIONS of scalars is not shown", strict=True)
-
-
-def parameters(plain_as_zarr2=()):
+def parameters():
     for dialect in FORMATS:
         for presentation in PRESENTATIONS:
             for kind in DATASETS:
-                marks = plain_as_zarr2 if (kind, presentation) == ("plain", "zarr2") else ()
-                yield pytest.param(kind, dialect, presentation, id=f"{kind}-{presentation}-on-{dialect}", marks=marks)
+                yield pytest.param(kind, dialect, presentation, id=f"{kind}-{presentation}-on-{dialect}")
 
 
 CODED = ["_FillValue", "missing_value", "scale_factor", "add_offset", "units", "calendar", "dtype"]
@@ -119,7 +115,7 @@ RAW = [{}, {"mask_and_scale": False}, {"decode_cf": False}]
 
 
 @pytest.mark.parametrize("consolidated", [False, True], ids=["", "consolidated"])
-@pytest.mark.parametrize("kind, dialect, presentation", parameters(plain_as_zarr2=SCALAR))
+@pytest.mark.parametrize("kind, dialect, presentation", parameters())
 def test_xarray_reads_one_dataset_from_the_store_and_from_mounts(mount, tmp_path, kind, dialect, presentation, consolidated):
     store = tmp_path / "source"
     write(store, *DATASETS[kind](), FORMATS[dialect], consolidated=consolidated)
@@ -130,7 +126,6 @@ def test_xarray_reads_one_dataset_from_the_store_and_from_mounts(mount, tmp_path
             assert_identical(shown, read(store, FORMATS[dialect], **options))
 
 
-@pytest.mark.xfail(reason="fill_value null and _FillValue are lost where attributes come after the array")
 @pytest.mark.parametrize("kind, dialect, presentation", parameters())
 def test_what_xarray_writes_on_a_mount_it_reads_from_the_store(mount, tmp_path, kind, dialect, presentation):
     ds, encoding = DATASETS[kind]()

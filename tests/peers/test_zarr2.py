@@ -74,7 +74,7 @@ def assert_values(case, found):
         assert_same(got, truth, path)
 
 
-@pytest.mark.parametrize("case", known(READABLE, {"synth__dual_v2_v3": "ordinary files named .zarray are listed twice"}))
+@pytest.mark.parametrize("case", READABLE)
 def test_zarr_python_2_reads_the_decoded_truth_from_the_mount_and_from_a_copy(mount, zarr2, tmp_path, case):
     copy = tmp_path / "copy"
     with mount(store_of(case), *AS_ZARR2, copy=False) as m:
@@ -96,7 +96,7 @@ def plain_codecs(zarray):
     return [[{"id": "vlen-utf8"}], [{"id": "vlen-bytes"}]]
 
 
-@pytest.mark.parametrize("case", known(READABLE, {"synth__dual_v2_v3": "the stored .zarray is shown"}))
+@pytest.mark.parametrize("case", READABLE)
 def test_the_tree_is_one_of_zarr_2(mount, tmp_path, case):
     with mount(store_of(case), *AS_ZARR2, copy=False) as m, mount(store_of(case), "-o", "ro", copy=False) as zarr3:
         found = nodes(m.path)

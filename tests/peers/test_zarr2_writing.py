@@ -1,6 +1,5 @@
 """What programs of Zarr 2 write on a mount `--as zarr2` is in stores of every dialect, for the programs of that dialect."""
 
-import functools
 import json
 import os
 import shutil
@@ -16,7 +15,6 @@ from mounts import files
 from new_nodes import ramp
 from sources import WRITTEN, assert_arrays, empty, read_source
 
-XFAIL = functools.partial(pytest.mark.xfail, strict=True)
 FOREIGN = [dialect for dialect in WRITTEN if dialect != "d2019-06"]
 
 # name: type, shape, chunks, fill value
@@ -139,9 +137,7 @@ def read_attributes(zarr2, store, dialect, paths):
     return zarr2.run(ATTRIBUTES[dialect], store=store, paths=paths)
 
 
-@pytest.mark.parametrize(
-    "dialect", [pytest.param(d, marks=[XFAIL(reason="_FillValue in the attributes of Zarr 2")] if d == "v2" else []) for d in FOREIGN]
-)
+@pytest.mark.parametrize("dialect", FOREIGN)
 def test_attributes_that_zarr_python_2_changes_are_in_the_store(new, zarr2, tmp_path, dialect):
     with new(dialect) as m:
         create(zarr2, m.path, {"g/x": NUMBERS["f4"]}, tmp_path)
@@ -171,13 +167,7 @@ def test_attributes_that_zarr_python_2_changes_are_in_the_store(new, zarr2, tmp_
 
 
 @pytest.mark.parametrize("dialect", WRITTEN)
-@pytest.mark.parametrize(
-    "order",
-    [
-        pytest.param(1, marks=XFAIL(reason="null is lost when names of dimensions come"), id="attributes_last"),
-        pytest.param(-1, id="attributes_first"),
-    ],
-)
+@pytest.mark.parametrize("order", [1, -1], ids=["attributes_last", "attributes_first"])
 def test_a_fill_value_of_null_stays_null(new, dialect, order):
     documents = [
         (".zarray", ZARRAY | {"fill_value": None}),
@@ -257,7 +247,6 @@ def encoding(ds, dialect):
     return made
 
 
-@pytest.mark.xfail(reason="fill_value null is lost when names of dimensions come")
 @pytest.mark.parametrize("consolidated", [False, True], ids=["", "consolidated"])
 @pytest.mark.parametrize("dialect", WRITTEN)
 def test_what_xarray_writes_as_zarr_2_it_reads(new, mount, zarr2, dialect, tmp_path, consolidated):
@@ -336,15 +325,11 @@ def mv(tree, to, scratch):
     run("mv", scratch / tree.name, to)
 
 
-COPIES = [cp_r, cp_a, rsync, one_by_one(documents_first)]
-COPIES += [
-    pytest.param(copy, marks=pytest.mark.xfail(reason="0 is listed where chunks came first"))
-    for copy in (tar, mv, one_by_one(chunks_first))
-]
+COPIES = [cp_r, cp_a, rsync, tar, mv, one_by_one(documents_first), one_by_one(chunks_first)]
 
 
 @pytest.mark.parametrize("dialect", WRITTEN)
-@pytest.mark.parametrize("copy", COPIES, ids=lambda copy: getattr(copy, "__name__", None))
+@pytest.mark.parametrize("copy", COPIES, ids=lambda copy: copy.__name__)
 def test_a_tree_of_zarr_2_that_is_copied_is_in_the_store(new, zarr2, tree, tmp_path, copy, dialect):
     directory, values = tree
     with new(dialect) as m:
