@@ -12,7 +12,7 @@ use super::model::Object;
 use crate::dtype::{DType, FillValue, base64_decode, base64_encode};
 
 /// The attribute in which xarray and GDAL keep the names of dimensions.
-pub(super) const DIMENSIONS: &str = "_ARRAY_DIMENSIONS";
+pub const DIMENSIONS: &str = "_ARRAY_DIMENSIONS";
 
 /// The attribute of the value that xarray masks.
 pub const FILL: &str = "_FillValue";

@@ -217,7 +217,10 @@ fn names(base: &Object, new: &Object, array: &Array) -> Result<Option<Vec<Option
         Ok(if names.iter().all(Option::is_none) { Vec::new() } else { names })
     };
     let found = of(new)?;
-    Ok((found != of(base)?).then_some(found))
+    // Of no dimensions it is said that they have no names, or nothing.
+    let says = |document: &Object| document.get("dimension_names").is_some_and(Value::is_array);
+    let says_none = array.shape.is_empty() && says(new) && !says(base);
+    Ok((says_none || found != of(base)?).then_some(found))
 }
 
 fn attributes(base: &Object, new: &Object) -> Result<Vec<(String, Option<Value>)>> {
@@ -306,7 +309,9 @@ impl Dialect {
                 Self::N5 => Some(&[DIMENSIONS]),
                 Self::V3 | Self::D2023_02 => None,
             };
-            if let Some(path) = attribute {
+            if has_no_dimensions(document) {
+                put(text, attribute.unwrap_or(&["dimension_names"]), Some(&json!([])))?;
+            } else if let Some(path) = attribute {
                 put(text, path, all_named(names)?.as_ref())?;
             } else {
                 let value = (!names.is_empty()).then(|| json!(names));
@@ -326,12 +331,17 @@ impl Dialect {
     }
 }
 
+fn has_no_dimensions(document: &Object) -> bool {
+    document.get("shape").and_then(Value::as_array).is_some_and(Vec::is_empty)
+}
+
 /// Whether the dimensions of an array have names, when it is edited.
 fn is_named(document: &Object, edit: &Edit) -> bool {
     let has = |attributes: &Value| attributes.get(DIMENSIONS).is_some();
-    edit.dimension_names
-        .as_ref()
-        .map_or_else(|| document.get("attributes").is_some_and(has), |names| !names.is_empty())
+    edit.dimension_names.as_ref().map_or_else(
+        || document.get("attributes").is_some_and(has),
+        |names| !names.is_empty() || has_no_dimensions(document),
+    )
 }
 
 /// What attributes mean beside what they say.

@@ -36,15 +36,23 @@ pub fn group(group: &Group) -> Documents {
     }
 }
 
-/// An array whose chunk files have `chunk_shape`. Whether it `is_null` that its maker gave for a fill value the model
-/// may not tell.
-pub fn array(array: &Array, chunk_shape: &[u64], is_null: bool) -> Result<Documents> {
+/// What the model of an array does not tell.
+#[derive(Debug, Clone, Copy)]
+pub struct Told {
+    /// Whether its maker gave null for a fill value.
+    pub is_null: bool,
+    /// Whether it says of its dimensions that it has none.
+    pub names_none: bool,
+}
+
+/// An array whose chunk files have `chunk_shape`.
+pub fn array(array: &Array, chunk_shape: &[u64], told: Told) -> Result<Documents> {
     if array.rectilinear.is_some() {
         return Err(Error::unsupported("a rectilinear chunk grid has no form in Zarr 2"));
     }
     let dtype = in_numpy(&array.dtype);
-    let (mut fill, attributes) = masked(array);
-    if is_null && fill.item(&array.dtype).iter().all(|byte| *byte == 0) {
+    let (mut fill, attributes) = masked(array, told.names_none);
+    if told.is_null && fill.item(&array.dtype).iter().all(|byte| *byte == 0) {
         fill = FillValue::UNDEFINED;
     }
     let shows_fill = fill != array.fill || !fill.is_defined();
@@ -87,10 +95,10 @@ fn in_numpy(dtype: &DType) -> DType {
 }
 
 /// The fill value and the attributes as xarray has them in Zarr 2.
-fn masked(array: &Array) -> (FillValue, Object) {
+fn masked(array: &Array, names_none: bool) -> (FillValue, Object) {
     let mut attributes = unversioned(array.attributes.clone());
     let names: Option<Vec<&str>> = array.dimension_names.iter().map(Option::as_deref).collect();
-    let is_named = !array.dimension_names.is_empty() || array.shape.is_empty();
+    let is_named = !array.dimension_names.is_empty() || (array.shape.is_empty() && names_none);
     let Some(names) = names.filter(|_| is_named) else {
         return (array.fill.clone(), attributes);
     };
@@ -135,6 +143,10 @@ pub fn to_v3(kind: NodeKind, document: &str, attributes: Option<&str>) -> Result
                 let codecs: Value = array.codecs.iter().map(CodecSpec::to_json).collect();
                 text.set(&["codecs"], &codecs)?;
             }
+            let names_none = attributes.is_some_and(|attributes| attributes.contains(DIMENSIONS));
+            if array.shape.is_empty() && !names_none {
+                text.remove(&["dimension_names"])?;
+            }
             if !array.fill.is_defined() {
                 text.set(&["fill_value"], &Value::Null)?;
             }
@@ -167,6 +179,8 @@ mod tests {
     use super::*;
     use crate::metadata::Dialect;
 
+    const TOLD: Told = Told { is_null: false, names_none: true };
+
     fn lowered(text: &str) -> Array {
         match Dialect::V3.lower(None, text.as_bytes()).node.expect("understood") {
             Node::Array(array) => *array,
@@ -198,7 +212,7 @@ mod tests {
                    "attributes": {"_FillValue": 7}}),
         ] {
             let model = v3(&more);
-            let documents = array(&model, &model.chunk_shape, false).expect("shown");
+            let documents = array(&model, &model.chunk_shape, TOLD).expect("shown");
             assert!(!documents.shows_fill, "{more}");
             let again = to_v3(NodeKind::Array, &documents.document, Some(&documents.attributes));
             let again = lowered(&again.expect("understood"));
@@ -215,11 +229,11 @@ mod tests {
     fn a_named_array_says_what_xarray_masks_and_nothing_else() {
         let names = json!(["y", "x"]);
         let model = v3(&json!({"dimension_names": names}));
-        let documents = array(&model, &[2, 3], false).expect("shown");
+        let documents = array(&model, &[2, 3], TOLD).expect("shown");
         assert!(documents.shows_fill && documents.document.contains("\"fill_value\": null"));
         assert!(documents.attributes.contains("_ARRAY_DIMENSIONS"));
         let other = json!({"dimension_names": names, "attributes": {"_FillValue": -1}});
-        let documents = array(&v3(&other), &[2, 3], false).expect("shown");
+        let documents = array(&v3(&other), &[2, 3], TOLD).expect("shown");
         assert!(documents.shows_fill && documents.document.contains("\"fill_value\": -1"));
         assert!(!documents.attributes.contains("_FillValue"));
     }

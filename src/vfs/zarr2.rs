@@ -15,8 +15,8 @@ use crate::array::{Array, Coords, parse_index};
 use crate::error::{At, Error, Kind, Result};
 use crate::hierarchy::{Content, Node};
 use crate::metadata::merge::Edit;
-use crate::metadata::zarr2::{self, Documents};
-use crate::metadata::{NodeKind, NodePath};
+use crate::metadata::zarr2::{self, Documents, Told};
+use crate::metadata::{DIMENSIONS, Dialect, NodeKind, NodePath};
 
 /// What a name in a directory is called in the one tree.
 pub(super) enum Named {
@@ -81,9 +81,10 @@ impl Vfs {
         if self.options.form == Form::Zarr3 {
             return false;
         }
-        let is_null = self.without_fill.lock().contains(path);
+        let Ok(Some(node)) = self.hierarchy.node(path) else { return false };
+        let told = self.told_of(&node);
         array.not_understood().is_none()
-            && zarr2::array(array.model(), array.chunk_shape(), is_null)
+            && zarr2::array(array.model(), array.chunk_shape(), told)
                 .is_ok_and(|shown| shown.shows_fill)
     }
 
@@ -217,10 +218,23 @@ impl Vfs {
         match node.content() {
             Content::Group(group) => Ok(zarr2::group(group)),
             Content::Array(array) => {
-                let is_null = self.without_fill.lock().contains(node.path());
-                zarr2::array(array.model(), array.chunk_shape(), is_null)
+                zarr2::array(array.model(), array.chunk_shape(), self.told_of(node))
             }
             Content::NotUnderstood(_, error) => Err(error.clone()),
+        }
+    }
+
+    /// What the model of an array does not tell.
+    fn told_of(&self, node: &Node) -> Told {
+        let says_none = |text: &[u8]| {
+            text.windows(DIMENSIONS.len()).any(|window| window == DIMENSIONS.as_bytes())
+        };
+        let stored = node.stored().or(node.removed());
+        Told {
+            is_null: self.without_fill.lock().contains(node.path()),
+            // Other dialects have no way to say it, and xarray needs it.
+            names_none: *self.hierarchy.dialect() != Dialect::V2
+                || stored.is_none_or(|document| says_none(&document.text)),
         }
     }
 

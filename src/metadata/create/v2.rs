@@ -86,7 +86,7 @@ pub(super) fn array(text: &mut Text, document: &Object, array: Array, new: New) 
     let values: Vec<&Value> = filters.iter().map(|(_, value)| value).collect();
     text.set(&["filters"], &if values.is_empty() { Value::Null } else { json!(values) })?;
     text.set(&["dimension_separator"], &json!(SEPARATOR.as_str()))?;
-    name(text, &array)?;
+    name(text, document, &array)?;
     let fill = mask(text, &array)?;
     text.set(&["fill_value"], &fill_value(&fill, &dtype, &endian)?)?;
     let order = reversed && rank > 1;
@@ -114,11 +114,12 @@ pub(super) fn array(text: &mut Text, document: &Object, array: Array, new: New) 
 }
 
 /// Puts the names of dimensions where xarray looks for them.
-fn name(text: &mut Text, array: &Array) -> Result<()> {
+fn name(text: &mut Text, document: &Object, array: &Array) -> Result<()> {
     let names = &array.dimension_names;
     if array.shape.is_empty() {
         // xarray does not open an array that says nothing of its dimensions, though it has none.
-        let is_said = array.attributes.contains_key(DIMENSIONS);
+        let is_said = array.attributes.contains_key(DIMENSIONS)
+            || document.get("dimension_names").is_none_or(Value::is_null);
         return if is_said { Ok(()) } else { text.set(&["attributes", DIMENSIONS], &json!([])) };
     }
     if names.iter().all(Option::is_none) {
@@ -141,7 +142,8 @@ fn name(text: &mut Text, array: &Array) -> Result<()> {
 /// The fill value to store, and the attribute `_FillValue` as xarray has it in Zarr 2: the fill value is what it masks, and
 /// where that is none of the array's values, none.
 fn mask(text: &mut Text, array: &Array) -> Result<FillValue> {
-    let is_named = array.shape.is_empty()
+    let names_none = text.member(&["attributes", DIMENSIONS])?.is_some();
+    let is_named = (array.shape.is_empty() && names_none)
         || array.dimension_names.iter().any(Option::is_some)
         || array.attributes.contains_key(DIMENSIONS);
     let masked = array.attributes.get(FILL).map(|value| {
