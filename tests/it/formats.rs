@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use zarrfs::codec::registry::Chain;
-use zarrfs::dtype::DType;
+use zarrfs::dtype::{DType, Narrow};
 use zarrfs::metadata::Dialect;
 use zarrfs::metadata::model::{CodecSpec, Object};
 
@@ -41,13 +41,27 @@ fn every_data_type_that_the_page_names_is_known() {
     for name in names {
         assert!(DType::parse(&name).is_some(), "{name} is not known");
     }
+    let names = rows("Data types");
+    for number in Narrow::all() {
+        assert!(names.iter().any(|name| name == number.name), "{} is not on the page", number.name);
+    }
 }
 
 #[test]
 fn every_dialect_that_the_command_takes_is_on_the_page() {
     let names = rows("Dialects");
-    for name in ["v3", "d2020-10"] {
+    for dialect in Dialect::all() {
+        let name = dialect.name();
         assert!(names.iter().any(|named| named == name), "{name} is not on the page");
-        assert!(Dialect::parse_name(name).is_some(), "{name} is not taken");
+        assert_eq!(Dialect::parse_name(name), Some(dialect));
+    }
+    let makes = |name: &str| Dialect::parse_name(name).unwrap().check_makes_nodes().is_ok();
+    let made: Vec<&String> =
+        names.iter().filter(|name| name.as_str() != "attributes.json").collect();
+    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/formats.md"));
+    for line in page.unwrap().lines().filter(|line| line.starts_with("| `d20")) {
+        let name = line.split('`').nth(1).unwrap();
+        assert!(made.iter().any(|made| *made == name));
+        assert_eq!(!line.contains("refused: nobody reads them"), makes(name), "{line}");
     }
 }

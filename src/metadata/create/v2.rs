@@ -192,6 +192,8 @@ pub(in crate::metadata) fn fill_value(
             let stored = fill.clone().turned(&component_orders(dtype, endian));
             Value::from(base64_encode(&stored.item(dtype)))
         }
+        // As zarr-python 2 writes it: an empty text is no bytes to it.
+        DType::VariableBytes if item.is_empty() => json!(0),
         DType::VariableBytes => Value::from(String::from_utf8_lossy(&item)),
         DType::Time(_) => match fill.to_json(dtype) {
             Value::String(_) => json!(i64::MIN),
