@@ -103,7 +103,10 @@ impl Planner<'_> {
             return Ok(());
         }
         let job = self.check_name(path, plan).and_then(|()| self.job(node, path));
-        let is_implicit = node.document().is_none() && !self.dest.dialect().wants_group_documents();
+        // zarr-python 2 opens no draft whose root has no document.
+        let is_implicit = node.document().is_none()
+            && !path.is_root()
+            && !self.dest.dialect().wants_group_documents();
         match job {
             Ok(job) if is_implicit && job.chunks.is_none() => {}
             Ok(job) => plan.jobs.push(job),
@@ -222,6 +225,6 @@ fn form(source: &Array, dest: &Array) -> Form {
     }
     let is_same = old.dtype == new.dtype
         && old.rectilinear == new.rectilinear
-        && wanted::chunk_codecs(old) == wanted::chunk_codecs(new);
+        && wanted::same_encoding(old, new);
     if is_same { Form::Encoded } else { Form::Decoded }
 }

@@ -92,8 +92,36 @@ pub fn with_chunks(shown: &str, chunk_shape: &[u64]) -> Result<String> {
     Ok(format!("{:#}\n", Value::Object(document)))
 }
 
+/// Whether the encoded chunks of one array are those of the other, where their shapes and types are the same.
+pub fn same_encoding(one: &Array, other: &Array) -> bool {
+    let (one, other) = (chunk_codecs(one), chunk_codecs(other));
+    one.len() == other.len() && one.iter().zip(&other).all(|(one, other)| is_same(one, other))
+}
+
+/// Whether two codecs make the same of a chunk. Zarr 2 leaves some things out that v3 says.
+fn is_same(one: &CodecSpec, other: &CodecSpec) -> bool {
+    let said = |codec: &CodecSpec, against: &CodecSpec| {
+        let mut codec = codec.clone();
+        match codec.name.as_str() {
+            "zstd" if codec.configuration.get("checksum") == Some(&json!(false)) => {
+                codec.configuration.shift_remove("checksum");
+            }
+            // A decoder finds it in the chunk.
+            "blosc" if !against.configuration.contains_key("typesize") => {
+                codec.configuration.shift_remove("typesize");
+            }
+            _ => {}
+        }
+        codec
+    };
+    let (one, other) = (said(one, other), said(other, one));
+    one.name == other.name
+        && one.configuration == other.configuration
+        && one.optional == other.optional
+}
+
 /// What a chunk of an array goes through: of shards the innermost, without what a byte order says of single bytes.
-pub fn chunk_codecs(array: &Array) -> Vec<CodecSpec> {
+fn chunk_codecs(array: &Array) -> Vec<CodecSpec> {
     let mut codecs = innermost(&array.codecs);
     for codec in codecs.iter_mut().filter(|codec| codec.name == "bytes") {
         if array.dtype.component_len() == 1 {

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import tempfile
 import textwrap
@@ -51,10 +52,14 @@ class Zarr2:
         assert "error" not in answer, answer["error"]
         return answer
 
-    def read(self, store):
-        """Every array of a hierarchy, by its path."""
+    def read(self, store, form="v3", unknown=None):
+        """Every array of a hierarchy, by its path; the form is v3 as of 2020, v2 or n5. Those are left out that it
+        does not read for a reason that `unknown` matches."""
         with tempfile.TemporaryDirectory() as directory:
-            answer = self.ask(do="read", store=str(store), directory=directory)
+            patient = unknown is not None
+            answer = self.ask(do="read", store=str(store), directory=directory, form=form, patient=patient)
+            for path, why in answer["unread"].items():
+                assert re.search(unknown, why), f"{path}: {why}"
             return {
                 path: np.load(os.path.join(directory, name), allow_pickle=False)
                 for path, name in answer["arrays"].items()

@@ -15,22 +15,30 @@ from zarr._storage.v3 import DirectoryStoreV3
 from zarr._storage.v3_storage_transformers import ShardingStorageTransformer
 
 
-def read(store, directory):
-    names = {}
-
-    def visit(path, node):
-        if isinstance(node, zarr.Array):
-            name = f"{len(names)}.npy"
-            np.save(os.path.join(directory, name), node[...])
-            names[path] = name
-
-    group = zarr.open_group(DirectoryStoreV3(store), mode="r", zarr_version=3)
-    # visititems leaves out what is below implicit groups.
-    for key in sorted(group.store.list_prefix("meta/root/")):
-        if key.endswith(".array.json"):
-            path = key[len("meta/root/") : -len(".array.json")]
-            visit(path, group[path])
-    return {"arrays": names}
+def read(store, directory, form="v3", patient=False):
+    names, unread = {}, {}
+    ends = {"v3": ".array.json", "v2": "/.zarray", "n5": "/attributes.json"}
+    if form == "v3":
+        group = zarr.open_group(DirectoryStoreV3(store), mode="r", zarr_version=3)
+        # visititems leaves out what is below implicit groups.
+        keys = [key[len("meta/root/") :] for key in group.store.list_prefix("meta/root/")]
+    else:
+        group = {"v2": zarr.DirectoryStore, "n5": zarr.N5Store}[form](store)
+        found = [os.path.join(at, name) for at, _, every in os.walk(store) for name in every]
+        keys = ["/" + os.path.relpath(name, store) for name in found]
+    for key in sorted(key for key in keys if key.endswith(ends[form])):
+        path = key[: -len(ends[form])].strip("/")
+        try:
+            node = group[path] if form == "v3" else zarr.open(group, path=path, mode="r")
+            if isinstance(node, zarr.Array):
+                name = f"{len(names)}.npy"
+                np.save(os.path.join(directory, name), node[...])
+                names[path] = name
+        except Exception:
+            if not patient:
+                raise
+            unread[path] = traceback.format_exc()
+    return {"arrays": names, "unread": unread}
 
 
 def create(store, path, values, options):
