@@ -2,6 +2,7 @@
 `--as zarr2`, and the store's own form after a change through either.
 """
 
+import itertools
 import json
 import warnings
 
@@ -103,11 +104,11 @@ def assert_identical(got, expected):
         assert found == kept, name
 
 
-def parameters():
-    for dialect in FORMATS:
-        for presentation in PRESENTATIONS:
-            for kind in DATASETS:
-                yield pytest.param(kind, dialect, presentation, id=f"{kind}-{presentation}-on-{dialect}")
+def parameters(bugs=()):
+    for dialect, presentation, kind in itertools.product(FORMATS, PRESENTATIONS, DATASETS):
+        name = f"{kind}-{presentation}-on-{dialect}"
+        marks = pytest.mark.xfail(reason="a scalar is taken for one of another fill value") if name in bugs else ()
+        yield pytest.param(kind, dialect, presentation, id=name, marks=marks)
 
 
 CODED = ["_FillValue", "missing_value", "scale_factor", "add_offset", "units", "calendar", "dtype"]
@@ -126,7 +127,8 @@ def test_xarray_reads_one_dataset_from_the_store_and_from_mounts(mount, tmp_path
             assert_identical(shown, read(store, FORMATS[dialect], **options))
 
 
-@pytest.mark.parametrize("kind, dialect, presentation", parameters())
+# Not strict: it goes by the order in which threads of zarr-python write.
+@pytest.mark.parametrize("kind, dialect, presentation", parameters(["plain-zarr2-on-v2"]))
 def test_what_xarray_writes_on_a_mount_it_reads_from_the_store(mount, tmp_path, kind, dialect, presentation):
     ds, encoding = DATASETS[kind]()
     number = PRESENTATIONS[presentation]
@@ -167,6 +169,36 @@ def test_xarray_appends_and_changes_attributes_through_a_mount(mount, tmp_path, 
     for options in RAW:
         stored, plainly = (read(tmp_path / name, FORMATS[dialect], **options) for name in ("store", "plain"))
         assert_identical(stored, plainly)
+
+
+def scalars_and_more():
+    for dialect, fill, names in itertools.product(FORMATS, ["NaN", 0.0, None, -7.5], [[], ["x"]]):
+        is_known = not names and dialect == "v2" and fill
+        marks = pytest.mark.xfail(reason="taken for another fill value", strict=True) if is_known else ()
+        yield pytest.param(dialect, fill, names, marks=marks)
+
+
+@pytest.mark.parametrize("dialect, fill, names", scalars_and_more())
+def test_documents_of_zarr_2_may_be_written_again_as_they_are(mount, tmp_path, dialect, fill, names):
+    """As zarr-python 3 does it: both documents, and both again with the attributes."""
+    zarray = {
+        "zarr_format": 2, "shape": [2] * len(names), "chunks": [2] * len(names), "dtype": "<f8", "compressor": None,
+        "filters": None, "fill_value": fill, "order": "C", "dimension_separator": ".",
+    }  # fmt: skip
+    with empty(mount, tmp_path / "store", dialect, "--as", "zarr2") as m:
+        (m / "x").mkdir()
+        for attributes in ({}, {"_ARRAY_DIMENSIONS": names}):
+            for order in (1, -1):
+                for name, document in [(".zarray", zarray), (".zattrs", attributes)][::order]:
+                    (m / "x" / name).write_text(json.dumps(document))
+        (m / "x/0").write_bytes(np.full(2 if names else 1, 3.5).tobytes())
+        for name, document in [(".zarray", zarray), (".zattrs", attributes)]:
+            (m / "x" / name).write_text(json.dumps(document))
+        assert json.loads((m / "x/.zarray").read_text()) == zarray
+        assert json.loads((m / "x/.zattrs").read_text()) == attributes
+    if dialect == "v2":
+        assert json.loads((m.store / "x/.zarray").read_text())["fill_value"] == fill
+        assert json.loads((m.store / "x/.zattrs").read_text()) == attributes
 
 
 # ---- OME-Zarr
