@@ -113,6 +113,36 @@ def test_what_zarr_python_2_makes_is_in_the_store(new, zarr2, tmp_path, dialect,
     assert_arrays(read_source(m.store, dialect, zarr2, tmp_path), values)
 
 
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("dialect", ["v3", "v2"])
+@pytest.mark.parametrize(
+    "kind",
+    ["utf8", "pairs", pytest.param("bytes", marks=pytest.mark.xfail(reason="a fill value of bytes is a text", strict=True))],
+)
+def test_texts_of_any_length_and_structures_of_zarr_python_2_are_in_the_store(new, zarr2, tmp_path, dialect, kind):
+    code = """
+        root = zarr.open_group(mnt, mode="a")
+        texts = ["Ω" * n for n in range(5)]
+        values = {
+            "utf8": np.array(texts, object),
+            "bytes": np.array([text.encode() for text in texts], object),
+            "pairs": np.array([(n, n / 2, b"t") for n in range(5)], [("a", "<i4"), ("b", "<f8"), ("c", "S3")]),
+        }[kind]
+        codec = {"utf8": numcodecs.VLenUTF8(), "bytes": numcodecs.VLenBytes(), "pairs": None}[kind]
+        x = root.create_dataset("x", shape=5, chunks=2, dtype=values.dtype, object_codec=codec, compressor=None)
+        x[...] = values
+        x[3] = values[1]
+        result = {"x": x[...]}
+    """
+    with new(dialect) as m:
+        expected = zarr2.run(code, mnt=m.path, kind=kind)
+        assert expected["x"][3] == expected["x"][1]
+    found = read_source(m.store, dialect, zarr2, tmp_path)
+    if kind == "bytes":
+        found["x"] = found["x"].astype(expected["x"].dtype)
+    assert_arrays(found, expected)
+
+
 # What a program of each dialect finds in the attributes of a node.
 ATTRIBUTES = {
     "v2": """
