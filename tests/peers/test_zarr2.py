@@ -148,11 +148,9 @@ def strict(value):
 
 OF_V2 = [case for case in READABLE if "v2 " in ALL[case]["dialect"] or ALL[case]["dialect"] == "v2"]
 OF_V2.remove("synth__dual_v2_v3")  # Its nodes are those of its v3.
-SCALARS = dict.fromkeys(["gdal36v2__groups_fill_0d", "ts__v2", "z218v2__zero"], "scalars gain _ARRAY_DIMENSIONS")
-SCALARS["netcdf49__nczarr"] = "a scalar gains _FillValue"
 
 
-@pytest.mark.parametrize("case", known(OF_V2, SCALARS))
+@pytest.mark.parametrize("case", known(OF_V2, {"netcdf49__nczarr": "a scalar gains _FillValue"}))
 def test_attributes_of_zarr_2_are_those_of_the_store(mount, case):
     with mount(store_of(case), *AS_ZARR2, copy=False) as m:
         for path in nodes(m.path):
