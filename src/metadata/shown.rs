@@ -27,8 +27,7 @@ pub fn array(array: &Array, chunk_shape: &[u64]) -> String {
     member("fill_value", array.fill.to_json(&array.dtype));
     member("codecs", json!([plain(&array.dtype).to_json()]));
     member("attributes", Value::Object(array.attributes.clone()));
-    // xarray does not open an array that says nothing of its dimensions, though it has none.
-    if !array.dimension_names.is_empty() || array.shape.is_empty() {
+    if !array.dimension_names.is_empty() {
         member("dimension_names", json!(array.dimension_names));
     }
     member("storage_transformers", json!([]));

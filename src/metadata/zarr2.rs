@@ -144,8 +144,9 @@ pub fn to_v3(kind: NodeKind, document: &str, attributes: Option<&str>) -> Result
                 text.set(&["codecs"], &codecs)?;
             }
             let names_none = attributes.is_some_and(|attributes| attributes.contains(DIMENSIONS));
-            if array.shape.is_empty() && !names_none {
-                text.remove(&["dimension_names"])?;
+            if array.shape.is_empty() {
+                let names = if names_none { json!([]) } else { Value::Null };
+                text.set(&["dimension_names"], &names)?;
             }
             if !array.fill.is_defined() {
                 text.set(&["fill_value"], &Value::Null)?;

@@ -104,11 +104,9 @@ def assert_identical(got, expected):
         assert found == kept, name
 
 
-def parameters(bugs=()):
+def parameters():
     for dialect, presentation, kind in itertools.product(FORMATS, PRESENTATIONS, DATASETS):
-        name = f"{kind}-{presentation}-on-{dialect}"
-        marks = pytest.mark.xfail(reason="_ARRAY_DIMENSIONS of a new scalar is not stored", strict=True) if name in bugs else ()
-        yield pytest.param(kind, dialect, presentation, id=name, marks=marks)
+        yield pytest.param(kind, dialect, presentation, id=f"{kind}-{presentation}-on-{dialect}")
 
 
 CODED = ["_FillValue", "missing_value", "scale_factor", "add_offset", "units", "calendar", "dtype"]
@@ -127,7 +125,7 @@ def test_xarray_reads_one_dataset_from_the_store_and_from_mounts(mount, tmp_path
             assert_identical(shown, read(store, FORMATS[dialect], **options))
 
 
-@pytest.mark.parametrize("kind, dialect, presentation", parameters(["plain-zarr-on-v2"]))
+@pytest.mark.parametrize("kind, dialect, presentation", parameters())
 def test_what_xarray_writes_on_a_mount_it_reads_from_the_store(mount, tmp_path, kind, dialect, presentation):
     ds, encoding = DATASETS[kind]()
     number = PRESENTATIONS[presentation]

@@ -22,12 +22,6 @@ NO_FORM = {"z342__rectilinear": "a rectilinear chunk grid has no form in Zarr 2"
 READABLE = [case for case in CASES if case not in NO_FORM]
 
 
-def known(cases, bugs):
-    """The cases, those with a bug of zarrfs marked so."""
-    marks = {case: [pytest.mark.xfail(reason=reason, strict=True)] for case, reason in bugs.items()}
-    return [pytest.param(case, marks=marks.get(case, [])) for case in cases]
-
-
 def run(*command, **options):
     done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=60, **options)
     assert done.returncode == 0, f"{command}: {done.stderr or done.stdout}"
@@ -150,7 +144,7 @@ OF_V2 = [case for case in READABLE if "v2 " in ALL[case]["dialect"] or ALL[case]
 OF_V2.remove("synth__dual_v2_v3")  # Its nodes are those of its v3.
 
 
-@pytest.mark.parametrize("case", known(OF_V2, {"netcdf49__nczarr": "a scalar gains _FillValue"}))
+@pytest.mark.parametrize("case", OF_V2)
 def test_attributes_of_zarr_2_are_those_of_the_store(mount, case):
     with mount(store_of(case), *AS_ZARR2, copy=False) as m:
         for path in nodes(m.path):

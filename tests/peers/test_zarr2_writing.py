@@ -115,10 +115,7 @@ def test_what_zarr_python_2_makes_is_in_the_store(new, zarr2, tmp_path, dialect,
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("dialect", ["v3", "v2"])
-@pytest.mark.parametrize(
-    "kind",
-    ["utf8", "pairs", pytest.param("bytes", marks=pytest.mark.xfail(reason="a fill value of bytes is a text", strict=True))],
-)
+@pytest.mark.parametrize("kind", ["utf8", "pairs", "bytes"])
 def test_texts_of_any_length_and_structures_of_zarr_python_2_are_in_the_store(new, zarr2, tmp_path, dialect, kind):
     code = """
         root = zarr.open_group(mnt, mode="a")

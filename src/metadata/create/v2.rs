@@ -119,7 +119,7 @@ fn name(text: &mut Text, document: &Object, array: &Array) -> Result<()> {
     if array.shape.is_empty() {
         // xarray does not open an array that says nothing of its dimensions, though it has none.
         let is_said = array.attributes.contains_key(DIMENSIONS)
-            || document.get("dimension_names").is_none_or(Value::is_null);
+            || document.get("dimension_names").is_some_and(Value::is_null);
         return if is_said { Ok(()) } else { text.set(&["attributes", DIMENSIONS], &json!([])) };
     }
     if names.iter().all(Option::is_none) {
