@@ -12,6 +12,7 @@
 mod command;
 mod convert;
 mod create;
+mod dialects;
 mod documents;
 mod formats;
 mod layering;

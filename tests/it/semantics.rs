@@ -651,7 +651,7 @@ fn every_paragraph_has_a_test() {
         .collect();
     assert!(paragraphs.len() > 30);
     let mut shown = String::new();
-    for file in ["semantics", "documents", "lengths", "nodes"] {
+    for file in ["semantics", "dialects", "documents", "lengths", "nodes"] {
         let text = fs::read_to_string(root.join(format!("tests/it/{file}.rs"))).unwrap();
         shown.extend(
             text.lines()

@@ -1,0 +1,174 @@
+//! What a mount keeps of a dialect, and what it shows of every one.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::support::{Mount, errno, names};
+
+fn json_of(path: &Path) -> Value {
+    serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+}
+
+fn set(names: &[&str]) -> std::collections::BTreeSet<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+fn array(more: &Value) -> String {
+    let mut document = json!({
+        "zarr_format": 3, "node_type": "array", "shape": [5, 4], "data_type": "int16",
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [3, 2]}},
+        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+        "fill_value": 0, "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
+        "attributes": {},
+    });
+    for (name, value) in more.as_object().unwrap() {
+        document[name] = value.clone();
+    }
+    document.to_string()
+}
+
+fn zarray(more: &Value) -> String {
+    let mut document = json!({
+        "zarr_format": 2, "shape": [5, 4], "chunks": [3, 2], "dtype": "<i2", "compressor": null,
+        "filters": null, "fill_value": 0, "order": "C", "dimension_separator": ".",
+    });
+    for (name, value) in more.as_object().unwrap() {
+        document[name] = value.clone();
+    }
+    document.to_string()
+}
+
+/// Shows: zarr2-attributes.
+#[test]
+fn an_edit_of_attributes_changes_the_file_of_attributes_alone() {
+    let mount = Mount::new(&["--create", "--format", "v2"]);
+    fs::create_dir(mount.at("a")).unwrap();
+    let named = json!({"dimension_names": ["y", "x"], "attributes": {"units": "K"}});
+    fs::write(mount.at("a/zarr.json"), array(&named)).unwrap();
+    let before = fs::read(mount.store().join("a/.zarray")).unwrap();
+    let attributes = json_of(&mount.store().join("a/.zattrs"));
+    assert_eq!(attributes, json!({"units": "K", "_ARRAY_DIMENSIONS": ["y", "x"]}));
+    let mut document = json_of(&mount.at("a/zarr.json"));
+    document["attributes"]["n"] = json!([1]);
+    fs::write(mount.at("a/zarr.json"), document.to_string()).unwrap();
+    assert_eq!(fs::read(mount.store().join("a/.zarray")).unwrap(), before);
+    assert_eq!(json_of(&mount.store().join("a/.zattrs"))["n"], json!([1]));
+    fs::remove_file(mount.at("a/zarr.json")).unwrap();
+    assert_eq!(names(&mount.store()), set(&[".zgroup"]));
+}
+
+/// Shows: conventions.
+#[test]
+fn what_xarray_masks_and_ome_zarr_says_is_that_of_the_version_shown() {
+    let mut mount = Mount::of(
+        |store| {
+            fs::write(store.join(".zgroup"), r#"{"zarr_format": 2}"#).unwrap();
+            let ome = r#"{"multiscales": [{"version": "0.4", "datasets": [{"path": "0"}]}]}"#;
+            fs::write(store.join(".zattrs"), ome).unwrap();
+            fs::create_dir(store.join("x")).unwrap();
+            fs::write(store.join("x/.zarray"), zarray(&json!({"fill_value": -7}))).unwrap();
+            fs::write(store.join("x/.zattrs"), r#"{"_ARRAY_DIMENSIONS": ["y", "x"]}"#).unwrap();
+            fs::write(store.join("x/0.0"), [1; 12]).unwrap();
+        },
+        &[],
+    );
+    mount.expect("_FillValue");
+    let root = json_of(&mount.at("zarr.json"));
+    assert_eq!(root["attributes"]["ome"]["version"], "0.5");
+    let shown = json_of(&mount.at("x/zarr.json"));
+    assert_eq!(shown["attributes"], json!({"_FillValue": -7}));
+    assert_eq!(shown["dimension_names"], json!(["y", "x"]));
+    let mut changed = shown.clone();
+    changed["attributes"]["_FillValue"] = json!(3);
+    let mut file = fs::File::create(mount.at("x/zarr.json")).unwrap();
+    file.write_all(changed.to_string().as_bytes()).unwrap();
+    assert_eq!(errno(file.sync_all()), libc::EINVAL);
+    drop(file);
+    let mut ome = root.clone();
+    ome["attributes"]["ome"]["multiscales"][0]["name"] = json!("cells");
+    fs::write(mount.at("zarr.json"), ome.to_string()).unwrap();
+    let stored = json_of(&mount.store().join(".zattrs"));
+    assert_eq!(stored["multiscales"][0]["name"], "cells");
+    assert_eq!(stored["multiscales"][0]["version"], "0.4");
+    assert!(stored.get("ome").is_none());
+}
+
+/// Shows: as-zarr2.
+#[test]
+fn any_hierarchy_is_one_of_zarr_2_where_that_is_asked_for() {
+    for format in ["v3", "v2", "n5", "d2020-10"] {
+        let mount = Mount::new(&["--create", "--format", format, "--as", "zarr2"]);
+        fs::create_dir(mount.at("a")).unwrap();
+        // The chunks may come first.
+        fs::write(mount.at("a/1.1"), [7; 12]).unwrap();
+        fs::write(mount.at("a/.zattrs"), r#"{"units": "K"}"#).unwrap();
+        fs::write(mount.at("a/.zarray"), zarray(&json!({}))).unwrap();
+        fs::write(mount.at("a/0.0"), [9; 12]).unwrap();
+        let listed = set(&[".zarray", ".zattrs", "0.0", "1.1"]);
+        assert_eq!(names(&mount.at("a")), listed, "{format}");
+        mount.remount(&["--as", "zarr2"]);
+        assert_eq!(names(&mount.path()), set(&[".zgroup", ".zmetadata", "a"]), "{format}");
+        assert_eq!(names(&mount.at("a")), listed, "{format}");
+        let copies = json_of(&mount.at(".zmetadata"));
+        assert_eq!(copies["metadata"]["a/.zattrs"], json!({"units": "K"}), "{format}");
+        let shown = json_of(&mount.at("a/.zarray"));
+        assert_eq!(shown["compressor"], Value::Null);
+        assert_eq!((&shown["shape"], &shown["chunks"]), (&json!([5, 4]), &json!([3, 2])));
+        assert_eq!(fs::read(mount.at("a/0.0")).unwrap(), [9; 12], "{format}");
+        assert_eq!(errno(fs::read(mount.at("a/0.1"))), libc::ENOENT, "{format}");
+        fs::remove_dir_all(mount.at("a")).unwrap();
+        assert_eq!(names(&mount.path()), set(&[".zgroup", ".zmetadata"]), "{format}");
+    }
+}
+
+/// Shows: as-zarr2-fill.
+#[test]
+fn a_chunk_that_no_fill_value_tells_is_opened_by_its_name() {
+    let mount = Mount::new(&["--create", "--as", "zarr2"]);
+    fs::create_dir(mount.at("a")).unwrap();
+    fs::write(mount.at("a/.zarray"), zarray(&json!({"fill_value": null}))).unwrap();
+    fs::write(mount.at("a/.zattrs"), r#"{"_ARRAY_DIMENSIONS": ["y", "x"]}"#).unwrap();
+    mount.remount(&["--as", "zarr2"]);
+    assert_eq!(json_of(&mount.at("a/.zarray"))["fill_value"], Value::Null);
+    assert_eq!(fs::read(mount.at("a/1.0")).unwrap(), [0; 12]);
+    assert_eq!(names(&mount.at("a")), set(&[".zarray", ".zattrs"]));
+    assert_eq!(errno(fs::read(mount.at("a/2.0"))), libc::ENOENT);
+}
+
+/// Shows: read-lossy.
+#[test]
+fn a_chunk_that_loses_something_is_read_as_it_is_stored() {
+    let lossy = json!([{"id": "fixedscaleoffset", "offset": 0, "scale": 1, "dtype": "<f4", "astype": "<i2"}]);
+    let mount = Mount::of(
+        |store| {
+            let document =
+                zarray(&json!({"dtype": "<f4", "filters": lossy, "shape": [2], "chunks": [2]}));
+            fs::write(store.join(".zarray"), document).unwrap();
+        },
+        &[],
+    );
+    fs::create_dir(mount.at("c")).unwrap();
+    fs::write(mount.at("c/0"), [1.25_f32.to_le_bytes(), 7_f32.to_le_bytes()].concat()).unwrap();
+    let stored = [1_f32.to_le_bytes(), 7_f32.to_le_bytes()].concat();
+    assert_eq!(fs::read(mount.at("c/0")).unwrap(), stored);
+}
+
+/// Shows: n5-edge.
+#[test]
+fn a_block_at_the_edge_is_stored_as_far_as_the_array_goes() {
+    let mount = Mount::new(&["--create", "--format", "n5", "--codecs", "none"]);
+    fs::create_dir(mount.at("a")).unwrap();
+    fs::write(mount.at("a/zarr.json"), array(&json!({}))).unwrap();
+    fs::create_dir_all(mount.at("a/c/1")).unwrap();
+    fs::write(mount.at("a/c/1/1"), [7; 12]).unwrap();
+    // Two rows of two, high bytes first; the first dimension of N5 is the last of Zarr.
+    let stored = fs::read(mount.store().join("a/1/1")).unwrap();
+    assert_eq!(stored[..12], [0, 0, 0, 2, 0, 0, 0, 2, 0, 0, 0, 2]);
+    assert_eq!(stored[12..], [7; 8]);
+    let mut shown = vec![7; 8];
+    shown.extend([0; 4]);
+    assert_eq!(fs::read(mount.at("a/c/1/1")).unwrap(), shown);
+}
