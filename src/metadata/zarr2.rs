@@ -156,6 +156,13 @@ pub fn to_v3(kind: NodeKind, document: &str, attributes: Option<&str>) -> Result
     }
 }
 
+/// The attributes of a node of Zarr 2 as they are stored, in strict JSON; `joined` is its document with them in it.
+pub fn stored_attributes(joined: &[u8]) -> Option<String> {
+    let document = super::json::parse_object(joined).ok()?;
+    let attributes = document.get("attributes").cloned().unwrap_or_else(|| json!({}));
+    attributes.is_object().then(|| print(&attributes))
+}
+
 /// The kind of the node that the document `name` is for; none where that is no document of Zarr 2.
 pub fn kind_of(name: &str) -> Option<NodeKind> {
     match name {

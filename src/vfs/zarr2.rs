@@ -215,13 +215,20 @@ impl Vfs {
 
     /// The documents that a node has in Zarr 2.
     fn documents_of(&self, node: &Node) -> Result<Documents> {
-        match node.content() {
-            Content::Group(group) => Ok(zarr2::group(group)),
+        let mut documents = match node.content() {
+            Content::Group(group) => zarr2::group(group),
             Content::Array(array) => {
-                zarr2::array(array.model(), array.chunk_shape(), self.told_of(node))
+                zarr2::array(array.model(), array.chunk_shape(), self.told_of(node))?
             }
-            Content::NotUnderstood(_, error) => Err(error.clone()),
+            Content::NotUnderstood(_, error) => return Err(error.clone()),
+        };
+        let stored = node.stored().or(node.removed());
+        if let Some(stored) = stored.filter(|_| *self.hierarchy.dialect() == Dialect::V2)
+            && let Some(attributes) = zarr2::stored_attributes(&stored.text)
+        {
+            documents.attributes = attributes;
         }
+        Ok(documents)
     }
 
     /// What the model of an array does not tell.
