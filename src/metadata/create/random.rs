@@ -231,3 +231,62 @@ proptest! {
         }
     }
 }
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1500))]
+
+    #[test]
+    fn what_is_made_in_any_dialect_is_made_again_from_what_is_shown_of_it(
+        sample in sample(),
+        attributes in attributes(),
+        codecs in prop::sample::select(vec!["none", "gzip", "zstd", "blosc", "lz4,crc32c"]),
+        dialect in prop::sample::select(Dialect::all()),
+    ) {
+        let written = document(&sample, None, &attributes).to_string();
+        let policy =
+            Policy { codecs: Policy::parse_codecs(codecs).expect("codecs"), shards: Shards::None };
+        let Ok(Node::Array(shown)) = Dialect::V3.lower(None, written.as_bytes()).node else {
+            return Err(TestCaseError::reject("no array"));
+        };
+        let made = match dialect.new_document(&NodePath::root(), written.as_bytes(), &policy) {
+            Ok(NewDocument { node: Node::Array(made), .. }) => made,
+            Ok(other) => panic!("{other:?}"),
+            Err(error) => {
+                let refused = matches!(error.kind(), Kind::Invalid | Kind::NotPermitted);
+                prop_assert!(refused, "{}: {}", dialect.name(), error);
+                return Ok(());
+            }
+        };
+        prop_assert_eq!(&made.shape, &shown.shape);
+        prop_assert_eq!(&made.dtype, &shown.dtype);
+        prop_assert_eq!(made.fill.item(&made.dtype), shown.fill.item(&made.dtype));
+        prop_assert_eq!(&made.chunk_shape, &shown.chunk_shape);
+        let text = super::super::shown::array(&made, &made.chunk_shape);
+        let again = dialect.new_document(&NodePath::root(), text.as_bytes(), &policy);
+        let Ok(NewDocument { node: Node::Array(mut again), .. }) = again else {
+            panic!("{}: {again:?}", dialect.name());
+        };
+        // Only Zarr 2 keeps that there was none.
+        prop_assert_eq!(again.fill.item(&made.dtype), made.fill.item(&made.dtype));
+        again.fill = made.fill.clone();
+        prop_assert_eq!(&again, &made, "{}: {}", dialect.name(), text);
+        // In Zarr 2 it is the same array, where all dimensions have names or none.
+        let told = super::super::zarr2::Told { is_null: false, names_none: true };
+        let documents = super::super::zarr2::array(&made, &made.chunk_shape, told).expect("shown");
+        let v3 = super::super::zarr2::to_v3(
+            NodeKind::Array,
+            &documents.document,
+            Some(&documents.attributes),
+        );
+        let v3 = v3.expect("understood");
+        let Ok(Node::Array(found)) = Dialect::V3.lower(None, v3.as_bytes()).node else {
+            panic!("{v3}");
+        };
+        prop_assert_eq!(&found.shape, &made.shape);
+        prop_assert_eq!(&found.chunk_shape, &made.chunk_shape);
+        prop_assert_eq!(found.dtype.item_len(), made.dtype.item_len());
+        if made.dimension_names.iter().all(Option::is_some) {
+            prop_assert_eq!(&found.dimension_names, &made.dimension_names);
+        }
+    }
+}
