@@ -104,6 +104,10 @@ impl Work<'_> {
             let (first, counts): (Vec<u64>, Vec<u64>) = along.map(span).unzip();
             units.extend(places(&first, &counts));
         }
+        if self.needs_fill() {
+            let grid = dest.grid();
+            units.extend(places(&vec![0; grid.rank()], grid.counts()));
+        }
         Ok(units)
     }
 
@@ -132,8 +136,8 @@ impl Work<'_> {
             false
         } else {
             match self.chunks.form {
-                Form::Encoded => self.copy_encoded(&inner),
-                Form::Decoded | Form::Regridded => self.copy_decoded(&inner),
+                Form::Encoded if !self.needs_fill() => self.copy_encoded(&inner),
+                Form::Encoded | Form::Decoded | Form::Regridded => self.copy_decoded(&inner),
             }
             .at(&key)?
         };
@@ -185,12 +189,25 @@ impl Work<'_> {
 
     /// What a chunk of the target is to hold; none where nothing of it is stored.
     fn elements(&self, coords: &Coords) -> Result<Option<Buffer>> {
-        match self.chunks.form {
+        let found = match self.chunks.form {
             Form::Encoded | Form::Decoded => {
-                Ok(self.source().read_chunk(coords)?.map(|(decoded, _)| decoded))
+                self.source().read_chunk(coords)?.map(|(decoded, _)| decoded)
             }
-            Form::Regridded => self.regridded(coords),
+            Form::Regridded => self.regridded(coords)?,
+        };
+        if found.is_none() && self.needs_fill() {
+            return self.dest().fill_chunk(coords).map(Some);
         }
+        Ok(found)
+    }
+
+    /// Whether the target has no fill value though the source has one: zarr-python 2 reads anything at all then from a
+    /// chunk that is not stored.
+    fn needs_fill(&self) -> bool {
+        let (source, dest) = (self.source(), self.dest());
+        source.model().fill.is_defined()
+            && !dest.model().fill.is_defined()
+            && source.grid().is_regular()
     }
 
     /// A chunk of the target, put together from those of the source that it overlaps.

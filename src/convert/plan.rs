@@ -8,7 +8,7 @@ use crate::array::Array;
 use crate::error::{Error, Result};
 use crate::hierarchy::{Content, Hierarchy, Node, Raised};
 use crate::metadata::wanted::{self, with_chunks};
-use crate::metadata::{NodePath, Policy, Shards, shown};
+use crate::metadata::{Dialect, NodePath, Policy, Shards, shown};
 
 /// A node that is to be made.
 #[derive(Debug)]
@@ -205,10 +205,13 @@ impl Planner<'_> {
             None if source.chunk_shape() == source.model().chunk_shape => vec![Shards::None],
             None => vec![Shards::Shape(source.model().chunk_shape.clone()), Shards::None],
         };
-        let chains = match &self.wishes.codecs {
-            Some(codecs) => vec![codecs.clone()],
-            None => wanted::codecs_like(source.model()),
-        };
+        let mut chains = wanted::codecs_like(source.model());
+        if *self.dest.dialect() == Dialect::V3 {
+            chains.retain(|chain| wanted::is_widely_read(chain));
+        }
+        if let Some(codecs) = &self.wishes.codecs {
+            chains = vec![codecs.clone()];
+        }
         let with = |shards: &Shards| {
             let shards = shards.clone();
             chains.clone().into_iter().map(move |codecs| Policy { codecs, shards: shards.clone() })

@@ -427,7 +427,8 @@ fn every_array_is_made_again_from_what_is_shown_of_it() {
                     }
                 };
                 *made.entry(dialect.name()).or_default() += 1;
-                if matches!(dialect, Dialect::V3) {
+                // Structures are little endian there.
+                if matches!(dialect, Dialect::V3) && !matches!(array.dtype, DType::Struct(_)) {
                     assert_eq!(flat(&found.codecs), flat(&array.codecs), "{place}");
                 }
                 let expected = Array {

@@ -393,6 +393,9 @@ impl Dialect {
         if !crate::store::is_component(name) || name.bytes().all(|byte| byte == b'.') {
             return wrong("not a name for a node");
         }
+        if name == v3::DOCUMENT {
+            return wrong("this is the name of a document, in every mount");
+        }
         match self {
             Self::V3 | Self::D2023_02 if name.starts_with("__") => {
                 wrong("names that begin with two underscores are reserved in Zarr")

@@ -146,6 +146,13 @@ pub fn codecs_like(array: &Array) -> Vec<Vec<CodecSpec>> {
     all
 }
 
+/// Whether the libraries of Zarr 3 know all of these codecs.
+pub fn is_widely_read(codecs: &[CodecSpec]) -> bool {
+    let other =
+        ["numcodecs.json2", "numcodecs.msgpack2", "numcodecs.base64", "numcodecs.categorize"];
+    codecs.iter().all(|codec| !other.contains(&codec.name.as_str()))
+}
+
 fn innermost(codecs: &[CodecSpec]) -> Vec<CodecSpec> {
     let mut chain = Vec::new();
     for codec in codecs {

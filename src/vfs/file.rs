@@ -28,6 +28,13 @@ pub struct File {
     pub shown: Option<String>,
 }
 
+impl File {
+    /// Whether it has bytes that wait to be stored.
+    pub fn is_changed(&self) -> bool {
+        matches!(&self.content, Content::Unstored(unstored) if unstored.changed)
+    }
+}
+
 /// Where the bytes of a file are.
 #[derive(Debug, Default)]
 pub enum Content {

@@ -110,7 +110,14 @@ impl Vfs {
             return Err(Error::new(Kind::NoSuchNamespace, "only user attributes can be set"));
         }
         self.hierarchy.store().write()?;
-        let place = self.inode(number)?.place();
+        let inode = self.inode(number)?;
+        let place = inode.place();
+        if let Some(Place::Document(_)) = place
+            && inode.file.lock().is_changed()
+        {
+            // `cp -a` sets what the document says itself, and goes on without.
+            return Err(Error::unsupported(format!("{name}: the document is being written")));
+        }
         if name.starts_with(ZARR) {
             return Err(Error::new(Kind::FixedAttribute, format!("{name} can only be read")));
         }

@@ -185,6 +185,31 @@ fn names_that_the_dialect_does_not_allow_are_refused() {
     }
 }
 
+#[test]
+fn a_copy_with_extended_attributes_is_a_copy() {
+    for options in [&["--create"][..], &["--create", "--as", "zarr2"]] {
+        let mut mount = Mount::new(options);
+        mount.expect("is being written");
+        fs::create_dir(mount.at("g")).unwrap();
+        let document = with(group(), "attributes", json!({"title": "t"}));
+        let name = if options.len() > 1 { "g/.zgroup" } else { "g/zarr.json" };
+        if options.len() > 1 {
+            fs::write(mount.at(name), r#"{"zarr_format": 2}"#).unwrap();
+            fs::write(mount.at("g/.zattrs"), r#"{"title": "t"}"#).unwrap();
+        } else {
+            write(&mount.at(name), &document).unwrap();
+        }
+        let copied = Command::new("cp")
+            .arg("-a")
+            .args([mount.at("g"), mount.at("h")])
+            .output()
+            .unwrap();
+        assert!(copied.status.success(), "{copied:?}");
+        let stored = shown(&mount.store().join("h/zarr.json"));
+        assert_eq!(stored["attributes"], json!({"title": "t"}));
+    }
+}
+
 /// Shows: document-new.
 #[test]
 fn a_document_makes_a_node_in_the_form_of_the_dialect() {

@@ -76,9 +76,7 @@ pub(super) fn array(
     new: New,
 ) -> Result<Array> {
     if new.shards.is_some() && era != Era::D2020_10 {
-        return Err(Error::invalid(
-            "the drafts before 2022 have no shards: mount with --shards none",
-        ));
+        return Err(Error::invalid("the drafts before 2022 have no shards: use --shards none"));
     }
     let (rank, dtype) = (array.shape.len(), array.dtype.clone());
     if array.attributes.get(FILTERS).is_some_and(are_filters) {

@@ -37,7 +37,7 @@ pub(super) fn array(text: &mut Text, array: Array, new: New) -> Result<Array> {
     let rank = array.shape.len();
     let refused = |what: String| Err(Error::invalid(what));
     if new.shards.is_some() {
-        return refused("N5 has no shards: mount with --shards none".to_owned());
+        return refused("N5 has no shards: use --shards none".to_owned());
     }
     if rank == 0 {
         return refused("N5 has no arrays without dimensions".to_owned());

@@ -65,7 +65,7 @@ fn attributes_in(text: &Text) -> Result<Object> {
 pub(super) fn array(text: &mut Text, document: &Object, array: Array, new: New) -> Result<Array> {
     let (rank, dtype) = (array.shape.len(), array.dtype.clone());
     if new.shards.is_some() {
-        return Err(Error::invalid("Zarr 2 has no shards: mount with --shards none"));
+        return Err(Error::invalid("Zarr 2 has no shards: use --shards none"));
     }
     if matches!(dtype, DType::Complex(4) | DType::ComplexNarrow(_)) {
         return Err(Error::invalid(format!(
@@ -74,6 +74,7 @@ pub(super) fn array(text: &mut Text, document: &Object, array: Array, new: New) 
         )));
     }
     let Chain { reversed, endian, filters, compressor } = Chain::new(new.chain, rank)?;
+    let endian = filters.first().and_then(|(spec, _)| decoded_order(spec)).unwrap_or(endian);
     node(text, document)?;
     put(text, document, "shape", &json!(array.shape))?;
     text.set(&["chunks"], &json!(new.chunk_shape))?;
@@ -209,6 +210,20 @@ pub(in crate::metadata) fn fill_value(
             "fill_value {bits} is a NaN of its own bits, which readers of Zarr 2 do not take: use \"NaN\""
         ))),
         None => Ok(value),
+    }
+}
+
+/// The byte order of what a filter decodes to, where it says that: it is the array's own.
+fn decoded_order(filter: &CodecSpec) -> Option<Endian> {
+    if codecs::step(&filter.name) != Step::ArrayToArray {
+        return None;
+    }
+    let member = |name| filter.configuration.get(name).and_then(Value::as_str);
+    let dtype = member("decode_dtype").or_else(|| member("dtype"))?;
+    match dtype.chars().next()? {
+        '<' => Some(Endian::Little),
+        '>' => Some(Endian::Big),
+        _ => None,
     }
 }
 

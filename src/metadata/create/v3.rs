@@ -20,6 +20,13 @@ pub(super) fn group(text: &mut Text, document: &Object) -> Result<()> {
 
 /// Makes `text`, which a program wrote, the stored document of an array, and says what it must mean.
 pub(super) fn array(text: &mut Text, document: &Object, array: Array, new: New) -> Result<Array> {
+    let mut new = new;
+    if let DType::Struct(_) = array.dtype {
+        // zarr-python turns the fields of such structures otherwise than it says.
+        for codec in new.chain.iter_mut().filter(|codec| codec.name == "bytes") {
+            codec.configuration.insert("endian".to_owned(), json!("little"));
+        }
+    }
     let (chunk_shape, codecs) = match new.shards {
         Some(shards) => {
             let index = [
@@ -50,13 +57,32 @@ pub(super) fn array(text: &mut Text, document: &Object, array: Array, new: New) 
         _ => array.fill.to_json(&array.dtype),
     };
     put_fill(text, document, &array.dtype, &fill)?;
-    put(text, document, "codecs", &array.codecs.iter().map(CodecSpec::to_json).collect())?;
+    let codecs = array.codecs.iter().map(|codec| configured(codec.to_json())).collect();
+    put(text, document, "codecs", &codecs)?;
     for name in ["storage_transformers", "dimension_names"] {
         if document.get(name).is_some_and(Value::is_null) {
             text.remove(&[name])?;
         }
     }
     Ok(array)
+}
+
+/// A codec as zarr-python reads it: none of numcodecs' without a configuration.
+fn configured(mut codec: Value) -> Value {
+    if let Some(Value::Array(inner)) = codec.pointer_mut("/configuration/codecs") {
+        *inner = inner.drain(..).map(configured).collect();
+    }
+    let is_numcodec = codec
+        .get("name")
+        .and_then(Value::as_str)
+        .is_some_and(|name| name.starts_with("numcodecs."));
+    if let Value::Object(members) = &mut codec
+        && is_numcodec
+        && !members.contains_key("configuration")
+    {
+        members.insert("configuration".to_owned(), json!({}));
+    }
+    codec
 }
 
 fn node(text: &mut Text, document: &Object, kind: &str) -> Result<()> {
