@@ -199,11 +199,8 @@ fn a_copy_with_extended_attributes_is_a_copy() {
         } else {
             write(&mount.at(name), &document).unwrap();
         }
-        let copied = Command::new("cp")
-            .arg("-a")
-            .args([mount.at("g"), mount.at("h")])
-            .output()
-            .unwrap();
+        let copied =
+            Command::new("cp").arg("-a").args([mount.at("g"), mount.at("h")]).output().unwrap();
         assert!(copied.status.success(), "{copied:?}");
         let stored = shown(&mount.store().join("h/zarr.json"));
         assert_eq!(stored["attributes"], json!({"title": "t"}));
