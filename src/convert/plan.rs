@@ -150,7 +150,7 @@ impl Planner<'_> {
             Content::NotUnderstood(_, error) => Err(error.clone()),
             Content::Group(group) => {
                 let consolidated = self.source.shows_consolidated(node)?;
-                let group = shown::group(group, None);
+                let group = in_words_of(node, shown::group(group, None))?;
                 let raised = self.dest.raise(&path, group.as_bytes())?;
                 Ok(Job { path, raised, consolidated, chunks: None })
             }
@@ -166,7 +166,7 @@ impl Planner<'_> {
 
     fn array(&self, node: &Node, source: &Arc<Array>, path: &NodePath) -> Result<(Raised, Chunks)> {
         let rank = source.model().shape.len();
-        let mut text = self.source.shown(node)?;
+        let mut text = in_words_of(node, self.source.shown(node)?)?;
         let chunk_shape = self.wishes.chunk_shape.as_ref().filter(|shape| shape.len() == rank);
         if let Some(chunk_shape) = chunk_shape
             && (chunk_shape != source.chunk_shape() || source.model().rectilinear.is_some())
@@ -217,6 +217,14 @@ impl Planner<'_> {
             chains.clone().into_iter().map(move |codecs| Policy { codecs, shards: shards.clone() })
         };
         shards.iter().flat_map(with).collect()
+    }
+}
+
+/// The document shown of a node, with its attributes as they are stored.
+fn in_words_of(node: &Node, shown: String) -> Result<String> {
+    match node.document() {
+        Some(document) => wanted::with_stored_attributes(&shown, &document.text),
+        None => Ok(shown),
     }
 }
 

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::codecs::{Step, list, step};
 use super::create::check_type;
-use super::json::parse_object;
+use super::json::{Text, parse, parse_object};
 use super::model::{Array, CodecSpec, Group, Object};
 use super::policy::Policy;
 use super::shown;
@@ -144,6 +144,27 @@ pub fn codecs_like(array: &Array) -> Vec<Vec<CodecSpec>> {
     all.dedup();
     all.extend(Policy::usual_codecs());
     all
+}
+
+/// The document `shown` of a node with the attributes in the words that `stored` has for them: a document that is shown
+/// has strings where Python wrote a bare NaN.
+pub fn with_stored_attributes(shown: &str, stored: &[u8]) -> Result<String> {
+    let mut text = Text::parse(shown.as_bytes())?;
+    let Ok(stored) = Text::parse(stored) else { return Ok(text.into_string()) };
+    let document = parse_object(shown.as_bytes())?;
+    for (name, value) in document.get("attributes").and_then(Value::as_object).into_iter().flatten()
+    {
+        // N5 has them beside its own members.
+        let raw = match stored.member(&["attributes", name])? {
+            None => stored.member(&[name])?,
+            found => found,
+        };
+        let is_same = |raw: &&str| parse(raw.as_bytes()).as_ref() == Ok(value);
+        if let Some(raw) = raw.filter(is_same) {
+            text.set_text(&["attributes", name], &Text::parse(raw.as_bytes())?)?;
+        }
+    }
+    Ok(text.into_string())
 }
 
 /// Whether the libraries of Zarr 3 know all of these codecs.

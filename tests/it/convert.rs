@@ -231,3 +231,33 @@ fn a_conversion_that_was_interrupted_goes_on_with_the_same_arguments_alone() {
     assert_eq!(seen(&dest), whole);
     assert!(!dest.join(".zarrfs").exists());
 }
+
+#[test]
+fn attributes_go_over_in_the_words_that_are_stored() {
+    let fixture =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/z218v2__attrs_bare_nan/store");
+    let dir = tempfile::tempdir().unwrap();
+    let there = dir.path().join("v3");
+    let back = dir.path().join("v2");
+    for (from, to, format) in [(&fixture, &there, "v3"), (&there, &back, "v2")] {
+        let output =
+            zarrfs().arg("convert").args([from, to]).args(["--format", format]).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    }
+    let mut bare = 0;
+    for entry in walk(&back) {
+        let text = String::from_utf8_lossy(&fs::read(entry).unwrap()).into_owned();
+        assert!(!text.contains("\"NaN\"") || text.contains("fill_value"), "{text}");
+        bare += usize::from(text.contains("NaN") && !text.contains("fill_value"));
+    }
+    assert!(bare > 0, "no attribute is NaN");
+}
+
+fn walk(directory: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() { files.extend(walk(&path)) } else { files.push(path) }
+    }
+    files
+}
