@@ -115,6 +115,33 @@ pub(super) fn draft_name(uri: &str) -> Result<String> {
     })
 }
 
+/// A configuration of released v3 as the parameters that numcodecs takes.
+pub(super) fn numcodecs_parameters(id: &str, mut configuration: Object) -> Object {
+    match id {
+        "blosc" => {
+            // zarr-python 2 takes the size of an item from the type.
+            configuration.shift_remove("typesize");
+            let number = shuffle_number(configuration.get("shuffle").and_then(Value::as_str));
+            configuration.insert("shuffle".to_owned(), json!(number));
+        }
+        // Versions of numcodecs before 0.13 do not know the member.
+        "zstd" if configuration.get("checksum") == Some(&Value::Bool(false)) => {
+            configuration.shift_remove("checksum");
+        }
+        _ => {}
+    }
+    configuration
+}
+
+/// The number of blosc's shuffle, for which released v3 has a word.
+pub(super) fn shuffle_number(word: Option<&str>) -> u8 {
+    match word {
+        Some("shuffle") => 1,
+        Some("bitshuffle") => 2,
+        Some(_) | None => 0,
+    }
+}
+
 /// What a codec turns into what, as far as its name is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {

@@ -185,24 +185,7 @@ impl Chain {
                 "codecs {first} and {id} together have no form in the 2020 draft: use one of them"
             )));
         }
-        let mut configuration = codec.configuration;
-        match id.as_str() {
-            "blosc" => {
-                // zarr-python 2 takes the size of an item from the type.
-                configuration.shift_remove("typesize");
-                let number = match configuration.get("shuffle").and_then(Value::as_str) {
-                    Some("shuffle") => 1,
-                    Some("bitshuffle") => 2,
-                    Some(_) | None => 0,
-                };
-                configuration.insert("shuffle".to_owned(), json!(number));
-            }
-            // Versions of numcodecs before 0.13 do not know the member.
-            "zstd" if configuration.get("checksum") == Some(&Value::Bool(false)) => {
-                configuration.shift_remove("checksum");
-            }
-            _ => {}
-        }
+        let configuration = codecs::numcodecs_parameters(&id, codec.configuration);
         self.compressor = Some((id, configuration));
         Ok(())
     }

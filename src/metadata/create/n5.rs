@@ -148,11 +148,7 @@ fn compression(compressor: Option<&CodecSpec>) -> Value {
         "numcodecs.lzma" => json!({"type": "xz", "preset": member("preset")}),
         "zstd" => json!({"type": "zstd", "level": member("level")}),
         _ => {
-            let shuffle = match member("shuffle").as_str() {
-                Some("shuffle") => 1,
-                Some("bitshuffle") => 2,
-                Some(_) | None => 0,
-            };
+            let shuffle = codecs::shuffle_number(member("shuffle").as_str());
             json!({
                 "type": "blosc",
                 "cname": member("cname"),

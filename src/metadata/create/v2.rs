@@ -279,24 +279,7 @@ fn numcodec(codec: CodecSpec) -> Result<Numcodec> {
     if !is_known {
         return Err(Error::invalid(format!("codec {:?} has no form in Zarr 2", codec.name)));
     }
-    let mut parameters = codec.configuration;
-    match id.as_str() {
-        "blosc" => {
-            // zarr-python 2 takes the size of an item from the type.
-            parameters.shift_remove("typesize");
-            let number = match parameters.get("shuffle").and_then(Value::as_str) {
-                Some("shuffle") => 1,
-                Some("bitshuffle") => 2,
-                Some(_) | None => 0,
-            };
-            parameters.insert("shuffle".to_owned(), json!(number));
-        }
-        // Versions of numcodecs before 0.13 do not know the member.
-        "zstd" if parameters.get("checksum") == Some(&Value::Bool(false)) => {
-            parameters.shift_remove("checksum");
-        }
-        _ => {}
-    }
+    let parameters = codecs::numcodecs_parameters(&id, codec.configuration);
     let mut value = Object::from_iter([("id".to_owned(), json!(id))]);
     value.extend(parameters.clone());
     Ok((CodecSpec::new(&codecs::draft_name(&id)?, parameters), Value::Object(value)))
