@@ -24,6 +24,10 @@ fn refuses(dir: &Path, args: &[&str], code: i32, parts: &[&str]) {
     let here = dir.to_str().unwrap();
     let args: Vec<String> = args.iter().map(|arg| arg.replace("{}", here)).collect();
     let (found, sentence) = said(&args.iter().map(String::as_str).collect::<Vec<_>>());
+    if found == 0 {
+        // Mounted though it should have been refused: say so below, and leave no mount behind.
+        said(&["umount", &format!("{here}/mnt")]);
+    }
     assert_eq!(found, code, "{args:?}: {sentence}");
     for part in parts {
         let part = part.replace("{}", here);
