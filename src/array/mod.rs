@@ -11,6 +11,7 @@ mod kept;
 mod key_encoding;
 mod layers;
 mod level;
+mod parallel;
 mod sharded;
 
 use std::sync::Arc;
@@ -242,18 +243,38 @@ impl Array {
         fill: FillChunks,
     ) -> Result<Vec<Option<Stat>>> {
         self.pipelines.as_ref().map_err(Clone::clone)?;
-        let mut changes = Vec::with_capacity(chunks.len());
-        for (coords, decoded) in chunks {
-            changes.push(match decoded {
-                Some(decoded) if fill == FillChunks::Store || !self.is_fill(&coords, &decoded) => {
-                    let encoded =
-                        self.encode(&coords, decoded).map_err(|e| e.at_coords(&coords))?;
-                    Change::set(coords, encoded)
-                }
-                _ => Change::erase(coords),
-            });
-        }
-        self.chunks.update(changes)
+        let change = |(coords, decoded): (Coords, Option<Buffer>)| match decoded {
+            Some(decoded) if !self.is_skipped(&coords, &decoded, fill) => {
+                let encoded = self.encode(&coords, decoded).map_err(|e| e.at_coords(&coords))?;
+                Ok(Change::set(coords, encoded))
+            }
+            _ => Ok(Change::erase(coords)),
+        };
+        self.chunks.update(parallel::map(chunks, change)?)
+    }
+
+    /// Whether a chunk is erased instead of stored, since it equals the fill value bit for bit.
+    pub fn is_skipped(&self, coords: &Coords, decoded: &[u8], fill: FillChunks) -> bool {
+        fill == FillChunks::Skip && self.is_fill(coords, decoded)
+    }
+
+    /// How many chunks of the grid lie in the stored value that the chunk at `coords` lies in: 1, or as many as
+    /// its shard has.
+    pub fn chunks_beside(&self, coords: &Coords) -> u64 {
+        let outer = self.model.chunk_shape.iter().zip(&self.chunk_shape);
+        let along = coords.indices().iter().zip(outer).zip(self.grid().counts());
+        along
+            .map(|((index, (outer, inner)), count)| {
+                let most = outer.checked_div(*inner).unwrap_or(1).max(1);
+                let first = index / most * most;
+                count.saturating_sub(first).min(most)
+            })
+            .fold(1, u64::saturating_mul)
+    }
+
+    /// Whether several chunks may lie in one stored value.
+    pub fn is_sharded(&self) -> bool {
+        self.model.rectilinear.is_none() && self.model.chunk_shape != self.chunk_shape
     }
 
     fn encode(&self, coords: &Coords, decoded: Buffer) -> Result<Bytes> {

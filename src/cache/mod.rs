@@ -2,19 +2,26 @@
 //!
 //! A chunk that is asked for while it is being decoded is waited for, not decoded
 //! twice. Writes go through here too, so that a chunk that was just stored is found
-//! decoded. Order of locks: `keys`, then a slot, then the table.
+//! decoded, and one that waits for the others of its shard ([`ChunkCache::hold`]) as it was written.
+//! Order of locks: `keys`, then a slot, then the tables.
+
+mod waiting;
+mod write_back;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use lru::LruCache;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::array::{Array, Coords, FillChunks};
 use crate::codec::Buffer;
 use crate::error::Result;
-use crate::store::{Stat, Version};
+use crate::store::{Key, Stat, Version};
+pub use waiting::Due;
+use waiting::{Held, Waiting};
+pub use write_back::Stored;
 
 /// Writers of stored values that share a lock by chance wait for one another: a few are enough.
 const KEY_LOCKS: usize = 64;
@@ -34,6 +41,13 @@ pub struct Chunk {
     pub stat: Stat,
 }
 
+impl Chunk {
+    /// One that waits; none where it waits to be erased.
+    fn held(held: Held) -> Option<Self> {
+        held.bytes.map(|bytes| Self { bytes, stat: held.stat })
+    }
+}
+
 /// A cache of decoded chunks.
 #[derive(Debug)]
 pub struct ChunkCache {
@@ -43,6 +57,8 @@ pub struct ChunkCache {
     /// Writers of one stored value (a chunk, or a shard) take turns here before they take them in the
     /// store. Held over the encoding and storing of the value; nothing else may be held when one is taken.
     keys: Vec<Mutex<()>>,
+    /// What is here and not in the store yet: it counts before all else. Its lock is a leaf.
+    waiting: Waiting,
     counters: Counters,
 }
 
@@ -80,7 +96,7 @@ impl ChunkCache {
     pub fn new(limit: u64) -> Self {
         let table = Mutex::new(Table { slots: LruCache::unbounded(), len: 0 });
         let keys = (0..KEY_LOCKS).map(|_| Mutex::new(())).collect();
-        Self { limit, table, keys, counters: Counters::default() }
+        Self { limit, table, keys, waiting: Waiting::default(), counters: Counters::default() }
     }
 
     /// What it has done so far.
@@ -100,6 +116,9 @@ impl ChunkCache {
 
     /// The chunk if it is here, without waiting for anything.
     pub fn peek(&self, array: &Arc<Array>, coords: &Coords) -> Option<Chunk> {
+        if let Some(held) = self.held(array, coords) {
+            return Chunk::held(held);
+        }
         let slot = Arc::clone(self.table.lock().slots.get(&id(array, coords))?);
         let chunk = slot.chunk.try_lock()?.clone();
         if chunk.is_some() {
@@ -110,6 +129,9 @@ impl ChunkCache {
 
     /// The chunk, read and decoded if need be; `None` where it is not stored.
     pub fn get(&self, array: &Arc<Array>, coords: &Coords) -> Result<Option<Chunk>> {
+        if let Some(held) = self.held(array, coords) {
+            return Ok(Chunk::held(held));
+        }
         let slot = self.slot(array, coords);
         let mut chunk = slot.chunk.lock();
         if let Some(chunk) = &*chunk {
@@ -172,17 +194,34 @@ impl ChunkCache {
         fill: FillChunks,
     ) -> Result<Option<Stat>> {
         let key = array.key(coords)?;
-        let mut hasher = DefaultHasher::new();
-        key.hash(&mut hasher);
-        let stripes = u64::try_from(self.keys.len()).unwrap_or(1);
-        let stripe = usize::try_from(hasher.finish() % stripes).unwrap_or_default();
-        let _turn = self.keys.get(stripe).map(Mutex::lock);
+        let _turn = self.turn(&key);
         // What this write stored, not what is there a moment later: that may be of someone else.
         let stored = array.write_chunks(vec![(coords.clone(), bytes.clone())], fill)?;
         let counter = if bytes.is_some() { &self.counters.stored } else { &self.counters.erased };
         counter.fetch_add(1, Ordering::Relaxed);
-        self.remove(array, coords);
         let stat = stored.into_iter().next().flatten();
+        self.put(array, coords, bytes, stat);
+        // What the store did not take before this is older.
+        self.waiting.forget(&key, coords);
+        Ok(stat)
+    }
+
+    /// The turn of those who write the value of `key`.
+    fn turn(&self, key: &Key) -> Option<MutexGuard<'_, ()>> {
+        let mut hasher = DefaultHasher::new();
+        key.hash(&mut hasher);
+        let stripes = u64::try_from(self.keys.len()).unwrap_or(1);
+        let stripe = usize::try_from(hasher.finish() % stripes).unwrap_or_default();
+        self.keys.get(stripe).map(Mutex::lock)
+    }
+
+    fn held(&self, array: &Array, coords: &Coords) -> Option<Held> {
+        self.waiting.get(|| array.key(coords).ok(), coords)
+    }
+
+    /// Keeps what was just stored, in the place of what was here; nothing where the store gives other bytes.
+    fn put(&self, array: &Arc<Array>, coords: &Coords, bytes: Option<Buffer>, stat: Option<Stat>) {
+        self.remove(array, coords);
         if let (Some(bytes), Some(stat)) = (bytes.filter(|_| array.reads_as_written(coords)), stat)
         {
             let slot = self.slot(array, coords);
@@ -191,7 +230,6 @@ impl ChunkCache {
             *slot.chunk.lock() = Some(chunk);
             self.count(&id(array, coords), &slot, len);
         }
-        Ok(stat)
     }
 
     fn peek_quietly(&self, array: &Arc<Array>, coords: &Coords) -> Option<Chunk> {

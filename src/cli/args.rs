@@ -110,10 +110,13 @@ pub struct Mount {
     /// Erase a chunk that equals the fill value bit for bit instead of storing it.
     #[arg(long)]
     pub skip_fill_chunks: bool,
-    /// When chunks are stored: sync, at every close.
-    #[arg(long, value_enum, default_value = "sync")]
+    /// When the inner chunks of shards are stored: delay, together with the others of their shard (when all are
+    /// there, at fsync and unmount, after --writeback-delay), or sync, each when it is closed. All else is stored
+    /// when it is closed.
+    #[arg(long, value_enum, default_value = "delay")]
     pub writeback: Writeback,
-    /// How long a scratch file may live without being stored, and a new directory without becoming a group.
+    /// How long an inner chunk of a shard may wait for the others, a scratch file live without being stored, and a
+    /// new directory without becoming a group.
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "5s")]
     pub writeback_delay: Duration,
     /// Whether new bytes are on the disk before they take the place of old ones: `always`, so that a
@@ -281,9 +284,11 @@ pub enum Presented {
     Zarr2,
 }
 
-/// When chunks are stored.
+/// When the inner chunks of shards are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Writeback {
+    /// With the others of their shard.
+    Delay,
     /// At every close.
     Sync,
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use clap::{CommandFactory, FromArgMatches};
 
-use super::args::{Args, Durability as DurabilityArg, Mount, Presented};
+use super::args::{Args, Durability as DurabilityArg, Mount, Presented, Writeback as WritebackArg};
 use super::{Failure, daemon, failed, logger, open, umount};
 use crate::array::FillChunks;
 use crate::fuse::{self, MountOptions, Mounted, Others};
@@ -18,7 +18,7 @@ use crate::metadata::Policy;
 use crate::store::directory::Durability;
 use crate::store::{Condition, Store};
 use crate::sys;
-use crate::vfs::{self, Form, Vfs};
+use crate::vfs::{self, Form, Vfs, Writeback};
 
 /// Kernel flags and fstab words that need nothing from us.
 const IGNORED: &[&str] = &[
@@ -111,6 +111,10 @@ fn serve(
         cache_len: args.cache_size,
         dirty_limit: args.dirty_limit,
         fill_chunks: if args.skip_fill_chunks { FillChunks::Skip } else { FillChunks::Store },
+        writeback: match args.writeback {
+            WritebackArg::Sync => Writeback::Sync,
+            WritebackArg::Delay => Writeback::Delay,
+        },
         writeback_delay: args.writeback_delay,
         form: match args.form {
             Presented::Zarr => Form::Zarr3,

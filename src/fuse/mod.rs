@@ -334,6 +334,7 @@ impl Filesystem for Fs {
     ) {
         let release = move |vfs: &Vfs| {
             vfs.release(fh.0);
+            vfs.store_full();
             Ok(())
         };
         self.later("release", release, move |done| reply!(reply, done, ok(() =>)));

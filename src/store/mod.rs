@@ -65,6 +65,18 @@ impl ByteRange {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Version(pub(crate) [u64; 3]);
 
+impl Version {
+    /// One that no stored value has, for bytes that are not stored yet.
+    pub fn unstored(number: u64) -> Self {
+        Self([u64::MAX, number, u64::MAX])
+    }
+
+    /// Whether it is such a one.
+    pub fn is_unstored(self) -> bool {
+        matches!(self.0, [u64::MAX, _, u64::MAX])
+    }
+}
+
 /// What is known of a value without its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stat {

@@ -301,6 +301,11 @@ impl Vfs {
         modified: SystemTime,
     ) -> Result<Option<Versions>> {
         let Some(key) = self.key_of(place)? else { return Ok(None) };
+        if let Place::Chunk(_, coords) = place
+            && self.cache.set_modified(&key, coords, modified)
+        {
+            return Ok(None);
+        }
         let store = self.hierarchy.store();
         let version = || Ok::<_, Error>(store.stat(&key)?.map(|stat| stat.version));
         let before = version()?;
@@ -379,7 +384,11 @@ impl Vfs {
             let kind = if waits { Kind::Incomplete } else { error.kind() };
             error.of_kind(kind).at(place.shown())
         });
-        if let (Err(error), Content::Unstored(unstored)) = (&stored, &mut file.content) {
+        if let Err(error) = &stored
+            && self.keep_waiting(&place, file, error)?
+        {
+            self.leave_overlay(&place, inode);
+        } else if let (Err(error), Content::Unstored(unstored)) = (&stored, &mut file.content) {
             // A program is still writing it, or was told at its close that it cannot be stored.
             if when == When::Everything && error.kind() == Kind::Invalid {
                 return Ok(());
@@ -406,28 +415,12 @@ impl Vfs {
     ) -> Result<Option<Version>> {
         let version = match place {
             Place::Chunk(path, coords) => {
-                let array = self.array(path)?;
-                let whole = array.check_decoded(coords, &bytes).map_err(|error| {
-                    let advice = "the stored one is unchanged; chunk files are decoded bytes (in \
-                                  zarr-python: compressors=None)";
-                    Error::new(error.kind(), format!("{}: {advice}", error.detail()))
-                });
-                // Of elements of any length, compressed bytes are no chunk: the better of two reasons.
-                if (whole.is_ok() || array.model().dtype.is_variable())
-                    && array.is_encoded(coords, &bytes)
-                {
-                    return Err(Error::invalid(
-                        "these bytes are compressed already, and chunk files are decoded bytes (in \
-                         zarr-python: compressors=None)",
-                    ));
-                }
-                whole?;
-                let stat =
-                    self.cache.write(&array, coords, Some(bytes), self.options.fill_chunks)?;
+                let stat = self.store_chunk(path, coords, bytes, modified)?;
                 if stat.is_some() {
                     self.forget_chunk_dirs(place);
                 }
                 // The kernel's pages have what was written.
+                let array = self.array(path)?;
                 stat.filter(|_| array.reads_as_written(coords)).map(|stat| stat.version)
             }
             Place::Document(path) if self.options.form == Form::Zarr3 => {
@@ -457,7 +450,7 @@ impl Vfs {
             self.unsynced.changed(key);
         }
         match modified {
-            Some(modified) if version.is_some() => {
+            Some(modified) if version.is_some() && !self.waits(place)? => {
                 let versions = self.set_stored_modified(place, modified)?;
                 // Whatever came in between is not what was written.
                 Ok(versions.and_then(|(before, after)| after.filter(|_| before == version)))

@@ -6,9 +6,10 @@ use super::attr::Attr;
 use super::names::Replace;
 use super::overlay::Shown;
 use super::place::{CHUNKS, DOCUMENT, Place};
-use super::tree::{below_shown, has_chunks};
+use super::tree::below_shown;
 use super::{Form, Vfs};
 use crate::array::parse_index;
+use crate::cache::Due;
 use crate::error::{At, Error, Kind, Result};
 use crate::hierarchy::Content;
 use crate::metadata::{NodeKind, NodePath};
@@ -84,6 +85,7 @@ impl Vfs {
         self.check_empty(&place)?;
         if let Place::Node(path) = &place {
             self.hierarchy.remove_directory(path).at(path)?;
+            self.cache.forget_below(path);
             self.hidden.lock().retain(|place| place.node() != Some(path));
             self.waiting.lock().remove(path);
             self.note_documents(path)?;
@@ -103,7 +105,7 @@ impl Vfs {
     fn check_empty(&self, place: &Place) -> Result<()> {
         let holds_something = match place {
             Place::ChunkDir(path, prefix) => {
-                has_chunks(&*self.array(path)?, prefix)? || self.holds_ordinary(place)?
+                self.has_chunks(&self.array(path)?, prefix)? || self.holds_ordinary(place)?
             }
             Place::OrdinaryDir(..) => self.holds_ordinary(place)?,
             Place::Node(path) => {
@@ -163,6 +165,7 @@ impl Vfs {
             Some(place @ Place::Node(replaced)) => {
                 self.check_empty(place)?;
                 self.hierarchy.remove_directory(replaced)?;
+                self.cache.forget_below(replaced);
                 self.inodes.unlink(place);
             }
             Some(_) => return Err(Error::new(Kind::NotDirectory, "not a directory")),
@@ -171,6 +174,7 @@ impl Vfs {
         // Whoever stores a file below has finished, or begins when it is at its new place.
         let below = self.inodes.below(path);
         let files: Vec<_> = below.iter().map(|inode| inode.file.lock()).collect();
+        self.store_shards(Due::Below(path))?;
         self.hierarchy.rename(path, &new_path)?;
         let moved = |place: &Place| self.moved_place(place, path, &new_path);
         self.overlay.replace(moved);

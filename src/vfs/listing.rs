@@ -173,7 +173,7 @@ impl Vfs {
             Place::Node(path) => self.names_in_node(path),
             Place::ChunkDir(path, prefix) => {
                 let array = self.array(path)?;
-                let chunks = chunk_names(path, &array, prefix)?;
+                let chunks = self.chunk_names(path, &array, prefix)?;
                 let ordinary = self.ordinary_entries(path, place)?;
                 Ok(Box::new(chunks.chain(ordinary)))
             }
@@ -293,26 +293,30 @@ impl Vfs {
     }
 }
 
-/// The chunks and directories of chunks directly below those whose first indices are `prefix`.
-fn chunk_names(path: &NodePath, array: &Arc<Array>, prefix: &[u64]) -> Result<Source> {
-    if prefix.len() >= array.grid().rank() {
-        return Ok(Box::new(std::iter::empty()));
-    }
-    let indices = match Arc::clone(array.chunks()).list_dir(prefix) {
-        Ok(indices) => indices,
-        Err(error) if error.kind() == Kind::Unsupported => return Ok(Box::new(std::iter::empty())),
-        Err(error) => return Err(error),
-    };
-    let (path, prefix, grid): (NodePath, Vec<u64>, Grid) =
-        (path.clone(), prefix.to_vec(), array.grid().clone());
-    Ok(Box::new(indices.map(move |index| {
-        let index = index?;
-        let indices = [&prefix[..], &[index]].concat();
-        let place = if indices.len() == grid.rank() {
-            Place::Chunk(path.clone(), Coords::new(indices))
-        } else {
-            Place::ChunkDir(path.clone(), indices)
+impl Vfs {
+    /// The chunks and directories of chunks directly below those whose first indices are `prefix`.
+    fn chunk_names(&self, path: &NodePath, array: &Arc<Array>, prefix: &[u64]) -> Result<Source> {
+        if prefix.len() >= array.grid().rank() {
+            return Ok(Box::new(std::iter::empty()));
+        }
+        let indices = match self.cache.list_dir(array, prefix) {
+            Ok(indices) => indices,
+            Err(error) if error.kind() == Kind::Unsupported => {
+                return Ok(Box::new(std::iter::empty()));
+            }
+            Err(error) => return Err(error),
         };
-        Ok((index.to_string(), place))
-    })))
+        let (path, prefix, grid): (NodePath, Vec<u64>, Grid) =
+            (path.clone(), prefix.to_vec(), array.grid().clone());
+        Ok(Box::new(indices.map(move |index| {
+            let index = index?;
+            let indices = [&prefix[..], &[index]].concat();
+            let place = if indices.len() == grid.rank() {
+                Place::Chunk(path.clone(), Coords::new(indices))
+            } else {
+                Place::ChunkDir(path.clone(), indices)
+            };
+            Ok((index.to_string(), place))
+        })))
+    }
 }

@@ -6,6 +6,7 @@ use super::Vfs;
 use super::commit::When;
 use super::file::Content;
 use super::place::Place;
+use crate::cache::Due;
 use crate::error::{Error, Kind, Result};
 
 impl Vfs {
@@ -16,18 +17,24 @@ impl Vfs {
             return Ok(());
         }
         self.store_waiting();
-        self.try_reserve(more)
+        let stored = self.store_shards(Due::All);
+        // Where the store takes no more, that is the reason.
+        self.try_reserve(more).map_err(|error| stored.err().unwrap_or(error))
     }
 
     fn try_reserve(&self, more: usize) -> Result<()> {
         let more = u64::try_from(more).unwrap_or(u64::MAX);
-        let limit = self.options.dirty_limit;
+        let limit = self.options.dirty_limit.saturating_sub(self.cache.waiting_len());
         let fits = |now: u64| now.checked_add(more).filter(|after| more == 0 || *after <= limit);
         match self.unstored_len.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits) {
             Ok(_) => Ok(()),
             Err(now) => Err(Error::new(
                 Kind::NoMemory,
-                format!("{now} bytes wait to be stored, the limit is {limit} (--dirty-limit)"),
+                format!(
+                    "{} bytes wait to be stored, the limit is {} (--dirty-limit)",
+                    now.saturating_add(self.cache.waiting_len()),
+                    self.options.dirty_limit
+                ),
             )),
         }
     }

@@ -12,6 +12,7 @@ mod convert;
 mod directories;
 mod documents;
 mod file;
+mod gather;
 mod inode;
 mod journal;
 mod listing;
@@ -35,7 +36,7 @@ use bytes::Bytes;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::array::FillChunks;
-use crate::cache::ChunkCache;
+use crate::cache::{ChunkCache, Due};
 use crate::error::{At, Error, Kind, Result};
 use crate::hierarchy::Hierarchy;
 use crate::metadata::NodePath;
@@ -64,6 +65,16 @@ pub enum Form {
     Zarr2,
 }
 
+/// When the inner chunks of shards are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Writeback {
+    /// At every close.
+    Sync,
+    /// With the others of their shard, some time later.
+    #[default]
+    Delay,
+}
+
 /// How a mount behaves.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -73,7 +84,9 @@ pub struct Options {
     pub dirty_limit: u64,
     /// What to do with a chunk that equals the fill value.
     pub fill_chunks: FillChunks,
-    /// How long a scratch file may live without being stored.
+    /// When the inner chunks of shards are stored.
+    pub writeback: Writeback,
+    /// How long a scratch file may live without being stored, and an inner chunk of a shard.
     pub writeback_delay: Duration,
     /// What is shown.
     pub form: Form,
@@ -85,6 +98,7 @@ impl Default for Options {
             cache_len: 256 << 20,
             dirty_limit: 1 << 30,
             fill_chunks: FillChunks::Store,
+            writeback: Writeback::default(),
             writeback_delay: Duration::from_secs(5),
             form: Form::default(),
         }
@@ -436,14 +450,19 @@ impl Vfs {
         if handle.access == Access::Read {
             return Ok(());
         }
-        self.store_content(&handle.inode, commit::When::Closing)
+        self.store_content(&handle.inode, commit::When::Closing)?;
+        handle.inode.place().map_or(Ok(()), |place| self.check_shard_of(&place))
     }
 
     /// Stores what was written to a file, so that it survives a power cut.
     pub fn fsync(&self, handle: u64) -> Result<()> {
         let inode = self.handle(handle)?.inode;
         self.store_content(&inode, commit::When::Asked)?;
-        self.sync_place(inode.place().as_ref())
+        let place = inode.place();
+        if let Some(place) = &place {
+            self.store_shard_of(place)?;
+        }
+        self.sync_place(place.as_ref())
     }
 
     /// Ends a handle. What is incomplete then is dropped, if it was the last one.
@@ -474,10 +493,11 @@ impl Vfs {
         for inode in self.overlay.files().into_iter().chain(self.open_files()) {
             first = first.and(self.store_content(&inode, commit::When::Everything));
         }
+        first = first.and(self.store_shards(Due::All));
         first.and(self.unsynced.sync_all(self.hierarchy.store()))
     }
 
-    /// Stores the scratch files and the directories that have lived long enough; to be called now and then.
+    /// Stores the scratch files, the shards and the directories that have lived long enough; to be called now and then.
     pub fn tick(&self) {
         if let Err(error) = self.store_directories(self.options.writeback_delay) {
             self.note("write back", &error);
@@ -487,6 +507,9 @@ impl Vfs {
                 self.note("write back", &error);
             }
         }
+        // Told as they fail, and whoever closes or syncs next in the shard.
+        let stored = self.store_shards(Due::Since(self.options.writeback_delay));
+        stored.unwrap_or_else(|error| log::debug!("{error}"));
         self.inodes.sweep();
         if self.unsynced.len() > MAX_UNSYNCED
             && let Err(error) = self.unsynced.sync_all(self.hierarchy.store())

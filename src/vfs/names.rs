@@ -10,7 +10,6 @@ use super::overlay::Shown;
 use super::place::{DOCUMENT, Place, ZARRAY, ZATTRS, ZGROUP, ZMETADATA};
 use super::tree::below_shown;
 use super::{Form, TreeLock, Vfs};
-use crate::array::FillChunks;
 use crate::codec::Buffer;
 use crate::error::{At, Error, Kind, Result};
 
@@ -74,7 +73,7 @@ impl Vfs {
             place if place.is_dir() => return Err(Error::new(Kind::IsDirectory, "is a directory")),
             Place::Chunk(path, coords) if self.shows_fill(path, &*self.array(path)?) => {
                 // One that is there by its name alone cannot go.
-                if self.array(path)?.stat(coords)?.is_none()
+                if self.cache.stat(&*self.array(path)?, coords)?.is_none()
                     && self
                         .overlay
                         .get(&place.parent(), &place.name().unwrap_or_default())
@@ -302,7 +301,7 @@ impl Vfs {
         let Some(key) = self.key_of(place)? else { return Ok(()) };
         match place {
             Place::Chunk(path, coords) => {
-                self.cache.write(&self.array(path)?, coords, None, FillChunks::Store)?;
+                self.erase_chunk(path, coords)?;
             }
             _ => self.hierarchy.store().write()?.erase_values(std::slice::from_ref(&key))?,
         }

@@ -38,7 +38,7 @@ impl Vfs {
                 "zarrfs_unstored_bytes",
                 "gauge",
                 "Bytes of files that wait to be stored.",
-                self.unstored_len(),
+                self.unstored_len().saturating_add(self.cache.waiting_len()),
             ),
             ("zarrfs_open_files", "gauge", "Open files.", handles),
             ("zarrfs_inodes", "gauge", "Inodes that the kernel knows.", inodes),

@@ -102,13 +102,14 @@ impl Vfs {
     }
 
     /// Where the chunks of an array are, if it has any: a directory, or the one chunk of an array without dimensions.
-    pub(super) fn chunks_of(&self, path: &NodePath, array: &Array) -> Result<Option<Place>> {
+    pub(super) fn chunks_of(&self, path: &NodePath, array: &Arc<Array>) -> Result<Option<Place>> {
         if array.grid().rank() == 0 {
             let coords = Coords::new([]);
-            return Ok(array.stat(&coords)?.map(|_| Place::Chunk(path.clone(), coords)));
+            let stat = self.cache.stat(array, &coords)?;
+            return Ok(stat.map(|_| Place::Chunk(path.clone(), coords)));
         }
         let place = Place::ChunkDir(path.clone(), Vec::new());
-        let is_there = has_chunks(array, &[])? || self.holds_ordinary(&place)?;
+        let is_there = self.has_chunks(array, &[])? || self.holds_ordinary(&place)?;
         Ok(is_there.then_some(place))
     }
 
@@ -126,9 +127,10 @@ impl Vfs {
             }
             return Ok(if indices.len() == array.grid().rank() {
                 let coords = Coords::new(indices);
-                array.stat(&coords)?.map(|_| Place::Chunk(path.clone(), coords))
+                let stat = self.cache.stat(&array, &coords)?;
+                stat.map(|_| Place::Chunk(path.clone(), coords))
             } else {
-                let is_there = has_chunks(&array, &indices)?;
+                let is_there = self.has_chunks(&array, &indices)?;
                 let place = Place::ChunkDir(path.clone(), indices);
                 (is_there || self.holds_ordinary(&place)?).then_some(place)
             });
@@ -280,7 +282,7 @@ impl Vfs {
             }
             Place::Chunk(path, coords) => {
                 let array = self.array(path)?;
-                let stat = match stat_chunk(&array, coords) {
+                let stat = match self.stat_chunk(&array, coords) {
                     Err(error)
                         if error.kind() == Kind::NotFound && self.shows_fill(path, &array) =>
                     {
@@ -370,7 +372,7 @@ impl Vfs {
         let version = match place {
             Place::Chunk(path, coords) => {
                 let array = array.ok_or_else(Error::not_found)?;
-                match stat_chunk(&array, coords) {
+                match self.stat_chunk(&array, coords) {
                     Err(error)
                         if error.kind() == Kind::NotFound && self.shows_fill(path, &array) =>
                     {
@@ -479,6 +481,29 @@ impl Vfs {
         self.hierarchy.ordinary_prefix(path)?.key(&relative)?;
         Ok(Place::Ordinary(path.clone(), relative))
     }
+
+    /// Whether a chunk whose first indices are `prefix` is there. A store that cannot list may have one.
+    pub(super) fn has_chunks(&self, array: &Arc<Array>, prefix: &[u64]) -> Result<bool> {
+        if array.grid().rank() == 0 || !array.grid().contains_prefix(prefix) {
+            return Ok(false);
+        }
+        match self.cache.list_prefix(array, prefix) {
+            Ok(mut list) => match list.next() {
+                // A damaged shard comes first: what else there is can be reached.
+                Some(Err(error)) if error.kind() == Kind::Corrupt => Ok(true),
+                found => Ok(found.transpose()?.is_some()),
+            },
+            Err(error) if error.kind() == Kind::Unsupported => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What there is of a chunk. One that the kernel still knows may lie outside of the array's grid by now.
+    fn stat_chunk(&self, array: &Array, coords: &Coords) -> Result<Stat> {
+        let stat =
+            if array.grid().contains(coords) { self.cache.stat(array, coords)? } else { None };
+        stat.ok_or_else(Error::not_found)
+    }
 }
 
 /// The chunk at `indices`, or why there can be none.
@@ -492,28 +517,6 @@ pub(super) fn new_chunk(path: &NodePath, array: &Array, indices: Vec<u64>) -> Re
     }
     array.check_readable(&coords).at(place.shown())?;
     Ok(place)
-}
-
-/// Whether a chunk whose first indices are `prefix` is stored. A store that cannot list may have one.
-pub(super) fn has_chunks(array: &Array, prefix: &[u64]) -> Result<bool> {
-    if array.grid().rank() == 0 || !array.grid().contains_prefix(prefix) {
-        return Ok(false);
-    }
-    match Arc::clone(array.chunks()).list_prefix(prefix) {
-        Ok(mut list) => match list.next() {
-            // A damaged shard comes first: what else there is can be reached.
-            Some(Err(error)) if error.kind() == Kind::Corrupt => Ok(true),
-            found => Ok(found.transpose()?.is_some()),
-        },
-        Err(error) if error.kind() == Kind::Unsupported => Ok(true),
-        Err(error) => Err(error),
-    }
-}
-
-/// What is stored of a chunk. One that the kernel still knows may lie outside of the array's grid by now.
-fn stat_chunk(array: &Array, coords: &Coords) -> Result<Stat> {
-    let stat = if array.grid().contains(coords) { array.stat(coords)? } else { None };
-    stat.ok_or_else(Error::not_found)
 }
 
 /// The path below its node of `name` in `directory`.

@@ -153,7 +153,7 @@ impl Vfs {
     ) -> Result<Source> {
         let waiting: Vec<Coords> = self.overlay.chunks_of(path);
         let known: std::collections::HashSet<Coords> = waiting.iter().cloned().collect();
-        let stored = match std::sync::Arc::clone(array.chunks()).list() {
+        let stored = match self.cache.list_prefix(array, &[]) {
             Ok(stored) => stored,
             Err(error) if error.kind() == Kind::Unsupported => Box::new(std::iter::empty()),
             Err(error) => return Err(error),

@@ -14,7 +14,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     ("codec", &["error", "dtype", "shard", "metadata"]),
     ("array", &["error", "dtype", "store", "shard", "metadata", "codec"]),
     ("hierarchy", &["error", "store", "metadata", "array"]),
-    ("cache", &["error", "store", "codec", "array"]),
+    ("cache", &["error", "store", "metadata", "codec", "array"]),
     ("convert", &["error", "store", "metadata", "codec", "array", "hierarchy", "cache"]),
     ("vfs", &["error", "store", "metadata", "codec", "array", "hierarchy", "cache"]),
     ("fuse", &["error", "vfs"]),

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, IntoRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, symlink};
 use std::path::Path;
@@ -20,6 +20,14 @@ const CHUNK_LEN: u64 = 48;
 
 fn rw(path: &Path) -> File {
     OpenOptions::new().read(true).write(true).open(path).expect("opened")
+}
+
+fn close(file: File) -> std::io::Result<()> {
+    // SAFETY: the descriptor is ours, and nobody uses it after this.
+    match unsafe { libc::close(file.into_raw_fd()) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
+    }
 }
 
 fn xattr(path: &Path, name: &str) -> Result<String, i32> {
@@ -218,7 +226,7 @@ fn a_document_describes_the_files_beside_it() {
 #[test]
 fn a_chunk_is_updated_in_place_and_stored_at_close() {
     for (name, dir) in [(V3, ""), (DRAFT, "arr/")] {
-        let mount = Mount::fixture(name, &[]);
+        let mount = Mount::fixture(name, &["--writeback=sync"]);
         let chunk = mount.at(&format!("{dir}c/0/1"));
         let others: Vec<Vec<u8>> = ["c/0/0", "c/1/0", "c/2/2"]
             .map(|c| fs::read(mount.at(&format!("{dir}{c}"))).unwrap())
@@ -284,6 +292,7 @@ fn a_chunk_comes_and_goes_with_its_file() {
                 assert_eq!(errno(fs::metadata(&chunk)), libc::ENOENT);
             }
         }
+        File::open(mount.path()).unwrap().sync_all().unwrap();
         let data: Vec<String> = mount.stored().into_iter().map(|(name, _)| name).collect();
         assert!(data.iter().all(|name| name.contains("json")), "{data:?} are left");
         for r in 0..3 {
@@ -418,6 +427,45 @@ fn who_has_a_removed_or_replaced_chunk_open_keeps_its_bytes() {
     assert!(!chunk.exists(), "a chunk that was removed is back");
 }
 
+/// Shows: shard-gather, shard-failure.
+#[test]
+fn a_shard_is_stored_when_it_is_full_asked_for_or_old_and_told_when_it_cannot_be() {
+    let mount = Mount::fixture(V3, &["--writeback-delay=1s"]);
+    let shard = mount.store().join("c/0/0");
+    let before = fs::read(&shard).unwrap();
+    let changed = || fs::read(&shard).unwrap() != before;
+    fs::write(mount.at("c/0/0"), [7; 48]).unwrap();
+    assert!(!changed(), "stored at close");
+    assert_eq!(fs::read(mount.at("c/0/0")).unwrap(), [7; 48]);
+    until("old", changed);
+    mount.remount(&["--writeback-delay=1h"]);
+    assert_eq!(fs::read(mount.at("c/0/0")).unwrap(), [7; 48]);
+    let before = fs::read(&shard).unwrap();
+    let changed = || fs::read(&shard).unwrap() != before;
+    for chunk in ["c/0/0", "c/0/1", "c/1/0"] {
+        fs::write(mount.at(chunk), [8; 48]).unwrap();
+    }
+    assert!(!changed(), "stored before it is full");
+    fs::write(mount.at("c/1/1"), [8; 48]).unwrap();
+    until("full", changed);
+    let before = fs::read(&shard).unwrap();
+    fs::write(mount.at("c/0/0"), [9; 48]).unwrap();
+    // Something else is in the way of the shard.
+    fs::create_dir(mount.store().join("c/0/0.__lock")).unwrap();
+    let mut mount = mount;
+    mount.expect("c/0/0");
+    for _ in 0..2 {
+        errno(File::open(mount.at("c/0/0")).unwrap().sync_all());
+        let file = rw(&mount.at("c/0/1"));
+        file.write_all_at(&[9; 48], 0).unwrap();
+        errno(close(file));
+    }
+    assert_eq!(fs::read(&shard).unwrap(), before);
+    fs::remove_dir(mount.store().join("c/0/0.__lock")).unwrap();
+    File::open(mount.at("c/0/1")).unwrap().sync_all().unwrap();
+    assert_ne!(fs::read(&shard).unwrap(), before);
+}
+
 /// Shows: shard-turns.
 #[test]
 fn two_mounts_that_write_one_shard_lose_nothing() {
@@ -523,13 +571,17 @@ fn a_full_disk_is_reported_and_leaves_what_was_there() {
     let file = OpenOptions::new().write(true).open(mnt.path().join("c/0/0")).unwrap();
     file.write_all_at(&[1; 48], 0).unwrap();
     assert_eq!(errno(file.sync_all()), libc::ENOSPC);
+    assert_eq!(errno(file.sync_all()), libc::ENOSPC, "told once, and then forgotten");
     drop(file);
+    assert_eq!(fs::read(mnt.path().join("c/0/0")).unwrap(), [1; 48], "what waits was dropped");
+    assert_ne!(fs::read(mnt.path().join("c/0/1")).unwrap(), [1; 48]);
     assert_eq!(fs::read(dir.path().join("store/c/0/0")).unwrap(), shard);
     assert_eq!(names(&dir.path().join("store/c/0")), BTreeSet::from(["0", "1"].map(str::to_owned)));
     rest.set_len(0).unwrap();
-    until("the stored chunk shows", || fs::read(mnt.path().join("c/0/0")).unwrap() == old);
-    fs::write(mnt.path().join("c/0/0"), [1; 48]).unwrap();
+    File::open(mnt.path().join("c/0/1")).unwrap().sync_all().expect("there is room again");
+    assert_ne!(fs::read(dir.path().join("store/c/0/0")).unwrap(), shard, "not tried again");
     assert_eq!(fs::read(mnt.path().join("c/0/0")).unwrap(), [1; 48]);
+    assert_ne!(old, [1; 48]);
     drop(mount);
     drop(small);
 }
@@ -592,9 +644,10 @@ fn ordinary_directories_can_be_made_below_an_array() {
 
 /// Shows: umount, killed.
 #[test]
-fn what_close_returned_success_for_survives_a_killed_daemon() {
+fn what_fsync_returned_success_for_survives_a_killed_daemon() {
     let mount = Mount::fixture(V3, &[]);
     fs::write(mount.at("c/0/0"), [3; 48]).unwrap();
+    File::open(mount.at("c/0/0")).unwrap().sync_all().unwrap();
     let stats = fs::read_to_string(mount.at(".zarrfs/stats")).unwrap();
     let process = stats.lines().find_map(|line| line.strip_prefix("zarrfs_process_id ")).unwrap();
     assert!(Command::new("kill").args(["-KILL", process]).status().unwrap().success());
@@ -603,6 +656,7 @@ fn what_close_returned_success_for_survives_a_killed_daemon() {
     mount.remount(&[]);
     assert_eq!(fs::read(mount.at("c/0/0")).unwrap(), [3; 48]);
     fs::write(mount.at("c/0/0"), [4; 48]).unwrap();
+    File::open(mount.at("c/0/0")).unwrap().sync_all().unwrap();
     assert_eq!(names(&mount.store().join("c/0")), BTreeSet::from(["0", "1"].map(str::to_owned)));
 }
 

@@ -26,6 +26,8 @@ type Hook = Box<dyn FnOnce() + Send>;
 #[derive(Default)]
 pub struct FaultyStore {
     store: MemoryStore,
+    /// Sets so far.
+    pub sets: AtomicUsize,
     /// Sets until one fails with `ENOSPC`; 0 is never.
     pub fail_set: AtomicUsize,
     /// The same of erasing.
@@ -79,6 +81,7 @@ impl WritableStore for FaultyStore {
     fn set(&self, key: &Key, pieces: &[Piece], condition: Condition) -> Result<Stat> {
         run(&self.before_set);
         fails(&self.fail_set)?;
+        self.sets.fetch_add(1, Ordering::Relaxed);
         self.store.set(key, pieces, condition)
     }
 
@@ -207,6 +210,18 @@ impl Bed {
         let hierarchy = Hierarchy::open(store, Some(Dialect::V3), options).expect("opens");
         let vfs = Arc::new(Vfs::new(hierarchy, Options { dirty_limit, ..Options::default() }));
         Self { vfs, ..bed }
+    }
+
+    /// The same, where nothing is stored for its age alone.
+    pub fn patient() -> Self {
+        let bed = Self::new();
+        let policy = bed.policy.clone();
+        Self { vfs: Self::mounted(&bed.store, &bed.dialect, policy, Duration::MAX), ..bed }
+    }
+
+    /// How often a value was set since this was asked last.
+    pub fn sets(&self) -> usize {
+        self.store.sets.swap(0, Ordering::Relaxed)
     }
 
     /// The same, with a tree that knows nothing of what is not stored.

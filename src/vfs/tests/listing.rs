@@ -13,6 +13,7 @@ fn a_damaged_shard_hides_only_its_own_chunks() {
     for chunk in 0..4 {
         bed.write(&format!("sharded/c/{chunk}"), b"abcd").expect("stored");
     }
+    bed.vfs.sync().expect("stored");
     bed.put("sharded/c/0", b"garbage, and not a shard at all".to_vec());
     bed.remount();
     assert_eq!(bed.names("sharded"), ["zarr.json", "c"]);

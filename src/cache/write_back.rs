@@ -1,0 +1,192 @@
+//! Arrays with what waits to be stored in them: the operations of an array that see both.
+
+use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::SystemTime;
+
+use super::{ChunkCache, Due};
+use crate::array::{Array, Coords, CoordsList, FillChunks, Indices};
+use crate::codec::Buffer;
+use crate::error::{Error, Kind, Result};
+use crate::metadata::NodePath;
+use crate::store::{Key, Stat, Version};
+
+/// A chunk that waited, and is stored now.
+#[derive(Debug)]
+pub struct Stored {
+    /// Which chunk.
+    pub coords: Coords,
+    /// The version that it had while it waited.
+    pub was: Version,
+    /// What is stored; none where it was erased.
+    pub now: Option<Stat>,
+    /// When a program said that it was modified.
+    pub modified: Option<SystemTime>,
+}
+
+impl ChunkCache {
+    /// Lets a chunk wait for the others of its shard, or for its end where `bytes` is `None`. From now on it is what is
+    /// found here. Returns what its `stat` is until it is stored.
+    pub fn hold(
+        &self,
+        path: &NodePath,
+        array: &Arc<Array>,
+        coords: &Coords,
+        bytes: Option<Buffer>,
+        modified: Option<SystemTime>,
+    ) -> Result<Option<Stat>> {
+        let key = array.key(coords)?;
+        let is_there = bytes.is_some();
+        let stat = self.waiting.hold(path, array, (&key, coords), bytes, modified);
+        self.remove(array, coords);
+        Ok(is_there.then_some(stat))
+    }
+
+    /// Length, time and version of a chunk, waiting or stored; `None` where there is none. The length of one that
+    /// waits is the decoded one.
+    pub fn stat(&self, array: &Array, coords: &Coords) -> Result<Option<Stat>> {
+        match self.waiting.get(|| array.key(coords).ok(), coords) {
+            Some(held) => Ok(held.bytes.map(|_| held.stat)),
+            None => array.stat(coords),
+        }
+    }
+
+    /// Changes when a chunk that waits was modified; whether one does.
+    pub fn set_modified(&self, key: &Key, coords: &Coords, modified: SystemTime) -> bool {
+        self.waiting.set_modified(key, coords, modified)
+    }
+
+    /// The next index of every chunk whose first indices are `prefix`, which is shorter than the rank.
+    pub fn list_dir(&self, array: &Arc<Array>, prefix: &[u64]) -> Result<Indices> {
+        let stored = Arc::clone(array.chunks()).list_dir(prefix)?;
+        let waiting = self.waiting.below(array, prefix);
+        if waiting.is_empty() {
+            return Ok(stored);
+        }
+        let depth = prefix.len();
+        let index = |coords: &Coords| coords.indices().get(depth).copied();
+        let new: BTreeSet<u64> = waiting
+            .iter()
+            .filter(|(_, is_there)| *is_there)
+            .filter_map(|(c, _)| index(c))
+            .collect();
+        let erased: HashSet<Coords> = waiting
+            .into_iter()
+            .filter(|(_, is_there)| !is_there)
+            .map(|(coords, _)| coords)
+            .collect();
+        let may_be_empty: BTreeSet<u64> = erased.iter().filter_map(index).collect();
+        let (array, prefix): (_, Box<[u64]>) = (Arc::clone(array), prefix.into());
+        let known = new.clone();
+        let others = stored.filter_map(move |index| match index {
+            Ok(index) if known.contains(&index) => None,
+            Ok(index) if may_be_empty.contains(&index) => {
+                let below = [&prefix[..], &[index]].concat();
+                match any_but(&array, &below, &erased) {
+                    Ok(true) => Some(Ok(index)),
+                    Ok(false) => None,
+                    Err(error) => Some(Err(error)),
+                }
+            }
+            found => Some(found),
+        });
+        Ok(Box::new(new.into_iter().map(Ok).chain(others)))
+    }
+
+    /// Every chunk whose first indices are `prefix`.
+    pub fn list_prefix(&self, array: &Arc<Array>, prefix: &[u64]) -> Result<CoordsList> {
+        let stored = Arc::clone(array.chunks()).list_prefix(prefix)?;
+        let waiting = self.waiting.below(array, prefix);
+        if waiting.is_empty() {
+            return Ok(stored);
+        }
+        let known: HashSet<Coords> = waiting.iter().map(|(coords, _)| coords.clone()).collect();
+        let new =
+            waiting.into_iter().filter(|(_, is_there)| *is_there).map(|(coords, _)| Ok(coords));
+        let others = stored.filter(move |found| match found {
+            Ok(coords) => !known.contains(coords),
+            Err(_) => true,
+        });
+        Ok(Box::new(new.chain(others)))
+    }
+
+    /// The keys of the values that chunks wait for and that are due, the oldest first.
+    pub fn due(&self, due: Due<'_>) -> Vec<Key> {
+        self.waiting.due(due)
+    }
+
+    /// The node of the array that chunks wait for in the value of `key`, and the chunks: none of those that are to be
+    /// erased.
+    pub fn waiting_for(&self, key: &Key) -> Option<(NodePath, Vec<(Coords, Buffer)>)> {
+        let (path, chunks) = self.waiting.of(key)?;
+        let bytes = chunks.into_iter().filter_map(|(coords, held)| Some((coords, held.bytes?)));
+        Some((path, bytes.collect()))
+    }
+
+    /// Bytes of chunks that wait.
+    pub fn waiting_len(&self) -> u64 {
+        self.waiting.len()
+    }
+
+    /// Why what waits for the value of `key` could not be stored, if it was tried.
+    pub fn failure(&self, key: &Key) -> Option<Error> {
+        self.waiting.failure(key)
+    }
+
+    /// Notes why what waits for the value of `key` could not be stored; whether that is news.
+    pub fn note_failure(&self, key: &Key, error: &Error) -> bool {
+        self.waiting.failed(key, error)
+    }
+
+    /// Forgets what waits in the arrays at and below a node that is removed.
+    pub fn forget_below(&self, path: &NodePath) {
+        self.waiting.forget_below(path);
+    }
+
+    /// Stores what waits for the value of `key`, as one change; `array` is what it is of now. What was written again
+    /// meanwhile goes on waiting, and so does everything where it cannot be stored. Chunks that an array which has
+    /// become smaller does not have any more are dropped.
+    pub fn store(&self, key: &Key, array: &Arc<Array>, fill: FillChunks) -> Result<Vec<Stored>> {
+        let _turn = self.turn(key);
+        let Some((_, chunks)) = self.waiting.of(key) else { return Ok(Vec::new()) };
+        let (chunks, outside): (Vec<_>, Vec<_>) =
+            chunks.into_iter().partition(|(coords, _)| array.grid().contains(coords));
+        for (coords, held) in outside {
+            self.waiting.done(key, &coords, held.stat.version);
+        }
+        for (coords, held) in &chunks {
+            if let Some(bytes) = &held.bytes {
+                array.check_decoded(coords, bytes)?;
+            }
+            if array.key(coords)? != *key {
+                return Err(Error::new(Kind::Stale, "the array has its chunks elsewhere now"));
+            }
+        }
+        let changes = chunks.iter().map(|(coords, held)| (coords.clone(), held.bytes.clone()));
+        let stats = array.write_chunks(changes.collect(), fill)?;
+        let mut stored = Vec::with_capacity(chunks.len());
+        for ((coords, held), now) in chunks.into_iter().zip(stats) {
+            let counters = &self.counters;
+            let counter = if held.bytes.is_some() { &counters.stored } else { &counters.erased };
+            counter.fetch_add(1, Ordering::Relaxed);
+            let was = held.stat.version;
+            // Found stored before it is no longer found waiting.
+            self.put(array, &coords, held.bytes, now);
+            if self.waiting.done(key, &coords, was) {
+                stored.push(Stored { coords, was, now, modified: held.modified });
+            }
+        }
+        Ok(stored)
+    }
+}
+
+/// Whether an array has a stored chunk whose first indices are `prefix`, besides those that are erased.
+fn any_but(array: &Arc<Array>, prefix: &[u64], erased: &HashSet<Coords>) -> Result<bool> {
+    for coords in Arc::clone(array.chunks()).list_prefix(prefix)? {
+        if !erased.contains(&coords?) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}

@@ -1,0 +1,251 @@
+//! Chunks that wait for the others of their shard: when they are stored, and who is told that they cannot be.
+//!
+//! `close` hands an inner chunk of a shard to the cache, where everybody in this mount finds it. Its shard is
+//! stored once, with all that waits for it: when it is full, when somebody asks, when it has waited for
+//! `--writeback-delay`, or when too much waits. What cannot be stored goes on waiting and is tried again.
+
+use std::num::NonZero;
+use std::sync::Arc;
+use std::thread;
+use std::time::SystemTime;
+
+use parking_lot::Mutex;
+
+use super::file::{Content, File};
+use super::place::Place;
+use super::{Vfs, Writeback};
+use crate::array::{Array, Coords};
+use crate::cache::{Due, Stored};
+use crate::codec::Buffer;
+use crate::error::{At, Error, Kind, Result};
+use crate::metadata::NodePath;
+use crate::store::{Key, Stat};
+
+impl Vfs {
+    /// Stores a chunk, or lets it wait for the others of its shard. Returns what its `stat` is then.
+    pub(super) fn store_chunk(
+        &self,
+        path: &NodePath,
+        coords: &Coords,
+        bytes: Buffer,
+        modified: Option<SystemTime>,
+    ) -> Result<Option<Stat>> {
+        let array = self.array(path)?;
+        let whole = array.check_decoded(coords, &bytes).map_err(|error| {
+            let advice = "the stored one is unchanged; chunk files are decoded bytes (in zarr-python: \
+                          compressors=None)";
+            Error::new(error.kind(), format!("{}: {advice}", error.detail()))
+        });
+        // Of elements of any length, compressed bytes are no chunk: the better of two reasons.
+        if (whole.is_ok() || array.model().dtype.is_variable()) && array.is_encoded(coords, &bytes)
+        {
+            return Err(Error::invalid(
+                "these bytes are compressed already, and chunk files are decoded bytes (in zarr-python: \
+                 compressors=None)",
+            ));
+        }
+        whole?;
+        let skipped = array.is_skipped(coords, &bytes, self.options.fill_chunks);
+        self.change_chunk(path, &array, coords, Some(bytes).filter(|_| !skipped), modified)
+    }
+
+    /// Erases a chunk, or lets that wait.
+    pub(super) fn erase_chunk(&self, path: &NodePath, coords: &Coords) -> Result<()> {
+        self.change_chunk(path, &self.array(path)?, coords, None, None).map(drop)
+    }
+
+    fn change_chunk(
+        &self,
+        path: &NodePath,
+        array: &Arc<Array>,
+        coords: &Coords,
+        bytes: Option<Buffer>,
+        modified: Option<SystemTime>,
+    ) -> Result<Option<Stat>> {
+        if self.gathers(array) {
+            return self.cache.hold(path, array, coords, bytes, modified);
+        }
+        self.cache.write(array, coords, bytes, self.options.fill_chunks)
+    }
+
+    /// Lets the bytes of a file wait that the store did not take: they are tried again. Whether they do: only chunks
+    /// wait, and not what will never be one.
+    pub(super) fn keep_waiting(
+        &self,
+        place: &Place,
+        file: &mut File,
+        error: &Error,
+    ) -> Result<bool> {
+        let (Place::Chunk(path, coords), Content::Unstored(unstored)) = (place, &file.content)
+        else {
+            return Ok(false);
+        };
+        if !is_of_medium(error) {
+            return Ok(false);
+        }
+        let array = self.array(path)?;
+        let modified = unstored.keep_modified.then_some(unstored.modified);
+        let stat = self.cache.hold(path, &array, coords, Some(unstored.bytes.clone()), modified)?;
+        self.cache.note_failure(&array.key(coords)?, error);
+        file.seen = stat.map(|stat| stat.version);
+        self.forget_unstored(file);
+        Ok(true)
+    }
+
+    /// Whether a chunk of `array` may wait after it was closed.
+    fn gathers(&self, array: &Array) -> bool {
+        self.options.writeback == Writeback::Delay && array.is_sharded()
+    }
+
+    /// Stores the shards that are due. All are tried before the first error is returned.
+    pub(super) fn store_shards(&self, due: Due<'_>) -> Result<()> {
+        let keys = self.cache.due(due);
+        let threads = thread::available_parallelism().map_or(1, NonZero::get).min(keys.len());
+        let first = Mutex::new(Ok(()));
+        let rest = Mutex::new(keys.into_iter());
+        let work = || {
+            loop {
+                let key = rest.lock().next();
+                let Some(key) = key else { return };
+                if let Err(error) = self.store_shard(&key) {
+                    let mut first = first.lock();
+                    if first.is_ok() {
+                        *first = Err(error);
+                    }
+                }
+            }
+        };
+        thread::scope(|scope| {
+            for _ in 1..threads {
+                // Where no thread can be had, this one does it all.
+                let spawned = thread::Builder::new().spawn_scoped(scope, work);
+                drop(spawned);
+            }
+            work();
+        });
+        first.into_inner()
+    }
+
+    /// Stores what waits for the value of `key`.
+    pub(super) fn store_shard(&self, key: &Key) -> Result<()> {
+        let Some((path, _)) = self.cache.waiting_for(key) else { return Ok(()) };
+        let stored = self
+            .array(&path)
+            .and_then(|array| Ok((self.cache.store(key, &array, self.options.fill_chunks)?, array)))
+            .at(&path);
+        match stored {
+            Ok((chunks, array)) => self.settle_stored(&path, &array, key, &chunks),
+            Err(error) => {
+                if self.cache.note_failure(key, &error) {
+                    self.note("write back", &error);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// What waits for the shard that a chunk lies in is stored.
+    pub(super) fn store_shard_of(&self, place: &Place) -> Result<()> {
+        match self.shard_of(place)? {
+            Some(key) => self.store_shard(&key),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether what is at `place` waits to be stored with others.
+    pub(super) fn waits(&self, place: &Place) -> Result<bool> {
+        let Place::Chunk(path, coords) = place else { return Ok(false) };
+        let stat = self.cache.stat(&*self.array(path)?, coords)?;
+        Ok(stat.is_some_and(|stat| stat.version.is_unstored()))
+    }
+
+    /// Why the shard that a chunk lies in could not be stored so far, if it was tried.
+    pub(super) fn check_shard_of(&self, place: &Place) -> Result<()> {
+        let failure = self.shard_of(place)?.and_then(|key| self.cache.failure(&key));
+        failure.map_or(Ok(()), Err)
+    }
+
+    fn shard_of(&self, place: &Place) -> Result<Option<Key>> {
+        let Place::Chunk(path, coords) = place else { return Ok(None) };
+        if self.cache.waiting_len() == 0 && self.cache.due(Due::All).is_empty() {
+            return Ok(None);
+        }
+        self.array(path)?.key(coords).map(Some)
+    }
+
+    /// Stores shards of which nothing is missing, and others where more waits than is good.
+    pub fn store_full(&self) {
+        // Whoever closes or syncs next in the shard is told.
+        let told = |stored: Result<()>| stored.unwrap_or_else(|error| log::debug!("{error}"));
+        told(self.store_shards(Due::Full));
+        let limit = self.options.dirty_limit / 2;
+        for key in self.cache.due(Due::All) {
+            if self.cache.waiting_len() <= limit {
+                break;
+            }
+            if self.cache.failure(&key).is_none() {
+                told(self.store_shard(&key));
+            }
+        }
+    }
+
+    /// Makes known what is stored now: the kernel's pages are of it, where it reads as it was written.
+    fn settle_stored(
+        &self,
+        path: &NodePath,
+        array: &Arc<Array>,
+        key: &Key,
+        chunks: &[Stored],
+    ) -> Result<()> {
+        self.unsynced.changed(key.clone());
+        let modified = chunks.iter().filter_map(|chunk| chunk.modified).max();
+        let mut versions = None;
+        if let Some(modified) = modified {
+            let place = chunks.iter().find(|chunk| chunk.now.is_some());
+            let place = place.map(|chunk| Place::Chunk(path.clone(), chunk.coords.clone()));
+            versions =
+                place.map_or(Ok(None), |place| self.set_stored_modified(&place, modified))?;
+        }
+        for Stored { coords, was, now, .. } in chunks {
+            let place = Place::Chunk(path.clone(), coords.clone());
+            let Some(inode) = self.inodes.known_at(&place) else { continue };
+            let stored = now.map(|stat| stat.version);
+            let now = match versions {
+                Some((before, after)) if before == stored => {
+                    self.cache.set_version(array, coords, before, after);
+                    after
+                }
+                Some(_) => None,
+                None => stored,
+            };
+            if !array.reads_as_written(coords) {
+                self.invalidate(&inode);
+            } else if let Some(mut file) = inode.file.try_lock()
+                // Whoever has it locked opens it again, and drops the pages then.
+                && file.seen == Some(*was)
+            {
+                file.seen = now;
+            }
+        }
+        Ok(())
+    }
+
+    /// What is not stored yet, by its path in the mount, and why if it was tried; for people.
+    pub fn unstored(&self) -> Vec<(String, Option<Error>)> {
+        let mut all = Vec::new();
+        for key in self.cache.due(Due::All) {
+            let failure = self.cache.failure(&key);
+            let Some((path, chunks)) = self.cache.waiting_for(&key) else { continue };
+            for (coords, _) in chunks {
+                all.push((Place::Chunk(path.clone(), coords).shown(), failure.clone()));
+            }
+        }
+        all.sort_by(|(one, _), (other, _)| one.cmp(other));
+        all
+    }
+}
+
+/// Whether an error is one of the medium below the store, which may take what it is given another time.
+fn is_of_medium(error: &Error) -> bool {
+    matches!(error.kind(), Kind::Os(_) | Kind::ReadOnly | Kind::Busy | Kind::NoMemory)
+}

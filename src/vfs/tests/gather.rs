@@ -1,0 +1,201 @@
+//! Inner chunks that wait for the others of their shard: two in each here.
+
+use std::sync::atomic::Ordering;
+
+use proptest::prelude::*;
+
+use super::bed::Bed;
+use crate::error::Kind;
+use crate::vfs::{Access, Pages};
+
+#[test]
+fn a_shard_is_stored_once_for_all_that_waits_for_it() {
+    let bed = Bed::patient();
+    bed.sets();
+    bed.write("sharded/c/0", b"aaaa").expect("closed");
+    bed.vfs.store_full();
+    bed.vfs.tick();
+    assert_eq!((bed.sets(), bed.stored("sharded/c/0")), (0, None), "stored before its time");
+    bed.write("sharded/c/1", b"bbbb").expect("closed");
+    bed.vfs.store_full();
+    assert_eq!(bed.sets(), 1, "a full shard is stored, and once");
+    bed.vfs.sync().expect("nothing is left");
+    assert_eq!((bed.sets(), bed.vfs.unstored().len()), (0, 0));
+}
+
+#[test]
+fn what_waits_is_there_for_everybody_in_the_mount() {
+    let mut bed = Bed::patient();
+    bed.write("sharded/c/1", b"1111").expect("closed");
+    bed.write("sharded/c/2", b"2222").expect("closed");
+    bed.vfs.sync().expect("stored");
+    for (name, new) in [("sharded/c/0", b"0000"), ("sharded/c/2", b"zzzz")] {
+        bed.write(name, new).expect("closed");
+    }
+    bed.unlink("sharded/c/1").expect("removed");
+    bed.sets();
+    assert_eq!(bed.names("sharded/c"), ["0", "2"]);
+    assert_eq!(bed.read("sharded/c/0").expect("read"), b"0000");
+    assert_eq!(bed.read("sharded/c/2").expect("read"), b"zzzz");
+    assert_eq!(bed.read("sharded/c/1").expect_err("removed").kind(), Kind::NotFound);
+    let number = bed.find("sharded/c/0").expect("there");
+    assert_eq!(bed.vfs.getattr(number).expect("told").len, 4);
+    let open = bed.open("sharded/c/2", Access::Write).expect("opened");
+    bed.vfs.write(open, 1, b"--").expect("updated");
+    bed.close(open).expect("closed");
+    assert_eq!(bed.read("sharded/c/2").expect("read"), b"z--z");
+    assert_eq!(bed.sets(), 0, "stored though nobody asked");
+    bed.vfs.sync().expect("stored");
+    bed.remount();
+    assert_eq!(bed.names("sharded/c"), ["0", "2"]);
+    assert_eq!(bed.read("sharded/c/2").expect("read"), b"z--z");
+}
+
+#[test]
+fn fsync_of_one_chunk_stores_its_shard_and_no_other() {
+    let bed = Bed::patient();
+    bed.write("sharded/c/0", b"aaaa").expect("closed");
+    bed.write("sharded/c/2", b"cccc").expect("closed");
+    bed.sets();
+    let open = bed.open("sharded/c/0", Access::Read).expect("opened");
+    bed.vfs.fsync(open).expect("stored");
+    assert_eq!(bed.sets(), 1);
+    assert!(bed.stored("sharded/c/0").is_some() && bed.stored("sharded/c/1").is_none());
+    assert!(bed.store.synced.lock().iter().any(|key| key.as_str() == "sharded/c/0"));
+}
+
+#[test]
+fn a_failure_comes_out_of_the_next_close_and_fsync_in_that_shard_and_of_unmount() {
+    let bed = Bed::patient();
+    bed.write("sharded/c/0", b"aaaa").expect("closed");
+    bed.store.fail_set.store(1, Ordering::Relaxed);
+    bed.vfs.sync().expect_err("the store is full");
+    let unstored = bed.vfs.unstored();
+    assert_eq!(unstored.len(), 1);
+    assert_eq!(unstored[0].0, "sharded/c/0");
+    assert_eq!(unstored[0].1.as_ref().map(crate::error::Error::errno), Some(libc::ENOSPC));
+    let closed = bed.write("sharded/c/1", b"bbbb").expect_err("the shard could not be stored");
+    assert_eq!(closed.errno(), libc::ENOSPC);
+    bed.write("sharded/c/2", b"cccc").expect("another shard");
+    bed.store.fail_set.store(1, Ordering::Relaxed);
+    let open = bed.open("sharded/c/0", Access::Read).expect("opened");
+    assert_eq!(bed.vfs.fsync(open).expect_err("still full").errno(), libc::ENOSPC);
+    bed.vfs.fsync(open).expect("there is room again");
+    bed.vfs.release(open);
+    bed.vfs.sync().expect("stored");
+    assert_eq!(bed.read("sharded/c/1").expect("read"), b"bbbb");
+    assert!(bed.vfs.unstored().is_empty());
+    assert_eq!(bed.vfs.errors().matches("no space left").count(), 1, "{}", bed.vfs.errors());
+}
+
+#[test]
+fn pages_are_kept_when_what_waited_is_stored_as_it_was() {
+    let bed = Bed::patient();
+    bed.write("sharded/c/0", b"aaaa").expect("closed");
+    let number = bed.find("sharded/c/0").expect("there");
+    let before = bed.vfs.open(number, Access::Read).expect("opened");
+    bed.vfs.release(before.handle);
+    bed.vfs.sync().expect("stored");
+    assert_eq!(bed.vfs.open(number, Access::Read).expect("opened").pages, Pages::Keep);
+    // Somebody else replaces the shard.
+    bed.put("sharded/c/0", bed.stored("sharded/c/0").expect("stored"));
+    assert_eq!(bed.vfs.open(number, Access::Read).expect("opened").pages, Pages::Drop);
+}
+
+#[test]
+fn what_others_store_in_the_shard_meanwhile_is_kept() {
+    let (bed, other) = (Bed::patient(), Bed::patient());
+    other.write("sharded/c/1", b"bbbb").expect("closed");
+    other.vfs.sync().expect("stored");
+    bed.write("sharded/c/0", b"aaaa").expect("closed");
+    bed.put("sharded/c/0", other.stored("sharded/c/0").expect("stored"));
+    assert_eq!(bed.names("sharded/c"), ["0", "1"]);
+    bed.vfs.sync().expect("stored");
+    assert_eq!(bed.read("sharded/c/0").expect("read"), b"aaaa");
+    assert_eq!(bed.read("sharded/c/1").expect("read"), b"bbbb");
+}
+
+#[test]
+fn a_node_that_moves_takes_what_waits_along_and_one_that_is_removed_drops_it() {
+    let mut bed = Bed::patient();
+    bed.write("sharded/c/0", b"aaaa").expect("closed");
+    bed.rename("sharded", "moved").expect("moved");
+    assert_eq!(bed.read("moved/c/0").expect("read"), b"aaaa");
+    bed.write("moved/c/1", b"bbbb").expect("closed");
+    for name in ["moved/c/0", "moved/c/1", "moved/zarr.json"] {
+        bed.unlink(name).expect("removed");
+    }
+    let at = bed.find("moved").expect("there");
+    bed.vfs.rmdir(at, "c").expect("it holds nothing");
+    bed.vfs.rmdir(crate::vfs::ROOT, "moved").expect("it holds nothing");
+    assert!(bed.vfs.unstored().is_empty());
+    bed.vfs.sync().expect("nothing is left");
+    bed.remount();
+    assert_eq!(bed.keys(), ["plain/zarr.json", "zarr.json"]);
+}
+
+#[test]
+fn a_smaller_shape_drops_the_chunks_that_wait_outside_of_it() {
+    let mut bed = Bed::patient();
+    for chunk in 0..4 {
+        bed.write(&format!("sharded/c/{chunk}"), b"aaaa").expect("closed");
+    }
+    let document = String::from_utf8(bed.read("sharded/zarr.json").expect("read")).expect("text");
+    bed.write("sharded/zarr.json", document.replacen('8', "2", 1).as_bytes()).expect("resized");
+    assert_eq!(bed.names("sharded/c"), ["0"]);
+    bed.vfs.sync().expect("stored");
+    bed.remount();
+    let document = String::from_utf8(bed.read("sharded/zarr.json").expect("read")).expect("text");
+    bed.write("sharded/zarr.json", document.replacen('2', "8", 1).as_bytes()).expect("resized");
+    assert_eq!(bed.names("sharded/c"), ["0"], "erased chunks are there again");
+}
+
+#[test]
+fn no_more_waits_than_the_limit_and_what_does_not_fit_says_why() {
+    let bed = Bed::limited(10);
+    for (chunk, byte) in (0..4).chain(0..4).zip(b'a'..) {
+        let name = format!("sharded/c/{chunk}");
+        bed.write(&name, &[byte; 4]).expect("room is made");
+        assert!(bed.vfs.cache.waiting_len() + bed.vfs.unstored_len() <= 10);
+        assert_eq!(bed.read(&name).expect("read"), [byte; 4]);
+    }
+    bed.vfs.sync().expect("stored");
+    bed.write("sharded/c/0", b"0000").expect("waits");
+    bed.write("sharded/c/2", b"2222").expect("waits");
+    bed.store.fail_set.store(1, Ordering::Relaxed);
+    let open = bed.create("sharded/c/1").expect("opened");
+    let refused = bed.vfs.write(open, 0, b"1111");
+    // One of the two shards was stored, which makes room.
+    assert!(refused.is_ok() || refused.expect_err("full").errno() == libc::ENOSPC);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    #[test]
+    fn listings_are_those_of_a_store_where_nothing_waits(
+        steps in prop::collection::vec((0_usize..4, any::<bool>(), any::<bool>()), 1..20),
+    ) {
+        let bed = Bed::patient();
+        let mut there = std::collections::BTreeSet::new();
+        for (chunk, is_set, is_synced) in steps {
+            let name = format!("sharded/c/{chunk}");
+            if is_set {
+                bed.write(&name, b"abcd").expect("closed");
+                there.insert(chunk.to_string());
+            } else {
+                prop_assert_eq!(bed.unlink(&name).is_ok(), there.remove(&chunk.to_string()));
+            }
+            if is_synced {
+                bed.vfs.sync().expect("stored");
+            }
+            if bed.find("sharded/c").is_ok() {
+                let names: std::collections::BTreeSet<String> = bed.names("sharded/c").into_iter().collect();
+                prop_assert_eq!(&names, &there);
+                prop_assert_eq!(bed.names("sharded/c").len(), there.len(), "a name came twice");
+            } else {
+                prop_assert!(there.is_empty());
+            }
+        }
+    }
+}
