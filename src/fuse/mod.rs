@@ -149,9 +149,9 @@ impl Filesystem for Fs {
         &self,
         _: &Request,
         ino: INodeNo,
-        _mode: Option<u32>,
-        _uid: Option<u32>,
-        _gid: Option<u32>,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
         size: Option<u64>,
         _atime: Option<TimeOrNow>,
         mtime: Option<TimeOrNow>,
@@ -163,9 +163,11 @@ impl Filesystem for Fs {
         _flags: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        // Mode and owner are those of the mount: accepted, so that `cp -p` and `rsync -a` go through.
         let (owner, vfs) = (self.owner, Arc::clone(&self.vfs));
         let change = move |vfs: &Vfs| {
+            if mode.is_some() || uid.is_some() || gid.is_some() {
+                owner.check(&vfs.getattr(ino.0)?, mode, uid, gid)?;
+            }
             if let Some(size) = size {
                 vfs.truncate(ino.0, size)?;
             }

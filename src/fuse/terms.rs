@@ -17,15 +17,48 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// As the kernel wants them.
-    pub fn attr(self, attr: &Attr) -> FileAttr {
-        let write = attr.is_writable && !self.read_only;
-        let perm = match (attr.is_dir, write) {
+    fn perm(self, attr: &Attr) -> u16 {
+        match (attr.is_dir, attr.is_writable && !self.read_only) {
             (true, true) => 0o755,
             (true, false) => 0o555,
             (false, true) => 0o644,
             (false, false) => 0o444,
-        };
+        }
+    }
+
+    /// Refuses another mode or owner than what is shown: a store has neither for each chunk, and a program that hides
+    /// a file must not think that it has. Only that a file is not to be executed here says nothing (`install` asks
+    /// for it).
+    pub fn check(
+        self,
+        attr: &Attr,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+    ) -> Result<()> {
+        let perm = u32::from(self.perm(attr));
+        let ignored = if attr.is_dir { 0 } else { 0o111 };
+        if let Some(mode) = mode.map(|mode| mode & 0o7777)
+            && mode & !ignored != perm
+        {
+            return Err(Error::new(
+                Kind::NotPermitted,
+                format!("mode {mode:04o}: everything here has the mode that it shows, {perm:04o}"),
+            ));
+        }
+        let is_other = |wanted: Option<u32>, own: u32| wanted.is_some_and(|wanted| wanted != own);
+        if is_other(uid, self.uid) || is_other(gid, self.gid) {
+            let (uid, gid) = (self.uid, self.gid);
+            return Err(Error::new(
+                Kind::NotPermitted,
+                format!("another owner: everything here belongs to {uid}:{gid}, who mounted it"),
+            ));
+        }
+        Ok(())
+    }
+
+    /// As the kernel wants them.
+    pub fn attr(self, attr: &Attr) -> FileAttr {
         FileAttr {
             ino: INodeNo(attr.number),
             size: attr.len,
@@ -35,7 +68,7 @@ impl Owner {
             ctime: attr.modified,
             crtime: attr.modified,
             kind: if attr.is_dir { FileType::Directory } else { FileType::RegularFile },
-            perm,
+            perm: self.perm(attr),
             nlink: attr.links,
             uid: self.uid,
             gid: self.gid,

@@ -6,7 +6,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsRawFd, IntoRawFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, MetadataExt, symlink};
+use std::os::unix::fs::{FileExt, MetadataExt, chown, symlink};
 use std::path::Path;
 use std::process::Command;
 
@@ -85,7 +85,9 @@ fn the_tree_is_the_same_in_every_dialect() {
 /// Shows: chunk-size, chunk-time, mode, ino, statfs.
 #[test]
 fn attributes_say_what_a_chunk_is_and_what_is_stored() {
-    let mount = Mount::fixture(V3, &[]);
+    let mut mount = Mount::fixture(V3, &[]);
+    mount.expect("mode ");
+    mount.expect("another owner");
     let chunk = mount.at("c/2/2");
     let attr = fs::metadata(&chunk).unwrap();
     assert_eq!(attr.len(), CHUNK_LEN, "a chunk at the edge has its full size");
@@ -95,8 +97,22 @@ fn attributes_say_what_a_chunk_is_and_what_is_stored() {
     let shard = fs::metadata(mount.store().join("c/1/1")).unwrap();
     assert_eq!((attr.mtime(), attr.mtime_nsec()), (shard.mtime(), shard.mtime_nsec()));
     assert_eq!(fs::metadata(&chunk).unwrap().ino(), attr.ino());
-    fs::set_permissions(&chunk, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
-    assert_eq!(fs::metadata(&chunk).unwrap().mode() & 0o7777, 0o644);
+    let chmod = |path: &Path, mode| {
+        fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode))
+    };
+    for mode in [0o600, 0o664, 0o4644] {
+        assert_eq!(errno(chmod(&chunk, mode)), libc::EPERM, "{mode:o}");
+    }
+    assert_eq!(errno(chmod(&mount.at("c"), 0o700)), libc::EPERM);
+    chmod(&mount.at("c"), 0o755).unwrap();
+    for mode in [0o644, 0o755] {
+        chmod(&chunk, mode).unwrap();
+        assert_eq!(fs::metadata(&chunk).unwrap().mode() & 0o7777, 0o644);
+    }
+    let owner = (attr.uid(), attr.gid());
+    chown(&chunk, Some(owner.0), Some(owner.1)).unwrap();
+    assert_eq!(errno(chown(&chunk, Some(owner.0 + 1), None)), libc::EPERM);
+    assert_eq!(fs::metadata(&chunk).unwrap().uid(), owner.0);
     let scratch = mount.at("c/2/scratch");
     fs::write(&scratch, [0; 48]).unwrap();
     let (old, new) = (attr.ino(), fs::metadata(&scratch).unwrap().ino());
