@@ -123,6 +123,10 @@ pub struct Mount {
     /// power cut never leaves a torn chunk, or only when a program calls `fsync`.
     #[arg(long, value_enum, default_value = "always")]
     pub durability: Durability,
+    /// Where to write what the store does not take at the end (a full disk): each file by its path in the mount,
+    /// chunks decoded [default: it is named in the log, and lost].
+    #[arg(long, value_name = "DIR")]
+    pub rescue: Option<PathBuf>,
     /// Threads that decode and store [default: the number of processors, at least 4].
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
@@ -142,6 +146,10 @@ pub struct Mount {
 pub struct Umount {
     /// Where a hierarchy is mounted.
     pub mountpoint: PathBuf,
+    /// Unmount also where not everything can be stored, and write the rest here: each file by its path in the mount,
+    /// chunks decoded.
+    #[arg(long, value_name = "DIR")]
+    pub rescue: Option<PathBuf>,
 }
 
 /// Show the hierarchy, as people would draw it.

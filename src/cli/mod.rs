@@ -10,6 +10,7 @@ mod logger;
 mod mount;
 mod open;
 mod print;
+mod rescue;
 mod tree;
 mod umount;
 

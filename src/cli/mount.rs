@@ -10,7 +10,7 @@ use std::time::Duration;
 use clap::{CommandFactory, FromArgMatches};
 
 use super::args::{Args, Durability as DurabilityArg, Mount, Presented, Writeback as WritebackArg};
-use super::{Failure, daemon, failed, logger, open, umount};
+use super::{Failure, daemon, failed, logger, open, rescue, umount};
 use crate::array::FillChunks;
 use crate::fuse::{self, MountOptions, Mounted, Others};
 use crate::hierarchy;
@@ -106,6 +106,8 @@ fn serve(
         sys::new_session()?;
     }
     logger::start(args.log_level, args.log_file.as_deref())?;
+    // The daemon leaves the directory that it is named from.
+    let rescue = args.rescue.as_ref().map(std::path::absolute).transpose()?;
     let hierarchy = open_hierarchy(args, flags, source)?;
     let options = vfs::Options {
         cache_len: args.cache_size,
@@ -152,15 +154,27 @@ fn serve(
         log::info!("{} is mounted at {}", source.spelled().display(), mountpoint.display());
     }
     unmount_on_signal(mountpoint.to_owned(), Arc::clone(&vfs));
-    end(mounted, &vfs)
+    end(mounted, &vfs, rescue.as_deref())
 }
 
-fn end(mounted: Mounted, vfs: &Vfs) -> Result<(), Failure> {
+fn end(mounted: Mounted, vfs: &Vfs, rescue: Option<&Path>) -> Result<(), Failure> {
     mounted.wait()?;
-    match vfs.sync() {
-        Ok(()) => Ok(()),
-        Err(error) => Err(failed(format!("not everything is stored: {error}"))),
-    }
+    let Err(error) = vfs.sync() else { return Ok(()) };
+    let unstored = vfs.unstored();
+    let paths: Vec<String> = unstored.iter().map(|file| file.path.clone()).collect();
+    let named = rescue::named(&paths);
+    let said = match rescue {
+        Some(dir) => {
+            for file in &unstored {
+                rescue::write(dir, &file.path, &file.bytes)?;
+            }
+            format!("not everything is stored: {error}; in {} are: {named}", dir.display())
+        }
+        None => format!("not everything is stored: {error}; not stored are: {named}"),
+    };
+    // Nobody reads what a daemon says but in its log.
+    log::error!("{said}");
+    Err(failed(said))
 }
 
 fn unmount_on_signal(mountpoint: PathBuf, vfs: Arc<Vfs>) {

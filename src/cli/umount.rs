@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use super::args::Umount;
-use super::{Failure, failed};
+use super::{Failure, failed, rescue};
 use crate::sys;
 
 /// How long the daemon may take to go after everything was stored and the mount has ended.
@@ -36,22 +36,36 @@ pub fn run(args: &Umount) -> Result<(), Failure> {
     let mountpoint = args.mountpoint.canonicalize()?;
     let daemon = if is_fuse(&mountpoint)? { daemon_of(&mountpoint) } else { None };
     let daemon = daemon.ok_or_else(|| failed(format!("{shown}: no hierarchy is mounted there")))?;
-    store_all(&mountpoint)?;
+    let Err(error) = File::open(&mountpoint).and_then(|root| root.sync_all()) else {
+        now(&mountpoint, Busy::Refuse)?;
+        return wait_for(daemon);
+    };
+    let unstored = unstored(&mountpoint);
+    let named = rescue::named(&unstored);
+    let Some(dir) = &args.rescue else {
+        return Err(failed(format!(
+            "{shown}: not everything is stored, so it stays mounted: {error}: {named}; make room and unmount \
+             again, or write these elsewhere with --rescue DIR"
+        )));
+    };
+    for path in &unstored {
+        let bytes = std::fs::read(mountpoint.join(path))
+            .map_err(|error| failed(format!("{shown}/{path}: {error}; it stays mounted")))?;
+        rescue::write(dir, path, &bytes)?;
+    }
     now(&mountpoint, Busy::Refuse)?;
-    wait_for(daemon)
+    wait_for(daemon)?;
+    Err(failed(format!(
+        "{shown}: not everything is stored: {error}; in {} are: {named}",
+        dir.display()
+    )))
 }
 
-/// Stores what waits: fsync of the root of a mount does.
-fn store_all(mountpoint: &Path) -> Result<(), Failure> {
-    let synced = File::open(mountpoint).and_then(|root| root.sync_all());
-    synced.map_err(|error| {
-        let errors = std::fs::read_to_string(mountpoint.join(".zarrfs/errors")).unwrap_or_default();
-        let last = errors.lines().last().unwrap_or_default();
-        failed(format!(
-            "{}: not everything is stored, so it stays mounted: {error}\n{last}",
-            mountpoint.display()
-        ))
-    })
+/// What is not stored, by its path in the mount.
+fn unstored(mountpoint: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(mountpoint.join(".zarrfs/unstored")).unwrap_or_default();
+    let path = |line: &str| line.split('\t').next().unwrap_or_default().to_owned();
+    text.lines().map(path).collect()
 }
 
 /// The process that serves the mount, by what it says of itself.

@@ -35,7 +35,7 @@ type Versions = (Option<Version>, Option<Version>);
 /// Why a file cannot be written, by what it is.
 pub(super) fn check_writable(place: Option<&Place>) -> Result<()> {
     match place {
-        Some(Place::Errors | Place::Stats) => {
+        Some(Place::Report(_)) => {
             let shown = place.map(Place::shown).unwrap_or_default();
             Err(Error::new(Kind::NotPermitted, "can only be read").at(shown))
         }
@@ -87,7 +87,7 @@ impl Vfs {
             }
             Place::Ordinary(path, relative) => self.value_of(&self.ordinary_key(path, relative)?),
             Place::StoredDocument(_, key) => self.value_of(key),
-            Place::Errors | Place::Stats => Ok(Vec::new().into()),
+            Place::Report(_) => Ok(Vec::new().into()),
             Place::Node(_)
             | Place::ChunkDir(..)
             | Place::OrdinaryDir(..)
@@ -341,8 +341,7 @@ impl Vfs {
             | Place::OrdinaryDir(..)
             | Place::Control
             | Place::StoredDir(_)
-            | Place::Errors
-            | Place::Stats => None,
+            | Place::Report(_) => None,
         })
     }
 

@@ -229,20 +229,6 @@ impl Vfs {
         }
         Ok(())
     }
-
-    /// What is not stored yet, by its path in the mount, and why if it was tried; for people.
-    pub fn unstored(&self) -> Vec<(String, Option<Error>)> {
-        let mut all = Vec::new();
-        for key in self.cache.due(Due::All) {
-            let failure = self.cache.failure(&key);
-            let Some((path, chunks)) = self.cache.waiting_for(&key) else { continue };
-            for (coords, _) in chunks {
-                all.push((Place::Chunk(path.clone(), coords).shown(), failure.clone()));
-            }
-        }
-        all.sort_by(|(one, _), (other, _)| one.cmp(other));
-        all
-    }
 }
 
 /// Whether an error is one of the medium below the store, which may take what it is given another time.

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use parking_lot::Mutex;
 
 use super::attr::Attr;
-use super::place::{CHUNKS, CONTROL, DOCUMENT, ERRORS, Place, STATS, STORED};
+use super::place::{CHUNKS, CONTROL, DOCUMENT, Place, Report, STORED};
 use super::{Form, Vfs};
 use crate::array::{Array, Coords, Grid};
 use crate::error::{Error, Kind, Result};
@@ -179,12 +179,10 @@ impl Vfs {
             }
             Place::OrdinaryDir(path, _) => self.ordinary_entries(path, place),
             Place::Control => {
-                let entries = [
-                    (STORED, Place::StoredDir(NodePath::root())),
-                    (ERRORS, Place::Errors),
-                    (STATS, Place::Stats),
-                ];
-                Ok(Box::new(entries.into_iter().map(|(name, place)| Ok((name.to_owned(), place)))))
+                let reports = Report::ALL.map(|report| (report.name(), Place::Report(report)));
+                let entries =
+                    [(STORED, Place::StoredDir(NodePath::root()))].into_iter().chain(reports);
+                Ok(Box::new(entries.map(|(name, place)| Ok((name.to_owned(), place)))))
             }
             Place::StoredDir(path) => self.names_in_stored(path),
             _ => Err(Error::new(Kind::NotDirectory, "not a directory")),

@@ -22,6 +22,7 @@ mod overlay;
 mod place;
 mod stats;
 mod tree;
+mod unstored;
 mod unsynced;
 mod xattr;
 mod zarr2;
@@ -48,7 +49,8 @@ use journal::Journal;
 pub use listing::{DirHandle, Listed};
 pub use names::Replace;
 use overlay::Overlay;
-use place::Place;
+use place::{Place, Report};
+pub use unstored::Unstored;
 use unsynced::Unsynced;
 pub use xattr::Presence;
 
@@ -247,6 +249,14 @@ impl Vfs {
         self.journal.text()
     }
 
+    fn report(&self, report: Report) -> String {
+        match report {
+            Report::Errors => self.errors(),
+            Report::Stats => self.stats(),
+            Report::Unstored => self.unstored_text(),
+        }
+    }
+
     /// The figures of the medium below the store.
     pub fn room(&self) -> Result<Option<Room>> {
         self.hierarchy.store().read().room()
@@ -328,8 +338,9 @@ impl Vfs {
         let inode = self.count_opener(known, access)?;
         let place = inode.place();
         let made = match &place {
-            Some(Place::Errors) if access == Access::Read => Some(Bytes::from(self.errors())),
-            Some(Place::Stats) if access == Access::Read => Some(Bytes::from(self.stats())),
+            Some(Place::Report(report)) if access == Access::Read => {
+                Some(Bytes::from(self.report(*report)))
+            }
             _ => None,
         };
         let pages = match (&made, &place) {

@@ -23,10 +23,36 @@ pub const CHUNKS: &str = "c";
 pub const CONTROL: &str = ".zarrfs";
 /// In it: the documents as the store has them.
 pub const STORED: &str = "stored";
-/// In it: the last errors in words.
-pub const ERRORS: &str = "errors";
-/// In it: counters.
-pub const STATS: &str = "stats";
+
+/// A file in it that is made anew for each reader.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Report {
+    /// The last errors in words.
+    Errors,
+    /// Counters.
+    Stats,
+    /// What is not stored yet, and why if it was tried.
+    Unstored,
+}
+
+impl Report {
+    /// All there are.
+    pub const ALL: [Self; 3] = [Self::Errors, Self::Stats, Self::Unstored];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Errors => "errors",
+            Self::Stats => "stats",
+            Self::Unstored => "unstored",
+        }
+    }
+
+    /// The one of this name.
+    pub fn of_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|report| report.name() == name)
+    }
+}
 
 /// A place in the mounted tree. It says what a file or directory means, not whether it is there.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -53,10 +79,8 @@ pub enum Place {
     StoredDir(NodePath),
     /// A document as the store has it, in the directory of its node.
     StoredDocument(NodePath, Key),
-    /// `.zarrfs/errors`.
-    Errors,
-    /// `.zarrfs/stats`.
-    Stats,
+    /// A file in `.zarrfs` that is made anew for each reader.
+    Report(Report),
 }
 
 impl Place {
@@ -79,8 +103,7 @@ impl Place {
             | Self::Chunk(..)
             | Self::Ordinary(..)
             | Self::StoredDocument(..)
-            | Self::Errors
-            | Self::Stats => false,
+            | Self::Report(_) => false,
         }
     }
 
@@ -107,7 +130,7 @@ impl Place {
             Self::Control => Self::root(),
             Self::StoredDir(path) => path.parent().map_or(Self::Control, Self::StoredDir),
             Self::StoredDocument(path, _) => Self::StoredDir(path.clone()),
-            Self::Errors | Self::Stats => Self::Control,
+            Self::Report(_) => Self::Control,
         }
     }
 
@@ -128,8 +151,7 @@ impl Place {
             | Self::Copies(_) => Some(last(&self.relative())),
             Self::Control => Some(CONTROL.to_owned()),
             Self::StoredDocument(_, key) => Some(key.name().to_owned()),
-            Self::Errors => Some(ERRORS.to_owned()),
-            Self::Stats => Some(STATS.to_owned()),
+            Self::Report(report) => Some(report.name().to_owned()),
         }
     }
 
@@ -174,8 +196,7 @@ impl Place {
             | Self::Control
             | Self::StoredDir(_)
             | Self::StoredDocument(..)
-            | Self::Errors
-            | Self::Stats => String::new(),
+            | Self::Report(_) => String::new(),
         }
     }
 
@@ -203,8 +224,7 @@ impl Place {
             Self::StoredDocument(path, key) => {
                 node(path, key.name()).replacen("", ".zarrfs/stored/", 1)
             }
-            Self::Errors => format!("{CONTROL}/{ERRORS}"),
-            Self::Stats => format!("{CONTROL}/{STATS}"),
+            Self::Report(report) => format!("{CONTROL}/{}", report.name()),
         }
     }
 
@@ -221,7 +241,7 @@ impl Place {
             | Self::Ordinary(path, _)
             | Self::StoredDir(path)
             | Self::StoredDocument(path, _) => Some(path),
-            Self::Control | Self::Errors | Self::Stats => None,
+            Self::Control | Self::Report(_) => None,
         }
     }
 
@@ -239,7 +259,7 @@ impl Place {
             Self::Ordinary(_, relative) => Self::Ordinary(path, relative.clone()),
             Self::StoredDir(_) => Self::StoredDir(path),
             // Its key does not go with the path alone.
-            Self::StoredDocument(..) | Self::Control | Self::Errors | Self::Stats => return None,
+            Self::StoredDocument(..) | Self::Control | Self::Report(_) => return None,
         })
     }
 

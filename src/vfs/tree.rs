@@ -7,7 +7,7 @@ use super::attr::Attr;
 use super::file::Content;
 use super::inode::Inode;
 use super::overlay::Shown;
-use super::place::{CHUNKS, CONTROL, DOCUMENT, ERRORS, Place, STATS, STORED};
+use super::place::{CHUNKS, CONTROL, DOCUMENT, Place, Report, STORED};
 use super::zarr2::Named;
 use super::{Access, Form, Pages, Vfs};
 use crate::array::{Array, Coords, parse_index};
@@ -49,9 +49,7 @@ impl Vfs {
             Place::OrdinaryDir(path, _) => self.resolve_ordinary(path, directory, name),
             Place::Control => Ok(match name {
                 STORED => Some(Place::StoredDir(NodePath::root())),
-                ERRORS => Some(Place::Errors),
-                STATS => Some(Place::Stats),
-                _ => None,
+                name => Report::of_name(name).map(Place::Report),
             }),
             Place::StoredDir(path) => self.resolve_stored(path, name),
             _ => Err(Error::new(Kind::NotDirectory, "not a directory")),
@@ -308,7 +306,7 @@ impl Vfs {
                 let stat = self.hierarchy.store().stat(key)?.ok_or_else(Error::not_found)?;
                 of_value(stat.len, &stat)
             }
-            Place::Errors | Place::Stats | Place::Control => Attr { is_writable: false, ..attr },
+            Place::Report(_) | Place::Control => Attr { is_writable: false, ..attr },
             Place::ChunkDir(..) | Place::OrdinaryDir(..) | Place::StoredDir(_) => attr,
         })
     }

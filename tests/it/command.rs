@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::support::{Mount, Second, said, until, zarrfs};
+use crate::support::{Mount, Second, Tmpfs, copy, names, said, until, zarrfs};
 
 /// A temporary directory with a v3 hierarchy `a.zarr` and an empty directory `mnt`.
 fn place() -> tempfile::TempDir {
@@ -91,7 +91,7 @@ fn every_refusal_names_the_path_and_the_remedy() {
 fn a_directory_inside_a_draft_names_the_root_to_open() {
     let dir = tempfile::tempdir().unwrap();
     let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/z218v3__groups/store");
-    crate::support::copy(&fixture, &dir.path().join("d.zarr"));
+    copy(&fixture, &dir.path().join("d.zarr"));
     fs::create_dir(dir.path().join("mnt")).unwrap();
     let root = dir.path().join("d.zarr").canonicalize().unwrap();
     for inside in ["meta", "meta/root", "data/root"] {
@@ -245,4 +245,48 @@ fn help_says_what_a_person_needs() {
         assert!(help.contains(word), "--help says nothing of {word}");
     }
     assert_eq!(zarrfs().arg("--version").output().unwrap().status.code(), Some(0));
+}
+
+/// Shows: rescue.
+#[test]
+fn what_cannot_be_stored_is_named_at_unmount_and_written_elsewhere_if_that_is_wanted() {
+    // SAFETY: the call cannot fail or touch memory.
+    if unsafe { libc::geteuid() } != 0 {
+        eprintln!("not root: no small file system can be mounted, so this shows nothing");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let (disk, mnt, saved) = (path("disk"), path("mnt"), path("saved"));
+    for name in [&disk, &mnt] {
+        fs::create_dir(name).unwrap();
+    }
+    let small = Tmpfs::mount(Path::new(&disk), "64k");
+    let fixture =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/z316__shard_end/store");
+    copy(&fixture, &dir.path().join("disk/store"));
+    fs::write(dir.path().join("disk/ballast"), vec![0; 1 << 20]).expect_err("a small disk");
+    let store = path("disk/store");
+    assert_eq!(said(&["mount", &store, &mnt, "--rescue", &path("by-daemon")]).0, 0);
+    fs::write(path("mnt/c/0/0"), [1; 48]).unwrap();
+    fs::write(path("mnt/c/2/1"), [2; 48]).unwrap();
+    let (code, sentence) = said(&["umount", &mnt]);
+    assert_eq!(code, 1);
+    assert!(sentence.contains("so it stays mounted: No space left"), "{sentence}");
+    assert!(sentence.contains(": c/0/0, c/2/1; make room"), "{sentence}");
+    let unstored = fs::read_to_string(path("mnt/.zarrfs/unstored")).unwrap();
+    assert!(unstored.starts_with("c/0/0\t") && unstored.contains("No space left"), "{unstored}");
+    let (code, sentence) = said(&["umount", &mnt, "--rescue", &saved]);
+    assert_eq!(code, 1, "{sentence}");
+    assert!(sentence.ends_with(&format!("in {saved} are: c/0/0, c/2/1")), "{sentence}");
+    assert!(names(Path::new(&mnt)).is_empty(), "it is still mounted");
+    for at in ["saved", "by-daemon"] {
+        assert_eq!(fs::read(path(&format!("{at}/c/0/0"))).unwrap(), [1; 48]);
+        assert_eq!(fs::read(path(&format!("{at}/c/2/1"))).unwrap(), [2; 48]);
+    }
+    fs::remove_file(dir.path().join("disk/ballast")).unwrap();
+    assert_eq!(said(&["mount", &store, &mnt]).0, 0);
+    fs::copy(path("saved/c/0/0"), path("mnt/c/0/0")).unwrap();
+    assert_eq!(said(&["umount", &mnt]), (0, String::new()));
+    drop(small);
 }

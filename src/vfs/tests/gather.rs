@@ -72,8 +72,8 @@ fn a_failure_comes_out_of_the_next_close_and_fsync_in_that_shard_and_of_unmount(
     bed.vfs.sync().expect_err("the store is full");
     let unstored = bed.vfs.unstored();
     assert_eq!(unstored.len(), 1);
-    assert_eq!(unstored[0].0, "sharded/c/0");
-    assert_eq!(unstored[0].1.as_ref().map(crate::error::Error::errno), Some(libc::ENOSPC));
+    assert_eq!((&*unstored[0].path, &*unstored[0].bytes), ("sharded/c/0", &b"aaaa"[..]));
+    assert_eq!(unstored[0].failure.as_ref().map(crate::error::Error::errno), Some(libc::ENOSPC));
     let closed = bed.write("sharded/c/1", b"bbbb").expect_err("the shard could not be stored");
     assert_eq!(closed.errno(), libc::ENOSPC);
     bed.write("sharded/c/2", b"cccc").expect("another shard");
