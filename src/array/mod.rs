@@ -10,6 +10,7 @@ mod coords;
 mod kept;
 mod key_encoding;
 mod layers;
+mod layout;
 mod level;
 mod parallel;
 mod sharded;
@@ -29,6 +30,7 @@ use bound::{Bound, Pipelines};
 pub use chunk_store::{Change, ChunkStore, CoordsList, Direct, Indices};
 pub use coords::{Coords, Grid};
 pub use key_encoding::{decode as decode_key, index as parse_index};
+pub use layout::{ShardLayout, ShardOrder, ShardWrite};
 pub use sharded::Sharded;
 
 /// What to do with a chunk that equals the fill value bit for bit.
@@ -57,12 +59,13 @@ pub struct Array {
 
 impl Array {
     /// Binds `model` to the chunks below `prefix`. Chunks of more than `max_chunk_len` decoded bytes are
-    /// listed but not read.
+    /// listed but not read. Shards are written as `layout` says.
     pub fn open(
         model: model::Array,
         store: &Store,
         prefix: Prefix,
         max_chunk_len: u64,
+        layout: ShardLayout,
     ) -> Result<Self> {
         let direct =
             Direct::new(store.clone(), prefix.clone(), model.key_encoding, Grid::of(&model));
@@ -70,10 +73,13 @@ impl Array {
         let mut chunk_shape = model.chunk_shape.clone();
         let stack = match layers::split(&model, max_chunk_len) {
             Ok(layers) => {
+                let mut layout = layout;
                 for (level, inner) in layers.levels {
                     let grid = Grid::regular(&model.shape, &inner);
-                    chunks = Arc::new(Sharded::new(chunks, level, grid));
+                    chunks = Arc::new(Sharded::new(chunks, level, grid, layout));
                     chunk_shape = inner;
+                    // A shard in a shard has no place of its own to stay at.
+                    layout.write = ShardWrite::Rewrite;
                 }
                 Ok(layers.stack)
             }

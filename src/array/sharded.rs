@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 use super::chunk_store::{Change, ChunkStore, CoordsList, Indices, retried};
 use super::coords::{Coords, Grid};
 use super::kept::{self, LevelId};
+use super::layout::ShardLayout;
 use super::level::Level;
 use crate::error::{Error, Kind, Result};
 use crate::shard::{ENTRY_LEN, Index, Span};
@@ -31,6 +32,7 @@ pub struct Sharded {
     below: Arc<dyn ChunkStore>,
     level: Level,
     grid: Grid,
+    layout: ShardLayout,
     /// Under which [`kept`] has indexes and decoded shards of this level.
     id: LevelId,
     /// Held while a shard is decoded as a whole, so that those who want the same one do not decode it too, and
@@ -65,9 +67,9 @@ enum Freshness {
 type Known = (Option<Arc<Loaded>>, Freshness);
 
 impl Sharded {
-    /// The inner chunks of `grid` in the shards of `below`.
-    pub fn new(below: Arc<dyn ChunkStore>, level: Level, grid: Grid) -> Self {
-        Self { below, level, grid, id: LevelId::new(), decoding: Mutex::new(()) }
+    /// The inner chunks of `grid` in the shards of `below`, which are written as `layout` says.
+    pub fn new(below: Arc<dyn ChunkStore>, level: Level, grid: Grid, layout: ShardLayout) -> Self {
+        Self { below, level, grid, layout, id: LevelId::new(), decoding: Mutex::new(()) }
     }
 
     /// Ranges of shards, as they are inside the codecs around them.

@@ -5,6 +5,7 @@ mod contention;
 mod damage;
 mod fill;
 mod forms;
+mod layout;
 mod lengths;
 mod operations;
 mod random;

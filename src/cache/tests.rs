@@ -4,6 +4,7 @@ use bytes::Bytes;
 use serde_json::json;
 
 use super::*;
+use crate::array::ShardLayout;
 use crate::dtype::{DType, FillValue};
 use crate::metadata::model::{self, CodecSpec, KeyEncoding, Separator};
 use crate::store::counting::CountingStore;
@@ -23,7 +24,9 @@ fn array(store: &Store, chunk_len: u64, codecs: &serde_json::Value) -> Arc<Array
         dimension_names: Vec::new(),
         attributes: model::Object::new(),
     };
-    Arc::new(Array::open(model, store, Prefix::root(), 1 << 20).expect("opened"))
+    Arc::new(
+        Array::open(model, store, Prefix::root(), 1 << 20, ShardLayout::default()).expect("opened"),
+    )
 }
 
 fn at(index: u64) -> Coords {

@@ -150,11 +150,13 @@ impl ChunkCache {
     pub fn store(&self, key: &Key, array: &Arc<Array>, fill: FillChunks) -> Result<Vec<Stored>> {
         let _turn = self.turn(key);
         let Some((_, chunks)) = self.waiting.of(key) else { return Ok(Vec::new()) };
-        let (chunks, outside): (Vec<_>, Vec<_>) =
+        let (mut chunks, outside): (Vec<_>, Vec<_>) =
             chunks.into_iter().partition(|(coords, _)| array.grid().contains(coords));
         for (coords, held) in outside {
             self.waiting.done(key, &coords, held.stat.version);
         }
+        // In the order in which they came: a shard may be laid out so.
+        chunks.sort_by_key(|(_, held)| held.stat.version);
         for (coords, held) in &chunks {
             if let Some(bytes) = &held.bytes {
                 array.check_decoded(coords, bytes)?;

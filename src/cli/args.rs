@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{Parser, Subcommand, ValueEnum};
 use log::LevelFilter;
 
+use crate::array::ShardOrder;
 use crate::metadata::model::{CodecSpec, Object};
 use crate::metadata::{Dialect, NodePath, Policy, Shards, policy, wanted};
 
@@ -92,6 +93,14 @@ pub struct Mount {
     /// those in a box of this shape, in arrays of as many dimensions ([1024,1024]).
     #[arg(long, value_name = "SIZE|SHAPE", value_parser = Policy::parse_shards, default_value = "none")]
     pub shards: Shards,
+    /// The order of chunks in a shard that is written: c, f, morton, or arrival.
+    #[arg(long, value_name = "ORDER", value_parser = shard_order, default_value = "c")]
+    pub shard_order: ShardOrder,
+    /// How a shard is written of which some chunks do not change: rewrite, all of it anew, or append, the changed
+    /// chunks behind the old ones, whose bytes file systems with reflinks (XFS, Btrfs) share; where more than half of
+    /// it would be of no use any more it is rewritten.
+    #[arg(long, value_enum, default_value = "rewrite")]
+    pub shard_write: ShardWriteArg,
     /// Memory for decoded chunks.
     #[arg(long, value_name = "SIZE", value_parser = size, default_value = "256M")]
     pub cache_size: u64,
@@ -301,6 +310,15 @@ pub enum Writeback {
     Sync,
 }
 
+/// How a shard is written of which some chunks do not change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ShardWriteArg {
+    /// All of it anew.
+    Rewrite,
+    /// The changed chunks behind the old ones.
+    Append,
+}
+
 /// When bytes are on the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Durability {
@@ -335,6 +353,10 @@ fn dialect(name: &str) -> Result<Dialect, String> {
         let names: Vec<&str> = Dialect::all().iter().map(Dialect::name).collect();
         format!("there are {}", names.join(", "))
     })
+}
+
+fn shard_order(name: &str) -> Result<ShardOrder, String> {
+    ShardOrder::parse(name).map_err(|error| error.to_string())
 }
 
 fn codecs(text: &str) -> Result<Codecs, String> {

@@ -9,9 +9,11 @@ use std::time::Duration;
 
 use clap::{CommandFactory, FromArgMatches};
 
-use super::args::{Args, Durability as DurabilityArg, Mount, Presented, Writeback as WritebackArg};
+use super::args::{
+    Args, Durability as DurabilityArg, Mount, Presented, ShardWriteArg, Writeback as WritebackArg,
+};
 use super::{Failure, daemon, failed, logger, open, rescue, umount};
-use crate::array::FillChunks;
+use crate::array::{FillChunks, ShardLayout, ShardWrite};
 use crate::fuse::{self, MountOptions, Mounted, Others};
 use crate::hierarchy;
 use crate::metadata::Policy;
@@ -90,7 +92,13 @@ fn open_hierarchy(
     }
     let metadata_ttl = if args.immutable { FOR_EVER } else { args.metadata_ttl };
     let policy = Policy { codecs: args.codecs.clone(), shards: args.shards.clone() };
-    let options = hierarchy::Options { metadata_ttl, max_chunk_len: args.max_chunk_size, policy };
+    let write = match args.shard_write {
+        ShardWriteArg::Rewrite => ShardWrite::Rewrite,
+        ShardWriteArg::Append => ShardWrite::Append,
+    };
+    let layout = ShardLayout { order: args.shard_order, write };
+    let max_chunk_len = args.max_chunk_size;
+    let options = hierarchy::Options { metadata_ttl, max_chunk_len, layout, policy };
     open::hierarchy(store, source, args.from.clone(), options)
 }
 

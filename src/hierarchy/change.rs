@@ -507,6 +507,12 @@ impl Hierarchy {
     /// `array` as if its chunks lay below `prefix`.
     pub fn bind_aside(&self, array: &Array, prefix: Prefix) -> Result<Arc<Array>> {
         let model = array.model().clone();
-        Ok(Arc::new(Array::open(model, &self.store, prefix, self.options.max_chunk_len)?))
+        Ok(Arc::new(Array::open(
+            model,
+            &self.store,
+            prefix,
+            self.options.max_chunk_len,
+            self.options.layout,
+        )?))
     }
 }

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::RwLock;
 
-use crate::array::{Array, parse_index};
+use crate::array::{Array, ShardLayout, parse_index};
 use crate::error::{At, Error, Kind, Result};
 use crate::metadata::model::{self, Group, KeyEncoding, Separator};
 use crate::metadata::{Dialect, NodeKind, NodePath, Policy, detect};
@@ -40,6 +40,8 @@ pub struct Options {
     pub metadata_ttl: Duration,
     /// The most bytes that a decoded chunk may have.
     pub max_chunk_len: u64,
+    /// How shards are written.
+    pub layout: ShardLayout,
     /// How new arrays are stored that leave it to the mount.
     pub policy: Policy,
 }
@@ -49,6 +51,7 @@ impl Default for Options {
         Self {
             metadata_ttl: Duration::from_secs(1),
             max_chunk_len: 1 << 30,
+            layout: ShardLayout::default(),
             policy: Policy::default(),
         }
     }
@@ -232,7 +235,7 @@ impl Hierarchy {
                     array.key_encoding = KeyEncoding::V2(self.separator_in_use(&prefix)?);
                 }
                 let limit = self.options.max_chunk_len;
-                let array = Array::open(*array, &self.store, prefix, limit)?;
+                let array = Array::open(*array, &self.store, prefix, limit, self.options.layout)?;
                 Ok(Content::Array(Arc::new(array)))
             }
         }

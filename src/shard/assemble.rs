@@ -16,9 +16,18 @@ pub struct Part {
 }
 
 /// The index of a shard of `slots` whose `parts` follow one another in the order given, from `start`
-/// bytes into the shard (the length of an encoded index that comes first, else 0).
-pub fn assemble(slots: usize, parts: impl IntoIterator<Item = Part>, start: u64) -> Result<Index> {
+/// bytes into the shard (the length of an encoded index that comes first, else 0; or the end of what stays in its
+/// place). What is `placed` lies there already.
+pub fn assemble(
+    slots: usize,
+    placed: impl IntoIterator<Item = (usize, Span)>,
+    parts: impl IntoIterator<Item = Part>,
+    start: u64,
+) -> Result<Index> {
     let mut index = Index::empty(slots);
+    for (slot, span) in placed {
+        index.put(slot, Some(span));
+    }
     let mut offset = start;
     for Part { slot, len } in parts {
         index.put(slot, Some(Span { offset, len }));
@@ -36,7 +45,7 @@ mod tests {
     #[test]
     fn parts_follow_one_another_after_an_index_that_comes_first() {
         let parts = [Part { slot: 2, len: 3 }, Part { slot: 0, len: 2 }];
-        let index = assemble(4, parts, 68).expect("small");
+        let index = assemble(4, [], parts, 68).expect("small");
         assert_eq!(index.span(2, 73, &(0..68)), Ok(Some(Span { offset: 68, len: 3 })));
         assert_eq!(index.span(0, 73, &(0..68)), Ok(Some(Span { offset: 71, len: 2 })));
         assert!(!index.is_present(1) && !index.is_present(3));

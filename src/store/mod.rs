@@ -62,11 +62,11 @@ impl ByteRange {
 }
 
 /// Tells one state of a value from another: two equal versions of a key are the same bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version(pub(crate) [u64; 3]);
 
 impl Version {
-    /// One that no stored value has, for bytes that are not stored yet.
+    /// One that no stored value has, for bytes that are not stored yet: greater, the greater the number.
     pub fn unstored(number: u64) -> Self {
         Self([u64::MAX, number, u64::MAX])
     }

@@ -4,6 +4,7 @@
 //! new shard is stored only if the old one is still the one that the index is of. A shard
 //! whose index is damaged cannot be changed in part: nobody knows what to keep.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,13 +12,38 @@ use std::sync::Arc;
 use super::{Loaded, Sharded};
 use crate::array::chunk_store::Change;
 use crate::array::coords::Coords;
+use crate::array::layout::{ShardOrder, ShardWrite};
 use crate::codec::reserve;
 use crate::error::{At, Error, Kind, Result};
 use crate::shard::{Index, Part, Span, assemble};
 use crate::store::{Condition, Piece, Stat};
 
 /// What becomes of the inner chunks of one shard, by slot.
-type Slots = BTreeMap<usize, Option<Vec<Piece>>>;
+type Slots = BTreeMap<usize, Given>;
+
+/// A new value for an inner chunk, or its end.
+struct Given {
+    /// How many changes came before.
+    arrival: usize,
+    value: Option<Vec<Piece>>,
+}
+
+/// The inner chunks of a new shard.
+struct Parts {
+    /// Those that do not change, and where they lie in the old shard.
+    kept: BTreeMap<usize, Span>,
+    /// The others, with the number of changes that came before.
+    new: Vec<(usize, usize, Vec<Piece>)>,
+}
+
+/// Which of two inner chunks comes first where nothing else decides: what was there before, as it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Order {
+    /// At this offset in the old shard.
+    Kept(u64),
+    /// After so many changes.
+    Arrival(usize),
+}
 
 /// A change of a shard, and the index that it has then.
 struct Planned {
@@ -77,8 +103,10 @@ impl Sharded {
         for (shard, changes) in by_shard {
             let conditions: Vec<(usize, Condition)> =
                 changes.iter().map(|c| (self.level.slot_of(&c.coords), c.condition)).collect();
-            let slots: Slots =
-                changes.into_iter().map(|c| (self.level.slot_of(&c.coords), c.value)).collect();
+            let given = changes.into_iter().enumerate().map(|(arrival, change)| {
+                (self.level.slot_of(&change.coords), Given { arrival, value: change.value })
+            });
+            let slots: Slots = given.collect();
             let unconditional = conditions.iter().all(|(_, c)| *c == Condition::Always);
             if unconditional && self.replaces_all(&shard, &slots) {
                 let mut whole = self.changed_shard(&shard, slots, None)?;
@@ -99,7 +127,7 @@ impl Sharded {
             }
             let present =
                 |slot: &usize| old.as_ref().is_some_and(|old| old.index.is_present(*slot));
-            if slots.iter().all(|(slot, value)| value.is_none() && !present(slot)) {
+            if slots.iter().all(|(slot, given)| given.value.is_none() && !present(slot)) {
                 continue; // Erasing what is not there.
             }
             planned.push(self.changed_shard(&shard, slots, old.as_deref())?);
@@ -111,7 +139,11 @@ impl Sharded {
     fn replaces_all(&self, shard: &Coords, changes: &Slots) -> bool {
         let all = self.level.chunks_of(shard, &self.grid);
         u64::try_from(changes.len()).is_ok_and(|changed| changed >= all)
-            && changes.values().flatten().flatten().all(|piece| matches!(piece, Piece::New(_)))
+            && changes
+                .values()
+                .filter_map(|given| given.value.as_ref())
+                .flatten()
+                .all(|piece| matches!(piece, Piece::New(_)))
     }
 
     /// The new value of one shard: what changes, and the rest as it is.
@@ -121,30 +153,25 @@ impl Sharded {
         changes: Slots,
         old: Option<&Loaded>,
     ) -> Result<Planned> {
-        let mut parts = match old {
-            Some(old) => self.kept(old, &changes).map_err(|e| e.at_key_of(self, shard))?,
-            None => BTreeMap::new(),
-        };
-        for (slot, pieces) in changes {
-            if let Some(pieces) = pieces {
+        let mut parts = Parts { kept: BTreeMap::new(), new: Vec::new() };
+        if let Some(old) = old {
+            parts.kept = self.kept(old, &changes).map_err(|e| e.at_key_of(self, shard))?;
+        }
+        for (slot, Given { arrival, value }) in changes {
+            if let Some(pieces) = value {
                 let rebased = rebase(pieces, || old.map_or(Ok(None), |old| old.span(slot)));
-                parts.insert(slot, rebased.map_err(|e| e.at_key_of(self, shard))?);
+                parts.new.push((arrival, slot, rebased.map_err(|e| e.at_key_of(self, shard))?));
             }
         }
         let condition = match old {
             Some(old) => Condition::Unchanged(old.stat.version),
             None => Condition::Absent,
         };
-        if parts.is_empty() {
+        if parts.kept.is_empty() && parts.new.is_empty() {
             let change = Change { coords: shard.clone(), value: None, condition };
             return Ok(Planned { change, index: None });
         }
-        let mut lens = Vec::with_capacity(parts.len());
-        for (slot, pieces) in &parts {
-            lens.push(Part { slot: *slot, len: Piece::total_len(pieces)? });
-        }
-        let index = assemble(self.level.slots(), lens, self.level.index_first_len())?;
-        let mut pieces: Vec<Piece> = parts.into_values().flatten().collect();
+        let (index, mut pieces) = self.lay_out(parts)?;
         let encoded_index = self.level.encode_index(&index, old.map(|old| &old.at))?;
         let index_len = Piece::New(encoded_index.clone()).len();
         self.level.place_index(&mut pieces, encoded_index.into());
@@ -155,9 +182,77 @@ impl Sharded {
         Ok(Planned { change, index: Some(NewIndex { index, at, shard_len }) })
     }
 
+    /// Where each inner chunk lies in a new shard, and all of them one after another.
+    fn lay_out(&self, Parts { kept, new }: Parts) -> Result<(Index, Vec<Piece>)> {
+        let start = self.level.index_first_len();
+        let mut sorted: Vec<(usize, Order, Vec<Piece>)> = Vec::with_capacity(new.len());
+        for (arrival, slot, pieces) in new {
+            sorted.push((slot, Order::Arrival(arrival), pieces));
+        }
+        let stays = self.stays(start, &kept, &sorted);
+        if stays.is_none() {
+            sorted.extend(kept.iter().map(|(slot, span)| {
+                let piece = Piece::Kept { offset: span.offset, len: span.len };
+                (*slot, Order::Kept(span.offset), vec![piece])
+            }));
+        }
+        sorted.sort_by(|(one, one_order, _), (other, other_order, _)| {
+            self.compare(*one, *other).then_with(|| one_order.cmp(other_order)).then(one.cmp(other))
+        });
+        let mut lens = Vec::with_capacity(sorted.len());
+        for (slot, _, pieces) in &sorted {
+            lens.push(Part { slot: *slot, len: Piece::total_len(pieces)? });
+        }
+        let new = sorted.into_iter().flat_map(|(_, _, pieces)| pieces);
+        let slots = self.level.slots();
+        Ok(match stays {
+            Some(range) => {
+                let index = assemble(slots, kept, lens, range.end)?;
+                let old = Piece::Kept { offset: range.start, len: range.end - range.start };
+                (index, std::iter::once(old).chain(new).collect())
+            }
+            None => (assemble(slots, [], lens, start)?, new.collect()),
+        })
+    }
+
+    /// The order of two slots in a new shard.
+    fn compare(&self, one: usize, other: usize) -> Ordering {
+        match self.layout.order {
+            // Of a transposed shard as it is stored.
+            ShardOrder::C => one.cmp(&other),
+            order => {
+                let first = Coords::new(vec![0; self.grid.rank()]);
+                let within = |slot| self.level.coords_of(&first, slot);
+                order.compare(within(one).indices(), within(other).indices())
+            }
+        }
+    }
+
+    /// The bytes of the old shard that stay where they are, dead ones too, if it is to be appended to; none where
+    /// more than half of the new one would be dead.
+    fn stays(
+        &self,
+        start: u64,
+        kept: &BTreeMap<usize, Span>,
+        new: &[(usize, Order, Vec<Piece>)],
+    ) -> Option<Range<u64>> {
+        if self.layout.write != ShardWrite::Append || !self.level.around.is_empty() {
+            return None;
+        }
+        let end = kept.values().map(|span| span.offset.saturating_add(span.len)).max()?;
+        if kept.values().any(|span| span.offset < start) {
+            return None; // The old index was shorter.
+        }
+        let live: u64 = kept.values().map(|span| span.len).fold(0, u64::saturating_add);
+        let added = new.iter().flat_map(|(_, _, pieces)| pieces).map(Piece::len);
+        let added = added.fold(0, u64::saturating_add);
+        let dead = end.checked_sub(start)?.saturating_sub(live);
+        (dead <= live.saturating_add(added)).then_some(start..end)
+    }
+
     /// The inner chunks of a shard that do not change. An entry that is damaged can be replaced, but not
     /// kept: that would spread the damage.
-    fn kept(&self, old: &Loaded, changes: &Slots) -> Result<BTreeMap<usize, Vec<Piece>>> {
+    fn kept(&self, old: &Loaded, changes: &Slots) -> Result<BTreeMap<usize, Span>> {
         let mut parts = BTreeMap::new();
         let most = self.level.most_kept(old.stat.len);
         let mut kept_len: u64 = 0;
@@ -170,7 +265,7 @@ impl Sharded {
                     old.stat.len
                 )));
             }
-            parts.insert(slot, vec![Piece::Kept { offset: span.offset, len: span.len }]);
+            parts.insert(slot, span);
         }
         Ok(parts)
     }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde_json::json;
 
 use super::forms::{self, Form, bytes, checked, key, places, prefix, sharding, transformer};
-use crate::array::{Array, Change, Coords, FillChunks};
+use crate::array::{Array, Change, Coords, FillChunks, ShardLayout};
 use crate::codec::BytesToBytes;
 use crate::codec::bytes_to_bytes::Gzip;
 use crate::error::Kind;
@@ -252,7 +252,13 @@ fn a_shard_that_could_not_be_held_is_refused_when_the_array_is_opened() {
         json!([sharding(&[1], raw(), checked(), "end")]),
     );
     for form in [inside, slots] {
-        let array = Array::open(form.model.clone(), &memory(), prefix(), forms::MAX_CHUNK_LEN);
+        let array = Array::open(
+            form.model.clone(),
+            &memory(),
+            prefix(),
+            forms::MAX_CHUNK_LEN,
+            ShardLayout::default(),
+        );
         let array = array.expect("opened");
         let error = array.not_understood().expect("too large");
         assert_eq!(error.kind(), Kind::TooLarge, "{}: {error}", form.name);

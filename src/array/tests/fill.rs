@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::forms::{Form, bytes, checked, prefix, sharding};
-use crate::array::{Array, Coords, FillChunks};
+use crate::array::{Array, Coords, FillChunks, ShardLayout};
 use crate::dtype::{DType, FillValue};
 use crate::error::Kind;
 use crate::store::Store;
@@ -17,7 +17,7 @@ fn array(dtype: DType, fill: FillValue) -> Array {
     let mut model = Form::new("fill", &[8], &[8], json!([codec])).model;
     (model.dtype, model.fill) = (dtype, fill);
     let store = Store::new(Arc::new(MemoryStore::new()));
-    Array::open(model, &store, prefix(), 1 << 20).expect("opened")
+    Array::open(model, &store, prefix(), 1 << 20, ShardLayout::default()).expect("opened")
 }
 
 fn of(dtype: DType, fill: &serde_json::Value) -> Array {

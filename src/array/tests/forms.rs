@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value as Json, json};
 
-use crate::array::{Array, Coords};
+use crate::array::{Array, Coords, ShardLayout};
 use crate::dtype::{DType, FillValue};
 use crate::metadata::model::{self, CodecSpec, KeyEncoding, Node, Separator};
 use crate::metadata::{Dialect, NodeKind};
@@ -67,7 +67,8 @@ impl Form {
     }
 
     pub fn open(&self, store: &Store) -> Arc<Array> {
-        let array = Array::open(self.model.clone(), store, prefix(), MAX_CHUNK_LEN);
+        let array =
+            Array::open(self.model.clone(), store, prefix(), MAX_CHUNK_LEN, ShardLayout::default());
         let array = array.unwrap_or_else(|error| panic!("{}: {error}", self.name));
         assert_eq!(array.not_understood(), None, "{}", self.name);
         Arc::new(array)

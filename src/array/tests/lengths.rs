@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::forms::{Form, bytes, checked, prefix, sharding};
-use crate::array::{Array, ChunkLen, Coords, FillChunks};
+use crate::array::{Array, ChunkLen, Coords, FillChunks, ShardLayout};
 use crate::codec::vlen;
 use crate::dtype::{DType, FillValue};
 use crate::error::Kind;
@@ -15,7 +15,7 @@ use crate::store::memory::MemoryStore;
 
 fn open(model: &model::Array, limit: u64) -> Array {
     let store = Store::new(Arc::new(MemoryStore::new()));
-    Array::open(model.clone(), &store, prefix(), limit).expect("opened")
+    Array::open(model.clone(), &store, prefix(), limit, ShardLayout::default()).expect("opened")
 }
 
 fn at(index: u64) -> Coords {

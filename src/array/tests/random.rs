@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 
 use super::forms::{Form, bytes, encodings, places, prefix, sharding, transpose};
-use crate::array::{Array, Coords, FillChunks};
+use crate::array::{Array, Coords, FillChunks, ShardLayout, ShardOrder, ShardWrite};
 use crate::dtype::{DType, FillValue};
 use crate::metadata::model;
 use crate::store::memory::MemoryStore;
@@ -163,7 +163,19 @@ enum Operation {
     Fill(usize),
     ErasePrefix(usize, usize),
     Resize(Vec<u64>),
-    Reopen,
+    /// With shards written in another way from then on.
+    Reopen(ShardLayout),
+}
+
+fn layout() -> impl Strategy<Value = ShardLayout> {
+    let order = prop_oneof![
+        Just(ShardOrder::C),
+        Just(ShardOrder::F),
+        Just(ShardOrder::Morton),
+        Just(ShardOrder::Arrival)
+    ];
+    let write = prop_oneof![Just(ShardWrite::Rewrite), Just(ShardWrite::Append)];
+    (order, write).prop_map(|(order, write)| ShardLayout { order, write })
 }
 
 fn operation() -> impl Strategy<Value = Operation> {
@@ -175,7 +187,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         1 => any::<usize>().prop_map(Operation::Fill),
         1 => (any::<usize>(), 0_usize..4).prop_map(|(at, depth)| Operation::ErasePrefix(at, depth)),
         1 => prop::collection::vec(0_u64..12, 3).prop_map(Operation::Resize),
-        1 => Just(Operation::Reopen),
+        1 => layout().prop_map(Operation::Reopen),
     ]
 }
 
@@ -184,18 +196,20 @@ struct Tested {
     store: Store,
     model: model::Array,
     array: Array,
+    layout: ShardLayout,
     want: BTreeMap<Coords, Vec<u8>>,
 }
 
 impl Tested {
     fn new(form: &Form) -> Self {
         let store = Store::new(Arc::new(MemoryStore::new()));
-        let array = Self::open(&store, &form.model);
-        Self { store, model: form.model.clone(), array, want: BTreeMap::new() }
+        let layout = ShardLayout::default();
+        let array = Self::open(&store, &form.model, layout);
+        Self { store, model: form.model.clone(), array, layout, want: BTreeMap::new() }
     }
 
-    fn open(store: &Store, model: &model::Array) -> Array {
-        let array = Array::open(model.clone(), store, prefix(), 1 << 20).expect("opened");
+    fn open(store: &Store, model: &model::Array, layout: ShardLayout) -> Array {
+        let array = Array::open(model.clone(), store, prefix(), 1 << 20, layout).expect("opened");
         assert_eq!(array.not_understood(), None);
         array
     }
@@ -274,9 +288,12 @@ impl Tested {
                 self.array.erase_outside(&self.model.shape).expect("erased");
                 let inside = self.array.grid().resized(&self.model.shape);
                 self.want.retain(|coords, _| inside.contains(coords));
-                self.array = Self::open(&self.store, &self.model);
+                self.array = Self::open(&self.store, &self.model, self.layout);
             }
-            Operation::Reopen => self.array = Self::open(&self.store, &self.model),
+            Operation::Reopen(layout) => {
+                self.layout = *layout;
+                self.array = Self::open(&self.store, &self.model, self.layout);
+            }
         }
     }
 
@@ -306,7 +323,7 @@ proptest! {
             tested.run(operation);
             tested.check();
         }
-        tested.run(&Operation::Reopen);
+        tested.run(&Operation::Reopen(ShardLayout::default()));
         tested.check();
     }
 }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde_json::json;
 
 use super::forms::{self, Form, bytes, checked, key, places, prefix, sharding};
-use crate::array::{Array, Change, Coords};
+use crate::array::{Array, Change, Coords, ShardLayout};
 use crate::error::Kind;
 use crate::store::counting::CountingStore;
 use crate::store::memory::MemoryStore;
@@ -118,7 +118,8 @@ fn a_damaged_shard_keeps_no_other_from_being_erased() {
 fn an_array_that_cannot_be_decoded_can_be_shrunk() {
     let form = Form::new("unknown", &[8], &[2], json!([{"name": "homeopathy"}]));
     let store = memory();
-    let array = Array::open(form.model, &store, prefix(), 1 << 20).expect("opened");
+    let array =
+        Array::open(form.model, &store, prefix(), 1 << 20, ShardLayout::default()).expect("opened");
     assert!(array.not_understood().is_some());
     fill(&array);
     array.erase_outside(&[3]).expect("erased");
