@@ -139,6 +139,13 @@ impl ChunkCache {
         self.waiting.failed(key, error)
     }
 
+    /// Forgets what waits at `coords`.
+    pub fn forget(&self, array: &Array, coords: &Coords) {
+        if let Ok(key) = array.key(coords) {
+            self.waiting.forget(&key, coords);
+        }
+    }
+
     /// Forgets what waits in the arrays at and below a node that is removed.
     pub fn forget_below(&self, path: &NodePath) {
         self.waiting.forget_below(path);

@@ -49,9 +49,15 @@ impl Vfs {
         self.change_chunk(path, &array, coords, Some(bytes).filter(|_| !skipped), modified)
     }
 
-    /// Erases a chunk, or lets that wait.
+    /// Erases a chunk, or lets that wait. Where the store has none there is nothing to wait for: another program may
+    /// store one meanwhile.
     pub(super) fn erase_chunk(&self, path: &NodePath, coords: &Coords) -> Result<()> {
-        self.change_chunk(path, &self.array(path)?, coords, None, None).map(drop)
+        let array = self.array(path)?;
+        if self.gathers(&array) && array.stat(coords)?.is_none() {
+            self.cache.forget(&array, coords);
+            return Ok(());
+        }
+        self.change_chunk(path, &array, coords, None, None).map(drop)
     }
 
     fn change_chunk(

@@ -62,6 +62,18 @@ impl Overlay {
         coords.collect()
     }
 
+    /// Whether a chunk waits in the directory of those whose first indices are `prefix`, or below it.
+    pub fn has_chunks(&self, array: &NodePath, prefix: &[u64]) -> bool {
+        let names = self.names.lock();
+        let is_chunk = |shown: &Shown| match shown {
+            Shown::File(Place::Chunk(path, coords), _) => {
+                path == array && coords.starts_with(prefix)
+            }
+            Shown::File(..) | Shown::Directory(_) => false,
+        };
+        names.values().flat_map(BTreeMap::values).any(is_chunk)
+    }
+
     /// Adds a name.
     pub fn insert(&self, directory: Place, name: &str, shown: Shown) {
         self.names.lock().entry(directory).or_default().insert(name.to_owned(), shown);

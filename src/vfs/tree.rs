@@ -107,7 +107,9 @@ impl Vfs {
             return Ok(stat.map(|_| Place::Chunk(path.clone(), coords)));
         }
         let place = Place::ChunkDir(path.clone(), Vec::new());
-        let is_there = self.has_chunks(array, &[])? || self.holds_ordinary(&place)?;
+        let is_there = self.has_chunks(array, &[])?
+            || self.overlay.has_chunks(path, &[])
+            || self.holds_ordinary(&place)?;
         Ok(is_there.then_some(place))
     }
 
@@ -128,7 +130,8 @@ impl Vfs {
                 let stat = self.cache.stat(&array, &coords)?;
                 stat.map(|_| Place::Chunk(path.clone(), coords))
             } else {
-                let is_there = self.has_chunks(&array, &indices)?;
+                let is_there =
+                    self.has_chunks(&array, &indices)? || self.overlay.has_chunks(path, &indices);
                 let place = Place::ChunkDir(path.clone(), indices);
                 (is_there || self.holds_ordinary(&place)?).then_some(place)
             });

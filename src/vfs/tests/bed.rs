@@ -15,7 +15,7 @@ use crate::store::{
     ByteRange, Condition, Entries, Key, Keys, ListableStore, Piece, Prefix, ReadableStore, Room,
     Stat, Store, Value, WritableStore,
 };
-use crate::vfs::{Access, Options, ROOT, Vfs};
+use crate::vfs::{Access, Options, ROOT, Vfs, Writeback};
 
 /// Bytes of every chunk: two elements of `uint16`.
 pub const CHUNK_LEN: usize = 4;
@@ -30,6 +30,8 @@ pub struct FaultyStore {
     pub sets: AtomicUsize,
     /// Sets until one fails with `ENOSPC`; 0 is never.
     pub fail_set: AtomicUsize,
+    /// Sets until one fails, and all after it; 0 is never.
+    pub broken: AtomicUsize,
     /// The same of erasing.
     pub fail_erase: AtomicUsize,
     /// The same of syncing.
@@ -49,9 +51,13 @@ fn fails(countdown: &AtomicUsize) -> Result<()> {
     let left =
         countdown.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
     if left == Ok(1) {
-        return Err(Error::new(Kind::Os(libc::ENOSPC), "no space left on device"));
+        return Err(no_space());
     }
     Ok(())
+}
+
+fn no_space() -> Error {
+    Error::new(Kind::Os(libc::ENOSPC), "no space left on device")
 }
 
 fn run(hook: &Mutex<Option<Hook>>) {
@@ -81,6 +87,11 @@ impl WritableStore for FaultyStore {
     fn set(&self, key: &Key, pieces: &[Piece], condition: Condition) -> Result<Stat> {
         run(&self.before_set);
         fails(&self.fail_set)?;
+        match self.broken.load(Ordering::Relaxed) {
+            0 => {}
+            1 => return Err(no_space()),
+            left => self.broken.store(left - 1, Ordering::Relaxed),
+        }
         self.sets.fetch_add(1, Ordering::Relaxed);
         self.store.set(key, pieces, condition)
     }
@@ -222,6 +233,21 @@ impl Bed {
     /// How often a value was set since this was asked last.
     pub fn sets(&self) -> usize {
         self.store.sets.swap(0, Ordering::Relaxed)
+    }
+
+    /// Another mount of the same store, where nothing waits.
+    pub fn other(&self) -> Self {
+        let options =
+            hierarchy::Options { policy: self.policy.clone(), ..hierarchy::Options::default() };
+        let store = Store::new(Arc::clone(&self.store));
+        let hierarchy = Hierarchy::open(store, Some(self.dialect.clone()), options).expect("opens");
+        let options = Options { writeback: Writeback::Sync, ..Options::default() };
+        Self {
+            store: Arc::clone(&self.store),
+            vfs: Arc::new(Vfs::new(hierarchy, options)),
+            dialect: self.dialect.clone(),
+            policy: self.policy.clone(),
+        }
     }
 
     /// The same, with a tree that knows nothing of what is not stored.
