@@ -434,7 +434,7 @@ fn compare(bed: &Bed, model: &Model) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// How many sequences are tried: as many as PROPTEST_CASES says, if it says.
+/// How many sequences are tried: as many as `PROPTEST_CASES` says, if it says.
 fn cases(most: u32) -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(most)
 }
