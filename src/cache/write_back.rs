@@ -153,8 +153,15 @@ impl ChunkCache {
 
     /// Stores what waits for the value of `key`, as one change; `array` is what it is of now. What was written again
     /// meanwhile goes on waiting, and so does everything where it cannot be stored. Chunks that an array which has
-    /// become smaller does not have any more are dropped.
-    pub fn store(&self, key: &Key, array: &Arc<Array>, fill: FillChunks) -> Result<Vec<Stored>> {
+    /// become smaller does not have any more are dropped. Calls `changed` when the value has changed, before anybody is
+    /// told that nothing waits for it.
+    pub fn store(
+        &self,
+        key: &Key,
+        array: &Arc<Array>,
+        fill: FillChunks,
+        changed: impl FnOnce(),
+    ) -> Result<Vec<Stored>> {
         let _turn = self.turn(key);
         let Some((_, chunks)) = self.waiting.of(key) else { return Ok(Vec::new()) };
         let (mut chunks, outside): (Vec<_>, Vec<_>) =
@@ -174,6 +181,7 @@ impl ChunkCache {
         }
         let changes = chunks.iter().map(|(coords, held)| (coords.clone(), held.bytes.clone()));
         let stats = array.write_chunks(changes.collect(), fill)?;
+        changed();
         let mut stored = Vec::with_capacity(chunks.len());
         for ((coords, held), now) in chunks.into_iter().zip(stats) {
             let counters = &self.counters;

@@ -308,7 +308,7 @@ fn create_source(args: &Mount) -> Result<(), Failure> {
 fn check_mountpoint(args: &Mount, flags: &Flags) -> Result<PathBuf, Failure> {
     let mountpoint = &args.mountpoint;
     let shown = mountpoint.display();
-    let found = match std::fs::metadata(mountpoint) {
+    let found = match umount::alive(mountpoint) {
         Err(error) if error.raw_os_error() == Some(libc::ENOTCONN) => {
             // A daemon that was killed has left it: nothing can be lost by removing it.
             umount::now(mountpoint, umount::Busy::Detach)?;

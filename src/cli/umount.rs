@@ -25,7 +25,7 @@ pub enum Busy {
 /// Unmounts.
 pub fn run(args: &Umount) -> Result<(), Failure> {
     let shown = args.mountpoint.display();
-    match std::fs::metadata(&args.mountpoint) {
+    match alive(&args.mountpoint) {
         Ok(_) => {}
         // A daemon that was killed has left it.
         Err(error) if error.raw_os_error() == Some(libc::ENOTCONN) => {
@@ -59,6 +59,15 @@ pub fn run(args: &Umount) -> Result<(), Failure> {
         "{shown}: not everything is stored: {error}; in {} are: {named}",
         dir.display()
     )))
+}
+
+/// What is at a mountpoint, as whoever serves it says: the kernel may still know attributes of a mount that is dead.
+pub fn alive(mountpoint: &Path) -> std::io::Result<std::fs::Metadata> {
+    let found = std::fs::metadata(mountpoint)?;
+    if found.is_dir() {
+        File::open(mountpoint)?;
+    }
+    Ok(found)
 }
 
 /// What is not stored, by its path in the mount.

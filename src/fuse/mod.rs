@@ -165,6 +165,11 @@ impl Filesystem for Fs {
     ) {
         let (owner, vfs) = (self.owner, Arc::clone(&self.vfs));
         let change = move |vfs: &Vfs| {
+            // What is being made is its maker's to hide; what is stored has the mode that everything has.
+            let mode = match mode {
+                Some(mode) if vfs.set_mode(ino.0, terms::permissions(mode))? => None,
+                mode => mode,
+            };
             if mode.is_some() || uid.is_some() || gid.is_some() {
                 owner.check(&vfs.getattr(ino.0)?, mode, uid, gid)?;
             }
@@ -255,7 +260,7 @@ impl Filesystem for Fs {
         _: &Request,
         parent: INodeNo,
         name: &OsStr,
-        _mode: u32,
+        mode: u32,
         _umask: u32,
         flags: i32,
         reply: ReplyCreate,
@@ -263,7 +268,8 @@ impl Filesystem for Fs {
         let (owner, vfs, name) = (self.owner, Arc::clone(&self.vfs), name.to_owned());
         let create = move |vfs: &Vfs| {
             let exclusive = flags & libc::O_EXCL != 0;
-            vfs.create(parent.0, utf8(&name)?, access_of(OpenFlags(flags)), exclusive)
+            let mode = terms::permissions(mode);
+            vfs.create(parent.0, utf8(&name)?, mode, access_of(OpenFlags(flags)), exclusive)
         };
         self.later("create", create, move |created| match created {
             Ok((attr, opened)) => {

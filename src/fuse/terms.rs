@@ -18,6 +18,9 @@ pub struct Owner {
 
 impl Owner {
     fn perm(self, attr: &Attr) -> u16 {
+        if let Some(mode) = attr.mode {
+            return mode;
+        }
         match (attr.is_dir, attr.is_writable && !self.read_only) {
             (true, true) => 0o755,
             (true, false) => 0o555,
@@ -79,6 +82,11 @@ impl Owner {
     }
 }
 
+/// The permissions in a mode.
+pub fn permissions(mode: u32) -> u16 {
+    u16::try_from(mode & 0o777).unwrap_or_default()
+}
+
 /// What an opener is going to do.
 pub fn access_of(flags: OpenFlags) -> Access {
     let truncates = flags.0 & libc::O_TRUNC != 0;
@@ -112,6 +120,7 @@ pub fn dot(number: u64) -> Attr {
         blocks: 0,
         modified: SystemTime::UNIX_EPOCH,
         links: 2,
+        mode: None,
         is_writable: true,
         may_change: false,
     }

@@ -17,6 +17,8 @@ pub struct Attr {
     pub modified: SystemTime,
     /// Names that it has: 0 once it was unlinked.
     pub links: u32,
+    /// The permissions of a file that was made here and is not stored yet; what is stored has none of its own.
+    pub mode: Option<u16>,
     /// Whether it can be written, by what it is.
     pub is_writable: bool,
     /// Whether length and time may be others at the next look: of bytes that are not stored yet, and may be merged
@@ -35,6 +37,7 @@ impl Attr {
             blocks: 0,
             modified,
             links: 2,
+            mode: None,
             is_writable,
             may_change,
         }

@@ -353,8 +353,10 @@ impl Vfs {
 
     /// The same of a file that is locked, and where the caller has the turn to store it.
     pub(super) fn store_locked(&self, inode: &Inode, file: &mut File, when: When) -> Result<()> {
-        let Content::Unstored(unstored) = &file.content else { return Ok(()) };
+        let writers = file.writers;
+        let Content::Unstored(unstored) = &mut file.content else { return Ok(()) };
         let Some(place) = inode.place() else { return Ok(()) };
+        unstored.settled |= matches!(when, When::Closing | When::Asked);
         if !unstored.changed {
             self.forget_unstored(file);
             return Ok(());
@@ -369,7 +371,10 @@ impl Vfs {
             if !is_due || relative.ends_with(crate::store::directory::LOCK_SUFFIX) {
                 return Ok(());
             }
-        } else if when == When::Aged {
+        } else if when == When::Aged
+            || (when == When::Everything && writers > 0 && !unstored.settled)
+        {
+            // Somebody is still writing it, and the half of it would be stored.
             return Ok(());
         }
         let bytes = unstored.bytes.clone();
@@ -460,6 +465,7 @@ impl Vfs {
 
     /// Lets go of bytes that need not be stored (any more).
     pub(super) fn forget_unstored(&self, file: &mut File) {
+        file.mode = None;
         match std::mem::take(&mut file.content) {
             Content::Unstored(unstored) | Content::Detached(unstored) => {
                 self.unreserve(unstored.bytes.len());

@@ -24,6 +24,8 @@ pub struct File {
     pub writers: u32,
     /// The stored version that the kernel's pages are of.
     pub seen: Option<Version>,
+    /// Its mode, of one that was made here and is not stored yet.
+    pub mode: Option<u16>,
     /// The document that was shown last, against which a rewrite of it is compared.
     pub shown: Option<String>,
 }
@@ -60,6 +62,8 @@ pub struct Unstored {
     pub modified: SystemTime,
     /// Whether a program has set the time, so that it is to be kept.
     pub keep_modified: bool,
+    /// Whether they are as somebody who wrote them has left them: a close or `fsync` came after the last write.
+    pub settled: bool,
     /// Since when they have been here.
     pub since: Instant,
 }
@@ -68,7 +72,15 @@ impl Unstored {
     /// Bytes that are what is stored.
     pub fn of(bytes: Buffer) -> Self {
         let (modified, since) = (SystemTime::now(), Instant::now());
-        Self { bytes, changed: false, refused: None, modified, keep_modified: false, since }
+        Self {
+            bytes,
+            changed: false,
+            refused: None,
+            modified,
+            keep_modified: false,
+            settled: false,
+            since,
+        }
     }
 
     /// A file that has just been created, or cut to nothing.
@@ -110,6 +122,7 @@ impl Unstored {
     fn touch(&mut self) {
         self.changed = true;
         self.refused = None;
+        self.settled = false;
         self.keep_modified = false;
         self.modified = SystemTime::now();
     }

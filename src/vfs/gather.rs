@@ -135,12 +135,14 @@ impl Vfs {
     /// Stores what waits for the value of `key`.
     pub(super) fn store_shard(&self, key: &Key) -> Result<()> {
         let Some((path, _)) = self.cache.waiting_for(key) else { return Ok(()) };
+        let changed = || self.unsynced.changed(key.clone());
+        let fill = self.options.fill_chunks;
         let stored = self
             .array(&path)
-            .and_then(|array| Ok((self.cache.store(key, &array, self.options.fill_chunks)?, array)))
+            .and_then(|array| Ok((self.cache.store(key, &array, fill, changed)?, array)))
             .at(&path);
         match stored {
-            Ok((chunks, array)) => self.settle_stored(&path, &array, key, &chunks),
+            Ok((chunks, array)) => self.settle_stored(&path, &array, &chunks),
             Err(error) => {
                 if self.cache.note_failure(key, &error) {
                     self.note("write back", &error);
@@ -196,14 +198,7 @@ impl Vfs {
     }
 
     /// Makes known what is stored now: the kernel's pages are of it, where it reads as it was written.
-    fn settle_stored(
-        &self,
-        path: &NodePath,
-        array: &Arc<Array>,
-        key: &Key,
-        chunks: &[Stored],
-    ) -> Result<()> {
-        self.unsynced.changed(key.clone());
+    fn settle_stored(&self, path: &NodePath, array: &Arc<Array>, chunks: &[Stored]) -> Result<()> {
         let modified = chunks.iter().filter_map(|chunk| chunk.modified).max();
         let mut versions = None;
         if let Some(modified) = modified {

@@ -289,6 +289,7 @@ impl Vfs {
         &self,
         parent: u64,
         name: &str,
+        mode: u16,
         access: Access,
         exclusive: bool,
     ) -> Result<(Attr, Opened)> {
@@ -309,6 +310,7 @@ impl Vfs {
         let inode = self.inodes.at(&place);
         let shown = overlay::Shown::File(place.clone(), Arc::clone(&inode));
         self.overlay.insert(place.parent(), &place.name().unwrap_or_default(), shown);
+        inode.file.lock().mode = Some(mode);
         let created = self.open_and_tell(&inode, Access::Truncate);
         if created.is_err() {
             self.leave_overlay(&place, &inode);
@@ -440,6 +442,17 @@ impl Vfs {
         commit::check_writable(inode.place().as_ref())?;
         self.truncate_and_store(&inode, len)?;
         self.attr(&inode)
+    }
+
+    /// Gives a file a mode that was made here and is not stored yet; whether it is one.
+    pub fn set_mode(&self, number: u64, mode: u16) -> Result<bool> {
+        let inode = self.inode(number)?;
+        let mut file = inode.file.lock();
+        let is_new = file.mode.is_some();
+        if is_new {
+            file.mode = Some(mode);
+        }
+        Ok(is_new)
     }
 
     /// Whether a file can have `len` bytes; [`Kind::TooLarge`] where it cannot.

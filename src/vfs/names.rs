@@ -232,10 +232,19 @@ impl Vfs {
         } else {
             self.store_as(to, moved.bytes, old.shown.as_deref(), moved.modified)?
         };
-        self.detach(&mut old, kept);
         // Where it is now: the directory that it is in may have become an array's.
         let found = inode.place();
         let from = found.as_ref().unwrap_or(from);
+        if moved.is_stored
+            && let Err(error) = self.keep_parent(from).and_then(|()| self.erase(from))
+        {
+            // Both names are there now, with the same bytes: that the new one has others than before is told.
+            old.seen = None;
+            drop((file, old));
+            self.invalidate(replaced);
+            return Err(error);
+        }
+        self.detach(&mut old, kept);
         self.leave_overlay(to, replaced);
         self.leave_overlay(from, inode);
         self.remember_chunk_dirs(from);
@@ -253,10 +262,6 @@ impl Vfs {
         if to.is_document() {
             // What is shown is not what was written.
             self.invalidate(inode);
-        }
-        if moved.is_stored {
-            self.keep_parent(from)?;
-            self.erase(from)?;
         }
         Ok(())
     }

@@ -246,6 +246,7 @@ impl Vfs {
             blocks,
             modified,
             links: 1,
+            mode: file.mode,
             is_writable,
             may_change,
         })
@@ -259,6 +260,7 @@ impl Vfs {
             blocks: 0,
             modified: self.mounted,
             links: if place.is_dir() { 2 } else { 1 },
+            mode: None,
             is_writable: true,
             may_change: place.is_document(),
         };

@@ -306,7 +306,7 @@ impl Bed {
 
     pub fn create(&self, path: &str) -> Result<u64> {
         let (parent, name) = self.place(path);
-        Ok(self.vfs.create(parent, name, Access::Truncate, false)?.1.handle)
+        Ok(self.vfs.create(parent, name, 0o644, Access::Truncate, false)?.1.handle)
     }
 
     /// As `close` does it: the error is that of the flush.

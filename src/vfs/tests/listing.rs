@@ -83,7 +83,8 @@ fn what_was_read_before_an_edit_is_not_kept_after_it() {
 fn attributes_of_bytes_that_may_be_merged_or_dropped_are_not_kept() {
     let bed = Bed::new();
     let (parent, name) = bed.place("plain/c/0");
-    let (attr, opened) = bed.vfs.create(parent, name, Access::Truncate, false).expect("created");
+    let (attr, opened) =
+        bed.vfs.create(parent, name, 0o644, Access::Truncate, false).expect("created");
     assert!(bed.vfs.ttl(&attr).is_zero());
     bed.vfs.write(opened.handle, 0, b"abcd").expect("written");
     bed.close(opened.handle).expect("stored");

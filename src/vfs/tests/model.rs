@@ -72,6 +72,9 @@ struct File {
     changed: bool,
     stored: Option<Vec<u8>>,
     openers: usize,
+    writers: usize,
+    /// Whether a close or `fsync` came after the last write.
+    settled: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -153,6 +156,7 @@ impl Model {
     }
 
     fn flush(&mut self, open: Open) -> bool {
+        self.files[open.file].settled |= open.access != Access::Read;
         let waits = !is_chunk(self.files[open.file].name);
         open.access == Access::Read || waits || self.store(open.file)
     }
@@ -160,6 +164,7 @@ impl Model {
     fn release(&mut self, open: Open) {
         let file = &mut self.files[open.file];
         file.openers -= 1;
+        file.writers -= usize::from(open.access != Access::Read);
         if file.openers == 0 && is_chunk(file.name) && file.changed {
             file.changed = false;
             match file.stored.clone() {
@@ -187,7 +192,7 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
         Step::Create(n) => {
             let (parent, last) = bed.place(name(n));
             let (attr, opened) =
-                bed.vfs.create(parent, last, Access::Truncate, false).expect("made");
+                bed.vfs.create(parent, last, 0o644, Access::Truncate, false).expect("made");
             let file = *model.names.entry(name(n)).or_insert_with(|| {
                 model.files.push(File { name: Some(name(n)), ..File::default() });
                 model.files.len() - 1
@@ -195,8 +200,9 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
             let (handle, number, access) = (opened.handle, attr.number, Access::Truncate);
             let known = &mut model.files[file];
             known.openers += 1;
+            known.writers += 1;
             if !known.bytes.is_empty() || !known.changed {
-                (known.bytes, known.changed) = (Vec::new(), true);
+                (known.bytes, known.changed, known.settled) = (Vec::new(), true, false);
             }
             model.open.push(Open { handle, number, file, access });
         }
@@ -209,8 +215,9 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
             let handle = bed.vfs.open(number, *access).expect("opened").handle;
             let known = &mut model.files[file];
             known.openers += 1;
+            known.writers += usize::from(*access != Access::Read);
             if *access == Access::Truncate {
-                (known.bytes, known.changed) = (Vec::new(), true);
+                (known.bytes, known.changed, known.settled) = (Vec::new(), true, false);
             }
             model.open.push(Open { handle, number, file, access: *access });
         }
@@ -236,7 +243,7 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
                 file.bytes.resize(end, 0);
             }
             file.bytes[*offset..end].copy_from_slice(data);
-            file.changed = true;
+            (file.changed, file.settled) = (true, false);
         }
         Step::Truncate(n, len) => {
             let Some((_, open)) = slot(model, n).filter(|(_, o)| o.access != Access::Read) else {
@@ -251,7 +258,7 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
             cut.expect("cut");
             if file.bytes.len() != *len || *len == 0 {
                 file.bytes.resize(*len, 0);
-                file.changed = true;
+                (file.changed, file.settled) = (true, false);
             }
         }
         Step::Flush(n) => {
@@ -263,6 +270,7 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
         }
         Step::Fsync(n) => {
             let Some((_, open)) = slot(model, n) else { return Ok(()) };
+            model.files[open.file].settled = true;
             let (synced, want) = (bed.vfs.fsync(open.handle), model.store(open.file));
             if done(broken, synced, want)? && want {
                 model.settle(model.files[open.file].name);
@@ -300,7 +308,7 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
             if done(broken, linked, want)? && want {
                 let changed = !is_chunk(Some(to));
                 let stored = (!changed).then(|| file.bytes.clone());
-                let file = File { name: Some(to), stored, changed, openers: 0, ..file };
+                let file = File { name: Some(to), stored, changed, openers: 0, writers: 0, ..file };
                 model.files.push(file);
                 model.names.insert(to, model.files.len() - 1);
                 model.waiting.extend(Some(to).filter(|to| is_sharded(to)));
@@ -368,7 +376,9 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
         }
         Step::SyncAll | Step::Tick => {
             for file in 0..model.files.len() {
-                if matches!(step, Step::SyncAll) || !is_chunk(model.files[file].name) {
+                let known = &model.files[file];
+                let is_done = known.writers == 0 || known.settled;
+                if matches!(step, Step::SyncAll) && is_done || !is_chunk(known.name) {
                     model.store(file);
                 }
             }

@@ -285,7 +285,7 @@ fn document(kind: Dir) -> String {
 /// Writes a whole file, and says what its close said.
 fn write(bed: &Bed, path: &str, bytes: &[u8]) -> Result<()> {
     let (parent, name) = (bed.find(parent(path))?, path.rsplit('/').next().unwrap_or(path));
-    let (_, opened) = bed.vfs.create(parent, name, Access::Truncate, false)?;
+    let (_, opened) = bed.vfs.create(parent, name, 0o644, Access::Truncate, false)?;
     let written = bed.vfs.write(opened.handle, 0, bytes);
     written.and(bed.close(opened.handle))
 }
