@@ -12,8 +12,8 @@ use crate::hierarchy::{self, Hierarchy};
 use crate::metadata::{Dialect, Policy};
 use crate::store::memory::MemoryStore;
 use crate::store::{
-    ByteRange, Condition, Entries, Key, Keys, ListableStore, Piece, Prefix, ReadableStore, Room,
-    Stat, Store, Value, WritableStore,
+    Aside, ByteRange, Condition, Entries, Key, Keys, ListableStore, Piece, Prefix, ReadableStore,
+    Room, Stat, Store, Value, WritableStore,
 };
 use crate::vfs::{Access, Options, ROOT, Vfs};
 
@@ -116,6 +116,26 @@ impl WritableStore for FaultyStore {
         fails(&self.fail_sync)?;
         self.synced.lock().extend_from_slice(keys);
         Ok(())
+    }
+
+    fn move_value(&self, from: &Key, to: &Key) -> Result<()> {
+        self.store.move_value(from, to)
+    }
+
+    fn aside(&self) -> Result<Aside> {
+        self.store.aside()
+    }
+
+    fn declare(&self, aside: &Aside, text: Bytes) -> Result<()> {
+        self.store.declare(aside, text)
+    }
+
+    fn abandoned(&self) -> Result<Vec<Aside>> {
+        self.store.abandoned()
+    }
+
+    fn rest(&self, quiet: Duration) -> Result<()> {
+        self.store.rest(quiet)
     }
 }
 
