@@ -171,13 +171,13 @@ impl Vfs {
         // Whoever stores a file below has finished, or begins when it is at its new place.
         let below = self.inodes.below(path);
         let files: Vec<_> = below.iter().map(|inode| inode.file.lock()).collect();
-        self.hierarchy.rename(path, &new_path)?;
+        let renamed = self.hierarchy.rename(path, &new_path)?;
         let moved = |place: &Place| self.moved_place(place, path, &new_path);
         self.overlay.replace(moved);
         self.inodes.replace(moved);
         drop(files);
         self.note_documents(&new_path)?;
-        self.hierarchy.consolidate_moved(path, &new_path)
+        self.hierarchy.consolidate_moved(renamed)
     }
 
     /// Where a place is once the node `from` has become `to`.
