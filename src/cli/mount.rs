@@ -107,6 +107,7 @@ fn serve(
     }
     logger::start(args.log_level, args.log_file.as_deref())?;
     let hierarchy = open_hierarchy(args, flags, source)?;
+    hierarchy.recover();
     let options = vfs::Options {
         cache_len: args.cache_size,
         dirty_limit: args.dirty_limit,

@@ -115,6 +115,11 @@ impl Mount {
         self.start(options);
     }
 
+    /// Mounts again what was unmounted.
+    pub fn mount_again(&self, options: &[&str]) {
+        self.start(options);
+    }
+
     /// Unmounts; everything is stored then.
     pub fn unmount(&self) {
         let started = Instant::now();
