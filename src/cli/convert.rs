@@ -50,6 +50,7 @@ pub fn run(args: &Convert) -> Result<(), Failure> {
     let arguments = arguments(args, &wishes)?;
     let (mark, standing) = Mark::set(dest.store(), &arguments, &session())
         .map_err(|error| failed(format!("{}: {}", args.dest.display(), error.detail())))?;
+    dest.recover();
     let threads = thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let how = How {
         threads: args.threads.unwrap_or(threads).max(1),

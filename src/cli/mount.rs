@@ -117,6 +117,7 @@ fn serve(
     // The daemon leaves the directory that it is named from.
     let rescue = args.rescue.as_ref().map(std::path::absolute).transpose()?;
     let hierarchy = open_hierarchy(args, flags, source)?;
+    hierarchy.recover();
     let options = vfs::Options {
         cache_len: args.cache_size,
         dirty_limit: args.dirty_limit,

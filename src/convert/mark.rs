@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::error::{At, Error, Kind, Result};
-use crate::store::{Condition, Key, Prefix, Store};
+use crate::store::{Condition, Key, Store};
 
 /// Where it lies: no dialect has nodes or chunks there.
 const KEY: &str = ".zarrfs/convert";
@@ -68,7 +68,6 @@ impl<'s> Mark<'s> {
     pub fn remove(self) -> Result<()> {
         let write = self.store.write()?;
         write.erase_values(std::slice::from_ref(&self.key))?;
-        write.erase_prefix(&Prefix::parse(".zarrfs")?)?;
         write.sync(&[self.key])
     }
 }

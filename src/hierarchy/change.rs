@@ -1,22 +1,18 @@
 //! Nodes that come, go and move.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::SystemTime;
 
 use bytes::Bytes;
 
-use super::documents::Replaced;
+use super::documents::{Replaced, Taken};
+use super::intent::{Documents, Intent};
 use super::node::{Node, Standing};
 use super::{Content, Document, Hierarchy, Member};
 use crate::array::Array;
 use crate::error::{At, Error, Kind, Result};
 use crate::metadata::merge::Edit;
 use crate::metadata::{NewDocument, NodeKind, NodePath, Policy, join, model, split};
-use crate::store::{Condition, Key, Prefix};
-
-/// Where values lie while they are on their way, at the root of the store.
-const ASIDE: &str = ".zarrfs";
+use crate::store::{Condition, Key};
 
 /// A document for a new node, and what it describes.
 #[derive(Debug)]
@@ -26,6 +22,11 @@ pub struct Raised {
 }
 
 impl Raised {
+    /// Where it is to be stored.
+    pub(super) fn key(&self) -> &Key {
+        &self.document.key
+    }
+
     /// The array, if it is one.
     pub fn array(&self) -> Option<&Arc<Array>> {
         match &self.content {
@@ -53,7 +54,7 @@ impl Hierarchy {
     }
 
     /// Refuses a name that the dialect does not allow, or not beside those that are there.
-    fn check_new_name(&self, path: &NodePath) -> Result<()> {
+    pub(super) fn check_new_name(&self, path: &NodePath) -> Result<()> {
         let name = path.name().unwrap_or_default();
         self.dialect.check_name(name)?;
         let Some(parent) = path.parent().filter(|_| self.dialect.folds_case()) else {
@@ -86,14 +87,16 @@ impl Hierarchy {
     pub fn store_group(&self, path: &NodePath) -> Result<Key> {
         self.store_groups_above(path)?;
         let stored = self.existing(path)?.stored().cloned();
-        let document = stored.map_or_else(|| self.put_group(path), Ok)?;
-        self.known_as_stored(path);
-        self.update_consolidated(path, Some(&String::from_utf8_lossy(&document.text)))?;
-        Ok(document.key)
+        if let Some(document) = stored {
+            self.known_as_stored(path);
+            self.update_consolidated(path, Some(&String::from_utf8_lossy(&document.text)))?;
+            return Ok(document.key);
+        }
+        Ok(self.set_group_whole(path)?.key)
     }
 
     /// Sets the document of a group without attributes, or finds the one that is there.
-    fn put_group(&self, path: &NodePath) -> Result<Document> {
+    pub(super) fn put_group(&self, path: &NodePath) -> Result<Document> {
         let (key, text) = self.dialect.new_group(path)?;
         match self.set_document(path, &key, &text, Replaced::Absent) {
             Err(error) if error.kind() == Kind::Exists => {
@@ -106,7 +109,7 @@ impl Hierarchy {
 
     /// Groups that the dialect wants above a node have documents in the store from now on. Directories that
     /// programs have made still show none, so that they can be given one.
-    fn store_groups_above(&self, path: &NodePath) -> Result<()> {
+    pub(super) fn store_groups_above(&self, path: &NodePath) -> Result<()> {
         let mut wanted = Vec::new();
         for above in path.ancestors().into_iter().rev() {
             let node = self.node(&above)?;
@@ -130,10 +133,7 @@ impl Hierarchy {
                     self.invalidate(&above);
                 }
                 Standing::Implicit if self.dialect.wants_group_documents() => {
-                    let document = self.put_group(&above)?;
-                    self.known_as_stored(&above);
-                    let text = String::from_utf8_lossy(&document.text);
-                    self.update_consolidated(&above, Some(&text))?;
+                    self.set_group_whole(&above)?;
                 }
                 Standing::Implicit
                 | Standing::Bare(Some(_))
@@ -144,7 +144,7 @@ impl Hierarchy {
         Ok(())
     }
 
-    fn known_as_stored(&self, path: &NodePath) {
+    pub(super) fn known_as_stored(&self, path: &NodePath) {
         self.directories.remove(path);
         self.invalidate(path);
     }
@@ -239,21 +239,46 @@ impl Hierarchy {
         raised: &Raised,
         replaced: Option<&Document>,
     ) -> Result<Key> {
+        self.put(path, raised, replaced, None)
+    }
+
+    /// Stores another document for `array`, whose chunks mean the same in it; then erases those outside of its shape.
+    pub fn replace_document(
+        &self,
+        path: &NodePath,
+        raised: &Raised,
+        (array, document): (&Array, &Document),
+    ) -> Result<Key> {
+        self.put(path, raised, Some(document), Some(array))
+    }
+
+    fn put(
+        &self,
+        path: &NodePath,
+        raised: &Raised,
+        replaced: Option<&Document>,
+        array: Option<&Array>,
+    ) -> Result<Key> {
         self.store_groups_above(path)?;
-        let NewDocument { key, text, consolidated, .. } = &raised.document;
-        let text = if *consolidated {
-            self.dialect.consolidate(text, &self.documents_below(path)?)?
-        } else {
-            text.clone()
+        let NewDocument { key, consolidated, .. } = &raised.document;
+        let planned = self.plan_text(path, key, &self.text_to_store(path, raised)?, replaced)?;
+        let was = match (array, replaced, raised.array()) {
+            (Some(array), Some(replaced), Some(new)) => {
+                Some((array, replaced, new.model().shape.as_slice()))
+            }
+            _ => None,
         };
-        let replaced = replaced.map_or(Replaced::Absent, Replaced::Unchanged);
-        self.set_document(path, key, &text, replaced)?;
-        self.known_as_stored(path);
-        if *consolidated {
-            self.set_shared_copies(path, true)?;
-        }
-        self.update_consolidated(path, Some(&text))?;
+        self.set_whole(path, planned, consolidated.then_some(true), was)?;
         Ok(key.clone())
+    }
+
+    /// The text of a new document, with the copies in it that are wished.
+    pub(super) fn text_to_store(&self, path: &NodePath, raised: &Raised) -> Result<String> {
+        let NewDocument { text, consolidated, .. } = &raised.document;
+        if *consolidated {
+            return self.dialect.consolidate(text, &self.documents_below(path)?);
+        }
+        Ok(text.clone())
     }
 
     /// Stores again the document that was removed from `node`, with `edit` in it.
@@ -267,9 +292,12 @@ impl Hierarchy {
             edited = self.dialect.consolidate(&edited, &self.documents_below(path)?).at(key)?;
         }
         self.store_groups_above(path)?;
-        self.set_document(path, key, &edited, Replaced::Absent)?;
-        self.known_as_stored(path);
-        self.update_consolidated(path, Some(&edited))
+        let was = match (&edit.shape, node.array()) {
+            (Some(shape), Some(array)) => Some((&**array, removed, shape.as_slice())),
+            _ => None,
+        };
+        let planned = self.plan_text(path, key, &edited, None)?;
+        self.set_whole(path, planned, None, was)
     }
 
     /// Erases the document of a node. What it was is kept in this mount until its directory is removed.
@@ -281,31 +309,34 @@ impl Hierarchy {
             Standing::Unreadable(key) => Some(key.clone()),
             Standing::Implicit | Standing::Bare(_) | Standing::Removed(_) => None,
         };
-        if let Some(key) = &key {
+        if key.is_some() {
             // A group above it that has no document of its own is one because of this node.
             path.ancestors().iter().try_for_each(|above| self.keep_directory(above))?;
-            match node.document() {
-                Some(document) => self.erase_document(document)?,
-                None => self.store.write()?.erase_values(std::slice::from_ref(key))?,
-            }
         }
-        let standing = Standing::Removed(node.document().cloned());
-        let content = node.content.clone();
-        self.directories.insert(Node { path: path.clone(), standing, content });
-        self.invalidate(path);
-        self.update_consolidated(path, None)?;
+        let steps = match (&key, node.document()) {
+            (Some(_), Some(document)) => Self::steps_to_erase(document)?,
+            _ => Vec::new(),
+        };
+        let intent = Intent::Documents(Documents {
+            path: path.clone(),
+            steps,
+            consolidated: None,
+            was: None,
+            stage: None,
+        });
+        self.whole(&intent, false, |taken| {
+            match (&key, node.document()) {
+                (Some(_), Some(document)) => self.erase_document(document, taken)?,
+                (Some(key), None) => self.store.write()?.erase_values(std::slice::from_ref(key))?,
+                (None, _) => {}
+            }
+            let standing = Standing::Removed(node.document().cloned());
+            let content = node.content.clone();
+            self.directories.insert(Node { path: path.clone(), standing, content });
+            self.invalidate(path);
+            self.update_consolidated(path, None)
+        })?;
         Ok(key)
-    }
-
-    /// Erases the documents of groups that are directories of an array from now on.
-    pub fn remove_groups(&self, groups: &[NodePath]) -> Result<()> {
-        for path in groups {
-            if let Some(document) = self.node(path)?.and_then(|node| node.stored().cloned()) {
-                self.erase_document(&document)?;
-            }
-            self.update_consolidated(path, None)?;
-        }
-        Ok(())
     }
 
     /// Removes the directory `path`, which shows nothing any more, with what the store still has below it:
@@ -315,16 +346,27 @@ impl Hierarchy {
         let chunks = self.dialect.chunk_prefix(path)?;
         let nodes = self.dialect.children_prefix(path)?;
         path.ancestors().iter().try_for_each(|above| self.keep_directory(above))?;
-        if let Some(document) = self.existing(path)?.stored() {
-            self.erase_document(document)?;
-        }
-        write.erase_prefix(&chunks)?;
-        if nodes != chunks {
-            write.erase_prefix(&nodes)?;
+        let node = self.existing(path)?;
+        let remove = |taken: &Taken| -> Result<()> {
+            if let Some(document) = node.stored() {
+                self.erase_document(document, taken)?;
+            }
+            // Whoever reads the copies alone must not find a node whose chunks are missing.
+            self.update_consolidated(path, None)?;
+            write.erase_prefix(&chunks)?;
+            if nodes != chunks {
+                write.erase_prefix(&nodes)?;
+            }
+            Ok(())
+        };
+        if node.stored().is_some() || self.holds_values(path)? {
+            self.whole(&Intent::Remove(path.clone()), true, remove)?;
+        } else {
+            remove(&Taken::default())?;
         }
         drop(self.directories.take_below(path));
         self.invalidate_below(path);
-        self.update_consolidated(path, None)
+        Ok(())
     }
 
     /// To be called before something goes from the directory `path`: it stays, though the store has no directory
@@ -332,11 +374,7 @@ impl Hierarchy {
     pub fn keep_directory(&self, path: &NodePath) -> Result<()> {
         let Some(node) = self.node(path)? else { return Ok(()) };
         match &node.standing {
-            Standing::Implicit if !path.is_root() => {
-                let document = self.put_group(path)?;
-                self.known_as_stored(path);
-                self.update_consolidated(path, Some(&String::from_utf8_lossy(&document.text)))
-            }
+            Standing::Implicit if !path.is_root() => self.set_group_whole(path).map(drop),
             Standing::Bare(None) if self.directories.get(path).is_none() => {
                 let (standing, content) = (Standing::Removed(None), node.content.clone());
                 self.directories.insert(Node { path: path.clone(), standing, content });
@@ -365,154 +403,10 @@ impl Hierarchy {
         self.invalidate_below(path);
     }
 
-    /// Moves the directory `from`, node or not, with all that is below it.
-    pub fn rename(&self, from: &NodePath, to: &NodePath) -> Result<()> {
-        self.check_new_name(to)?;
-        self.invalidate_below(from);
-        let node = self.existing(from)?;
-        if !node.is_bare() || node.stored().is_some() {
-            self.store_groups_above(to)?;
-        }
-        let prefixes = |path| -> Result<_> {
-            Ok((self.dialect.children_prefix(path)?, self.dialect.chunk_prefix(path)?))
-        };
-        let ((nodes, chunks), (new_nodes, new_chunks)) = (prefixes(from)?, prefixes(to)?);
-        from.ancestors().iter().try_for_each(|above| self.keep_directory(above))?;
-        if nodes == chunks {
-            self.store.write()?.move_prefix(&chunks, &new_chunks)?;
-        } else {
-            self.move_trees(&node, to, (&nodes, &new_nodes), (&chunks, &new_chunks))?;
-        }
-        self.invalidate_below(from);
-        for known in self.directories.take_below(from) {
-            let Some(path) = known.path.moved(from, to) else { continue };
-            let content = match &known.content {
-                Content::Array(array) => {
-                    self.bind(&path, model::Node::Array(Box::new(array.model().clone())))?
-                }
-                other => other.clone(),
-            };
-            let standing = match &known.standing {
-                Standing::Removed(Some(document)) => {
-                    let key = self.document_key(&path, known.kind())?;
-                    Standing::Removed(Some(Document { key, ..document.clone() }))
-                }
-                Standing::Removed(None) => Standing::Removed(None),
-                _ => Standing::Bare(self.document_of(&path)?.filter(|_| known.stored().is_some())),
-            };
-            self.directories.insert(Node { path, standing, content });
-        }
-        self.invalidate_below(to);
-        Ok(())
-    }
-
-    /// The document that the store has for a group.
-    fn document_of(&self, path: &NodePath) -> Result<Option<Document>> {
-        let key = self.document_key(path, NodeKind::Group)?;
-        self.get_document(path, &key)
-    }
-
-    /// Keeps consolidated metadata true when `from` has become `to`.
-    pub fn consolidate_moved(&self, from: &NodePath, to: &NodePath) -> Result<()> {
-        self.update_consolidated(from, None)?;
-        if !self.has_copies_above(to)? {
-            return Ok(());
-        }
-        let Some(node) = self.node(to)?.filter(|node| !node.is_bare()) else { return Ok(()) };
-        let text = match node.stored() {
-            Some(document) => String::from_utf8_lossy(&document.text).into_owned(),
-            None => self.dialect.new_group(to)?.1,
-        };
-        self.update_consolidated(to, Some(&text))?;
-        if node.kind() == NodeKind::Array {
-            return Ok(());
-        }
-        for (relative, text) in self.documents_below(to)? {
-            self.update_consolidated(&to.join(&relative)?, Some(&text))?;
-        }
-        Ok(())
-    }
-
-    /// Moves a node whose documents and chunks lie in trees of their own. Its documents go first and come last, so
-    /// that whoever looks in between sees no node, and never one whose chunks are missing.
-    fn move_trees(
-        &self,
-        node: &Node,
-        to: &NodePath,
-        nodes: (&Prefix, &Prefix),
-        chunks: (&Prefix, &Prefix),
-    ) -> Result<()> {
-        if matches!(node.standing, Standing::Unreadable(_)) {
-            return Err(Error::unsupported("a node whose document cannot be read is not moved"));
-        }
-        let write = self.store.write()?;
-        let (aside, document) = (self.aside()?, node.stored());
-        let below = aside.join("below")?;
-        if let Some(document) = document {
-            let kept = aside.key("document")?;
-            write.set(&kept, &[document.text.clone().into()], Condition::Always)?;
-        }
-        let new_key = self.document_key(to, node.kind())?;
-        let mut chunks_moved = false;
-        let mut moved = || -> Result<()> {
-            if let Some(document) = document {
-                write.erase_values(std::slice::from_ref(&document.key))?;
-            }
-            write.move_prefix(nodes.0, &below)?;
-            write.move_prefix(chunks.0, chunks.1)?;
-            chunks_moved = true;
-            write.move_prefix(&below, nodes.1)?;
-            match document {
-                Some(document) => {
-                    let text = document.text.clone().into();
-                    write.set(&new_key, &[text], Condition::Absent).map(drop)
-                }
-                None => Ok(()),
-            }
-        };
-        let Err(error) = moved() else { return write.erase_prefix(&aside) };
-        // Each as far as it had come; what cannot be put back stays aside, with the document.
-        if chunks_moved {
-            write.move_prefix(chunks.1, chunks.0)?;
-            write.move_prefix(nodes.1, nodes.0)?;
-        }
-        write.move_prefix(&below, nodes.0)?;
-        if let Some(document) = document {
-            match write.set(&document.key, &[document.text.clone().into()], Condition::Absent) {
-                Err(error) if error.kind() == Kind::Exists => {}
-                put_back => drop(put_back?),
-            }
-        }
-        write.erase_prefix(&aside)?;
-        // Whatever the kind was, the caller is to be told.
-        Err(Error::new(Kind::Os(error.errno()), error.to_string()))
-    }
-
     /// Where the document of a node of `kind` lies.
     pub(super) fn document_key(&self, path: &NodePath, kind: NodeKind) -> Result<Key> {
         let keys = self.dialect.document_keys(path)?;
         let key = keys.into_iter().find(|(found, _)| found.is_none_or(|found| found == kind));
         key.map(|(_, key)| key).ok_or_else(|| Error::new(Kind::Internal, "a node has no key"))
-    }
-
-    /// A place in the store for values on their way, that nobody else has.
-    pub fn aside(&self) -> Result<Prefix> {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        // A process of the same number may have died and left something.
-        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        Prefix::parse(&format!("{ASIDE}/{}-{}-{number}", std::process::id(), since.as_nanos()))
-    }
-
-    /// `array` as if its chunks lay below `prefix`.
-    pub fn bind_aside(&self, array: &Array, prefix: Prefix) -> Result<Arc<Array>> {
-        let model = array.model().clone();
-        Ok(Arc::new(Array::open(
-            model,
-            &self.store,
-            prefix,
-            self.options.max_chunk_len,
-            self.options.layout,
-        )?))
     }
 }

@@ -68,12 +68,24 @@ impl Hierarchy {
         }
         let kind = self.node(path)?.map_or(NodeKind::Group, |node| node.kind());
         let key = self.document_key(path, kind)?;
+        self.change_shared_copies(copies, path, &|text| {
+            self.dialect.set_shared_copy(text, (group, path), &key, document)
+        })
+    }
+
+    /// Changes the text of copies that are a value of their own, where that is there.
+    fn change_shared_copies(
+        &self,
+        copies: &Key,
+        path: &NodePath,
+        change: &dyn Fn(&str) -> Result<String>,
+    ) -> Result<()> {
         for _ in 0..ATTEMPTS {
             let Some(value) = self.store.get(copies, json::MAX_DOCUMENT_LEN)? else {
                 return Ok(());
             };
             let text = String::from_utf8_lossy(&value.bytes);
-            let new = match self.dialect.set_shared_copy(&text, (group, path), &key, document) {
+            let new = match change(&text) {
                 Ok(new) => new,
                 // Nobody reads it as it is.
                 Err(error) if error.kind() == Kind::Corrupt => return Ok(()),
@@ -86,6 +98,57 @@ impl Hierarchy {
             }
         }
         Err(overtaken(path))
+    }
+
+    /// Makes the copies above `path` of its document, and of those below it, anew from what is stored.
+    pub(super) fn renew_copies(&self, path: &NodePath) -> Result<()> {
+        if !self.has_copies_above(path)? {
+            return Ok(());
+        }
+        let mut documents = Vec::new();
+        if let Some(node) = self.node(path)?.filter(|node| !node.is_bare()) {
+            documents.push((path.clone(), node.kind(), self.text_of(&node)?));
+            if node.kind() == NodeKind::Group {
+                for (relative, text) in self.documents_below(path)? {
+                    let path = path.join(&relative)?;
+                    let kind = self.node(&path)?.map_or(NodeKind::Group, |node| node.kind());
+                    documents.push((path, kind, text));
+                }
+            }
+        }
+        for group in path.ancestors() {
+            let relative =
+                |path: &NodePath| path.relative_to(&group).unwrap_or_default().to_owned();
+            self.change_copies(&group, &|text| {
+                let none = self.dialect.set_consolidated(text, &relative(path), None)?;
+                documents.iter().try_fold(none, |text, (path, _, document)| match text {
+                    Some(text) => {
+                        self.dialect.set_consolidated(&text, &relative(path), Some(document))
+                    }
+                    None => Ok(None),
+                })
+            })?;
+        }
+        for group in path.ancestors().iter().chain([path]) {
+            let Some(copies) = self.dialect.shared_copies(group)? else { continue };
+            let own = self.document_key(path, NodeKind::Group)?;
+            self.change_shared_copies(&copies, path, &|text| {
+                let none = self.dialect.set_shared_copy(text, (group, path), &own, None)?;
+                documents.iter().try_fold(none, |text, (path, kind, document)| {
+                    let key = self.document_key(path, *kind)?;
+                    self.dialect.set_shared_copy(&text, (group, path), &key, Some(document))
+                })
+            })?;
+        }
+        Ok(())
+    }
+
+    /// The stored document of a node; of a group that has none an empty one.
+    pub(super) fn text_of(&self, node: &Node) -> Result<String> {
+        match node.stored() {
+            Some(document) => Ok(String::from_utf8_lossy(&document.text).into_owned()),
+            None => Ok(self.dialect.new_group(node.path())?.1),
+        }
     }
 
     /// Whether a group is shown with consolidated metadata.
@@ -156,17 +219,25 @@ impl Hierarchy {
     }
 
     fn update_copy(&self, group: &NodePath, path: &NodePath, document: Option<&str>) -> Result<()> {
+        let relative = path.relative_to(group).unwrap_or_default();
+        self.change_copies(group, &|text| self.dialect.set_consolidated(text, relative, document))
+    }
+
+    /// Changes the document of a group that has copies in it; not where `change` has nothing to change.
+    fn change_copies(
+        &self,
+        group: &NodePath,
+        change: &dyn Fn(&str) -> Result<Option<String>>,
+    ) -> Result<()> {
         if !self.is_consolidated(group)? {
             return Ok(());
         }
-        let relative = path.relative_to(group).unwrap_or_default();
         for _ in 0..ATTEMPTS {
             self.invalidate(group);
             let Some(node) = self.node(group)? else { return Ok(()) };
             let Some(stored) = node.document() else { return Ok(()) };
             let text = String::from_utf8_lossy(&stored.text);
-            let new = self.dialect.set_consolidated(&text, relative, document).at(&stored.key)?;
-            let Some(new) = new else { return Ok(()) };
+            let Some(new) = change(&text).at(&stored.key)? else { return Ok(()) };
             let set = self.set_document(group, &stored.key, &new, Replaced::Unchanged(stored));
             self.invalidate(group);
             match set {

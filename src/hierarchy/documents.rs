@@ -1,5 +1,7 @@
 //! Documents in the store: read, checked, replaced and erased as one, though a dialect has two files for them.
 
+use std::cell::Cell;
+
 use bytes::Bytes;
 
 use super::Hierarchy;
@@ -15,6 +17,36 @@ pub(super) enum Replaced<'d> {
     Absent,
     /// This one, which must be what is stored still.
     Unchanged(&'d Document),
+}
+
+/// What one of the keys of a document has before a change of it, and after.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Step {
+    pub(super) key: Key,
+    /// None where there is no value.
+    pub(super) old: Option<String>,
+    pub(super) new: Option<String>,
+}
+
+/// How many steps of a change have been taken.
+pub(super) type Taken = Cell<usize>;
+
+/// What is to be done to store a document.
+#[derive(Debug, Clone)]
+pub(super) struct Planned {
+    key: Key,
+    text: Bytes,
+    steps: Vec<(Step, Condition)>,
+    /// Of the document that is there, where it stays.
+    stat: Option<Stat>,
+    attributes: Option<Attributes>,
+}
+
+impl Planned {
+    /// The keys that change, in order.
+    pub(super) fn steps(&self) -> Vec<Step> {
+        self.steps.iter().map(|(step, _)| step.clone()).collect()
+    }
 }
 
 impl Hierarchy {
@@ -61,76 +93,150 @@ impl Hierarchy {
         text: &str,
         replaced: Replaced<'_>,
     ) -> Result<Document> {
-        let write = self.store.write()?;
-        let set = |key: &Key, text: &str, condition| {
-            let pieces = [Bytes::copy_from_slice(text.as_bytes()).into()];
-            write.set(key, &pieces, condition).at(key)
-        };
-        let old = match replaced {
-            Replaced::Unchanged(document) if document.key == *key => Some(document),
-            Replaced::Unchanged(_) | Replaced::Absent => None,
+        self.apply(self.plan_document(path, key, text, replaced)?, &Taken::default())
+    }
+
+    /// What storing a document takes.
+    pub(super) fn plan_document(
+        &self,
+        path: &NodePath,
+        key: &Key,
+        text: &str,
+        replaced: Replaced<'_>,
+    ) -> Result<Planned> {
+        let (old, other) = match replaced {
+            Replaced::Unchanged(document) if document.key == *key => (Some(document), None),
+            Replaced::Unchanged(document) => (None, Some(document)),
+            Replaced::Absent => (None, None),
         };
         let condition =
             old.map_or(Condition::Absent, |document| Condition::Unchanged(document.stat.version));
-        let bytes = Bytes::copy_from_slice(text.as_bytes());
-        let Some(attributes_key) = self.dialect.attributes_key(path)? else {
-            let stat = set(key, text, condition)?;
-            let document = Document { key: key.clone(), text: bytes, stat, attributes: None };
-            self.erase_replaced(key, replaced)?;
-            return Ok(document);
+        let attributes_key = self.dialect.attributes_key(path)?;
+        let halves = |text: &str| match &attributes_key {
+            Some(_) => split(text),
+            None => Ok((text.to_owned(), None)),
         };
-        let (own, attributes) = split(text)?;
+        let of = |document: &Document| halves(&String::from_utf8_lossy(&document.text));
+        let (own, attributes) = halves(text)?;
         let (old_own, old_attributes) = match old {
-            Some(document) => {
-                let (own, attributes) = split(&String::from_utf8_lossy(&document.text))?;
-                (Some(own), attributes)
-            }
+            Some(document) => of(document).map(|(own, attributes)| (Some(own), attributes))?,
             None => (None, None),
         };
-        if old.is_none() && self.store.stat(key)?.is_some() {
-            return Err(Error::new(Kind::Exists, "the file exists").at(key));
+        let mut planned = Planned {
+            key: key.clone(),
+            text: Bytes::copy_from_slice(text.as_bytes()),
+            steps: Vec::new(),
+            stat: old.map(|document| document.stat),
+            attributes: None,
+        };
+        if let Some(attributes_key) = &attributes_key {
+            if old.is_none() && self.store.stat(key)?.is_some() {
+                return Err(Error::new(Kind::Exists, "the file exists").at(key));
+            }
+            let known = match old {
+                Some(document) => document.attributes.as_ref().and_then(|known| known.stat),
+                None => self.store.stat(attributes_key)?,
+            };
+            let stored = match (old, known) {
+                (Some(_), _) => old_attributes,
+                (None, Some(_)) => self.text_at(attributes_key)?,
+                (None, None) => None,
+            };
+            let wanted = attributes.filter(|text| old.is_some() || has_members(text));
+            if wanted != stored {
+                let condition = match (old, known) {
+                    (Some(_), Some(stat)) => Condition::Unchanged(stat.version),
+                    (Some(_), None) => Condition::Absent,
+                    (None, _) => Condition::Always,
+                };
+                let step = Step { key: attributes_key.clone(), old: stored, new: wanted };
+                planned.steps.push((step, condition));
+            }
+            planned.attributes = Some(Attributes { key: attributes_key.clone(), stat: known });
         }
-        let old_stat = old.and_then(|document| document.attributes.as_ref()?.stat);
-        let stat = match (&attributes, old) {
-            (Some(new), Some(_)) if old_attributes.as_ref() == Some(new) => old_stat,
-            (Some(new), Some(_)) => {
-                let condition =
-                    old_stat.map_or(Condition::Absent, |stat| Condition::Unchanged(stat.version));
-                Some(set(&attributes_key, new, condition)?)
-            }
-            (Some(new), None) if has_members(new) => {
-                Some(set(&attributes_key, new, Condition::Always)?)
-            }
-            (_, None) | (None, Some(_)) => {
-                write.erase_values(std::slice::from_ref(&attributes_key))?;
-                None
-            }
-        };
-        let own_stat = match old {
-            Some(document) if old_own.as_ref() == Some(&own) => document.stat,
-            _ => set(key, &own, condition)?,
-        };
-        self.erase_replaced(key, replaced)?;
-        let attributes = Some(Attributes { key: attributes_key, stat });
-        Ok(Document { key: key.clone(), text: bytes, stat: own_stat, attributes })
+        if old_own.as_ref() != Some(&own) || attributes_key.is_none() {
+            let step = Step { key: key.clone(), old: old_own, new: Some(own) };
+            planned.steps.push((step, condition));
+        }
+        if let Some(other) = other {
+            // What it had the place of goes last.
+            let step = Step { key: other.key.clone(), old: Some(of(other)?.0), new: None };
+            planned.steps.push((step, Condition::Always));
+        }
+        Ok(planned)
     }
 
-    /// Erases the document that the one at `key` has taken the place of, where that had another key.
-    fn erase_replaced(&self, key: &Key, replaced: Replaced<'_>) -> Result<()> {
-        match replaced {
-            Replaced::Unchanged(old) if old.key != *key => {
-                self.store.write()?.erase_values(std::slice::from_ref(&old.key))
+    /// Does what was planned, and counts the steps.
+    pub(super) fn apply(&self, planned: Planned, taken: &Taken) -> Result<Document> {
+        let Planned { key, text, steps, mut stat, mut attributes } = planned;
+        for (step, condition) in &steps {
+            let stored = self.take_step(&step.key, step.new.as_deref(), *condition)?;
+            taken.set(taken.get() + 1);
+            match &mut attributes {
+                Some(attributes) if attributes.key == step.key => attributes.stat = stored,
+                _ if step.key == key => stat = stored,
+                _ => {}
             }
-            Replaced::Unchanged(_) | Replaced::Absent => Ok(()),
         }
+        let stat = stat.ok_or_else(|| Error::new(Kind::Internal, "a document was not stored"))?;
+        Ok(Document { key, text, stat, attributes })
+    }
+
+    /// Gives one key of a document its text, or erases it.
+    pub(super) fn take_step(
+        &self,
+        key: &Key,
+        text: Option<&str>,
+        condition: Condition,
+    ) -> Result<Option<Stat>> {
+        let write = self.store.write()?;
+        match text {
+            Some(text) => {
+                let pieces = [Bytes::copy_from_slice(text.as_bytes()).into()];
+                write.set(key, &pieces, condition).map(Some).at(key)
+            }
+            None => write.erase_values(std::slice::from_ref(key)).map(|()| None),
+        }
+    }
+
+    /// The text that is stored at the key of a document, or of a part of one.
+    pub(super) fn text_at(&self, key: &Key) -> Result<Option<String>> {
+        let value = self.store.get(key, json::MAX_DOCUMENT_LEN)?;
+        Ok(value.map(|value| String::from_utf8_lossy(&value.bytes).into_owned()))
+    }
+
+    /// Refuses what was planned where others have changed the document meanwhile.
+    pub(super) fn check_planned(&self, planned: &Planned) -> Result<()> {
+        for (step, condition) in &planned.steps {
+            condition.check(self.store.stat(&step.key)?.map(|stat| stat.version)).at(&step.key)?;
+        }
+        Ok(())
+    }
+
+    /// What erasing a document takes.
+    pub(super) fn steps_to_erase(document: &Document) -> Result<Vec<Step>> {
+        let text = String::from_utf8_lossy(&document.text);
+        let step = |key: &Key, old: String| Step { key: key.clone(), old: Some(old), new: None };
+        let Some(attributes) = &document.attributes else {
+            return Ok(vec![step(&document.key, text.into_owned())]);
+        };
+        let (own, old) = split(&text)?;
+        let mut steps = vec![step(&document.key, own)];
+        steps.extend(old.map(|old| step(&attributes.key, old)));
+        Ok(steps)
     }
 
     /// Erases a document: first what makes the node visible.
-    pub(super) fn erase_document(&self, document: &Document) -> Result<()> {
+    pub(super) fn erase_document(&self, document: &Document, taken: &Taken) -> Result<()> {
         let write = self.store.write()?;
         write.erase_values(std::slice::from_ref(&document.key))?;
+        taken.set(taken.get() + 1);
         match &document.attributes {
-            Some(attributes) => write.erase_values(std::slice::from_ref(&attributes.key)),
+            Some(attributes) => {
+                write.erase_values(std::slice::from_ref(&attributes.key))?;
+                taken.set(taken.get() + 1);
+                Ok(())
+            }
             None => Ok(()),
         }
     }

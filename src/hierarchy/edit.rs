@@ -93,19 +93,17 @@ impl Hierarchy {
             if edit.consolidated == Some(true) {
                 new = self.dialect.consolidate(&new, &self.documents_below(path)?).at(&key)?;
             }
-            match self.set_document(path, &key, &new, replaced) {
-                Err(error) if is_late(&error) => continue,
-                stored => drop(stored?),
+            let was = match (&edit.shape, node.array(), node.document()) {
+                (Some(shape), Some(array), Some(document)) => {
+                    Some((&**array, document, shape.as_slice()))
+                }
+                _ => None,
+            };
+            let planned = self.plan_document(path, &key, &new, replaced);
+            match planned.and_then(|plan| self.set_whole(path, plan, edit.consolidated, was)) {
+                Err(error) if is_late(&error) => {}
+                done => return done,
             }
-            self.invalidate(path);
-            if let Some(wanted) = edit.consolidated {
-                self.set_shared_copies(path, wanted)?;
-            }
-            self.update_consolidated(path, Some(&new))?;
-            if let (Some(shape), Some(array)) = (&edit.shape, node.array()) {
-                array.erase_outside(shape)?;
-            }
-            return Ok(());
         }
         Err(overtaken(path))
     }

@@ -1,4 +1,4 @@
-//! Nodes by path: documents read, lowered, kept for a while, edited; nodes made, moved and removed.
+//! Nodes by path: documents read, lowered, kept for a while, edited; nodes made, moved and removed, each as a whole.
 //!
 //! A node that was read stays as it is for [`Options::metadata_ttl`]; then the version
 //! of its document is asked for, and the document is read again only where that changed.
@@ -8,7 +8,11 @@ mod consolidated;
 mod directories;
 mod documents;
 mod edit;
+mod intent;
+mod moving;
 mod node;
+mod recover;
+mod whole;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -24,6 +28,7 @@ use crate::metadata::{Dialect, NodeKind, NodePath, Policy, detect};
 use crate::store::{Entry, Prefix, Store};
 pub use change::Raised;
 use directories::Directories;
+pub use moving::Moved;
 use node::Standing;
 pub use node::{Content, Document, Node};
 

@@ -196,6 +196,23 @@ impl Dialect {
         }
     }
 
+    /// The node that is taken for the root.
+    pub fn base(&self) -> NodePath {
+        match self {
+            Self::Draft(draft) => draft.base.clone(),
+            Self::V3 | Self::D2023_02 | Self::V2 | Self::N5 => NodePath::root(),
+        }
+    }
+
+    /// The same with another node taken for the root, from the root of the whole.
+    #[must_use]
+    pub fn with_base(&self, base: NodePath) -> Self {
+        match self {
+            Self::Draft(draft) => Self::Draft(Draft { base, ..draft.clone() }),
+            Self::V3 | Self::D2023_02 | Self::V2 | Self::N5 => self.clone(),
+        }
+    }
+
     /// The node that a directory of a hierarchy is of, by its path from there; none where it is of none.
     pub fn node_of_directory(&self, relative: &str) -> Option<NodePath> {
         let Self::Draft(draft) = self else { return NodePath::parse(relative).ok() };

@@ -2,15 +2,15 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 
 use super::memory::MemoryStore;
 use super::{
-    ByteRange, Condition, Entries, Key, Keys, ListableStore, Piece, Prefix, ReadableStore, Room,
-    Stat, Store, Value, Version, WritableStore,
+    Aside, ByteRange, Condition, Entries, Key, Keys, ListableStore, Piece, Prefix, ReadableStore,
+    Room, Stat, Store, Value, Version, WritableStore,
 };
 use crate::error::Result;
 
@@ -157,6 +157,26 @@ impl WritableStore for CountingStore {
 
     fn sync(&self, keys: &[Key]) -> Result<()> {
         self.store.sync(keys)
+    }
+
+    fn move_value(&self, from: &Key, to: &Key) -> Result<()> {
+        self.store.move_value(from, to)
+    }
+
+    fn aside(&self) -> Result<Aside> {
+        self.store.aside()
+    }
+
+    fn declare(&self, aside: &Aside, text: Bytes) -> Result<()> {
+        self.store.declare(aside, text)
+    }
+
+    fn abandoned(&self) -> Result<Vec<Aside>> {
+        self.store.abandoned()
+    }
+
+    fn rest(&self, quiet: Duration) -> Result<()> {
+        self.store.rest(quiet)
     }
 }
 

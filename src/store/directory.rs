@@ -11,6 +11,8 @@
 //! by the next one, and never shown.
 
 mod listing;
+mod recover;
+mod session;
 mod trees;
 
 use std::ffi::{CString, OsStr};
@@ -21,17 +23,19 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 
 use super::{
-    ByteRange, Condition, Entries, Key, Keys, ListableStore, Piece, Prefix, ReadableStore, Room,
-    Stat, Value, Version, WritableStore,
+    Aside, ByteRange, Condition, Entries, Key, Keys, ListableStore, PRIVATE, Piece, Prefix,
+    ReadableStore, Room, Stat, Value, Version, WritableStore,
 };
 use crate::error::{At, Error, Kind, Result};
 use crate::sys::{self, Dir, EntryType, Links};
 use listing::{Listing, Walk};
+use session::{Session, Written};
 use trees::{empty, move_tree};
 
 /// The end of the names under which values are written before they take their key.
@@ -60,6 +64,7 @@ pub enum Durability {
 pub struct DirectoryStore {
     root: OwnedFd,
     durability: Durability,
+    session: Arc<Session>,
 }
 
 impl DirectoryStore {
@@ -69,7 +74,9 @@ impl DirectoryStore {
         if !root.metadata()?.is_dir() {
             return Err(Error::new(Kind::NotDirectory, "not a directory").at(path.display()));
         }
-        Ok(Self { root: root.into(), durability })
+        let root = OwnedFd::from(root);
+        let session = Arc::new(Session::new(root.try_clone()?));
+        Ok(Self { root, durability, session })
     }
 
     /// The regular file of `key`, or none.
@@ -134,7 +141,7 @@ impl DirectoryStore {
     /// Writes `pieces` to the locked file, makes them durable where that is wanted, and gives them the key.
     fn replace(
         &self,
-        turn: &Turn,
+        turn: &Turn<'_>,
         key: &Key,
         pieces: &[Piece],
         condition: Condition,
@@ -325,6 +332,22 @@ impl WritableStore for DirectoryStore {
         moved.at(&source)
     }
 
+    fn move_value(&self, from: &Key, to: &Key) -> Result<()> {
+        if is_lock(from) || self.stat(std::slice::from_ref(from))?.iter().all(Option::is_none) {
+            return Ok(());
+        }
+        let new_dir = self.make_parent(to)?;
+        let turn = Turn::take(self, from).at(from)?;
+        let moved = match sys::rename(&turn.dir, &turn.name, &new_dir, &c_name(to.name())?) {
+            Err(error) if error.raw_os_error() != Some(libc::ENOENT) => Err(Error::os(&error)),
+            _ => Ok(()),
+        };
+        turn.end_unused();
+        self.prune(from)?;
+        self.prune(to)?;
+        moved.at(from)
+    }
+
     fn set_modified(&self, key: &Key, modified: SystemTime) -> Result<()> {
         let (file, _) = self.open_value(key)?.ok_or_else(|| Error::not_found().at(key))?;
         file.set_modified(modified)?;
@@ -350,6 +373,27 @@ impl WritableStore for DirectoryStore {
         }
         Ok(())
     }
+
+    fn aside(&self) -> Result<Aside> {
+        self.session.aside().at(PRIVATE)
+    }
+
+    fn declare(&self, aside: &Aside, text: Bytes) -> Result<()> {
+        let key = aside.declaration()?;
+        self.set(&key, &[text.into()], Condition::Always)?;
+        match self.durability {
+            Durability::Synced => self.sync(&[key]),
+            Durability::Buffered => Ok(()),
+        }
+    }
+
+    fn abandoned(&self) -> Result<Vec<Aside>> {
+        self.recover()
+    }
+
+    fn rest(&self, quiet: Duration) -> Result<()> {
+        self.session.rest(quiet).at(PRIVATE)
+    }
 }
 
 impl ListableStore for DirectoryStore {
@@ -366,14 +410,15 @@ impl ListableStore for DirectoryStore {
 }
 
 /// The right to write one key: its lock file, locked, in the directory of the key.
-struct Turn {
+struct Turn<'s> {
     dir: OwnedFd,
     file: File,
     name: CString,
     lock_name: CString,
+    _written: Written<'s>,
 }
 
-impl Turn {
+impl<'s> Turn<'s> {
     /// Removes the lock file of a turn that stored nothing. The lock is still ours, so nobody else is
     /// writing to it.
     fn end_unused(self) {
@@ -381,10 +426,11 @@ impl Turn {
         removed.unwrap_or_else(|error| log::debug!("{:?}: {error}", self.lock_name));
     }
 
-    fn take(store: &DirectoryStore, key: &Key) -> Result<Self> {
+    fn take(store: &'s DirectoryStore, key: &Key) -> Result<Self> {
         let name = c_name(key.name())?;
         let lock_name = c_name(&lock_name(key.name()))?;
         let started = Instant::now();
+        let written = store.session.write(key);
         loop {
             let dir = store.make_parent(key)?;
             let flags = libc::O_RDWR | libc::O_CREAT | libc::O_NONBLOCK;
@@ -402,7 +448,7 @@ impl Turn {
                 if named.is_some_and(|named| (named.dev(), named.ino()) == (ours.dev(), ours.ino()))
                 {
                     if ours.nlink() == 1 {
-                        return Ok(Self { dir, file, name, lock_name });
+                        return Ok(Self { dir, file, name, lock_name, _written: written });
                     }
                     // A second name of some other value, which is not to be written over.
                     sys::unlink(&dir, &lock_name)?;
@@ -502,10 +548,16 @@ fn keep_owner(file: &File, old: &Metadata) -> Result<()> {
     Ok(())
 }
 
-/// Whether the name is that of a lock file, ours or TensorStore's. Whoever holds it is writing the value beside it:
-/// it is not listed, has no value, and goes by its holder's hand only.
+/// Whether the name is that of a lock file, ours or TensorStore's, or of a session. Whoever holds it is writing the
+/// value beside it, or some value: it is not listed, has no value, and goes by its holder's hand only.
 fn is_lock(key: &Key) -> bool {
-    key.name().ends_with(LOCK_SUFFIX)
+    key.name().ends_with(LOCK_SUFFIX) || is_session(&key.parent(), key.name())
+}
+
+/// Whether `name` in `dir` is that of a session file.
+fn is_session(dir: &Prefix, name: &str) -> bool {
+    let is_private = dir.as_str().strip_suffix('/') == Some(PRIVATE);
+    is_private && name.starts_with(session::WRITING) && session::session_of(name).is_some()
 }
 
 fn lock_name(name: &str) -> String {

@@ -1,14 +1,15 @@
 //! A store in memory: for tests, and the plainest statement of what a store does.
 
-use std::collections::BTreeMap;
-use std::time::SystemTime;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 
 use super::{
-    ByteRange, Condition, Entries, Entry, Key, Keys, ListableStore, Piece, Prefix, ReadableStore,
-    Room, Stat, Value, Version, WritableStore,
+    Aside, ByteRange, Condition, Entries, Entry, Key, Keys, ListableStore, PRIVATE, Piece, Prefix,
+    ReadableStore, Room, Stat, Value, Version, WritableStore,
 };
 use crate::error::{At, Error, Kind, Result};
 
@@ -17,6 +18,27 @@ use crate::error::{At, Error, Kind, Result};
 pub struct MemoryStore {
     /// A leaf: nothing else is locked or waited for under it.
     values: Mutex<Values>,
+    asides: Arc<Mutex<Asides>>,
+}
+
+/// Which places of changes are somebody's.
+#[derive(Debug, Default)]
+struct Asides {
+    made: u64,
+    live: BTreeSet<Prefix>,
+}
+
+/// A place that is somebody's, until it is dropped.
+#[derive(Debug)]
+struct Held {
+    prefix: Prefix,
+    asides: Arc<Mutex<Asides>>,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.asides.lock().live.remove(&self.prefix);
+    }
 }
 
 #[derive(Debug, Default)]
@@ -29,6 +51,12 @@ impl MemoryStore {
     /// An empty store.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    fn hold(&self, prefix: Prefix) -> Aside {
+        self.asides.lock().live.insert(prefix.clone());
+        let held = Held { prefix: prefix.clone(), asides: Arc::clone(&self.asides) };
+        Aside::new(prefix, Box::new(held))
     }
 }
 
@@ -131,6 +159,14 @@ impl WritableStore for MemoryStore {
         Ok(())
     }
 
+    fn move_value(&self, from: &Key, to: &Key) -> Result<()> {
+        let mut values = self.values.lock();
+        if let Some(value) = values.by_key.remove(from) {
+            values.by_key.insert(to.clone(), value);
+        }
+        Ok(())
+    }
+
     fn set_modified(&self, key: &Key, modified: SystemTime) -> Result<()> {
         let mut values = self.values.lock();
         let (_, stat) = values.by_key.get_mut(key).ok_or_else(|| Error::not_found().at(key))?;
@@ -140,6 +176,37 @@ impl WritableStore for MemoryStore {
 
     fn sync(&self, _keys: &[Key]) -> Result<()> {
         Ok(())
+    }
+
+    fn aside(&self) -> Result<Aside> {
+        let mut asides = self.asides.lock();
+        asides.made += 1;
+        let prefix = Prefix::parse(&format!("{PRIVATE}/aside-{}", asides.made))?;
+        drop(asides);
+        Ok(self.hold(prefix))
+    }
+
+    fn declare(&self, aside: &Aside, text: Bytes) -> Result<()> {
+        self.set(&aside.declaration()?, &[text.into()], Condition::Always).map(drop)
+    }
+
+    fn abandoned(&self) -> Result<Vec<Aside>> {
+        let private = Prefix::parse(PRIVATE)?;
+        let mut abandoned = Vec::new();
+        for entry in self.list_dir(&private)? {
+            if let Entry::Prefix(name) = entry?
+                && name.starts_with("aside-")
+            {
+                let prefix = private.join(&name)?;
+                let is_live = self.asides.lock().live.contains(&prefix);
+                abandoned.extend((!is_live).then(|| self.hold(prefix)));
+            }
+        }
+        Ok(abandoned)
+    }
+
+    fn rest(&self, _quiet: Duration) -> Result<()> {
+        Ok(()) // Nothing is there for writing alone.
     }
 }
 

@@ -9,6 +9,7 @@
 //!
 //! <https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html#abstract-store-interface>
 
+mod aside;
 #[cfg(test)]
 pub(crate) mod counting;
 pub mod directory;
@@ -19,11 +20,12 @@ pub(crate) mod suite;
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 
 use crate::error::{Error, Kind, Result};
+pub use aside::{Aside, PRIVATE};
 pub use key::{Key, Prefix, is_component};
 
 /// Which bytes of a value.
@@ -289,11 +291,28 @@ pub trait WritableStore: Send + Sync + fmt::Debug {
     /// is below `to` a store that can does it as one step.
     fn move_prefix(&self, from: &Prefix, to: &Prefix) -> Result<()>;
 
+    /// Moves the value of `from` to `to`, where it replaces what is there. A `from` without a value is none the worse.
+    fn move_value(&self, from: &Key, to: &Key) -> Result<()>;
+
     /// Changes when the value was last set. A key without a value is [`Kind::NotFound`].
     fn set_modified(&self, key: &Key, modified: SystemTime) -> Result<()>;
 
     /// Returns when the values of `keys`, or their absence, survive a power cut.
     fn sync(&self, keys: &[Key]) -> Result<()>;
+
+    /// A place for the values that one change has on their way.
+    fn aside(&self) -> Result<Aside>;
+
+    /// Stores what `aside` is for. It survives what values survive: where that is a power cut, from now on, and not
+    /// only after [`Self::sync`].
+    fn declare(&self, aside: &Aside, text: Bytes) -> Result<()>;
+
+    /// What writers that are dead have aside, never a live one's; half-written values that they left are gone then.
+    fn abandoned(&self) -> Result<Vec<Aside>>;
+
+    /// To be called now and then: where nothing was written for `quiet`, nothing stays in the store that is there for
+    /// writing alone.
+    fn rest(&self, quiet: Duration) -> Result<()>;
 }
 
 /// A store that can say which keys there are.

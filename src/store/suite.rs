@@ -20,6 +20,8 @@ pub(crate) fn run(new: impl Fn() -> Store) {
     kept_pieces_come_from_the_value_that_is_replaced(&new());
     parts_of_one_value_are_laid_over_it_in_turn(&new());
     a_prefix_is_moved_with_all_below_it(&new());
+    a_value_is_moved_onto_another(&new());
+    what_is_aside_is_nobody_elses_until_it_is_abandoned(&new());
 }
 
 fn key(text: &str) -> Key {
@@ -215,4 +217,40 @@ fn a_prefix_is_moved_with_all_below_it(store: &Store) {
     write.erase_values(&[key("c")]).expect("erased");
     write.move_prefix(&prefix("none"), &prefix("x")).expect("nothing to move");
     assert_eq!(keys(store, ""), ["ab", "x/c", "x/d/e"]);
+}
+
+fn a_value_is_moved_onto_another(store: &Store) {
+    set(store, "a/b/c", b"1");
+    set(store, "d/e", b"2");
+    let write = store.write().expect("writable");
+    write.move_value(&key("a/b/c"), &key("d/e")).expect("moved");
+    assert_eq!(keys(store, ""), ["d/e"]);
+    assert_eq!(get(store, "d/e").as_deref(), Some(&b"1"[..]));
+    write.move_value(&key("d/e"), &key("x/y/z")).expect("moved");
+    write.move_value(&key("none/at/all"), &key("new/z")).expect("nothing to move");
+    assert_eq!(keys(store, ""), ["x/y/z"]);
+    assert_eq!(entries(store, ""), BTreeSet::from([Entry::Prefix("x".into())]));
+}
+
+fn what_is_aside_is_nobody_elses_until_it_is_abandoned(store: &Store) {
+    let write = store.write().expect("writable");
+    let (one, other) = (write.aside().expect("a place"), write.aside().expect("a place"));
+    assert_ne!(one.prefix(), other.prefix());
+    for aside in [&one, &other] {
+        write.declare(aside, Bytes::from_static(b"a change")).expect("stored");
+    }
+    write.rest(Duration::ZERO).expect("it has not come to rest");
+    assert!(write.abandoned().expect("looked").is_empty(), "it is somebody's");
+    drop(one);
+    write.erase_prefix(other.prefix()).expect("erased");
+    drop(other);
+    write.rest(Duration::ZERO).expect("at rest");
+    let abandoned = write.abandoned().expect("looked");
+    assert_eq!(abandoned.len(), 1, "{abandoned:?}");
+    assert!(write.abandoned().expect("looked").is_empty(), "two take care of it");
+    let declared = store.get(&abandoned[0].declaration().expect("a key"), 100).expect("read");
+    assert_eq!(declared.expect("there").bytes, "a change");
+    write.erase_prefix(abandoned[0].prefix()).expect("erased");
+    drop(abandoned);
+    assert_eq!(keys(store, ""), Vec::<String>::new());
 }

@@ -1,9 +1,9 @@
 //! A directory becomes an array: what lies below it with the name of a chunk goes through the pipeline.
 //!
 //! `cp -r` and `tar` may bring chunks before the document. The chunks are encoded aside; when all of
-//! them are, the document is stored, and then they are moved to their keys: whatever fails before, nothing has changed.
+//! them are, they take the places of the files that they were, and the document is stored: whatever fails, nothing has
+//! changed.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -15,11 +15,11 @@ use super::file::{Content, File};
 use super::inode::Inode;
 use super::overlay::Shown;
 use super::place::{CHUNKS, Place};
-use crate::array::{Array, Coords, FillChunks};
+use crate::array::{Array, Coords};
 use crate::codec::Buffer;
 use crate::error::{At, Error, Kind, Result};
 use crate::metadata::{NodeKind, NodePath};
-use crate::store::{Key, Prefix};
+use crate::store::{Aside, Key};
 
 /// Decoded bytes that are encoded at a time.
 const BATCH_LEN: usize = 256 << 20;
@@ -118,46 +118,46 @@ impl Vfs {
         Ok(())
     }
 
-    /// Encodes the chunks that lie below, aside in the store; none where there are none. Nothing else has changed
+    /// Encodes the chunks that lie below, aside in the store; none where nothing below changes. Nothing else has changed
     /// then.
     pub(super) fn encode_below(
         &self,
         below: &mut Below,
         files: &[Locked<'_>],
         array: &Array,
-    ) -> Result<Option<Prefix>> {
-        if below.chunks.is_empty() {
+    ) -> Result<Option<Aside>> {
+        if below.chunks.is_empty() && below.groups.is_empty() {
             return Ok(None);
         }
         let aside = self.hierarchy.aside()?;
-        let new = self.hierarchy.bind_aside(array, aside.clone())?;
+        let new = self.hierarchy.bind_aside(array, &aside)?;
         if let Err(error) = self.encode_aside(below, files, &new) {
-            self.hierarchy.store().write()?.erase_prefix(&aside)?;
+            self.hierarchy.drop_aside(&aside);
             return Err(error);
         }
         Ok(Some(aside))
     }
 
-    /// Moves chunks that were encoded aside to their keys, over what had these names; then erases what else is left of
-    /// the files that they were.
-    pub(super) fn move_encoded(&self, below: &Below, aside: &Prefix, array: &Array) -> Result<()> {
-        let store = self.hierarchy.store();
-        store.write()?.move_prefix(aside, array.prefix())?;
-        let encoded = || below.chunks.iter().filter(|chunk| chunk.encoded.is_some());
-        let mut plain = BTreeSet::new();
-        for chunk in encoded() {
-            plain.extend(self.key_of(&chunk.from)?);
+    /// The keys of the files that were encoded.
+    pub(super) fn plain_keys(&self, below: &Below) -> Result<Vec<Key>> {
+        let encoded = below.chunks.iter().filter(|chunk| chunk.encoded.is_some());
+        encoded.filter_map(|chunk| self.key_of(&chunk.from).transpose()).collect()
+    }
+
+    /// Notes that what was encoded may not survive a power cut, nor that it is where it is.
+    pub(super) fn note_converted(
+        &self,
+        below: &Below,
+        plain: Vec<Key>,
+        array: &Array,
+    ) -> Result<()> {
+        for chunk in below.chunks.iter().filter(|chunk| chunk.encoded.is_some()) {
+            self.unsynced.changed(array.key(&chunk.coords)?);
         }
-        for chunk in encoded() {
-            let key = array.key(&chunk.coords)?;
-            // A chunk of nothing but the fill value may not have been stored.
-            if self.options.fill_chunks == FillChunks::Store || array.stat(&chunk.coords)?.is_some()
-            {
-                plain.remove(&key);
-            }
+        for key in plain {
             self.unsynced.changed(key);
         }
-        store.write()?.erase_values(&plain.into_iter().collect::<Vec<_>>())
+        Ok(())
     }
 
     fn encode_aside(

@@ -175,13 +175,13 @@ impl Vfs {
         let below = self.inodes.below(path);
         let files: Vec<_> = below.iter().map(|inode| inode.file.lock()).collect();
         self.store_shards(Due::Below(path))?;
-        self.hierarchy.rename(path, &new_path)?;
+        let renamed = self.hierarchy.rename(path, &new_path)?;
         let moved = |place: &Place| self.moved_place(place, path, &new_path);
         self.overlay.replace(moved);
         self.inodes.replace(moved);
         drop(files);
         self.note_documents(&new_path)?;
-        self.hierarchy.consolidate_moved(path, &new_path)
+        self.hierarchy.consolidate_moved(renamed)
     }
 
     /// Where a place is once the node `from` has become `to`.

@@ -25,7 +25,7 @@ impl Vfs {
         let node = self.hierarchy.existing(path)?;
         if node.is_bare() {
             return match self.edit_of_removed(&node, written)? {
-                Some((removed, edit)) => self.restore(&node, removed, &edit),
+                Some((removed, edit)) => self.hierarchy.restore(&node, removed, &edit),
                 None => self.create_node(&node, &self.hierarchy.raise(path, written)?),
             };
         }
@@ -55,14 +55,6 @@ impl Vfs {
                 let advice = "chunks of the array that was removed are still there";
                 Err(Error::invalid(format!("{}; {advice}", error.detail())))
             }
-        }
-    }
-
-    fn restore(&self, node: &Node, removed: &Document, edit: &Edit) -> Result<()> {
-        self.hierarchy.restore(node, removed, edit)?;
-        match (&edit.shape, node.array()) {
-            (Some(shape), Some(array)) => array.erase_outside(shape),
-            _ => Ok(()),
         }
     }
 
@@ -99,17 +91,15 @@ impl Vfs {
         let mut below = self.below_new_array(path, array)?;
         let inodes = below.inodes();
         let files = convert::lock(&inodes);
-        let aside = self.encode_below(&mut below, &files, array)?;
-        if let Err(error) = self.hierarchy.put_document(path, raised, replaced) {
-            if let Some(aside) = aside {
-                self.hierarchy.store().write()?.erase_prefix(&aside)?;
+        match self.encode_below(&mut below, &files, array)? {
+            Some(aside) => {
+                let plain = self.plain_keys(&below)?;
+                let from = (&aside, plain.as_slice(), below.groups.as_slice());
+                self.hierarchy.put_converted(path, raised, replaced, from)?;
+                self.note_converted(&below, plain, array)?;
             }
-            return Err(error);
+            None => drop(self.hierarchy.put_document(path, raised, replaced)?),
         }
-        if let Some(aside) = aside {
-            self.move_encoded(&below, &aside, array)?;
-        }
-        self.hierarchy.remove_groups(&below.groups)?;
         let settled = self.settle_below(path, &below, files);
         drop(below);
         for inode in inodes {
@@ -161,11 +151,11 @@ impl Vfs {
                          names of an array with chunks can change",
                     ));
                 }
-                self.hierarchy.put_document(path, &raised, Some(document))?;
                 if means_same(old.model(), new.model()) {
-                    old.erase_outside(&new.model().shape)?;
+                    self.hierarchy.replace_document(path, &raised, (&**old, document)).map(drop)
+                } else {
+                    self.hierarchy.put_document(path, &raised, Some(document)).map(drop)
                 }
-                Ok(())
             }
             (Content::Group(_), Some(_)) if is_plain_group(&node) => {
                 self.create_node(&node, &raised)

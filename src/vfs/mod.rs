@@ -57,6 +57,9 @@ pub use xattr::Presence;
 /// How many keys may wait for a program to call `fsync` before they are synced without.
 const MAX_UNSYNCED: usize = 10_000;
 
+/// How long nothing is written before the store is left as if nobody wrote to it.
+const QUIET: Duration = Duration::from_secs(1);
+
 /// What a tree shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Form {
@@ -509,7 +512,9 @@ impl Vfs {
     /// is still writing is its own to complete. All is tried before the first error is returned.
     pub fn sync(&self) -> Result<()> {
         let directories = self.store_directories(Duration::ZERO);
-        directories.and(self.sync_files())
+        let stored = directories.and(self.sync_files());
+        self.rest(Duration::ZERO);
+        stored
     }
 
     fn sync_files(&self) -> Result<()> {
@@ -539,6 +544,15 @@ impl Vfs {
             && let Err(error) = self.unsynced.sync_all(self.hierarchy.store())
         {
             self.note("write back", &error);
+        }
+        self.rest(QUIET);
+    }
+
+    /// Nothing stays in the store that is there for writing alone, where nothing was written for `quiet`.
+    fn rest(&self, quiet: Duration) {
+        let Ok(write) = self.hierarchy.store().write() else { return };
+        if let Err(error) = write.rest(quiet) {
+            log::debug!("{error}"); // Whatever is stored is stored.
         }
     }
 

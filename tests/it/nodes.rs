@@ -725,7 +725,7 @@ fn the_root_can_become_an_array_with_its_chunks() {
         mount.remount(&[]);
         assert_eq!(fs::read(mount.at("c/0")).unwrap(), b"abcd");
         assert_eq!(fs::read(mount.at("c/1")).unwrap(), b"efgh");
-        assert!(!mount.store().join(".zarrfs").exists());
+        assert!(!names(&mount.store()).contains(".zarrfs"));
     }
 }
 
@@ -806,5 +806,5 @@ fn a_move_that_fails_leaves_the_node_where_it_was() {
     fs::create_dir_all(mount.store().join("meta/root/e/y.array.json")).unwrap();
     fs::rename(mount.at("g/x"), mount.at("e/y")).unwrap_err();
     assert_eq!(fs::read(mount.at("g/x/c/0")).unwrap(), b"abcd");
-    assert!(mount.at("g/x/zarr.json").exists() && !mount.store().join(".zarrfs").exists());
+    assert!(mount.at("g/x/zarr.json").exists() && !names(&mount.store()).contains(".zarrfs"));
 }

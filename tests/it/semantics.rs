@@ -710,6 +710,68 @@ fn extended_attributes_tell_the_model_and_change_the_attributes() {
     }
 }
 
+/// Shows: recovery.
+#[test]
+fn a_mount_ends_what_a_killed_one_was_doing_and_never_what_a_live_one_does() {
+    let mount = Mount::fixture(DRAFT, &[]);
+    let private = mount.store().join(".zarrfs");
+    assert!(!private.exists(), "who writes nothing leaves a trace");
+    let chunk = fs::read(mount.at("arr/c/0/0")).unwrap();
+    mount.unmount();
+    // As a daemon leaves it that was killed while it moved a node: its document goes first.
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    let document = mount.store().join("meta/root/arr.array.json");
+    let change = serde_json::json!({
+        "zarrfs_change": 1, "dialect": "d2020-10", "base": "", "path": "arr", "to": "moved", "array": true,
+        "document": fs::read_to_string(&document).unwrap(),
+    });
+    fs::create_dir_all(private.join("aside-1-1-1")).unwrap();
+    fs::write(private.join("aside-1-1-1/change"), change.to_string()).unwrap();
+    fs::remove_file(&document).unwrap();
+    let shard = "data/root/arr/c0/0";
+    fs::write(private.join("writing-1-1"), format!("{}\n{shard}\0", boot.trim())).unwrap();
+    fs::write(mount.store().join(format!("{shard}.__lock")), "half of a shard").unwrap();
+    // And a live one, which is another process.
+    let live = private.join("writing-2-2");
+    let lock = mount.store().join("data/root/arr/c0/1.__lock");
+    fs::write(&live, format!("{}\ndata/root/arr/c0/1\0", boot.trim())).unwrap();
+    fs::write(&lock, "half of a shard").unwrap();
+    let mut holder = Command::new("python3")
+        .args(["-c", HOLD, live.to_str().unwrap()])
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    holder.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+    mount.mount_again(&["-o", "ro"]);
+    assert!(mount.store().join(format!("{shard}.__lock")).exists(), "a read-only mount wrote");
+    mount.remount(&[]);
+    assert_eq!(names(&mount.path()), BTreeSet::from(["moved", "zarr.json"].map(str::to_owned)));
+    assert_eq!(fs::read(mount.at("moved/c/0/0")).unwrap(), chunk);
+    assert_eq!(names(&private), BTreeSet::from(["writing-2-2".to_owned()]));
+    let moved = mount.store().join("data/root/moved/c0");
+    assert!(!moved.join("0.__lock").exists());
+    assert!(moved.join("1.__lock").exists(), "a live one's file was removed");
+    // What a mount says of itself goes when it is at rest.
+    fs::write(mount.at("moved/c/0/0"), [7; 48]).unwrap();
+    File::open(mount.at("moved/c/0/0")).unwrap().sync_all().unwrap();
+    assert_eq!(names(&private).len(), 2);
+    until("at rest", || names(&private).len() == 1);
+    drop(holder.stdin.take());
+    assert!(holder.wait().unwrap().success());
+    mount.remount(&[]);
+    assert!(!private.exists());
+}
+
+/// Locks a file as its writer does (`F_OFD_SETLK`) until its input ends.
+const HOLD: &str = "
+import fcntl, struct, sys
+file = open(sys.argv[1], 'r+')
+fcntl.fcntl(file, 37, struct.pack('hhqqi4x', fcntl.F_WRLCK, 0, 0, 0, 0))
+print('.', end='', flush=True)
+sys.stdin.read()
+";
+
 /// Shows: signals (see `command.rs`).
 #[test]
 fn every_paragraph_has_a_test() {

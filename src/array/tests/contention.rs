@@ -108,6 +108,7 @@ fn writers_of_different_inner_chunks_lose_nothing_in_a_directory() {
         let store = directory(dir.path());
         let array = form.open(&store);
         array.chunks().erase_values(&places(array.grid().counts())).expect("erased");
+        drop((array, store));
         left.extend(std::fs::read_dir(dir.path()).expect("listed"));
         assert!(left.is_empty(), "{}: left behind: {left:?}", form.name);
     }

@@ -1,14 +1,14 @@
 //! What a directory holds: entries of one directory, and every key below a prefix.
 //!
 //! Read lazily, one descriptor for each level. The files of writers
-//! ([`LOCK_SUFFIX`]) are never shown.
+//! ([`LOCK_SUFFIX`], and those of sessions) are never shown.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
 
-use super::{LOCK_SUFFIX, kind_of, open_at};
+use super::{LOCK_SUFFIX, is_session, kind_of, open_at};
 use crate::error::{At, Error, Result};
-use crate::store::{Entry, Key, Prefix};
+use crate::store::{Entry, Key, PRIVATE, Prefix};
 use crate::sys::{self, Dir, EntryType};
 
 /// One directory being listed.
@@ -45,7 +45,11 @@ impl Listing {
         let is_link = entry.kind == EntryType::Link;
         let hidden = Found { shown: None, is_link };
         let Ok(name) = entry.name.to_str() else { return hidden };
-        if name.ends_with(LOCK_SUFFIX) {
+        let is_private = || self.prefix.is_root() && name == PRIVATE;
+        if name.ends_with(LOCK_SUFFIX)
+            || is_session(&self.prefix, name)
+            || is_private() && !self.holds_values(name)
+        {
             return hidden;
         }
         let kind = match entry.kind {
@@ -56,6 +60,13 @@ impl Listing {
         // What is neither a file nor a directory is a key, so that reading it says why it cannot be.
         let shown = if kind == EntryType::Dir { Entry::Prefix(name) } else { Entry::Key(name) };
         Found { shown: Some(shown), is_link }
+    }
+
+    /// Whether there is more in a directory than what is never shown.
+    fn holds_values(&self, name: &str) -> bool {
+        let below = self.prefix.join(name).and_then(|prefix| Self::open(&self.root, &prefix));
+        // What cannot be looked at is shown, and says why when it is.
+        below.map_or(true, |below| below.is_none_or(|below| below.shown().next().is_some()))
     }
 
     fn target(&self, name: &str) -> Option<EntryType> {

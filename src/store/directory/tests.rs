@@ -98,6 +98,7 @@ fn the_file_of_a_killed_writer_is_taken_over_and_never_listed() {
     let write = store.write().expect("writable");
     write.set(&key("k"), &[Bytes::from_static(b"new").into()], Condition::Always).expect("set");
     assert_eq!(store.get(&key("k"), 100).expect("read").expect("there").bytes, "new");
+    write.rest(Duration::ZERO).expect("at rest");
     assert_eq!(std::fs::read_dir(dir.path()).expect("read").count(), 1);
 }
 
@@ -237,4 +238,168 @@ fn what_is_erased_is_not_brought_back_by_a_writer_that_knew_it() {
         done.store(true, Ordering::SeqCst);
         erased.expect("the claim holds");
     });
+}
+
+/// The names in a directory.
+fn names(path: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(path).expect("a directory");
+    let mut names: Vec<String> = entries
+        .map(|entry| entry.expect("an entry").file_name().into_string().expect("text"))
+        .collect();
+    names.sort();
+    names
+}
+
+/// A session file of a writer that is dead, as it would be with these bytes behind its first line.
+fn dead_session(dir: &Path, boot: &str, keys: &[u8]) {
+    std::fs::create_dir_all(dir.join(".zarrfs")).expect("made");
+    let bytes = [boot.as_bytes(), keys].concat();
+    std::fs::write(dir.join(".zarrfs/writing-1-1"), bytes).expect("written");
+}
+
+fn set(store: &Store, text: &str) {
+    let new = [Bytes::from_static(b"new").into()];
+    store.write().expect("writable").set(&key(text), &new, Condition::Always).expect("set");
+}
+
+#[test]
+fn a_session_is_in_the_store_while_values_are_written_and_no_longer() {
+    let (dir, store) = store();
+    let write = store.write().expect("writable");
+    assert!(store.get(&key("k"), 100).expect("read").is_none());
+    write.rest(Duration::ZERO).expect("at rest");
+    assert!(names(dir.path()).is_empty(), "who reads leaves a trace");
+    set(&store, "k");
+    write.rest(Duration::from_secs(60)).expect("asked");
+    assert_eq!(names(dir.path()), [".zarrfs", "k"]);
+    let keys: Vec<_> = store.list().expect("listable").list().expect("listed").collect();
+    assert_eq!(keys, [Ok(key("k"))], "a session is no value");
+    let root = store.list().expect("listable").list_dir(&Prefix::root()).expect("listed");
+    assert_eq!(root.collect::<Vec<_>>(), [Ok(crate::store::Entry::Key("k".to_owned()))]);
+    let session = key(&format!(".zarrfs/{}", names(&dir.path().join(".zarrfs"))[0]));
+    assert_eq!(store.stat(&session).expect("asked"), None);
+    write.erase_values(std::slice::from_ref(&session)).expect("nothing to erase");
+    assert!(dir.path().join(session.as_str()).exists(), "erased");
+    write.rest(Duration::ZERO).expect("at rest");
+    assert_eq!(names(dir.path()), ["k"]);
+    set(&store, "k");
+    drop(store);
+    assert_eq!(names(dir.path()), ["k"], "it outlives its writer");
+}
+
+#[test]
+fn what_a_killed_writer_left_is_removed_and_never_what_a_live_one_has() {
+    let (dir, store) = store();
+    for text in ["a/dead", "a/live", "other"] {
+        set(&store, text);
+        std::fs::write(dir.path().join(format!("{text}.__lock")), b"half").expect("written");
+    }
+    let live = File::options().write(true).open(dir.path().join("a/live.__lock")).expect("there");
+    assert!(sys::try_lock(&live).expect("asked"), "locked by nobody");
+    let long = "n".repeat(250);
+    let hashed = lock_name(&long);
+    std::fs::write(dir.path().join(&hashed), b"half").expect("written");
+    std::fs::create_dir(dir.path().join("new")).expect("made");
+    std::fs::write(dir.path().join("new/k.__lock"), b"half").expect("written");
+    let keys = format!("a/dead\0a/live\0{long}\0new/k\0gone/k\0");
+    dead_session(dir.path(), &session::boot(), keys.as_bytes());
+    let write = store.write().expect("writable");
+    assert!(write.abandoned().expect("recovered").is_empty());
+    assert_eq!(names(&dir.path().join("a")), ["dead", "live", "live.__lock"]);
+    assert!(!dir.path().join(&hashed).exists() && !dir.path().join("new").exists());
+    assert!(dir.path().join("other.__lock").exists(), "nobody has named it");
+    write.rest(Duration::ZERO).expect("at rest");
+    assert!(!dir.path().join(".zarrfs").exists(), "{:?}", names(&dir.path().join(".zarrfs")));
+}
+
+#[test]
+fn the_session_of_a_live_writer_is_left_alone() {
+    let (dir, one) = store();
+    let other = DirectoryStore::open(dir.path(), Durability::Buffered).expect("opens");
+    let write = one.write().expect("writable");
+    let aside = write.aside().expect("a place");
+    write.declare(&aside, Bytes::from_static(b"a change")).expect("stored");
+    assert!(other.abandoned().expect("looked").is_empty(), "it is somebody's");
+    assert!(one.stat(&aside.declaration().expect("a key")).expect("asked").is_some());
+    let prefix = aside.prefix().clone();
+    drop(aside);
+    drop(one);
+    let found = other.abandoned().expect("looked");
+    assert_eq!(found.iter().map(Aside::prefix).collect::<Vec<_>>(), [&prefix]);
+    let third = DirectoryStore::open(dir.path(), Durability::Buffered).expect("opens");
+    assert!(third.abandoned().expect("looked").is_empty(), "two take care of it");
+    drop(found);
+    let again = third.abandoned().expect("looked");
+    assert_eq!(again.len(), 1, "what was not finished is forgotten");
+    third.erase_prefix(&prefix).expect("erased");
+    drop(again);
+    drop((other, third));
+    assert!(names(dir.path()).is_empty());
+}
+
+#[test]
+fn after_another_boot_every_lock_file_is_looked_at() {
+    for boot in ["another\n", ""] {
+        let (dir, store) = store();
+        std::fs::create_dir_all(dir.path().join("a/b")).expect("made");
+        std::fs::write(dir.path().join("a/b/k.__lock"), b"half").expect("written");
+        std::fs::write(dir.path().join("k"), b"whole").expect("written");
+        dead_session(dir.path(), boot, b"");
+        store.write().and_then(WritableStore::abandoned).expect("recovered");
+        assert!(names(&dir.path().join("a/b")).is_empty(), "{boot:?}");
+        drop(store);
+        assert_eq!(names(dir.path()), ["a", "k"], "{boot:?}");
+    }
+}
+
+#[test]
+fn a_damaged_session_does_no_harm() {
+    let outside = tempfile::tempdir().expect("a temporary directory");
+    std::fs::write(outside.path().join("k.__lock"), b"precious").expect("written");
+    let (dir, store) = store();
+    set(&store, "zarr.json");
+    std::fs::hard_link(dir.path().join("zarr.json"), dir.path().join("x.__lock")).expect("linked");
+    symlink(outside.path(), dir.path().join("out")).expect("linked");
+    symlink(outside.path().join("k.__lock"), dir.path().join("y.__lock")).expect("linked");
+    std::fs::create_dir(dir.path().join("z.__lock")).expect("made");
+    let up = format!("../{}/k", outside.path().file_name().expect("a name").display());
+    let keys = format!("{up}\0/etc/passwd\0out/k\0x\0y\0z\0zarr.json/k\0\0\u{1}\0half of a na");
+    dead_session(dir.path(), &session::boot(), &[keys.as_bytes(), b"\xff\xfe\0"].concat());
+    let private = dir.path().join(".zarrfs");
+    for foreign in ["writing-..", "writing-1", "aside-x-1", "convert", "notes"] {
+        std::fs::write(private.join(foreign), b"foreign").expect("written");
+    }
+    symlink(outside.path(), private.join("writing-2-2")).expect("linked");
+    assert!(store.write().and_then(WritableStore::abandoned).expect("recovered").is_empty());
+    drop(store);
+    assert_eq!(std::fs::read(outside.path().join("k.__lock")).expect("there"), b"precious");
+    assert_eq!(std::fs::read(dir.path().join("zarr.json")).expect("there"), b"new");
+    let left = ["aside-x-1", "convert", "notes", "writing-..", "writing-1", "writing-2-2"];
+    assert_eq!(names(&private), left);
+}
+
+#[test]
+fn a_private_directory_that_is_none_fails_no_write() {
+    let (dir, store) = store();
+    let outside = tempfile::tempdir().expect("a temporary directory");
+    symlink(outside.path(), dir.path().join(".zarrfs")).expect("linked");
+    set(&store, "k");
+    store.write().and_then(WritableStore::abandoned).expect_err("led out");
+    assert!(names(outside.path()).is_empty());
+}
+
+#[test]
+fn a_session_names_every_key_that_is_being_written_and_stays_short() {
+    let (dir, store) = store();
+    let long = "n".repeat(200);
+    let mut longest = 0;
+    for number in 0..1000 {
+        set(&store, &format!("{long}/{number}"));
+        let name = names(&dir.path().join(".zarrfs")).pop().expect("a session");
+        let bytes = std::fs::read(dir.path().join(".zarrfs").join(name)).expect("read");
+        let last = format!("/{number}\0");
+        assert!(bytes.ends_with(last.as_bytes()), "{number} is not named");
+        longest = longest.max(bytes.len());
+    }
+    assert!(longest < 80_000, "{longest} bytes");
 }

@@ -1,7 +1,8 @@
 //! A hierarchy in memory, and a store that fails when it is told to.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -12,8 +13,8 @@ use crate::hierarchy::{self, Hierarchy};
 use crate::metadata::{Dialect, Policy};
 use crate::store::memory::MemoryStore;
 use crate::store::{
-    ByteRange, Condition, Entries, Key, Keys, ListableStore, Piece, Prefix, ReadableStore, Room,
-    Stat, Store, Value, WritableStore,
+    Aside, ByteRange, Condition, Entries, Key, Keys, ListableStore, Piece, Prefix, ReadableStore,
+    Room, Stat, Store, Value, WritableStore,
 };
 use crate::vfs::{Access, Options, ROOT, Vfs, Writeback};
 
@@ -28,6 +29,11 @@ pub struct FaultyStore {
     store: MemoryStore,
     /// Sets so far.
     pub sets: AtomicUsize,
+    /// Changes of single values until the store stops: that one and all calls that follow fail; 0 is never.
+    pub stop_at: AtomicUsize,
+    /// Whether it goes on after the one that fails.
+    pub stops_once: AtomicBool,
+    is_stopped: AtomicBool,
     /// Sets until one fails with `ENOSPC`; 0 is never.
     pub fail_set: AtomicUsize,
     /// Sets until one fails, and all after it; 0 is never.
@@ -60,6 +66,37 @@ fn no_space() -> Error {
     Error::new(Kind::Os(libc::ENOSPC), "no space left on device")
 }
 
+impl FaultyStore {
+    /// Counts a change of one value. Fails where the store has stopped, as it would for a daemon that is killed.
+    fn change(&self) -> Result<()> {
+        let left = self.stop_at.load(Ordering::Relaxed);
+        self.stop_at.store(left.saturating_sub(1), Ordering::Relaxed);
+        if left == 1 {
+            self.is_stopped.store(true, Ordering::Relaxed);
+            return Err(Error::new(Kind::Os(libc::ENOSPC), "no space left on device"));
+        }
+        self.look()
+    }
+
+    fn look(&self) -> Result<()> {
+        let goes_on = self.stops_once.load(Ordering::Relaxed);
+        if self.is_stopped.load(Ordering::Relaxed) && !goes_on {
+            return Err(Error::new(Kind::Os(libc::EIO), "the store has stopped"));
+        }
+        Ok(())
+    }
+
+    fn below(&self, prefix: &Prefix) -> Result<Vec<Key>> {
+        self.store.list_prefix(prefix)?.collect()
+    }
+
+    /// Lets the store go on. Whether it had stopped.
+    pub fn restart(&self) -> bool {
+        self.stop_at.store(0, Ordering::Relaxed);
+        self.is_stopped.swap(false, Ordering::Relaxed)
+    }
+}
+
 fn run(hook: &Mutex<Option<Hook>>) {
     let hook = hook.lock().take();
     if let Some(hook) = hook {
@@ -69,12 +106,14 @@ fn run(hook: &Mutex<Option<Hook>>) {
 
 impl ReadableStore for FaultyStore {
     fn get_partial_values(&self, ranges: &[(Key, ByteRange)]) -> Result<Vec<Option<Value>>> {
+        self.look()?;
         let values = self.store.get_partial_values(ranges);
         run(&self.after_get);
         values
     }
 
     fn stat(&self, keys: &[Key]) -> Result<Vec<Option<Stat>>> {
+        self.look()?;
         self.store.stat(keys)
     }
 
@@ -85,6 +124,7 @@ impl ReadableStore for FaultyStore {
 
 impl WritableStore for FaultyStore {
     fn set(&self, key: &Key, pieces: &[Piece], condition: Condition) -> Result<Stat> {
+        self.change()?;
         run(&self.before_set);
         fails(&self.fail_set)?;
         match self.broken.load(Ordering::Relaxed) {
@@ -97,28 +137,51 @@ impl WritableStore for FaultyStore {
     }
 
     fn set_partial_values(&self, parts: &[(Key, u64, Bytes)]) -> Result<()> {
+        self.change()?;
         self.store.set_partial_values(parts)
     }
 
     fn erase_values(&self, keys: &[Key]) -> Result<()> {
+        self.look()?;
         fails(&self.fail_erase)?;
-        self.store.erase_values(keys)
+        for key in keys {
+            self.change()?;
+            self.store.erase_values(std::slice::from_ref(key))?;
+        }
+        Ok(())
     }
 
     fn erase_unchanged(&self, key: &Key, version: crate::store::Version) -> Result<()> {
+        self.change()?;
         fails(&self.fail_erase)?;
         self.store.erase_unchanged(key, version)
     }
 
     fn erase_prefix(&self, prefix: &Prefix) -> Result<()> {
-        self.store.erase_prefix(prefix)
+        self.look()?;
+        for key in self.below(prefix)? {
+            self.change()?;
+            self.store.erase_values(std::slice::from_ref(&key))?;
+        }
+        Ok(())
     }
 
     fn move_prefix(&self, from: &Prefix, to: &Prefix) -> Result<()> {
-        self.store.move_prefix(from, to)
+        if self.below(to)?.is_empty() {
+            self.change()?;
+            return self.store.move_prefix(from, to);
+        }
+        // As in a directory: what does not go as a whole goes one by one.
+        for key in self.below(from)? {
+            self.change()?;
+            let relative = key.as_str().strip_prefix(from.as_str()).unwrap_or_default();
+            self.store.move_value(&key, &to.key(relative)?)?;
+        }
+        Ok(())
     }
 
     fn set_modified(&self, key: &Key, modified: SystemTime) -> Result<()> {
+        self.change()?;
         // As in a directory: another time is another version.
         let value = self.store.get_partial_values(&[(key.clone(), ByteRange::first(u64::MAX))])?;
         let value = value.into_iter().flatten().next().ok_or_else(Error::not_found)?;
@@ -131,14 +194,41 @@ impl WritableStore for FaultyStore {
         self.synced.lock().extend_from_slice(keys);
         Ok(())
     }
+
+    fn move_value(&self, from: &Key, to: &Key) -> Result<()> {
+        self.change()?;
+        self.store.move_value(from, to)
+    }
+
+    fn aside(&self) -> Result<Aside> {
+        self.look()?;
+        self.store.aside()
+    }
+
+    fn declare(&self, aside: &Aside, text: Bytes) -> Result<()> {
+        self.change()?;
+        self.store.declare(aside, text)
+    }
+
+    fn abandoned(&self) -> Result<Vec<Aside>> {
+        self.look()?;
+        self.store.abandoned()
+    }
+
+    fn rest(&self, quiet: Duration) -> Result<()> {
+        self.look()?;
+        self.store.rest(quiet)
+    }
 }
 
 impl ListableStore for FaultyStore {
     fn list_dir(&self, prefix: &Prefix) -> Result<Entries> {
+        self.look()?;
         self.store.list_dir(prefix)
     }
 
     fn list_prefix(&self, prefix: &Prefix) -> Result<Keys> {
+        self.look()?;
         self.store.list_prefix(prefix)
     }
 }
@@ -254,6 +344,40 @@ impl Bed {
     pub fn remount(&mut self) {
         let policy = self.policy.clone();
         self.vfs = Self::mounted(&self.store, &self.dialect, policy, Duration::ZERO);
+    }
+
+    /// The same where the one before was killed: what it has in memory is lost, and nothing is recovered.
+    pub fn kill(&mut self) {
+        self.store.restart();
+        self.remount();
+    }
+
+    /// Does what a mount does before it answers.
+    pub fn recover(&self) {
+        self.writable().recover();
+    }
+
+    /// The hierarchy behind the mount.
+    pub fn writable(&self) -> Hierarchy {
+        let options = hierarchy::Options::default();
+        let store = Store::new(Arc::clone(&self.store));
+        Hierarchy::open(store, Some(self.dialect.clone()), options).expect("opens")
+    }
+
+    /// The hierarchy as others see it.
+    pub fn hierarchy(&self) -> Hierarchy {
+        let store = Store::new(Arc::clone(&self.store)).read_only();
+        Hierarchy::open(store, Some(self.dialect.clone()), hierarchy::Options::default())
+            .expect("opens")
+    }
+
+    /// Every value that the store has.
+    pub fn values(&self) -> BTreeMap<String, Vec<u8>> {
+        let value = |key: String| {
+            let bytes = self.stored(&key).unwrap_or_default();
+            (key, bytes)
+        };
+        self.keys().into_iter().map(value).collect()
     }
 
     /// Every key that the store has.

@@ -1,6 +1,7 @@
 //! The tree without a mount, over a store in memory that can be told to fail.
 
 mod bed;
+mod crash;
 mod gather;
 mod listing;
 mod model;

@@ -25,8 +25,19 @@ pub fn errno<T: std::fmt::Debug>(result: std::io::Result<T>) -> i32 {
     result.expect_err("it worked").raw_os_error().expect("an errno")
 }
 
-/// The names in a directory.
+/// The names in a directory, without what is in a store while a mount writes to it.
 pub fn names(path: &Path) -> BTreeSet<String> {
+    let mut names = all_names(path);
+    if names.contains(".zarrfs") && path.join(".zarrfs/.").is_dir() {
+        let kept = all_names(&path.join(".zarrfs"));
+        if !kept.is_empty() && kept.iter().all(|name| name.starts_with("writing-")) {
+            names.remove(".zarrfs");
+        }
+    }
+    names
+}
+
+fn all_names(path: &Path) -> BTreeSet<String> {
     let entry =
         |entry: std::io::Result<fs::DirEntry>| entry.unwrap().file_name().into_string().unwrap();
     fs::read_dir(path).expect("listed").map(entry).collect()
@@ -104,6 +115,11 @@ impl Mount {
         self.start(options);
     }
 
+    /// Mounts again what was unmounted.
+    pub fn mount_again(&self, options: &[&str]) {
+        self.start(options);
+    }
+
     /// Unmounts; everything is stored then.
     pub fn unmount(&self) {
         let started = Instant::now();
@@ -148,10 +164,11 @@ impl Mount {
         fs::read_to_string(self.at(".zarrfs/errors")).expect("readable")
     }
 
-    /// Every file of the store and its bytes.
+    /// Every file of the store and its bytes, without what is there while a mount writes to it.
     pub fn stored(&self) -> Vec<(String, Vec<u8>)> {
         let mut files = Vec::new();
         collect(&self.store(), "", &mut files);
+        files.retain(|(name, _)| !name.starts_with(".zarrfs/writing-"));
         files.sort();
         files
     }

@@ -1,0 +1,221 @@
+//! What a change that takes several keys is about to do, as it is stored while that is done.
+//!
+//! ```text
+//! .zarrfs/aside-ID-N/change   {"zarrfs_change": 1, "dialect": "v2", "base": "", "path": "a",
+//!                              "documents": [{"key": "a/.zattrs", "old": null, "new": "{..}"}, ..], ..}
+//! ```
+//!
+//! It says what is to be, and not what to do, so that whoever finds it can do as much of it as is left, and again.
+//! It may be anybody's: nothing is taken from it that does not belong to the node that it names.
+
+use serde_json::{Value, json};
+
+use super::Hierarchy;
+use super::documents::Step;
+use crate::error::{Error, Result};
+use crate::metadata::{NodeKind, NodePath};
+use crate::store::Key;
+
+const VERSION: u64 = 1;
+
+/// A change that takes several keys.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Intent {
+    /// The document of a node, and what goes with it.
+    Documents(Documents),
+    /// The directory of a node goes, with all that the store has below it.
+    Remove(NodePath),
+    /// A node moves.
+    Move(Move),
+}
+
+/// A document that is made, changed or removed.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Documents {
+    pub(super) path: NodePath,
+    /// The keys of the document, in the order in which they change.
+    pub(super) steps: Vec<Step>,
+    /// Whether the group is to have consolidated metadata in a value of their own; as it was where nothing is said.
+    pub(super) consolidated: Option<bool>,
+    /// The document of the array before it became smaller: chunks that lie outside of it now go.
+    pub(super) was: Option<String>,
+    /// How far a directory has come that becomes an array.
+    pub(super) stage: Option<Stage>,
+}
+
+/// How far a directory has come that becomes an array.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Files that are to be chunks go aside.
+    Files,
+    /// All of them are aside: chunks take their keys, and then the document does.
+    Chunks,
+}
+
+/// A node that moves, with all below it.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Move {
+    pub(super) from: NodePath,
+    pub(super) to: NodePath,
+    pub(super) kind: NodeKind,
+    /// Its document; none where it has none.
+    pub(super) document: Option<String>,
+}
+
+impl Intent {
+    /// The node that it is about.
+    pub(super) fn path(&self) -> &NodePath {
+        match self {
+            Self::Documents(documents) => &documents.path,
+            Self::Remove(path) => path,
+            Self::Move(moved) => &moved.from,
+        }
+    }
+
+    /// The text that is stored.
+    pub(super) fn to_text(&self, hierarchy: &Hierarchy) -> String {
+        let mut text = json!({
+            "zarrfs_change": VERSION,
+            "dialect": hierarchy.dialect().name(),
+            "base": hierarchy.dialect().base().as_str(),
+            "path": self.path().as_str(),
+        });
+        let more = match self {
+            Self::Documents(Documents { steps, consolidated, was, stage, .. }) => {
+                let steps = steps.iter().map(
+                    |Step { key, old, new }| json!({"key": key.as_str(), "old": old, "new": new}),
+                );
+                json!({
+                    "documents": steps.collect::<Value>(),
+                    "consolidated": consolidated,
+                    "was": was,
+                    "stage": stage.map(Stage::name),
+                })
+            }
+            Self::Remove(_) => json!({"remove": true}),
+            Self::Move(Move { to, kind, document, .. }) => json!({
+                "to": to.as_str(),
+                "array": *kind == NodeKind::Array,
+                "document": document,
+            }),
+        };
+        if let (Value::Object(text), Value::Object(more)) = (&mut text, more) {
+            text.extend(more);
+        }
+        format!("{text:#}\n")
+    }
+
+    /// The dialect and its base, and what is meant there.
+    pub(super) fn parse(text: &[u8]) -> Result<(String, NodePath, Self)> {
+        let unknown = |what: &str| Error::corrupt(format!("no change that is known: {what}"));
+        let value: Value =
+            serde_json::from_slice(text).map_err(|error| unknown(&error.to_string()))?;
+        let member = |name: &str| value.get(name).filter(|found| !found.is_null());
+        let text_of = |found: &Value| found.as_str().map(str::to_owned);
+        let text = |name: &str| member(name).and_then(text_of);
+        let path = |name: &str| {
+            text(name).and_then(|path| NodePath::parse(&path).ok()).ok_or_else(|| unknown(name))
+        };
+        if member("zarrfs_change").and_then(Value::as_u64) != Some(VERSION) {
+            return Err(unknown("zarrfs_change"));
+        }
+        let dialect = text("dialect").ok_or_else(|| unknown("dialect"))?;
+        let own = path("path")?;
+        let intent = if let Some(steps) = member("documents").and_then(Value::as_array) {
+            let step = |step: &Value| -> Option<Step> {
+                let key = Key::parse(step.get("key")?.as_str()?).ok()?;
+                let side = |name: &str| step.get(name).and_then(text_of);
+                Some(Step { key, old: side("old"), new: side("new") })
+            };
+            let steps: Option<Vec<Step>> = steps.iter().map(step).collect();
+            let stage =
+                text("stage").map(|name| Stage::parse(&name).ok_or_else(|| unknown("stage")));
+            Self::Documents(Documents {
+                path: own,
+                steps: steps.ok_or_else(|| unknown("documents"))?,
+                consolidated: member("consolidated").and_then(Value::as_bool),
+                was: text("was"),
+                stage: stage.transpose()?,
+            })
+        } else if member("remove").is_some() {
+            Self::Remove(own)
+        } else {
+            let is_array = member("array").and_then(Value::as_bool).unwrap_or_default();
+            Self::Move(Move {
+                from: own,
+                to: path("to")?,
+                kind: if is_array { NodeKind::Array } else { NodeKind::Group },
+                document: text("document"),
+            })
+        };
+        Ok((dialect, path("base")?, intent))
+    }
+}
+
+impl Stage {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Files => "files",
+            Self::Chunks => "chunks",
+        }
+    }
+
+    fn parse(name: &str) -> Option<Self> {
+        [Self::Files, Self::Chunks].into_iter().find(|stage| stage.name() == name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Store;
+    use crate::store::memory::MemoryStore;
+
+    #[test]
+    fn an_intent_is_read_as_it_was_meant() {
+        let dialect = crate::metadata::Dialect::V2;
+        let store = Store::new(std::sync::Arc::new(MemoryStore::new()));
+        let hierarchy = Hierarchy::open(store, Some(dialect), super::super::Options::default());
+        let hierarchy = hierarchy.expect("opens");
+        let path = |text| NodePath::parse(text).expect("a path");
+        let step = |key, old: Option<&str>, new: Option<&str>| Step {
+            key: Key::parse(key).expect("a key"),
+            old: old.map(str::to_owned),
+            new: new.map(str::to_owned),
+        };
+        let documents = Documents {
+            path: path("a"),
+            steps: vec![
+                step("a/.zattrs", None, Some("{\"\n\"}")),
+                step("a/.zarray", Some(""), None),
+            ],
+            consolidated: Some(false),
+            was: Some("{}".to_owned()),
+            stage: Some(Stage::Chunks),
+        };
+        let plain = Documents { consolidated: None, was: None, stage: None, ..documents.clone() };
+        let moved = Move {
+            from: path("a"),
+            to: path("b/c"),
+            kind: NodeKind::Array,
+            document: Some("{}".to_owned()),
+        };
+        let of_group = Move { kind: NodeKind::Group, document: None, ..moved.clone() };
+        for intent in [
+            Intent::Documents(documents),
+            Intent::Documents(plain),
+            Intent::Remove(path("a/b")),
+            Intent::Move(moved),
+            Intent::Move(of_group),
+        ] {
+            let text = intent.to_text(&hierarchy);
+            let read = Intent::parse(text.as_bytes());
+            assert_eq!(read, Ok(("v2".to_owned(), NodePath::root(), intent)), "{text}");
+        }
+        for text in ["", "{}", "[]", r#"{"zarrfs_change":2,"dialect":"v2","base":"","path":"a"}"#] {
+            assert!(Intent::parse(text.as_bytes()).is_err(), "{text}");
+        }
+        let up = r#"{"zarrfs_change":1,"dialect":"v2","base":"","path":"../a","remove":true}"#;
+        assert!(Intent::parse(up.as_bytes()).is_err());
+    }
+}

@@ -1,0 +1,267 @@
+//! Changes that were cut short, finished or undone.
+//!
+//! [`Hierarchy::recover`] runs before a mount that can write answers. What was done meanwhile by others stays: a key is
+//! changed only while it has what the change had found or put there, and a node that is there again is not removed.
+
+use std::time::Duration;
+
+use super::Hierarchy;
+use super::documents::Step;
+use super::intent::{Documents, Intent, Move, Stage};
+use super::whole::{Progress, is_for_good};
+use crate::error::{At, Error, Kind, Result};
+use crate::metadata::{NodeKind, NodePath};
+use crate::store::{Aside, Key, Prefix, Stat, WritableStore};
+
+/// The most bytes of what a change has declared.
+pub(super) const MAX_LEN: u64 = 256 << 20;
+
+/// What became of a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Finished,
+    Undone,
+    /// Others have gone on from what it left.
+    Overtaken,
+}
+
+impl Hierarchy {
+    /// Finishes or undoes what daemons that were killed have left half done, and says so in the log. What cannot be is
+    /// left as it is: the hierarchy can be used all the same.
+    pub fn recover(&self) {
+        let abandoned = match self.store.write().and_then(WritableStore::abandoned) {
+            Ok(abandoned) => abandoned,
+            Err(error) if error.kind() == Kind::ReadOnly => return,
+            Err(error) => {
+                return log::warn!("what killed writers have left is not removed: {error}");
+            }
+        };
+        for aside in abandoned {
+            if let Err(error) = self.settle(&aside) {
+                log::warn!(
+                    "a change that was interrupted is neither finished nor undone; what it had is kept in {}: {error}",
+                    aside.prefix()
+                );
+            }
+        }
+        if let Err(error) = self.store.write().and_then(|write| write.rest(Duration::ZERO)) {
+            log::debug!("{error}"); // It comes to rest later.
+        }
+    }
+
+    fn settle(&self, aside: &Aside) -> Result<()> {
+        let write = self.store.write()?;
+        let Some(declared) = self.store.get(&aside.declaration()?, MAX_LEN)? else {
+            // Nothing had changed yet.
+            return write.erase_prefix(aside.prefix());
+        };
+        let (dialect, base, intent) = Intent::parse(&declared.bytes)?;
+        if dialect != self.dialect.name() {
+            return Err(Error::unsupported(format!("it is a change of a hierarchy in {dialect}")));
+        }
+        let dialect = self.dialect.with_base(base);
+        let whole = Self::open(self.store.clone(), Some(dialect), self.options.clone())?;
+        let path = intent.path();
+        let outcome = match &intent {
+            Intent::Documents(documents) => whole.settle_documents(documents, aside),
+            Intent::Remove(path) => whole.settle_removal(path, &declared.stat),
+            Intent::Move(moved) => whole.settle_move(moved, aside),
+        };
+        self.invalidate_below(&NodePath::root());
+        match outcome.at(path)? {
+            Outcome::Finished => log::info!("{path}: a change that was interrupted is finished"),
+            Outcome::Undone => log::info!("{path}: a change that was interrupted is undone"),
+            Outcome::Overtaken => {
+                log::warn!(
+                    "{path}: was changed by others after a change of it was interrupted: left as it is"
+                );
+            }
+        }
+        write.erase_prefix(aside.prefix())
+    }
+
+    fn settle_documents(&self, documents: &Documents, aside: &Aside) -> Result<Outcome> {
+        let Documents { path, steps, consolidated, was, stage } = documents;
+        self.check_steps(path, steps)?;
+        let write = self.store.write()?;
+        let progress = self.progress(steps)?;
+        match stage {
+            None if progress == Progress::Nothing => return Ok(Outcome::Undone),
+            None => {}
+            Some(Stage::Files) => {
+                write.move_prefix(&aside.prefix().join(FILES)?, &Prefix::root())?;
+                self.invalidate_below(path);
+                self.renew_copies(path)?;
+                return Ok(Outcome::Undone);
+            }
+            Some(Stage::Chunks) if progress == Progress::Unknown => {
+                return Err(Error::new(Kind::Exists, "another node was made in its place"));
+            }
+            Some(Stage::Chunks) => {
+                let chunks = self.dialect.chunk_prefix(path)?;
+                write.move_prefix(&aside.prefix().join(CHUNKS)?, &chunks)?;
+            }
+        }
+        if matches!(progress, Progress::Nothing | Progress::Part) {
+            for Step { key, old, new } in steps {
+                self.replace_step(key, old.as_deref(), new.as_deref())?;
+            }
+        }
+        self.invalidate_below(path);
+        if let Some(wanted) = consolidated
+            && self.node(path)?.is_some_and(|node| node.document().is_some())
+        {
+            self.set_shared_copies(path, *wanted)?;
+        }
+        self.renew_copies(path)?;
+        if let Some(was) = was {
+            self.erase_outside_of_now(path, was)?;
+        }
+        Ok(if progress == Progress::Unknown { Outcome::Overtaken } else { Outcome::Finished })
+    }
+
+    /// Refuses steps that are not those of a document of `path`.
+    fn check_steps(&self, path: &NodePath, steps: &[Step]) -> Result<()> {
+        let mut own: Vec<Key> =
+            self.dialect.document_keys(path)?.into_iter().map(|(_, key)| key).collect();
+        own.extend(self.dialect.attributes_key(path)?);
+        match steps.iter().find(|step| !own.contains(&step.key)) {
+            Some(step) => {
+                Err(Error::corrupt("no document of the node that it names").at(&step.key))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Erases the chunks that an array had outside of the shape that it has now.
+    pub(super) fn erase_outside_of_now(&self, path: &NodePath, was: &str) -> Result<()> {
+        let node = self.node(path)?;
+        let Some(now) = node.as_ref().and_then(|node| node.array()) else { return Ok(()) };
+        let lowered = self.dialect.lower(Some(NodeKind::Array), was.as_bytes());
+        let Ok(content) = lowered.node.and_then(|node| self.bind(path, node)) else {
+            return Ok(());
+        };
+        let super::Content::Array(before) = content else { return Ok(()) };
+        if before.model().shape.len() != now.model().shape.len() {
+            return Ok(());
+        }
+        match before.erase_outside(&now.model().shape) {
+            Err(error) if is_for_good(error.kind()) => {
+                log::warn!("{path}: chunks outside of its shape are not all erased: {error}");
+                Ok(())
+            }
+            erased => erased,
+        }
+    }
+
+    /// Removes what was below a directory when it was to be removed.
+    fn settle_removal(&self, path: &NodePath, declared: &Stat) -> Result<Outcome> {
+        if path.is_root() {
+            return Err(Error::corrupt("the root of a hierarchy is not removed"));
+        }
+        let node = self.node(path)?;
+        if node.is_some_and(|node| !node.is_bare()) {
+            // Not begun, or made anew.
+            self.renew_copies(path)?;
+            return Ok(Outcome::Undone);
+        }
+        let write = self.store.write()?;
+        let list = self.store.list().ok_or_else(|| Error::unsupported("the store cannot list"))?;
+        let prefixes = [self.dialect.chunk_prefix(path)?, self.dialect.children_prefix(path)?];
+        let mut is_left = false;
+        for prefix in &prefixes {
+            for key in list.list_prefix(prefix)? {
+                let key = key?;
+                match self.store.stat(&key)? {
+                    Some(stat) if stat.modified > declared.modified => is_left = true,
+                    _ => write.erase_values(std::slice::from_ref(&key))?,
+                }
+            }
+        }
+        if !is_left {
+            prefixes.iter().try_for_each(|prefix| write.erase_prefix(prefix))?;
+        }
+        self.renew_copies(path)?;
+        Ok(Outcome::Finished)
+    }
+
+    /// Finishes a move, or finds that it was not begun.
+    pub(super) fn settle_move(&self, moved: &Move, aside: &Aside) -> Result<Outcome> {
+        if moved.from.is_root() || moved.to.is_root() {
+            return Err(Error::corrupt("the root of a hierarchy is not moved"));
+        }
+        let outcome = self.settle_trees(moved, aside)?;
+        for path in [&moved.from, &moved.to] {
+            self.invalidate_below(path);
+            self.renew_copies(path)?;
+        }
+        Ok(outcome)
+    }
+
+    fn settle_trees(&self, moved: &Move, aside: &Aside) -> Result<Outcome> {
+        let Move { from, to, kind, document } = moved;
+        let write = self.store.write()?;
+        let (nodes, chunks) =
+            (self.dialect.children_prefix(from)?, self.dialect.chunk_prefix(from)?);
+        let (new_nodes, new_chunks) =
+            (self.dialect.children_prefix(to)?, self.dialect.chunk_prefix(to)?);
+        let holds = |prefix: &Prefix| -> Result<bool> {
+            let list =
+                self.store.list().ok_or_else(|| Error::unsupported("the store cannot list"))?;
+            Ok(list.list_prefix(prefix)?.next().transpose()?.is_some())
+        };
+        let (key, new_key) = (self.document_key(from, *kind)?, self.document_key(to, *kind)?);
+        let (old, new) = (self.text_at(&key)?, self.text_at(&new_key)?);
+        if nodes == chunks {
+            return match (holds(&nodes)?, holds(&new_nodes)?) {
+                (true, false) => Ok(Outcome::Undone),
+                (true, true) if old.is_some() && new.is_some() => Ok(Outcome::Overtaken),
+                (true, true) => {
+                    write.move_prefix(&nodes, &new_nodes)?;
+                    Ok(Outcome::Finished)
+                }
+                (false, _) => Ok(Outcome::Finished),
+            };
+        }
+        let below = aside.prefix().join(BELOW)?;
+        match (document, &old, &new) {
+            // It is the last that comes.
+            (Some(text), _, Some(new)) if text == new => {
+                write.move_prefix(&below, &new_nodes)?;
+                return Ok(Outcome::Finished);
+            }
+            // It is the first that goes.
+            (Some(text), Some(old), _) if text == old => {
+                write.move_prefix(&below, &nodes)?;
+                return Ok(Outcome::Undone);
+            }
+            (Some(_), None, None) => {}
+            (Some(_), _, _) => {
+                return Err(Error::new(Kind::Exists, "another node was made in its place"));
+            }
+            (None, _, _) if holds(&below)? => {}
+            (None, _, _) if holds(&new_chunks)? || holds(&new_nodes)? => {
+                write.move_prefix(&chunks, &new_chunks)?;
+                write.move_prefix(&nodes, &new_nodes)?;
+                return Ok(Outcome::Finished);
+            }
+            (None, _, _) => return Ok(Outcome::Undone),
+        }
+        write.move_prefix(&nodes, &below)?;
+        write.move_prefix(&chunks, &new_chunks)?;
+        write.move_prefix(&below, &new_nodes)?;
+        if let Some(text) = document {
+            self.replace_step(&new_key, None, Some(text))?;
+        }
+        Ok(Outcome::Finished)
+    }
+}
+
+/// Where the nodes below a node lie while it moves.
+pub(super) const BELOW: &str = "below";
+
+/// Where the chunks lie that a directory gets when it becomes an array.
+pub(super) const CHUNKS: &str = "chunks";
+
+/// Where the files lie that they were, by their whole keys.
+pub(super) const FILES: &str = "files";

@@ -1,0 +1,196 @@
+//! What writers that were killed have left: found by their session files, removed by the protocol of locks.
+//!
+//! Whoever lives holds the lock of its session file and of each lock file that it writes, so nothing is removed
+//! whose lock cannot be taken. What a session file says is a hint where to look, and may be anything.
+
+use std::collections::BTreeSet;
+use std::ffi::{CStr, OsStr};
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::sync::Arc;
+
+use super::session::{self, open_private, session_of};
+use super::{DirectoryStore, LOCK_SUFFIX, c_name, lock_name};
+use crate::error::{At, Error, Result};
+use crate::store::{Aside, Key, PRIVATE, Prefix};
+use crate::sys::{self, Dir, EntryType, Links};
+
+/// The most bytes of a session file that are looked at; a longer one is none of ours.
+const MAX_LEN: usize = 1 << 24;
+
+/// The session of a writer that is dead, held so that nobody else takes care of it. With the last thing that it has
+/// aside its file goes.
+#[derive(Debug)]
+struct Dead {
+    root: OwnedFd,
+    id: String,
+    file: File,
+}
+
+impl DirectoryStore {
+    /// Removes the lock files that dead writers have left, and returns what they have aside.
+    pub(super) fn recover(&self) -> Result<Vec<Aside>> {
+        let Some(dir) = open_private(&self.root).at(PRIVATE)? else { return Ok(Vec::new()) };
+        let names = names_in(&dir)?;
+        let ids: BTreeSet<&str> = names.iter().filter_map(|name| session_of(name)).collect();
+        let mut asides = Vec::new();
+        for id in ids {
+            let dead = match self.take_dead(&dir, id) {
+                Ok(Some(dead)) => Arc::new(dead),
+                Ok(None) => continue,
+                Err(error) => {
+                    log::warn!("{PRIVATE}: what writer {id} has left is not removed: {error}");
+                    continue;
+                }
+            };
+            match self.sweep(&dead) {
+                Ok(0) => {}
+                Ok(count) => {
+                    log::info!("{count} temporary files of a writer that was killed are removed");
+                }
+                Err(error) => {
+                    log::warn!("temporary files of a writer that was killed may be left: {error}");
+                }
+            }
+            for name in &names {
+                if name.starts_with(session::ASIDE) && session_of(name) == Some(id) {
+                    let prefix = Prefix::parse(&format!("{PRIVATE}/{name}"))?;
+                    asides.push(Aside::new(prefix, Box::new(Arc::clone(&dead))));
+                }
+            }
+        }
+        Ok(asides)
+    }
+
+    /// The session of a writer, if that is dead.
+    fn take_dead(&self, dir: &OwnedFd, id: &str) -> Result<Option<Dead>> {
+        // One that has gone, but not what it had aside, is held by a file of the same name.
+        let flags = libc::O_RDWR | libc::O_CREAT | libc::O_NONBLOCK;
+        let name = session::file_name(id)?;
+        let file = match sys::open_beneath(dir, &name, flags, 0o666, Links::Refuse) {
+            Ok(fd) => File::from(fd),
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let is_ours =
+            file.metadata()?.is_file() && sys::try_lock(&file)? && is_named(dir, &name, &file)?;
+        Ok(if is_ours {
+            Some(Dead { root: self.root.try_clone()?, id: id.to_owned(), file })
+        } else {
+            None
+        })
+    }
+
+    /// Removes the lock files of the keys that a dead writer was writing; how many.
+    fn sweep(&self, dead: &Dead) -> Result<usize> {
+        let len = usize::try_from(dead.file.metadata()?.len()).unwrap_or(usize::MAX).min(MAX_LEN);
+        let mut bytes = vec![0; len];
+        let read = dead.file.read_at(&mut bytes, 0)?;
+        bytes.truncate(read);
+        let Some(keys) = bytes.strip_prefix(session::boot().as_bytes()) else {
+            // The machine went down: what was not synced, this file too, may be lost.
+            return sweep_below(&self.root);
+        };
+        let mut count = 0;
+        for key in keys.split(|byte| *byte == 0) {
+            let key = std::str::from_utf8(key).ok().and_then(|key| Key::parse(key).ok());
+            let Some(key) = key else { continue };
+            let Ok(Some(dir)) = self.open_dir(&key.parent()) else { continue };
+            let removed = c_name(&lock_name(key.name())).and_then(|name| remove_dead(&dir, &name));
+            if removed.at(&key)? {
+                count += 1;
+                self.prune(&key)?;
+            }
+        }
+        Ok(count)
+    }
+}
+
+impl Drop for Dead {
+    fn drop(&mut self) {
+        let left = || -> Result<bool> {
+            let Some(dir) = open_private(&self.root)? else { return Ok(false) };
+            let is_aside = |name: &String| {
+                name.starts_with(session::ASIDE) && session_of(name) == Some(&self.id)
+            };
+            Ok(names_in(&dir)?.iter().any(is_aside))
+        };
+        let removed = left().and_then(|left| {
+            if left { Ok(()) } else { session::remove(&self.root, &self.id, &self.file) }
+        });
+        if let Err(error) = removed {
+            log::debug!("{PRIVATE}: {error}");
+        }
+    }
+}
+
+fn names_in(dir: &OwnedFd) -> Result<Vec<String>> {
+    let again = libc::O_RDONLY | libc::O_DIRECTORY;
+    let mut names = Vec::new();
+    for entry in Dir::new(sys::open_beneath(dir, c".", again, 0, Links::Refuse)?)? {
+        names.extend(entry?.name.into_string().ok());
+    }
+    Ok(names)
+}
+
+/// Whether a file that was opened by a name still has it.
+fn is_named(dir: &OwnedFd, name: &CStr, file: &File) -> Result<bool> {
+    let named = match sys::open_beneath(dir, name, libc::O_PATH, 0, Links::Refuse) {
+        Ok(fd) => File::from(fd).metadata()?,
+        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Ok(false),
+        Err(error) => return Err(error.into()),
+    };
+    let ours = file.metadata()?;
+    Ok((named.dev(), named.ino()) == (ours.dev(), ours.ino()))
+}
+
+/// Removes a lock file that nobody holds: its writer is dead. Whether there was one.
+fn remove_dead(dir: &OwnedFd, name: &CStr) -> Result<bool> {
+    let flags = libc::O_RDWR | libc::O_NONBLOCK | libc::O_NOFOLLOW;
+    let file = match sys::open_beneath(dir, name, flags, 0, Links::Refuse) {
+        Ok(fd) => File::from(fd),
+        // None is there, or what is there is no lock file.
+        Err(error)
+            if matches!(
+                error.raw_os_error(),
+                Some(libc::ENOENT | libc::ELOOP | libc::EISDIR | libc::ENXIO)
+            ) =>
+        {
+            return Ok(false);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    // One with another name may be a value; one that has taken its key meanwhile is one.
+    let is_dead = file.metadata()?.is_file()
+        && sys::try_lock(&file)?
+        && file.metadata()?.nlink() == 1
+        && is_named(dir, name, &file)?;
+    if !is_dead {
+        return Ok(false);
+    }
+    sys::unlink(dir, name)?;
+    Ok(true)
+}
+
+/// Removes every lock file below a directory that nobody holds; how many. Links are not followed.
+fn sweep_below(dir: &OwnedFd) -> Result<usize> {
+    let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW;
+    let mut count = 0;
+    for entry in Dir::new(sys::open_beneath(dir, c".", flags, 0, Links::Refuse)?)? {
+        let entry = entry?;
+        if entry.name.as_bytes().ends_with(LOCK_SUFFIX.as_bytes()) {
+            let removed = remove_dead(dir, &entry.name);
+            count += usize::from(removed.at(OsStr::from_bytes(entry.name.as_bytes()).display())?);
+        } else if matches!(entry.kind, EntryType::Dir | EntryType::Unknown) {
+            match sys::open_beneath(dir, &entry.name, flags, 0, Links::Refuse) {
+                Ok(below) => count += sweep_below(&below)?,
+                Err(error)
+                    if matches!(error.raw_os_error(), Some(libc::ENOTDIR | libc::ENOENT)) => {}
+                Err(error) => return Err(Error::os(&error)),
+            }
+        }
+    }
+    Ok(count)
+}

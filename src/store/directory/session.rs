@@ -1,0 +1,276 @@
+//! What says in the store that somebody is writing to it: the session of a writer.
+//!
+//! While values are written `.zarrfs/writing-ID` is there and locked. When its writer is killed the lock goes, and
+//! the next writable mount finds in it what that one may have left:
+//!
+//! ```text
+//! 0b2c..-..-..\n            the boot of the machine: after another one the bytes below may have been lost
+//! t2m/c/0/0\0t2m/c/0/1\0    keys whose lock file may be there
+//! ```
+//!
+//! It is never synced, made with the first write, and gone as soon as nothing was written for a moment: other programs
+//! wonder at names that they do not know. What one change has on its way lies beside it, below `.zarrfs/aside-ID-N/`.
+
+use std::ffi::{CStr, CString};
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use parking_lot::Mutex;
+
+use super::{MAKE_ATTEMPTS, c_name};
+use crate::error::{Error, Kind, Result};
+use crate::store::{Aside, Key, PRIVATE, Prefix};
+use crate::sys::{self, Links};
+
+/// How the names of session files begin.
+pub(super) const WRITING: &str = "writing-";
+
+/// How the names begin below which changes have values on their way.
+pub(super) const ASIDE: &str = "aside-";
+
+/// The length from which a session file is cut back to the keys that are being written.
+const CUT_LEN: u64 = 64 << 10;
+
+/// What a writer has said of itself in the store.
+#[derive(Debug)]
+pub(super) struct Session {
+    root: OwnedFd,
+    /// A leaf, held over one write to the session file.
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    log: Option<Log>,
+    /// Keys that are being written.
+    active: Vec<Key>,
+    /// Changes that have values aside.
+    held: usize,
+    last_write: Option<Instant>,
+    asides: u64,
+}
+
+/// A session file, which is locked.
+#[derive(Debug)]
+struct Log {
+    id: String,
+    file: File,
+    /// Bytes of the line with the boot.
+    head_len: u64,
+    len: u64,
+}
+
+/// A key that is being written, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Written<'s> {
+    session: &'s Session,
+    key: Key,
+}
+
+/// A change that has values aside, until it is dropped.
+#[derive(Debug)]
+struct Held(Arc<Session>);
+
+impl Session {
+    /// Of a writer that has written nothing yet.
+    pub(super) fn new(root: OwnedFd) -> Self {
+        Self { root, state: Mutex::default() }
+    }
+
+    /// To be called before the lock file of `key` is made. A store that has no room for this can still be
+    /// written to, or at least erased from.
+    pub(super) fn write(&self, key: &Key) -> Written<'_> {
+        let mut state = self.state.lock();
+        state.active.push(key.clone());
+        state.last_write = Some(Instant::now());
+        if let Err(error) = state.note(&self.root, key) {
+            log::debug!("{PRIVATE}: {error}");
+        }
+        Written { session: self, key: key.clone() }
+    }
+
+    /// A place for the values of one change.
+    pub(super) fn aside(self: &Arc<Self>) -> Result<Aside> {
+        let mut state = self.state.lock();
+        state.last_write = Some(Instant::now());
+        state.asides += 1;
+        let number = state.asides;
+        let id = &state.log(&self.root)?.id;
+        let prefix = Prefix::parse(&format!("{PRIVATE}/{ASIDE}{id}-{number}"))?;
+        state.held += 1;
+        Ok(Aside::new(prefix, Box::new(Held(Arc::clone(self)))))
+    }
+
+    /// Removes the session file where nothing is being written and nothing was for `quiet`.
+    pub(super) fn rest(&self, quiet: Duration) -> Result<()> {
+        let mut state = self.state.lock();
+        let is_quiet = state.last_write.is_none_or(|last| last.elapsed() >= quiet);
+        if !is_quiet || state.held > 0 || !state.active.is_empty() {
+            return Ok(());
+        }
+        match state.log.take() {
+            Some(log) => remove(&self.root, &log.id, &log.file),
+            None => Ok(()),
+        }
+    }
+}
+
+impl State {
+    /// The session file, made where there is none, or where somebody has removed it.
+    fn log(&mut self, root: &OwnedFd) -> Result<&mut Log> {
+        let is_there = match &self.log {
+            Some(log) => log.file.metadata()?.nlink() > 0,
+            None => false,
+        };
+        if !is_there || self.log.is_none() {
+            self.log = Some(Log::new(root)?);
+        }
+        self.log.as_mut().ok_or_else(|| Error::new(Kind::Internal, "no session"))
+    }
+
+    fn note(&mut self, root: &OwnedFd, key: &Key) -> Result<()> {
+        self.log(root)?;
+        let Some(log) = &mut self.log else { return Ok(()) };
+        if log.len < CUT_LEN {
+            let len = log.put(log.len, std::slice::from_ref(key))?;
+            log.len = len;
+            return Ok(());
+        }
+        // Those that are being written come before what is cut off: they are named at every instant.
+        log.len = log.put(log.head_len, &self.active)?;
+        Ok(log.file.set_len(log.len)?)
+    }
+}
+
+impl Log {
+    fn new(root: &OwnedFd) -> Result<Self> {
+        let head = boot();
+        for _ in 0..MAKE_ATTEMPTS {
+            let Some(dir) = open_private(root)? else {
+                match sys::make_dir(root, &c_name(PRIVATE)?) {
+                    Err(error) if error.raw_os_error() != Some(libc::EEXIST) => {
+                        return Err(error.into());
+                    }
+                    _ => continue,
+                }
+            };
+            let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+            let id = format!("{}-{}", std::process::id(), since.unwrap_or_default().as_nanos());
+            let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL;
+            let file = match sys::open_beneath(&dir, &file_name(&id)?, flags, 0o666, Links::Refuse)
+            {
+                Ok(fd) => File::from(fd),
+                // The directory went with another session, or two began at the same time.
+                Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EEXIST)) => {
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
+            };
+            // Somebody who recovers may have taken it for one whose writer is dead.
+            if sys::try_lock(&file)? && file.metadata()?.nlink() > 0 {
+                file.write_all_at(head.as_bytes(), 0)?;
+                let head_len = u64::try_from(head.len()).unwrap_or_default();
+                return Ok(Self { id, file, head_len, len: head_len });
+            }
+        }
+        Err(Error::new(Kind::Busy, "its directory is removed as fast as it is made"))
+    }
+
+    /// Writes the names of `keys` from `at` on; where they end.
+    fn put(&self, at: u64, keys: &[Key]) -> Result<u64> {
+        let mut bytes = Vec::new();
+        for key in keys {
+            bytes.extend_from_slice(key.as_str().as_bytes());
+            bytes.push(0);
+        }
+        self.file.write_all_at(&bytes, at)?;
+        Ok(at.saturating_add(u64::try_from(bytes.len()).unwrap_or_default()))
+    }
+}
+
+impl Drop for Written<'_> {
+    fn drop(&mut self) {
+        let mut state = self.session.state.lock();
+        if let Some(at) = state.active.iter().position(|key| *key == self.key) {
+            state.active.swap_remove(at);
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let mut state = self.0.state.lock();
+        state.held = state.held.saturating_sub(1);
+        state.last_write = Some(Instant::now());
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        let Some(log) = self.state.get_mut().log.take() else { return };
+        if let Err(error) = remove(&self.root, &log.id, &log.file) {
+            log::debug!("{PRIVATE}: {error}");
+        }
+    }
+}
+
+/// The line by which a boot of the machine is known from others.
+pub(super) fn boot() -> String {
+    let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    format!("{}\n", id.trim())
+}
+
+/// The directory of what is no part of the hierarchy, where there is one.
+pub(super) fn open_private(root: &OwnedFd) -> Result<Option<OwnedFd>> {
+    let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW;
+    match sys::open_beneath(root, &c_name(PRIVATE)?, flags, 0, Links::Refuse) {
+        Ok(dir) => Ok(Some(dir)),
+        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+pub(super) fn file_name(id: &str) -> Result<CString> {
+    c_name(&format!("{WRITING}{id}"))
+}
+
+/// Removes a session file, whose lock the caller holds, and the directory where it was the last thing in it.
+pub(super) fn remove(root: &OwnedFd, id: &str, _locked: &File) -> Result<()> {
+    let Some(dir) = open_private(root)? else { return Ok(()) };
+    unlink_if_there(&dir, &file_name(id)?)?;
+    match sys::remove_dir(root, &c_name(PRIVATE)?) {
+        Err(error)
+            if !matches!(
+                error.raw_os_error(),
+                Some(libc::ENOTEMPTY | libc::EEXIST | libc::ENOENT)
+            ) =>
+        {
+            Err(error.into())
+        }
+        _ => Ok(()),
+    }
+}
+
+pub(super) fn unlink_if_there(dir: &OwnedFd, name: &CStr) -> Result<()> {
+    match sys::unlink(dir, name) {
+        Err(error) if error.raw_os_error() != Some(libc::ENOENT) => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+/// The session that an entry of the directory is of: its file, or something aside.
+pub(super) fn session_of(name: &str) -> Option<&str> {
+    let is_id = |id: &str| id.split('-').count() == 2 && id.split('-').all(is_number);
+    if let Some(id) = name.strip_prefix(WRITING) {
+        return Some(id).filter(|id| is_id(id));
+    }
+    let (id, number) = name.strip_prefix(ASIDE)?.rsplit_once('-')?;
+    Some(id).filter(|id| is_id(id) && is_number(number))
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.len() <= 24 && text.bytes().all(|byte| byte.is_ascii_digit())
+}
