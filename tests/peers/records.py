@@ -29,8 +29,7 @@ HERE, GONE = "here", "gone"
 def record(thing, version, size=SIZE):
     """`size` bytes of the version of a thing."""
     head = struct.pack("<QQ", version, zlib.crc32(thing.encode()))
-    filler = random.Random(f"{thing} {version}").randbytes(2048)
-    body = (head + filler * (size // len(filler) + 1))[: size - 4]
+    body = head + random.Random(f"{thing} {version}").randbytes(size - len(head) - 4)
     return body + struct.pack("<I", zlib.crc32(body))
 
 
