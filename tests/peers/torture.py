@@ -106,6 +106,7 @@ class Bench:
         assert wait_until(lambda: not is_alive(m.pid)), "the daemon does not die"
         self.mounts.remove(m)
         self.killed.append(m)
+        m.log_file.unlink(missing_ok=True)
 
     def end(self, m):
         self.mounts.remove(m)
