@@ -17,7 +17,7 @@ import pytest
 import zarr
 
 from mounts import detach, files, is_alive, wait_until
-from records import CHUNKS, GONE, HERE, MODES, record, version_of
+from records import CHUNKS, GONE, HERE, MODES, record, sync_dir, version_of
 from torture import KINDS, LONG, SEED, found_in, stored
 
 CUTS = 30 if LONG else 2
@@ -154,6 +154,36 @@ def test_what_fsync_has_promised_of_chunks_survives_a_power_cut(bench, disk, on,
         b.close_promises = False
         b.end(m)
         b.check(what + ", after another mount")
+
+
+@pytest.mark.parametrize("how", ["each file", "their directories", "the root"])
+@pytest.mark.parametrize("kind", ["v3", "v3-sharded"])
+@pytest.mark.parametrize("on", ["xfs", "ext4"])
+def test_one_fsync_makes_durable_what_was_not_made_so_before(bench, disk, on, kind, how):
+    """Where new bytes need not be on the disk before they take the place of old ones."""
+    d = disk(on)
+    b = bench(kind, store=d.path / "store")
+    run("sync", "-f", d.path)
+    m = b.mount("--durability=fsync", "--writeback-delay", "1h")
+    m.allow("")
+    modes = itertools.cycle(["inplace", "truncate", "rename"])
+    script = [[thing, next(modes), False] for thing in CHUNKS * 2]
+    script.insert(20, ["2/2", "unlink", False])
+    assert not b.wait(b.write(m, SEED, script=script))
+    if how == "each file":
+        for thing in CHUNKS:
+            fd = os.open(m / "x/c" / thing, os.O_RDONLY)
+            os.fsync(fd)
+            os.close(fd)
+    else:
+        for at in {"their directories": [f"x/c/{i}" for i in range(4)], "the root": ["."]}[how]:
+            sync_dir(m.path / at)
+    cut_power(b, m, d)
+    journal = b.journal()
+    assert found_in(stored(b.store, kind, None)) == {thing: journal.last(thing) for thing in CHUNKS}
+    b.end(b.mount())
+    left = {key for key in files(b.store) if "__lock" in key or ".new" in key}
+    assert not left, f"left in the store: {left}"
 
 
 @pytest.mark.parametrize("on", ["xfs", "ext4"])
