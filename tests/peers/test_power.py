@@ -186,6 +186,23 @@ def test_one_fsync_makes_durable_what_was_not_made_so_before(bench, disk, on, ki
     assert not left, f"left in the store: {left}"
 
 
+def test_a_shard_that_is_just_being_stored_is_durable_when_fsync_of_a_directory_returns(bench, disk):
+    """It is complete, so it is stored at once, by somebody else than who asks for durability."""
+    d = disk("xfs")
+    b = bench("v3-sharded", store=d.path / "store")
+    run("sync", "-f", d.path)
+    shard = ["0/0", "0/1", "1/0", "1/1"]
+    for number in range(1, 101 if LONG else 9):
+        m = b.mount("--writeback-delay", "1h")
+        m.allow("")
+        for thing in shard:
+            (m / "x/c" / thing).write_bytes(record(thing, number))
+        sync_dir(m.path)
+        cut_power(b, m, d)
+        found = found_in(stored(b.store, b.kind, None))
+        assert found == {thing: number if thing in shard else 0 for thing in CHUNKS}, f"cut {number}"
+
+
 @pytest.mark.parametrize("on", ["xfs", "ext4"])
 def test_what_fsync_has_promised_of_names_and_documents_survives_a_power_cut(bench, disk, on):
     d = disk(on)

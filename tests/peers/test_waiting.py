@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -15,7 +16,7 @@ import zarr
 from hierarchies import assert_same, read_ts, read_zarr
 from mounts import detach, files, is_alive, wait_until
 from records import CHUNKS, GONE, GRID, SIZE, record, sync_dir, version_of
-from torture import found_in, stored, whole
+from torture import LONG, SEED, found_in, stored, whole
 
 KINDS = ["v3-sharded", "d2020-10-sharded"]
 # Of each shard a part, so that all of them wait.
@@ -166,6 +167,39 @@ def test_an_array_whose_chunks_wait_is_removed_with_them(bench, kind):
     b.end(m)
     left = [key for key in files(b.store) if "/x" in f"/{key}"]
     assert not left, f"rm -r has left {left}"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_array_is_moved_and_removed_while_its_shards_are_being_stored(bench, tmp_path, kind):
+    """Complete shards are stored at once, others after the delay: somewhere in there comes the end."""
+    b, dice = bench(kind), random.Random(f"{SEED} {kind}")
+    m = b.mount("--writeback-delay", "20ms")
+    shutil.copytree(m / "x", tmp_path / "copy")
+    until, version = time.monotonic() + (30 if LONG else 2), 0
+    while time.monotonic() < until:
+        version, what = version + 1, f"round {version} (ZARRFS_SEED={SEED})"
+        things = dice.sample(CHUNKS, dice.choice([3, 8, 16]))
+        before = shown(m)
+        for thing in things:
+            put(m, thing, version)
+        before |= {thing: version for thing in things}
+        time.sleep(dice.random() * 0.03)
+        if dice.random() < 0.5:
+            os.rename(m / "x", m / "y")
+            assert shown(m, "y") == before, what
+        else:
+            shutil.rmtree(m / "x")
+        time.sleep(dice.random() * 0.03)
+        left = [key for key in files(b.store) if "/x/" in f"/{key}"]
+        assert not left, f"{what}: left where the array was: {left}"
+        if (m / "y").exists():
+            os.rename(m / "y", m / "x")
+        else:
+            shutil.copytree(tmp_path / "copy", m / "x")
+            before = of(CHUNKS, 0)
+        assert shown(m) == before, what
+    b.end(m)
+    assert found_in(stored(b.store, kind, b.zarr2)) == before
 
 
 def test_another_array_of_the_same_name_has_nothing_of_the_one_before(bench):

@@ -29,7 +29,7 @@ def watch(b, writers, what, more=lambda: None):
         begun = b.journal()
         # What was promised when it was read, and what was begun until it had been read.
         for thing, version in found_in(array).items():
-            states = begun.states.get(thing, {0: "here"})
+            states = begun.states.get(thing, {0: HERE})
             first = promised.promised(thing, b.close_promises)
             assert version is not None, f"{what} (ZARRFS_SEED={SEED}): {thing} is torn in the store"
             good = [at for at, state in states.items() if at >= first]

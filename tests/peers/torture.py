@@ -15,7 +15,7 @@ import tensorstore as ts
 import zarr
 
 from mounts import PATIENCE, Mount, detach, files, is_alive, wait_until
-from records import CHUNKS, GONE, GRID, HERE, SIZE, Journal, record, version_of
+from records import CHUNKS, GONE, GRID, SIZE, Journal, record, version_of
 
 LONG = bool(os.environ.get("ZARRFS_LONG"))
 # Every choice comes from it; a failure prints it.
@@ -72,6 +72,16 @@ def found_in(array):
         data = array[i, j * SIZE : (j + 1) * SIZE].tobytes()
         found[thing] = version_of(thing, data) if any(data) else GONE
     return found
+
+
+def run(*command, **options):
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=120, **options)
+    assert done.returncode == 0, f"{' '.join(map(str, command))}: {done.stderr or done.stdout}"
+    return done.stdout
+
+
+def shell(script, directory):
+    return run("sh", "-ec", script, cwd=directory)
 
 
 class Bench:
