@@ -2,7 +2,8 @@
 # Everything that tests zarrfs: format, lints, unit tests, and real mounts read and written by other programs.
 # For a fresh Debian machine with a Rust toolchain and a C compiler, as root or with fusermount3.
 #
-#   scripts/test.sh [arguments for pytest]     ZARRFS_LONG=1: the concurrency tests run for a minute each
+#   scripts/test.sh [arguments for pytest]     ZARRFS_LONG=1: the concurrency tests run for a minute each,
+#   and those that kill, cut the power and fail calls try every one
 #
 # Python environments are kept in ${ZARRFS_TEST_CACHE:-~/.cache/zarrfs-tests}. No mount, process or file stays.
 set -euo pipefail
@@ -81,6 +82,13 @@ need fusermount3 fuse3
 need setfattr attr
 need rsync rsync
 need unzip unzip
+need zip zip
+need vim vim
+need fio fio
+need patch patch
+need strace strace
+need mkfs.ext4 e2fsprogs
+need mkfs.xfs xfsprogs
 need gdalmdiminfo gdal-bin
 need ncdump netcdf-bin
 need python3 python3

@@ -8,6 +8,7 @@ import pytest
 
 import layouts
 from mounts import Mount, copy_of
+from torture import Bench
 from zarr2 import Zarr2
 
 
@@ -32,6 +33,19 @@ def mount(tmp_path):
         made.end()
 
     return mounted
+
+
+@pytest.fixture
+def bench(tmp_path, zarr2):
+    """`bench(kind)` is a store of records with what happens to it; its mounts and writers end with the test."""
+    with contextlib.ExitStack() as stack:
+
+        def made(kind, **options):
+            made = Bench(tmp_path, kind, zarr2, **options)
+            stack.callback(made.close)
+            return made
+
+        yield made
 
 
 @pytest.fixture(scope="session")
