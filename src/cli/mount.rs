@@ -310,7 +310,7 @@ fn check_mountpoint(args: &Mount, flags: &Flags) -> Result<PathBuf, Failure> {
     let mountpoint = &args.mountpoint;
     let shown = mountpoint.display();
     let found = match umount::alive(mountpoint) {
-        Err(error) if error.raw_os_error() == Some(libc::ENOTCONN) => {
+        Err(error) if umount::is_dead(&error) => {
             // A daemon that was killed has left it: nothing can be lost by removing it.
             umount::now(mountpoint, umount::Busy::Detach)?;
             std::fs::metadata(mountpoint)

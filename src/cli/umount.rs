@@ -28,7 +28,7 @@ pub fn run(args: &Umount) -> Result<(), Failure> {
     match alive(&args.mountpoint) {
         Ok(_) => {}
         // A daemon that was killed has left it.
-        Err(error) if error.raw_os_error() == Some(libc::ENOTCONN) => {
+        Err(error) if is_dead(&error) => {
             return now(&args.mountpoint, Busy::Detach);
         }
         Err(error) => return Err(failed(format!("{shown}: {error}"))),
@@ -59,6 +59,11 @@ pub fn run(args: &Umount) -> Result<(), Failure> {
         "{shown}: not everything is stored: {error}; in {} are: {named}",
         dir.display()
     )))
+}
+
+/// Whether an error means that nobody serves a mount any more.
+pub fn is_dead(error: &std::io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOTCONN | libc::ECONNABORTED))
 }
 
 /// What is at a mountpoint, as whoever serves it says: the kernel may still know attributes of a mount that is dead.

@@ -440,7 +440,10 @@ impl<'s> Turn<'s> {
                 Err(error) if error.raw_os_error() == Some(libc::ENOENT) => continue,
                 Err(error) => return Err(error.into()),
             };
-            if sys::try_lock(&file)? {
+            let locked = sys::try_lock(&file).inspect_err(|_| {
+                drop(recover::remove_dead(&dir, &lock_name)); // Why it cannot be locked matters more.
+            })?;
+            if locked {
                 // The file that was locked may have become the key meanwhile: the writer before us renamed it.
                 let named = sys::open_beneath(&dir, &lock_name, libc::O_PATH, 0, Links::Refuse);
                 let named = named.ok().map(|fd| File::from(fd).metadata()).transpose()?;

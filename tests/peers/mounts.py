@@ -1,5 +1,6 @@
 """A mount of a copy of a store, with everything that has to hold when it ends."""
 
+import contextlib
 import hashlib
 import os
 import re
@@ -19,7 +20,8 @@ class Mount:
 
     def __init__(self, store, path, *options):
         self.store, self.path = Path(store), Path(path)
-        self.path.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(FileExistsError):  # Nobody answers for a dead mount.
+            self.path.mkdir(parents=True)
         self.log_file = self.path.with_name(self.path.name + ".log")
         self.expected, self.allowed = [], []
         command = [BIN, "mount", str(store), str(path), "--log-file", str(self.log_file), *options]
@@ -148,10 +150,13 @@ def copy_of(store, directory):
 
 
 def files(directory):
-    """Every file below `directory` by its path there: a hash of its bytes, or where a link points."""
+    """Every file below `directory` by its path there: a hash of its bytes, or where a link points. What a daemon that
+    lives says of itself while it writes is none."""
     found = {}
     for at, _, names in os.walk(directory):
         for name in names:
+            if name.startswith("writing-") and is_alive(name.split("-")[1]):
+                continue
             path = os.path.join(at, name)
             key = os.path.relpath(path, directory)
             if os.path.islink(path):

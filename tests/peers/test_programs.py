@@ -131,6 +131,9 @@ def test_modes_and_owners_can_be_set_to_what_they_are_and_to_nothing_else(bench)
     m = b.mount()
     m.allow("")
     (m / "notes").write_text("x")
+    os.chmod(m / "notes", 0o600)
+    assert (m / "notes").stat().st_mode & 0o777 == 0o600, "what is not stored yet is its maker's to hide"
+    shell("sync notes", m.path)
     for path, mode in [(m / "x/c/0/0", 0o644), (m / "x/zarr.json", 0o644), (m / "notes", 0o644), (m / "x", 0o755), (m / "x/c/0", 0o755)]:
         now = path.stat()
         assert now.st_mode & 0o777 == mode, f"{path}: {now.st_mode:o}"

@@ -97,11 +97,11 @@ class Bench:
         self.close_promises = True
         self.numbers = itertools.count()
 
-    def mount(self, *options, name="mnt"):
+    def mount(self, *options, name="mnt", store=None):
         """Mounts, perhaps where another mount has died."""
         # An inner chunk waits for others of its shard, unless the mount was told not to.
         self.close_promises = not is_sharded(self.kind) or "--writeback=sync" in options
-        m = Mount(self.store, self.directory / name, *options)
+        m = Mount(store or self.store, self.directory / name, *options)
         self.mounts.append(m)
         return m
 

@@ -147,7 +147,7 @@ fn is_named(dir: &OwnedFd, name: &CStr, file: &File) -> Result<bool> {
 }
 
 /// Removes a lock file that nobody holds: its writer is dead. Whether there was one.
-fn remove_dead(dir: &OwnedFd, name: &CStr) -> Result<bool> {
+pub(super) fn remove_dead(dir: &OwnedFd, name: &CStr) -> Result<bool> {
     let flags = libc::O_RDWR | libc::O_NONBLOCK | libc::O_NOFOLLOW;
     let file = match sys::open_beneath(dir, name, flags, 0, Links::Refuse) {
         Ok(fd) => File::from(fd),
