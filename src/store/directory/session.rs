@@ -170,8 +170,19 @@ impl Log {
                 Err(error) => return Err(error.into()),
             };
             // Somebody who recovers may have taken it for one whose writer is dead.
-            if sys::try_lock(&file)? && file.metadata()?.nlink() > 0 {
-                file.write_all_at(head.as_bytes(), 0)?;
+            let begun = || -> std::io::Result<bool> {
+                let is_ours = sys::try_lock(&file)? && file.metadata()?.nlink() > 0;
+                if is_ours {
+                    file.write_all_at(head.as_bytes(), 0)?;
+                }
+                Ok(is_ours)
+            };
+            let is_ours = begun().inspect_err(|_| {
+                // What is no session does not stay; why it is none matters more.
+                drop(unlink_if_there(&dir, &file_name(&id).unwrap_or_default()));
+                drop(remove_empty(root));
+            })?;
+            if is_ours {
                 let head_len = u64::try_from(head.len()).unwrap_or_default();
                 return Ok(Self { id, file, head_len, len: head_len });
             }
@@ -241,6 +252,11 @@ pub(super) fn file_name(id: &str) -> Result<CString> {
 pub(super) fn remove(root: &OwnedFd, id: &str, _locked: &File) -> Result<()> {
     let Some(dir) = open_private(root)? else { return Ok(()) };
     unlink_if_there(&dir, &file_name(id)?)?;
+    remove_empty(root)
+}
+
+/// Removes the directory where there is nothing in it.
+fn remove_empty(root: &OwnedFd) -> Result<()> {
     match sys::remove_dir(root, &c_name(PRIVATE)?) {
         Err(error)
             if !matches!(
