@@ -4,7 +4,7 @@
 //! listed and measured as if it were stored, and one that waits to be erased is not there. What
 //! waits for one stored value is stored as one change of it; what cannot be stored stays.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -37,6 +37,8 @@ struct Shard {
     most: u64,
     /// Since when the first of them has waited, or since when the last attempt to store them has failed.
     since: Instant,
+    /// Whether somebody is storing them.
+    is_being_stored: bool,
     failure: Option<Error>,
 }
 
@@ -51,9 +53,10 @@ impl Shard {
 pub enum Due<'p> {
     /// All.
     All,
-    /// Those that have waited for so long.
+    /// Those that have waited for so long, and that nobody is storing.
     Since(Duration),
-    /// Those of which every chunk waits: nothing would be gained by waiting longer. Not those that could not be stored.
+    /// Those of which every chunk waits: nothing would be gained by waiting longer. Not those that could not be stored,
+    /// or that somebody is storing.
     Full,
     /// Those of the arrays at and below a node.
     Below(&'p NodePath),
@@ -63,12 +66,61 @@ pub enum Due<'p> {
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     /// A leaf: held for look-ups only, never while storing.
-    shards: Mutex<BTreeMap<Key, Shard>>,
-    /// Bytes of the chunks, so that nobody need lock for knowing that there are none.
+    table: Mutex<Table>,
+    /// Bytes of the chunks, and stored values that they wait for: nobody need lock to know that there are none.
     len: AtomicU64,
-    /// Stored values that chunks wait for.
     count: AtomicU64,
     versions: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    shards: BTreeMap<Key, Shard>,
+    /// The chunks of each array in order, and whether each is to be there.
+    by_array: HashMap<Prefix, BTreeMap<Coords, bool>>,
+    /// The values of which every chunk waits.
+    full: BTreeSet<Key>,
+}
+
+impl Table {
+    /// Takes out what waits at `coords`, if `is_it`.
+    fn remove(
+        &mut self,
+        key: &Key,
+        coords: &Coords,
+        is_it: impl Fn(&Held) -> bool,
+    ) -> Option<Held> {
+        let shard = self.shards.get_mut(key)?;
+        // The store has taken something: why it did not before is no longer so.
+        shard.failure = None;
+        if !shard.chunks.get(coords).is_some_and(is_it) {
+            return None;
+        }
+        let held = shard.chunks.remove(coords);
+        self.full.remove(key);
+        if let Some(chunks) = self.by_array.get_mut(&shard.prefix) {
+            chunks.remove(coords);
+            if chunks.is_empty() {
+                self.by_array.remove(&shard.prefix);
+            }
+        }
+        if shard.chunks.is_empty() {
+            self.shards.remove(key);
+        }
+        held
+    }
+
+    /// Every chunk of an array that waits, of those whose first indices are `prefix`.
+    fn below<'t>(
+        &'t self,
+        array: &Prefix,
+        prefix: &'t [u64],
+    ) -> impl Iterator<Item = (&'t Coords, bool)> + use<'t> {
+        let chunks = self.by_array.get(array);
+        let from = chunks.map(|chunks| chunks.range(Coords::new(prefix)..));
+        let below = from.into_iter().flatten().take_while(|(coords, _)| coords.starts_with(prefix));
+        below.map(|(coords, is_there)| (coords, *is_there))
+    }
 }
 
 impl Waiting {
@@ -77,8 +129,14 @@ impl Waiting {
         self.len.load(Ordering::Relaxed)
     }
 
-    fn is_empty(&self) -> bool {
+    /// Whether nothing waits.
+    pub(super) fn is_empty(&self) -> bool {
         self.count.load(Ordering::Acquire) == 0
+    }
+
+    fn recount(&self, table: &Table) {
+        let count = u64::try_from(table.shards.len()).unwrap_or(u64::MAX);
+        self.count.store(count, Ordering::Release);
     }
 
     /// Lets a chunk wait, in the place of what waits there already.
@@ -97,22 +155,27 @@ impl Waiting {
             modified: modified.unwrap_or_else(SystemTime::now),
             version: Version::unstored(number),
         };
-        let mut shards = self.shards.lock();
-        let shard = shards.entry(key.clone()).or_insert_with(|| {
-            self.count.fetch_add(1, Ordering::Release);
-            Shard {
-                path: path.clone(),
-                prefix: array.prefix().clone(),
-                chunks: BTreeMap::new(),
-                most: array.chunks_beside(coords),
-                since: Instant::now(),
-                failure: None,
-            }
+        let mut guard = self.table.lock();
+        let table = &mut *guard;
+        let shard = table.shards.entry(key.clone()).or_insert_with(|| Shard {
+            path: path.clone(),
+            prefix: array.prefix().clone(),
+            chunks: BTreeMap::new(),
+            most: array.chunks_beside(coords),
+            since: Instant::now(),
+            is_being_stored: false,
+            failure: None,
         });
+        let chunks = table.by_array.entry(shard.prefix.clone()).or_default();
+        chunks.insert(coords.clone(), bytes.is_some());
         let old = shard.chunks.insert(coords.clone(), Held { bytes, stat, modified });
+        if shard.is_full() {
+            table.full.insert(key.clone());
+        }
         self.len.fetch_add(len, Ordering::Relaxed);
         self.len.fetch_sub(old.as_ref().map_or(0, |old| old.stat.len), Ordering::Relaxed);
-        drop(shards);
+        self.recount(table);
+        drop(guard);
         drop(old); // Freeing memory takes time: not under the lock.
         stat
     }
@@ -123,13 +186,13 @@ impl Waiting {
             return None;
         }
         let key = key()?;
-        self.shards.lock().get(&key)?.chunks.get(coords).cloned()
+        self.table.lock().shards.get(&key)?.chunks.get(coords).cloned()
     }
 
     /// Changes when a chunk that waits was modified; whether one does.
     pub(super) fn set_modified(&self, key: &Key, coords: &Coords, modified: SystemTime) -> bool {
-        let mut shards = self.shards.lock();
-        let held = shards.get_mut(key).and_then(|shard| shard.chunks.get_mut(coords));
+        let mut table = self.table.lock();
+        let held = table.shards.get_mut(key).and_then(|shard| shard.chunks.get_mut(coords));
         if let Some(held) = held {
             held.modified = Some(modified);
             held.stat.modified = modified;
@@ -143,11 +206,15 @@ impl Waiting {
         if self.is_empty() {
             return Vec::new();
         }
-        let shards = self.shards.lock();
-        let shards = shards.values().filter(|shard| shard.prefix == *array.prefix());
-        let chunks = shards.flat_map(|shard| &shard.chunks);
-        let below = chunks.filter(|(coords, _)| coords.starts_with(prefix));
-        below.map(|(coords, held)| (coords.clone(), held.bytes.is_some())).collect()
+        let table = self.table.lock();
+        let below = table.below(array.prefix(), prefix);
+        below.map(|(coords, is_there)| (coords.clone(), is_there)).collect()
+    }
+
+    /// Whether a chunk of an array whose first indices are `prefix` waits to be there.
+    pub(super) fn any_below(&self, array: &Array, prefix: &[u64]) -> bool {
+        !self.is_empty()
+            && self.table.lock().below(array.prefix(), prefix).any(|(_, is_there)| is_there)
     }
 
     /// The keys of the values that are due, those that have waited longest first.
@@ -155,29 +222,53 @@ impl Waiting {
         if self.is_empty() {
             return Vec::new();
         }
-        let shards = self.shards.lock();
+        let table = self.table.lock();
+        if let Due::Full = due {
+            let is_due = |key: &&Key| {
+                let shard = table.shards.get(*key);
+                shard.is_some_and(|shard| shard.failure.is_none() && !shard.is_being_stored)
+            };
+            return table.full.iter().filter(is_due).cloned().collect();
+        }
         let is_due = |shard: &Shard| match due {
-            Due::All => true,
-            Due::Since(delay) => shard.since.elapsed() >= delay,
-            Due::Full => shard.failure.is_none() && shard.is_full(),
+            Due::All | Due::Full => true,
+            Due::Since(delay) => !shard.is_being_stored && shard.since.elapsed() >= delay,
             Due::Below(path) => shard.path.relative_to(path).is_some(),
         };
-        let mut keys: Vec<(Instant, Key)> = shards
+        let mut keys: Vec<(Instant, Key)> = table
+            .shards
             .iter()
             .filter(|(_, shard)| is_due(shard))
             .map(|(key, shard)| (shard.since, key.clone()))
             .collect();
-        drop(shards);
+        drop(table);
         keys.sort();
         keys.into_iter().map(|(_, key)| key).collect()
     }
 
     /// What waits for the value of `key`, and the array that it is of.
     pub(super) fn of(&self, key: &Key) -> Option<(NodePath, Vec<(Coords, Held)>)> {
-        let shards = self.shards.lock();
-        let shard = shards.get(key)?;
+        let table = self.table.lock();
+        let shard = table.shards.get(key)?;
         let chunks = shard.chunks.iter().map(|(coords, held)| (coords.clone(), held.clone()));
         Some((shard.path.clone(), chunks.collect()))
+    }
+
+    /// The array that chunks wait for in the value of `key`.
+    pub(super) fn path(&self, key: &Key) -> Option<NodePath> {
+        self.table.lock().shards.get(key).map(|shard| shard.path.clone())
+    }
+
+    /// Notes that somebody is storing what waits for the value of `key`, until what is returned is dropped.
+    pub(super) fn being_stored<'w>(&'w self, key: &'w Key) -> BeingStored<'w> {
+        self.mark(key, true);
+        BeingStored(self, key)
+    }
+
+    fn mark(&self, key: &Key, is_being_stored: bool) {
+        if let Some(shard) = self.table.lock().shards.get_mut(key) {
+            shard.is_being_stored = is_being_stored;
+        }
     }
 
     /// Notes that a chunk is stored as it was when it had `version`; whether it has not changed since.
@@ -193,28 +284,18 @@ impl Waiting {
     }
 
     fn remove(&self, key: &Key, coords: &Coords, is_it: impl Fn(&Held) -> bool) -> bool {
-        let mut shards = self.shards.lock();
-        let Some(shard) = shards.get_mut(key) else { return false };
-        // The store has taken something: why it did not before is no longer so.
-        shard.failure = None;
-        if !shard.chunks.get(coords).is_some_and(is_it) {
-            return false;
-        }
-        let gone = shard.chunks.remove(coords);
-        if shard.chunks.is_empty() {
-            shards.remove(key);
-            self.count.fetch_sub(1, Ordering::Release);
-        }
+        let mut table = self.table.lock();
+        let gone = table.remove(key, coords, is_it);
         self.len.fetch_sub(gone.as_ref().map_or(0, |gone| gone.stat.len), Ordering::Relaxed);
-        drop(shards);
-        drop(gone);
-        true
+        self.recount(&table);
+        drop(table);
+        gone.is_some()
     }
 
     /// Notes that what waits for the value of `key` could not be stored; whether that is news.
     pub(super) fn failed(&self, key: &Key, error: &Error) -> bool {
-        let mut shards = self.shards.lock();
-        let Some(shard) = shards.get_mut(key) else { return true };
+        let mut table = self.table.lock();
+        let Some(shard) = table.shards.get_mut(key) else { return true };
         shard.since = Instant::now();
         shard.failure.replace(error.clone()).as_ref() != Some(error)
     }
@@ -224,25 +305,25 @@ impl Waiting {
         if self.is_empty() {
             return None;
         }
-        self.shards.lock().get(key)?.failure.clone()
+        self.table.lock().shards.get(key)?.failure.clone()
     }
 
     /// Forgets what waits below a node that is removed.
     pub(super) fn forget_below(&self, path: &NodePath) {
-        if self.is_empty() {
-            return;
+        for key in self.due(Due::Below(path)) {
+            for (coords, _) in self.of(&key).map(|(_, chunks)| chunks).unwrap_or_default() {
+                self.forget(&key, &coords);
+            }
         }
-        let mut shards = self.shards.lock();
-        let (gone, kept) = std::mem::take(&mut *shards)
-            .into_iter()
-            .partition::<BTreeMap<_, _>, _>(|(_, shard)| shard.path.relative_to(path).is_some());
-        *shards = kept;
-        let len: u64 =
-            gone.values().flat_map(|shard| shard.chunks.values()).map(|c| c.stat.len).sum();
-        self.len.fetch_sub(len, Ordering::Relaxed);
-        self.count.fetch_sub(u64::try_from(gone.len()).unwrap_or_default(), Ordering::Release);
-        drop(shards);
-        drop(gone);
+    }
+}
+
+/// What waits for a value is being stored.
+pub(super) struct BeingStored<'w>(&'w Waiting, &'w Key);
+
+impl Drop for BeingStored<'_> {
+    fn drop(&mut self) {
+        self.0.mark(self.1, false);
     }
 }
 

@@ -94,6 +94,14 @@ impl ChunkCache {
         Ok(Box::new(new.into_iter().map(Ok).chain(others)))
     }
 
+    /// Whether there is a chunk whose first indices are `prefix`.
+    pub fn has_chunks(&self, array: &Arc<Array>, prefix: &[u64]) -> Result<bool> {
+        if self.waiting.any_below(array, prefix) {
+            return Ok(true);
+        }
+        Ok(self.list_prefix(array, prefix)?.next().transpose()?.is_some())
+    }
+
     /// Every chunk whose first indices are `prefix`.
     pub fn list_prefix(&self, array: &Arc<Array>, prefix: &[u64]) -> Result<CoordsList> {
         let stored = Arc::clone(array.chunks()).list_prefix(prefix)?;
@@ -116,12 +124,22 @@ impl ChunkCache {
         self.waiting.due(due)
     }
 
+    /// The node of the array that chunks wait for in the value of `key`.
+    pub fn waiting_in(&self, key: &Key) -> Option<NodePath> {
+        self.waiting.path(key)
+    }
+
     /// The node of the array that chunks wait for in the value of `key`, and the chunks: none of those that are to be
     /// erased.
     pub fn waiting_for(&self, key: &Key) -> Option<(NodePath, Vec<(Coords, Buffer)>)> {
         let (path, chunks) = self.waiting.of(key)?;
         let bytes = chunks.into_iter().filter_map(|(coords, held)| Some((coords, held.bytes?)));
         Some((path, bytes.collect()))
+    }
+
+    /// Whether any chunks wait.
+    pub fn waits(&self) -> bool {
+        !self.waiting.is_empty()
     }
 
     /// Bytes of chunks that wait.
@@ -163,6 +181,7 @@ impl ChunkCache {
         changed: impl FnOnce(),
     ) -> Result<Vec<Stored>> {
         let _turn = self.turn(key);
+        let _mark = self.waiting.being_stored(key);
         let Some((_, chunks)) = self.waiting.of(key) else { return Ok(Vec::new()) };
         let (mut chunks, outside): (Vec<_>, Vec<_>) =
             chunks.into_iter().partition(|(coords, _)| array.grid().contains(coords));

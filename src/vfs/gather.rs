@@ -134,7 +134,7 @@ impl Vfs {
 
     /// Stores what waits for the value of `key`.
     pub(super) fn store_shard(&self, key: &Key) -> Result<()> {
-        let Some((path, _)) = self.cache.waiting_for(key) else { return Ok(()) };
+        let Some(path) = self.cache.waiting_in(key) else { return Ok(()) };
         let changed = || self.unsynced.changed(key.clone());
         let fill = self.options.fill_chunks;
         let stored = self
@@ -175,7 +175,7 @@ impl Vfs {
 
     fn shard_of(&self, place: &Place) -> Result<Option<Key>> {
         let Place::Chunk(path, coords) = place else { return Ok(None) };
-        if self.cache.waiting_len() == 0 && self.cache.due(Due::All).is_empty() {
+        if !self.cache.waits() {
             return Ok(None);
         }
         self.array(path)?.key(coords).map(Some)
@@ -187,6 +187,9 @@ impl Vfs {
         let told = |stored: Result<()>| stored.unwrap_or_else(|error| log::debug!("{error}"));
         told(self.store_shards(Due::Full));
         let limit = self.options.dirty_limit / 2;
+        if self.cache.waiting_len() <= limit {
+            return;
+        }
         for key in self.cache.due(Due::All) {
             if self.cache.waiting_len() <= limit {
                 break;

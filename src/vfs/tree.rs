@@ -490,14 +490,10 @@ impl Vfs {
         if array.grid().rank() == 0 || !array.grid().contains_prefix(prefix) {
             return Ok(false);
         }
-        match self.cache.list_prefix(array, prefix) {
-            Ok(mut list) => match list.next() {
-                // A damaged shard comes first: what else there is can be reached.
-                Some(Err(error)) if error.kind() == Kind::Corrupt => Ok(true),
-                found => Ok(found.transpose()?.is_some()),
-            },
-            Err(error) if error.kind() == Kind::Unsupported => Ok(true),
-            Err(error) => Err(error),
+        match self.cache.has_chunks(array, prefix) {
+            // A damaged shard comes first, and what else there is can be reached; or the store cannot list.
+            Err(error) if matches!(error.kind(), Kind::Corrupt | Kind::Unsupported) => Ok(true),
+            found => found,
         }
     }
 
