@@ -131,6 +131,7 @@ impl Vfs {
             self.check_end(place.as_ref(), offset, data.len()).map_err(|e| e.at(shown()))?;
         let mut file = inode.file.lock();
         self.load(inode, &mut file, place.as_ref()).map_err(|error| error.at(shown()))?;
+        self.reserve(grown(&file, offset, data)).map_err(|error| error.at(shown()))?;
         self.put(&mut file, offset, data, full_len).map_err(|error| error.at(shown()))
     }
 
@@ -148,6 +149,10 @@ impl Vfs {
         let shown = || place.as_ref().map_or_else(String::new, Place::shown);
         let full_len =
             self.check_end(place.as_ref(), offset, data.len()).map_err(|e| e.at(shown()))?;
+        // Room is not made here: that takes time.
+        if self.try_reserve(grown(&file, offset, data)).is_err() {
+            return Ok(false);
+        }
         self.put(&mut file, offset, data, full_len).map_err(|error| error.at(shown()))?;
         Ok(true)
     }
@@ -172,17 +177,17 @@ impl Vfs {
         Ok(full_len.and_then(|len| usize::try_from(len).ok()).unwrap_or_default())
     }
 
-    /// Puts bytes into a file whose bytes are here.
+    /// Puts bytes into a file whose bytes are here, and for which the room is reserved.
     fn put(&self, file: &mut File, offset: u64, data: &[u8], full_len: usize) -> Result<()> {
         let offset = usize::try_from(offset).map_err(|_| Error::too_large("no such offset"))?;
         match &mut file.content {
             // Of what is detached nobody will ever store it; its openers see what they write.
             Content::Unstored(unstored) | Content::Detached(unstored) => {
-                let grown = offset.saturating_add(data.len()).saturating_sub(unstored.bytes.len());
-                self.reserve(grown)?;
+                let before = unstored.bytes.len();
                 let written = unstored.write(offset, data, full_len);
                 if written.is_err() {
-                    self.unreserve(grown);
+                    let end = offset.saturating_add(data.len());
+                    self.unreserve(end.saturating_sub(before));
                 }
                 written
             }
@@ -557,6 +562,15 @@ impl Vfs {
             file.content = Content::Detached(unstored);
         }
     }
+}
+
+/// How many bytes a file whose bytes are here has more once `data` is at `offset`.
+fn grown(file: &File, offset: u64, data: &[u8]) -> usize {
+    let (Content::Unstored(unstored) | Content::Detached(unstored)) = &file.content else {
+        return 0;
+    };
+    let end = usize::try_from(offset).unwrap_or(usize::MAX).saturating_add(data.len());
+    end.saturating_sub(unstored.bytes.len())
 }
 
 fn unstored_range(content: &Content, offset: u64, len: usize) -> Option<Bytes> {

@@ -22,7 +22,7 @@ impl Vfs {
         self.try_reserve(more).map_err(|error| stored.err().unwrap_or(error))
     }
 
-    fn try_reserve(&self, more: usize) -> Result<()> {
+    pub(super) fn try_reserve(&self, more: usize) -> Result<()> {
         let more = u64::try_from(more).unwrap_or(u64::MAX);
         let limit = self.options.dirty_limit.saturating_sub(self.cache.waiting_len());
         let fits = |now: u64| now.checked_add(more).filter(|after| more == 0 || *after <= limit);
