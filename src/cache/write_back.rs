@@ -157,11 +157,9 @@ impl ChunkCache {
         self.waiting.failed(key, error)
     }
 
-    /// Forgets what waits at `coords`.
-    pub fn forget(&self, array: &Array, coords: &Coords) {
-        if let Ok(key) = array.key(coords) {
-            self.waiting.forget(&key, coords);
-        }
+    /// Whether a chunk waits to be stored, or erased.
+    pub fn waits_at(&self, array: &Array, coords: &Coords) -> bool {
+        self.held(array, coords).is_some()
     }
 
     /// Forgets what waits in the arrays at and below a node that is removed.

@@ -49,12 +49,15 @@ impl Vfs {
         self.change_chunk(path, &array, coords, Some(bytes).filter(|_| !skipped), modified)
     }
 
-    /// Erases a chunk, or lets that wait. Where the store has none there is nothing to wait for: another program may
+    /// Erases a chunk, or lets that wait. Where there is none, here or in the store, nothing waits: another program may
     /// store one meanwhile.
     pub(super) fn erase_chunk(&self, path: &NodePath, coords: &Coords) -> Result<()> {
         let array = self.array(path)?;
-        if self.gathers(&array) && array.stat(coords)?.is_none() {
-            self.cache.forget(&array, coords);
+        // In this order: one that waits may be stored right now.
+        if self.gathers(&array)
+            && !self.cache.waits_at(&array, coords)
+            && array.stat(coords)?.is_none()
+        {
             return Ok(());
         }
         self.change_chunk(path, &array, coords, None, None).map(drop)

@@ -151,6 +151,8 @@ def test_two_mounts_of_one_store_lose_nothing_of_a_shared_shard(mount, hierarchy
             for number, names in enumerate(dealt(4))
         ]
         expected = expected_after(finish(writers))
+        one.sync()
+        two.sync()
         time.sleep(1.1)  # Each mount may take what it knows for a second to be so.
         assert_same(read_zarr(one.path, "x"), expected, "on the first mount")
         assert_same(read_ts(two.path, "x"), expected, "on the second mount")

@@ -257,7 +257,7 @@ def test_damage_is_an_error_of_the_damaged_file_alone(mount, tmp_path, name):
 @pytest.mark.parametrize("entry", [(1000, 8), (2**64 - 4, 12), (MISSING, 8), (8, MISSING)])
 def test_a_damaged_entry_is_mended_by_writing_its_chunk_and_never_spread(mount, tmp_path, entry):
     make(tmp_path / "made", Case(sharded(), {"c/0": shard((0, 8), entry)}, {}))
-    with mount(tmp_path / "made", copy=False) as m:
+    with mount(tmp_path / "made", "--writeback=sync", copy=False) as m:
         before = (m.store / "bad/c/0").read_bytes()
         m.refused(EIO, "bad/c/0", lambda: (m / "bad/c/0").write_bytes(b"12345678"))
         assert (m.store / "bad/c/0").read_bytes() == before

@@ -199,3 +199,19 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_chunk_that_is_removed_while_its_shard_is_stored_stays_removed() {
+    let mut bed = Bed::patient();
+    bed.write("sharded/c/0", b"aaaa").expect("closed");
+    let vfs = std::sync::Arc::clone(&bed.vfs);
+    let directory = bed.place("sharded/c/0").0;
+    *bed.store.before_set.lock() = Some(Box::new(move || {
+        vfs.unlink(directory, "0").expect("removed");
+    }));
+    bed.vfs.sync().expect("stored");
+    assert_eq!(bed.read("sharded/c/0").expect_err("removed").kind(), Kind::NotFound);
+    bed.vfs.sync().expect("stored");
+    bed.remount();
+    assert_eq!(bed.read("sharded/c/0").expect_err("removed").kind(), Kind::NotFound);
+}

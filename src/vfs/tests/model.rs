@@ -286,7 +286,8 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
             model.release(open);
         }
         Step::Unlink(n) => {
-            let is_stored = is_sharded(name(n)) && bed.other().find(name(n)).is_ok();
+            let is_stored = is_sharded(name(n))
+                && (model.waiting.contains(name(n)) || bed.other().find(name(n)).is_ok());
             let removed = bed.unlink(name(n));
             prop_assert_eq!(removed.is_ok(), model.names.contains_key(name(n)));
             model.unname(name(n));
@@ -340,7 +341,8 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
         }
         Step::Rename(from, to) => {
             let (from, to) = (name(from), name(to));
-            let is_stored = is_sharded(from) && bed.other().find(from).is_ok();
+            let is_stored = is_sharded(from)
+                && (model.waiting.contains(from) || bed.other().find(from).is_ok());
             let renamed = bed.rename(from, to);
             let Some(&file) = model.names.get(from) else {
                 prop_assert_eq!(renamed.expect_err("no such file").kind(), Kind::NotFound);
