@@ -308,12 +308,10 @@ impl Waiting {
         self.table.lock().shards.get(key)?.failure.clone()
     }
 
-    /// Forgets what waits below a node that is removed.
-    pub(super) fn forget_below(&self, path: &NodePath) {
-        for key in self.due(Due::Below(path)) {
-            for (coords, _) in self.of(&key).map(|(_, chunks)| chunks).unwrap_or_default() {
-                self.forget(&key, &coords);
-            }
+    /// Forgets what waits for the value of `key`.
+    pub(super) fn forget_all(&self, key: &Key) {
+        for (coords, _) in self.of(key).map(|(_, chunks)| chunks).unwrap_or_default() {
+            self.forget(key, &coords);
         }
     }
 }

@@ -162,9 +162,13 @@ impl ChunkCache {
         self.held(array, coords).is_some()
     }
 
-    /// Forgets what waits in the arrays at and below a node that is removed.
+    /// Forgets what waits in the arrays at and below a node that is about to be removed: when this returns nobody is storing
+    /// any of it either.
     pub fn forget_below(&self, path: &NodePath) {
-        self.waiting.forget_below(path);
+        for key in self.waiting.due(Due::Below(path)) {
+            let _turn = self.turn(&key);
+            self.waiting.forget_all(&key);
+        }
     }
 
     /// Stores what waits for the value of `key`, as one change; `array` is what it is of now. What was written again

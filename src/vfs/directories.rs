@@ -84,8 +84,8 @@ impl Vfs {
         self.hierarchy.store().write()?;
         self.check_empty(&place)?;
         if let Place::Node(path) = &place {
-            self.hierarchy.remove_directory(path).at(path)?;
             self.cache.forget_below(path);
+            self.hierarchy.remove_directory(path).at(path)?;
             self.hidden.lock().retain(|place| place.node() != Some(path));
             self.waiting.lock().remove(path);
             self.note_documents(path)?;
@@ -164,8 +164,8 @@ impl Vfs {
             }
             Some(place @ Place::Node(replaced)) => {
                 self.check_empty(place)?;
-                self.hierarchy.remove_directory(replaced)?;
                 self.cache.forget_below(replaced);
+                self.hierarchy.remove_directory(replaced)?;
                 self.inodes.unlink(place);
             }
             Some(_) => return Err(Error::new(Kind::NotDirectory, "not a directory")),

@@ -215,3 +215,29 @@ fn a_chunk_that_is_removed_while_its_shard_is_stored_stays_removed() {
     bed.remount();
     assert_eq!(bed.read("sharded/c/0").expect_err("removed").kind(), Kind::NotFound);
 }
+
+#[test]
+fn a_node_is_removed_after_what_is_being_stored_in_it() {
+    let mut bed = Bed::patient();
+    bed.write("sharded/c/0", b"aaaa").expect("closed");
+    let (vfs, array) = (std::sync::Arc::clone(&bed.vfs), bed.find("sharded").expect("there"));
+    let directory = bed.place("sharded/c/0").0;
+    let (begun, begin) = std::sync::mpsc::channel();
+    let remove = std::thread::spawn(move || {
+        begin.recv().expect("begun");
+        vfs.unlink(directory, "0").expect("removed");
+        vfs.unlink(array, "zarr.json").expect("removed");
+        vfs.rmdir(array, "c").expect("removed");
+        vfs.rmdir(crate::vfs::ROOT, "sharded").expect("removed");
+    });
+    *bed.store.before_set.lock() = Some(Box::new(move || {
+        begun.send(()).expect("heard");
+        // Long enough for who does not wait.
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }));
+    bed.vfs.sync().expect("stored");
+    remove.join().expect("removed");
+    bed.vfs.sync().expect("nothing is left");
+    bed.remount();
+    assert_eq!(bed.keys(), ["plain/zarr.json", "zarr.json"]);
+}
