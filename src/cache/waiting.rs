@@ -27,6 +27,15 @@ pub(super) struct Held {
     pub(super) modified: Option<SystemTime>,
 }
 
+/// What a chunk takes besides its bytes: there may be millions of a byte each, or of none.
+const HELD_LEN: u64 = 512;
+
+impl Held {
+    fn cost(&self) -> u64 {
+        self.stat.len.saturating_add(HELD_LEN)
+    }
+}
+
 /// The chunks that wait for one stored value.
 #[derive(Debug)]
 struct Shard {
@@ -91,8 +100,6 @@ impl Table {
         is_it: impl Fn(&Held) -> bool,
     ) -> Option<Held> {
         let shard = self.shards.get_mut(key)?;
-        // The store has taken something: why it did not before is no longer so.
-        shard.failure = None;
         if !shard.chunks.get(coords).is_some_and(is_it) {
             return None;
         }
@@ -124,7 +131,7 @@ impl Table {
 }
 
 impl Waiting {
-    /// Decoded bytes that wait.
+    /// Decoded bytes that wait, with what it takes to keep them.
     pub(super) fn len(&self) -> u64 {
         self.len.load(Ordering::Relaxed)
     }
@@ -172,8 +179,8 @@ impl Waiting {
         if shard.is_full() {
             table.full.insert(key.clone());
         }
-        self.len.fetch_add(len, Ordering::Relaxed);
-        self.len.fetch_sub(old.as_ref().map_or(0, |old| old.stat.len), Ordering::Relaxed);
+        self.len.fetch_add(len.saturating_add(HELD_LEN), Ordering::Relaxed);
+        self.len.fetch_sub(old.as_ref().map_or(0, Held::cost), Ordering::Relaxed);
         self.recount(table);
         drop(guard);
         drop(old); // Freeing memory takes time: not under the lock.
@@ -273,6 +280,10 @@ impl Waiting {
 
     /// Notes that a chunk is stored as it was when it had `version`; whether it has not changed since.
     pub(super) fn done(&self, key: &Key, coords: &Coords, version: Version) -> bool {
+        // The store has taken something: why it did not before is no longer so.
+        if let Some(shard) = self.table.lock().shards.get_mut(key) {
+            shard.failure = None;
+        }
         self.remove(key, coords, |held| held.stat.version == version)
     }
 
@@ -286,7 +297,7 @@ impl Waiting {
     fn remove(&self, key: &Key, coords: &Coords, is_it: impl Fn(&Held) -> bool) -> bool {
         let mut table = self.table.lock();
         let gone = table.remove(key, coords, is_it);
-        self.len.fetch_sub(gone.as_ref().map_or(0, |gone| gone.stat.len), Ordering::Relaxed);
+        self.len.fetch_sub(gone.as_ref().map_or(0, Held::cost), Ordering::Relaxed);
         self.recount(&table);
         drop(table);
         gone.is_some()

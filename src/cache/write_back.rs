@@ -25,6 +25,9 @@ pub struct Stored {
     pub modified: Option<SystemTime>,
 }
 
+/// A chunk that waits, and its bytes; none where it is to be erased.
+pub type Waits = (Coords, Option<Buffer>);
+
 impl ChunkCache {
     /// Lets a chunk wait for the others of its shard, or for its end where `bytes` is `None`. From now on it is what is
     /// found here. Returns what its `stat` is until it is stored.
@@ -129,11 +132,11 @@ impl ChunkCache {
         self.waiting.path(key)
     }
 
-    /// The node of the array that chunks wait for in the value of `key`, and the chunks: none of those that are to be
-    /// erased.
-    pub fn waiting_for(&self, key: &Key) -> Option<(NodePath, Vec<(Coords, Buffer)>)> {
+    /// The node of the array that chunks wait for in the value of `key`, and the chunks: without
+    /// bytes those that are to be erased.
+    pub fn waiting_for(&self, key: &Key) -> Option<(NodePath, Vec<Waits>)> {
         let (path, chunks) = self.waiting.of(key)?;
-        let bytes = chunks.into_iter().filter_map(|(coords, held)| Some((coords, held.bytes?)));
+        let bytes = chunks.into_iter().map(|(coords, held)| (coords, held.bytes));
         Some((path, bytes.collect()))
     }
 

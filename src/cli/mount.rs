@@ -170,16 +170,16 @@ fn end(mounted: Mounted, vfs: &Vfs, rescue: Option<&Path>) -> Result<(), Failure
     mounted.wait()?;
     let Err(error) = vfs.sync() else { return Ok(()) };
     let unstored = vfs.unstored();
-    let paths: Vec<String> = unstored.iter().map(|file| file.path.clone()).collect();
-    let named = rescue::named(&paths);
-    let said = match rescue {
-        Some(dir) => {
-            for file in &unstored {
-                rescue::write(dir, &file.path, &file.bytes)?;
-            }
-            format!("not everything is stored: {error}; in {} are: {named}", dir.display())
+    let said = if let Some(dir) = rescue {
+        let mut rescue = rescue::Rescue::default();
+        for vfs::Unstored { path, bytes, .. } in unstored {
+            let file = rescue::Unstored { path, removed: bytes.is_none() };
+            rescue.add(dir, &file, || Ok(bytes.map(|bytes| bytes.to_vec()).unwrap_or_default()));
         }
-        None => format!("not everything is stored: {error}; not stored are: {named}"),
+        format!("not everything is stored: {error}; {}", rescue.told(dir))
+    } else {
+        let paths: Vec<String> = unstored.into_iter().map(|file| file.path).collect();
+        format!("not everything is stored: {error}; not stored are: {}", rescue::named(&paths))
     };
     // Nobody reads what a daemon says but in its log.
     log::error!("{said}");

@@ -40,25 +40,33 @@ pub fn run(args: &Umount) -> Result<(), Failure> {
         now(&mountpoint, Busy::Refuse)?;
         return wait_for(daemon);
     };
-    let unstored = unstored(&mountpoint);
-    let named = rescue::named(&unstored);
+    let list = std::fs::read_to_string(mountpoint.join(".zarrfs/unstored"));
+    let unstored = list.and_then(|text| rescue::Unstored::parse(&text)).map_err(|failure| {
+        failed(format!(
+            "{shown}: not everything is stored, and what cannot be told: {error}; {failure}"
+        ))
+    })?;
     let Some(dir) = &args.rescue else {
+        let paths: Vec<String> = unstored.into_iter().map(|file| file.path).collect();
+        let named = rescue::named(&paths);
         return Err(failed(format!(
             "{shown}: not everything is stored, so it stays mounted: {error}: {named}; make room and unmount \
              again, or write these elsewhere with --rescue DIR"
         )));
     };
-    for path in &unstored {
-        let bytes = std::fs::read(mountpoint.join(path))
-            .map_err(|error| failed(format!("{shown}/{path}: {error}; it stays mounted")))?;
-        rescue::write(dir, path, &bytes)?;
+    let mut rescue = rescue::Rescue::default();
+    for file in &unstored {
+        rescue.add(dir, file, || std::fs::read(mountpoint.join(&file.path)));
+    }
+    let told = rescue.told(dir);
+    if !rescue.is_whole() {
+        return Err(failed(format!(
+            "{shown}: not everything is stored, so it stays mounted: {error}; {told}; umount(8) ends it all the same"
+        )));
     }
     now(&mountpoint, Busy::Refuse)?;
     wait_for(daemon)?;
-    Err(failed(format!(
-        "{shown}: not everything is stored: {error}; in {} are: {named}",
-        dir.display()
-    )))
+    Err(failed(format!("{shown}: not everything is stored: {error}; {told}")))
 }
 
 /// Whether an error means that nobody serves a mount any more.
@@ -73,13 +81,6 @@ pub fn alive(mountpoint: &Path) -> std::io::Result<std::fs::Metadata> {
         File::open(mountpoint)?;
     }
     Ok(found)
-}
-
-/// What is not stored, by its path in the mount.
-fn unstored(mountpoint: &Path) -> Vec<String> {
-    let text = std::fs::read_to_string(mountpoint.join(".zarrfs/unstored")).unwrap_or_default();
-    let path = |line: &str| line.split('\t').next().unwrap_or_default().to_owned();
-    text.lines().map(path).collect()
 }
 
 /// The process that serves the mount, by what it says of itself.

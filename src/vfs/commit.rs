@@ -30,7 +30,7 @@ pub(super) enum When {
 }
 
 /// The version of a stored value before and after something.
-type Versions = (Option<Version>, Option<Version>);
+pub(super) type Versions = (Option<Version>, Option<Version>);
 
 /// Why a file cannot be written, by what it is.
 pub(super) fn check_writable(place: Option<&Place>) -> Result<()> {
@@ -311,10 +311,20 @@ impl Vfs {
         {
             return Ok(None);
         }
+        self.set_value_modified(place, &key, modified).map(Some)
+    }
+
+    /// The same of the value that the store has for `key`, whatever waits for it.
+    pub(super) fn set_value_modified(
+        &self,
+        place: &Place,
+        key: &Key,
+        modified: SystemTime,
+    ) -> Result<Versions> {
         let store = self.hierarchy.store();
-        let version = || Ok::<_, Error>(store.stat(&key)?.map(|stat| stat.version));
+        let version = || Ok::<_, Error>(store.stat(key)?.map(|stat| stat.version));
         let before = version()?;
-        store.write()?.set_modified(&key, modified)?;
+        store.write()?.set_modified(key, modified)?;
         let after = version()?;
         match place {
             Place::Chunk(path, coords) => {
@@ -323,7 +333,7 @@ impl Vfs {
             Place::Document(path) | Place::Attributes(path) => self.hierarchy.invalidate(path),
             _ => {}
         }
-        Ok(Some((before, after)))
+        Ok((before, after))
     }
 
     /// The key that a file is stored at, or in; none where it is not stored by itself.

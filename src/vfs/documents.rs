@@ -3,7 +3,6 @@
 use super::place::Place;
 use super::{Vfs, convert};
 use crate::array::Array;
-use crate::cache::Due;
 use crate::error::{At, Error, Kind, Result};
 use crate::hierarchy::{Content, Document, Node, Raised};
 use crate::metadata::merge::{self, Edit};
@@ -21,7 +20,7 @@ impl Vfs {
         written: &[u8],
     ) -> Result<()> {
         self.hierarchy.touch(path);
-        self.store_shards(Due::Below(path))?;
+        self.store_array(path)?;
         let node = self.hierarchy.existing(path)?;
         if node.is_bare() {
             return match self.edit_of_removed(&node, written)? {
@@ -128,7 +127,7 @@ impl Vfs {
         written: &[u8],
     ) -> Result<()> {
         self.hierarchy.touch(path);
-        self.store_shards(Due::Below(path))?;
+        self.store_array(path)?;
         self.hierarchy.invalidate(path);
         let raised = self.hierarchy.raise_stored(path, key, written)?;
         let node = self.hierarchy.existing(path)?;

@@ -7,7 +7,7 @@
 use std::num::NonZero;
 use std::sync::Arc;
 use std::thread;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
 
@@ -18,7 +18,7 @@ use crate::array::{Array, Coords};
 use crate::cache::{Due, Stored};
 use crate::codec::Buffer;
 use crate::error::{At, Error, Kind, Result};
-use crate::metadata::NodePath;
+use crate::metadata::{NodeKind, NodePath};
 use crate::store::{Key, Stat};
 
 impl Vfs {
@@ -155,6 +155,21 @@ impl Vfs {
         }
     }
 
+    /// Stores what waits in an array, which is about to change: its chunks mean then what they meant when they were written.
+    /// In groups nothing changes for what is below them.
+    pub(super) fn store_array(&self, path: &NodePath) -> Result<()> {
+        let node = self.hierarchy.node(path)?;
+        match node.as_ref().map(|node| node.kind()) {
+            Some(NodeKind::Array) => self.store_shards(Due::Below(path)),
+            Some(NodeKind::Group) | None => Ok(()),
+        }
+    }
+
+    /// The same, before that is done for good: what cannot be stored is told then.
+    pub(super) fn store_array_before(&self, path: &NodePath) {
+        self.store_array(path).unwrap_or_else(|error| log::debug!("{error}"));
+    }
+
     /// What waits for the shard that a chunk lies in is stored.
     pub(super) fn store_shard_of(&self, place: &Place) -> Result<()> {
         match self.shard_of(place)? {
@@ -193,7 +208,7 @@ impl Vfs {
         if self.cache.waiting_len() <= limit {
             return;
         }
-        for key in self.cache.due(Due::All) {
+        for key in self.cache.due(Due::Since(Duration::ZERO)) {
             if self.cache.waiting_len() <= limit {
                 break;
             }
@@ -207,11 +222,11 @@ impl Vfs {
     fn settle_stored(&self, path: &NodePath, array: &Arc<Array>, chunks: &[Stored]) -> Result<()> {
         let modified = chunks.iter().filter_map(|chunk| chunk.modified).max();
         let mut versions = None;
-        if let Some(modified) = modified {
-            let place = chunks.iter().find(|chunk| chunk.now.is_some());
-            let place = place.map(|chunk| Place::Chunk(path.clone(), chunk.coords.clone()));
-            versions =
-                place.map_or(Ok(None), |place| self.set_stored_modified(&place, modified))?;
+        let stored = chunks.iter().find(|chunk| chunk.now.is_some());
+        if let (Some(modified), Some(chunk)) = (modified, stored) {
+            let place = Place::Chunk(path.clone(), chunk.coords.clone());
+            let key = array.key(&chunk.coords)?;
+            versions = Some(self.set_value_modified(&place, &key, modified)?);
         }
         for Stored { coords, was, now, .. } in chunks {
             let place = Place::Chunk(path.clone(), coords.clone());

@@ -1,6 +1,7 @@
 //! Bytes that wait to be stored, all of them together bounded.
 
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use super::Vfs;
 use super::commit::When;
@@ -9,17 +10,30 @@ use super::place::Place;
 use crate::cache::Due;
 use crate::error::{Error, Kind, Result};
 
+/// How long a writer waits for room.
+const PATIENCE: Duration = Duration::from_secs(2);
+
 impl Vfs {
     /// Counts `more` bytes that are to wait here, or refuses them. Files that wait for their time go to the store
     /// first. The caller may hold the lock of one file.
     pub(super) fn reserve(&self, more: usize) -> Result<()> {
-        if self.try_reserve(more).is_ok() {
-            return Ok(());
+        let started = Instant::now();
+        let fits = u64::try_from(more).is_ok_and(|more| more <= self.options.dirty_limit);
+        loop {
+            if self.try_reserve(more).is_ok() {
+                return Ok(());
+            }
+            self.store_waiting();
+            let stored = self.store_shards(Due::All);
+            match (self.try_reserve(more), stored) {
+                (Ok(()), _) => return Ok(()),
+                // Where the store takes no more, that is the reason.
+                (Err(_), Err(error)) => return Err(error),
+                (Err(error), Ok(())) if !fits || started.elapsed() > PATIENCE => return Err(error),
+                // Others take the room as fast as it is made, or have not closed what they write.
+                (Err(_), Ok(())) => std::thread::park_timeout(Duration::from_millis(1)),
+            }
         }
-        self.store_waiting();
-        let stored = self.store_shards(Due::All);
-        // Where the store takes no more, that is the reason.
-        self.try_reserve(more).map_err(|error| stored.err().unwrap_or(error))
     }
 
     pub(super) fn try_reserve(&self, more: usize) -> Result<()> {

@@ -609,11 +609,20 @@ impl Vfs {
         }
     }
 
-    /// The right to store an inode: alone, where that makes or changes a node.
-    fn turn(&self, inode: &Inode) -> Option<RwLockWriteGuard<'_, ()>> {
-        let place = inode.place();
-        let is_document = place.is_some_and(|place| place.is_document());
-        is_document.then(|| self.tree_lock.write())
+    /// The right to store an inode: alone, where that makes or changes a node; of a chunk, while no node is made, moved
+    /// or removed: it waits, or is stored, where its array is.
+    fn turn(&self, inode: &Inode) -> Option<TreeLock<'_>> {
+        match inode.place()? {
+            place if place.is_document() => {
+                // What can be stored before takes nobody's time.
+                if let Some(path) = place.node() {
+                    self.store_array_before(path);
+                }
+                Some(TreeLock::Alone { _guard: self.tree_lock.write() })
+            }
+            Place::Chunk(..) => Some(TreeLock::Shared { _guard: self.tree_lock.read() }),
+            _ => None,
+        }
     }
 
     fn invalidate(&self, inode: &Inode) {

@@ -10,6 +10,7 @@ use super::overlay::Shown;
 use super::place::{DOCUMENT, Place, ZARRAY, ZATTRS, ZGROUP, ZMETADATA};
 use super::tree::below_shown;
 use super::{Form, TreeLock, Vfs};
+use crate::cache::Due;
 use crate::codec::Buffer;
 use crate::error::{At, Error, Kind, Result};
 
@@ -120,6 +121,11 @@ impl Vfs {
         let is_document = is_document_name(name) || is_document_name(new_name);
         let is_dir =
             self.resolve(&self.directory(parent)?, name)?.is_some_and(|from| from.is_dir());
+        if is_dir && let Some(Place::Node(path)) = self.resolve(&self.directory(parent)?, name)? {
+            // What can be stored before takes nobody's time; the rest is told when the node moves.
+            let stored = self.store_shards(Due::Below(&path));
+            stored.unwrap_or_else(|error| log::debug!("{error}"));
+        }
         let _tree = self.lock_tree(is_document || is_dir || self.is_stored_dir(new_parent)?);
         let (parent, new_parent) = (self.directory(parent)?, self.directory(new_parent)?);
         let from = self.resolve(&parent, name)?.ok_or_else(Error::not_found)?;

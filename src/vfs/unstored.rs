@@ -15,8 +15,8 @@ use crate::error::Error;
 pub struct Unstored {
     /// Its path in the mount.
     pub path: String,
-    /// Its bytes: of a chunk the decoded ones.
-    pub bytes: Buffer,
+    /// Its bytes: of a chunk the decoded ones; none where it was removed, and the store has it still.
+    pub bytes: Option<Buffer>,
     /// Why not, if it was tried.
     pub failure: Option<Error>,
 }
@@ -39,7 +39,7 @@ impl Vfs {
             if let Content::Unstored(unstored) = &inode.file.lock().content
                 && unstored.changed
             {
-                let (path, bytes) = (place.shown(), unstored.bytes.clone());
+                let (path, bytes) = (place.shown(), Some(unstored.bytes.clone()));
                 let failure = unstored.refused.clone();
                 all.insert(path.clone(), Unstored { path, bytes, failure });
             }
@@ -47,13 +47,20 @@ impl Vfs {
         all.into_values().collect()
     }
 
-    /// What `.zarrfs/unstored` shows: a line for each, its path, then the reason after a tab if it was tried.
+    /// What `.zarrfs/unstored` shows: a line for each, a JSON object of its path, of the reason if it was tried, and of
+    /// whether it was removed.
     pub(super) fn unstored_text(&self) -> String {
         let mut text = String::new();
-        for Unstored { path, failure, .. } in self.unstored() {
-            let reason = failure.map_or_else(String::new, |error| format!("\t{}", error.detail()));
+        for Unstored { path, failure, bytes } in self.unstored() {
+            let mut line = serde_json::json!({"path": path});
+            if let Some(error) = failure {
+                line["reason"] = error.detail().into();
+            }
+            if bytes.is_none() {
+                line["removed"] = true.into();
+            }
             // Writing to a string does not fail.
-            let _never = writeln!(text, "{path}{reason}");
+            let _never = writeln!(text, "{line}");
         }
         text
     }
