@@ -29,8 +29,14 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
+/// How often a path with `..` in a link is resolved again, when something was renamed meanwhile.
+const RESOLVE_ATTEMPTS: u32 = 10_000;
+
 /// Opens `path` below `dir` and nothing else: a path or a link that leads out is `EXDEV`, or `ELOOP`
 /// where links are refused. `mode` counts where `flags` create.
+///
+/// With `RESOLVE_BENEATH`, openat2(2) gives `EAGAIN` for a `..` while anything is renamed or mounted
+/// anywhere in the system, and leaves it to the caller to try again.
 pub fn open_beneath(
     dir: impl AsFd,
     path: &CStr,
@@ -47,20 +53,30 @@ pub fn open_beneath(
     how.flags = u64::from((flags | libc::O_CLOEXEC).cast_unsigned());
     how.mode = u64::from(mode);
     how.resolve = libc::RESOLVE_BENEATH | libc::RESOLVE_NO_MAGICLINKS | follow;
-    // SAFETY: the path is a C string and `how` outlives the call; the kernel keeps neither.
-    let fd = unsafe {
-        libc::syscall(
-            libc::SYS_openat2,
-            dir.as_fd().as_raw_fd(),
-            path.as_ptr(),
-            &raw const how,
-            size_of::<libc::open_how>(),
-        )
-    };
-    match i32::try_from(fd) {
-        // SAFETY: the kernel has just given us this descriptor; nobody else owns it.
-        Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
-        _ => Err(io::Error::last_os_error()),
+    let mut attempts = 0;
+    loop {
+        // SAFETY: the path is a C string and `how` outlives the call; the kernel keeps neither.
+        let fd = unsafe {
+            libc::syscall(
+                libc::SYS_openat2,
+                dir.as_fd().as_raw_fd(),
+                path.as_ptr(),
+                &raw const how,
+                size_of::<libc::open_how>(),
+            )
+        };
+        if let Ok(fd @ 0..) = i32::try_from(fd) {
+            // SAFETY: the kernel has just given us this descriptor; nobody else owns it.
+            return Ok(unsafe { OwnedFd::from_raw_fd(fd) });
+        }
+        let error = io::Error::last_os_error();
+        attempts += 1;
+        match error.raw_os_error() {
+            Some(libc::EAGAIN | libc::EINTR) if attempts < RESOLVE_ATTEMPTS => {
+                std::thread::yield_now();
+            }
+            _ => return Err(error),
+        }
     }
 }
 

@@ -165,6 +165,29 @@ fn a_value_behind_a_link_can_be_replaced_on_a_condition() {
 }
 
 #[test]
+fn a_link_upwards_is_followed_while_other_files_are_renamed() {
+    let (dir, store) = store();
+    std::fs::create_dir(dir.path().join("c")).expect("made");
+    std::fs::write(dir.path().join("k"), b"0123").expect("written");
+    symlink("../k", dir.path().join("c/k")).expect("linked");
+    let elsewhere = tempfile::tempdir().expect("a directory");
+    let [one, other] = ["1", "2"].map(|name| elsewhere.path().join(name));
+    std::fs::write(&one, b"").expect("written");
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                std::fs::rename(&one, &other).expect("renamed");
+                std::fs::rename(&other, &one).expect("renamed");
+            }
+        });
+        let failed = (0..20_000).find_map(|_| store.stat(&key("c/k")).err());
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert!(failed.is_none(), "{failed:?}");
+    });
+}
+
+#[test]
 fn a_lock_file_that_is_another_name_of_a_value_does_that_value_no_harm() {
     let (dir, store) = store();
     std::fs::write(dir.path().join("zarr.json"), b"precious").expect("written");
