@@ -13,10 +13,16 @@ use serde_json::{Value, json};
 use super::Hierarchy;
 use super::documents::Step;
 use crate::error::{Error, Result};
-use crate::metadata::{NodeKind, NodePath};
+use crate::metadata::{NodeKind, NodePath, json};
 use crate::store::Key;
 
 const VERSION: u64 = 1;
+
+/// The most bytes of what a change has declared: some documents of the greatest length, as they were and as they are to be.
+pub(super) const MAX_LEN: u64 = 8 * json::MAX_DOCUMENT_LEN;
+
+/// The most values that a change says of itself: it names few documents, and has each as one string.
+const MAX_VALUES: usize = 64;
 
 /// A change that takes several keys.
 #[derive(Debug, Clone, PartialEq)]
@@ -108,8 +114,7 @@ impl Intent {
     /// The dialect and its base, and what is meant there.
     pub(super) fn parse(text: &[u8]) -> Result<(String, NodePath, Self)> {
         let unknown = |what: &str| Error::corrupt(format!("no change that is known: {what}"));
-        let value: Value =
-            serde_json::from_slice(text).map_err(|error| unknown(&error.to_string()))?;
+        let value = json::parse_within(text, MAX_LEN, MAX_VALUES)?;
         let member = |name: &str| value.get(name).filter(|found| !found.is_null());
         let text_of = |found: &Value| found.as_str().map(str::to_owned);
         let text = |name: &str| member(name).and_then(text_of);
@@ -168,6 +173,7 @@ impl Stage {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Kind;
     use crate::store::Store;
     use crate::store::memory::MemoryStore;
 
@@ -215,6 +221,14 @@ mod tests {
         for text in ["", "{}", "[]", r#"{"zarrfs_change":2,"dialect":"v2","base":"","path":"a"}"#] {
             assert!(Intent::parse(text.as_bytes()).is_err(), "{text}");
         }
+        let steps = vec![r#"{"key":"a/.zattrs"}"#; 1000].join(",");
+        let many = format!(
+            r#"{{"zarrfs_change":1,"dialect":"v2","base":"","path":"a","documents":[{steps}]}}"#
+        );
+        assert_eq!(
+            Intent::parse(many.as_bytes()).map_err(|error| error.kind()),
+            Err(Kind::TooLarge)
+        );
         let up = r#"{"zarrfs_change":1,"dialect":"v2","base":"","path":"../a","remove":true}"#;
         assert!(Intent::parse(up.as_bytes()).is_err());
     }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::documents::{Planned, Taken};
-use super::intent::{Documents, Intent, Move, Stage};
+use super::intent::{Documents, Intent, MAX_LEN, Move, Stage};
 use super::node::{Node, Standing};
-use super::recover::{BELOW, CHUNKS, FILES, MAX_LEN};
+use super::recover::{BELOW, CHUNKS, FILES};
 use super::{Content, Document, Hierarchy, Raised};
 use crate::array::Array;
 use crate::error::{Error, Kind, Result};

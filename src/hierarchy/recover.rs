@@ -7,14 +7,11 @@ use std::time::Duration;
 
 use super::Hierarchy;
 use super::documents::Step;
-use super::intent::{Documents, Intent, Move, Stage};
+use super::intent::{Documents, Intent, MAX_LEN, Move, Stage};
 use super::whole::{Progress, is_for_good};
 use crate::error::{At, Error, Kind, Result};
 use crate::metadata::{NodeKind, NodePath};
 use crate::store::{Aside, Key, Prefix, Stat, WritableStore};
-
-/// The most bytes of what a change has declared.
-pub(super) const MAX_LEN: u64 = 256 << 20;
 
 /// What became of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use super::Hierarchy;
 use super::documents::{Planned, Replaced, Step, Taken};
 use super::edit::is_late;
-use super::intent::{Documents, Intent, Move};
+use super::intent::{Documents, Intent, MAX_LEN, Move};
 use super::node::Document;
 use crate::array::Array;
 use crate::error::{Error, Kind, Result};
@@ -120,7 +120,12 @@ impl Hierarchy {
     }
 
     pub(super) fn declare(&self, aside: &Aside, intent: &Intent) -> Result<()> {
-        self.store.write()?.declare(aside, Bytes::from(intent.to_text(self)))
+        let text = intent.to_text(self);
+        if u64::try_from(text.len()).unwrap_or(u64::MAX) > MAX_LEN {
+            let detail = format!("a change of {} bytes, the limit is {MAX_LEN}", text.len());
+            return Err(Error::too_large(detail));
+        }
+        self.store.write()?.declare(aside, Bytes::from(text))
     }
 
     /// What was declared is done. Where that cannot be taken back, it is found to be done when it is found.

@@ -30,8 +30,13 @@ const MAX_VALUES: usize = 1 << 21;
 ///
 /// The last of several members of one name counts. Numbers keep their text.
 pub fn parse(text: &[u8]) -> Result<Value> {
-    let (text, start) = decode(text)?;
-    let mut scanner = Scanner::new(text, start);
+    parse_within(text, MAX_DOCUMENT_LEN, MAX_VALUES)
+}
+
+/// The value of a text that is no document of a node, and has limits of its own.
+pub fn parse_within(text: &[u8], max_len: u64, max_values: usize) -> Result<Value> {
+    let (text, start) = decode(text, max_len)?;
+    let mut scanner = Scanner { max_values, ..Scanner::new(text, start) };
     scanner.document()
 }
 
@@ -69,10 +74,10 @@ pub fn describe(value: &Value) -> String {
 }
 
 /// The text without regard to a byte order mark, and where it begins.
-fn decode(text: &[u8]) -> Result<(&str, usize)> {
-    if u64::try_from(text.len()).unwrap_or(u64::MAX) > MAX_DOCUMENT_LEN {
+fn decode(text: &[u8], max_len: u64) -> Result<(&str, usize)> {
+    if u64::try_from(text.len()).unwrap_or(u64::MAX) > max_len {
         return Err(Error::too_large(format!(
-            "a document of {} bytes, the limit is {MAX_DOCUMENT_LEN}",
+            "a document of {} bytes, the limit is {max_len}",
             text.len()
         )));
     }
@@ -89,11 +94,12 @@ struct Scanner<'t> {
     at: usize,
     depth: usize,
     values: usize,
+    max_values: usize,
 }
 
 impl<'t> Scanner<'t> {
     fn new(text: &'t str, at: usize) -> Self {
-        Self { text, at, depth: 0, values: 0 }
+        Self { text, at, depth: 0, values: 0, max_values: MAX_VALUES }
     }
 
     fn rest(&self) -> &'t str {
@@ -146,8 +152,9 @@ impl<'t> Scanner<'t> {
     fn value(&mut self) -> Result<Value> {
         self.space();
         self.values += 1;
-        if self.values > MAX_VALUES {
-            return Err(Error::too_large(format!("a document of more than {MAX_VALUES} values")));
+        if self.values > self.max_values {
+            let detail = format!("a document of more than {} values", self.max_values);
+            return Err(Error::too_large(detail));
         }
         match self.peek() {
             Some(b'{') => self.object(),

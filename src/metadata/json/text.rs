@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use serde_json::Value;
 
-use super::{Scanner, decode, describe, parse};
+use super::{MAX_DOCUMENT_LEN, Scanner, decode, describe, parse};
 use crate::error::{Error, Result};
 
 /// A document as text, whose members can be set and removed in place.
@@ -46,7 +46,7 @@ impl Text {
     /// Takes `text` if it parses.
     pub fn parse(text: &[u8]) -> Result<Self> {
         parse(text)?;
-        decode(text).map(|(text, _)| Self(text.to_owned()))
+        decode(text, MAX_DOCUMENT_LEN).map(|(text, _)| Self(text.to_owned()))
     }
 
     /// The text as it is now.

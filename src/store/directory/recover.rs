@@ -18,7 +18,13 @@ use crate::store::{Aside, Key, PRIVATE, Prefix};
 use crate::sys::{self, Dir, EntryType, Links};
 
 /// The most bytes of a session file that are looked at; a longer one is none of ours.
-const MAX_LEN: usize = 1 << 24;
+const MAX_LEN: u64 = 1 << 20;
+
+/// The most keys that are looked at one by one; for more the whole store is.
+const MAX_KEYS: usize = 10_000;
+
+/// The most sessions that are held, by an open file each, while what they have left is removed.
+const MAX_HELD: usize = 256;
 
 /// The session of a writer that is dead, held so that nobody else takes care of it. With the last thing that it has
 /// aside its file goes.
@@ -36,28 +42,31 @@ impl DirectoryStore {
         let names = names_in(&dir)?;
         let ids: BTreeSet<&str> = names.iter().filter_map(|name| session_of(name)).collect();
         let mut asides = Vec::new();
-        for id in ids {
-            let dead = match self.take_dead(&dir, id) {
-                Ok(Some(dead)) => Arc::new(dead),
-                Ok(None) => continue,
-                Err(error) => {
-                    log::warn!("{PRIVATE}: what writer {id} has left is not removed: {error}");
-                    continue;
-                }
-            };
-            match self.sweep(&dead) {
-                Ok(0) => {}
-                Ok(count) => {
-                    log::info!("{count} temporary files of a writer that was killed are removed");
-                }
-                Err(error) => {
-                    log::warn!("temporary files of a writer that was killed may be left: {error}");
+        for ids in ids.into_iter().collect::<Vec<_>>().chunks(MAX_HELD) {
+            let mut held = Vec::new();
+            for id in ids {
+                match self.take_dead(&dir, id) {
+                    Ok(dead) => held.extend(dead.map(Arc::new)),
+                    Err(error) => {
+                        log::warn!("{PRIVATE}: what writer {id} has left is not removed: {error}");
+                    }
                 }
             }
-            for name in &names {
-                if name.starts_with(session::ASIDE) && session_of(name) == Some(id) {
-                    let prefix = Prefix::parse(&format!("{PRIVATE}/{name}"))?;
-                    asides.push(Aside::new(prefix, Box::new(Arc::clone(&dead))));
+            match self.sweep(&held) {
+                Ok(0) => {}
+                Ok(count) => {
+                    log::info!("{count} temporary files of writers that were killed are removed");
+                }
+                Err(error) => {
+                    log::warn!("temporary files of writers that were killed may be left: {error}");
+                }
+            }
+            for dead in held {
+                for name in &names {
+                    if name.starts_with(session::ASIDE) && session_of(name) == Some(&dead.id) {
+                        let prefix = Prefix::parse(&format!("{PRIVATE}/{name}"))?;
+                        asides.push(Aside::new(prefix, Box::new(Arc::clone(&dead))));
+                    }
                 }
             }
         }
@@ -83,20 +92,18 @@ impl DirectoryStore {
         })
     }
 
-    /// Removes the lock files of the keys that a dead writer was writing; how many.
-    fn sweep(&self, dead: &Dead) -> Result<usize> {
-        let len = usize::try_from(dead.file.metadata()?.len()).unwrap_or(usize::MAX).min(MAX_LEN);
-        let mut bytes = vec![0; len];
-        let read = dead.file.read_at(&mut bytes, 0)?;
-        bytes.truncate(read);
-        let Some(keys) = bytes.strip_prefix(session::boot().as_bytes()) else {
-            // The machine went down: what was not synced, this file too, may be lost.
-            return sweep_below(&self.root);
-        };
+    /// Removes the lock files of the keys that dead writers were writing; how many.
+    fn sweep(&self, dead: &[Arc<Dead>]) -> Result<usize> {
+        let mut keys = BTreeSet::new();
+        for dead in dead {
+            let Some(written) = dead.keys()? else { return sweep_below(&self.root) };
+            keys.extend(written);
+            if keys.len() > MAX_KEYS {
+                return sweep_below(&self.root);
+            }
+        }
         let mut count = 0;
-        for key in keys.split(|byte| *byte == 0) {
-            let key = std::str::from_utf8(key).ok().and_then(|key| Key::parse(key).ok());
-            let Some(key) = key else { continue };
+        for key in keys {
             let Ok(Some(dir)) = self.open_dir(&key.parent()) else { continue };
             let removed = c_name(&lock_name(key.name())).and_then(|name| remove_dead(&dir, &name));
             if removed.at(&key)? {
@@ -105,6 +112,23 @@ impl DirectoryStore {
             }
         }
         Ok(count)
+    }
+}
+
+impl Dead {
+    /// The keys that it was writing. None where the machine went down since, and what was not synced, the session
+    /// file too, may be lost; or where the file is none of ours.
+    fn keys(&self) -> Result<Option<BTreeSet<Key>>> {
+        let len = self.file.metadata()?.len();
+        if len > MAX_LEN {
+            return Ok(None);
+        }
+        let mut bytes = vec![0; usize::try_from(len).unwrap_or_default()];
+        let read = self.file.read_at(&mut bytes, 0)?;
+        bytes.truncate(read);
+        let Some(keys) = bytes.strip_prefix(session::boot().as_bytes()) else { return Ok(None) };
+        let key = |key| std::str::from_utf8(key).ok().and_then(|key| Key::parse(key).ok());
+        Ok(Some(keys.split(|byte| *byte == 0).filter_map(key).collect()))
     }
 }
 

@@ -12,9 +12,9 @@
 //! wonder at names that they do not know. What one change has on its way lies beside it, below `.zarrfs/aside-ID-N/`.
 
 use std::ffi::{CStr, CString};
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, fchown};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -151,11 +151,11 @@ impl Log {
         for _ in 0..MAKE_ATTEMPTS {
             let Some(dir) = open_private(root)? else {
                 match sys::make_dir(root, &c_name(PRIVATE)?) {
-                    Err(error) if error.raw_os_error() != Some(libc::EEXIST) => {
-                        return Err(error.into());
-                    }
-                    _ => continue,
+                    Ok(()) => share_like(root)?,
+                    Err(error) if error.raw_os_error() == Some(libc::EEXIST) => {}
+                    Err(error) => return Err(error.into()),
                 }
+                continue;
             };
             let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
             let id = format!("{}-{}", std::process::id(), since.unwrap_or_default().as_nanos());
@@ -232,6 +232,20 @@ impl Drop for Session {
 pub(super) fn boot() -> String {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     format!("{}\n", id.trim())
+}
+
+/// Lets whoever may write to the root of the store write to what is beside the hierarchy: another user's mount can
+/// begin a change while this one is at work.
+fn share_like(root: &OwnedFd) -> Result<()> {
+    let Some(dir) = open_private(root)? else { return Ok(()) };
+    let (dir, root) = (File::from(dir), File::from(root.try_clone()?));
+    let shared = root.metadata()?;
+    let changed = fchown(&dir, None, Some(shared.gid()))
+        .and_then(|()| dir.set_permissions(Permissions::from_mode(shared.mode() & 0o7777 | 0o700)));
+    if let Err(error) = changed {
+        log::debug!("{PRIVATE}: {error}"); // It is its maker's alone.
+    }
+    Ok(())
 }
 
 /// The directory of what is no part of the hierarchy, where there is one.

@@ -1,4 +1,4 @@
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::process::Command;
 use std::sync::Arc;
 
@@ -373,6 +373,50 @@ fn after_another_boot_every_lock_file_is_looked_at() {
         drop(store);
         assert_eq!(names(dir.path()), ["a", "k"], "{boot:?}");
     }
+}
+
+#[test]
+fn a_session_that_names_more_keys_than_anybody_writes_has_the_whole_store_looked_at() {
+    let (dir, store) = store();
+    set(&store, "a");
+    std::fs::write(dir.path().join("k.__lock"), b"half").expect("written");
+    let keys: Vec<String> = (0..20_000).map(|number| number.to_string()).collect();
+    dead_session(dir.path(), &session::boot(), keys.join("\0").as_bytes());
+    assert!(store.write().and_then(WritableStore::abandoned).expect("recovered").is_empty());
+    drop(store);
+    assert_eq!(names(dir.path()), ["a"]);
+}
+
+#[test]
+fn what_many_dead_writers_left_is_removed_at_once() {
+    let (dir, store) = store();
+    for id in 0..600 {
+        set(&store, &format!("a/{id}"));
+    }
+    drop(store);
+    let store = Store::new(Arc::new(
+        DirectoryStore::open(dir.path(), Durability::Buffered).expect("opens"),
+    ));
+    std::fs::create_dir(dir.path().join(".zarrfs")).expect("made");
+    for id in 0..600 {
+        let boot = if id % 2 == 0 { session::boot() } else { "another\n".to_owned() };
+        let text = format!("{boot}a/{id}\0");
+        std::fs::write(dir.path().join(format!(".zarrfs/writing-7-{id}")), text).expect("written");
+        std::fs::write(dir.path().join(format!("a/{id}.__lock")), b"half").expect("written");
+    }
+    assert!(store.write().and_then(WritableStore::abandoned).expect("recovered").is_empty());
+    drop(store);
+    assert_eq!(names(dir.path()), ["a"]);
+    assert_eq!(names(&dir.path().join("a")).len(), 600);
+}
+
+#[test]
+fn a_session_can_be_joined_by_whoever_may_write_to_the_root() {
+    let (dir, store) = store();
+    std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o2770)).expect("shared");
+    set(&store, "k");
+    let mode = dir.path().join(".zarrfs").metadata().expect("there").mode();
+    assert_eq!(mode & 0o7777, 0o2770);
 }
 
 #[test]
