@@ -2,7 +2,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, Write};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Component, Path};
 
 use serde_json::Value;
 
@@ -70,9 +70,9 @@ impl Rescue {
         }
         let outside = || io::Error::other("not a path below the mount");
         let written = is_below(&file.path).then_some(()).ok_or_else(outside);
-        match written.and_then(|()| bytes()).and_then(|bytes| write(&dir.join(&file.path), &bytes))
-        {
-            Ok(()) => self.written.push(file.path.clone()),
+        let written = written.and_then(|()| bytes());
+        match written.and_then(|bytes| write(&dir.join(&file.path), &bytes)) {
+            Ok(number) => self.written.push(numbered(&file.path, number)),
             Err(error) => self.lost.push(format!("{} ({error})", file.path)),
         }
     }
@@ -98,22 +98,24 @@ impl Rescue {
     }
 }
 
+/// The name of a file where others of that name were there.
+fn numbered(name: &str, number: u32) -> String {
+    if number == 0 { name.to_owned() } else { format!("{name}.{number}") }
+}
+
 /// Writes a file, and returns when it survives a power cut. One that is there already is left alone: the new one gets a
-/// number. Where it cannot be written whole nothing is left of it.
-fn write(at: &Path, bytes: &[u8]) -> io::Result<()> {
+/// number, which is returned. Where it cannot be written whole nothing is left of it.
+fn write(at: &Path, bytes: &[u8]) -> io::Result<u32> {
     let above = at.parent().unwrap_or(at);
     fs::create_dir_all(above)?;
-    let mut number = 0_u32;
-    let mut target = at.to_owned();
-    let mut file = loop {
+    let name = at.file_name().and_then(|name| name.to_str());
+    let name = name.ok_or_else(|| io::Error::other("not a name"))?;
+    let mut number = 0;
+    let (mut file, target) = loop {
+        let target = above.join(numbered(name, number));
         match OpenOptions::new().write(true).create_new(true).open(&target) {
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                number += 1;
-                let mut name = at.as_os_str().to_owned();
-                name.push(format!(".{number}"));
-                target = PathBuf::from(name);
-            }
-            made => break made?,
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => number += 1,
+            made => break (made?, target),
         }
     };
     let whole = file.write_all(bytes).and_then(|()| file.sync_all());
@@ -121,12 +123,52 @@ fn write(at: &Path, bytes: &[u8]) -> io::Result<()> {
         fs::remove_file(&target).unwrap_or_else(|error| log::debug!("{error}"));
     }
     whole?;
-    fs::File::open(above)?.sync_all()
+    fs::File::open(above)?.sync_all()?;
+    Ok(number)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn unstored(path: &str) -> Unstored {
+        Unstored { path: path.to_owned(), removed: false }
+    }
+
+    #[test]
+    fn each_file_is_in_one_place_and_said_to_be_there() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let mut rescue = Rescue::default();
+        rescue.add(dir.path(), &unstored("a/c/0"), || Ok(b"one".to_vec()));
+        rescue.add(dir.path(), &unstored("a/c/0"), || Ok(b"two".to_vec()));
+        rescue.add(dir.path(), &unstored("b\n../c"), || Ok(b"three".to_vec()));
+        let gone = Unstored { removed: true, ..unstored("a/c/1") };
+        rescue.add(dir.path(), &gone, || panic!("it has no bytes"));
+        assert!(rescue.is_whole());
+        let read = |name: &str| fs::read(dir.path().join(name)).expect("there");
+        assert_eq!((read("a/c/0"), read("a/c/0.1")), (b"one".to_vec(), b"two".to_vec()));
+        assert_eq!(read("b\n../c"), b"three");
+        rescue.add(dir.path(), &unstored("../d"), || Ok(b"four".to_vec()));
+        rescue.add(dir.path(), &unstored("a/c/2"), || Err(io::Error::other("unmounted")));
+        // A file is in the way.
+        rescue.add(dir.path(), &unstored("a/c/0/e"), || Ok(b"five".to_vec()));
+        assert!(!rescue.is_whole());
+        let told = rescue.told(Path::new("/r"));
+        let (there, lost) = told.split_once("; not there either: ").expect("some are lost");
+        assert_eq!(there, r"in /r are: a/c/0, a/c/0.1, b\n../c");
+        let (lost, removed) = lost.split_once("; ").expect("one was removed");
+        assert!(lost.contains("../d (not a path") && lost.contains("a/c/2 (unmounted)"), "{told}");
+        assert_eq!(removed, "still in the store, though removed: a/c/1");
+    }
+
+    #[test]
+    fn a_link_in_the_way_is_not_followed() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let at = dir.path().join("linked");
+        std::os::unix::fs::symlink("/dev/full", &at).expect("linked");
+        assert_eq!(write(&at, b"12345").expect("beside what is there"), 1);
+        assert_eq!(fs::read(dir.path().join("linked.1")).expect("there"), b"12345");
+    }
 
     #[test]
     fn a_path_that_leads_elsewhere_is_not_rescued() {

@@ -245,3 +245,37 @@ fn a_node_is_removed_after_what_is_being_stored_in_it() {
     bed.remount();
     assert_eq!(bed.keys(), ["plain/zarr.json", "zarr.json"]);
 }
+
+#[test]
+fn what_is_written_while_its_node_moves_is_stored_where_that_goes() {
+    let mut bed = Bed::patient();
+    bed.write("sharded/c/0", b"0000").expect("closed");
+    let number = bed.find("sharded/c/0").expect("there");
+    let vfs = std::sync::Arc::clone(&bed.vfs);
+    let moving = std::thread::spawn(move || {
+        for round in 0..101 {
+            let names = [("sharded", "moved"), ("moved", "sharded")];
+            let (from, to) = names[round % 2];
+            let root = crate::vfs::ROOT;
+            vfs.rename(root, from, root, to, crate::vfs::Replace::Yes).expect("moved");
+        }
+    });
+    let mut last = 0;
+    while !moving.is_finished() || last < 100 {
+        last += 1;
+        let opened = bed.vfs.open(number, Access::Truncate).expect("it goes along");
+        bed.vfs.write(opened.handle, 0, format!("{last:04}").as_bytes()).expect("written");
+        bed.close(opened.handle).expect("closed");
+        if last == 9999 {
+            break;
+        }
+    }
+    moving.join().expect("moved");
+    let text = format!("{last:04}");
+    assert_eq!(bed.read("moved/c/0").expect("read"), text.as_bytes());
+    bed.vfs.sync().expect("stored");
+    bed.remount();
+    assert_eq!(bed.read("moved/c/0").expect("read"), text.as_bytes());
+    let keys = bed.keys();
+    assert!(keys.iter().all(|key| !key.starts_with("sharded")), "{keys:?}");
+}
