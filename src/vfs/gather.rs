@@ -74,6 +74,15 @@ impl Vfs {
         if self.gathers(array) {
             return self.cache.hold(path, array, coords, bytes, modified);
         }
+        // Where the shard could not be stored before, what waits for it goes with this one.
+        if array.is_sharded()
+            && let key = array.key(coords)?
+            && self.cache.waiting_in(&key).is_some()
+        {
+            self.cache.hold(path, array, coords, bytes, modified)?;
+            self.store_shard(&key)?;
+            return self.cache.stat(array, coords);
+        }
         self.cache.write(array, coords, bytes, self.options.fill_chunks)
     }
 
