@@ -16,6 +16,7 @@
 //! | [`hierarchy`] | nodes by path |
 //! | [`cache`] | decoded chunks, bounded |
 //! | [`convert`] | copies of hierarchies in another dialect or form |
+//! | [`view`] | a node as one file of a format from before Zarr |
 //! | [`vfs`] | the tree: names, inodes, handles, unstored bytes |
 //! | [`fuse`] | kernel requests |
 //! | [`cli`] | the command |
@@ -47,3 +48,4 @@ pub mod shard;
 pub mod store;
 pub mod sys;
 pub mod vfs;
+pub mod view;

@@ -136,8 +136,13 @@ impl Grid {
         Ok(along.map(|((start, len), all)| all.saturating_sub(start).min(len)).collect())
     }
 
+    /// The index along dimension `axis` of the chunk that `element` lies in.
+    pub fn index_of(&self, axis: usize, element: u64) -> Option<u64> {
+        self.axes.get(axis)?.count_in(element.checked_add(1)?).checked_sub(1)
+    }
+
     /// Along each dimension the first element of the chunk at `coords`, and how many it has.
-    fn spans(&self, coords: &Coords) -> Result<Vec<(u64, u64)>> {
+    pub fn spans(&self, coords: &Coords) -> Result<Vec<(u64, u64)>> {
         let found = coords.indices().iter().zip(&*self.axes).map(|(index, axis)| axis.span(*index));
         let found = if coords.indices().len() == self.rank() { found.collect() } else { None };
         found.ok_or_else(|| self.outside(coords))

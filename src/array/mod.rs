@@ -13,6 +13,7 @@ mod layers;
 mod layout;
 mod level;
 mod parallel;
+pub mod region;
 mod sharded;
 
 use std::sync::Arc;

@@ -10,6 +10,7 @@ use log::LevelFilter;
 use crate::array::ShardOrder;
 use crate::metadata::model::{CodecSpec, Object};
 use crate::metadata::{Dialect, NodePath, Policy, Shards, policy, wanted};
+use crate::view::{FORMATS, Format};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -19,6 +20,8 @@ Examples:
   zarrfs umount /mnt/zarr               store what waits, and unmount
   zarrfs tree climate.zarr              the hierarchy at a glance
   zarrfs info climate.zarr/t2m          one array: shape, chunks, shards, codecs
+  zarrfs cat climate.zarr/t2m --as npy > t2m.npy
+                                        one array as a file of another format
   zarrfs create new.zarr/x --shape 365,721,1440 --dtype float32
                                         make an array, and the hierarchy where there is none
   zarrfs convert old.zarr new.zarr      copy into another dialect, codecs, chunks or shards
@@ -40,6 +43,7 @@ pub enum Command {
     Umount(Umount),
     Tree(Tree),
     Info(Info),
+    Cat(Cat),
     Create(Create),
     Convert(Convert),
     Demo(Demo),
@@ -179,6 +183,22 @@ pub struct Info {
     /// As JSON.
     #[arg(long)]
     pub json: bool,
+    /// The dialect, where it should not be found out: v3 or d2020-10.
+    #[arg(long, value_name = "DIALECT", value_parser = dialect)]
+    pub from: Option<Dialect>,
+}
+
+/// Write a node to standard output as a file of another format.
+#[derive(Debug, clap::Args)]
+pub struct Cat {
+    /// The node: climate.zarr/t2m.
+    pub source: PathBuf,
+    /// The format; zarrfs info says which a node has, and why not the others.
+    #[arg(long = "as", value_name = "FORMAT", value_parser = view_format)]
+    pub format: &'static Format,
+    /// Memory for decoded chunks.
+    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "256M")]
+    pub cache_size: u64,
     /// The dialect, where it should not be found out: v3 or d2020-10.
     #[arg(long, value_name = "DIALECT", value_parser = dialect)]
     pub from: Option<Dialect>,
@@ -329,7 +349,8 @@ pub enum Durability {
 }
 
 /// The words that are commands: anything else that comes first is the source of a mount.
-const COMMANDS: &[&str] = &["mount", "umount", "tree", "info", "create", "convert", "demo", "help"];
+const COMMANDS: &[&str] =
+    &["mount", "umount", "tree", "info", "cat", "create", "convert", "demo", "help"];
 
 /// Makes `zarrfs SOURCE MOUNTPOINT` the mount that it means.
 pub fn normalize(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
@@ -351,6 +372,13 @@ pub fn normalize(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
 fn dialect(name: &str) -> Result<Dialect, String> {
     Dialect::parse_name(name).ok_or_else(|| {
         let names: Vec<&str> = Dialect::all().iter().map(Dialect::name).collect();
+        format!("there are {}", names.join(", "))
+    })
+}
+
+fn view_format(name: &str) -> Result<&'static Format, String> {
+    Format::of_extension(name).ok_or_else(|| {
+        let names: Vec<&str> = FORMATS.iter().map(|format| format.extension).collect();
         format!("there are {}", names.join(", "))
     })
 }

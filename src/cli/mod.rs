@@ -1,6 +1,7 @@
 //! The command: what was typed, what it means, and what it prints.
 
 mod args;
+mod cat;
 mod convert;
 mod create;
 mod daemon;
@@ -67,6 +68,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Umount(umount) => umount::run(&umount),
         Command::Tree(tree) => tree::run(&tree),
         Command::Info(info) => info::run(&info),
+        Command::Cat(cat) => cat::run(&cat),
         Command::Create(create) => create::run(&create),
         Command::Convert(convert) => convert::run(&convert),
         Command::Demo(demo) => demo::run(&demo),

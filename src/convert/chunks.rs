@@ -8,8 +8,8 @@ use std::thread;
 use parking_lot::Mutex;
 
 use super::plan::{Chunks, Form};
-use super::region::{self, Place};
 use super::{Copied, How, Standing, Verify, Watch, stopped};
+use crate::array::region::{self, Place};
 use crate::array::{Array, Change, Coords, FillChunks};
 use crate::cache::ChunkCache;
 use crate::codec::Buffer;

@@ -8,7 +8,6 @@
 mod chunks;
 mod mark;
 mod plan;
-mod region;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -16,7 +16,8 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     ("hierarchy", &["error", "store", "metadata", "array"]),
     ("cache", &["error", "store", "metadata", "codec", "array"]),
     ("convert", &["error", "store", "metadata", "codec", "array", "hierarchy", "cache"]),
-    ("vfs", &["error", "store", "metadata", "codec", "array", "hierarchy", "cache"]),
+    ("view", &["error", "dtype", "metadata", "codec", "array", "hierarchy"]),
+    ("vfs", &["error", "store", "metadata", "codec", "array", "hierarchy", "cache", "view"]),
     ("fuse", &["error", "vfs"]),
     (
         "cli",
@@ -32,6 +33,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
             "cache",
             "codec",
             "convert",
+            "view",
         ],
     ),
 ];

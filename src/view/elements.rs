@@ -1,0 +1,420 @@
+//! The elements of an array as a range of a file.
+
+use std::sync::Arc;
+
+use super::{ChangeChunk, GetChunk};
+use crate::array::region::{self, Place};
+use crate::array::{Array, Coords};
+use crate::codec::reserve;
+use crate::error::{Error, Kind, Result};
+use crate::metadata::NodePath;
+
+/// How elements follow one another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Layout {
+    /// All elements of the array in C order.
+    Linear,
+    /// Every chunk as a whole in C order of the grid, each in C order, with what overhangs the array at its edges.
+    Chunks,
+}
+
+/// The bytes of an element in the file, where they are not those of a decoded chunk: little endian.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Items {
+    /// Whether the bytes of each number are turned round.
+    pub big_endian: bool,
+    /// Whether the highest bit of each number is turned: an unsigned integer less half of its range, and back.
+    pub flip_sign: bool,
+}
+
+/// The elements of an array as a range of a file.
+#[derive(Debug, Clone)]
+pub struct Elements {
+    /// The node of the array.
+    pub path: NodePath,
+    /// The array.
+    pub array: Arc<Array>,
+    layout: Layout,
+    items: Items,
+    item_len: u64,
+    /// Bytes that turn together.
+    component_len: usize,
+    chunk_len: u64,
+    len: u64,
+}
+
+/// A box of elements that follow one another in C order.
+#[derive(Debug)]
+struct Run {
+    start: Vec<u64>,
+    extent: Vec<u64>,
+}
+
+impl Elements {
+    /// The elements of an array. Refused where they have no fixed length, or cannot be decoded.
+    pub fn new(path: &NodePath, array: &Arc<Array>, layout: Layout, items: Items) -> Result<Self> {
+        if let Some(error) = array.not_understood() {
+            return Err(Error::unsupported(format!("the array cannot be decoded: {error}")));
+        }
+        let model = array.model();
+        if model.dtype.is_variable() {
+            return Err(Error::unsupported("its elements have lengths of their own"));
+        }
+        let too_large = || Error::unsupported("it would be longer than files can be");
+        let item_len = u64::try_from(model.dtype.item_len()).map_err(|_| too_large())?.max(1);
+        let product = |lens: &[u64], first: u64| {
+            if lens.contains(&0) {
+                return Some(0);
+            }
+            lens.iter().try_fold(first, |all, len| all.checked_mul(*len))
+        };
+        let (chunk_len, len) = match layout {
+            Layout::Linear => (0, product(&model.shape, item_len)),
+            Layout::Chunks if !array.grid().is_regular() => {
+                return Err(Error::unsupported("its chunks have different shapes"));
+            }
+            Layout::Chunks => {
+                let chunk_len = product(array.chunk_shape(), item_len).ok_or_else(too_large)?;
+                (chunk_len, product(array.grid().counts(), chunk_len))
+            }
+        };
+        let len = len.filter(|len| i64::try_from(*len).is_ok()).ok_or_else(too_large)?;
+        let component_len = match &model.dtype {
+            crate::dtype::DType::Struct(_) if items.big_endian => {
+                return Err(Error::unsupported("structures are little endian here"));
+            }
+            dtype => dtype.component_len(),
+        };
+        let (path, array) = (path.clone(), Arc::clone(array));
+        Ok(Self { path, array, layout, items, item_len, component_len, chunk_len, len })
+    }
+
+    /// Their length in bytes.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// How they follow one another.
+    pub fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// The decoded bytes of the chunks that a sweep from the first element to the last has to keep, or decodes again and
+    /// again: a row of chunks. One chunk where each is a range of the file.
+    pub fn slab_len(&self) -> Option<u64> {
+        let chunk_len = self.array.longest_chunk_len().longest();
+        match self.layout {
+            Layout::Chunks => Some(chunk_len),
+            Layout::Linear => {
+                // Along leading dimensions of one element, or one chunk of one element, rows do not meet.
+                let (counts, shape) = (self.array.grid().counts(), self.array.chunk_shape());
+                let first = shape.iter().position(|len| *len > 1).unwrap_or(shape.len());
+                let across = counts.iter().skip(first.saturating_add(1));
+                across.copied().try_fold(chunk_len, u64::checked_mul)
+            }
+        }
+    }
+
+    /// Fills `target` with the bytes from `from` on.
+    pub(super) fn read(&self, from: u64, target: &mut [u8], get: &GetChunk<'_>) -> Result<()> {
+        let (first, last) = self.items_of(from, target.len());
+        let start = first.saturating_mul(self.item_len);
+        let wanted = self.span(first, last)?;
+        if wanted == target.len() && start == from {
+            self.read_items(first, target, get)?;
+            self.to_file(target);
+            return Ok(());
+        }
+        let mut whole = reserve(wanted)?;
+        whole.resize(wanted, 0);
+        self.read_items(first, &mut whole, get)?;
+        self.to_file(&mut whole);
+        let skipped = usize::try_from(from.saturating_sub(start)).map_err(|_| outside())?;
+        let end = skipped.checked_add(target.len()).ok_or_else(outside)?;
+        target.copy_from_slice(whole.get(skipped..end).ok_or_else(outside)?);
+        Ok(())
+    }
+
+    /// Puts `data` where the bytes from `from` on are.
+    pub(super) fn write(
+        &self,
+        from: u64,
+        data: &[u8],
+        get: &GetChunk<'_>,
+        change: &mut ChangeChunk<'_>,
+    ) -> Result<()> {
+        let (first, last) = self.items_of(from, data.len());
+        let start = first.saturating_mul(self.item_len);
+        let wanted = self.span(first, last)?;
+        let skipped = usize::try_from(from.saturating_sub(start)).map_err(|_| outside())?;
+        let mut whole = reserve(wanted)?;
+        if wanted == data.len() {
+            whole.extend_from_slice(data);
+        } else {
+            // Parts of the first and the last element stay.
+            whole.resize(wanted, 0);
+            self.read(start, &mut whole, get)?;
+            let end = skipped.checked_add(data.len()).ok_or_else(outside)?;
+            whole.get_mut(skipped..end).ok_or_else(outside)?.copy_from_slice(data);
+        }
+        self.to_chunk(&mut whole);
+        self.write_items(first, &whole, change)
+    }
+
+    /// The numbers of the first element that a range touches, and of the one after the last.
+    fn items_of(&self, from: u64, len: usize) -> (u64, u64) {
+        let end = from.saturating_add(u64::try_from(len).unwrap_or(u64::MAX));
+        (from / self.item_len, end.div_ceil(self.item_len))
+    }
+
+    fn span(&self, first: u64, last: u64) -> Result<usize> {
+        let len = last.saturating_sub(first).checked_mul(self.item_len).ok_or_else(outside)?;
+        usize::try_from(len).map_err(|_| outside())
+    }
+
+    /// From what a chunk has to what the file has.
+    fn to_file(&self, bytes: &mut [u8]) {
+        self.flip(bytes);
+        self.swap(bytes);
+    }
+
+    /// And back.
+    fn to_chunk(&self, bytes: &mut [u8]) {
+        self.swap(bytes);
+        self.flip(bytes);
+    }
+
+    /// Turns the highest bit of each number that is little endian.
+    fn flip(&self, bytes: &mut [u8]) {
+        if self.items.flip_sign {
+            for number in bytes.chunks_exact_mut(self.component_len.max(1)) {
+                if let Some(highest) = number.last_mut() {
+                    *highest ^= 0x80;
+                }
+            }
+        }
+    }
+
+    fn swap(&self, bytes: &mut [u8]) {
+        if !self.items.big_endian {
+            return;
+        }
+        match self.component_len {
+            1 => {}
+            2 => reverse::<2>(bytes),
+            4 => reverse::<4>(bytes),
+            8 => reverse::<8>(bytes),
+            len => bytes.chunks_exact_mut(len.max(1)).for_each(<[u8]>::reverse),
+        }
+    }
+
+    /// Elements as chunks have them, from the one of the number `first` on.
+    fn read_items(&self, first: u64, target: &mut [u8], get: &GetChunk<'_>) -> Result<()> {
+        let model = self.array.model();
+        let fill = model.fill.item(&model.dtype);
+        if fill.iter().any(|byte| *byte != 0) {
+            target.chunks_exact_mut(fill.len()).for_each(|item| item.copy_from_slice(&fill));
+        }
+        self.for_each_box(first, target.len(), &mut |coords, here| {
+            let Some(chunk) = get(self, coords)? else { return Ok(()) };
+            let run = target.get_mut(here.run).ok_or_else(outside)?;
+            region::copy(
+                (&chunk, here.in_chunk),
+                (run, here.in_run),
+                here.extent,
+                self.item_size()?,
+            )
+        })
+    }
+
+    fn write_items(&self, first: u64, data: &[u8], change: &mut ChangeChunk<'_>) -> Result<()> {
+        let item_len = self.item_size()?;
+        self.for_each_box(first, data.len(), &mut |coords, here| {
+            let run = data.get(here.run).ok_or_else(outside)?;
+            change(self, coords, &mut |chunk| {
+                region::copy((run, here.in_run), (chunk, here.in_chunk), here.extent, item_len)
+            })
+        })
+    }
+
+    fn item_size(&self) -> Result<usize> {
+        usize::try_from(self.item_len).map_err(|_| outside())
+    }
+
+    /// Each box that `len` bytes of elements from the number `first` on have in a chunk.
+    fn for_each_box(
+        &self,
+        first: u64,
+        len: usize,
+        each: &mut dyn FnMut(&Coords, Here<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let last = u64::try_from(len / self.item_size()?).map_err(|_| outside())?;
+        let last = first.checked_add(last).ok_or_else(outside)?;
+        match self.layout {
+            Layout::Linear => self.for_each_box_of_rows(first, last, each),
+            Layout::Chunks => self.for_each_range_of_chunks(first, last, each),
+        }
+    }
+
+    fn for_each_box_of_rows(
+        &self,
+        first: u64,
+        last: u64,
+        each: &mut dyn FnMut(&Coords, Here<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let grid = self.array.grid();
+        let mut runs = Vec::new();
+        split(&self.array.model().shape, &mut Vec::new(), (first, last), &mut runs);
+        let mut at = 0_usize;
+        for Run { start, extent } in runs {
+            let count = extent.iter().try_fold(1, |all: u64, len| all.checked_mul(*len));
+            let count = count.and_then(|count| count.checked_mul(self.item_len));
+            let run_len = count.and_then(|len| usize::try_from(len).ok()).ok_or_else(outside)?;
+            let run = at..at.checked_add(run_len).ok_or_else(outside)?;
+            at = run.end;
+            let index_of =
+                |(axis, element): (usize, u64)| grid.index_of(axis, element).ok_or_else(outside);
+            let ends = start.iter().zip(&extent);
+            let ends = ends.map(|(start, len)| start.saturating_add(len.saturating_sub(1)));
+            let first: Vec<u64> =
+                start.iter().copied().enumerate().map(index_of).collect::<Result<_>>()?;
+            let last: Vec<u64> = ends.enumerate().map(index_of).collect::<Result<_>>()?;
+            let counts: Vec<u64> = first
+                .iter()
+                .zip(&last)
+                .map(|(first, last)| last.saturating_sub(*first).saturating_add(1))
+                .collect();
+            let mut step = vec![0; counts.len()];
+            loop {
+                let indices: Vec<u64> = first
+                    .iter()
+                    .zip(&step)
+                    .map(|(first, step)| first.saturating_add(*step))
+                    .collect();
+                let coords = Coords::new(indices);
+                let mut in_chunk = (Vec::new(), Vec::new());
+                let (mut in_run, mut inside) = (Vec::new(), Vec::new());
+                for ((begin, len), (start, extent)) in
+                    grid.spans(&coords)?.into_iter().zip(start.iter().zip(&extent))
+                {
+                    let from = begin.max(*start);
+                    let until = begin.saturating_add(len).min(start.saturating_add(*extent));
+                    in_chunk.0.push(len);
+                    in_chunk.1.push(from.saturating_sub(begin));
+                    in_run.push(from.saturating_sub(*start));
+                    inside.push(until.saturating_sub(from));
+                }
+                let here = Here {
+                    in_chunk: Place { shape: &in_chunk.0, start: &in_chunk.1 },
+                    run: run.clone(),
+                    in_run: Place { shape: &extent, start: &in_run },
+                    extent: &inside,
+                };
+                each(&coords, here)?;
+                if !region::step(&mut step, &counts) {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn for_each_range_of_chunks(
+        &self,
+        first: u64,
+        last: u64,
+        each: &mut dyn FnMut(&Coords, Here<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let per_chunk = (self.chunk_len / self.item_len).max(1);
+        let (mut item, mut at) = (first, 0_usize);
+        while item < last {
+            let (chunk, within) = (item / per_chunk, item % per_chunk);
+            let count = last.saturating_sub(item).min(per_chunk.saturating_sub(within));
+            let len = count.checked_mul(self.item_len).and_then(|len| usize::try_from(len).ok());
+            let end = len.and_then(|len| at.checked_add(len)).ok_or_else(outside)?;
+            let here = Here {
+                in_chunk: Place { shape: &[per_chunk], start: &[within] },
+                run: at..end,
+                in_run: Place { shape: &[count], start: &[0] },
+                extent: &[count],
+            };
+            each(&self.coords_of(chunk), here)?;
+            (item, at) = (item.saturating_add(count), end);
+        }
+        Ok(())
+    }
+
+    /// The coordinates of the chunk of a number in C order of the grid.
+    pub fn coords_of(&self, number: u64) -> Coords {
+        let mut left = number;
+        let mut indices: Vec<u64> = Vec::new();
+        for count in self.array.grid().counts().iter().rev() {
+            indices.push(left % (*count).max(1));
+            left /= (*count).max(1);
+        }
+        indices.reverse();
+        Coords::new(indices)
+    }
+}
+
+/// A box of elements in a chunk and in the range that is read or written.
+struct Here<'h> {
+    in_chunk: Place<'h>,
+    /// The bytes of the range that hold the run it is in.
+    run: std::ops::Range<usize>,
+    in_run: Place<'h>,
+    extent: &'h [u64],
+}
+
+/// Splits the elements of the numbers from `first` up to `last` of an array of `shape` into boxes, each of which follows
+/// the one before it.
+fn split(shape: &[u64], above: &mut Vec<u64>, (first, last): (u64, u64), runs: &mut Vec<Run>) {
+    if first >= last {
+        return;
+    }
+    let Some((_, below)) = shape.split_first() else {
+        let extent = vec![1; above.len()];
+        return runs.push(Run { start: above.clone(), extent });
+    };
+    let row = below.iter().fold(1, |all: u64, len| all.saturating_mul(*len)).max(1);
+    let (mut from, until) = (first / row, last / row);
+    let (skipped, rest) = (first % row, last % row);
+    let inner = |above: &mut Vec<u64>, index: u64, range: (u64, u64), runs: &mut Vec<Run>| {
+        above.push(index);
+        split(below, above, range, runs);
+        above.pop();
+    };
+    if from == until {
+        return inner(above, from, (skipped, rest), runs);
+    }
+    if skipped > 0 {
+        inner(above, from, (skipped, row), runs);
+        from = from.saturating_add(1);
+    }
+    if from < until {
+        let mut start = above.clone();
+        let mut extent = vec![1; above.len()];
+        start.push(from);
+        extent.push(until.saturating_sub(from));
+        start.extend(below.iter().map(|_| 0));
+        extent.extend(below);
+        runs.push(Run { start, extent });
+    }
+    inner(above, until, (0, rest), runs);
+}
+
+fn reverse<const LEN: usize>(bytes: &mut [u8]) {
+    let (numbers, _) = bytes.as_chunks_mut::<LEN>();
+    for number in numbers {
+        number.reverse();
+    }
+}
+
+fn outside() -> Error {
+    Error::new(Kind::Internal, "a range outside of its elements")
+}

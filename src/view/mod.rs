@@ -1,0 +1,295 @@
+//! A node as one ordinary file, in a format that programs from before Zarr read.
+//!
+//! A [`View`] is a sequence of parts: bytes that the format wants (a header, padding), and the elements of arrays,
+//! one after another in C order or chunk after chunk. Its length is known without reading chunks, and any range of it is
+//! made from the chunks that the range touches. Each format is a file in `formats`, which says how the parts
+//! follow one another for a [`Source`], or why the format cannot hold it.
+
+mod elements;
+mod formats;
+mod source;
+
+use std::ops::Range;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+
+use crate::array::Coords;
+use crate::codec::{Buffer, reserve};
+use crate::error::{Error, Kind, Result};
+pub use elements::{Elements, Items, Layout};
+pub use formats::{FORMATS, Format, Nodes};
+pub use source::Source;
+
+/// The most bytes of a file that are not elements: a header names every tile of an image, or every array of a group.
+pub const MAX_PREFIX_LEN: u64 = 64 << 20;
+
+/// Gets the decoded bytes of a chunk: none where the store has none.
+pub type GetChunk<'g> = dyn Fn(&Elements, &Coords) -> Result<Option<Buffer>> + 'g;
+
+/// Changes the decoded bytes of a chunk.
+pub type ChangeChunk<'g> =
+    dyn FnMut(&Elements, &Coords, &mut dyn FnMut(&mut [u8]) -> Result<()>) -> Result<()> + 'g;
+
+/// A part of a file.
+#[derive(Debug)]
+pub enum Part {
+    /// These bytes.
+    Bytes(Bytes),
+    /// As many zero bytes.
+    Zeros(u64),
+    /// The elements of an array.
+    Elements(Elements),
+}
+
+/// A node as a file.
+#[derive(Debug)]
+pub struct View {
+    /// Each part, and where in the file it ends.
+    parts: Vec<(Part, u64)>,
+    len: u64,
+    /// Bytes that a library rewrites for its own bookkeeping: kept here, and nowhere else. A leaf.
+    overlay: Mutex<Overlay>,
+}
+
+#[derive(Debug, Default)]
+struct Overlay {
+    /// Which bytes may be rewritten.
+    allowed: Vec<Range<u64>>,
+    /// What was written there: the offset, and the bytes.
+    written: Vec<(u64, Vec<u8>)>,
+}
+
+/// A piece of a part that a range of the file touches.
+struct Piece<'v> {
+    part: &'v Part,
+    /// Where in the part it lies.
+    from: u64,
+    /// Where in the range it lies.
+    within: Range<usize>,
+}
+
+impl View {
+    /// A file of these parts, one after another.
+    pub fn new(parts: impl IntoIterator<Item = Part>) -> Result<Self> {
+        let mut ends = Vec::new();
+        let (mut len, mut prefix_len) = (0_u64, 0_u64);
+        for part in parts {
+            let part_len = part.len();
+            if let Part::Bytes(_) = part {
+                prefix_len = prefix_len.saturating_add(part_len);
+            }
+            len = len
+                .checked_add(part_len)
+                .filter(|len| i64::try_from(*len).is_ok())
+                .ok_or_else(|| Error::unsupported("it would be longer than files can be"))?;
+            ends.push((part, len));
+        }
+        if prefix_len > MAX_PREFIX_LEN {
+            return Err(Error::unsupported(format!(
+                "its header would have {prefix_len} bytes, the limit is {MAX_PREFIX_LEN}"
+            )));
+        }
+        Ok(Self { parts: ends, len, overlay: Mutex::default() })
+    }
+
+    /// The same file, of which a library may rewrite the bytes in `range` for itself.
+    #[must_use]
+    pub fn with_bookkeeping(self, range: Range<u64>) -> Self {
+        self.overlay.lock().allowed.push(range);
+        self
+    }
+
+    /// Its length in bytes.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The elements in it.
+    pub fn elements(&self) -> impl Iterator<Item = &Elements> {
+        self.parts.iter().filter_map(|(part, _)| match part {
+            Part::Elements(elements) => Some(elements),
+            Part::Bytes(_) | Part::Zeros(_) => None,
+        })
+    }
+
+    /// Up to `len` bytes from `offset`: fewer only at the end.
+    pub fn read(&self, offset: u64, len: usize, get: &GetChunk<'_>) -> Result<Vec<u8>> {
+        let left = self.len.saturating_sub(offset);
+        let len = usize::try_from(left).unwrap_or(usize::MAX).min(len);
+        let mut bytes = reserve(len)?;
+        bytes.resize(len, 0);
+        for Piece { part, from, within } in self.pieces(offset, len) {
+            let target = bytes.get_mut(within).ok_or_else(outside)?;
+            match part {
+                Part::Bytes(own) => target.copy_from_slice(slice(own, from, target.len())?),
+                Part::Zeros(_) => {}
+                Part::Elements(elements) => elements.read(from, target, get)?,
+            }
+        }
+        self.overlay.lock().read(offset, &mut bytes);
+        Ok(bytes)
+    }
+
+    /// Puts `data` at `offset`: into the chunks, where elements lie there. All else must be as it is already; nothing is
+    /// taken where it is not, or where the data goes past the end.
+    pub fn write(
+        &self,
+        offset: u64,
+        data: &[u8],
+        get: &GetChunk<'_>,
+        change: &mut ChangeChunk<'_>,
+    ) -> Result<()> {
+        self.check_write(offset, data)?;
+        self.overlay.lock().write(offset, data);
+        for Piece { part, from, within } in self.pieces(offset, data.len()) {
+            if let Part::Elements(elements) = part {
+                elements.write(from, data.get(within).ok_or_else(outside)?, get, change)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether `data` at `offset` can be written, whatever it is that elements become.
+    pub fn check_write(&self, offset: u64, data: &[u8]) -> Result<()> {
+        let len = u64::try_from(data.len()).unwrap_or(u64::MAX);
+        if offset.checked_add(len).is_none_or(|end| end > self.len) {
+            return Err(Error::too_large(format!(
+                "a write past the end: the file has {} bytes, and cannot become longer",
+                self.len
+            )));
+        }
+        let overlay = self.overlay.lock();
+        for Piece { part, from, within } in self.pieces(offset, data.len()) {
+            let at = offset.saturating_add(u64::try_from(within.start).unwrap_or(u64::MAX));
+            let new = data.get(within).ok_or_else(outside)?;
+            let differs = match part {
+                Part::Bytes(own) => first_other(new, slice(own, from, new.len())?),
+                Part::Zeros(_) => new.iter().position(|byte| *byte != 0),
+                Part::Elements(_) => None,
+            };
+            let Some(first) = differs else { continue };
+            let last = match part {
+                Part::Bytes(own) => last_other(new, slice(own, from, new.len())?),
+                _ => new.iter().rposition(|byte| *byte != 0),
+            };
+            let place = |index: usize| at.saturating_add(u64::try_from(index).unwrap_or(u64::MAX));
+            if !overlay.allows(place(first), place(last.unwrap_or(first))) {
+                let detail = format!(
+                    "the header says what the data are and cannot change (byte {} of the file)",
+                    place(first)
+                );
+                return Err(Error::new(Kind::NotPermitted, detail));
+            }
+        }
+        Ok(())
+    }
+
+    /// The pieces of parts in `len` bytes from `offset`.
+    fn pieces(&self, offset: u64, len: usize) -> impl Iterator<Item = Piece<'_>> {
+        let first = self.parts.partition_point(|(_, end)| *end <= offset);
+        let end = offset.saturating_add(u64::try_from(len).unwrap_or(u64::MAX));
+        let mut at = offset;
+        self.parts.iter().skip(first).map_while(move |(part, part_end)| {
+            if at >= end {
+                return None;
+            }
+            let until = end.min(*part_end);
+            let from = at.saturating_sub(part_end.saturating_sub(part.len()));
+            let place = |at: u64| usize::try_from(at.saturating_sub(offset)).ok();
+            let within = place(at)?..place(until)?;
+            at = until;
+            Some(Piece { part, from, within })
+        })
+    }
+}
+
+impl Part {
+    /// Its length in bytes.
+    pub fn len(&self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => u64::try_from(bytes.len()).unwrap_or(u64::MAX),
+            Self::Zeros(len) => *len,
+            Self::Elements(elements) => elements.len(),
+        }
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl From<Vec<u8>> for Part {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::Bytes(bytes.into())
+    }
+}
+
+impl From<String> for Part {
+    fn from(text: String) -> Self {
+        Self::Bytes(text.into())
+    }
+}
+
+impl From<Elements> for Part {
+    fn from(elements: Elements) -> Self {
+        Self::Elements(elements)
+    }
+}
+
+impl Overlay {
+    /// Whether the bytes from `first` to `last` may be rewritten.
+    fn allows(&self, first: u64, last: u64) -> bool {
+        self.allowed.iter().any(|range| range.contains(&first) && range.contains(&last))
+    }
+
+    fn read(&self, offset: u64, bytes: &mut [u8]) {
+        for (at, written) in &self.written {
+            for (at, byte) in (*at..).zip(written) {
+                let within = at.checked_sub(offset).and_then(|index| usize::try_from(index).ok());
+                if let Some(target) = within.and_then(|index| bytes.get_mut(index)) {
+                    *target = *byte;
+                }
+            }
+        }
+    }
+
+    /// Keeps what of `data` lies where it may be rewritten.
+    fn write(&mut self, offset: u64, data: &[u8]) {
+        let end = offset.saturating_add(u64::try_from(data.len()).unwrap_or(u64::MAX));
+        for range in &self.allowed {
+            let (start, end) = (range.start.max(offset), range.end.min(end));
+            let within = |at: u64| usize::try_from(at.saturating_sub(offset)).unwrap_or(usize::MAX);
+            if let Some(bytes) = data.get(within(start)..within(end)).filter(|b| !b.is_empty()) {
+                self.written.retain(|(at, written)| *at != start || written.len() > bytes.len());
+                self.written.push((start, bytes.to_vec()));
+            }
+        }
+    }
+}
+
+fn slice(bytes: &[u8], from: u64, len: usize) -> Result<&[u8]> {
+    let from = usize::try_from(from).map_err(|_| outside())?;
+    from.checked_add(len).and_then(|end| bytes.get(from..end)).ok_or_else(outside)
+}
+
+fn first_other(one: &[u8], other: &[u8]) -> Option<usize> {
+    one.iter().zip(other).position(|(one, other)| one != other)
+}
+
+fn last_other(one: &[u8], other: &[u8]) -> Option<usize> {
+    one.iter().zip(other).rposition(|(one, other)| one != other)
+}
+
+fn outside() -> Error {
+    Error::new(Kind::Internal, "a range outside of its part")
+}
+
+#[cfg(test)]
+mod tests;
