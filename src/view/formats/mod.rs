@@ -3,6 +3,8 @@
 mod npy;
 mod raw;
 
+use std::hash::{Hash, Hasher};
+
 use super::{Source, View};
 use crate::error::Result;
 use crate::metadata::NodeKind;
@@ -18,7 +20,7 @@ pub enum Nodes {
     All,
 }
 
-/// A format.
+/// A format. Its extension is what tells it from others.
 #[derive(Debug)]
 pub struct Format {
     /// What stands behind the name of the node, without the dot.
@@ -31,7 +33,7 @@ pub struct Format {
     build: fn(&Source<'_>) -> Result<View>,
 }
 
-/// All formats, in the order in which they are listed. A name that ends with several of the extensions is of the longest.
+/// All formats, in the order in which they are listed.
 pub const FORMATS: &[Format] = &[
     Format {
         extension: "npy",
@@ -47,19 +49,35 @@ pub const FORMATS: &[Format] = &[
     },
 ];
 
+impl PartialEq for Format {
+    fn eq(&self, other: &Self) -> bool {
+        self.extension == other.extension
+    }
+}
+
+impl Eq for Format {}
+
+impl Hash for Format {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.extension.hash(state);
+    }
+}
+
 impl Format {
     /// The format of this name.
     pub fn of_extension(extension: &str) -> Option<&'static Self> {
         FORMATS.iter().find(|format| format.extension == extension)
     }
 
-    /// The name of the node and the format, of a file name that ends with the extension of one.
-    pub fn split(name: &str) -> Option<(&str, &'static Self)> {
+    /// What a file name may say: the name of a node, and a format; that of the longest extension first.
+    pub fn split(name: &str) -> Vec<(&str, &'static Self)> {
         let stem = |format: &'static Self| {
             let stem = name.strip_suffix(format.extension)?.strip_suffix('.')?;
             (!stem.is_empty()).then_some((stem, format))
         };
-        FORMATS.iter().filter_map(stem).min_by_key(|(stem, _)| stem.len())
+        let mut found: Vec<_> = FORMATS.iter().filter_map(stem).collect();
+        found.sort_by_key(|(stem, _)| stem.len());
+        found
     }
 
     /// Whether it is for nodes of this kind.

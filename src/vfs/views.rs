@@ -1,0 +1,374 @@
+//! Nodes as files of other formats: which there are, what is read of them, and what is written to them.
+//!
+//! A view is made of metadata and kept for `--metadata-ttl`; its chunks are those of the cache. What is written to it waits there
+//! as what is written to chunk files does, and is stored when it is closed.
+
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+
+use super::place::Place;
+use super::{Form, Pages, Vfs};
+use crate::array::Array;
+use crate::cache::Due;
+use crate::error::{At, Error, Kind, Result};
+use crate::hierarchy::Node;
+use crate::metadata::NodePath;
+use crate::view::{Elements, FORMATS, Format, GetChunk, Source, View};
+
+/// The name of the root in the name of a file.
+const ROOT_NAME: &str = "__root__";
+
+/// Views that are kept; their headers may be long.
+const MAX_KEPT: usize = 64;
+
+/// Which views are listed. All can be opened by name.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum ListedViews {
+    /// None.
+    #[default]
+    None,
+    /// All there are.
+    All,
+    /// Those of these formats.
+    Of(Vec<&'static Format>),
+}
+
+impl ListedViews {
+    fn formats(&self) -> Vec<&'static Format> {
+        match self {
+            Self::None => Vec::new(),
+            Self::All => FORMATS.iter().collect(),
+            Self::Of(formats) => formats.clone(),
+        }
+    }
+}
+
+/// Views that were made.
+#[derive(Debug, Default)]
+pub(super) struct Views {
+    /// A leaf.
+    kept: Mutex<HashMap<(NodePath, &'static str), Kept>>,
+}
+
+#[derive(Debug, Clone)]
+struct Kept {
+    view: Arc<View>,
+    made: Instant,
+    /// The generation of the hierarchy that it was made in.
+    generation: u64,
+    /// Those of the chunks that its header may be made of, too.
+    values: u64,
+    modified: SystemTime,
+    /// The generation of its chunks that the kernel has pages of, and since when.
+    pages: Option<(u64, Instant)>,
+}
+
+impl Views {
+    fn get(&self, path: &NodePath, format: &Format) -> Option<Kept> {
+        self.kept.lock().get(&(path.clone(), format.extension)).cloned()
+    }
+
+    fn keep(&self, path: &NodePath, format: &'static Format, kept: Kept) {
+        let mut all = self.kept.lock();
+        if all.len() >= MAX_KEPT
+            && let Some(oldest) = all.iter().min_by_key(|(_, kept)| kept.made)
+        {
+            let oldest = oldest.0.clone();
+            all.remove(&oldest);
+        }
+        all.insert((path.clone(), format.extension), kept);
+    }
+
+    fn set_pages(&self, path: &NodePath, format: &Format, pages: Option<(u64, Instant)>) {
+        if let Some(kept) = self.kept.lock().get_mut(&(path.clone(), format.extension)) {
+            kept.pages = pages;
+        }
+    }
+}
+
+/// The name of a file of a node, in the directory of the group that the node is in.
+pub(super) fn view_name(path: &NodePath, format: &Format) -> String {
+    format!("{}.{}", path.name().unwrap_or(ROOT_NAME), format.extension)
+}
+
+impl Vfs {
+    /// The view that `name` in the directory of a group is, if it is one.
+    pub(super) fn resolve_view(&self, directory: &Place, name: &str) -> Result<Option<Place>> {
+        let Place::Node(group) = directory else { return Ok(None) };
+        for (stem, format) in Format::split(name) {
+            let path = match stem {
+                ROOT_NAME if group.is_root() => NodePath::root(),
+                // Names that no node can have.
+                stem => match group.child(stem) {
+                    Ok(path) => path,
+                    Err(_) => continue,
+                },
+            };
+            if self.has_view(&path, format)? {
+                return Ok(Some(Place::View(path, format)));
+            }
+        }
+        Ok(None)
+    }
+
+    fn has_view(&self, path: &NodePath, format: &'static Format) -> Result<bool> {
+        let shows = |format| match self.options.form {
+            Form::View(only) => only == format,
+            Form::Zarr3 | Form::Zarr2 => true,
+        };
+        let node = self.hierarchy.node(path)?;
+        let is_for = |node: &Arc<Node>| !node.is_bare() && format.is_for(node.kind());
+        if !shows(format) || !node.as_ref().is_some_and(is_for) {
+            return Ok(false);
+        }
+        match self.view(path, format) {
+            Ok(_) => Ok(true),
+            Err(error) if is_refusal(&error) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The file that a node is in a format.
+    pub(super) fn view(&self, path: &NodePath, format: &'static Format) -> Result<Arc<View>> {
+        self.kept_view(path, format).map(|kept| kept.view)
+    }
+
+    fn kept_view(&self, path: &NodePath, format: &'static Format) -> Result<Kept> {
+        let age = self.hierarchy.options().metadata_ttl;
+        let generation = self.hierarchy.generation();
+        let known = self.views.get(path, format);
+        if let Some(kept) = &known
+            && kept.generation == generation
+            && kept.made.elapsed() < age
+            && kept.values == self.generation_of(&kept.view)
+        {
+            return Ok(kept.clone());
+        }
+        let made = Instant::now();
+        let (view, modified) = self.with_source(path, |source| {
+            let view = format.view(source)?;
+            Ok((Arc::new(view), self.modified_of(path)?))
+        })?;
+        let values = self.generation_of(&view);
+        let before = known.as_ref();
+        // Chunks that were changed here since are newer than the document.
+        let modified = match before {
+            Some(kept) if kept.values != values => SystemTime::now(),
+            Some(kept) => kept.modified.max(modified),
+            None => modified,
+        };
+        let pages = before.and_then(|kept| kept.pages);
+        let kept = Kept { view, made, generation, values, modified, pages };
+        self.views.keep(path, format, kept.clone());
+        Ok(kept)
+    }
+
+    fn with_source<T>(
+        &self,
+        path: &NodePath,
+        made: impl FnOnce(&Source<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let get: &GetChunk<'_> = &|elements, coords| self.view_chunk(elements, coords);
+        made(&Source::new(&self.hierarchy, path, get)?)
+    }
+
+    fn view_chunk(
+        &self,
+        elements: &Elements,
+        coords: &crate::array::Coords,
+    ) -> Result<Option<crate::codec::Buffer>> {
+        let age = self.hierarchy.options().metadata_ttl;
+        let chunk = self.cache.get_fresh(&elements.array, coords, age).at(&elements.path)?;
+        Ok(chunk.map(|chunk| chunk.bytes))
+    }
+
+    fn modified_of(&self, path: &NodePath) -> Result<SystemTime> {
+        let node = self.hierarchy.existing(path)?;
+        Ok(node.document().map_or(self.mounted, |document| document.total().modified))
+    }
+
+    /// How often chunks of its arrays were changed here.
+    fn generation_of(&self, view: &View) -> u64 {
+        let arrays = view.elements().map(|elements| self.cache.generation(&elements.array));
+        arrays.fold(0, u64::wrapping_add)
+    }
+
+    /// Length and time of a view.
+    pub(super) fn stat_view(
+        &self,
+        path: &NodePath,
+        format: &'static Format,
+    ) -> Result<(u64, SystemTime)> {
+        let kept = self.kept_view(path, format).map_err(as_gone)?;
+        Ok((kept.view.len(), kept.modified))
+    }
+
+    /// Opens a view, and says what may be done with the kernel's pages of it.
+    pub(super) fn open_view(
+        &self,
+        path: &NodePath,
+        format: &'static Format,
+    ) -> Result<(Arc<View>, Pages)> {
+        let kept = self.kept_view(path, format).map_err(as_gone)?;
+        let (now, age) = (Instant::now(), self.hierarchy.options().metadata_ttl);
+        // What others store is looked for once the time is over.
+        let are_kept = kept.pages.is_some_and(|(generation, since)| {
+            generation == kept.values && now.duration_since(since) < age
+        });
+        if !are_kept {
+            self.views.set_pages(path, format, Some((kept.values, now)));
+        }
+        Ok((kept.view, if are_kept { Pages::Keep } else { Pages::Drop }))
+    }
+
+    /// Up to `len` bytes from `offset` of a view.
+    pub(super) fn read_view(&self, view: &View, offset: u64, len: usize) -> Result<Bytes> {
+        view.read(offset, len, &|elements, coords| self.view_chunk(elements, coords))
+            .map(Bytes::from)
+    }
+
+    /// Puts `data` at `offset` of a view: it waits in the chunks that it lies in.
+    pub(super) fn write_view(&self, view: &View, offset: u64, data: &[u8]) -> Result<()> {
+        view.check_write(offset, data)?;
+        let get: &GetChunk<'_> = &|elements, coords| self.view_chunk(elements, coords);
+        view.write(offset, data, get, &mut |elements, coords, change| {
+            let current = self.array(&elements.path)?;
+            if !is_same(&current, &elements.array) {
+                let detail = "the array has changed since the file was opened";
+                return Err(Error::new(Kind::Stale, detail).at(&elements.path));
+            }
+            let len = usize::try_from(current.chunk_len(coords)?.longest()).unwrap_or(usize::MAX);
+            // Counted while it is changed; then it counts as what waits.
+            let more = if self.cache.waits_at(&current, coords) { 0 } else { len };
+            self.reserve(more)?;
+            let changed = self.cache.change(&elements.path, &current, coords, change);
+            self.unreserve(more);
+            changed.at(&elements.path)
+        })
+    }
+
+    /// Stores what waits in the arrays of a view.
+    pub(super) fn store_view(&self, view: &View) -> Result<()> {
+        let mut first = Ok(());
+        for elements in view.elements() {
+            first = first.and(self.store_shards(Due::Below(&elements.path)));
+        }
+        first
+    }
+
+    /// Whether a view can be cut to `len` bytes: to nothing, after which it is written anew, or to what it has.
+    pub(super) fn check_view_len(view: &View, len: u64) -> Result<()> {
+        if len == 0 || len == view.len() {
+            return Ok(());
+        }
+        let detail = format!("{len} bytes: the file has {} and keeps them", view.len());
+        Err(Error::too_large(detail))
+    }
+
+    /// Puts all bytes of a file in the place of those of a view: they must be of the same length.
+    pub(super) fn replace_view(
+        &self,
+        path: &NodePath,
+        format: &'static Format,
+        bytes: &[u8],
+    ) -> Result<()> {
+        let view = self.view(path, format).map_err(as_gone)?;
+        if u64::try_from(bytes.len()).ok() != Some(view.len()) {
+            return Err(Error::invalid(format!(
+                "{} bytes, and the file has {}: its shape and type are those of the array",
+                bytes.len(),
+                view.len()
+            )));
+        }
+        self.write_view(&view, 0, bytes)?;
+        self.store_view(&view)
+    }
+
+    /// The views that are listed in the directory of a group.
+    pub(super) fn listed_views(&self, group: &NodePath) -> Result<Vec<(String, Place)>> {
+        let formats = match self.options.form {
+            Form::View(only) => vec![only],
+            Form::Zarr3 | Form::Zarr2 => self.options.listed_views.formats(),
+        };
+        if formats.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut paths: Vec<NodePath> = Vec::new();
+        if group.is_root() {
+            paths.push(NodePath::root());
+        }
+        if self.hierarchy.existing(group)?.array().is_none() {
+            let children = self.hierarchy.children(group)?;
+            paths.extend(children.iter().map(|node| node.path().clone()));
+        }
+        let mut names = Vec::new();
+        for path in paths {
+            for format in &formats {
+                let (name, place) = (view_name(&path, format), Place::View(path.clone(), format));
+                // A node or a file of that name wins. What cannot be told is left out.
+                let found = self.resolve(&Place::Node(group.clone()), &name);
+                if found.is_ok_and(|found| found.as_ref() == Some(&place)) {
+                    names.push((name, place));
+                }
+            }
+        }
+        Ok(names)
+    }
+
+    /// What `.zarrfs/views/NODE` shows: a line for each format, with the length of the file or why there is none.
+    pub(super) fn views_text(&self, path: &NodePath) -> Result<String> {
+        let node = self.hierarchy.existing(path)?;
+        let width = FORMATS.iter().map(|format| format.extension.len()).max().unwrap_or_default();
+        let mut text = String::new();
+        for format in FORMATS.iter().filter(|format| format.is_for(node.kind())) {
+            let said = match self.view(path, format) {
+                Ok(view) => format!("{}  {} bytes", view_name(path, format), view.len()),
+                Err(error) => format!("-  {}", error.detail()),
+            };
+            // Writing to a string does not fail.
+            let _never = writeln!(text, "{:width$}  {said}", format.extension);
+        }
+        Ok(text)
+    }
+
+    /// Refuses to make names in a mount that shows one format and nothing else.
+    pub(super) fn check_names_change(&self) -> Result<()> {
+        match self.options.form {
+            Form::View(format) => Err(Error::new(
+                Kind::NotPermitted,
+                format!(
+                    "a mount --as {} shows files alone: no names change in it",
+                    format.extension
+                ),
+            )),
+            Form::Zarr3 | Form::Zarr2 => Ok(()),
+        }
+    }
+
+    /// Whether a name may be that of a view.
+    pub(super) fn is_view_name(name: &str) -> bool {
+        !Format::split(name).is_empty()
+    }
+}
+
+/// Whether an error says that the format cannot hold the node.
+fn is_refusal(error: &Error) -> bool {
+    matches!(error.kind(), Kind::Unsupported | Kind::NotFound)
+}
+
+/// A file that the kernel knows, of a node that cannot be shown so any more.
+fn as_gone(error: Error) -> Error {
+    if is_refusal(&error) { error.of_kind(Kind::NotFound) } else { error }
+}
+
+/// Whether two bindings of an array have the same elements at the same places.
+fn is_same(one: &Arc<Array>, other: &Arc<Array>) -> bool {
+    let (a, b) = (one.model(), other.model());
+    Arc::ptr_eq(one, other)
+        || (a.shape == b.shape && a.dtype == b.dtype && one.chunk_shape() == other.chunk_shape())
+}
