@@ -336,8 +336,10 @@ impl Vfs {
             }
             Place::View(path, format) => {
                 let (len, modified) = self.stat_view(path, format)?;
-                // Programs that look for holes shall find none.
-                Attr { len, blocks: Attr::blocks_of(len, len), modified, ..attr }
+                // Programs that look for holes shall find none. Its name and its length change with the node, and the
+                // kernel is not told.
+                let blocks = Attr::blocks_of(len, len);
+                Attr { len, blocks, modified, may_change: true, ..attr }
             }
             Place::Report(_) | Place::Control | Place::ViewsDir(_) | Place::ViewsOf(..) => {
                 Attr { is_writable: false, ..attr }
@@ -473,7 +475,7 @@ impl Vfs {
         };
         match directory {
             _ if let Form::View(_) = self.options.form => {
-                refused("a mount of views alone has no others")
+                refused("a mount of one format has files of that alone")
             }
             Place::Control | Place::ViewsDir(_) => refused("nothing can be created here"),
             Place::StoredDir(path) => {
