@@ -32,11 +32,7 @@ pub fn run(args: &Cat) -> Result<(), Failure> {
 
 /// What to do where each chunk is decoded many times over, because the cache does not hold a row of them.
 fn advice(elements: &Elements, cache_len: u64) -> Option<String> {
-    let slab = elements.slab_len();
-    if slab.is_some_and(|slab| slab <= cache_len) {
-        return None;
-    }
-    let slab = slab.map_or_else(|| "more than 2^64".to_owned(), |slab| slab.to_string());
+    let slab = elements.slab_beyond(cache_len)?;
     Some(format!(
         "{}: a row of chunks has {slab} decoded bytes, and --cache-size is {cache_len}: each chunk is decoded many times",
         elements.path

@@ -154,6 +154,9 @@ impl Vfs {
             let view = format.view(source)?;
             Ok((Arc::new(view), self.modified_of(path)?))
         })?;
+        if known.is_none() {
+            self.warn_of_slabs(path, format, &view);
+        }
         let values = self.generation_of(&view);
         let before = known.as_ref();
         // Chunks that were changed here since are newer than the document.
@@ -166,6 +169,20 @@ impl Vfs {
         let kept = Kept { view, made, generation, values, modified, pages };
         self.views.keep(path, format, kept.clone());
         Ok(kept)
+    }
+
+    /// Says once where a sweep through a view decodes each chunk many times.
+    fn warn_of_slabs(&self, path: &NodePath, format: &Format, view: &View) {
+        let limit = self.options.cache_len;
+        for elements in view.elements() {
+            if let Some(slab) = elements.slab_beyond(limit) {
+                log::warn!(
+                    "{}: {}: a row of chunks has {slab} decoded bytes, more than --cache-size ({limit}): read from end to end, each chunk is decoded many times",
+                    view_name(path, format),
+                    elements.path
+                );
+            }
+        }
     }
 
     fn with_source<T>(
@@ -183,8 +200,20 @@ impl Vfs {
         coords: &crate::array::Coords,
     ) -> Result<Option<crate::codec::Buffer>> {
         let age = self.hierarchy.options().metadata_ttl;
-        let chunk = self.cache.get_fresh(&elements.array, coords, age).at(&elements.path)?;
+        let array = self.array_of(elements)?;
+        let chunk = self.cache.get_fresh(&array, coords, age).at(&elements.path)?;
         Ok(chunk.map(|chunk| chunk.bytes))
+    }
+
+    /// The array of a part of a view, as it is now: it must have the same elements. One that has gone, or is another one,
+    /// has no chunks here, and must not read as the fill value.
+    fn array_of(&self, elements: &Elements) -> Result<Arc<Array>> {
+        let current = self.array(&elements.path)?;
+        if is_same(&current, &elements.array) {
+            return Ok(current);
+        }
+        let detail = "the array has changed since the file was opened";
+        Err(Error::new(Kind::Stale, detail).at(&elements.path))
     }
 
     fn modified_of(&self, path: &NodePath) -> Result<SystemTime> {
@@ -235,13 +264,11 @@ impl Vfs {
     /// Puts `data` at `offset` of a view: it waits in the chunks that it lies in.
     pub(super) fn write_view(&self, view: &View, offset: u64, data: &[u8]) -> Result<()> {
         view.check_write(offset, data)?;
+        // While nothing moves. Who renames a file onto a view has it already.
+        let _shared = self.tree_lock.read_recursive();
         let get: &GetChunk<'_> = &|elements, coords| self.view_chunk(elements, coords);
         view.write(offset, data, get, &mut |elements, coords, change| {
-            let current = self.array(&elements.path)?;
-            if !is_same(&current, &elements.array) {
-                let detail = "the array has changed since the file was opened";
-                return Err(Error::new(Kind::Stale, detail).at(&elements.path));
-            }
+            let current = self.array_of(elements)?;
             let len = usize::try_from(current.chunk_len(coords)?.longest()).unwrap_or(usize::MAX);
             // Counted while it is changed; then it counts as what waits.
             let more = if self.cache.waits_at(&current, coords) { 0 } else { len };

@@ -120,6 +120,15 @@ impl Elements {
         }
     }
 
+    /// The slab in words, where a cache of `limit` bytes does not hold it.
+    pub fn slab_beyond(&self, limit: u64) -> Option<String> {
+        match self.slab_len() {
+            Some(slab) if slab <= limit => None,
+            Some(slab) => Some(slab.to_string()),
+            None => Some("more than 2^64".to_owned()),
+        }
+    }
+
     /// Fills `target` with the bytes from `from` on.
     pub(super) fn read(&self, from: u64, target: &mut [u8], get: &GetChunk<'_>) -> Result<()> {
         let (first, last) = self.items_of(from, target.len());

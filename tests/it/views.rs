@@ -156,7 +156,8 @@ fn a_file_that_is_renamed_onto_a_view_is_what_it_has() {
 /// Shows: view-coherence.
 #[test]
 fn whoever_opens_a_view_or_a_chunk_sees_what_was_written_to_the_other() {
-    let mount = mount(&[]);
+    let mut mount = mount(&[]);
+    mount.expect("a/moved.npy: ");
     assert_eq!(fs::read(mount.at("a/x.raw")).unwrap(), elements(&WHOLE));
     let before = fs::metadata(mount.at("a/x.raw")).unwrap().modified().unwrap();
     let mut whole = WHOLE;
@@ -178,7 +179,13 @@ fn whoever_opens_a_view_or_a_chunk_sees_what_was_written_to_the_other() {
     let document = fs::read_to_string(mount.at("a/x/zarr.json")).unwrap();
     let document = document.replacen('4', "2", 1);
     fs::write(mount.at("a/x/zarr.json"), document).unwrap();
+    let open = File::open(mount.at("a/x.npy")).unwrap();
     assert_eq!(fs::read(mount.at("a/x.raw")).unwrap(), elements(&whole[..8]));
+    // Never the fill value in the place of what has moved.
+    fs::rename(mount.at("a/x"), mount.at("a/moved")).unwrap();
+    let read = open.read_exact_at(&mut [0; 2], 128);
+    assert!([libc::ESTALE, libc::ENOENT].contains(&errno(read)));
+    assert_eq!(fs::read(mount.at("a/moved.raw")).unwrap(), elements(&whole[..8]));
 }
 
 /// Shows: view-none.
