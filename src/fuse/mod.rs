@@ -42,7 +42,7 @@ pub const LOG_TARGET: &str = "fuser";
 struct Fs {
     vfs: Arc<Vfs>,
     pool: Option<Pool>,
-    dirs: Mutex<HashMap<u64, Arc<DirHandle>>>,
+    dirs: Arc<Mutex<HashMap<u64, Arc<DirHandle>>>>,
     next_dir: AtomicU64,
     owner: Owner,
 }
@@ -354,12 +354,18 @@ impl Filesystem for Fs {
     }
 
     fn opendir(&self, _: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        let opened = self.now("opendir", |vfs| vfs.opendir(ino.0)).map(|dir| {
-            let handle = self.next_dir.fetch_add(1, Ordering::Relaxed);
-            self.dirs.lock().insert(handle, Arc::new(dir));
-            handle
-        });
-        reply!(reply, opened, opened(handle => FileHandle(handle), FopenFlags::empty()));
+        let (dirs, handle) =
+            (Arc::clone(&self.dirs), self.next_dir.fetch_add(1, Ordering::Relaxed));
+        let open = move |vfs: &Vfs| vfs.opendir(ino.0);
+        let then = move |opened: Result<DirHandle, Errno>| {
+            let opened = opened.map(|dir| dirs.lock().insert(handle, Arc::new(dir)));
+            reply!(reply, opened, opened(_ => FileHandle(handle), FopenFlags::empty()));
+        };
+        if self.vfs.lists_views() {
+            self.later("opendir", open, then);
+        } else {
+            self.soon((ino, None), "opendir", open, then);
+        }
     }
 
     fn readdir(

@@ -64,7 +64,7 @@ pub fn mount(vfs: &Arc<Vfs>, mountpoint: &Path, options: &MountOptions) -> Resul
     let fs = Fs {
         vfs: Arc::clone(vfs),
         pool: Some(Pool::new(options.workers)?),
-        dirs: Mutex::default(),
+        dirs: Arc::default(),
         next_dir: 1.into(),
         owner: Owner { uid, gid, read_only: options.read_only },
     };

@@ -347,6 +347,11 @@ impl Vfs {
         Ok(names)
     }
 
+    /// Whether listings have views in them, which are made for that.
+    pub fn lists_views(&self) -> bool {
+        matches!(self.options.form, Form::View(_)) || self.options.listed_views != ListedViews::None
+    }
+
     /// What `.zarrfs/views/NODE` shows: a line for each format, with the length of the file or why there is none.
     pub(super) fn views_text(&self, path: &NodePath) -> Result<String> {
         let node = self.hierarchy.existing(path)?;
