@@ -7,7 +7,6 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use fuser::{BackgroundSession, Config, INodeNo, MountOption, Session, SessionACL};
-use parking_lot::Mutex;
 
 use super::Fs;
 use super::pool::Pool;
