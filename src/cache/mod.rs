@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use lru::LruCache;
 use parking_lot::{Mutex, MutexGuard};
@@ -170,17 +170,19 @@ impl ChunkCache {
         read
     }
 
-    /// As [`Self::get`], where what is here may be older than what is stored, but by no more than `age`.
+    /// As [`Self::get`], where what is here must have been what is stored at `since`, or later; where that is not given,
+    /// at any time.
     pub fn get_fresh(
         &self,
         array: &Arc<Array>,
         coords: &Coords,
-        age: Duration,
+        since: Option<Instant>,
     ) -> Result<Option<Chunk>> {
+        let Some(since) = since else { return self.get(array, coords) };
         let known = self.table.lock().slots.peek(&id(array, coords)).map(Arc::clone);
         let is_fresh = |slot: &Arc<Slot>| {
             let checked = *slot.checked.lock();
-            checked.is_some_and(|checked| checked.elapsed() < age)
+            checked.is_some_and(|checked| checked >= since)
         };
         match known {
             Some(slot) if !is_fresh(&slot) && self.held(array, coords).is_none() => {

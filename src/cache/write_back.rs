@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, SystemTime};
+use std::time::{Instant, SystemTime};
 
 use super::{ChunkCache, Due};
 use crate::array::{Array, Coords, CoordsList, FillChunks, Indices};
@@ -67,7 +67,7 @@ impl ChunkCache {
             self.changed(array);
             return Ok(());
         }
-        let mut bytes = match self.get_fresh(array, coords, Duration::ZERO)? {
+        let mut bytes = match self.get_fresh(array, coords, Some(Instant::now()))? {
             Some(chunk) => chunk.bytes,
             None => array.fill_chunk(coords)?,
         };

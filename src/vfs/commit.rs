@@ -91,7 +91,7 @@ impl Vfs {
             Place::View(path, format) => {
                 let view = self.view(path, format)?;
                 let len = usize::try_from(view.len()).unwrap_or(usize::MAX);
-                Ok(Buffer::from(Vec::from(self.read_view(&view, 0, len)?)))
+                Ok(Buffer::from(Vec::from(self.read_view(&view, Instant::now(), 0, len)?)))
             }
             Place::Node(_)
             | Place::ChunkDir(..)

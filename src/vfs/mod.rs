@@ -156,8 +156,8 @@ struct Handle {
     access: Access,
     /// What was made when it was opened, of a file that is made anew for each reader.
     made: Option<Bytes>,
-    /// The file that it is, of a view: what was opened stays what it is.
-    view: Option<Arc<View>>,
+    /// The file that it is, of a view, and when it was opened: what was opened stays what it is.
+    view: Option<(Arc<View>, Instant)>,
 }
 
 /// The right to change names.
@@ -375,6 +375,7 @@ impl Vfs {
         };
         let (made, opened_view) = opened.inspect_err(|_| self.release_content(&inode, access))?;
         let (view, view_pages) = opened_view.unzip();
+        let view = view.map(|view| (view, Instant::now()));
         let pages = match (&made, &place) {
             _ if let Some(pages) = view_pages => Ok(pages),
             (Some(_), _) => Ok(Pages::None),
@@ -443,7 +444,9 @@ impl Vfs {
         let handle = self.handle(handle)?;
         match (&handle.made, &handle.view) {
             (Some(made), _) => Ok(slice(made, offset, len)),
-            (None, Some(view)) => self.read_view(view, offset, len).at(handle.shown()),
+            (None, Some((view, opened))) => {
+                self.read_view(view, *opened, offset, len).at(handle.shown())
+            }
             (None, None) => self.read_content(&handle.inode, offset, len),
         }
     }
@@ -462,7 +465,7 @@ impl Vfs {
     pub fn write(&self, handle: u64, offset: u64, data: &[u8]) -> Result<()> {
         let handle = self.handle(handle)?;
         match &handle.view {
-            Some(view) => self.write_view(view, offset, data).at(handle.shown()),
+            Some((view, _)) => self.write_view(view, offset, data).at(handle.shown()),
             None => self.write_content(&handle.inode, offset, data),
         }
     }
@@ -520,7 +523,7 @@ impl Vfs {
         if handle.access == Access::Read {
             return Ok(());
         }
-        if let Some(view) = &handle.view {
+        if let Some((view, _)) = &handle.view {
             return self.store_view(view).at(handle.shown());
         }
         self.store_content(&handle.inode, commit::When::Closing)?;
@@ -530,7 +533,7 @@ impl Vfs {
     /// Stores what was written to a file, so that it survives a power cut.
     pub fn fsync(&self, handle: u64) -> Result<()> {
         let Handle { inode, view, .. } = self.handle(handle)?;
-        if let Some(view) = view {
+        if let Some((view, _)) = view {
             self.store_view(&view)?;
             return self.unsynced.sync_all(self.hierarchy.store());
         }
@@ -545,7 +548,7 @@ impl Vfs {
     /// Ends a handle. What is incomplete then is dropped, if it was the last one.
     pub fn release(&self, handle: u64) {
         let Ok(Handle { inode, access, view, .. }) = self.handle(handle) else { return };
-        if let Some(view) = view.filter(|_| access != Access::Read) {
+        if let Some((view, _)) = view.filter(|_| access != Access::Read) {
             // What a mapping wrote after the last close.
             self.store_view(&view).unwrap_or_else(|error| self.note("close", &error));
         }

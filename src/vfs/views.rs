@@ -13,8 +13,9 @@ use parking_lot::Mutex;
 
 use super::place::Place;
 use super::{Form, Pages, Vfs};
-use crate::array::Array;
+use crate::array::{Array, Coords};
 use crate::cache::Due;
+use crate::codec::Buffer;
 use crate::error::{At, Error, Kind, Result};
 use crate::hierarchy::Node;
 use crate::metadata::NodePath;
@@ -190,19 +191,27 @@ impl Vfs {
         path: &NodePath,
         made: impl FnOnce(&Source<'_>) -> Result<T>,
     ) -> Result<T> {
-        let get: &GetChunk<'_> = &|elements, coords| self.view_chunk(elements, coords);
+        let since = self.fresh_since(None);
+        let get: &GetChunk<'_> = &|elements, coords| self.view_chunk(elements, coords, since);
         made(&Source::new(&self.hierarchy, path, get)?)
     }
 
     fn view_chunk(
         &self,
         elements: &Elements,
-        coords: &crate::array::Coords,
-    ) -> Result<Option<crate::codec::Buffer>> {
-        let age = self.hierarchy.options().metadata_ttl;
+        coords: &Coords,
+        since: Option<Instant>,
+    ) -> Result<Option<Buffer>> {
         let array = self.array_of(elements)?;
-        let chunk = self.cache.get_fresh(&array, coords, age).at(&elements.path)?;
+        let chunk = self.cache.get_fresh(&array, coords, since).at(&elements.path)?;
         Ok(chunk.map(|chunk| chunk.bytes))
+    }
+
+    /// Since when a chunk must be known to be what is stored: since the file was opened, and not for longer than
+    /// `--metadata-ttl`. None where nobody else changes anything.
+    fn fresh_since(&self, opened: Option<Instant>) -> Option<Instant> {
+        let aged = Instant::now().checked_sub(self.hierarchy.options().metadata_ttl)?;
+        Some(opened.map_or(aged, |opened| opened.max(aged)))
     }
 
     /// The array of a part of a view, as it is now: it must have the same elements. One that has gone, or is another one,
@@ -255,10 +264,17 @@ impl Vfs {
         Ok((kept.view, if are_kept { Pages::Keep } else { Pages::Drop }))
     }
 
-    /// Up to `len` bytes from `offset` of a view.
-    pub(super) fn read_view(&self, view: &View, offset: u64, len: usize) -> Result<Bytes> {
-        view.read(offset, len, &|elements, coords| self.view_chunk(elements, coords))
-            .map(Bytes::from)
+    /// Up to `len` bytes from `offset` of a view that was opened at that time.
+    pub(super) fn read_view(
+        &self,
+        view: &View,
+        opened: Instant,
+        offset: u64,
+        len: usize,
+    ) -> Result<Bytes> {
+        let since = self.fresh_since(Some(opened));
+        let get: &GetChunk<'_> = &|elements, coords| self.view_chunk(elements, coords, since);
+        view.read(offset, len, get).map(Bytes::from)
     }
 
     /// Puts `data` at `offset` of a view: it waits in the chunks that it lies in.
@@ -266,7 +282,8 @@ impl Vfs {
         view.check_write(offset, data)?;
         // While nothing moves. Who renames a file onto a view has it already.
         let _shared = self.tree_lock.read_recursive();
-        let get: &GetChunk<'_> = &|elements, coords| self.view_chunk(elements, coords);
+        let since = Some(Instant::now());
+        let get: &GetChunk<'_> = &|elements, coords| self.view_chunk(elements, coords, since);
         view.write(offset, data, get, &mut |elements, coords, change| {
             let current = self.array_of(elements)?;
             let len = usize::try_from(current.chunk_len(coords)?.longest()).unwrap_or(usize::MAX);
