@@ -383,7 +383,9 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
                 model.waiting.insert(name);
             }
             if done(broken, closed, true)? {
-                chunks.iter().for_each(|name| model.settle(Some(name)));
+                for name in chunks {
+                    model.settle(Some(name));
+                }
             }
         }
         Step::Rename(from, to) => {
