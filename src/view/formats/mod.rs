@@ -1,5 +1,6 @@
 //! The formats: each says what file a node is in it, or why it is none.
 
+mod envi;
 mod npy;
 mod raw;
 
@@ -45,6 +46,12 @@ pub const FORMATS: &[Format] = &[
         nodes: Nodes::Arrays,
         build: raw::build,
     },
+    Format {
+        extension: "hdr",
+        what: "ENVI header of X.raw (GDAL, spectral)",
+        nodes: Nodes::Arrays,
+        build: envi::build,
+    },
 ];
 
 impl Format {
@@ -75,4 +82,9 @@ impl Format {
     pub fn view(&self, source: &Source<'_>) -> Result<View> {
         (self.build)(source)
     }
+}
+
+/// A text without characters that would end its line.
+fn line(text: &str) -> String {
+    text.chars().map(|char| if char.is_control() { '_' } else { char }).collect()
 }
