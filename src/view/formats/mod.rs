@@ -2,6 +2,7 @@
 
 mod envi;
 mod npy;
+mod nrrd;
 mod raw;
 
 use super::{Source, View};
@@ -51,6 +52,18 @@ pub const FORMATS: &[Format] = &[
         what: "ENVI header of X.raw (GDAL, spectral)",
         nodes: Nodes::Arrays,
         build: envi::build,
+    },
+    Format {
+        extension: "nrrd",
+        what: "NRRD (Teem, ITK, Slicer)",
+        nodes: Nodes::Arrays,
+        build: nrrd::attached,
+    },
+    Format {
+        extension: "nhdr",
+        what: "NRRD header of X.raw",
+        nodes: Nodes::Arrays,
+        build: nrrd::detached,
     },
 ];
 
