@@ -1,6 +1,7 @@
 //! The formats: each says what file a node is in it, or why it is none.
 
 mod envi;
+mod metaimage;
 mod npy;
 mod nrrd;
 mod raw;
@@ -64,6 +65,18 @@ pub const FORMATS: &[Format] = &[
         what: "NRRD header of X.raw",
         nodes: Nodes::Arrays,
         build: nrrd::detached,
+    },
+    Format {
+        extension: "mha",
+        what: "MetaImage (ITK, ParaView)",
+        nodes: Nodes::Arrays,
+        build: metaimage::attached,
+    },
+    Format {
+        extension: "mhd",
+        what: "MetaImage header of X.raw",
+        nodes: Nodes::Arrays,
+        build: metaimage::detached,
     },
 ];
 
