@@ -2,6 +2,7 @@
 
 mod envi;
 mod metaimage;
+mod nifti;
 mod npy;
 mod nrrd;
 mod raw;
@@ -78,6 +79,12 @@ pub const FORMATS: &[Format] = &[
         nodes: Nodes::Arrays,
         build: metaimage::detached,
     },
+    Format {
+        extension: "nii",
+        what: "NIfTI-1; NIfTI-2 where axes are long (nibabel, FSL, ITK)",
+        nodes: Nodes::Arrays,
+        build: nifti::build,
+    },
 ];
 
 impl Format {
@@ -113,4 +120,19 @@ impl Format {
 /// A text without characters that would end its line.
 fn line(text: &str) -> String {
     text.chars().map(|char| if char.is_control() { '_' } else { char }).collect()
+}
+
+/// Puts `data` at a place in a header, which is long enough.
+fn put(header: &mut [u8], at: usize, data: &[u8]) {
+    let target = at.checked_add(data.len()).and_then(|end| header.get_mut(at..end));
+    debug_assert!(target.is_some(), "{at} lies outside of the header");
+    if let Some(target) = target {
+        target.copy_from_slice(data);
+    }
+}
+
+/// The nearest number of single precision.
+#[expect(clippy::as_conversions, clippy::cast_possible_truncation, reason = "nothing else rounds")]
+fn single(value: f64) -> f32 {
+    value as f32
 }
