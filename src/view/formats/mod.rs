@@ -2,6 +2,7 @@
 
 mod envi;
 mod metaimage;
+mod mrc;
 mod nifti;
 mod npy;
 mod nrrd;
@@ -84,6 +85,12 @@ pub const FORMATS: &[Format] = &[
         what: "NIfTI-1; NIfTI-2 where axes are long (nibabel, FSL, ITK)",
         nodes: Nodes::Arrays,
         build: nifti::build,
+    },
+    Format {
+        extension: "mrc",
+        what: "MRC2014 (electron microscopy)",
+        nodes: Nodes::Arrays,
+        build: mrc::build,
     },
 ];
 
