@@ -1,6 +1,7 @@
 //! The formats: each says what file a node is in it, or why it is none.
 
 mod envi;
+mod fits;
 mod metaimage;
 mod mrc;
 mod nifti;
@@ -91,6 +92,12 @@ pub const FORMATS: &[Format] = &[
         what: "MRC2014 (electron microscopy)",
         nodes: Nodes::Arrays,
         build: mrc::build,
+    },
+    Format {
+        extension: "fits",
+        what: "FITS image (astronomy)",
+        nodes: Nodes::Arrays,
+        build: fits::build,
     },
 ];
 
