@@ -8,6 +8,7 @@ mod nifti;
 mod npy;
 mod nrrd;
 mod raw;
+mod vti;
 
 use super::{Source, View};
 use crate::error::Result;
@@ -98,6 +99,12 @@ pub const FORMATS: &[Format] = &[
         what: "FITS image (astronomy)",
         nodes: Nodes::Arrays,
         build: fits::build,
+    },
+    Format {
+        extension: "vti",
+        what: "VTK image data (ParaView)",
+        nodes: Nodes::Arrays,
+        build: vti::build,
     },
 ];
 
