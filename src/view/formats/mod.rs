@@ -8,6 +8,7 @@ mod nifti;
 mod npy;
 mod nrrd;
 mod raw;
+mod safetensors;
 mod vti;
 
 use super::{Source, View};
@@ -105,6 +106,12 @@ pub const FORMATS: &[Format] = &[
         what: "VTK image data (ParaView)",
         nodes: Nodes::Arrays,
         build: vti::build,
+    },
+    Format {
+        extension: "safetensors",
+        what: "all arrays below a group (machine learning)",
+        nodes: Nodes::Groups,
+        build: safetensors::build,
     },
 ];
 
