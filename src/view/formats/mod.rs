@@ -9,6 +9,7 @@ mod npy;
 mod nrrd;
 mod raw;
 mod safetensors;
+mod text;
 mod vti;
 
 use super::{Source, View};
@@ -112,6 +113,12 @@ pub const FORMATS: &[Format] = &[
         what: "all arrays below a group (machine learning)",
         nodes: Nodes::Groups,
         build: safetensors::build,
+    },
+    Format {
+        extension: "txt",
+        what: "the values of a short array, one a line",
+        nodes: Nodes::Arrays,
+        build: text::build,
     },
 ];
 
