@@ -1,4 +1,4 @@
-//! `mha`, and `mhd` which says the same of `X.raw` beside it: `MetaImage` (<https://itk.org/Wiki/ITK/MetaIO>), lines of
+//! `mha`, and `mhd` which says the same of `X.raw` beside it: MetaImage (<https://itk.org/Wiki/ITK/MetaIO>), lines of
 //! names and values, the last of which says where the elements are.
 
 use super::line;
@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::view::image::{Axis, Image};
 use crate::view::{Items, Layout, Part, Source, View};
 
-/// The most axes that `MetaIO` reads.
+/// The most axes that MetaIO reads.
 const MAX_RANK: usize = 10;
 
 pub(super) fn attached(source: &Source<'_>) -> Result<View> {

@@ -10,6 +10,7 @@ mod nrrd;
 mod raw;
 mod safetensors;
 mod text;
+mod tiff;
 mod vti;
 
 use super::{Source, View};
@@ -83,6 +84,12 @@ pub const FORMATS: &[Format] = &[
         what: "MetaImage header of X.raw",
         nodes: Nodes::Arrays,
         build: metaimage::detached,
+    },
+    Format {
+        extension: "tif",
+        what: "TIFF; a hyperstack of ImageJ where it has the type",
+        nodes: Nodes::Arrays,
+        build: tiff::tif,
     },
     Format {
         extension: "nii",
