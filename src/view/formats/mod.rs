@@ -92,6 +92,12 @@ pub const FORMATS: &[Format] = &[
         build: tiff::tif,
     },
     Format {
+        extension: "ome.tif",
+        what: "OME-TIFF whose tiles are the chunks, with the pyramid of an OME-Zarr image",
+        nodes: Nodes::All,
+        build: tiff::ome_tif,
+    },
+    Format {
         extension: "nii",
         what: "NIfTI-1; NIfTI-2 where axes are long (nibabel, FSL, ITK)",
         nodes: Nodes::Arrays,

@@ -1,8 +1,11 @@
 //! TIFF 6 and BigTIFF: directories of entries, before the elements that they point to. `tif` and `ome.tif` are made of it.
 
 mod hyperstack;
+mod ome;
+mod ome_xml;
 
 pub(super) use hyperstack::build as tif;
+pub(super) use ome::build as ome_tif;
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
