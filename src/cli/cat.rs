@@ -12,7 +12,7 @@ const STEP: usize = 4 << 20;
 
 /// Writes a node to standard output.
 pub fn run(args: &Cat) -> Result<(), Failure> {
-    let (hierarchy, path) = open::node(&args.source, args.from.as_ref())?;
+    let (hierarchy, path) = open::node_with_groups(&args.source, args.from.as_ref())?;
     let cache = ChunkCache::new(args.cache_size);
     let get: &GetChunk<'_> =
         &|elements, coords| Ok(cache.get(&elements.array, coords)?.map(|chunk| chunk.bytes));

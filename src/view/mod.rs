@@ -7,6 +7,7 @@
 
 mod elements;
 mod formats;
+mod image;
 mod source;
 
 use std::ops::Range;

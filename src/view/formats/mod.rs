@@ -1,7 +1,17 @@
 //! The formats: each says what file a node is in it, or why it is none.
 
+mod envi;
+mod fits;
+mod metaimage;
+mod mrc;
+mod nifti;
 mod npy;
+mod nrrd;
 mod raw;
+mod safetensors;
+mod text;
+mod tiff;
+mod vti;
 
 use std::hash::{Hash, Hasher};
 
@@ -46,6 +56,84 @@ pub const FORMATS: &[Format] = &[
         what: "the elements alone, little endian, C order",
         nodes: Nodes::Arrays,
         build: raw::build,
+    },
+    Format {
+        extension: "hdr",
+        what: "ENVI header of X.raw (GDAL, spectral)",
+        nodes: Nodes::Arrays,
+        build: envi::build,
+    },
+    Format {
+        extension: "nrrd",
+        what: "NRRD (Teem, ITK, Slicer)",
+        nodes: Nodes::Arrays,
+        build: nrrd::attached,
+    },
+    Format {
+        extension: "nhdr",
+        what: "NRRD header of X.raw",
+        nodes: Nodes::Arrays,
+        build: nrrd::detached,
+    },
+    Format {
+        extension: "mha",
+        what: "MetaImage (ITK, ParaView)",
+        nodes: Nodes::Arrays,
+        build: metaimage::attached,
+    },
+    Format {
+        extension: "mhd",
+        what: "MetaImage header of X.raw",
+        nodes: Nodes::Arrays,
+        build: metaimage::detached,
+    },
+    Format {
+        extension: "tif",
+        what: "TIFF; a hyperstack of ImageJ where it has the type",
+        nodes: Nodes::Arrays,
+        build: tiff::tif,
+    },
+    Format {
+        extension: "ome.tif",
+        what: "OME-TIFF whose tiles are the chunks, with the pyramid of an OME-Zarr image",
+        nodes: Nodes::All,
+        build: tiff::ome_tif,
+    },
+    Format {
+        extension: "nii",
+        what: "NIfTI-1; NIfTI-2 where axes are long (nibabel, FSL, ITK)",
+        nodes: Nodes::Arrays,
+        build: nifti::build,
+    },
+    Format {
+        extension: "mrc",
+        what: "MRC2014 (electron microscopy)",
+        nodes: Nodes::Arrays,
+        build: mrc::build,
+    },
+    Format {
+        extension: "fits",
+        what: "FITS image (astronomy)",
+        nodes: Nodes::Arrays,
+        build: fits::build,
+    },
+    Format {
+        extension: "vti",
+        what: "VTK image data (ParaView)",
+        nodes: Nodes::Arrays,
+        build: vti::build,
+    },
+    Format {
+        extension: "safetensors",
+        what: "all arrays below a group (machine learning)",
+        nodes: Nodes::Groups,
+        build: safetensors::build,
+    },
+    Format {
+        extension: "txt",
+        what: "the values of a short array, one a line",
+        nodes: Nodes::Arrays,
+        build: text::build,
     },
 ];
 
@@ -93,4 +181,24 @@ impl Format {
     pub fn view(&self, source: &Source<'_>) -> Result<View> {
         (self.build)(source)
     }
+}
+
+/// A text without characters that would end its line.
+fn line(text: &str) -> String {
+    text.chars().map(|char| if char.is_control() { '_' } else { char }).collect()
+}
+
+/// Puts `data` at a place in a header, which is long enough.
+fn put(header: &mut [u8], at: usize, data: &[u8]) {
+    let target = at.checked_add(data.len()).and_then(|end| header.get_mut(at..end));
+    debug_assert!(target.is_some(), "{at} lies outside of the header");
+    if let Some(target) = target {
+        target.copy_from_slice(data);
+    }
+}
+
+/// The nearest number of single precision.
+#[expect(clippy::as_conversions, clippy::cast_possible_truncation, reason = "nothing else rounds")]
+fn single(value: f64) -> f32 {
+    value as f32
 }
