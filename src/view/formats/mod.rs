@@ -1,5 +1,6 @@
 //! The formats: each says what file a node is in it, or why it is none.
 
+mod nc;
 mod npy;
 mod raw;
 
@@ -44,6 +45,12 @@ pub const FORMATS: &[Format] = &[
         what: "the elements alone, little endian, C order",
         nodes: Nodes::Arrays,
         build: raw::build,
+    },
+    Format {
+        extension: "nc",
+        what: "netCDF classic (CDF-2, or CDF-5 where that cannot hold it)",
+        nodes: Nodes::All,
+        build: nc::build,
     },
 ];
 
