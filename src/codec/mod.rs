@@ -25,6 +25,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 pub use array_to_bytes::vlen;
 pub use buffer::{Buffer, reserve};
+pub use bytes_to_bytes::lookup3;
 pub use pipeline::Pipeline;
 pub use texts::items as vlen_items;
 

@@ -164,3 +164,14 @@ fn double(value: &Value) -> Option<Vec<u8>> {
     };
     Some(number.to_le_bytes().to_vec())
 }
+
+/// Numbers as they are in JSON.
+pub(in crate::view) fn decimal(bytes: &[u8], dtype: &DType, many: Many) -> String {
+    let numbers = bytes.chunks_exact(dtype.item_len().max(1));
+    let numbers: Vec<String> =
+        numbers.map(|item| FillValue::from_item(item).to_json(dtype).to_string()).collect();
+    match many {
+        Many::No => numbers.concat(),
+        Many::Yes => format!("[{}]", numbers.join(",")),
+    }
+}

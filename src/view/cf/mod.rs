@@ -16,10 +16,10 @@ use std::collections::HashSet;
 use super::Source;
 use crate::error::{Error, Kind, Result};
 use crate::metadata::NodeKind;
-pub(super) use attributes::{Attribute, Many, Values, attributes};
+pub(super) use attributes::{Attribute, Many, Values, attributes, decimal};
 pub(super) use dimensions::{Dimension, Dimensions};
 pub(super) use exact::exactly;
-pub(super) use variable::{Data, Variable};
+pub(super) use variable::{Data, Variable, characters};
 
 /// The attribute that says which arrays are not in a file of a group, and why.
 const LEFT_OUT: &str = "zarrfs_left_out";
@@ -35,17 +35,22 @@ pub(super) struct Dataset<'s> {
     pub attributes: Vec<Attribute>,
     /// What is not in it, and why.
     pub left_out: Vec<(String, Error)>,
+    /// How many nodes are not in it whose metadata are not understood.
+    others: usize,
 }
 
 impl<'s> Dataset<'s> {
     /// The arrays that lie directly in a group; or one array, with what of its group its coordinates are.
     pub fn of(source: &Source<'s>) -> Result<Self> {
-        let (arrays, attributes_of) = match source.kind() {
-            NodeKind::Array => with_coordinates(source)?,
+        let (arrays, attributes_of, others) = match source.kind() {
+            NodeKind::Array => {
+                let (arrays, group) = with_coordinates(source)?;
+                (arrays, group, 0)
+            }
             NodeKind::Group => {
-                let (children, _) = source.children()?;
+                let (children, others) = source.children()?;
                 let is_array = |child: &Source<'s>| child.kind() == NodeKind::Array;
-                (children.into_iter().filter(is_array).collect(), Some(source.clone()))
+                (children.into_iter().filter(is_array).collect(), Some(source.clone()), others)
             }
         };
         let mut dimensions = Dimensions::default();
@@ -71,8 +76,8 @@ impl<'s> Dataset<'s> {
         }
         let attributes = attributes_of.map(|group| attributes(group.attributes(), None));
         let dimensions = dimensions.into_list();
-        let mut dataset =
-            Self { dimensions, variables, attributes: attributes.unwrap_or_default(), left_out };
+        let attributes = attributes.unwrap_or_default();
+        let mut dataset = Self { dimensions, variables, attributes, left_out, others };
         dataset.drop_unused();
         Ok(dataset)
     }
@@ -90,22 +95,21 @@ impl<'s> Dataset<'s> {
         self.drop_unused();
     }
 
-    /// The attributes of the group, and what is not here. Refused where nothing is left of what there is.
-    pub fn global_attributes(&self) -> Result<Vec<Attribute>> {
-        let reasons: Vec<String> = self
-            .left_out
-            .iter()
-            .map(|(name, error)| format!("{name}: {}", error.detail()))
-            .collect();
-        let reasons = reasons.join("; ");
-        if self.variables.is_empty() && !reasons.is_empty() {
-            return Err(Error::unsupported(reasons));
-        }
+    /// The attributes of the group, and what is not here.
+    pub fn global_attributes(&self) -> Vec<Attribute> {
         let mut attributes = self.attributes.clone();
-        if !reasons.is_empty() {
-            attributes.push(Attribute::text(LEFT_OUT, reasons));
-        }
-        Ok(attributes)
+        attributes.extend(left_out(&self.left_out, self.others));
+        attributes
+    }
+
+    /// Refused where nothing is left of what there is.
+    pub fn check_not_empty(&self) -> Result<()> {
+        let Some(Values::Text(reasons)) =
+            left_out(&self.left_out, self.others).map(|attribute| attribute.values)
+        else {
+            return Ok(());
+        };
+        if self.variables.is_empty() { Err(Error::unsupported(reasons)) } else { Ok(()) }
     }
 
     /// Takes out dimensions that no variable has.
@@ -131,6 +135,16 @@ impl<'s> Dataset<'s> {
             }
         }
     }
+}
+
+/// The attribute that says what is not in a file, and why; none where all is.
+pub(super) fn left_out(reasons: &[(String, Error)], others: usize) -> Option<Attribute> {
+    let mut reasons: Vec<String> =
+        reasons.iter().map(|(name, error)| format!("{name}: {}", error.detail())).collect();
+    if others > 0 {
+        reasons.push(format!("{others} nodes whose metadata are not understood"));
+    }
+    (!reasons.is_empty()).then(|| Attribute::text(LEFT_OUT, reasons.join("; ")))
 }
 
 /// Whether an array has one dimension, of its own name.

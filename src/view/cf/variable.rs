@@ -162,7 +162,7 @@ fn time_attributes(time: Time) -> Result<Vec<Attribute>> {
 }
 
 /// The texts of an array as characters in UTF-8, NUL behind those that are shorter than the longest, and its length.
-fn characters(source: &Source<'_>) -> Result<(Vec<u8>, u64)> {
+pub(in crate::view) fn characters(source: &Source<'_>) -> Result<(Vec<u8>, u64)> {
     check_small(source)?;
     let texts = source.texts()?;
     let longest = texts.iter().map(Vec::len).max().unwrap_or_default().max(1);

@@ -1,5 +1,6 @@
 //! The formats: each says what file a node is in it, or why it is none.
 
+mod hdf5;
 mod nc;
 mod npy;
 mod raw;
@@ -51,6 +52,13 @@ pub const FORMATS: &[Format] = &[
         what: "netCDF classic (CDF-2, or CDF-5 where that cannot hold it)",
         nodes: Nodes::All,
         build: nc::build,
+    },
+    Format { extension: "nc4", what: "netCDF-4", nodes: Nodes::All, build: hdf5::build_nc4 },
+    Format {
+        extension: "h5",
+        what: "HDF5, of library version 1.10 and later",
+        nodes: Nodes::All,
+        build: hdf5::build_h5,
     },
 ];
 

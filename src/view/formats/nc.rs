@@ -12,7 +12,7 @@
 
 use crate::dtype::DType;
 use crate::error::{Error, Kind, Result};
-use crate::view::cf::{Attribute, Data, Dataset, Many, Values, Variable, exactly};
+use crate::view::cf::{Attribute, Data, Dataset, Values, Variable, decimal, exactly};
 use crate::view::{Items, Layout, Part, Source, View};
 
 const NC_DIMENSION: u32 = 10;
@@ -83,7 +83,7 @@ fn keep_one_record_dimension(dataset: &mut Dataset<'_>) -> Result<()> {
             )
         })
     });
-    dataset.global_attributes().map(|_| ())
+    dataset.check_not_empty()
 }
 
 /// The bytes of a variable, or of one record of it, padded.
@@ -134,7 +134,7 @@ fn file(dataset: &Dataset<'_>, version: Version) -> Result<View> {
         .ok_or_else(too_long)?;
     let mut parts = vec![Part::Zeros(at.saturating_sub(u64::try_from(header_len).unwrap_or(at)))];
     let mut begins = Vec::new();
-    for variable in dataset.variables.iter() {
+    for variable in &dataset.variables {
         begins.push(at);
         let part = match &variable.data {
             Data::Values(values) => Part::from(big_endian(values, variable.dtype.item_len())),
@@ -190,7 +190,7 @@ impl Header {
             header.name(&dimension.name)?;
             header.count(dimension.len)?;
         }
-        header.attributes(&dataset.global_attributes()?)?;
+        header.attributes(&dataset.global_attributes())?;
         header.list(NC_VARIABLE, dataset.variables.len())?;
         for (variable, begin) in dataset.variables.iter().zip(begins) {
             header.name(&variable.name)?;
@@ -280,18 +280,6 @@ impl Header {
                 }
             }
         }
-    }
-}
-
-/// Integers that no type holds, as they are in JSON.
-fn decimal(bytes: &[u8], dtype: &DType, many: Many) -> String {
-    let numbers = bytes.chunks_exact(dtype.item_len().max(1));
-    let numbers: Vec<String> = numbers
-        .map(|item| crate::dtype::FillValue::from_item(item).to_json(dtype).to_string())
-        .collect();
-    match many {
-        Many::No => numbers.concat(),
-        Many::Yes => format!("[{}]", numbers.join(",")),
     }
 }
 
