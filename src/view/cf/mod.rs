@@ -15,7 +15,7 @@ use std::collections::HashSet;
 
 use super::Source;
 use crate::error::{Error, Kind, Result};
-use crate::metadata::NodeKind;
+use crate::metadata::{NodeKind, NodePath};
 pub(super) use attributes::{Attribute, Many, Values, attributes, decimal};
 pub(super) use dimensions::{Dimension, Dimensions};
 pub(super) use exact::exactly;
@@ -37,6 +37,8 @@ pub(super) struct Dataset<'s> {
     pub left_out: Vec<(String, Error)>,
     /// How many nodes are not in it whose metadata are not understood.
     others: usize,
+    /// The array that it is about; none where it is about a group.
+    array: Option<NodePath>,
 }
 
 impl<'s> Dataset<'s> {
@@ -77,7 +79,8 @@ impl<'s> Dataset<'s> {
         let attributes = attributes_of.map(|group| attributes(group.attributes(), None));
         let dimensions = dimensions.into_list();
         let attributes = attributes.unwrap_or_default();
-        let mut dataset = Self { dimensions, variables, attributes, left_out, others };
+        let array = (source.kind() == NodeKind::Array).then(|| source.path().clone());
+        let mut dataset = Self { dimensions, variables, attributes, left_out, others, array };
         dataset.drop_unused();
         Ok(dataset)
     }
@@ -102,14 +105,18 @@ impl<'s> Dataset<'s> {
         attributes
     }
 
-    /// Refused where nothing is left of what there is.
+    /// Refused where nothing is left of what there is, or the array itself is not.
     pub fn check_not_empty(&self) -> Result<()> {
         let Some(Values::Text(reasons)) =
             left_out(&self.left_out, self.others).map(|attribute| attribute.values)
         else {
             return Ok(());
         };
-        if self.variables.is_empty() { Err(Error::unsupported(reasons)) } else { Ok(()) }
+        let is_there = match &self.array {
+            Some(array) => self.variables.iter().any(|one| one.source.path() == array),
+            None => !self.variables.is_empty(),
+        };
+        if is_there { Ok(()) } else { Err(Error::unsupported(reasons)) }
     }
 
     /// Takes out dimensions that no variable has.

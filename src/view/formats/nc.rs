@@ -76,7 +76,7 @@ fn keep_one_record_dimension(dataset: &mut Dataset<'_>) -> Result<()> {
     let chosen = dataset.variables.iter().find_map(first);
     dataset.leave_out(|variable| {
         let number = variable.dimensions.iter().filter(is_empty).count();
-        let fits = number == 0 || (number == 1 && first(variable) == chosen);
+        let fits = number == 0 || (number == 1 && chosen.is_some() && first(variable) == chosen);
         (!fits).then(|| {
             Error::unsupported(
                 "only one dimension of a classic file can be empty, and is the first",
@@ -152,6 +152,7 @@ fn file(dataset: &Dataset<'_>, version: Version) -> Result<View> {
     for (begin, variable) in begins.iter_mut().zip(&dataset.variables) {
         if is_record(variable, dataset) {
             *begin = at;
+            at = at.checked_add(vsize(variable, dataset)?).ok_or_else(too_long)?;
         }
     }
     let header = Header::of(dataset, version, &begins)?;

@@ -146,22 +146,25 @@ impl File {
             at = next(at, len, 8).ok_or_else(too_long)?;
         }
         let metadata_len = at;
-        for object in &self.objects {
-            let len = object.elements_len();
+        // What is short, as coordinates are, comes first.
+        let mut order: Vec<(u64, usize)> =
+            self.objects.iter().map(Object::elements_len).zip(0..).collect();
+        order.sort_unstable();
+        addresses.elements = vec![UNDEFINED; self.objects.len()];
+        for (len, number) in order.iter().copied().filter(|(len, _)| *len > 0) {
             let multiple = if len >= PAGE { PAGE } else { 8 };
             at = next(at, 0, multiple).ok_or_else(too_long)?;
-            addresses.elements.push(if len == 0 { UNDEFINED } else { at });
+            addresses.elements.get_mut(number).into_iter().for_each(|address| *address = at);
             at = next(at, len, 8).ok_or_else(too_long)?;
         }
         addresses.end = at;
         let metadata = self.metadata(&addresses, metadata_len)?;
         let mut parts = vec![Part::from(metadata)];
         let mut end = metadata_len;
-        for (object, address) in self.objects.iter_mut().zip(&addresses.elements) {
-            let Some(part) = object.take_elements() else { continue };
-            if part.is_empty() {
-                continue;
-            }
+        for (_, number) in order {
+            let part = self.objects.get_mut(number).and_then(Object::take_elements);
+            let Some(part) = part.filter(|part| !part.is_empty()) else { continue };
+            let address = Addresses::of(&addresses.elements, number);
             parts.push(Part::Zeros(address.saturating_sub(end)));
             end = address.saturating_add(part.len());
             parts.push(part);
