@@ -47,7 +47,7 @@ fn node(args: &Cat) -> Result<(Hierarchy, NodePath), Failure> {
         && other.node(&root)?.is_some_and(|node| node.stored().is_some())
     {
         below = NodePath::parse(name)?.join(below.as_str())?;
-        if !other.node(&below)?.is_some_and(|node| !node.is_bare()) {
+        if other.node(&below)?.is_none_or(|node| node.is_bare()) {
             break;
         }
         (hierarchy, path, directory) = (other, below.clone(), above);

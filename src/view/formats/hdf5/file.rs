@@ -121,9 +121,9 @@ impl File {
     }
 
     /// A reference to an object in a global heap.
-    pub fn reference(&mut self, object: usize) -> Option<(usize, u32)> {
+    pub fn reference(&mut self, object: usize) -> (usize, u32) {
         self.heap.push(HeapObject::Reference(object));
-        Some((self.heap.len().saturating_sub(1), 1))
+        (self.heap.len().saturating_sub(1), 1)
     }
 
     /// The file of what is in it.
@@ -137,7 +137,7 @@ impl File {
         let mut at = SUPERBLOCK_LEN;
         for object in &self.objects {
             addresses.objects.push(at);
-            let len = u64::try_from(self.header(object, 0, &none)?.len()).unwrap_or(u64::MAX);
+            let len = u64::try_from(header(object, 0, &none)?.len()).unwrap_or(u64::MAX);
             at = next(at, len, 8).ok_or_else(too_long)?;
         }
         for heap in self.heap.chunks(HEAP_COUNT) {
@@ -183,7 +183,7 @@ impl File {
         }
         bytes.extend(lookup3(&bytes, 0).to_le_bytes());
         for (number, object) in self.objects.iter().enumerate() {
-            bytes.extend(self.header(object, number, addresses)?);
+            bytes.extend(header(object, number, addresses)?);
             bytes.resize(bytes.len().next_multiple_of(8), 0);
         }
         for heap in self.heap.chunks(HEAP_COUNT) {
@@ -192,53 +192,52 @@ impl File {
         bytes.resize(usize::try_from(len).unwrap_or(bytes.len()), 0);
         Ok(bytes)
     }
+}
 
-    /// An object header, version 2.
-    fn header(&self, object: &Object, number: usize, addresses: &Addresses) -> Result<Vec<u8>> {
-        let mut messages = Messages::default();
-        match &object.content {
-            Content::Group(links) => {
-                messages.add(Kind::LinkInfo, &message::link_info(links.len()))?;
-                messages.add(Kind::GroupInfo, &[0, 0])?;
-                for (order, (name, object)) in links.iter().enumerate() {
-                    let address = Addresses::of(&addresses.objects, *object);
-                    messages.add(Kind::Link, &message::link(name, order, address)?)?;
+/// An object header, version 2.
+fn header(object: &Object, number: usize, addresses: &Addresses) -> Result<Vec<u8>> {
+    let mut messages = Messages::default();
+    match &object.content {
+        Content::Group(links) => {
+            messages.add(Kind::LinkInfo, &message::link_info(links.len()))?;
+            messages.add(Kind::GroupInfo, &[0, 0])?;
+            for (order, (name, object)) in links.iter().enumerate() {
+                let address = Addresses::of(&addresses.objects, *object);
+                messages.add(Kind::Link, &message::link(name, order, address)?)?;
+            }
+        }
+        Content::Dataset(dataset) => {
+            let address = Addresses::of(&addresses.elements, number);
+            let (layout, is_there) = match &dataset.elements {
+                Stored::Contiguous(part) => (message::contiguous(address, part.len()), true),
+                Stored::Chunks(_, chunk, item_len) => {
+                    (message::implicit(address, chunk, *item_len)?, true)
                 }
-            }
-            Content::Dataset(dataset) => {
-                let address = Addresses::of(&addresses.elements, number);
-                let (layout, is_there) = match &dataset.elements {
-                    Stored::Contiguous(part) => (message::contiguous(address, part.len()), true),
-                    Stored::Chunks(_, chunk, item_len) => {
-                        (message::implicit(address, chunk, *item_len)?, true)
-                    }
-                    Stored::Nowhere(len) => (message::contiguous(UNDEFINED, *len), false),
-                };
-                messages.add(Kind::Dataspace, &message::dataspace(&dataset.shape)?)?;
-                messages.add(Kind::Datatype, &dataset.dtype)?;
-                let fill = message::fill_value(dataset.fill.as_deref(), is_there)?;
-                messages.add(Kind::FillValue, &fill)?;
-                messages.add(Kind::Layout, &layout)?;
-            }
-        }
-        messages.add(Kind::AttributeInfo, &message::attribute_info())?;
-        for attribute in &object.attributes {
-            let value = match &attribute.value {
-                Value::Bytes(bytes) => bytes.clone(),
-                Value::InHeap(items) => items.iter().flat_map(|i| in_heap(*i, addresses)).collect(),
+                Stored::Nowhere(len) => (message::contiguous(UNDEFINED, *len), false),
             };
-            let Attribute { name, dtype, space, .. } = attribute;
-            messages.add(Kind::Attribute, &message::attribute(name, dtype, space, &value)?)?;
+            messages.add(Kind::Dataspace, &message::dataspace(&dataset.shape)?)?;
+            messages.add(Kind::Datatype, &dataset.dtype)?;
+            let fill = message::fill_value(dataset.fill.as_deref(), is_there)?;
+            messages.add(Kind::FillValue, &fill)?;
+            messages.add(Kind::Layout, &layout)?;
         }
-        let Messages(messages) = messages;
-        let len =
-            u32::try_from(messages.len()).map_err(|_| Error::unsupported("too many nodes"))?;
-        let mut bytes = b"OHDR\x02\x02".to_vec();
-        bytes.extend(len.to_le_bytes());
-        bytes.extend(messages);
-        bytes.extend(lookup3(&bytes, 0).to_le_bytes());
-        Ok(bytes)
     }
+    messages.add(Kind::AttributeInfo, &message::attribute_info())?;
+    for attribute in &object.attributes {
+        let value = match &attribute.value {
+            Value::Bytes(bytes) => bytes.clone(),
+            Value::InHeap(items) => items.iter().flat_map(|i| in_heap(*i, addresses)).collect(),
+        };
+        let Attribute { name, dtype, space, .. } = attribute;
+        messages.add(Kind::Attribute, &message::attribute(name, dtype, space, &value)?)?;
+    }
+    let Messages(messages) = messages;
+    let len = u32::try_from(messages.len()).map_err(|_| Error::unsupported("too many nodes"))?;
+    let mut bytes = b"OHDR\x02\x02".to_vec();
+    bytes.extend(len.to_le_bytes());
+    bytes.extend(messages);
+    bytes.extend(lookup3(&bytes, 0).to_le_bytes());
+    Ok(bytes)
 }
 
 impl Object {

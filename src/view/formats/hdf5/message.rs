@@ -45,7 +45,9 @@ pub(super) fn dataspace(lens: &[u64]) -> Result<Vec<u8>> {
     let rank = u8::try_from(lens.len()).ok().filter(|rank| *rank <= 32);
     let rank = rank.ok_or_else(|| Error::unsupported("HDF5 has up to 32 dimensions"))?;
     let mut bytes = vec![2, rank, 0, u8::from(rank > 0)];
-    lens.iter().for_each(|len| bytes.extend(len.to_le_bytes()));
+    for len in lens {
+        bytes.extend(len.to_le_bytes());
+    }
     Ok(bytes)
 }
 
@@ -149,7 +151,9 @@ fn field(field: &Field) -> Result<Vec<u8>> {
     let of_one = datatype(&field.dtype)?;
     let Ok(rank @ 1..) = u8::try_from(field.shape.len()) else { return Ok(of_one) };
     let mut behind = vec![rank];
-    field.shape.iter().for_each(|len| behind.extend(len.to_le_bytes()));
+    for len in &field.shape {
+        behind.extend(len.to_le_bytes());
+    }
     behind.extend(of_one);
     class(3, 10, [0; 3], field.len(), &behind)
 }
@@ -227,7 +231,7 @@ pub(super) fn attribute(name: &str, dtype: &[u8], space: &[u8], value: &[u8]) ->
 /// Says that attributes are all in the header.
 pub(super) fn attribute_info() -> Vec<u8> {
     let mut bytes = vec![0, 0];
-    (0..2).for_each(|_| bytes.extend(UNDEFINED.to_le_bytes()));
+    bytes.extend([UNDEFINED.to_le_bytes(); 2].as_flattened());
     bytes
 }
 
@@ -236,7 +240,7 @@ pub(super) fn attribute_info() -> Vec<u8> {
 pub(super) fn link_info(count: usize) -> Vec<u8> {
     let mut bytes = vec![0, 3];
     bytes.extend(u64::try_from(count).unwrap_or(u64::MAX).to_le_bytes());
-    (0..3).for_each(|_| bytes.extend(UNDEFINED.to_le_bytes()));
+    bytes.extend([UNDEFINED.to_le_bytes(); 3].as_flattened());
     bytes
 }
 

@@ -81,10 +81,9 @@ impl Netcdf {
         for variable in &dataset.variables {
             if coordinate_of(variable, &dataset.dimensions).is_none() {
                 let object = self.variable(variable, &dataset.dimensions)?;
-                let name = match dataset.dimensions.iter().any(|d| d.name == variable.name) {
-                    true => format!("{NOT_A_COORDINATE}{}", variable.name),
-                    false => variable.name.clone(),
-                };
+                let is_taken = dataset.dimensions.iter().any(|one| one.name == variable.name);
+                let before = if is_taken { NOT_A_COORDINATE } else { "" };
+                let name = format!("{before}{}", variable.name);
                 self.file.link(number, &name, object);
                 self.refer(object, variable, &scales)?;
             }
@@ -110,17 +109,11 @@ impl Netcdf {
             let own = |variable: &&Variable<'_>| {
                 coordinate_of(variable, &dataset.dimensions) == Some(number)
             };
-            let (object, title) = match dataset.variables.iter().find(own) {
-                Some(variable) => {
-                    (self.variable(variable, &dataset.dimensions)?, dimension.name.clone())
-                }
-                None => {
-                    let title = format!(
-                        "This is a netCDF dimension but not a netCDF variable.{:10}",
-                        dimension.len
-                    );
-                    (self.file.add(empty(dimension)?), title)
-                }
+            let (object, title) = if let Some(variable) = dataset.variables.iter().find(own) {
+                (self.variable(variable, &dataset.dimensions)?, dimension.name.clone())
+            } else {
+                let title = "This is a netCDF dimension but not a netCDF variable.";
+                (self.file.add(empty(dimension)?), format!("{title}{:10}", dimension.len))
             };
             self.file.link(group, &dimension.name, object);
             let id = self.dimension_count.to_le_bytes();
@@ -165,7 +158,7 @@ impl Netcdf {
             return Ok(());
         }
         let scales = variable.dimensions.iter().filter_map(|number| scales.get(*number));
-        let items: Vec<_> = scales.map(|scale| self.file.reference(*scale)).collect();
+        let items: Vec<_> = scales.map(|scale| Some(self.file.reference(*scale))).collect();
         let space = message::dataspace(&[u64::try_from(items.len()).unwrap_or(u64::MAX)])?;
         let (name, dtype) = ("DIMENSION_LIST".to_owned(), message::references()?);
         let value = Value::InHeap(items);
