@@ -91,6 +91,10 @@ need mkfs.ext4 e2fsprogs
 need mkfs.xfs xfsprogs
 need gdalmdiminfo gdal-bin
 need ncdump netcdf-bin
+need ncvalidator pnetcdf-bin
+need h5stat hdf5-tools
+need cdo cdo
+need ncks nco
 need python3 python3
 python3 -c 'import ensurepip, venv' 2> /dev/null || packages+=(python3-venv)
 if [ ${#packages[@]} -gt 0 ]; then

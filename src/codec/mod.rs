@@ -25,7 +25,9 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 pub use array_to_bytes::vlen;
 pub use buffer::{Buffer, reserve};
+pub use bytes_to_bytes::lookup3;
 pub use pipeline::Pipeline;
+pub use texts::items as vlen_items;
 
 /// What a codec of arrays is bound to: a chunk of so many elements along each dimension.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -11,7 +11,7 @@
 use crate::error::{Error, Result};
 
 /// The elements of such a chunk, of which there must be `count`.
-pub(in crate::codec) fn items(chunk: &[u8], count: usize) -> Result<Vec<&[u8]>> {
+pub fn items(chunk: &[u8], count: usize) -> Result<Vec<&[u8]>> {
     let short = || Error::corrupt(format!("a chunk of texts ends after {} bytes", chunk.len()));
     let (stored, mut rest) = chunk.split_first_chunk().ok_or_else(short)?;
     let stored = u32::from_le_bytes(*stored);

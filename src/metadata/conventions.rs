@@ -83,7 +83,7 @@ pub(super) fn coded_fill(fill: &FillValue, dtype: &DType) -> Option<Value> {
 }
 
 /// The value of such an attribute, in the form of a fill value.
-pub(super) fn decoded_fill(value: &Value, dtype: &DType) -> Option<FillValue> {
+pub fn decoded_fill(value: &Value, dtype: &DType) -> Option<FillValue> {
     let double = |value: &Value| -> Option<Value> {
         let bytes: [u8; 8] = base64_decode(value.as_str()?)?.try_into().ok()?;
         let float = f64::from_le_bytes(bytes);

@@ -33,7 +33,7 @@ use serde_json::json;
 
 use crate::error::{Error, Kind, Result};
 use crate::store::{Entry, Key, Prefix};
-pub use conventions::{DIMENSIONS, FILL};
+pub use conventions::{DIMENSIONS, FILL, decoded_fill as masked_value};
 pub use create::NewDocument;
 pub use detect::{declared, detect, draft_root_marker};
 pub use joined::{join, split};

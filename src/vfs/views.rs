@@ -3,6 +3,7 @@
 //! A view is made of metadata and kept for `--metadata-ttl`; its chunks are those of the cache. What is written to it waits there
 //! as what is written to chunk files does, and is stored when it is closed.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::sync::Arc;
@@ -60,14 +61,17 @@ pub(super) struct Views {
 struct Kept {
     view: Arc<View>,
     made: Instant,
-    /// The generation of the hierarchy that it was made in.
-    generation: u64,
-    /// Those of the chunks that its header may be made of, too.
-    values: u64,
+    /// The generations of the hierarchy and of the chunks that it is made of.
+    generations: Generations,
+    /// The arrays that its header has values of.
+    used: Vec<Arc<Array>>,
     modified: SystemTime,
-    /// The generation of its chunks that the kernel has pages of, and since when.
-    pages: Option<(u64, Instant)>,
+    /// The generations that the kernel has pages of, and since when.
+    pages: Option<(Generations, Instant)>,
 }
+
+/// Of a hierarchy, and of chunks.
+type Generations = (u64, u64);
 
 impl Views {
     fn get(&self, path: &NodePath, format: &Format) -> Option<Kept> {
@@ -85,7 +89,7 @@ impl Views {
         all.insert((path.clone(), format.extension), kept);
     }
 
-    fn set_pages(&self, path: &NodePath, format: &Format, pages: Option<(u64, Instant)>) {
+    fn set_pages(&self, path: &NodePath, format: &Format, pages: Option<(Generations, Instant)>) {
         if let Some(kept) = self.kept.lock().get_mut(&(path.clone(), format.extension)) {
             kept.pages = pages;
         }
@@ -144,30 +148,27 @@ impl Vfs {
         let generation = self.hierarchy.generation();
         let known = self.views.get(path, format);
         if let Some(kept) = &known
-            && kept.generation == generation
             && kept.made.elapsed() < age
-            && kept.values == self.generation_of(&kept.view)
+            && kept.generations == (generation, self.generation_of(&kept.view, &kept.used))
         {
             return Ok(kept.clone());
         }
         let made = Instant::now();
-        let (view, modified) = self.with_source(path, |source| {
-            let view = format.view(source)?;
-            Ok((Arc::new(view), self.modified_of(path)?))
-        })?;
+        let (view, used, of_values) = self.make_view(path, format)?;
+        let modified = self.modified_of(path)?;
         if known.is_none() {
             self.warn_of_slabs(path, format, &view);
         }
-        let values = self.generation_of(&view);
+        let generations = (generation, of_values.wrapping_add(self.generation_of(&view, &[])));
         let before = known.as_ref();
         // Chunks that were changed here since are newer than the document.
         let modified = match before {
-            Some(kept) if kept.values != values => SystemTime::now(),
+            Some(kept) if kept.generations.1 != generations.1 => SystemTime::now(),
             Some(kept) => kept.modified.max(modified),
             None => modified,
         };
         let pages = before.and_then(|kept| kept.pages);
-        let kept = Kept { view, made, generation, values, modified, pages };
+        let kept = Kept { view, made, generations, used, modified, pages };
         self.views.keep(path, format, kept.clone());
         Ok(kept)
     }
@@ -186,14 +187,27 @@ impl Vfs {
         }
     }
 
-    fn with_source<T>(
+    /// The file that a node is, the arrays that its header has values of, and the generation of these.
+    fn make_view(
         &self,
         path: &NodePath,
-        made: impl FnOnce(&Source<'_>) -> Result<T>,
-    ) -> Result<T> {
+        format: &'static Format,
+    ) -> Result<(Arc<View>, Vec<Arc<Array>>, u64)> {
         let since = self.fresh_since(None);
-        let get: &GetChunk<'_> = &|elements, coords| self.view_chunk(elements, coords, since);
-        made(&Source::new(&self.hierarchy, path, get)?)
+        let used = RefCell::new((Vec::<Arc<Array>>::new(), 0_u64));
+        let get: &GetChunk<'_> = &|elements, coords| {
+            let array = &elements.array;
+            let (arrays, generation) = &mut *used.borrow_mut();
+            if !arrays.iter().any(|known| Arc::ptr_eq(known, array)) {
+                // Before it is read: what changes meanwhile is newer.
+                *generation = generation.wrapping_add(self.cache.generation(array));
+                arrays.push(Arc::clone(array));
+            }
+            self.view_chunk(elements, coords, since)
+        };
+        let view = format.view(&Source::new(&self.hierarchy, path, get)?)?;
+        let (arrays, generation) = used.into_inner();
+        Ok((Arc::new(view), arrays, generation))
     }
 
     fn view_chunk(
@@ -230,10 +244,10 @@ impl Vfs {
         Ok(node.document().map_or(self.mounted, |document| document.total().modified))
     }
 
-    /// How often chunks of its arrays were changed here.
-    fn generation_of(&self, view: &View) -> u64 {
-        let arrays = view.elements().map(|elements| self.cache.generation(&elements.array));
-        arrays.fold(0, u64::wrapping_add)
+    /// How often chunks of its arrays were changed here, and those of others that its header has values of.
+    fn generation_of(&self, view: &View, used: &[Arc<Array>]) -> u64 {
+        let arrays = view.elements().map(|elements| &elements.array).chain(used);
+        arrays.map(|array| self.cache.generation(array)).fold(0, u64::wrapping_add)
     }
 
     /// Length and time of a view.
@@ -256,10 +270,10 @@ impl Vfs {
         let (now, age) = (Instant::now(), self.hierarchy.options().metadata_ttl);
         // What others store is looked for once the time is over.
         let are_kept = kept.pages.is_some_and(|(generation, since)| {
-            generation == kept.values && now.duration_since(since) < age
+            generation == kept.generations && now.duration_since(since) < age
         });
         if !are_kept {
-            self.views.set_pages(path, format, Some((kept.values, now)));
+            self.views.set_pages(path, format, Some((kept.generations, now)));
         }
         Ok((kept.view, if are_kept { Pages::Keep } else { Pages::Drop }))
     }

@@ -99,6 +99,21 @@ impl Elements {
         Ok(Self { start: self.start.checked_add(from).ok_or_else(outside)?, len, ..self.clone() })
     }
 
+    /// Those of an array of any type, to get its chunks with.
+    pub(super) fn of_chunks(path: &NodePath, array: &Arc<Array>) -> Self {
+        Self {
+            path: path.clone(),
+            array: Arc::clone(array),
+            layout: Layout::Chunks,
+            items: Items::default(),
+            item_len: 1,
+            component_len: 1,
+            chunk_len: 0,
+            start: 0,
+            len: 0,
+        }
+    }
+
     /// Their length in bytes.
     pub fn len(&self) -> u64 {
         self.len

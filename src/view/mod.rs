@@ -5,6 +5,7 @@
 //! made from the chunks that the range touches. Each format is a file in `formats`, which says how the parts
 //! follow one another for a [`Source`], or why the format cannot hold it.
 
+mod cf;
 mod elements;
 mod formats;
 mod image;

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use super::{Elements, GetChunk, Items, Layout};
-use crate::array::Array;
-use crate::codec::reserve;
+use crate::array::{Array, Coords, region};
+use crate::codec::{reserve, vlen_items};
+use crate::dtype::DType;
 use crate::error::{Error, Kind, Result};
 use crate::hierarchy::{Content, Hierarchy, Node};
 use crate::metadata::model::Object;
@@ -12,6 +13,9 @@ use crate::metadata::{NodeKind, NodePath};
 
 /// The most bytes of the values of one array that a header is made of.
 const MAX_VALUES_LEN: u64 = 16 << 20;
+
+/// The most texts of one array that a header is made of.
+const MAX_TEXTS: u64 = 1 << 20;
 
 /// A node, and what a format may ask about it.
 #[derive(Clone)]
@@ -125,4 +129,75 @@ impl<'s> Source<'s> {
         elements.read(0, &mut bytes, self.get)?;
         Ok(bytes)
     }
+
+    /// All elements of an array of texts, in C order and in UTF-8, where they are few; bytes where it is one of bytes.
+    pub fn texts(&self) -> Result<Vec<Vec<u8>>> {
+        let array = self.array()?;
+        let model = array.model();
+        if let DType::Utf32(_) = model.dtype {
+            let values = self.values()?;
+            let items = values.chunks_exact(model.dtype.item_len().max(4));
+            return Ok(items.map(utf8).collect());
+        }
+        if let Some(error) = array.not_understood() {
+            return Err(Error::unsupported(format!("the array cannot be decoded: {error}")));
+        }
+        let count = model.shape.iter().try_fold(1, |all: u64, len| all.checked_mul(*len));
+        let count = count.filter(|count| *count <= MAX_TEXTS).and_then(|n| usize::try_from(n).ok());
+        let count = count.ok_or_else(|| {
+            Error::unsupported(format!("it has more than {MAX_TEXTS} texts, too many for a header"))
+        })?;
+        let mut texts = vec![model.fill.item(&model.dtype).into_owned(); count];
+        let counts = array.grid().counts();
+        let mut at = vec![0; counts.len()];
+        let mut len = 0_u64;
+        loop {
+            if count > 0 {
+                len = len.saturating_add(self.put_texts(&Coords::new(at.clone()), &mut texts)?);
+            }
+            if len > MAX_VALUES_LEN {
+                let detail = format!("its texts have more than {MAX_VALUES_LEN} bytes");
+                return Err(Error::unsupported(detail));
+            }
+            if count == 0 || !region::step(&mut at, counts) {
+                return Ok(texts);
+            }
+        }
+    }
+
+    /// Puts the elements of a chunk where they are in the array.
+    fn put_texts(&self, coords: &Coords, texts: &mut [Vec<u8>]) -> Result<u64> {
+        let array = self.array()?;
+        let elements = Elements::of_chunks(self.path(), array);
+        let Some(chunk) = (self.get)(&elements, coords)? else { return Ok(0) };
+        let spans = array.grid().spans(coords)?;
+        let shape: Vec<u64> = spans.iter().map(|(_, len)| *len).collect();
+        let count = shape.iter().try_fold(1, |all: u64, len| all.checked_mul(*len));
+        let count = count.and_then(|count| usize::try_from(count).ok());
+        let items = vlen_items(&chunk, count.ok_or_else(|| Error::too_large("a chunk of texts"))?)?;
+        let mut at = vec![0; shape.len()];
+        for item in items {
+            let mut index = Some(0_u64);
+            for (((start, _), within), len) in spans.iter().zip(&at).zip(&array.model().shape) {
+                let place = start.saturating_add(*within);
+                index = index
+                    .filter(|_| place < *len)
+                    .map(|index| index.saturating_mul(*len).saturating_add(place));
+            }
+            let target = index.and_then(|index| texts.get_mut(usize::try_from(index).ok()?));
+            if let Some(target) = target {
+                *target = item.to_vec();
+            }
+            region::step(&mut at, &shape);
+        }
+        Ok(u64::try_from(chunk.len()).unwrap_or(u64::MAX))
+    }
+}
+
+/// Code points of four bytes as UTF-8, without the NUL behind them; what is none is replaced.
+fn utf8(item: &[u8]) -> Vec<u8> {
+    let points = item.as_chunks::<4>().0.iter().map(|bytes| u32::from_le_bytes(*bytes));
+    let text: String =
+        points.map(|point| char::from_u32(point).unwrap_or(char::REPLACEMENT_CHARACTER)).collect();
+    text.trim_end_matches('\0').as_bytes().to_vec()
 }

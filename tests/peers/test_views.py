@@ -169,6 +169,21 @@ def test_what_others_store_is_seen_once_the_metadata_are_looked_at_again(store, 
         assert np.load(m / "x.npy").shape == (20, 21, 17)
 
 
+def test_a_header_is_of_the_attributes_and_coordinates_as_they_are_now(tmp_path, mount):
+    import netCDF4
+
+    group = zarr.create_group(tmp_path / "g.zarr")
+    group.create_array("x", data=np.arange(6, dtype="i8"), chunks=(3,), dimension_names=["x"])
+    with mount(tmp_path / "g.zarr") as m:
+        for number in range(5):
+            subprocess.run(["setfattr", "-n", "user.attrs.title", "-v", f'"{number}"', m.path], check=True)
+            np.full(3, number, "<i8").tofile(m / "x/c/1")
+            for format in ("nc", "nc4"):
+                with netCDF4.Dataset(m / f"__root__.{format}") as data:
+                    assert data.title == str(number)
+                    assert data["x"][:].tolist() == [0, 1, 2, number, number, number]
+
+
 def test_a_huge_array_opens_at_once_and_its_end_is_one_chunk(tmp_path):
     shape = (20 << 30) // (4 * 1000 * 1000), 1000, 1000
     stored = zarr.create_array(tmp_path / "x.zarr", shape=shape, chunks=(10, 100, 100), dtype="f4", fill_value=1.5)

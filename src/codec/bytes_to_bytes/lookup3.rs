@@ -6,7 +6,7 @@
 //! <https://www.burtleburtle.net/bob/c/lookup3.c>
 
 /// The hash of `bytes`, begun with `start`.
-pub(super) fn lookup3(bytes: &[u8], start: u32) -> u32 {
+pub fn lookup3(bytes: &[u8], start: u32) -> u32 {
     let len = u32::try_from(bytes.len() & 0xffff_ffff).unwrap_or_default();
     let first = 0xdead_beef_u32.wrapping_add(len).wrapping_add(start);
     let mut state = [first; 3];

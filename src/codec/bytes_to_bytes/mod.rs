@@ -27,6 +27,7 @@ pub use checksum::Checksum;
 pub use conditional::Conditional;
 pub use crc32c::Crc32c;
 pub use gzip::Gzip;
+pub use lookup3::lookup3;
 pub use lz4::Lz4;
 pub use lz4_block_stream::Lz4BlockStream;
 pub use lzma::Lzma;

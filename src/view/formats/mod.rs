@@ -2,8 +2,10 @@
 
 mod envi;
 mod fits;
+mod hdf5;
 mod metaimage;
 mod mrc;
+mod nc;
 mod nifti;
 mod npy;
 mod nrrd;
@@ -56,6 +58,19 @@ pub const FORMATS: &[Format] = &[
         what: "the elements alone, little endian, C order",
         nodes: Nodes::Arrays,
         build: raw::build,
+    },
+    Format {
+        extension: "nc",
+        what: "netCDF classic (CDF-2, or CDF-5 where that cannot hold it)",
+        nodes: Nodes::All,
+        build: nc::build,
+    },
+    Format { extension: "nc4", what: "netCDF-4", nodes: Nodes::All, build: hdf5::build_nc4 },
+    Format {
+        extension: "h5",
+        what: "HDF5, of library version 1.10 and later",
+        nodes: Nodes::All,
+        build: hdf5::build_h5,
     },
     Format {
         extension: "hdr",

@@ -1,0 +1,177 @@
+//! Attributes: values of JSON as what netCDF and HDF5 have, texts and numbers.
+
+use std::collections::HashSet;
+
+use serde_json::Value;
+
+use super::{clean, unused};
+use crate::dtype::{DType, FillValue, integer};
+use crate::metadata::model::Object;
+use crate::metadata::{FILL, masked_value};
+
+/// Attributes whose values are elements of the array, by the conventions of CF.
+const OF_THE_TYPE: [&str; 7] =
+    [FILL, "missing_value", "valid_min", "valid_max", "valid_range", "flag_values", "flag_masks"];
+
+/// An attribute.
+#[derive(Debug, Clone, PartialEq)]
+pub(in crate::view) struct Attribute {
+    /// Its name.
+    pub name: String,
+    /// What it holds.
+    pub values: Values,
+    /// Whether it holds elements of the array: they are of its type in every file.
+    pub is_of_the_type: bool,
+}
+
+/// What an attribute holds.
+#[derive(Debug, Clone, PartialEq)]
+pub(in crate::view) enum Values {
+    /// A text.
+    Text(String),
+    /// Several.
+    Texts(Vec<String>),
+    /// Numbers of a type, little endian; and whether it is a list of them.
+    Numbers(DType, Vec<u8>, Many),
+}
+
+/// Whether numbers are a list, or a number alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::view) enum Many {
+    /// One number.
+    No,
+    /// A list.
+    Yes,
+}
+
+impl Attribute {
+    /// An attribute that is a text.
+    pub fn text(name: &str, text: impl Into<String>) -> Self {
+        let values = Values::Text(text.into());
+        Self { name: name.to_owned(), values, is_of_the_type: false }
+    }
+}
+
+/// The attributes of a node, with the type of its elements where they are numbers. Null is left out, as is a
+/// `_FillValue` that is no element.
+pub(in crate::view) fn attributes(object: &Object, dtype: Option<&DType>) -> Vec<Attribute> {
+    let mut names = HashSet::new();
+    let mut attributes = Vec::new();
+    for (name, value) in object {
+        let of_type = dtype.filter(|_| OF_THE_TYPE.contains(&name.as_str()));
+        let elements = of_type.and_then(|dtype| elements(name, value, dtype));
+        let is_of_the_type = elements.is_some();
+        let values = match elements {
+            None if name == FILL => None,
+            None => values(value),
+            elements => elements,
+        };
+        if let Some(values) = values {
+            let name = unused(&mut names, clean(name));
+            attributes.push(Attribute { name, values, is_of_the_type });
+        }
+    }
+    attributes
+}
+
+/// What an attribute holds, as elements of a type.
+fn elements(name: &str, value: &Value, dtype: &DType) -> Option<Values> {
+    let element = |value: &Value| {
+        let element = match name {
+            FILL => masked_value(value, dtype),
+            _ => FillValue::parse(value, dtype).ok(),
+        };
+        Some(element?.item(dtype).into_owned())
+    };
+    match value {
+        Value::Null | Value::Object(_) => None,
+        Value::Array(items) if items.is_empty() => None,
+        Value::Array(items) => {
+            let bytes: Vec<Vec<u8>> = items.iter().map(element).collect::<Option<_>>()?;
+            Some(Values::Numbers(dtype.clone(), bytes.concat(), Many::Yes))
+        }
+        // netCDF wants one that is a list of one.
+        _ if name == FILL => Some(Values::Numbers(dtype.clone(), element(value)?, Many::Yes)),
+        _ => Some(Values::Numbers(dtype.clone(), element(value)?, Many::No)),
+    }
+}
+
+/// What an attribute holds, by its value alone: a list of several kinds, and what has members, is its text in JSON.
+fn values(value: &Value) -> Option<Values> {
+    let json = || Some(Values::Text(value.to_string()));
+    match value {
+        Value::Null => None,
+        Value::String(text) => match numbers(&[value], Many::No) {
+            Some(number) => Some(number),
+            None => Some(Values::Text(text.clone())),
+        },
+        Value::Bool(_) | Value::Number(_) => numbers(&[value], Many::No).or_else(json),
+        Value::Array(items) => {
+            let texts: Option<Vec<String>> =
+                items.iter().map(|item| item.as_str().map(ToOwned::to_owned)).collect();
+            let items: Vec<&Value> = items.iter().collect();
+            match (numbers(&items, Many::Yes), texts) {
+                _ if items.is_empty() => json(),
+                (Some(numbers), _) => Some(numbers),
+                (None, Some(texts)) => Some(Values::Texts(texts)),
+                (None, None) => json(),
+            }
+        }
+        Value::Object(_) => json(),
+    }
+}
+
+/// Values as numbers of the first type that has them all: booleans, int32, int64, uint64, float64.
+fn numbers(values: &[&Value], many: Many) -> Option<Values> {
+    let of = |len: u8, bytes: Option<Vec<Vec<u8>>>| {
+        Some(Values::Numbers(DType::Int(len), bytes?.concat(), many))
+    };
+    if values.iter().all(|value| value.is_boolean()) {
+        return of(1, values.iter().map(|value| Some(vec![u8::from(value.as_bool()?)])).collect());
+    }
+    let plain = |value: &&Value| {
+        let text = value.as_number()?.as_str();
+        integer(text).filter(|_| !text.contains(['.', 'e', 'E']))
+    };
+    let Some(integers) = values.iter().map(plain).collect::<Option<Vec<i128>>>() else {
+        let bytes: Option<Vec<Vec<u8>>> = values.iter().map(|value| double(value)).collect();
+        return Some(Values::Numbers(DType::Float(8), bytes?.concat(), many));
+    };
+    let bytes = integers.iter().map(|int| Some(i32::try_from(*int).ok()?.to_le_bytes().to_vec()));
+    if let found @ Some(_) = of(4, bytes.collect()) {
+        return found;
+    }
+    let bytes = integers.iter().map(|int| Some(i64::try_from(*int).ok()?.to_le_bytes().to_vec()));
+    if let found @ Some(_) = of(8, bytes.collect()) {
+        return found;
+    }
+    let bytes = integers.iter().map(|int| Some(u64::try_from(*int).ok()?.to_le_bytes().to_vec()));
+    let bytes: Option<Vec<Vec<u8>>> = bytes.collect();
+    Some(Values::Numbers(DType::Uint(8), bytes?.concat(), many))
+}
+
+/// A number, or what the text of a document has for what is none, as a double.
+fn double(value: &Value) -> Option<Vec<u8>> {
+    let number = match value {
+        Value::String(text) => match text.as_str() {
+            "NaN" => f64::NAN,
+            "Infinity" => f64::INFINITY,
+            "-Infinity" => f64::NEG_INFINITY,
+            _ => return None,
+        },
+        Value::Number(number) => number.as_str().parse().ok()?,
+        _ => return None,
+    };
+    Some(number.to_le_bytes().to_vec())
+}
+
+/// Numbers as they are in JSON.
+pub(in crate::view) fn decimal(bytes: &[u8], dtype: &DType, many: Many) -> String {
+    let numbers = bytes.chunks_exact(dtype.item_len().max(1));
+    let numbers: Vec<String> =
+        numbers.map(|item| FillValue::from_item(item).to_json(dtype).to_string()).collect();
+    match many {
+        Many::No => numbers.concat(),
+        Many::Yes => format!("[{}]", numbers.join(",")),
+    }
+}

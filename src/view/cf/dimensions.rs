@@ -1,0 +1,58 @@
+//! The dimensions of a group: each has a name and a length, and arrays share them.
+
+use super::{clean, unused};
+use crate::error::Result;
+use crate::view::Source;
+use std::collections::{HashMap, HashSet};
+
+/// A dimension.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::view) struct Dimension {
+    /// Its name, which no other one has.
+    pub name: String,
+    /// Its length.
+    pub len: u64,
+}
+
+/// The dimensions that arrays were found to have.
+#[derive(Debug, Default)]
+pub(in crate::view) struct Dimensions {
+    list: Vec<Dimension>,
+    /// The number of the dimension of a name and length.
+    numbers: HashMap<(String, u64), usize>,
+    names: HashSet<String>,
+}
+
+impl Dimensions {
+    /// The numbers of the dimensions of an array. One without a name is its own; the same name with another length
+    /// has the length behind it, as the levels of an OME-Zarr image have.
+    pub fn claim(&mut self, array: &Source<'_>) -> Result<Vec<usize>> {
+        let model = array.array()?.model();
+        let mut names = model.dimension_names.iter();
+        let of_axis = |(axis, len): (usize, &u64)| {
+            let name = names.next().and_then(Option::as_deref).filter(|name| !name.is_empty());
+            let name = name.map_or_else(|| format!("dim_{}_{axis}", array.name()), clean);
+            self.number(name, *len)
+        };
+        Ok(model.shape.iter().enumerate().map(of_axis).collect())
+    }
+
+    /// The number of a dimension.
+    pub fn number(&mut self, name: String, len: u64) -> usize {
+        let key = (name, len);
+        if let Some(number) = self.numbers.get(&key) {
+            return *number;
+        }
+        let number = self.list.len();
+        let name = clean(&key.0);
+        let name = if self.names.contains(&name) { format!("{name}_{len}") } else { name };
+        self.list.push(Dimension { name: unused(&mut self.names, name), len });
+        self.numbers.insert(key, number);
+        number
+    }
+
+    /// All of them.
+    pub fn into_list(self) -> Vec<Dimension> {
+        self.list
+    }
+}

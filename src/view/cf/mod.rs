@@ -1,0 +1,220 @@
+//! A group as a data set of netCDF: dimensions, variables and attributes, as xarray maps Zarr to it.
+//!
+//! The formats that are netCDF write what is here, and nothing else of a node. What netCDF has no type for is not in it;
+//! a global attribute says what that is, and why.
+//!
+//! - [CF conventions](https://cfconventions.org/cf-conventions/cf-conventions.html), what attributes mean.
+//! - [netCDF data models](https://docs.unidata.ucar.edu/nug/current/netcdf_data_set_components.html), what names may be.
+
+mod attributes;
+mod dimensions;
+mod exact;
+mod variable;
+
+use std::collections::HashSet;
+
+use super::Source;
+use crate::error::{Error, Kind, Result};
+use crate::metadata::{NodeKind, NodePath};
+pub(super) use attributes::{Attribute, Many, Values, attributes, decimal};
+pub(super) use dimensions::{Dimension, Dimensions};
+pub(super) use exact::exactly;
+pub(super) use variable::{Data, Variable, characters};
+
+/// The attribute that says which arrays are not in a file of a group, and why.
+const LEFT_OUT: &str = "zarrfs_left_out";
+
+/// A group, or an array with its coordinates, in the terms of netCDF.
+#[derive(Debug)]
+pub(super) struct Dataset<'s> {
+    /// The dimensions that variables have.
+    pub dimensions: Vec<Dimension>,
+    /// Arrays, in the order of their names.
+    pub variables: Vec<Variable<'s>>,
+    /// Attributes of the group.
+    pub attributes: Vec<Attribute>,
+    /// What is not in it, and why.
+    pub left_out: Vec<(String, Error)>,
+    /// How many nodes are not in it whose metadata are not understood.
+    others: usize,
+    /// The array that it is about; none where it is about a group.
+    array: Option<NodePath>,
+}
+
+impl<'s> Dataset<'s> {
+    /// The arrays that lie directly in a group; or one array, with what of its group its coordinates are.
+    pub fn of(source: &Source<'s>) -> Result<Self> {
+        let (arrays, attributes_of, others) = match source.kind() {
+            NodeKind::Array => {
+                let (arrays, group) = with_coordinates(source)?;
+                (arrays, group, 0)
+            }
+            NodeKind::Group => {
+                let (children, others) = source.children()?;
+                let is_array = |child: &Source<'s>| child.kind() == NodeKind::Array;
+                (children.into_iter().filter(is_array).collect(), Some(source.clone()), others)
+            }
+        };
+        let mut dimensions = Dimensions::default();
+        let (mut variables, mut left_out) = (Vec::new(), Vec::new());
+        let mut names = HashSet::new();
+        // Those that are coordinates name their dimensions first.
+        for array in arrays.iter().filter(|array| is_coordinate(array)) {
+            dimensions.claim(array)?;
+        }
+        for array in &arrays {
+            match Variable::of(array, &mut dimensions) {
+                Ok(mut variable) => {
+                    variable.name = unused(&mut names, variable.name);
+                    variables.push(variable);
+                }
+                Err(error)
+                    if error.kind() == Kind::Unsupported && array.path() != source.path() =>
+                {
+                    left_out.push((array.name().to_owned(), error));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let attributes = attributes_of.map(|group| attributes(group.attributes(), None));
+        let dimensions = dimensions.into_list();
+        let attributes = attributes.unwrap_or_default();
+        let array = (source.kind() == NodeKind::Array).then(|| source.path().clone());
+        let mut dataset = Self { dimensions, variables, attributes, left_out, others, array };
+        dataset.drop_unused();
+        Ok(dataset)
+    }
+
+    /// Takes out variables that `reason` has something against.
+    pub fn leave_out(&mut self, reason: impl Fn(&Variable<'s>) -> Option<Error>) {
+        let left_out = &mut self.left_out;
+        self.variables.retain(|variable| match reason(variable) {
+            Some(error) => {
+                left_out.push((variable.name.clone(), error));
+                false
+            }
+            None => true,
+        });
+        self.drop_unused();
+    }
+
+    /// The attributes of the group, and what is not here.
+    pub fn global_attributes(&self) -> Vec<Attribute> {
+        let mut attributes = self.attributes.clone();
+        attributes.extend(left_out(&self.left_out, self.others));
+        attributes
+    }
+
+    /// Refused where nothing is left of what there is, or the array itself is not.
+    pub fn check_not_empty(&self) -> Result<()> {
+        let Some(Values::Text(reasons)) =
+            left_out(&self.left_out, self.others).map(|attribute| attribute.values)
+        else {
+            return Ok(());
+        };
+        let is_there = match &self.array {
+            Some(array) => self.variables.iter().any(|one| one.source.path() == array),
+            None => !self.variables.is_empty(),
+        };
+        if is_there { Ok(()) } else { Err(Error::unsupported(reasons)) }
+    }
+
+    /// Takes out dimensions that no variable has.
+    fn drop_unused(&mut self) {
+        let used: HashSet<usize> = self
+            .variables
+            .iter()
+            .flat_map(|variable| variable.dimensions.iter().copied())
+            .collect();
+        let mut number = 0_usize;
+        let numbers: Vec<usize> = (0..self.dimensions.len())
+            .map(|old| {
+                let new = number;
+                number = number.saturating_add(usize::from(used.contains(&old)));
+                new
+            })
+            .collect();
+        let mut at = 0..;
+        self.dimensions.retain(|_| at.next().is_some_and(|at: usize| used.contains(&at)));
+        for variable in &mut self.variables {
+            for dimension in &mut variable.dimensions {
+                *dimension = numbers.get(*dimension).copied().unwrap_or_default();
+            }
+        }
+    }
+}
+
+/// The attribute that says what is not in a file, and why; none where all is.
+pub(super) fn left_out(reasons: &[(String, Error)], others: usize) -> Option<Attribute> {
+    let mut reasons: Vec<String> =
+        reasons.iter().map(|(name, error)| format!("{name}: {}", error.detail())).collect();
+    if others > 0 {
+        reasons.push(format!("{others} nodes whose metadata are not understood"));
+    }
+    (!reasons.is_empty()).then(|| Attribute::text(LEFT_OUT, reasons.join("; ")))
+}
+
+/// Whether an array has one dimension, of its own name.
+fn is_coordinate(array: &Source<'_>) -> bool {
+    array.array().is_ok_and(|own| {
+        let model = own.model();
+        model.shape.len() == 1
+            && matches!(model.dimension_names.as_slice(), [Some(name)] if name == array.name())
+    })
+}
+
+/// An array and what of its group belongs to it: the coordinates of its dimensions, and what the attributes
+/// `coordinates` and `grid_mapping` name and has no other dimensions. And the group.
+fn with_coordinates<'s>(source: &Source<'s>) -> Result<(Vec<Source<'s>>, Option<Source<'s>>)> {
+    let model = source.array()?.model();
+    let Some(group) = source.path().parent() else { return Ok((vec![source.clone()], None)) };
+    let mut names: Vec<String> = model.dimension_names.iter().flatten().cloned().collect();
+    let in_attributes = names.len();
+    for attribute in ["coordinates", "grid_mapping"] {
+        let text = model.attributes.get(attribute).and_then(serde_json::Value::as_str);
+        names.extend(text.unwrap_or_default().split([' ', ':']).map(ToOwned::to_owned));
+    }
+    let own: Vec<_> = model.dimension_names.iter().zip(&model.shape).collect();
+    let mut arrays = vec![source.clone()];
+    for (number, name) in names.into_iter().enumerate() {
+        let Ok(path) = group.child(&name) else { continue };
+        if arrays.iter().any(|array| *array.path() == path) {
+            continue;
+        }
+        // What is no node, or none that is understood, is no coordinate.
+        let Ok(other) = source.other(&path) else { continue };
+        let Ok(array) = other.array() else { continue };
+        let other_model = array.model();
+        let is_on_these = other_model.dimension_names.len() == other_model.shape.len()
+            && other_model
+                .dimension_names
+                .iter()
+                .zip(&other_model.shape)
+                .all(|dimension| own.contains(&dimension));
+        if is_on_these && (number >= in_attributes || is_coordinate(&other)) {
+            arrays.push(other);
+        }
+    }
+    arrays.sort_by(|one, other| one.path().cmp(other.path()));
+    Ok((arrays, source.other(&group).ok()))
+}
+
+/// A name as netCDF allows it: without slashes and control characters, not beginning with a sign, nor ending with a space.
+pub(super) fn clean(name: &str) -> String {
+    let trimmed = name.trim_end_matches(' ');
+    let mut clean: String =
+        trimmed.chars().map(|c| if c == '/' || c.is_control() { '_' } else { c }).collect();
+    let is_first = |c: char| c.is_ascii_alphanumeric() || c == '_' || !c.is_ascii();
+    if !clean.starts_with(is_first) {
+        clean.insert(0, '_');
+    }
+    clean
+}
+
+/// The name, or with underscores behind it where it is taken.
+pub(super) fn unused(names: &mut HashSet<String>, mut name: String) -> String {
+    while !names.insert(name.clone()) {
+        name.push('_');
+    }
+    name
+}

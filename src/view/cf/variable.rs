@@ -1,0 +1,204 @@
+//! A variable: an array in the types that netCDF has.
+
+use super::{Attribute, Dimensions, Many, Values, attributes, clean, exactly};
+use crate::array::Array;
+use crate::dtype::{DType, Time};
+use crate::error::{Error, Result};
+use crate::metadata::FILL;
+use crate::view::Source;
+
+/// The most bytes of an array that becomes values of another type.
+const MAX_LEN: u64 = 4 << 20;
+
+/// The most chunks that are read for it.
+const MAX_CHUNKS: u64 = 1024;
+
+/// A variable.
+#[derive(Debug, Clone)]
+pub(in crate::view) struct Variable<'s> {
+    /// Its name.
+    pub name: String,
+    /// The type of its elements: integers and floats, or `Bytes(1)`, a character.
+    pub dtype: DType,
+    /// The numbers of its dimensions.
+    pub dimensions: Vec<usize>,
+    /// Its attributes.
+    pub attributes: Vec<Attribute>,
+    /// Its elements.
+    pub data: Data,
+    /// The array.
+    pub source: Source<'s>,
+}
+
+/// The elements of a variable.
+#[derive(Debug, Clone)]
+pub(in crate::view) enum Data {
+    /// Those of the array.
+    Elements,
+    /// These, little endian and in C order.
+    Values(Vec<u8>),
+}
+
+impl<'s> Variable<'s> {
+    /// The array as a variable. Refused where netCDF has no type for it.
+    pub fn of(source: &Source<'s>, dimensions: &mut Dimensions) -> Result<Self> {
+        let array = source.array()?;
+        if let Some(error) = array.not_understood() {
+            return Err(Error::unsupported(format!("it cannot be decoded: {error}")));
+        }
+        let model = array.model();
+        let mut data = Data::Elements;
+        let (mut added, mut chars) = (Vec::new(), None);
+        let dtype = match &model.dtype {
+            DType::Int(_) | DType::Uint(_) | DType::Float(4 | 8) => model.dtype.clone(),
+            DType::Bool => {
+                added.push(Attribute::text("dtype", "bool"));
+                DType::Int(1)
+            }
+            DType::Float(2) => {
+                let (from, to) = (DType::Float(2), DType::Float(4));
+                let values = exactly(&small_values(source)?, &from, &to);
+                data = Data::Values(values.ok_or_else(|| Error::unsupported("no singles"))?);
+                to
+            }
+            DType::Time(time) => {
+                added.extend(time_attributes(*time)?);
+                DType::Int(8)
+            }
+            DType::Bytes(len) => {
+                chars = Some(u64::from(*len));
+                DType::Bytes(1)
+            }
+            DType::Utf32(_) | DType::String => {
+                let (values, len) = characters(source)?;
+                data = Data::Values(values);
+                chars = Some(len);
+                added.push(Attribute::text("_Encoding", "utf-8"));
+                DType::Bytes(1)
+            }
+            other => {
+                return Err(Error::unsupported(format!("netCDF has no type for {}", other.name())));
+            }
+        };
+        let mut numbers = dimensions.claim(source)?;
+        if let Some(len) = chars {
+            numbers.push(dimensions.number(format!("string{len}"), len));
+        }
+        let is_number = !matches!(dtype, DType::Bytes(_));
+        let mut all = attributes(source.attributes(), Some(&model.dtype).filter(|_| is_number));
+        for attribute in &mut all {
+            if attribute.is_of_the_type {
+                attribute.retype(&model.dtype, &dtype)?;
+            }
+        }
+        added.retain(|new| all.iter().all(|attribute| attribute.name != new.name));
+        all.extend(added);
+        let (name, source) = (clean(source.name()), source.clone());
+        Ok(Self { name, dtype, dimensions: numbers, attributes: all, data, source })
+    }
+
+    /// Whether it has so few values that a header is made of them.
+    pub fn values(&self) -> Result<Vec<u8>> {
+        match &self.data {
+            Data::Values(values) => Ok(values.clone()),
+            Data::Elements => small_values(&self.source),
+        }
+    }
+
+    /// The same with elements and attributes of the type `to`; none where one of them is none of it.
+    pub fn exactly(&self, values: &[u8], to: &DType) -> Option<Self> {
+        let data = Data::Values(exactly(values, &self.dtype, to)?);
+        let mut attributes = self.attributes.clone();
+        for attribute in attributes.iter_mut().filter(|attribute| attribute.is_of_the_type) {
+            attribute.retype(&self.dtype, to).ok()?;
+        }
+        Some(Self { dtype: to.clone(), attributes, data, ..self.clone() })
+    }
+}
+
+impl Attribute {
+    /// Makes elements of one type those of another.
+    fn retype(&mut self, from: &DType, to: &DType) -> Result<()> {
+        let Values::Numbers(dtype, bytes, _) = &mut self.values else { return Ok(()) };
+        // Booleans are bytes, and times are counted in integers.
+        if !matches!(from, DType::Bool | DType::Time(_)) {
+            let changed = exactly(bytes, from, to);
+            let error = || {
+                let text = format!("{} is no {} in it", self.name, to.name());
+                Error::unsupported(text)
+            };
+            *bytes = changed.ok_or_else(error)?;
+        }
+        *dtype = to.clone();
+        Ok(())
+    }
+}
+
+/// What says that integers count time.
+fn time_attributes(time: Time) -> Result<Vec<Attribute>> {
+    let unit = match (time.unit, time.scale) {
+        ("D", 1) => "days",
+        ("h", 1) => "hours",
+        ("m", 1) => "minutes",
+        ("s", 1) => "seconds",
+        ("ms", 1) => "milliseconds",
+        ("us", 1) => "microseconds",
+        ("ns", 1) => "nanoseconds",
+        ("generic", 1) if time.is_span => return Ok(Vec::new()),
+        (unit, scale) => {
+            let detail = format!("netCDF has no times in steps of {scale} {unit}");
+            return Err(Error::unsupported(detail));
+        }
+    };
+    let none = Values::Numbers(DType::Int(8), i64::MIN.to_le_bytes().to_vec(), Many::Yes);
+    let fill = Attribute { name: FILL.to_owned(), values: none, is_of_the_type: true };
+    Ok(if time.is_span {
+        vec![Attribute::text("units", unit), fill]
+    } else {
+        let since = format!("{unit} since 1970-01-01");
+        let calendar = Attribute::text("calendar", "proleptic_gregorian");
+        vec![Attribute::text("units", since), calendar, fill]
+    })
+}
+
+/// The texts of an array as characters in UTF-8, NUL behind those that are shorter than the longest, and its length.
+pub(in crate::view) fn characters(source: &Source<'_>) -> Result<(Vec<u8>, u64)> {
+    check_small(source)?;
+    let texts = source.texts()?;
+    let longest = texts.iter().map(Vec::len).max().unwrap_or_default().max(1);
+    let len = texts.len().checked_mul(longest).and_then(|len| u64::try_from(len).ok());
+    if len.is_none_or(|len| len > MAX_LEN) {
+        return Err(Error::unsupported("its texts are too long to be characters of a table"));
+    }
+    let mut values = Vec::new();
+    for text in texts {
+        let end = values.len().saturating_add(longest);
+        values.extend(text);
+        values.resize(end, 0);
+    }
+    Ok((values, u64::try_from(longest).unwrap_or(u64::MAX)))
+}
+
+/// The values of a small array, little endian and in C order.
+fn small_values(source: &Source<'_>) -> Result<Vec<u8>> {
+    check_small(source)?;
+    source.values()
+}
+
+fn check_small(source: &Source<'_>) -> Result<()> {
+    let array: &Array = source.array()?;
+    let model = array.model();
+    let item_len = u64::try_from(model.dtype.item_len()).unwrap_or(u64::MAX).max(1);
+    let product =
+        |lens: &[u64], first| lens.iter().try_fold(first, |all: u64, n| all.checked_mul(*n));
+    let is_small = model.shape.contains(&0)
+        || product(&model.shape, item_len).is_some_and(|len| len <= MAX_LEN)
+            && product(array.grid().counts(), 1).is_some_and(|count| count <= MAX_CHUNKS);
+    if is_small {
+        return Ok(());
+    }
+    let name = model.dtype.name();
+    Err(Error::unsupported(format!(
+        "netCDF has no type for {name}, and it is too large to be made of another"
+    )))
+}

@@ -1,0 +1,90 @@
+//! Attributes as HDF5 has them.
+
+use super::file::{Attribute, File, Value};
+use super::message;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::view::cf::{self, Values};
+
+/// Longer values are in a global heap: a header has less than 64 KiB of each.
+const MAX_VALUE_LEN: usize = 60_000;
+
+/// What strings an attribute of one text is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Texts {
+    /// Of any length, as h5py makes them.
+    Any,
+    /// Of their own, as netCDF makes its characters.
+    Fixed,
+}
+
+/// An attribute of a node.
+pub(super) fn attribute(file: &mut File, of: &cf::Attribute, texts: Texts) -> Result<Attribute> {
+    let name = of.name.as_str();
+    match &of.values {
+        Values::Text(text) if texts == Texts::Any || text.len() > MAX_VALUE_LEN => {
+            any_text(file, name, text)
+        }
+        Values::Text(text) => fixed(name, text.as_bytes()),
+        Values::Texts(all) => any_texts(file, name, all.iter().map(String::as_str)),
+        Values::Numbers(dtype, bytes, many) if bytes.len() > MAX_VALUE_LEN => {
+            any_text(file, name, &cf::decimal(bytes, dtype, *many))
+        }
+        Values::Numbers(dtype, bytes, many) => numbers(name, dtype, bytes, *many),
+    }
+}
+
+/// An attribute that is one string of its own length.
+pub(super) fn fixed(name: &str, text: &[u8]) -> Result<Attribute> {
+    let (space, len) = match text.len() {
+        0 => (message::no_elements(), 1),
+        len => (message::dataspace(&[])?, len),
+    };
+    let value = Value::Bytes(text.to_vec());
+    Ok(Attribute { name: name.to_owned(), dtype: message::terminated_string(len)?, space, value })
+}
+
+/// An attribute of numbers.
+pub(super) fn numbers(
+    name: &str,
+    dtype: &DType,
+    bytes: &[u8],
+    many: cf::Many,
+) -> Result<Attribute> {
+    let count = u64::try_from(bytes.len() / dtype.item_len().max(1)).unwrap_or(u64::MAX);
+    let space = match many {
+        cf::Many::No => message::dataspace(&[])?,
+        cf::Many::Yes => message::dataspace(&[count])?,
+    };
+    let value = Value::Bytes(bytes.to_vec());
+    Ok(Attribute { name: name.to_owned(), dtype: message::datatype(dtype)?, space, value })
+}
+
+/// The names of dimensions as `H5DSset_label` keeps them; none where there are no names.
+pub(super) fn labels(file: &mut File, names: &[Option<String>]) -> Result<Option<Attribute>> {
+    if names.iter().all(Option::is_none) {
+        return Ok(None);
+    }
+    let names = names.iter().map(|name| name.as_deref().unwrap_or_default());
+    any_texts(file, "DIMENSION_LABELS", names).map(Some)
+}
+
+fn any_text(file: &mut File, name: &str, text: &str) -> Result<Attribute> {
+    let value = Value::InHeap(vec![file.text(text)]);
+    let (dtype, space) = (message::any_string()?, message::dataspace(&[])?);
+    Ok(Attribute { name: name.to_owned(), dtype, space, value })
+}
+
+fn any_texts<'t>(
+    file: &mut File,
+    name: &str,
+    texts: impl Iterator<Item = &'t str>,
+) -> Result<Attribute> {
+    let items: Vec<_> = texts.map(|text| file.text(text)).collect();
+    if items.len().saturating_mul(16) > MAX_VALUE_LEN {
+        return Err(crate::error::Error::unsupported(format!("the attribute {name} is too long")));
+    }
+    let space = message::dataspace(&[u64::try_from(items.len()).unwrap_or(u64::MAX)])?;
+    let (dtype, value) = (message::any_string()?, Value::InHeap(items));
+    Ok(Attribute { name: name.to_owned(), dtype, space, value })
+}

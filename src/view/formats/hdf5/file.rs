@@ -1,0 +1,320 @@
+//! Objects of a file, and how they follow one another in it.
+//!
+//! ```text
+//! superblock | object headers | global heaps | elements of each dataset
+//! ```
+//!
+//! No object has another length for another address in it, so that they are written twice: to know how long they are, and
+//! with the addresses that follow from it.
+
+use super::message::{self, Kind, UNDEFINED};
+use crate::codec::lookup3;
+use crate::error::{Error, Result};
+use crate::view::{Part, View};
+
+const SUPERBLOCK_LEN: u64 = 48;
+
+/// The elements of datasets that have so many bytes begin at a multiple of it, others at one of eight.
+const PAGE: u64 = 4 << 10;
+
+/// The most objects of a global heap: their numbers have two bytes, and 0 is free room.
+const HEAP_COUNT: usize = 60_000;
+
+/// The least length of one.
+const HEAP_LEN: usize = 4 << 10;
+
+/// A file that is being made. The first object is the root.
+#[derive(Debug, Default)]
+pub(super) struct File {
+    pub objects: Vec<Object>,
+    heap: Vec<HeapObject>,
+}
+
+/// A group or a dataset.
+#[derive(Debug)]
+pub(super) struct Object {
+    pub attributes: Vec<Attribute>,
+    pub content: Content,
+}
+
+#[derive(Debug)]
+pub(super) enum Content {
+    /// Names, and the objects that have them.
+    Group(Vec<(String, usize)>),
+    /// Elements.
+    Dataset(Dataset),
+}
+
+/// The elements of a dataset.
+#[derive(Debug)]
+pub(super) struct Dataset {
+    pub dtype: Vec<u8>,
+    pub shape: Vec<u64>,
+    pub fill: Option<Vec<u8>>,
+    pub elements: Stored,
+}
+
+/// Where elements are.
+#[derive(Debug)]
+pub(super) enum Stored {
+    /// In C order.
+    Contiguous(Part),
+    /// Chunks of this shape, of elements that have so many bytes.
+    Chunks(Part, Vec<u64>, usize),
+    /// Nowhere: so many bytes that nobody reads.
+    Nowhere(u64),
+}
+
+/// An attribute.
+#[derive(Debug)]
+pub(super) struct Attribute {
+    pub name: String,
+    pub dtype: Vec<u8>,
+    pub space: Vec<u8>,
+    pub value: Value,
+}
+
+/// The elements of an attribute.
+#[derive(Debug)]
+pub(super) enum Value {
+    /// These.
+    Bytes(Vec<u8>),
+    /// Each is what a global heap has under this number, with so many elements; none is no elements.
+    InHeap(Vec<Option<(usize, u32)>>),
+}
+
+#[derive(Debug)]
+enum HeapObject {
+    Bytes(Vec<u8>),
+    /// The address of an object.
+    Reference(usize),
+}
+
+/// Where everything is.
+#[derive(Debug, Default)]
+struct Addresses {
+    objects: Vec<u64>,
+    heaps: Vec<u64>,
+    /// Of the elements of each object.
+    elements: Vec<u64>,
+    end: u64,
+}
+
+impl Addresses {
+    fn of(list: &[u64], number: usize) -> u64 {
+        list.get(number).copied().unwrap_or_default()
+    }
+}
+
+impl File {
+    /// Adds an object, and says which it is.
+    pub fn add(&mut self, object: Object) -> usize {
+        self.objects.push(object);
+        self.objects.len().saturating_sub(1)
+    }
+
+    /// A text in a global heap.
+    pub fn text(&mut self, text: &str) -> Option<(usize, u32)> {
+        let len = u32::try_from(text.len()).ok().filter(|len| *len > 0)?;
+        self.heap.push(HeapObject::Bytes(text.as_bytes().to_vec()));
+        Some((self.heap.len().saturating_sub(1), len))
+    }
+
+    /// A reference to an object in a global heap.
+    pub fn reference(&mut self, object: usize) -> (usize, u32) {
+        self.heap.push(HeapObject::Reference(object));
+        (self.heap.len().saturating_sub(1), 1)
+    }
+
+    /// The file of what is in it.
+    pub fn into_view(mut self) -> Result<View> {
+        let too_long = || Error::unsupported("it would be longer than files can be");
+        let next = |at: u64, len: u64, multiple: u64| {
+            at.checked_add(len)?.checked_next_multiple_of(multiple)
+        };
+        let none = Addresses::default();
+        let mut addresses = Addresses::default();
+        let mut at = SUPERBLOCK_LEN;
+        for object in &self.objects {
+            addresses.objects.push(at);
+            let len = u64::try_from(header(object, 0, &none)?.len()).unwrap_or(u64::MAX);
+            at = next(at, len, 8).ok_or_else(too_long)?;
+        }
+        for heap in self.heap.chunks(HEAP_COUNT) {
+            addresses.heaps.push(at);
+            let len = u64::try_from(collection(heap, &none).len()).unwrap_or(u64::MAX);
+            at = next(at, len, 8).ok_or_else(too_long)?;
+        }
+        let metadata_len = at;
+        // What is short, as coordinates are, comes first.
+        let mut order: Vec<(u64, usize)> =
+            self.objects.iter().map(Object::elements_len).zip(0..).collect();
+        order.sort_unstable();
+        addresses.elements = vec![UNDEFINED; self.objects.len()];
+        for (len, number) in order.iter().copied().filter(|(len, _)| *len > 0) {
+            let multiple = if len >= PAGE { PAGE } else { 8 };
+            at = next(at, 0, multiple).ok_or_else(too_long)?;
+            addresses.elements.get_mut(number).into_iter().for_each(|address| *address = at);
+            at = next(at, len, 8).ok_or_else(too_long)?;
+        }
+        addresses.end = at;
+        let metadata = self.metadata(&addresses, metadata_len)?;
+        let mut parts = vec![Part::from(metadata)];
+        let mut end = metadata_len;
+        for (_, number) in order {
+            let part = self.objects.get_mut(number).and_then(Object::take_elements);
+            let Some(part) = part.filter(|part| !part.is_empty()) else { continue };
+            let address = Addresses::of(&addresses.elements, number);
+            parts.push(Part::Zeros(address.saturating_sub(end)));
+            end = address.saturating_add(part.len());
+            parts.push(part);
+        }
+        parts.push(Part::Zeros(addresses.end.saturating_sub(end)));
+        // h5py marks the file as open for writing, and takes that back.
+        Ok(View::new(parts)?.with_bookkeeping(0..SUPERBLOCK_LEN))
+    }
+
+    /// All that are no elements.
+    fn metadata(&self, addresses: &Addresses, len: u64) -> Result<Vec<u8>> {
+        let mut bytes = b"\x89HDF\r\n\x1a\n\x02\x08\x08\x00".to_vec();
+        let root = Addresses::of(&addresses.objects, 0);
+        for address in [0, UNDEFINED, addresses.end, root] {
+            bytes.extend(address.to_le_bytes());
+        }
+        bytes.extend(lookup3(&bytes, 0).to_le_bytes());
+        for (number, object) in self.objects.iter().enumerate() {
+            bytes.extend(header(object, number, addresses)?);
+            bytes.resize(bytes.len().next_multiple_of(8), 0);
+        }
+        for heap in self.heap.chunks(HEAP_COUNT) {
+            bytes.extend(collection(heap, addresses));
+        }
+        bytes.resize(usize::try_from(len).unwrap_or(bytes.len()), 0);
+        Ok(bytes)
+    }
+}
+
+/// An object header, version 2.
+fn header(object: &Object, number: usize, addresses: &Addresses) -> Result<Vec<u8>> {
+    let mut messages = Messages::default();
+    match &object.content {
+        Content::Group(links) => {
+            messages.add(Kind::LinkInfo, &message::link_info(links.len()))?;
+            messages.add(Kind::GroupInfo, &[0, 0])?;
+            for (order, (name, object)) in links.iter().enumerate() {
+                let address = Addresses::of(&addresses.objects, *object);
+                messages.add(Kind::Link, &message::link(name, order, address)?)?;
+            }
+        }
+        Content::Dataset(dataset) => {
+            let address = Addresses::of(&addresses.elements, number);
+            let (layout, is_there) = match &dataset.elements {
+                Stored::Contiguous(part) => (message::contiguous(address, part.len()), true),
+                Stored::Chunks(_, chunk, item_len) => {
+                    (message::implicit(address, chunk, *item_len)?, true)
+                }
+                Stored::Nowhere(len) => (message::contiguous(UNDEFINED, *len), false),
+            };
+            messages.add(Kind::Dataspace, &message::dataspace(&dataset.shape)?)?;
+            messages.add(Kind::Datatype, &dataset.dtype)?;
+            let fill = message::fill_value(dataset.fill.as_deref(), is_there)?;
+            messages.add(Kind::FillValue, &fill)?;
+            messages.add(Kind::Layout, &layout)?;
+        }
+    }
+    messages.add(Kind::AttributeInfo, &message::attribute_info())?;
+    for attribute in &object.attributes {
+        let value = match &attribute.value {
+            Value::Bytes(bytes) => bytes.clone(),
+            Value::InHeap(items) => items.iter().flat_map(|i| in_heap(*i, addresses)).collect(),
+        };
+        let Attribute { name, dtype, space, .. } = attribute;
+        messages.add(Kind::Attribute, &message::attribute(name, dtype, space, &value)?)?;
+    }
+    let Messages(messages) = messages;
+    let len = u32::try_from(messages.len()).map_err(|_| Error::unsupported("too many nodes"))?;
+    let mut bytes = b"OHDR\x02\x02".to_vec();
+    bytes.extend(len.to_le_bytes());
+    bytes.extend(messages);
+    bytes.extend(lookup3(&bytes, 0).to_le_bytes());
+    Ok(bytes)
+}
+
+impl Object {
+    fn elements_len(&self) -> u64 {
+        match &self.content {
+            Content::Dataset(Dataset {
+                elements: Stored::Contiguous(part) | Stored::Chunks(part, ..),
+                ..
+            }) => part.len(),
+            Content::Dataset(_) | Content::Group(_) => 0,
+        }
+    }
+
+    fn take_elements(&mut self) -> Option<Part> {
+        match &mut self.content {
+            Content::Dataset(Dataset {
+                elements: Stored::Contiguous(part) | Stored::Chunks(part, ..),
+                ..
+            }) => Some(std::mem::replace(part, Part::Zeros(0))),
+            Content::Dataset(_) | Content::Group(_) => None,
+        }
+    }
+}
+
+#[derive(Default)]
+struct Messages(Vec<u8>);
+
+impl Messages {
+    fn add(&mut self, kind: Kind, message: &[u8]) -> Result<()> {
+        let len = u16::try_from(message.len())
+            .map_err(|_| Error::unsupported(format!("a {kind:?} message is too long")))?;
+        self.0.push(kind.number());
+        self.0.extend(len.to_le_bytes());
+        self.0.push(0);
+        self.0.extend(message);
+        Ok(())
+    }
+}
+
+/// Where an object of a global heap is: its length, the address of the heap, and the number there.
+fn in_heap(item: Option<(usize, u32)>, addresses: &Addresses) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    let Some((number, len)) = item else { return bytes };
+    let address = Addresses::of(&addresses.heaps, number / HEAP_COUNT);
+    let number = u32::try_from(number % HEAP_COUNT).unwrap_or_default().saturating_add(1);
+    let fields = [&len.to_le_bytes()[..], &address.to_le_bytes(), &number.to_le_bytes()].concat();
+    bytes.iter_mut().zip(fields).for_each(|(byte, field)| *byte = field);
+    bytes
+}
+
+/// A global heap.
+fn collection(heap: &[HeapObject], addresses: &Addresses) -> Vec<u8> {
+    let mut objects = Vec::new();
+    let mut object = |number: u16, refs: u16, len: usize, bytes: &[u8]| {
+        objects.extend(number.to_le_bytes());
+        objects.extend(refs.to_le_bytes());
+        objects.extend([0; 4]);
+        objects.extend(u64::try_from(len).unwrap_or(u64::MAX).to_le_bytes());
+        objects.extend(bytes);
+        objects.resize(objects.len().next_multiple_of(8), 0);
+        objects.len()
+    };
+    let mut len = 0;
+    for (number, one) in (1..).zip(heap) {
+        len = match one {
+            HeapObject::Bytes(bytes) => object(number, 1, bytes.len(), bytes),
+            HeapObject::Reference(of) => {
+                object(number, 1, 8, &Addresses::of(&addresses.objects, *of).to_le_bytes())
+            }
+        };
+    }
+    // What is free is an object, too.
+    let all = len.saturating_add(16 + 16).next_multiple_of(HEAP_LEN);
+    object(0, 0, all.saturating_sub(len).saturating_sub(16), &[]);
+    let mut bytes = b"GCOL\x01\0\0\0".to_vec();
+    bytes.extend(u64::try_from(all).unwrap_or(u64::MAX).to_le_bytes());
+    bytes.extend(objects);
+    bytes.resize(all, 0);
+    bytes
+}

@@ -1,0 +1,257 @@
+//! The messages of object headers: what a dataset's elements are, how many, where, and what names it.
+//!
+//! Numbers are little endian, addresses and lengths have eight bytes. The specification:
+//! <https://support.hdfgroup.org/documentation/hdf5/latest/_f_m_t3.html>
+
+use crate::dtype::{DType, Field};
+use crate::error::{Error, Result};
+
+/// The address of what is not there.
+pub(super) const UNDEFINED: u64 = u64::MAX;
+
+/// What a message is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Dataspace,
+    LinkInfo,
+    Datatype,
+    FillValue,
+    Link,
+    Layout,
+    GroupInfo,
+    Attribute,
+    AttributeInfo,
+}
+
+impl Kind {
+    /// Its number.
+    pub fn number(self) -> u8 {
+        match self {
+            Self::Dataspace => 0x01,
+            Self::LinkInfo => 0x02,
+            Self::Datatype => 0x03,
+            Self::FillValue => 0x05,
+            Self::Link => 0x06,
+            Self::Layout => 0x08,
+            Self::GroupInfo => 0x0a,
+            Self::Attribute => 0x0c,
+            Self::AttributeInfo => 0x15,
+        }
+    }
+}
+
+/// The lengths of dimensions; none for one element alone.
+pub(super) fn dataspace(lens: &[u64]) -> Result<Vec<u8>> {
+    let rank = u8::try_from(lens.len()).ok().filter(|rank| *rank <= 32);
+    let rank = rank.ok_or_else(|| Error::unsupported("HDF5 has up to 32 dimensions"))?;
+    let mut bytes = vec![2, rank, 0, u8::from(rank > 0)];
+    for len in lens {
+        bytes.extend(len.to_le_bytes());
+    }
+    Ok(bytes)
+}
+
+/// That of nothing at all.
+pub(super) fn no_elements() -> Vec<u8> {
+    vec![2, 0, 0, 2]
+}
+
+/// A type by its class, the three bytes of bits, its length, and what is behind.
+fn class(version: u8, class: u8, bits: [u8; 3], len: usize, behind: &[u8]) -> Result<Vec<u8>> {
+    let len = u32::try_from(len).map_err(|_| Error::unsupported("its elements are too long"))?;
+    let mut bytes = vec![version << 4 | class];
+    bytes.extend(bits);
+    bytes.extend(len.to_le_bytes());
+    bytes.extend(behind);
+    Ok(bytes)
+}
+
+/// A string of so many bytes in UTF-8, NUL behind it where it is shorter.
+pub(super) fn string(len: usize) -> Result<Vec<u8>> {
+    class(1, 3, [0x11, 0, 0], len, &[])
+}
+
+/// A string of so many bytes in UTF-8 up to a NUL: libraries take no other for what they made themselves.
+pub(super) fn terminated_string(len: usize) -> Result<Vec<u8>> {
+    class(1, 3, [0x10, 0, 0], len, &[])
+}
+
+/// A string of characters that are no text of Unicode.
+fn characters(len: usize) -> Result<Vec<u8>> {
+    class(1, 3, [0x01, 0, 0], len, &[])
+}
+
+/// A string of any length in UTF-8.
+pub(super) fn any_string() -> Result<Vec<u8>> {
+    class(1, 9, [0x01, 1, 0], 16, &integer(1, 0)?)
+}
+
+/// References to objects, any number of them.
+pub(super) fn references() -> Result<Vec<u8>> {
+    class(1, 9, [0, 0, 0], 16, &class(1, 7, [0, 0, 0], 8, &[])?)
+}
+
+/// The type of elements, little endian.
+pub(super) fn datatype(dtype: &DType) -> Result<Vec<u8>> {
+    let len = dtype.item_len();
+    match dtype {
+        DType::Int(_) | DType::Time(_) => integer(len, 0x08),
+        DType::Uint(_) => integer(len, 0),
+        DType::Float(2) => float(2, (10, 5)),
+        DType::Float(4) => float(4, (23, 8)),
+        DType::Float(8) => float(8, (52, 11)),
+        DType::Bytes(_) => characters(len),
+        DType::Raw(_) => class(1, 5, [0; 3], len, &[]),
+        // As h5py has it.
+        DType::Bool => {
+            let names = b"FALSE\0TRUE\0\x00\x01";
+            class(3, 8, [2, 0, 0], 1, &[&integer(1, 0x08)?, names.as_slice()].concat())
+        }
+        DType::Complex(_) => {
+            let part = datatype(&DType::Float(u8::try_from(len / 2).unwrap_or_default()))?;
+            compound(len, &[("r".into(), part.clone()), ("i".into(), part)], &[0, len / 2])
+        }
+        DType::Struct(fields) => {
+            let (mut members, mut offsets, mut at) = (Vec::new(), Vec::new(), 0_usize);
+            for one in fields.iter() {
+                members.push((one.name.clone(), field(one)?));
+                offsets.push(at);
+                at = at.saturating_add(one.len());
+            }
+            compound(len, &members, &offsets)
+        }
+        DType::Float(_)
+        | DType::Narrow(_)
+        | DType::ComplexNarrow(_)
+        | DType::Utf32(_)
+        | DType::String
+        | DType::VariableBytes => {
+            Err(Error::unsupported(format!("HDF5 has no type for {}", dtype.name())))
+        }
+    }
+}
+
+fn integer(len: usize, sign: u8) -> Result<Vec<u8>> {
+    class(1, 0, [sign, 0, 0], len, &[0, 0, bits(len), 0])
+}
+
+/// An IEEE 754 number with so many bits of fraction and exponent.
+fn float(len: usize, (fraction, exponent): (u8, u8)) -> Result<Vec<u8>> {
+    let bias = (1_u32 << (exponent - 1)) - 1;
+    let mut behind = vec![0, 0, bits(len), 0, fraction, exponent, 0, fraction];
+    behind.extend(bias.to_le_bytes());
+    class(1, 1, [0x20, bits(len) - 1, 0], len, &behind)
+}
+
+fn bits(len: usize) -> u8 {
+    u8::try_from(len.saturating_mul(8)).unwrap_or(u8::MAX)
+}
+
+fn field(field: &Field) -> Result<Vec<u8>> {
+    let of_one = datatype(&field.dtype)?;
+    let Ok(rank @ 1..) = u8::try_from(field.shape.len()) else { return Ok(of_one) };
+    let mut behind = vec![rank];
+    for len in &field.shape {
+        behind.extend(len.to_le_bytes());
+    }
+    behind.extend(of_one);
+    class(3, 10, [0; 3], field.len(), &behind)
+}
+
+fn compound(len: usize, members: &[(String, Vec<u8>)], offsets: &[usize]) -> Result<Vec<u8>> {
+    let count = u16::try_from(members.len()).map_err(|_| Error::unsupported("too many fields"))?;
+    let mut behind = Vec::new();
+    for ((name, dtype), offset) in members.iter().zip(offsets) {
+        behind.extend(name.as_bytes());
+        behind.push(0);
+        behind.extend(offset.to_le_bytes().into_iter().take(width(len)));
+        behind.extend(dtype);
+    }
+    let [low, high] = count.to_le_bytes();
+    class(3, 6, [low, high, 0], len, &behind)
+}
+
+/// The fewest bytes that hold a number.
+fn width(number: usize) -> usize {
+    let bits = usize::BITS.saturating_sub(number.leading_zeros());
+    usize::try_from(bits.div_ceil(8)).unwrap_or(8).max(1)
+}
+
+/// The value of elements that nobody wrote, and when room is made for them: at once, or when they are written.
+pub(super) fn fill_value(fill: Option<&[u8]>, is_there: bool) -> Result<Vec<u8>> {
+    let room = if is_there { 0x09 } else { 0x0a };
+    let Some(fill) = fill else { return Ok(vec![3, room]) };
+    let mut bytes = vec![3, room | 0x20];
+    let len =
+        u32::try_from(fill.len()).map_err(|_| Error::unsupported("its elements are too long"))?;
+    bytes.extend(len.to_le_bytes());
+    bytes.extend(fill);
+    Ok(bytes)
+}
+
+/// Elements in C order at an address.
+pub(super) fn contiguous(address: u64, len: u64) -> Vec<u8> {
+    let mut bytes = vec![3, 1];
+    bytes.extend(address.to_le_bytes());
+    bytes.extend(len.to_le_bytes());
+    bytes
+}
+
+/// Chunks in C order of their grid at an address, without an index of them.
+pub(super) fn implicit(address: u64, chunk: &[u64], item_len: usize) -> Result<Vec<u8>> {
+    let mut lens = chunk.to_vec();
+    lens.push(u64::try_from(item_len).unwrap_or(u64::MAX));
+    let longest = lens.iter().copied().max().unwrap_or(1);
+    let width = width(usize::try_from(longest).unwrap_or(usize::MAX));
+    let rank = u8::try_from(lens.len()).map_err(|_| Error::unsupported("too many dimensions"))?;
+    let mut bytes = vec![4, 2, 0, rank, u8::try_from(width).unwrap_or(8)];
+    for len in lens {
+        bytes.extend(len.to_le_bytes().into_iter().take(width));
+    }
+    // The implicit index.
+    bytes.push(2);
+    bytes.extend(address.to_le_bytes());
+    Ok(bytes)
+}
+
+/// An attribute: its name, type, dimensions and elements.
+pub(super) fn attribute(name: &str, dtype: &[u8], space: &[u8], value: &[u8]) -> Result<Vec<u8>> {
+    let mut bytes = vec![3, 0];
+    let long = || Error::unsupported(format!("the attribute {name} is too long"));
+    for len in [name.len().saturating_add(1), dtype.len(), space.len()] {
+        bytes.extend(u16::try_from(len).map_err(|_| long())?.to_le_bytes());
+    }
+    bytes.push(1);
+    for part in [name.as_bytes(), &[0], dtype, space, value] {
+        bytes.extend(part);
+    }
+    Ok(bytes)
+}
+
+/// Says that attributes are all in the header.
+pub(super) fn attribute_info() -> Vec<u8> {
+    let mut bytes = vec![0, 0];
+    bytes.extend([UNDEFINED.to_le_bytes(); 2].as_flattened());
+    bytes
+}
+
+/// Says that links are all in the header, and know the order in which they were made; without that netCDF refuses to
+/// open a file for writing.
+pub(super) fn link_info(count: usize) -> Vec<u8> {
+    let mut bytes = vec![0, 3];
+    bytes.extend(u64::try_from(count).unwrap_or(u64::MAX).to_le_bytes());
+    bytes.extend([UNDEFINED.to_le_bytes(); 3].as_flattened());
+    bytes
+}
+
+/// A name of a group, the number of which it is, and the address of what has it.
+pub(super) fn link(name: &str, number: usize, address: u64) -> Result<Vec<u8>> {
+    let len = u16::try_from(name.len()).map_err(|_| Error::unsupported("a name is too long"))?;
+    let mut bytes = vec![1, 0x15];
+    bytes.extend(u64::try_from(number).unwrap_or(u64::MAX).to_le_bytes());
+    bytes.push(1);
+    bytes.extend(len.to_le_bytes());
+    bytes.extend(name.as_bytes());
+    bytes.extend(address.to_le_bytes());
+    Ok(bytes)
+}

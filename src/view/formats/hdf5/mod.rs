@@ -1,0 +1,156 @@
+//! `h5` and `nc4`: HDF5, as it is or as netCDF-4 lays it out.
+//!
+//! An array is a dataset, and a group is a group. Chunks that divide more than the first dimension are chunks of the file, one
+//! after another and without an index, as HDF5 1.10 and later read them; all else is in C order. What a file holds of a node:
+//!
+//! - `h5` every type that HDF5 has, attributes as strings of any length and numbers, names of dimensions as labels.
+//! - `nc4` what [`cf`](crate::view::cf) makes of a group, with dimension scales.
+
+mod attributes;
+mod file;
+mod message;
+mod nc4;
+
+use crate::dtype::DType;
+use crate::error::{Error, Kind, Result};
+use crate::metadata::NodeKind;
+use crate::view::cf;
+use crate::view::{Items, Layout, Part, Source, View};
+use attributes::{Texts, attribute, labels};
+use file::{Content, Dataset, File, Object, Stored};
+pub(super) use nc4::build as build_nc4;
+
+/// The most nodes of a file.
+const MAX_NODES: usize = 50_000;
+
+/// Chunks have less than this.
+const MAX_CHUNK_LEN: u64 = 1 << 32;
+
+pub(super) fn build_h5(source: &Source<'_>) -> Result<View> {
+    let mut file = File::default();
+    match source.kind() {
+        NodeKind::Group => {
+            group(&mut file, source)?;
+        }
+        NodeKind::Array => {
+            let root = file.add(Object::group());
+            let array = dataset(&mut file, source)?;
+            file.link(root, source.name(), array);
+        }
+    }
+    file.into_view()
+}
+
+/// Adds a group and all below it.
+fn group(file: &mut File, source: &Source<'_>) -> Result<usize> {
+    let number = file.add(Object::group());
+    check_count(file)?;
+    let (children, others) = source.children()?;
+    let mut left_out = Vec::new();
+    for child in &children {
+        let object = match child.kind() {
+            NodeKind::Group => group(file, child)?,
+            NodeKind::Array => match dataset(file, child) {
+                Err(error) if error.kind() == Kind::Unsupported => {
+                    left_out.push((child.name().to_owned(), error));
+                    continue;
+                }
+                object => object?,
+            },
+        };
+        file.link(number, child.name(), object);
+    }
+    let mut all = cf::attributes(source.attributes(), None);
+    all.extend(cf::left_out(&left_out, others));
+    for one in &all {
+        let attribute = attribute(file, one, Texts::Any)?;
+        file.describe(number, attribute);
+    }
+    Ok(number)
+}
+
+/// Adds an array.
+fn dataset(file: &mut File, source: &Source<'_>) -> Result<usize> {
+    check_count(file)?;
+    let array = source.array()?;
+    if let Some(error) = array.not_understood() {
+        return Err(Error::unsupported(format!("it cannot be decoded: {error}")));
+    }
+    let model = array.model();
+    let fill = model.fill.item(&model.dtype).into_owned();
+    let (dtype, fill, elements) = match &model.dtype {
+        // HDF5 has no UTF-32, and texts of any length would be somewhere else in the file.
+        DType::Utf32(_) | DType::String => {
+            let (values, len) = cf::characters(source)?;
+            let len = usize::try_from(len).unwrap_or(usize::MAX);
+            (message::string(len)?, None, Stored::Contiguous(Part::from(values)))
+        }
+        dtype => (message::datatype(dtype)?, Some(fill), stored(source, None)?),
+    };
+    let content = Dataset { dtype, shape: model.shape.clone(), fill, elements };
+    message::dataspace(&content.shape)?;
+    let number = file.add(Object { attributes: Vec::new(), content: Content::Dataset(content) });
+    let is_number = matches!(model.dtype, DType::Int(_) | DType::Uint(_) | DType::Float(_));
+    for one in cf::attributes(source.attributes(), Some(&model.dtype).filter(|_| is_number)) {
+        let attribute = attribute(file, &one, Texts::Any)?;
+        file.describe(number, attribute);
+    }
+    if let Some(labels) = labels(file, &model.dimension_names)? {
+        file.describe(number, labels);
+    }
+    Ok(number)
+}
+
+/// The elements of an array: of `characters` where each is as many elements of the file.
+fn stored(source: &Source<'_>, characters: Option<u64>) -> Result<Stored> {
+    let array = source.array()?;
+    let (grid, shape) = (array.grid(), &array.model().shape);
+    let item_len = array.model().dtype.item_len();
+    let mut chunk = array.chunk_shape().to_vec();
+    let chunk_len = chunk.iter().try_fold(u64::try_from(item_len).ok(), |len, n| {
+        Some(len.and_then(|len| len.checked_mul(*n)))
+    });
+    let is_chunked = grid.is_regular()
+        && !shape.contains(&0)
+        // In C order they are in the file what they are there, if they divide the first dimension alone.
+        && grid.counts().iter().skip(1).any(|count| *count > 1)
+        // Libraries refuse to make a dataset of chunks that are larger than it, as a copy would.
+        && chunk.iter().zip(shape).all(|(chunk, len)| chunk <= len)
+        && chunk_len.flatten().is_some_and(|len| len < MAX_CHUNK_LEN);
+    if !is_chunked {
+        return Ok(Stored::Contiguous(source.elements(Layout::Linear, Items::default())?.into()));
+    }
+    chunk.extend(characters);
+    let part = Part::from(source.elements(Layout::Chunks, Items::default())?);
+    Ok(Stored::Chunks(part, chunk, if characters.is_some() { 1 } else { item_len }))
+}
+
+fn check_count(file: &File) -> Result<()> {
+    if file.objects.len() >= MAX_NODES {
+        return Err(Error::new(Kind::TooLarge, format!("more than {MAX_NODES} nodes in a file")));
+    }
+    Ok(())
+}
+
+impl Object {
+    fn group() -> Self {
+        Self { attributes: Vec::new(), content: Content::Group(Vec::new()) }
+    }
+}
+
+impl File {
+    /// Gives an object a name in a group.
+    fn link(&mut self, group: usize, name: &str, object: usize) {
+        let group = self.objects.get_mut(group).map(|group| &mut group.content);
+        if let Some(Content::Group(links)) = group {
+            links.push((name.to_owned(), object));
+        }
+    }
+
+    /// Gives an object an attribute.
+    fn describe(&mut self, object: usize, attribute: file::Attribute) {
+        if let Some(object) = self.objects.get_mut(object) {
+            object.attributes.push(attribute);
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! netCDF-4: dimensions are datasets, to which the others refer.
+//!
+//! A dimension is a *scale*: the variable of its coordinates, or a dataset that nobody reads. Each dataset has a
+//! `DIMENSION_LIST` of references to the scales of its dimensions.
+//!
+//! - [netCDF-4](https://docs.unidata.ucar.edu/netcdf-c/current/file_format_specifications.html#netcdf_4_spec)
+//! - [Scales](https://support.hdfgroup.org/documentation/hdf5/latest/_h5_d_s__u_g.html)
+
+use std::collections::HashSet;
+
+use super::attributes::{Texts, attribute, fixed, numbers};
+use super::file::{Attribute, Content, Dataset, File, Object, Stored, Value};
+use super::{check_count, message, stored};
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::metadata::NodeKind;
+use crate::view::cf::{self, Data, Dimension, Many, Values, Variable, unused};
+use crate::view::{Part, Source, View};
+
+/// What stands before the name of a variable that has the name of a dimension, and is not its coordinates.
+const NOT_A_COORDINATE: &str = "_nc4_non_coord_";
+
+/// Attributes that mean something to the library.
+const RESERVED: [&str; 8] = [
+    "CLASS",
+    "NAME",
+    "DIMENSION_LIST",
+    "REFERENCE_LIST",
+    "_Netcdf4Dimid",
+    "_Netcdf4Coordinates",
+    "_NCProperties",
+    "_nc3_strict",
+];
+
+/// A file that is being made.
+#[derive(Default)]
+struct Netcdf {
+    file: File,
+    /// The number of the next dimension, in all groups.
+    dimension_count: u32,
+    variable_count: usize,
+}
+
+pub(in crate::view::formats) fn build(source: &Source<'_>) -> Result<View> {
+    let mut netcdf = Netcdf::default();
+    let mut left_out = Vec::new();
+    netcdf.group(source, &mut left_out)?;
+    if netcdf.variable_count == 0 && !left_out.is_empty() {
+        return Err(Error::unsupported(left_out.join("; ")));
+    }
+    netcdf.file.into_view()
+}
+
+impl Netcdf {
+    /// Adds a group and all below it; an array is a group of its own.
+    fn group(&mut self, source: &Source<'_>, reasons: &mut Vec<String>) -> Result<usize> {
+        let number = self.file.add(Object::group());
+        check_count(&self.file)?;
+        let mut dataset = cf::Dataset::of(source)?;
+        let mut names = HashSet::new();
+        let children = match source.kind() {
+            NodeKind::Group => source.children()?.0,
+            NodeKind::Array => Vec::new(),
+        };
+        let groups: Vec<_> =
+            children.iter().filter(|child| child.kind() == NodeKind::Group).collect();
+        let groups: Vec<_> = groups
+            .iter()
+            .map(|group| (unused(&mut names, cf::clean(group.name())), group))
+            .collect();
+        let of_groups = names.clone();
+        for dimension in &mut dataset.dimensions {
+            dimension.name = unused(&mut names, std::mem::take(&mut dimension.name));
+        }
+        for variable in &mut dataset.variables {
+            while of_groups.contains(&variable.name) {
+                variable.name.push('_');
+            }
+        }
+        let scales = self.scales(number, &dataset)?;
+        for variable in &dataset.variables {
+            if coordinate_of(variable, &dataset.dimensions).is_none() {
+                let object = self.variable(variable, &dataset.dimensions)?;
+                let is_taken = dataset.dimensions.iter().any(|one| one.name == variable.name);
+                let before = if is_taken { NOT_A_COORDINATE } else { "" };
+                let name = format!("{before}{}", variable.name);
+                self.file.link(number, &name, object);
+                self.refer(object, variable, &scales)?;
+            }
+            self.variable_count = self.variable_count.saturating_add(1);
+        }
+        for one in dataset.global_attributes() {
+            self.describe(number, &one)?;
+        }
+        let of_one =
+            dataset.left_out.iter().map(|(name, error)| format!("{name}: {}", error.detail()));
+        reasons.extend(of_one);
+        for (name, group) in groups {
+            let object = self.group(group, reasons)?;
+            self.file.link(number, &name, object);
+        }
+        Ok(number)
+    }
+
+    /// Adds the scale of each dimension of a group: its coordinates where it has some.
+    fn scales(&mut self, group: usize, dataset: &cf::Dataset<'_>) -> Result<Vec<usize>> {
+        let mut scales = Vec::new();
+        for (number, dimension) in dataset.dimensions.iter().enumerate() {
+            let own = |variable: &&Variable<'_>| {
+                coordinate_of(variable, &dataset.dimensions) == Some(number)
+            };
+            let (object, title) = if let Some(variable) = dataset.variables.iter().find(own) {
+                (self.variable(variable, &dataset.dimensions)?, dimension.name.clone())
+            } else {
+                let title = "This is a netCDF dimension but not a netCDF variable.";
+                (self.file.add(empty(dimension)?), format!("{title}{:10}", dimension.len))
+            };
+            self.file.link(group, &dimension.name, object);
+            let id = self.dimension_count.to_le_bytes();
+            self.dimension_count = self.dimension_count.saturating_add(1);
+            self.file.describe(object, fixed("CLASS", b"DIMENSION_SCALE\0")?);
+            let title = [title.as_bytes(), &[0]].concat();
+            self.file.describe(object, fixed("NAME", &title)?);
+            self.file.describe(object, numbers("_Netcdf4Dimid", &DType::Int(4), &id, Many::No)?);
+            scales.push(object);
+        }
+        Ok(scales)
+    }
+
+    /// Adds a variable, as yet without its dimensions.
+    fn variable(&mut self, variable: &Variable<'_>, dimensions: &[Dimension]) -> Result<usize> {
+        check_count(&self.file)?;
+        let lens = variable.dimensions.iter().filter_map(|number| dimensions.get(*number));
+        let shape: Vec<u64> = lens.map(|dimension| dimension.len).collect();
+        let rank = variable.source.array()?.model().shape.len();
+        let elements = match &variable.data {
+            Data::Values(values) => Stored::Contiguous(Part::from(values.clone())),
+            Data::Elements => stored(&variable.source, shape.get(rank).copied())?,
+        };
+        let fill = variable.attributes.iter().find_map(|one| match &one.values {
+            Values::Numbers(_, bytes, _) if one.name == crate::metadata::FILL => {
+                Some(bytes.clone())
+            }
+            _ => None,
+        });
+        let dtype = message::datatype(&variable.dtype)?;
+        let content = Content::Dataset(Dataset { dtype, shape, fill, elements });
+        let number = self.file.add(Object { attributes: Vec::new(), content });
+        for one in &variable.attributes {
+            self.describe(number, one)?;
+        }
+        Ok(number)
+    }
+
+    /// Says which scales a variable has.
+    fn refer(&mut self, object: usize, variable: &Variable<'_>, scales: &[usize]) -> Result<()> {
+        if variable.dimensions.is_empty() {
+            return Ok(());
+        }
+        let scales = variable.dimensions.iter().filter_map(|number| scales.get(*number));
+        let items: Vec<_> = scales.map(|scale| Some(self.file.reference(*scale))).collect();
+        let space = message::dataspace(&[u64::try_from(items.len()).unwrap_or(u64::MAX)])?;
+        let (name, dtype) = ("DIMENSION_LIST".to_owned(), message::references()?);
+        let value = Value::InHeap(items);
+        self.file.describe(object, Attribute { name, dtype, space, value });
+        Ok(())
+    }
+
+    fn describe(&mut self, object: usize, one: &cf::Attribute) -> Result<()> {
+        let mut attribute = attribute(&mut self.file, one, Texts::Fixed)?;
+        if RESERVED.contains(&attribute.name.as_str()) {
+            attribute.name.push('_');
+        }
+        self.file.describe(object, attribute);
+        Ok(())
+    }
+}
+
+/// The number of the dimension whose coordinates a variable is.
+fn coordinate_of(variable: &Variable<'_>, dimensions: &[Dimension]) -> Option<usize> {
+    let [number] = variable.dimensions.as_slice() else { return None };
+    let dimension = dimensions.get(*number)?;
+    (dimension.name == variable.name).then_some(*number)
+}
+
+/// The scale of a dimension without coordinates.
+fn empty(dimension: &Dimension) -> Result<Object> {
+    let len = dimension.len.checked_mul(4);
+    let len = len.ok_or_else(|| Error::unsupported("it would be longer than files can be"))?;
+    let content = Content::Dataset(Dataset {
+        dtype: message::datatype(&DType::Float(4))?,
+        shape: vec![dimension.len],
+        fill: None,
+        elements: Stored::Nowhere(len),
+    });
+    Ok(Object { attributes: Vec::new(), content })
+}

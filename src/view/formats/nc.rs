@@ -1,0 +1,305 @@
+//! `nc`: netCDF classic with 64-bit offsets (CDF-2), or with 64-bit data (CDF-5) where the former cannot hold it.
+//!
+//! ```text
+//! "CDF" 2|5 | number of records | dimensions | attributes | variables | room | data | padding | data ..
+//! ```
+//!
+//! All is big endian, lengths have four bytes, in CDF-5 eight; names and values are padded to a multiple of four. Elements
+//! of types that CDF-2 has not are converted where they are few and none changes, as xarray does it with times.
+//!
+//! - [The format](https://docs.unidata.ucar.edu/netcdf-c/current/file_format_specifications.html)
+//! - [CDF-5](https://parallel-netcdf.github.io/doc/c-reference/pnetcdf-c/CDF_002d5-file-format-specification.html)
+
+use crate::dtype::DType;
+use crate::error::{Error, Kind, Result};
+use crate::view::cf::{Attribute, Data, Dataset, Values, Variable, decimal, exactly};
+use crate::view::{Items, Layout, Part, Source, View};
+
+const NC_DIMENSION: u32 = 10;
+const NC_VARIABLE: u32 = 11;
+const NC_ATTRIBUTE: u32 = 12;
+
+/// The data begin after so many bytes in which the header could grow, and at a multiple of [`PAGE`]: a program
+/// that adds an attribute in place then writes to the header first, which fails before anything is moved.
+const ROOM: u64 = 8 << 10;
+const PAGE: u64 = 4 << 10;
+
+/// The most elements along a dimension of CDF-2.
+const MAX_DIMENSION: u64 = (1 << 31) - 4;
+
+/// The most bytes of each variable but the last of CDF-2; and what stands for the length of a longer one.
+const MAX_VSIZE: u64 = (1 << 32) - 4;
+const LONGER: u64 = (1 << 32) - 1;
+
+/// What lengths and types a file has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Version {
+    Cdf2,
+    Cdf5,
+}
+
+pub(super) fn build(source: &Source<'_>) -> Result<View> {
+    let mut dataset = Dataset::of(source)?;
+    keep_one_record_dimension(&mut dataset)?;
+    // The longest is the last: it may have more bytes than CDF-2 can say.
+    let lens: Vec<u64> =
+        dataset.variables.iter().map(|v| vsize(v, &dataset)).collect::<Result<_>>()?;
+    let longest = (0..lens.len()).rev().max_by_key(|index| lens.get(*index));
+    let others = lens.iter().enumerate().filter(|(index, _)| Some(*index) != longest);
+    let fits = others.max_by_key(|(_, len)| **len).is_none_or(|(_, len)| *len <= MAX_VSIZE)
+        && dataset.dimensions.iter().all(|dimension| dimension.len <= MAX_DIMENSION);
+    if let Some(longest) = longest {
+        let last = dataset.variables.remove(longest);
+        dataset.variables.push(last);
+    }
+    let mut version = Version::Cdf5;
+    if fits {
+        let narrow: Result<Option<Vec<_>>> = dataset
+            .variables
+            .iter()
+            .map(|variable| in_cdf2(variable).transpose())
+            .map(Option::transpose)
+            .collect();
+        if let Some(narrow) = narrow? {
+            (dataset.variables, version) = (narrow, Version::Cdf2);
+        }
+    }
+    file(&dataset, version)
+}
+
+/// A dimension without elements is that of records, of which there can be one, and it comes first: leaves out what has
+/// others.
+fn keep_one_record_dimension(dataset: &mut Dataset<'_>) -> Result<()> {
+    let empty: Vec<bool> = dataset.dimensions.iter().map(|dimension| dimension.len == 0).collect();
+    let is_empty = |number: &&usize| empty.get(**number).copied().unwrap_or_default();
+    let first = |variable: &Variable<'_>| variable.dimensions.first().filter(is_empty).copied();
+    let chosen = dataset.variables.iter().find_map(first);
+    dataset.leave_out(|variable| {
+        let number = variable.dimensions.iter().filter(is_empty).count();
+        let fits = number == 0 || (number == 1 && chosen.is_some() && first(variable) == chosen);
+        (!fits).then(|| {
+            Error::unsupported(
+                "only one dimension of a classic file can be empty, and is the first",
+            )
+        })
+    });
+    dataset.check_not_empty()
+}
+
+/// The bytes of a variable, or of one record of it, padded.
+fn vsize(variable: &Variable<'_>, dataset: &Dataset<'_>) -> Result<u64> {
+    let lens = variable.dimensions.iter().filter_map(|number| dataset.dimensions.get(*number));
+    let lens = lens.map(|dimension| dimension.len).filter(|len| *len > 0);
+    let item_len = u64::try_from(variable.dtype.item_len()).ok();
+    lens.fold(item_len, |all, len| all?.checked_mul(len))
+        .and_then(|len| len.checked_next_multiple_of(4))
+        .ok_or_else(|| Error::unsupported("it would be longer than files can be"))
+}
+
+/// The variable in types that CDF-2 has; none where it has too many elements to convert, or one would change.
+fn in_cdf2<'s>(variable: &Variable<'s>) -> Result<Option<Variable<'s>>> {
+    match variable.dtype {
+        DType::Uint(1) => {
+            let mut signed = variable.clone();
+            signed.dtype = DType::Int(1);
+            for attribute in signed.attributes.iter_mut().filter(|one| one.is_of_the_type) {
+                if let Values::Numbers(dtype, ..) = &mut attribute.values {
+                    *dtype = DType::Int(1);
+                }
+            }
+            signed.attributes.push(Attribute::text("_Unsigned", "true"));
+            Ok(Some(signed))
+        }
+        DType::Int(8) | DType::Uint(_) => {
+            let values = match variable.values() {
+                Err(error) if error.kind() == Kind::Unsupported => return Ok(None),
+                values => values?,
+            };
+            let of = |dtype| variable.exactly(&values, &dtype);
+            Ok(of(DType::Int(4)).or_else(|| of(DType::Float(8))))
+        }
+        _ => Ok(Some(variable.clone())),
+    }
+}
+
+/// The file of what is in a version's types.
+fn file(dataset: &Dataset<'_>, version: Version) -> Result<View> {
+    // No number in the header has another length for another offset.
+    let none = vec![0; dataset.variables.len()];
+    let header_len = Header::of(dataset, version, &none)?.len();
+    let too_long = || Error::unsupported("it would be longer than files can be");
+    let mut at = u64::try_from(header_len)
+        .ok()
+        .and_then(|len| len.checked_add(ROOM)?.checked_next_multiple_of(PAGE))
+        .ok_or_else(too_long)?;
+    let mut parts = vec![Part::Zeros(at.saturating_sub(u64::try_from(header_len).unwrap_or(at)))];
+    let mut begins = Vec::new();
+    for variable in &dataset.variables {
+        begins.push(at);
+        let part = match &variable.data {
+            Data::Values(values) => Part::from(big_endian(values, variable.dtype.item_len())),
+            Data::Elements => {
+                let items = Items { big_endian: true, flip_sign: false };
+                Part::from(variable.source.elements(Layout::Linear, items)?)
+            }
+        };
+        let len = part.len();
+        let padded = len.checked_next_multiple_of(4).ok_or_else(too_long)?;
+        at = at.checked_add(padded).ok_or_else(too_long)?;
+        parts.extend([part, Part::Zeros(padded.saturating_sub(len))]);
+    }
+    // Of variables with records there is nothing, and it lies behind all others.
+    for (begin, variable) in begins.iter_mut().zip(&dataset.variables) {
+        if is_record(variable, dataset) {
+            *begin = at;
+            at = at.checked_add(vsize(variable, dataset)?).ok_or_else(too_long)?;
+        }
+    }
+    let header = Header::of(dataset, version, &begins)?;
+    View::new([Part::from(header)].into_iter().chain(parts))
+}
+
+fn is_record(variable: &Variable<'_>, dataset: &Dataset<'_>) -> bool {
+    let first = variable.dimensions.first().and_then(|number| dataset.dimensions.get(*number));
+    first.is_some_and(|dimension| dimension.len == 0)
+}
+
+/// Numbers with their bytes turned round.
+fn big_endian(values: &[u8], item_len: usize) -> Vec<u8> {
+    let mut bytes = values.to_vec();
+    bytes.chunks_exact_mut(item_len.max(1)).for_each(<[u8]>::reverse);
+    bytes
+}
+
+/// The header, as far as it is written.
+struct Header {
+    version: Version,
+    bytes: Vec<u8>,
+}
+
+impl Header {
+    /// All of it, with where the elements of each variable are.
+    fn of(dataset: &Dataset<'_>, version: Version, begins: &[u64]) -> Result<Vec<u8>> {
+        let magic = match version {
+            Version::Cdf2 => b"CDF\x02",
+            Version::Cdf5 => b"CDF\x05",
+        };
+        let mut header = Self { version, bytes: magic.to_vec() };
+        header.count(0)?;
+        header.list(NC_DIMENSION, dataset.dimensions.len())?;
+        for dimension in &dataset.dimensions {
+            header.name(&dimension.name)?;
+            header.count(dimension.len)?;
+        }
+        header.attributes(&dataset.global_attributes())?;
+        header.list(NC_VARIABLE, dataset.variables.len())?;
+        for (variable, begin) in dataset.variables.iter().zip(begins) {
+            header.name(&variable.name)?;
+            header.length(variable.dimensions.len())?;
+            for number in &variable.dimensions {
+                header.length(*number)?;
+            }
+            header.attributes(&variable.attributes)?;
+            header.bytes.extend(type_code(&variable.dtype)?.to_be_bytes());
+            let vsize = vsize(variable, dataset)?;
+            header.count(match version {
+                Version::Cdf2 if vsize > MAX_VSIZE => LONGER,
+                _ => vsize,
+            })?;
+            header.bytes.extend(begin.to_be_bytes());
+        }
+        Ok(header.bytes)
+    }
+
+    /// A number of bytes or elements.
+    fn count(&mut self, count: u64) -> Result<()> {
+        match self.version {
+            Version::Cdf5 => self.bytes.extend(count.to_be_bytes()),
+            Version::Cdf2 => {
+                let count = u32::try_from(count)
+                    .map_err(|_| Error::unsupported(format!("CDF-2 has no length {count}")))?;
+                self.bytes.extend(count.to_be_bytes());
+            }
+        }
+        Ok(())
+    }
+
+    fn length(&mut self, len: usize) -> Result<()> {
+        self.count(u64::try_from(len).unwrap_or(u64::MAX))
+    }
+
+    /// What a list is of, and how many there are; zeros where there are none.
+    fn list(&mut self, tag: u32, len: usize) -> Result<()> {
+        self.bytes.extend(if len == 0 { 0 } else { tag }.to_be_bytes());
+        self.length(len)
+    }
+
+    fn name(&mut self, name: &str) -> Result<()> {
+        self.length(name.len())?;
+        self.padded(name.as_bytes());
+        Ok(())
+    }
+
+    fn padded(&mut self, bytes: &[u8]) {
+        self.bytes.extend(bytes);
+        self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
+    }
+
+    fn attributes(&mut self, attributes: &[Attribute]) -> Result<()> {
+        self.list(NC_ATTRIBUTE, attributes.len())?;
+        for attribute in attributes {
+            self.name(&attribute.name)?;
+            let (dtype, bytes) = self.attribute(&attribute.values);
+            self.bytes.extend(type_code(&dtype)?.to_be_bytes());
+            self.length(bytes.len() / dtype.item_len().max(1))?;
+            self.padded(&bytes);
+        }
+        Ok(())
+    }
+
+    /// What an attribute holds in a type that there is.
+    fn attribute(&self, values: &Values) -> (DType, Vec<u8>) {
+        let text = |text: &str| (DType::Bytes(1), text.as_bytes().to_vec());
+        match values {
+            Values::Text(value) => text(value),
+            Values::Texts(texts) => {
+                // One text each without spaces; else a list as in JSON.
+                let is_plain = texts.iter().all(|text| !text.is_empty() && !text.contains(' '));
+                let json = || serde_json::Value::from(texts.clone()).to_string();
+                text(&if is_plain { texts.join(" ") } else { json() })
+            }
+            Values::Numbers(dtype, bytes, many) => {
+                let is_there = self.version == Version::Cdf5
+                    || !matches!(dtype, DType::Uint(_) | DType::Int(8));
+                let double = || exactly(bytes, dtype, &DType::Float(8));
+                if is_there {
+                    (dtype.clone(), big_endian(bytes, dtype.item_len()))
+                } else if let Some(doubles) = double() {
+                    (DType::Float(8), big_endian(&doubles, 8))
+                } else {
+                    text(&decimal(bytes, dtype, *many))
+                }
+            }
+        }
+    }
+}
+
+/// The number of a type.
+fn type_code(dtype: &DType) -> Result<u32> {
+    Ok(match dtype {
+        DType::Int(1) => 1,
+        DType::Bytes(_) => 2,
+        DType::Int(2) => 3,
+        DType::Int(4) => 4,
+        DType::Float(4) => 5,
+        DType::Float(8) => 6,
+        DType::Uint(1) => 7,
+        DType::Uint(2) => 8,
+        DType::Uint(4) => 9,
+        DType::Int(8) => 10,
+        DType::Uint(8) => 11,
+        other => {
+            return Err(Error::unsupported(format!("netCDF has no type for {}", other.name())));
+        }
+    })
+}
