@@ -4,8 +4,11 @@ import errno
 import os
 import subprocess
 
+import h5py
+import netCDF4
 import numpy as np
 import pytest
+import xarray as xr
 import zarr
 
 from mounts import Mount
@@ -169,14 +172,81 @@ def test_what_others_store_is_seen_once_the_metadata_are_looked_at_again(store, 
         assert np.load(m / "x.npy").shape == (20, 21, 17)
 
 
-def test_a_header_is_of_the_attributes_and_coordinates_as_they_are_now(tmp_path, mount):
-    import netCDF4
+def climate(path):
+    """A dataset as xarray writes it."""
+    dice = np.random.default_rng(1)
+    data = xr.Dataset(
+        {"t2m": (("time", "lat", "lon"), dice.normal(280, 10, (5, 18, 36)).astype("f4"), {"units": "K"})},
+        {"time": np.arange(5) * np.timedelta64(1, "D") + np.datetime64("2000-01-01", "ns"),
+         "lat": np.linspace(-85, 85, 18), "lon": np.arange(36) * 10.0},
+        {"title": "a test"},
+    )
+    data["t2m"][1, 2, 3] = np.nan
+    chunks = {"t2m": {"chunks": (2, 8, 16), "shards": (4, 16, 32)}}
+    data.to_zarr(path, zarr_format=3, encoding=chunks, consolidated=False)
+    return data
 
+
+def test_every_view_in_a_mount_is_what_cat_makes(tmp_path, mount):
+    climate(tmp_path / "climate.zarr")
+    found = 0
+    with mount(tmp_path / "climate.zarr", "--views=all", "-o", "ro") as m:
+        for name in os.listdir(m.path):
+            stem, _, format = name.partition(".")
+            if format in ("", "json"):
+                continue
+            node = tmp_path / "climate.zarr" / ("" if stem == "__root__" else stem)
+            expected = cat(node, format, tmp_path / "expected").read_bytes()
+            # Alone and as part of its hierarchy an array has another name.
+            assert (m / name).read_bytes() == expected, name
+            found += 1
+        text = "".join(at.read_text() for at in (m / ".zarrfs/views").iterdir())
+        assert found == len([line for line in text.splitlines() if line.endswith(" bytes")]) > 30
+
+
+@pytest.mark.parametrize("format, engine", [("nc", "netcdf4"), ("nc", "scipy"), ("nc4", "netcdf4"), ("nc4", "h5netcdf")])
+def test_xarray_reads_in_a_mount_what_it_has_stored_in_zarr(tmp_path, mount, format, engine):
+    data = climate(tmp_path / "climate.zarr")
+    with mount(tmp_path / "climate.zarr") as m:
+        options = {"phony_dims": "sort"} if engine == "h5netcdf" else {}
+        with xr.open_dataset(m / f"__root__.{format}", engine=engine, **options) as found:
+            xr.testing.assert_identical(found.load(), data)
+
+
+@pytest.mark.parametrize("program", ["h5py", "netCDF4 nc4", "netCDF4 nc"])
+def test_libraries_change_values_in_place_and_nothing_else(tmp_path, mount, program):
+    data = climate(tmp_path / "climate.zarr")
+    with mount(tmp_path / "climate.zarr", copy=False) as m:
+        if program == "h5py":
+            with h5py.File(m / "__root__.h5", "r+") as file:
+                file["t2m"][1:4, 5, 7:20] = 5
+        else:
+            with netCDF4.Dataset(m / f"__root__.{program.split()[1]}", "r+") as file:
+                file["t2m"][1:4, 5, 7:20] = 5
+        data["t2m"][1:4, 5, 7:20] = 5
+    xr.testing.assert_identical(xr.open_zarr(tmp_path / "climate.zarr", consolidated=False).load(), data)
+
+
+def test_who_wants_to_grow_a_header_fails_and_changes_nothing(tmp_path, mount):
+    data = climate(tmp_path / "climate.zarr")
+    before = {at: at.read_bytes() for at in (tmp_path / "climate.zarr").rglob("*") if at.is_file()}
+    with mount(tmp_path / "climate.zarr", copy=False) as m:
+        m.allow("write|setattr")
+        for name in ("__root__.nc", "__root__.nc4"):
+            done = subprocess.run(["ncatted", "-O", "-h", "-a", "history,global,o,c," + "x" * 20000, m / name])
+            assert done.returncode != 0
+        with xr.open_dataset(m / "__root__.nc") as found:
+            xr.testing.assert_identical(found.load(), data)
+    after = {at: at.read_bytes() for at in (tmp_path / "climate.zarr").rglob("*") if at.is_file()}
+    assert after == before
+
+
+def test_a_header_is_of_the_attributes_and_coordinates_as_they_are_now(tmp_path, mount):
     group = zarr.create_group(tmp_path / "g.zarr")
     group.create_array("x", data=np.arange(6, dtype="i8"), chunks=(3,), dimension_names=["x"])
     with mount(tmp_path / "g.zarr") as m:
         for number in range(5):
-            subprocess.run(["setfattr", "-n", "user.attrs.title", "-v", f'"{number}"', m.path], check=True)
+            os.setxattr(m.path, "user.attrs.title", b'"%d"' % number)
             np.full(3, number, "<i8").tofile(m / "x/c/1")
             for format in ("nc", "nc4"):
                 with netCDF4.Dataset(m / f"__root__.{format}") as data:
