@@ -94,6 +94,7 @@ need ncdump netcdf-bin
 need ncvalidator pnetcdf-bin
 need h5stat hdf5-tools
 need cdo cdo
+need gfortran gfortran
 need ncks nco
 need python3 python3
 python3 -c 'import ensurepip, venv' 2> /dev/null || packages+=(python3-venv)
