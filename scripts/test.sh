@@ -91,6 +91,9 @@ need mkfs.ext4 e2fsprogs
 need mkfs.xfs xfsprogs
 need gdalmdiminfo gdal-bin
 need ncdump netcdf-bin
+need nifti_tool nifti-bin
+need tiffinfo libtiff-tools
+need vips libvips-tools
 need python3 python3
 python3 -c 'import ensurepip, venv' 2> /dev/null || packages+=(python3-venv)
 if [ ${#packages[@]} -gt 0 ]; then

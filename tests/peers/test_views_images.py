@@ -1,6 +1,9 @@
 """Views of images in formats of one array, read by the programs that these formats belong to."""
 
 import io
+import shutil
+import subprocess
+import time
 import warnings
 
 import mrcfile
@@ -14,7 +17,7 @@ import zarr
 from astropy.io import fits
 
 from images import NUMBERS, SHAPES, STORES, is_held, make, numbers, ome, same
-from views import cat, refused
+from views import ZARRFS, cat, refused
 
 pytestmark = pytest.mark.filterwarnings("ignore::zarr.errors.UnstableSpecificationWarning")
 
@@ -285,3 +288,33 @@ def test_metaimage_of_ome(tmp_path):
     np.testing.assert_allclose(image.GetSpacing(), [0.4, 0.5, 0.5])
     np.testing.assert_allclose(image.GetOrigin(), [30, 20, 10])
     same(SimpleITK.GetArrayFromImage(image), values)
+
+
+@pytest.mark.parametrize("format", ["raw", "nii", "mrc", "nrrd", "mha", "fits", "vti"])
+def test_what_is_long_is_made_at_once(tmp_path, format):
+    zarr.create_array(str(tmp_path / "x"), shape=(5120, 2048, 1024), dtype="u2", chunks=(16, 256, 256))
+    command = [ZARRFS, "cat", str(tmp_path / "x"), "--as", format, "--cache-size", "1G"]
+    start = time.monotonic()
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as running:
+        head = running.stdout.read(1 << 20)
+        running.stdout.close()
+    assert time.monotonic() - start < 5 and len(head) == 1 << 20
+    if format in ("nii", "mrc", "fits"):
+        name = tmp_path / f"x.{format}"
+        name.write_bytes(head)
+        with open(name, "r+b") as file:
+            file.truncate((20 << 30) + (352 if format == "nii" else 1024 if format == "mrc" else 2 * 2880))
+    if format == "nii":
+        assert nibabel.load(name).shape == (1024, 2048, 5120)
+    if format == "mrc":
+        with mrcfile.mmap(name) as file:
+            assert file.data.shape == (5120, 2048, 1024)
+
+
+@pytest.mark.skipif(not shutil.which("nifti_tool"), reason="nifti_tool is not there")
+def test_nifti_tool_says_that_headers_are_good(tmp_path):
+    for shape in SHAPES:
+        make(tmp_path / str(len(shape)) / "x", shape, "f4")
+        out = cat(tmp_path / str(len(shape)) / "x", "nii", tmp_path / f"{len(shape)}.nii")
+        done = subprocess.run(["nifti_tool", "-check_hdr", "-infiles", str(out)], capture_output=True, text=True)
+        assert done.returncode == 0 and "header IS GOOD" in done.stdout, done

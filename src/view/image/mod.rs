@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::{Elements, Part, Source};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-pub use ome::levels;
+pub use ome::{levels, title};
 pub use unit::{Quantity, Unit};
 
 /// The most parts that the elements of an image are taken apart into, to put its planes into another order.
@@ -245,16 +245,20 @@ pub fn in_order(elements: &Elements, shape: &[u64], order: &[usize]) -> Result<V
     (0..count).map(part).collect()
 }
 
-/// A text as part of an XML document, in ASCII.
+/// A text as part of an XML document. By names and not by numbers: Bio-Formats reads no `&#181;`.
 pub fn escape(text: &str) -> String {
     let mut escaped = String::new();
     for char in text.chars() {
         match char {
-            '<' | '>' | '&' | '"' | '\'' => escaped.extend([format!("&#{};", u32::from(char))]),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '&' => escaped.push_str("&amp;"),
+            '"' => escaped.push_str("&quot;"),
             // XML has no way to say these.
-            char if char.is_control() => escaped.push('_'),
-            char if char.is_ascii() => escaped.push(char),
-            char => escaped.extend([format!("&#{};", u32::from(char))]),
+            char if char.is_control() || matches!(char, '\u{fffe}' | '\u{ffff}') => {
+                escaped.push('_');
+            }
+            char => escaped.push(char),
         }
     }
     escaped

@@ -38,6 +38,11 @@ pub fn levels<'s>(group: &Source<'s>) -> Result<Vec<Source<'s>>> {
     datasets(image).map(level).collect()
 }
 
+/// What the image that a group is calls itself.
+pub fn title(group: &Source<'_>) -> Option<String> {
+    multiscale(group)?.get("name")?.as_str().filter(|name| !name.is_empty()).map(str::to_owned)
+}
+
 fn multiscale<'g>(group: &'g Source<'_>) -> Option<&'g Value> {
     group.attributes().get("ome")?.get("multiscales")?.as_array()?.first()
 }

@@ -7,7 +7,7 @@
 
 use super::{Entry, Form, Page, Value, Writer, lens, ome_xml, resolution, stack, tag};
 use crate::error::{Error, Result};
-use crate::view::image::{Image, Kind, levels};
+use crate::view::image::{Image, Kind, levels, title};
 use crate::view::{Elements, Items, Layout, MAX_PREFIX_LEN, Part, Source, View};
 
 const FORM: Form = Form { is_big: true, big_endian: false };
@@ -70,7 +70,8 @@ pub(in super::super) fn build(source: &Source<'_>) -> Result<View> {
     let kinds = stack(outer, page.samples > 1).ok_or_else(|| {
         Error::unsupported("OME has one axis of time, one of channels and three of space")
     })?;
-    let text = ome_xml::text(source.name(), &image, outer, &kinds, page.samples)?;
+    let name = title(source).unwrap_or_else(|| source.name().to_owned());
+    let text = ome_xml::text(&name, &image, outer, &kinds, page.samples)?;
     let header = |start: u64| header(&all, start, &text, &image);
     // As long with the places that are not known yet as with those that are.
     let start = u64::try_from(header(0)?.len()).unwrap_or(u64::MAX);
