@@ -189,6 +189,36 @@ def test_nifti_of_axes_that_are_not_zyx(tmp_path):
     same(np.asarray(image.dataobj), values.transpose()[:, :, None])
 
 
+@pytest.mark.parametrize("endian", "<>")
+@pytest.mark.parametrize("version", [1, 2])
+def test_nifti_zarr_is_the_file_that_it_was_made_of(tmp_path, version, endian):
+    """As nifti-zarr 1.0.0rc8 stores it: `nifti` is the header."""
+    values = ome(tmp_path / "i", (3, 4, 5, 6), "i2", "tzyx", levels=2)
+    kind = {1: nibabel.Nifti1Image, 2: nibabel.Nifti2Image}[version]
+    matrix = np.array([[-2, 0.1, 0, 90], [0.1, 2, 0, -120], [0, 0.2, 3, -70], [0, 0, 0, 1]])
+    header = kind.header_class(endianness=endian)
+    image = kind(values[0].transpose(), matrix, header)
+    image.set_data_dtype("i2")
+    image.set_qform(matrix, 1)
+    image.set_sform(matrix, 4)
+    image.header.set_xyzt_units("mm", "sec")
+    image.header.set_slope_inter(2, 5)
+    image.header["descrip"], image.header["pixdim"][4], image.header["intent_code"] = b"a scan", 2.5, 1007
+    stored = np.frombuffer(image.header.binaryblock, "u1")
+    zarr.create_array(str(tmp_path / "i" / "nifti"), data=stored)
+    found = nibabel.load(cat(tmp_path / "i" / "s0", "nii", tmp_path / "x.nii"))
+    assert type(found) is kind and found.header.endianness == "<"
+    same(found.dataobj.get_unscaled(), values[0].transpose())
+    image.header["vox_offset"] = 352 if version == 1 else 544
+    for name in image.header:
+        if name not in ("scl_slope", "scl_inter", "magic"):
+            np.testing.assert_array_equal(found.header[name], image.header[name], name)
+    assert (found.dataobj.slope, found.dataobj.inter) == (2, 5)
+    # A smaller level is another image.
+    found = nibabel.load(cat(tmp_path / "i" / "s1", "nii", tmp_path / "y.nii"))
+    assert found.header["descrip"] == b"" and found.shape == values[1].shape[::-1]
+
+
 @pytest.mark.parametrize("samples", [3, 4])
 def test_nifti_of_colours(tmp_path, samples):
     values = make(tmp_path / "s" / "x", (4, 5, 7, samples), "u1", dimension_names=["z", "y", "x", "c"])
@@ -280,6 +310,36 @@ def test_nrrd_of_ome(tmp_path):
     np.testing.assert_allclose(image.GetSpacing(), [0.2, 0.25, 0.5])
     np.testing.assert_allclose(np.abs(image.GetOrigin()), [30, 20, 10])
     same(np.moveaxis(SimpleITK.GetArrayFromImage(image), -1, 0), data.transpose())
+
+
+@pytest.mark.parametrize("axes", ["tczyx", "tzyx", "tcyx", "zyxc", "tyxc"])
+def test_itk_reads_time_and_channels(tmp_path, axes):
+    shape = tuple({"t": 2, "c": 3, "z": 4, "y": 5, "x": 6}[axis] for axis in axes)
+    values = ome(tmp_path / "i", shape, "u2", axes, levels=1, translation=dict(t=1.0, x=30.0))[0]
+    data, header = nrrd.read(str(cat(tmp_path / "i" / "s0", "nrrd", tmp_path / "x.nrrd")))
+    same(data.transpose(), values)
+    image = SimpleITK.ReadImage(str(tmp_path / "x.nrrd"))
+    same(SimpleITK.GetArrayFromImage(image), np.moveaxis(values, axes.index("c"), -1) if "c" in axes else values)
+    steps = [dict(t=2.5, z=0.5, y=0.25, x=0.2)[axis] for axis in reversed(axes) if axis != "c"]
+    np.testing.assert_allclose(image.GetSpacing(), steps)
+    if "t" in axes:
+        np.testing.assert_allclose(image.GetOrigin(), [30.0, *[0] * (len(steps) - 2), 1.0])
+    image = SimpleITK.ReadImage(str(cat(tmp_path / "i" / "s0", "mha", tmp_path / "x.mha")))
+    same(SimpleITK.GetArrayFromImage(image), values)
+
+
+def test_names_of_files_that_text_headers_say(tmp_path):
+    group = zarr.create_group(str(tmp_path / "s"))
+    for name in ["my array", "a.b"]:
+        values = make(tmp_path / "s" / name, (3, 5, 7), "i2")
+        cat(tmp_path / "s" / name, "raw", tmp_path / f"{name}.raw")
+        for format in ["nhdr", "mhd"]:
+            out = cat(tmp_path / "s" / name, format, tmp_path / f"{name}.{format}")
+            same(SimpleITK.GetArrayFromImage(SimpleITK.ReadImage(str(out))), values)
+        same(nrrd.read(str(tmp_path / f"{name}.nhdr"))[0].transpose(), values)
+    group.create_array("a%03d", shape=(3, 5), dtype="i2")
+    for format in ["nhdr", "mhd"]:
+        assert "would not take" in refused(tmp_path / "s" / "a%03d", format)
 
 
 def test_metaimage_of_ome(tmp_path):

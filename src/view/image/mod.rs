@@ -75,8 +75,6 @@ pub struct Image {
     pub channels: Vec<Channel>,
     /// The type of an element.
     pub dtype: DType,
-    /// Whether the document, or the group, says what the axes are.
-    pub is_named: bool,
 }
 
 impl Image {
@@ -99,7 +97,6 @@ impl Image {
         if let Some(described) = ome::of(source, &mut axes) {
             channels = described;
         }
-        let is_named = axes.iter().any(|axis| axis.name.is_some());
         let mut kinds: Vec<Kind> = axes.iter().filter_map(|axis| axis.kind).collect();
         let count = kinds.len();
         kinds.sort_unstable_by_key(|kind| format!("{kind:?}"));
@@ -116,7 +113,7 @@ impl Image {
                 axis.kind = Some(kind);
             }
         }
-        Ok(Self { axes, channels, dtype: model.dtype.clone(), is_named })
+        Ok(Self { axes, channels, dtype: model.dtype.clone() })
     }
 
     /// The lengths of the axes.

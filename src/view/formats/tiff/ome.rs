@@ -18,6 +18,9 @@ const STRIP_LEN: u64 = 1 << 20;
 /// The longest tile or strip: readers take each as a whole.
 const MAX_TILE_LEN: u64 = 1 << 30;
 
+/// The most pages. The directory of each has more than 256 bytes.
+const MAX_PAGES: u64 = MAX_PREFIX_LEN / 256;
+
 /// Tiles of all levels whose places are in the header: each needs 12 bytes.
 const MAX_TILES: u64 = MAX_PREFIX_LEN / 16;
 
@@ -119,7 +122,9 @@ impl Level {
     fn of(source: &Source<'_>, image: &Image, places_left: &mut u64) -> Result<Self> {
         let (page, outer) = Page::of(image)?;
         let outer: Vec<u64> = outer.iter().map(|axis| axis.len).collect();
-        let pages = product(&outer).ok_or_else(|| Error::unsupported("it has too many pages"))?;
+        let pages = product(&outer).filter(|pages| *pages <= MAX_PAGES).ok_or_else(|| {
+            Error::unsupported(format!("it has more than {MAX_PAGES} pages, the most of a header"))
+        })?;
         let tiles = Tiles::of(source, &page, outer.len())?;
         let count = |tiles: &Tiles| tiles.across.checked_mul(tiles.down)?.checked_mul(pages);
         let tiles = tiles.filter(|tiles| {
