@@ -209,9 +209,9 @@ def test_nifti_zarr_is_the_file_that_it_was_made_of(tmp_path, version, endian):
     found = nibabel.load(cat(tmp_path / "i" / "s0", "nii", tmp_path / "x.nii"))
     assert type(found) is kind and found.header.endianness == "<"
     same(found.dataobj.get_unscaled(), values[0].transpose())
-    image.header["vox_offset"] = 352 if version == 1 else 544
     for name in image.header:
-        if name not in ("scl_slope", "scl_inter", "magic"):
+        # nibabel keeps these elsewhere.
+        if name not in ("scl_slope", "scl_inter", "vox_offset"):
             np.testing.assert_array_equal(found.header[name], image.header[name], name)
     assert (found.dataobj.slope, found.dataobj.inter) == (2, 5)
     # A smaller level is another image.
