@@ -1,6 +1,9 @@
 """Views of images in formats of one array, read by the programs that these formats belong to."""
 
 import io
+import shutil
+import subprocess
+import time
 import warnings
 
 import mrcfile
@@ -14,7 +17,7 @@ import zarr
 from astropy.io import fits
 
 from images import NUMBERS, SHAPES, STORES, is_held, make, numbers, ome, same
-from views import cat, refused
+from views import ZARRFS, cat, refused
 
 pytestmark = pytest.mark.filterwarnings("ignore::zarr.errors.UnstableSpecificationWarning")
 
@@ -186,6 +189,36 @@ def test_nifti_of_axes_that_are_not_zyx(tmp_path):
     same(np.asarray(image.dataobj), values.transpose()[:, :, None])
 
 
+@pytest.mark.parametrize("endian", "<>")
+@pytest.mark.parametrize("version", [1, 2])
+def test_nifti_zarr_is_the_file_that_it_was_made_of(tmp_path, version, endian):
+    """As nifti-zarr 1.0.0rc8 stores it: `nifti` is the header."""
+    values = ome(tmp_path / "i", (3, 4, 5, 6), "i2", "tzyx", levels=2)
+    kind = {1: nibabel.Nifti1Image, 2: nibabel.Nifti2Image}[version]
+    matrix = np.array([[-2, 0.1, 0, 90], [0.1, 2, 0, -120], [0, 0.2, 3, -70], [0, 0, 0, 1]])
+    header = kind.header_class(endianness=endian)
+    image = kind(values[0].transpose(), matrix, header)
+    image.set_data_dtype("i2")
+    image.set_qform(matrix, 1)
+    image.set_sform(matrix, 4)
+    image.header.set_xyzt_units("mm", "sec")
+    image.header.set_slope_inter(2, 5)
+    image.header["descrip"], image.header["pixdim"][4], image.header["intent_code"] = b"a scan", 2.5, 1007
+    stored = np.frombuffer(image.header.binaryblock, "u1")
+    zarr.create_array(str(tmp_path / "i" / "nifti"), data=stored)
+    found = nibabel.load(cat(tmp_path / "i" / "s0", "nii", tmp_path / "x.nii"))
+    assert type(found) is kind and found.header.endianness == "<"
+    same(found.dataobj.get_unscaled(), values[0].transpose())
+    for name in image.header:
+        # nibabel keeps these elsewhere.
+        if name not in ("scl_slope", "scl_inter", "vox_offset"):
+            np.testing.assert_array_equal(found.header[name], image.header[name], name)
+    assert (found.dataobj.slope, found.dataobj.inter) == (2, 5)
+    # A smaller level is another image.
+    found = nibabel.load(cat(tmp_path / "i" / "s1", "nii", tmp_path / "y.nii"))
+    assert found.header["descrip"] == b"" and found.shape == values[1].shape[::-1]
+
+
 @pytest.mark.parametrize("samples", [3, 4])
 def test_nifti_of_colours(tmp_path, samples):
     values = make(tmp_path / "s" / "x", (4, 5, 7, samples), "u1", dimension_names=["z", "y", "x", "c"])
@@ -279,9 +312,69 @@ def test_nrrd_of_ome(tmp_path):
     same(np.moveaxis(SimpleITK.GetArrayFromImage(image), -1, 0), data.transpose())
 
 
+@pytest.mark.parametrize("axes", ["tczyx", "tzyx", "tcyx", "zyxc", "tyxc"])
+def test_itk_reads_time_and_channels(tmp_path, axes):
+    shape = tuple({"t": 2, "c": 3, "z": 4, "y": 5, "x": 6}[axis] for axis in axes)
+    values = ome(tmp_path / "i", shape, "u2", axes, levels=1, translation=dict(t=1.0, x=30.0))[0]
+    data, header = nrrd.read(str(cat(tmp_path / "i" / "s0", "nrrd", tmp_path / "x.nrrd")))
+    same(data.transpose(), values)
+    image = SimpleITK.ReadImage(str(tmp_path / "x.nrrd"))
+    same(SimpleITK.GetArrayFromImage(image), np.moveaxis(values, axes.index("c"), -1) if "c" in axes else values)
+    steps = [dict(t=2.5, z=0.5, y=0.25, x=0.2)[axis] for axis in reversed(axes) if axis != "c"]
+    np.testing.assert_allclose(image.GetSpacing(), steps)
+    if "t" in axes:
+        np.testing.assert_allclose(image.GetOrigin(), [30.0, *[0] * (len(steps) - 2), 1.0])
+    image = SimpleITK.ReadImage(str(cat(tmp_path / "i" / "s0", "mha", tmp_path / "x.mha")))
+    same(SimpleITK.GetArrayFromImage(image), values)
+
+
+def test_names_of_files_that_text_headers_say(tmp_path):
+    group = zarr.create_group(str(tmp_path / "s"))
+    for name in ["my array", "a.b"]:
+        values = make(tmp_path / "s" / name, (3, 5, 7), "i2")
+        cat(tmp_path / "s" / name, "raw", tmp_path / f"{name}.raw")
+        for format in ["nhdr", "mhd"]:
+            out = cat(tmp_path / "s" / name, format, tmp_path / f"{name}.{format}")
+            same(SimpleITK.GetArrayFromImage(SimpleITK.ReadImage(str(out))), values)
+        same(nrrd.read(str(tmp_path / f"{name}.nhdr"))[0].transpose(), values)
+    group.create_array("a%03d", shape=(3, 5), dtype="i2")
+    for format in ["nhdr", "mhd"]:
+        assert "would not take" in refused(tmp_path / "s" / "a%03d", format)
+
+
 def test_metaimage_of_ome(tmp_path):
     values = ome(tmp_path / "i", (4, 5, 6), "u2", axes="zyx", translation=dict(z=10, y=20, x=30))[1]
     image = SimpleITK.ReadImage(str(cat(tmp_path / "i" / "s1", "mha", tmp_path / "x.mha")))
     np.testing.assert_allclose(image.GetSpacing(), [0.4, 0.5, 0.5])
     np.testing.assert_allclose(image.GetOrigin(), [30, 20, 10])
     same(SimpleITK.GetArrayFromImage(image), values)
+
+
+@pytest.mark.parametrize("format", ["raw", "nii", "mrc", "nrrd", "mha", "fits", "vti"])
+def test_what_is_long_is_made_at_once(tmp_path, format):
+    zarr.create_array(str(tmp_path / "x"), shape=(5120, 2048, 1024), dtype="u2", chunks=(16, 256, 256))
+    command = [ZARRFS, "cat", str(tmp_path / "x"), "--as", format, "--cache-size", "1G"]
+    start = time.monotonic()
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as running:
+        head = running.stdout.read(1 << 20)
+        running.stdout.close()
+    assert time.monotonic() - start < 5 and len(head) == 1 << 20
+    if format in ("nii", "mrc", "fits"):
+        name = tmp_path / f"x.{format}"
+        name.write_bytes(head)
+        with open(name, "r+b") as file:
+            file.truncate((20 << 30) + (352 if format == "nii" else 1024 if format == "mrc" else 2 * 2880))
+    if format == "nii":
+        assert nibabel.load(name).shape == (1024, 2048, 5120)
+    if format == "mrc":
+        with mrcfile.mmap(name) as file:
+            assert file.data.shape == (5120, 2048, 1024)
+
+
+@pytest.mark.skipif(not shutil.which("nifti_tool"), reason="nifti_tool is not there")
+def test_nifti_tool_says_that_headers_are_good(tmp_path):
+    for shape in SHAPES:
+        make(tmp_path / str(len(shape)) / "x", shape, "f4")
+        out = cat(tmp_path / str(len(shape)) / "x", "nii", tmp_path / f"{len(shape)}.nii")
+        done = subprocess.run(["nifti_tool", "-check_hdr", "-infiles", str(out)], capture_output=True, text=True)
+        assert done.returncode == 0 and "header IS GOOD" in done.stdout, done

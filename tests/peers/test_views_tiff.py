@@ -1,7 +1,6 @@
 """Views of images as TIFF and as OME-TIFF, read by tifffile; what other programs make of them is tried by libtiff and
 libvips where they are."""
 
-import re
 import shutil
 import subprocess
 
@@ -156,6 +155,8 @@ def test_pyramid(tmp_path, zarr_format, axes, shape):
         for found, expected in zip(file.series[0].levels, levels):
             same(found.asarray().reshape(expected.shape), expected)
             assert found.axes == axes.upper()
+        assert "&#" not in file.ome_metadata and file.ome_metadata.endswith("OME>"), "Bio-Formats reads neither"
+        assert tifffile.xml2dict(file.ome_metadata)["OME"]["Image"]["Name"] == "picture"
         said = tifffile.xml2dict(file.ome_metadata)["OME"]["Image"]["Pixels"]
         assert (said["PhysicalSizeX"], said["PhysicalSizeXUnit"], said["PhysicalSizeY"]) == (0.2, "µm", 0.25)
         if "t" in axes:

@@ -1,7 +1,7 @@
 //! `mha`, and `mhd` which says the same of `X.raw` beside it: MetaImage (<https://itk.org/Wiki/ITK/MetaIO>), lines of
 //! names and values, the last of which says where the elements are.
 
-use super::line;
+use super::data_file;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::view::image::{Axis, Image};
@@ -17,7 +17,7 @@ pub(super) fn attached(source: &Source<'_>) -> Result<View> {
 
 pub(super) fn detached(source: &Source<'_>) -> Result<View> {
     source.elements(Layout::Linear, Items::default())?;
-    View::new([Part::from(header(source, &line(&source.raw_name()))?)])
+    View::new([Part::from(header(source, &data_file(source)?)?)])
 }
 
 fn header(source: &Source<'_>, data_file: &str) -> Result<String> {

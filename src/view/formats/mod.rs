@@ -7,6 +7,7 @@ mod metaimage;
 mod mrc;
 mod nc;
 mod nifti;
+mod nifti_zarr;
 mod npy;
 mod nrrd;
 mod raw;
@@ -18,7 +19,7 @@ mod vti;
 use std::hash::{Hash, Hasher};
 
 use super::{Source, View};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::metadata::NodeKind;
 
 /// What nodes a format is for.
@@ -201,6 +202,15 @@ impl Format {
 /// A text without characters that would end its line.
 fn line(text: &str) -> String {
     text.chars().map(|char| if char.is_control() { '_' } else { char }).collect()
+}
+
+/// The name of the file of elements that a text header names. Some readers take a `%` for the number of a slice.
+fn data_file(source: &Source<'_>) -> Result<String> {
+    let name = line(&source.raw_name());
+    if name.contains('%') || name.starts_with("LIST") {
+        return Err(Error::unsupported(format!("readers would not take {name:?} for one file")));
+    }
+    Ok(name)
 }
 
 /// Puts `data` at a place in a header, which is long enough.

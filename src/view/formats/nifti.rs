@@ -2,9 +2,10 @@
 //! extensions, the elements; NIfTI-2 (540 bytes) where an axis has more than 32767 elements.
 //!
 //! Axes are x, y, z, time and channels, the fastest first: an array whose channels come before its time (or the other
-//! way round) is put into this order volume by volume. Axes of space stay in their order, and the matrix says which is which.
+//! way round) is put into this order volume by volume. Axes of space stay in their order, and the matrix says which is which. Where the
+//! header of another file is kept beside the image ([`nifti_zarr`](super::nifti_zarr)) it is that.
 
-use super::{put, single};
+use super::{nifti_zarr, put, single};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::view::image::{Axis, Image, Kind, in_order};
@@ -12,6 +13,10 @@ use crate::view::{Items, Layout, Part, Source, View};
 
 /// Axes of a file.
 const RANK: usize = 7;
+
+/// The lengths of headers.
+const LEN_1: usize = 348;
+const LEN_2: usize = 540;
 
 /// What a header says, in either version.
 struct Header<'i> {
@@ -42,9 +47,11 @@ pub(super) fn build(source: &Source<'_>) -> Result<View> {
     let axes = places.map(|place| place.and_then(|place| axes.get(place)));
     let header = Header { axes, datatype, bitpix, units: units(&axes) };
     let short: Option<Vec<i16>> = header.dim().into_iter().map(|len| len.try_into().ok()).collect();
-    let bytes = match short {
-        Some(dim) => header.version_1(&dim),
-        None => header.version_2(),
+    let base = nifti_zarr::header(source).filter(|base| header.is_of(base));
+    let bytes = match (short, base) {
+        (Some(dim), None) => header.version_1(&dim, None),
+        (Some(dim), Some(base)) if base.len() < LEN_2 => header.version_1(&dim, Some(base)),
+        (_, base) => header.version_2(base),
     };
     View::new([Part::from(bytes)].into_iter().chain(elements))
 }
@@ -203,42 +210,71 @@ impl Header<'_> {
         Some(rows)
     }
 
-    fn version_1(&self, dim: &[i16]) -> Vec<u8> {
-        let mut bytes = vec![0; 352];
+    /// Whether another header is one of an image of the same lengths.
+    fn is_of(&self, base: &[u8]) -> bool {
+        let lens: Vec<u64> = match base.len() {
+            LEN_1 => base.get(42..56).map(|dim| {
+                let (dim, _) = dim.as_chunks::<2>();
+                dim.iter().map(|len| u64::try_from(i16::from_le_bytes(*len)).unwrap_or(0)).collect()
+            }),
+            _ => base.get(24..80).map(|dim| {
+                let (dim, _) = dim.as_chunks::<8>();
+                dim.iter().map(|len| u64::try_from(i64::from_le_bytes(*len)).unwrap_or(0)).collect()
+            }),
+        }
+        .unwrap_or_default();
+        // Those behind the last may be 0.
+        lens.iter().zip(self.dim().iter().skip(1)).all(|(one, own)| (*one).max(1) == *own)
+    }
+
+    /// The header, from `base` where there is one, which says more.
+    fn version_1(&self, dim: &[i16], base: Option<Vec<u8>>) -> Vec<u8> {
+        let is_new = base.is_none();
+        let mut bytes = base.unwrap_or_default();
+        bytes.resize(LEN_1.saturating_add(4), 0);
         put(&mut bytes, 0, &348_i32.to_le_bytes());
-        put(&mut bytes, 38, b"r");
         put(&mut bytes, 40, &dim.iter().flat_map(|len| len.to_le_bytes()).collect::<Vec<_>>());
         put(&mut bytes, 70, &self.datatype.to_le_bytes());
         put(&mut bytes, 72, &self.bitpix.to_le_bytes());
-        put(&mut bytes, 76, &singles(&self.pixdim()));
-        put(&mut bytes, 108, &singles(&[352.0, 1.0, 0.0]));
-        put(&mut bytes, 123, &[self.xyzt_units()]);
-        put(&mut bytes, 136, &singles(&[self.time_start()]));
-        if let Some(matrix) = self.matrix() {
-            put(&mut bytes, 254, &1_i16.to_le_bytes());
-            put(&mut bytes, 280, &singles(&matrix.concat()));
-        }
+        put(&mut bytes, 108, &singles(&[352.0]));
         put(&mut bytes, 344, b"n+1\0");
+        if is_new {
+            put(&mut bytes, 38, b"r");
+            put(&mut bytes, 76, &singles(&self.pixdim()));
+            put(&mut bytes, 112, &singles(&[1.0]));
+            put(&mut bytes, 123, &[self.xyzt_units()]);
+            put(&mut bytes, 136, &singles(&[self.time_start()]));
+            if let Some(matrix) = self.matrix() {
+                put(&mut bytes, 254, &1_i16.to_le_bytes());
+                put(&mut bytes, 280, &singles(&matrix.concat()));
+            }
+        }
         bytes
     }
 
-    fn version_2(&self) -> Vec<u8> {
-        let mut bytes = vec![0; 544];
+    /// The same in the other version.
+    fn version_2(&self, base: Option<Vec<u8>>) -> Vec<u8> {
+        let base = base.filter(|base| base.len() == LEN_2);
+        let is_new = base.is_none();
+        let mut bytes = base.unwrap_or_default();
+        bytes.resize(LEN_2.saturating_add(4), 0);
         put(&mut bytes, 0, &540_i32.to_le_bytes());
         put(&mut bytes, 4, b"n+2\0\r\n\x1a\n");
         put(&mut bytes, 12, &self.datatype.to_le_bytes());
         put(&mut bytes, 14, &self.bitpix.to_le_bytes());
         let dim = self.dim();
         put(&mut bytes, 16, &dim.iter().flat_map(|len| len.to_le_bytes()).collect::<Vec<_>>());
-        put(&mut bytes, 104, &doubles(&self.pixdim()));
         put(&mut bytes, 168, &544_i64.to_le_bytes());
-        put(&mut bytes, 176, &doubles(&[1.0, 0.0]));
-        put(&mut bytes, 216, &doubles(&[self.time_start()]));
-        if let Some(matrix) = self.matrix() {
-            put(&mut bytes, 348, &1_i32.to_le_bytes());
-            put(&mut bytes, 400, &doubles(&matrix.concat()));
+        if is_new {
+            put(&mut bytes, 104, &doubles(&self.pixdim()));
+            put(&mut bytes, 176, &doubles(&[1.0]));
+            put(&mut bytes, 216, &doubles(&[self.time_start()]));
+            if let Some(matrix) = self.matrix() {
+                put(&mut bytes, 348, &1_i32.to_le_bytes());
+                put(&mut bytes, 400, &doubles(&matrix.concat()));
+            }
+            put(&mut bytes, 500, &i32::from(self.xyzt_units()).to_le_bytes());
         }
-        put(&mut bytes, 500, &i32::from(self.xyzt_units()).to_le_bytes());
         bytes
     }
 }

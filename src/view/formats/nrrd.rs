@@ -1,10 +1,10 @@
 //! `nrrd`, and `nhdr` which says the same of `X.raw` beside it: "nearly raw raster data"
 //! (<https://teem.sourceforge.net/nrrd/format.html>), a text header, an empty line, the elements.
 
-use super::line;
+use super::{data_file, line};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::view::image::{Axis, Image, Kind};
+use crate::view::image::{Axis, Image, Kind, Scale};
 use crate::view::{Items, Layout, Part, Source, View};
 
 /// The most axes that Teem reads.
@@ -17,7 +17,7 @@ pub(super) fn attached(source: &Source<'_>) -> Result<View> {
 
 pub(super) fn detached(source: &Source<'_>) -> Result<View> {
     source.elements(Layout::Linear, Items::default())?;
-    View::new([Part::from(header(source, Some(&source.raw_name()))?)])
+    View::new([Part::from(header(source, Some(&data_file(source)?))?)])
 }
 
 fn header(source: &Source<'_>, data_file: Option<&str>) -> Result<String> {
@@ -46,22 +46,20 @@ fn header(source: &Source<'_>, data_file: Option<&str>) -> Result<String> {
     let list = |of: &dyn Fn(&Axis) -> String| {
         axes.iter().map(|axis| of(axis)).collect::<Vec<_>>().join(" ")
     };
+    let space = space(&axes);
     let mut text = format!(
-        "NRRD0005\n# {}\ntype: {name}\ndimension: {}\n{}sizes: {}\n",
+        "NRRD0005\n# {}\ntype: {name}\ndimension: {}\n{}sizes: {}\n{}",
         line(&source.path().to_string()),
         axes.len(),
-        space(&axes).map(|count| format!("space dimension: {count}\n")).unwrap_or_default(),
+        space.map(|count| format!("space dimension: {count}\n")).unwrap_or_default(),
         list(&|axis| axis.len.to_string()),
+        if space.is_some() { directions(&axes) } else { spacings(&axes) },
     );
-    if let Some(count) = space(&axes) {
-        text.push_str(&directions(&axes, count));
-    }
-    let has_space = space(&axes).is_some();
     let kind = |axis: &Axis| match axis.kind {
         None if is_complex && axis.len == 2 && axis.name.is_none() => "complex",
         Some(Kind::Time) => "time",
         Some(Kind::Channel) => "list",
-        Some(Kind::X | Kind::Y | Kind::Z) if has_space => "space",
+        Some(Kind::X | Kind::Y | Kind::Z) if space.is_some() => "space",
         Some(Kind::X | Kind::Y | Kind::Z) | None => "domain",
     };
     let label = |axis: &Axis| format!("\"{}\"", line(axis.label()).replace(['"', '\\'], "_"));
@@ -71,21 +69,48 @@ fn header(source: &Source<'_>, data_file: Option<&str>) -> Result<String> {
         list(&label)
     )]);
     if let Some(data_file) = data_file {
-        text.extend([format!("data file: {}\n", line(data_file))]);
+        text.extend([format!("data file: {data_file}\n")]);
     }
     text.push('\n');
     Ok(text)
 }
 
-/// How many axes of space there are, where it is known of all of them where they lie.
+/// How many axes of space there are, where it is known of all of them where they lie. ITK reads no file with directions in
+/// space whose other axes are more than those of channels.
 fn space(axes: &[&Axis]) -> Option<usize> {
-    let space: Vec<_> = axes.iter().filter(|axis| axis.is_space()).collect();
-    let known = !space.is_empty() && space.iter().all(|axis| axis.scale.is_some());
-    known.then_some(space.len())
+    let space = axes.iter().filter(|axis| axis.is_space());
+    let known = space.clone().all(|axis| axis.scale.is_some())
+        && axes.iter().all(|axis| axis.is_space() || axis.kind == Some(Kind::Channel));
+    Some(space.count()).filter(|count| *count > 0 && known)
+}
+
+/// How far the elements along each axis lie apart, in the unit of the axis, and where the first is.
+fn spacings(axes: &[&Axis]) -> String {
+    let scales = || axes.iter().map(|axis| axis.scale.as_ref());
+    if scales().all(|scale| scale.is_none()) {
+        return String::new();
+    }
+    let list = |of: &dyn Fn(&Scale) -> String, without: &str| {
+        let words = scales().map(|scale| scale.map_or_else(|| without.to_owned(), of));
+        words.collect::<Vec<_>>().join(" ")
+    };
+    // The first element lies at the least place, and not half an element beyond it.
+    format!(
+        "spacings: {}\naxis mins: {}\ncenters: {}\nunits: {}\n",
+        list(&|scale| scale.step.to_string(), "nan"),
+        list(&|scale| scale.start.to_string(), "nan"),
+        list(&|_| "node".to_owned(), "none"),
+        list(&|scale| format!("\"{}\"", unit(scale)), "\"\""),
+    )
+}
+
+/// The name of a unit, as it can be quoted.
+fn unit(scale: &Scale) -> String {
+    scale.unit.as_ref().map(|unit| line(&unit.name).replace(['"', '\\'], "_")).unwrap_or_default()
 }
 
 /// Where the axes of space go, and from where: in the space of x, y and z, each in its own unit.
-fn directions(axes: &[&Axis], count: usize) -> String {
+fn directions(axes: &[&Axis]) -> String {
     let mut kinds = vec![Kind::X, Kind::Y, Kind::Z];
     kinds.retain(|kind| axes.iter().any(|axis| axis.kind == Some(*kind)));
     let vector = |of: &dyn Fn(Kind) -> f64| {
@@ -99,18 +124,12 @@ fn directions(axes: &[&Axis], count: usize) -> String {
         _ => "none".to_owned(),
     };
     let scale_of = |kind: Kind| axes.iter().find(|axis| axis.kind == Some(kind))?.scale.as_ref();
-    let units = kinds.iter().map(|kind| {
-        let unit = scale_of(*kind).and_then(|scale| scale.unit.as_ref());
-        format!("\"{}\"", unit.map(|unit| line(&unit.name).replace('"', "_")).unwrap_or_default())
-    });
-    let mut text = String::new();
-    if count == kinds.len() {
-        text.extend([format!(
-            "space directions: {}\nspace units: {}\nspace origin: {}\n",
-            axes.iter().map(step).collect::<Vec<_>>().join(" "),
-            units.collect::<Vec<_>>().join(" "),
-            vector(&|kind| scale_of(kind).map_or(0.0, |scale| scale.start)),
-        )]);
-    }
-    text
+    let units =
+        kinds.iter().map(|kind| format!("\"{}\"", scale_of(*kind).map(unit).unwrap_or_default()));
+    format!(
+        "space directions: {}\nspace units: {}\nspace origin: {}\n",
+        axes.iter().map(step).collect::<Vec<_>>().join(" "),
+        units.collect::<Vec<_>>().join(" "),
+        vector(&|kind| scale_of(kind).map_or(0.0, |scale| scale.start)),
+    )
 }

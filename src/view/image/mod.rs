@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::{Elements, Part, Source};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-pub use ome::levels;
+pub use ome::{levels, title};
 pub use unit::{Quantity, Unit};
 
 /// The most parts that the elements of an image are taken apart into, to put its planes into another order.
@@ -75,8 +75,6 @@ pub struct Image {
     pub channels: Vec<Channel>,
     /// The type of an element.
     pub dtype: DType,
-    /// Whether the document, or the group, says what the axes are.
-    pub is_named: bool,
 }
 
 impl Image {
@@ -99,7 +97,6 @@ impl Image {
         if let Some(described) = ome::of(source, &mut axes) {
             channels = described;
         }
-        let is_named = axes.iter().any(|axis| axis.name.is_some());
         let mut kinds: Vec<Kind> = axes.iter().filter_map(|axis| axis.kind).collect();
         let count = kinds.len();
         kinds.sort_unstable_by_key(|kind| format!("{kind:?}"));
@@ -116,7 +113,7 @@ impl Image {
                 axis.kind = Some(kind);
             }
         }
-        Ok(Self { axes, channels, dtype: model.dtype.clone(), is_named })
+        Ok(Self { axes, channels, dtype: model.dtype.clone() })
     }
 
     /// The lengths of the axes.
@@ -245,16 +242,20 @@ pub fn in_order(elements: &Elements, shape: &[u64], order: &[usize]) -> Result<V
     (0..count).map(part).collect()
 }
 
-/// A text as part of an XML document, in ASCII.
+/// A text as part of an XML document. By names and not by numbers: Bio-Formats reads no `&#181;`.
 pub fn escape(text: &str) -> String {
     let mut escaped = String::new();
     for char in text.chars() {
         match char {
-            '<' | '>' | '&' | '"' | '\'' => escaped.extend([format!("&#{};", u32::from(char))]),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '&' => escaped.push_str("&amp;"),
+            '"' => escaped.push_str("&quot;"),
             // XML has no way to say these.
-            char if char.is_control() => escaped.push('_'),
-            char if char.is_ascii() => escaped.push(char),
-            char => escaped.extend([format!("&#{};", u32::from(char))]),
+            char if char.is_control() || matches!(char, '\u{fffe}' | '\u{ffff}') => {
+                escaped.push('_');
+            }
+            char => escaped.push(char),
         }
     }
     escaped

@@ -8,6 +8,9 @@ use crate::error::{Error, Result};
 use crate::metadata::NodePath;
 use crate::view::Source;
 
+/// The most levels of an image: each has half as many elements along an axis as the one before.
+const MAX_LEVELS: usize = 64;
+
 /// What versions before 0.3 do not say: the axes are always these.
 const AXES: [&str; 5] = ["t", "c", "z", "y", "x"];
 
@@ -35,7 +38,12 @@ pub fn levels<'s>(group: &Source<'s>) -> Result<Vec<Source<'s>>> {
         let path: NodePath = group.path().join(path)?;
         group.other(&path)
     };
-    datasets(image).map(level).collect()
+    datasets(image).take(MAX_LEVELS).map(level).collect()
+}
+
+/// What the image that a group is calls itself.
+pub fn title(group: &Source<'_>) -> Option<String> {
+    multiscale(group)?.get("name")?.as_str().filter(|name| !name.is_empty()).map(str::to_owned)
 }
 
 fn multiscale<'g>(group: &'g Source<'_>) -> Option<&'g Value> {

@@ -34,7 +34,7 @@ pub(in super::super) fn build(source: &Source<'_>) -> Result<View> {
     };
     let elements = source.elements(Layout::Linear, Items { big_endian: true, flip_sign: false })?;
     let len = elements.len();
-    let headers = pages.saturating_mul(DIRECTORY_LEN.saturating_add(8 * (page.len() / STRIP_LEN)));
+    let headers = pages.saturating_mul(DIRECTORY_LEN.saturating_add(32 * (page.len() / STRIP_LEN)));
     let all_in_4_gib = len.saturating_add(headers) < u64::from(u32::MAX);
     let all_in_header = headers < MAX_PREFIX_LEN / 2;
     let alone = kinds.is_some()

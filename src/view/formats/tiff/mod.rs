@@ -58,6 +58,9 @@ mod tag {
     pub const SAMPLE_FORMAT: u16 = 339;
 }
 
+/// The most strips of a page.
+const MAX_STRIPS: u64 = 1 << 16;
+
 type Entry = (u16, Value);
 
 /// Writes directories one after another.
@@ -272,6 +275,7 @@ impl Page {
 
     /// Rows of a strip, if strips should have up to so many bytes.
     fn rows_of(&self, strip_len: u64) -> u32 {
+        let strip_len = strip_len.max(self.len() / MAX_STRIPS);
         let rows = (strip_len / self.row_len.max(1)).clamp(1, u64::from(self.height));
         u32::try_from(rows).unwrap_or(self.height)
     }

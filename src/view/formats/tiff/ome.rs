@@ -7,7 +7,7 @@
 
 use super::{Entry, Form, Page, Value, Writer, lens, ome_xml, resolution, stack, tag};
 use crate::error::{Error, Result};
-use crate::view::image::{Image, Kind, levels};
+use crate::view::image::{Image, Kind, levels, title};
 use crate::view::{Elements, Items, Layout, MAX_PREFIX_LEN, Part, Source, View};
 
 const FORM: Form = Form { is_big: true, big_endian: false };
@@ -17,6 +17,9 @@ const STRIP_LEN: u64 = 1 << 20;
 
 /// The longest tile or strip: readers take each as a whole.
 const MAX_TILE_LEN: u64 = 1 << 30;
+
+/// The most pages. The directory of each has more than 256 bytes.
+const MAX_PAGES: u64 = MAX_PREFIX_LEN / 256;
 
 /// Tiles of all levels whose places are in the header: each needs 12 bytes.
 const MAX_TILES: u64 = MAX_PREFIX_LEN / 16;
@@ -70,7 +73,8 @@ pub(in super::super) fn build(source: &Source<'_>) -> Result<View> {
     let kinds = stack(outer, page.samples > 1).ok_or_else(|| {
         Error::unsupported("OME has one axis of time, one of channels and three of space")
     })?;
-    let text = ome_xml::text(source.name(), &image, outer, &kinds, page.samples)?;
+    let name = title(source).unwrap_or_else(|| source.name().to_owned());
+    let text = ome_xml::text(&name, &image, outer, &kinds, page.samples)?;
     let header = |start: u64| header(&all, start, &text, &image);
     // As long with the places that are not known yet as with those that are.
     let start = u64::try_from(header(0)?.len()).unwrap_or(u64::MAX);
@@ -118,7 +122,9 @@ impl Level {
     fn of(source: &Source<'_>, image: &Image, places_left: &mut u64) -> Result<Self> {
         let (page, outer) = Page::of(image)?;
         let outer: Vec<u64> = outer.iter().map(|axis| axis.len).collect();
-        let pages = product(&outer).ok_or_else(|| Error::unsupported("it has too many pages"))?;
+        let pages = product(&outer).filter(|pages| *pages <= MAX_PAGES).ok_or_else(|| {
+            Error::unsupported(format!("it has more than {MAX_PAGES} pages, the most of a header"))
+        })?;
         let tiles = Tiles::of(source, &page, outer.len())?;
         let count = |tiles: &Tiles| tiles.across.checked_mul(tiles.down)?.checked_mul(pages);
         let tiles = tiles.filter(|tiles| {

@@ -59,8 +59,9 @@ pub(super) fn text(
         text.push_str(&channel(image, index, samples));
     }
     let pages = channels.saturating_mul(slices).saturating_mul(frames);
+    // Bio-Formats knows the text by its last characters: no end of line.
     text.extend([format!(
-        "<TiffData IFD=\"0\" PlaneCount=\"{pages}\"/>\n</Pixels>\n</Image>\n</OME>\n"
+        "<TiffData IFD=\"0\" PlaneCount=\"{pages}\"/>\n</Pixels>\n</Image>\n</OME>"
     )]);
     Ok(text)
 }
