@@ -12,6 +12,7 @@
 
 use crate::dtype::DType;
 use crate::error::{Error, Kind, Result};
+use crate::metadata::NodeKind;
 use crate::view::cf::{Attribute, Data, Dataset, Room, Values, Variable, decimal, exactly};
 use crate::view::{Items, Layout, Part, Source, View};
 
@@ -44,6 +45,13 @@ enum Version {
 pub(super) fn build(source: &Source<'_>) -> Result<View> {
     let mut room = Room::default();
     let mut dataset = Dataset::of(source, &mut room)?;
+    if source.kind() == NodeKind::Group {
+        let (children, _) = source.children()?;
+        for group in children.iter().filter(|child| child.kind() == NodeKind::Group) {
+            let reason = Error::unsupported("a group, which is a file of its own");
+            dataset.left_out.push((group.name().to_owned(), reason));
+        }
+    }
     keep_one_record_dimension(&mut dataset)?;
     // The longest is the last: it may have more bytes than CDF-2 can say.
     let lens: Vec<u64> =
@@ -133,6 +141,9 @@ fn file(dataset: &Dataset<'_>, version: Version) -> Result<View> {
         .ok()
         .and_then(|len| len.checked_add(ROOM)?.checked_next_multiple_of(PAGE))
         .ok_or_else(too_long)?;
+    if dataset.variables.is_empty() {
+        return View::new([Part::from(Header::of(dataset, version, &none)?)]);
+    }
     let mut parts = vec![Part::Zeros(at.saturating_sub(u64::try_from(header_len).unwrap_or(at)))];
     let mut begins = Vec::new();
     for variable in &dataset.variables {

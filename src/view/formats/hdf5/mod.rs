@@ -86,7 +86,7 @@ fn dataset(file: &mut File, source: &Source<'_>) -> Result<usize> {
         DType::Utf32(_) | DType::String => {
             let (values, len) = cf::characters(source, &mut file.room)?;
             let len = usize::try_from(len).unwrap_or(usize::MAX);
-            (message::string(len)?, None, Stored::Contiguous(Part::from(values)))
+            (message::string(&values, len)?, None, Stored::Contiguous(Part::from(values)))
         }
         dtype => (message::datatype(dtype)?, Some(fill), stored(source, None)?),
     };
