@@ -489,3 +489,22 @@ def test_names_that_netcdf_has_not(tmp_path, format):
         assert data.getncattr("_@type") == "a" and data.getncattr("a_b") == 1 and data.getncattr("é") == 5
         assert sorted(variable[0] for variable in data.variables.values()) == [1, 3]
         assert {2, 3, 4} < {data.getncattr(name) for name in data.ncattrs() if name.startswith(("x", "_"))}
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_netcdf_changes_elements_in_place(tmp_path, format):
+    root = zarr.create_group(tmp_path / "g")
+    root.create_array("v", shape=(7, 10), chunks=(3, 4), dtype="i4", dimension_names=["y", "x"])
+    root.create_array("y", shape=(7,), chunks=(7,), dtype="i4", dimension_names=["y"])
+    file = cat(tmp_path / "g", format, tmp_path / f"g.{format}")
+    before = file.read_bytes()
+    with netCDF4.Dataset(file, "r+") as data:
+        data["v"][6, 9] = 5
+        data["y"][2] = 6
+    after = file.read_bytes()
+    assert len(after) == len(before)
+    # HDF5 keeps its books in the superblock; all else is the two elements.
+    books = 48 if format == "nc4" else 0
+    differ = [at for at, (one, other) in enumerate(zip(before, after, strict=True)) if one != other and at >= books]
+    assert len(differ) == 2
+    assert read(file, "v").sum() == 5 and read(file, "y").sum() == 6

@@ -3,7 +3,7 @@
 //! Numbers are little endian, addresses and lengths have eight bytes. The specification:
 //! <https://support.hdfgroup.org/documentation/hdf5/latest/_f_m_t3.html>
 
-use crate::dtype::{DType, Field};
+use crate::dtype::{DType, Field, Narrow};
 use crate::error::{Error, Result};
 
 /// The address of what is not there.
@@ -105,6 +105,10 @@ pub(super) fn datatype(dtype: &DType) -> Result<Vec<u8>> {
         DType::Float(2) => float(2, (10, 5)),
         DType::Float(4) => float(4, (23, 8)),
         DType::Float(8) => float(8, (52, 11)),
+        // Those of which infinity and NaN are what IEEE 754 has them.
+        DType::Narrow(Narrow { name: "bfloat16", .. }) => float(2, (7, 8)),
+        DType::Narrow(Narrow { name: "float8_e4m3", .. }) => float(1, (3, 4)),
+        DType::Narrow(Narrow { name: "float8_e5m2", .. }) => float(1, (2, 5)),
         DType::Bytes(_) => characters(len),
         DType::Raw(_) => class(1, 5, [0; 3], len, &[]),
         // As h5py has it.
