@@ -5,6 +5,7 @@ import subprocess
 import warnings
 
 import h5py
+import ml_dtypes
 import numpy as np
 import pytest
 import zarr
@@ -19,6 +20,9 @@ pytestmark = [
 ]
 SHAPES = {"scalar": (), "line": (11,), "plane": (7, 10), "box": (5, 4, 6), "five": (2, 3, 4, 3, 2)}
 NUMBERS = [f"{kind}{len}" for kind in "iu" for len in (1, 2, 4, 8)] + ["f2", "f4", "f8", "c8", "c16"]
+
+# Floats that are narrower than numpy's, and the integers of their length.
+NARROW = {"bfloat16": "u2", "float8_e4m3": "u1", "float8_e5m2": "u1"}
 
 
 def validate(file):
@@ -214,16 +218,30 @@ def write(file, head, at_least):
     return file
 
 
+def retyped(path, data_type):
+    """Makes the elements of a stored array those of a type that zarr-python does not know."""
+    document = json.loads((path / "zarr.json").read_text())
+    (path / "zarr.json").write_text(json.dumps(document | {"data_type": data_type, "fill_value": 0}))
+
+
+@pytest.mark.parametrize(("data_type", "unsigned"), NARROW.items())
+def test_narrow_floats_are_wider_ones_to_readers(tmp_path, data_type, unsigned):
+    bits = np.arange(256, dtype=unsigned) * (257 if unsigned == "u2" else 1)
+    array(tmp_path / "v", bits, chunks=(100,), missing=False)
+    retyped(tmp_path / "v", data_type)
+    file = cat(tmp_path / "v", "h5", tmp_path / "v.h5")
+    with h5py.File(file) as data:
+        assert_same(data["root"].astype("f4")[...], bits.view(getattr(ml_dtypes, data_type)).astype("f4"))
+
+
 def test_what_hdf5_cannot_express_is_refused_or_named(tmp_path):
     root = zarr.create_group(tmp_path / "g")
-    root.create_array("v", shape=3, dtype="i4")
-    document = json.loads((tmp_path / "g" / "v" / "zarr.json").read_text())
-    (tmp_path / "g" / "b").mkdir()
-    document |= {"data_type": "bfloat16", "fill_value": 0}
-    (tmp_path / "g" / "b" / "zarr.json").write_text(json.dumps(document))
-    assert "there is no h5 of it: HDF5 has no type for bfloat16" in refused(tmp_path / "g" / "b", "h5")
+    for name in "bv":
+        root.create_array(name, shape=3, dtype="i1")
+    retyped(tmp_path / "g" / "b", "float8_e4m3fn")
+    assert "there is no h5 of it: HDF5 has no type for float8_e4m3fn" in refused(tmp_path / "g" / "b", "h5")
     with h5py.File(cat(tmp_path / "g", "h5", tmp_path / "g.h5")) as data:
-        assert list(data) == ["v"] and data.attrs["zarrfs_left_out"] == "b: HDF5 has no type for bfloat16"
+        assert list(data) == ["v"] and data.attrs["zarrfs_left_out"] == "b: HDF5 has no type for float8_e4m3fn"
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -246,4 +264,7 @@ def test_stores_of_other_programs(tmp_path, case):
             if truth.dtype.kind == "S":
                 assert got[...].reshape(-1).tolist() == truth.reshape(-1).tolist()
                 continue
+            if (name := path.rsplit("/", 1)[-1]) in NARROW:
+                # Of what numpy does not know the truth is the bits.
+                truth = truth.view(getattr(ml_dtypes, name)).astype(got.dtype)
             assert_same(got[...], truth, f"{case}/{path}")

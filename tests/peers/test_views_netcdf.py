@@ -401,6 +401,14 @@ def test_subgroups_are_groups(tmp_path):
     # Groups below are files of their own in the classic format.
     with netCDF4.Dataset(cat(tmp_path / "g", "nc", tmp_path / "g.nc")) as data:
         assert list(data.variables) == ["x"] and data.a == 1
+        assert data.zarrfs_left_out == "in: a group, which is a file of its own"
+    zarr.create_group(tmp_path / "only").create_group("in")
+    assert "in: a group, which is a file of its own" in refused(tmp_path / "only", "nc")
+    zarr.create_group(tmp_path / "empty", attributes={"a": 1})
+    file = cat(tmp_path / "empty", "nc", tmp_path / "empty.nc")
+    validate(file)
+    with netCDF4.Dataset(file) as data:
+        assert data.a == 1
 
 
 def test_a_long_attribute_is_whole(tmp_path):
@@ -444,3 +452,59 @@ def test_the_last_variable_may_be_longer_than_four_gib(tmp_path, format):
 def read_one(file, *index):
     with netCDF4.Dataset(file) as data:
         return data["big"][index]
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize(
+    ("dtype", "fill"),
+    [("i2", -999), ("i8", -(2**63)), ("i8", -1), ("u1", 255), ("u2", 65535), ("u4", 0), ("f4", 1e20), ("f8", np.nan), ("f4", np.inf)],
+)
+def test_what_xarray_masks_is_masked(tmp_path, dtype, fill, zarr_format, format):
+    values = np.array([1, 2, fill, 4], dtype)
+    made = xr.Dataset({"v": ("x", values, {"missing_value": np.dtype(dtype).type(fill)})})
+    made["v"].attrs["_FillValue"] = np.dtype(dtype).type(fill)
+    made.to_zarr(tmp_path / "g", zarr_format=zarr_format)
+    file = cat(tmp_path / "g", format, tmp_path / f"g.{format}")
+    validate(file)
+    for engine in ENGINES[format]:
+        with xr.open_dataset(file, engine=engine) as data:
+            assert np.isnan(data["v"].values).tolist() == [False, False, True, False]
+            np.testing.assert_array_equal(data["v"].values[[0, 1, 3]], [1, 2, 4])
+    with netCDF4.Dataset(file) as data:
+        data.set_always_mask(True)
+        assert np.ma.getmaskarray(data["v"][...]).tolist() == [False, False, True, False]
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_names_that_netcdf_has_not(tmp_path, format):
+    attributes = {"@type": "a", "a/b": 1, "DIMENSION_LIST": "mine", "x" * 300: 2, "x" * 301: 3, "": 4, "é ": 5}
+    root = zarr.create_group(tmp_path / "g", attributes=attributes)
+    root.create_array("-v", shape=2, dtype="i4", dimension_names=["a/b"], attributes={"NAME": "mine"})[...] = [1, 2]
+    root.create_array("_v", shape=2, dtype="i4", dimension_names=["+"])[...] = [3, 4]
+    file = cat(tmp_path / "g", format, tmp_path / f"g.{format}")
+    validate(file)
+    with netCDF4.Dataset(file) as data:
+        assert len(data.variables) == 2 and set(data.dimensions) == {"a_b", "_+"}
+        assert data.getncattr("_@type") == "a" and data.getncattr("a_b") == 1 and data.getncattr("é") == 5
+        assert sorted(variable[0] for variable in data.variables.values()) == [1, 3]
+        assert {2, 3, 4} < {data.getncattr(name) for name in data.ncattrs() if name.startswith(("x", "_"))}
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_netcdf_changes_elements_in_place(tmp_path, format):
+    root = zarr.create_group(tmp_path / "g")
+    root.create_array("v", shape=(7, 10), chunks=(3, 4), dtype="i4", dimension_names=["y", "x"])
+    root.create_array("y", shape=(7,), chunks=(7,), dtype="i4", dimension_names=["y"])
+    file = cat(tmp_path / "g", format, tmp_path / f"g.{format}")
+    before = file.read_bytes()
+    with netCDF4.Dataset(file, "r+") as data:
+        data["v"][6, 9] = 5
+        data["y"][2] = 6
+    after = file.read_bytes()
+    assert len(after) == len(before)
+    # HDF5 keeps its books in the superblock; all else is the two elements.
+    books = 48 if format == "nc4" else 0
+    differ = [at for at, (one, other) in enumerate(zip(before, after, strict=True)) if one != other and at >= books]
+    assert len(differ) == 2
+    assert read(file, "v").sum() == 5 and read(file, "y").sum() == 6

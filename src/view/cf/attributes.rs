@@ -52,24 +52,24 @@ impl Attribute {
     }
 }
 
-/// The attributes of a node, with the type of its elements where they are numbers. Null is left out, as is a
-/// `_FillValue` that is no element.
+/// The attributes of a node, with the type of its elements where they are numbers. Null is left out.
 pub(in crate::view) fn attributes(object: &Object, dtype: Option<&DType>) -> Vec<Attribute> {
-    let mut names = HashSet::new();
-    let mut attributes = Vec::new();
-    for (name, value) in object {
+    let attribute = |(name, value): (&String, &Value)| {
         let of_type = dtype.filter(|_| OF_THE_TYPE.contains(&name.as_str()));
         let elements = of_type.and_then(|dtype| elements(name, value, dtype));
         let is_of_the_type = elements.is_some();
-        let values = match elements {
-            None if name == FILL => None,
-            None => values(value),
-            elements => elements,
-        };
-        if let Some(values) = values {
-            let name = unused(&mut names, clean(name));
-            attributes.push(Attribute { name, values, is_of_the_type });
-        }
+        let values = elements.or_else(|| values(value))?;
+        Some(Attribute { name: name.clone(), values, is_of_the_type })
+    };
+    object.iter().filter_map(attribute).collect()
+}
+
+/// The same with names that netCDF takes, and without a `_FillValue` that is no element.
+pub(in crate::view) fn cleaned(mut attributes: Vec<Attribute>) -> Vec<Attribute> {
+    let mut names = HashSet::new();
+    attributes.retain(|attribute| attribute.is_of_the_type || attribute.name != FILL);
+    for attribute in &mut attributes {
+        attribute.name = unused(&mut names, clean(&attribute.name));
     }
     attributes
 }

@@ -16,13 +16,16 @@ use std::collections::HashSet;
 use super::Source;
 use crate::error::{Error, Kind, Result};
 use crate::metadata::{NodeKind, NodePath};
-pub(super) use attributes::{Attribute, Many, Values, attributes, decimal};
+pub(super) use attributes::{Attribute, Many, Values, attributes, cleaned, decimal};
 pub(super) use dimensions::{Dimension, Dimensions};
 pub(super) use exact::exactly;
-pub(super) use variable::{Data, Variable, characters};
+pub(super) use variable::{Data, Room, Variable, characters};
 
 /// The attribute that says which arrays are not in a file of a group, and why.
 const LEFT_OUT: &str = "zarrfs_left_out";
+
+/// netCDF takes names of 256 bytes; something may yet be added to one that is taken.
+const MAX_NAME_LEN: usize = 240;
 
 /// A group, or an array with its coordinates, in the terms of netCDF.
 #[derive(Debug)]
@@ -43,7 +46,7 @@ pub(super) struct Dataset<'s> {
 
 impl<'s> Dataset<'s> {
     /// The arrays that lie directly in a group; or one array, with what of its group its coordinates are.
-    pub fn of(source: &Source<'s>) -> Result<Self> {
+    pub fn of(source: &Source<'s>, room: &mut Room) -> Result<Self> {
         let (arrays, attributes_of, others) = match source.kind() {
             NodeKind::Array => {
                 let (arrays, group) = with_coordinates(source)?;
@@ -63,7 +66,7 @@ impl<'s> Dataset<'s> {
             dimensions.claim(array)?;
         }
         for array in &arrays {
-            match Variable::of(array, &mut dimensions) {
+            match Variable::of(array, &mut dimensions, room) {
                 Ok(mut variable) => {
                     variable.name = unused(&mut names, variable.name);
                     variables.push(variable);
@@ -76,7 +79,7 @@ impl<'s> Dataset<'s> {
                 Err(error) => return Err(error),
             }
         }
-        let attributes = attributes_of.map(|group| attributes(group.attributes(), None));
+        let attributes = attributes_of.map(|group| cleaned(attributes(group.attributes(), None)));
         let dimensions = dimensions.into_list();
         let attributes = attributes.unwrap_or_default();
         let array = (source.kind() == NodeKind::Array).then(|| source.path().clone());
@@ -199,7 +202,8 @@ fn with_coordinates<'s>(source: &Source<'s>) -> Result<(Vec<Source<'s>>, Option<
     Ok((arrays, source.other(&group).ok()))
 }
 
-/// A name as netCDF allows it: without slashes and control characters, not beginning with a sign, nor ending with a space.
+/// A name as netCDF allows it: without slashes and control characters, not beginning with a sign, not ending with a
+/// space, and not too long.
 pub(super) fn clean(name: &str) -> String {
     let trimmed = name.trim_end_matches(' ');
     let mut clean: String =
@@ -207,6 +211,9 @@ pub(super) fn clean(name: &str) -> String {
     let is_first = |c: char| c.is_ascii_alphanumeric() || c == '_' || !c.is_ascii();
     if !clean.starts_with(is_first) {
         clean.insert(0, '_');
+    }
+    while clean.len() > MAX_NAME_LEN {
+        clean.pop();
     }
     clean
 }

@@ -1,17 +1,41 @@
 //! A variable: an array in the types that netCDF has.
 
-use super::{Attribute, Dimensions, Many, Values, attributes, clean, exactly};
+use super::{Attribute, Dimensions, Many, Values, attributes, clean, cleaned, exactly};
 use crate::array::Array;
 use crate::dtype::{DType, Time};
 use crate::error::{Error, Result};
 use crate::metadata::FILL;
-use crate::view::Source;
+use crate::view::{Items, Layout, Source};
 
 /// The most bytes of an array that becomes values of another type.
 const MAX_LEN: u64 = 4 << 20;
 
 /// The most chunks that are read for it.
 const MAX_CHUNKS: u64 = 1024;
+
+/// The most bytes of all that become other values in a file.
+const MAX_ROOM: u64 = 32 << 20;
+
+/// How many bytes of values of another type may still be in a file.
+#[derive(Debug)]
+pub(in crate::view) struct Room(u64);
+
+impl Default for Room {
+    fn default() -> Self {
+        Self(MAX_ROOM)
+    }
+}
+
+impl Room {
+    fn take(&mut self, len: usize) -> Result<()> {
+        let left = u64::try_from(len).ok().and_then(|len| self.0.checked_sub(len));
+        self.0 = left.ok_or_else(|| {
+            let what = "of values of types that the format has not";
+            Error::unsupported(format!("the file has more than {MAX_ROOM} bytes {what}"))
+        })?;
+        Ok(())
+    }
+}
 
 /// A variable.
 #[derive(Debug, Clone)]
@@ -41,7 +65,7 @@ pub(in crate::view) enum Data {
 
 impl<'s> Variable<'s> {
     /// The array as a variable. Refused where netCDF has no type for it.
-    pub fn of(source: &Source<'s>, dimensions: &mut Dimensions) -> Result<Self> {
+    pub fn of(source: &Source<'s>, dimensions: &mut Dimensions, room: &mut Room) -> Result<Self> {
         let array = source.array()?;
         if let Some(error) = array.not_understood() {
             return Err(Error::unsupported(format!("it cannot be decoded: {error}")));
@@ -57,7 +81,7 @@ impl<'s> Variable<'s> {
             }
             DType::Float(2) => {
                 let (from, to) = (DType::Float(2), DType::Float(4));
-                let values = exactly(&small_values(source)?, &from, &to);
+                let values = exactly(&small_values(source, room)?, &from, &to);
                 data = Data::Values(values.ok_or_else(|| Error::unsupported("no singles"))?);
                 to
             }
@@ -70,7 +94,7 @@ impl<'s> Variable<'s> {
                 DType::Bytes(1)
             }
             DType::Utf32(_) | DType::String => {
-                let (values, len) = characters(source)?;
+                let (values, len) = characters(source, room)?;
                 data = Data::Values(values);
                 chars = Some(len);
                 added.push(Attribute::text("_Encoding", "utf-8"));
@@ -80,12 +104,20 @@ impl<'s> Variable<'s> {
                 return Err(Error::unsupported(format!("netCDF has no type for {}", other.name())));
             }
         };
+        if let Data::Elements = data {
+            // Says whether there can be a file of them.
+            source.elements(Layout::Linear, Items::default())?;
+        }
+        if model.shape.iter().any(|len| i64::try_from(*len).is_err()) {
+            return Err(Error::unsupported("it has more elements than netCDF counts"));
+        }
         let mut numbers = dimensions.claim(source)?;
         if let Some(len) = chars {
             numbers.push(dimensions.number(format!("string{len}"), len));
         }
         let is_number = !matches!(dtype, DType::Bytes(_));
-        let mut all = attributes(source.attributes(), Some(&model.dtype).filter(|_| is_number));
+        let all = attributes(source.attributes(), Some(&model.dtype).filter(|_| is_number));
+        let mut all = cleaned(all);
         for attribute in &mut all {
             if attribute.is_of_the_type {
                 attribute.retype(&model.dtype, &dtype)?;
@@ -98,10 +130,10 @@ impl<'s> Variable<'s> {
     }
 
     /// Whether it has so few values that a header is made of them.
-    pub fn values(&self) -> Result<Vec<u8>> {
+    pub fn values(&self, room: &mut Room) -> Result<Vec<u8>> {
         match &self.data {
             Data::Values(values) => Ok(values.clone()),
-            Data::Elements => small_values(&self.source),
+            Data::Elements => small_values(&self.source, room),
         }
     }
 
@@ -162,7 +194,7 @@ fn time_attributes(time: Time) -> Result<Vec<Attribute>> {
 }
 
 /// The texts of an array as characters in UTF-8, NUL behind those that are shorter than the longest, and its length.
-pub(in crate::view) fn characters(source: &Source<'_>) -> Result<(Vec<u8>, u64)> {
+pub(in crate::view) fn characters(source: &Source<'_>, room: &mut Room) -> Result<(Vec<u8>, u64)> {
     check_small(source)?;
     let texts = source.texts()?;
     let longest = texts.iter().map(Vec::len).max().unwrap_or_default().max(1);
@@ -170,6 +202,7 @@ pub(in crate::view) fn characters(source: &Source<'_>) -> Result<(Vec<u8>, u64)>
     if len.is_none_or(|len| len > MAX_LEN) {
         return Err(Error::unsupported("its texts are too long to be characters of a table"));
     }
+    room.take(texts.len().saturating_mul(longest))?;
     let mut values = Vec::new();
     for text in texts {
         let end = values.len().saturating_add(longest);
@@ -180,9 +213,11 @@ pub(in crate::view) fn characters(source: &Source<'_>) -> Result<(Vec<u8>, u64)>
 }
 
 /// The values of a small array, little endian and in C order.
-fn small_values(source: &Source<'_>) -> Result<Vec<u8>> {
+fn small_values(source: &Source<'_>, room: &mut Room) -> Result<Vec<u8>> {
     check_small(source)?;
-    source.values()
+    let values = source.values()?;
+    room.take(values.len())?;
+    Ok(values)
 }
 
 fn check_small(source: &Source<'_>) -> Result<()> {

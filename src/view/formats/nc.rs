@@ -12,7 +12,8 @@
 
 use crate::dtype::DType;
 use crate::error::{Error, Kind, Result};
-use crate::view::cf::{Attribute, Data, Dataset, Values, Variable, decimal, exactly};
+use crate::metadata::NodeKind;
+use crate::view::cf::{Attribute, Data, Dataset, Room, Values, Variable, decimal, exactly};
 use crate::view::{Items, Layout, Part, Source, View};
 
 const NC_DIMENSION: u32 = 10;
@@ -31,6 +32,9 @@ const MAX_DIMENSION: u64 = (1 << 31) - 4;
 const MAX_VSIZE: u64 = (1 << 32) - 4;
 const LONGER: u64 = (1 << 32) - 1;
 
+/// The attribute that says that signed integers are unsigned ones.
+const UNSIGNED: &str = "_Unsigned";
+
 /// What lengths and types a file has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Version {
@@ -39,12 +43,20 @@ enum Version {
 }
 
 pub(super) fn build(source: &Source<'_>) -> Result<View> {
-    let mut dataset = Dataset::of(source)?;
+    let mut room = Room::default();
+    let mut dataset = Dataset::of(source, &mut room)?;
+    if source.kind() == NodeKind::Group {
+        let (children, _) = source.children()?;
+        for group in children.iter().filter(|child| child.kind() == NodeKind::Group) {
+            let reason = Error::unsupported("a group, which is a file of its own");
+            dataset.left_out.push((group.name().to_owned(), reason));
+        }
+    }
     keep_one_record_dimension(&mut dataset)?;
     // The longest is the last: it may have more bytes than CDF-2 can say.
     let lens: Vec<u64> =
         dataset.variables.iter().map(|v| vsize(v, &dataset)).collect::<Result<_>>()?;
-    let longest = (0..lens.len()).rev().max_by_key(|index| lens.get(*index));
+    let longest = (0..lens.len()).max_by_key(|index| lens.get(*index));
     let others = lens.iter().enumerate().filter(|(index, _)| Some(*index) != longest);
     let fits = others.max_by_key(|(_, len)| **len).is_none_or(|(_, len)| *len <= MAX_VSIZE)
         && dataset.dimensions.iter().all(|dimension| dimension.len <= MAX_DIMENSION);
@@ -54,12 +66,8 @@ pub(super) fn build(source: &Source<'_>) -> Result<View> {
     }
     let mut version = Version::Cdf5;
     if fits {
-        let narrow: Result<Option<Vec<_>>> = dataset
-            .variables
-            .iter()
-            .map(|variable| in_cdf2(variable).transpose())
-            .map(Option::transpose)
-            .collect();
+        let narrow = dataset.variables.iter().map(|variable| in_cdf2(variable, &mut room));
+        let narrow: Result<Option<Vec<_>>> = narrow.collect();
         if let Some(narrow) = narrow? {
             (dataset.variables, version) = (narrow, Version::Cdf2);
         }
@@ -97,7 +105,7 @@ fn vsize(variable: &Variable<'_>, dataset: &Dataset<'_>) -> Result<u64> {
 }
 
 /// The variable in types that CDF-2 has; none where it has too many elements to convert, or one would change.
-fn in_cdf2<'s>(variable: &Variable<'s>) -> Result<Option<Variable<'s>>> {
+fn in_cdf2<'s>(variable: &Variable<'s>, room: &mut Room) -> Result<Option<Variable<'s>>> {
     match variable.dtype {
         DType::Uint(1) => {
             let mut signed = variable.clone();
@@ -107,11 +115,12 @@ fn in_cdf2<'s>(variable: &Variable<'s>) -> Result<Option<Variable<'s>>> {
                     *dtype = DType::Int(1);
                 }
             }
-            signed.attributes.push(Attribute::text("_Unsigned", "true"));
+            signed.attributes.retain(|attribute| attribute.name != UNSIGNED);
+            signed.attributes.push(Attribute::text(UNSIGNED, "true"));
             Ok(Some(signed))
         }
         DType::Int(8) | DType::Uint(_) => {
-            let values = match variable.values() {
+            let values = match variable.values(room) {
                 Err(error) if error.kind() == Kind::Unsupported => return Ok(None),
                 values => values?,
             };
@@ -132,6 +141,9 @@ fn file(dataset: &Dataset<'_>, version: Version) -> Result<View> {
         .ok()
         .and_then(|len| len.checked_add(ROOM)?.checked_next_multiple_of(PAGE))
         .ok_or_else(too_long)?;
+    if dataset.variables.is_empty() {
+        return View::new([Part::from(Header::of(dataset, version, &none)?)]);
+    }
     let mut parts = vec![Part::Zeros(at.saturating_sub(u64::try_from(header_len).unwrap_or(at)))];
     let mut begins = Vec::new();
     for variable in &dataset.variables {

@@ -36,12 +36,9 @@ pub(super) fn attribute(file: &mut File, of: &cf::Attribute, texts: Texts) -> Re
 
 /// An attribute that is one string of its own length.
 pub(super) fn fixed(name: &str, text: &[u8]) -> Result<Attribute> {
-    let (space, len) = match text.len() {
-        0 => (message::no_elements(), 1),
-        len => (message::dataspace(&[])?, len),
-    };
-    let value = Value::Bytes(text.to_vec());
-    Ok(Attribute { name: name.to_owned(), dtype: message::terminated_string(len)?, space, value })
+    let space = if text.is_empty() { message::no_elements() } else { message::dataspace(&[])? };
+    let (dtype, value) = (message::terminated_string(text)?, Value::Bytes(text.to_vec()));
+    Ok(Attribute { name: name.to_owned(), dtype, space, value })
 }
 
 /// An attribute of numbers.

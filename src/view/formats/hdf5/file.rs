@@ -10,6 +10,7 @@
 use super::message::{self, Kind, UNDEFINED};
 use crate::codec::lookup3;
 use crate::error::{Error, Result};
+use crate::view::cf::Room;
 use crate::view::{Part, View};
 
 const SUPERBLOCK_LEN: u64 = 48;
@@ -28,6 +29,10 @@ const HEAP_LEN: usize = 4 << 10;
 pub(super) struct File {
     pub objects: Vec<Object>,
     heap: Vec<HeapObject>,
+    /// The bytes of all attributes.
+    pub attributes_len: usize,
+    /// What room there is for values of types that are not in it.
+    pub room: Room,
 }
 
 /// A group or a dataset.
@@ -116,6 +121,7 @@ impl File {
     /// A text in a global heap.
     pub fn text(&mut self, text: &str) -> Option<(usize, u32)> {
         let len = u32::try_from(text.len()).ok().filter(|len| *len > 0)?;
+        self.attributes_len = self.attributes_len.saturating_add(text.len());
         self.heap.push(HeapObject::Bytes(text.as_bytes().to_vec()));
         Some((self.heap.len().saturating_sub(1), len))
     }
@@ -238,6 +244,17 @@ fn header(object: &Object, number: usize, addresses: &Addresses) -> Result<Vec<u
     bytes.extend(messages);
     bytes.extend(lookup3(&bytes, 0).to_le_bytes());
     Ok(bytes)
+}
+
+impl Attribute {
+    /// About as many bytes as it has in the header.
+    pub fn len(&self) -> usize {
+        let value_len = match &self.value {
+            Value::Bytes(bytes) => bytes.len(),
+            Value::InHeap(items) => items.len().saturating_mul(16),
+        };
+        self.name.len().saturating_add(value_len)
+    }
 }
 
 impl Object {

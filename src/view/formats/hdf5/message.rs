@@ -3,7 +3,7 @@
 //! Numbers are little endian, addresses and lengths have eight bytes. The specification:
 //! <https://support.hdfgroup.org/documentation/hdf5/latest/_f_m_t3.html>
 
-use crate::dtype::{DType, Field};
+use crate::dtype::{DType, Field, Narrow};
 use crate::error::{Error, Result};
 
 /// The address of what is not there.
@@ -66,14 +66,19 @@ fn class(version: u8, class: u8, bits: [u8; 3], len: usize, behind: &[u8]) -> Re
     Ok(bytes)
 }
 
-/// A string of so many bytes in UTF-8, NUL behind it where it is shorter.
-pub(super) fn string(len: usize) -> Result<Vec<u8>> {
-    class(1, 3, [0x11, 0, 0], len, &[])
+/// A type of strings of so many bytes, NUL behind what is shorter: in ASCII where their text
+/// is all of that, since some programs read nothing else, or in UTF-8.
+pub(super) fn string(text: &[u8], len: usize) -> Result<Vec<u8>> {
+    class(1, 3, [0x01 | charset(text), 0, 0], len, &[])
 }
 
-/// A string of so many bytes in UTF-8 up to a NUL: libraries take no other for what they made themselves.
-pub(super) fn terminated_string(len: usize) -> Result<Vec<u8>> {
-    class(1, 3, [0x10, 0, 0], len, &[])
+/// A type of strings up to a NUL: libraries take no other for what they made themselves.
+pub(super) fn terminated_string(text: &[u8]) -> Result<Vec<u8>> {
+    class(1, 3, [charset(text), 0, 0], text.len().max(1), &[])
+}
+
+fn charset(text: &[u8]) -> u8 {
+    if text.is_ascii() { 0 } else { 0x10 }
 }
 
 /// A string of characters that are no text of Unicode.
@@ -100,6 +105,10 @@ pub(super) fn datatype(dtype: &DType) -> Result<Vec<u8>> {
         DType::Float(2) => float(2, (10, 5)),
         DType::Float(4) => float(4, (23, 8)),
         DType::Float(8) => float(8, (52, 11)),
+        // Those of which infinity and NaN are what IEEE 754 has them.
+        DType::Narrow(Narrow { name: "bfloat16", .. }) => float(2, (7, 8)),
+        DType::Narrow(Narrow { name: "float8_e4m3", .. }) => float(1, (3, 4)),
+        DType::Narrow(Narrow { name: "float8_e5m2", .. }) => float(1, (2, 5)),
         DType::Bytes(_) => characters(len),
         DType::Raw(_) => class(1, 5, [0; 3], len, &[]),
         // As h5py has it.

@@ -15,13 +15,16 @@ use crate::dtype::DType;
 use crate::error::{Error, Kind, Result};
 use crate::metadata::NodeKind;
 use crate::view::cf;
-use crate::view::{Items, Layout, Part, Source, View};
+use crate::view::{Items, Layout, MAX_PREFIX_LEN, Part, Source, View};
 use attributes::{Texts, attribute, labels};
 use file::{Content, Dataset, File, Object, Stored};
 pub(super) use nc4::build as build_nc4;
 
 /// The most nodes of a file.
 const MAX_NODES: usize = 50_000;
+
+/// The most groups in one another.
+const MAX_DEPTH: usize = 100;
 
 /// Chunks have less than this.
 const MAX_CHUNK_LEN: u64 = 1 << 32;
@@ -30,7 +33,7 @@ pub(super) fn build_h5(source: &Source<'_>) -> Result<View> {
     let mut file = File::default();
     match source.kind() {
         NodeKind::Group => {
-            group(&mut file, source)?;
+            group(&mut file, source, 0)?;
         }
         NodeKind::Array => {
             let root = file.add(Object::group());
@@ -42,14 +45,15 @@ pub(super) fn build_h5(source: &Source<'_>) -> Result<View> {
 }
 
 /// Adds a group and all below it.
-fn group(file: &mut File, source: &Source<'_>) -> Result<usize> {
+fn group(file: &mut File, source: &Source<'_>, depth: usize) -> Result<usize> {
+    check_count(file, depth)?;
     let number = file.add(Object::group());
-    check_count(file)?;
     let (children, others) = source.children()?;
     let mut left_out = Vec::new();
     for child in &children {
+        check_count(file, depth)?;
         let object = match child.kind() {
-            NodeKind::Group => group(file, child)?,
+            NodeKind::Group => group(file, child, depth.saturating_add(1))?,
             NodeKind::Array => match dataset(file, child) {
                 Err(error) if error.kind() == Kind::Unsupported => {
                     left_out.push((child.name().to_owned(), error));
@@ -71,7 +75,6 @@ fn group(file: &mut File, source: &Source<'_>) -> Result<usize> {
 
 /// Adds an array.
 fn dataset(file: &mut File, source: &Source<'_>) -> Result<usize> {
-    check_count(file)?;
     let array = source.array()?;
     if let Some(error) = array.not_understood() {
         return Err(Error::unsupported(format!("it cannot be decoded: {error}")));
@@ -81,9 +84,9 @@ fn dataset(file: &mut File, source: &Source<'_>) -> Result<usize> {
     let (dtype, fill, elements) = match &model.dtype {
         // HDF5 has no UTF-32, and texts of any length would be somewhere else in the file.
         DType::Utf32(_) | DType::String => {
-            let (values, len) = cf::characters(source)?;
+            let (values, len) = cf::characters(source, &mut file.room)?;
             let len = usize::try_from(len).unwrap_or(usize::MAX);
-            (message::string(len)?, None, Stored::Contiguous(Part::from(values)))
+            (message::string(&values, len)?, None, Stored::Contiguous(Part::from(values)))
         }
         dtype => (message::datatype(dtype)?, Some(fill), stored(source, None)?),
     };
@@ -125,9 +128,20 @@ fn stored(source: &Source<'_>, characters: Option<u64>) -> Result<Stored> {
     Ok(Stored::Chunks(part, chunk, if characters.is_some() { 1 } else { item_len }))
 }
 
-fn check_count(file: &File) -> Result<()> {
-    if file.objects.len() >= MAX_NODES {
-        return Err(Error::new(Kind::TooLarge, format!("more than {MAX_NODES} nodes in a file")));
+/// Refuses more nodes than a file is made of, groups that lie too deep, and attributes that are too long in all.
+fn check_count(file: &File, depth: usize) -> Result<()> {
+    let refused = |limit: usize, what: &str| {
+        Err(Error::unsupported(format!("a file is made of up to {limit} {what}")))
+    };
+    if file.objects.len() > MAX_NODES {
+        return refused(MAX_NODES, "nodes");
+    }
+    if depth > MAX_DEPTH {
+        return refused(MAX_DEPTH, "groups in one another");
+    }
+    if u64::try_from(file.attributes_len).is_ok_and(|len| len > MAX_PREFIX_LEN) {
+        let detail = format!("its attributes have more than {MAX_PREFIX_LEN} bytes");
+        return Err(Error::unsupported(detail));
     }
     Ok(())
 }
@@ -149,6 +163,7 @@ impl File {
 
     /// Gives an object an attribute.
     fn describe(&mut self, object: usize, attribute: file::Attribute) {
+        self.attributes_len = self.attributes_len.saturating_add(attribute.len());
         if let Some(object) = self.objects.get_mut(object) {
             object.attributes.push(attribute);
         }

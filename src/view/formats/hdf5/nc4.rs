@@ -44,7 +44,7 @@ struct Netcdf {
 pub(in crate::view::formats) fn build(source: &Source<'_>) -> Result<View> {
     let mut netcdf = Netcdf::default();
     let mut left_out = Vec::new();
-    netcdf.group(source, &mut left_out)?;
+    netcdf.group(source, &mut left_out, 0)?;
     if netcdf.variable_count == 0 && !left_out.is_empty() {
         return Err(Error::unsupported(left_out.join("; ")));
     }
@@ -53,10 +53,19 @@ pub(in crate::view::formats) fn build(source: &Source<'_>) -> Result<View> {
 
 impl Netcdf {
     /// Adds a group and all below it; an array is a group of its own.
-    fn group(&mut self, source: &Source<'_>, reasons: &mut Vec<String>) -> Result<usize> {
+    fn group(
+        &mut self,
+        source: &Source<'_>,
+        reasons: &mut Vec<String>,
+        depth: usize,
+    ) -> Result<usize> {
         let number = self.file.add(Object::group());
-        check_count(&self.file)?;
-        let mut dataset = cf::Dataset::of(source)?;
+        check_count(&self.file, depth)?;
+        let mut dataset = cf::Dataset::of(source, &mut self.file.room)?;
+        dataset.leave_out(|variable| {
+            let fits = message::dataspace(&vec![1; variable.dimensions.len()]);
+            fits.err()
+        });
         let mut names = HashSet::new();
         let children = match source.kind() {
             NodeKind::Group => source.children()?.0,
@@ -96,7 +105,7 @@ impl Netcdf {
             dataset.left_out.iter().map(|(name, error)| format!("{name}: {}", error.detail()));
         reasons.extend(of_one);
         for (name, group) in groups {
-            let object = self.group(group, reasons)?;
+            let object = self.group(group, reasons, depth.saturating_add(1))?;
             self.file.link(number, &name, object);
         }
         Ok(number)
@@ -129,7 +138,7 @@ impl Netcdf {
 
     /// Adds a variable, as yet without its dimensions.
     fn variable(&mut self, variable: &Variable<'_>, dimensions: &[Dimension]) -> Result<usize> {
-        check_count(&self.file)?;
+        check_count(&self.file, 0)?;
         let lens = variable.dimensions.iter().filter_map(|number| dimensions.get(*number));
         let shape: Vec<u64> = lens.map(|dimension| dimension.len).collect();
         let rank = variable.source.array()?.model().shape.len();
