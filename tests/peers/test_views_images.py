@@ -256,6 +256,15 @@ def test_mrc(tmp_path):
     assert "4 at most" in refused(tmp_path / "five" / "x", "mrc")
 
 
+def test_mrc_has_volumes_and_stacks(tmp_path):
+    for names, kind in [(None, "volume"), ("zyx", "volume"), ("tyx", "image_stack"), ("czyx", "volume_stack")]:
+        shape = (2, 3, 5, 7)[-len(names or "zyx") :]
+        values = make(tmp_path / str(names) / "x", shape, "i2", dimension_names=names and list(names))
+        with mrcfile.open(cat(tmp_path / str(names) / "x", "mrc", tmp_path / f"{names}.mrc")) as file:
+            assert getattr(file, f"is_{kind}")()
+            same(file.data, values)
+
+
 def test_mrc_of_ome(tmp_path):
     values = ome(
         tmp_path / "i", (1, 1, 4, 5, 6), "f4", units=dict(z="nanometer", y="nanometer", x="nanometer"),

@@ -173,6 +173,21 @@ def test_pyramid(tmp_path, zarr_format, axes, shape):
         assert (said["PhysicalSizeX"], said["PhysicalSizeXUnit"]) == (0.4, "µm")
 
 
+@pytest.mark.parametrize("version", ["0.1", "0.2", "0.3"])
+def test_pyramid_of_an_older_version(tmp_path, version):
+    levels = ome(tmp_path / "i", (2, 3, 2, 50, 70), "u1", zarr_format=2, labels=["a", "b", "c"])
+    group = zarr.open_group(str(tmp_path / "i"))
+    image = {"version": version, "datasets": [{"path": f"s{level}"} for level in range(3)]}
+    if version == "0.3":
+        image["axes"] = list("tczyx")
+    group.attrs["multiscales"] = [image]
+    with tifffile.TiffFile(cat(tmp_path / "i", "ome.tif", tmp_path / "i.ome.tif")) as file:
+        assert file.series[0].axes == "TCZYX" and len(file.series[0].levels) == 3
+        for found, expected in zip(file.series[0].levels, levels):
+            same(found.asarray(), expected)
+        assert "PhysicalSize" not in file.ome_metadata and 'Name="c"' in file.ome_metadata
+
+
 def test_a_pyramid_has_levels_of_the_same_pages(tmp_path):
     levels = ome(tmp_path / "i", (8, 200, 300), "u1", "zyx", chunks=(1, 64, 64), factors=dict(z=2, y=2, x=2))
     with tifffile.TiffFile(cat(tmp_path / "i", "ome.tif", tmp_path / "i.ome.tif")) as file:

@@ -47,7 +47,13 @@ pub fn title(group: &Source<'_>) -> Option<String> {
 }
 
 fn multiscale<'g>(group: &'g Source<'_>) -> Option<&'g Value> {
-    group.attributes().get("ome")?.get("multiscales")?.as_array()?.first()
+    member(group, "multiscales")?.as_array()?.first().filter(|image| image.is_object())
+}
+
+/// A member of `ome`. Versions before 0.4 are not lowered, and have it among the attributes.
+fn member<'g>(group: &'g Source<'_>, name: &str) -> Option<&'g Value> {
+    let attributes = group.attributes();
+    attributes.get("ome").map_or_else(|| attributes.get(name), |ome| ome.get(name))
 }
 
 fn datasets(image: &Value) -> impl Iterator<Item = &Value> {
@@ -100,8 +106,8 @@ fn apply(transform: &Value, rank: usize, place: &mut Option<Vec<(f64, f64)>>) {
 }
 
 fn channels(group: &Source<'_>) -> Vec<Channel> {
-    let omero = group.attributes().get("ome").and_then(|ome| ome.get("omero"));
-    let listed = omero.and_then(|omero| omero.get("channels")).and_then(Value::as_array);
+    let listed =
+        member(group, "omero").and_then(|omero| omero.get("channels")).and_then(Value::as_array);
     let channel = |channel: &Value| {
         let text = |name: &str| channel.get(name).and_then(Value::as_str);
         let color = text("color").map(|color| color.trim_start_matches('#'));
