@@ -94,7 +94,11 @@ need ncdump netcdf-bin
 need ncvalidator pnetcdf-bin
 need h5stat hdf5-tools
 need cdo cdo
+need gfortran gfortran
 need ncks nco
+need nifti_tool nifti-bin
+need tiffinfo libtiff-tools
+need vips libvips-tools
 need python3 python3
 python3 -c 'import ensurepip, venv' 2> /dev/null || packages+=(python3-venv)
 if [ ${#packages[@]} -gt 0 ]; then

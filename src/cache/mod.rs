@@ -8,9 +8,11 @@
 mod waiting;
 mod write_back;
 
+use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use lru::LruCache;
 use parking_lot::{Mutex, MutexGuard};
@@ -18,7 +20,7 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::array::{Array, Coords, FillChunks};
 use crate::codec::Buffer;
 use crate::error::Result;
-use crate::store::{Key, Stat, Version};
+use crate::store::{Key, Prefix, Stat, Version};
 pub use waiting::Due;
 use waiting::{Held, Waiting};
 pub use write_back::Stored;
@@ -59,6 +61,8 @@ pub struct ChunkCache {
     keys: Vec<Mutex<()>>,
     /// What is here and not in the store yet: it counts before all else. Its lock is a leaf.
     waiting: Waiting,
+    /// How often chunks of an array were changed here. A leaf.
+    generations: Mutex<HashMap<Prefix, u64>>,
     counters: Counters,
 }
 
@@ -76,6 +80,8 @@ struct Slot {
     chunk: Mutex<Option<Chunk>>,
     /// Bytes that the table counts for it.
     counted: AtomicU64,
+    /// When it was last known to be what is stored. A leaf.
+    checked: Mutex<Option<Instant>>,
 }
 
 /// What the cache has done, for `.zarrfs/stats`.
@@ -96,7 +102,14 @@ impl ChunkCache {
     pub fn new(limit: u64) -> Self {
         let table = Mutex::new(Table { slots: LruCache::unbounded(), len: 0 });
         let keys = (0..KEY_LOCKS).map(|_| Mutex::new(())).collect();
-        Self { limit, table, keys, waiting: Waiting::default(), counters: Counters::default() }
+        Self {
+            limit,
+            table,
+            keys,
+            waiting: Waiting::default(),
+            generations: Mutex::default(),
+            counters: Counters::default(),
+        }
     }
 
     /// What it has done so far.
@@ -157,6 +170,55 @@ impl ChunkCache {
         read
     }
 
+    /// As [`Self::get`], where what is here must have been what is stored at `since`, or later; where that is not given,
+    /// at any time.
+    pub fn get_fresh(
+        &self,
+        array: &Arc<Array>,
+        coords: &Coords,
+        since: Option<Instant>,
+    ) -> Result<Option<Chunk>> {
+        let Some(since) = since else { return self.get(array, coords) };
+        let known = self.table.lock().slots.peek(&id(array, coords)).map(Arc::clone);
+        let is_fresh = |slot: &Arc<Slot>| {
+            let checked = *slot.checked.lock();
+            checked.is_some_and(|checked| checked >= since)
+        };
+        match known {
+            Some(slot) if !is_fresh(&slot) && self.held(array, coords).is_none() => {
+                let now = Instant::now();
+                let stored = array.stat(coords)?.map(|stat| stat.version);
+                self.keep_only(array, coords, stored);
+                *slot.checked.lock() = Some(now);
+                self.get(array, coords)
+            }
+            Some(_) => self.get(array, coords),
+            None => {
+                let now = Instant::now();
+                let found = self.get(array, coords)?;
+                if let Some(slot) = self.table.lock().slots.peek(&id(array, coords)) {
+                    *slot.checked.lock() = Some(now);
+                }
+                Ok(found)
+            }
+        }
+    }
+
+    /// A number that is another one whenever a chunk of an array was changed here.
+    pub fn generation(&self, array: &Array) -> u64 {
+        self.generations.lock().get(array.prefix()).copied().unwrap_or_default()
+    }
+
+    /// Notes that a chunk of an array is another one.
+    fn changed(&self, array: &Array) {
+        let mut generations = self.generations.lock();
+        if let Some(generation) = generations.get_mut(array.prefix()) {
+            *generation = generation.wrapping_add(1);
+        } else {
+            generations.insert(array.prefix().clone(), 1);
+        }
+    }
+
     /// Forgets the chunk unless it is of this version.
     pub fn keep_only(&self, array: &Arc<Array>, coords: &Coords, version: Option<Version>) {
         if let Some(chunk) = self.peek_quietly(array, coords)
@@ -197,6 +259,7 @@ impl ChunkCache {
         let _turn = self.turn(&key);
         // What this write stored, not what is there a moment later: that may be of someone else.
         let stored = array.write_chunks(vec![(coords.clone(), bytes.clone())], fill)?;
+        self.changed(array);
         let counter = if bytes.is_some() { &self.counters.stored } else { &self.counters.erased };
         counter.fetch_add(1, Ordering::Relaxed);
         let stat = stored.into_iter().next().flatten();
@@ -241,7 +304,7 @@ impl ChunkCache {
     fn slot(&self, array: &Arc<Array>, coords: &Coords) -> Arc<Slot> {
         let new = || {
             let (array, counted) = (Arc::clone(array), AtomicU64::new(0));
-            Arc::new(Slot { array, chunk: Mutex::new(None), counted })
+            Arc::new(Slot { array, chunk: Mutex::new(None), counted, checked: Mutex::new(None) })
         };
         Arc::clone(self.table.lock().slots.get_or_insert(id(array, coords), new))
     }

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 
 use crate::array::{Array, Coords};
 use crate::codec::Buffer;
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::metadata::NodePath;
 use crate::store::{Key, Prefix, Stat, Version};
 
@@ -185,6 +185,26 @@ impl Waiting {
         drop(guard);
         drop(old); // Freeing memory takes time: not under the lock.
         stat
+    }
+
+    /// Changes the bytes of a chunk that waits; whether one does. It is another version then, though not a complete one if
+    /// that fails.
+    pub(super) fn change(
+        &self,
+        key: &Key,
+        coords: &Coords,
+        change: &mut dyn FnMut(&mut [u8]) -> Result<()>,
+    ) -> Result<bool> {
+        if self.is_empty() {
+            return Ok(false);
+        }
+        let mut table = self.table.lock();
+        let held = table.shards.get_mut(key).and_then(|shard| shard.chunks.get_mut(coords));
+        let Some(Held { bytes: Some(bytes), stat, modified }) = held else { return Ok(false) };
+        let number = self.versions.fetch_add(1, Ordering::Relaxed);
+        (stat.version, stat.modified) = (Version::unstored(number), SystemTime::now());
+        *modified = None;
+        change(bytes.to_mut()).map(|()| true)
     }
 
     /// What waits at `coords` in the value of `key`.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use super::{ChunkCache, Due};
 use crate::array::{Array, Coords, CoordsList, FillChunks, Indices};
@@ -43,7 +43,40 @@ impl ChunkCache {
         let is_there = bytes.is_some();
         let stat = self.waiting.hold(path, array, (&key, coords), bytes, modified);
         self.remove(array, coords);
+        self.changed(array);
         Ok(is_there.then_some(stat))
+    }
+
+    /// Changes bytes of a chunk, which waits then: of what waits already in place. One that is not there is made of the
+    /// fill value.
+    pub fn change(
+        &self,
+        path: &NodePath,
+        array: &Arc<Array>,
+        coords: &Coords,
+        change: &mut dyn FnMut(&mut [u8]) -> Result<()>,
+    ) -> Result<()> {
+        let key = array.key(coords)?;
+        if self.waiting.change(&key, coords, change)? {
+            self.changed(array);
+            return Ok(());
+        }
+        // Two who begin with the same chunk take turns.
+        let turn = self.turn(&key);
+        if self.waiting.change(&key, coords, change)? {
+            self.changed(array);
+            return Ok(());
+        }
+        let mut bytes = match self.get_fresh(array, coords, Some(Instant::now()))? {
+            Some(chunk) => chunk.bytes,
+            None => array.fill_chunk(coords)?,
+        };
+        // Nobody else has it: it is changed in place.
+        self.remove(array, coords);
+        change(bytes.to_mut())?;
+        self.hold(path, array, coords, Some(bytes), None)?;
+        drop(turn);
+        Ok(())
     }
 
     /// Length, time and version of a chunk, waiting or stored; `None` where there is none. The length of one that

@@ -10,6 +10,7 @@ use log::LevelFilter;
 use crate::array::ShardOrder;
 use crate::metadata::model::{CodecSpec, Object};
 use crate::metadata::{Dialect, NodePath, Policy, Shards, policy, wanted};
+use crate::vfs::{Form, ListedViews};
 use crate::view::{FORMATS, Format};
 
 const EXAMPLES: &str = "\
@@ -59,6 +60,8 @@ While it is mounted, in MOUNTPOINT:
   .zarrfs/errors       what went wrong, in words (not listed: open it by name)
   .zarrfs/stored/...   the metadata documents as the store has them
   .zarrfs/stats        counters
+  .zarrfs/views/...    which files of other formats a node is, and why not of all
+  X.npy beside X       the array X as such a file (not listed; see --views)
 The elements are written back through the codecs when a file is closed.
 Directories that are made become groups; a zarr.json that is written makes a group or an array,
 stored as --codecs and --shards say (give libraries no compressor: compressors=None).")]
@@ -75,9 +78,13 @@ pub struct Mount {
     #[arg(short, value_name = "OPTIONS", value_delimiter = ',')]
     pub options: Vec<String>,
     /// What the mount shows: zarr, a hierarchy of Zarr 3, or zarr2, one of Zarr 2 (.zarray, .zgroup, .zattrs,
-    /// chunks called 0.0).
-    #[arg(long = "as", value_name = "FORMAT", value_enum, default_value = "zarr")]
-    pub form: Presented,
+    /// chunks called 0.0), or nothing but the files of one format (npy, nc, ...; see --views).
+    #[arg(long = "as", value_name = "FORMAT", value_parser = form, default_value = "zarr")]
+    pub form: Form,
+    /// Which files of other formats are listed beside their nodes (t2m.npy beside t2m): none, all, or formats separated
+    /// by commas, in -o by + (npy+nc). All can be opened by name; .zarrfs/views/NODE says which there are.
+    #[arg(long, value_name = "LIST", value_parser = listed_views, default_value = "none")]
+    pub views: ListedViews,
     /// The dialect of the hierarchy, where it should not be found out: v3, v2, n5, or a draft: d2019-05,
     /// d2019-06, d2020-09, d2020-10, d2022-11, d2022-12, d2023-02.
     #[arg(long, value_name = "DIALECT", value_parser = dialect)]
@@ -312,15 +319,6 @@ pub type Codecs = Vec<CodecSpec>;
 /// Lengths along each dimension, for the same reason.
 pub type Lengths = Vec<u64>;
 
-/// What a mount shows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Presented {
-    /// A hierarchy of Zarr 3.
-    Zarr,
-    /// A hierarchy of Zarr 2.
-    Zarr2,
-}
-
 /// When the inner chunks of shards are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Writeback {
@@ -374,6 +372,27 @@ fn dialect(name: &str) -> Result<Dialect, String> {
         let names: Vec<&str> = Dialect::all().iter().map(Dialect::name).collect();
         format!("there are {}", names.join(", "))
     })
+}
+
+/// What a mount shows.
+fn form(name: &str) -> Result<Form, String> {
+    match name {
+        "zarr" => Ok(Form::Zarr3),
+        "zarr2" => Ok(Form::Zarr2),
+        name => view_format(name)
+            .map(Form::View)
+            .map_err(|others| format!("there are zarr and zarr2; for files alone {others}")),
+    }
+}
+
+fn listed_views(list: &str) -> Result<ListedViews, String> {
+    match list {
+        "none" => Ok(ListedViews::None),
+        "all" => Ok(ListedViews::All),
+        list => {
+            list.split([',', '+']).map(view_format).collect::<Result<_, _>>().map(ListedViews::Of)
+        }
+    }
 }
 
 fn view_format(name: &str) -> Result<&'static Format, String> {

@@ -1,14 +1,10 @@
 //! `zarrfs cat`: a node in another format, without a mount.
 
-use std::ffi::OsStr;
 use std::io::{ErrorKind, Write};
-use std::path::Path;
 
 use super::args::Cat;
 use super::{Failure, failed, open};
 use crate::cache::ChunkCache;
-use crate::hierarchy::Hierarchy;
-use crate::metadata::NodePath;
 use crate::view::{Elements, GetChunk, Source, View};
 
 /// Bytes that are made at a time.
@@ -16,7 +12,7 @@ const STEP: usize = 4 << 20;
 
 /// Writes a node to standard output.
 pub fn run(args: &Cat) -> Result<(), Failure> {
-    let (hierarchy, path) = node(args)?;
+    let (hierarchy, path) = open::node_with_groups(&args.source, args.from.as_ref())?;
     let cache = ChunkCache::new(args.cache_size);
     let get: &GetChunk<'_> =
         &|elements, coords| Ok(cache.get(&elements.array, coords)?.map(|chunk| chunk.bytes));
@@ -34,34 +30,9 @@ pub fn run(args: &Cat) -> Result<(), Failure> {
     write(&view, get)
 }
 
-/// The node in the topmost hierarchy that it lies in: there it has its name, and its group the coordinates of an array.
-fn node(args: &Cat) -> Result<(Hierarchy, NodePath), Failure> {
-    let (mut hierarchy, mut path) = open::node(&args.source, args.from.as_ref())?;
-    let Ok(mut directory) = args.source.canonicalize() else { return Ok((hierarchy, path)) };
-    let mut below = NodePath::root();
-    while path == below
-        && let Some(above) = directory.parent().map(Path::to_owned)
-        && let Some(name) = directory.file_name().and_then(OsStr::to_str)
-        && let Ok((other, root)) = open::node(&above, args.from.as_ref())
-        && root.is_root()
-        && other.node(&root)?.is_some_and(|node| node.stored().is_some())
-    {
-        below = NodePath::parse(name)?.join(below.as_str())?;
-        if other.node(&below)?.is_none_or(|node| node.is_bare()) {
-            break;
-        }
-        (hierarchy, path, directory) = (other, below.clone(), above);
-    }
-    Ok((hierarchy, path))
-}
-
 /// What to do where each chunk is decoded many times over, because the cache does not hold a row of them.
 fn advice(elements: &Elements, cache_len: u64) -> Option<String> {
-    let slab = elements.slab_len();
-    if slab.is_some_and(|slab| slab <= cache_len) {
-        return None;
-    }
-    let slab = slab.map_or_else(|| "more than 2^64".to_owned(), |slab| slab.to_string());
+    let slab = elements.slab_beyond(cache_len)?;
     Some(format!(
         "{}: a row of chunks has {slab} decoded bytes, and --cache-size is {cache_len}: each chunk is decoded many times",
         elements.path

@@ -11,8 +11,13 @@ use super::args::Info;
 use super::tree::shape;
 use super::{Failure, open, print};
 use crate::array::Array;
+use crate::cache::ChunkCache;
 use crate::hierarchy::{Content, Hierarchy, Node};
 use crate::metadata::model::{CodecSpec, Object};
+use crate::view::{Elements, FORMATS, GetChunk, Source};
+
+/// Memory for the values that headers are made of.
+const CACHE_LEN: u64 = 64 << 20;
 
 /// Prints what is known of a node.
 pub fn run(args: &Info) -> Result<(), Failure> {
@@ -49,7 +54,36 @@ fn facts(hierarchy: &Hierarchy, node: &Node) -> Result<Object, Failure> {
         Content::NotUnderstood(_, error) => add("not_understood", json!(error.to_string())),
         Content::Array(array) => array_facts(array, &mut add)?,
     }
+    view_facts(hierarchy, node, &mut add);
     Ok(facts)
+}
+
+/// Which files of other formats the node is, what a sweep through one needs, and why it is none of the others.
+fn view_facts(hierarchy: &Hierarchy, node: &Node, add: &mut dyn FnMut(&str, Value)) {
+    let cache = ChunkCache::new(CACHE_LEN);
+    let get: &GetChunk<'_> =
+        &|elements, coords| Ok(cache.get(&elements.array, coords)?.map(|chunk| chunk.bytes));
+    let Ok(source) = Source::new(hierarchy, node.path(), get) else { return };
+    let (mut views, mut others) = (Object::new(), Object::new());
+    let mut slab = None;
+    for format in FORMATS.iter().filter(|format| format.is_for(node.kind())) {
+        match format.view(&source) {
+            Ok(view) => {
+                views.insert(format.extension.to_owned(), json!(view.len()));
+                slab = slab.max(view.elements().filter_map(Elements::slab_len).max());
+            }
+            Err(error) => {
+                others.insert(format.extension.to_owned(), json!(error.detail()));
+            }
+        }
+    }
+    add("views", Value::Object(views));
+    if let Some(slab) = slab {
+        add("slab_size", json!(slab));
+    }
+    if !others.is_empty() {
+        add("no_views", Value::Object(others));
+    }
 }
 
 fn names(hierarchy: &Hierarchy, node: &Node) -> Result<Vec<String>, Failure> {
@@ -145,10 +179,19 @@ pub fn codec_names(codecs: &[CodecSpec]) -> Vec<String> {
 fn for_people(name: &str, value: &Value) -> String {
     match (name, value) {
         ("shape" | "chunk_shape" | "shard_shape", Value::Array(lens)) => shape(lens),
-        ("size" | "chunk_size" | "size_stored", value) => match value.as_u64() {
+        ("size" | "chunk_size" | "size_stored" | "slab_size", value) => match value.as_u64() {
             Some(len) => format!("{len} bytes"),
             None => "more than 2^64 bytes".to_owned(),
         },
+        ("views", Value::Object(views)) => {
+            views.keys().map(String::as_str).collect::<Vec<_>>().join(" ")
+        }
+        ("no_views", Value::Object(others)) => {
+            let line = |(format, why): (&String, &Value)| {
+                format!("{format}: {}", why.as_str().unwrap_or_default())
+            };
+            others.iter().map(line).collect::<Vec<_>>().join("; ")
+        }
         ("children", Value::Array(names)) => {
             names.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" ")
         }

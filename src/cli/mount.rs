@@ -10,7 +10,7 @@ use std::time::Duration;
 use clap::{CommandFactory, FromArgMatches};
 
 use super::args::{
-    Args, Durability as DurabilityArg, Mount, Presented, ShardWriteArg, Writeback as WritebackArg,
+    Args, Durability as DurabilityArg, Mount, ShardWriteArg, Writeback as WritebackArg,
 };
 use super::{Failure, daemon, failed, logger, open, rescue, umount};
 use crate::array::{FillChunks, ShardLayout, ShardWrite};
@@ -20,7 +20,7 @@ use crate::metadata::Policy;
 use crate::store::directory::Durability;
 use crate::store::{Condition, Store};
 use crate::sys;
-use crate::vfs::{self, Form, Vfs, Writeback};
+use crate::vfs::{self, Vfs, Writeback};
 
 /// Kernel flags and fstab words that need nothing from us.
 const IGNORED: &[&str] = &[
@@ -127,10 +127,8 @@ fn serve(
             WritebackArg::Delay => Writeback::Delay,
         },
         writeback_delay: args.writeback_delay,
-        form: match args.form {
-            Presented::Zarr => Form::Zarr3,
-            Presented::Zarr2 => Form::Zarr2,
-        },
+        form: args.form,
+        listed_views: args.views.clone(),
     };
     let vfs = Arc::new(Vfs::new(hierarchy, options));
     let processors = thread::available_parallelism().map_or(1, std::num::NonZero::get);

@@ -193,6 +193,34 @@ pub fn node(path: &Path, from: Option<&Dialect>) -> Result<(Hierarchy, NodePath)
     }
 }
 
+/// The same node in the hierarchy of all groups that it lies in, where these are directories of Zarr 2 or 3: what a group
+/// says of its arrays is part of what they mean.
+pub fn node_with_groups(
+    path: &Path,
+    from: Option<&Dialect>,
+) -> Result<(Hierarchy, NodePath), Failure> {
+    let is_node = |path: &&Path| {
+        let documents = ["zarr.json", ".zgroup", ".zarray"];
+        documents.iter().any(|document| path.join(document).is_file())
+    };
+    let found = path.canonicalize().ok().filter(|_| from.is_none());
+    let top = found.as_deref().and_then(|path| path.ancestors().take_while(is_node).last());
+    let names = found.as_deref().zip(top).and_then(|(path, top)| path.strip_prefix(top).ok());
+    if let (Some(top), Some(names)) = (top, names.and_then(Path::to_str).filter(|n| !n.is_empty()))
+    {
+        let source = Source { root: top.to_owned(), node: NodePath::root() };
+        let store = store(top, Durability::Buffered)?.read_only();
+        let hierarchy = hierarchy(store, &source, None, Options::default());
+        // What lies in a hierarchy of another kind is none of its nodes, and one by itself.
+        if let (Ok(hierarchy), Ok(node)) = (hierarchy, NodePath::parse(names))
+            && hierarchy.node(&node)?.is_some_and(|node| !node.is_bare())
+        {
+            return Ok((hierarchy, node));
+        }
+    }
+    node(path, from)
+}
+
 fn lies_in_hierarchy(path: &Path) -> bool {
     path.canonicalize()
         .is_ok_and(|path| path.ancestors().skip(1).any(|above| above.join("zarr.json").is_file()))

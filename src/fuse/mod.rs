@@ -42,7 +42,7 @@ pub const LOG_TARGET: &str = "fuser";
 struct Fs {
     vfs: Arc<Vfs>,
     pool: Option<Pool>,
-    dirs: Mutex<HashMap<u64, Arc<DirHandle>>>,
+    dirs: Arc<Mutex<HashMap<u64, Arc<DirHandle>>>>,
     next_dir: AtomicU64,
     owner: Owner,
 }
@@ -76,12 +76,12 @@ impl Fs {
     /// Answers a request about an inode at once, or from the pool where that may take time.
     fn soon<T>(
         &self,
-        ino: INodeNo,
+        (ino, name): (INodeNo, Option<&OsStr>),
         operation: &'static str,
         request: impl FnOnce(&Vfs) -> Result<T> + Send + 'static,
         then: impl FnOnce(Result<T, Errno>) + Send + 'static,
     ) {
-        if self.vfs.may_take_time(ino.0) {
+        if self.vfs.may_take_time(ino.0, name.and_then(OsStr::to_str)) {
             self.later(operation, request, then);
         } else {
             then(self.now(operation, request));
@@ -124,12 +124,12 @@ impl Filesystem for Fs {
     }
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let (owner, vfs, name) = (self.owner, Arc::clone(&self.vfs), name.to_owned());
-        let lookup = move |vfs: &Vfs| match name.to_str() {
+        let (owner, vfs, own) = (self.owner, Arc::clone(&self.vfs), name.to_owned());
+        let lookup = move |vfs: &Vfs| match own.to_str() {
             Some(name) => vfs.lookup(parent.0, name),
             None => Err(Error::not_found()),
         };
-        self.soon(parent, "lookup", lookup, move |found| {
+        self.soon((parent, Some(name)), "lookup", lookup, move |found| {
             reply!(reply, found, entry(attr => &vfs.ttl(&attr), &owner.attr(&attr), Generation(0)));
         });
     }
@@ -140,7 +140,7 @@ impl Filesystem for Fs {
 
     fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         let (owner, vfs) = (self.owner, Arc::clone(&self.vfs));
-        self.soon(ino, "getattr", move |vfs| vfs.getattr(ino.0), move |found| {
+        self.soon((ino, None), "getattr", move |vfs| vfs.getattr(ino.0), move |found| {
             reply!(reply, found.map_err(gone), attr(attr => &vfs.ttl(&attr), &owner.attr(&attr)));
         });
     }
@@ -354,12 +354,18 @@ impl Filesystem for Fs {
     }
 
     fn opendir(&self, _: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        let opened = self.now("opendir", |vfs| vfs.opendir(ino.0)).map(|dir| {
-            let handle = self.next_dir.fetch_add(1, Ordering::Relaxed);
-            self.dirs.lock().insert(handle, Arc::new(dir));
-            handle
-        });
-        reply!(reply, opened, opened(handle => FileHandle(handle), FopenFlags::empty()));
+        let (dirs, handle) =
+            (Arc::clone(&self.dirs), self.next_dir.fetch_add(1, Ordering::Relaxed));
+        let open = move |vfs: &Vfs| vfs.opendir(ino.0);
+        let then = move |opened: Result<DirHandle, Errno>| {
+            let opened = opened.map(|dir| dirs.lock().insert(handle, Arc::new(dir)));
+            reply!(reply, opened, opened(_ => FileHandle(handle), FopenFlags::empty()));
+        };
+        if self.vfs.lists_views() {
+            self.later("opendir", open, then);
+        } else {
+            self.soon((ino, None), "opendir", open, then);
+        }
     }
 
     fn readdir(

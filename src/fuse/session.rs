@@ -7,7 +7,6 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use fuser::{BackgroundSession, Config, INodeNo, MountOption, Session, SessionACL};
-use parking_lot::Mutex;
 
 use super::Fs;
 use super::pool::Pool;
@@ -64,7 +63,7 @@ pub fn mount(vfs: &Arc<Vfs>, mountpoint: &Path, options: &MountOptions) -> Resul
     let fs = Fs {
         vfs: Arc::clone(vfs),
         pool: Some(Pool::new(options.workers)?),
-        dirs: Mutex::default(),
+        dirs: Arc::default(),
         next_dir: 1.into(),
         owner: Owner { uid, gid, read_only: options.read_only },
     };

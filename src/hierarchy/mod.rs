@@ -161,6 +161,11 @@ impl Hierarchy {
         Ok(self.existing(&root)?.document().is_some() || !self.children(&root)?.is_empty())
     }
 
+    /// A number that is another one whenever something was changed here.
+    pub fn generation(&self) -> u64 {
+        self.forgotten.load(Ordering::SeqCst)
+    }
+
     /// Forgets what was read of `path`, so that it is read anew.
     pub fn invalidate(&self, path: &NodePath) {
         let mut nodes = self.nodes.write();

@@ -35,7 +35,7 @@ pub(super) type Versions = (Option<Version>, Option<Version>);
 /// Why a file cannot be written, by what it is.
 pub(super) fn check_writable(place: Option<&Place>) -> Result<()> {
     match place {
-        Some(Place::Report(_)) => {
+        Some(Place::Report(_) | Place::ViewsOf(..)) => {
             let shown = place.map(Place::shown).unwrap_or_default();
             Err(Error::new(Kind::NotPermitted, "can only be read").at(shown))
         }
@@ -87,12 +87,18 @@ impl Vfs {
             }
             Place::Ordinary(path, relative) => self.value_of(&self.ordinary_key(path, relative)?),
             Place::StoredDocument(_, key) => self.value_of(key),
-            Place::Report(_) => Ok(Vec::new().into()),
+            Place::Report(_) | Place::ViewsOf(..) => Ok(Vec::new().into()),
+            Place::View(path, format) => {
+                let view = self.view(path, format)?;
+                let len = usize::try_from(view.len()).unwrap_or(usize::MAX);
+                Ok(Buffer::from(Vec::from(self.read_view(&view, Instant::now(), 0, len)?)))
+            }
             Place::Node(_)
             | Place::ChunkDir(..)
             | Place::OrdinaryDir(..)
             | Place::Control
-            | Place::StoredDir(_) => Err(Error::new(Kind::IsDirectory, "is a directory")),
+            | Place::StoredDir(_)
+            | Place::ViewsDir(_) => Err(Error::new(Kind::IsDirectory, "is a directory")),
         }
     }
 
@@ -111,6 +117,7 @@ impl Vfs {
         Ok(match place {
             Some(Place::Chunk(path, coords)) => self.array(path)?.chunk_len(coords)?.longest(),
             Some(place) if place.is_document() => crate::metadata::json::MAX_DOCUMENT_LEN,
+            Some(Place::View(path, format)) => self.view(path, format)?.len(),
             _ => self.hierarchy.options().max_chunk_len,
         })
     }
@@ -356,7 +363,10 @@ impl Vfs {
             | Place::OrdinaryDir(..)
             | Place::Control
             | Place::StoredDir(_)
-            | Place::Report(_) => None,
+            | Place::Report(_)
+            | Place::View(..)
+            | Place::ViewsDir(_)
+            | Place::ViewsOf(..) => None,
         })
     }
 
@@ -461,6 +471,10 @@ impl Vfs {
                 let stat = self.hierarchy.store().write()?.set(&key, &pieces, Condition::Always)?;
                 Some(stat.version)
             }
+            Place::View(path, format) => {
+                self.replace_view(path, format, &bytes)?;
+                None
+            }
             other => {
                 return Err(Error::new(Kind::NotPermitted, "can only be read").at(other.shown()));
             }
@@ -551,6 +565,9 @@ impl Vfs {
     /// The bytes of a file that is about to be unlinked or replaced, for those who have it open; none where
     /// nobody has, or where they are here already.
     pub(super) fn bytes_for_openers(&self, file: &File, place: &Place) -> Option<Buffer> {
+        if let Place::View(..) = place {
+            return None; // Its openers have it as it is.
+        }
         let wanted = file.openers > 0 && matches!(file.content, Content::Stored);
         // What cannot be read any more was not readable before.
         wanted.then(|| self.stored_bytes(place).unwrap_or_else(|_| Vec::new().into()))

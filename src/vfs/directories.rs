@@ -18,6 +18,7 @@ impl Vfs {
     /// Makes the directory `name` in `parent`: in a group one that becomes a node, in an array one of chunks or of
     /// ordinary files.
     pub fn mkdir(&self, parent: u64, name: &str) -> Result<Attr> {
+        self.check_names_change()?;
         let _shared = self.tree_lock.read();
         let parent = self.directory(parent)?;
         if self.resolve(&parent, name)?.is_some() {
@@ -78,6 +79,7 @@ impl Vfs {
 
     /// Removes the empty directory `name` from `parent`.
     pub fn rmdir(&self, parent: u64, name: &str) -> Result<()> {
+        self.check_names_change()?;
         let _alone = self.tree_lock.write();
         let parent = self.directory(parent)?;
         let place = self.resolve(&parent, name)?.ok_or_else(Error::not_found)?;

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use parking_lot::Mutex;
 
 use super::attr::Attr;
-use super::place::{CHUNKS, CONTROL, DOCUMENT, Place, Report, STORED};
+use super::place::{CHUNKS, CONTROL, DOCUMENT, GROUP, Place, Report, STORED, VIEWS};
 use super::{Form, Vfs};
 use crate::array::{Array, Coords, Grid};
 use crate::error::{Error, Kind, Result};
@@ -76,12 +76,26 @@ impl Vfs {
             .filter(move |found| found.as_ref().map_or(true, |(name, _)| !names.contains(name)));
         let own = own.into_iter().map(|(name, shown)| Ok((name, shown.place().clone())));
         let names: Source = Box::new(own.chain(stored));
-        match directory {
-            Place::Node(path) if self.options.form == Form::Zarr2 => {
-                self.names_of_zarr2(path, names)
-            }
-            _ => Ok(names),
+        let Place::Node(path) = directory else { return Ok(names) };
+        let names = match self.options.form {
+            Form::Zarr3 => names,
+            Form::Zarr2 => self.names_of_zarr2(path, names)?,
+            Form::View(_) => Box::new(self.groups_in(path)?.into_iter().map(Ok)),
+        };
+        Ok(Box::new(names.chain(self.listed_views(path)?.into_iter().map(Ok))))
+    }
+
+    /// The groups directly below one.
+    fn groups_in(&self, path: &NodePath) -> Result<Vec<(String, Place)>> {
+        if self.hierarchy.existing(path)?.kind() == NodeKind::Array {
+            return Ok(Vec::new());
         }
+        let children = self.hierarchy.children(path)?;
+        let groups = children.iter().filter(|node| node.kind() == NodeKind::Group);
+        let entry = |path: &NodePath| {
+            (path.name().unwrap_or_default().to_owned(), Place::Node(path.clone()))
+        };
+        Ok(groups.map(|node| entry(node.path())).collect())
     }
 
     /// The name at `position` of an open directory, `.` and `..` not counted; none past the end. Names that
@@ -180,11 +194,15 @@ impl Vfs {
             Place::OrdinaryDir(path, _) => self.ordinary_entries(path, place),
             Place::Control => {
                 let reports = Report::ALL.map(|report| (report.name(), Place::Report(report)));
-                let entries =
-                    [(STORED, Place::StoredDir(NodePath::root()))].into_iter().chain(reports);
+                let directories = [
+                    (STORED, Place::StoredDir(NodePath::root())),
+                    (VIEWS, Place::ViewsDir(NodePath::root())),
+                ];
+                let entries = directories.into_iter().chain(reports);
                 Ok(Box::new(entries.map(|(name, place)| Ok((name.to_owned(), place)))))
             }
             Place::StoredDir(path) => self.names_in_stored(path),
+            Place::ViewsDir(path) => self.names_in_views(path),
             _ => Err(Error::new(Kind::NotDirectory, "not a directory")),
         }
     }
@@ -271,6 +289,26 @@ impl Vfs {
             };
             Some(Ok((name, place)))
         })))
+    }
+
+    fn names_in_views(&self, path: &NodePath) -> Result<Source> {
+        let node = self.hierarchy.existing(path)?;
+        let own = Place::ViewsOf(path.clone(), node.kind());
+        let mut names = vec![Ok((GROUP.to_owned(), own))];
+        if node.kind() == NodeKind::Group {
+            for child in self.hierarchy.children(path)? {
+                let (name, child_path) =
+                    (child.path().name().unwrap_or_default().to_owned(), child.path().clone());
+                names.push(Ok((
+                    name,
+                    match child.kind() {
+                        NodeKind::Array => Place::ViewsOf(child_path, NodeKind::Array),
+                        NodeKind::Group => Place::ViewsDir(child_path),
+                    },
+                )));
+            }
+        }
+        Ok(Box::new(names.into_iter()))
     }
 
     fn names_in_stored(&self, path: &NodePath) -> Result<Source> {

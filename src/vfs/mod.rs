@@ -24,6 +24,7 @@ mod stats;
 mod tree;
 mod unstored;
 mod unsynced;
+mod views;
 mod xattr;
 mod zarr2;
 
@@ -42,6 +43,7 @@ use crate::error::{At, Error, Kind, Result};
 use crate::hierarchy::Hierarchy;
 use crate::metadata::NodePath;
 use crate::store::Room;
+use crate::view::{Format, View};
 pub use attr::Attr;
 pub use inode::ROOT;
 use inode::{Inode, Inodes};
@@ -52,6 +54,8 @@ use overlay::Overlay;
 use place::{Place, Report};
 pub use unstored::Unstored;
 use unsynced::Unsynced;
+pub use views::ListedViews;
+use views::Views;
 pub use xattr::Presence;
 
 /// How many keys may wait for a program to call `fsync` before they are synced without.
@@ -68,6 +72,8 @@ pub enum Form {
     Zarr3,
     /// A hierarchy of Zarr 2.
     Zarr2,
+    /// Directories of groups, with each node as a file of this format, and nothing else.
+    View(&'static Format),
 }
 
 /// When the inner chunks of shards are stored.
@@ -95,6 +101,8 @@ pub struct Options {
     pub writeback_delay: Duration,
     /// What is shown.
     pub form: Form,
+    /// Which views are listed.
+    pub listed_views: ListedViews,
 }
 
 impl Default for Options {
@@ -106,6 +114,7 @@ impl Default for Options {
             writeback: Writeback::default(),
             writeback_delay: Duration::from_secs(5),
             form: Form::default(),
+            listed_views: ListedViews::default(),
         }
     }
 }
@@ -147,6 +156,8 @@ struct Handle {
     access: Access,
     /// What was made when it was opened, of a file that is made anew for each reader.
     made: Option<Bytes>,
+    /// The file that it is, of a view, and when it was opened: what was opened stays what it is.
+    view: Option<(Arc<View>, Instant)>,
 }
 
 /// The right to change names.
@@ -169,6 +180,7 @@ pub struct Vfs {
     handles: Mutex<HashMap<u64, Handle>>,
     next_handle: AtomicU64,
     unsynced: Unsynced,
+    views: Views,
     /// Bytes of files that wait to be stored, or are those of removed files that are still open.
     unstored_len: AtomicU64,
     /// Whether anybody has asked for a chunk whose length is known only when it is decoded.
@@ -191,6 +203,12 @@ pub struct Vfs {
     invalidate: Mutex<Option<Invalidate>>,
 }
 
+impl Handle {
+    fn shown(&self) -> String {
+        self.inode.place().map_or_else(String::new, |place| place.shown())
+    }
+}
+
 impl fmt::Debug for Vfs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Vfs").field("hierarchy", &self.hierarchy).finish_non_exhaustive()
@@ -210,6 +228,7 @@ impl Vfs {
             handles: Mutex::default(),
             next_handle: AtomicU64::new(1),
             unsynced: Unsynced::default(),
+            views: Views::default(),
             unstored_len: AtomicU64::new(0),
             has_variable: AtomicBool::new(false),
             mounted: SystemTime::now(),
@@ -342,13 +361,23 @@ impl Vfs {
         }
         let inode = self.count_opener(known, access)?;
         let place = inode.place();
-        let made = match &place {
+        let opened = match &place {
             Some(Place::Report(report)) if access == Access::Read => {
-                Some(Bytes::from(self.report(*report)))
+                Ok((Some(Bytes::from(self.report(*report))), None))
             }
-            _ => None,
+            Some(Place::ViewsOf(path, _)) if access == Access::Read => {
+                self.views_text(path).map(|text| (Some(Bytes::from(text)), None))
+            }
+            Some(Place::View(path, format)) => {
+                self.open_view(path, format).map(|view| (None, Some(view)))
+            }
+            _ => Ok((None, None)),
         };
+        let (made, opened_view) = opened.inspect_err(|_| self.release_content(&inode, access))?;
+        let (view, view_pages) = opened_view.unzip();
+        let view = view.map(|view| (view, Instant::now()));
         let pages = match (&made, &place) {
+            _ if let Some(pages) = view_pages => Ok(pages),
             (Some(_), _) => Ok(Pages::None),
             (None, Some(place)) => self.prepare(&inode, place, access).at(place.shown()),
             (None, None) if access == Access::Truncate => {
@@ -369,7 +398,7 @@ impl Vfs {
         let is_known = made.is_none() && Arc::ptr_eq(&inode, known);
         let pages = if is_known { pages } else { Pages::None };
         let handle = self.next_handle.fetch_add(1, Ordering::Relaxed);
-        self.handles.lock().insert(handle, Handle { inode, access, made });
+        self.handles.lock().insert(handle, Handle { inode, access, made, view });
         Ok(Opened { handle, pages })
     }
 
@@ -413,36 +442,53 @@ impl Vfs {
     /// Up to `len` bytes from `offset` of an open file: fewer only at its end.
     pub fn read(&self, handle: u64, offset: u64, len: usize) -> Result<Bytes> {
         let handle = self.handle(handle)?;
-        match &handle.made {
-            Some(made) => Ok(slice(made, offset, len)),
-            None => self.read_content(&handle.inode, offset, len),
+        match (&handle.made, &handle.view) {
+            (Some(made), _) => Ok(slice(made, offset, len)),
+            (None, Some((view, opened))) => {
+                self.read_view(view, *opened, offset, len).at(handle.shown())
+            }
+            (None, None) => self.read_content(&handle.inode, offset, len),
         }
     }
 
     /// As [`Self::read`], where the bytes are at hand: nothing is read, decoded or waited for.
     pub fn try_read(&self, handle: u64, offset: u64, len: usize) -> Option<Bytes> {
         let handle = self.handle(handle).ok()?;
-        match &handle.made {
-            Some(made) => Some(slice(made, offset, len)),
-            None => self.try_read_content(&handle.inode, offset, len),
+        match (&handle.made, &handle.view) {
+            (Some(made), _) => Some(slice(made, offset, len)),
+            (None, Some(_)) => None,
+            (None, None) => self.try_read_content(&handle.inode, offset, len),
         }
     }
 
     /// Puts `data` at `offset` of an open file: all of it or none.
     pub fn write(&self, handle: u64, offset: u64, data: &[u8]) -> Result<()> {
-        self.write_content(&self.handle(handle)?.inode, offset, data)
+        let handle = self.handle(handle)?;
+        match &handle.view {
+            Some((view, _)) => self.write_view(view, offset, data).at(handle.shown()),
+            None => self.write_content(&handle.inode, offset, data),
+        }
     }
 
     /// As [`Self::write`], where nothing must be read, decoded or waited for; whether that was so.
     pub fn try_write(&self, handle: u64, offset: u64, data: &[u8]) -> Result<bool> {
-        self.try_write_content(&self.handle(handle)?.inode, offset, data)
+        let handle = self.handle(handle)?;
+        match &handle.view {
+            Some(_) => Ok(false),
+            None => self.try_write_content(&handle.inode, offset, data),
+        }
     }
 
     /// Changes the length of a file. Where nobody has it open to write the rest, it is stored as it is then.
     pub fn truncate(&self, number: u64, len: u64) -> Result<Attr> {
         self.hierarchy.store().write()?;
         let inode = self.inode(number)?;
-        commit::check_writable(inode.place().as_ref())?;
+        let place = inode.place();
+        commit::check_writable(place.as_ref())?;
+        if let Some(place @ Place::View(path, format)) = &place {
+            Self::check_view_len(&*self.view(path, format)?, len).at(place.shown())?;
+            return self.attr(&inode);
+        }
         self.truncate_and_store(&inode, len)?;
         self.attr(&inode)
     }
@@ -477,13 +523,20 @@ impl Vfs {
         if handle.access == Access::Read {
             return Ok(());
         }
+        if let Some((view, _)) = &handle.view {
+            return self.store_view(view).at(handle.shown());
+        }
         self.store_content(&handle.inode, commit::When::Closing)?;
         handle.inode.place().map_or(Ok(()), |place| self.check_shard_of(&place))
     }
 
     /// Stores what was written to a file, so that it survives a power cut.
     pub fn fsync(&self, handle: u64) -> Result<()> {
-        let inode = self.handle(handle)?.inode;
+        let Handle { inode, view, .. } = self.handle(handle)?;
+        if let Some((view, _)) = view {
+            self.store_view(&view)?;
+            return self.unsynced.sync_all(self.hierarchy.store());
+        }
         self.store_content(&inode, commit::When::Asked)?;
         let place = inode.place();
         if let Some(place) = &place {
@@ -494,7 +547,11 @@ impl Vfs {
 
     /// Ends a handle. What is incomplete then is dropped, if it was the last one.
     pub fn release(&self, handle: u64) {
-        let Ok(Handle { inode, access, .. }) = self.handle(handle) else { return };
+        let Ok(Handle { inode, access, view, .. }) = self.handle(handle) else { return };
+        if let Some((view, _)) = view.filter(|_| access != Access::Read) {
+            // What a mapping wrote after the last close.
+            self.store_view(&view).unwrap_or_else(|error| self.note("close", &error));
+        }
         let _turn = (access != Access::Read).then(|| self.turn(&inode)).flatten();
         drop(inode);
         self.end(handle);
@@ -596,10 +653,12 @@ impl Vfs {
         attr
     }
 
-    /// Whether an answer about `number`, or about a name in it, may take its time: a node is being made, moved or
-    /// removed, or a chunk must be decoded.
-    pub fn may_take_time(&self, number: u64) -> bool {
-        self.tree_lock.is_locked_exclusive() || self.may_decode(number)
+    /// Whether an answer about `number`, or about `name` in it, may take its time: a node is being made, moved or
+    /// removed, a chunk must be decoded, or the header of a view be made.
+    pub fn may_take_time(&self, number: u64, name: Option<&str>) -> bool {
+        self.tree_lock.is_locked_exclusive()
+            || name.is_some_and(Self::is_view_name)
+            || self.may_decode(number)
     }
 
     /// Notes that something is done at a place, so that a directory above it that was made is not taken to be done.

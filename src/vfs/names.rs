@@ -88,6 +88,10 @@ impl Vfs {
             | Place::Document(_)
             | Place::Attributes(_)
             | Place::Copies(_) => {}
+            Place::View(path, _) => {
+                let detail = format!("it is {path} in another format, and goes with that");
+                return Err(Error::new(Kind::NotPermitted, detail).at(place.shown()));
+            }
             _ => return Err(Error::new(Kind::NotPermitted, "can only be read").at(place.shown())),
         }
         let inode = self.inodes.at(&place);
@@ -118,6 +122,7 @@ impl Vfs {
         new_name: &str,
         replace: Replace,
     ) -> Result<()> {
+        self.check_names_change()?;
         let is_document = is_document_name(name) || is_document_name(new_name);
         let is_dir =
             self.resolve(&self.directory(parent)?, name)?.is_some_and(|from| from.is_dir());
@@ -179,6 +184,7 @@ impl Vfs {
     /// Gives the bytes of a file a second name. What has a meaning there (a chunk, a document) gets a copy, as everything
     /// else does: no two names have the same bytes for ever.
     pub fn link(&self, number: u64, new_parent: u64, new_name: &str) -> Result<Attr> {
+        self.check_names_change()?;
         let _tree = self.lock_tree(is_document_name(new_name) || self.is_stored_dir(new_parent)?);
         let inode = self.inode(number)?;
         let from = inode.place().ok_or_else(Error::not_found)?;

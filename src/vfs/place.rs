@@ -3,9 +3,11 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::Form;
+use super::views::view_name;
 use crate::array::Coords;
-use crate::metadata::NodePath;
+use crate::metadata::{NodeKind, NodePath};
 use crate::store::Key;
+use crate::view::Format;
 
 /// The name of a node's document in the mount, in every dialect.
 pub const DOCUMENT: &str = "zarr.json";
@@ -23,6 +25,10 @@ pub const CHUNKS: &str = "c";
 pub const CONTROL: &str = ".zarrfs";
 /// In it: the documents as the store has them.
 pub const STORED: &str = "stored";
+/// In it: which views nodes have.
+pub const VIEWS: &str = "views";
+/// There, the file of a group, beside those of what lies in it.
+pub const GROUP: &str = "__group__";
 
 /// A file in it that is made anew for each reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -81,6 +87,12 @@ pub enum Place {
     StoredDocument(NodePath, Key),
     /// A file in `.zarrfs` that is made anew for each reader.
     Report(Report),
+    /// A node as a file of another format, in the directory of the group that it is in.
+    View(NodePath, &'static Format),
+    /// `.zarrfs/views/GROUP`.
+    ViewsDir(NodePath),
+    /// `.zarrfs/views/ARRAY`, `.zarrfs/views/GROUP/__group__`: which views the node has, made anew for each reader.
+    ViewsOf(NodePath, NodeKind),
 }
 
 impl Place {
@@ -96,14 +108,17 @@ impl Place {
             | Self::ChunkDir(..)
             | Self::OrdinaryDir(..)
             | Self::Control
-            | Self::StoredDir(_) => true,
+            | Self::StoredDir(_)
+            | Self::ViewsDir(_) => true,
             Self::Document(_)
             | Self::Attributes(_)
             | Self::Copies(_)
             | Self::Chunk(..)
             | Self::Ordinary(..)
             | Self::StoredDocument(..)
-            | Self::Report(_) => false,
+            | Self::Report(_)
+            | Self::View(..)
+            | Self::ViewsOf(..) => false,
         }
     }
 
@@ -118,7 +133,9 @@ impl Place {
     /// The directory that it is in; the root is in itself.
     pub fn parent(&self) -> Self {
         match self {
-            Self::Node(path) => Self::Node(path.parent().unwrap_or_else(NodePath::root)),
+            Self::Node(path) | Self::View(path, _) => {
+                Self::Node(path.parent().unwrap_or_else(NodePath::root))
+            }
             Self::ChunkDir(path, prefix) => Self::chunk_dir_above(path, prefix),
             Self::Chunk(path, coords) => Self::chunk_dir_above(path, coords.indices()),
             Self::OrdinaryDir(path, relative) | Self::Ordinary(path, relative) => {
@@ -131,6 +148,11 @@ impl Place {
             Self::StoredDir(path) => path.parent().map_or(Self::Control, Self::StoredDir),
             Self::StoredDocument(path, _) => Self::StoredDir(path.clone()),
             Self::Report(_) => Self::Control,
+            Self::ViewsDir(path) => path.parent().map_or(Self::Control, Self::ViewsDir),
+            Self::ViewsOf(path, NodeKind::Group) => Self::ViewsDir(path.clone()),
+            Self::ViewsOf(path, NodeKind::Array) => {
+                Self::ViewsDir(path.parent().unwrap_or_else(NodePath::root))
+            }
         }
     }
 
@@ -152,6 +174,10 @@ impl Place {
             Self::Control => Some(CONTROL.to_owned()),
             Self::StoredDocument(_, key) => Some(key.name().to_owned()),
             Self::Report(report) => Some(report.name().to_owned()),
+            Self::View(path, format) => Some(view_name(path, format)),
+            Self::ViewsDir(path) => Some(path.name().unwrap_or(VIEWS).to_owned()),
+            Self::ViewsOf(path, NodeKind::Array) => Some(path.name().unwrap_or(GROUP).to_owned()),
+            Self::ViewsOf(_, NodeKind::Group) => Some(GROUP.to_owned()),
         }
     }
 
@@ -196,7 +222,10 @@ impl Place {
             | Self::Control
             | Self::StoredDir(_)
             | Self::StoredDocument(..)
-            | Self::Report(_) => String::new(),
+            | Self::Report(_)
+            | Self::View(..)
+            | Self::ViewsDir(_)
+            | Self::ViewsOf(..) => String::new(),
         }
     }
 
@@ -225,6 +254,19 @@ impl Place {
                 node(path, key.name()).replacen("", ".zarrfs/stored/", 1)
             }
             Self::Report(report) => format!("{CONTROL}/{}", report.name()),
+            Self::View(path, format) => {
+                let above = path.parent().unwrap_or_else(NodePath::root);
+                node(&above, &view_name(path, format))
+            }
+            Self::ViewsDir(path) => node(path, "").replacen("", ".zarrfs/views/", 1),
+            Self::ViewsOf(path, _) => {
+                let name = self.name().unwrap_or_default();
+                let above = match self.parent() {
+                    Self::ViewsDir(above) => above,
+                    _ => path.clone(),
+                };
+                node(&above, &name).replacen("", ".zarrfs/views/", 1)
+            }
         }
     }
 
@@ -240,7 +282,10 @@ impl Place {
             | Self::Chunk(path, _)
             | Self::Ordinary(path, _)
             | Self::StoredDir(path)
-            | Self::StoredDocument(path, _) => Some(path),
+            | Self::StoredDocument(path, _)
+            | Self::View(path, _)
+            | Self::ViewsDir(path)
+            | Self::ViewsOf(path, _) => Some(path),
             Self::Control | Self::Report(_) => None,
         }
     }
@@ -258,6 +303,9 @@ impl Place {
             Self::Chunk(_, coords) => Self::Chunk(path, coords.clone()),
             Self::Ordinary(_, relative) => Self::Ordinary(path, relative.clone()),
             Self::StoredDir(_) => Self::StoredDir(path),
+            Self::View(_, format) => Self::View(path, format),
+            Self::ViewsDir(_) => Self::ViewsDir(path),
+            Self::ViewsOf(_, kind) => Self::ViewsOf(path, *kind),
             // Its key does not go with the path alone.
             Self::StoredDocument(..) | Self::Control | Self::Report(_) => return None,
         })

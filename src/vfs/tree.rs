@@ -7,7 +7,7 @@ use super::attr::Attr;
 use super::file::Content;
 use super::inode::Inode;
 use super::overlay::Shown;
-use super::place::{CHUNKS, CONTROL, DOCUMENT, Place, Report, STORED};
+use super::place::{CHUNKS, CONTROL, DOCUMENT, GROUP, Place, Report, STORED, VIEWS};
 use super::zarr2::Named;
 use super::{Access, Form, Pages, Vfs};
 use crate::array::{Array, Coords, parse_index};
@@ -19,6 +19,30 @@ use crate::store::{Key, Stat};
 impl Vfs {
     /// What `name` in `directory` stands for; none where there is nothing.
     pub(super) fn resolve(&self, directory: &Place, name: &str) -> Result<Option<Place>> {
+        let found = match self.options.form {
+            Form::View(_) => self.resolve_among_views(directory, name)?,
+            Form::Zarr3 | Form::Zarr2 => self.resolve_node(directory, name)?,
+        };
+        match found {
+            None => self.resolve_view(directory, name),
+            found => Ok(found),
+        }
+    }
+
+    /// Where views alone are shown there are directories of groups besides.
+    fn resolve_among_views(&self, directory: &Place, name: &str) -> Result<Option<Place>> {
+        let Place::Node(_) = directory else { return self.resolve_in_one_tree(directory, name) };
+        Ok(match self.resolve_in_one_tree(directory, name)? {
+            Some(Place::Node(path)) => {
+                let node = self.hierarchy.existing(&path)?;
+                (node.kind() == NodeKind::Group).then_some(Place::Node(path))
+            }
+            found => found.filter(|place| *place == Place::Control),
+        })
+    }
+
+    /// The same without views.
+    fn resolve_node(&self, directory: &Place, name: &str) -> Result<Option<Place>> {
         match self.in_one_tree(directory, name)? {
             Named::Same => self.resolve_in_one_tree(directory, name),
             Named::As(in_one, as_one) => match self.resolve_in_one_tree(&in_one, &as_one)? {
@@ -49,9 +73,11 @@ impl Vfs {
             Place::OrdinaryDir(path, _) => self.resolve_ordinary(path, directory, name),
             Place::Control => Ok(match name {
                 STORED => Some(Place::StoredDir(NodePath::root())),
+                VIEWS => Some(Place::ViewsDir(NodePath::root())),
                 name => Report::of_name(name).map(Place::Report),
             }),
             Place::StoredDir(path) => self.resolve_stored(path, name),
+            Place::ViewsDir(path) => self.resolve_views_of(path, name),
             _ => Err(Error::new(Kind::NotDirectory, "not a directory")),
         }
     }
@@ -182,6 +208,22 @@ impl Vfs {
         Ok(self.hierarchy.node(&child)?.map(|_| Place::StoredDir(child)))
     }
 
+    fn resolve_views_of(&self, path: &NodePath, name: &str) -> Result<Option<Place>> {
+        let Some(node) = self.hierarchy.node(path)? else { return Ok(None) };
+        if name == GROUP {
+            return Ok(Some(Place::ViewsOf(path.clone(), node.kind())).filter(|_| !node.is_bare()));
+        }
+        let Ok(child) = path.child(name) else { return Ok(None) };
+        if node.kind() == NodeKind::Array {
+            return Ok(None);
+        }
+        let found = self.hierarchy.node(&child)?.filter(|node| !node.is_bare());
+        Ok(found.map(|node| match node.kind() {
+            NodeKind::Array => Place::ViewsOf(child, NodeKind::Array),
+            NodeKind::Group => Place::ViewsDir(child),
+        }))
+    }
+
     /// The documents that the store has for a node; at the root also the entry point.
     pub(super) fn stored_documents(&self, node: &Node) -> Result<Vec<Key>> {
         let mut keys: Vec<Key> = node.document().map(Document::keys).unwrap_or_default();
@@ -283,26 +325,7 @@ impl Vfs {
                     None => Attr { len, blocks: Attr::blocks_of(0, len), ..attr },
                 }
             }
-            Place::Chunk(path, coords) => {
-                let array = self.array(path)?;
-                let stat = match self.stat_chunk(&array, coords) {
-                    Err(error)
-                        if error.kind() == Kind::NotFound && self.shows_fill(path, &array) =>
-                    {
-                        let len = array.fill_chunk(coords)?.len();
-                        let len = u64::try_from(len).unwrap_or(u64::MAX);
-                        return Ok(Attr { len, blocks: 0, may_change: true, ..attr });
-                    }
-                    found => found?,
-                };
-                if let Some(len) = array.chunk_len(coords)?.exactly() {
-                    return Ok(of_value(len, &stat));
-                }
-                // The kernel asks for the length again each time: bytes that others have stored since are never
-                // cut off where the old ones ended.
-                let len = self.len_of_elements(&array, coords, &stat)?;
-                Attr { may_change: true, ..of_value(len, &stat) }
-            }
+            Place::Chunk(path, coords) => self.attr_of_chunk(path, coords, attr)?,
             Place::Ordinary(path, relative) => {
                 let stat = self.stat_ordinary(path, relative)?;
                 of_value(stat.len, &stat)
@@ -311,9 +334,41 @@ impl Vfs {
                 let stat = self.hierarchy.store().stat(key)?.ok_or_else(Error::not_found)?;
                 of_value(stat.len, &stat)
             }
-            Place::Report(_) | Place::Control => Attr { is_writable: false, ..attr },
+            Place::View(path, format) => {
+                let (len, modified) = self.stat_view(path, format)?;
+                // Programs that look for holes shall find none. Its name and its length change with the node, and the
+                // kernel is not told.
+                let blocks = Attr::blocks_of(len, len);
+                Attr { len, blocks, modified, may_change: true, ..attr }
+            }
+            Place::Report(_) | Place::Control | Place::ViewsDir(_) | Place::ViewsOf(..) => {
+                Attr { is_writable: false, ..attr }
+            }
             Place::ChunkDir(..) | Place::OrdinaryDir(..) | Place::StoredDir(_) => attr,
         })
+    }
+
+    fn attr_of_chunk(&self, path: &NodePath, coords: &Coords, attr: Attr) -> Result<Attr> {
+        let of_value = |len: u64, stat: &Stat| {
+            let blocks = Attr::blocks_of(stat.len, len);
+            Attr { len, blocks, modified: stat.modified, ..attr }
+        };
+        let array = self.array(path)?;
+        let stat = match self.stat_chunk(&array, coords) {
+            Err(error) if error.kind() == Kind::NotFound && self.shows_fill(path, &array) => {
+                let len = array.fill_chunk(coords)?.len();
+                let len = u64::try_from(len).unwrap_or(u64::MAX);
+                return Ok(Attr { len, blocks: 0, may_change: true, ..attr });
+            }
+            found => found?,
+        };
+        if let Some(len) = array.chunk_len(coords)?.exactly() {
+            return Ok(of_value(len, &stat));
+        }
+        // The kernel asks for the length again each time: bytes that others have stored since are never
+        // cut off where the old ones ended.
+        let len = self.len_of_elements(&array, coords, &stat)?;
+        Ok(Attr { may_change: true, ..of_value(len, &stat) })
     }
 
     /// The length of a chunk whose elements have lengths of their own: it must be decoded to know it. Of one that
@@ -334,8 +389,12 @@ impl Vfs {
     /// Whether to know the attributes of `number`, or of a name in it, a chunk may have to be decoded.
     pub(super) fn may_decode(&self, number: u64) -> bool {
         // Most hierarchies have no such arrays: they do not pay for the look.
+        let place = || self.inodes.get(number).and_then(|inode| inode.place());
+        if matches!(place(), Some(Place::View(..) | Place::ViewsDir(_))) {
+            return true;
+        }
         self.has_variable.load(Ordering::Relaxed)
-            && match self.inodes.get(number).and_then(|inode| inode.place()) {
+            && match place() {
                 Some(Place::Chunk(path, _) | Place::ChunkDir(path, _)) => {
                     self.array(&path).is_ok_and(|array| array.model().dtype.is_variable())
                 }
@@ -415,7 +474,10 @@ impl Vfs {
             Err(Error::new(Kind::NotPermitted, why.to_owned()).at(path))
         };
         match directory {
-            Place::Control => refused("nothing can be created here"),
+            _ if let Form::View(_) = self.options.form => {
+                refused("a mount of one format has files of that alone")
+            }
+            Place::Control | Place::ViewsDir(_) => refused("nothing can be created here"),
             Place::StoredDir(path) => {
                 let key = self.stored_keys(path)?.into_iter().find(|key| key.name() == name);
                 match key {

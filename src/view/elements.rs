@@ -40,6 +40,8 @@ pub struct Elements {
     /// Bytes that turn together.
     component_len: usize,
     chunk_len: u64,
+    /// Where among all elements of the array, in bytes, those begin that are meant, and their length.
+    start: u64,
     len: u64,
 }
 
@@ -86,7 +88,15 @@ impl Elements {
             dtype => dtype.component_len(),
         };
         let (path, array) = (path.clone(), Arc::clone(array));
-        Ok(Self { path, array, layout, items, item_len, component_len, chunk_len, len })
+        Ok(Self { path, array, layout, items, item_len, component_len, chunk_len, start: 0, len })
+    }
+
+    /// `len` bytes of them from `from` on.
+    pub fn range(&self, from: u64, len: u64) -> Result<Self> {
+        if from.checked_add(len).is_none_or(|end| end > self.len) {
+            return Err(outside());
+        }
+        Ok(Self { start: self.start.checked_add(from).ok_or_else(outside)?, len, ..self.clone() })
     }
 
     /// Those of an array of any type, to get its chunks with.
@@ -99,6 +109,7 @@ impl Elements {
             item_len: 1,
             component_len: 1,
             chunk_len: 0,
+            start: 0,
             len: 0,
         }
     }
@@ -134,8 +145,22 @@ impl Elements {
         }
     }
 
+    /// The slab in words, where a cache of `limit` bytes does not hold it.
+    pub fn slab_beyond(&self, limit: u64) -> Option<String> {
+        match self.slab_len() {
+            Some(slab) if slab <= limit => None,
+            Some(slab) => Some(slab.to_string()),
+            None => Some("more than 2^64".to_owned()),
+        }
+    }
+
     /// Fills `target` with the bytes from `from` on.
     pub(super) fn read(&self, from: u64, target: &mut [u8], get: &GetChunk<'_>) -> Result<()> {
+        self.read_at(self.start.checked_add(from).ok_or_else(outside)?, target, get)
+    }
+
+    /// Fills `target` with the bytes from `from` on among all elements of the array.
+    fn read_at(&self, from: u64, target: &mut [u8], get: &GetChunk<'_>) -> Result<()> {
         let (first, last) = self.items_of(from, target.len());
         let start = first.saturating_mul(self.item_len);
         let wanted = self.span(first, last)?;
@@ -162,6 +187,7 @@ impl Elements {
         get: &GetChunk<'_>,
         change: &mut ChangeChunk<'_>,
     ) -> Result<()> {
+        let from = self.start.checked_add(from).ok_or_else(outside)?;
         let (first, last) = self.items_of(from, data.len());
         let start = first.saturating_mul(self.item_len);
         let wanted = self.span(first, last)?;
@@ -172,7 +198,7 @@ impl Elements {
         } else {
             // Parts of the first and the last element stay.
             whole.resize(wanted, 0);
-            self.read(start, &mut whole, get)?;
+            self.read_at(start, &mut whole, get)?;
             let end = skipped.checked_add(data.len()).ok_or_else(outside)?;
             whole.get_mut(skipped..end).ok_or_else(outside)?.copy_from_slice(data);
         }

@@ -8,6 +8,7 @@
 mod cf;
 mod elements;
 mod formats;
+mod image;
 mod source;
 
 use std::ops::Range;

@@ -54,6 +54,11 @@ impl<'s> Source<'s> {
         self.path().name().unwrap_or("root")
     }
 
+    /// The name of the file of its elements alone, which lies beside those of other formats.
+    pub fn raw_name(&self) -> String {
+        format!("{}.raw", self.path().name().unwrap_or("__root__"))
+    }
+
     /// Whether it is an array or a group.
     pub fn kind(&self) -> NodeKind {
         self.node.kind()
@@ -94,6 +99,13 @@ impl<'s> Source<'s> {
     /// The node at `path` in the same hierarchy.
     pub fn other(&self, path: &NodePath) -> Result<Self> {
         Self::new(self.hierarchy, path, self.get)
+    }
+
+    /// The groups that it is in, the innermost first.
+    pub fn above(&self) -> impl Iterator<Item = Self> {
+        let paths = self.path().ancestors().into_iter().rev();
+        // One that is not understood says nothing about what is in it.
+        paths.filter_map(|path| self.other(&path).ok())
     }
 
     /// The elements of the array that it is, as a part of a file.

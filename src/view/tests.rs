@@ -214,6 +214,29 @@ fn bookkeeping_is_kept_and_touches_no_chunk() {
 }
 
 #[test]
+fn a_part_of_the_elements_is_read_and_written_where_it_lies() {
+    let hierarchy = hierarchy(&array(&[4, 3], &[2, 2], "uint16", &json!(0)));
+    let chunks: RefCell<HashMap<Vec<u64>, Vec<u8>>> = RefCell::default();
+    let get: &GetChunk<'_> =
+        &|_, coords| Ok(chunks.borrow().get(coords.indices()).cloned().map(Buffer::from));
+    let source = Source::new(&hierarchy, &NodePath::root(), get).expect("understood");
+    let all = source.elements(Layout::Linear, Items::default()).expect("a file");
+    all.range(20, 5).expect_err("past the end");
+    let (rows, first) = (all.range(12, 12).expect("in it"), all.range(0, 12).expect("in it"));
+    let view = View::new([rows.range(6, 6).expect("in it").into(), first.into()]).expect("a file");
+    let data: Vec<u8> = (1..=18).collect();
+    view.write(0, &data, get, &mut |_, coords, change| {
+        let mut chunks = chunks.borrow_mut();
+        change(chunks.entry(coords.indices().to_vec()).or_insert_with(|| vec![0; 8]))
+    })
+    .expect("written");
+    assert_eq!(view.read(0, 100, get).expect("read"), data);
+    let all = View::new([all.into()]).expect("a file");
+    let expected = [&data[6..], &[0; 6], &data[..6]].concat();
+    assert_eq!(all.read(0, 100, get).expect("read"), expected);
+}
+
+#[test]
 fn a_slab_is_a_row_of_chunks() {
     let slab = |shape: &[u64], chunks: &[u64], layout| {
         let hierarchy = hierarchy(&array(shape, chunks, "uint16", &json!(0)));

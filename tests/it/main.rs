@@ -20,3 +20,4 @@ mod lengths;
 mod nodes;
 mod semantics;
 mod support;
+mod views;

@@ -135,7 +135,7 @@ fn what_went_wrong_is_told_in_words() {
     assert!(!names(&mount.path()).contains(".zarrfs"));
     assert_eq!(
         names(&mount.at(".zarrfs")),
-        BTreeSet::from(["errors", "stats", "stored", "unstored"].map(str::to_owned))
+        BTreeSet::from(["errors", "stats", "stored", "unstored", "views"].map(str::to_owned))
     );
     let stored = fs::read(mount.at(".zarrfs/stored/zarr.json")).unwrap();
     assert_eq!(stored, fs::read(mount.store().join("zarr.json")).unwrap());
@@ -783,7 +783,7 @@ fn every_paragraph_has_a_test() {
         .collect();
     assert!(paragraphs.len() > 30);
     let mut shown = String::new();
-    for file in ["command", "semantics", "dialects", "documents", "lengths", "nodes"] {
+    for file in ["command", "semantics", "dialects", "documents", "lengths", "nodes", "views"] {
         let text = fs::read_to_string(root.join(format!("tests/it/{file}.rs"))).unwrap();
         shown.extend(
             text.lines()

@@ -44,7 +44,7 @@ def array(path, values, chunks=None, *, shards=None, zarr_format=3, missing=True
     """Stores an array: with edge chunks, where `chunks` overhang, and with chunks that are missing."""
     chunks = chunks or tuple(max(1, -(-n * 2 // 5)) for n in values.shape)
     options.setdefault("fill_value", 0)
-    if zarr_format == 3 and shards is None and values.ndim and options.pop("sharded", False):
+    if options.pop("sharded", False) and values.ndim:
         shards = tuple(2 * n for n in chunks)
     stored = zarr.create_array(
         path, shape=values.shape, dtype=values.dtype, chunks=chunks, shards=shards, zarr_format=zarr_format, **options

@@ -35,6 +35,8 @@ enum Step {
     Link(usize, usize),
     /// Another mount stores a chunk, or erases it.
     Behind(usize, Option<u8>),
+    /// Something is written to the elements of an array as one file, which is closed then.
+    View(bool, usize, Vec<u8>),
     SyncAll,
     Tick,
     Forget(usize),
@@ -57,6 +59,8 @@ fn step() -> impl Strategy<Value = Step> {
         4 => (n.clone(), n.clone()).prop_map(|(from, to)| Step::Rename(from, to)),
         1 => (n.clone(), n.clone()).prop_map(|(from, to)| Step::Link(from, to)),
         2 => (n.clone(), any::<Option<u8>>()).prop_map(|(n, byte)| Step::Behind(n, byte)),
+        3 => (any::<bool>(), 0_usize..12, prop::collection::vec(any::<u8>(), 1..7))
+            .prop_map(|(sharded, offset, data)| Step::View(sharded, offset, data)),
         1 => Just(Step::SyncAll),
         1 => Just(Step::Tick),
         1 => n.prop_map(Step::Forget),
@@ -103,6 +107,15 @@ fn beside(name: &str) -> &'static [&'static str] {
         "plain/c/1" => &["plain/c/1"],
         _ => &[],
     }
+}
+
+/// The chunks of an array that have names here.
+fn chunks_of(sharded: bool) -> &'static [&'static str] {
+    if sharded { &NAMES[2..5] } else { &NAMES[..2] }
+}
+
+fn view_of(sharded: bool) -> &'static str {
+    if sharded { "sharded.raw" } else { "plain.raw" }
 }
 
 fn is_sharded(name: &str) -> bool {
@@ -339,6 +352,42 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
                 model.names.insert(name, model.files.len() - 1);
             }
         }
+        Step::View(sharded, offset, data) => {
+            let chunks = chunks_of(*sharded);
+            let is_open = |name: &&str| {
+                model.names.get(*name).is_some_and(|file| model.files[*file].openers > 0)
+            };
+            let end = offset + data.len();
+            if chunks.iter().any(is_open) || end > chunks.len() * CHUNK_LEN {
+                return Ok(());
+            }
+            let number = bed.find(view_of(*sharded)).expect("there");
+            let handle = bed.vfs.open(number, Access::Write).expect("opened").handle;
+            bed.vfs.write(handle, u64::try_from(*offset).expect("small"), data).expect("written");
+            let closed = bed.close(handle);
+            for (chunk, name) in chunks.iter().enumerate() {
+                let start = chunk * CHUNK_LEN;
+                let touched = start.max(*offset)..(start + CHUNK_LEN).min(end);
+                if touched.is_empty() {
+                    continue;
+                }
+                let file = *model.names.entry(name).or_insert_with(|| {
+                    let bytes = vec![0; CHUNK_LEN];
+                    model.files.push(File { name: Some(name), bytes, ..File::default() });
+                    model.files.len() - 1
+                });
+                let file = &mut model.files[file];
+                file.bytes[touched.start - start..touched.end - start]
+                    .copy_from_slice(&data[touched.start - offset..touched.end - offset]);
+                file.stored = Some(file.bytes.clone());
+                model.waiting.insert(name);
+            }
+            if done(broken, closed, true)? {
+                for name in chunks {
+                    model.settle(Some(name));
+                }
+            }
+        }
         Step::Rename(from, to) => {
             let (from, to) = (name(from), name(to));
             let is_stored = is_sharded(from)
@@ -437,6 +486,14 @@ fn compare(bed: &Bed, model: &Model) -> Result<(), TestCaseError> {
             && !model.waiting.contains(name)
         {
             prop_assert_eq!(&bed.stored(name), &model.files[*file].stored, "{} in the store", name);
+        }
+    }
+    for sharded in [false, true] {
+        let whole = bed.read(view_of(sharded)).expect("read");
+        for (name, found) in chunks_of(sharded).iter().zip(whole.chunks(CHUNK_LEN)) {
+            let file = model.names.get(name).map(|file| &model.files[*file]);
+            let want = file.and_then(|file| file.stored.clone());
+            prop_assert_eq!(found, want.unwrap_or(vec![0; CHUNK_LEN]), "{} in the view", name);
         }
     }
     for open in &model.open {

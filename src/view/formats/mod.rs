@@ -1,12 +1,25 @@
 //! The formats: each says what file a node is in it, or why it is none.
 
+mod envi;
+mod fits;
 mod hdf5;
+mod metaimage;
+mod mrc;
 mod nc;
+mod nifti;
+mod nifti_zarr;
 mod npy;
+mod nrrd;
 mod raw;
+mod safetensors;
+mod text;
+mod tiff;
+mod vti;
+
+use std::hash::{Hash, Hasher};
 
 use super::{Source, View};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::metadata::NodeKind;
 
 /// What nodes a format is for.
@@ -20,7 +33,7 @@ pub enum Nodes {
     All,
 }
 
-/// A format.
+/// A format. Its extension is what tells it from others.
 #[derive(Debug)]
 pub struct Format {
     /// What stands behind the name of the node, without the dot.
@@ -33,7 +46,7 @@ pub struct Format {
     build: fn(&Source<'_>) -> Result<View>,
 }
 
-/// All formats, in the order in which they are listed. A name that ends with several of the extensions is of the longest.
+/// All formats, in the order in which they are listed.
 pub const FORMATS: &[Format] = &[
     Format {
         extension: "npy",
@@ -60,7 +73,99 @@ pub const FORMATS: &[Format] = &[
         nodes: Nodes::All,
         build: hdf5::build_h5,
     },
+    Format {
+        extension: "hdr",
+        what: "ENVI header of X.raw (GDAL, spectral)",
+        nodes: Nodes::Arrays,
+        build: envi::build,
+    },
+    Format {
+        extension: "nrrd",
+        what: "NRRD (Teem, ITK, Slicer)",
+        nodes: Nodes::Arrays,
+        build: nrrd::attached,
+    },
+    Format {
+        extension: "nhdr",
+        what: "NRRD header of X.raw",
+        nodes: Nodes::Arrays,
+        build: nrrd::detached,
+    },
+    Format {
+        extension: "mha",
+        what: "MetaImage (ITK, ParaView)",
+        nodes: Nodes::Arrays,
+        build: metaimage::attached,
+    },
+    Format {
+        extension: "mhd",
+        what: "MetaImage header of X.raw",
+        nodes: Nodes::Arrays,
+        build: metaimage::detached,
+    },
+    Format {
+        extension: "tif",
+        what: "TIFF; a hyperstack of ImageJ where it has the type",
+        nodes: Nodes::Arrays,
+        build: tiff::tif,
+    },
+    Format {
+        extension: "ome.tif",
+        what: "OME-TIFF whose tiles are the chunks, with the pyramid of an OME-Zarr image",
+        nodes: Nodes::All,
+        build: tiff::ome_tif,
+    },
+    Format {
+        extension: "nii",
+        what: "NIfTI-1; NIfTI-2 where axes are long (nibabel, FSL, ITK)",
+        nodes: Nodes::Arrays,
+        build: nifti::build,
+    },
+    Format {
+        extension: "mrc",
+        what: "MRC2014 (electron microscopy)",
+        nodes: Nodes::Arrays,
+        build: mrc::build,
+    },
+    Format {
+        extension: "fits",
+        what: "FITS image (astronomy)",
+        nodes: Nodes::Arrays,
+        build: fits::build,
+    },
+    Format {
+        extension: "vti",
+        what: "VTK image data (ParaView)",
+        nodes: Nodes::Arrays,
+        build: vti::build,
+    },
+    Format {
+        extension: "safetensors",
+        what: "all arrays below a group (machine learning)",
+        nodes: Nodes::Groups,
+        build: safetensors::build,
+    },
+    Format {
+        extension: "txt",
+        what: "the values of a short array, one a line",
+        nodes: Nodes::Arrays,
+        build: text::build,
+    },
 ];
+
+impl PartialEq for Format {
+    fn eq(&self, other: &Self) -> bool {
+        self.extension == other.extension
+    }
+}
+
+impl Eq for Format {}
+
+impl Hash for Format {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.extension.hash(state);
+    }
+}
 
 impl Format {
     /// The format of this name.
@@ -68,13 +173,15 @@ impl Format {
         FORMATS.iter().find(|format| format.extension == extension)
     }
 
-    /// The name of the node and the format, of a file name that ends with the extension of one.
-    pub fn split(name: &str) -> Option<(&str, &'static Self)> {
+    /// What a file name may say: the name of a node, and a format; that of the longest extension first.
+    pub fn split(name: &str) -> Vec<(&str, &'static Self)> {
         let stem = |format: &'static Self| {
             let stem = name.strip_suffix(format.extension)?.strip_suffix('.')?;
             (!stem.is_empty()).then_some((stem, format))
         };
-        FORMATS.iter().filter_map(stem).min_by_key(|(stem, _)| stem.len())
+        let mut found: Vec<_> = FORMATS.iter().filter_map(stem).collect();
+        found.sort_by_key(|(stem, _)| stem.len());
+        found
     }
 
     /// Whether it is for nodes of this kind.
@@ -90,4 +197,33 @@ impl Format {
     pub fn view(&self, source: &Source<'_>) -> Result<View> {
         (self.build)(source)
     }
+}
+
+/// A text without characters that would end its line.
+fn line(text: &str) -> String {
+    text.chars().map(|char| if char.is_control() { '_' } else { char }).collect()
+}
+
+/// The name of the file of elements that a text header names. Some readers take a `%` for the number of a slice.
+fn data_file(source: &Source<'_>) -> Result<String> {
+    let name = line(&source.raw_name());
+    if name.contains('%') || name.starts_with("LIST") {
+        return Err(Error::unsupported(format!("readers would not take {name:?} for one file")));
+    }
+    Ok(name)
+}
+
+/// Puts `data` at a place in a header, which is long enough.
+fn put(header: &mut [u8], at: usize, data: &[u8]) {
+    let target = at.checked_add(data.len()).and_then(|end| header.get_mut(at..end));
+    debug_assert!(target.is_some(), "{at} lies outside of the header");
+    if let Some(target) = target {
+        target.copy_from_slice(data);
+    }
+}
+
+/// The nearest number of single precision.
+#[expect(clippy::as_conversions, clippy::cast_possible_truncation, reason = "nothing else rounds")]
+fn single(value: f64) -> f32 {
+    value as f32
 }

@@ -1,0 +1,437 @@
+//! Nodes as files of other formats: which there are, what is read of them, and what is written to them.
+//!
+//! A view is made of metadata and kept for `--metadata-ttl`; its chunks are those of the cache. What is written to it waits there
+//! as what is written to chunk files does, and is stored when it is closed.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+
+use super::place::Place;
+use super::{Form, Pages, Vfs};
+use crate::array::{Array, Coords};
+use crate::cache::Due;
+use crate::codec::Buffer;
+use crate::error::{At, Error, Kind, Result};
+use crate::hierarchy::Node;
+use crate::metadata::NodePath;
+use crate::view::{Elements, FORMATS, Format, GetChunk, Source, View};
+
+/// The name of the root in the name of a file.
+const ROOT_NAME: &str = "__root__";
+
+/// Views that are kept; their headers may be long.
+const MAX_KEPT: usize = 64;
+
+/// Which views are listed. All can be opened by name.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum ListedViews {
+    /// None.
+    #[default]
+    None,
+    /// All there are.
+    All,
+    /// Those of these formats.
+    Of(Vec<&'static Format>),
+}
+
+impl ListedViews {
+    fn formats(&self) -> Vec<&'static Format> {
+        match self {
+            Self::None => Vec::new(),
+            Self::All => FORMATS.iter().collect(),
+            Self::Of(formats) => formats.clone(),
+        }
+    }
+}
+
+/// Views that were made.
+#[derive(Debug, Default)]
+pub(super) struct Views {
+    /// A leaf.
+    kept: Mutex<HashMap<(NodePath, &'static str), Kept>>,
+}
+
+#[derive(Debug, Clone)]
+struct Kept {
+    view: Arc<View>,
+    made: Instant,
+    /// The generations of the hierarchy and of the chunks that it is made of.
+    generations: Generations,
+    /// The arrays that its header has values of.
+    used: Vec<Arc<Array>>,
+    modified: SystemTime,
+    /// The generations that the kernel has pages of, and since when.
+    pages: Option<(Generations, Instant)>,
+}
+
+/// Of a hierarchy, and of chunks.
+type Generations = (u64, u64);
+
+impl Views {
+    fn get(&self, path: &NodePath, format: &Format) -> Option<Kept> {
+        self.kept.lock().get(&(path.clone(), format.extension)).cloned()
+    }
+
+    fn keep(&self, path: &NodePath, format: &'static Format, kept: Kept) {
+        let mut all = self.kept.lock();
+        if all.len() >= MAX_KEPT
+            && let Some(oldest) = all.iter().min_by_key(|(_, kept)| kept.made)
+        {
+            let oldest = oldest.0.clone();
+            all.remove(&oldest);
+        }
+        all.insert((path.clone(), format.extension), kept);
+    }
+
+    fn set_pages(&self, path: &NodePath, format: &Format, pages: Option<(Generations, Instant)>) {
+        if let Some(kept) = self.kept.lock().get_mut(&(path.clone(), format.extension)) {
+            kept.pages = pages;
+        }
+    }
+}
+
+/// The name of a file of a node, in the directory of the group that the node is in.
+pub(super) fn view_name(path: &NodePath, format: &Format) -> String {
+    format!("{}.{}", path.name().unwrap_or(ROOT_NAME), format.extension)
+}
+
+impl Vfs {
+    /// The view that `name` in the directory of a group is, if it is one.
+    pub(super) fn resolve_view(&self, directory: &Place, name: &str) -> Result<Option<Place>> {
+        let Place::Node(group) = directory else { return Ok(None) };
+        for (stem, format) in Format::split(name) {
+            let path = match stem {
+                ROOT_NAME if group.is_root() => NodePath::root(),
+                // Names that no node can have.
+                stem => match group.child(stem) {
+                    Ok(path) => path,
+                    Err(_) => continue,
+                },
+            };
+            if self.has_view(&path, format)? {
+                return Ok(Some(Place::View(path, format)));
+            }
+        }
+        Ok(None)
+    }
+
+    fn has_view(&self, path: &NodePath, format: &'static Format) -> Result<bool> {
+        let shows = |format| match self.options.form {
+            Form::View(only) => only == format,
+            Form::Zarr3 | Form::Zarr2 => true,
+        };
+        let node = self.hierarchy.node(path)?;
+        let is_for = |node: &Arc<Node>| !node.is_bare() && format.is_for(node.kind());
+        if !shows(format) || !node.as_ref().is_some_and(is_for) {
+            return Ok(false);
+        }
+        match self.view(path, format) {
+            Ok(_) => Ok(true),
+            Err(error) if is_refusal(&error) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The file that a node is in a format.
+    pub(super) fn view(&self, path: &NodePath, format: &'static Format) -> Result<Arc<View>> {
+        self.kept_view(path, format).map(|kept| kept.view)
+    }
+
+    fn kept_view(&self, path: &NodePath, format: &'static Format) -> Result<Kept> {
+        let age = self.hierarchy.options().metadata_ttl;
+        let generation = self.hierarchy.generation();
+        let known = self.views.get(path, format);
+        if let Some(kept) = &known
+            && kept.made.elapsed() < age
+            && kept.generations == (generation, self.generation_of(&kept.view, &kept.used))
+        {
+            return Ok(kept.clone());
+        }
+        let made = Instant::now();
+        let (view, used, of_values) = self.make_view(path, format)?;
+        let modified = self.modified_of(path)?;
+        if known.is_none() {
+            self.warn_of_slabs(path, format, &view);
+        }
+        let generations = (generation, of_values.wrapping_add(self.generation_of(&view, &[])));
+        let before = known.as_ref();
+        // Chunks that were changed here since are newer than the document.
+        let modified = match before {
+            Some(kept) if kept.generations.1 != generations.1 => SystemTime::now(),
+            Some(kept) => kept.modified.max(modified),
+            None => modified,
+        };
+        let pages = before.and_then(|kept| kept.pages);
+        let kept = Kept { view, made, generations, used, modified, pages };
+        self.views.keep(path, format, kept.clone());
+        Ok(kept)
+    }
+
+    /// Says once where a sweep through a view decodes each chunk many times.
+    fn warn_of_slabs(&self, path: &NodePath, format: &Format, view: &View) {
+        let limit = self.options.cache_len;
+        for elements in view.elements() {
+            if let Some(slab) = elements.slab_beyond(limit) {
+                log::warn!(
+                    "{}: {}: a row of chunks has {slab} decoded bytes, more than --cache-size ({limit}): read from end to end, each chunk is decoded many times",
+                    view_name(path, format),
+                    elements.path
+                );
+            }
+        }
+    }
+
+    /// The file that a node is, the arrays that its header has values of, and the generation of these.
+    fn make_view(
+        &self,
+        path: &NodePath,
+        format: &'static Format,
+    ) -> Result<(Arc<View>, Vec<Arc<Array>>, u64)> {
+        let since = self.fresh_since(None);
+        let used = RefCell::new((Vec::<Arc<Array>>::new(), 0_u64));
+        let get: &GetChunk<'_> = &|elements, coords| {
+            let array = &elements.array;
+            let (arrays, generation) = &mut *used.borrow_mut();
+            if !arrays.iter().any(|known| Arc::ptr_eq(known, array)) {
+                // Before it is read: what changes meanwhile is newer.
+                *generation = generation.wrapping_add(self.cache.generation(array));
+                arrays.push(Arc::clone(array));
+            }
+            self.view_chunk(elements, coords, since)
+        };
+        let view = format.view(&Source::new(&self.hierarchy, path, get)?)?;
+        let (arrays, generation) = used.into_inner();
+        Ok((Arc::new(view), arrays, generation))
+    }
+
+    fn view_chunk(
+        &self,
+        elements: &Elements,
+        coords: &Coords,
+        since: Option<Instant>,
+    ) -> Result<Option<Buffer>> {
+        let array = self.array_of(elements)?;
+        let chunk = self.cache.get_fresh(&array, coords, since).at(&elements.path)?;
+        Ok(chunk.map(|chunk| chunk.bytes))
+    }
+
+    /// Since when a chunk must be known to be what is stored: since the file was opened, and not for longer than
+    /// `--metadata-ttl`. None where nobody else changes anything.
+    fn fresh_since(&self, opened: Option<Instant>) -> Option<Instant> {
+        let aged = Instant::now().checked_sub(self.hierarchy.options().metadata_ttl)?;
+        Some(opened.map_or(aged, |opened| opened.max(aged)))
+    }
+
+    /// The array of a part of a view, as it is now: it must have the same elements. One that has gone, or is another one,
+    /// has no chunks here, and must not read as the fill value.
+    fn array_of(&self, elements: &Elements) -> Result<Arc<Array>> {
+        let current = self.array(&elements.path)?;
+        if is_same(&current, &elements.array) {
+            return Ok(current);
+        }
+        let detail = "the array has changed since the file was opened";
+        Err(Error::new(Kind::Stale, detail).at(&elements.path))
+    }
+
+    fn modified_of(&self, path: &NodePath) -> Result<SystemTime> {
+        let node = self.hierarchy.existing(path)?;
+        Ok(node.document().map_or(self.mounted, |document| document.total().modified))
+    }
+
+    /// How often chunks of its arrays were changed here, and those of others that its header has values of.
+    fn generation_of(&self, view: &View, used: &[Arc<Array>]) -> u64 {
+        let arrays = view.elements().map(|elements| &elements.array).chain(used);
+        arrays.map(|array| self.cache.generation(array)).fold(0, u64::wrapping_add)
+    }
+
+    /// Length and time of a view.
+    pub(super) fn stat_view(
+        &self,
+        path: &NodePath,
+        format: &'static Format,
+    ) -> Result<(u64, SystemTime)> {
+        let kept = self.kept_view(path, format).map_err(as_gone)?;
+        Ok((kept.view.len(), kept.modified))
+    }
+
+    /// Opens a view, and says what may be done with the kernel's pages of it.
+    pub(super) fn open_view(
+        &self,
+        path: &NodePath,
+        format: &'static Format,
+    ) -> Result<(Arc<View>, Pages)> {
+        let kept = self.kept_view(path, format).map_err(as_gone)?;
+        let (now, age) = (Instant::now(), self.hierarchy.options().metadata_ttl);
+        // What others store is looked for once the time is over.
+        let are_kept = kept.pages.is_some_and(|(generation, since)| {
+            generation == kept.generations && now.duration_since(since) < age
+        });
+        if !are_kept {
+            self.views.set_pages(path, format, Some((kept.generations, now)));
+        }
+        Ok((kept.view, if are_kept { Pages::Keep } else { Pages::Drop }))
+    }
+
+    /// Up to `len` bytes from `offset` of a view that was opened at that time.
+    pub(super) fn read_view(
+        &self,
+        view: &View,
+        opened: Instant,
+        offset: u64,
+        len: usize,
+    ) -> Result<Bytes> {
+        let since = self.fresh_since(Some(opened));
+        let get: &GetChunk<'_> = &|elements, coords| self.view_chunk(elements, coords, since);
+        view.read(offset, len, get).map(Bytes::from)
+    }
+
+    /// Puts `data` at `offset` of a view: it waits in the chunks that it lies in.
+    pub(super) fn write_view(&self, view: &View, offset: u64, data: &[u8]) -> Result<()> {
+        view.check_write(offset, data)?;
+        // While nothing moves. Who renames a file onto a view has it already.
+        let _shared = self.tree_lock.read_recursive();
+        let since = Some(Instant::now());
+        let get: &GetChunk<'_> = &|elements, coords| self.view_chunk(elements, coords, since);
+        view.write(offset, data, get, &mut |elements, coords, change| {
+            let current = self.array_of(elements)?;
+            let len = usize::try_from(current.chunk_len(coords)?.longest()).unwrap_or(usize::MAX);
+            // Counted while it is changed; then it counts as what waits.
+            let more = if self.cache.waits_at(&current, coords) { 0 } else { len };
+            self.reserve(more)?;
+            let changed = self.cache.change(&elements.path, &current, coords, change);
+            self.unreserve(more);
+            changed.at(&elements.path)
+        })
+    }
+
+    /// Stores what waits in the arrays of a view.
+    pub(super) fn store_view(&self, view: &View) -> Result<()> {
+        let mut first = Ok(());
+        for elements in view.elements() {
+            first = first.and(self.store_shards(Due::Below(&elements.path)));
+        }
+        first
+    }
+
+    /// Whether a view can be cut to `len` bytes: to nothing, after which it is written anew, or to what it has.
+    pub(super) fn check_view_len(view: &View, len: u64) -> Result<()> {
+        if len == 0 || len == view.len() {
+            return Ok(());
+        }
+        let detail = format!("{len} bytes: the file has {} and keeps them", view.len());
+        Err(Error::too_large(detail))
+    }
+
+    /// Puts all bytes of a file in the place of those of a view: they must be of the same length.
+    pub(super) fn replace_view(
+        &self,
+        path: &NodePath,
+        format: &'static Format,
+        bytes: &[u8],
+    ) -> Result<()> {
+        let view = self.view(path, format).map_err(as_gone)?;
+        if u64::try_from(bytes.len()).ok() != Some(view.len()) {
+            return Err(Error::invalid(format!(
+                "{} bytes, and the file has {}: its shape and type are those of the array",
+                bytes.len(),
+                view.len()
+            )));
+        }
+        self.write_view(&view, 0, bytes)?;
+        self.store_view(&view)
+    }
+
+    /// The views that are listed in the directory of a group.
+    pub(super) fn listed_views(&self, group: &NodePath) -> Result<Vec<(String, Place)>> {
+        let formats = match self.options.form {
+            Form::View(only) => vec![only],
+            Form::Zarr3 | Form::Zarr2 => self.options.listed_views.formats(),
+        };
+        if formats.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut paths: Vec<NodePath> = Vec::new();
+        if group.is_root() {
+            paths.push(NodePath::root());
+        }
+        if self.hierarchy.existing(group)?.array().is_none() {
+            let children = self.hierarchy.children(group)?;
+            paths.extend(children.iter().map(|node| node.path().clone()));
+        }
+        let mut names = Vec::new();
+        for path in paths {
+            for format in &formats {
+                let (name, place) = (view_name(&path, format), Place::View(path.clone(), format));
+                // A node or a file of that name wins. What cannot be told is left out.
+                let found = self.resolve(&Place::Node(group.clone()), &name);
+                if found.is_ok_and(|found| found.as_ref() == Some(&place)) {
+                    names.push((name, place));
+                }
+            }
+        }
+        Ok(names)
+    }
+
+    /// Whether listings have views in them, which are made for that.
+    pub fn lists_views(&self) -> bool {
+        matches!(self.options.form, Form::View(_)) || self.options.listed_views != ListedViews::None
+    }
+
+    /// What `.zarrfs/views/NODE` shows: a line for each format, with the length of the file or why there is none.
+    pub(super) fn views_text(&self, path: &NodePath) -> Result<String> {
+        let node = self.hierarchy.existing(path)?;
+        let width = FORMATS.iter().map(|format| format.extension.len()).max().unwrap_or_default();
+        let mut text = String::new();
+        for format in FORMATS.iter().filter(|format| format.is_for(node.kind())) {
+            let said = match self.view(path, format) {
+                Ok(view) => format!("{}  {} bytes", view_name(path, format), view.len()),
+                Err(error) => format!("-  {}", error.detail()),
+            };
+            // Writing to a string does not fail.
+            let _never = writeln!(text, "{:width$}  {said}", format.extension);
+        }
+        Ok(text)
+    }
+
+    /// Refuses to make names in a mount that shows one format and nothing else.
+    pub(super) fn check_names_change(&self) -> Result<()> {
+        match self.options.form {
+            Form::View(format) => Err(Error::new(
+                Kind::NotPermitted,
+                format!(
+                    "a mount --as {} shows files alone: no names change in it",
+                    format.extension
+                ),
+            )),
+            Form::Zarr3 | Form::Zarr2 => Ok(()),
+        }
+    }
+
+    /// Whether a name may be that of a view.
+    pub(super) fn is_view_name(name: &str) -> bool {
+        !Format::split(name).is_empty()
+    }
+}
+
+/// Whether an error says that the format cannot hold the node.
+fn is_refusal(error: &Error) -> bool {
+    matches!(error.kind(), Kind::Unsupported | Kind::NotFound)
+}
+
+/// A file that the kernel knows, of a node that cannot be shown so any more.
+fn as_gone(error: Error) -> Error {
+    if is_refusal(&error) { error.of_kind(Kind::NotFound) } else { error }
+}
+
+/// Whether two bindings of an array have the same elements at the same places.
+fn is_same(one: &Arc<Array>, other: &Arc<Array>) -> bool {
+    let (a, b) = (one.model(), other.model());
+    Arc::ptr_eq(one, other)
+        || (a.shape == b.shape && a.dtype == b.dtype && one.chunk_shape() == other.chunk_shape())
+}

@@ -1,0 +1,56 @@
+//! `hdr`: the header of ENVI, text that says how the elements in `X.raw` beside it are to be read.
+
+use super::line;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::view::image::{Image, Kind};
+use crate::view::{Layout, Part, Source, View};
+
+pub(super) fn build(source: &Source<'_>) -> Result<View> {
+    let image = Image::of(source)?;
+    // What has no elements to lie beside it has no header.
+    source.elements(Layout::Linear, crate::view::Items::default())?;
+    let code = match image.number() {
+        DType::Uint(1) => 1,
+        DType::Int(2) => 2,
+        DType::Int(4) => 3,
+        DType::Float(4) => 4,
+        DType::Float(8) => 5,
+        DType::Complex(8) => 6,
+        DType::Complex(16) => 9,
+        DType::Uint(2) => 12,
+        DType::Uint(4) => 13,
+        DType::Int(8) => 14,
+        DType::Uint(8) => 15,
+        _ => return Err(image.no_type("ENVI")),
+    };
+    let channels = image.channels.clone();
+    let image = image.of_rank(3)?;
+    let is_channel =
+        |axis: usize| image.axes.get(axis).is_some_and(|axis| axis.kind == Some(Kind::Channel));
+    let shape = image.shape();
+    let (interleave, lines, samples, bands) = match *shape.as_slice() {
+        [samples] => ("bsq", 1, samples, 1),
+        [lines, samples] => ("bsq", lines, samples, 1),
+        [lines, samples, bands] if is_channel(2) => ("bip", lines, samples, bands),
+        [lines, bands, samples] if is_channel(1) => ("bil", lines, samples, bands),
+        [bands, lines, samples] => ("bsq", lines, samples, bands),
+        _ => return Err(Error::unsupported("ENVI has images of one to three dimensions")),
+    };
+    let mut text = format!(
+        "ENVI\ndescription = {{{}}}\nsamples = {samples}\nlines = {lines}\nbands = {bands}\nheader offset = 0\n\
+         file type = ENVI Standard\ndata type = {code}\ninterleave = {interleave}\nbyte order = 0\n",
+        plain(&source.path().to_string()),
+    );
+    let labels: Vec<String> =
+        channels.iter().filter_map(|channel| channel.label.as_deref()).map(plain).collect();
+    if u64::try_from(labels.len()).is_ok_and(|count| count == bands) {
+        text.extend([format!("band names = {{{}}}\n", labels.join(", "))]);
+    }
+    View::new([Part::from(text)])
+}
+
+/// A text without what has a meaning in a header.
+fn plain(text: &str) -> String {
+    line(text).replace(['{', '}', ','], "_")
+}

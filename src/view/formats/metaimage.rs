@@ -1,0 +1,63 @@
+//! `mha`, and `mhd` which says the same of `X.raw` beside it: MetaImage (<https://itk.org/Wiki/ITK/MetaIO>), lines of
+//! names and values, the last of which says where the elements are.
+
+use super::data_file;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::view::image::{Axis, Image};
+use crate::view::{Items, Layout, Part, Source, View};
+
+/// The most axes that MetaIO reads.
+const MAX_RANK: usize = 10;
+
+pub(super) fn attached(source: &Source<'_>) -> Result<View> {
+    let elements = source.elements(Layout::Linear, Items::default())?;
+    View::new([Part::from(header(source, "LOCAL")?), elements.into()])
+}
+
+pub(super) fn detached(source: &Source<'_>) -> Result<View> {
+    source.elements(Layout::Linear, Items::default())?;
+    View::new([Part::from(header(source, &data_file(source)?)?)])
+}
+
+fn header(source: &Source<'_>, data_file: &str) -> Result<String> {
+    let image = Image::of(source)?;
+    let name = match image.number() {
+        DType::Int(1) => "MET_CHAR",
+        DType::Uint(1) => "MET_UCHAR",
+        DType::Int(2) => "MET_SHORT",
+        DType::Uint(2) => "MET_USHORT",
+        DType::Int(4) => "MET_INT",
+        DType::Uint(4) => "MET_UINT",
+        DType::Int(8) => "MET_LONG_LONG",
+        DType::Uint(8) => "MET_ULONG_LONG",
+        DType::Float(4) => "MET_FLOAT",
+        DType::Float(8) => "MET_DOUBLE",
+        _ => return Err(image.no_type("MetaImage")),
+    };
+    let samples = image.axes.last().filter(|_| image.is_interleaved()).map_or(1, |axis| axis.len);
+    let axes: Vec<&Axis> =
+        image.axes.iter().rev().skip(usize::from(image.is_interleaved())).collect();
+    if axes.len() > MAX_RANK {
+        return Err(Error::unsupported(format!("MetaImage has {MAX_RANK} dimensions at most")));
+    }
+    let list = |of: &dyn Fn(&Axis) -> String| {
+        axes.iter().map(|axis| of(axis)).collect::<Vec<_>>().join(" ")
+    };
+    let scale = |of: fn(&crate::view::image::Scale) -> f64, without: f64| {
+        list(&|axis| axis.scale.as_ref().map_or(without, of).to_string())
+    };
+    let mut text = format!(
+        "ObjectType = Image\nNDims = {}\nBinaryData = True\nBinaryDataByteOrderMSB = False\nCompressedData = False\n\
+         Offset = {}\nElementSpacing = {}\nDimSize = {}\n",
+        axes.len(),
+        scale(|scale| scale.start, 0.0),
+        scale(|scale| scale.step, 1.0),
+        list(&|axis| axis.len.to_string()),
+    );
+    if samples > 1 {
+        text.extend([format!("ElementNumberOfChannels = {samples}\n")]);
+    }
+    text.extend([format!("ElementType = {name}\nElementDataFile = {data_file}\n")]);
+    Ok(text)
+}

@@ -1,0 +1,288 @@
+//! `nii`: NIfTI-1 (<https://nifti.nimh.nih.gov/nifti-1>), a header of 348 bytes, four that say that there are no
+//! extensions, the elements; NIfTI-2 (540 bytes) where an axis has more than 32767 elements.
+//!
+//! Axes are x, y, z, time and channels, the fastest first: an array whose channels come before its time (or the other
+//! way round) is put into this order volume by volume. Axes of space stay in their order, and the matrix says which is which. Where the
+//! header of another file is kept beside the image ([`nifti_zarr`](super::nifti_zarr)) it is that.
+
+use super::{nifti_zarr, put, single};
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::view::image::{Axis, Image, Kind, in_order};
+use crate::view::{Items, Layout, Part, Source, View};
+
+/// Axes of a file.
+const RANK: usize = 7;
+
+/// The lengths of headers.
+const LEN_1: usize = 348;
+const LEN_2: usize = 540;
+
+/// What a header says, in either version.
+struct Header<'i> {
+    /// The axis of the array that is each axis of the file.
+    axes: [Option<&'i Axis>; RANK],
+    datatype: i16,
+    bitpix: i16,
+    /// What the axes of space and of time are measured in.
+    units: Units,
+}
+
+struct Units {
+    /// Ten to that power of metres; none where lengths are of no unit.
+    space: Option<i32>,
+    /// Ten to that power of seconds.
+    time: Option<i32>,
+}
+
+pub(super) fn build(source: &Source<'_>) -> Result<View> {
+    let image = Image::of(source)?;
+    let (datatype, bitpix, of_pixel) = datatype(&image)?;
+    let axes = image.axes.get(..image.axes.len().saturating_sub(of_pixel)).unwrap_or_default();
+    let places = places(axes)?;
+    let mut order: Vec<usize> = places.iter().rev().copied().flatten().collect();
+    order.extend(axes.len()..image.axes.len());
+    let elements = source.elements(Layout::Linear, Items::default())?;
+    let elements = in_order(&elements, &image.shape(), &order)?;
+    let axes = places.map(|place| place.and_then(|place| axes.get(place)));
+    let header = Header { axes, datatype, bitpix, units: units(&axes) };
+    let short: Option<Vec<i16>> = header.dim().into_iter().map(|len| len.try_into().ok()).collect();
+    let base = nifti_zarr::header(source).filter(|base| header.is_of(base));
+    let bytes = match (short, base) {
+        (Some(dim), None) => header.version_1(&dim, None),
+        (Some(dim), Some(base)) if base.len() < LEN_2 => header.version_1(&dim, Some(base)),
+        (_, base) => header.version_2(base),
+    };
+    View::new([Part::from(bytes)].into_iter().chain(elements))
+}
+
+/// The code of the type, its bits, and how many axes of the array lie in a pixel.
+fn datatype(image: &Image) -> Result<(i16, i16, usize)> {
+    let samples = image.axes.last().filter(|_| image.is_interleaved()).map(|axis| axis.len);
+    Ok(match (image.number(), samples) {
+        (DType::Uint(1), Some(3)) => (128, 24, 1),
+        (DType::Uint(1), Some(4)) => (2304, 32, 1),
+        (DType::Uint(1), _) => (2, 8, 0),
+        (DType::Int(2), _) => (4, 16, 0),
+        (DType::Int(4), _) => (8, 32, 0),
+        (DType::Float(4), _) => (16, 32, 0),
+        (DType::Complex(8), _) => (32, 64, 0),
+        (DType::Float(8), _) => (64, 64, 0),
+        (DType::Int(1), _) => (256, 8, 0),
+        (DType::Uint(2), _) => (512, 16, 0),
+        (DType::Uint(4), _) => (768, 32, 0),
+        (DType::Int(8), _) => (1024, 64, 0),
+        (DType::Uint(8), _) => (1280, 64, 0),
+        (DType::Complex(16), _) => (1792, 128, 0),
+        _ => return Err(image.no_type("NIfTI")),
+    })
+}
+
+/// The axis of the array that each axis of the file is.
+fn places(axes: &[Axis]) -> Result<[Option<usize>; RANK]> {
+    let mut places = [None; RANK];
+    let has = |kind| axes.iter().any(|axis| axis.kind == Some(kind));
+    // Where time and channels are not known, axes that are not known follow space as they are.
+    let others = if has(Kind::Time) || has(Kind::Channel) { 5..RANK } else { 3..RANK };
+    for (index, axis) in axes.iter().enumerate().rev() {
+        let among = match axis.kind {
+            Some(Kind::X | Kind::Y | Kind::Z) => 0..3,
+            Some(Kind::Time) => 3..4,
+            Some(Kind::Channel) => 4..5,
+            None => others.clone(),
+        };
+        let free = places.get_mut(among).into_iter().flatten().find(|place| place.is_none());
+        match free {
+            Some(place) => *place = Some(index),
+            // An axis of one element says nothing.
+            None if axis.len == 1 => {}
+            None => {
+                return Err(Error::unsupported(
+                    "NIfTI has three axes of space, one of time, one of channels and two others",
+                ));
+            }
+        }
+    }
+    Ok(places)
+}
+
+fn units(axes: &[Option<&Axis>; RANK]) -> Units {
+    let exponent = |axis: &Axis, known: [i32; 3]| {
+        let own = axis.scale.as_ref()?.unit.as_ref()?;
+        let nearest = own.exponent().filter(|exponent| known.contains(exponent));
+        Some(nearest.unwrap_or(match own.convert(1.0, -3)? {
+            size if size < 1.0 => -6,
+            _ => -3,
+        }))
+    };
+    let space: Vec<&Axis> = axes.iter().flatten().copied().filter(|axis| axis.is_space()).collect();
+    let first = space.iter().find_map(|axis| exponent(axis, [0, -3, -6]));
+    let time = axes.iter().flatten().find(|axis| axis.kind == Some(Kind::Time));
+    Units {
+        space: first.filter(|exponent| {
+            space.iter().all(|axis| axis.scale.is_none() || axis.step_in(*exponent).is_some())
+        }),
+        time: time.and_then(|axis| exponent(axis, [0, -3, -6])),
+    }
+}
+
+impl Header<'_> {
+    /// How many axes there are, and the length of each.
+    fn dim(&self) -> [u64; 8] {
+        let mut dim = [1; 8];
+        let last = self.axes.iter().rposition(Option::is_some).unwrap_or(0);
+        for (dim, len) in dim.iter_mut().zip(
+            std::iter::once(u64::try_from(last).unwrap_or(0).saturating_add(1))
+                .chain(self.axes.iter().map(|axis| axis.map_or(1, |axis| axis.len))),
+        ) {
+            *dim = len;
+        }
+        dim
+    }
+
+    /// From one element to the next along an axis, and the place of the first, in the units of the header.
+    fn place(&self, axis: &Axis) -> (f64, f64) {
+        let unit = if axis.is_space() { self.units.space } else { self.units.time };
+        let plain = || {
+            let scale = axis.scale.as_ref()?;
+            Some((scale.step, scale.start))
+        };
+        unit.and_then(|unit| axis.step_in(unit).zip(axis.start_in(unit)))
+            .or_else(plain)
+            .unwrap_or((1.0, 0.0))
+    }
+
+    fn pixdim(&self) -> [f64; 8] {
+        let mut pixdim = [1.0; 8];
+        for (pixdim, axis) in pixdim.iter_mut().skip(1).zip(self.axes) {
+            *pixdim = axis.map_or(1.0, |axis| self.place(axis).0.abs());
+        }
+        pixdim
+    }
+
+    fn time_start(&self) -> f64 {
+        let time = self.axes.get(3).copied().flatten();
+        time.filter(|axis| axis.kind == Some(Kind::Time)).map_or(0.0, |axis| self.place(axis).1)
+    }
+
+    fn xyzt_units(&self) -> u8 {
+        let space = match self.units.space {
+            Some(0) => 1,
+            Some(-3) => 2,
+            Some(_) => 3,
+            None => 0,
+        };
+        let time = match self.units.time {
+            Some(0) => 8,
+            Some(-3) => 16,
+            Some(_) => 24,
+            None => 0,
+        };
+        space | time
+    }
+
+    /// The rows of the matrix from the numbers of a voxel to x, y and z; none where nothing is known of space.
+    fn matrix(&self) -> Option<[[f64; 4]; 3]> {
+        let space = self.axes.iter().take(3).flatten();
+        if space.clone().all(|axis| axis.scale.is_none()) {
+            return None;
+        }
+        let row_of = |axis: &Axis| match axis.kind {
+            Some(Kind::Y) => 1,
+            Some(Kind::Z) => 2,
+            _ => 0,
+        };
+        let mut rows = [[0.0; 4]; 3];
+        let mut free: Vec<usize> =
+            (0..3).filter(|row| !space.clone().any(|axis| row_of(axis) == *row)).collect();
+        for (column, axis) in self.axes.iter().take(3).enumerate() {
+            let (row, (step, start)) = match axis {
+                Some(axis) => (row_of(axis), self.place(axis)),
+                None => (free.pop().unwrap_or(column), (1.0, 0.0)),
+            };
+            if let Some(row) = rows.get_mut(row) {
+                if let Some(target) = row.get_mut(column) {
+                    *target = step;
+                }
+                row[3] = start;
+            }
+        }
+        Some(rows)
+    }
+
+    /// Whether another header is one of an image of the same lengths.
+    fn is_of(&self, base: &[u8]) -> bool {
+        let lens: Vec<u64> = match base.len() {
+            LEN_1 => base.get(42..56).map(|dim| {
+                let (dim, _) = dim.as_chunks::<2>();
+                dim.iter().map(|len| u64::try_from(i16::from_le_bytes(*len)).unwrap_or(0)).collect()
+            }),
+            _ => base.get(24..80).map(|dim| {
+                let (dim, _) = dim.as_chunks::<8>();
+                dim.iter().map(|len| u64::try_from(i64::from_le_bytes(*len)).unwrap_or(0)).collect()
+            }),
+        }
+        .unwrap_or_default();
+        // Those behind the last may be 0.
+        lens.iter().zip(self.dim().iter().skip(1)).all(|(one, own)| (*one).max(1) == *own)
+    }
+
+    /// The header, from `base` where there is one, which says more.
+    fn version_1(&self, dim: &[i16], base: Option<Vec<u8>>) -> Vec<u8> {
+        let is_new = base.is_none();
+        let mut bytes = base.unwrap_or_default();
+        bytes.resize(LEN_1.saturating_add(4), 0);
+        put(&mut bytes, 0, &348_i32.to_le_bytes());
+        put(&mut bytes, 40, &dim.iter().flat_map(|len| len.to_le_bytes()).collect::<Vec<_>>());
+        put(&mut bytes, 70, &self.datatype.to_le_bytes());
+        put(&mut bytes, 72, &self.bitpix.to_le_bytes());
+        put(&mut bytes, 108, &singles(&[352.0]));
+        put(&mut bytes, 344, b"n+1\0");
+        if is_new {
+            put(&mut bytes, 38, b"r");
+            put(&mut bytes, 76, &singles(&self.pixdim()));
+            put(&mut bytes, 112, &singles(&[1.0]));
+            put(&mut bytes, 123, &[self.xyzt_units()]);
+            put(&mut bytes, 136, &singles(&[self.time_start()]));
+            if let Some(matrix) = self.matrix() {
+                put(&mut bytes, 254, &1_i16.to_le_bytes());
+                put(&mut bytes, 280, &singles(&matrix.concat()));
+            }
+        }
+        bytes
+    }
+
+    /// The same in the other version.
+    fn version_2(&self, base: Option<Vec<u8>>) -> Vec<u8> {
+        let base = base.filter(|base| base.len() == LEN_2);
+        let is_new = base.is_none();
+        let mut bytes = base.unwrap_or_default();
+        bytes.resize(LEN_2.saturating_add(4), 0);
+        put(&mut bytes, 0, &540_i32.to_le_bytes());
+        put(&mut bytes, 4, b"n+2\0\r\n\x1a\n");
+        put(&mut bytes, 12, &self.datatype.to_le_bytes());
+        put(&mut bytes, 14, &self.bitpix.to_le_bytes());
+        let dim = self.dim();
+        put(&mut bytes, 16, &dim.iter().flat_map(|len| len.to_le_bytes()).collect::<Vec<_>>());
+        put(&mut bytes, 168, &544_i64.to_le_bytes());
+        if is_new {
+            put(&mut bytes, 104, &doubles(&self.pixdim()));
+            put(&mut bytes, 176, &doubles(&[1.0]));
+            put(&mut bytes, 216, &doubles(&[self.time_start()]));
+            if let Some(matrix) = self.matrix() {
+                put(&mut bytes, 348, &1_i32.to_le_bytes());
+                put(&mut bytes, 400, &doubles(&matrix.concat()));
+            }
+            put(&mut bytes, 500, &i32::from(self.xyzt_units()).to_le_bytes());
+        }
+        bytes
+    }
+}
+
+fn singles(values: &[f64]) -> Vec<u8> {
+    values.iter().flat_map(|value| single(*value).to_le_bytes()).collect()
+}
+
+fn doubles(values: &[f64]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.to_le_bytes()).collect()
+}

@@ -1,0 +1,135 @@
+//! `nrrd`, and `nhdr` which says the same of `X.raw` beside it: "nearly raw raster data"
+//! (<https://teem.sourceforge.net/nrrd/format.html>), a text header, an empty line, the elements.
+
+use super::{data_file, line};
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::view::image::{Axis, Image, Kind, Scale};
+use crate::view::{Items, Layout, Part, Source, View};
+
+/// The most axes that Teem reads.
+const MAX_RANK: usize = 16;
+
+pub(super) fn attached(source: &Source<'_>) -> Result<View> {
+    let elements = source.elements(Layout::Linear, Items::default())?;
+    View::new([Part::from(header(source, None)?), elements.into()])
+}
+
+pub(super) fn detached(source: &Source<'_>) -> Result<View> {
+    source.elements(Layout::Linear, Items::default())?;
+    View::new([Part::from(header(source, Some(&data_file(source)?))?)])
+}
+
+fn header(source: &Source<'_>, data_file: Option<&str>) -> Result<String> {
+    let image = Image::of(source)?;
+    let (name, is_complex) = match image.number() {
+        DType::Int(1) => ("int8", false),
+        DType::Uint(1) => ("uint8", false),
+        DType::Int(2) => ("int16", false),
+        DType::Uint(2) => ("uint16", false),
+        DType::Int(4) => ("int32", false),
+        DType::Uint(4) => ("uint32", false),
+        DType::Int(8) => ("int64", false),
+        DType::Uint(8) => ("uint64", false),
+        DType::Float(4) => ("float", false),
+        DType::Float(8) => ("double", false),
+        DType::Complex(8) => ("float", true),
+        DType::Complex(16) => ("double", true),
+        _ => return Err(image.no_type("NRRD")),
+    };
+    // A complex number is an axis of two of its own, the fastest.
+    let parts = is_complex.then(|| Axis { len: 2, ..Axis::default() });
+    let axes: Vec<&Axis> = parts.iter().chain(image.axes.iter().rev()).collect();
+    if axes.len() > MAX_RANK {
+        return Err(Error::unsupported(format!("NRRD has {MAX_RANK} dimensions at most")));
+    }
+    let list = |of: &dyn Fn(&Axis) -> String| {
+        axes.iter().map(|axis| of(axis)).collect::<Vec<_>>().join(" ")
+    };
+    let space = space(&axes);
+    let mut text = format!(
+        "NRRD0005\n# {}\ntype: {name}\ndimension: {}\n{}sizes: {}\n{}",
+        line(&source.path().to_string()),
+        axes.len(),
+        space.map(|count| format!("space dimension: {count}\n")).unwrap_or_default(),
+        list(&|axis| axis.len.to_string()),
+        if space.is_some() { directions(&axes) } else { spacings(&axes) },
+    );
+    let kind = |axis: &Axis| match axis.kind {
+        None if is_complex && axis.len == 2 && axis.name.is_none() => "complex",
+        Some(Kind::Time) => "time",
+        Some(Kind::Channel) => "list",
+        Some(Kind::X | Kind::Y | Kind::Z) if space.is_some() => "space",
+        Some(Kind::X | Kind::Y | Kind::Z) | None => "domain",
+    };
+    let label = |axis: &Axis| format!("\"{}\"", line(axis.label()).replace(['"', '\\'], "_"));
+    text.extend([format!(
+        "kinds: {}\nlabels: {}\nendian: little\nencoding: raw\n",
+        list(&|axis| kind(axis).to_owned()),
+        list(&label)
+    )]);
+    if let Some(data_file) = data_file {
+        text.extend([format!("data file: {data_file}\n")]);
+    }
+    text.push('\n');
+    Ok(text)
+}
+
+/// How many axes of space there are, where it is known of all of them where they lie. ITK reads no file with directions in
+/// space whose other axes are more than those of channels.
+fn space(axes: &[&Axis]) -> Option<usize> {
+    let space = axes.iter().filter(|axis| axis.is_space());
+    let known = space.clone().all(|axis| axis.scale.is_some())
+        && axes.iter().all(|axis| axis.is_space() || axis.kind == Some(Kind::Channel));
+    Some(space.count()).filter(|count| *count > 0 && known)
+}
+
+/// How far the elements along each axis lie apart, in the unit of the axis, and where the first is.
+fn spacings(axes: &[&Axis]) -> String {
+    let scales = || axes.iter().map(|axis| axis.scale.as_ref());
+    if scales().all(|scale| scale.is_none()) {
+        return String::new();
+    }
+    let list = |of: &dyn Fn(&Scale) -> String, without: &str| {
+        let words = scales().map(|scale| scale.map_or_else(|| without.to_owned(), of));
+        words.collect::<Vec<_>>().join(" ")
+    };
+    // The first element lies at the least place, and not half an element beyond it.
+    format!(
+        "spacings: {}\naxis mins: {}\ncenters: {}\nunits: {}\n",
+        list(&|scale| scale.step.to_string(), "nan"),
+        list(&|scale| scale.start.to_string(), "nan"),
+        list(&|_| "node".to_owned(), "none"),
+        list(&|scale| format!("\"{}\"", unit(scale)), "\"\""),
+    )
+}
+
+/// The name of a unit, as it can be quoted.
+fn unit(scale: &Scale) -> String {
+    scale.unit.as_ref().map(|unit| line(&unit.name).replace(['"', '\\'], "_")).unwrap_or_default()
+}
+
+/// Where the axes of space go, and from where: in the space of x, y and z, each in its own unit.
+fn directions(axes: &[&Axis]) -> String {
+    let mut kinds = vec![Kind::X, Kind::Y, Kind::Z];
+    kinds.retain(|kind| axes.iter().any(|axis| axis.kind == Some(*kind)));
+    let vector = |of: &dyn Fn(Kind) -> f64| {
+        let numbers: Vec<String> = kinds.iter().map(|kind| of(*kind).to_string()).collect();
+        format!("({})", numbers.join(","))
+    };
+    let step = |axis: &&Axis| match (axis.kind, axis.scale.as_ref()) {
+        (Some(own), Some(scale)) if axis.is_space() => {
+            vector(&|kind| if kind == own { scale.step } else { 0.0 })
+        }
+        _ => "none".to_owned(),
+    };
+    let scale_of = |kind: Kind| axes.iter().find(|axis| axis.kind == Some(kind))?.scale.as_ref();
+    let units =
+        kinds.iter().map(|kind| format!("\"{}\"", scale_of(*kind).map(unit).unwrap_or_default()));
+    format!(
+        "space directions: {}\nspace units: {}\nspace origin: {}\n",
+        axes.iter().map(step).collect::<Vec<_>>().join(" "),
+        units.collect::<Vec<_>>().join(" "),
+        vector(&|kind| scale_of(kind).map_or(0.0, |scale| scale.start)),
+    )
+}

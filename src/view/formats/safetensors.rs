@@ -1,0 +1,112 @@
+//! `safetensors`: all arrays below a group (<https://github.com/huggingface/safetensors>): the length of a JSON text in
+//! eight bytes, the text, the elements of one array after another.
+
+use serde_json::{Value, json};
+
+use crate::dtype::{DType, Narrow};
+use crate::error::{Error, Result};
+use crate::metadata::NodeKind;
+use crate::metadata::model::Object;
+use crate::view::{Elements, Items, Layout, Part, Source, View};
+
+/// The most arrays of a file.
+const MAX_ARRAYS: usize = 1 << 16;
+
+/// The elements begin at a multiple of this.
+const ALIGNMENT: usize = 8;
+
+pub(super) fn build(source: &Source<'_>) -> Result<View> {
+    let mut arrays = Vec::new();
+    find(source, source, &mut arrays)?;
+    // The longest elements first, so that each array is aligned.
+    arrays.sort_by(|one, other| {
+        let key = |array: &Tensor| (std::cmp::Reverse(array.item_len), array.name.clone());
+        key(one).cmp(&key(other))
+    });
+    let mut header = Object::new();
+    let texts = source.attributes().iter().map(|(name, value)| {
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        (name.clone(), Value::String(text))
+    });
+    let texts: Object = texts.collect();
+    if !texts.is_empty() {
+        header.insert("__metadata__".to_owned(), Value::Object(texts));
+    }
+    let mut end = 0_u64;
+    for Tensor { name, dtype, shape, elements, .. } in &arrays {
+        let start = end;
+        end = end.checked_add(elements.len()).ok_or_else(|| Error::unsupported("too long"))?;
+        let tensor = json!({"dtype": dtype, "shape": shape, "data_offsets": [start, end]});
+        header.insert(name.clone(), tensor);
+    }
+    let mut text = Value::Object(header).to_string().into_bytes();
+    text.resize(text.len().next_multiple_of(ALIGNMENT), b' ');
+    let mut bytes = u64::try_from(text.len()).unwrap_or(u64::MAX).to_le_bytes().to_vec();
+    bytes.append(&mut text);
+    let elements = arrays.into_iter().map(|array| Part::from(array.elements));
+    View::new([Part::from(bytes)].into_iter().chain(elements))
+}
+
+struct Tensor {
+    name: String,
+    dtype: &'static str,
+    item_len: usize,
+    shape: Vec<u64>,
+    elements: Elements,
+}
+
+/// All arrays below a group. Each must be understood: a file that leaves some out would not be the group.
+fn find(root: &Source<'_>, group: &Source<'_>, found: &mut Vec<Tensor>) -> Result<()> {
+    let (children, others) = group.children()?;
+    if others > 0 {
+        return Err(Error::unsupported(format!(
+            "{others} of the nodes in {} are not understood",
+            group.path()
+        )));
+    }
+    for child in children {
+        if child.kind() == NodeKind::Group {
+            find(root, &child, found)?;
+            continue;
+        }
+        let model = child.array()?.model();
+        let reason = |detail: &str| Error::unsupported(format!("{}: {detail}", child.path()));
+        let dtype = dtype(&model.dtype)
+            .ok_or_else(|| reason(&format!("there is no type for {}", model.dtype.name())))?;
+        let elements = child.elements(Layout::Linear, Items::default());
+        found.push(Tensor {
+            name: child.path().relative_to(root.path()).unwrap_or_default().to_owned(),
+            dtype,
+            item_len: model.dtype.item_len(),
+            shape: model.shape.clone(),
+            elements: elements.map_err(|error| reason(error.detail()))?,
+        });
+        if found.len() > MAX_ARRAYS {
+            return Err(Error::unsupported(format!("it has more than {MAX_ARRAYS} arrays")));
+        }
+    }
+    Ok(())
+}
+
+fn dtype(dtype: &DType) -> Option<&'static str> {
+    Some(match dtype {
+        DType::Bool => "BOOL",
+        DType::Int(1) => "I8",
+        DType::Int(2) => "I16",
+        DType::Int(4) => "I32",
+        DType::Int(8) => "I64",
+        DType::Uint(1) => "U8",
+        DType::Uint(2) => "U16",
+        DType::Uint(4) => "U32",
+        DType::Uint(8) => "U64",
+        DType::Float(2) => "F16",
+        DType::Float(4) => "F32",
+        DType::Float(8) => "F64",
+        DType::Complex(8) => "C64",
+        DType::Narrow(Narrow { name: "bfloat16", .. }) => "BF16",
+        DType::Narrow(Narrow { name: "float8_e4m3fn", .. }) => "F8_E4M3",
+        DType::Narrow(Narrow { name: "float8_e5m2", .. }) => "F8_E5M2",
+        DType::Narrow(Narrow { name: "float8_e8m0fnu", .. }) => "F8_E8M0",
+        _ => return None,
+    })
+}

@@ -1,0 +1,79 @@
+//! `txt`: the values of a short array as text, one a line, so that each number is read back as it is.
+
+use serde_json::Value;
+
+use crate::dtype::{DType, FillValue};
+use crate::error::{Error, Result};
+use crate::view::{Part, Source, View};
+
+/// The most values.
+const MAX_COUNT: u64 = 1 << 20;
+
+pub(super) fn build(source: &Source<'_>) -> Result<View> {
+    let model = source.array()?.model();
+    let (dtype, rank) = (&model.dtype, model.shape.len());
+    let count = model.shape.iter().fold(1_u64, |all, len| all.saturating_mul(*len));
+    if rank > 1 {
+        return Err(Error::unsupported("it has more than one dimension"));
+    }
+    if count > MAX_COUNT {
+        return Err(Error::unsupported(format!(
+            "it has {count} values, a text {MAX_COUNT} at most"
+        )));
+    }
+    let mut text = String::new();
+    for item in source.values()?.chunks_exact(dtype.item_len().max(1)) {
+        text.push_str(&value(item, dtype)?);
+        text.push('\n');
+    }
+    View::new([Part::from(text)])
+}
+
+fn value(item: &[u8], dtype: &DType) -> Result<String> {
+    match dtype {
+        DType::Bool | DType::Int(_) | DType::Uint(_) | DType::Float(_) | DType::Narrow(_) => {
+            Ok(number(&FillValue::from_item(item).to_json(dtype)))
+        }
+        DType::Complex(_) => match FillValue::from_item(item).to_json(dtype) {
+            Value::Array(parts) => Ok(parts.iter().map(number).collect::<Vec<_>>().join(" ")),
+            other => Ok(number(&other)),
+        },
+        DType::Bytes(_) => {
+            let end =
+                item.iter().rposition(|byte| *byte != 0).map_or(0, |last| last.saturating_add(1));
+            let bytes = item.get(..end).unwrap_or_default();
+            line(
+                std::str::from_utf8(bytes)
+                    .map_err(|_| Error::unsupported("not all of it is text"))?,
+            )
+        }
+        DType::Utf32(_) => {
+            let (chars, _) = item.as_chunks::<4>();
+            let chars = chars.iter().map(|bytes| char::from_u32(u32::from_le_bytes(*bytes)));
+            let text: Option<String> = chars.collect();
+            let text = text.ok_or_else(|| Error::unsupported("not all of it is text"))?;
+            line(text.trim_end_matches('\0'))
+        }
+        _ => Err(Error::unsupported(format!("there is no text for {}", dtype.name()))),
+    }
+}
+
+fn line(text: &str) -> Result<String> {
+    if text.contains(['\n', '\r']) {
+        return Err(Error::unsupported("some of its texts have several lines"));
+    }
+    Ok(text.to_owned())
+}
+
+fn number(value: &Value) -> String {
+    match value {
+        Value::Bool(truth) => u8::from(*truth).to_string(),
+        Value::String(text) => match text.as_str() {
+            "Infinity" => "inf".to_owned(),
+            "-Infinity" => "-inf".to_owned(),
+            // With its bits, where it is not the usual one.
+            _ => "nan".to_owned(),
+        },
+        other => other.to_string(),
+    }
+}

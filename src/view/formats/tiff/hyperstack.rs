@@ -1,0 +1,126 @@
+//! `tif`: pages one after another. Where ImageJ has the type it is one of its hyperstacks, which a text in the first
+//! directory describes, with channels fastest, then z, then time; any other has the text by which tifffile restores the
+//! shape.
+//!
+//! Below 4 GiB there is a directory for each page. A longer hyperstack has one alone, as ImageJ writes it: the
+//! other pages follow the first. Anything else that is longer is a BigTIFF.
+
+use super::{Form, Page, Value, Writer, resolution, stack, tag};
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::view::image::{Axis, Image, Kind, in_order};
+use crate::view::{Items, Layout, MAX_PREFIX_LEN, Part, Source, View};
+
+/// Bytes of a strip. Readers take a strip as a whole.
+const STRIP_LEN: u64 = 4 << 20;
+
+/// About how long the directory of a page is.
+const DIRECTORY_LEN: u64 = 256;
+
+pub(in super::super) fn build(source: &Source<'_>) -> Result<View> {
+    let image = Image::of(source)?;
+    let (page, outer) = Page::of(&image)?;
+    let pages = outer.iter().try_fold(1_u64, |all, axis| all.checked_mul(axis.len));
+    let pages = pages.ok_or_else(|| Error::unsupported("it would be longer than files can be"))?;
+    let is_of_imagej = match image.number() {
+        DType::Uint(1) => page.samples == 1 || page.samples == 3,
+        DType::Uint(2) | DType::Int(2) | DType::Float(4) => page.samples == 1,
+        _ => false,
+    };
+    let kinds = stack(outer, page.samples > 1).filter(|_| is_of_imagej);
+    let (text, order) = match &kinds {
+        Some(kinds) => hyperstack(&image, outer, kinds),
+        None => (shape(&image), (0..outer.len()).collect()),
+    };
+    let elements = source.elements(Layout::Linear, Items { big_endian: true, flip_sign: false })?;
+    let len = elements.len();
+    let headers = pages.saturating_mul(DIRECTORY_LEN.saturating_add(32 * (page.len() / STRIP_LEN)));
+    let all_in_4_gib = len.saturating_add(headers) < u64::from(u32::MAX);
+    let all_in_header = headers < MAX_PREFIX_LEN / 2;
+    let alone = kinds.is_some()
+        && page.len().saturating_add(MAX_PREFIX_LEN) < u64::from(u32::MAX)
+        && !(all_in_4_gib && all_in_header);
+    let form = Form { is_big: !all_in_4_gib && !alone, big_endian: true };
+    let directories = if alone { 1 } else { pages };
+    let place = place(&image, kinds.is_some());
+    let header = |start: u64| -> Result<Vec<u8>> {
+        let mut writer = Writer::new(form);
+        for number in 0..directories {
+            let mut entries = page.entries();
+            if number == 0 {
+                entries.push((tag::IMAGE_DESCRIPTION, Value::Text(text.clone())));
+            }
+            entries.extend(place.clone());
+            let at = start.saturating_add(page.len().saturating_mul(number));
+            entries.extend(page.strips(at, page.rows_of(STRIP_LEN)));
+            writer.chained(entries)?;
+        }
+        writer.bytes.resize(writer.bytes.len().next_multiple_of(64), 0);
+        Ok(writer.bytes)
+    };
+    // As long with the places that are not known yet as with those that are.
+    let start = u64::try_from(header(0)?.len()).unwrap_or(u64::MAX);
+    let parts = in_order(&elements, &image.shape(), &order)?;
+    View::new([Part::from(header(start)?)].into_iter().chain(parts))
+}
+
+/// The text of a hyperstack, and the order of the axes before those of a page.
+fn hyperstack(image: &Image, outer: &[Axis], kinds: &[Option<Kind>]) -> (String, Vec<usize>) {
+    let mut order: Vec<usize> = (0..outer.len()).collect();
+    order.sort_by_key(|axis| match kinds.get(*axis).copied().flatten() {
+        Some(Kind::Time) => 1,
+        Some(Kind::Z) => 2,
+        Some(Kind::Channel) => 3,
+        _ => 0,
+    });
+    let axis = |kind: Kind| {
+        outer.iter().zip(kinds).find(|(_, found)| **found == Some(kind)).map(|(axis, _)| axis)
+    };
+    let len = |kind: Kind| axis(kind).map_or(1, |axis| axis.len);
+    let (channels, slices, frames) = (len(Kind::Channel), len(Kind::Z), len(Kind::Time));
+    let images = channels.saturating_mul(slices).saturating_mul(frames);
+    let mut text = format!(
+        "ImageJ=1.54\nimages={images}\nchannels={channels}\nslices={slices}\nframes={frames}\n"
+    );
+    if [channels, slices, frames].iter().filter(|len| **len > 1).count() > 1 {
+        text.push_str("hyperstack=true\n");
+    }
+    text.push_str("mode=grayscale\nloop=false\n");
+    if let Some((unit, exponent)) = unit(image) {
+        text.extend([format!("unit={unit}\n")]);
+        if let Some(step) = axis(Kind::Z).and_then(|axis| axis.step_in(exponent)) {
+            text.extend([format!("spacing={}\n", step.abs())]);
+        }
+    }
+    if let Some(step) = axis(Kind::Time).and_then(|axis| axis.step_in(0)) {
+        text.extend([format!("finterval={}\n", step.abs())]);
+    }
+    (text, order)
+}
+
+/// What x is measured in, as ImageJ calls it, and the power of ten of a metre that it is.
+fn unit(image: &Image) -> Option<(&'static str, i32)> {
+    let (_, x) = image.axis(Kind::X)?;
+    let exponent = x.scale.as_ref()?.unit.as_ref()?.exponent()?;
+    let name = match exponent {
+        0 => "m",
+        -2 => "cm",
+        -3 => "mm",
+        -9 => "nm",
+        _ => return Some(("micron", -6)),
+    };
+    Some((name, exponent))
+}
+
+/// How far the elements of a page lie apart: in the unit of the text, or in centimetres.
+fn place(image: &Image, is_of_imagej: bool) -> Vec<(u16, Value)> {
+    let exponent = if is_of_imagej { unit(image).map(|(_, exponent)| exponent) } else { Some(-2) };
+    let step = |kind| image.axis(kind)?.1.step_in(exponent?).map(f64::abs);
+    let (Some(x), Some(y)) = (step(Kind::X), step(Kind::Y)) else { return Vec::new() };
+    resolution(x, y, if is_of_imagej { 1 } else { 3 })
+}
+
+/// The text by which tifffile restores a shape.
+fn shape(image: &Image) -> String {
+    serde_json::json!({ "shape": image.shape() }).to_string()
+}

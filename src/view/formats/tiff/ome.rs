@@ -1,0 +1,237 @@
+//! `ome.tif`: a BigTIFF whose tiles are the chunks, with an OME-XML text in the first directory
+//! (<https://ome-model.readthedocs.io/en/stable/ome-tiff/>). Of a group that is an OME-Zarr image the smaller levels are
+//! sub-directories of each page.
+//!
+//! Tiles have sides that are multiples of 16. Chunks as wide as the page are strips. Where chunks are neither, or are
+//! so small that their places would fill the header, pages lie one after another.
+
+use super::{Entry, Form, Page, Value, Writer, lens, ome_xml, resolution, stack, tag};
+use crate::error::{Error, Result};
+use crate::view::image::{Image, Kind, levels, title};
+use crate::view::{Elements, Items, Layout, MAX_PREFIX_LEN, Part, Source, View};
+
+const FORM: Form = Form { is_big: true, big_endian: false };
+
+/// Bytes of a strip that is no chunk.
+const STRIP_LEN: u64 = 1 << 20;
+
+/// The longest tile or strip: readers take each as a whole.
+const MAX_TILE_LEN: u64 = 1 << 30;
+
+/// The most pages. The directory of each has more than 256 bytes.
+const MAX_PAGES: u64 = MAX_PREFIX_LEN / 256;
+
+/// Tiles of all levels whose places are in the header: each needs 12 bytes.
+const MAX_TILES: u64 = MAX_PREFIX_LEN / 16;
+
+/// One resolution of the image.
+struct Level {
+    page: Page,
+    /// Lengths of the axes before those of a page.
+    outer: Vec<u64>,
+    elements: Elements,
+    tiles: Option<Tiles>,
+}
+
+/// How chunks are tiles.
+struct Tiles {
+    width: u32,
+    height: u32,
+    /// Whether they are as wide as the page, whatever that is, and so are strips.
+    are_strips: bool,
+    /// Elements of a chunk along the axes before those of a page.
+    chunk: Vec<u64>,
+    /// Chunks along them.
+    counts: Vec<u64>,
+    across: u64,
+    down: u64,
+    len: u64,
+}
+
+pub(in super::super) fn build(source: &Source<'_>) -> Result<View> {
+    let arrays = match source.array() {
+        Ok(_) => vec![source.clone()],
+        Err(_) => levels(source)?,
+    };
+    let mut arrays = arrays.iter();
+    let first = arrays.next().ok_or_else(|| Error::unsupported("an image without datasets"))?;
+    let image = Image::of(first)?;
+    let mut places_left = MAX_TILES;
+    let mut all = vec![Level::of(first, &image, &mut places_left)?];
+    for array in arrays {
+        let smaller = Image::of(array)?;
+        // OME-TIFF has levels of fewer rows and columns, and of nothing else; what goes on from there is left out of
+        // the pyramid.
+        let level = (smaller.dtype == image.dtype)
+            .then(|| Level::of(array, &smaller, &mut places_left))
+            .transpose()?
+            .filter(|level| all.last().is_some_and(|last| level.is_smaller_than(last)));
+        let Some(level) = level else { break };
+        all.push(level);
+    }
+    let (page, outer) = Page::of(&image)?;
+    let kinds = stack(outer, page.samples > 1).ok_or_else(|| {
+        Error::unsupported("OME has one axis of time, one of channels and three of space")
+    })?;
+    let name = title(source).unwrap_or_else(|| source.name().to_owned());
+    let text = ome_xml::text(&name, &image, outer, &kinds, page.samples)?;
+    let header = |start: u64| header(&all, start, &text, &image);
+    // As long with the places that are not known yet as with those that are.
+    let start = u64::try_from(header(0)?.len()).unwrap_or(u64::MAX);
+    let header = header(start)?;
+    let elements = all.into_iter().map(|level| Part::from(level.elements));
+    View::new([Part::from(header)].into_iter().chain(elements))
+}
+
+fn header(levels: &[Level], start: u64, text: &str, image: &Image) -> Result<Vec<u8>> {
+    let step = |kind| image.axis(kind)?.1.step_in(-2).map(f64::abs);
+    let place = match (step(Kind::X), step(Kind::Y)) {
+        (Some(x), Some(y)) => resolution(x, y, 3),
+        _ => Vec::new(),
+    };
+    let mut writer = Writer::new(FORM);
+    let pages = levels.first().map_or(0, Level::pages);
+    for number in 0..pages {
+        let mut at = start;
+        let (mut own, mut subs) = (Vec::new(), Vec::new());
+        for (depth, level) in levels.iter().enumerate() {
+            let mut entries = level.page.entries();
+            entries.extend(level.places(at, number));
+            at = at.saturating_add(level.elements.len());
+            if depth == 0 {
+                own = entries;
+            } else {
+                entries.push((tag::NEW_SUBFILE_TYPE, Value::Long(vec![1])));
+                subs.push(writer.directory(entries)?);
+            }
+        }
+        if number == 0 {
+            own.push((tag::IMAGE_DESCRIPTION, Value::Text(text.to_owned())));
+        }
+        own.extend(place.clone());
+        if !subs.is_empty() {
+            own.push((tag::SUB_IFDS, Value::Directories(subs)));
+        }
+        writer.chained(own)?;
+    }
+    writer.bytes.resize(writer.bytes.len().next_multiple_of(64), 0);
+    Ok(writer.bytes)
+}
+
+impl Level {
+    fn of(source: &Source<'_>, image: &Image, places_left: &mut u64) -> Result<Self> {
+        let (page, outer) = Page::of(image)?;
+        let outer: Vec<u64> = outer.iter().map(|axis| axis.len).collect();
+        let pages = product(&outer).filter(|pages| *pages <= MAX_PAGES).ok_or_else(|| {
+            Error::unsupported(format!("it has more than {MAX_PAGES} pages, the most of a header"))
+        })?;
+        let tiles = Tiles::of(source, &page, outer.len())?;
+        let count = |tiles: &Tiles| tiles.across.checked_mul(tiles.down)?.checked_mul(pages);
+        let tiles = tiles.filter(|tiles| {
+            let left = count(tiles).and_then(|count| places_left.checked_sub(count));
+            *places_left = left.unwrap_or(*places_left);
+            left.is_some()
+        });
+        let layout = if tiles.is_some() { Layout::Chunks } else { Layout::Linear };
+        let elements = source.elements(layout, Items::default())?;
+        Ok(Self { page, outer, elements, tiles })
+    }
+
+    fn pages(&self) -> u64 {
+        product(&self.outer).unwrap_or(0)
+    }
+
+    /// Whether it can be a level below another.
+    fn is_smaller_than(&self, other: &Self) -> bool {
+        self.outer == other.outer
+            && self.page.samples == other.page.samples
+            && self.page.width <= other.page.width
+            && self.page.height <= other.page.height
+    }
+
+    /// Where the elements of a page are, in a file in which those of the level begin at `start`.
+    fn places(&self, start: u64, number: u64) -> Vec<Entry> {
+        let Some(tiles) = &self.tiles else {
+            let at = start.saturating_add(self.page.len().saturating_mul(number));
+            return self.page.strips(at, self.page.rows_of(STRIP_LEN));
+        };
+        let offsets = tiles.offsets(start, &self.outer, number);
+        if tiles.are_strips {
+            let mut left = self.page.height;
+            let counts = offsets.iter().map(|_| {
+                let rows = left.min(tiles.height);
+                left = left.saturating_sub(rows);
+                self.page.row_len.saturating_mul(u64::from(rows))
+            });
+            return vec![
+                (tag::STRIP_BYTE_COUNTS, lens(counts.collect())),
+                (tag::STRIP_OFFSETS, Value::Offsets(offsets)),
+                (tag::ROWS_PER_STRIP, Value::Long(vec![tiles.height])),
+            ];
+        }
+        vec![
+            (tag::TILE_WIDTH, Value::Long(vec![tiles.width])),
+            (tag::TILE_LENGTH, Value::Long(vec![tiles.height])),
+            (tag::TILE_BYTE_COUNTS, lens(vec![tiles.len; offsets.len()])),
+            (tag::TILE_OFFSETS, Value::Offsets(offsets)),
+        ]
+    }
+}
+
+impl Tiles {
+    /// The tiles that chunks are; none where they are none.
+    fn of(source: &Source<'_>, page: &Page, outer: usize) -> Result<Option<Self>> {
+        let array = source.array()?;
+        if !array.grid().is_regular() {
+            return Ok(None);
+        }
+        let (chunk, inner) = array.chunk_shape().split_at_checked(outer).unwrap_or_default();
+        let (counts, grid) = array.grid().counts().split_at_checked(outer).unwrap_or_default();
+        let (sides, samples) = inner.split_at(inner.len().min(2));
+        let ((height, width), (down, across)) = match (sides, grid) {
+            ([height, width], [down, across, ..]) => ((*height, *width), (*down, *across)),
+            ([width], [across]) => ((1, *width), (1, *across)),
+            _ => return Ok(None),
+        };
+        let (Ok(width), Ok(height)) = (u32::try_from(width), u32::try_from(height)) else {
+            return Ok(None);
+        };
+        let pixel_len = page.row_len / u64::from(page.width).max(1);
+        let len = u64::from(width).saturating_mul(u64::from(height)).saturating_mul(pixel_len);
+        let has_all_samples = samples.iter().all(|len| *len == u64::from(page.samples));
+        let is_tile = width.is_multiple_of(16) && height.is_multiple_of(16);
+        let is_strip = width == page.width;
+        if !has_all_samples || !(is_tile || is_strip) || len > MAX_TILE_LEN {
+            return Ok(None);
+        }
+        let (chunk, counts) = (chunk.to_vec(), counts.to_vec());
+        Ok(Some(Self { width, height, are_strips: !is_tile, chunk, counts, across, down, len }))
+    }
+
+    /// The places of the tiles of a page, row after row.
+    fn offsets(&self, start: u64, outer: &[u64], number: u64) -> Vec<u64> {
+        let (mut left, mut indices) = (number, Vec::new());
+        for len in outer.iter().rev() {
+            indices.push(left % (*len).max(1));
+            left /= (*len).max(1);
+        }
+        indices.reverse();
+        // Which chunk it is of those along the axes before, and which page within a chunk.
+        let (mut chunk, mut within) = (0_u64, 0_u64);
+        for ((index, len), count) in indices.iter().zip(&self.chunk).zip(&self.counts) {
+            chunk = chunk.saturating_mul(*count).saturating_add(index / (*len).max(1));
+            within = within.saturating_mul(*len).saturating_add(index % (*len).max(1));
+        }
+        let chunk_len = self.chunk.iter().fold(self.len, |all, len| all.saturating_mul(*len));
+        let tiles = self.across.saturating_mul(self.down);
+        let first = chunk.saturating_mul(tiles);
+        let start = start.saturating_add(within.saturating_mul(self.len));
+        let place =
+            |tile: u64| start.saturating_add(first.saturating_add(tile).saturating_mul(chunk_len));
+        (0..tiles).map(place).collect()
+    }
+}
+
+fn product(lens: &[u64]) -> Option<u64> {
+    lens.iter().try_fold(1_u64, |all, len| all.checked_mul(*len))
+}

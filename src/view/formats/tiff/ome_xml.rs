@@ -1,0 +1,147 @@
+//! OME-XML (<https://www.openmicroscopy.org/Schemas/OME/2016-06/>): what the pages of a file are.
+
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::view::image::{Axis, Image, Kind, Unit, escape};
+
+/// The text of an image, whose axes before those of a page are `kinds`.
+pub(super) fn text(
+    name: &str,
+    image: &Image,
+    outer: &[Axis],
+    kinds: &[Option<Kind>],
+    samples: u16,
+) -> Result<String> {
+    let dtype = match image.number() {
+        DType::Int(1) => "int8",
+        DType::Int(2) => "int16",
+        DType::Int(4) => "int32",
+        DType::Uint(1) => "uint8",
+        DType::Uint(2) => "uint16",
+        DType::Uint(4) => "uint32",
+        DType::Float(4) => "float",
+        DType::Float(8) => "double",
+        DType::Complex(8) => "complex",
+        DType::Complex(16) => "double-complex",
+        _ => return Err(image.no_type("OME")),
+    };
+    let len = |kind: Kind| {
+        let found = outer.iter().zip(kinds).find(|(_, found)| **found == Some(kind));
+        found.map_or(1, |(axis, _)| axis.len)
+    };
+    let channels = if samples > 1 { 1 } else { len(Kind::Channel) };
+    let (slices, frames) = (len(Kind::Z), len(Kind::Time));
+    let mut plane = image.axes.iter().rev().skip(usize::from(samples > 1));
+    let (x, y) = (plane.next(), plane.next());
+    let mut text = format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
+         <OME xmlns=\"http://www.openmicroscopy.org/Schemas/OME/2016-06\" \
+         xmlns:xsi=\"http://www.w3.org/2001/XMLSchema-instance\" \
+         xsi:schemaLocation=\"http://www.openmicroscopy.org/Schemas/OME/2016-06 \
+         http://www.openmicroscopy.org/Schemas/OME/2016-06/ome.xsd\" Creator=\"zarrfs {}\">\n\
+         <Image ID=\"Image:0\" Name=\"{}\">\n\
+         <Pixels ID=\"Pixels:0\" DimensionOrder=\"{}\" Type=\"{dtype}\" BigEndian=\"false\" Interleaved=\"{}\" \
+         SizeX=\"{}\" SizeY=\"{}\" SizeC=\"{}\" SizeZ=\"{slices}\" SizeT=\"{frames}\"",
+        env!("CARGO_PKG_VERSION"),
+        escape(name),
+        order(kinds, samples),
+        samples > 1,
+        x.map_or(1, |axis| axis.len),
+        y.map_or(1, |axis| axis.len),
+        channels.saturating_mul(u64::from(samples)),
+    );
+    for (kind, letter) in [(Kind::X, 'X'), (Kind::Y, 'Y'), (Kind::Z, 'Z')] {
+        text.push_str(&size(image, kind, &format!("PhysicalSize{letter}")));
+    }
+    text.push_str(&size(image, Kind::Time, "TimeIncrement"));
+    text.push_str(">\n");
+    for index in 0..channels {
+        text.push_str(&channel(image, index, samples));
+    }
+    let pages = channels.saturating_mul(slices).saturating_mul(frames);
+    // Bio-Formats knows the text by its last characters: no end of line.
+    text.extend([format!(
+        "<TiffData IFD=\"0\" PlaneCount=\"{pages}\"/>\n</Pixels>\n</Image>\n</OME>"
+    )]);
+    Ok(text)
+}
+
+/// What is known of a channel.
+fn channel(image: &Image, index: u64, samples: u16) -> String {
+    let mut text = format!("<Channel ID=\"Channel:0:{index}\" SamplesPerPixel=\"{samples}\"");
+    let known = usize::try_from(index).ok().and_then(|index| image.channels.get(index));
+    let known = known.filter(|_| samples == 1);
+    if let Some(label) = known.and_then(|channel| channel.label.as_deref()) {
+        text.extend([format!(" Name=\"{}\"", escape(label))]);
+    }
+    if let Some(color) = known.and_then(|channel| channel.color) {
+        // Red, green, blue and opacity, as a number with a sign.
+        let color = color.wrapping_shl(8) | 0xff;
+        text.extend([format!(" Color=\"{}\"", color.cast_signed())]);
+    }
+    text.push_str("/>\n");
+    text
+}
+
+/// The order of the axes, the fastest first.
+fn order(kinds: &[Option<Kind>], samples: u16) -> String {
+    let mut order = String::from("XY");
+    let in_pixel = (samples > 1).then_some(Kind::Channel);
+    let all = [Kind::Z, Kind::Channel, Kind::Time];
+    for kind in in_pixel.into_iter().chain(kinds.iter().rev().copied().flatten()).chain(all) {
+        let letter = match kind {
+            Kind::Z => 'Z',
+            Kind::Channel => 'C',
+            Kind::Time => 'T',
+            Kind::X | Kind::Y => continue,
+        };
+        if !order.contains(letter) {
+            order.push(letter);
+        }
+    }
+    order
+}
+
+/// How far elements lie apart along an axis, and in what unit.
+fn size(image: &Image, kind: Kind, name: &str) -> String {
+    let scale = image.axis(kind).and_then(|(_, axis)| axis.scale.as_ref());
+    let Some(scale) = scale else { return String::new() };
+    let step = scale.step.abs();
+    match (scale.unit.as_ref().and_then(symbol), kind) {
+        (Some(symbol), _) => format!(" {name}=\"{step}\" {name}Unit=\"{}\"", escape(symbol)),
+        (None, Kind::Time) => String::new(),
+        // What is measured in is not known: without a unit it would be micrometres.
+        (None, _) => format!(" {name}=\"{step}\" {name}Unit=\"reference frame\""),
+    }
+}
+
+/// What OME-XML calls a unit.
+fn symbol(unit: &Unit) -> Option<&'static str> {
+    use crate::view::image::Quantity::{Length, Time};
+    let Some(exponent) = unit.exponent() else {
+        return match unit.name.as_str() {
+            "minute" => Some("min"),
+            "hour" => Some("h"),
+            "day" => Some("d"),
+            "inch" => Some("in"),
+            "foot" => Some("ft"),
+            _ => None,
+        };
+    };
+    Some(match (unit.quantity()?, exponent) {
+        (Length, -10) => "\u{c5}",
+        (Length, -12) => "pm",
+        (Length, -9) => "nm",
+        (Length, -6) => "\u{b5}m",
+        (Length, -3) => "mm",
+        (Length, -2) => "cm",
+        (Length, 0) => "m",
+        (Length, 3) => "km",
+        (Time, -12) => "ps",
+        (Time, -9) => "ns",
+        (Time, -6) => "\u{b5}s",
+        (Time, -3) => "ms",
+        (Time, 0) => "s",
+        _ => return None,
+    })
+}

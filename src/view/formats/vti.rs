@@ -1,0 +1,105 @@
+//! `vti`: image data of VTK, an XML text whose appended data are raw: for each array its length in eight bytes, little
+//! endian, and its elements. Axes before those of space are arrays of their own, each with a name.
+
+use std::fmt::Write;
+
+use super::line;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::view::image::{Axis, Image, Kind, Scale, escape};
+use crate::view::{Items, Layout, Part, Source, View};
+
+/// The most arrays that axes before those of space become.
+const MAX_ARRAYS: u64 = 1 << 12;
+
+pub(super) fn build(source: &Source<'_>) -> Result<View> {
+    let image = Image::of(source)?;
+    let name = match image.number() {
+        DType::Int(len) => format!("Int{}", u32::from(len).saturating_mul(8)),
+        DType::Uint(len) => format!("UInt{}", u32::from(len).saturating_mul(8)),
+        DType::Float(4) => "Float32".to_owned(),
+        DType::Float(8) => "Float64".to_owned(),
+        _ => return Err(image.no_type("VTK")),
+    };
+    let in_pixel = usize::from(image.is_interleaved());
+    let components = image.axes.last().filter(|_| in_pixel == 1).map_or(1, |axis| axis.len);
+    let axes = image.axes.get(..image.axes.len().saturating_sub(in_pixel)).unwrap_or_default();
+    let count = axes.iter().rev().take(3).take_while(|axis| axis.is_space()).count();
+    let (outer, space) = axes.split_at(axes.len().saturating_sub(count));
+    if space.is_empty() || outer.iter().any(Axis::is_space) {
+        return Err(Error::unsupported("VTK has images whose axes of space are the last"));
+    }
+    let arrays = outer.iter().try_fold(1_u64, |all, axis| all.checked_mul(axis.len));
+    let arrays = arrays.filter(|count| *count <= MAX_ARRAYS).ok_or_else(|| {
+        Error::unsupported(format!(
+            "what lies along the axes before those of space would be more than {MAX_ARRAYS} arrays"
+        ))
+    })?;
+    let elements = source.elements(Layout::Linear, Items::default())?;
+    let array_len = elements.len() / arrays.max(1);
+    let mut text = head(space)?;
+    for number in 0..arrays {
+        let offset = array_len.saturating_add(8).saturating_mul(number);
+        let title = escape(&title(source, &image, outer, number));
+        // Writing to a string does not fail.
+        let _never = writeln!(
+            text,
+            "<DataArray type=\"{name}\" Name=\"{title}\" NumberOfComponents=\"{components}\" format=\"appended\" \
+             offset=\"{offset}\"/>"
+        );
+    }
+    text.push_str("</PointData>\n</Piece>\n</ImageData>\n<AppendedData encoding=\"raw\">\n_");
+    let mut parts = vec![Part::from(text)];
+    for number in 0..arrays {
+        parts.push(array_len.to_le_bytes().to_vec().into());
+        parts.push(elements.range(number.saturating_mul(array_len), array_len)?.into());
+    }
+    parts.push("\n</AppendedData>\n</VTKFile>\n".to_owned().into());
+    View::new(parts)
+}
+
+fn head(space: &[Axis]) -> Result<String> {
+    let mut axes = space.iter().rev();
+    let axes = [axes.next(), axes.next(), axes.next()];
+    let mut extent = String::new();
+    let (mut origin, mut spacing) = (String::new(), String::new());
+    for axis in axes {
+        let last = axis.map_or(0, |axis| axis.len.saturating_sub(1));
+        let last = i32::try_from(last)
+            .map_err(|_| Error::unsupported("VTK has fewer than 2^31 elements along each axis"))?;
+        let scale = axis.and_then(|axis| axis.scale.as_ref()).filter(|scale| scale.step > 0.0);
+        let number = |of: fn(&Scale) -> f64, without: f64| scale.map_or(without, of);
+        // Writing to a string does not fail.
+        let _never = write!(extent, "0 {last} ");
+        let _never = write!(origin, "{} ", number(|scale| scale.start, 0.0));
+        let _never = write!(spacing, "{} ", number(|scale| scale.step, 1.0));
+    }
+    let (extent, origin, spacing) = (extent.trim_end(), origin.trim_end(), spacing.trim_end());
+    Ok(format!(
+        "<?xml version=\"1.0\"?>\n<VTKFile type=\"ImageData\" version=\"1.0\" byte_order=\"LittleEndian\" \
+         header_type=\"UInt64\">\n<ImageData WholeExtent=\"{extent}\" Origin=\"{origin}\" Spacing=\"{spacing}\">\n\
+         <Piece Extent=\"{extent}\">\n<PointData>\n"
+    ))
+}
+
+/// The name of the array of a number: that of the node, with where it lies along the axes before those of space.
+fn title(source: &Source<'_>, image: &Image, outer: &[Axis], number: u64) -> String {
+    let mut left = number;
+    let mut names = Vec::new();
+    for axis in outer.iter().rev() {
+        let index = left % axis.len.max(1);
+        left /= axis.len.max(1);
+        if axis.len == 1 {
+            continue;
+        }
+        let channel = usize::try_from(index).ok().and_then(|index| image.channels.get(index));
+        let label = channel.and_then(|channel| channel.label.as_deref());
+        match label.filter(|_| axis.kind == Some(Kind::Channel)) {
+            Some(label) => names.push(line(label)),
+            None => names.push(format!("{}{index}", line(axis.label()))),
+        }
+    }
+    names.push(line(source.name()));
+    names.reverse();
+    names.join(" ")
+}

@@ -1,0 +1,262 @@
+//! What an array is as an image: which of its axes are time, channels and space, how far apart its elements lie, and what
+//! its channels are called. The formats of images ask it here, so that they all say the same of an array.
+//!
+//! An array of an OME-Zarr image is described by the group it is in (`multiscales`, `omero`); any other by the names of
+//! its dimensions; and one without names by their number: the last two are y and x, the one before is z.
+
+mod ome;
+mod unit;
+
+use serde_json::Value;
+
+use super::{Elements, Part, Source};
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+pub use ome::{levels, title};
+pub use unit::{Quantity, Unit};
+
+/// The most parts that the elements of an image are taken apart into, to put its planes into another order.
+const MAX_PARTS: u64 = 1 << 18;
+
+/// What lies along an axis.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Time.
+    Time,
+    /// Channels, or the samples of a pixel.
+    Channel,
+    /// Space, of the planes.
+    Z,
+    /// Space, of the rows.
+    Y,
+    /// Space, of the columns.
+    X,
+}
+
+/// An axis.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Axis {
+    /// Its name.
+    pub name: Option<String>,
+    /// What lies along it, if that is known.
+    pub kind: Option<Kind>,
+    /// How many elements the array has along it.
+    pub len: u64,
+    /// Where the elements lie, if that is known.
+    pub scale: Option<Scale>,
+}
+
+/// Where the elements along an axis lie.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scale {
+    /// From one to the next.
+    pub step: f64,
+    /// The place of the first.
+    pub start: f64,
+    /// What both are measured in.
+    pub unit: Option<Unit>,
+}
+
+/// A channel.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Channel {
+    /// What it is called.
+    pub label: Option<String>,
+    /// Red, green and blue.
+    pub color: Option<u32>,
+}
+
+/// An array as an image.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Image {
+    /// The axes of the array, the last of them that of neighbours.
+    pub axes: Vec<Axis>,
+    /// What is known of the channels, in their order.
+    pub channels: Vec<Channel>,
+    /// The type of an element.
+    pub dtype: DType,
+}
+
+impl Image {
+    /// An array as an image. Refused where it has no elements or no axes.
+    pub fn of(source: &Source<'_>) -> Result<Self> {
+        let model = source.array()?.model();
+        if model.shape.is_empty() {
+            return Err(Error::unsupported("it has no dimensions"));
+        }
+        if model.shape.contains(&0) {
+            return Err(Error::unsupported("it has no elements"));
+        }
+        let name = |axis: usize| model.dimension_names.get(axis).cloned().flatten();
+        let axis = |(index, len): (usize, &u64)| {
+            let name = name(index);
+            Axis { kind: name.as_deref().and_then(kind_of), name, len: *len, scale: None }
+        };
+        let mut axes: Vec<Axis> = model.shape.iter().enumerate().map(axis).collect();
+        let mut channels = Vec::new();
+        if let Some(described) = ome::of(source, &mut axes) {
+            channels = described;
+        }
+        let mut kinds: Vec<Kind> = axes.iter().filter_map(|axis| axis.kind).collect();
+        let count = kinds.len();
+        kinds.sort_unstable_by_key(|kind| format!("{kind:?}"));
+        kinds.dedup();
+        if kinds.len() != count {
+            // Names that say the same twice say nothing.
+            for axis in &mut axes {
+                axis.kind = None;
+            }
+        }
+        if axes.iter().all(|axis| axis.kind.is_none()) {
+            let last = [Kind::X, Kind::Y, Kind::Z].into_iter();
+            for (axis, kind) in axes.iter_mut().rev().zip(last) {
+                axis.kind = Some(kind);
+            }
+        }
+        Ok(Self { axes, channels, dtype: model.dtype.clone() })
+    }
+
+    /// The lengths of the axes.
+    pub fn shape(&self) -> Vec<u64> {
+        self.axes.iter().map(|axis| axis.len).collect()
+    }
+
+    /// The axis of a kind, and where it is.
+    pub fn axis(&self, kind: Kind) -> Option<(usize, &Axis)> {
+        self.axes.iter().enumerate().find(|(_, axis)| axis.kind == Some(kind))
+    }
+
+    /// The same image without axes of one element at the front, as far as it takes to be left with `rank`. Refused where
+    /// other axes would have to go.
+    pub fn of_rank(mut self, rank: usize) -> Result<Self> {
+        while self.axes.len() > rank {
+            if self.axes.first().is_none_or(|axis| axis.len != 1) {
+                return Err(Error::unsupported(format!(
+                    "it has {} dimensions, and there are {rank} at most",
+                    self.axes.len()
+                )));
+            }
+            self.axes.remove(0);
+        }
+        Ok(self)
+    }
+
+    /// Whether the last axis is that of channels, and so each pixel has all its samples side by side.
+    pub fn is_interleaved(&self) -> bool {
+        self.axes.len() > 2 && self.axes.last().is_some_and(|axis| axis.kind == Some(Kind::Channel))
+    }
+
+    /// The type of its numbers: that of a Boolean is a byte, 0 or 1.
+    pub fn number(&self) -> DType {
+        match &self.dtype {
+            DType::Bool => DType::Uint(1),
+            other => other.clone(),
+        }
+    }
+
+    /// Why a format does not hold it.
+    pub fn no_type(&self, format: &str) -> Error {
+        Error::unsupported(format!("{format} has no type for {}", self.dtype.name()))
+    }
+}
+
+impl Axis {
+    /// A letter or a word for it.
+    pub fn label(&self) -> &str {
+        self.name.as_deref().unwrap_or(match self.kind {
+            Some(Kind::Time) => "t",
+            Some(Kind::Channel) => "c",
+            Some(Kind::Z) => "z",
+            Some(Kind::Y) => "y",
+            Some(Kind::X) => "x",
+            None => "",
+        })
+    }
+
+    /// Whether it is one of space.
+    pub fn is_space(&self) -> bool {
+        matches!(self.kind, Some(Kind::X | Kind::Y | Kind::Z))
+    }
+
+    /// From one element to the next, in a unit of ten to that power of metres, or of seconds; none where that is not
+    /// known.
+    pub fn step_in(&self, exponent: i32) -> Option<f64> {
+        let scale = self.scale.as_ref()?;
+        scale.unit.as_ref()?.convert(scale.step, exponent)
+    }
+
+    /// The place of the first element, in the same way.
+    pub fn start_in(&self, exponent: i32) -> Option<f64> {
+        let scale = self.scale.as_ref()?;
+        scale.unit.as_ref()?.convert(scale.start, exponent)
+    }
+}
+
+/// What an axis of this name is.
+fn kind_of(name: &str) -> Option<Kind> {
+    Some(match name.to_lowercase().as_str() {
+        "t" | "time" => Kind::Time,
+        "c" | "ch" | "channel" | "channels" | "band" | "bands" => Kind::Channel,
+        "z" => Kind::Z,
+        "y" => Kind::Y,
+        "x" => Kind::X,
+        _ => return None,
+    })
+}
+
+/// Numbers of a list.
+fn floats(value: &Value) -> Option<Vec<f64>> {
+    value.as_array()?.iter().map(Value::as_f64).collect()
+}
+
+/// The elements of an array of `shape` whose first axes follow one another in the order `order`, the slowest first; the
+/// axes that are not in it follow as they are.
+pub fn in_order(elements: &Elements, shape: &[u64], order: &[usize]) -> Result<Vec<Part>> {
+    // Axes at the end that are where they were stay together.
+    let kept = order.iter().enumerate().rev().take_while(|(place, axis)| place == *axis).count();
+    let outer = order.get(..order.len().saturating_sub(kept)).unwrap_or_default();
+    if outer.is_empty() {
+        return Ok(vec![elements.clone().into()]);
+    }
+    let product = |lens: &[u64]| lens.iter().try_fold(1_u64, |all, len| all.checked_mul(*len));
+    let (lens, _) = shape.split_at_checked(outer.len()).unwrap_or_default();
+    let count = product(lens).filter(|count| (1..=MAX_PARTS).contains(count)).ok_or_else(|| {
+        Error::unsupported(format!(
+            "its axes are in another order, and more than {MAX_PARTS} planes would move"
+        ))
+    })?;
+    let part_len = elements.len() / count;
+    let len = |axis: usize| lens.get(axis).copied().unwrap_or(1);
+    let stride = |axis: usize| {
+        lens.iter().skip(axis.saturating_add(1)).fold(1_u64, |all, len| all.saturating_mul(*len))
+    };
+    let part = |number: u64| {
+        let (mut left, mut from) = (number, 0_u64);
+        for axis in outer.iter().rev() {
+            let index = left % len(*axis).max(1);
+            left /= len(*axis).max(1);
+            from = from.saturating_add(index.saturating_mul(stride(*axis)));
+        }
+        elements.range(from.saturating_mul(part_len), part_len).map(Part::from)
+    };
+    (0..count).map(part).collect()
+}
+
+/// A text as part of an XML document. By names and not by numbers: Bio-Formats reads no `&#181;`.
+pub fn escape(text: &str) -> String {
+    let mut escaped = String::new();
+    for char in text.chars() {
+        match char {
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '&' => escaped.push_str("&amp;"),
+            '"' => escaped.push_str("&quot;"),
+            // XML has no way to say these.
+            char if char.is_control() || matches!(char, '\u{fffe}' | '\u{ffff}') => {
+                escaped.push('_');
+            }
+            char => escaped.push(char),
+        }
+    }
+    escaped
+}

@@ -1,0 +1,115 @@
+//! What OME-Zarr says of an array: `ome.multiscales` and `ome.omero` of the group that names it among its `datasets`
+//! (<https://ngff.openmicroscopy.org/0.5/>; what 0.4 has among the attributes is lowered to that by `metadata`).
+
+use serde_json::Value;
+
+use super::{Axis, Channel, Kind, Scale, Unit, floats, kind_of};
+use crate::error::{Error, Result};
+use crate::metadata::NodePath;
+use crate::view::Source;
+
+/// The most levels of an image: each has half as many elements along an axis as the one before.
+const MAX_LEVELS: usize = 64;
+
+/// What versions before 0.3 do not say: the axes are always these.
+const AXES: [&str; 5] = ["t", "c", "z", "y", "x"];
+
+/// Describes the axes of an array that is in a multiscale image, and gives its channels; none where it is in none.
+pub(super) fn of(source: &Source<'_>, axes: &mut [Axis]) -> Option<Vec<Channel>> {
+    source.above().find_map(|group| {
+        let relative = source.path().relative_to(group.path())?;
+        let image = multiscale(&group)?;
+        let dataset = datasets(image)
+            .find(|dataset| dataset.get("path").and_then(Value::as_str) == Some(relative))?;
+        describe(image, dataset, axes)?;
+        Some(channels(&group))
+    })
+}
+
+/// The arrays of the multiscale image that a group is, the largest first.
+pub fn levels<'s>(group: &Source<'s>) -> Result<Vec<Source<'s>>> {
+    let image = multiscale(group).ok_or_else(|| {
+        Error::unsupported("a group that is no OME-Zarr image (it has no multiscales)")
+    })?;
+    let level = |dataset: &Value| {
+        let path = dataset.get("path").and_then(Value::as_str);
+        let path =
+            path.ok_or_else(|| Error::unsupported("a dataset of multiscales has no path"))?;
+        let path: NodePath = group.path().join(path)?;
+        group.other(&path)
+    };
+    datasets(image).take(MAX_LEVELS).map(level).collect()
+}
+
+/// What the image that a group is calls itself.
+pub fn title(group: &Source<'_>) -> Option<String> {
+    multiscale(group)?.get("name")?.as_str().filter(|name| !name.is_empty()).map(str::to_owned)
+}
+
+fn multiscale<'g>(group: &'g Source<'_>) -> Option<&'g Value> {
+    group.attributes().get("ome")?.get("multiscales")?.as_array()?.first()
+}
+
+fn datasets(image: &Value) -> impl Iterator<Item = &Value> {
+    image.get("datasets").and_then(Value::as_array).into_iter().flatten()
+}
+
+fn describe(image: &Value, dataset: &Value, axes: &mut [Axis]) -> Option<()> {
+    let listed: Vec<Value> = match image.get("axes").and_then(Value::as_array) {
+        Some(listed) => listed.clone(),
+        None => AXES.into_iter().map(Value::from).collect(),
+    };
+    if listed.len() != axes.len() {
+        return None;
+    }
+    let transforms = [dataset, image].map(|of| of.get("coordinateTransformations"));
+    let mut place: Option<Vec<(f64, f64)>> = None;
+    for transform in transforms.into_iter().flatten().filter_map(Value::as_array).flatten() {
+        apply(transform, axes.len(), &mut place);
+    }
+    for (index, (axis, listed)) in axes.iter_mut().zip(&listed).enumerate() {
+        let name = listed.as_str().or_else(|| listed.get("name").and_then(Value::as_str));
+        axis.name = name.map(str::to_owned);
+        axis.kind = match listed.get("type").and_then(Value::as_str) {
+            Some("time") => Some(Kind::Time),
+            Some("channel") => Some(Kind::Channel),
+            _ => name.and_then(kind_of),
+        };
+        let unit = listed.get("unit").and_then(Value::as_str).map(Unit::parse);
+        let place = place.as_ref().and_then(|place| place.get(index));
+        let place = place.filter(|(step, start)| step.is_normal() && start.is_finite());
+        axis.scale = place.map(|(step, start)| Scale { step: *step, start: *start, unit });
+    }
+    Some(())
+}
+
+/// Puts a scale or a translation after those before it. One of another rank, or in another array, is left out.
+fn apply(transform: &Value, rank: usize, place: &mut Option<Vec<(f64, f64)>>) {
+    let of = |name: &str| transform.get(name).and_then(floats).filter(|list| list.len() == rank);
+    let place = place.get_or_insert_with(|| vec![(1.0, 0.0); rank]);
+    if let Some(scale) = of("scale") {
+        for ((step, start), by) in place.iter_mut().zip(scale) {
+            *step *= by;
+            *start *= by;
+        }
+    } else if let Some(translation) = of("translation") {
+        for ((_, start), by) in place.iter_mut().zip(translation) {
+            *start += by;
+        }
+    }
+}
+
+fn channels(group: &Source<'_>) -> Vec<Channel> {
+    let omero = group.attributes().get("ome").and_then(|ome| ome.get("omero"));
+    let listed = omero.and_then(|omero| omero.get("channels")).and_then(Value::as_array);
+    let channel = |channel: &Value| {
+        let text = |name: &str| channel.get(name).and_then(Value::as_str);
+        let color = text("color").map(|color| color.trim_start_matches('#'));
+        let color = color.filter(|color| color.len() == 6);
+        Channel {
+            label: text("label").map(str::to_owned),
+            color: color.and_then(|color| u32::from_str_radix(color, 16).ok()),
+        }
+    };
+    listed.into_iter().flatten().map(channel).collect()
+}

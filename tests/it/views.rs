@@ -1,0 +1,220 @@
+//! Nodes as files of other formats.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{FileExt, MetadataExt};
+
+use serde_json::json;
+
+use crate::support::{Mount, errno, names, said, zarrfs};
+
+/// A group `a` with an array `x` of 4 x 4 `uint16` in chunks of 2 x 2, of which three are there.
+fn mount(options: &[&str]) -> Mount {
+    let mount = Mount::new(&["--create"]);
+    fs::create_dir(mount.at("a")).unwrap();
+    fs::create_dir_all(mount.at("a/x/c/0")).unwrap();
+    fs::create_dir_all(mount.at("a/x/c/1")).unwrap();
+    let document = json!({
+        "zarr_format": 3, "node_type": "array", "shape": [4, 4], "data_type": "uint16",
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2, 2]}},
+        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+        "fill_value": 7, "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
+        "attributes": {}
+    });
+    fs::write(mount.at("a/x/zarr.json"), document.to_string()).unwrap();
+    for (chunk, value) in [("0/0", 1), ("0/1", 2), ("1/0", 3)] {
+        fs::write(mount.at("a/x/c").join(chunk), elements(&[value; 4])).unwrap();
+    }
+    mount.remount(options);
+    mount
+}
+
+fn elements(values: &[u16]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.to_le_bytes()).collect()
+}
+
+const WHOLE: [u16; 16] = [1, 1, 2, 2, 1, 1, 2, 2, 3, 3, 7, 7, 3, 3, 7, 7];
+
+/// Shows: view-names, view-read.
+#[test]
+fn a_view_is_found_by_name_beside_its_node_and_listed_nowhere() {
+    let mount = mount(&[]);
+    assert_eq!(names(&mount.at("a")), ["x", "zarr.json"].map(str::to_owned).into());
+    assert_eq!(fs::read(mount.at("a/x.raw")).unwrap(), elements(&WHOLE));
+    let attr = fs::metadata(mount.at("a/x.raw")).unwrap();
+    assert_eq!((attr.len(), attr.blocks()), (32, 1));
+    assert_eq!(attr.ino(), fs::metadata(mount.at("a/x.raw")).unwrap().ino());
+    for none in ["a/y.raw", "a/x.none", "a/x/x.raw", "x.raw", "__root__.raw", "a/a.raw"] {
+        assert_eq!(errno(fs::read(mount.at(none))), libc::ENOENT, "{none}");
+    }
+    let mut part = [0; 5];
+    File::open(mount.at("a/x.raw")).unwrap().read_exact_at(&mut part, 9).unwrap();
+    assert_eq!(part, elements(&WHOLE)[9..14]);
+    // A file of that name wins.
+    fs::write(mount.at("a/y.raw"), "mine").unwrap();
+    fs::rename(mount.at("a/x"), mount.at("a/y")).unwrap();
+    assert_eq!(fs::read(mount.at("a/y.raw")).unwrap(), b"mine");
+    fs::remove_file(mount.at("a/y.raw")).unwrap();
+    assert_eq!(fs::read(mount.at("a/y.raw")).unwrap(), elements(&WHOLE));
+    assert_eq!(errno(fs::read(mount.at("a/x.raw"))), libc::ENOENT);
+}
+
+/// Shows: view-listed, view-as.
+#[test]
+fn views_are_listed_where_that_is_asked_for_and_alone_with_as() {
+    let mut mount = mount(&["--views", "raw"]);
+    mount.expect("--as raw shows files alone");
+    mount.expect("a mount of one format");
+    assert_eq!(names(&mount.at("a")), ["x", "x.raw", "zarr.json"].map(str::to_owned).into());
+    mount.remount(&["-o", "views=raw+npy"]);
+    assert!(names(&mount.at("a")).is_superset(&["x.npy", "x.raw"].map(str::to_owned).into()));
+    mount.remount(&["--as", "raw"]);
+    assert_eq!(names(&mount.path()), ["a".to_owned()].into());
+    assert_eq!(names(&mount.at("a")), ["x.raw".to_owned()].into());
+    assert_eq!(fs::read(mount.at("a/x.raw")).unwrap(), elements(&WHOLE));
+    for none in ["zarr.json", "a/x", "a/x.npy", "a/x/zarr.json"] {
+        assert_eq!(errno(fs::metadata(mount.at(none))), libc::ENOENT, "{none}");
+    }
+    for refused in [
+        fs::create_dir(mount.at("b")),
+        fs::write(mount.at("b"), ""),
+        fs::remove_dir(mount.at("a")),
+        fs::rename(mount.at("a"), mount.at("b")),
+    ] {
+        assert_eq!(errno(refused), libc::EPERM);
+    }
+    OpenOptions::new().write(true).open(mount.at("a/x.raw")).unwrap().write_all(&[9, 0]).unwrap();
+    mount.remount(&[]);
+    assert_eq!(fs::read(mount.at("a/x/c/0/0")).unwrap(), elements(&[9, 1, 1, 1]));
+    let (code, sentence) = said(&["mount", "a", "b", "--views", "no"]);
+    assert!(code == 2 && sentence.contains("npy, raw"), "{sentence}");
+}
+
+/// Shows: view-write, view-length, view-header, view-remove.
+#[test]
+fn a_view_is_written_in_place_and_keeps_its_length_and_header() {
+    let mut mount = mount(&[]);
+    for part in ["a/x.raw: ", "a/x.npy: "] {
+        mount.expect(part);
+    }
+    let open = |name: &str| OpenOptions::new().read(true).write(true).open(mount.at(name)).unwrap();
+    let file = open("a/x.raw");
+    file.write_all_at(&elements(&[20, 21]), 2 * 2 + 8 * 2).unwrap();
+    drop(file);
+    let mut whole = WHOLE;
+    (whole[10], whole[11]) = (20, 21);
+    assert_eq!(fs::read(mount.at("a/x/c/1/1")).unwrap(), elements(&[20, 21, 7, 7]));
+    assert_eq!(fs::read(mount.at("a/x.raw")).unwrap(), elements(&whole));
+    // Cut to nothing it is what it was; written again it is what is written.
+    drop(File::create(mount.at("a/x.raw")).unwrap());
+    assert_eq!(fs::read(mount.at("a/x.raw")).unwrap(), elements(&whole));
+    fs::write(mount.at("a/x.raw"), elements(&WHOLE)).unwrap();
+    assert_eq!(fs::read(mount.at("a/x.raw")).unwrap(), elements(&WHOLE));
+    for len in [1, 31, 33, 1 << 40] {
+        assert_eq!(errno(open("a/x.raw").set_len(len)), libc::EFBIG, "{len}");
+    }
+    assert_eq!(errno(open("a/x.raw").write_all_at(&[0; 4], 30)), libc::EFBIG);
+    let mut npy = open("a/x.npy");
+    let mut before = Vec::new();
+    npy.read_to_end(&mut before).unwrap();
+    let mut other = before.clone();
+    let at = before.windows(2).position(|pair| pair == b"u2").unwrap();
+    other[at + 1] = b'4';
+    other[130] = 99;
+    npy.seek(SeekFrom::Start(0)).unwrap();
+    assert_eq!(errno(npy.write_all(&other)), libc::EPERM);
+    npy.seek(SeekFrom::Start(0)).unwrap();
+    npy.write_all(&before).unwrap();
+    drop(npy);
+    assert_eq!(fs::read(mount.at("a/x.npy")).unwrap(), before);
+    assert_eq!(errno(fs::remove_file(mount.at("a/x.raw"))), libc::EPERM);
+    assert_eq!(errno(fs::rename(mount.at("a/x.raw"), mount.at("b"))), libc::EPERM);
+    assert_eq!(errno(fs::hard_link(mount.at("a/x.raw"), mount.at("b"))), libc::EPERM);
+    mount.remount(&["-o", "ro"]);
+    assert_eq!(fs::read(mount.at("a/x.raw")).unwrap(), elements(&WHOLE));
+    assert_eq!(errno(OpenOptions::new().write(true).open(mount.at("a/x.raw"))), libc::EROFS);
+}
+
+/// Shows: view-replace.
+#[test]
+fn a_file_that_is_renamed_onto_a_view_is_what_it_has() {
+    let mut mount = mount(&[]);
+    mount.expect("a/x.raw: ");
+    let new: Vec<u16> = (0..16).collect();
+    fs::write(mount.at("a/scratch"), elements(&new)).unwrap();
+    fs::rename(mount.at("a/scratch"), mount.at("a/x.raw")).unwrap();
+    assert_eq!(fs::read(mount.at("a/x.raw")).unwrap(), elements(&new));
+    assert_eq!(fs::read(mount.at("a/x/c/1/0")).unwrap(), elements(&[8, 9, 12, 13]));
+    fs::write(mount.at("a/scratch"), elements(&new[1..])).unwrap();
+    let renamed = fs::rename(mount.at("a/scratch"), mount.at("a/x.raw"));
+    assert_eq!(errno(renamed), libc::EINVAL);
+    assert_eq!(fs::read(mount.at("a/x.raw")).unwrap(), elements(&new));
+    fs::remove_file(mount.at("a/scratch")).unwrap();
+    assert_eq!(names(&mount.at("a")), ["x", "zarr.json"].map(str::to_owned).into());
+}
+
+/// Shows: view-coherence.
+#[test]
+fn whoever_opens_a_view_or_a_chunk_sees_what_was_written_to_the_other() {
+    let mut mount = mount(&[]);
+    mount.expect("a/moved.npy: ");
+    assert_eq!(fs::read(mount.at("a/x.raw")).unwrap(), elements(&WHOLE));
+    let before = fs::metadata(mount.at("a/x.raw")).unwrap().modified().unwrap();
+    let mut whole = WHOLE;
+    for value in 10..20 {
+        fs::write(mount.at("a/x/c/0/0"), elements(&[value; 4])).unwrap();
+        for at in [0, 1, 4, 5] {
+            whole[at] = value;
+        }
+        assert_eq!(fs::read(mount.at("a/x.raw")).unwrap(), elements(&whole));
+        let npy = OpenOptions::new().write(true).open(mount.at("a/x.npy")).unwrap();
+        npy.write_all_at(&elements(&[value + 100]), 128).unwrap();
+        drop(npy);
+        whole[0] = value + 100;
+        assert_eq!(fs::read(mount.at("a/x.raw")).unwrap(), elements(&whole));
+        let chunk = elements(&[value + 100, value, value, value]);
+        assert_eq!(fs::read(mount.at("a/x/c/0/0")).unwrap(), chunk);
+    }
+    assert!(fs::metadata(mount.at("a/x.raw")).unwrap().modified().unwrap() > before);
+    let document = fs::read_to_string(mount.at("a/x/zarr.json")).unwrap();
+    let document = document.replacen('4', "2", 1);
+    fs::write(mount.at("a/x/zarr.json"), document).unwrap();
+    let open = File::open(mount.at("a/x.npy")).unwrap();
+    assert_eq!(fs::read(mount.at("a/x.raw")).unwrap(), elements(&whole[..8]));
+    // Never the fill value in the place of what has moved.
+    fs::rename(mount.at("a/x"), mount.at("a/moved")).unwrap();
+    let read = open.read_exact_at(&mut [0; 2], 128);
+    assert!([libc::ESTALE, libc::ENOENT].contains(&errno(read)));
+    assert_eq!(fs::read(mount.at("a/moved.raw")).unwrap(), elements(&whole[..8]));
+}
+
+/// Shows: view-none.
+#[test]
+fn what_a_format_cannot_hold_is_not_there_and_it_is_said_why() {
+    let mount = mount(&[]);
+    let document = fs::read_to_string(mount.at("a/x/zarr.json")).unwrap();
+    let mut document: serde_json::Value = serde_json::from_str(&document).unwrap();
+    document["data_type"] = "bfloat16".into();
+    document["fill_value"] = "0x0000".into();
+    fs::create_dir(mount.at("a/b")).unwrap();
+    fs::write(mount.at("a/b/zarr.json"), document.to_string()).unwrap();
+    assert_eq!(errno(fs::metadata(mount.at("a/b.npy"))), libc::ENOENT);
+    assert_eq!(fs::read(mount.at("a/b.raw")).unwrap().len(), 32);
+    let mut told = String::new();
+    File::open(mount.at(".zarrfs/views/a/b")).unwrap().read_to_string(&mut told).unwrap();
+    assert!(told.contains("NumPy has no type for bfloat16") && told.contains("b.raw"), "{told}");
+    let listed = names(&mount.at(".zarrfs/views/a"));
+    assert_eq!(listed, ["__group__", "b", "x"].map(str::to_owned).into());
+    fs::read(mount.at(".zarrfs/views/a/__group__")).unwrap();
+    mount.unmount();
+    let node = mount.store().join("a/b").display().to_string();
+    let (code, sentence) = said(&["cat", &node, "--as", "npy"]);
+    assert!(code == 1 && sentence.contains("NumPy has no type"), "{sentence}");
+    let node = mount.store().join("a/x").display().to_string();
+    let output = zarrfs().args(["cat", &node, "--as", "raw"]).output().unwrap();
+    assert_eq!(output.stdout, elements(&WHOLE));
+    let output = zarrfs().args(["info", &node, "--json"]).output().unwrap();
+    let facts: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&facts["views"]["raw"], &facts["slab_size"]), (&json!(32), &json!(16)));
+    mount.mount_again(&[]);
+}
