@@ -7,6 +7,7 @@
 //! - [netCDF data models](https://docs.unidata.ucar.edu/nug/current/netcdf_data_set_components.html), what names may be.
 
 mod attributes;
+mod coordinates;
 mod dimensions;
 mod exact;
 mod variable;
@@ -17,6 +18,7 @@ use super::Source;
 use crate::error::{Error, Kind, Result};
 use crate::metadata::{NodeKind, NodePath};
 pub(super) use attributes::{Attribute, Many, Values, attributes, cleaned, decimal};
+use coordinates::{is_coordinate, with_coordinates};
 pub(super) use dimensions::{Dimension, Dimensions};
 pub(super) use exact::exactly;
 pub(super) use variable::{Data, Room, Variable, characters};
@@ -155,51 +157,6 @@ pub(super) fn left_out(reasons: &[(String, Error)], others: usize) -> Option<Att
         reasons.push(format!("{others} nodes whose metadata are not understood"));
     }
     (!reasons.is_empty()).then(|| Attribute::text(LEFT_OUT, reasons.join("; ")))
-}
-
-/// Whether an array has one dimension, of its own name.
-fn is_coordinate(array: &Source<'_>) -> bool {
-    array.array().is_ok_and(|own| {
-        let model = own.model();
-        model.shape.len() == 1
-            && matches!(model.dimension_names.as_slice(), [Some(name)] if name == array.name())
-    })
-}
-
-/// An array and what of its group belongs to it: the coordinates of its dimensions, and what the attributes
-/// `coordinates` and `grid_mapping` name and has no other dimensions. And the group.
-fn with_coordinates<'s>(source: &Source<'s>) -> Result<(Vec<Source<'s>>, Option<Source<'s>>)> {
-    let model = source.array()?.model();
-    let Some(group) = source.path().parent() else { return Ok((vec![source.clone()], None)) };
-    let mut names: Vec<String> = model.dimension_names.iter().flatten().cloned().collect();
-    let in_attributes = names.len();
-    for attribute in ["coordinates", "grid_mapping"] {
-        let text = model.attributes.get(attribute).and_then(serde_json::Value::as_str);
-        names.extend(text.unwrap_or_default().split([' ', ':']).map(ToOwned::to_owned));
-    }
-    let own: Vec<_> = model.dimension_names.iter().zip(&model.shape).collect();
-    let mut arrays = vec![source.clone()];
-    for (number, name) in names.into_iter().enumerate() {
-        let Ok(path) = group.child(&name) else { continue };
-        if arrays.iter().any(|array| *array.path() == path) {
-            continue;
-        }
-        // What is no node, or none that is understood, is no coordinate.
-        let Ok(other) = source.other(&path) else { continue };
-        let Ok(array) = other.array() else { continue };
-        let other_model = array.model();
-        let is_on_these = other_model.dimension_names.len() == other_model.shape.len()
-            && other_model
-                .dimension_names
-                .iter()
-                .zip(&other_model.shape)
-                .all(|dimension| own.contains(&dimension));
-        if is_on_these && (number >= in_attributes || is_coordinate(&other)) {
-            arrays.push(other);
-        }
-    }
-    arrays.sort_by(|one, other| one.path().cmp(other.path()));
-    Ok((arrays, source.other(&group).ok()))
 }
 
 /// A name as netCDF allows it: without slashes and control characters, not beginning with a sign, not ending with a

@@ -215,9 +215,9 @@ pub(in crate::view) fn characters(source: &Source<'_>, room: &mut Room) -> Resul
 /// The values of a small array, little endian and in C order.
 fn small_values(source: &Source<'_>, room: &mut Room) -> Result<Vec<u8>> {
     check_small(source)?;
-    let values = source.values()?;
-    room.take(values.len())?;
-    Ok(values)
+    let len = source.elements(Layout::Linear, Items::default())?.len();
+    room.take(usize::try_from(len).unwrap_or(usize::MAX))?;
+    source.values()
 }
 
 fn check_small(source: &Source<'_>) -> Result<()> {

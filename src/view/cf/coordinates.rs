@@ -1,0 +1,65 @@
+//! What belongs to an array: a file of it alone would not say where its elements are.
+
+use serde_json::Value;
+
+use crate::error::Result;
+use crate::view::Source;
+
+/// The most arrays that may be asked for by the attributes of one.
+const MAX_NAMES: usize = 256;
+
+/// Whether an array has one dimension, of its own name.
+pub(super) fn is_coordinate(array: &Source<'_>) -> bool {
+    array.array().is_ok_and(|own| {
+        let model = own.model();
+        model.shape.len() == 1
+            && matches!(model.dimension_names.as_slice(), [Some(name)] if name == array.name())
+    })
+}
+
+/// An array and what of its group belongs to it: the coordinates of its dimensions, what the attributes `coordinates`
+/// and `grid_mapping` name, if it has no other dimensions, and the `bounds` of those, which have one more. And the group.
+pub(super) fn with_coordinates<'s>(
+    source: &Source<'s>,
+) -> Result<(Vec<Source<'s>>, Option<Source<'s>>)> {
+    let mut arrays = vec![source.clone()];
+    let Some(group) = source.path().parent() else { return Ok((arrays, None)) };
+    let model = source.array()?.model();
+    let named = |name: &str| {
+        let path = group.child(name).ok()?;
+        // What is no node, or none that is understood, is no coordinate.
+        source.other(&path).ok().filter(|other| other.array().is_ok())
+    };
+    let coordinates = model.dimension_names.iter().flatten().filter_map(|name| named(name));
+    let mut found: Vec<Source<'s>> = coordinates.filter(is_coordinate).collect();
+    for name in names(source, &["coordinates", "grid_mapping"]) {
+        found.extend(named(name));
+    }
+    found.retain(|other| has_dimensions_of(other, source, 0));
+    for other in found.clone() {
+        let bounds = names(&other, &["bounds", "climatology"]).filter_map(&named);
+        found.extend(bounds.filter(|bounds| has_dimensions_of(bounds, source, 1)));
+    }
+    arrays.extend(found);
+    arrays.sort_by(|one, other| one.path().cmp(other.path()));
+    arrays.dedup_by(|one, other| one.path() == other.path());
+    Ok((arrays, source.other(&group).ok()))
+}
+
+/// The names in attributes of an array; `grid_mapping` may have colons behind some.
+fn names<'a>(array: &'a Source<'_>, attributes: &'a [&str]) -> impl Iterator<Item = &'a str> {
+    let texts = attributes.iter().filter_map(|name| array.attributes().get(*name));
+    texts.filter_map(Value::as_str).flat_map(|text| text.split([' ', ':'])).take(MAX_NAMES)
+}
+
+/// Whether all dimensions of an array, but so many at its end, are those of another.
+fn has_dimensions_of(array: &Source<'_>, other: &Source<'_>, more: usize) -> bool {
+    let dimensions = |source: &Source<'_>| -> Vec<(Option<String>, u64)> {
+        let Ok(array) = source.array() else { return Vec::new() };
+        let mut names = array.model().dimension_names.iter().cloned();
+        array.model().shape.iter().map(|len| (names.next().flatten(), *len)).collect()
+    };
+    let (own, others) = (dimensions(array), dimensions(other));
+    let count = own.len().saturating_sub(more);
+    own.iter().take(count).all(|dimension| dimension.0.is_some() && others.contains(dimension))
+}
