@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use lru::LruCache;
 use parking_lot::{Mutex, MutexGuard};
@@ -62,7 +62,7 @@ pub struct ChunkCache {
     /// What is here and not in the store yet: it counts before all else. Its lock is a leaf.
     waiting: Waiting,
     /// How often chunks of an array were changed here. A leaf.
-    generations: Mutex<HashMap<Prefix, u64>>,
+    generations: Mutex<HashMap<Prefix, (u64, SystemTime)>>,
     counters: Counters,
 }
 
@@ -206,16 +206,26 @@ impl ChunkCache {
 
     /// A number that is another one whenever a chunk of an array was changed here.
     pub fn generation(&self, array: &Array) -> u64 {
-        self.generations.lock().get(array.prefix()).copied().unwrap_or_default()
+        self.generations
+            .lock()
+            .get(array.prefix())
+            .map(|(generation, _)| *generation)
+            .unwrap_or_default()
+    }
+
+    /// When a chunk of an array was changed here last.
+    pub fn modified(&self, array: &Array) -> Option<SystemTime> {
+        self.generations.lock().get(array.prefix()).map(|(_, modified)| *modified)
     }
 
     /// Notes that a chunk of an array is another one.
     fn changed(&self, array: &Array) {
+        let now = SystemTime::now();
         let mut generations = self.generations.lock();
-        if let Some(generation) = generations.get_mut(array.prefix()) {
-            *generation = generation.wrapping_add(1);
+        if let Some((generation, modified)) = generations.get_mut(array.prefix()) {
+            (*generation, *modified) = (generation.wrapping_add(1), now);
         } else {
-            generations.insert(array.prefix().clone(), 1);
+            generations.insert(array.prefix().clone(), (1, now));
         }
     }
 
@@ -259,13 +269,14 @@ impl ChunkCache {
         let _turn = self.turn(&key);
         // What this write stored, not what is there a moment later: that may be of someone else.
         let stored = array.write_chunks(vec![(coords.clone(), bytes.clone())], fill)?;
-        self.changed(array);
         let counter = if bytes.is_some() { &self.counters.stored } else { &self.counters.erased };
         counter.fetch_add(1, Ordering::Relaxed);
         let stat = stored.into_iter().next().flatten();
         self.put(array, coords, bytes, stat);
         // What the store did not take before this is older.
         self.waiting.forget(&key, coords);
+        // Who opens before this may read what was there before: nobody has been told that it is stored.
+        self.changed(array);
         Ok(stat)
     }
 

@@ -71,6 +71,14 @@ pub enum Due<'p> {
     Below(&'p NodePath),
 }
 
+/// What may wait where a chunk is put.
+#[derive(Debug, Clone, Copy)]
+enum Before {
+    Any,
+    /// What has this version, or nothing.
+    Is(Option<Version>),
+}
+
 /// All chunks that wait, by the key of the value that they will lie in.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
@@ -151,10 +159,39 @@ impl Waiting {
         &self,
         path: &NodePath,
         array: &Array,
-        (key, coords): (&Key, &Coords),
+        to: (&Key, &Coords),
         bytes: Option<Buffer>,
         modified: Option<SystemTime>,
     ) -> Stat {
+        self.put(Before::Any, (path, array), to, bytes, modified).unwrap_or_else(|stat| stat)
+    }
+
+    /// The same, if what waits there has the version `before`: nothing where it has not.
+    pub(super) fn hold_after(
+        &self,
+        before: Option<Version>,
+        path: &NodePath,
+        array: &Array,
+        to: (&Key, &Coords),
+        bytes: Buffer,
+    ) -> Option<Stat> {
+        self.put(Before::Is(before), (path, array), to, Some(bytes), None).ok()
+    }
+
+    /// The version of what waits at `coords`.
+    pub(super) fn version(&self, key: &Key, coords: &Coords) -> Option<Version> {
+        let table = self.table.lock();
+        table.shards.get(key)?.chunks.get(coords).map(|held| held.stat.version)
+    }
+
+    fn put(
+        &self,
+        before: Before,
+        (path, array): (&NodePath, &Array),
+        (key, coords): (&Key, &Coords),
+        bytes: Option<Buffer>,
+        modified: Option<SystemTime>,
+    ) -> std::result::Result<Stat, Stat> {
         let number = self.versions.fetch_add(1, Ordering::Relaxed);
         let len = bytes.as_ref().map_or(0, |bytes| len_of(bytes));
         let stat = Stat {
@@ -164,6 +201,12 @@ impl Waiting {
         };
         let mut guard = self.table.lock();
         let table = &mut *guard;
+        if let Before::Is(before) = before {
+            let now = table.shards.get(key).and_then(|shard| shard.chunks.get(coords));
+            if now.map(|held| held.stat.version) != before {
+                return Err(stat);
+            }
+        }
         let shard = table.shards.entry(key.clone()).or_insert_with(|| Shard {
             path: path.clone(),
             prefix: array.prefix().clone(),
@@ -184,7 +227,7 @@ impl Waiting {
         self.recount(table);
         drop(guard);
         drop(old); // Freeing memory takes time: not under the lock.
-        stat
+        Ok(stat)
     }
 
     /// Changes the bytes of a chunk that waits; whether one does. It is another version then, though not a complete one if

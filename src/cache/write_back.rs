@@ -47,35 +47,44 @@ impl ChunkCache {
         Ok(is_there.then_some(stat))
     }
 
-    /// Changes bytes of a chunk, which waits then: of what waits already in place. One that is not there is made of the
-    /// fill value.
+    /// Changes bytes of a chunk, which waits then: of what waits already in place. One that is not there, or need not be read
+    /// since all of it changes, is made of the fill value.
     pub fn change(
         &self,
         path: &NodePath,
         array: &Arc<Array>,
         coords: &Coords,
+        is_whole: bool,
         change: &mut dyn FnMut(&mut [u8]) -> Result<()>,
     ) -> Result<()> {
         let key = array.key(coords)?;
-        if self.waiting.change(&key, coords, change)? {
-            self.changed(array);
-            return Ok(());
+        loop {
+            if self.waiting.change(&key, coords, change)? {
+                break;
+            }
+            // Two who begin with the same chunk take turns, and so does who stores it.
+            let _turn = self.turn(&key);
+            // None waits, or one that is to be erased.
+            let before = self.waiting.version(&key, coords);
+            let stored = match before {
+                None if !is_whole => self.get_fresh(array, coords, Some(Instant::now()))?,
+                _ => None,
+            };
+            let mut bytes = match stored {
+                Some(chunk) => chunk.bytes,
+                None => array.fill_chunk(coords)?,
+            };
+            // Nobody else has it: it is changed in place.
+            self.remove(array, coords);
+            change(bytes.to_mut())?;
+            let to = (&key, coords);
+            // A whole one that was closed meanwhile is what is to be changed.
+            if self.waiting.hold_after(before, path, array, to, bytes).is_some() {
+                self.remove(array, coords);
+                break;
+            }
         }
-        // Two who begin with the same chunk take turns.
-        let turn = self.turn(&key);
-        if self.waiting.change(&key, coords, change)? {
-            self.changed(array);
-            return Ok(());
-        }
-        let mut bytes = match self.get_fresh(array, coords, Some(Instant::now()))? {
-            Some(chunk) => chunk.bytes,
-            None => array.fill_chunk(coords)?,
-        };
-        // Nobody else has it: it is changed in place.
-        self.remove(array, coords);
-        change(bytes.to_mut())?;
-        self.hold(path, array, coords, Some(bytes), None)?;
-        drop(turn);
+        self.changed(array);
         Ok(())
     }
 
@@ -247,6 +256,9 @@ impl ChunkCache {
             let was = held.stat.version;
             // Found stored before it is no longer found waiting.
             self.put(array, &coords, held.bytes, now);
+            if !array.reads_as_written(&coords) {
+                self.changed(array);
+            }
             if self.waiting.done(key, &coords, was) {
                 stored.push(Stored { coords, was, now, modified: held.modified });
             }

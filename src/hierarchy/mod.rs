@@ -14,12 +14,12 @@ mod node;
 mod recover;
 mod whole;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
 use crate::array::{Array, ShardLayout, parse_index};
 use crate::error::{At, Error, Kind, Result};
@@ -73,6 +73,8 @@ pub struct Hierarchy {
     /// How often something was forgotten; changed only while `nodes` is locked. What was read before may be
     /// older than what was forgotten, and is not kept.
     forgotten: AtomicU64,
+    /// The paths of nodes that were moved or removed here, in order. A leaf.
+    moves: Mutex<Moves>,
     /// Directories that only this mount knows.
     directories: Directories,
 }
@@ -84,6 +86,32 @@ pub enum Member {
     Directory(String),
     /// An ordinary file.
     File(String),
+}
+
+/// The last moves and removals.
+#[derive(Debug, Default)]
+struct Moves {
+    /// How many there were.
+    count: u64,
+    last: VecDeque<NodePath>,
+}
+
+/// Moves that are remembered: who asks about earlier ones is told that they were of any node.
+const MAX_MOVES: usize = 1000;
+
+impl Moves {
+    fn note(&mut self, path: &NodePath) {
+        self.count = self.count.saturating_add(1);
+        self.last.push_back(path.clone());
+        if self.last.len() > MAX_MOVES {
+            self.last.pop_front();
+        }
+    }
+
+    fn any_since(&self, count: u64, is_it: impl Fn(&NodePath) -> bool) -> bool {
+        let since = usize::try_from(self.count.saturating_sub(count)).unwrap_or(usize::MAX);
+        since > self.last.len() || self.last.iter().rev().take(since).any(is_it)
+    }
 }
 
 /// What lies below a path that has no document.
@@ -107,6 +135,7 @@ impl Hierarchy {
             options,
             nodes: RwLock::default(),
             forgotten: AtomicU64::new(0),
+            moves: Mutex::default(),
             directories: Directories::default(),
         })
     }
@@ -166,6 +195,16 @@ impl Hierarchy {
         self.forgotten.load(Ordering::SeqCst)
     }
 
+    /// How many nodes were moved or removed here so far, with all below them.
+    pub fn moves(&self) -> u64 {
+        self.moves.lock().count
+    }
+
+    /// Whether the node at `path` was moved or removed here after so many others were: another one may be there now.
+    pub fn has_moved_since(&self, path: &NodePath, moves: u64) -> bool {
+        self.moves.lock().any_since(moves, |from| path.relative_to(from).is_some())
+    }
+
     /// Forgets what was read of `path`, so that it is read anew.
     pub fn invalidate(&self, path: &NodePath) {
         let mut nodes = self.nodes.write();
@@ -177,6 +216,7 @@ impl Hierarchy {
     fn invalidate_below(&self, path: &NodePath) {
         let mut nodes = self.nodes.write();
         self.forgotten.fetch_add(1, Ordering::SeqCst);
+        self.moves.lock().note(path);
         nodes.retain(|known, _| known.relative_to(path).is_none());
     }
 

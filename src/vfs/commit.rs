@@ -87,12 +87,7 @@ impl Vfs {
             }
             Place::Ordinary(path, relative) => self.value_of(&self.ordinary_key(path, relative)?),
             Place::StoredDocument(_, key) => self.value_of(key),
-            Place::Report(_) | Place::ViewsOf(..) => Ok(Vec::new().into()),
-            Place::View(path, format) => {
-                let view = self.view(path, format)?;
-                let len = usize::try_from(view.len()).unwrap_or(usize::MAX);
-                Ok(Buffer::from(Vec::from(self.read_view(&view, Instant::now(), 0, len)?)))
-            }
+            Place::Report(_) | Place::ViewsOf(..) | Place::View(..) => Ok(Vec::new().into()),
             Place::Node(_)
             | Place::ChunkDir(..)
             | Place::OrdinaryDir(..)
@@ -470,10 +465,6 @@ impl Vfs {
                 let pieces = [Bytes::from(bytes).into()];
                 let stat = self.hierarchy.store().write()?.set(&key, &pieces, Condition::Always)?;
                 Some(stat.version)
-            }
-            Place::View(path, format) => {
-                self.replace_view(path, format, &bytes)?;
-                None
             }
             other => {
                 return Err(Error::new(Kind::NotPermitted, "can only be read").at(other.shown()));

@@ -21,7 +21,8 @@ impl Vfs {
         self.check_names_change()?;
         let _shared = self.tree_lock.read();
         let parent = self.directory(parent)?;
-        if self.resolve(&parent, name)?.is_some() {
+        // A node has its name before a view.
+        if self.resolve_named(&parent, name)?.is_some() {
             return Err(Error::new(Kind::Exists, "the file exists"));
         }
         self.hierarchy.store().write()?;

@@ -43,7 +43,7 @@ use crate::error::{At, Error, Kind, Result};
 use crate::hierarchy::Hierarchy;
 use crate::metadata::NodePath;
 use crate::store::Room;
-use crate::view::{Format, View};
+use crate::view::Format;
 pub use attr::Attr;
 pub use inode::ROOT;
 use inode::{Inode, Inodes};
@@ -55,7 +55,7 @@ use place::{Place, Report};
 pub use unstored::Unstored;
 use unsynced::Unsynced;
 pub use views::ListedViews;
-use views::Views;
+use views::{OpenView, Views};
 pub use xattr::Presence;
 
 /// How many keys may wait for a program to call `fsync` before they are synced without.
@@ -156,8 +156,8 @@ struct Handle {
     access: Access,
     /// What was made when it was opened, of a file that is made anew for each reader.
     made: Option<Bytes>,
-    /// The file that it is, of a view, and when it was opened: what was opened stays what it is.
-    view: Option<(Arc<View>, Instant)>,
+    /// The view that it is of.
+    view: Option<Arc<OpenView>>,
 }
 
 /// The right to change names.
@@ -375,7 +375,6 @@ impl Vfs {
         };
         let (made, opened_view) = opened.inspect_err(|_| self.release_content(&inode, access))?;
         let (view, view_pages) = opened_view.unzip();
-        let view = view.map(|view| (view, Instant::now()));
         let pages = match (&made, &place) {
             _ if let Some(pages) = view_pages => Ok(pages),
             (Some(_), _) => Ok(Pages::None),
@@ -405,6 +404,7 @@ impl Vfs {
     fn prepare(&self, inode: &Arc<Inode>, place: &Place, access: Access) -> Result<Pages> {
         if access != Access::Read {
             commit::check_writable(Some(place))?;
+            self.check_names_change()?;
         }
         self.open_content(inode, place, access)
     }
@@ -444,9 +444,7 @@ impl Vfs {
         let handle = self.handle(handle)?;
         match (&handle.made, &handle.view) {
             (Some(made), _) => Ok(slice(made, offset, len)),
-            (None, Some((view, opened))) => {
-                self.read_view(view, *opened, offset, len).at(handle.shown())
-            }
+            (None, Some(view)) => self.read_view(view, offset, len).at(handle.shown()),
             (None, None) => self.read_content(&handle.inode, offset, len),
         }
     }
@@ -465,7 +463,7 @@ impl Vfs {
     pub fn write(&self, handle: u64, offset: u64, data: &[u8]) -> Result<()> {
         let handle = self.handle(handle)?;
         match &handle.view {
-            Some((view, _)) => self.write_view(view, offset, data).at(handle.shown()),
+            Some(view) => self.write_view(view, offset, data).at(handle.shown()),
             None => self.write_content(&handle.inode, offset, data),
         }
     }
@@ -523,8 +521,8 @@ impl Vfs {
         if handle.access == Access::Read {
             return Ok(());
         }
-        if let Some((view, _)) = &handle.view {
-            return self.store_view(view).at(handle.shown());
+        if let Some(view) = &handle.view {
+            return self.flush_view(view, handle.access).at(handle.shown());
         }
         self.store_content(&handle.inode, commit::When::Closing)?;
         handle.inode.place().map_or(Ok(()), |place| self.check_shard_of(&place))
@@ -533,8 +531,8 @@ impl Vfs {
     /// Stores what was written to a file, so that it survives a power cut.
     pub fn fsync(&self, handle: u64) -> Result<()> {
         let Handle { inode, view, .. } = self.handle(handle)?;
-        if let Some((view, _)) = view {
-            self.store_view(&view)?;
+        if let Some(view) = view {
+            self.flush_view(&view, Access::Write)?;
             return self.unsynced.sync_all(self.hierarchy.store());
         }
         self.store_content(&inode, commit::When::Asked)?;
@@ -548,9 +546,10 @@ impl Vfs {
     /// Ends a handle. What is incomplete then is dropped, if it was the last one.
     pub fn release(&self, handle: u64) {
         let Ok(Handle { inode, access, view, .. }) = self.handle(handle) else { return };
-        if let Some((view, _)) = view.filter(|_| access != Access::Read) {
+        if let Some(view) = view.filter(|_| access != Access::Read) {
             // What a mapping wrote after the last close.
-            self.store_view(&view).unwrap_or_else(|error| self.note("close", &error));
+            self.flush_view(&view, Access::Write)
+                .unwrap_or_else(|error| self.note("close", &error));
         }
         let _turn = (access != Access::Read).then(|| self.turn(&inode)).flatten();
         drop(inode);

@@ -13,6 +13,8 @@ use super::{Form, TreeLock, Vfs};
 use crate::cache::Due;
 use crate::codec::Buffer;
 use crate::error::{At, Error, Kind, Result};
+use crate::metadata::NodePath;
+use crate::view::Format;
 
 /// What a rename does where the new name is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -135,7 +137,12 @@ impl Vfs {
         let (parent, new_parent) = (self.directory(parent)?, self.directory(new_parent)?);
         let from = self.resolve(&parent, name)?.ok_or_else(Error::not_found)?;
         self.hierarchy.store().write()?;
-        let taken = self.resolve(&new_parent, new_name)?;
+        // A node has its name before a view.
+        let taken = if from.is_dir() {
+            self.resolve_named(&new_parent, new_name)?
+        } else {
+            self.resolve(&new_parent, new_name)?
+        };
         if taken.is_some() && replace == Replace::No {
             return Err(Error::new(Kind::Exists, "the file exists"));
         }
@@ -160,6 +167,12 @@ impl Vfs {
             None => self.place_for_new(&new_parent, new_name)?,
         };
         super::commit::check_writable(Some(&to))?;
+        if let Place::View(path, format) = &to {
+            let inode = self.inodes.at(&from);
+            let replaced = self.rename_onto_view(&inode, &from, (path, format));
+            self.inodes.release(inode);
+            return replaced.at(at);
+        }
         check_is_no_chunk_of(&from, &to, self.options.form).at(at.clone())?;
         self.touch(&to);
         let (inode, replaced) = (self.inodes.at(&from), self.inodes.at(&to));
@@ -167,6 +180,21 @@ impl Vfs {
         self.inodes.release(inode);
         self.inodes.release(replaced);
         renamed.at(at)
+    }
+
+    /// What a file has is what a view has from then on, and the file goes: a view is never another file.
+    fn rename_onto_view(
+        &self,
+        inode: &Inode,
+        from: &Place,
+        (path, format): (&NodePath, &'static Format),
+    ) -> Result<()> {
+        if !matches!(from, Place::Ordinary(..)) {
+            return Err(Error::invalid("only an ordinary file can become what a view has"));
+        }
+        let moved = self.bytes_to_move(&inode.file.lock(), from)?;
+        self.replace_view(path, format, &moved.bytes)?;
+        self.unlink_file(inode, from)
     }
 
     fn is_stored_dir(&self, number: u64) -> Result<bool> {

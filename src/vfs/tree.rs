@@ -19,13 +19,17 @@ use crate::store::{Key, Stat};
 impl Vfs {
     /// What `name` in `directory` stands for; none where there is nothing.
     pub(super) fn resolve(&self, directory: &Place, name: &str) -> Result<Option<Place>> {
-        let found = match self.options.form {
-            Form::View(_) => self.resolve_among_views(directory, name)?,
-            Form::Zarr3 | Form::Zarr2 => self.resolve_node(directory, name)?,
-        };
-        match found {
+        match self.resolve_named(directory, name)? {
             None => self.resolve_view(directory, name),
             found => Ok(found),
+        }
+    }
+
+    /// The same without views.
+    pub(super) fn resolve_named(&self, directory: &Place, name: &str) -> Result<Option<Place>> {
+        match self.options.form {
+            Form::View(_) => self.resolve_among_views(directory, name),
+            Form::Zarr3 | Form::Zarr2 => self.resolve_node(directory, name),
         }
     }
 
@@ -41,7 +45,6 @@ impl Vfs {
         })
     }
 
-    /// The same without views.
     fn resolve_node(&self, directory: &Place, name: &str) -> Result<Option<Place>> {
         match self.in_one_tree(directory, name)? {
             Named::Same => self.resolve_in_one_tree(directory, name),

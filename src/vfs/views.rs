@@ -4,29 +4,33 @@
 //! as what is written to chunk files does, and is stored when it is closed.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Instant, SystemTime};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 
 use super::place::Place;
-use super::{Form, Pages, Vfs};
+use super::{Access, Form, Pages, Vfs};
 use crate::array::{Array, Coords};
 use crate::cache::Due;
 use crate::codec::Buffer;
 use crate::error::{At, Error, Kind, Result};
 use crate::hierarchy::Node;
 use crate::metadata::NodePath;
-use crate::view::{Elements, FORMATS, Format, GetChunk, Source, View};
+use crate::view::{Cover, Elements, FORMATS, Format, GetChunk, Source, View};
 
 /// The name of the root in the name of a file.
 const ROOT_NAME: &str = "__root__";
 
-/// Views that are kept; their headers may be long.
-const MAX_KEPT: usize = 64;
+/// Views that are kept.
+const MAX_KEPT: usize = 256;
+
+/// Bytes of their headers.
+const MAX_KEPT_LEN: u64 = 128 << 20;
 
 /// Which views are listed. All can be opened by name.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -55,12 +59,31 @@ impl ListedViews {
 pub(super) struct Views {
     /// A leaf.
     kept: Mutex<HashMap<(NodePath, &'static str), Kept>>,
+    /// Those whose slabs somebody was told of. A leaf.
+    warned: Mutex<HashSet<(NodePath, &'static str)>>,
+}
+
+/// A view that is open: what was opened stays what it is.
+#[derive(Debug)]
+pub(super) struct OpenView {
+    view: Arc<View>,
+    path: NodePath,
+    format: &'static Format,
+    opened: Instant,
+    /// How many nodes had moved before.
+    moves: u64,
+    /// The generations that the kernel's pages are of from now on, where it was told to drop those that it has.
+    pages: Option<Generations>,
+    /// Where what was written ends.
+    end: AtomicU64,
 }
 
 #[derive(Debug, Clone)]
 struct Kept {
     view: Arc<View>,
     made: Instant,
+    /// How many nodes had moved before.
+    moves: u64,
     /// The generations of the hierarchy and of the chunks that it is made of.
     generations: Generations,
     /// The arrays that its header has values of.
@@ -80,13 +103,16 @@ impl Views {
 
     fn keep(&self, path: &NodePath, format: &'static Format, kept: Kept) {
         let mut all = self.kept.lock();
-        if all.len() >= MAX_KEPT
-            && let Some(oldest) = all.iter().min_by_key(|(_, kept)| kept.made)
+        all.insert((path.clone(), format.extension), kept);
+        let mut len: u64 = all.values().map(|kept| kept.view.prefix_len()).sum();
+        while (all.len() > MAX_KEPT || len > MAX_KEPT_LEN)
+            && all.len() > 1
+            && let Some((oldest, kept)) = all.iter().min_by_key(|(_, kept)| kept.made)
         {
-            let oldest = oldest.0.clone();
+            len = len.saturating_sub(kept.view.prefix_len());
+            let oldest = oldest.clone();
             all.remove(&oldest);
         }
-        all.insert((path.clone(), format.extension), kept);
     }
 
     fn set_pages(&self, path: &NodePath, format: &Format, pages: Option<(Generations, Instant)>) {
@@ -153,22 +179,15 @@ impl Vfs {
         {
             return Ok(kept.clone());
         }
-        let made = Instant::now();
+        let (made, moves) = (Instant::now(), self.hierarchy.moves());
         let (view, used, of_values) = self.make_view(path, format)?;
         let modified = self.modified_of(path)?;
-        if known.is_none() {
-            self.warn_of_slabs(path, format, &view);
-        }
         let generations = (generation, of_values.wrapping_add(self.generation_of(&view, &[])));
-        let before = known.as_ref();
-        // Chunks that were changed here since are newer than the document.
-        let modified = match before {
-            Some(kept) if kept.generations.1 != generations.1 => SystemTime::now(),
-            Some(kept) => kept.modified.max(modified),
-            None => modified,
-        };
-        let pages = before.and_then(|kept| kept.pages);
-        let kept = Kept { view, made, generations, used, modified, pages };
+        let arrays = view.elements().map(|elements| &elements.array).chain(&used);
+        let changed = arrays.filter_map(|array| self.cache.modified(array)).max();
+        let modified = changed.map_or(modified, |changed| changed.max(modified));
+        let pages = known.and_then(|kept| kept.pages);
+        let kept = Kept { view, made, moves, generations, used, modified, pages };
         self.views.keep(path, format, kept.clone());
         Ok(kept)
     }
@@ -193,7 +212,7 @@ impl Vfs {
         path: &NodePath,
         format: &'static Format,
     ) -> Result<(Arc<View>, Vec<Arc<Array>>, u64)> {
-        let since = self.fresh_since(None);
+        let (since, moves) = (self.fresh_since(None), self.hierarchy.moves());
         let used = RefCell::new((Vec::<Arc<Array>>::new(), 0_u64));
         let get: &GetChunk<'_> = &|elements, coords| {
             let array = &elements.array;
@@ -203,7 +222,7 @@ impl Vfs {
                 *generation = generation.wrapping_add(self.cache.generation(array));
                 arrays.push(Arc::clone(array));
             }
-            self.view_chunk(elements, coords, since)
+            self.view_chunk(elements, coords, since, moves)
         };
         let view = format.view(&Source::new(&self.hierarchy, path, get)?)?;
         let (arrays, generation) = used.into_inner();
@@ -215,8 +234,9 @@ impl Vfs {
         elements: &Elements,
         coords: &Coords,
         since: Option<Instant>,
+        moves: u64,
     ) -> Result<Option<Buffer>> {
-        let array = self.array_of(elements)?;
+        let array = self.array_of(elements, moves)?;
         let chunk = self.cache.get_fresh(&array, coords, since).at(&elements.path)?;
         Ok(chunk.map(|chunk| chunk.bytes))
     }
@@ -228,12 +248,15 @@ impl Vfs {
         Some(opened.map_or(aged, |opened| opened.max(aged)))
     }
 
-    /// The array of a part of a view, as it is now: it must have the same elements. One that has gone, or is another one,
-    /// has no chunks here, and must not read as the fill value.
-    fn array_of(&self, elements: &Elements) -> Result<Arc<Array>> {
-        let current = self.array(&elements.path)?;
-        if is_same(&current, &elements.array) {
-            return Ok(current);
+    /// The array of a part of a view, as it is now: it must be the same one, with the same elements. One that has gone has no
+    /// chunks here, and must not read as the fill value.
+    fn array_of(&self, elements: &Elements, moves: u64) -> Result<Arc<Array>> {
+        if !self.hierarchy.has_moved_since(&elements.path, moves) {
+            match self.array(&elements.path) {
+                Ok(current) if is_same(&current, &elements.array) => return Ok(current),
+                Err(error) if error.kind() != Kind::NotFound => return Err(error),
+                _ => {}
+            }
         }
         let detail = "the array has changed since the file was opened";
         Err(Error::new(Kind::Stale, detail).at(&elements.path))
@@ -265,49 +288,76 @@ impl Vfs {
         &self,
         path: &NodePath,
         format: &'static Format,
-    ) -> Result<(Arc<View>, Pages)> {
+    ) -> Result<(Arc<OpenView>, Pages)> {
         let kept = self.kept_view(path, format).map_err(as_gone)?;
-        let (now, age) = (Instant::now(), self.hierarchy.options().metadata_ttl);
+        let (opened, age) = (Instant::now(), self.hierarchy.options().metadata_ttl);
         // What others store is looked for once the time is over.
         let are_kept = kept.pages.is_some_and(|(generation, since)| {
-            generation == kept.generations && now.duration_since(since) < age
+            generation == kept.generations && opened.duration_since(since) < age
         });
-        if !are_kept {
-            self.views.set_pages(path, format, Some((kept.generations, now)));
+        if self.views.warned.lock().insert((path.clone(), format.extension)) {
+            self.warn_of_slabs(path, format, &kept.view);
         }
-        Ok((kept.view, if are_kept { Pages::Keep } else { Pages::Drop }))
+        let pages = (!are_kept).then_some(kept.generations);
+        let (moves, end) = (kept.moves, AtomicU64::new(0));
+        let view =
+            OpenView { view: kept.view, path: path.clone(), format, opened, moves, pages, end };
+        Ok((Arc::new(view), if are_kept { Pages::Keep } else { Pages::Drop }))
     }
 
-    /// Up to `len` bytes from `offset` of a view that was opened at that time.
-    pub(super) fn read_view(
-        &self,
-        view: &View,
-        opened: Instant,
-        offset: u64,
-        len: usize,
-    ) -> Result<Bytes> {
-        let since = self.fresh_since(Some(opened));
-        let get: &GetChunk<'_> = &|elements, coords| self.view_chunk(elements, coords, since);
-        view.read(offset, len, get).map(Bytes::from)
+    /// Up to `len` bytes from `offset` of a view.
+    pub(super) fn read_view(&self, open: &OpenView, offset: u64, len: usize) -> Result<Bytes> {
+        // While nothing moves: what is not there any more must not read as the fill value.
+        let _shared = self.tree_lock.read();
+        if let Some(generations) = open.pages {
+            // The kernel has dropped what it had: it asks.
+            self.views.set_pages(&open.path, open.format, Some((generations, open.opened)));
+        }
+        let since = self.fresh_since(Some(open.opened));
+        let get: &GetChunk<'_> =
+            &|elements, coords| self.view_chunk(elements, coords, since, open.moves);
+        open.view.read(offset, len, get).map(Bytes::from)
     }
 
     /// Puts `data` at `offset` of a view: it waits in the chunks that it lies in.
-    pub(super) fn write_view(&self, view: &View, offset: u64, data: &[u8]) -> Result<()> {
+    pub(super) fn write_view(&self, open: &OpenView, offset: u64, data: &[u8]) -> Result<()> {
+        let shared = self.tree_lock.read();
+        self.change_view(&open.view, open.moves, offset, data)?;
+        drop(shared);
+        let len = u64::try_from(data.len()).unwrap_or(u64::MAX);
+        open.end.fetch_max(offset.saturating_add(len), Ordering::Relaxed);
+        if self.cache.waiting_len() > self.options.dirty_limit / 2 {
+            self.store_full();
+        }
+        Ok(())
+    }
+
+    /// The same, where the caller sees to it that nothing moves.
+    fn change_view(&self, view: &View, moves: u64, offset: u64, data: &[u8]) -> Result<()> {
         view.check_write(offset, data)?;
-        // While nothing moves. Who renames a file onto a view has it already.
-        let _shared = self.tree_lock.read_recursive();
-        let since = Some(Instant::now());
-        let get: &GetChunk<'_> = &|elements, coords| self.view_chunk(elements, coords, since);
-        view.write(offset, data, get, &mut |elements, coords, change| {
-            let current = self.array_of(elements)?;
+        view.write(offset, data, &mut |elements, coords, cover, change| {
+            let current = self.array_of(elements, moves)?;
             let len = usize::try_from(current.chunk_len(coords)?.longest()).unwrap_or(usize::MAX);
             // Counted while it is changed; then it counts as what waits.
             let more = if self.cache.waits_at(&current, coords) { 0 } else { len };
             self.reserve(more)?;
-            let changed = self.cache.change(&elements.path, &current, coords, change);
+            let is_whole = cover == Cover::Whole;
+            let changed = self.cache.change(&elements.path, &current, coords, is_whole, change);
             self.unreserve(more);
             changed.at(&elements.path)
         })
+    }
+
+    /// Stores what was written to a view that is closed. One that was cut to nothing must have been written whole: what was
+    /// not is as it was.
+    pub(super) fn flush_view(&self, open: &OpenView, access: Access) -> Result<()> {
+        self.store_view(&open.view)?;
+        let (end, len) = (open.end.load(Ordering::Relaxed), open.view.len());
+        if access == Access::Truncate && end > 0 && end < len {
+            let detail = format!("{end} of {len} bytes were written: the rest is as it was");
+            return Err(Error::invalid(detail));
+        }
+        Ok(())
     }
 
     /// Stores what waits in the arrays of a view.
@@ -328,23 +378,25 @@ impl Vfs {
         Err(Error::too_large(detail))
     }
 
-    /// Puts all bytes of a file in the place of those of a view: they must be of the same length.
+    /// Puts all bytes of a file in the place of those of a view: they must be of the same length. What the store does not
+    /// take waits, and is told as what was written to chunks is.
     pub(super) fn replace_view(
         &self,
         path: &NodePath,
         format: &'static Format,
         bytes: &[u8],
     ) -> Result<()> {
-        let view = self.view(path, format).map_err(as_gone)?;
-        if u64::try_from(bytes.len()).ok() != Some(view.len()) {
+        let kept = self.kept_view(path, format).map_err(as_gone)?;
+        if u64::try_from(bytes.len()).ok() != Some(kept.view.len()) {
             return Err(Error::invalid(format!(
                 "{} bytes, and the file has {}: its shape and type are those of the array",
                 bytes.len(),
-                view.len()
+                kept.view.len()
             )));
         }
-        self.write_view(&view, 0, bytes)?;
-        self.store_view(&view)
+        self.change_view(&kept.view, kept.moves, 0, bytes)?;
+        self.store_view(&kept.view).unwrap_or_else(|error| log::debug!("{error}"));
+        Ok(())
     }
 
     /// The views that are listed in the directory of a group.
@@ -433,5 +485,9 @@ fn as_gone(error: Error) -> Error {
 fn is_same(one: &Arc<Array>, other: &Arc<Array>) -> bool {
     let (a, b) = (one.model(), other.model());
     Arc::ptr_eq(one, other)
-        || (a.shape == b.shape && a.dtype == b.dtype && one.chunk_shape() == other.chunk_shape())
+        || (a.shape == b.shape
+            && a.dtype == b.dtype
+            && a.fill == b.fill
+            && one.chunk_shape() == other.chunk_shape()
+            && one.grid() == other.grid())
 }

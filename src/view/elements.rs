@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{ChangeChunk, GetChunk};
+use super::{ChangeChunk, Cover, GetChunk};
 use crate::array::region::{self, Place};
 use crate::array::{Array, Coords};
 use crate::codec::reserve;
@@ -156,11 +156,7 @@ impl Elements {
 
     /// Fills `target` with the bytes from `from` on.
     pub(super) fn read(&self, from: u64, target: &mut [u8], get: &GetChunk<'_>) -> Result<()> {
-        self.read_at(self.start.checked_add(from).ok_or_else(outside)?, target, get)
-    }
-
-    /// Fills `target` with the bytes from `from` on among all elements of the array.
-    fn read_at(&self, from: u64, target: &mut [u8], get: &GetChunk<'_>) -> Result<()> {
+        let from = self.start.checked_add(from).ok_or_else(outside)?;
         let (first, last) = self.items_of(from, target.len());
         let start = first.saturating_mul(self.item_len);
         let wanted = self.span(first, last)?;
@@ -180,30 +176,53 @@ impl Elements {
     }
 
     /// Puts `data` where the bytes from `from` on are.
-    pub(super) fn write(
+    pub(super) fn write(&self, from: u64, data: &[u8], change: &mut ChangeChunk<'_>) -> Result<()> {
+        let item_size = self.item_size()?;
+        let from = self.start.checked_add(from).ok_or_else(outside)?;
+        let within = usize::try_from(from % self.item_len).map_err(|_| outside())?;
+        let mut number = from / self.item_len;
+        let mut left = data;
+        if within > 0 {
+            let (head, rest) = left.split_at(left.len().min(item_size.saturating_sub(within)));
+            self.write_part(number, within, head, change)?;
+            (number, left) = (number.saturating_add(1), rest);
+        }
+        let (items, tail) = left.split_at(left.len().saturating_sub(left.len() % item_size));
+        if !items.is_empty() {
+            let mut whole = reserve(items.len())?;
+            whole.extend_from_slice(items);
+            self.to_chunk(&mut whole);
+            self.write_items(number, &whole, change)?;
+        }
+        if !tail.is_empty() {
+            let count = u64::try_from(items.len() / item_size).map_err(|_| outside())?;
+            self.write_part(number.saturating_add(count), 0, tail, change)?;
+        }
+        Ok(())
+    }
+
+    /// Puts `data` into one element, whose other bytes stay: while the chunk is held, since another request may write
+    /// these at the same time.
+    fn write_part(
         &self,
-        from: u64,
+        number: u64,
+        within: usize,
         data: &[u8],
-        get: &GetChunk<'_>,
         change: &mut ChangeChunk<'_>,
     ) -> Result<()> {
-        let from = self.start.checked_add(from).ok_or_else(outside)?;
-        let (first, last) = self.items_of(from, data.len());
-        let start = first.saturating_mul(self.item_len);
-        let wanted = self.span(first, last)?;
-        let skipped = usize::try_from(from.saturating_sub(start)).map_err(|_| outside())?;
-        let mut whole = reserve(wanted)?;
-        if wanted == data.len() {
-            whole.extend_from_slice(data);
-        } else {
-            // Parts of the first and the last element stay.
-            whole.resize(wanted, 0);
-            self.read_at(start, &mut whole, get)?;
-            let end = skipped.checked_add(data.len()).ok_or_else(outside)?;
-            whole.get_mut(skipped..end).ok_or_else(outside)?.copy_from_slice(data);
-        }
-        self.to_chunk(&mut whole);
-        self.write_items(first, &whole, change)
+        let item_size = self.item_size()?;
+        let end = within.checked_add(data.len()).ok_or_else(outside)?;
+        self.for_each_box(number, item_size, &mut |coords, here| {
+            change(self, coords, Cover::Part, &mut |chunk| {
+                let mut item = vec![0; item_size];
+                let extent = here.extent;
+                region::copy((chunk, here.in_chunk), (&mut item, here.in_run), extent, item_size)?;
+                self.to_file(&mut item);
+                item.get_mut(within..end).ok_or_else(outside)?.copy_from_slice(data);
+                self.to_chunk(&mut item);
+                region::copy((&item, here.in_run), (chunk, here.in_chunk), extent, item_size)
+            })
+        })
     }
 
     /// The numbers of the first element that a range touches, and of the one after the last.
@@ -276,7 +295,7 @@ impl Elements {
         let item_len = self.item_size()?;
         self.for_each_box(first, data.len(), &mut |coords, here| {
             let run = data.get(here.run).ok_or_else(outside)?;
-            change(self, coords, &mut |chunk| {
+            change(self, coords, here.cover, &mut |chunk| {
                 region::copy((run, here.in_run), (chunk, here.in_chunk), here.extent, item_len)
             })
         })
@@ -307,7 +326,6 @@ impl Elements {
         last: u64,
         each: &mut dyn FnMut(&Coords, Here<'_>) -> Result<()>,
     ) -> Result<()> {
-        let grid = self.array.grid();
         let mut runs = Vec::new();
         split(&self.array.model().shape, &mut Vec::new(), (first, last), &mut runs);
         let mut at = 0_usize;
@@ -317,51 +335,63 @@ impl Elements {
             let run_len = count.and_then(|len| usize::try_from(len).ok()).ok_or_else(outside)?;
             let run = at..at.checked_add(run_len).ok_or_else(outside)?;
             at = run.end;
-            let index_of =
-                |(axis, element): (usize, u64)| grid.index_of(axis, element).ok_or_else(outside);
-            let ends = start.iter().zip(&extent);
-            let ends = ends.map(|(start, len)| start.saturating_add(len.saturating_sub(1)));
-            let first: Vec<u64> =
-                start.iter().copied().enumerate().map(index_of).collect::<Result<_>>()?;
-            let last: Vec<u64> = ends.enumerate().map(index_of).collect::<Result<_>>()?;
-            let counts: Vec<u64> = first
-                .iter()
-                .zip(&last)
-                .map(|(first, last)| last.saturating_sub(*first).saturating_add(1))
-                .collect();
-            let mut step = vec![0; counts.len()];
-            loop {
-                let indices: Vec<u64> = first
-                    .iter()
-                    .zip(&step)
-                    .map(|(first, step)| first.saturating_add(*step))
-                    .collect();
-                let coords = Coords::new(indices);
-                let mut in_chunk = (Vec::new(), Vec::new());
-                let (mut in_run, mut inside) = (Vec::new(), Vec::new());
-                for ((begin, len), (start, extent)) in
-                    grid.spans(&coords)?.into_iter().zip(start.iter().zip(&extent))
-                {
-                    let from = begin.max(*start);
-                    let until = begin.saturating_add(len).min(start.saturating_add(*extent));
-                    in_chunk.0.push(len);
-                    in_chunk.1.push(from.saturating_sub(begin));
-                    in_run.push(from.saturating_sub(*start));
-                    inside.push(until.saturating_sub(from));
-                }
-                let here = Here {
-                    in_chunk: Place { shape: &in_chunk.0, start: &in_chunk.1 },
-                    run: run.clone(),
-                    in_run: Place { shape: &extent, start: &in_run },
-                    extent: &inside,
-                };
-                each(&coords, here)?;
-                if !region::step(&mut step, &counts) {
-                    break;
-                }
-            }
+            self.for_each_chunk_of_box(&run, (&start, &extent), each)?;
         }
         Ok(())
+    }
+
+    /// The part of each chunk that a box of elements touches, in C order of the chunks. The box lies in the range `run`.
+    fn for_each_chunk_of_box(
+        &self,
+        run: &std::ops::Range<usize>,
+        (start, extent): (&[u64], &[u64]),
+        each: &mut dyn FnMut(&Coords, Here<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let grid = self.array.grid();
+        let index_of =
+            |(axis, element): (usize, u64)| grid.index_of(axis, element).ok_or_else(outside);
+        let ends = start.iter().zip(extent);
+        let ends = ends.map(|(start, len)| start.saturating_add(len.saturating_sub(1)));
+        let first: Vec<u64> =
+            start.iter().copied().enumerate().map(index_of).collect::<Result<_>>()?;
+        let last: Vec<u64> = ends.enumerate().map(index_of).collect::<Result<_>>()?;
+        let chunks = first.iter().zip(&last);
+        let counts: Vec<u64> =
+            chunks.map(|(first, last)| last.saturating_sub(*first).saturating_add(1)).collect();
+        let mut step = vec![0; counts.len()];
+        loop {
+            let indices = first.iter().zip(&step).map(|(first, step)| first.saturating_add(*step));
+            let coords = Coords::new(indices.collect::<Vec<u64>>());
+            let mut in_chunk = (Vec::new(), Vec::new());
+            let (mut in_run, mut inside) = (Vec::new(), Vec::new());
+            let mut cover = Cover::Whole;
+            let shape = self.array.model().shape.iter();
+            let spans = grid.spans(&coords)?;
+            for (((begin, len), (start, extent)), size) in
+                spans.into_iter().zip(start.iter().zip(extent)).zip(shape)
+            {
+                let from = begin.max(*start);
+                let until = begin.saturating_add(len).min(start.saturating_add(*extent));
+                in_chunk.0.push(len);
+                in_chunk.1.push(from.saturating_sub(begin));
+                in_run.push(from.saturating_sub(*start));
+                inside.push(until.saturating_sub(from));
+                if from > begin || until < begin.saturating_add(len).min(*size) {
+                    cover = Cover::Part;
+                }
+            }
+            let here = Here {
+                in_chunk: Place { shape: &in_chunk.0, start: &in_chunk.1 },
+                run: run.clone(),
+                in_run: Place { shape: extent, start: &in_run },
+                extent: &inside,
+                cover,
+            };
+            each(&coords, here)?;
+            if !region::step(&mut step, &counts) {
+                return Ok(());
+            }
+        }
     }
 
     fn for_each_range_of_chunks(
@@ -382,6 +412,7 @@ impl Elements {
                 run: at..end,
                 in_run: Place { shape: &[count], start: &[0] },
                 extent: &[count],
+                cover: if count == per_chunk { Cover::Whole } else { Cover::Part },
             };
             each(&self.coords_of(chunk), here)?;
             (item, at) = (item.saturating_add(count), end);
@@ -409,6 +440,7 @@ struct Here<'h> {
     run: std::ops::Range<usize>,
     in_run: Place<'h>,
     extent: &'h [u64],
+    cover: Cover,
 }
 
 /// Splits the elements of the numbers from `first` up to `last` of an array of `shape` into boxes, each of which follows

@@ -29,9 +29,18 @@ pub const MAX_PREFIX_LEN: u64 = 64 << 20;
 /// Gets the decoded bytes of a chunk: none where the store has none.
 pub type GetChunk<'g> = dyn Fn(&Elements, &Coords) -> Result<Option<Buffer>> + 'g;
 
-/// Changes the decoded bytes of a chunk.
-pub type ChangeChunk<'g> =
-    dyn FnMut(&Elements, &Coords, &mut dyn FnMut(&mut [u8]) -> Result<()>) -> Result<()> + 'g;
+/// Changes the decoded bytes of a chunk, while nobody else does.
+pub type ChangeChunk<'g> = dyn FnMut(&Elements, &Coords, Cover, &mut dyn FnMut(&mut [u8]) -> Result<()>) -> Result<()>
+    + 'g;
+
+/// What of a chunk is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cover {
+    /// All of its elements that lie in the array: it need not be read first.
+    Whole,
+    /// Some.
+    Part,
+}
 
 /// A part of a file.
 #[derive(Debug)]
@@ -50,6 +59,7 @@ pub struct View {
     /// Each part, and where in the file it ends.
     parts: Vec<(Part, u64)>,
     len: u64,
+    prefix_len: u64,
     /// Bytes that a library rewrites for its own bookkeeping: kept here, and nowhere else. A leaf.
     overlay: Mutex<Overlay>,
 }
@@ -92,7 +102,7 @@ impl View {
                 "its header would have {prefix_len} bytes, the limit is {MAX_PREFIX_LEN}"
             )));
         }
-        Ok(Self { parts: ends, len, overlay: Mutex::default() })
+        Ok(Self { parts: ends, len, prefix_len, overlay: Mutex::default() })
     }
 
     /// The same file, of which a library may rewrite the bytes in `range` for itself.
@@ -110,6 +120,11 @@ impl View {
     /// Whether it has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// The length of what is kept of it in memory.
+    pub fn prefix_len(&self) -> u64 {
+        self.prefix_len
     }
 
     /// The elements in it.
@@ -140,18 +155,12 @@ impl View {
 
     /// Puts `data` at `offset`: into the chunks, where elements lie there. All else must be as it is already; nothing is
     /// taken where it is not, or where the data goes past the end.
-    pub fn write(
-        &self,
-        offset: u64,
-        data: &[u8],
-        get: &GetChunk<'_>,
-        change: &mut ChangeChunk<'_>,
-    ) -> Result<()> {
+    pub fn write(&self, offset: u64, data: &[u8], change: &mut ChangeChunk<'_>) -> Result<()> {
         self.check_write(offset, data)?;
         self.overlay.lock().write(offset, data);
         for Piece { part, from, within } in self.pieces(offset, data.len()) {
             if let Part::Elements(elements) = part {
-                elements.write(from, data.get(within).ok_or_else(outside)?, get, change)?;
+                elements.write(from, data.get(within).ok_or_else(outside)?, change)?;
             }
         }
         Ok(())

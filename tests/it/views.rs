@@ -157,7 +157,7 @@ fn a_file_that_is_renamed_onto_a_view_is_what_it_has() {
 #[test]
 fn whoever_opens_a_view_or_a_chunk_sees_what_was_written_to_the_other() {
     let mut mount = mount(&[]);
-    mount.expect("a/moved.npy: ");
+    mount.expect("/a/x: the array has changed since the file was opened");
     assert_eq!(fs::read(mount.at("a/x.raw")).unwrap(), elements(&WHOLE));
     let before = fs::metadata(mount.at("a/x.raw")).unwrap().modified().unwrap();
     let mut whole = WHOLE;
