@@ -6,6 +6,7 @@ use serde_json::json;
 use super::*;
 use crate::array::ShardLayout;
 use crate::dtype::{DType, FillValue};
+use crate::metadata::NodePath;
 use crate::metadata::model::{self, CodecSpec, KeyEncoding, Separator};
 use crate::store::counting::CountingStore;
 use crate::store::{Condition, Key, Prefix, Store};
@@ -219,4 +220,32 @@ fn readers_and_writers_of_inner_chunks_never_see_an_older_one_again() {
         }
     });
     assert!(cache.len() <= 2000);
+}
+
+#[test]
+fn whoever_changes_parts_of_one_chunk_at_once_loses_nothing() {
+    const WRITERS: usize = 4;
+    let (store, _) = CountingStore::new();
+    let array = array(&store, WRITERS as u64, &json!([]));
+    let cache = ChunkCache::new(1 << 20);
+    let root = NodePath::root();
+    for round in 0..200 {
+        std::thread::scope(|scope| {
+            for writer in 0..WRITERS {
+                let (cache, array, root) = (&cache, &array, &root);
+                scope.spawn(move || {
+                    cache
+                        .change(root, array, &at(0), false, &mut |bytes| {
+                            bytes[writer] = round;
+                            Ok(())
+                        })
+                        .expect("changed");
+                });
+            }
+        });
+        let found = cache.get(&array, &at(0)).expect("read");
+        assert_eq!(bytes(found), Some(vec![round; WRITERS]));
+        // Each round begins with nothing that waits.
+        cache.hold(&root, &array, &at(0), None, None).expect("held");
+    }
 }

@@ -71,12 +71,13 @@ pub enum Due<'p> {
     Below(&'p NodePath),
 }
 
-/// What may wait where a chunk is put.
-#[derive(Debug, Clone, Copy)]
-enum Before {
-    Any,
-    /// What has this version, or nothing.
-    Is(Option<Version>),
+/// What waits of a chunk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Pending {
+    Nothing,
+    Bytes,
+    /// It is to be erased.
+    Erased(Version),
 }
 
 /// All chunks that wait, by the key of the value that they will lie in.
@@ -100,6 +101,14 @@ struct Table {
 }
 
 impl Table {
+    fn what_waits(&self, key: &Key, coords: &Coords) -> Pending {
+        match self.shards.get(key).and_then(|shard| shard.chunks.get(coords)) {
+            None => Pending::Nothing,
+            Some(Held { bytes: Some(_), .. }) => Pending::Bytes,
+            Some(held) => Pending::Erased(held.stat.version),
+        }
+    }
+
     /// Takes out what waits at `coords`, if `is_it`.
     fn remove(
         &mut self,
@@ -163,30 +172,29 @@ impl Waiting {
         bytes: Option<Buffer>,
         modified: Option<SystemTime>,
     ) -> Stat {
-        self.put(Before::Any, (path, array), to, bytes, modified).unwrap_or_else(|stat| stat)
+        self.put(None, (path, array), to, bytes, modified).unwrap_or_else(|stat| stat)
     }
 
-    /// The same, if what waits there has the version `before`: nothing where it has not.
+    /// The same, if what waits there is still `before`: nothing where it is not.
     pub(super) fn hold_after(
         &self,
-        before: Option<Version>,
+        before: Pending,
         path: &NodePath,
         array: &Array,
         to: (&Key, &Coords),
         bytes: Buffer,
     ) -> Option<Stat> {
-        self.put(Before::Is(before), (path, array), to, Some(bytes), None).ok()
+        self.put(Some(before), (path, array), to, Some(bytes), None).ok()
     }
 
-    /// The version of what waits at `coords`.
-    pub(super) fn version(&self, key: &Key, coords: &Coords) -> Option<Version> {
-        let table = self.table.lock();
-        table.shards.get(key)?.chunks.get(coords).map(|held| held.stat.version)
+    /// What waits at `coords`.
+    pub(super) fn what_waits(&self, key: &Key, coords: &Coords) -> Pending {
+        self.table.lock().what_waits(key, coords)
     }
 
     fn put(
         &self,
-        before: Before,
+        before: Option<Pending>,
         (path, array): (&NodePath, &Array),
         (key, coords): (&Key, &Coords),
         bytes: Option<Buffer>,
@@ -201,11 +209,8 @@ impl Waiting {
         };
         let mut guard = self.table.lock();
         let table = &mut *guard;
-        if let Before::Is(before) = before {
-            let now = table.shards.get(key).and_then(|shard| shard.chunks.get(coords));
-            if now.map(|held| held.stat.version) != before {
-                return Err(stat);
-            }
+        if before.is_some_and(|before| before != table.what_waits(key, coords)) {
+            return Err(stat);
         }
         let shard = table.shards.entry(key.clone()).or_insert_with(|| Shard {
             path: path.clone(),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Instant, SystemTime};
 
+use super::waiting::Pending;
 use super::{ChunkCache, Due};
 use crate::array::{Array, Coords, CoordsList, FillChunks, Indices};
 use crate::codec::Buffer;
@@ -64,11 +65,14 @@ impl ChunkCache {
             }
             // Two who begin with the same chunk take turns, and so does who stores it.
             let _turn = self.turn(&key);
-            // None waits, or one that is to be erased.
-            let before = self.waiting.version(&key, coords);
+            // One that another began meanwhile is what is to be changed.
+            let before = self.waiting.what_waits(&key, coords);
             let stored = match before {
-                None if !is_whole => self.get_fresh(array, coords, Some(Instant::now()))?,
-                _ => None,
+                Pending::Bytes => continue,
+                Pending::Nothing if !is_whole => {
+                    self.get_fresh(array, coords, Some(Instant::now()))?
+                }
+                Pending::Nothing | Pending::Erased(_) => None,
             };
             let mut bytes = match stored {
                 Some(chunk) => chunk.bytes,
@@ -78,7 +82,7 @@ impl ChunkCache {
             self.remove(array, coords);
             change(bytes.to_mut())?;
             let to = (&key, coords);
-            // A whole one that was closed meanwhile is what is to be changed.
+            // So is a whole one that was closed meanwhile.
             if self.waiting.hold_after(before, path, array, to, bytes).is_some() {
                 self.remove(array, coords);
                 break;

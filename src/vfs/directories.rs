@@ -21,8 +21,7 @@ impl Vfs {
         self.check_names_change()?;
         let _shared = self.tree_lock.read();
         let parent = self.directory(parent)?;
-        // A node has its name before a view.
-        if self.resolve_named(&parent, name)?.is_some() {
+        if self.resolve(&parent, name)?.is_some() {
             return Err(Error::new(Kind::Exists, "the file exists"));
         }
         self.hierarchy.store().write()?;

@@ -137,12 +137,7 @@ impl Vfs {
         let (parent, new_parent) = (self.directory(parent)?, self.directory(new_parent)?);
         let from = self.resolve(&parent, name)?.ok_or_else(Error::not_found)?;
         self.hierarchy.store().write()?;
-        // A node has its name before a view.
-        let taken = if from.is_dir() {
-            self.resolve_named(&new_parent, new_name)?
-        } else {
-            self.resolve(&new_parent, new_name)?
-        };
+        let taken = self.resolve(&new_parent, new_name)?;
         if taken.is_some() && replace == Replace::No {
             return Err(Error::new(Kind::Exists, "the file exists"));
         }
@@ -190,7 +185,8 @@ impl Vfs {
         (path, format): (&NodePath, &'static Format),
     ) -> Result<()> {
         if !matches!(from, Place::Ordinary(..)) {
-            return Err(Error::invalid("only an ordinary file can become what a view has"));
+            let detail = "only an ordinary file can become what a view has";
+            return Err(Error::new(Kind::NotPermitted, detail));
         }
         let moved = self.bytes_to_move(&inode.file.lock(), from)?;
         self.replace_view(path, format, &moved.bytes)?;

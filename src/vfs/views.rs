@@ -388,7 +388,7 @@ impl Vfs {
     ) -> Result<()> {
         let kept = self.kept_view(path, format).map_err(as_gone)?;
         if u64::try_from(bytes.len()).ok() != Some(kept.view.len()) {
-            return Err(Error::invalid(format!(
+            return Err(Error::too_large(format!(
                 "{} bytes, and the file has {}: its shape and type are those of the array",
                 bytes.len(),
                 kept.view.len()

@@ -10,7 +10,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, chown, symlink};
 use std::path::Path;
 use std::process::Command;
 
-use crate::support::{Mount, errno, names, until};
+use crate::support::{Mount, errno, names, set_xattr, until};
 
 /// Shards of 2 x 2 chunks of 3 x 4 int32 over 7 x 10, in released v3.
 const V3: &str = "z316__shard_end";
@@ -42,16 +42,6 @@ fn xattr(path: &Path, name: &str) -> Result<String, i32> {
         |_| Err(std::io::Error::last_os_error().raw_os_error().unwrap()),
         |len| Ok(String::from_utf8(value[..len].to_vec()).unwrap()),
     )
-}
-
-fn set_xattr(path: &Path, name: &str, value: &str) -> Result<(), i32> {
-    let (path, name) =
-        (CString::new(path.as_os_str().as_bytes()).unwrap(), CString::new(name).unwrap());
-    // SAFETY: all pointers are to memory of this function, of the lengths given.
-    let done = unsafe {
-        libc::setxattr(path.as_ptr(), name.as_ptr(), value.as_ptr().cast(), value.len(), 0)
-    };
-    if done == 0 { Ok(()) } else { Err(std::io::Error::last_os_error().raw_os_error().unwrap()) }
 }
 
 /// Shows: tree, tree-implicit, chunk-missing.

@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 
 use serde_json::json;
 
-use crate::support::{Mount, errno, names, said, zarrfs};
+use crate::support::{Mount, errno, names, said, set_xattr, zarrfs};
 
 /// A group `a` with an array `x` of 4 x 4 `uint16` in chunks of 2 x 2, of which three are there.
 fn mount(options: &[&str]) -> Mount {
@@ -83,6 +83,7 @@ fn views_are_listed_where_that_is_asked_for_and_alone_with_as() {
     ] {
         assert_eq!(errno(refused), libc::EPERM);
     }
+    assert_eq!(set_xattr(&mount.at("a"), "user.attrs.a", "1"), Err(libc::EPERM));
     OpenOptions::new().write(true).open(mount.at("a/x.raw")).unwrap().write_all(&[9, 0]).unwrap();
     mount.remount(&[]);
     assert_eq!(fs::read(mount.at("a/x/c/0/0")).unwrap(), elements(&[9, 1, 1, 1]));
@@ -139,7 +140,9 @@ fn a_view_is_written_in_place_and_keeps_its_length_and_header() {
 #[test]
 fn a_file_that_is_renamed_onto_a_view_is_what_it_has() {
     let mut mount = mount(&[]);
-    mount.expect("a/x.raw: ");
+    for part in ["a/x.raw: ", "a/x.npy: ", "x.raw: only an ordinary file"] {
+        mount.expect(part);
+    }
     let new: Vec<u16> = (0..16).collect();
     fs::write(mount.at("a/scratch"), elements(&new)).unwrap();
     fs::rename(mount.at("a/scratch"), mount.at("a/x.raw")).unwrap();
@@ -147,10 +150,101 @@ fn a_file_that_is_renamed_onto_a_view_is_what_it_has() {
     assert_eq!(fs::read(mount.at("a/x/c/1/0")).unwrap(), elements(&[8, 9, 12, 13]));
     fs::write(mount.at("a/scratch"), elements(&new[1..])).unwrap();
     let renamed = fs::rename(mount.at("a/scratch"), mount.at("a/x.raw"));
-    assert_eq!(errno(renamed), libc::EINVAL);
+    assert_eq!(errno(renamed), libc::EFBIG);
+    let mut other = fs::read(mount.at("a/x.npy")).unwrap();
+    other[20] ^= 1;
+    fs::write(mount.at("a/scratch"), &other).unwrap();
+    let renamed = fs::rename(mount.at("a/scratch"), mount.at("a/x.npy"));
+    assert_eq!(errno(renamed), libc::EPERM);
     assert_eq!(fs::read(mount.at("a/x.raw")).unwrap(), elements(&new));
     fs::remove_file(mount.at("a/scratch")).unwrap();
+    // What is no ordinary file stays what it is, and nobody waits for himself.
+    let document = fs::read(mount.at("a/x/zarr.json")).unwrap();
+    assert_eq!(errno(fs::rename(mount.at("a/x/zarr.json"), mount.at("a/x.raw"))), libc::EPERM);
+    assert_eq!(errno(fs::rename(mount.at("a/x/c/0/0"), mount.at("a/x.raw"))), libc::EPERM);
+    assert_eq!(fs::read(mount.at("a/x/zarr.json")).unwrap(), document);
+    assert_eq!(fs::read(mount.at("a/x/c/1/0")).unwrap(), elements(&[8, 9, 12, 13]));
     assert_eq!(names(&mount.at("a")), ["x", "zarr.json"].map(str::to_owned).into());
+}
+
+/// Shows: view-length.
+#[test]
+fn a_copy_that_ends_too_early_is_told_at_close() {
+    let mut mount = mount(&[]);
+    mount.expect("4 of 32 bytes were written");
+    fs::write(mount.at("short"), elements(&[50, 51])).unwrap();
+    let cp = std::process::Command::new("cp")
+        .args([mount.at("short"), mount.at("a/x.raw")])
+        .output()
+        .unwrap();
+    assert!(!cp.status.success(), "{cp:?}");
+    let mut whole = WHOLE;
+    (whole[0], whole[1]) = (50, 51);
+    assert_eq!(fs::read(mount.at("a/x.raw")).unwrap(), elements(&whole));
+}
+
+/// Shows: view-write.
+#[test]
+fn whoever_writes_parts_of_one_chunk_at_once_loses_nothing() {
+    const WRITERS: u8 = 4;
+    let mount = mount(&["--threads", "4", "--cache-size", "1K", "--writeback-delay", "1ms"]);
+    for round in 0..40 {
+        std::thread::scope(|scope| {
+            for writer in 0..WRITERS {
+                let at = mount.at("a/x.raw");
+                scope.spawn(move || {
+                    let file = OpenOptions::new().write(true).open(at).unwrap();
+                    // Bytes of elements that another writes the other byte of.
+                    for byte in (writer..32).step_by(WRITERS.into()) {
+                        file.write_all_at(&[round + byte], byte.into()).unwrap();
+                    }
+                });
+            }
+        });
+        let expected: Vec<u8> = (0..32).map(|byte| round + byte).collect();
+        assert_eq!(fs::read(mount.at("a/x.raw")).unwrap(), expected);
+        if round % 10 == 9 {
+            mount.remount(&["--threads", "4"]);
+            assert_eq!(fs::read(mount.at("a/x.raw")).unwrap(), expected);
+        }
+    }
+}
+
+/// Shows: view-remove.
+#[test]
+fn what_took_the_name_of_an_array_is_not_what_was_opened() {
+    let mut mount = mount(&[]);
+    mount.expect("/a/x: the array has changed since the file was opened");
+    let other = mount.path().join("b");
+    assert!(
+        std::process::Command::new("cp")
+            .args(["-r".into(), mount.at("a"), other.clone()])
+            .status()
+            .unwrap()
+            .success()
+    );
+    let open = OpenOptions::new().read(true).write(true).open(mount.at("a/x.raw")).unwrap();
+    fs::rename(mount.at("a/x"), mount.at("a/y")).unwrap();
+    fs::rename(other.join("x"), mount.at("a/x")).unwrap();
+    assert_eq!(errno(open.write_all_at(&[99; 4], 0)), libc::ESTALE);
+    assert_eq!(errno(open.read_exact_at(&mut [0; 4], 0)), libc::ESTALE);
+    drop(open);
+    for array in ["a/x.raw", "a/y.raw"] {
+        assert_eq!(fs::read(mount.at(array)).unwrap(), elements(&WHOLE));
+    }
+}
+
+/// Shows: view-write.
+#[test]
+fn a_chunk_that_is_written_whole_need_not_be_readable() {
+    let mut mount = mount(&[]);
+    mount.expect("a/x");
+    mount.unmount();
+    fs::write(mount.store().join("a/x/c/0/1"), b"damaged").unwrap();
+    mount.mount_again(&[]);
+    assert_eq!(errno(fs::read(mount.at("a/x.raw"))), libc::EIO);
+    fs::write(mount.at("a/x.raw"), elements(&WHOLE)).unwrap();
+    assert_eq!(fs::read(mount.at("a/x.raw")).unwrap(), elements(&WHOLE));
 }
 
 /// Shows: view-coherence.

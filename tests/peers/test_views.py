@@ -1,6 +1,7 @@
 """Views: what holds for all of them, shown with those that numpy reads."""
 
 import errno
+import io
 import os
 import subprocess
 
@@ -37,6 +38,23 @@ def test_numpy_reads_every_type_and_rank_as_zarr_python_does(tmp_path, dtype, la
         np.testing.assert_array_equal(found, stored)
         raw = cat(tmp_path / name, "raw", tmp_path / f"{name}.raw").read_bytes()
         assert raw == stored.astype(np.dtype(dtype).newbyteorder("<")).tobytes()
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # of format 3.0, which is for names such as these
+@pytest.mark.parametrize(
+    "dtype",
+    ["|u1", "<f8", "<c16"]
+    + [[("a" * n, "<i4"), ("b", "<f8")] for n in (1, *range(30, 70, 3))]
+    + [[("é", "<i4")], [("ψ'", "<i4")], [("a", "<u2", (2, 3)), ("it's", [("x", "|u1")])]],
+    ids=lambda dtype: str(len(str(dtype))),
+)
+def test_a_file_is_to_the_byte_what_numpy_writes(tmp_path, dtype):
+    for shape in [(), (7,), (0, 3), (1, 1, 1, 1), (123456, 1), (3,) * 12]:
+        name = f"x{len(shape)}"
+        array = zarr.create_array(tmp_path / name, shape=shape, dtype=np.dtype(dtype), zarr_format=2)
+        written = io.BytesIO()
+        np.save(written, array[...])
+        assert cat(tmp_path / name, "npy", tmp_path / "x.npy").read_bytes() == written.getvalue()
 
 
 @pytest.mark.parametrize("dtype", ["S5", "<U3", "<M8[s]", "<m8[10us]"])

@@ -9,6 +9,9 @@ use crate::view::{Items, Layout, Part, Source, View};
 /// Where the elements begin is a multiple of this, for `np.memmap`.
 const ALIGNMENT: usize = 64;
 
+/// NumPy leaves room for a first dimension of so many digits.
+const MAX_DIGITS: usize = 21;
+
 pub(super) fn build(source: &Source<'_>) -> Result<View> {
     let model = source.array()?.model();
     let elements = source.elements(Layout::Linear, Items::default())?;
@@ -19,30 +22,36 @@ pub(super) fn build(source: &Source<'_>) -> Result<View> {
         let _never = write!(dict, "{len}, ");
     }
     let trimmed = if model.shape.len() > 1 { dict.trim_end_matches(", ") } else { dict.trim_end() };
-    let dict = format!("{trimmed}), }}");
+    let mut dict = format!("{trimmed}), }}");
+    if let Some(first) = model.shape.first() {
+        let room = MAX_DIGITS.saturating_sub(first.to_string().len());
+        dict.extend(std::iter::repeat_n(' ', room));
+    }
     View::new([Part::from(header(&dict)?), Part::from(elements)])
 }
 
-/// Magic, version, length and the text, filled up with spaces so that the elements are aligned.
+/// Magic, version, length and the text, filled up with spaces so that the elements are aligned: to the byte what `np.save`
+/// writes, so that a file of NumPy's can be copied onto the view.
 fn header(dict: &str) -> Result<Vec<u8>> {
     // A field's name may be outside of Latin 1: then it is UTF-8, which version 3 says.
-    let (version, width) = match dict.len() {
-        _ if !dict.is_ascii() => (3_u8, 4_usize),
-        len if len > 60_000 => (2, 4),
-        _ => (1, 2),
+    let latin1: Option<Vec<u8>> = dict.chars().map(|char| u8::try_from(char).ok()).collect();
+    let (version, width, text) = match latin1 {
+        None => (3_u8, 4_usize, dict.as_bytes().to_vec()),
+        Some(text) if text.len() > 65_400 => (2, 4, text),
+        Some(text) => (1, 2, text),
     };
     let start = 8_usize.saturating_add(width);
-    let text_len = start
-        .saturating_add(dict.len())
-        .saturating_add(1)
-        .next_multiple_of(ALIGNMENT)
-        .saturating_sub(start);
+    let len = start.saturating_add(text.len()).saturating_add(1);
+    // At least one space.
+    let len = len.saturating_add(1).next_multiple_of(ALIGNMENT);
+    let text_len = len.saturating_sub(start);
     let mut bytes = b"\x93NUMPY".to_vec();
     bytes.extend([version, 0]);
-    let len = u32::try_from(text_len).map_err(|_| Error::unsupported("its header is too long"))?;
-    bytes.extend(len.to_le_bytes().into_iter().take(width));
-    bytes.extend(dict.as_bytes());
-    bytes.resize(start.saturating_add(text_len).saturating_sub(1), b' ');
+    let field =
+        u32::try_from(text_len).map_err(|_| Error::unsupported("its header is too long"))?;
+    bytes.extend(field.to_le_bytes().into_iter().take(width));
+    bytes.extend(text);
+    bytes.resize(len.saturating_sub(1), b' ');
     bytes.push(b'\n');
     Ok(bytes)
 }
@@ -124,7 +133,7 @@ mod tests {
 
     #[test]
     fn a_header_is_what_numpy_reads_and_aligned() {
-        for (dict, version) in [("{}", 1), (&" ".repeat(70_000), 2), ("{'é'}", 3)] {
+        for (dict, version) in [("{}", 1), (&" ".repeat(70_000), 2), ("{'é'}", 1), ("{'ψ'}", 3)] {
             let bytes = header(dict).expect("short");
             assert_eq!((bytes.len() % 64, bytes[6], bytes.last()), (0, version, Some(&b'\n')));
             let len = match version {

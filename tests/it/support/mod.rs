@@ -1,7 +1,9 @@
 //! Mounts that end with the test, however it ends.
 
 use std::collections::BTreeSet;
+use std::ffi::CString;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
@@ -267,4 +269,15 @@ pub fn copy(from: &Path, to: &Path) {
             fs::copy(entry.path(), &target).expect("copied");
         }
     }
+}
+
+/// Sets an extended attribute, or says why not.
+pub fn set_xattr(path: &Path, name: &str, value: &str) -> Result<(), i32> {
+    let (path, name) =
+        (CString::new(path.as_os_str().as_bytes()).unwrap(), CString::new(name).unwrap());
+    // SAFETY: all pointers are to memory of this function, of the lengths given.
+    let done = unsafe {
+        libc::setxattr(path.as_ptr(), name.as_ptr(), value.as_ptr().cast(), value.len(), 0)
+    };
+    if done == 0 { Ok(()) } else { Err(std::io::Error::last_os_error().raw_os_error().unwrap()) }
 }
