@@ -77,19 +77,24 @@ fn field(field: &Field) -> Result<String> {
     Ok(format!("({name}, {dtype}, ({}))", shape.trim_end()))
 }
 
-/// A string as a Python literal.
+/// A string as a Python literal, as Python shows it.
 fn literal(text: &str) -> String {
-    let mut literal = String::from("'");
+    let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
+    let mut literal = String::from(quote);
     for char in text.chars() {
         match char {
-            '\\' | '\'' => literal.extend(['\\', char]),
+            '\\' => literal.push_str(r"\\"),
+            '\n' => literal.push_str(r"\n"),
+            '\r' => literal.push_str(r"\r"),
+            '\t' => literal.push_str(r"\t"),
+            char if char == quote => literal.extend(['\\', char]),
             char if char.is_control() => {
                 let _never = write!(literal, "\\x{:02x}", u32::from(char));
             }
             char => literal.push(char),
         }
     }
-    literal.push('\'');
+    literal.push(quote);
     literal
 }
 
@@ -146,6 +151,7 @@ mod tests {
 
     #[test]
     fn names_of_fields_are_python_literals() {
-        assert_eq!(literal("it's\\\n"), r"'it\'s\\\x0a'");
+        assert_eq!(literal("it's\\\n"), r#""it's\\\n""#);
+        assert_eq!(literal("'\"\x01"), r#"'\'"\x01'"#);
     }
 }
