@@ -203,6 +203,30 @@ def test_xarray_has_the_same_dataset_from_zarr_and_from_netcdf(stored, tmp_path,
         assert "none" not in about and str(np.asarray(about["empty"]).tolist()) in ("", "[]", "b''")
 
 
+def test_xarray_has_the_same_dataset_from_plain_hdf5(stored, tmp_path):
+    expected = xr.open_zarr(stored, consolidated=False).load()
+    with xr.open_dataset(cat(stored, "h5", tmp_path / "climate.h5"), engine="h5netcdf") as got:
+        got.load()
+    assert set(got.variables) == set(expected.variables)
+    for name, variable in expected.variables.items():
+        assert got[name].dims == variable.dims, name
+        if variable.dtype.kind in "OTSU":
+            assert texts(got[name].values) == texts(variable.values)
+        else:
+            np.testing.assert_array_equal(got[name].values, variable.values, err_msg=name)
+    # netCDF 4.9 writes past its memory where HDF5 has strings of one length, of whatever program.
+    numbers = tmp_path / "numbers"
+    dataset().drop_vars(["station", "code"]).to_zarr(numbers, zarr_format=3)
+    file = cat(numbers, "h5", tmp_path / "numbers.h5")
+    with xr.open_dataset(file, engine="netcdf4") as got:
+        got.load()
+    xr.testing.assert_equal(got, xr.open_zarr(numbers, consolidated=False).load())
+    header = subprocess.check_output(["ncdump", "-h", file], text=True)
+    assert "float t2m(time, lat, lon)" in header and "phony" not in header
+    dimensions = subprocess.check_output(["h5ls", "-v", f"{file}/t2m"], text=True)
+    assert "DIMENSION_LIST" in dimensions
+
+
 @pytest.mark.parametrize("format", FORMATS)
 def test_an_array_brings_its_coordinates(stored, tmp_path, format):
     file = cat(stored / "area", format, tmp_path / f"area.{format}")

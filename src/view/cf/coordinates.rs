@@ -9,7 +9,7 @@ use crate::view::Source;
 const MAX_NAMES: usize = 256;
 
 /// Whether an array has one dimension, of its own name.
-pub(super) fn is_coordinate(array: &Source<'_>) -> bool {
+pub(in crate::view) fn is_coordinate(array: &Source<'_>) -> bool {
     array.array().is_ok_and(|own| {
         let model = own.model();
         model.shape.len() == 1
@@ -19,7 +19,7 @@ pub(super) fn is_coordinate(array: &Source<'_>) -> bool {
 
 /// An array and what of its group belongs to it: the coordinates of its dimensions, what the attributes `coordinates`
 /// and `grid_mapping` name, if it has no other dimensions, and the `bounds` of those, which have one more. And the group.
-pub(super) fn with_coordinates<'s>(
+pub(in crate::view) fn with_coordinates<'s>(
     source: &Source<'s>,
 ) -> Result<(Vec<Source<'s>>, Option<Source<'s>>)> {
     let mut arrays = vec![source.clone()];

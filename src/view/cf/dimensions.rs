@@ -6,7 +6,7 @@ use crate::view::Source;
 use std::collections::{HashMap, HashSet};
 
 /// A dimension.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(in crate::view) struct Dimension {
     /// Its name, which no other one has.
     pub name: String,

@@ -18,7 +18,7 @@ use super::Source;
 use crate::error::{Error, Kind, Result};
 use crate::metadata::{NodeKind, NodePath};
 pub(super) use attributes::{Attribute, Many, Values, attributes, cleaned, decimal};
-use coordinates::{is_coordinate, with_coordinates};
+pub(super) use coordinates::{is_coordinate, with_coordinates};
 pub(super) use dimensions::{Dimension, Dimensions};
 pub(super) use exact::exactly;
 pub(super) use variable::{Data, Room, Variable, characters};

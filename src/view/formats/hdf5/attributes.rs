@@ -9,6 +9,19 @@ use crate::view::cf::{self, Values};
 /// Longer values are in a global heap: a header has less than 64 KiB of each.
 const MAX_VALUE_LEN: usize = 60_000;
 
+/// Attributes that mean something to the libraries: of a node they have an underscore behind their names.
+const RESERVED: [&str; 9] = [
+    "CLASS",
+    "NAME",
+    "DIMENSION_LIST",
+    "REFERENCE_LIST",
+    "DIMENSION_LABELS",
+    "_Netcdf4Dimid",
+    "_Netcdf4Coordinates",
+    "_NCProperties",
+    "_nc3_strict",
+];
+
 /// What strings an attribute of one text is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Texts {
@@ -20,7 +33,8 @@ pub(super) enum Texts {
 
 /// An attribute of a node.
 pub(super) fn attribute(file: &mut File, of: &cf::Attribute, texts: Texts) -> Result<Attribute> {
-    let name = of.name.as_str();
+    let reserved = format!("{}_", of.name);
+    let name = if RESERVED.contains(&of.name.as_str()) { &reserved } else { &of.name };
     match &of.values {
         Values::Text(text) if texts == Texts::Any || text.len() > MAX_VALUE_LEN => {
             any_text(file, name, text)

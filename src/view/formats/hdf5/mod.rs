@@ -3,22 +3,25 @@
 //! An array is a dataset, and a group is a group. Chunks that divide more than the first dimension are chunks of the file, one
 //! after another and without an index, as HDF5 1.10 and later read them; all else is in C order. What a file holds of a node:
 //!
-//! - `h5` every type that HDF5 has, attributes as strings of any length and numbers, names of dimensions as labels.
+//! - `h5` every type that HDF5 has, attributes as strings of any length and numbers, and where dimensions have names,
+//!   these as labels and scales.
 //! - `nc4` what [`cf`](crate::view::cf) makes of a group, with dimension scales.
 
 mod attributes;
 mod file;
 mod message;
 mod nc4;
+mod scales;
 
 use crate::dtype::DType;
 use crate::error::{Error, Kind, Result};
 use crate::metadata::NodeKind;
 use crate::view::cf;
 use crate::view::{Items, Layout, MAX_PREFIX_LEN, Part, Source, View};
-use attributes::{Texts, attribute, labels};
+use attributes::{Texts, attribute};
 use file::{Content, Dataset, File, Object, Stored};
 pub(super) use nc4::build as build_nc4;
+use scales::name_dimensions;
 
 /// The most nodes of a file.
 const MAX_NODES: usize = 50_000;
@@ -37,8 +40,18 @@ pub(super) fn build_h5(source: &Source<'_>) -> Result<View> {
         }
         NodeKind::Array => {
             let root = file.add(Object::group());
-            let array = dataset(&mut file, source)?;
-            file.link(root, source.name(), array);
+            let mut arrays = Vec::new();
+            for array in cf::with_coordinates(source)?.0 {
+                match dataset(&mut file, &array) {
+                    Err(error)
+                        if error.kind() == Kind::Unsupported && array.path() != source.path() => {}
+                    object => arrays.push((array, object?)),
+                }
+            }
+            for (array, object) in &arrays {
+                file.link(root, array.name(), *object);
+            }
+            name_dimensions(&mut file, root, &arrays)?;
         }
     }
     file.into_view()
@@ -49,7 +62,7 @@ fn group(file: &mut File, source: &Source<'_>, depth: usize) -> Result<usize> {
     check_count(file, depth)?;
     let number = file.add(Object::group());
     let (children, others) = source.children()?;
-    let mut left_out = Vec::new();
+    let (mut left_out, mut arrays) = (Vec::new(), Vec::new());
     for child in &children {
         check_count(file, depth)?;
         let object = match child.kind() {
@@ -59,11 +72,16 @@ fn group(file: &mut File, source: &Source<'_>, depth: usize) -> Result<usize> {
                     left_out.push((child.name().to_owned(), error));
                     continue;
                 }
-                object => object?,
+                object => {
+                    let object = object?;
+                    arrays.push((child.clone(), object));
+                    object
+                }
             },
         };
         file.link(number, child.name(), object);
     }
+    name_dimensions(file, number, &arrays)?;
     let mut all = cf::attributes(source.attributes(), None);
     all.extend(cf::left_out(&left_out, others));
     for one in &all {
@@ -97,9 +115,6 @@ fn dataset(file: &mut File, source: &Source<'_>) -> Result<usize> {
     for one in cf::attributes(source.attributes(), Some(&model.dtype).filter(|_| is_number)) {
         let attribute = attribute(file, &one, Texts::Any)?;
         file.describe(number, attribute);
-    }
-    if let Some(labels) = labels(file, &model.dimension_names)? {
-        file.describe(number, labels);
     }
     Ok(number)
 }
@@ -153,6 +168,15 @@ impl Object {
 }
 
 impl File {
+    /// The names in a group.
+    fn names(&self, group: usize) -> impl Iterator<Item = &str> {
+        let links = match self.objects.get(group).map(|group| &group.content) {
+            Some(Content::Group(links)) => links.as_slice(),
+            _ => &[],
+        };
+        links.iter().map(|(name, _)| name.as_str())
+    }
+
     /// Gives an object a name in a group.
     fn link(&mut self, group: usize, name: &str, object: usize) {
         let group = self.objects.get_mut(group).map(|group| &mut group.content);

@@ -1,15 +1,12 @@
-//! netCDF-4: dimensions are datasets, to which the others refer.
+//! netCDF-4: HDF5 in which each dimension is a scale.
 //!
-//! A dimension is a *scale*: the variable of its coordinates, or a dataset that nobody reads. Each dataset has a
-//! `DIMENSION_LIST` of references to the scales of its dimensions.
-//!
-//! - [netCDF-4](https://docs.unidata.ucar.edu/netcdf-c/current/file_format_specifications.html#netcdf_4_spec)
-//! - [Scales](https://support.hdfgroup.org/documentation/hdf5/latest/_h5_d_s__u_g.html)
+//! [netCDF-4](https://docs.unidata.ucar.edu/netcdf-c/current/file_format_specifications.html#netcdf_4_spec)
 
 use std::collections::HashSet;
 
-use super::attributes::{Texts, attribute, fixed, numbers};
-use super::file::{Attribute, Content, Dataset, File, Object, Stored, Value};
+use super::attributes::{Texts, attribute, numbers};
+use super::file::{Content, Dataset, File, Object, Stored};
+use super::scales::{add_scale, make_scale, refer};
 use super::{check_count, message, stored};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -19,18 +16,6 @@ use crate::view::{Part, Source, View};
 
 /// What stands before the name of a variable that has the name of a dimension, and is not its coordinates.
 const NOT_A_COORDINATE: &str = "_nc4_non_coord_";
-
-/// Attributes that mean something to the library.
-const RESERVED: [&str; 8] = [
-    "CLASS",
-    "NAME",
-    "DIMENSION_LIST",
-    "REFERENCE_LIST",
-    "_Netcdf4Dimid",
-    "_Netcdf4Coordinates",
-    "_NCProperties",
-    "_nc3_strict",
-];
 
 /// A file that is being made.
 #[derive(Default)]
@@ -94,7 +79,10 @@ impl Netcdf {
                 let before = if is_taken { NOT_A_COORDINATE } else { "" };
                 let name = format!("{before}{}", variable.name);
                 self.file.link(number, &name, object);
-                self.refer(object, variable, &scales)?;
+                let of_variable = variable.dimensions.iter();
+                let of_variable: Vec<_> =
+                    of_variable.map(|number| scales.get(*number).copied()).collect();
+                refer(&mut self.file, object, &of_variable)?;
             }
             self.variable_count = self.variable_count.saturating_add(1);
         }
@@ -118,18 +106,16 @@ impl Netcdf {
             let own = |variable: &&Variable<'_>| {
                 coordinate_of(variable, &dataset.dimensions) == Some(number)
             };
-            let (object, title) = if let Some(variable) = dataset.variables.iter().find(own) {
-                (self.variable(variable, &dataset.dimensions)?, dimension.name.clone())
+            let object = if let Some(variable) = dataset.variables.iter().find(own) {
+                let object = self.variable(variable, &dataset.dimensions)?;
+                make_scale(&mut self.file, object, &dimension.name)?;
+                object
             } else {
-                let title = "This is a netCDF dimension but not a netCDF variable.";
-                (self.file.add(empty(dimension)?), format!("{title}{:10}", dimension.len))
+                add_scale(&mut self.file, dimension)?
             };
             self.file.link(group, &dimension.name, object);
             let id = self.dimension_count.to_le_bytes();
             self.dimension_count = self.dimension_count.saturating_add(1);
-            self.file.describe(object, fixed("CLASS", b"DIMENSION_SCALE\0")?);
-            let title = [title.as_bytes(), &[0]].concat();
-            self.file.describe(object, fixed("NAME", &title)?);
             self.file.describe(object, numbers("_Netcdf4Dimid", &DType::Int(4), &id, Many::No)?);
             scales.push(object);
         }
@@ -161,25 +147,8 @@ impl Netcdf {
         Ok(number)
     }
 
-    /// Says which scales a variable has.
-    fn refer(&mut self, object: usize, variable: &Variable<'_>, scales: &[usize]) -> Result<()> {
-        if variable.dimensions.is_empty() {
-            return Ok(());
-        }
-        let scales = variable.dimensions.iter().filter_map(|number| scales.get(*number));
-        let items: Vec<_> = scales.map(|scale| Some(self.file.reference(*scale))).collect();
-        let space = message::dataspace(&[u64::try_from(items.len()).unwrap_or(u64::MAX)])?;
-        let (name, dtype) = ("DIMENSION_LIST".to_owned(), message::references()?);
-        let value = Value::InHeap(items);
-        self.file.describe(object, Attribute { name, dtype, space, value });
-        Ok(())
-    }
-
     fn describe(&mut self, object: usize, one: &cf::Attribute) -> Result<()> {
-        let mut attribute = attribute(&mut self.file, one, Texts::Fixed)?;
-        if RESERVED.contains(&attribute.name.as_str()) {
-            attribute.name.push('_');
-        }
+        let attribute = attribute(&mut self.file, one, Texts::Fixed)?;
         self.file.describe(object, attribute);
         Ok(())
     }
@@ -190,17 +159,4 @@ fn coordinate_of(variable: &Variable<'_>, dimensions: &[Dimension]) -> Option<us
     let [number] = variable.dimensions.as_slice() else { return None };
     let dimension = dimensions.get(*number)?;
     (dimension.name == variable.name).then_some(*number)
-}
-
-/// The scale of a dimension without coordinates.
-fn empty(dimension: &Dimension) -> Result<Object> {
-    let len = dimension.len.checked_mul(4);
-    let len = len.ok_or_else(|| Error::unsupported("it would be longer than files can be"))?;
-    let content = Content::Dataset(Dataset {
-        dtype: message::datatype(&DType::Float(4))?,
-        shape: vec![dimension.len],
-        fill: None,
-        elements: Stored::Nowhere(len),
-    });
-    Ok(Object { attributes: Vec::new(), content })
 }

@@ -1,0 +1,100 @@
+//! Dimension scales: a dimension is a dataset, its coordinates or one that nobody reads, and the others refer to it.
+//!
+//! [Scales](https://support.hdfgroup.org/documentation/hdf5/latest/_h5_d_s__u_g.html). What is referred to from elsewhere
+//! is not listed (`REFERENCE_LIST`): no reader looks for it.
+
+use std::collections::{HashMap, HashSet};
+
+use super::attributes::{fixed, labels};
+use super::file::{Attribute, Content, Dataset, File, Object, Stored, Value};
+use super::message;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::view::Source;
+use crate::view::cf::{Dimension, is_coordinate};
+
+/// Of the arrays of a group that have names of dimensions, says what those are: names, and scales where there is a dataset
+/// for them or none has their name. Each array is with its object.
+pub(super) fn name_dimensions(
+    file: &mut File,
+    group: usize,
+    arrays: &[(Source<'_>, usize)],
+) -> Result<()> {
+    let mut names: HashSet<String> = file.names(group).map(ToOwned::to_owned).collect();
+    let mut scales = HashMap::new();
+    for (source, object) in arrays.iter().filter(|(source, _)| is_coordinate(source)) {
+        make_scale(file, *object, source.name())?;
+        for dimension in dimensions(source) {
+            scales.insert(dimension, *object);
+        }
+    }
+    for (source, object) in arrays {
+        labels(file, &source.array()?.model().dimension_names)?
+            .into_iter()
+            .for_each(|labels| file.describe(*object, labels));
+        if is_coordinate(source) {
+            continue;
+        }
+        let dimensions = dimensions(source);
+        for dimension in &dimensions {
+            let name = &dimension.name;
+            let is_new = !name.is_empty() && !scales.contains_key(dimension);
+            if is_new && names.insert(name.clone()) {
+                let scale = add_scale(file, dimension)?;
+                file.link(group, name, scale);
+                scales.insert(dimension.clone(), scale);
+            }
+        }
+        let of_array: Vec<_> = dimensions.iter().map(|one| scales.get(one).copied()).collect();
+        if of_array.iter().any(Option::is_some) {
+            refer(file, *object, &of_array)?;
+        }
+    }
+    Ok(())
+}
+
+/// The dimensions of an array; without a name where they have none.
+fn dimensions(source: &Source<'_>) -> Vec<Dimension> {
+    let Ok(array) = source.array() else { return Vec::new() };
+    let mut names = array.model().dimension_names.iter().cloned();
+    let lens = array.model().shape.iter();
+    // A name of HDF5 has no slashes.
+    let name = |name: Option<String>| name.filter(|name| !name.contains('/')).unwrap_or_default();
+    lens.map(|len| Dimension { name: name(names.next().flatten()), len: *len }).collect()
+}
+
+/// Says that a dataset is a scale.
+pub(super) fn make_scale(file: &mut File, object: usize, title: &str) -> Result<()> {
+    file.describe(object, fixed("CLASS", b"DIMENSION_SCALE\0")?);
+    file.describe(object, fixed("NAME", &[title.as_bytes(), &[0]].concat())?);
+    Ok(())
+}
+
+/// Adds the scale of a dimension without coordinates.
+pub(super) fn add_scale(file: &mut File, dimension: &Dimension) -> Result<usize> {
+    let len = dimension.len.checked_mul(4);
+    let len = len.ok_or_else(|| Error::unsupported("it would be longer than files can be"))?;
+    let content = Content::Dataset(Dataset {
+        dtype: message::datatype(&DType::Float(4))?,
+        shape: vec![dimension.len],
+        fill: None,
+        elements: Stored::Nowhere(len),
+    });
+    let object = file.add(Object { attributes: Vec::new(), content });
+    // By this netCDF knows it.
+    let title = "This is a netCDF dimension but not a netCDF variable.";
+    make_scale(file, object, &format!("{title}{:10}", dimension.len))?;
+    Ok(object)
+}
+
+/// Says which scales the dimensions of a dataset have.
+pub(super) fn refer(file: &mut File, object: usize, scales: &[Option<usize>]) -> Result<()> {
+    if scales.is_empty() {
+        return Ok(());
+    }
+    let items = scales.iter().map(|scale| scale.map(|scale| file.reference(scale))).collect();
+    let space = message::dataspace(&[u64::try_from(scales.len()).unwrap_or(u64::MAX)])?;
+    let (name, dtype) = ("DIMENSION_LIST".to_owned(), message::references()?);
+    file.describe(object, Attribute { name, dtype, space, value: Value::InHeap(items) });
+    Ok(())
+}
