@@ -81,7 +81,7 @@ impl Netcdf {
                 self.file.link(number, &name, object);
                 let of_variable = variable.dimensions.iter();
                 let of_variable: Vec<_> =
-                    of_variable.map(|number| scales.get(*number).copied()).collect();
+                    of_variable.filter_map(|number| scales.get(*number).copied()).collect();
                 refer(&mut self.file, object, &of_variable)?;
             }
             self.variable_count = self.variable_count.saturating_add(1);

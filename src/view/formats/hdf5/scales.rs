@@ -14,7 +14,7 @@ use crate::view::Source;
 use crate::view::cf::{Dimension, is_coordinate};
 
 /// Of the arrays of a group that have names of dimensions, says what those are: names, and scales where there is a dataset
-/// for them or none has their name. Each array is with its object.
+/// for each of them or none has its name. Each array is with its object.
 pub(super) fn name_dimensions(
     file: &mut File,
     group: usize,
@@ -29,26 +29,37 @@ pub(super) fn name_dimensions(
         }
     }
     for (source, object) in arrays {
-        labels(file, &source.array()?.model().dimension_names)?
-            .into_iter()
-            .for_each(|labels| file.describe(*object, labels));
+        if let Some(labels) = labels(file, &source.array()?.model().dimension_names)? {
+            file.describe(*object, labels);
+        }
         if is_coordinate(source) {
             continue;
         }
         let dimensions = dimensions(source);
-        for dimension in &dimensions {
-            let name = &dimension.name;
-            let is_new = !name.is_empty() && !scales.contains_key(dimension);
-            if is_new && names.insert(name.clone()) {
-                let scale = add_scale(file, dimension)?;
-                file.link(group, name, scale);
-                scales.insert(dimension.clone(), scale);
-            }
+        // netCDF takes all of them to have scales if the first one has.
+        let mut new = HashMap::new();
+        let mut has_one = |one: &Dimension| {
+            let is_free = !one.name.is_empty() && !names.contains(&one.name);
+            let mut is_same = || *new.entry(one.name.clone()).or_insert(one.len) == one.len;
+            scales.contains_key(one) || is_free && is_same()
+        };
+        if !dimensions.iter().all(&mut has_one) {
+            continue;
         }
-        let of_array: Vec<_> = dimensions.iter().map(|one| scales.get(one).copied()).collect();
-        if of_array.iter().any(Option::is_some) {
-            refer(file, *object, &of_array)?;
+        let mut of_array = Vec::new();
+        for dimension in dimensions {
+            let scale = if let Some(scale) = scales.get(&dimension) {
+                *scale
+            } else {
+                let scale = add_scale(file, &dimension)?;
+                file.link(group, &dimension.name, scale);
+                names.insert(dimension.name.clone());
+                scales.insert(dimension, scale);
+                scale
+            };
+            of_array.push(scale);
         }
+        refer(file, *object, &of_array)?;
     }
     Ok(())
 }
@@ -88,11 +99,11 @@ pub(super) fn add_scale(file: &mut File, dimension: &Dimension) -> Result<usize>
 }
 
 /// Says which scales the dimensions of a dataset have.
-pub(super) fn refer(file: &mut File, object: usize, scales: &[Option<usize>]) -> Result<()> {
+pub(super) fn refer(file: &mut File, object: usize, scales: &[usize]) -> Result<()> {
     if scales.is_empty() {
         return Ok(());
     }
-    let items = scales.iter().map(|scale| scale.map(|scale| file.reference(scale))).collect();
+    let items = scales.iter().map(|scale| Some(file.reference(*scale))).collect();
     let space = message::dataspace(&[u64::try_from(scales.len()).unwrap_or(u64::MAX)])?;
     let (name, dtype) = ("DIMENSION_LIST".to_owned(), message::references()?);
     file.describe(object, Attribute { name, dtype, space, value: Value::InHeap(items) });
