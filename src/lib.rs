@@ -7,6 +7,7 @@
 //! | ------ | ------------ |
 //! | [`error`] | the one error type |
 //! | [`sys`] | the only unsafe code: system calls that std does not have |
+//! | [`pool`] | threads, and the tasks that wait for them |
 //! | [`dtype`] | data types and fill values |
 //! | [`store`] | keys to bytes: the abstract store interface, directory and memory |
 //! | [`shard`] | the index of a shard and its assembly |
@@ -44,6 +45,7 @@ pub mod error;
 pub mod fuse;
 pub mod hierarchy;
 pub mod metadata;
+pub mod pool;
 pub mod shard;
 pub mod store;
 pub mod sys;

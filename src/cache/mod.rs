@@ -91,6 +91,8 @@ pub struct Counters {
     pub hits: AtomicU64,
     /// Chunks read and decoded.
     pub decoded: AtomicU64,
+    /// Those of them that nobody had asked for.
+    pub ahead: AtomicU64,
     /// Chunks encoded and stored.
     pub stored: AtomicU64,
     /// Chunks erased.
@@ -138,6 +140,16 @@ impl ChunkCache {
             self.counters.hits.fetch_add(1, Ordering::Relaxed);
         }
         chunk
+    }
+
+    /// Whether the chunk is here, or on its way.
+    pub fn is_here(&self, array: &Arc<Array>, coords: &Coords) -> bool {
+        self.table.lock().slots.contains(&id(array, coords)) || self.waits_at(array, coords)
+    }
+
+    /// Lets go of a decoded chunk that nobody is expected to ask for again.
+    pub fn release(&self, array: &Arc<Array>, coords: &Coords) {
+        self.remove(array, coords);
     }
 
     /// The chunk, read and decoded if need be; `None` where it is not stored.

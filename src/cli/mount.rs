@@ -141,7 +141,8 @@ fn serve(
             (false, false) => Others::Nobody,
         },
         event_loops: processors.clamp(2, 4),
-        workers: args.threads.unwrap_or_else(|| processors.max(4)),
+        workers: args.threads.unwrap_or_else(|| processors.saturating_add(2)).max(4),
+        ahead: processors,
         owner: sys::effective_ids(),
     };
     let mounted = fuse::mount(&vfs, mountpoint, &options)

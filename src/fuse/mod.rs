@@ -6,7 +6,6 @@
 
 mod answer;
 mod listing;
-mod pool;
 mod session;
 mod terms;
 
@@ -27,10 +26,10 @@ use fuser::{
 use parking_lot::Mutex;
 
 use crate::error::{Error, Kind, Result};
+use crate::pool::{Pool, Urgency};
 use crate::vfs::{DirHandle, Presence, Replace, Vfs};
 use answer::{answer, gone};
 use listing::{Entry, Room};
-use pool::Pool;
 pub use session::{MountOptions, Mounted, Others, mount};
 use terms::{Owner, access_of, dot, nul_separated, open_flags, reply_xattr, utf8};
 
@@ -41,7 +40,7 @@ pub const LOG_TARGET: &str = "fuser";
 #[derive(Debug)]
 struct Fs {
     vfs: Arc<Vfs>,
-    pool: Option<Pool>,
+    pool: Arc<Pool>,
     dirs: Arc<Mutex<HashMap<u64, Arc<DirHandle>>>>,
     next_dir: AtomicU64,
     owner: Owner,
@@ -67,10 +66,7 @@ impl Fs {
     ) {
         let vfs = Arc::clone(&self.vfs);
         let task = move || then(answer(&vfs, operation, || request(&vfs)));
-        match &self.pool {
-            Some(pool) => pool.run(task),
-            None => task(),
-        }
+        self.pool.run(Urgency::Asked, task);
     }
 
     /// Answers a request about an inode at once, or from the pool where that may take time.
@@ -116,7 +112,7 @@ impl Filesystem for Fs {
     }
 
     fn destroy(&mut self) {
-        drop(self.pool.take());
+        self.pool.close();
         if let Err(error) = self.vfs.sync() {
             self.vfs.note("unmount", &error);
             log::error!("not everything is stored: {error}");

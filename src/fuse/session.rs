@@ -9,9 +9,9 @@ use std::time::Duration;
 use fuser::{BackgroundSession, Config, INodeNo, MountOption, Session, SessionACL};
 
 use super::Fs;
-use super::pool::Pool;
 use super::terms::Owner;
 use crate::error::{Error, Kind, Result};
+use crate::pool::Pool;
 use crate::vfs::Vfs;
 
 /// How often scratch files are looked at that wait to be stored, and inodes that nobody claims.
@@ -30,6 +30,8 @@ pub struct MountOptions {
     pub event_loops: usize,
     /// Threads that decode and store.
     pub workers: usize,
+    /// How many of them may be busy with what nobody waits for.
+    pub ahead: usize,
     /// The user and group that everything belongs to.
     pub owner: (u32, u32),
 }
@@ -60,9 +62,11 @@ enum Wake {
 /// Mounts `vfs` at `mountpoint`.
 pub fn mount(vfs: &Arc<Vfs>, mountpoint: &Path, options: &MountOptions) -> Result<Mounted> {
     let (uid, gid) = options.owner;
+    let pool = Arc::new(Pool::new(options.workers, options.ahead)?);
+    vfs.use_pool(Arc::clone(&pool));
     let fs = Fs {
         vfs: Arc::clone(vfs),
-        pool: Some(Pool::new(options.workers)?),
+        pool,
         dirs: Arc::default(),
         next_dir: 1.into(),
         owner: Owner { uid, gid, read_only: options.read_only },

@@ -20,17 +20,3 @@ fn a_panic_costs_one_request_and_is_told() {
     );
     assert_eq!(answer(&vfs, "read", || Ok(1)).ok(), Some(1));
 }
-
-#[test]
-fn the_pool_does_everything_before_it_ends() {
-    let pool = Pool::new(3).expect("threads");
-    let done = Arc::new(AtomicU64::new(0));
-    for _ in 0..100 {
-        let done = Arc::clone(&done);
-        pool.run(move || {
-            done.fetch_add(1, Ordering::Relaxed);
-        });
-    }
-    drop(pool);
-    assert_eq!(done.load(Ordering::Relaxed), 100);
-}

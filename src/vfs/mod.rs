@@ -6,6 +6,7 @@
 //! file are kept as they are. So writing to a name, and renaming a scratch file onto it,
 //! are the same thing.
 
+mod ahead;
 mod attr;
 mod commit;
 mod convert;
@@ -30,8 +31,8 @@ mod zarr2;
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
@@ -42,8 +43,10 @@ use crate::cache::{ChunkCache, Due};
 use crate::error::{At, Error, Kind, Result};
 use crate::hierarchy::Hierarchy;
 use crate::metadata::NodePath;
+use crate::pool::Pool;
 use crate::store::Room;
 use crate::view::Format;
+use ahead::Followed;
 pub use attr::Attr;
 pub use inode::ROOT;
 use inode::{Inode, Inodes};
@@ -171,7 +174,7 @@ type Invalidate = Box<dyn Fn(u64) + Send + Sync>;
 /// A hierarchy as a tree of files.
 pub struct Vfs {
     hierarchy: Hierarchy,
-    cache: ChunkCache,
+    cache: Arc<ChunkCache>,
     options: Options,
     inodes: Inodes,
     overlay: Overlay,
@@ -181,6 +184,9 @@ pub struct Vfs {
     next_handle: AtomicU64,
     unsynced: Unsynced,
     views: Views,
+    followed: Followed,
+    /// The threads that decode what is not asked for yet; none where there is no mount.
+    pool: OnceLock<Arc<Pool>>,
     /// Bytes of files that wait to be stored, or are those of removed files that are still open.
     unstored_len: AtomicU64,
     /// Whether anybody has asked for a chunk whose length is known only when it is decoded.
@@ -219,7 +225,7 @@ impl Vfs {
     /// The tree of `hierarchy`.
     pub fn new(hierarchy: Hierarchy, options: Options) -> Self {
         Self {
-            cache: ChunkCache::new(options.cache_len),
+            cache: Arc::new(ChunkCache::new(options.cache_len)),
             hierarchy,
             options,
             inodes: Inodes::new(),
@@ -229,6 +235,8 @@ impl Vfs {
             next_handle: AtomicU64::new(1),
             unsynced: Unsynced::default(),
             views: Views::default(),
+            followed: Followed::default(),
+            pool: OnceLock::new(),
             unstored_len: AtomicU64::new(0),
             has_variable: AtomicBool::new(false),
             mounted: SystemTime::now(),
@@ -256,6 +264,13 @@ impl Vfs {
     /// while a request is answered, so it must not wait for the kernel.
     pub fn on_invalidate(&self, invalidate: Invalidate) {
         *self.invalidate.lock() = Some(invalidate);
+    }
+
+    /// Uses `pool` for what nobody waits for yet. Who gives it closes it before the tree goes.
+    pub fn use_pool(&self, pool: Arc<Pool>) {
+        if self.pool.set(pool).is_err() {
+            log::debug!("the tree has a pool already");
+        }
     }
 
     /// Keeps an error that a program is about to see as a number.

@@ -26,6 +26,12 @@ impl Vfs {
                 count(&counters.decoded),
             ),
             (
+                "zarrfs_chunks_decoded_ahead_total",
+                "counter",
+                "Those of them that were not asked for yet.",
+                count(&counters.ahead),
+            ),
+            (
                 "zarrfs_chunks_stored_total",
                 "counter",
                 "Chunks encoded and stored.",

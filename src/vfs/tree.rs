@@ -424,6 +424,9 @@ impl Vfs {
         if let (Some(array), Place::Chunk(_, coords)) = (&array, place) {
             array.check_readable(coords)?;
         }
+        if let (Some(array), Place::Chunk(path, coords), Access::Read) = (&array, place, access) {
+            self.before_chunk(path, array, coords);
+        }
         if access == Access::Truncate {
             self.truncate_content(inode, 0)?;
             return Ok(Pages::Drop);

@@ -13,6 +13,7 @@ use std::time::{Instant, SystemTime};
 use bytes::Bytes;
 use parking_lot::Mutex;
 
+use super::ahead::Sweep;
 use super::place::Place;
 use super::{Access, Form, Pages, Vfs};
 use crate::array::{Array, Coords};
@@ -66,16 +67,18 @@ pub(super) struct Views {
 /// A view that is open: what was opened stays what it is.
 #[derive(Debug)]
 pub(super) struct OpenView {
-    view: Arc<View>,
+    pub view: Arc<View>,
     path: NodePath,
     format: &'static Format,
-    opened: Instant,
+    pub opened: Instant,
     /// How many nodes had moved before.
-    moves: u64,
+    pub moves: u64,
     /// The generations that the kernel's pages are of from now on, where it was told to drop those that it has.
     pages: Option<Generations>,
     /// Where what was written ends.
     end: AtomicU64,
+    /// How it is read.
+    pub sweep: Sweep,
 }
 
 #[derive(Debug, Clone)]
@@ -243,14 +246,14 @@ impl Vfs {
 
     /// Since when a chunk must be known to be what is stored: since the file was opened, and not for longer than
     /// `--metadata-ttl`. None where nobody else changes anything.
-    fn fresh_since(&self, opened: Option<Instant>) -> Option<Instant> {
+    pub(super) fn fresh_since(&self, opened: Option<Instant>) -> Option<Instant> {
         let aged = Instant::now().checked_sub(self.hierarchy.options().metadata_ttl)?;
         Some(opened.map_or(aged, |opened| opened.max(aged)))
     }
 
     /// The array of a part of a view, as it is now: it must be the same one, with the same elements. One that has gone has no
     /// chunks here, and must not read as the fill value.
-    fn array_of(&self, elements: &Elements, moves: u64) -> Result<Arc<Array>> {
+    pub(super) fn array_of(&self, elements: &Elements, moves: u64) -> Result<Arc<Array>> {
         if !self.hierarchy.has_moved_since(&elements.path, moves) {
             match self.array(&elements.path) {
                 Ok(current) if is_same(&current, &elements.array) => return Ok(current),
@@ -300,8 +303,8 @@ impl Vfs {
         }
         let pages = (!are_kept).then_some(kept.generations);
         let (moves, end) = (kept.moves, AtomicU64::new(0));
-        let view =
-            OpenView { view: kept.view, path: path.clone(), format, opened, moves, pages, end };
+        let (view, path, sweep) = (kept.view, path.clone(), Sweep::default());
+        let view = OpenView { view, path, format, opened, moves, pages, end, sweep };
         Ok((Arc::new(view), if are_kept { Pages::Keep } else { Pages::Drop }))
     }
 
@@ -313,6 +316,7 @@ impl Vfs {
             // The kernel has dropped what it had: it asks.
             self.views.set_pages(&open.path, open.format, Some((generations, open.opened)));
         }
+        self.before_view(open, offset, len)?;
         let since = self.fresh_since(Some(open.opened));
         let get: &GetChunk<'_> =
             &|elements, coords| self.view_chunk(elements, coords, since, open.moves);

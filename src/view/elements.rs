@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{ChangeChunk, Cover, GetChunk};
+use super::{ChangeChunk, Cover, GetChunk, Reach};
 use crate::array::region::{self, Place};
 use crate::array::{Array, Coords};
 use crate::codec::reserve;
@@ -173,6 +173,20 @@ impl Elements {
         let end = skipped.checked_add(target.len()).ok_or_else(outside)?;
         target.copy_from_slice(whole.get(skipped..end).ok_or_else(outside)?);
         Ok(())
+    }
+
+    /// Each chunk that `len` bytes from `from` on are made of.
+    pub(super) fn for_each_chunk(
+        &self,
+        from: u64,
+        len: usize,
+        each: &mut dyn FnMut(&Self, &Coords, Reach) -> Result<()>,
+    ) -> Result<()> {
+        let from = self.start.checked_add(from).ok_or_else(outside)?;
+        let (first, last) = self.items_of(from, len);
+        self.for_each_box(first, self.span(first, last)?, &mut |coords, here| {
+            each(self, coords, here.reach)
+        })
     }
 
     /// Puts `data` where the bytes from `from` on are.
@@ -364,7 +378,7 @@ impl Elements {
             let coords = Coords::new(indices.collect::<Vec<u64>>());
             let mut in_chunk = (Vec::new(), Vec::new());
             let (mut in_run, mut inside) = (Vec::new(), Vec::new());
-            let mut cover = Cover::Whole;
+            let (mut cover, mut reach) = (Cover::Whole, Reach::End);
             let shape = self.array.model().shape.iter();
             let spans = grid.spans(&coords)?;
             for (((begin, len), (start, extent)), size) in
@@ -376,7 +390,9 @@ impl Elements {
                 in_chunk.1.push(from.saturating_sub(begin));
                 in_run.push(from.saturating_sub(*start));
                 inside.push(until.saturating_sub(from));
-                if from > begin || until < begin.saturating_add(len).min(*size) {
+                if until < begin.saturating_add(len).min(*size) {
+                    (cover, reach) = (Cover::Part, Reach::Within);
+                } else if from > begin {
                     cover = Cover::Part;
                 }
             }
@@ -386,6 +402,7 @@ impl Elements {
                 in_run: Place { shape: extent, start: &in_run },
                 extent: &inside,
                 cover,
+                reach,
             };
             each(&coords, here)?;
             if !region::step(&mut step, &counts) {
@@ -413,6 +430,10 @@ impl Elements {
                 in_run: Place { shape: &[count], start: &[0] },
                 extent: &[count],
                 cover: if count == per_chunk { Cover::Whole } else { Cover::Part },
+                reach: match within.saturating_add(count) {
+                    end if end == per_chunk => Reach::End,
+                    _ => Reach::Within,
+                },
             };
             each(&self.coords_of(chunk), here)?;
             (item, at) = (item.saturating_add(count), end);
@@ -441,6 +462,7 @@ struct Here<'h> {
     in_run: Place<'h>,
     extent: &'h [u64],
     cover: Cover,
+    reach: Reach,
 }
 
 /// Splits the elements of the numbers from `first` up to `last` of an array of `shape` into boxes, each of which follows

@@ -42,6 +42,24 @@ pub enum Cover {
     Part,
 }
 
+/// Whether a range has the last element of a chunk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// It has not.
+    Within,
+    /// It has.
+    End,
+}
+
+/// What has to be decoded to go on with a sweep.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Slab {
+    /// A row of chunks, which has so many bytes.
+    Row(u64),
+    /// A chunk.
+    Chunk(u64),
+}
+
 /// A part of a file.
 #[derive(Debug)]
 pub enum Part {
@@ -151,6 +169,36 @@ impl View {
         }
         self.overlay.lock().read(offset, &mut bytes);
         Ok(bytes)
+    }
+
+    /// Each chunk that the bytes between two offsets are made of.
+    pub fn for_each_chunk(
+        &self,
+        (from, until): (u64, u64),
+        each: &mut dyn FnMut(&Elements, &Coords, Reach) -> Result<()>,
+    ) -> Result<()> {
+        let len = usize::try_from(until.saturating_sub(from)).unwrap_or(usize::MAX);
+        for Piece { part, from, within } in self.pieces(from, len) {
+            if let Part::Elements(elements) = part {
+                elements.for_each_chunk(from, within.len(), each)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What has to be decoded at `offset` to go on with a sweep.
+    pub fn slab_at(&self, offset: u64) -> Option<Slab> {
+        let at = self.parts.partition_point(|(_, end)| *end <= offset);
+        match self.parts.get(at)? {
+            (Part::Elements(elements), _) => {
+                let len = elements.slab_len()?;
+                Some(match elements.layout() {
+                    Layout::Linear => Slab::Row(len),
+                    Layout::Chunks => Slab::Chunk(len),
+                })
+            }
+            _ => Some(Slab::Chunk(0)),
+        }
     }
 
     /// Puts `data` at `offset`: into the chunks, where elements lie there. All else must be as it is already; nothing is

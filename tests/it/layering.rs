@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 const MAY_NAME: &[(&str, &[&str])] = &[
     ("error", &[]),
     ("sys", &["error"]),
+    ("pool", &[]),
     ("dtype", &["error"]),
     ("store", &["error", "sys"]),
     ("shard", &["error"]),
@@ -17,8 +18,11 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     ("cache", &["error", "store", "metadata", "codec", "array"]),
     ("convert", &["error", "store", "metadata", "codec", "array", "hierarchy", "cache"]),
     ("view", &["error", "dtype", "metadata", "codec", "array", "hierarchy"]),
-    ("vfs", &["error", "store", "metadata", "codec", "array", "hierarchy", "cache", "view"]),
-    ("fuse", &["error", "vfs"]),
+    (
+        "vfs",
+        &["error", "store", "metadata", "codec", "array", "hierarchy", "cache", "view", "pool"],
+    ),
+    ("fuse", &["error", "vfs", "pool"]),
     (
         "cli",
         &[

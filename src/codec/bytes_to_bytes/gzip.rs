@@ -5,10 +5,11 @@
 //! after a member are skipped; other bytes that are no member are an error. What is written has
 //! one member without a time, so that equal chunks are equal bytes.
 
-use flate2::{Compress, Compression, Decompress};
+use flate2::Decompress;
 
+use super::deflate::{Form, decode_whole, encode_whole};
 use super::stream::{decode_one, room_to_decode};
-use super::zlib::{Inflate, deflate};
+use super::zlib::Inflate;
 use crate::codec::BytesToBytes;
 use crate::codec::configuration::count;
 use crate::error::{Error, Result};
@@ -23,22 +24,26 @@ const MAGIC: [u8; 2] = [0x1f, 0x8b];
 /// The codec `gzip`.
 #[derive(Debug)]
 pub struct Gzip {
-    level: Compression,
+    level: i32,
 }
 
 impl Gzip {
     /// A codec with that configuration.
     pub fn new(configuration: &Object) -> Result<Self> {
-        Ok(Self { level: Compression::new(count("gzip", configuration, "level", 1, 0..=9)?) })
+        let level = count("gzip", configuration, "level", 1, 0..=9)?;
+        Ok(Self { level: i32::try_from(level).unwrap_or(1) })
     }
 }
 
 impl BytesToBytes for Gzip {
     fn encode(&self, decoded: &[u8]) -> Result<Vec<u8>> {
-        deflate("gzip", Compress::new_gzip(self.level, WINDOW_BITS), decoded)
+        encode_whole(Form::Gzip, self.level, decoded)
     }
 
     fn decode(&self, encoded: &[u8], limit: usize) -> Result<Vec<u8>> {
+        if let Some(decoded) = decode_whole(Form::Gzip, encoded, limit) {
+            return Ok(decoded);
+        }
         let mut output = room_to_decode("gzip", encoded.len(), limit)?;
         let mut rest = encoded;
         loop {

@@ -10,6 +10,7 @@ mod bz2;
 mod checksum;
 mod conditional;
 mod crc32c;
+mod deflate;
 mod gzip;
 mod lookup3;
 mod lz4;

@@ -5,18 +5,14 @@
 
 use std::cell::Cell;
 
-use flate2::{
-    Compress, CompressError, Compression, Decompress, FlushCompress, FlushDecompress, Status,
-};
+use flate2::{Decompress, FlushDecompress, Status};
 
-use super::stream::{Decompressor, Step, decode_one, room, room_to_decode};
+use super::deflate::{Form, decode_whole, encode_whole};
+use super::stream::{Decompressor, Step, decode_one, room_to_decode};
 use crate::codec::BytesToBytes;
 use crate::codec::configuration::integer;
 use crate::error::{Error, Result};
 use crate::metadata::model::Object;
-
-/// How much a compressor is given at a time: it counts its input in 32 bits.
-const MAX_STEP_LEN: usize = 1 << 30;
 
 thread_local! {
     /// A thread's decompressor: to make one costs as much as to decode a small chunk.
@@ -26,23 +22,26 @@ thread_local! {
 /// The codec `numcodecs.zlib`.
 #[derive(Debug)]
 pub struct Zlib {
-    level: Compression,
+    level: i32,
 }
 
 impl Zlib {
     /// A codec with that configuration.
     pub fn new(configuration: &Object) -> Result<Self> {
         let level = integer("zlib", configuration, "level", 1, -1..=9)?;
-        Ok(Self { level: u32::try_from(level).map_or(Compression::default(), Compression::new) })
+        Ok(Self { level: i32::try_from(level).ok().filter(|level| *level >= 0).unwrap_or(6) })
     }
 }
 
 impl BytesToBytes for Zlib {
     fn encode(&self, decoded: &[u8]) -> Result<Vec<u8>> {
-        deflate("zlib", Compress::new(self.level, true), decoded)
+        encode_whole(Form::Zlib, self.level, decoded)
     }
 
     fn decode(&self, encoded: &[u8], limit: usize) -> Result<Vec<u8>> {
+        if let Some(decoded) = decode_whole(Form::Zlib, encoded, limit) {
+            return Ok(decoded);
+        }
         let mut output = room_to_decode("zlib", encoded.len(), limit)?;
         let used = with_decompress(|decompress| {
             decode_one(
@@ -88,25 +87,6 @@ impl Decompressor for Inflate<'_> {
             consumed: usize::try_from(consumed).unwrap_or(usize::MAX),
             ended: status == Status::StreamEnd,
         })
-    }
-}
-
-/// Compresses all of `decoded` into one stream of the form that `compress` was made for.
-pub(super) fn deflate(codec: &str, mut compress: Compress, decoded: &[u8]) -> Result<Vec<u8>> {
-    let broken = |error: CompressError| Error::invalid(format!("{codec}: {error}"));
-    let mut output = room(codec, decoded.len() / 2 + 128)?;
-    loop {
-        let used = usize::try_from(compress.total_in()).unwrap_or(usize::MAX);
-        let rest = decoded.get(used..).unwrap_or_default();
-        let (rest, flush) = match rest.get(..MAX_STEP_LEN) {
-            Some(step) => (step, FlushCompress::None),
-            None => (rest, FlushCompress::Finish),
-        };
-        let status = compress.compress_vec(rest, &mut output, flush).map_err(broken)?;
-        if status == Status::StreamEnd {
-            return Ok(output);
-        }
-        output.reserve(decoded.len() / 4 + 128);
     }
 }
 

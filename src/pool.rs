@@ -1,0 +1,181 @@
+//! Threads that do what may take time: what somebody waits for first, then what somebody may want soon.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use parking_lot::{Condvar, Mutex};
+
+type Task = Box<dyn FnOnce() + Send>;
+
+/// Who waits for a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Urgency {
+    /// A program does.
+    Asked,
+    /// Nobody yet.
+    Ahead,
+}
+
+/// A fixed number of threads and the tasks that wait for them, of each urgency first in first out.
+pub struct Pool {
+    shared: Arc<Shared>,
+    /// A leaf.
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+struct Shared {
+    /// A leaf.
+    queue: Mutex<Queue>,
+    changed: Condvar,
+    /// How many threads may be busy with what nobody waits for: the others are for those who ask meanwhile.
+    most_ahead: usize,
+}
+
+#[derive(Default)]
+struct Queue {
+    asked: VecDeque<Task>,
+    ahead: VecDeque<Task>,
+    busy_ahead: usize,
+    closed: bool,
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool").field("threads", &self.threads.lock().len()).finish_non_exhaustive()
+    }
+}
+
+impl Pool {
+    /// Starts `threads` threads, up to `most_ahead` of which do what nobody waits for.
+    pub fn new(threads: usize, most_ahead: usize) -> std::io::Result<Self> {
+        let (queue, changed) = (Mutex::default(), Condvar::new());
+        let shared = Arc::new(Shared { queue, changed, most_ahead });
+        let start = |n: usize| {
+            let shared = Arc::clone(&shared);
+            std::thread::Builder::new().name(format!("worker-{n}")).spawn(move || shared.work())
+        };
+        let threads = (0..threads.max(1)).map(start).collect::<std::io::Result<Vec<_>>>()?;
+        Ok(Self { shared, threads: Mutex::new(threads) })
+    }
+
+    /// Runs `task` on one of the threads. A panic costs what it would have done, and nothing else.
+    pub fn run(&self, urgency: Urgency, task: impl FnOnce() + Send + 'static) {
+        let mut queue = self.shared.queue.lock();
+        match urgency {
+            Urgency::Asked => queue.asked.push_back(Box::new(task)),
+            Urgency::Ahead if queue.closed => {}
+            Urgency::Ahead => queue.ahead.push_back(Box::new(task)),
+        }
+        drop(queue);
+        self.shared.changed.notify_one();
+    }
+
+    /// How many threads may be busy with what nobody waits for.
+    pub fn most_ahead(&self) -> usize {
+        self.shared.most_ahead
+    }
+
+    /// Waits until every task that somebody waits for is done, and drops the others. Not to be called by a task.
+    pub fn close(&self) {
+        self.shared.close();
+        let threads = std::mem::take(&mut *self.threads.lock());
+        for thread in threads {
+            if thread.join().is_err() {
+                log::error!("a worker thread has panicked");
+            }
+        }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.shared.close();
+    }
+}
+
+impl Shared {
+    fn close(&self) {
+        let mut queue = self.queue.lock();
+        queue.closed = true;
+        let ahead = std::mem::take(&mut queue.ahead);
+        drop(queue);
+        drop(ahead);
+        self.changed.notify_all();
+    }
+
+    fn work(&self) {
+        while let Some((task, urgency)) = self.next() {
+            if catch_unwind(AssertUnwindSafe(task)).is_err() {
+                log::error!("a task panicked");
+            }
+            if urgency == Urgency::Ahead {
+                self.queue.lock().busy_ahead -= 1;
+            }
+        }
+    }
+
+    fn next(&self) -> Option<(Task, Urgency)> {
+        let mut queue = self.queue.lock();
+        loop {
+            if let Some(task) = queue.asked.pop_front() {
+                return Some((task, Urgency::Asked));
+            }
+            if queue.busy_ahead < self.most_ahead
+                && let Some(task) = queue.ahead.pop_front()
+            {
+                queue.busy_ahead += 1;
+                return Some((task, Urgency::Ahead));
+            }
+            if queue.closed {
+                return None;
+            }
+            self.changed.wait(&mut queue);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn what_somebody_waits_for_comes_first_and_has_a_thread_left() {
+        let pool = Pool::new(2, 1).expect("threads");
+        let (told, heard) = mpsc::channel();
+        let (go, wait) = mpsc::channel::<()>();
+        let begun = told.clone();
+        pool.run(Urgency::Ahead, move || {
+            begun.send("ahead begins").expect("heard");
+            wait.recv().expect("told");
+        });
+        assert_eq!(heard.recv(), Ok("ahead begins"));
+        let (second, asked) = (told.clone(), told);
+        pool.run(Urgency::Ahead, move || second.send("second ahead").expect("heard"));
+        pool.run(Urgency::Asked, move || asked.send("asked").expect("heard"));
+        assert_eq!(heard.recv(), Ok("asked"));
+        go.send(()).expect("waits");
+        assert_eq!(heard.recv(), Ok("second ahead"));
+        pool.close();
+    }
+
+    #[test]
+    fn closing_waits_for_all_that_was_asked() {
+        let pool = Pool::new(3, 1).expect("threads");
+        let done = Arc::new(Mutex::new(Vec::new()));
+        for number in 0..100 {
+            let done = Arc::clone(&done);
+            pool.run(Urgency::Asked, move || {
+                assert_ne!(number, 50, "a panic costs one task");
+                done.lock().push(number);
+            });
+        }
+        pool.close();
+        assert_eq!(done.lock().len(), 99);
+        pool.run(Urgency::Ahead, || unreachable!("it is closed"));
+    }
+}

@@ -1,0 +1,372 @@
+//! Chunks decoded before somebody asks for them, where a file, or one chunk file after another, is read in a sweep; and let
+//! go when the sweep has passed them, since the kernel has their bytes by then.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use parking_lot::Mutex;
+
+use super::Vfs;
+use super::views::OpenView;
+use crate::array::{Array, Coords};
+use crate::error::Result;
+use crate::metadata::NodePath;
+use crate::pool::{Pool, Urgency};
+use crate::view::{Reach, Slab, View};
+
+/// Reads that follow one another are a sweep from this one on.
+const STEPS: u32 = 2;
+
+/// The kernel asks for the next ranges of a file before it has the last one, in any order: this far they are one sweep.
+const DISORDER: u64 = 4 << 20;
+
+/// Bytes of a file that are decoded ahead at the least.
+const LEAST_AHEAD: u64 = 8 << 20;
+
+/// A sweep may leave out so many chunk files: those that the store does not have.
+const MOST_SKIPPED: usize = 16;
+
+/// Arrays whose chunk files are followed.
+const MOST_FOLLOWED: usize = 64;
+
+/// Chunk files that are decoded ahead for each thread that does: while one is read, another must be ready.
+const FILES_PER_THREAD: u64 = 3;
+
+/// Chunks of a sweep that are known to have been asked for.
+const MOST_ASKED: usize = 4096;
+
+/// Which chunk of which array.
+type Id = (usize, Coords);
+
+/// How a view is being read.
+#[derive(Debug, Default)]
+pub(super) struct Sweep {
+    /// A leaf.
+    state: Mutex<State>,
+    /// Another one when the sweep has ended: what was to be decoded for it is not wanted any more.
+    turn: Arc<AtomicU64>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Where the next read is expected.
+    next: u64,
+    steps: u32,
+    /// How far chunks have been asked for.
+    until: u64,
+    asked: HashSet<Id>,
+    /// Chunks whose last element was read, and where in the file.
+    passed: VecDeque<(u64, Arc<Array>, Coords)>,
+}
+
+impl Sweep {
+    /// Notes a read; whether it goes on with a sweep.
+    fn step(&self, state: &mut State, offset: u64, end: u64) -> bool {
+        let is_next = offset <= state.next.saturating_add(DISORDER)
+            && offset.saturating_add(DISORDER) >= state.next;
+        if is_next {
+            state.steps = state.steps.saturating_add(1);
+            state.next = state.next.max(end);
+        } else {
+            self.turn.fetch_add(1, Ordering::Relaxed);
+            *state = State { next: end, until: end, ..State::default() };
+        }
+        state.steps >= STEPS
+    }
+}
+
+/// How the chunk files of arrays are being read. A leaf.
+#[derive(Debug, Default)]
+pub(super) struct Followed(Mutex<HashMap<NodePath, Files>>);
+
+#[derive(Debug)]
+struct Files {
+    last: Coords,
+    order: Order,
+    steps: u32,
+    turn: Arc<AtomicU64>,
+    asked: VecDeque<Coords>,
+    passed: VecDeque<Coords>,
+}
+
+impl Files {
+    fn new(last: &Coords) -> Self {
+        let (turn, asked, passed) = (Arc::default(), VecDeque::new(), VecDeque::new());
+        Self { last: last.clone(), order: Order::Numbers, steps: 0, turn, asked, passed }
+    }
+}
+
+/// In which order names are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Order {
+    /// As numbers, in which they are listed.
+    Numbers,
+    /// As texts, in which a shell has them.
+    Texts,
+}
+
+impl Order {
+    /// The next of `count` numbers.
+    fn next(self, number: u64, count: u64) -> Option<u64> {
+        let below = |number: Option<u64>| number.filter(|number| *number < count);
+        match self {
+            Self::Numbers => below(number.checked_add(1)),
+            Self::Texts if number > 0 && below(number.checked_mul(10)).is_some() => {
+                number.checked_mul(10)
+            }
+            Self::Texts => {
+                let mut number = number;
+                loop {
+                    if let Some(next) = below(number.checked_add(1)).filter(|next| next % 10 != 0) {
+                        return Some(next);
+                    }
+                    // The next one of those that have a digit less.
+                    number /= 10;
+                    if number == 0 {
+                        return None;
+                    }
+                }
+            }
+        }
+    }
+
+    /// The chunk whose name comes after that of another, in a grid of so many.
+    fn after(self, coords: &Coords, counts: &[u64]) -> Option<Coords> {
+        let mut indices = coords.indices().to_vec();
+        for (index, count) in indices.iter_mut().zip(counts).rev() {
+            if let Some(next) = self.next(*index, *count) {
+                *index = next;
+                return Some(Coords::new(indices));
+            }
+            *index = 0;
+        }
+        None
+    }
+
+    /// Whether a chunk comes not long after another.
+    fn is_soon(self, coords: &Coords, after: &Coords, counts: &[u64]) -> bool {
+        let mut at = after.clone();
+        for _ in 0..=MOST_SKIPPED {
+            match self.after(&at, counts) {
+                Some(next) if next == *coords => return true,
+                Some(next) => at = next,
+                None => return false,
+            }
+        }
+        false
+    }
+}
+
+impl Vfs {
+    /// Before a range of a view is read: others decode chunks of it, and, in a sweep, those that come next. Lets go of those
+    /// that the sweep has passed.
+    pub(super) fn before_view(&self, open: &OpenView, offset: u64, len: usize) -> Result<()> {
+        let Some(pool) = self.pool.get() else { return Ok(()) };
+        let end =
+            offset.saturating_add(u64::try_from(len).unwrap_or(u64::MAX)).min(open.view.len());
+        let since = self.fresh_since(Some(open.opened));
+        let (mut wanted, mut wanted_len, mut ended) = (Vec::new(), 0_u64, Vec::new());
+        open.view.for_each_chunk((offset, end), &mut |elements, coords, reach| {
+            let array = self.array_of(elements, open.moves)?;
+            if !self.cache.is_here(&array, coords) {
+                wanted_len = wanted_len.saturating_add(array.chunk_len(coords)?.longest());
+                wanted.push((Arc::clone(&array), coords.clone()));
+            }
+            if reach == Reach::End {
+                ended.push((array, coords.clone()));
+            }
+            Ok(())
+        })?;
+        if wanted_len <= self.options.cache_len / 2 {
+            // The first one is for who reads.
+            for (array, coords) in wanted.into_iter().skip(1) {
+                let decode = self.decode(array, coords, since);
+                pool.run(Urgency::Asked, decode);
+            }
+        }
+        let mut ahead = Vec::new();
+        let mut state = open.sweep.state.lock();
+        if !open.sweep.step(&mut state, offset, end) {
+            return Ok(());
+        }
+        let from = state.until.max(state.next);
+        let window = self.window(&open.view, end, pool.most_ahead());
+        let most = end.saturating_sub(offset).saturating_mul(4).max(LEAST_AHEAD);
+        let until = state.next.saturating_add(window).min(from.saturating_add(most));
+        let until = until.min(open.view.len());
+        if from < until {
+            state.until = until;
+            if state.asked.len() > MOST_ASKED {
+                state.asked.clear();
+            }
+            open.view.for_each_chunk((from, until), &mut |elements, coords, _| {
+                let array = self.array_of(elements, open.moves)?;
+                let id = (Arc::as_ptr(&array).addr(), coords.clone());
+                if state.asked.insert(id) && !self.cache.is_here(&array, coords) {
+                    ahead.push((array, coords.clone()));
+                }
+                Ok(())
+            })?;
+        }
+        state.passed.extend(ended.into_iter().map(|(array, coords)| (end, array, coords)));
+        let next = state.next;
+        let is_past = |one: &(u64, Arc<Array>, Coords)| one.0.saturating_add(DISORDER) < next;
+        while state.passed.front().is_some_and(is_past)
+            && let Some((_, array, coords)) = state.passed.pop_front()
+        {
+            self.cache.release(&array, &coords);
+        }
+        drop(state);
+        for (array, coords) in ahead {
+            self.run_ahead(pool, &open.sweep.turn, self.decode(array, coords, since));
+        }
+        Ok(())
+    }
+
+    /// How many bytes of a view are decoded ahead of a sweep that is at `offset`: the next row of chunks, or some chunks;
+    /// nothing where the cache would not hold them.
+    fn window(&self, view: &View, offset: u64, at_once: usize) -> u64 {
+        let at_once = u64::try_from(at_once).unwrap_or(u64::MAX);
+        let slab = view.slab_at(offset).map_or(u64::MAX, |slab| match slab {
+            Slab::Row(len) => len,
+            Slab::Chunk(len) => len.saturating_mul(at_once),
+        });
+        let window = slab.max(LEAST_AHEAD);
+        if window <= self.options.cache_len / 3 { window } else { 0 }
+    }
+
+    /// A chunk file is opened to be read: in a sweep the next ones are decoded, and those before the last are let go.
+    pub(super) fn before_chunk(&self, path: &NodePath, array: &Arc<Array>, coords: &Coords) {
+        let Some(pool) = self.pool.get() else { return };
+        let counts = array.grid().counts();
+        let mut all = self.followed.0.lock();
+        let Some(files) = all.get_mut(path) else {
+            if all.len() >= MOST_FOLLOWED {
+                all.clear();
+            }
+            all.insert(path.clone(), Files::new(coords));
+            return;
+        };
+        let orders = match files.order {
+            Order::Numbers => [Order::Numbers, Order::Texts],
+            Order::Texts => [Order::Texts, Order::Numbers],
+        };
+        match orders.into_iter().find(|order| order.is_soon(coords, &files.last, counts)) {
+            _ if files.last == *coords => return,
+            Some(order) => {
+                (files.order, files.steps) = (order, files.steps.saturating_add(1));
+                let before = std::mem::replace(&mut files.last, coords.clone());
+                files.passed.push_back(before);
+            }
+            None => {
+                files.turn.fetch_add(1, Ordering::Relaxed);
+                *files = Files { turn: Arc::clone(&files.turn), ..Files::new(coords) };
+            }
+        }
+        let chunk_len = array.longest_chunk_len().longest();
+        let count =
+            u64::try_from(pool.most_ahead()).unwrap_or(u64::MAX).saturating_mul(FILES_PER_THREAD);
+        if files.steps < STEPS || chunk_len.saturating_mul(count) > self.options.cache_len / 3 {
+            return;
+        }
+        let (order, turn) = (files.order, Arc::clone(&files.turn));
+        let mut at = coords.clone();
+        let mut ahead = Vec::new();
+        for _ in 0..count {
+            let Some(next) = order.after(&at, counts) else { break };
+            if !files.asked.contains(&next) {
+                files.asked.push_back(next.clone());
+                ahead.push(next.clone());
+            }
+            at = next;
+        }
+        while files.asked.len() > ahead.len().saturating_add(MOST_SKIPPED) {
+            files.asked.pop_front();
+        }
+        let mut passed = Vec::new();
+        while files.passed.len() > 1 {
+            passed.extend(files.passed.pop_front());
+        }
+        drop(all);
+        for coords in passed {
+            self.cache.release(array, &coords);
+        }
+        for coords in ahead.into_iter().filter(|coords| !self.cache.is_here(array, coords)) {
+            self.run_ahead(pool, &turn, self.decode(Arc::clone(array), coords, None));
+        }
+    }
+
+    /// What decodes a chunk, so that it is found decoded. An error is for who asks for it.
+    fn decode(
+        &self,
+        array: Arc<Array>,
+        coords: Coords,
+        since: Option<Instant>,
+    ) -> impl FnOnce() + Send + 'static {
+        let cache = Arc::clone(&self.cache);
+        move || {
+            if let Err(error) = cache.get_fresh(&array, &coords, since) {
+                log::debug!("decoded ahead: {error}");
+            }
+        }
+    }
+
+    fn run_ahead(
+        &self,
+        pool: &Pool,
+        turn: &Arc<AtomicU64>,
+        decode: impl FnOnce() + Send + 'static,
+    ) {
+        let (turn, was) = (Arc::clone(turn), turn.load(Ordering::Relaxed));
+        let counters = Arc::clone(&self.cache);
+        pool.run(Urgency::Ahead, move || {
+            if turn.load(Ordering::Relaxed) == was {
+                counters.counters().ahead.fetch_add(1, Ordering::Relaxed);
+                decode();
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_follow_one_another_as_numbers_and_as_texts() {
+        for count in [1, 9, 10, 11, 25, 100, 123, 1050] {
+            let mut numbers: Vec<u64> = (0..count).collect();
+            for order in [Order::Numbers, Order::Texts] {
+                if order == Order::Texts {
+                    numbers.sort_by_key(ToString::to_string);
+                }
+                for pair in numbers.windows(2) {
+                    assert_eq!(order.next(pair[0], count), Some(pair[1]), "{count}");
+                }
+                assert_eq!(order.next(numbers[numbers.len() - 1], count), None);
+            }
+        }
+    }
+
+    #[test]
+    fn chunks_follow_one_another_along_the_last_dimension_first() {
+        let at = |a, b| Coords::new([a, b]);
+        assert_eq!(Order::Numbers.after(&at(0, 1), &[2, 3]), Some(at(0, 2)));
+        assert_eq!(Order::Numbers.after(&at(0, 2), &[2, 3]), Some(at(1, 0)));
+        assert_eq!(Order::Numbers.after(&at(1, 2), &[2, 3]), None);
+        assert!(Order::Numbers.is_soon(&at(1, 1), &at(0, 1), &[2, 3]));
+        assert!(!Order::Numbers.is_soon(&at(0, 0), &at(0, 1), &[2, 3]));
+        assert_eq!(Order::Numbers.after(&Coords::new([]), &[]), None);
+    }
+
+    #[test]
+    fn a_sweep_may_come_a_little_out_of_order_and_ends_with_a_jump() {
+        let (sweep, mib) = (Sweep::default(), 1 << 20);
+        let mut step =
+            |offset: u64| sweep.step(&mut sweep.state.lock(), offset * mib, (offset + 1) * mib);
+        assert_eq!([0, 1, 2, 4, 3, 5].map(&mut step), [false, true, true, true, true, true]);
+        assert_eq!([100, 101, 102].map(&mut step), [false, false, true]);
+    }
+}
