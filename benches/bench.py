@@ -250,12 +250,11 @@ class Bench:
         if not os.path.exists(store):
             import zarr
 
-            array = zarr.create_array(store, shape=(100_000, 1), chunks=(1, 1), dtype="u1", compressors=None, fill_value=9)
-            os.makedirs(f"{store}/c")
-            for number in range(100_000):
-                os.mkdir(f"{store}/c/{number}")
-                pathlib.Path(f"{store}/c/{number}/0").write_bytes(b"\1")
-            del array
+            zarr.create_array(store, shape=(100, 1000), chunks=(1, 1), dtype="u1", compressors=None, fill_value=9)
+            for row in range(100):
+                os.makedirs(f"{store}/c/{row}")
+                for number in range(1000):
+                    pathlib.Path(f"{store}/c/{row}/{number}").write_bytes(b"\1")
         with self.mount(store=store) as at:
             command = ["find", f"{at}/c", "-type", "f", "-size", "-2"]
             return 100_000 / timed(command)

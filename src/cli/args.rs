@@ -74,7 +74,7 @@ pub struct Mount {
     #[arg(short, long)]
     pub foreground: bool,
     /// Mount options, separated by commas, as in fstab: `ro`, `rw`, `allow_other`, `allow_root`, `nonempty`,
-    /// and every long option below without its dashes (cache-size=1G).
+    /// `direct_io` (for programs that read in megabytes: past the page cache), and every long option below without its dashes (cache-size=1G).
     #[arg(short, value_name = "OPTIONS", value_delimiter = ',')]
     pub options: Vec<String>,
     /// What the mount shows: zarr, a hierarchy of Zarr 3, or zarr2, one of Zarr 2 (.zarray, .zgroup, .zattrs,
@@ -147,7 +147,7 @@ pub struct Mount {
     /// chunks decoded [default: it is named in the log, and lost].
     #[arg(long, value_name = "DIR")]
     pub rescue: Option<PathBuf>,
-    /// Threads that decode and store [default: the number of processors, at least 4].
+    /// Threads that decode and store [default: the number of processors and 2].
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
     /// What is logged: off, error, warn, info or debug.

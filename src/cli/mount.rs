@@ -56,6 +56,7 @@ struct Flags {
     allow_other: bool,
     allow_root: bool,
     nonempty: bool,
+    direct_io: bool,
 }
 
 /// Mounts.
@@ -135,6 +136,7 @@ fn serve(
     let options = MountOptions {
         source: source.spelled().display().to_string(),
         read_only: flags.read_only,
+        direct_io: flags.direct_io,
         others: match (flags.allow_other, flags.allow_root) {
             (true, _) => Others::Everybody,
             (false, true) => Others::Root,
@@ -226,6 +228,7 @@ fn with_options(args: &Mount) -> Result<(Mount, Flags), Failure> {
             "allow_other" => flags.allow_other = true,
             "allow_root" => flags.allow_root = true,
             "nonempty" => flags.nonempty = true,
+            "direct_io" => flags.direct_io = true,
             name if IGNORED.contains(&name) || name.starts_with("x-") || name == "comment" => {}
             name => {
                 let long = name.replace('_', "-");

@@ -44,6 +44,8 @@ struct Fs {
     dirs: Arc<Mutex<HashMap<u64, Arc<DirHandle>>>>,
     next_dir: AtomicU64,
     owner: Owner,
+    /// Whether the kernel is to keep no pages.
+    direct_io: bool,
 }
 
 /// Answers with the `$ok` of a reply, or its error.
@@ -95,7 +97,6 @@ impl Filesystem for Fs {
         let wanted = [
             InitFlags::FUSE_ATOMIC_O_TRUNC,
             InitFlags::FUSE_DO_READDIRPLUS,
-            InitFlags::FUSE_READDIRPLUS_AUTO,
             InitFlags::FUSE_PARALLEL_DIROPS,
             InitFlags::FUSE_HANDLE_KILLPRIV,
             InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
@@ -245,9 +246,10 @@ impl Filesystem for Fs {
     }
 
     fn open(&self, _: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        let open = move |vfs: &Vfs| vfs.open(ino.0, access_of(flags));
+        let (access, is_direct) = (access_of(flags), self.direct_io);
+        let open = move |vfs: &Vfs| vfs.open(ino.0, access);
         self.later("open", open, move |opened| {
-            reply!(reply, opened.map_err(gone), opened(opened => FileHandle(opened.handle), open_flags(opened)));
+            reply!(reply, opened.map_err(gone), opened(opened => FileHandle(opened.handle), open_flags(opened, access, is_direct)));
         });
     }
 
@@ -262,14 +264,16 @@ impl Filesystem for Fs {
         reply: ReplyCreate,
     ) {
         let (owner, vfs, name) = (self.owner, Arc::clone(&self.vfs), name.to_owned());
+        let (access, is_direct) = (access_of(OpenFlags(flags)), self.direct_io);
         let create = move |vfs: &Vfs| {
             let exclusive = flags & libc::O_EXCL != 0;
             let mode = terms::permissions(mode);
-            vfs.create(parent.0, utf8(&name)?, mode, access_of(OpenFlags(flags)), exclusive)
+            vfs.create(parent.0, utf8(&name)?, mode, access, exclusive)
         };
         self.later("create", create, move |created| match created {
             Ok((attr, opened)) => {
-                let (handle, flags) = (FileHandle(opened.handle), open_flags(opened));
+                let flags = open_flags(opened, access, is_direct);
+                let handle = FileHandle(opened.handle);
                 reply.created(&vfs.ttl(&attr), &owner.attr(&attr), Generation(0), handle, flags);
             }
             Err(errno) => reply.error(errno),

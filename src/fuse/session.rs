@@ -26,6 +26,8 @@ pub struct MountOptions {
     pub read_only: bool,
     /// Who may look into it besides the user who mounted it.
     pub others: Others,
+    /// Whether reads and writes go past the kernel's pages, as large as programs make them.
+    pub direct_io: bool,
     /// Threads that take requests.
     pub event_loops: usize,
     /// Threads that decode and store.
@@ -70,6 +72,7 @@ pub fn mount(vfs: &Arc<Vfs>, mountpoint: &Path, options: &MountOptions) -> Resul
         dirs: Arc::default(),
         next_dir: 1.into(),
         owner: Owner { uid, gid, read_only: options.read_only },
+        direct_io: options.direct_io,
     };
     let mut config = Config::default();
     config.mount_options = vec![

@@ -97,12 +97,17 @@ pub fn access_of(flags: OpenFlags) -> Access {
     }
 }
 
-/// What the kernel may do with its pages.
-pub fn open_flags(opened: Opened) -> FopenFlags {
-    match opened.pages {
+/// What the kernel may do with its pages, and that it need not say when somebody closes what he only read.
+pub fn open_flags(opened: Opened, access: Access, is_direct: bool) -> FopenFlags {
+    let pages = match opened.pages {
+        Pages::Keep | Pages::Drop if is_direct => FopenFlags::FOPEN_DIRECT_IO,
         Pages::Keep => FopenFlags::FOPEN_KEEP_CACHE,
         Pages::Drop => FopenFlags::empty(),
         Pages::None => FopenFlags::FOPEN_DIRECT_IO,
+    };
+    match access {
+        Access::Read => pages | FopenFlags::FOPEN_NOFLUSH,
+        Access::Write | Access::Truncate => pages,
     }
 }
 
