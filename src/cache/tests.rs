@@ -235,7 +235,7 @@ fn whoever_changes_parts_of_one_chunk_at_once_loses_nothing() {
                 let (cache, array, root) = (&cache, &array, &root);
                 scope.spawn(move || {
                     cache
-                        .change(root, array, &at(0), false, &mut |bytes| {
+                        .change(root, array, &at(0), Some(1), &mut |bytes| {
                             bytes[writer] = round;
                             Ok(())
                         })

@@ -25,12 +25,19 @@ pub(super) struct Held {
     pub(super) stat: Stat,
     /// When a program said that it was modified.
     pub(super) modified: Option<SystemTime>,
+    /// How many bytes somebody who writes them one after another has not written yet. Who writes some twice is taken to have
+    /// written others: then it is stored once more.
+    missing: u64,
 }
 
 /// What a chunk takes besides its bytes: there may be millions of a byte each, or of none.
 const HELD_LEN: u64 = 512;
 
 impl Held {
+    fn incomplete(&self) -> u64 {
+        u64::from(self.missing > 0)
+    }
+
     fn cost(&self) -> u64 {
         self.stat.len.saturating_add(HELD_LEN)
     }
@@ -44,6 +51,8 @@ struct Shard {
     chunks: BTreeMap<Coords, Held>,
     /// How many chunks there are in all.
     most: u64,
+    /// How many of those that wait are not complete.
+    incomplete: u64,
     /// Since when the first of them has waited, or since when the last attempt to store them has failed.
     since: Instant,
     /// Whether somebody is storing them.
@@ -53,7 +62,8 @@ struct Shard {
 
 impl Shard {
     fn is_full(&self) -> bool {
-        u64::try_from(self.chunks.len()).is_ok_and(|count| count >= self.most)
+        self.incomplete == 0
+            && u64::try_from(self.chunks.len()).is_ok_and(|count| count >= self.most)
     }
 }
 
@@ -121,6 +131,7 @@ impl Table {
             return None;
         }
         let held = shard.chunks.remove(coords);
+        shard.incomplete -= held.as_ref().map_or(0, Held::incomplete);
         self.full.remove(key);
         if let Some(chunks) = self.by_array.get_mut(&shard.prefix) {
             chunks.remove(coords);
@@ -172,19 +183,19 @@ impl Waiting {
         bytes: Option<Buffer>,
         modified: Option<SystemTime>,
     ) -> Stat {
-        self.put(None, (path, array), to, bytes, modified).unwrap_or_else(|stat| stat)
+        self.put(None, (path, array), to, (bytes, 0), modified).unwrap_or_else(|stat| stat)
     }
 
-    /// The same, if what waits there is still `before`: nothing where it is not.
+    /// The same, if what waits there is still `before`: nothing where it is not. Of the chunk so many bytes are missing.
     pub(super) fn hold_after(
         &self,
         before: Pending,
         path: &NodePath,
         array: &Array,
         to: (&Key, &Coords),
-        bytes: Buffer,
+        (bytes, missing): (Buffer, u64),
     ) -> Option<Stat> {
-        self.put(Some(before), (path, array), to, Some(bytes), None).ok()
+        self.put(Some(before), (path, array), to, (Some(bytes), missing), None).ok()
     }
 
     /// What waits at `coords`.
@@ -197,7 +208,7 @@ impl Waiting {
         before: Option<Pending>,
         (path, array): (&NodePath, &Array),
         (key, coords): (&Key, &Coords),
-        bytes: Option<Buffer>,
+        (bytes, missing): (Option<Buffer>, u64),
         modified: Option<SystemTime>,
     ) -> std::result::Result<Stat, Stat> {
         let number = self.versions.fetch_add(1, Ordering::Relaxed);
@@ -217,13 +228,17 @@ impl Waiting {
             prefix: array.prefix().clone(),
             chunks: BTreeMap::new(),
             most: array.chunks_beside(coords),
+            incomplete: 0,
             since: Instant::now(),
             is_being_stored: false,
             failure: None,
         });
         let chunks = table.by_array.entry(shard.prefix.clone()).or_default();
         chunks.insert(coords.clone(), bytes.is_some());
-        let old = shard.chunks.insert(coords.clone(), Held { bytes, stat, modified });
+        let held = Held { bytes, stat, modified, missing };
+        shard.incomplete += held.incomplete();
+        let old = shard.chunks.insert(coords.clone(), held);
+        shard.incomplete -= old.as_ref().map_or(0, Held::incomplete);
         if shard.is_full() {
             table.full.insert(key.clone());
         }
@@ -235,24 +250,53 @@ impl Waiting {
         Ok(stat)
     }
 
-    /// Changes the bytes of a chunk that waits; whether one does. It is another version then, though not a complete one if
+    /// Changes `len` bytes of a chunk that waits; whether one does. It is another version then, though not a complete one if
     /// that fails.
     pub(super) fn change(
         &self,
         key: &Key,
         coords: &Coords,
+        len: u64,
         change: &mut dyn FnMut(&mut [u8]) -> Result<()>,
     ) -> Result<bool> {
         if self.is_empty() {
             return Ok(false);
         }
-        let mut table = self.table.lock();
-        let held = table.shards.get_mut(key).and_then(|shard| shard.chunks.get_mut(coords));
-        let Some(Held { bytes: Some(bytes), stat, modified }) = held else { return Ok(false) };
+        let mut guard = self.table.lock();
+        let table = &mut *guard;
+        let Some(shard) = table.shards.get_mut(key) else { return Ok(false) };
+        let Some(held) = shard.chunks.get_mut(coords) else { return Ok(false) };
+        let before = held.incomplete();
+        let Held { bytes: Some(bytes), stat, modified, missing } = held else { return Ok(false) };
         let number = self.versions.fetch_add(1, Ordering::Relaxed);
         (stat.version, stat.modified) = (Version::unstored(number), SystemTime::now());
         *modified = None;
-        change(bytes.to_mut()).map(|()| true)
+        change(bytes.to_mut())?;
+        *missing = missing.saturating_sub(len);
+        let is_complete = *missing == 0;
+        if before > 0 && is_complete {
+            shard.incomplete -= 1;
+        }
+        if is_complete && shard.is_full() && shard.failure.is_none() {
+            table.full.insert(key.clone());
+        }
+        Ok(true)
+    }
+
+    /// Takes one of the values of which every chunk waits.
+    pub(super) fn take_full(&self) -> Option<Key> {
+        if self.is_empty() {
+            return None;
+        }
+        let mut guard = self.table.lock();
+        let table = &mut *guard;
+        let is_due = |key: &&Key| {
+            let shard = table.shards.get(*key);
+            shard.is_some_and(|shard| shard.failure.is_none() && !shard.is_being_stored)
+        };
+        let key = table.full.iter().find(is_due).cloned()?;
+        table.full.remove(&key);
+        Some(key)
     }
 
     /// What waits at `coords` in the value of `key`.

@@ -48,19 +48,24 @@ impl ChunkCache {
         Ok(is_there.then_some(stat))
     }
 
-    /// Changes bytes of a chunk, which waits then: of what waits already in place. One that is not there, or need not be read
-    /// since all of it changes, is made of the fill value.
+    /// Changes bytes of a chunk, which waits then: of what waits already in place. `part` says how many, none that all that
+    /// lie in the array: then it need not be read. What is neither read nor there is made of the fill value. When all
+    /// have been changed it is complete.
     pub fn change(
         &self,
         path: &NodePath,
         array: &Arc<Array>,
         coords: &Coords,
-        is_whole: bool,
+        part: Option<u64>,
         change: &mut dyn FnMut(&mut [u8]) -> Result<()>,
     ) -> Result<()> {
         let key = array.key(coords)?;
+        let extent = array.grid().extent(coords, &array.model().shape)?;
+        let item_len = u64::try_from(array.model().dtype.item_len()).unwrap_or(u64::MAX);
+        let whole = extent.iter().fold(item_len, |all, len| all.saturating_mul(*len));
+        let len = part.unwrap_or(whole);
         loop {
-            if self.waiting.change(&key, coords, change)? {
+            if self.waiting.change(&key, coords, len, change)? {
                 break;
             }
             // Two who begin with the same chunk take turns, and so does who stores it.
@@ -69,7 +74,7 @@ impl ChunkCache {
             let before = self.waiting.what_waits(&key, coords);
             let stored = match before {
                 Pending::Bytes => continue,
-                Pending::Nothing if !is_whole => {
+                Pending::Nothing if part.is_some() => {
                     self.get_fresh(array, coords, Some(Instant::now()))?
                 }
                 Pending::Nothing | Pending::Erased(_) => None,
@@ -83,7 +88,8 @@ impl ChunkCache {
             change(bytes.to_mut())?;
             let to = (&key, coords);
             // So is a whole one that was closed meanwhile.
-            if self.waiting.hold_after(before, path, array, to, bytes).is_some() {
+            let missing = whole.saturating_sub(len);
+            if self.waiting.hold_after(before, path, array, to, (bytes, missing)).is_some() {
                 self.remove(array, coords);
                 break;
             }
@@ -184,6 +190,11 @@ impl ChunkCache {
         let (path, chunks) = self.waiting.of(key)?;
         let bytes = chunks.into_iter().map(|(coords, held)| (coords, held.bytes));
         Some((path, bytes.collect()))
+    }
+
+    /// Takes one of the keys of the values of which every chunk waits, so that nobody else does.
+    pub fn take_full(&self) -> Option<Key> {
+        self.waiting.take_full()
     }
 
     /// Whether any chunks wait.

@@ -8,8 +8,8 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 
-use super::Vfs;
 use super::views::OpenView;
+use super::{Crew, Vfs};
 use crate::array::{Array, Coords};
 use crate::error::Result;
 use crate::metadata::NodePath;
@@ -163,7 +163,7 @@ impl Vfs {
     /// Before a range of a view is read: others decode chunks of it, and, in a sweep, those that come next. Lets go of those
     /// that the sweep has passed.
     pub(super) fn before_view(&self, open: &OpenView, offset: u64, len: usize) -> Result<()> {
-        let Some(pool) = self.pool.get() else { return Ok(()) };
+        let Some(Crew { pool, .. }) = self.crew.get() else { return Ok(()) };
         let end =
             offset.saturating_add(u64::try_from(len).unwrap_or(u64::MAX)).min(open.view.len());
         let since = self.fresh_since(Some(open.opened));
@@ -239,7 +239,7 @@ impl Vfs {
 
     /// A chunk file is opened to be read: in a sweep the next ones are decoded, and those before the last are let go.
     pub(super) fn before_chunk(&self, path: &NodePath, array: &Arc<Array>, coords: &Coords) {
-        let Some(pool) = self.pool.get() else { return };
+        let Some(Crew { pool, .. }) = self.crew.get() else { return };
         let counts = array.grid().counts();
         let mut all = self.followed.0.lock();
         let Some(files) = all.get_mut(path) else {

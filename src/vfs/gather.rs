@@ -5,7 +5,8 @@
 //! `--writeback-delay`, or when too much waits. What cannot be stored goes on waiting and is tried again.
 
 use std::num::NonZero;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
@@ -19,6 +20,7 @@ use crate::cache::{Due, Stored};
 use crate::codec::Buffer;
 use crate::error::{At, Error, Kind, Result};
 use crate::metadata::{NodeKind, NodePath};
+use crate::pool::Urgency;
 use crate::store::{Key, Stat};
 
 impl Vfs {
@@ -208,6 +210,24 @@ impl Vfs {
         self.array(path)?.key(coords).map(Some)
     }
 
+    /// Has chunks and shards of which nothing is missing stored meanwhile, by as many threads as there are processors.
+    pub(super) fn store_full_soon(&self) {
+        let Some(crew) = self.crew.get() else { return };
+        while let Some(turn) = Storing::take(&crew.storing, crew.pool.most_ahead()) {
+            let Some(key) = self.cache.take_full() else { return };
+            let vfs = Weak::clone(&crew.vfs);
+            crew.pool.run(Urgency::Asked, move || {
+                let _turn = turn;
+                let mut next = Some(key);
+                while let (Some(vfs), Some(key)) = (vfs.upgrade(), next.take()) {
+                    // Whoever closes or syncs next is told.
+                    vfs.store_shard(&key).unwrap_or_else(|error| log::debug!("{error}"));
+                    next = vfs.cache.take_full();
+                }
+            });
+        }
+    }
+
     /// Stores shards of which nothing is missing, and others where more waits than is good.
     pub fn store_full(&self) {
         // Whoever closes or syncs next in the shard is told.
@@ -259,6 +279,23 @@ impl Vfs {
             }
         }
         Ok(())
+    }
+}
+
+/// One of those who store while programs go on.
+struct Storing(Arc<AtomicUsize>);
+
+impl Storing {
+    fn take(busy: &Arc<AtomicUsize>, most: usize) -> Option<Self> {
+        let one_more = |busy: usize| (busy < most).then(|| busy.saturating_add(1));
+        busy.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
+        Some(Self(Arc::clone(busy)))
+    }
+}
+
+impl Drop for Storing {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -31,8 +31,8 @@ mod zarr2;
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
@@ -169,6 +169,14 @@ enum TreeLock<'a> {
     Alone { _guard: RwLockWriteGuard<'a, ()> },
 }
 
+/// Threads that decode ahead, and store what is complete.
+struct Crew {
+    pool: Arc<Pool>,
+    vfs: Weak<Vfs>,
+    /// How many of them are storing.
+    storing: Arc<AtomicUsize>,
+}
+
 type Invalidate = Box<dyn Fn(u64) + Send + Sync>;
 
 /// A hierarchy as a tree of files.
@@ -185,8 +193,8 @@ pub struct Vfs {
     unsynced: Unsynced,
     views: Views,
     followed: Followed,
-    /// The threads that decode what is not asked for yet; none where there is no mount.
-    pool: OnceLock<Arc<Pool>>,
+    /// Who does what nobody waits for; nobody where there is no mount.
+    crew: OnceLock<Crew>,
     /// Bytes of files that wait to be stored, or are those of removed files that are still open.
     unstored_len: AtomicU64,
     /// Whether anybody has asked for a chunk whose length is known only when it is decoded.
@@ -236,7 +244,7 @@ impl Vfs {
             unsynced: Unsynced::default(),
             views: Views::default(),
             followed: Followed::default(),
-            pool: OnceLock::new(),
+            crew: OnceLock::new(),
             unstored_len: AtomicU64::new(0),
             has_variable: AtomicBool::new(false),
             mounted: SystemTime::now(),
@@ -267,8 +275,9 @@ impl Vfs {
     }
 
     /// Uses `pool` for what nobody waits for yet. Who gives it closes it before the tree goes.
-    pub fn use_pool(&self, pool: Arc<Pool>) {
-        if self.pool.set(pool).is_err() {
+    pub fn use_pool(self: &Arc<Self>, pool: Arc<Pool>) {
+        let crew = Crew { pool, vfs: Arc::downgrade(self), storing: Arc::default() };
+        if self.crew.set(crew).is_err() {
             log::debug!("the tree has a pool already");
         }
     }

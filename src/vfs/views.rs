@@ -332,6 +332,8 @@ impl Vfs {
         open.end.fetch_max(offset.saturating_add(len), Ordering::Relaxed);
         if self.cache.waiting_len() > self.options.dirty_limit / 2 {
             self.store_full();
+        } else {
+            self.store_full_soon();
         }
         Ok(())
     }
@@ -345,8 +347,11 @@ impl Vfs {
             // Counted while it is changed; then it counts as what waits.
             let more = if self.cache.waits_at(&current, coords) { 0 } else { len };
             self.reserve(more)?;
-            let is_whole = cover == Cover::Whole;
-            let changed = self.cache.change(&elements.path, &current, coords, is_whole, change);
+            let part = match cover {
+                Cover::Whole => None,
+                Cover::Part(len) => Some(len),
+            };
+            let changed = self.cache.change(&elements.path, &current, coords, part, change);
             self.unreserve(more);
             changed.at(&elements.path)
         })

@@ -227,7 +227,8 @@ impl Elements {
         let item_size = self.item_size()?;
         let end = within.checked_add(data.len()).ok_or_else(outside)?;
         self.for_each_box(number, item_size, &mut |coords, here| {
-            change(self, coords, Cover::Part, &mut |chunk| {
+            let len = u64::try_from(data.len()).unwrap_or(u64::MAX);
+            change(self, coords, Cover::Part(len), &mut |chunk| {
                 let mut item = vec![0; item_size];
                 let extent = here.extent;
                 region::copy((chunk, here.in_chunk), (&mut item, here.in_run), extent, item_size)?;
@@ -378,7 +379,7 @@ impl Elements {
             let coords = Coords::new(indices.collect::<Vec<u64>>());
             let mut in_chunk = (Vec::new(), Vec::new());
             let (mut in_run, mut inside) = (Vec::new(), Vec::new());
-            let (mut cover, mut reach) = (Cover::Whole, Reach::End);
+            let (mut is_whole, mut reach) = (true, Reach::End);
             let shape = self.array.model().shape.iter();
             let spans = grid.spans(&coords)?;
             for (((begin, len), (start, extent)), size) in
@@ -391,9 +392,9 @@ impl Elements {
                 in_run.push(from.saturating_sub(*start));
                 inside.push(until.saturating_sub(from));
                 if until < begin.saturating_add(len).min(*size) {
-                    (cover, reach) = (Cover::Part, Reach::Within);
+                    (is_whole, reach) = (false, Reach::Within);
                 } else if from > begin {
-                    cover = Cover::Part;
+                    is_whole = false;
                 }
             }
             let here = Here {
@@ -401,7 +402,7 @@ impl Elements {
                 run: run.clone(),
                 in_run: Place { shape: extent, start: &in_run },
                 extent: &inside,
-                cover,
+                cover: if is_whole { Cover::Whole } else { self.part(&inside) },
                 reach,
             };
             each(&coords, here)?;
@@ -429,7 +430,7 @@ impl Elements {
                 run: at..end,
                 in_run: Place { shape: &[count], start: &[0] },
                 extent: &[count],
-                cover: if count == per_chunk { Cover::Whole } else { Cover::Part },
+                cover: if count == per_chunk { Cover::Whole } else { self.part(&[count]) },
                 reach: match within.saturating_add(count) {
                     end if end == per_chunk => Reach::End,
                     _ => Reach::Within,
@@ -439,6 +440,11 @@ impl Elements {
             (item, at) = (item.saturating_add(count), end);
         }
         Ok(())
+    }
+
+    /// So many elements of a chunk.
+    fn part(&self, extent: &[u64]) -> Cover {
+        Cover::Part(extent.iter().fold(self.item_len, |all, len| all.saturating_mul(*len)))
     }
 
     /// The coordinates of the chunk of a number in C order of the grid.

@@ -38,8 +38,8 @@ pub type ChangeChunk<'g> = dyn FnMut(&Elements, &Coords, Cover, &mut dyn FnMut(&
 pub enum Cover {
     /// All of its elements that lie in the array: it need not be read first.
     Whole,
-    /// Some.
-    Part,
+    /// So many bytes of them.
+    Part(u64),
 }
 
 /// Whether a range has the last element of a chunk.
