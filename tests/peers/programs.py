@@ -53,11 +53,10 @@ def mounted(mount, directory):
         yield lambda path: str(at[path[:2]] / path[3:])
 
 
-def run(command, cwd, **options):
-    """Runs a program, which must do well; what it says."""
-    done = subprocess.run(
-        [str(part) for part in command], cwd=cwd, timeout=PATIENCE, capture_output=True, text=True, errors="replace", **options
-    )
+def run(command, cwd, env=os.environ, **options):
+    """Runs a program, which must do well; what it says. What programs keep at home they keep in `cwd`."""
+    options |= dict(cwd=cwd, env={**env, "HOME": str(cwd)}, timeout=PATIENCE)
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, errors="replace", **options)
     assert done.returncode == 0, f"{command}\n{done.stdout[-5000:]}\n{done.stderr[-5000:]}"
     return done.stdout + done.stderr
 

@@ -74,7 +74,7 @@ def test_a_recipe_does_what_it_says(tmp_path, number):
         for store, at in (("climate.zarr", "mnt"), ("cells.zarr", "cells"), ("probe.zarr", "probe")):
             mounts.append(Mount(tmp_path / store, tmp_path / at))
         os.symlink(ZARRFS, tmp_path / "zarrfs")
-        environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+        environment = {**os.environ, "HOME": str(tmp_path), "PATH": f"{tmp_path}:{os.environ['PATH']}"}
         if language == "ijm":
             display = Display()
             environment |= {"DISPLAY": display.environment["DISPLAY"]}

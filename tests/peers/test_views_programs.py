@@ -288,12 +288,10 @@ def same_rows(found, expected, format):
 @pytest.mark.parametrize("format", GDAL)
 @there("gdal_translate")
 def test_gdal_reads_every_type_that_it_has(tmp_path, mount, format):
-    driver, types = GDAL[format]
-    values = arrays(tmp_path, types, [2, 3])
+    values = arrays(tmp_path, GDAL[format][1], [2, 3])
     environment = {**os.environ, **GDAL_ENVIRONMENT}
     with mounted(mount, tmp_path) as at:
-        # One type of each shape and kind of store, each type once: a program for each file.
-        for path, expected in list(values.items())[:: 2 if len(types) % 2 else 3]:
+        for path, expected in values.items():
             file, out = f"{at(path)}.{format}", tmp_path / "out.raw"
             if format.endswith("tif"):
                 pages = range(1, 1 + expected.size // 35)
