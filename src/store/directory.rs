@@ -436,8 +436,12 @@ impl<'s> Turn<'s> {
             let flags = libc::O_RDWR | libc::O_CREAT | libc::O_NONBLOCK;
             let file = match sys::open_beneath(&dir, &lock_name, flags, 0o666, Links::Refuse) {
                 Ok(fd) => File::from(fd),
-                // The directory was pruned between the two calls.
-                Err(error) if error.raw_os_error() == Some(libc::ENOENT) => continue,
+                // The directory was pruned between the two calls. The root is not ours to prune: it has gone.
+                Err(error)
+                    if error.raw_os_error() == Some(libc::ENOENT) && !key.parent().is_root() =>
+                {
+                    continue;
+                }
                 Err(error) => return Err(error.into()),
             };
             let locked = sys::try_lock(&file).inspect_err(|_| {

@@ -12,6 +12,7 @@ import pytest
 import zarr
 
 from mounts import Mount
+from programs import BIOFORMATS, PATIENCE, Display
 from test_views import climate
 from views import ZARRFS
 
@@ -32,29 +33,60 @@ def image(path):
     group.attrs["ome"] = {"version": "0.5", "multiscales": [{"name": "cells", "axes": axes, "datasets": datasets}]}
 
 
+def recording(path):
+    """A recording of some channels."""
+    values = np.random.default_rng(3).normal(0, 100, (3000, 16)).astype("i2")
+    zarr.create_group(path).create_array("ap", data=values, chunks=(1000, 4), shards=(2000, 16))
+
+
+# The program of each language, and how it runs a file.
+PROGRAMS = {
+    "fortran": ("gfortran", ["sh", "-c", "gfortran -o first FILE && ./first"]),
+    "idl": ("gdl", ["gdl", "-quiet", "FILE"]),
+    "ijm": ("java", ["java", "-Duser.home=HERE", "-cp", "/usr/share/java/ij.jar", "ij.ImageJ", "-batch", "HERE/FILE"]),
+    "octave": ("octave-cli", ["octave-cli", "--no-gui", "--norc", "--quiet", "FILE"]),
+    "python": (sys.executable, [sys.executable, "FILE"]),
+    "r": ("Rscript", ["Rscript", "--vanilla", "FILE"]),
+    "sh": ("bash", ["bash", "-euo", "pipefail", "FILE"]),
+}
+ENDINGS = {"fortran": "f90", "idl": "pro", "octave": "m"}
+
+
 @pytest.mark.parametrize("number", range(len(BLOCKS)))
 def test_a_recipe_does_what_it_says(tmp_path, number):
     language, text = BLOCKS[number]
+    program, command = PROGRAMS[language]
+    jars = ["/usr/share/java/ij.jar"] * (language == "ijm") + [BIOFORMATS] * ("bioformats_package.jar" in text)
+    for needed in [program, *["java"] * bool(jars), *["Xvfb"] * (language == "ijm")]:
+        if not shutil.which(needed):
+            pytest.skip(f"{needed} is not there")
+    for jar in jars:
+        if not os.path.isfile(jar):
+            pytest.skip("a jar of ImageJ or Bio-Formats is not there")
+        os.symlink(jar, tmp_path / os.path.basename(jar))
     climate(tmp_path / "climate.zarr")
     image(tmp_path / "cells.zarr")
-    mounts = []
+    recording(tmp_path / "probe.zarr")
+    file = f"recipe.{ENDINGS.get(language, language)}"
+    (tmp_path / file).write_text(text)
+    mounts, display = [], None
     try:
-        for store, at in (("climate.zarr", "mnt"), ("cells.zarr", "cells")):
+        for store, at in (("climate.zarr", "mnt"), ("cells.zarr", "cells"), ("probe.zarr", "probe")):
             mounts.append(Mount(tmp_path / store, tmp_path / at))
         os.symlink(ZARRFS, tmp_path / "zarrfs")
-        environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-        if language == "fortran":
-            if not shutil.which("gfortran"):
-                pytest.skip("gfortran is not there")
-            (tmp_path / "first.f90").write_text(text)
-            subprocess.run(["gfortran", "-o", "first", "first.f90"], cwd=tmp_path, check=True)
-            command = ["./first"]
-        elif language == "sh":
-            command = ["bash", "-euo", "pipefail", "-c", text]
-        else:
-            command = [sys.executable, "-c", text]
-        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+        environment = {**os.environ, "HOME": str(tmp_path), "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+        if language == "ijm":
+            display = Display()
+            environment |= {"DISPLAY": display.environment["DISPLAY"]}
+        command = [word.replace("FILE", file).replace("HERE", str(tmp_path)) for word in command]
+        done = subprocess.run(
+            command, cwd=tmp_path, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE
+        )
         assert done.returncode == 0 and (done.stdout or language == "sh"), f"{text}\n{done.stdout}\n{done.stderr}"
+        # These say what is wrong, and that all is well.
+        assert not (language in ("idl", "ijm") and re.search("^%|not found|Exception", done.stdout + done.stderr)), done
     finally:
+        if display:
+            display.end()
         for mount in mounts:
             mount.end()

@@ -199,6 +199,17 @@ fn a_lock_file_that_is_another_name_of_a_value_does_that_value_no_harm() {
 }
 
 #[test]
+fn who_writes_to_a_store_that_was_removed_is_told_so() {
+    let (dir, store) = store();
+    dir.close().expect("removed");
+    let write = store.write().expect("writable");
+    for text in ["zarr.json", "a/b"] {
+        write.set(&key(text), &[], Condition::Always).expect_err("set");
+        write.erase_values(&[key(text)]).unwrap_or_else(|error| log::debug!("{error}"));
+    }
+}
+
+#[test]
 fn directories_that_come_and_go_fail_no_writer() {
     let (_dir, store) = store();
     let write_and_erase = |mine: &'static str| {
