@@ -33,7 +33,7 @@ const MAX_KEPT: usize = 256;
 /// Bytes of their headers.
 const MAX_KEPT_LEN: u64 = 128 << 20;
 
-/// Which views are listed. All can be opened by name, but for those of [`Format::only_listed`].
+/// Which views are listed. All can be opened by name.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum ListedViews {
     /// None.
@@ -150,20 +150,14 @@ impl Vfs {
         Ok(None)
     }
 
-    /// Whether files of a format are there at all.
-    fn shows(&self, format: &'static Format) -> bool {
-        match self.options.form {
-            Form::View(only) => only == format,
-            Form::Zarr3 | Form::Zarr2 => {
-                !format.only_listed() || self.options.listed_views.formats().contains(&format)
-            }
-        }
-    }
-
     fn has_view(&self, path: &NodePath, format: &'static Format) -> Result<bool> {
+        let shows = |format| match self.options.form {
+            Form::View(only) => only == format,
+            Form::Zarr3 | Form::Zarr2 => true,
+        };
         let node = self.hierarchy.node(path)?;
         let is_for = |node: &Arc<Node>| !node.is_bare() && format.is_for(node.kind());
-        if !self.shows(format) || !node.as_ref().is_some_and(is_for) {
+        if !shows(format) || !node.as_ref().is_some_and(is_for) {
             return Ok(false);
         }
         match self.view(path, format) {
@@ -457,9 +451,6 @@ impl Vfs {
         let mut text = String::new();
         for format in FORMATS.iter().filter(|format| format.is_for(node.kind())) {
             let said = match self.view(path, format) {
-                Ok(_) if format.only_listed() && !self.shows(format) => {
-                    format!("-  only with --views {}", format.extension)
-                }
                 Ok(view) => format!("{}  {} bytes", view_name(path, format), view.len()),
                 Err(error) => format!("-  {}", error.detail()),
             };

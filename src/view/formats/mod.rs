@@ -184,12 +184,6 @@ impl Format {
         found
     }
 
-    /// Whether there are such files only where they are listed. Bio-Formats takes any `X.*` for what `X.nhdr` beside it
-    /// describes.
-    pub fn only_listed(&self) -> bool {
-        self.extension == "nhdr"
-    }
-
     /// Whether it is for nodes of this kind.
     pub fn is_for(&self, kind: NodeKind) -> bool {
         match self.nodes {
