@@ -194,6 +194,11 @@ impl Array {
         Ok(self.chunks.stat(std::slice::from_ref(coords))?.pop().flatten())
     }
 
+    /// The same of several chunks.
+    pub fn stat_many(&self, coords: &[Coords]) -> Result<Vec<Option<Stat>>> {
+        self.chunks.stat(coords)
+    }
+
     /// Bytes of the stored value that a chunk lies in: of the shard where there are shards.
     pub fn stored_len(&self, coords: &Coords) -> Result<Option<u64>> {
         Ok(self.store.stat(&self.key(coords)?)?.map(|stat| stat.len))

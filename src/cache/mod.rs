@@ -216,6 +216,23 @@ impl ChunkCache {
         }
     }
 
+    /// The chunk if it is here, and was what is stored at `since` or later, without waiting for anything.
+    pub fn peek_fresh(
+        &self,
+        array: &Arc<Array>,
+        coords: &Coords,
+        since: Option<Instant>,
+    ) -> Option<Chunk> {
+        if let Some(since) = since
+            && self.held(array, coords).is_none()
+        {
+            let slot = Arc::clone(self.table.lock().slots.peek(&id(array, coords))?);
+            let checked = *slot.checked.lock();
+            checked.filter(|checked| *checked >= since)?;
+        }
+        self.peek(array, coords)
+    }
+
     /// A number that is another one whenever a chunk of an array was changed here.
     pub fn generation(&self, array: &Array) -> u64 {
         self.generations

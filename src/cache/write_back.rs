@@ -48,6 +48,28 @@ impl ChunkCache {
         Ok(is_there.then_some(stat))
     }
 
+    /// As [`Self::change`], of a chunk that waits; whether one does.
+    pub fn try_change(
+        &self,
+        array: &Arc<Array>,
+        coords: &Coords,
+        part: Option<u64>,
+        change: &mut dyn FnMut(&mut [u8]) -> Result<()>,
+    ) -> Result<bool> {
+        let key = array.key(coords)?;
+        let len = part.map_or_else(|| array_len(array, coords), Ok)?;
+        let is_changed = self.waiting.change(&key, coords, len, change)?;
+        if is_changed {
+            self.changed(array);
+        }
+        Ok(is_changed)
+    }
+
+    /// Whether bytes of a chunk wait.
+    pub fn has_waiting(&self, array: &Array, coords: &Coords) -> Result<bool> {
+        Ok(self.waiting.what_waits(&array.key(coords)?, coords) == Pending::Bytes)
+    }
+
     /// Changes bytes of a chunk, which waits then: of what waits already in place. `part` says how many, none that all that
     /// lie in the array: then it need not be read. What is neither read nor there is made of the fill value. When all
     /// have been changed it is complete.
@@ -60,9 +82,7 @@ impl ChunkCache {
         change: &mut dyn FnMut(&mut [u8]) -> Result<()>,
     ) -> Result<()> {
         let key = array.key(coords)?;
-        let extent = array.grid().extent(coords, &array.model().shape)?;
-        let item_len = u64::try_from(array.model().dtype.item_len()).unwrap_or(u64::MAX);
-        let whole = extent.iter().fold(item_len, |all, len| all.saturating_mul(*len));
+        let whole = array_len(array, coords)?;
         let len = part.unwrap_or(whole);
         loop {
             if self.waiting.change(&key, coords, len, change)? {
@@ -105,6 +125,18 @@ impl ChunkCache {
             Some(held) => Ok(held.bytes.map(|_| held.stat)),
             None => array.stat(coords),
         }
+    }
+
+    /// The same of several chunks.
+    pub fn stat_many(&self, array: &Array, coords: &[Coords]) -> Result<Vec<Option<Stat>>> {
+        // In this order: what waits may be stored meanwhile, and is not found waiting then.
+        let waiting: Vec<_> = coords
+            .iter()
+            .map(|coords| self.waiting.get(|| array.key(coords).ok(), coords))
+            .collect();
+        let stored = array.stat_many(coords)?;
+        let each = waiting.into_iter().zip(stored);
+        Ok(each.map(|(held, stored)| held.map_or(stored, |h| h.bytes.map(|_| h.stat))).collect())
     }
 
     /// Changes when a chunk that waits was modified; whether one does.
@@ -280,6 +312,13 @@ impl ChunkCache {
         }
         Ok(stored)
     }
+}
+
+/// How many bytes of a decoded chunk lie in the array.
+fn array_len(array: &Array, coords: &Coords) -> Result<u64> {
+    let extent = array.grid().extent(coords, &array.model().shape)?;
+    let item_len = u64::try_from(array.model().dtype.item_len()).unwrap_or(u64::MAX);
+    Ok(extent.iter().fold(item_len, |all, len| all.saturating_mul(*len)))
 }
 
 /// Whether an array has a stored chunk whose first indices are `prefix`, besides those that are erased.

@@ -35,6 +35,7 @@ impl Fs {
         add: &mut dyn FnMut(u64, Entry<'_>) -> Result<Room>,
     ) -> Result<()> {
         let dir = self.dir(fh)?;
+        self.vfs.forget_stats(&dir);
         let dots = [(".", self.vfs.number_of(&dir)), ("..", self.vfs.number_above(&dir))];
         let mut position = offset;
         for (at, (name, number)) in (0..).zip(dots) {

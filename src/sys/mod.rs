@@ -124,6 +124,16 @@ pub fn try_lock(file: &File) -> io::Result<bool> {
     }
 }
 
+/// What is known of `name` in the directory `dir`; of a link, of itself.
+pub fn stat_at(dir: impl AsFd, name: &CStr) -> io::Result<libc::stat> {
+    // SAFETY: stat is a plain struct of integers, for which zero is valid.
+    let mut found: libc::stat = unsafe { mem::zeroed() };
+    let (fd, flags) = (dir.as_fd().as_raw_fd(), libc::AT_SYMLINK_NOFOLLOW);
+    // SAFETY: the descriptor is open, `name` ends in 0, and `found` outlives the call.
+    check(unsafe { libc::fstatat(fd, name.as_ptr(), &raw mut found, flags) })?;
+    Ok(found)
+}
+
 /// The figures of the file system that `fd` lies on.
 pub fn statvfs(fd: impl AsFd) -> io::Result<libc::statvfs> {
     // SAFETY: statvfs is a plain struct of integers, for which zero is valid.

@@ -1,6 +1,6 @@
 //! Listings of directories, read lazily: an array may have millions of chunks.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -13,7 +13,7 @@ use crate::array::{Array, Coords, Grid};
 use crate::error::{Error, Kind, Result};
 use crate::hierarchy::{Content, Member};
 use crate::metadata::{NodeKind, NodePath};
-use crate::store::Entry;
+use crate::store::{Entry, Stat};
 
 /// A name in a directory.
 #[derive(Debug, Clone)]
@@ -25,20 +25,32 @@ pub struct Listed {
     /// Whether it is a directory.
     pub is_dir: bool,
     place: Place,
+    position: usize,
 }
 
 type Found = Result<(String, Place)>;
 pub(super) type Source = Box<dyn Iterator<Item = Found> + Send>;
 
-/// An open directory. What was listed stays listed, so that a position in it means the same later.
+/// An open directory. A position in it means the same until another is far behind it: then it is read anew.
 pub struct DirHandle {
     place: Place,
     /// Held while the next names are read.
     read: Mutex<Read>,
+    /// What is stored of chunks that come next. A leaf.
+    stats: Mutex<HashMap<Coords, Stat>>,
 }
 
+/// Names that an open directory holds, for who goes back a little.
+const MAX_LISTED: usize = 4096;
+
+/// Chunks whose attributes are asked for at once.
+const STAT_COUNT: usize = 128;
+
 struct Read {
-    listed: Vec<Listed>,
+    /// The last names.
+    listed: VecDeque<Listed>,
+    /// The position of the first of them.
+    first: usize,
     rest: Source,
     /// Why names are missing, other than damage to what is stored; told at the end.
     failed: Option<Error>,
@@ -48,6 +60,12 @@ struct Read {
 
 /// A listing that only fails ends after as many errors.
 const MAX_ERRORS: usize = 1000;
+
+impl Read {
+    fn new(rest: Source) -> Self {
+        Self { listed: VecDeque::new(), first: 0, rest, failed: None, errors: 0 }
+    }
+}
 
 impl std::fmt::Debug for DirHandle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -59,11 +77,8 @@ impl Vfs {
     /// Opens a directory for listing.
     pub fn opendir(&self, number: u64) -> Result<DirHandle> {
         let place = self.directory(number)?;
-        let rest = self.entries(&place)?;
-        Ok(DirHandle {
-            place,
-            read: Mutex::new(Read { listed: Vec::new(), rest, failed: None, errors: 0 }),
-        })
+        let read = Mutex::new(Read::new(self.entries(&place)?));
+        Ok(DirHandle { place, read, stats: Mutex::default() })
     }
 
     /// Every name in a directory and what it stands for, those that only this mount has first.
@@ -102,7 +117,10 @@ impl Vfs {
     /// cannot be told because what is stored is damaged are left out, and noted; other errors come at the end.
     pub fn readdir(&self, dir: &DirHandle, position: usize) -> Result<Option<Listed>> {
         let mut read = dir.read.lock();
-        while read.listed.len() <= position {
+        if position < read.first {
+            *read = Read::new(self.entries(&dir.place)?);
+        }
+        while read.first.saturating_add(read.listed.len()) <= position {
             let (name, place) = match read.rest.next() {
                 Some(Ok(found)) => found,
                 Some(Err(error)) if read.errors < MAX_ERRORS => {
@@ -119,9 +137,42 @@ impl Vfs {
             };
             read.errors = 0;
             let number = self.inodes.number_at(&place);
-            read.listed.push(Listed { name, number, is_dir: place.is_dir(), place });
+            let (is_dir, at) = (place.is_dir(), read.first.saturating_add(read.listed.len()));
+            read.listed.push_back(Listed { name, number, is_dir, place, position: at });
+            if read.listed.len() > MAX_LISTED {
+                read.listed.pop_front();
+                read.first = read.first.saturating_add(1);
+            }
         }
-        Ok(read.listed.get(position).cloned())
+        Ok(position.checked_sub(read.first).and_then(|at| read.listed.get(at)).cloned())
+    }
+
+    /// A listing goes on: what was asked for ahead may have changed since the kernel was answered last.
+    pub fn forget_stats(&self, dir: &DirHandle) {
+        dir.stats.lock().clear();
+    }
+
+    /// What is stored of a chunk that was listed, and of those after it, which are asked for next.
+    fn stat_listed(&self, dir: &DirHandle, listed: &Listed) -> Result<Option<Stat>> {
+        let Place::Chunk(path, coords) = &listed.place else { return Ok(None) };
+        if let Some(stat) = dir.stats.lock().remove(coords) {
+            return Ok(Some(stat));
+        }
+        let array = self.array(path)?;
+        let mut next = Vec::new();
+        for position in (listed.position..).take(STAT_COUNT) {
+            match self.readdir(dir, position) {
+                Ok(Some(Listed { place: Place::Chunk(of, coords), .. })) if of == *path => {
+                    next.push(coords);
+                }
+                _ => break,
+            }
+        }
+        let stats = self.cache.stat_many(&array, &next)?;
+        let found = next.into_iter().zip(stats).filter_map(|(coords, stat)| Some((coords, stat?)));
+        let mut stats = dir.stats.lock();
+        *stats = found.collect();
+        Ok(stats.remove(coords))
     }
 
     /// The attributes of a name that was listed, which the kernel is told of now; none where it has gone since.
@@ -136,7 +187,9 @@ impl Vfs {
         if self.is_costly(&place) {
             return Ok(Some(self.told_name(&place)));
         }
-        match self.told(&place) {
+        // One that cannot be told of several is asked for by itself.
+        let stored = self.stat_listed(dir, listed).ok().flatten();
+        match self.told_knowing(&place, stored.as_ref()) {
             Ok(attr) => Ok(Some(attr)),
             Err(error) if error.kind() == Kind::NotFound => Ok(None),
             Err(error) => Err(error),

@@ -44,7 +44,7 @@ use crate::error::{At, Error, Kind, Result};
 use crate::hierarchy::Hierarchy;
 use crate::metadata::NodePath;
 use crate::pool::Pool;
-use crate::store::Room;
+use crate::store::{Room, Stat};
 use crate::view::Format;
 use ahead::Followed;
 pub use attr::Attr;
@@ -478,7 +478,7 @@ impl Vfs {
         let handle = self.handle(handle).ok()?;
         match (&handle.made, &handle.view) {
             (Some(made), _) => Some(slice(made, offset, len)),
-            (None, Some(_)) => None,
+            (None, Some(view)) => self.try_read_view(view, offset, len),
             (None, None) => self.try_read_content(&handle.inode, offset, len),
         }
     }
@@ -496,7 +496,7 @@ impl Vfs {
     pub fn try_write(&self, handle: u64, offset: u64, data: &[u8]) -> Result<bool> {
         let handle = self.handle(handle)?;
         match &handle.view {
-            Some(_) => Ok(false),
+            Some(view) => self.try_write_view(view, offset, data).at(handle.shown()),
             None => self.try_write_content(&handle.inode, offset, data),
         }
     }
@@ -667,8 +667,13 @@ impl Vfs {
 
     /// The attributes of what is at `place`, which the kernel is told of now.
     fn told(&self, place: &Place) -> Result<Attr> {
+        self.told_knowing(place, None)
+    }
+
+    /// The same, where it is known what is stored there: for a chunk.
+    fn told_knowing(&self, place: &Place, stored: Option<&Stat>) -> Result<Attr> {
         let inode = self.inodes.at(place);
-        let attr = self.attr(&inode);
+        let attr = self.attr_knowing(&inode, stored);
         match attr {
             Ok(_) => self.inodes.looked_up(&inode),
             Err(_) => self.inodes.release(inode),

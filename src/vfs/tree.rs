@@ -257,6 +257,11 @@ impl Vfs {
 
     /// What `stat` shows of an inode.
     pub(super) fn attr(&self, inode: &Inode) -> Result<Attr> {
+        self.attr_knowing(inode, None)
+    }
+
+    /// The same, where it is known what is stored at its place: for a chunk.
+    pub(super) fn attr_knowing(&self, inode: &Inode, stored: Option<&Stat>) -> Result<Attr> {
         let place = inode.place();
         if place.as_ref().is_none_or(|place| !place.is_dir())
             && let Some(attr) = Self::attr_of_content(inode)
@@ -269,8 +274,29 @@ impl Vfs {
                 Attr { number: inode.number(), links: 0, ..Attr::directory(self.mounted) };
             return if inode.is_dir() { Ok(removed) } else { Err(Error::not_found()) };
         };
-        let attr = self.attr_of_stored(&place).map_err(|error| error.at(place.shown()))?;
+        let attr = match (&place, stored) {
+            (Place::Chunk(path, coords), Some(stat)) => {
+                self.attr_of_chunk(path, coords, self.attr_of_file(&place), Some(stat))
+            }
+            _ => self.attr_of_stored(&place),
+        };
+        let attr = attr.map_err(|error| error.at(place.shown()))?;
         Ok(Attr { number: inode.number(), ..attr })
+    }
+
+    /// What all have.
+    fn attr_of_file(&self, place: &Place) -> Attr {
+        Attr {
+            number: 0,
+            is_dir: place.is_dir(),
+            len: 0,
+            blocks: 0,
+            modified: self.mounted,
+            links: if place.is_dir() { 2 } else { 1 },
+            mode: None,
+            is_writable: true,
+            may_change: place.is_document(),
+        }
     }
 
     /// Of bytes that are not what is stored.
@@ -298,17 +324,7 @@ impl Vfs {
     }
 
     pub(super) fn attr_of_stored(&self, place: &Place) -> Result<Attr> {
-        let attr = Attr {
-            number: 0,
-            is_dir: place.is_dir(),
-            len: 0,
-            blocks: 0,
-            modified: self.mounted,
-            links: if place.is_dir() { 2 } else { 1 },
-            mode: None,
-            is_writable: true,
-            may_change: place.is_document(),
-        };
+        let attr = self.attr_of_file(place);
         let of_value = |len: u64, stat: &Stat| {
             let blocks = Attr::blocks_of(stat.len, len);
             Attr { len, blocks, modified: stat.modified, ..attr }
@@ -328,7 +344,7 @@ impl Vfs {
                     None => Attr { len, blocks: Attr::blocks_of(0, len), ..attr },
                 }
             }
-            Place::Chunk(path, coords) => self.attr_of_chunk(path, coords, attr)?,
+            Place::Chunk(path, coords) => self.attr_of_chunk(path, coords, attr, None)?,
             Place::Ordinary(path, relative) => {
                 let stat = self.stat_ordinary(path, relative)?;
                 of_value(stat.len, &stat)
@@ -351,13 +367,20 @@ impl Vfs {
         })
     }
 
-    fn attr_of_chunk(&self, path: &NodePath, coords: &Coords, attr: Attr) -> Result<Attr> {
+    fn attr_of_chunk(
+        &self,
+        path: &NodePath,
+        coords: &Coords,
+        attr: Attr,
+        stored: Option<&Stat>,
+    ) -> Result<Attr> {
         let of_value = |len: u64, stat: &Stat| {
             let blocks = Attr::blocks_of(stat.len, len);
             Attr { len, blocks, modified: stat.modified, ..attr }
         };
         let array = self.array(path)?;
-        let stat = match self.stat_chunk(&array, coords) {
+        let stat = stored.map_or_else(|| self.stat_chunk(&array, coords), |stat| Ok(*stat));
+        let stat = match stat {
             Err(error) if error.kind() == Kind::NotFound && self.shows_fill(path, &array) => {
                 let len = array.fill_chunk(coords)?.len();
                 let len = u64::try_from(len).unwrap_or(u64::MAX);

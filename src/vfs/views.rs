@@ -22,7 +22,7 @@ use crate::codec::Buffer;
 use crate::error::{At, Error, Kind, Result};
 use crate::hierarchy::Node;
 use crate::metadata::NodePath;
-use crate::view::{Cover, Elements, FORMATS, Format, GetChunk, Source, View};
+use crate::view::{Elements, FORMATS, Format, GetChunk, Source, View};
 
 /// The name of the root in the name of a file.
 const ROOT_NAME: &str = "__root__";
@@ -308,19 +308,76 @@ impl Vfs {
         Ok((Arc::new(view), if are_kept { Pages::Keep } else { Pages::Drop }))
     }
 
+    /// As [`Self::read_view`], where all chunks are at hand: nothing is read, decoded or waited for.
+    pub(super) fn try_read_view(&self, open: &OpenView, offset: u64, len: usize) -> Option<Bytes> {
+        let _shared = self.tree_lock.try_read()?;
+        let since = self.fresh_since(Some(open.opened));
+        let at_hand = |elements: &Elements, coords: &Coords| {
+            let array = self.array_of(elements, open.moves)?;
+            let chunk = self.cache.peek_fresh(&array, coords, since);
+            chunk.map(|chunk| chunk.bytes).ok_or_else(Error::not_found)
+        };
+        let end = offset.saturating_add(u64::try_from(len).unwrap_or(u64::MAX));
+        open.view
+            .for_each_chunk((offset, end), &mut |elements, coords, _| {
+                at_hand(elements, coords).map(drop)
+            })
+            .ok()?;
+        self.note_pages(open);
+        self.before_view(open, offset, len).ok()?;
+        let get: &GetChunk<'_> = &|elements, coords| at_hand(elements, coords).map(Some);
+        open.view.read(offset, len, get).map(Bytes::from).ok()
+    }
+
+    /// The kernel has dropped the pages that it had, where it was told to: it asks.
+    fn note_pages(&self, open: &OpenView) {
+        if let Some(generations) = open.pages {
+            self.views.set_pages(&open.path, open.format, Some((generations, open.opened)));
+        }
+    }
+
     /// Up to `len` bytes from `offset` of a view.
     pub(super) fn read_view(&self, open: &OpenView, offset: u64, len: usize) -> Result<Bytes> {
         // While nothing moves: what is not there any more must not read as the fill value.
         let _shared = self.tree_lock.read();
-        if let Some(generations) = open.pages {
-            // The kernel has dropped what it had: it asks.
-            self.views.set_pages(&open.path, open.format, Some((generations, open.opened)));
-        }
+        self.note_pages(open);
         self.before_view(open, offset, len)?;
         let since = self.fresh_since(Some(open.opened));
         let get: &GetChunk<'_> =
             &|elements, coords| self.view_chunk(elements, coords, since, open.moves);
         open.view.read(offset, len, get).map(Bytes::from)
+    }
+
+    /// As [`Self::write_view`], where all chunks that it lies in wait already; whether they do, and it is written. Nothing is
+    /// waited for.
+    pub(super) fn try_write_view(&self, open: &OpenView, offset: u64, data: &[u8]) -> Result<bool> {
+        if self.cache.waiting_len() > self.options.dirty_limit / 2 {
+            return Ok(false);
+        }
+        let Some(shared) = self.tree_lock.try_read() else { return Ok(false) };
+        let end = offset.saturating_add(u64::try_from(data.len()).unwrap_or(u64::MAX));
+        open.view.check_write(offset, data)?;
+        let mut all_wait = true;
+        open.view.for_each_chunk((offset, end), &mut |elements, coords, _| {
+            let array = self.array_of(elements, open.moves)?;
+            all_wait = all_wait && self.cache.has_waiting(&array, coords)?;
+            Ok(())
+        })?;
+        if !all_wait {
+            return Ok(false);
+        }
+        // One that is stored right now does not wait any more: then all is written once more.
+        open.view.write(offset, data, &mut |elements, coords, cover, change| {
+            let array = self.array_of(elements, open.moves)?;
+            all_wait &= self.cache.try_change(&array, coords, cover.part(), change)?;
+            Ok(())
+        })?;
+        drop(shared);
+        if all_wait {
+            open.end.fetch_max(end, Ordering::Relaxed);
+            self.store_full_soon();
+        }
+        Ok(all_wait)
     }
 
     /// Puts `data` at `offset` of a view: it waits in the chunks that it lies in.
@@ -347,10 +404,7 @@ impl Vfs {
             // Counted while it is changed; then it counts as what waits.
             let more = if self.cache.waits_at(&current, coords) { 0 } else { len };
             self.reserve(more)?;
-            let part = match cover {
-                Cover::Whole => None,
-                Cover::Part(len) => Some(len),
-            };
+            let part = cover.part();
             let changed = self.cache.change(&elements.path, &current, coords, part, change);
             self.unreserve(more);
             changed.at(&elements.path)

@@ -42,6 +42,16 @@ pub enum Cover {
     Part(u64),
 }
 
+impl Cover {
+    /// How many bytes, where it is not all.
+    pub fn part(self) -> Option<u64> {
+        match self {
+            Self::Whole => None,
+            Self::Part(len) => Some(len),
+        }
+    }
+}
+
 /// Whether a range has the last element of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {

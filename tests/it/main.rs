@@ -20,4 +20,5 @@ mod lengths;
 mod nodes;
 mod semantics;
 mod support;
+mod sweeps;
 mod views;

@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 
 use serde_json::json;
 
-use crate::support::{Mount, errno, names, said, set_xattr, zarrfs};
+use crate::support::{Mount, errno, names, said, set_xattr, until, zarrfs};
 
 /// A group `a` with an array `x` of 4 x 4 `uint16` in chunks of 2 x 2, of which three are there.
 fn mount(options: &[&str]) -> Mount {
@@ -311,4 +311,39 @@ fn what_a_format_cannot_hold_is_not_there_and_it_is_said_why() {
     let facts: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&facts["views"]["raw"], &facts["slab_size"]), (&json!(32), &json!(16)));
     mount.mount_again(&[]);
+}
+
+/// Shows: view-write.
+#[test]
+fn what_is_copied_onto_a_view_is_stored_once_while_the_copy_goes_on() {
+    const ROWS: usize = 64;
+    for shards in ["none", "[16,64,64]"] {
+        let mount = Mount::new(&["--create", "--shards", shards, "--writeback-delay", "1h"]);
+        fs::create_dir(mount.at("x")).unwrap();
+        let document = json!({
+            "zarr_format": 3, "node_type": "array", "shape": [ROWS, 64, 64], "data_type": "uint16",
+            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [8, 32, 32]}},
+            "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+            "fill_value": 7, "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
+            "attributes": {}
+        });
+        fs::write(mount.at("x/zarr.json"), document.to_string()).unwrap();
+        let values: Vec<u16> =
+            (0..ROWS * 64 * 64).map(|n| u16::try_from(n * 7 % 60_013).unwrap()).collect();
+        let bytes = elements(&values);
+        let view = OpenOptions::new().write(true).truncate(true).open(mount.at("x.raw")).unwrap();
+        for (at, part) in (0..).zip(bytes.chunks(64 << 10)) {
+            view.write_all_at(part, at * (64 << 10)).unwrap();
+        }
+        let stored = || {
+            let stats = fs::read_to_string(mount.at(".zarrfs/stats")).unwrap();
+            let line = stats.lines().find(|line| line.starts_with("zarrfs_chunks_stored_total"));
+            line.unwrap().rsplit(' ').next().unwrap().parse::<usize>().unwrap()
+        };
+        // Not because somebody closes it.
+        until("all chunks are stored", || stored() >= 8 * 4);
+        drop(view);
+        assert_eq!(stored(), 8 * 4, "{shards}");
+        assert_eq!(fs::read(mount.at("x.raw")).unwrap(), bytes);
+    }
 }

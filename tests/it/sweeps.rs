@@ -1,0 +1,96 @@
+//! What is decoded before somebody asks, and how often.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::fs::FileExt;
+
+use serde_json::json;
+
+use crate::support::Mount;
+
+const CHUNKS: u64 = 64;
+const CHUNK_LEN: u64 = 1 << 20;
+
+/// An array of bytes in 64 chunks of a MiB, all of which are stored.
+fn mount(options: &[&str]) -> Mount {
+    let mount = Mount::new(&["--create", "--codecs", "gzip"]);
+    fs::create_dir(mount.at("x")).unwrap();
+    let document = json!({
+        "zarr_format": 3, "node_type": "array", "shape": [CHUNKS * CHUNK_LEN], "data_type": "uint8",
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [CHUNK_LEN]}},
+        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+        "fill_value": 0, "codecs": [{"name": "bytes"}], "attributes": {}
+    });
+    fs::write(mount.at("x/zarr.json"), document.to_string()).unwrap();
+    fs::create_dir(mount.at("x/c")).unwrap();
+    let mut chunk = vec![0; 1 << 20];
+    for number in 0..64_u8 {
+        chunk.fill(number);
+        fs::write(mount.at("x/c").join(number.to_string()), &chunk).unwrap();
+    }
+    mount.remount(options);
+    mount
+}
+
+fn stat(mount: &Mount, name: &str) -> u64 {
+    let stats = fs::read_to_string(mount.at(".zarrfs/stats")).unwrap();
+    let line = stats.lines().find(|line| line.starts_with(name)).unwrap();
+    line.rsplit(' ').next().unwrap().parse().unwrap()
+}
+
+fn decoded(mount: &Mount) -> (u64, u64) {
+    let count = |name: &str| stat(mount, &format!("zarrfs_chunks_decoded_{name}"));
+    (count("total"), count("ahead_total"))
+}
+
+#[test]
+fn a_sweep_decodes_each_chunk_once_ahead_of_the_reader_and_keeps_few() {
+    let mount = mount(&[]);
+    let mut bytes = Vec::new();
+    File::open(mount.at("x.raw")).unwrap().read_to_end(&mut bytes).unwrap();
+    assert!(bytes.chunks(1 << 20).zip(0..).all(|(chunk, n)| chunk.iter().all(|byte| *byte == n)));
+    let (all, ahead) = decoded(&mount);
+    assert!(all == CHUNKS && ahead > CHUNKS / 2, "{all} decoded, {ahead} ahead");
+    assert!(stat(&mount, "zarrfs_cache_bytes") < 32 << 20);
+}
+
+#[test]
+fn chunk_files_in_the_order_of_their_names_are_decoded_once_ahead_of_the_reader() {
+    for by_text in [false, true] {
+        let mount = mount(&[]);
+        let mut names: Vec<u8> = (0..64).collect();
+        if by_text {
+            names.sort_by_key(ToString::to_string);
+        }
+        for name in names {
+            let chunk = fs::read(mount.at("x/c").join(name.to_string())).unwrap();
+            assert!(chunk.len() == 1 << 20 && chunk.iter().all(|byte| *byte == name));
+        }
+        let (all, ahead) = decoded(&mount);
+        assert!(all == CHUNKS && ahead > CHUNKS / 2, "{all} decoded, {ahead} ahead");
+    }
+}
+
+#[test]
+fn who_reads_here_and_there_has_nothing_decoded_that_he_does_not_read() {
+    let mount = mount(&["-o", "direct_io"]);
+    let file = File::open(mount.at("x.raw")).unwrap();
+    let mut byte = [0];
+    for number in [50_u8, 3, 40, 7, 60, 20] {
+        file.read_exact_at(&mut byte, u64::from(number) * CHUNK_LEN + 5).unwrap();
+        assert_eq!(byte, [number]);
+    }
+    for number in [9_u8, 33, 2] {
+        fs::read(mount.at("x/c").join(number.to_string())).unwrap();
+    }
+    assert_eq!(decoded(&mount), (9, 0));
+}
+
+#[test]
+fn a_cache_that_does_not_hold_what_comes_next_has_nothing_decoded_ahead() {
+    let mount = mount(&["--cache-size", "4M"]);
+    let bytes = fs::read(mount.at("x.raw")).unwrap();
+    assert_eq!(bytes.len(), 64 << 20);
+    let (all, ahead) = decoded(&mount);
+    assert_eq!((all, ahead), (CHUNKS, 0));
+}
