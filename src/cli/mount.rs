@@ -121,6 +121,7 @@ fn serve(
     hierarchy.recover();
     let options = vfs::Options {
         cache_len: args.cache_size,
+        kernel_keeps: !flags.direct_io,
         dirty_limit: args.dirty_limit,
         fill_chunks: if args.skip_fill_chunks { FillChunks::Skip } else { FillChunks::Store },
         writeback: match args.writeback {

@@ -39,6 +39,7 @@ const MOST_ASKED: usize = 4096;
 
 /// Which chunk of which array.
 type Id = (usize, Coords);
+type Chunk = (Arc<Array>, Coords);
 
 /// How a view is being read.
 #[derive(Debug, Default)]
@@ -58,7 +59,7 @@ struct State {
     until: u64,
     asked: HashSet<Id>,
     /// Chunks whose last element was read, and where in the file.
-    passed: VecDeque<(u64, Arc<Array>, Coords)>,
+    passed: VecDeque<(u64, Chunk)>,
 }
 
 impl Sweep {
@@ -74,6 +75,30 @@ impl Sweep {
             *state = State { next: end, until: end, ..State::default() };
         }
         state.steps >= STEPS
+    }
+}
+
+impl State {
+    /// Notes that the last elements of some chunks are read, which end before `end`; returns those that lie far behind.
+    fn pass(&mut self, end: u64, ended: Vec<Chunk>) -> Vec<Chunk> {
+        self.passed.extend(ended.into_iter().map(|chunk| (end, chunk)));
+        let next = self.next;
+        let is_past = |one: &(u64, Chunk)| one.0.saturating_add(DISORDER) < next;
+        let mut past = Vec::new();
+        while self.passed.front().is_some_and(is_past) {
+            past.extend(self.passed.pop_front().map(|(_, chunk)| chunk));
+        }
+        past
+    }
+
+    /// Leaves those that were not asked for yet, and notes that they are now.
+    fn keep_unasked(&mut self, chunks: &mut Vec<Chunk>) {
+        if self.asked.len() > MOST_ASKED {
+            self.asked.clear();
+        }
+        chunks.retain(|(array, coords)| {
+            self.asked.insert((Arc::as_ptr(array).addr(), coords.clone()))
+        });
     }
 }
 
@@ -186,7 +211,6 @@ impl Vfs {
                 pool.run(Urgency::Asked, decode);
             }
         }
-        let mut ahead = Vec::new();
         let mut state = open.sweep.state.lock();
         if !open.sweep.step(&mut state, offset, end) {
             return Ok(());
@@ -196,30 +220,20 @@ impl Vfs {
         let most = end.saturating_sub(offset).saturating_mul(4).max(LEAST_AHEAD);
         let until = state.next.saturating_add(window).min(from.saturating_add(most));
         let until = until.min(open.view.len());
+        state.until = state.until.max(until);
+        let passed = state.pass(end, ended);
+        drop(state);
+        self.let_go(passed);
+        let mut next = Vec::new();
         if from < until {
-            state.until = until;
-            if state.asked.len() > MOST_ASKED {
-                state.asked.clear();
-            }
             open.view.for_each_chunk((from, until), &mut |elements, coords, _| {
-                let array = self.array_of(elements, open.moves)?;
-                let id = (Arc::as_ptr(&array).addr(), coords.clone());
-                if state.asked.insert(id) && !self.cache.is_here(&array, coords) {
-                    ahead.push((array, coords.clone()));
-                }
+                next.push((self.array_of(elements, open.moves)?, coords.clone()));
                 Ok(())
             })?;
         }
-        state.passed.extend(ended.into_iter().map(|(array, coords)| (end, array, coords)));
-        let next = state.next;
-        let is_past = |one: &(u64, Arc<Array>, Coords)| one.0.saturating_add(DISORDER) < next;
-        while state.passed.front().is_some_and(is_past)
-            && let Some((_, array, coords)) = state.passed.pop_front()
-        {
-            self.cache.release(&array, &coords);
-        }
-        drop(state);
-        for (array, coords) in ahead {
+        open.sweep.state.lock().keep_unasked(&mut next);
+        next.retain(|(array, coords)| !self.cache.is_here(array, coords));
+        for (array, coords) in next {
             self.run_ahead(pool, &open.sweep.turn, self.decode(array, coords, since));
         }
         Ok(())
@@ -290,11 +304,18 @@ impl Vfs {
             passed.extend(files.passed.pop_front());
         }
         drop(all);
-        for coords in passed {
-            self.cache.release(array, &coords);
-        }
+        self.let_go(passed.into_iter().map(|coords| (Arc::clone(array), coords)));
         for coords in ahead.into_iter().filter(|coords| !self.cache.is_here(array, coords)) {
             self.run_ahead(pool, &turn, self.decode(Arc::clone(array), coords, None));
+        }
+    }
+
+    /// What a sweep has passed, the kernel has.
+    fn let_go(&self, passed: impl IntoIterator<Item = Chunk>) {
+        if self.options.kernel_keeps {
+            for (array, coords) in passed {
+                self.cache.release(&array, &coords);
+            }
         }
     }
 

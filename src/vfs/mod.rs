@@ -94,6 +94,8 @@ pub enum Writeback {
 pub struct Options {
     /// Bytes of decoded chunks that are kept.
     pub cache_len: u64,
+    /// Whether the kernel keeps what it has read, so that it need not be kept here.
+    pub kernel_keeps: bool,
     /// Bytes of files that may wait to be stored.
     pub dirty_limit: u64,
     /// What to do with a chunk that equals the fill value.
@@ -112,6 +114,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             cache_len: 256 << 20,
+            kernel_keeps: true,
             dirty_limit: 1 << 30,
             fill_chunks: FillChunks::Store,
             writeback: Writeback::default(),
