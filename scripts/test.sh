@@ -169,5 +169,5 @@ say "other programs on real mounts"
 run cargo build -q
 target=$(cargo metadata --format-version 1 --no-deps | python3 -c 'import json, sys; print(json.load(sys.stdin)["target_directory"])')
 export ZARRFS_BIN=$target/debug/zarrfs ZARRFS_PY2=$cache/py2/bin/python ZARRFS_BIOFORMATS=$bioformats PYTHONDONTWRITEBYTECODE=1
-run timeout --kill-after=30 "${ZARRFS_TEST_TIMEOUT:-900}" \
+run timeout --kill-after=30 "${ZARRFS_TEST_TIMEOUT:-2400}" \
     "$cache/py3/bin/python" -m pytest -q -n "$(nproc)" -p no:cacheprovider --basetemp="$work/pytest" tests/peers "$@"
