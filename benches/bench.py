@@ -164,7 +164,7 @@ class Bench:
             served.wait()
 
     def random(self, name):
-        with self.mount("--cache-size", "1M") as at:
+        with self.mount() as at:
             files = chunk_files(at, name)
             times = []
             for path in random.Random(7).sample(files, min(50, len(files))):

@@ -189,6 +189,17 @@ impl Array {
         Ok(Elements { shape: self.chunk_shape_at(coords)?, dtype })
     }
 
+    /// Whether another binding has the same elements at the same places.
+    pub fn has_elements_of(&self, other: &Self) -> bool {
+        let (one, two) = (&self.model, &other.model);
+        std::ptr::eq(self, other)
+            || (one.shape == two.shape
+                && one.dtype == two.dtype
+                && one.fill == two.fill
+                && self.chunk_shape() == other.chunk_shape()
+                && self.grid() == other.grid())
+    }
+
     /// Length, time and version of an encoded chunk; `None` where it is not stored.
     pub fn stat(&self, coords: &Coords) -> Result<Option<Stat>> {
         Ok(self.chunks.stat(std::slice::from_ref(coords))?.pop().flatten())

@@ -25,6 +25,7 @@ mod stats;
 mod tree;
 mod unstored;
 mod unsynced;
+mod view_pages;
 mod views;
 mod xattr;
 mod zarr2;

@@ -15,10 +15,10 @@ use parking_lot::Mutex;
 
 use super::ahead::Sweep;
 use super::place::Place;
+use super::view_pages::{Generations, KernelPages, Seen};
 use super::{Access, Form, Pages, Vfs};
 use crate::array::{Array, Coords};
-use crate::cache::Due;
-use crate::codec::Buffer;
+use crate::cache::{Chunk, Due};
 use crate::error::{At, Error, Kind, Result};
 use crate::hierarchy::Node;
 use crate::metadata::NodePath;
@@ -75,6 +75,8 @@ pub(super) struct OpenView {
     pub moves: u64,
     /// The generations that the kernel's pages are of from now on, where it was told to drop those that it has.
     pages: Option<Generations>,
+    /// The chunks that are read.
+    seen: Arc<Seen>,
     /// Where what was written ends.
     end: AtomicU64,
     /// How it is read.
@@ -92,12 +94,9 @@ struct Kept {
     /// The arrays that its header has values of.
     used: Vec<Arc<Array>>,
     modified: SystemTime,
-    /// The generations that the kernel has pages of, and since when.
-    pages: Option<(Generations, Instant)>,
+    /// What the kernel has pages of.
+    pages: Option<KernelPages>,
 }
-
-/// Of a hierarchy, and of chunks.
-type Generations = (u64, u64);
 
 impl Views {
     fn get(&self, path: &NodePath, format: &Format) -> Option<Kept> {
@@ -118,9 +117,9 @@ impl Views {
         }
     }
 
-    fn set_pages(&self, path: &NodePath, format: &Format, pages: Option<(Generations, Instant)>) {
+    fn set_pages(&self, path: &NodePath, format: &Format, pages: KernelPages) {
         if let Some(kept) = self.kept.lock().get_mut(&(path.clone(), format.extension)) {
-            kept.pages = pages;
+            kept.pages = Some(pages);
         }
     }
 }
@@ -225,7 +224,8 @@ impl Vfs {
                 *generation = generation.wrapping_add(self.cache.generation(array));
                 arrays.push(Arc::clone(array));
             }
-            self.view_chunk(elements, coords, since, moves)
+            let chunk = self.view_chunk(elements, coords, since, moves)?;
+            Ok(chunk.map(|chunk| chunk.bytes))
         };
         let view = format.view(&Source::new(&self.hierarchy, path, get)?)?;
         let (arrays, generation) = used.into_inner();
@@ -238,10 +238,9 @@ impl Vfs {
         coords: &Coords,
         since: Option<Instant>,
         moves: u64,
-    ) -> Result<Option<Buffer>> {
+    ) -> Result<Option<Chunk>> {
         let array = self.array_of(elements, moves)?;
-        let chunk = self.cache.get_fresh(&array, coords, since).at(&elements.path)?;
-        Ok(chunk.map(|chunk| chunk.bytes))
+        self.cache.get_fresh(&array, coords, since).at(&elements.path)
     }
 
     /// Since when a chunk must be known to be what is stored: since the file was opened, and not for longer than
@@ -256,7 +255,7 @@ impl Vfs {
     pub(super) fn array_of(&self, elements: &Elements, moves: u64) -> Result<Arc<Array>> {
         if !self.hierarchy.has_moved_since(&elements.path, moves) {
             match self.array(&elements.path) {
-                Ok(current) if is_same(&current, &elements.array) => return Ok(current),
+                Ok(current) if current.has_elements_of(&elements.array) => return Ok(current),
                 Err(error) if error.kind() != Kind::NotFound => return Err(error),
                 _ => {}
             }
@@ -295,16 +294,27 @@ impl Vfs {
         let kept = self.kept_view(path, format).map_err(as_gone)?;
         let (opened, age) = (Instant::now(), self.hierarchy.options().metadata_ttl);
         // What others store is looked for once the time is over.
-        let are_kept = kept.pages.is_some_and(|(generation, since)| {
-            generation == kept.generations && opened.duration_since(since) < age
+        let held = kept.pages.as_ref().filter(|pages| {
+            pages.generations == kept.generations
+                && (opened.duration_since(pages.since) < age || self.pages_hold(pages, &kept.view))
         });
+        let are_kept = held.is_some();
+        let seen = match held {
+            Some(pages) if opened.duration_since(pages.since) >= age => {
+                let pages = KernelPages { since: opened, ..pages.clone() };
+                self.views.set_pages(path, format, pages.clone());
+                pages.seen
+            }
+            Some(pages) => Arc::clone(&pages.seen),
+            None => Arc::new(Seen::after(kept.pages.as_ref().map(|pages| &*pages.seen))),
+        };
         if self.views.warned.lock().insert((path.clone(), format.extension)) {
             self.warn_of_slabs(path, format, &kept.view);
         }
         let pages = (!are_kept).then_some(kept.generations);
         let (moves, end) = (kept.moves, AtomicU64::new(0));
         let (view, path, sweep) = (kept.view, path.clone(), Sweep::default());
-        let view = OpenView { view, path, format, opened, moves, pages, end, sweep };
+        let view = OpenView { view, path, format, opened, moves, pages, seen, end, sweep };
         Ok((Arc::new(view), if are_kept { Pages::Keep } else { Pages::Drop }))
     }
 
@@ -314,8 +324,7 @@ impl Vfs {
         let since = self.fresh_since(Some(open.opened));
         let at_hand = |elements: &Elements, coords: &Coords| {
             let array = self.array_of(elements, open.moves)?;
-            let chunk = self.cache.peek_fresh(&array, coords, since);
-            chunk.map(|chunk| chunk.bytes).ok_or_else(Error::not_found)
+            self.cache.peek_fresh(&array, coords, since).ok_or_else(Error::not_found)
         };
         let end = offset.saturating_add(u64::try_from(len).unwrap_or(u64::MAX));
         open.view
@@ -325,14 +334,20 @@ impl Vfs {
             .ok()?;
         self.note_pages(open);
         self.before_view(open, offset, len).ok()?;
-        let get: &GetChunk<'_> = &|elements, coords| at_hand(elements, coords).map(Some);
+        let get: &GetChunk<'_> = &|elements, coords| {
+            let chunk = at_hand(elements, coords)?;
+            open.seen.note(&elements.path, coords, Some(chunk.stat.version));
+            Ok(Some(chunk.bytes))
+        };
         open.view.read(offset, len, get).map(Bytes::from).ok()
     }
 
     /// The kernel has dropped the pages that it had, where it was told to: it asks.
     fn note_pages(&self, open: &OpenView) {
         if let Some(generations) = open.pages {
-            self.views.set_pages(&open.path, open.format, Some((generations, open.opened)));
+            let (view, seen) = (Arc::clone(&open.view), Arc::clone(&open.seen));
+            let pages = KernelPages { generations, since: open.opened, view, seen };
+            self.views.set_pages(&open.path, open.format, pages);
         }
     }
 
@@ -343,8 +358,11 @@ impl Vfs {
         self.note_pages(open);
         self.before_view(open, offset, len)?;
         let since = self.fresh_since(Some(open.opened));
-        let get: &GetChunk<'_> =
-            &|elements, coords| self.view_chunk(elements, coords, since, open.moves);
+        let get: &GetChunk<'_> = &|elements, coords| {
+            let chunk = self.view_chunk(elements, coords, since, open.moves)?;
+            open.seen.note(&elements.path, coords, chunk.as_ref().map(|chunk| chunk.stat.version));
+            Ok(chunk.map(|chunk| chunk.bytes))
+        };
         open.view.read(offset, len, get).map(Bytes::from)
     }
 
@@ -542,15 +560,4 @@ fn is_refusal(error: &Error) -> bool {
 /// A file that the kernel knows, of a node that cannot be shown so any more.
 fn as_gone(error: Error) -> Error {
     if is_refusal(&error) { error.of_kind(Kind::NotFound) } else { error }
-}
-
-/// Whether two bindings of an array have the same elements at the same places.
-fn is_same(one: &Arc<Array>, other: &Arc<Array>) -> bool {
-    let (a, b) = (one.model(), other.model());
-    Arc::ptr_eq(one, other)
-        || (a.shape == b.shape
-            && a.dtype == b.dtype
-            && a.fill == b.fill
-            && one.chunk_shape() == other.chunk_shape()
-            && one.grid() == other.grid())
 }

@@ -114,6 +114,14 @@ impl Elements {
         }
     }
 
+    /// Whether others are the same elements of the same array, one after another in the same way.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        let of_array = self.path == other.path && self.array.has_elements_of(&other.array);
+        of_array
+            && (self.layout, self.items, self.start, self.len)
+                == (other.layout, other.items, other.start, other.len)
+    }
+
     /// Their length in bytes.
     pub fn len(&self) -> u64 {
         self.len

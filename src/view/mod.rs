@@ -150,6 +150,17 @@ impl View {
         self.len == 0
     }
 
+    /// Whether another file has the same bytes around the same elements.
+    pub fn is_like(&self, other: &Self) -> bool {
+        let is_like = |(one, other): (&(Part, u64), &(Part, u64))| match (&one.0, &other.0) {
+            (Part::Bytes(one), Part::Bytes(other)) => one == other,
+            (Part::Zeros(one), Part::Zeros(other)) => one == other,
+            (Part::Elements(one), Part::Elements(other)) => one.is_like(other),
+            _ => false,
+        };
+        self.parts.len() == other.parts.len() && self.parts.iter().zip(&other.parts).all(is_like)
+    }
+
     /// The length of what is kept of it in memory.
     pub fn prefix_len(&self) -> u64 {
         self.prefix_len

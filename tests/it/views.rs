@@ -3,6 +3,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::time::Duration;
 
 use serde_json::json;
 
@@ -10,7 +11,7 @@ use crate::support::{Mount, errno, names, said, set_xattr, until, zarrfs};
 
 /// A group `a` with an array `x` of 4 x 4 `uint16` in chunks of 2 x 2, of which three are there.
 fn mount(options: &[&str]) -> Mount {
-    let mount = Mount::new(&["--create"]);
+    let mount = Mount::new(&["--create", "--codecs", "none"]);
     fs::create_dir(mount.at("a")).unwrap();
     fs::create_dir_all(mount.at("a/x/c/0")).unwrap();
     fs::create_dir_all(mount.at("a/x/c/1")).unwrap();
@@ -346,4 +347,47 @@ fn what_is_copied_onto_a_view_is_stored_once_while_the_copy_goes_on() {
         assert_eq!(stored(), 8 * 4, "{shards}");
         assert_eq!(fs::read(mount.at("x.raw")).unwrap(), bytes);
     }
+}
+
+/// Shows: view-coherence.
+#[test]
+fn pages_of_a_view_are_kept_while_the_store_has_what_was_read() {
+    let mount = mount(&["--metadata-ttl", "50ms"]);
+    let hits = || {
+        let stats = fs::read_to_string(mount.at(".zarrfs/stats")).unwrap();
+        let count = |name: &str| {
+            let line = stats.lines().find(|line| line.starts_with(name)).unwrap();
+            line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()
+        };
+        count("zarrfs_cache_hits_total") + count("zarrfs_chunks_decoded_total")
+    };
+    assert_eq!(fs::read(mount.at("a/x.raw")).unwrap(), elements(&WHOLE));
+    // Bytes that were on their way to the kernel when it dropped what it had are gone by now.
+    for _ in 0..2 {
+        std::thread::sleep(Duration::from_millis(150));
+        assert_eq!(fs::read(mount.at("a/x.raw")).unwrap(), elements(&WHOLE));
+    }
+    let before = hits();
+    for _ in 0..3 {
+        std::thread::sleep(Duration::from_millis(60));
+        assert_eq!(fs::read(mount.at("a/x.raw")).unwrap(), elements(&WHOLE));
+    }
+    assert_eq!(hits(), before, "the kernel has asked for nothing");
+    // Another program replaces a chunk, and makes one that was missing.
+    let other = mount.store().join("a/x/c/0/other");
+    for (to, value) in [("0/0", 50), ("1/1", 60)] {
+        let from = mount.store().join("a/x/c/0/1");
+        fs::copy(&from, &other).unwrap();
+        let stored = fs::read(&from).unwrap();
+        assert_eq!(stored.len(), 8, "stored without a compressor");
+        fs::write(&other, elements(&[value; 4])).unwrap();
+        fs::rename(&other, mount.store().join("a/x/c").join(to)).unwrap();
+    }
+    std::thread::sleep(Duration::from_millis(60));
+    let mut whole = WHOLE;
+    for at in [0, 1, 4, 5] {
+        whole[at] = 50;
+        whole[at + 10] = 60;
+    }
+    assert_eq!(fs::read(mount.at("a/x.raw")).unwrap(), elements(&whole));
 }
