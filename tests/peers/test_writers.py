@@ -206,7 +206,9 @@ def test_two_converts_to_one_place_do_not_corrupt_it(bench, tmp_path, end):
         else:
             assert end == "kill" or all(said for _, said in results), f"nobody has done it, nor said why: {what}"
             code, said = ended(b, convert(b, dest, *way))
-            assert code == 0, f"{what}, then alone: {said}"
+            # The killed one may have been about to say that it had done it.
+            is_done = end == "kill" and "nor an unfinished conversion" in said
+            assert code == 0 or is_done, f"{what}, then alone: {said}"
             assert_same(zarr.open_array(dest / "x", mode="r")[...], whole(), what)
         # What the killed one has left goes with the next that can write.
         b.end(b.mount(name=f"mnt{number}", store=dest))
