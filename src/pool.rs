@@ -15,6 +15,8 @@ type Task = Box<dyn FnOnce() + Send>;
 pub enum Urgency {
     /// A program does.
     Asked,
+    /// A program will, when it has what comes first.
+    Next,
     /// Nobody yet.
     Ahead,
 }
@@ -37,9 +39,16 @@ struct Shared {
 #[derive(Default)]
 struct Queue {
     asked: VecDeque<Task>,
+    next: VecDeque<Task>,
     ahead: VecDeque<Task>,
     busy_ahead: usize,
     closed: bool,
+}
+
+impl Queue {
+    fn first_ahead(&mut self) -> Option<Task> {
+        self.next.pop_front().or_else(|| self.ahead.pop_front())
+    }
 }
 
 impl fmt::Debug for Pool {
@@ -66,7 +75,8 @@ impl Pool {
         let mut queue = self.shared.queue.lock();
         match urgency {
             Urgency::Asked => queue.asked.push_back(Box::new(task)),
-            Urgency::Ahead if queue.closed => {}
+            Urgency::Next | Urgency::Ahead if queue.closed => {}
+            Urgency::Next => queue.next.push_back(Box::new(task)),
             Urgency::Ahead => queue.ahead.push_back(Box::new(task)),
         }
         drop(queue);
@@ -100,7 +110,7 @@ impl Shared {
     fn close(&self) {
         let mut queue = self.queue.lock();
         queue.closed = true;
-        let ahead = std::mem::take(&mut queue.ahead);
+        let ahead = (std::mem::take(&mut queue.next), std::mem::take(&mut queue.ahead));
         drop(queue);
         drop(ahead);
         self.changed.notify_all();
@@ -124,7 +134,7 @@ impl Shared {
                 return Some((task, Urgency::Asked));
             }
             if queue.busy_ahead < self.most_ahead
-                && let Some(task) = queue.ahead.pop_front()
+                && let Some(task) = queue.first_ahead()
             {
                 queue.busy_ahead += 1;
                 return Some((task, Urgency::Ahead));

@@ -191,6 +191,7 @@ impl ChunkCache {
         since: Option<Instant>,
     ) -> Result<Option<Chunk>> {
         let Some(since) = since else { return self.get(array, coords) };
+        let now = Instant::now();
         let known = self.table.lock().slots.peek(&id(array, coords)).map(Arc::clone);
         let is_fresh = |slot: &Arc<Slot>| {
             let checked = *slot.checked.lock();
@@ -198,7 +199,6 @@ impl ChunkCache {
         };
         match known {
             Some(slot) if !is_fresh(&slot) && self.held(array, coords).is_none() => {
-                let now = Instant::now();
                 let stored = array.stat(coords)?.map(|stat| stat.version);
                 self.keep_only(array, coords, stored);
                 *slot.checked.lock() = Some(now);
@@ -206,7 +206,6 @@ impl ChunkCache {
             }
             Some(_) => self.get(array, coords),
             None => {
-                let now = Instant::now();
                 let found = self.get(array, coords)?;
                 if let Some(slot) = self.table.lock().slots.peek(&id(array, coords)) {
                     *slot.checked.lock() = Some(now);

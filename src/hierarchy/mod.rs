@@ -14,7 +14,7 @@ mod node;
 mod recover;
 mod whole;
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -88,29 +88,40 @@ pub enum Member {
     File(String),
 }
 
-/// The last moves and removals.
+/// Moves and removals.
 #[derive(Debug, Default)]
 struct Moves {
     /// How many there were.
     count: u64,
-    last: VecDeque<NodePath>,
+    /// Which was the last one of each path.
+    last: HashMap<NodePath, u64>,
+    /// What was before this one is not known any more: it may have been of any path.
+    known_since: u64,
 }
 
-/// Moves that are remembered: who asks about earlier ones is told that they were of any node.
-const MAX_MOVES: usize = 1000;
+/// Paths that are remembered.
+const MAX_MOVES: usize = 1 << 16;
 
 impl Moves {
     fn note(&mut self, path: &NodePath) {
         self.count = self.count.saturating_add(1);
-        self.last.push_back(path.clone());
-        if self.last.len() > MAX_MOVES {
-            self.last.pop_front();
+        if self.last.len() >= MAX_MOVES {
+            (self.last, self.known_since) = (HashMap::new(), self.count);
         }
+        self.last.insert(path.clone(), self.count);
     }
 
-    fn any_since(&self, count: u64, is_it: impl Fn(&NodePath) -> bool) -> bool {
-        let since = usize::try_from(self.count.saturating_sub(count)).unwrap_or(usize::MAX);
-        since > self.last.len() || self.last.iter().rev().take(since).any(is_it)
+    /// Whether a node at `path` or above it was moved after so many others.
+    fn any_since(&self, count: u64, path: &NodePath) -> bool {
+        let is_later = |path: &NodePath| self.last.get(path).is_some_and(|last| *last > count);
+        let mut at = Some(path.clone());
+        while let Some(path) = at {
+            if is_later(&path) {
+                return true;
+            }
+            at = path.parent();
+        }
+        count < self.known_since
     }
 }
 
@@ -202,7 +213,7 @@ impl Hierarchy {
 
     /// Whether the node at `path` was moved or removed here after so many others were: another one may be there now.
     pub fn has_moved_since(&self, path: &NodePath, moves: u64) -> bool {
-        self.moves.lock().any_since(moves, |from| path.relative_to(from).is_some())
+        self.moves.lock().any_since(moves, path)
     }
 
     /// Forgets what was read of `path`, so that it is read anew.

@@ -10,8 +10,8 @@ use parking_lot::Mutex;
 
 use super::views::OpenView;
 use super::{Crew, Vfs};
-use crate::array::{Array, Coords};
-use crate::error::Result;
+use crate::array::{Array, ChunkLen, Coords};
+use crate::error::Error;
 use crate::metadata::NodePath;
 use crate::pool::{Pool, Urgency};
 use crate::view::{Reach, Slab, View};
@@ -33,6 +33,12 @@ const MOST_FOLLOWED: usize = 64;
 
 /// Chunk files that are decoded ahead for each thread that does: while one is read, another must be ready.
 const FILES_PER_THREAD: u64 = 3;
+
+/// Chunks of one request that others decode.
+const MOST_HELPED: usize = 64;
+
+/// Chunks that are looked at before a request is answered.
+const MOST_LOOKED_AT: usize = 1024;
 
 /// Chunks of a sweep that are known to have been asked for.
 const MOST_ASKED: usize = 4096;
@@ -63,6 +69,11 @@ struct State {
 }
 
 impl Sweep {
+    /// Ends it: what was to be decoded for it is not wanted any more.
+    pub fn end(&self) {
+        self.turn.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Notes a read; whether it goes on with a sweep.
     fn step(&self, state: &mut State, offset: u64, end: u64) -> bool {
         let is_next = offset <= state.next.saturating_add(DISORDER)
@@ -71,7 +82,7 @@ impl Sweep {
             state.steps = state.steps.saturating_add(1);
             state.next = state.next.max(end);
         } else {
-            self.turn.fetch_add(1, Ordering::Relaxed);
+            self.end();
             *state = State { next: end, until: end, ..State::default() };
         }
         state.steps >= STEPS
@@ -81,11 +92,14 @@ impl Sweep {
 impl State {
     /// Notes that the last elements of some chunks are read, which end before `end`; returns those that lie far behind.
     fn pass(&mut self, end: u64, ended: Vec<Chunk>) -> Vec<Chunk> {
-        self.passed.extend(ended.into_iter().map(|chunk| (end, chunk)));
-        let next = self.next;
+        // Those of a range that was read before are known.
+        if self.passed.back().is_none_or(|(last, _)| *last < end) {
+            self.passed.extend(ended.into_iter().map(|chunk| (end, chunk)));
+        }
+        let (next, many) = (self.next, self.passed.len().saturating_sub(MOST_ASKED));
         let is_past = |one: &(u64, Chunk)| one.0.saturating_add(DISORDER) < next;
         let mut past = Vec::new();
-        while self.passed.front().is_some_and(is_past) {
+        while past.len() < many || self.passed.front().is_some_and(is_past) {
             past.extend(self.passed.pop_front().map(|(_, chunk)| chunk));
         }
         past
@@ -187,33 +201,31 @@ impl Order {
 impl Vfs {
     /// Before a range of a view is read: others decode chunks of it, and, in a sweep, those that come next. Lets go of those
     /// that the sweep has passed.
-    pub(super) fn before_view(&self, open: &OpenView, offset: u64, len: usize) -> Result<()> {
-        let Some(Crew { pool, .. }) = self.crew.get() else { return Ok(()) };
+    pub(super) fn before_view(&self, open: &OpenView, offset: u64, len: usize) {
+        let Some(Crew { pool, .. }) = self.crew.get() else { return };
         let end =
             offset.saturating_add(u64::try_from(len).unwrap_or(u64::MAX)).min(open.view.len());
         let since = self.fresh_since(Some(open.opened));
         let (mut wanted, mut wanted_len, mut ended) = (Vec::new(), 0_u64, Vec::new());
-        open.view.for_each_chunk((offset, end), &mut |elements, coords, reach| {
-            let array = self.array_of(elements, open.moves)?;
-            if !self.cache.is_here(&array, coords) {
-                wanted_len = wanted_len.saturating_add(array.chunk_len(coords)?.longest());
+        self.look_at(open, (offset, end), |array, coords, reach| {
+            if !self.cache.is_here(&array, &coords) {
+                let len = array.chunk_len(&coords).map_or(u64::MAX, ChunkLen::longest);
+                wanted_len = wanted_len.saturating_add(len);
                 wanted.push((Arc::clone(&array), coords.clone()));
             }
             if reach == Reach::End {
-                ended.push((array, coords.clone()));
+                ended.push((array, coords));
             }
-            Ok(())
-        })?;
+        });
         if wanted_len <= self.options.cache_len / 2 {
             // The first one is for who reads.
-            for (array, coords) in wanted.into_iter().skip(1) {
-                let decode = self.decode(array, coords, since);
-                pool.run(Urgency::Asked, decode);
+            for (array, coords) in wanted.into_iter().skip(1).take(MOST_HELPED) {
+                pool.run(Urgency::Next, self.decode(array, coords, since));
             }
         }
         let mut state = open.sweep.state.lock();
         if !open.sweep.step(&mut state, offset, end) {
-            return Ok(());
+            return;
         }
         let from = state.until.max(state.next);
         let window = self.window(&open.view, end, pool.most_ahead());
@@ -226,17 +238,30 @@ impl Vfs {
         self.let_go(passed);
         let mut next = Vec::new();
         if from < until {
-            open.view.for_each_chunk((from, until), &mut |elements, coords, _| {
-                next.push((self.array_of(elements, open.moves)?, coords.clone()));
-                Ok(())
-            })?;
+            self.look_at(open, (from, until), |array, coords, _| next.push((array, coords)));
         }
         open.sweep.state.lock().keep_unasked(&mut next);
         next.retain(|(array, coords)| !self.cache.is_here(array, coords));
         for (array, coords) in next {
             self.run_ahead(pool, &open.sweep.turn, self.decode(array, coords, since));
         }
-        Ok(())
+    }
+
+    /// The chunks of a range, as far as they can be told, and not too many: of small chunks none has to be decoded ahead.
+    fn look_at(
+        &self,
+        open: &OpenView,
+        range: (u64, u64),
+        mut each: impl FnMut(Arc<Array>, Coords, Reach),
+    ) {
+        let mut left = MOST_LOOKED_AT;
+        let looked = open.view.for_each_chunk(range, &mut |elements, coords, reach| {
+            left = left.checked_sub(1).ok_or_else(|| Error::too_large("enough chunks"))?;
+            each(self.array_of(elements, open.moves)?, coords.clone(), reach);
+            Ok(())
+        });
+        // Who reads is told why, when he comes to it.
+        looked.unwrap_or_else(|error| log::debug!("ahead: {error}"));
     }
 
     /// How many bytes of a view are decoded ahead of a sweep that is at `offset`: the next row of chunks, or some chunks;

@@ -574,6 +574,9 @@ impl Vfs {
     /// Ends a handle. What is incomplete then is dropped, if it was the last one.
     pub fn release(&self, handle: u64) {
         let Ok(Handle { inode, access, view, .. }) = self.handle(handle) else { return };
+        if let Some(view) = &view {
+            view.sweep.end();
+        }
         if let Some(view) = view.filter(|_| access != Access::Read) {
             // What a mapping wrote after the last close.
             self.flush_view(&view, Access::Write)

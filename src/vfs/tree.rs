@@ -467,6 +467,7 @@ impl Vfs {
                     Err(error)
                         if error.kind() == Kind::NotFound && self.shows_fill(path, &array) =>
                     {
+                        self.cache.keep_only(&array, coords, None);
                         None
                     }
                     found => {

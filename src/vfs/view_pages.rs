@@ -37,7 +37,7 @@ pub(super) struct KernelPages {
     pub seen: Arc<Seen>,
 }
 
-/// The versions of chunks that were read through a view since the kernel dropped its pages. A leaf.
+/// The versions of chunks that were read through a view, by whomever, since the kernel dropped its pages. A leaf.
 #[derive(Debug, Default)]
 pub(super) struct Seen(Mutex<Chunks>);
 
@@ -50,14 +50,11 @@ struct Chunks {
 }
 
 impl Seen {
-    /// What is read after the kernel was told to drop what it had, but for what is on its way to it.
-    pub fn after(before: Option<&Self>) -> Self {
-        let is_recent = |before: &Self| {
-            let last = before.0.lock().last;
-            last.is_some_and(|last| last.elapsed() < ON_ITS_WAY)
-        };
-        let is_unsure = before.is_some_and(is_recent);
-        Self(Mutex::new(Chunks { is_unsure, ..Chunks::default() }))
+    /// Forgets what was read, since the kernel is told to drop its pages; but for what is still on its way to it.
+    pub fn forget(&self) {
+        let mut chunks = self.0.lock();
+        chunks.is_unsure = chunks.last.is_some_and(|last| last.elapsed() < ON_ITS_WAY);
+        chunks.versions = HashMap::new();
     }
 
     /// Notes that a chunk was read as it was stored as this version, or was not.

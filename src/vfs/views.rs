@@ -6,8 +6,8 @@
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Instant, SystemTime};
 
 use bytes::Bytes;
@@ -32,6 +32,9 @@ const MAX_KEPT: usize = 256;
 
 /// Bytes of their headers.
 const MAX_KEPT_LEN: u64 = 128 << 20;
+
+/// A request of more chunks is not answered at once, though all of them may be at hand.
+const MOST_AT_HAND: usize = 64;
 
 /// Which views are listed. All can be opened by name.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -60,6 +63,8 @@ impl ListedViews {
 pub(super) struct Views {
     /// A leaf.
     kept: Mutex<HashMap<(NodePath, &'static str), Kept>>,
+    /// What was read of each that somebody has open, or that the kernel has pages of. A leaf.
+    seen: Mutex<HashMap<(NodePath, &'static str), Weak<Seen>>>,
     /// Those whose slabs somebody was told of. A leaf.
     warned: Mutex<HashSet<(NodePath, &'static str)>>,
 }
@@ -103,9 +108,12 @@ impl Views {
         self.kept.lock().get(&(path.clone(), format.extension)).cloned()
     }
 
-    fn keep(&self, path: &NodePath, format: &'static Format, kept: Kept) {
+    /// Keeps a view, with the pages that are known now: they may be others than when it was made.
+    fn keep(&self, path: &NodePath, format: &'static Format, mut kept: Kept) -> Kept {
         let mut all = self.kept.lock();
-        all.insert((path.clone(), format.extension), kept);
+        let key = (path.clone(), format.extension);
+        kept.pages = all.get(&key).and_then(|known| known.pages.clone());
+        all.insert(key, kept.clone());
         let mut len: u64 = all.values().map(|kept| kept.view.prefix_len()).sum();
         while (all.len() > MAX_KEPT || len > MAX_KEPT_LEN)
             && all.len() > 1
@@ -115,6 +123,21 @@ impl Views {
             let oldest = oldest.clone();
             all.remove(&oldest);
         }
+        kept
+    }
+
+    /// What is read of a view by all who have it open: the kernel's pages are theirs together.
+    fn seen(&self, path: &NodePath, format: &'static Format) -> Arc<Seen> {
+        let mut all = self.seen.lock();
+        if all.len() > MAX_KEPT {
+            all.retain(|_, seen| seen.strong_count() > 0);
+        }
+        let known = all.entry((path.clone(), format.extension)).or_default();
+        known.upgrade().unwrap_or_else(|| {
+            let seen = Arc::default();
+            *known = Arc::downgrade(&seen);
+            seen
+        })
     }
 
     fn set_pages(&self, path: &NodePath, format: &Format, pages: KernelPages) {
@@ -188,10 +211,8 @@ impl Vfs {
         let arrays = view.elements().map(|elements| &elements.array).chain(&used);
         let changed = arrays.filter_map(|array| self.cache.modified(array)).max();
         let modified = changed.map_or(modified, |changed| changed.max(modified));
-        let pages = known.and_then(|kept| kept.pages);
-        let kept = Kept { view, made, moves, generations, used, modified, pages };
-        self.views.keep(path, format, kept.clone());
-        Ok(kept)
+        let kept = Kept { view, made, moves, generations, used, modified, pages: None };
+        Ok(self.views.keep(path, format, kept))
     }
 
     /// Says once where a sweep through a view decodes each chunk many times.
@@ -299,15 +320,15 @@ impl Vfs {
                 && (opened.duration_since(pages.since) < age || self.pages_hold(pages, &kept.view))
         });
         let are_kept = held.is_some();
-        let seen = match held {
+        let seen = self.views.seen(path, format);
+        match held {
             Some(pages) if opened.duration_since(pages.since) >= age => {
                 let pages = KernelPages { since: opened, ..pages.clone() };
-                self.views.set_pages(path, format, pages.clone());
-                pages.seen
+                self.views.set_pages(path, format, pages);
             }
-            Some(pages) => Arc::clone(&pages.seen),
-            None => Arc::new(Seen::after(kept.pages.as_ref().map(|pages| &*pages.seen))),
-        };
+            Some(_) => {}
+            None => seen.forget(),
+        }
         if self.views.warned.lock().insert((path.clone(), format.extension)) {
             self.warn_of_slabs(path, format, &kept.view);
         }
@@ -327,13 +348,15 @@ impl Vfs {
             self.cache.peek_fresh(&array, coords, since).ok_or_else(Error::not_found)
         };
         let end = offset.saturating_add(u64::try_from(len).unwrap_or(u64::MAX));
+        let mut left = MOST_AT_HAND;
         open.view
             .for_each_chunk((offset, end), &mut |elements, coords, _| {
+                left = left.checked_sub(1).ok_or_else(Error::not_found)?;
                 at_hand(elements, coords).map(drop)
             })
             .ok()?;
         self.note_pages(open);
-        self.before_view(open, offset, len).ok()?;
+        self.before_view(open, offset, len);
         let get: &GetChunk<'_> = &|elements, coords| {
             let chunk = at_hand(elements, coords)?;
             open.seen.note(&elements.path, coords, Some(chunk.stat.version));
@@ -356,7 +379,7 @@ impl Vfs {
         // While nothing moves: what is not there any more must not read as the fill value.
         let _shared = self.tree_lock.read();
         self.note_pages(open);
-        self.before_view(open, offset, len)?;
+        self.before_view(open, offset, len);
         let since = self.fresh_since(Some(open.opened));
         let get: &GetChunk<'_> = &|elements, coords| {
             let chunk = self.view_chunk(elements, coords, since, open.moves)?;
@@ -375,15 +398,18 @@ impl Vfs {
         let Some(shared) = self.tree_lock.try_read() else { return Ok(false) };
         let end = offset.saturating_add(u64::try_from(data.len()).unwrap_or(u64::MAX));
         open.view.check_write(offset, data)?;
-        let mut all_wait = true;
-        open.view.for_each_chunk((offset, end), &mut |elements, coords, _| {
+        let mut left = MOST_AT_HAND;
+        let looked = open.view.for_each_chunk((offset, end), &mut |elements, coords, _| {
+            left = left.checked_sub(1).ok_or_else(Error::not_found)?;
             let array = self.array_of(elements, open.moves)?;
-            all_wait = all_wait && self.cache.has_waiting(&array, coords)?;
-            Ok(())
-        })?;
-        if !all_wait {
+            let waits = self.cache.has_waiting(&array, coords)?;
+            waits.then_some(()).ok_or_else(Error::not_found)
+        });
+        if looked.is_err() {
+            // Who takes his time finds out why.
             return Ok(false);
         }
+        let mut all_wait = true;
         // One that is stored right now does not wait any more: then all is written once more.
         open.view.write(offset, data, &mut |elements, coords, cover, change| {
             let array = self.array_of(elements, open.moves)?;
@@ -460,7 +486,7 @@ impl Vfs {
     }
 
     /// Puts all bytes of a file in the place of those of a view: they must be of the same length. What the store does not
-    /// take waits, and is told as what was written to chunks is.
+    /// take waits, as what was written to chunks does, and is told.
     pub(super) fn replace_view(
         &self,
         path: &NodePath,
@@ -476,8 +502,7 @@ impl Vfs {
             )));
         }
         self.change_view(&kept.view, kept.moves, 0, bytes)?;
-        self.store_view(&kept.view).unwrap_or_else(|error| log::debug!("{error}"));
-        Ok(())
+        self.store_view(&kept.view)
     }
 
     /// The views that are listed in the directory of a group.

@@ -94,3 +94,26 @@ fn a_cache_that_does_not_hold_what_comes_next_has_nothing_decoded_ahead() {
     let (all, ahead) = decoded(&mount);
     assert_eq!((all, ahead), (CHUNKS, 0));
 }
+
+#[test]
+fn a_sweep_over_chunks_of_a_byte_takes_no_more_memory_and_time_than_reading_them() {
+    let mount = Mount::new(&["--create"]);
+    fs::create_dir(mount.at("x")).unwrap();
+    let document = json!({
+        "zarr_format": 3, "node_type": "array", "shape": [1_u64 << 30], "data_type": "uint8",
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [1]}},
+        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+        "fill_value": 7, "codecs": [{"name": "bytes"}], "attributes": {}
+    });
+    fs::write(mount.at("x/zarr.json"), document.to_string()).unwrap();
+    let mut bytes = vec![0; 64 << 10];
+    let mut file = File::open(mount.at("x.raw")).unwrap();
+    file.read_exact(&mut bytes).unwrap();
+    assert!(bytes.iter().all(|byte| *byte == 7));
+    drop(file);
+    let process = stat(&mount, "zarrfs_process_id");
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    let most: u64 = most.trim().trim_end_matches(" kB").parse().unwrap();
+    assert!(most < 200 << 10, "{most} KiB");
+}

@@ -391,3 +391,67 @@ fn pages_of_a_view_are_kept_while_the_store_has_what_was_read() {
     }
     assert_eq!(fs::read(mount.at("a/x.raw")).unwrap(), elements(&whole));
 }
+
+/// Shows: view-coherence.
+#[test]
+fn whoever_has_a_view_open_others_find_what_is_stored() {
+    let mount = mount(&["--metadata-ttl", "50ms"]);
+    let rows = |file: &File, row: u64| {
+        let mut bytes = vec![0; 8];
+        file.read_exact_at(&mut bytes, row * 8).unwrap();
+        bytes
+    };
+    let open = || File::open(mount.at("a/x.raw")).unwrap();
+    let replace = |chunk: &str, value: u16| {
+        let (new, old) = (mount.store().join("a/x/new"), mount.store().join("a/x/c").join(chunk));
+        fs::write(&new, elements(&[value; 4])).unwrap();
+        fs::rename(&new, old).unwrap();
+    };
+    // Both are told to drop the pages before either reads; one reads what the other does not.
+    let (one, other) = (open(), open());
+    assert_eq!(rows(&one, 0).len(), rows(&other, 2).len());
+    for round in 0..4 {
+        std::thread::sleep(Duration::from_millis(150));
+        replace("1/0", 100 + round);
+        std::thread::sleep(Duration::from_millis(60));
+        let late = open();
+        assert_eq!(rows(&late, 2)[..4], elements(&[100 + round; 2]), "round {round}");
+        // Through an old descriptor others get pages, too.
+        rows(&one, 3);
+    }
+}
+
+/// Shows: view-remove.
+#[test]
+fn what_else_moves_or_goes_does_not_end_an_open_view() {
+    let mount = mount(&[]);
+    let open = File::open(mount.at("a/x.raw")).unwrap();
+    for _ in 0..1100 {
+        fs::create_dir(mount.at("b")).unwrap();
+        fs::remove_dir(mount.at("b")).unwrap();
+    }
+    let mut bytes = [0; 32];
+    open.read_exact_at(&mut bytes, 0).unwrap();
+    assert_eq!(bytes[..], elements(&WHOLE));
+}
+
+/// Shows: view-replace.
+#[test]
+fn a_file_that_the_store_does_not_take_as_a_view_stays() {
+    let mut mount = mount(&[]);
+    mount.expect("x.raw");
+    mount.expect("a/x");
+    let new: Vec<u16> = (0..16).collect();
+    fs::write(mount.at("scratch"), elements(&new)).unwrap();
+    // A directory of chunks is a file there.
+    let rows = mount.store().join("a/x/c/1");
+    let aside = mount.store().join("aside");
+    fs::rename(&rows, &aside).unwrap();
+    fs::write(&rows, "").unwrap();
+    fs::rename(mount.at("scratch"), mount.at("a/x.raw")).unwrap_err();
+    assert_eq!(fs::read(mount.at("scratch")).unwrap(), elements(&new));
+    fs::remove_file(&rows).unwrap();
+    fs::rename(&aside, &rows).unwrap();
+    fs::rename(mount.at("scratch"), mount.at("a/x.raw")).unwrap();
+    assert_eq!(fs::read(mount.at("a/x.raw")).unwrap(), elements(&new));
+}
