@@ -1,6 +1,6 @@
 //! What is decoded before somebody asks, and how often.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::Read;
 use std::os::unix::fs::FileExt;
 
@@ -71,6 +71,7 @@ fn chunk_files_in_the_order_of_their_names_are_decoded_once_ahead_of_the_reader(
     }
 }
 
+/// Shows: direct-io.
 #[test]
 fn who_reads_here_and_there_has_nothing_decoded_that_he_does_not_read() {
     let mount = mount(&["-o", "direct_io"]);
@@ -84,6 +85,12 @@ fn who_reads_here_and_there_has_nothing_decoded_that_he_does_not_read() {
         fs::read(mount.at("x/c").join(number.to_string())).unwrap();
     }
     assert_eq!(decoded(&mount), (9, 0));
+    // What is written to one is there for the other at once.
+    let chunk = OpenOptions::new().write(true).open(mount.at("x/c/50")).unwrap();
+    chunk.write_all_at(&[99], 5).unwrap();
+    drop(chunk);
+    file.read_exact_at(&mut byte, 50 * CHUNK_LEN + 5).unwrap();
+    assert_eq!(byte, [99]);
 }
 
 #[test]
