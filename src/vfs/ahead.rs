@@ -17,7 +17,7 @@ use crate::pool::{Pool, Urgency};
 use crate::view::{Reach, Slab, View};
 
 /// Reads that follow one another are a sweep from this one on.
-const STEPS: u32 = 2;
+const STEPS: u64 = 2;
 
 /// The kernel asks for the next ranges of a file before it has the last one, in any order: this far they are one sweep.
 const DISORDER: u64 = 4 << 20;
@@ -52,15 +52,23 @@ type Chunk = (Arc<Array>, Coords);
 pub(super) struct Sweep {
     /// A leaf.
     state: Mutex<State>,
-    /// Another one when the sweep has ended: what was to be decoded for it is not wanted any more.
-    turn: Arc<AtomicU64>,
+    progress: Arc<Progress>,
+}
+
+/// How far a sweep has come. What was to be decoded for it is not wanted any more when it has ended, or is past it.
+#[derive(Debug, Default)]
+struct Progress {
+    /// Another one for each sweep.
+    turn: AtomicU64,
+    /// Where the next read is expected.
+    position: AtomicU64,
 }
 
 #[derive(Debug, Default)]
 struct State {
     /// Where the next read is expected.
     next: u64,
-    steps: u32,
+    steps: u64,
     /// How far chunks have been asked for.
     until: u64,
     asked: HashSet<Id>,
@@ -71,7 +79,7 @@ struct State {
 impl Sweep {
     /// Ends it: what was to be decoded for it is not wanted any more.
     pub fn end(&self) {
-        self.turn.fetch_add(1, Ordering::Relaxed);
+        self.progress.turn.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Notes a read; whether it goes on with a sweep.
@@ -85,6 +93,7 @@ impl Sweep {
             self.end();
             *state = State { next: end, until: end, ..State::default() };
         }
+        self.progress.position.store(state.next, Ordering::Relaxed);
         state.steps >= STEPS
     }
 }
@@ -124,16 +133,16 @@ pub(super) struct Followed(Mutex<HashMap<NodePath, Files>>);
 struct Files {
     last: Coords,
     order: Order,
-    steps: u32,
-    turn: Arc<AtomicU64>,
+    steps: u64,
+    progress: Arc<Progress>,
     asked: VecDeque<Coords>,
     passed: VecDeque<Coords>,
 }
 
 impl Files {
     fn new(last: &Coords) -> Self {
-        let (turn, asked, passed) = (Arc::default(), VecDeque::new(), VecDeque::new());
-        Self { last: last.clone(), order: Order::Numbers, steps: 0, turn, asked, passed }
+        let (progress, asked, passed) = (Arc::default(), VecDeque::new(), VecDeque::new());
+        Self { last: last.clone(), order: Order::Numbers, steps: 0, progress, asked, passed }
     }
 }
 
@@ -217,16 +226,18 @@ impl Vfs {
                 ended.push((array, coords));
             }
         });
+        let is_sweep = open.sweep.step(&mut open.sweep.state.lock(), offset, end);
         if wanted_len <= self.options.cache_len / 2 {
             // The first one is for who reads.
-            for (array, coords) in wanted.into_iter().skip(1).take(MOST_HELPED) {
-                pool.run(Urgency::Next, self.decode(array, coords, since));
+            for chunk in wanted.into_iter().skip(1).take(MOST_HELPED) {
+                let until = (&open.sweep.progress, end.saturating_add(DISORDER));
+                self.decode((pool, Urgency::Next), until, chunk, since);
             }
         }
-        let mut state = open.sweep.state.lock();
-        if !open.sweep.step(&mut state, offset, end) {
+        if !is_sweep {
             return;
         }
+        let mut state = open.sweep.state.lock();
         let from = state.until.max(state.next);
         let window = self.window(&open.view, end, pool.most_ahead());
         let most = end.saturating_sub(offset).saturating_mul(4).max(LEAST_AHEAD);
@@ -236,14 +247,19 @@ impl Vfs {
         let passed = state.pass(end, ended);
         drop(state);
         self.let_go(passed);
-        let mut next = Vec::new();
-        if from < until {
-            self.look_at(open, (from, until), |array, coords, _| next.push((array, coords)));
-        }
-        open.sweep.state.lock().keep_unasked(&mut next);
-        next.retain(|(array, coords)| !self.cache.is_here(array, coords));
-        for (array, coords) in next {
-            self.run_ahead(pool, &open.sweep.turn, self.decode(array, coords, since));
+        // In pieces that are passed before anything of them is let go.
+        let mut at = from;
+        while at < until {
+            let end = at.saturating_add(DISORDER).min(until);
+            let mut next = Vec::new();
+            self.look_at(open, (at, end), |array, coords, _| next.push((array, coords)));
+            open.sweep.state.lock().keep_unasked(&mut next);
+            for chunk in
+                next.into_iter().filter(|(array, coords)| !self.cache.is_here(array, coords))
+            {
+                self.decode((pool, Urgency::Ahead), (&open.sweep.progress, end), chunk, since);
+            }
+            at = end;
         }
     }
 
@@ -300,24 +316,26 @@ impl Vfs {
                 files.passed.push_back(before);
             }
             None => {
-                files.turn.fetch_add(1, Ordering::Relaxed);
-                *files = Files { turn: Arc::clone(&files.turn), ..Files::new(coords) };
+                files.progress.turn.fetch_add(1, Ordering::Relaxed);
+                *files = Files { progress: Arc::clone(&files.progress), ..Files::new(coords) };
             }
         }
+        files.progress.position.store(files.steps, Ordering::Relaxed);
         let chunk_len = array.longest_chunk_len().longest();
         let count =
             u64::try_from(pool.most_ahead()).unwrap_or(u64::MAX).saturating_mul(FILES_PER_THREAD);
         if files.steps < STEPS || chunk_len.saturating_mul(count) > self.options.cache_len / 3 {
             return;
         }
-        let (order, turn) = (files.order, Arc::clone(&files.turn));
+        let (order, steps, progress) = (files.order, files.steps, Arc::clone(&files.progress));
         let mut at = coords.clone();
         let mut ahead = Vec::new();
-        for _ in 0..count {
+        for step in 1..=count {
             let Some(next) = order.after(&at, counts) else { break };
             if !files.asked.contains(&next) {
                 files.asked.push_back(next.clone());
-                ahead.push(next.clone());
+                // Not when the one after it is opened.
+                ahead.push((steps.saturating_add(step).saturating_add(1), next.clone()));
             }
             at = next;
         }
@@ -330,8 +348,11 @@ impl Vfs {
         }
         drop(all);
         self.let_go(passed.into_iter().map(|coords| (Arc::clone(array), coords)));
-        for coords in ahead.into_iter().filter(|coords| !self.cache.is_here(array, coords)) {
-            self.run_ahead(pool, &turn, self.decode(Arc::clone(array), coords, None));
+        for (until, coords) in ahead {
+            if !self.cache.is_here(array, &coords) {
+                let chunk = (Arc::clone(array), coords);
+                self.decode((pool, Urgency::Ahead), (&progress, until), chunk, None);
+            }
         }
     }
 
@@ -344,33 +365,27 @@ impl Vfs {
         }
     }
 
-    /// What decodes a chunk, so that it is found decoded. An error is for who asks for it.
+    /// Has a chunk decoded before a sweep is where `until` says, so that it is found decoded. An error is for who asks for it.
     fn decode(
         &self,
-        array: Arc<Array>,
-        coords: Coords,
+        (pool, urgency): (&Pool, Urgency),
+        (progress, until): (&Arc<Progress>, u64),
+        (array, coords): Chunk,
         since: Option<Instant>,
-    ) -> impl FnOnce() + Send + 'static {
-        let cache = Arc::clone(&self.cache);
-        move || {
+    ) {
+        let (cache, progress) = (Arc::clone(&self.cache), Arc::clone(progress));
+        let turn = progress.turn.load(Ordering::Relaxed);
+        pool.run(urgency, move || {
+            let is_wanted = progress.turn.load(Ordering::Relaxed) == turn
+                && progress.position.load(Ordering::Relaxed) < until;
+            if !is_wanted || cache.is_here(&array, &coords) {
+                return;
+            }
+            if urgency == Urgency::Ahead {
+                cache.counters().ahead.fetch_add(1, Ordering::Relaxed);
+            }
             if let Err(error) = cache.get_fresh(&array, &coords, since) {
                 log::debug!("decoded ahead: {error}");
-            }
-        }
-    }
-
-    fn run_ahead(
-        &self,
-        pool: &Pool,
-        turn: &Arc<AtomicU64>,
-        decode: impl FnOnce() + Send + 'static,
-    ) {
-        let (turn, was) = (Arc::clone(turn), turn.load(Ordering::Relaxed));
-        let counters = Arc::clone(&self.cache);
-        pool.run(Urgency::Ahead, move || {
-            if turn.load(Ordering::Relaxed) == was {
-                counters.counters().ahead.fetch_add(1, Ordering::Relaxed);
-                decode();
             }
         });
     }
