@@ -147,11 +147,6 @@ impl ChunkCache {
         self.table.lock().slots.contains(&id(array, coords)) || self.waits_at(array, coords)
     }
 
-    /// Lets go of a decoded chunk that nobody is expected to ask for again.
-    pub fn release(&self, array: &Arc<Array>, coords: &Coords) {
-        self.remove(array, coords);
-    }
-
     /// The chunk, read and decoded if need be; `None` where it is not stored.
     pub fn get(&self, array: &Arc<Array>, coords: &Coords) -> Result<Option<Chunk>> {
         if let Some(held) = self.held(array, coords) {
@@ -368,7 +363,8 @@ impl ChunkCache {
         drop(gone); // Freeing memory takes time: not under the lock.
     }
 
-    fn remove(&self, array: &Arc<Array>, coords: &Coords) {
+    /// Lets go of a decoded chunk.
+    pub fn remove(&self, array: &Arc<Array>, coords: &Coords) {
         let mut table = self.table.lock();
         let gone = table.slots.pop(&id(array, coords));
         if let Some(slot) = &gone {

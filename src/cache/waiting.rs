@@ -111,6 +111,15 @@ struct Table {
 }
 
 impl Table {
+    /// The values of which every chunk waits, and that could be stored so far and that nobody is storing.
+    fn full(&self) -> impl Iterator<Item = &Key> {
+        let is_due = |key: &&Key| {
+            let shard = self.shards.get(*key);
+            shard.is_some_and(|shard| shard.failure.is_none() && !shard.is_being_stored)
+        };
+        self.full.iter().filter(is_due)
+    }
+
     fn what_waits(&self, key: &Key, coords: &Coords) -> Pending {
         match self.shards.get(key).and_then(|shard| shard.chunks.get(coords)) {
             None => Pending::Nothing,
@@ -288,13 +297,8 @@ impl Waiting {
         if self.is_empty() {
             return None;
         }
-        let mut guard = self.table.lock();
-        let table = &mut *guard;
-        let is_due = |key: &&Key| {
-            let shard = table.shards.get(*key);
-            shard.is_some_and(|shard| shard.failure.is_none() && !shard.is_being_stored)
-        };
-        let key = table.full.iter().find(is_due).cloned()?;
+        let mut table = self.table.lock();
+        let key = table.full().next().cloned()?;
         table.full.remove(&key);
         Some(key)
     }
@@ -343,11 +347,7 @@ impl Waiting {
         }
         let table = self.table.lock();
         if let Due::Full = due {
-            let is_due = |key: &&Key| {
-                let shard = table.shards.get(*key);
-                shard.is_some_and(|shard| shard.failure.is_none() && !shard.is_being_stored)
-            };
-            return table.full.iter().filter(is_due).cloned().collect();
+            return table.full().cloned().collect();
         }
         let is_due = |shard: &Shard| match due {
             Due::All | Due::Full => true,

@@ -82,7 +82,7 @@ pub struct Mount {
     #[arg(long = "as", value_name = "FORMAT", value_parser = form, default_value = "zarr")]
     pub form: Form,
     /// Which files of other formats are listed beside their nodes (t2m.npy beside t2m): none, all, or formats separated
-    /// by commas, in -o by + (npy+nc). All but nhdr can be opened by name; .zarrfs/views/NODE says which there are.
+    /// by commas, in -o by + (npy+nc). All can be opened by name; .zarrfs/views/NODE says which there are.
     #[arg(long, value_name = "LIST", value_parser = listed_views, default_value = "none")]
     pub views: ListedViews,
     /// The dialect of the hierarchy, where it should not be found out: v3, v2, n5, or a draft: d2019-05,
@@ -147,7 +147,7 @@ pub struct Mount {
     /// chunks decoded [default: it is named in the log, and lost].
     #[arg(long, value_name = "DIR")]
     pub rescue: Option<PathBuf>,
-    /// Threads that decode and store [default: the number of processors and 2].
+    /// Threads that decode and store [default: the number of processors and 2, at least 4].
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
     /// What is logged: off, error, warn, info or debug.

@@ -48,11 +48,15 @@ fn write(view: &View, get: &GetChunk<'_>) -> Result<(), Failure> {
         match out.write_all(&bytes) {
             // Who reads it has seen enough.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(()),
-            written => written?,
+            written => written.map_err(|error| not_written(&error))?,
         }
     }
     match out.flush() {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(not_written(&error)),
         _ => Ok(()),
     }
+}
+
+fn not_written(error: &std::io::Error) -> Failure {
+    failed(format!("standard output: {error}"))
 }

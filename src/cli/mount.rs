@@ -134,6 +134,7 @@ fn serve(
     };
     let vfs = Arc::new(Vfs::new(hierarchy, options));
     let processors = thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let workers = args.threads.unwrap_or_else(|| processors.saturating_add(2).max(4)).max(1);
     let options = MountOptions {
         source: source.spelled().display().to_string(),
         read_only: flags.read_only,
@@ -144,8 +145,9 @@ fn serve(
             (false, false) => Others::Nobody,
         },
         event_loops: processors.clamp(2, 4),
-        workers: args.threads.unwrap_or_else(|| processors.saturating_add(2)).max(4),
-        ahead: processors,
+        workers,
+        // One is left for who asks meanwhile.
+        ahead: processors.min(workers.saturating_sub(1)).max(1),
         owner: sys::effective_ids(),
     };
     let mounted = fuse::mount(&vfs, mountpoint, &options)

@@ -360,7 +360,7 @@ impl Vfs {
     fn let_go(&self, passed: impl IntoIterator<Item = Chunk>) {
         if self.options.kernel_keeps {
             for (array, coords) in passed {
-                self.cache.release(&array, &coords);
+                self.cache.remove(&array, &coords);
             }
         }
     }
