@@ -73,7 +73,7 @@ pub struct Hierarchy {
     /// How often something was forgotten; changed only while `nodes` is locked. What was read before may be
     /// older than what was forgotten, and is not kept.
     forgotten: AtomicU64,
-    /// The paths of nodes that were moved or removed here, in order. A leaf.
+    /// The paths of nodes that were moved or removed here. A leaf.
     moves: Mutex<Moves>,
     /// Directories that only this mount knows.
     directories: Directories,
