@@ -7,7 +7,7 @@
 use std::time::{Instant, SystemTime};
 
 use crate::codec::Buffer;
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::store::Version;
 
 /// What an inode knows of its bytes.
@@ -97,7 +97,7 @@ impl Unstored {
             let room = end.max(full_len).saturating_sub(bytes.len());
             bytes
                 .try_reserve_exact(room)
-                .map_err(|_| Error::new(crate::error::Kind::NoMemory, "no memory for the file"))?;
+                .map_err(|_| Error::new(Kind::NoMemory, "no memory for the file"))?;
             bytes.resize(end, 0);
         }
         if let Some(target) = bytes.get_mut(offset..end) {
@@ -113,10 +113,16 @@ impl Unstored {
         let more = len.saturating_sub(bytes.len());
         bytes
             .try_reserve_exact(more)
-            .map_err(|_| Error::new(crate::error::Kind::NoMemory, "no memory for the file"))?;
+            .map_err(|_| Error::new(Kind::NoMemory, "no memory for the file"))?;
         bytes.resize(len, 0);
         self.touch();
         Ok(())
+    }
+
+    /// Whether they are no chunk and no document, as a program was told at its close.
+    pub fn is_unfit(&self) -> bool {
+        let kind = self.refused.as_ref().map(Error::kind);
+        matches!(kind, Some(Kind::Invalid | Kind::Incomplete))
     }
 
     fn touch(&mut self) {

@@ -412,7 +412,7 @@ impl Vfs {
             }
             (None, None) => Ok(Pages::Keep),
         };
-        let made = made.or_else(|| shown_document(&inode, place.as_ref(), access));
+        let made = made.or_else(|| self.shown_to_reader(&inode, place.as_ref()?, access));
         let pages = match pages {
             Ok(pages) => pages,
             Err(error) => {
@@ -435,6 +435,26 @@ impl Vfs {
             self.check_names_change()?;
         }
         self.open_content(inode, place, access)
+    }
+
+    /// What a reader sees for as long as it has the file open, whatever others do: a document as it is now, since
+    /// others may change it, and its length, at any time; what is stored, where what was written cannot be stored
+    /// and is about to be dropped (the kernel tells of the last close later, and in no order).
+    fn shown_to_reader(&self, inode: &Inode, place: &Place, access: Access) -> Option<Bytes> {
+        if access != Access::Read {
+            return None;
+        }
+        let file = inode.file.lock();
+        match (&file.content, place) {
+            (
+                file::Content::Stored,
+                Place::Document(_) | Place::Attributes(_) | Place::Copies(_),
+            ) => file.shown.clone().map(Bytes::from),
+            (file::Content::Unstored(unstored), _) if unstored.is_unfit() => {
+                self.stored_bytes(place).ok().map(Bytes::from)
+            }
+            _ => None,
+        }
     }
 
     /// Counts an opener before anything is prepared for it, so that one who leaves at the same time does not clear
@@ -723,20 +743,6 @@ impl Vfs {
         if let Some(invalidate) = &*self.invalidate.lock() {
             invalidate(inode.number());
         }
-    }
-}
-
-/// A document as it is when it is opened to be read: others may change it, and its length, at any time.
-fn shown_document(inode: &Inode, place: Option<&Place>, access: Access) -> Option<Bytes> {
-    let (Some(Place::Document(_) | Place::Attributes(_) | Place::Copies(_)), Access::Read) =
-        (place, access)
-    else {
-        return None;
-    };
-    let file = inode.file.lock();
-    match &file.content {
-        file::Content::Stored => file.shown.clone().map(Bytes::from),
-        file::Content::Unstored(_) | file::Content::Detached(_) => None,
     }
 }
 

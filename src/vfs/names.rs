@@ -286,6 +286,9 @@ impl Vfs {
         self.remember_chunk_dirs(from);
         self.inodes.rename(inode, to);
         if stays_unstored {
+            if let Content::Unstored(unstored) = &mut file.content {
+                unstored.refused = None; // That was by what it meant where it was.
+            }
             let name = to.name().unwrap_or_default();
             self.overlay.insert(to.parent(), &name, Shown::File(to.clone(), Arc::clone(inode)));
         } else {

@@ -79,14 +79,35 @@ struct File {
     writers: usize,
     /// Whether a close or `fsync` came after the last write.
     settled: bool,
+    /// Whether that said that it is no chunk: who comes now sees what is stored.
+    refused: bool,
 }
 
-#[derive(Debug, Clone, Copy)]
+impl File {
+    fn cut(&mut self, len: usize) {
+        if self.bytes.len() != len || len == 0 && !self.changed {
+            self.bytes.resize(len, 0);
+            self.touch();
+        }
+    }
+
+    fn touch(&mut self) {
+        (self.changed, self.settled, self.refused) = (true, false, false);
+    }
+
+    fn seen_anew(&self) -> &Vec<u8> {
+        self.stored.as_ref().filter(|_| self.refused && self.changed).unwrap_or(&self.bytes)
+    }
+}
+
+#[derive(Debug, Clone)]
 struct Open {
     handle: u64,
     number: u64,
     file: usize,
     access: Access,
+    /// What it reads whatever others write: of a file that was refused when it was opened.
+    kept: Option<Vec<u8>>,
 }
 
 #[derive(Default)]
@@ -168,13 +189,20 @@ impl Model {
         }
     }
 
-    fn flush(&mut self, open: Open) -> bool {
+    fn flush(&mut self, open: &Open) -> bool {
         self.files[open.file].settled |= open.access != Access::Read;
         let waits = !is_chunk(self.files[open.file].name);
-        open.access == Access::Read || waits || self.store(open.file)
+        open.access == Access::Read || waits || self.store_or_refuse(open.file)
     }
 
-    fn release(&mut self, open: Open) {
+    /// As [`Self::store`], of which a program is told.
+    fn store_or_refuse(&mut self, file: usize) -> bool {
+        let is_stored = self.store(file);
+        self.files[file].refused = !is_stored;
+        is_stored
+    }
+
+    fn release(&mut self, open: &Open) {
         let file = &mut self.files[open.file];
         file.openers -= 1;
         file.writers -= usize::from(open.access != Access::Read);
@@ -199,7 +227,7 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
     let name = |n: &usize| NAMES[n % NAMES.len()];
     let slot = |model: &Model, n: &usize| match model.open.len() {
         0 => None,
-        len => Some((n % len, model.open[n % len])),
+        len => Some((n % len, model.open[n % len].clone())),
     };
     match step {
         Step::Create(n) => {
@@ -214,10 +242,8 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
             let known = &mut model.files[file];
             known.openers += 1;
             known.writers += 1;
-            if !known.bytes.is_empty() || !known.changed {
-                (known.bytes, known.changed, known.settled) = (Vec::new(), true, false);
-            }
-            model.open.push(Open { handle, number, file, access });
+            known.cut(0);
+            model.open.push(Open { handle, number, file, access, kept: None });
         }
         Step::Open(n, access) => {
             let Some(&file) = model.names.get(name(n)) else {
@@ -230,9 +256,12 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
             known.openers += 1;
             known.writers += usize::from(*access != Access::Read);
             if *access == Access::Truncate {
-                (known.bytes, known.changed, known.settled) = (Vec::new(), true, false);
+                known.cut(0);
             }
-            model.open.push(Open { handle, number, file, access: *access });
+            let kept = (*access == Access::Read && known.refused && known.changed)
+                .then(|| known.stored.clone())
+                .flatten();
+            model.open.push(Open { handle, number, file, access: *access, kept });
         }
         Step::Write(n, offset, data) => {
             let Some((_, open)) = slot(model, n).filter(|(_, o)| o.access != Access::Read) else {
@@ -256,7 +285,7 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
                 file.bytes.resize(end, 0);
             }
             file.bytes[*offset..end].copy_from_slice(data);
-            (file.changed, file.settled) = (true, false);
+            file.touch();
         }
         Step::Truncate(n, len) => {
             let Some((_, open)) = slot(model, n).filter(|(_, o)| o.access != Access::Read) else {
@@ -269,14 +298,11 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
                 return Ok(());
             }
             cut.expect("cut");
-            if file.bytes.len() != *len || *len == 0 {
-                file.bytes.resize(*len, 0);
-                (file.changed, file.settled) = (true, false);
-            }
+            file.cut(*len);
         }
         Step::Flush(n) => {
             let Some((_, open)) = slot(model, n) else { return Ok(()) };
-            let (flushed, want) = (bed.vfs.flush(open.handle), model.flush(open));
+            let (flushed, want) = (bed.vfs.flush(open.handle), model.flush(&open));
             if done(broken, flushed, want)? && want && open.access != Access::Read {
                 model.settle_unsharded(model.files[open.file].name);
             }
@@ -284,7 +310,7 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
         Step::Fsync(n) => {
             let Some((_, open)) = slot(model, n) else { return Ok(()) };
             model.files[open.file].settled = true;
-            let (synced, want) = (bed.vfs.fsync(open.handle), model.store(open.file));
+            let (synced, want) = (bed.vfs.fsync(open.handle), model.store_or_refuse(open.file));
             if done(broken, synced, want)? && want {
                 model.settle(model.files[open.file].name);
             }
@@ -292,11 +318,11 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
         Step::Close(n) => {
             let Some((at, open)) = slot(model, n) else { return Ok(()) };
             model.open.remove(at);
-            let (closed, want) = (bed.close(open.handle), model.flush(open));
+            let (closed, want) = (bed.close(open.handle), model.flush(&open));
             if done(broken, closed, want)? && want && open.access != Access::Read {
                 model.settle_unsharded(model.files[open.file].name);
             }
-            model.release(open);
+            model.release(&open);
         }
         Step::Unlink(n) => {
             let is_stored = is_sharded(name(n))
@@ -322,7 +348,16 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
             if done(broken, linked, want)? && want {
                 let changed = !is_chunk(Some(to));
                 let stored = (!changed).then(|| file.bytes.clone());
-                let file = File { name: Some(to), stored, changed, openers: 0, writers: 0, ..file };
+                let refused = false;
+                let file = File {
+                    name: Some(to),
+                    stored,
+                    changed,
+                    openers: 0,
+                    writers: 0,
+                    refused,
+                    ..file
+                };
                 model.files.push(file);
                 model.names.insert(to, model.files.len() - 1);
                 model.waiting.extend(Some(to).filter(|to| is_sharded(to)));
@@ -418,7 +453,7 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
             }
             model.names.insert(to, file);
             let file = &mut model.files[file];
-            file.name = Some(to);
+            (file.name, file.refused) = (Some(to), false);
             if is_chunk(Some(to)) || file.stored.is_some() {
                 file.stored = Some(file.bytes.clone());
                 file.changed = false;
@@ -451,8 +486,8 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
         Step::Remount if broken => {}
         Step::Remount => {
             for open in std::mem::take(&mut model.open) {
-                prop_assert_eq!(bed.close(open.handle).is_ok(), model.flush(open));
-                model.release(open);
+                prop_assert_eq!(bed.close(open.handle).is_ok(), model.flush(&open));
+                model.release(&open);
             }
             bed.vfs.sync().expect("synced");
             for file in 0..model.files.len() {
@@ -468,7 +503,8 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
 
 fn compare(bed: &Bed, model: &Model) -> Result<(), TestCaseError> {
     for name in NAMES {
-        let want = model.names.get(name).map(|file| &model.files[*file].bytes);
+        let file = model.names.get(name).map(|file| &model.files[*file]);
+        let want = file.map(File::seen_anew);
         let found = match bed.read(name) {
             Ok(found) => Some(found),
             Err(error) => {
@@ -477,7 +513,8 @@ fn compare(bed: &Bed, model: &Model) -> Result<(), TestCaseError> {
             }
         };
         prop_assert_eq!(found.as_ref(), want, "{}", name);
-        if let Some(want) = want {
+        if let Some(file) = file {
+            let want = &file.bytes;
             let attr = bed.vfs.getattr(bed.find(name).expect("there")).expect("told");
             prop_assert_eq!(attr.len, u64::try_from(want.len()).expect("small"), "{}", name);
         }
@@ -498,7 +535,8 @@ fn compare(bed: &Bed, model: &Model) -> Result<(), TestCaseError> {
     }
     for open in &model.open {
         let read = bed.vfs.read(open.handle, 0, 100).expect("read");
-        prop_assert_eq!(read.as_ref(), &model.files[open.file].bytes[..], "{:?}", open);
+        let want = open.kept.as_ref().unwrap_or(&model.files[open.file].bytes);
+        prop_assert_eq!(read.as_ref(), &want[..], "{:?}", open);
     }
     Ok(())
 }

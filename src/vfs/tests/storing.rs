@@ -106,3 +106,19 @@ fn files_that_wait_go_to_the_store_when_there_is_no_room_for_more() {
     let refused = bed.write("plain/long", &[0; 101]).expect_err("more than may wait");
     assert_eq!(refused.kind(), Kind::NoMemory);
 }
+
+#[test]
+fn who_opens_after_a_refused_close_reads_what_is_stored() {
+    let bed = Bed::new();
+    bed.write("plain/c/0", b"abcd").expect("stored");
+    for (path, refused) in [("plain/c/0", &b"xy"[..]), ("plain/zarr.json", b"{")] {
+        let before = bed.read(path).expect("read");
+        let writer = bed.open(path, Access::Truncate).expect("opened");
+        bed.vfs.write(writer, 0, refused).expect("written");
+        bed.vfs.flush(writer).expect_err("incomplete");
+        // The kernel has not told yet that this was the last close.
+        assert_eq!(bed.read(path).expect("read"), before, "{path}");
+        bed.vfs.release(writer);
+        assert_eq!(bed.read(path).expect("read"), before, "{path}");
+    }
+}
