@@ -19,6 +19,7 @@ mod journal;
 mod listing;
 mod memory;
 mod names;
+mod open;
 mod overlay;
 mod place;
 mod stats;
@@ -32,11 +33,10 @@ mod zarr2;
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
-use bytes::Bytes;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::array::FillChunks;
@@ -54,12 +54,14 @@ use inode::{Inode, Inodes};
 use journal::Journal;
 pub use listing::{DirHandle, Listed};
 pub use names::Replace;
+pub use open::{Access, Opened, Pages};
+use open::{Handle, slice};
 use overlay::Overlay;
 use place::{Place, Report};
 pub use unstored::Unstored;
 use unsynced::Unsynced;
 pub use views::ListedViews;
-use views::{OpenView, Views};
+use views::Views;
 pub use xattr::Presence;
 
 /// How many keys may wait for a program to call `fsync` before they are synced without.
@@ -126,47 +128,6 @@ impl Default for Options {
     }
 }
 
-/// What an opener is going to do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Access {
-    /// Read only.
-    Read,
-    /// Write, and perhaps read.
-    Write,
-    /// Write, beginning with nothing.
-    Truncate,
-}
-
-/// An open file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Opened {
-    /// The number of the handle.
-    pub handle: u64,
-    /// What may be done with pages that the kernel has of the file.
-    pub pages: Pages,
-}
-
-/// What may be done with pages that the kernel has of a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pages {
-    /// They are what is stored: kept.
-    Keep,
-    /// They may not be: dropped.
-    Drop,
-    /// The file is made anew for each reader: no pages at all.
-    None,
-}
-
-#[derive(Debug, Clone)]
-struct Handle {
-    inode: Arc<Inode>,
-    access: Access,
-    /// What was made when it was opened, of a file that is made anew for each reader.
-    made: Option<Bytes>,
-    /// The view that it is of.
-    view: Option<Arc<OpenView>>,
-}
-
 /// The right to change names.
 enum TreeLock<'a> {
     Shared { _guard: RwLockReadGuard<'a, ()> },
@@ -219,12 +180,6 @@ pub struct Vfs {
     tree_lock: RwLock<()>,
     /// Told the number of an inode whose pages and attributes the kernel must not use any more.
     invalidate: Mutex<Option<Invalidate>>,
-}
-
-impl Handle {
-    fn shown(&self) -> String {
-        self.inode.place().map_or_else(String::new, |place| place.shown())
-    }
 }
 
 impl fmt::Debug for Vfs {
@@ -329,202 +284,6 @@ impl Vfs {
         Ok(Attr { number, ..attr })
     }
 
-    /// Opens a file. Its writers see the bytes of one another.
-    pub fn open(&self, number: u64, access: Access) -> Result<Opened> {
-        self.open_inode(&self.inode(number)?, access)
-    }
-
-    /// Creates the file `name` in `parent` and opens it, or opens the one that is there.
-    pub fn create(
-        &self,
-        parent: u64,
-        name: &str,
-        mode: u16,
-        access: Access,
-        exclusive: bool,
-    ) -> Result<(Attr, Opened)> {
-        let _shared = self.tree_lock.read();
-        let parent = self.directory(parent)?;
-        if let Some(place) = self.resolve(&parent, name)? {
-            if exclusive {
-                return Err(Error::new(Kind::Exists, "the file exists"));
-            }
-            if place.is_dir() {
-                return Err(Error::new(Kind::IsDirectory, "is a directory"));
-            }
-            return self.open_and_tell(&self.inodes.at(&place), access);
-        }
-        self.hierarchy.store().write()?;
-        let place = self.place_for_new(&parent, name)?;
-        self.touch(&place);
-        let inode = self.inodes.at(&place);
-        let shown = overlay::Shown::File(place.clone(), Arc::clone(&inode));
-        self.overlay.insert(place.parent(), &place.name().unwrap_or_default(), shown);
-        inode.file.lock().mode = Some(mode);
-        let created = self.open_and_tell(&inode, Access::Truncate);
-        if created.is_err() {
-            self.leave_overlay(&place, &inode);
-            self.inodes.release(inode);
-        }
-        created
-    }
-
-    fn open_and_tell(&self, inode: &Arc<Inode>, access: Access) -> Result<(Attr, Opened)> {
-        let opened = self.open_inode(inode, access)?;
-        match self.attr(inode) {
-            Ok(attr) => {
-                self.inodes.looked_up(inode);
-                Ok((attr, opened))
-            }
-            Err(error) => {
-                self.end(opened.handle);
-                Err(error)
-            }
-        }
-    }
-
-    fn open_inode(&self, known: &Arc<Inode>, access: Access) -> Result<Opened> {
-        if access != Access::Read {
-            self.hierarchy.store().write()?;
-        }
-        let inode = self.count_opener(known, access)?;
-        let place = inode.place();
-        let opened = match &place {
-            Some(Place::Report(report)) if access == Access::Read => {
-                Ok((Some(Bytes::from(self.report(*report))), None))
-            }
-            Some(Place::ViewsOf(path, _)) if access == Access::Read => {
-                self.views_text(path).map(|text| (Some(Bytes::from(text)), None))
-            }
-            Some(Place::View(path, format)) => {
-                self.open_view(path, format).map(|view| (None, Some(view)))
-            }
-            _ => Ok((None, None)),
-        };
-        let (made, opened_view) = opened.inspect_err(|_| self.release_content(&inode, access))?;
-        let (view, view_pages) = opened_view.unzip();
-        let pages = match (&made, &place) {
-            _ if let Some(pages) = view_pages => Ok(pages),
-            (Some(_), _) => Ok(Pages::None),
-            (None, Some(place)) => self.prepare(&inode, place, access).at(place.shown()),
-            (None, None) if access == Access::Truncate => {
-                self.truncate_content(&inode, 0).map(|()| Pages::Drop)
-            }
-            (None, None) => Ok(Pages::Keep),
-        };
-        let made = made.or_else(|| self.shown_to_reader(&inode, place.as_ref()?, access));
-        let pages = match pages {
-            Ok(pages) => pages,
-            Err(error) => {
-                self.release_content(&inode, access);
-                return Err(error);
-            }
-        };
-        // What the kernel knows of the length and the bytes may be of a file that was replaced, or of a document
-        // as it was.
-        let is_known = made.is_none() && Arc::ptr_eq(&inode, known);
-        let pages = if is_known { pages } else { Pages::None };
-        let handle = self.next_handle.fetch_add(1, Ordering::Relaxed);
-        self.handles.lock().insert(handle, Handle { inode, access, made, view });
-        Ok(Opened { handle, pages })
-    }
-
-    fn prepare(&self, inode: &Arc<Inode>, place: &Place, access: Access) -> Result<Pages> {
-        if access != Access::Read {
-            commit::check_writable(Some(place))?;
-            self.check_names_change()?;
-        }
-        self.open_content(inode, place, access)
-    }
-
-    /// What a reader sees for as long as it has the file open, whatever others do: a document as it is now, since
-    /// others may change it, and its length, at any time; what is stored, where what was written cannot be stored
-    /// and is about to be dropped (the kernel tells of the last close later, and in no order).
-    fn shown_to_reader(&self, inode: &Inode, place: &Place, access: Access) -> Option<Bytes> {
-        if access != Access::Read {
-            return None;
-        }
-        let file = inode.file.lock();
-        match (&file.content, place) {
-            (
-                file::Content::Stored,
-                Place::Document(_) | Place::Attributes(_) | Place::Copies(_),
-            ) => file.shown.clone().map(Bytes::from),
-            (file::Content::Unstored(unstored), _) if unstored.is_unfit() => {
-                self.stored_bytes(place).ok().map(Bytes::from)
-            }
-            _ => None,
-        }
-    }
-
-    /// Counts an opener before anything is prepared for it, so that one who leaves at the same time does not clear
-    /// it away. Returns what is opened: another file, where that has replaced the one which the kernel looked up.
-    fn count_opener(&self, known: &Arc<Inode>, access: Access) -> Result<Arc<Inode>> {
-        loop {
-            let inode = self.current(known);
-            let mut file = inode.file.lock();
-            if inode.place().is_some() || matches!(file.content, file::Content::Detached(_)) {
-                file.openers += 1;
-                file.writers += u32::from(access != Access::Read);
-                drop(file);
-                return Ok(inode);
-            }
-            if inode.replaced_at().is_none() {
-                return Err(Error::not_found());
-            }
-        }
-    }
-
-    /// The inode itself, or what has replaced it since the kernel looked its name up.
-    fn current(&self, known: &Arc<Inode>) -> Arc<Inode> {
-        let mut inode = Arc::clone(known);
-        while inode.place().is_none()
-            && !matches!(inode.file.lock().content, file::Content::Detached(_))
-            && let Some(place) = inode.replaced_at()
-        {
-            inode = self.inodes.at(&place);
-        }
-        inode
-    }
-
-    /// Up to `len` bytes from `offset` of an open file: fewer only at its end.
-    pub fn read(&self, handle: u64, offset: u64, len: usize) -> Result<Bytes> {
-        let handle = self.handle(handle)?;
-        match (&handle.made, &handle.view) {
-            (Some(made), _) => Ok(slice(made, offset, len)),
-            (None, Some(view)) => self.read_view(view, offset, len).at(handle.shown()),
-            (None, None) => self.read_content(&handle.inode, offset, len),
-        }
-    }
-
-    /// As [`Self::read`], where the bytes are at hand: nothing is read, decoded or waited for.
-    pub fn try_read(&self, handle: u64, offset: u64, len: usize) -> Option<Bytes> {
-        let handle = self.handle(handle).ok()?;
-        match (&handle.made, &handle.view) {
-            (Some(made), _) => Some(slice(made, offset, len)),
-            (None, Some(view)) => self.try_read_view(view, offset, len),
-            (None, None) => self.try_read_content(&handle.inode, offset, len),
-        }
-    }
-
-    /// Puts `data` at `offset` of an open file: all of it or none.
-    pub fn write(&self, handle: u64, offset: u64, data: &[u8]) -> Result<()> {
-        let handle = self.handle(handle)?;
-        match &handle.view {
-            Some(view) => self.write_view(view, offset, data).at(handle.shown()),
-            None => self.write_content(&handle.inode, offset, data),
-        }
-    }
-
-    /// As [`Self::write`], where nothing must be read, decoded or waited for; whether that was so.
-    pub fn try_write(&self, handle: u64, offset: u64, data: &[u8]) -> Result<bool> {
-        let handle = self.handle(handle)?;
-        match &handle.view {
-            Some(view) => self.try_write_view(view, offset, data).at(handle.shown()),
-            None => self.try_write_content(&handle.inode, offset, data),
-        }
-    }
-
     /// Changes the length of a file. Where nobody has it open to write the rest, it is stored as it is then.
     pub fn truncate(&self, number: u64, len: u64) -> Result<Attr> {
         self.hierarchy.store().write()?;
@@ -561,58 +320,6 @@ impl Vfs {
         let inode = self.inode(number)?;
         self.set_modified_content(&inode, modified)?;
         self.attr(&inode)
-    }
-
-    /// Stores what was written to a file: each close of a descriptor of it asks for this.
-    pub fn flush(&self, handle: u64) -> Result<()> {
-        let handle = self.handle(handle)?;
-        if handle.access == Access::Read {
-            return Ok(());
-        }
-        if let Some(view) = &handle.view {
-            return self.flush_view(view, handle.access).at(handle.shown());
-        }
-        self.store_content(&handle.inode, commit::When::Closing)?;
-        handle.inode.place().map_or(Ok(()), |place| self.check_shard_of(&place))
-    }
-
-    /// Stores what was written to a file, so that it survives a power cut.
-    pub fn fsync(&self, handle: u64) -> Result<()> {
-        let Handle { inode, view, .. } = self.handle(handle)?;
-        if let Some(view) = view {
-            self.flush_view(&view, Access::Write)?;
-            return self.unsynced.sync_all(self.hierarchy.store());
-        }
-        self.store_content(&inode, commit::When::Asked)?;
-        let place = inode.place();
-        if let Some(place) = &place {
-            self.store_shard_of(place)?;
-        }
-        self.sync_place(place.as_ref())
-    }
-
-    /// Ends a handle. What is incomplete then is dropped, if it was the last one.
-    pub fn release(&self, handle: u64) {
-        let Ok(Handle { inode, access, view, .. }) = self.handle(handle) else { return };
-        if let Some(view) = &view {
-            view.sweep.end();
-        }
-        if let Some(view) = view.filter(|_| access != Access::Read) {
-            // What a mapping wrote after the last close.
-            self.flush_view(&view, Access::Write)
-                .unwrap_or_else(|error| self.note("close", &error));
-        }
-        let _turn = (access != Access::Read).then(|| self.turn(&inode)).flatten();
-        drop(inode);
-        self.end(handle);
-    }
-
-    fn end(&self, handle: u64) {
-        // Not removed before its bytes are where `sync` finds them without it.
-        let Ok(Handle { inode, access, .. }) = self.handle(handle) else { return };
-        self.release_content(&inode, access);
-        drop(self.handles.lock().remove(&handle));
-        self.inodes.release(inode);
     }
 
     /// Stores everything that waits and is complete, and returns when it survives a power cut. What a program
@@ -661,20 +368,6 @@ impl Vfs {
         if let Err(error) = write.rest(quiet) {
             log::debug!("{error}"); // Whatever is stored is stored.
         }
-    }
-
-    fn open_files(&self) -> Vec<Arc<Inode>> {
-        let handles = self.handles.lock();
-        handles
-            .values()
-            .filter(|h| h.access != Access::Read)
-            .map(|h| Arc::clone(&h.inode))
-            .collect()
-    }
-
-    fn handle(&self, handle: u64) -> Result<Handle> {
-        let found = self.handles.lock().get(&handle).cloned();
-        found.ok_or_else(|| Error::new(Kind::Os(libc::EBADF), "no such handle"))
     }
 
     fn inode(&self, number: u64) -> Result<Arc<Inode>> {
@@ -744,13 +437,6 @@ impl Vfs {
             invalidate(inode.number());
         }
     }
-}
-
-/// Up to `len` bytes from `offset`.
-fn slice(bytes: &Bytes, offset: u64, len: usize) -> Bytes {
-    let start = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
-    let end = start.saturating_add(len).min(bytes.len());
-    bytes.slice(start..end)
 }
 
 #[cfg(test)]
