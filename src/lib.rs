@@ -8,6 +8,7 @@
 //! | [`error`] | the one error type |
 //! | [`sys`] | the only unsafe code: system calls that std does not have |
 //! | [`pool`] | threads, and the tasks that wait for them |
+//! | [`backing`] | files that the kernel reads by itself in the place of ours |
 //! | [`dtype`] | data types and fill values |
 //! | [`store`] | keys to bytes: the abstract store interface, directory and memory |
 //! | [`shard`] | the index of a shard and its assembly |
@@ -36,6 +37,7 @@
 )]
 
 pub mod array;
+pub mod backing;
 pub mod cache;
 pub mod cli;
 pub mod codec;

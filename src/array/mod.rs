@@ -16,6 +16,7 @@ mod parallel;
 pub mod region;
 mod sharded;
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -165,6 +166,22 @@ impl Array {
             extent.ok() == self.chunk_shape_at(coords).ok()
         };
         !self.is_lossy() && (!pipeline.crops() || is_whole())
+    }
+
+    /// A file of the store that has the decoded chunk at `coords` and nothing else, and what is known of it; none where it
+    /// must be decoded, or the store has no files.
+    pub fn open_decoded(&self, coords: &Coords) -> Result<Option<(OwnedFd, Stat)>> {
+        if !self.is_stored_decoded(coords) {
+            return Ok(None);
+        }
+        let len = self.chunk_len(coords)?.exactly();
+        let found = self.store.read().open(&self.key(coords)?)?;
+        Ok(found.filter(|(_, stat)| Some(stat.len) == len))
+    }
+
+    /// Whether the chunk at `coords` is stored as it is, by itself.
+    pub fn is_stored_decoded(&self, coords: &Coords) -> bool {
+        !self.is_sharded() && self.pipeline(coords).is_ok_and(|pipeline| pipeline.is_identity())
     }
 
     /// Why its chunks cannot be decoded, if so.

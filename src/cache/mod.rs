@@ -54,6 +54,8 @@ impl Chunk {
 #[derive(Debug)]
 pub struct ChunkCache {
     limit: u64,
+    /// Bytes of chunks that are kept elsewhere, within the same limit.
+    elsewhere: AtomicU64,
     /// Which chunks are here, in order of use. A leaf: held for look-ups only, never while decoding.
     table: Mutex<Table>,
     /// Writers of one stored value (a chunk, or a shard) take turns here before they take them in the
@@ -106,6 +108,7 @@ impl ChunkCache {
         let keys = (0..KEY_LOCKS).map(|_| Mutex::new(())).collect();
         Self {
             limit,
+            elsewhere: AtomicU64::new(0),
             table,
             keys,
             waiting: Waiting::default(),
@@ -122,6 +125,11 @@ impl ChunkCache {
     /// Bytes of decoded chunks that are here, with what it takes to keep them.
     pub fn len(&self) -> u64 {
         self.table.lock().len
+    }
+
+    /// Notes how many bytes of chunks are kept elsewhere: there is so much less room here.
+    pub fn set_elsewhere(&self, len: u64) {
+        self.elsewhere.store(len, Ordering::Relaxed);
     }
 
     /// Whether nothing is here.
@@ -353,7 +361,8 @@ impl ChunkCache {
         let before = slot.counted.swap(len, Ordering::Relaxed);
         table.len = table.len.saturating_sub(before).saturating_add(len);
         let mut gone = Vec::new();
-        while table.len > self.limit
+        let limit = self.limit.saturating_sub(self.elsewhere.load(Ordering::Relaxed));
+        while table.len > limit
             && let Some((_, slot)) = table.slots.pop_lru()
         {
             table.len = table.len.saturating_sub(slot.counted.load(Ordering::Relaxed));

@@ -108,6 +108,11 @@ pub trait ArrayToBytes: Send + Sync + fmt::Debug {
         false
     }
 
+    /// Whether the encoded form is the decoded one.
+    fn is_identity(&self) -> bool {
+        false
+    }
+
     /// Whether what lies outside of the array is left out.
     fn crops(&self) -> bool {
         false

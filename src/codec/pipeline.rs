@@ -87,6 +87,12 @@ impl Pipeline {
         self.array_to_array.iter().any(|codec| codec.is_lossy()) || self.array_to_bytes.is_lossy()
     }
 
+    /// Whether what is stored is the decoded chunk as it is.
+    pub fn is_identity(&self) -> bool {
+        let has_bytes_alone = self.array_to_array.is_empty() && self.bytes_to_bytes.is_empty();
+        has_bytes_alone && self.array_to_bytes.is_identity()
+    }
+
     /// Whether what lies outside of the array is left out.
     pub fn crops(&self) -> bool {
         self.array_to_bytes.crops()

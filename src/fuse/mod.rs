@@ -6,6 +6,7 @@
 
 mod answer;
 mod listing;
+mod passthrough;
 mod session;
 mod terms;
 
@@ -100,11 +101,15 @@ impl Filesystem for Fs {
             InitFlags::FUSE_PARALLEL_DIROPS,
             InitFlags::FUSE_HANDLE_KILLPRIV,
             InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
+            InitFlags::FUSE_PASSTHROUGH,
         ];
         for flag in wanted {
             if config.add_capabilities(flag).is_err() {
                 log::debug!("the kernel does not offer {flag:?}");
             }
+        }
+        if let Err(most) = config.set_max_stack_depth(1) {
+            log::debug!("the kernel stacks {most} file systems at most");
         }
         if let Err(nearest) = config.set_max_background(64) {
             log::debug!("the kernel takes {nearest} background requests at most");
@@ -248,8 +253,18 @@ impl Filesystem for Fs {
     fn open(&self, _: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         let (access, is_direct) = (access_of(flags), self.direct_io);
         let open = move |vfs: &Vfs| vfs.open(ino.0, access);
+        let vfs = Arc::clone(&self.vfs);
         self.later("open", open, move |opened| {
-            reply!(reply, opened.map_err(gone), opened(opened => FileHandle(opened.handle), open_flags(opened, access, is_direct)));
+            let opened = match opened.map_err(gone) {
+                Ok(opened) => opened,
+                Err(errno) => return reply.error(errno),
+            };
+            let id = passthrough::register(&vfs, &opened, |file| reply.open_backing(file));
+            let handle = FileHandle(opened.handle);
+            match id {
+                Some(id) => reply.opened_passthrough(handle, passthrough::FLAGS, &id),
+                None => reply.opened(handle, open_flags(&opened, access, is_direct)),
+            }
         });
     }
 
@@ -272,9 +287,16 @@ impl Filesystem for Fs {
         };
         self.later("create", create, move |created| match created {
             Ok((attr, opened)) => {
-                let flags = open_flags(opened, access, is_direct);
-                let handle = FileHandle(opened.handle);
-                reply.created(&vfs.ttl(&attr), &owner.attr(&attr), Generation(0), handle, flags);
+                let id = passthrough::register(&vfs, &opened, |file| reply.open_backing(file));
+                let (ttl, handle) = (vfs.ttl(&attr), FileHandle(opened.handle));
+                let (attr, generation) = (owner.attr(&attr), Generation(0));
+                if let Some(id) = id {
+                    let flags = passthrough::FLAGS;
+                    reply.created_passthrough(&ttl, &attr, generation, handle, flags, &id);
+                } else {
+                    let flags = open_flags(&opened, access, is_direct);
+                    reply.created(&ttl, &attr, generation, handle, flags);
+                }
             }
             Err(errno) => reply.error(errno),
         });

@@ -98,7 +98,7 @@ pub fn access_of(flags: OpenFlags) -> Access {
 }
 
 /// What the kernel may do with its pages, and that it need not say when somebody closes what he only read.
-pub fn open_flags(opened: Opened, access: Access, is_direct: bool) -> FopenFlags {
+pub fn open_flags(opened: &Opened, access: Access, is_direct: bool) -> FopenFlags {
     let pages = match opened.pages {
         Pages::Keep | Pages::Drop if is_direct => FopenFlags::FOPEN_DIRECT_IO,
         Pages::Keep => FopenFlags::FOPEN_KEEP_CACHE,

@@ -236,6 +236,11 @@ impl ReadableStore for DirectoryStore {
         keys.iter().map(stat).collect()
     }
 
+    fn open(&self, key: &Key) -> Result<Option<(OwnedFd, Stat)>> {
+        let found = self.open_value(key)?;
+        Ok(found.map(|(file, metadata)| (file.into(), stat_of(&metadata))))
+    }
+
     fn room(&self) -> Result<Option<Room>> {
         let figures = sys::statvfs(&self.root)?;
         Ok(Some(Room {

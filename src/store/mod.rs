@@ -19,6 +19,7 @@ pub mod memory;
 pub(crate) mod suite;
 
 use std::fmt;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -265,6 +266,12 @@ pub trait ReadableStore: Send + Sync + fmt::Debug {
 
     /// The room of the medium, where it has one.
     fn room(&self) -> Result<Option<Room>>;
+
+    /// A file that has the value's bytes, and what is known of it, where the store has it so. It stays what it is when the
+    /// key gets another value.
+    fn open(&self, _key: &Key) -> Result<Option<(OwnedFd, Stat)>> {
+        Ok(None)
+    }
 }
 
 /// A store that values can be written to.

@@ -1,7 +1,7 @@
 //! System calls that the standard library does not have: the only unsafe code here.
 //!
 //! One call per function. Nothing here knows Zarr; callers are
-//! [`store::directory`](crate::store) and [`cli`](crate::cli).
+//! [`store::directory`](crate::store), [`backing`](crate::backing) and [`cli`](crate::cli).
 #![expect(unsafe_code, reason = "this module is where it is allowed")]
 
 mod dir;
@@ -10,8 +10,9 @@ use std::ffi::CStr;
 use std::fs::File;
 use std::io;
 use std::mem;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 pub use dir::{Dir, DirEntry, EntryType};
@@ -124,6 +125,106 @@ pub fn try_lock(file: &File) -> io::Result<bool> {
     }
 }
 
+/// A file system in memory that is mounted nowhere: files in it have large pages, of which a program reads faster than
+/// of small ones. It goes with its last file.
+#[derive(Debug)]
+pub struct MemoryFs(OwnedFd);
+
+impl MemoryFs {
+    /// Makes one, which takes the right to mount.
+    pub fn new() -> io::Result<Self> {
+        let owned = |fd: libc::c_long| {
+            let fd = check(libc::c_int::try_from(fd).map_err(io::Error::other)?)?;
+            // SAFETY: the descriptor is new and nobody else has it.
+            Ok::<_, io::Error>(unsafe { OwnedFd::from_raw_fd(fd) })
+        };
+        let made = |result: libc::c_long| check(libc::c_int::try_from(result).unwrap_or(-1));
+        let none = std::ptr::null::<libc::c_char>();
+        // SAFETY: the name is a C string that outlives the call.
+        let context = owned(unsafe {
+            libc::syscall(libc::SYS_fsopen, c"tmpfs".as_ptr(), libc::c_long::from(FSOPEN_CLOEXEC))
+        })?;
+        let configure = |command: u32, key: *const libc::c_char, value: *const libc::c_char| {
+            let (fd, zero) = (context.as_raw_fd(), 0_i32);
+            // SAFETY: the strings are C strings that outlive the call, or null where the command takes none.
+            made(unsafe { libc::syscall(libc::SYS_fsconfig, fd, command, key, value, zero) })
+        };
+        // Large pages where the whole of one lies in the file: no file takes more memory than it has bytes.
+        configure(FSCONFIG_SET_STRING, c"huge".as_ptr(), c"within_size".as_ptr())?;
+        configure(FSCONFIG_SET_STRING, c"size".as_ptr(), c"0".as_ptr())?;
+        configure(FSCONFIG_CMD_CREATE, none, none)?;
+        let (flags, attributes) = (FSMOUNT_CLOEXEC, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+        // SAFETY: the descriptor is open; the call touches no memory.
+        owned(unsafe { libc::syscall(libc::SYS_fsmount, context.as_raw_fd(), flags, attributes) })
+            .map(Self)
+    }
+
+    /// A file in it that has no name, and is empty.
+    pub fn file(&self) -> io::Result<MemoryFile> {
+        let flags = libc::O_TMPFILE | libc::O_RDWR | libc::O_CLOEXEC;
+        // SAFETY: the descriptor is open and the name a C string.
+        let fd = check(unsafe { libc::openat(self.0.as_raw_fd(), c".".as_ptr(), flags, 0o600) })?;
+        // SAFETY: the descriptor is new and nobody else has it.
+        Ok(MemoryFile(File::from(unsafe { OwnedFd::from_raw_fd(fd) })))
+    }
+}
+
+// Of <linux/mount.h>, which libc does not have.
+const FSOPEN_CLOEXEC: u32 = 1;
+const FSMOUNT_CLOEXEC: u32 = 1;
+const FSCONFIG_SET_STRING: u32 = 1;
+const FSCONFIG_CMD_CREATE: u32 = 6;
+const MOUNT_ATTR_NOSUID: u32 = 2;
+const MOUNT_ATTR_NODEV: u32 = 4;
+
+/// A file in memory that has no name.
+#[derive(Debug)]
+pub struct MemoryFile(File);
+
+impl MemoryFile {
+    /// One that is empty, for who has no right to mount.
+    pub fn new() -> io::Result<Self> {
+        // SAFETY: the name is a C string.
+        let fd = unsafe { libc::memfd_create(c"zarrfs".as_ptr(), libc::MFD_CLOEXEC) };
+        // SAFETY: the descriptor is new and nobody else has it.
+        let made = unsafe { OwnedFd::from_raw_fd(check(fd)?) };
+        // The kernel counts as a writer only who has opened it: without one it grants no lease.
+        let path = format!("/proc/self/fd/{}", made.as_raw_fd());
+        Ok(Self(File::options().read(true).write(true).open(path)?))
+    }
+
+    /// Gives it these bytes, and no others.
+    pub fn fill(&self, bytes: &[u8]) -> io::Result<()> {
+        let len = u64::try_from(bytes.len()).map_err(io::Error::other)?;
+        if self.0.metadata()?.len() != len {
+            self.0.set_len(len)?;
+        }
+        self.0.write_all_at(bytes, 0)
+    }
+
+    /// Whether somebody else has it open or mapped, or it cannot be told: by the kernel's word, which grants a write
+    /// lease only of a file that nobody else has open (`fcntl(2)`, `F_SETLEASE`).
+    pub fn is_shared(&self) -> bool {
+        let fd = self.0.as_raw_fd();
+        // SAFETY: the descriptor is open; neither call touches memory.
+        let granted = unsafe { libc::fcntl(fd, libc::F_SETLEASE, libc::F_WRLCK) } == 0;
+        // SAFETY: as before.
+        !granted || unsafe { libc::fcntl(fd, libc::F_SETLEASE, libc::F_UNLCK) } != 0
+    }
+
+    /// Its inode number.
+    #[cfg(test)]
+    pub fn inode(&self) -> io::Result<u64> {
+        Ok(std::os::unix::fs::MetadataExt::ino(&self.0.metadata()?))
+    }
+}
+
+impl AsFd for MemoryFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
 /// What is known of `name` in the directory `dir`; of a link, of itself.
 pub fn stat_at(dir: impl AsFd, name: &CStr) -> io::Result<libc::stat> {
     // SAFETY: stat is a plain struct of integers, for which zero is valid.
@@ -165,9 +266,12 @@ pub fn new_session() -> io::Result<()> {
 }
 
 /// Blocks SIGINT, SIGTERM and SIGHUP in this thread and those that it starts, so that
-/// [`wait_for_signal`] gets them. Call it before any thread is started.
+/// [`wait_for_signal`] gets them; and SIGIO, which may come of a lease ([`MemoryFile::is_shared`]) and would end the
+/// process. Call it before any thread is started.
 pub fn block_signals() -> io::Result<()> {
-    let set = stop_signals();
+    let mut set = stop_signals();
+    // SAFETY: the set was set up; the signal number is valid.
+    unsafe { libc::sigaddset(&raw mut set, libc::SIGIO) };
     // SAFETY: the set outlives the call; no old set is asked for.
     let code =
         unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) };
@@ -192,5 +296,42 @@ fn stop_signals() -> libc::sigset_t {
         libc::sigaddset(&raw mut set, libc::SIGTERM);
         libc::sigaddset(&raw mut set, libc::SIGHUP);
         set
+    }
+}
+
+#[cfg(test)]
+#[expect(missing_docs, clippy::missing_panics_doc, reason = "for tests alone")]
+pub mod tests {
+    use super::*;
+
+    /// A file as another program has it mapped that has closed it.
+    #[derive(Debug)]
+    pub struct Mapped(*mut libc::c_void, usize);
+
+    impl Mapped {
+        pub fn new(file: &MemoryFile, len: u64) -> Self {
+            let path = format!("/proc/self/fd/{}", file.0.as_raw_fd());
+            let other = File::open(path).expect("opened");
+            let len = usize::try_from(len).expect("small");
+            // SAFETY: the kernel chooses the place; the descriptor is open.
+            let address = unsafe {
+                let (read, shared) = (libc::PROT_READ, libc::MAP_SHARED);
+                libc::mmap(std::ptr::null_mut(), len, read, shared, other.as_raw_fd(), 0)
+            };
+            assert_ne!(address, libc::MAP_FAILED);
+            Self(address, len)
+        }
+
+        pub fn bytes(&self) -> Vec<u8> {
+            // SAFETY: it is mapped for so many bytes.
+            unsafe { std::slice::from_raw_parts(self.0.cast::<u8>(), self.1) }.to_vec()
+        }
+    }
+
+    impl Drop for Mapped {
+        fn drop(&mut self) {
+            // SAFETY: it was mapped so.
+            unsafe { libc::munmap(self.0, self.1) };
+        }
     }
 }

@@ -47,6 +47,15 @@ const MOST_ASKED: usize = 4096;
 type Id = (usize, Coords);
 type Chunk = (Arc<Array>, Coords);
 
+/// What a chunk is decoded for.
+#[derive(Debug, Clone, Copy)]
+struct Goal {
+    /// When it must have been what is stored.
+    since: Option<Instant>,
+    /// Whether the kernel is to read it by itself.
+    is_passing: bool,
+}
+
 /// How a view is being read.
 #[derive(Debug, Default)]
 pub(super) struct Sweep {
@@ -137,12 +146,50 @@ struct Files {
     progress: Arc<Progress>,
     asked: VecDeque<Coords>,
     passed: VecDeque<Coords>,
+    /// Whether the kernel reads them by itself.
+    is_passing: bool,
 }
 
 impl Files {
     fn new(last: &Coords) -> Self {
         let (progress, asked, passed) = (Arc::default(), VecDeque::new(), VecDeque::new());
-        Self { last: last.clone(), order: Order::Numbers, steps: 0, progress, asked, passed }
+        Self {
+            last: last.clone(),
+            order: Order::Numbers,
+            steps: 0,
+            progress,
+            asked,
+            passed,
+            is_passing: false,
+        }
+    }
+
+    /// The next `count` chunks, as far as they were not asked for before, and the step from which on they are not wanted.
+    fn upcoming(&mut self, coords: &Coords, counts: &[u64], count: u64) -> Vec<(u64, Coords)> {
+        let mut at = coords.clone();
+        let mut ahead = Vec::new();
+        for step in 1..=count {
+            let Some(next) = self.order.after(&at, counts) else { break };
+            if !self.asked.contains(&next) {
+                self.asked.push_back(next.clone());
+                // Not when the one after it is opened.
+                ahead.push((self.steps.saturating_add(step).saturating_add(1), next.clone()));
+            }
+            at = next;
+        }
+        while self.asked.len() > ahead.len().saturating_add(MOST_SKIPPED) {
+            self.asked.pop_front();
+        }
+        ahead
+    }
+}
+
+impl Followed {
+    /// Notes whether the kernel reads the chunk file that was last opened by itself.
+    pub fn note_passed(&self, path: &NodePath, is_passing: bool) {
+        if let Some(files) = self.0.lock().get_mut(path) {
+            files.is_passing = is_passing;
+        }
     }
 }
 
@@ -214,7 +261,7 @@ impl Vfs {
         let Some(Crew { pool, .. }) = self.crew.get() else { return };
         let end =
             offset.saturating_add(u64::try_from(len).unwrap_or(u64::MAX)).min(open.view.len());
-        let since = self.fresh_since(Some(open.opened));
+        let goal = Goal { since: self.fresh_since(Some(open.opened)), is_passing: false };
         let (mut wanted, mut wanted_len, mut ended) = (Vec::new(), 0_u64, Vec::new());
         self.look_at(open, (offset, end), |array, coords, reach| {
             if !self.cache.is_here(&array, &coords) {
@@ -231,7 +278,7 @@ impl Vfs {
             // The first one is for who reads.
             for chunk in wanted.into_iter().skip(1).take(MOST_HELPED) {
                 let until = (&open.sweep.progress, end.saturating_add(DISORDER));
-                self.decode((pool, Urgency::Next), until, chunk, since);
+                self.decode((pool, Urgency::Next), until, chunk, goal);
             }
         }
         if !is_sweep {
@@ -257,7 +304,7 @@ impl Vfs {
             for chunk in
                 next.into_iter().filter(|(array, coords)| !self.cache.is_here(array, coords))
             {
-                self.decode((pool, Urgency::Ahead), (&open.sweep.progress, end), chunk, since);
+                self.decode((pool, Urgency::Ahead), (&open.sweep.progress, end), chunk, goal);
             }
             at = end;
         }
@@ -327,31 +374,24 @@ impl Vfs {
         if files.steps < STEPS || chunk_len.saturating_mul(count) > self.options.cache_len / 3 {
             return;
         }
-        let (order, steps, progress) = (files.order, files.steps, Arc::clone(&files.progress));
-        let mut at = coords.clone();
-        let mut ahead = Vec::new();
-        for step in 1..=count {
-            let Some(next) = order.after(&at, counts) else { break };
-            if !files.asked.contains(&next) {
-                files.asked.push_back(next.clone());
-                // Not when the one after it is opened.
-                ahead.push((steps.saturating_add(step).saturating_add(1), next.clone()));
-            }
-            at = next;
+        if files.is_passing && array.is_stored_decoded(coords) {
+            return; // The kernel reads ahead.
         }
-        while files.asked.len() > ahead.len().saturating_add(MOST_SKIPPED) {
-            files.asked.pop_front();
-        }
+        let (progress, is_passing) = (Arc::clone(&files.progress), files.is_passing);
+        let ahead = files.upcoming(coords, counts, count);
         let mut passed = Vec::new();
         while files.passed.len() > 1 {
             passed.extend(files.passed.pop_front());
         }
         drop(all);
+        for coords in &passed {
+            self.passed.let_go(array, coords);
+        }
         self.let_go(passed.into_iter().map(|coords| (Arc::clone(array), coords)));
         for (until, coords) in ahead {
-            if !self.cache.is_here(array, &coords) {
-                let chunk = (Arc::clone(array), coords);
-                self.decode((pool, Urgency::Ahead), (&progress, until), chunk, None);
+            if !self.cache.is_here(array, &coords) && !self.passed.is_here(array, &coords) {
+                let (chunk, goal) = ((Arc::clone(array), coords), Goal { since: None, is_passing });
+                self.decode((pool, Urgency::Ahead), (&progress, until), chunk, goal);
             }
         }
     }
@@ -371,9 +411,10 @@ impl Vfs {
         (pool, urgency): (&Pool, Urgency),
         (progress, until): (&Arc<Progress>, u64),
         (array, coords): Chunk,
-        since: Option<Instant>,
+        Goal { since, is_passing }: Goal,
     ) {
         let (cache, progress) = (Arc::clone(&self.cache), Arc::clone(progress));
+        let passed = is_passing.then(|| Arc::clone(&self.passed));
         let turn = progress.turn.load(Ordering::Relaxed);
         pool.run(urgency, move || {
             let is_wanted = progress.turn.load(Ordering::Relaxed) == turn
@@ -384,7 +425,9 @@ impl Vfs {
             if urgency == Urgency::Ahead {
                 cache.counters().ahead.fetch_add(1, Ordering::Relaxed);
             }
-            if let Err(error) = cache.get_fresh(&array, &coords, since) {
+            let in_file =
+                passed.and_then(|passed| passed.chunk(&cache, &array, &coords, None)).is_some();
+            if !in_file && let Err(error) = cache.get_fresh(&array, &coords, since) {
                 log::debug!("decoded ahead: {error}");
             }
         });

@@ -6,6 +6,7 @@
 
 use std::time::{Instant, SystemTime};
 
+use super::passthrough::Passing;
 use crate::codec::Buffer;
 use crate::error::{Error, Kind, Result};
 use crate::store::Version;
@@ -24,6 +25,8 @@ pub struct File {
     pub writers: u32,
     /// The stored version that the kernel's pages are of.
     pub seen: Option<Version>,
+    /// How the kernel reads it by itself.
+    pub passing: Passing,
     /// Its mode, of one that was made here and is not stored yet.
     pub mode: Option<u16>,
     /// The document that was shown last, against which a rewrite of it is compared.

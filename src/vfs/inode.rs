@@ -156,6 +156,15 @@ impl Inodes {
         replaced
     }
 
+    /// Gives the place of an inode to a new one; none where it has no place.
+    pub fn renew(&self, inode: &Inode) -> Option<Arc<Inode>> {
+        let mut table = self.table.write();
+        let place = inode.place()?;
+        table.detach_at(&place)?;
+        *inode.replaced_at.write() = Some(place.clone());
+        Some(table.at(&place))
+    }
+
     /// Gives the places that `new_place` has another one for that place: a node was moved, or has become an array.
     pub fn replace(&self, new_place: impl Fn(&Place) -> Option<Place>) {
         let mut table = self.table.write();

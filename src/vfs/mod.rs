@@ -21,6 +21,7 @@ mod memory;
 mod names;
 mod open;
 mod overlay;
+mod passthrough;
 mod place;
 mod stats;
 mod tree;
@@ -57,6 +58,7 @@ pub use names::Replace;
 pub use open::{Access, Opened, Pages};
 use open::{Handle, slice};
 use overlay::Overlay;
+use passthrough::Passed;
 use place::{Place, Report};
 pub use unstored::Unstored;
 use unsynced::Unsynced;
@@ -111,6 +113,8 @@ pub struct Options {
     pub form: Form,
     /// Which views are listed.
     pub listed_views: ListedViews,
+    /// Whether the kernel may read chunks by itself, from files that it is given.
+    pub passthrough: bool,
 }
 
 impl Default for Options {
@@ -124,6 +128,7 @@ impl Default for Options {
             writeback_delay: Duration::from_secs(5),
             form: Form::default(),
             listed_views: ListedViews::default(),
+            passthrough: false,
         }
     }
 }
@@ -158,6 +163,7 @@ pub struct Vfs {
     unsynced: Unsynced,
     views: Views,
     followed: Followed,
+    passed: Arc<Passed>,
     /// Who does what nobody waits for; nobody where there is no mount.
     crew: OnceLock<Crew>,
     /// Bytes of files that wait to be stored, or are those of removed files that are still open.
@@ -193,6 +199,7 @@ impl Vfs {
     pub fn new(hierarchy: Hierarchy, options: Options) -> Self {
         Self {
             cache: Arc::new(ChunkCache::new(options.cache_len)),
+            passed: Arc::new(Passed::new(options.passthrough, options.cache_len)),
             hierarchy,
             options,
             inodes: Inodes::new(),

@@ -170,7 +170,8 @@ impl Vfs {
         }
         check_is_no_chunk_of(&from, &to, self.options.form).at(at.clone())?;
         self.touch(&to);
-        let (inode, replaced) = (self.inodes.at(&from), self.inodes.at(&to));
+        let inode = self.part_from_readers(self.inodes.at(&from));
+        let replaced = self.inodes.at(&to);
         let renamed = self.rename_file((&inode, &from), (&replaced, &to));
         self.inodes.release(inode);
         self.inodes.release(replaced);

@@ -9,6 +9,7 @@ use super::inode::Inode;
 use super::place::Place;
 use super::views::OpenView;
 use super::{Attr, Vfs, commit, file, overlay};
+use crate::backing::Backing;
 use crate::error::{At, Error, Kind, Result};
 
 /// What an opener is going to do.
@@ -23,12 +24,26 @@ pub enum Access {
 }
 
 /// An open file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Opened {
     /// The number of the handle.
     pub handle: u64,
     /// What may be done with pages that the kernel has of the file.
     pub pages: Pages,
+    /// What the kernel is to read by itself, if it is.
+    pub backing: Option<Arc<Backing>>,
+}
+
+/// A file whose bytes are there for an opener.
+pub(super) struct Prepared {
+    pub pages: Pages,
+    pub backing: Option<Arc<Backing>>,
+}
+
+impl From<Pages> for Prepared {
+    fn from(pages: Pages) -> Self {
+        Self { pages, backing: None }
+    }
 }
 
 /// What may be done with pages that the kernel has of a file.
@@ -50,6 +65,8 @@ pub(super) struct Handle {
     made: Option<Bytes>,
     /// The view that it is of.
     view: Option<Arc<OpenView>>,
+    /// Whether the kernel reads it by itself.
+    is_passing: bool,
 }
 
 impl Handle {
@@ -82,7 +99,13 @@ impl Vfs {
             if place.is_dir() {
                 return Err(Error::new(Kind::IsDirectory, "is a directory"));
             }
-            return self.open_and_tell(&self.inodes.at(&place), access);
+            return match self.open_and_tell(&self.inodes.at(&place), access) {
+                // There may be a new inode now.
+                Err(error) if error.kind() == Kind::NotFound => {
+                    self.open_and_tell(&self.inodes.at(&place), access)
+                }
+                opened => opened,
+            };
         }
         self.hierarchy.store().write()?;
         let place = self.place_for_new(&parent, name)?;
@@ -118,6 +141,11 @@ impl Vfs {
             self.hierarchy.store().write()?;
         }
         let inode = self.count_opener(known, access)?;
+        if !Arc::ptr_eq(&inode, known) && known.file.lock().passing.openers > 0 {
+            // The kernel reads what it knows by this number, and opens nothing else by it.
+            self.release_content(&inode, access);
+            return Err(Error::not_found());
+        }
         let place = inode.place();
         let opened = match &place {
             Some(Place::Report(report)) if access == Access::Read => {
@@ -133,18 +161,24 @@ impl Vfs {
         };
         let (made, opened_view) = opened.inspect_err(|_| self.release_content(&inode, access))?;
         let (view, view_pages) = opened_view.unzip();
-        let pages = match (&made, &place) {
-            _ if let Some(pages) = view_pages => Ok(pages),
-            (Some(_), _) => Ok(Pages::None),
+        let prepared = match (&made, &place) {
+            _ if let Some(pages) = view_pages => Ok(pages.into()),
+            (Some(_), _) => Ok(Pages::None.into()),
             (None, Some(place)) => self.prepare(&inode, place, access).at(place.shown()),
+            (None, None) if inode.file.lock().passing.openers > 0 => match access {
+                Access::Read => {
+                    Ok(Prepared { pages: Pages::Drop, backing: self.pass_again(&inode) })
+                }
+                Access::Write | Access::Truncate => Err(Error::not_found()),
+            },
             (None, None) if access == Access::Truncate => {
-                self.truncate_content(&inode, 0).map(|()| Pages::Drop)
+                self.truncate_content(&inode, 0).map(|()| Pages::Drop.into())
             }
-            (None, None) => Ok(Pages::Keep),
+            (None, None) => Ok(Pages::Keep.into()),
         };
         let made = made.or_else(|| self.shown_to_reader(&inode, place.as_ref()?, access));
-        let pages = match pages {
-            Ok(pages) => pages,
+        let Prepared { pages, backing } = match prepared {
+            Ok(prepared) => prepared,
             Err(error) => {
                 self.release_content(&inode, access);
                 return Err(error);
@@ -154,12 +188,19 @@ impl Vfs {
         // as it was.
         let is_known = made.is_none() && Arc::ptr_eq(&inode, known);
         let pages = if is_known { pages } else { Pages::None };
+        let backing = backing.filter(|_| {
+            if !is_known {
+                Self::end_passing(&inode); // The kernel knows another inode, whose openers it is not one of.
+            }
+            is_known
+        });
         let handle = self.next_handle.fetch_add(1, Ordering::Relaxed);
-        self.handles.lock().insert(handle, Handle { inode, access, made, view });
-        Ok(Opened { handle, pages })
+        let is_passing = backing.is_some();
+        self.handles.lock().insert(handle, Handle { inode, access, made, view, is_passing });
+        Ok(Opened { handle, pages, backing })
     }
 
-    fn prepare(&self, inode: &Arc<Inode>, place: &Place, access: Access) -> Result<Pages> {
+    fn prepare(&self, inode: &Arc<Inode>, place: &Place, access: Access) -> Result<Prepared> {
         if access != Access::Read {
             commit::check_writable(Some(place))?;
             self.check_names_change()?;
@@ -301,10 +342,21 @@ impl Vfs {
 
     pub(super) fn end(&self, handle: u64) {
         // Not removed before its bytes are where `sync` finds them without it.
-        let Ok(Handle { inode, access, .. }) = self.handle(handle) else { return };
+        let Ok(Handle { inode, access, is_passing, .. }) = self.handle(handle) else { return };
+        if is_passing {
+            Self::end_passing(&inode);
+        }
         self.release_content(&inode, access);
         drop(self.handles.lock().remove(&handle));
         self.inodes.release(inode);
+    }
+
+    /// Makes a handle one that the kernel does not read by itself; its inode, where it was.
+    pub(super) fn stop_passing(&self, handle: u64) -> Option<Arc<Inode>> {
+        let mut handles = self.handles.lock();
+        let handle = handles.get_mut(&handle).filter(|handle| handle.is_passing)?;
+        handle.is_passing = false;
+        Some(Arc::clone(&handle.inode))
     }
 
     pub(super) fn open_files(&self) -> Vec<Arc<Inode>> {

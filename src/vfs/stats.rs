@@ -41,6 +41,18 @@ impl Vfs {
             ("zarrfs_cache_hits_total", "counter", "Chunks found decoded.", count(&counters.hits)),
             ("zarrfs_cache_bytes", "gauge", "Decoded chunks that are kept.", self.cache.len()),
             (
+                "zarrfs_memory_files_bytes",
+                "gauge",
+                "Decoded chunks in files that the kernel reads.",
+                self.passed.len(),
+            ),
+            (
+                "zarrfs_opens_passed_total",
+                "counter",
+                "Chunks opened that the kernel reads by itself.",
+                self.passed.opened(),
+            ),
+            (
                 "zarrfs_unstored_bytes",
                 "gauge",
                 "Bytes of files that wait to be stored.",

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::attr::Attr;
-use super::file::Content;
+use super::file::{Content, File};
 use super::inode::Inode;
+use super::open::Prepared;
 use super::overlay::Shown;
 use super::place::{CHUNKS, CONTROL, DOCUMENT, GROUP, Place, Report, STORED, VIEWS};
 use super::zarr2::Named;
@@ -14,7 +15,7 @@ use crate::array::{Array, Coords, parse_index};
 use crate::error::{At, Error, Kind, Result};
 use crate::hierarchy::{Content as NodeContent, Document, Node};
 use crate::metadata::{NodeKind, NodePath};
-use crate::store::{Key, Stat};
+use crate::store::{Key, Stat, Version};
 
 impl Vfs {
     /// What `name` in `directory` stands for; none where there is nothing.
@@ -436,10 +437,10 @@ impl Vfs {
     /// Prepares the bytes of a file for an opener, and says what may be done with the kernel's pages of it.
     pub(super) fn open_content(
         &self,
-        inode: &Inode,
+        inode: &Arc<Inode>,
         place: &Place,
         access: Access,
-    ) -> Result<Pages> {
+    ) -> Result<Prepared> {
         let array = match place {
             Place::Chunk(path, _) => Some(self.array(path)?),
             _ => None,
@@ -450,34 +451,70 @@ impl Vfs {
         if let (Some(array), Place::Chunk(path, coords), Access::Read) = (&array, place, access) {
             self.before_chunk(path, array, coords);
         }
-        if access == Access::Truncate {
-            self.truncate_content(inode, 0)?;
-            return Ok(Pages::Drop);
-        }
         let mut file = inode.file.lock();
+        if file.passing.openers > 0 && access != Access::Read {
+            return Err(self.part(inode, &file));
+        }
+        if access == Access::Truncate {
+            drop(file);
+            self.truncate_content(inode, 0)?;
+            return Ok(Pages::Drop.into());
+        }
         if let Content::Unstored(unstored) = &file.content
             && unstored.changed
         {
-            return Ok(Pages::Keep);
+            let is_passing = file.passing.openers > 0;
+            return if is_passing { Err(self.part(inode, &file)) } else { Ok(Pages::Keep.into()) };
         }
-        let version = match place {
+        let version = self.version_for_opener(place, array.as_ref(), &mut file)?;
+        // It may have lost its name since it was looked at: what has taken that is another inode's to be read from.
+        if let (Access::Read, Place::Chunk(path, coords)) = (access, place)
+            && let (Some(array), Some(version)) = (&array, version)
+            && inode.place().as_ref() == Some(place)
+        {
+            let backing = self.pass(&mut file, path, (array, coords), version);
+            self.followed.note_passed(path, backing.is_some());
+            if backing.is_some() {
+                return Ok(Prepared { pages: Pages::Drop, backing });
+            }
+        }
+        if file.passing.openers > 0 {
+            return Err(self.part(inode, &file));
+        }
+        let pages =
+            if version.is_some() && file.seen == version { Pages::Keep } else { Pages::Drop };
+        file.seen = version;
+        Ok(pages.into())
+    }
+
+    /// The version that the store has of a file that is opened; none where it has none, or what is shown may change without
+    /// it.
+    fn version_for_opener(
+        &self,
+        place: &Place,
+        array: Option<&Arc<Array>>,
+        file: &mut File,
+    ) -> Result<Option<Version>> {
+        match place {
             Place::Chunk(path, coords) => {
                 let array = array.ok_or_else(Error::not_found)?;
-                match self.stat_chunk(&array, coords) {
+                match self.stat_chunk(array, coords) {
                     Err(error)
-                        if error.kind() == Kind::NotFound && self.shows_fill(path, &array) =>
+                        if error.kind() == Kind::NotFound && self.shows_fill(path, array) =>
                     {
-                        self.cache.keep_only(&array, coords, None);
-                        None
+                        self.cache.keep_only(array, coords, None);
+                        Ok(None)
                     }
                     found => {
                         let version = found?.version;
-                        self.cache.keep_only(&array, coords, Some(version));
-                        Some(version)
+                        self.cache.keep_only(array, coords, Some(version));
+                        Ok(Some(version))
                     }
                 }
             }
-            Place::Ordinary(path, relative) => Some(self.stat_ordinary(path, relative)?.version),
+            Place::Ordinary(path, relative) => {
+                Ok(Some(self.stat_ordinary(path, relative)?.version))
+            }
             Place::Document(path) | Place::Attributes(path) | Place::Copies(path) => {
                 let node = self.hierarchy.existing(path)?;
                 if let NodeContent::NotUnderstood(_, error) = node.content() {
@@ -487,14 +524,10 @@ impl Vfs {
                 }
                 file.shown = Some(self.shown_at(place)?);
                 // What is shown may change without the document: with the mount's view of others.
-                None
+                Ok(None)
             }
-            _ => None,
-        };
-        let pages =
-            if version.is_some() && file.seen == version { Pages::Keep } else { Pages::Drop };
-        file.seen = version;
-        Ok(pages)
+            _ => Ok(None),
+        }
     }
 
     /// What a new file `name` in `directory` would be, or why there can be none.

@@ -8,6 +8,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     ("error", &[]),
     ("sys", &["error"]),
     ("pool", &[]),
+    ("backing", &["error", "sys"]),
     ("dtype", &["error"]),
     ("store", &["error", "sys"]),
     ("shard", &["error"]),
@@ -20,9 +21,20 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     ("view", &["error", "dtype", "metadata", "codec", "array", "hierarchy"]),
     (
         "vfs",
-        &["error", "store", "metadata", "codec", "array", "hierarchy", "cache", "view", "pool"],
+        &[
+            "error",
+            "store",
+            "metadata",
+            "codec",
+            "array",
+            "hierarchy",
+            "cache",
+            "view",
+            "pool",
+            "backing",
+        ],
     ),
-    ("fuse", &["error", "vfs", "pool"]),
+    ("fuse", &["error", "vfs", "pool", "backing"]),
     (
         "cli",
         &[

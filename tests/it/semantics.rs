@@ -773,9 +773,17 @@ fn every_paragraph_has_a_test() {
         .collect();
     assert!(paragraphs.len() > 30);
     let mut shown = String::new();
-    for file in
-        ["command", "semantics", "dialects", "documents", "lengths", "nodes", "sweeps", "views"]
-    {
+    for file in [
+        "command",
+        "semantics",
+        "dialects",
+        "documents",
+        "lengths",
+        "nodes",
+        "passthrough",
+        "sweeps",
+        "views",
+    ] {
         let text = fs::read_to_string(root.join(format!("tests/it/{file}.rs"))).unwrap();
         shown.extend(
             text.lines()

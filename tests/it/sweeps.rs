@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 
 use serde_json::json;
 
-use crate::support::Mount;
+use crate::support::{Mount, stat};
 
 const CHUNKS: u64 = 64;
 const CHUNK_LEN: u64 = 1 << 20;
@@ -30,12 +30,6 @@ fn mount(options: &[&str]) -> Mount {
     }
     mount.remount(options);
     mount
-}
-
-fn stat(mount: &Mount, name: &str) -> u64 {
-    let stats = fs::read_to_string(mount.at(".zarrfs/stats")).unwrap();
-    let line = stats.lines().find(|line| line.starts_with(name)).unwrap();
-    line.rsplit(' ').next().unwrap().parse().unwrap()
 }
 
 fn decoded(mount: &Mount) -> (u64, u64) {

@@ -138,6 +138,10 @@ impl ArrayToBytes for BytesCodec {
         Ok(decoded)
     }
 
+    fn is_identity(&self) -> bool {
+        self.turn == Turn::Nothing
+    }
+
     fn encoded_len(&self) -> Option<u64> {
         u64::try_from(self.len).ok()
     }

@@ -45,6 +45,13 @@ fn all_names(path: &Path) -> BTreeSet<String> {
     fs::read_dir(path).expect("listed").map(entry).collect()
 }
 
+/// A counter of `.zarrfs/stats`.
+pub fn stat(mount: &Mount, name: &str) -> u64 {
+    let stats = fs::read_to_string(mount.at(".zarrfs/stats")).unwrap();
+    let line = stats.lines().find(|line| line.starts_with(name)).unwrap();
+    line.rsplit(' ').next().unwrap().parse().unwrap()
+}
+
 /// Waits until `done`, which must come soon: the kernel releases a file after its close has returned.
 pub fn until(what: &str, mut done: impl FnMut() -> bool) {
     let started = Instant::now();

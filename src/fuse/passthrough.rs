@@ -1,0 +1,32 @@
+//! Files that the kernel reads by itself.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use fuser::{BackingId, FopenFlags};
+
+use crate::backing::Registration;
+use crate::vfs::{Opened, Vfs};
+
+/// It is only read. Of other flags the kernel takes few together with this.
+pub const FLAGS: FopenFlags = FopenFlags::FOPEN_NOFLUSH;
+
+/// What the kernel knows the file by that it is to read in the place of one that was opened; none where it is to ask us.
+pub fn register(
+    vfs: &Vfs,
+    opened: &Opened,
+    open_backing: impl FnOnce(BorrowedFd<'_>) -> io::Result<BackingId>,
+) -> Option<Arc<BackingId>> {
+    let backing = opened.backing.as_ref()?;
+    let registered =
+        backing.registered(|file| open_backing(file).map(|id| -> Registration { Arc::new(id) }));
+    match registered {
+        Some(Ok(registration)) => registration.downcast().ok(),
+        Some(Err(error)) => {
+            vfs.cannot_pass(opened.handle, &error.to_string());
+            None
+        }
+        None => None,
+    }
+}

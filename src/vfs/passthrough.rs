@@ -1,0 +1,301 @@
+//! Chunks that the kernel reads by itself: those that are stored decoded from the store's own file, others from a memory
+//! file that holds what was decoded.
+//!
+//! The kernel has one way to read an inode at a time: while a file is open so, it refuses to open it in another way. Who
+//! wants to write it, or comes when another version is stored, is told to look the name up again, and finds a new inode
+//! there; those who have the old one open go on reading what they have opened.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use lru::LruCache;
+use parking_lot::Mutex;
+
+use super::Vfs;
+use super::file::{Content, File};
+use super::inode::Inode;
+use super::place::Place;
+use crate::array::{Array, Coords};
+use crate::backing::{Backing, MemoryFiles};
+use crate::cache::ChunkCache;
+use crate::error::{Error, Kind};
+use crate::metadata::NodePath;
+use crate::store::Version;
+
+/// Shorter chunks are read faster through the kernel's pages.
+const SHORTEST: u64 = 64 << 10;
+
+/// Memory files that there may be: each is an open file.
+const MOST_FILES: usize = 512;
+
+/// How long the chunks of an array are read through the page cache after one had to give way to a writer.
+const CALM: Duration = Duration::from_secs(1);
+
+/// How the kernel reads a file by itself.
+#[derive(Debug, Default)]
+pub struct Passing {
+    /// Handles that are read so: none or all of them.
+    pub openers: u32,
+    /// What they are read from, and the version that it is; none where there are none.
+    backing: Option<(Version, Arc<Backing>)>,
+    /// The version that was last read so.
+    last: Option<Version>,
+}
+
+type Id = (usize, Coords);
+
+/// Decoded chunks in memory files.
+#[derive(Debug)]
+pub(super) struct Passed {
+    /// Whether the kernel can do it, and is to.
+    is_possible: AtomicBool,
+    limit: u64,
+    files: MemoryFiles,
+    /// In order of use. A leaf.
+    kept: Mutex<LruCache<Id, Kept>>,
+    /// Nodes in which a reader had to be parted from, and when. A leaf.
+    parted: Mutex<HashMap<NodePath, Instant>>,
+    /// How often a file was opened so.
+    opened: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Kept {
+    /// Held so that the address in its id stays taken.
+    _array: Arc<Array>,
+    version: Version,
+    backing: Arc<Backing>,
+}
+
+impl Passed {
+    /// Half of the cache is for memory files at most.
+    pub fn new(is_possible: bool, cache_len: u64) -> Self {
+        let limit = cache_len / 2;
+        Self {
+            is_possible: AtomicBool::new(is_possible),
+            limit,
+            files: MemoryFiles::new(limit, MOST_FILES),
+            kept: Mutex::new(LruCache::unbounded()),
+            parted: Mutex::default(),
+            opened: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether the kernel may read files by itself.
+    pub fn is_possible(&self) -> bool {
+        self.is_possible.load(Ordering::Relaxed)
+    }
+
+    /// How often a file was opened so.
+    pub fn opened(&self) -> u64 {
+        self.opened.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of memory files.
+    pub fn len(&self) -> u64 {
+        self.files.len()
+    }
+
+    /// Notes that a node is written to while it is read.
+    fn note_parted(&self, path: &NodePath) {
+        let mut parted = self.parted.lock();
+        parted.retain(|_, at| at.elapsed() < CALM);
+        parted.insert(path.clone(), Instant::now());
+    }
+
+    /// Whether a node is written to while it is read: the kernel looks a name up again once, and not each time.
+    fn is_contended(&self, path: &NodePath) -> bool {
+        self.parted.lock().get(path).is_some_and(|at| at.elapsed() < CALM)
+    }
+
+    /// Whether a chunk is in a memory file.
+    pub fn is_here(&self, array: &Arc<Array>, coords: &Coords) -> bool {
+        self.kept.lock().contains(&id(array, coords))
+    }
+
+    /// Lets go of chunks that a sweep has passed, where it will have passed all that fit before it comes again.
+    pub fn let_go(&self, array: &Arc<Array>, passed: &Coords) {
+        let chunks = array.grid().counts().iter().copied().fold(1, u64::saturating_mul);
+        if chunks.saturating_mul(array.longest_chunk_len().longest()) > self.limit {
+            let gone = self.kept.lock().pop(&id(array, passed));
+            drop(gone);
+        }
+    }
+
+    /// A chunk in a memory file, decoded if need be; of a certain version where one is given. None where it cannot be had so.
+    pub fn chunk(
+        &self,
+        cache: &ChunkCache,
+        array: &Arc<Array>,
+        coords: &Coords,
+        version: Option<Version>,
+    ) -> Option<Arc<Backing>> {
+        let len = array.longest_chunk_len().longest();
+        if len < SHORTEST || len > self.limit / 4 {
+            return None;
+        }
+        if let Some(backing) = self.find(array, coords, version) {
+            return Some(backing);
+        }
+        if cache.waits_at(array, coords) {
+            return None;
+        }
+        // Who reads it is told why it cannot be decoded.
+        let chunk = cache.get(array, coords).ok()??;
+        if let Some(backing) = self.find(array, coords, version) {
+            return Some(backing); // Another one was faster.
+        }
+        let read = chunk.stat.version;
+        if version.is_some_and(|version| version != read) || read.is_unstored() {
+            return None;
+        }
+        let backing = Arc::new(self.fill(&chunk.bytes)?);
+        let kept = Kept { _array: Arc::clone(array), version: read, backing: Arc::clone(&backing) };
+        let replaced = self.kept.lock().push(id(array, coords), kept);
+        drop(replaced);
+        cache.remove(array, coords);
+        cache.set_elsewhere(self.files.len());
+        Some(backing)
+    }
+
+    fn find(
+        &self,
+        array: &Arc<Array>,
+        coords: &Coords,
+        version: Option<Version>,
+    ) -> Option<Arc<Backing>> {
+        let mut kept = self.kept.lock();
+        let found = kept.get(&id(array, coords))?;
+        let is_it = version.is_none_or(|version| version == found.version);
+        is_it.then(|| Arc::clone(&found.backing))
+    }
+
+    /// A memory file with these bytes, for which others may have to go.
+    fn fill(&self, bytes: &[u8]) -> Option<Backing> {
+        loop {
+            match self.files.with(bytes) {
+                Ok(Some(backing)) => return Some(backing),
+                Ok(None) => {
+                    let oldest = self.kept.lock().pop_lru()?;
+                    drop(oldest);
+                }
+                Err(error) => {
+                    log::debug!("memory file: {error}");
+                    return None;
+                }
+            }
+        }
+    }
+}
+
+impl Vfs {
+    /// What the kernel is to read a chunk from that is opened to be read, and that the store has as `version`.
+    pub(super) fn pass(
+        &self,
+        file: &mut File,
+        path: &NodePath,
+        (array, coords): (&Arc<Array>, &Coords),
+        version: Version,
+    ) -> Option<Arc<Backing>> {
+        let passing = &file.passing;
+        if let Some((opened, backing)) = &passing.backing {
+            let backing = Arc::clone(backing);
+            return (*opened == version).then(|| self.count_passing(file, version, backing));
+        }
+        let others = file.openers.saturating_sub(1);
+        if others > 0 || !self.passed.is_possible() || version.is_unstored() {
+            return None;
+        }
+        // The kernel has its pages already.
+        if file.seen == Some(version) || self.passed.is_contended(path) {
+            return None;
+        }
+        let backing = if array.is_stored_decoded(coords) {
+            let found = array.open_decoded(coords).ok().flatten();
+            let (stored, stat) = found.filter(|(_, stat)| stat.len >= SHORTEST)?;
+            (stat.version == version).then(|| Arc::new(Backing::stored(stored)))?
+        } else {
+            // What was read before, and is not here any more, the kernel had better keep.
+            if passing.last == Some(version) && !self.passed.is_here(array, coords) {
+                return None;
+            }
+            self.passed.chunk(&self.cache, array, coords, Some(version))?
+        };
+        Some(self.count_passing(file, version, backing))
+    }
+
+    /// Another handle on a file that has no name any more, and that the kernel reads by itself.
+    pub(super) fn pass_again(&self, inode: &Inode) -> Option<Arc<Backing>> {
+        let mut file = inode.file.lock();
+        let (version, backing) = file.passing.backing.clone()?;
+        Some(self.count_passing(&mut file, version, backing))
+    }
+
+    fn count_passing(
+        &self,
+        file: &mut File,
+        version: Version,
+        backing: Arc<Backing>,
+    ) -> Arc<Backing> {
+        let passing = &mut file.passing;
+        passing.openers = passing.openers.saturating_add(1);
+        passing.last = Some(version);
+        passing.backing = Some((version, Arc::clone(&backing)));
+        self.passed.opened.fetch_add(1, Ordering::Relaxed);
+        backing
+    }
+
+    /// Ends a handle on a file that the kernel reads by itself.
+    pub(super) fn end_passing(inode: &Inode) {
+        let passing = &mut inode.file.lock().passing;
+        passing.openers = passing.openers.saturating_sub(1);
+        if passing.openers == 0 {
+            passing.backing = None;
+        }
+    }
+
+    /// Gives the name of a file, which the kernel is reading by itself, to a new inode that it does not; to be called where
+    /// the file is locked. Returns what makes the kernel look the name up again.
+    pub(super) fn part(&self, inode: &Arc<Inode>, file: &File) -> Error {
+        if matches!(file.content, Content::Unstored(_)) {
+            let detail = "programs are reading it as it was before it was changed";
+            return Error::new(Kind::Busy, detail);
+        }
+        if let Some(path) = inode.place().as_ref().and_then(Place::node) {
+            self.passed.note_parted(path);
+        }
+        if let Some(new) = self.inodes.renew(inode) {
+            self.inodes.release(new);
+        }
+        Error::not_found()
+    }
+
+    /// The same, where the kernel is reading it by itself, before it gets another name: that is then of the new inode.
+    pub(super) fn part_from_readers(&self, inode: Arc<Inode>) -> Arc<Inode> {
+        let file = inode.file.lock();
+        let Some(place) = inode.place().filter(|_| file.passing.openers > 0) else {
+            drop(file);
+            return inode;
+        };
+        let _looked_up_again = self.part(&inode, &file);
+        drop(file);
+        self.inodes.release(inode);
+        self.inodes.at(&place)
+    }
+
+    /// The kernel does not read files by itself: the handle is one like others.
+    pub fn cannot_pass(&self, handle: u64, why: &str) {
+        if self.passed.is_possible.swap(false, Ordering::Relaxed) {
+            log::info!("no FUSE passthrough, chunks are read through the page cache: {why}");
+        }
+        if let Some(inode) = self.stop_passing(handle) {
+            Self::end_passing(&inode);
+        }
+    }
+}
+
+fn id(array: &Arc<Array>, coords: &Coords) -> Id {
+    (Arc::as_ptr(array).addr(), coords.clone())
+}

@@ -1,0 +1,249 @@
+//! Chunks that the kernel reads by itself.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+
+use crate::support::{Mount, stat};
+
+const CHUNKS: u8 = 40;
+const CHUNK_LEN: usize = 1 << 18;
+
+/// An array of bytes in chunks of 256 KiB; each holds its number.
+fn mount(codec: &str, options: &[&str]) -> Mount {
+    let mount = Mount::new(&["--create", "--shards", "none", "--codecs", codec]);
+    fs::create_dir(mount.at("x")).unwrap();
+    let document = json!({
+        "zarr_format": 3, "node_type": "array",
+        "shape": [usize::from(CHUNKS) * CHUNK_LEN], "data_type": "uint8",
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [CHUNK_LEN]}},
+        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+        "fill_value": 0, "codecs": [{"name": "bytes"}], "attributes": {}
+    });
+    fs::write(mount.at("x/zarr.json"), document.to_string()).unwrap();
+    fs::create_dir(mount.at("x/c")).unwrap();
+    for number in 0..CHUNKS {
+        fs::write(chunk(&mount, number), full_of(number)).unwrap();
+    }
+    mount.remount(options);
+    mount
+}
+
+fn chunk(mount: &Mount, number: u8) -> PathBuf {
+    mount.at("x/c").join(number.to_string())
+}
+
+fn full_of(number: u8) -> Vec<u8> {
+    vec![number; CHUNK_LEN]
+}
+
+fn passed(mount: &Mount) -> u64 {
+    stat(mount, "zarrfs_opens_passed_total")
+}
+
+fn read(mut file: &File) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    file.seek(SeekFrom::Start(0)).unwrap();
+    file.read_to_end(&mut bytes).unwrap();
+    bytes
+}
+
+fn rw(path: &Path) -> File {
+    OpenOptions::new().read(true).write(true).open(path).unwrap()
+}
+
+/// A chunk as a program has it mapped that has closed it.
+struct Mapped(*mut libc::c_void);
+
+impl Mapped {
+    fn new(file: &File) -> Self {
+        // SAFETY: the kernel chooses the place; the descriptor is open.
+        let address = unsafe {
+            let (null, fd) = (std::ptr::null_mut(), file.as_raw_fd());
+            libc::mmap(null, CHUNK_LEN, libc::PROT_READ, libc::MAP_SHARED, fd, 0)
+        };
+        assert_ne!(address, libc::MAP_FAILED);
+        Self(address)
+    }
+
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: it is mapped for so many bytes.
+        unsafe { std::slice::from_raw_parts(self.0.cast::<u8>(), CHUNK_LEN) }
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        // SAFETY: it was mapped so.
+        unsafe { libc::munmap(self.0, CHUNK_LEN) };
+    }
+}
+
+#[test]
+fn the_kernel_reads_chunks_by_itself_stored_as_they_are_or_decoded_into_memory() {
+    for codec in ["none", "gzip"] {
+        let mount = mount(codec, &[]);
+        for number in 0..CHUNKS {
+            assert!(fs::read(chunk(&mount, number)).unwrap() == full_of(number), "{codec}");
+        }
+        assert_eq!(passed(&mount), u64::from(CHUNKS), "{codec}");
+        let is_memory = stat(&mount, "zarrfs_memory_files_bytes") > 0;
+        assert_eq!(is_memory, codec == "gzip");
+    }
+}
+
+#[test]
+fn without_passthrough_all_is_read_through_the_page_cache() {
+    let mount = mount("gzip", &["-o", "nopassthrough"]);
+    assert!(fs::read(chunk(&mount, 7)).unwrap() == full_of(7));
+    assert_eq!(passed(&mount), 0);
+}
+
+/// Shows: passthrough.
+#[test]
+fn a_reader_keeps_what_it_opened_and_who_opens_later_sees_what_others_have_written() {
+    type Change = fn(&Path);
+    let in_place: Change = |path| rw(path).write_all_at(&full_of(200), 0).unwrap();
+    let anew: Change = |path| fs::write(path, full_of(200)).unwrap();
+    let by_rename: Change = |path| {
+        let scratch = path.with_file_name("scratch");
+        fs::write(&scratch, full_of(200)).unwrap();
+        fs::rename(scratch, path).unwrap();
+    };
+    let again: Change = |path| {
+        fs::remove_file(path).unwrap();
+        fs::write(path, full_of(200)).unwrap();
+    };
+    let other_chunk: Change = |path| {
+        fs::write(path.with_file_name("9"), full_of(200)).unwrap();
+        fs::rename(path.with_file_name("9"), path).unwrap();
+    };
+    let view: Change = |path| {
+        let raw = path.ancestors().nth(3).unwrap().join("x.raw");
+        rw(&raw).write_all_at(&full_of(200), 7 << 18).unwrap();
+    };
+    for codec in ["none", "gzip"] {
+        for (how, change) in
+            [in_place, anew, by_rename, again, other_chunk, view].iter().enumerate()
+        {
+            let mount = mount(codec, &[]);
+            let path = chunk(&mount, 7);
+            let open = File::open(&path).unwrap();
+            let map = Mapped::new(&open);
+            let closed = Mapped::new(&File::open(&path).unwrap());
+            assert_eq!(passed(&mount), 2);
+            change(&path);
+            assert!(fs::read(&path).unwrap() == full_of(200), "{codec} {how}");
+            assert!(read(&open) == full_of(7), "{codec} {how}");
+            assert!(map.bytes() == full_of(7) && closed.bytes() == full_of(7), "{codec} {how}");
+            assert_eq!(open.metadata().unwrap().len(), CHUNK_LEN as u64);
+            drop((open, map, closed));
+            // And so it goes on.
+            let reader = File::open(&path).unwrap();
+            rw(&path).write_all_at(&full_of(201), 0).unwrap();
+            assert!(fs::read(&path).unwrap() == full_of(201), "{codec} {how}");
+            assert!(read(&reader)[0] >= 200);
+        }
+    }
+}
+
+#[test]
+fn what_is_mapped_stays_what_it_is_while_thousands_of_other_chunks_are_read() {
+    // Memory files of 2 MiB, eight chunks.
+    let mount = mount("gzip", &["--cache-size", "4M"]);
+    let maps: Vec<_> =
+        (0..4).map(|number| Mapped::new(&File::open(chunk(&mount, number)).unwrap())).collect();
+    for _ in 0..5 {
+        for number in (4..CHUNKS).rev() {
+            assert!(fs::read(chunk(&mount, number)).unwrap() == full_of(number));
+        }
+    }
+    for (map, number) in maps.iter().zip(0..) {
+        assert!(map.bytes() == full_of(number), "{number}");
+    }
+    assert!(stat(&mount, "zarrfs_memory_files_bytes") <= 2 << 20);
+}
+
+#[test]
+fn more_chunks_can_be_open_than_there_are_memory_files() {
+    let mount = mount("gzip", &["--cache-size", "4M"]);
+    let open: Vec<_> = (0..CHUNKS).map(|n| File::open(chunk(&mount, n)).unwrap()).collect();
+    for (file, number) in open.iter().zip(0..) {
+        assert!(read(file) == full_of(number), "{number}");
+    }
+    assert_eq!(passed(&mount), 8);
+}
+
+#[test]
+fn a_chunk_that_is_being_read_can_be_opened_in_every_other_way() {
+    for codec in ["none", "gzip"] {
+        let mount = mount(codec, &[]);
+        let path = chunk(&mount, 3);
+        let readers = [File::open(&path).unwrap(), File::open(&path).unwrap()];
+        let ino = readers[0].metadata().unwrap().ino();
+        let mut both = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path)
+            .unwrap();
+        assert!(read(&both) == full_of(3));
+        assert_ne!(both.metadata().unwrap().ino(), ino, "the kernel would read the old bytes");
+        both.seek(SeekFrom::Start(0)).unwrap();
+        both.write_all(b"new").unwrap();
+        // One who is writing it, and one who comes now.
+        assert!(fs::read(&path).unwrap().starts_with(b"new"), "another opener of the same file");
+        drop(both);
+        fs::metadata(&path).unwrap();
+        File::options()
+            .write(true)
+            .open(&path)
+            .unwrap()
+            .set_modified(std::time::UNIX_EPOCH)
+            .unwrap();
+        assert!(fs::read(&path).unwrap().starts_with(b"new\x03"));
+        assert!(readers.iter().all(|reader| read(reader) == full_of(3)));
+    }
+}
+
+#[test]
+fn readers_and_writers_of_one_chunk_at_once_meet_no_errors() {
+    for codec in ["none", "gzip"] {
+        let mount = mount(codec, &["--metadata-ttl", "0"]);
+        let path = chunk(&mount, 5);
+        let stored: Vec<PathBuf> = (0..2).map(|n| mount.store().join(format!("x/c/{n}"))).collect();
+        let target = mount.store().join("x/c/5");
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    for _ in 0..150 {
+                        let bytes = fs::read(&path).unwrap();
+                        assert_eq!(bytes.len(), CHUNK_LEN, "{codec}");
+                    }
+                });
+            }
+            // Through this mount, and as another program would.
+            scope.spawn(|| {
+                for number in 0..40 {
+                    let scratch = mount.at("x/c/scratch");
+                    fs::write(&scratch, full_of(number)).unwrap();
+                    fs::rename(&scratch, &path).unwrap();
+                }
+            });
+            scope.spawn(|| {
+                for number in 0..100 {
+                    let scratch = mount.store().join("scratch");
+                    fs::copy(&stored[number % 2], &scratch).unwrap();
+                    fs::rename(scratch, &target).unwrap();
+                    std::thread::sleep(std::time::Duration::from_millis(2));
+                }
+            });
+        });
+        assert!(passed(&mount) > 0, "{codec}: there was nothing to meet");
+    }
+}
