@@ -12,8 +12,12 @@ pub(super) fn map<T: Send, U: Send>(
     items: Vec<T>,
     make: impl Fn(T) -> Result<U> + Sync,
 ) -> Result<Vec<U>> {
-    let threads = thread::available_parallelism().map_or(1, NonZero::get).min(items.len());
-    if threads <= 1 {
+    // How many processors there are takes a look at several files.
+    let threads = match items.len() {
+        0 | 1 => 1,
+        count => thread::available_parallelism().map_or(1, NonZero::get).min(count),
+    };
+    if threads == 1 {
         return items.into_iter().map(make).collect();
     }
     let mut made: Vec<Option<Result<U>>> = items.iter().map(|_| None).collect();

@@ -8,7 +8,7 @@
 mod waiting;
 mod write_back;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,6 +27,9 @@ pub use write_back::Stored;
 
 /// Writers of stored values that share a lock by chance wait for one another: a few are enough.
 const KEY_LOCKS: usize = 64;
+
+/// One part of so many of the cache is for chunks that were written.
+const WRITTEN_PART: u64 = 16;
 
 /// What a chunk takes besides its bytes: chunks may have a byte each.
 const SLOT_LEN: u64 = 512;
@@ -66,6 +69,15 @@ pub struct ChunkCache {
     /// How often chunks of an array were changed here. A leaf.
     generations: Mutex<HashMap<Prefix, (u64, SystemTime)>>,
     counters: Counters,
+    /// A leaf.
+    written: Mutex<Written>,
+}
+
+/// Chunks that are here because they were written, the oldest first, and their length in all.
+#[derive(Debug, Default)]
+struct Written {
+    chunks: VecDeque<(Arc<Array>, Coords, u64)>,
+    len: u64,
 }
 
 #[derive(Debug)]
@@ -114,6 +126,7 @@ impl ChunkCache {
             waiting: Waiting::default(),
             generations: Mutex::default(),
             counters: Counters::default(),
+            written: Mutex::default(),
         }
     }
 
@@ -334,6 +347,26 @@ impl ChunkCache {
             let len = len_of(&chunk);
             *slot.chunk.lock() = Some(chunk);
             self.count(&id(array, coords), &slot, len);
+            self.note_written(array, coords, len);
+        }
+    }
+
+    /// Notes that a chunk is kept because it was written, and lets go of those before it that are more than a part of the
+    /// cache: who writes an array from end to end would fill it with them, all in memory that was not used before.
+    fn note_written(&self, array: &Arc<Array>, coords: &Coords, len: u64) {
+        let mut written = self.written.lock();
+        written.len = written.len.saturating_add(len);
+        written.chunks.push_back((Arc::clone(array), coords.clone(), len));
+        let mut gone = Vec::new();
+        while written.len > self.limit / WRITTEN_PART && written.chunks.len() > 1 {
+            if let Some((array, coords, len)) = written.chunks.pop_front() {
+                written.len = written.len.saturating_sub(len);
+                gone.push((array, coords));
+            }
+        }
+        drop(written);
+        for (array, coords) in gone {
+            self.remove(&array, &coords);
         }
     }
 

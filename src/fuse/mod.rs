@@ -32,7 +32,7 @@ use crate::vfs::{DirHandle, Presence, Replace, Vfs};
 use answer::{answer, gone};
 use listing::{Entry, Room};
 pub use session::{MountOptions, Mounted, Others, mount};
-use terms::{Owner, access_of, dot, nul_separated, open_flags, reply_xattr, utf8};
+use terms::{Owner, access_of, dot, is_past_pages, nul_separated, open_flags, reply_xattr, utf8};
 
 /// What the log lines of the protocol library begin their target with.
 pub const LOG_TARGET: &str = "fuser";
@@ -251,7 +251,8 @@ impl Filesystem for Fs {
     }
 
     fn open(&self, _: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        let (access, is_direct) = (access_of(flags), self.direct_io);
+        let access = access_of(flags);
+        let is_direct = self.direct_io || is_past_pages(flags);
         let open = move |vfs: &Vfs| vfs.open(ino.0, access);
         let vfs = Arc::clone(&self.vfs);
         self.later("open", open, move |opened| {
@@ -279,7 +280,8 @@ impl Filesystem for Fs {
         reply: ReplyCreate,
     ) {
         let (owner, vfs, name) = (self.owner, Arc::clone(&self.vfs), name.to_owned());
-        let (access, is_direct) = (access_of(OpenFlags(flags)), self.direct_io);
+        let access = access_of(OpenFlags(flags));
+        let is_direct = self.direct_io || is_past_pages(OpenFlags(flags));
         let create = move |vfs: &Vfs| {
             let exclusive = flags & libc::O_EXCL != 0;
             let mode = terms::permissions(mode);

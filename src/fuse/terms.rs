@@ -97,6 +97,12 @@ pub fn access_of(flags: OpenFlags) -> Access {
     }
 }
 
+/// Whether an opener goes past the kernel's pages though others do not: of who only writes they would be of no use, and
+/// making them takes longer than all else.
+pub fn is_past_pages(flags: OpenFlags) -> bool {
+    flags.acc_mode() == OpenAccMode::O_WRONLY
+}
+
 /// What the kernel may do with its pages, and that it need not say when somebody closes what he only read.
 pub fn open_flags(opened: &Opened, access: Access, is_direct: bool) -> FopenFlags {
     let pages = match opened.pages {

@@ -101,9 +101,16 @@ impl Unstored {
             bytes
                 .try_reserve_exact(room)
                 .map_err(|_| Error::new(Kind::NoMemory, "no memory for the file"))?;
-            bytes.resize(end, 0);
-        }
-        if let Some(target) = bytes.get_mut(offset..end) {
+            // What is written next to what is there need not be zero first.
+            bytes.resize(offset.max(bytes.len()), 0);
+            let known = bytes.len().saturating_sub(offset).min(data.len());
+            let (over, more) = data.split_at(known);
+            bytes.extend_from_slice(more);
+            if let Some(target) = offset.checked_add(known).and_then(|to| bytes.get_mut(offset..to))
+            {
+                target.copy_from_slice(over);
+            }
+        } else if let Some(target) = bytes.get_mut(offset..end) {
             target.copy_from_slice(data);
         }
         self.touch();

@@ -120,6 +120,9 @@ impl Vfs {
     /// Stores the shards that are due. All are tried before the first error is returned.
     pub(super) fn store_shards(&self, due: Due<'_>) -> Result<()> {
         let keys = self.cache.due(due);
+        if keys.is_empty() {
+            return Ok(());
+        }
         let threads = thread::available_parallelism().map_or(1, NonZero::get).min(keys.len());
         let first = Mutex::new(Ok(()));
         let rest = Mutex::new(keys.into_iter());

@@ -42,6 +42,8 @@ pub struct Passing {
     backing: Option<(Version, Arc<Backing>)>,
     /// The version that was last read so.
     last: Option<Version>,
+    /// Whether somebody has read it through the kernel's pages since.
+    pub has_pages: bool,
 }
 
 type Id = (usize, Coords);
@@ -208,8 +210,8 @@ impl Vfs {
         if others > 0 || !self.passed.is_possible() || version.is_unstored() {
             return None;
         }
-        // The kernel has its pages already.
-        if file.seen == Some(version) || self.passed.is_contended(path) {
+        let is_in_pages = passing.has_pages && file.seen == Some(version);
+        if is_in_pages || self.passed.is_contended(path) {
             return None;
         }
         let backing = if array.is_stored_decoded(coords) {
@@ -241,7 +243,7 @@ impl Vfs {
     ) -> Arc<Backing> {
         let passing = &mut file.passing;
         passing.openers = passing.openers.saturating_add(1);
-        passing.last = Some(version);
+        (passing.last, passing.has_pages) = (Some(version), false);
         passing.backing = Some((version, Arc::clone(&backing)));
         self.passed.opened.fetch_add(1, Ordering::Relaxed);
         backing

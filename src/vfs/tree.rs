@@ -484,6 +484,7 @@ impl Vfs {
         let pages =
             if version.is_some() && file.seen == version { Pages::Keep } else { Pages::Drop };
         file.seen = version;
+        file.passing.has_pages |= access == Access::Read;
         Ok(pages.into())
     }
 
