@@ -45,7 +45,7 @@ pub(super) fn check_writable(place: Option<&Place>) -> Result<()> {
 
 impl Vfs {
     pub(super) fn read_content(&self, inode: &Inode, offset: u64, len: usize) -> Result<Bytes> {
-        if let Some(bytes) = unstored_range(&inode.file.lock().content, offset, len) {
+        if let Some(bytes) = unstored_range(&inode.file().lock().content, offset, len) {
             return Ok(bytes);
         }
         let place = inode.place().ok_or_else(Error::not_found)?;
@@ -63,7 +63,7 @@ impl Vfs {
     }
 
     pub(super) fn try_read_content(&self, inode: &Inode, offset: u64, len: usize) -> Option<Bytes> {
-        if let Some(bytes) = unstored_range(&inode.file.try_lock()?.content, offset, len) {
+        if let Some(bytes) = unstored_range(&inode.file().try_lock()?.content, offset, len) {
             return Some(bytes);
         }
         let Some(Place::Chunk(path, coords)) = inode.place() else { return None };
@@ -131,7 +131,7 @@ impl Vfs {
         let shown = || place.as_ref().map_or_else(String::new, Place::shown);
         let full_len =
             self.check_end(place.as_ref(), offset, data.len()).map_err(|e| e.at(shown()))?;
-        let mut file = inode.file.lock();
+        let mut file = inode.file().lock();
         self.load(inode, &mut file, place.as_ref()).map_err(|error| error.at(shown()))?;
         self.reserve(grown(&file, offset, data)).map_err(|error| error.at(shown()))?;
         self.put(&mut file, offset, data, full_len).map_err(|error| error.at(shown()))
@@ -143,7 +143,7 @@ impl Vfs {
         offset: u64,
         data: &[u8],
     ) -> Result<bool> {
-        let Some(mut file) = inode.file.try_lock() else { return Ok(false) };
+        let Some(mut file) = inode.file().try_lock() else { return Ok(false) };
         if !matches!(file.content, Content::Unstored(_)) {
             return Ok(false);
         }
@@ -226,7 +226,7 @@ impl Vfs {
     /// or left as it was.
     pub(super) fn truncate_and_store(&self, inode: &Inode, len: u64) -> Result<()> {
         let _turn = self.turn(inode);
-        let mut file = inode.file.lock();
+        let mut file = inode.file().lock();
         let is_here = !matches!(file.content, Content::Stored);
         let cut = self.truncate_locked(inode, &mut file, len);
         if file.writers > 0 {
@@ -240,7 +240,7 @@ impl Vfs {
     }
 
     pub(super) fn truncate_content(&self, inode: &Inode, len: u64) -> Result<()> {
-        self.truncate_locked(inode, &mut inode.file.lock(), len)
+        self.truncate_locked(inode, &mut inode.file().lock(), len)
     }
 
     fn truncate_locked(&self, inode: &Inode, file: &mut File, len: u64) -> Result<()> {
@@ -281,7 +281,7 @@ impl Vfs {
 
     pub(super) fn set_modified_content(&self, inode: &Inode, modified: SystemTime) -> Result<()> {
         let place = inode.place();
-        let mut file = inode.file.lock();
+        let mut file = inode.file().lock();
         if let Content::Unstored(unstored) = &mut file.content
             && unstored.changed
         {
@@ -368,7 +368,7 @@ impl Vfs {
     /// Stores what was written to a file, if anything was and it is time.
     pub(super) fn store_content(&self, inode: &Inode, when: When) -> Result<()> {
         let _turn = self.turn(inode);
-        self.store_locked(inode, &mut inode.file.lock(), when)
+        self.store_locked(inode, &mut inode.file().lock(), when)
     }
 
     /// The same of a file that is locked, and where the caller has the turn to store it.
@@ -515,7 +515,7 @@ impl Vfs {
     /// Ends an opener. What a mapping wrote after the last close is stored now; what could not be stored, as
     /// that close has said, is dropped with the last opener.
     pub(super) fn release_content(&self, inode: &Arc<Inode>, access: Access) {
-        let mut file = inode.file.lock();
+        let mut file = inode.file().lock();
         file.openers = file.openers.saturating_sub(1);
         file.writers = file.writers.saturating_sub(u32::from(access != Access::Read));
         let refused =

@@ -283,5 +283,5 @@ impl Below {
 /// Locks files: nobody writes to one, or stores it, until it has its new place. The caller has the shape of the tree
 /// alone, so that nobody else waits for two of them.
 pub(super) fn lock(inodes: &[Arc<Inode>]) -> Vec<Locked<'_>> {
-    inodes.iter().map(|inode| inode.file.lock()).collect()
+    inodes.iter().map(|inode| inode.file().lock()).collect()
 }

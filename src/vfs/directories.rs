@@ -175,7 +175,7 @@ impl Vfs {
         self.note_documents(path)?;
         // Whoever stores a file below has finished, or begins when it is at its new place.
         let below = self.inodes.below(path);
-        let files: Vec<_> = below.iter().map(|inode| inode.file.lock()).collect();
+        let files: Vec<_> = below.iter().map(|inode| inode.file().lock()).collect();
         self.store_shards(Due::Below(path))?;
         let renamed = self.hierarchy.rename(path, &new_path)?;
         let moved = |place: &Place| self.moved_place(place, path, &new_path);

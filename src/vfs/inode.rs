@@ -6,7 +6,7 @@
 //! has forgotten it.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Mutex, RwLock};
 
@@ -26,8 +26,8 @@ pub struct Inode {
     place: RwLock<Option<Place>>,
     /// Where it was when another file took its name; none if it was never replaced. A leaf.
     replaced_at: RwLock<Option<Place>>,
-    /// Its bytes, if it is a file. See [`File`] for what may be done while it is locked.
-    pub file: Mutex<File>,
+    /// Of one that somebody has opened or made; most are looked at and never opened.
+    file: OnceLock<Box<Mutex<File>>>,
 }
 
 impl Inode {
@@ -44,6 +44,16 @@ impl Inode {
     /// Where it is; none once it was unlinked or replaced.
     pub fn place(&self) -> Option<Place> {
         self.place.read().clone()
+    }
+
+    /// Its bytes, if it is a file. See [`File`] for what may be done while it is locked.
+    pub fn file(&self) -> &Mutex<File> {
+        self.file.get_or_init(Box::default)
+    }
+
+    /// The same, if anybody has asked for it before: what nobody has opened has nothing but what is stored.
+    pub fn known_file(&self) -> Option<&Mutex<File>> {
+        self.file.get().map(|file| &**file)
     }
 
     /// Where it was when another file took its name; none if it was never replaced.
@@ -219,7 +229,7 @@ impl Table {
             is_dir: place.is_dir(),
             place: RwLock::new(Some(place.clone())),
             replaced_at: RwLock::new(None),
-            file: Mutex::new(File::default()),
+            file: OnceLock::new(),
         });
         self.by_number.insert(number, Known { inode: Arc::clone(&inode), lookups });
         self.by_place.insert(place, number);

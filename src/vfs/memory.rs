@@ -57,7 +57,7 @@ impl Vfs {
     /// of one file never waits for that of another.
     fn store_waiting(&self) {
         for inode in self.overlay.files() {
-            let Some(mut file) = inode.file.try_lock() else { continue };
+            let Some(mut file) = inode.file().try_lock() else { continue };
             let is_ordinary = matches!(inode.place(), Some(Place::Ordinary(..)));
             if is_ordinary && file.writers == 0 && matches!(file.content, Content::Unstored(_)) {
                 // Whoever asks for it to be stored is told why it cannot be.

@@ -308,7 +308,7 @@ impl Vfs {
     /// Gives a file a mode that was made here and is not stored yet; whether it is one.
     pub fn set_mode(&self, number: u64, mode: u16) -> Result<bool> {
         let inode = self.inode(number)?;
-        let mut file = inode.file.lock();
+        let mut file = inode.file().lock();
         let is_new = file.mode.is_some();
         if is_new {
             file.mode = Some(mode);

@@ -103,7 +103,7 @@ impl Vfs {
     }
 
     fn unlink_file(&self, inode: &Inode, place: &Place) -> Result<()> {
-        let mut file = inode.file.lock();
+        let mut file = inode.file().lock();
         let kept = self.bytes_for_openers(&file, place);
         self.keep_parent(place)?;
         self.erase(place)?;
@@ -189,7 +189,7 @@ impl Vfs {
             let detail = "only an ordinary file can become what a view has";
             return Err(Error::new(Kind::NotPermitted, detail));
         }
-        let moved = self.bytes_to_move(&inode.file.lock(), from)?;
+        let moved = self.bytes_to_move(&inode.file().lock(), from)?;
         self.replace_view(path, format, &moved.bytes)?;
         self.unlink_file(inode, from)
     }
@@ -222,7 +222,7 @@ impl Vfs {
         let to = self.place_for_new(&new_parent, new_name)?;
         super::commit::check_writable(Some(&to))?;
         self.touch(&to);
-        let bytes = match &inode.file.lock().content {
+        let bytes = match &inode.file().lock().content {
             Content::Unstored(unstored) => unstored.bytes.clone(),
             Content::Stored | Content::Detached(_) => self.stored_bytes(&from)?,
         };
@@ -237,7 +237,7 @@ impl Vfs {
     /// A new ordinary file that waits to be stored.
     fn put_new_file(&self, place: &Place, bytes: Buffer) -> Result<()> {
         let inode = self.inodes.at(place);
-        let mut file = inode.file.lock();
+        let mut file = inode.file().lock();
         self.reserve(bytes.len())?;
         file.content = Content::Unstored(Unstored { changed: true, ..Unstored::of(bytes) });
         drop(file);
@@ -255,11 +255,11 @@ impl Vfs {
     ) -> Result<()> {
         // Two renames that meet from both ends would wait for one another without an order.
         let (mut file, mut old) = if inode.number() < replaced.number() {
-            let file = inode.file.lock();
-            (file, replaced.file.lock())
+            let file = inode.file().lock();
+            (file, replaced.file().lock())
         } else {
-            let old = replaced.file.lock();
-            (inode.file.lock(), old)
+            let old = replaced.file().lock();
+            (inode.file().lock(), old)
         };
         let kept = self.bytes_for_openers(&old, to);
         let moved = self.bytes_to_move(&file, from)?;

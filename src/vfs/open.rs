@@ -113,7 +113,7 @@ impl Vfs {
         let inode = self.inodes.at(&place);
         let shown = overlay::Shown::File(place.clone(), Arc::clone(&inode));
         self.overlay.insert(place.parent(), &place.name().unwrap_or_default(), shown);
-        inode.file.lock().mode = Some(mode);
+        inode.file().lock().mode = Some(mode);
         let created = self.open_and_tell(&inode, Access::Truncate);
         if created.is_err() {
             self.leave_overlay(&place, &inode);
@@ -141,7 +141,7 @@ impl Vfs {
             self.hierarchy.store().write()?;
         }
         let inode = self.count_opener(known, access)?;
-        if !Arc::ptr_eq(&inode, known) && known.file.lock().passing.openers > 0 {
+        if !Arc::ptr_eq(&inode, known) && known.file().lock().passing.openers > 0 {
             // The kernel reads what it knows by this number, and opens nothing else by it.
             self.release_content(&inode, access);
             return Err(Error::not_found());
@@ -165,7 +165,7 @@ impl Vfs {
             _ if let Some(pages) = view_pages => Ok(pages.into()),
             (Some(_), _) => Ok(Pages::None.into()),
             (None, Some(place)) => self.prepare(&inode, place, access).at(place.shown()),
-            (None, None) if inode.file.lock().passing.openers > 0 => match access {
+            (None, None) if inode.file().lock().passing.openers > 0 => match access {
                 Access::Read => {
                     Ok(Prepared { pages: Pages::Drop, backing: self.pass_again(&inode) })
                 }
@@ -215,7 +215,7 @@ impl Vfs {
         if access != Access::Read {
             return None;
         }
-        let file = inode.file.lock();
+        let file = inode.file().lock();
         match (&file.content, place) {
             (
                 file::Content::Stored,
@@ -233,7 +233,7 @@ impl Vfs {
     fn count_opener(&self, known: &Arc<Inode>, access: Access) -> Result<Arc<Inode>> {
         loop {
             let inode = self.current(known);
-            let mut file = inode.file.lock();
+            let mut file = inode.file().lock();
             if inode.place().is_some() || matches!(file.content, file::Content::Detached(_)) {
                 file.openers += 1;
                 file.writers += u32::from(access != Access::Read);
@@ -250,7 +250,7 @@ impl Vfs {
     pub(super) fn current(&self, known: &Arc<Inode>) -> Arc<Inode> {
         let mut inode = Arc::clone(known);
         while inode.place().is_none()
-            && !matches!(inode.file.lock().content, file::Content::Detached(_))
+            && !matches!(inode.file().lock().content, file::Content::Detached(_))
             && let Some(place) = inode.replaced_at()
         {
             inode = self.inodes.at(&place);

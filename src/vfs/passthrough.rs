@@ -230,7 +230,7 @@ impl Vfs {
 
     /// Another handle on a file that has no name any more, and that the kernel reads by itself.
     pub(super) fn pass_again(&self, inode: &Inode) -> Option<Arc<Backing>> {
-        let mut file = inode.file.lock();
+        let mut file = inode.file().lock();
         let (version, backing) = file.passing.backing.clone()?;
         Some(self.count_passing(&mut file, version, backing))
     }
@@ -251,7 +251,7 @@ impl Vfs {
 
     /// Ends a handle on a file that the kernel reads by itself.
     pub(super) fn end_passing(inode: &Inode) {
-        let passing = &mut inode.file.lock().passing;
+        let passing = &mut inode.file().lock().passing;
         passing.openers = passing.openers.saturating_sub(1);
         if passing.openers == 0 {
             passing.backing = None;
@@ -276,7 +276,7 @@ impl Vfs {
 
     /// The same, where the kernel is reading it by itself, before it gets another name: that is then of the new inode.
     pub(super) fn part_from_readers(&self, inode: Arc<Inode>) -> Arc<Inode> {
-        let file = inode.file.lock();
+        let file = inode.file().lock();
         let Some(place) = inode.place().filter(|_| file.passing.openers > 0) else {
             drop(file);
             return inode;

@@ -302,7 +302,7 @@ impl Vfs {
 
     /// Of bytes that are not what is stored.
     fn attr_of_content(inode: &Inode) -> Option<Attr> {
-        let file = inode.file.lock();
+        let file = inode.known_file()?.lock();
         let (bytes, modified) = match &file.content {
             Content::Unstored(unstored) if unstored.changed => (&unstored.bytes, unstored.modified),
             Content::Detached(unstored) => (&unstored.bytes, unstored.modified),
@@ -451,7 +451,7 @@ impl Vfs {
         if let (Some(array), Place::Chunk(path, coords), Access::Read) = (&array, place, access) {
             self.before_chunk(path, array, coords);
         }
-        let mut file = inode.file.lock();
+        let mut file = inode.file().lock();
         if file.passing.openers > 0 && access != Access::Read {
             return Err(self.part(inode, &file));
         }

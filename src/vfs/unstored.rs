@@ -36,7 +36,7 @@ impl Vfs {
         }
         for inode in self.overlay.files().into_iter().chain(self.open_files()) {
             let Some(place) = inode.place() else { continue };
-            if let Content::Unstored(unstored) = &inode.file.lock().content
+            if let Content::Unstored(unstored) = &inode.file().lock().content
                 && unstored.changed
             {
                 let (path, bytes) = (place.shown(), Some(unstored.bytes.clone()));

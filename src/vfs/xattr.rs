@@ -115,7 +115,7 @@ impl Vfs {
         let inode = self.inode(number)?;
         let place = inode.place();
         if let Some(Place::Document(_)) = place
-            && inode.file.lock().is_changed()
+            && inode.file().lock().is_changed()
         {
             // `cp -a` sets what the document says itself, and goes on without.
             return Err(Error::unsupported(format!("{name}: the document is being written")));
