@@ -58,6 +58,7 @@ impl Fs {
             };
             position += 1;
             if add(position, Entry::Listed(&dir, &listed))? == Room::None {
+                self.vfs.list_ahead(&dir, at);
                 return Ok(());
             }
         }

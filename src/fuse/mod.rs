@@ -403,7 +403,9 @@ impl Filesystem for Fs {
         let mut add = |next: u64, entry: Entry<'_>| {
             let (name, number, is_dir) = match entry {
                 Entry::Dot(name, number) => (name, number, true),
-                Entry::Listed(_, listed) => (listed.name.as_str(), listed.number, listed.is_dir),
+                Entry::Listed(_, listed) => {
+                    (listed.name.as_str(), self.vfs.number_listed(listed), listed.is_dir)
+                }
             };
             let kind = if is_dir { FileType::Directory } else { FileType::RegularFile };
             let full = reply.add(INodeNo(number), next, kind, name);

@@ -8,6 +8,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
+use foldhash::fast::RandomState;
 use parking_lot::{Mutex, RwLock};
 
 use super::file::File;
@@ -71,8 +72,8 @@ pub struct Inodes {
 
 #[derive(Debug, Default)]
 struct Table {
-    by_number: HashMap<u64, Known>,
-    by_place: HashMap<Place, u64>,
+    by_number: HashMap<u64, Known, RandomState>,
+    by_place: HashMap<Place, u64, RandomState>,
     /// Those that the kernel does not know, and somebody did when that was last looked at.
     unclaimed: HashSet<u64>,
 }
@@ -112,6 +113,11 @@ impl Inodes {
         table.by_number.get(number).map(|known| Arc::clone(&known.inode))
     }
 
+    /// Whether someone knows the inode at `place`.
+    pub fn is_known(&self, place: &Place) -> bool {
+        self.table.read().by_place.contains_key(place)
+    }
+
     /// The number that the inode at `place` has or would have.
     pub fn number_at(&self, place: &Place) -> u64 {
         let table = self.table.read();
@@ -126,6 +132,17 @@ impl Inodes {
             known.lookups = known.lookups.saturating_add(1);
             table.unclaimed.remove(&inode.number);
         }
+    }
+
+    /// Makes the inode at a place that the kernel is told of now, and returns its number; none where somebody knows one there.
+    pub fn tell_new(&self, place: &Place) -> Option<u64> {
+        let mut table = self.table.write();
+        if table.by_place.contains_key(place) {
+            return None;
+        }
+        let number = table.free_number(place);
+        table.insert(number, place.clone(), 1);
+        Some(number)
     }
 
     /// Lets go of those that somebody still held when the kernel forgot them; to be called now and then.

@@ -1,27 +1,27 @@
 //! Listings of directories, read lazily: an array may have millions of chunks.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
 use super::attr::Attr;
 use super::place::{CHUNKS, CONTROL, DOCUMENT, GROUP, Place, Report, STORED, VIEWS};
-use super::{Form, Vfs};
+use super::{Crew, Form, Vfs};
 use crate::array::{Array, Coords, Grid};
 use crate::error::{Error, Kind, Result};
 use crate::hierarchy::{Content, Member};
 use crate::metadata::{NodeKind, NodePath};
+use crate::pool::Urgency;
 use crate::store::{Entry, Stat};
 
 /// A name in a directory.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Listed {
     /// The name.
     pub name: String,
-    /// The inode number that it has or would have.
-    pub number: u64,
     /// Whether it is a directory.
     pub is_dir: bool,
     place: Place,
@@ -37,18 +37,28 @@ pub struct DirHandle {
     /// Held while the next names are read.
     read: Mutex<Read>,
     /// What is stored of chunks that come next. A leaf.
-    stats: Mutex<HashMap<Coords, Stat>>,
+    stats: Mutex<Stats>,
+}
+
+/// What was stored of chunks, and when.
+#[derive(Default)]
+struct Stats {
+    known: HashMap<Coords, Stat>,
+    since: Option<Instant>,
 }
 
 /// Names that an open directory holds, for who goes back a little.
 const MAX_LISTED: usize = 4096;
 
-/// Chunks whose attributes are asked for at once.
-const STAT_COUNT: usize = 128;
+/// Chunks whose attributes are asked for at once: as many as the kernel takes in an answer.
+const STAT_COUNT: usize = 256;
+
+/// How old attributes may be that were asked for while the kernel had its last answer, where the mount lets names be that old.
+const MOST_STALE: Duration = Duration::from_millis(100);
 
 struct Read {
     /// The last names.
-    listed: VecDeque<Listed>,
+    listed: VecDeque<Arc<Listed>>,
     /// The position of the first of them.
     first: usize,
     rest: Source,
@@ -115,7 +125,7 @@ impl Vfs {
 
     /// The name at `position` of an open directory, `.` and `..` not counted; none past the end. Names that
     /// cannot be told because what is stored is damaged are left out, and noted; other errors come at the end.
-    pub fn readdir(&self, dir: &DirHandle, position: usize) -> Result<Option<Listed>> {
+    pub fn readdir(&self, dir: &DirHandle, position: usize) -> Result<Option<Arc<Listed>>> {
         let mut read = dir.read.lock();
         if position < read.first {
             *read = Read::new(self.entries(&dir.place)?);
@@ -136,9 +146,8 @@ impl Vfs {
                 None => return read.failed.clone().map_or(Ok(None), Err),
             };
             read.errors = 0;
-            let number = self.inodes.number_at(&place);
             let (is_dir, at) = (place.is_dir(), read.first.saturating_add(read.listed.len()));
-            read.listed.push_back(Listed { name, number, is_dir, place, position: at });
+            read.listed.push_back(Arc::new(Listed { name, is_dir, place, position: at }));
             if read.listed.len() > MAX_LISTED {
                 read.listed.pop_front();
                 read.first = read.first.saturating_add(1);
@@ -149,30 +158,60 @@ impl Vfs {
 
     /// A listing goes on: what was asked for ahead may have changed since the kernel was answered last.
     pub fn forget_stats(&self, dir: &DirHandle) {
-        dir.stats.lock().clear();
+        let most = self.hierarchy.options().metadata_ttl.min(MOST_STALE);
+        let mut stats = dir.stats.lock();
+        if stats.since.is_some_and(|since| since.elapsed() >= most) {
+            *stats = Stats::default();
+        }
+    }
+
+    /// Has what comes next in a listing looked up while the kernel has the names before it.
+    pub fn list_ahead(&self, dir: &Arc<DirHandle>, position: usize) {
+        let Some(Crew { pool, vfs, .. }) = self.crew.get() else { return };
+        if self.hierarchy.options().metadata_ttl < MOST_STALE {
+            return;
+        }
+        let (vfs, dir) = (Weak::clone(vfs), Arc::clone(dir));
+        pool.run(Urgency::Ahead, move || {
+            let Some(vfs) = vfs.upgrade() else { return };
+            // Who lists is told what is wrong, when he comes to it.
+            if let Ok(Some(listed)) = vfs.readdir(&dir, position)
+                && let Err(error) = vfs.stat_next(&dir, &listed)
+            {
+                log::debug!("listed ahead: {error}");
+            }
+        });
     }
 
     /// What is stored of a chunk that was listed, and of those after it, which are asked for next.
     fn stat_listed(&self, dir: &DirHandle, listed: &Listed) -> Result<Option<Stat>> {
-        let Place::Chunk(path, coords) = &listed.place else { return Ok(None) };
-        if let Some(stat) = dir.stats.lock().remove(coords) {
+        let Place::Chunk(_, coords) = &listed.place else { return Ok(None) };
+        if let Some(stat) = dir.stats.lock().known.remove(coords) {
             return Ok(Some(stat));
         }
+        self.stat_next(dir, listed)?;
+        Ok(dir.stats.lock().known.remove(coords))
+    }
+
+    /// Asks what is stored of a chunk that was listed, and of those after it.
+    fn stat_next(&self, dir: &DirHandle, listed: &Listed) -> Result<()> {
+        let Place::Chunk(path, _) = &listed.place else { return Ok(()) };
         let array = self.array(path)?;
         let mut next = Vec::new();
         for position in (listed.position..).take(STAT_COUNT) {
-            match self.readdir(dir, position) {
-                Ok(Some(Listed { place: Place::Chunk(of, coords), .. })) if of == *path => {
-                    next.push(coords);
-                }
+            let Ok(Some(listed)) = self.readdir(dir, position) else { break };
+            match &listed.place {
+                Place::Chunk(of, coords) if of == path => next.push(coords.clone()),
                 _ => break,
             }
         }
-        let stats = self.cache.stat_many(&array, &next)?;
-        let found = next.into_iter().zip(stats).filter_map(|(coords, stat)| Some((coords, stat?)));
+        let since = Instant::now();
+        let found = self.cache.stat_many(&array, &next)?;
+        let found = next.into_iter().zip(found).filter_map(|(coords, stat)| Some((coords, stat?)));
         let mut stats = dir.stats.lock();
-        *stats = found.collect();
-        Ok(stats.remove(coords))
+        stats.known.extend(found);
+        stats.since = Some(stats.since.map_or(since, |before| before.min(since)));
+        Ok(())
     }
 
     /// The attributes of a name that was listed, which the kernel is told of now; none where it has gone since.
@@ -223,6 +262,11 @@ impl Vfs {
             && self.array(path).is_ok_and(|array| {
                 array.model().dtype.is_variable() && self.cache.peek(&array, coords).is_none()
             })
+    }
+
+    /// The inode number that a name has or would have.
+    pub fn number_listed(&self, listed: &Listed) -> u64 {
+        self.inodes.number_at(&listed.place)
     }
 
     /// The number of the directory that an open directory is in.

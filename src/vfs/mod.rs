@@ -399,6 +399,13 @@ impl Vfs {
 
     /// The same, where it is known what is stored there: for a chunk.
     fn told_knowing(&self, place: &Place, stored: Option<&Stat>) -> Result<Attr> {
+        // Most names of a listing nobody knows yet.
+        if stored.is_some() && !self.inodes.is_known(place) {
+            let attr = self.attr_at(place, stored)?;
+            if let Some(number) = self.inodes.tell_new(place) {
+                return Ok(Attr { number, ..attr });
+            }
+        }
         let inode = self.inodes.at(place);
         let attr = self.attr_knowing(&inode, stored);
         match attr {

@@ -1,6 +1,8 @@
 //! What a name in the mounted tree stands for.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::BuildHasher;
+
+use foldhash::quality::FixedState;
 
 use super::Form;
 use super::views::view_name;
@@ -342,9 +344,7 @@ impl Place {
 
     /// A number for it: the same each time that it is asked for.
     pub fn number(&self) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        self.hash(&mut hasher);
         // 0 and 1 are taken, and some programs keep inode numbers as signed.
-        (hasher.finish() >> 1).max(2)
+        (FixedState::default().hash_one(self) >> 1).max(2)
     }
 }

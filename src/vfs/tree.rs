@@ -275,14 +275,18 @@ impl Vfs {
                 Attr { number: inode.number(), links: 0, ..Attr::directory(self.mounted) };
             return if inode.is_dir() { Ok(removed) } else { Err(Error::not_found()) };
         };
-        let attr = match (&place, stored) {
+        Ok(Attr { number: inode.number(), ..self.attr_at(&place, stored)? })
+    }
+
+    /// Of what is stored at a place, whatever its number is.
+    pub(super) fn attr_at(&self, place: &Place, stored: Option<&Stat>) -> Result<Attr> {
+        let attr = match (place, stored) {
             (Place::Chunk(path, coords), Some(stat)) => {
-                self.attr_of_chunk(path, coords, self.attr_of_file(&place), Some(stat))
+                self.attr_of_chunk(path, coords, self.attr_of_file(place), Some(stat))
             }
-            _ => self.attr_of_stored(&place),
+            _ => self.attr_of_stored(place),
         };
-        let attr = attr.map_err(|error| error.at(place.shown()))?;
-        Ok(Attr { number: inode.number(), ..attr })
+        attr.map_err(|error| error.at(place.shown()))
     }
 
     /// What all have.

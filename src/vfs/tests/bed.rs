@@ -466,6 +466,6 @@ impl Bed {
     pub fn names(&self, path: &str) -> Vec<String> {
         let dir = self.vfs.opendir(self.find(path).expect("there")).expect("opened");
         let names = (0..).map_while(|at| self.vfs.readdir(&dir, at).expect("read"));
-        names.map(|listed| listed.name).collect()
+        names.map(|listed| listed.name.clone()).collect()
     }
 }
