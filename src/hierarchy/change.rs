@@ -111,15 +111,11 @@ impl Hierarchy {
     /// programs have made still show none, so that they can be given one.
     pub(super) fn store_groups_above(&self, path: &NodePath) -> Result<()> {
         let mut wanted = Vec::new();
-        for above in path.ancestors().into_iter().rev() {
-            let node = self.node(&above)?;
-            let is_stored = node.as_ref().is_some_and(|node| node.stored().is_some());
-            wanted.extend(node.map(|node| (above, node)));
-            if is_stored {
-                break; // And so are those above it.
-            }
+        for above in path.ancestors() {
+            // One that is stored may lie below one whose document was removed.
+            wanted.extend(self.node(&above)?.map(|node| (above, node)));
         }
-        for (above, node) in wanted.into_iter().rev() {
+        for (above, node) in wanted {
             if !matches!(node.content, Content::Group(_)) {
                 if node.is_bare() || node.kind() == NodeKind::Array {
                     return Err(Error::invalid("an array has no nodes below it").at(above));
