@@ -10,8 +10,8 @@ mod write_back;
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Instant, SystemTime};
 
 use lru::LruCache;
@@ -76,7 +76,7 @@ pub struct ChunkCache {
 /// Chunks that are here because they were written, the oldest first, and their length in all.
 #[derive(Debug, Default)]
 struct Written {
-    chunks: VecDeque<(Arc<Array>, Coords, u64)>,
+    chunks: VecDeque<(Weak<Slot>, Coords, u64)>,
     len: u64,
 }
 
@@ -111,6 +111,35 @@ pub struct Counters {
     pub stored: AtomicU64,
     /// Chunks erased.
     pub erased: AtomicU64,
+    /// Bytes that chunks had when they were decoded.
+    pub decoded_len: AtomicU64,
+    /// Bytes that chunks had before they were encoded and stored.
+    pub stored_len: AtomicU64,
+    /// Nanoseconds that threads were busy with reading and decoding.
+    pub decoding: AtomicU64,
+    /// Nanoseconds that threads were busy with encoding and storing.
+    pub storing: AtomicU64,
+}
+
+/// Adds the time since `started` to a counter of nanoseconds.
+fn add_time(counter: &AtomicU64, started: Instant) {
+    let passed = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    counter.fetch_add(passed, Ordering::Relaxed);
+}
+
+fn add_len(counter: &AtomicU64, bytes: &[u8]) {
+    counter.fetch_add(u64::try_from(bytes.len()).unwrap_or_default(), Ordering::Relaxed);
+}
+
+impl Counters {
+    /// Counts a chunk that was stored, or erased where it is none.
+    fn count_stored(&self, bytes: Option<&Buffer>) {
+        let counter = if bytes.is_some() { &self.stored } else { &self.erased };
+        counter.fetch_add(1, Ordering::Relaxed);
+        if let Some(bytes) = bytes {
+            add_len(&self.stored_len, bytes);
+        }
+    }
 }
 
 impl ChunkCache {
@@ -179,9 +208,12 @@ impl ChunkCache {
             self.counters.hits.fetch_add(1, Ordering::Relaxed);
             return Ok(Some(chunk.clone()));
         }
+        let started = Instant::now();
         let read = match array.read_chunk(coords) {
             Ok(Some((bytes, stat))) => {
                 self.counters.decoded.fetch_add(1, Ordering::Relaxed);
+                add_len(&self.counters.decoded_len, &bytes);
+                add_time(&self.counters.decoding, started);
                 Ok(Some(Chunk { bytes, stat }))
             }
             Ok(None) => Ok(None),
@@ -312,9 +344,10 @@ impl ChunkCache {
         let key = array.key(coords)?;
         let _turn = self.turn(&key);
         // What this write stored, not what is there a moment later: that may be of someone else.
+        let started = Instant::now();
         let stored = array.write_chunks(vec![(coords.clone(), bytes.clone())], fill)?;
-        let counter = if bytes.is_some() { &self.counters.stored } else { &self.counters.erased };
-        counter.fetch_add(1, Ordering::Relaxed);
+        add_time(&self.counters.storing, started);
+        self.counters.count_stored(bytes.as_ref());
         let stat = stored.into_iter().next().flatten();
         self.put(array, coords, bytes, stat);
         // What the store did not take before this is older.
@@ -347,26 +380,27 @@ impl ChunkCache {
             let len = len_of(&chunk);
             *slot.chunk.lock() = Some(chunk);
             self.count(&id(array, coords), &slot, len);
-            self.note_written(array, coords, len);
+            self.note_written(&slot, coords, len);
         }
     }
 
     /// Notes that a chunk is kept because it was written, and lets go of those before it that are more than a part of the
     /// cache: who writes an array from end to end would fill it with them, all in memory that was not used before.
-    fn note_written(&self, array: &Arc<Array>, coords: &Coords, len: u64) {
+    fn note_written(&self, slot: &Arc<Slot>, coords: &Coords, len: u64) {
         let mut written = self.written.lock();
         written.len = written.len.saturating_add(len);
-        written.chunks.push_back((Arc::clone(array), coords.clone(), len));
+        written.chunks.push_back((Arc::downgrade(slot), coords.clone(), len));
         let mut gone = Vec::new();
         while written.len > self.limit / WRITTEN_PART && written.chunks.len() > 1 {
-            if let Some((array, coords, len)) = written.chunks.pop_front() {
+            if let Some((slot, coords, len)) = written.chunks.pop_front() {
                 written.len = written.len.saturating_sub(len);
-                gone.push((array, coords));
+                gone.extend(slot.upgrade().map(|slot| (slot, coords)));
             }
         }
         drop(written);
-        for (array, coords) in gone {
-            self.remove(&array, &coords);
+        for (slot, coords) in gone {
+            // What was written or read anew since has another one.
+            self.remove_where(&slot.array, &coords, |here| Arc::ptr_eq(here, &slot));
         }
     }
 
@@ -407,7 +441,19 @@ impl ChunkCache {
 
     /// Lets go of a decoded chunk.
     pub fn remove(&self, array: &Arc<Array>, coords: &Coords) {
+        self.remove_where(array, coords, |_| true);
+    }
+
+    fn remove_where(
+        &self,
+        array: &Arc<Array>,
+        coords: &Coords,
+        is_it: impl FnOnce(&Arc<Slot>) -> bool,
+    ) {
         let mut table = self.table.lock();
+        if !table.slots.peek(&id(array, coords)).is_some_and(is_it) {
+            return;
+        }
         let gone = table.slots.pop(&id(array, coords));
         if let Some(slot) = &gone {
             debug_assert!(Arc::ptr_eq(&slot.array, array));

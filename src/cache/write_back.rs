@@ -2,11 +2,10 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Instant, SystemTime};
 
 use super::waiting::Pending;
-use super::{ChunkCache, Due};
+use super::{ChunkCache, Due, add_time};
 use crate::array::{Array, Coords, CoordsList, FillChunks, Indices};
 use crate::codec::Buffer;
 use crate::error::{Error, Kind, Result};
@@ -293,13 +292,13 @@ impl ChunkCache {
             }
         }
         let changes = chunks.iter().map(|(coords, held)| (coords.clone(), held.bytes.clone()));
+        let started = Instant::now();
         let stats = array.write_chunks(changes.collect(), fill)?;
+        add_time(&self.counters.storing, started);
         changed();
         let mut stored = Vec::with_capacity(chunks.len());
         for ((coords, held), now) in chunks.into_iter().zip(stats) {
-            let counters = &self.counters;
-            let counter = if held.bytes.is_some() { &counters.stored } else { &counters.erased };
-            counter.fetch_add(1, Ordering::Relaxed);
+            self.counters.count_stored(held.bytes.as_ref());
             let was = held.stat.version;
             // Found stored before it is no longer found waiting.
             self.put(array, &coords, held.bytes, now);

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use fuser::{BackingId, FopenFlags};
 
-use crate::backing::Registration;
 use crate::vfs::{Opened, Vfs};
 
 /// It is only read. Of other flags the kernel takes few together with this.
@@ -19,14 +18,15 @@ pub fn register(
     open_backing: impl FnOnce(BorrowedFd<'_>) -> io::Result<BackingId>,
 ) -> Option<Arc<BackingId>> {
     let backing = opened.backing.as_ref()?;
-    let registered =
-        backing.registered(|file| open_backing(file).map(|id| -> Registration { Arc::new(id) }));
+    let registered = backing.registered(|file| match open_backing(file) {
+        Ok(id) => Ok(Arc::new(id)),
+        Err(error) => Err(error.to_string().into()),
+    });
     match registered {
-        Some(Ok(registration)) => registration.downcast().ok(),
-        Some(Err(error)) => {
-            vfs.cannot_pass(opened.handle, &error.to_string());
+        Ok(registration) => Arc::clone(registration).downcast().ok(),
+        Err(why) => {
+            vfs.cannot_pass(opened.handle, why);
             None
         }
-        None => None,
     }
 }

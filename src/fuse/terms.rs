@@ -106,7 +106,9 @@ pub fn is_past_pages(flags: OpenFlags) -> bool {
 /// What the kernel may do with its pages, and that it need not say when somebody closes what he only read.
 pub fn open_flags(opened: &Opened, access: Access, is_direct: bool) -> FopenFlags {
     let pages = match opened.pages {
-        Pages::Keep | Pages::Drop if is_direct => FopenFlags::FOPEN_DIRECT_IO,
+        // Or the kernel would drop those that somebody else is just writing.
+        Pages::Keep if is_direct => FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_KEEP_CACHE,
+        Pages::Drop if is_direct => FopenFlags::FOPEN_DIRECT_IO,
         Pages::Keep => FopenFlags::FOPEN_KEEP_CACHE,
         Pages::Drop => FopenFlags::empty(),
         Pages::None => FopenFlags::FOPEN_DIRECT_IO,

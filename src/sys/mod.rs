@@ -187,35 +187,14 @@ impl MemoryFile {
         // SAFETY: the name is a C string.
         let fd = unsafe { libc::memfd_create(c"zarrfs".as_ptr(), libc::MFD_CLOEXEC) };
         // SAFETY: the descriptor is new and nobody else has it.
-        let made = unsafe { OwnedFd::from_raw_fd(check(fd)?) };
-        // The kernel counts as a writer only who has opened it: without one it grants no lease.
-        let path = format!("/proc/self/fd/{}", made.as_raw_fd());
-        Ok(Self(File::options().read(true).write(true).open(path)?))
+        Ok(Self(File::from(unsafe { OwnedFd::from_raw_fd(check(fd)?) })))
     }
 
-    /// Gives it these bytes, and no others.
+    /// Gives it, while it is empty, these bytes.
     pub fn fill(&self, bytes: &[u8]) -> io::Result<()> {
-        let len = u64::try_from(bytes.len()).map_err(io::Error::other)?;
-        if self.0.metadata()?.len() != len {
-            self.0.set_len(len)?;
-        }
+        // Large pages are for files that are known to be large.
+        self.0.set_len(u64::try_from(bytes.len()).map_err(io::Error::other)?)?;
         self.0.write_all_at(bytes, 0)
-    }
-
-    /// Whether somebody else has it open or mapped, or it cannot be told: by the kernel's word, which grants a write
-    /// lease only of a file that nobody else has open (`fcntl(2)`, `F_SETLEASE`).
-    pub fn is_shared(&self) -> bool {
-        let fd = self.0.as_raw_fd();
-        // SAFETY: the descriptor is open; neither call touches memory.
-        let granted = unsafe { libc::fcntl(fd, libc::F_SETLEASE, libc::F_WRLCK) } == 0;
-        // SAFETY: as before.
-        !granted || unsafe { libc::fcntl(fd, libc::F_SETLEASE, libc::F_UNLCK) } != 0
-    }
-
-    /// Its inode number.
-    #[cfg(test)]
-    pub fn inode(&self) -> io::Result<u64> {
-        Ok(std::os::unix::fs::MetadataExt::ino(&self.0.metadata()?))
     }
 }
 
@@ -266,12 +245,9 @@ pub fn new_session() -> io::Result<()> {
 }
 
 /// Blocks SIGINT, SIGTERM and SIGHUP in this thread and those that it starts, so that
-/// [`wait_for_signal`] gets them; and SIGIO, which may come of a lease ([`MemoryFile::is_shared`]) and would end the
-/// process. Call it before any thread is started.
+/// [`wait_for_signal`] gets them. Call it before any thread is started.
 pub fn block_signals() -> io::Result<()> {
-    let mut set = stop_signals();
-    // SAFETY: the set was set up; the signal number is valid.
-    unsafe { libc::sigaddset(&raw mut set, libc::SIGIO) };
+    let set = stop_signals();
     // SAFETY: the set outlives the call; no old set is asked for.
     let code =
         unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) };
@@ -296,42 +272,5 @@ fn stop_signals() -> libc::sigset_t {
         libc::sigaddset(&raw mut set, libc::SIGTERM);
         libc::sigaddset(&raw mut set, libc::SIGHUP);
         set
-    }
-}
-
-#[cfg(test)]
-#[expect(missing_docs, clippy::missing_panics_doc, reason = "for tests alone")]
-pub mod tests {
-    use super::*;
-
-    /// A file as another program has it mapped that has closed it.
-    #[derive(Debug)]
-    pub struct Mapped(*mut libc::c_void, usize);
-
-    impl Mapped {
-        pub fn new(file: &MemoryFile, len: u64) -> Self {
-            let path = format!("/proc/self/fd/{}", file.0.as_raw_fd());
-            let other = File::open(path).expect("opened");
-            let len = usize::try_from(len).expect("small");
-            // SAFETY: the kernel chooses the place; the descriptor is open.
-            let address = unsafe {
-                let (read, shared) = (libc::PROT_READ, libc::MAP_SHARED);
-                libc::mmap(std::ptr::null_mut(), len, read, shared, other.as_raw_fd(), 0)
-            };
-            assert_ne!(address, libc::MAP_FAILED);
-            Self(address, len)
-        }
-
-        pub fn bytes(&self) -> Vec<u8> {
-            // SAFETY: it is mapped for so many bytes.
-            unsafe { std::slice::from_raw_parts(self.0.cast::<u8>(), self.1) }.to_vec()
-        }
-    }
-
-    impl Drop for Mapped {
-        fn drop(&mut self) {
-            // SAFETY: it was mapped so.
-            unsafe { libc::munmap(self.0, self.1) };
-        }
     }
 }

@@ -389,7 +389,9 @@ impl Vfs {
         }
         self.let_go(passed.into_iter().map(|coords| (Arc::clone(array), coords)));
         for (until, coords) in ahead {
-            if !self.cache.is_here(array, &coords) && !self.passed.is_here(array, &coords) {
+            if !self.cache.is_here(array, &coords)
+                && !self.passed.is_here(&self.cache, array, &coords)
+            {
                 let (chunk, goal) = ((Arc::clone(array), coords), Goal { since: None, is_passing });
                 self.decode((pool, Urgency::Ahead), (&progress, until), chunk, goal);
             }

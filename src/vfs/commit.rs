@@ -421,7 +421,7 @@ impl Vfs {
             // Tried again when as much time has passed again: not at once, and told each time.
             unstored.since = Instant::now();
         }
-        file.seen = stored?;
+        file.seen = stored?.filter(|_| !file.is_shared);
         file.shown = None;
         self.forget_unstored(file);
         self.leave_overlay(&place, inode);

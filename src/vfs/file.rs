@@ -25,6 +25,8 @@ pub struct File {
     pub writers: u32,
     /// The stored version that the kernel's pages are of.
     pub seen: Option<Version>,
+    /// Whether another had it open when it was opened last: then nobody can say which pages the kernel has after a store.
+    pub is_shared: bool,
     /// How the kernel reads it by itself.
     pub passing: Passing,
     /// Its mode, of one that was made here and is not stored yet.

@@ -107,7 +107,7 @@ impl Vfs {
         let modified = unstored.keep_modified.then_some(unstored.modified);
         let stat = self.cache.hold(path, &array, coords, Some(unstored.bytes.clone()), modified)?;
         self.cache.note_failure(&array.key(coords)?, error);
-        file.seen = stat.map(|stat| stat.version);
+        file.seen = stat.map(|stat| stat.version).filter(|_| !file.is_shared);
         self.forget_unstored(file);
         Ok(true)
     }

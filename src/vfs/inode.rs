@@ -6,7 +6,7 @@
 //! has forgotten it.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use foldhash::fast::RandomState;
 use parking_lot::{Mutex, RwLock};
@@ -27,6 +27,8 @@ pub struct Inode {
     place: RwLock<Option<Place>>,
     /// Where it was when another file took its name; none if it was never replaced. A leaf.
     replaced_at: RwLock<Option<Place>>,
+    /// What has its place since the kernel reads this one by itself. A leaf.
+    successor: RwLock<Option<Weak<Inode>>>,
     /// Of one that somebody has opened or made; most are looked at and never opened.
     file: OnceLock<Box<Mutex<File>>>,
 }
@@ -45,6 +47,11 @@ impl Inode {
     /// Where it is; none once it was unlinked or replaced.
     pub fn place(&self) -> Option<Place> {
         self.place.read().clone()
+    }
+
+    /// What was made in its place, wherever that is now; none where nothing was, or it has gone.
+    pub fn successor(&self) -> Option<Arc<Inode>> {
+        self.successor.read().as_ref().and_then(Weak::upgrade)
     }
 
     /// Its bytes, if it is a file. See [`File`] for what may be done while it is locked.
@@ -188,8 +195,9 @@ impl Inodes {
         let mut table = self.table.write();
         let place = inode.place()?;
         table.detach_at(&place)?;
-        *inode.replaced_at.write() = Some(place.clone());
-        Some(table.at(&place))
+        let new = table.at(&place);
+        *inode.successor.write() = Some(Arc::downgrade(&new));
+        Some(new)
     }
 
     /// Gives the places that `new_place` has another one for that place: a node was moved, or has become an array.
@@ -246,6 +254,7 @@ impl Table {
             is_dir: place.is_dir(),
             place: RwLock::new(Some(place.clone())),
             replaced_at: RwLock::new(None),
+            successor: RwLock::new(None),
             file: OnceLock::new(),
         });
         self.by_number.insert(number, Known { inode: Arc::clone(&inode), lookups });

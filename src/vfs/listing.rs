@@ -1,8 +1,8 @@
 //! Listings of directories, read lazily: an array may have millions of chunks.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::{Arc, Weak};
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;

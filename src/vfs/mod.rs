@@ -166,6 +166,9 @@ pub struct Vfs {
     passed: Arc<Passed>,
     /// Who does what nobody waits for; nobody where there is no mount.
     crew: OnceLock<Crew>,
+    /// Bytes that were read and written through handles.
+    read_len: AtomicU64,
+    written_len: AtomicU64,
     /// Bytes of files that wait to be stored, or are those of removed files that are still open.
     unstored_len: AtomicU64,
     /// Whether anybody has asked for a chunk whose length is known only when it is decoded.
@@ -211,6 +214,8 @@ impl Vfs {
             views: Views::default(),
             followed: Followed::default(),
             crew: OnceLock::new(),
+            read_len: AtomicU64::new(0),
+            written_len: AtomicU64::new(0),
             unstored_len: AtomicU64::new(0),
             has_variable: AtomicBool::new(false),
             mounted: SystemTime::now(),
@@ -287,7 +292,11 @@ impl Vfs {
 
     /// What `stat` shows.
     pub fn getattr(&self, number: u64) -> Result<Attr> {
-        let attr = self.attr(&self.current(&self.inode(number)?))?;
+        let known = self.inode(number)?;
+        if let Some(attr) = Self::attr_of_parted(&known) {
+            return Ok(attr);
+        }
+        let attr = self.attr(&self.current(&known))?;
         Ok(Attr { number, ..attr })
     }
 
@@ -361,6 +370,8 @@ impl Vfs {
         let stored = self.store_shards(Due::Since(self.options.writeback_delay));
         stored.unwrap_or_else(|error| log::debug!("{error}"));
         self.inodes.sweep();
+        self.passed.sweep(&self.cache);
+        self.cache.set_elsewhere(self.passed.len());
         if self.unsynced.len() > MAX_UNSYNCED
             && let Err(error) = self.unsynced.sync_all(self.hierarchy.store())
         {

@@ -170,8 +170,7 @@ impl Vfs {
         }
         check_is_no_chunk_of(&from, &to, self.options.form).at(at.clone())?;
         self.touch(&to);
-        let inode = self.part_from_readers(self.inodes.at(&from));
-        let replaced = self.inodes.at(&to);
+        let (inode, replaced) = (self.inodes.at(&from), self.inodes.at(&to));
         let renamed = self.rename_file((&inode, &from), (&replaced, &to));
         self.inodes.release(inode);
         self.inodes.release(replaced);
@@ -295,7 +294,7 @@ impl Vfs {
         } else {
             self.forget_unstored(&mut file);
             // The kernel has pages of what was written, but perhaps others than of what was stored.
-            file.seen = version.filter(|_| moved.was_written);
+            file.seen = version.filter(|_| moved.was_written && !file.is_shared);
             file.shown = None;
         }
         drop((file, old));

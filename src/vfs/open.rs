@@ -1,7 +1,7 @@
 //! Open files: what a program may do between `open` and its last `close`.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 
@@ -140,12 +140,10 @@ impl Vfs {
         if access != Access::Read {
             self.hierarchy.store().write()?;
         }
-        let inode = self.count_opener(known, access)?;
-        if !Arc::ptr_eq(&inode, known) && known.file().lock().passing.openers > 0 {
-            // The kernel reads what it knows by this number, and opens nothing else by it.
-            self.release_content(&inode, access);
-            return Err(Error::not_found());
+        if let Some(opened) = self.open_parted(known, access)? {
+            return Ok(opened);
         }
+        let inode = self.count_opener(known, access)?;
         let place = inode.place();
         let opened = match &place {
             Some(Place::Report(report)) if access == Access::Read => {
@@ -165,12 +163,8 @@ impl Vfs {
             _ if let Some(pages) = view_pages => Ok(pages.into()),
             (Some(_), _) => Ok(Pages::None.into()),
             (None, Some(place)) => self.prepare(&inode, place, access).at(place.shown()),
-            (None, None) if inode.file().lock().passing.openers > 0 => match access {
-                Access::Read => {
-                    Ok(Prepared { pages: Pages::Drop, backing: self.pass_again(&inode) })
-                }
-                Access::Write | Access::Truncate => Err(Error::not_found()),
-            },
+            // It lost its name just now.
+            (None, None) if inode.file().lock().passing.openers > 0 => Err(Error::not_found()),
             (None, None) if access == Access::Truncate => {
                 self.truncate_content(&inode, 0).map(|()| Pages::Drop.into())
             }
@@ -198,6 +192,27 @@ impl Vfs {
         let is_passing = backing.is_some();
         self.handles.lock().insert(handle, Handle { inode, access, made, view, is_passing });
         Ok(Opened { handle, pages, backing })
+    }
+
+    /// Opens a file that has no name any more, and that the kernel reads by itself: as others have it, since by this number it
+    /// opens nothing else. None where it is no such file.
+    fn open_parted(&self, known: &Arc<Inode>, access: Access) -> Result<Option<Opened>> {
+        let Some(file) = known.known_file() else { return Ok(None) };
+        let mut file = file.lock();
+        if file.passing.openers == 0 || known.place().is_some() {
+            return Ok(None);
+        }
+        if access != Access::Read {
+            return Err(Error::not_found());
+        }
+        file.openers += 1;
+        let backing = self.pass_again(&mut file);
+        drop(file);
+        let handle = self.next_handle.fetch_add(1, Ordering::Relaxed);
+        let (inode, is_passing) = (Arc::clone(known), backing.is_some());
+        let opened = Handle { inode, access, made: None, view: None, is_passing };
+        self.handles.lock().insert(handle, opened);
+        Ok(Some(Opened { handle, pages: Pages::Drop, backing }))
     }
 
     fn prepare(&self, inode: &Arc<Inode>, place: &Place, access: Access) -> Result<Prepared> {
@@ -240,7 +255,7 @@ impl Vfs {
                 drop(file);
                 return Ok(inode);
             }
-            if inode.replaced_at().is_none() {
+            if inode.replaced_at().is_none() && inode.successor().is_none() {
                 return Err(Error::not_found());
             }
         }
@@ -251,9 +266,12 @@ impl Vfs {
         let mut inode = Arc::clone(known);
         while inode.place().is_none()
             && !matches!(inode.file().lock().content, file::Content::Detached(_))
-            && let Some(place) = inode.replaced_at()
         {
-            inode = self.inodes.at(&place);
+            let next = inode
+                .successor()
+                .or_else(|| inode.replaced_at().map(|place| self.inodes.at(&place)));
+            let Some(next) = next else { break };
+            inode = next;
         }
         inode
     }
@@ -261,39 +279,46 @@ impl Vfs {
     /// Up to `len` bytes from `offset` of an open file: fewer only at its end.
     pub fn read(&self, handle: u64, offset: u64, len: usize) -> Result<Bytes> {
         let handle = self.handle(handle)?;
-        match (&handle.made, &handle.view) {
+        let read = match (&handle.made, &handle.view) {
             (Some(made), _) => Ok(slice(made, offset, len)),
             (None, Some(view)) => self.read_view(view, offset, len).at(handle.shown()),
             (None, None) => self.read_content(&handle.inode, offset, len),
-        }
+        };
+        read.inspect(|bytes| add_len(&self.read_len, bytes))
     }
 
     /// As [`Self::read`], where the bytes are at hand: nothing is read, decoded or waited for.
     pub fn try_read(&self, handle: u64, offset: u64, len: usize) -> Option<Bytes> {
         let handle = self.handle(handle).ok()?;
-        match (&handle.made, &handle.view) {
+        let read = match (&handle.made, &handle.view) {
             (Some(made), _) => Some(slice(made, offset, len)),
             (None, Some(view)) => self.try_read_view(view, offset, len),
             (None, None) => self.try_read_content(&handle.inode, offset, len),
-        }
+        };
+        read.inspect(|bytes| add_len(&self.read_len, bytes))
     }
 
     /// Puts `data` at `offset` of an open file: all of it or none.
     pub fn write(&self, handle: u64, offset: u64, data: &[u8]) -> Result<()> {
         let handle = self.handle(handle)?;
-        match &handle.view {
+        let written = match &handle.view {
             Some(view) => self.write_view(view, offset, data).at(handle.shown()),
             None => self.write_content(&handle.inode, offset, data),
-        }
+        };
+        written.inspect(|()| add_len(&self.written_len, data))
     }
 
     /// As [`Self::write`], where nothing must be read, decoded or waited for; whether that was so.
     pub fn try_write(&self, handle: u64, offset: u64, data: &[u8]) -> Result<bool> {
         let handle = self.handle(handle)?;
-        match &handle.view {
-            Some(view) => self.try_write_view(view, offset, data).at(handle.shown()),
-            None => self.try_write_content(&handle.inode, offset, data),
+        let is_written = match &handle.view {
+            Some(view) => self.try_write_view(view, offset, data).at(handle.shown())?,
+            None => self.try_write_content(&handle.inode, offset, data)?,
+        };
+        if is_written {
+            add_len(&self.written_len, data);
         }
+        Ok(is_written)
     }
 
     /// Stores what was written to a file: each close of a descriptor of it asks for this.
@@ -372,6 +397,10 @@ impl Vfs {
         let found = self.handles.lock().get(&handle).cloned();
         found.ok_or_else(|| Error::new(Kind::Os(libc::EBADF), "no such handle"))
     }
+}
+
+fn add_len(counter: &AtomicU64, bytes: &[u8]) {
+    counter.fetch_add(u64::try_from(bytes.len()).unwrap_or_default(), Ordering::Relaxed);
 }
 
 /// Up to `len` bytes from `offset`.

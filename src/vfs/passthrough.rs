@@ -14,12 +14,13 @@ use lru::LruCache;
 use parking_lot::Mutex;
 
 use super::Vfs;
+use super::attr::Attr;
 use super::file::{Content, File};
 use super::inode::Inode;
 use super::place::Place;
 use crate::array::{Array, Coords};
 use crate::backing::{Backing, MemoryFiles};
-use crate::cache::ChunkCache;
+use crate::cache::{Chunk, ChunkCache};
 use crate::error::{Error, Kind};
 use crate::metadata::NodePath;
 use crate::store::Version;
@@ -38,13 +39,17 @@ const CALM: Duration = Duration::from_secs(1);
 pub struct Passing {
     /// Handles that are read so: none or all of them.
     pub openers: u32,
-    /// What they are read from, and the version that it is; none where there are none.
-    backing: Option<(Version, Arc<Backing>)>,
+    /// What they are read from; none where there are none.
+    backing: Option<(Seen, Arc<Backing>)>,
     /// The version that was last read so.
     last: Option<Version>,
     /// Whether somebody has read it through the kernel's pages since.
     pub has_pages: bool,
 }
+
+/// What was stored when a chunk was opened: its version, and the generation of its array, since a version may come again
+/// (an inode number that is free again, a time that was set).
+type Seen = (Version, u64);
 
 type Id = (usize, Coords);
 
@@ -66,8 +71,8 @@ pub(super) struct Passed {
 #[derive(Debug)]
 struct Kept {
     /// Held so that the address in its id stays taken.
-    _array: Arc<Array>,
-    version: Version,
+    array: Arc<Array>,
+    seen: Seen,
     backing: Arc<Backing>,
 }
 
@@ -113,8 +118,20 @@ impl Passed {
     }
 
     /// Whether a chunk is in a memory file.
-    pub fn is_here(&self, array: &Arc<Array>, coords: &Coords) -> bool {
-        self.kept.lock().contains(&id(array, coords))
+    pub fn is_here(&self, cache: &ChunkCache, array: &Arc<Array>, coords: &Coords) -> bool {
+        let generation = cache.generation(array);
+        self.find(array, coords, (None, generation)).is_some()
+    }
+
+    /// Lets go of what was decoded before chunks of its array were changed here.
+    pub fn sweep(&self, cache: &ChunkCache) {
+        let mut kept = self.kept.lock();
+        let is_old = |kept: &Kept| kept.seen.1 != cache.generation(&kept.array);
+        let old: Vec<Id> =
+            kept.iter().filter(|(_, kept)| is_old(kept)).map(|(id, _)| id.clone()).collect();
+        let gone: Vec<Option<Kept>> = old.iter().map(|id| kept.pop(id)).collect();
+        drop(kept);
+        drop(gone);
     }
 
     /// Lets go of chunks that a sweep has passed, where it will have passed all that fit before it comes again.
@@ -138,7 +155,9 @@ impl Passed {
         if len < SHORTEST || len > self.limit / 4 {
             return None;
         }
-        if let Some(backing) = self.find(array, coords, version) {
+        // Before the chunk is looked at: whatever changes it from here on counts.
+        let generation = cache.generation(array);
+        if let Some(backing) = self.find(array, coords, (version, generation)) {
             return Some(backing);
         }
         if cache.waits_at(array, coords) {
@@ -146,19 +165,19 @@ impl Passed {
         }
         // Who reads it is told why it cannot be decoded.
         let chunk = cache.get(array, coords).ok()??;
-        if let Some(backing) = self.find(array, coords, version) {
+        if let Some(backing) = self.find(array, coords, (version, generation)) {
             return Some(backing); // Another one was faster.
         }
         let read = chunk.stat.version;
         if version.is_some_and(|version| version != read) || read.is_unstored() {
             return None;
         }
-        let backing = Arc::new(self.fill(&chunk.bytes)?);
-        let kept = Kept { _array: Arc::clone(array), version: read, backing: Arc::clone(&backing) };
+        let backing = Arc::new(self.fill(&chunk)?);
+        let seen = (read, generation);
+        let kept = Kept { array: Arc::clone(array), seen, backing: Arc::clone(&backing) };
         let replaced = self.kept.lock().push(id(array, coords), kept);
         drop(replaced);
         cache.remove(array, coords);
-        cache.set_elsewhere(self.files.len());
         Some(backing)
     }
 
@@ -166,18 +185,19 @@ impl Passed {
         &self,
         array: &Arc<Array>,
         coords: &Coords,
-        version: Option<Version>,
+        (version, generation): (Option<Version>, u64),
     ) -> Option<Arc<Backing>> {
         let mut kept = self.kept.lock();
         let found = kept.get(&id(array, coords))?;
-        let is_it = version.is_none_or(|version| version == found.version);
+        let is_it =
+            generation == found.seen.1 && version.is_none_or(|version| version == found.seen.0);
         is_it.then(|| Arc::clone(&found.backing))
     }
 
     /// A memory file with these bytes, for which others may have to go.
-    fn fill(&self, bytes: &[u8]) -> Option<Backing> {
+    fn fill(&self, chunk: &Chunk) -> Option<Backing> {
         loop {
-            match self.files.with(bytes) {
+            match self.files.with(&chunk.bytes, chunk.stat.modified) {
                 Ok(Some(backing)) => return Some(backing),
                 Ok(None) => {
                     let oldest = self.kept.lock().pop_lru()?;
@@ -202,11 +222,13 @@ impl Vfs {
         version: Version,
     ) -> Option<Arc<Backing>> {
         let passing = &file.passing;
+        let others = file.openers.saturating_sub(1);
+        let seen = (version, self.cache.generation(array));
         if let Some((opened, backing)) = &passing.backing {
             let backing = Arc::clone(backing);
-            return (*opened == version).then(|| self.count_passing(file, version, backing));
+            let is_it = *opened == seen && others == passing.openers;
+            return is_it.then(|| self.count_passing(file, seen, backing));
         }
-        let others = file.openers.saturating_sub(1);
         if others > 0 || !self.passed.is_possible() || version.is_unstored() {
             return None;
         }
@@ -217,34 +239,44 @@ impl Vfs {
         let backing = if array.is_stored_decoded(coords) {
             let found = array.open_decoded(coords).ok().flatten();
             let (stored, stat) = found.filter(|(_, stat)| stat.len >= SHORTEST)?;
-            (stat.version == version).then(|| Arc::new(Backing::stored(stored)))?
+            let backing = Backing::stored(stored, stat.len, stat.modified);
+            (stat.version == version).then(|| Arc::new(backing))?
         } else {
             // What was read before, and is not here any more, the kernel had better keep.
-            if passing.last == Some(version) && !self.passed.is_here(array, coords) {
+            if passing.last == Some(version) && !self.passed.is_here(&self.cache, array, coords) {
                 return None;
             }
             self.passed.chunk(&self.cache, array, coords, Some(version))?
         };
-        Some(self.count_passing(file, version, backing))
+        Some(self.count_passing(file, seen, backing))
     }
 
-    /// Another handle on a file that has no name any more, and that the kernel reads by itself.
-    pub(super) fn pass_again(&self, inode: &Inode) -> Option<Arc<Backing>> {
-        let mut file = inode.file().lock();
-        let (version, backing) = file.passing.backing.clone()?;
-        Some(self.count_passing(&mut file, version, backing))
+    /// What another handle on a file that is read so is to be read from.
+    pub(super) fn pass_again(&self, file: &mut File) -> Option<Arc<Backing>> {
+        let (seen, backing) = file.passing.backing.clone()?;
+        Some(self.count_passing(file, seen, backing))
     }
 
-    fn count_passing(
-        &self,
-        file: &mut File,
-        version: Version,
-        backing: Arc<Backing>,
-    ) -> Arc<Backing> {
+    /// The attributes of a file that has no name any more, and that the kernel reads by itself.
+    pub(super) fn attr_of_parted(inode: &Inode) -> Option<Attr> {
+        let file = inode.known_file()?.lock();
+        let (_, backing) = file.passing.backing.as_ref().filter(|_| inode.place().is_none())?;
+        Some(Attr {
+            number: inode.number(),
+            is_dir: false,
+            len: backing.len(),
+            blocks: Attr::blocks_of(backing.len(), backing.len()),
+            links: 0,
+            may_change: true,
+            ..Attr::directory(backing.modified())
+        })
+    }
+
+    fn count_passing(&self, file: &mut File, seen: Seen, backing: Arc<Backing>) -> Arc<Backing> {
         let passing = &mut file.passing;
         passing.openers = passing.openers.saturating_add(1);
-        (passing.last, passing.has_pages) = (Some(version), false);
-        passing.backing = Some((version, Arc::clone(&backing)));
+        (passing.last, passing.has_pages) = (Some(seen.0), false);
+        passing.backing = Some((seen, Arc::clone(&backing)));
         self.passed.opened.fetch_add(1, Ordering::Relaxed);
         backing
     }
@@ -272,19 +304,6 @@ impl Vfs {
             self.inodes.release(new);
         }
         Error::not_found()
-    }
-
-    /// The same, where the kernel is reading it by itself, before it gets another name: that is then of the new inode.
-    pub(super) fn part_from_readers(&self, inode: Arc<Inode>) -> Arc<Inode> {
-        let file = inode.file().lock();
-        let Some(place) = inode.place().filter(|_| file.passing.openers > 0) else {
-            drop(file);
-            return inode;
-        };
-        let _looked_up_again = self.part(&inode, &file);
-        drop(file);
-        self.inodes.release(inode);
-        self.inodes.at(&place)
     }
 
     /// The kernel does not read files by itself: the handle is one like others.

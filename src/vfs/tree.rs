@@ -456,9 +456,15 @@ impl Vfs {
             self.before_chunk(path, array, coords);
         }
         let mut file = inode.file().lock();
+        if inode.place().as_ref() != Some(place) {
+            // It has lost its name, or has another one, since that was looked at: the kernel looks again.
+            return Err(Error::not_found());
+        }
         if file.passing.openers > 0 && access != Access::Read {
             return Err(self.part(inode, &file));
         }
+        // What the kernel drops at this open may be pages that another one is just writing.
+        file.is_shared = file.openers > 1;
         if access == Access::Truncate {
             drop(file);
             self.truncate_content(inode, 0)?;
@@ -471,10 +477,8 @@ impl Vfs {
             return if is_passing { Err(self.part(inode, &file)) } else { Ok(Pages::Keep.into()) };
         }
         let version = self.version_for_opener(place, array.as_ref(), &mut file)?;
-        // It may have lost its name since it was looked at: what has taken that is another inode's to be read from.
         if let (Access::Read, Place::Chunk(path, coords)) = (access, place)
             && let (Some(array), Some(version)) = (&array, version)
-            && inode.place().as_ref() == Some(place)
         {
             let backing = self.pass(&mut file, path, (array, coords), version);
             self.followed.note_passed(path, backing.is_some());

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -208,6 +208,94 @@ fn a_chunk_that_is_being_read_can_be_opened_in_every_other_way() {
             .unwrap();
         assert!(fs::read(&path).unwrap().starts_with(b"new\x03"));
         assert!(readers.iter().all(|reader| read(reader) == full_of(3)));
+    }
+}
+
+#[test]
+fn what_is_in_a_pipe_stays_what_it_is_when_its_file_has_gone() {
+    let mount = mount("gzip", &["--cache-size", "4M"]);
+    let mut pipe = [0; 2];
+    // SAFETY: there is room for two descriptors.
+    assert_eq!(unsafe { libc::pipe(pipe.as_mut_ptr()) }, 0);
+    let file = File::open(chunk(&mount, 3)).unwrap();
+    // SAFETY: the descriptors are open, and no offsets are given.
+    let spliced = unsafe {
+        let null = std::ptr::null_mut();
+        libc::fcntl(pipe[1], libc::F_SETPIPE_SZ, 1 << 20);
+        libc::splice(file.as_raw_fd(), null, pipe[1], null, CHUNK_LEN, 0)
+    };
+    assert!(spliced > 0, "{}", std::io::Error::last_os_error());
+    drop(file);
+    for number in (4..CHUNKS).cycle().take(200) {
+        fs::read(chunk(&mount, number)).unwrap();
+    }
+    // SAFETY: both are open and of nobody else.
+    let (mut out, end) = unsafe { (File::from_raw_fd(pipe[0]), File::from_raw_fd(pipe[1])) };
+    drop(end);
+    let mut bytes = Vec::new();
+    out.read_to_end(&mut bytes).unwrap();
+    assert_eq!(bytes.len(), usize::try_from(spliced).unwrap());
+    assert!(bytes.iter().all(|byte| *byte == 3));
+}
+
+#[test]
+fn a_chunk_that_is_renamed_while_it_is_read_is_the_one_that_its_new_name_has() {
+    for codec in ["none", "gzip"] {
+        for closes_first in [false, true] {
+            let mount = mount(codec, &["--metadata-ttl", "60"]);
+            let (from, to) = (chunk(&mount, 7), chunk(&mount, 9));
+            let open = File::open(&from).unwrap();
+            fs::rename(&from, &to).unwrap();
+            let open = (!closes_first).then_some(open);
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            fs::write(&from, full_of(200)).unwrap();
+            assert!(fs::read(&to).unwrap() == full_of(7), "{codec}");
+            rw(&to).write_all_at(b"new", 0).unwrap();
+            File::options()
+                .write(true)
+                .open(&to)
+                .unwrap()
+                .set_modified(std::time::SystemTime::now())
+                .unwrap();
+            assert!(fs::read(&from).unwrap() == full_of(200), "{codec}");
+            assert!(fs::read(&to).unwrap().starts_with(b"new\x07"), "{codec}");
+            drop(open);
+        }
+    }
+}
+
+#[test]
+fn a_chunk_that_is_written_twice_with_one_time_is_read_as_it_was_written_last() {
+    let mount = mount("gzip", &[]);
+    let path = chunk(&mount, 1);
+    let put = |number| {
+        let mut file = File::create(&path).unwrap();
+        file.write_all(&full_of(number)).unwrap();
+        drop(file);
+        rw(&path).set_modified(std::time::UNIX_EPOCH).unwrap();
+    };
+    for number in (0..60).step_by(3) {
+        put(number);
+        assert!(fs::read(&path).unwrap() == full_of(number));
+        put(number + 1);
+        put(number + 2);
+        assert!(fs::read(&path).unwrap() == full_of(number + 2), "{number}");
+    }
+}
+
+#[test]
+fn a_descriptor_tells_of_its_file_and_can_be_opened_again_when_the_name_has_another() {
+    for codec in ["none", "gzip"] {
+        let mount = mount(codec, &[]);
+        let path = chunk(&mount, 3);
+        let open = File::open(&path).unwrap();
+        rw(&path).write_all_at(b"new", 0).unwrap();
+        fs::remove_file(&path).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(1200));
+        let known = open.metadata().unwrap();
+        assert_eq!((known.len(), known.nlink()), (CHUNK_LEN as u64, 0));
+        let again = File::open(format!("/proc/self/fd/{}", open.as_raw_fd())).unwrap();
+        assert!(read(&again) == full_of(3) && read(&open) == full_of(3), "{codec}");
     }
 }
 
