@@ -1,4 +1,4 @@
-//! Decodes `BloscLZ`, which is `FastLZ` level 2 with another limit on distances.
+//! `BloscLZ`, which is `FastLZ` level 2 with another limit on distances.
 //!
 //! ```text
 //! 000n nnnn                          n + 1 literal bytes follow
@@ -8,11 +8,193 @@
 //!                                    (h 31 and d 255: from d2 * 256 + d1 + 8192 back)
 //! ```
 //!
-//! The first byte always begins literals. C-Blosc's own decoder can be made to write where it should
-//! not (c-blosc#405); this one has no way to.
+//! The first byte always begins literals, whatever its upper bits are; C-Blosc sets the lowest of
+//! them. The last of the stream are literals, too: since 1.19 C-Blosc does not copy a match that ends
+//! it. C-Blosc's own decoder can be made to write where it should not (c-blosc#405); this one has no
+//! way to.
 
 /// The distance that stands for two more bytes, less 1.
 const MAX_SHORT_DISTANCE: usize = 8191;
+
+/// The farthest back that C-Blosc looks; 3 more can be said.
+const MAX_DISTANCE: usize = 65_533 + MAX_SHORT_DISTANCE;
+
+/// The shortest matches that are worth it: they take 2 or 4 bytes and another one, which begins the
+/// literals behind them, and the shorter they are the slower is decoding.
+const MIN_LEN: usize = 5;
+const MIN_FAR_LEN: usize = 8;
+
+/// What matches are found by.
+const SEQUENCE_LEN: usize = 4;
+
+/// The most literals after one byte.
+const MAX_LITERALS: usize = 32;
+
+/// As in C-Blosc no match begins in the last bytes, and none reaches the very last.
+const MATCHLESS_LEN: usize = 12;
+const LAST_LITERALS: usize = 2;
+
+/// How many positions a table holds at least and at most, as powers of 2.
+const MIN_LOG: u32 = 10;
+const MAX_LOG: u32 = 14;
+
+/// Where sequences of 4 bytes were last seen, by their hash; kept from split to split for its memory.
+pub(super) struct Table {
+    positions: Vec<u32>,
+    /// After 2^n sequences without a match every other one is tried, after as many again every third.
+    patience_log: u32,
+}
+
+impl Table {
+    /// A table for that level, 1 to 9.
+    pub fn new(level: u32) -> Self {
+        Self { positions: vec![0; 1 << MAX_LOG], patience_log: 4 + level.min(9) / 2 }
+    }
+
+    /// The table without what it knew, as large as `len` bytes are worth.
+    fn positions(&mut self, len: usize) -> Option<Positions<'_>> {
+        let log = (usize::BITS + 1 - len.leading_zeros()).clamp(MIN_LOG, MAX_LOG);
+        let slots = self.positions.get_mut(..1 << log)?;
+        slots.fill(0);
+        Some(Positions { slots, log })
+    }
+}
+
+/// A power of 2 of positions.
+struct Positions<'a> {
+    slots: &'a mut [u32],
+    log: u32,
+}
+
+impl Positions<'_> {
+    /// Where that sequence may have been seen last, now that it is at `at`. What never was is at 0.
+    fn swap(&mut self, sequence: u32, at: usize) -> Option<usize> {
+        let hash = sequence.wrapping_mul(2_654_435_761) >> (u32::BITS - self.log);
+        let slot = self.slots.get_mut(usize::try_from(hash).ok()?)?;
+        usize::try_from(std::mem::replace(slot, u32::try_from(at).ok()?)).ok()
+    }
+}
+
+/// Encodes `input` to the start of `output` and returns how many bytes that made. `None` where they do
+/// not fit, and where `input` is shorter than any match.
+pub(super) fn compress(input: &[u8], output: &mut [u8], table: &mut Table) -> Option<usize> {
+    let start_limit = input.len().checked_sub(MATCHLESS_LEN)?;
+    let matchable = input.get(..input.len() - LAST_LITERALS)?;
+    let first_miss = 1_u32 << table.patience_log;
+    let patience_log = table.patience_log;
+    let mut positions = table.positions(input.len())?;
+    let mut stream = Stream { output, len: 0 };
+    let (mut at, mut literals_at, mut miss) = (1, 0, first_miss);
+    let mut other = None;
+    while at < start_limit {
+        let sequence = sequence_at(matchable, at);
+        let mut from = positions.swap(sequence, at)?;
+        let mut len = 0;
+        if at - from <= MAX_DISTANCE && sequence_at(matchable, from) == sequence {
+            len = common_len(matchable.get(from..)?, matchable.get(at..)?);
+        }
+        if let Some(other) = other.take().filter(|other| at - other <= MAX_DISTANCE) {
+            let other_len = common_len(matchable.get(other..)?, matchable.get(at..)?);
+            if other_len > len {
+                (from, len) = (other, other_len);
+            }
+        }
+        if len < SEQUENCE_LEN {
+            at += usize::try_from(miss >> patience_log).ok()?;
+            miss += 1;
+            continue;
+        }
+        let len_before = common_end_len(input.get(..from)?, input.get(literals_at..at)?);
+        let min_len = if at - from > MAX_SHORT_DISTANCE { MIN_FAR_LEN } else { MIN_LEN };
+        if len + len_before < min_len {
+            at += 1;
+            continue;
+        }
+        stream.put_literals(input.get(literals_at..at - len_before)?)?;
+        stream.put_match(at - from, len + len_before)?;
+        at += len;
+        (literals_at, miss) = (at, first_miss);
+        // What followed where another match ended like this one may follow again. Of what repeats with a
+        // long period each part by itself would be found too near.
+        let border = at - SEQUENCE_LEN / 2;
+        let before = positions.swap(sequence_at(input, border), border)?;
+        other = Some(before + SEQUENCE_LEN / 2);
+    }
+    stream.put_literals(input.get(literals_at..)?)?;
+    *stream.output.first_mut()? |= 0b10_0000;
+    Some(stream.len)
+}
+
+/// The 4 bytes from there on.
+fn sequence_at(input: &[u8], at: usize) -> u32 {
+    input.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |bytes| u32::from_le_bytes(*bytes))
+}
+
+/// How many bytes both begin with.
+fn common_len(a: &[u8], b: &[u8]) -> usize {
+    let (a_words, _) = a.as_chunks();
+    let (b_words, _) = b.as_chunks();
+    let mut len = 0;
+    for (a, b) in a_words.iter().zip(b_words) {
+        let difference = u64::from_le_bytes(*a) ^ u64::from_le_bytes(*b);
+        if difference != 0 {
+            return len + usize::try_from(difference.trailing_zeros() / 8).unwrap_or_default();
+        }
+        len += 8;
+    }
+    len + a.iter().zip(b).skip(len).take_while(|(a, b)| a == b).count()
+}
+
+/// How many bytes both end with.
+fn common_end_len(a: &[u8], b: &[u8]) -> usize {
+    a.iter().rev().zip(b.iter().rev()).take_while(|(a, b)| a == b).count()
+}
+
+/// What is written; no part of it has an effect where the whole does not fit.
+struct Stream<'a> {
+    output: &'a mut [u8],
+    len: usize,
+}
+
+impl Stream<'_> {
+    fn put(&mut self, bytes: &[u8]) -> Option<()> {
+        let end = self.len + bytes.len();
+        self.output.get_mut(self.len..end)?.copy_from_slice(bytes);
+        self.len = end;
+        Some(())
+    }
+
+    fn put_literals(&mut self, literals: &[u8]) -> Option<()> {
+        for run in literals.chunks(MAX_LITERALS) {
+            self.put(&[u8::try_from(run.len() - 1).ok()?])?;
+            self.put(run)?;
+        }
+        Some(())
+    }
+
+    /// A match of at least 3 bytes.
+    fn put_match(&mut self, distance: usize, len: usize) -> Option<()> {
+        let distance = distance.checked_sub(1)?;
+        let short_distance = distance.min(MAX_SHORT_DISTANCE);
+        let [low, high, ..] = short_distance.to_le_bytes();
+        let l = len.checked_sub(2)?;
+        if let Some(mut more) = l.checked_sub(7) {
+            self.put(&[7 << 5 | high])?;
+            while more >= 255 {
+                self.put(&[255])?;
+                more -= 255;
+            }
+            self.put(&[u8::try_from(more).ok()?, low])?;
+        } else {
+            self.put(&[u8::try_from(l).ok()? << 5 | high, low])?;
+        }
+        if short_distance == MAX_SHORT_DISTANCE {
+            let far = u16::try_from(distance - MAX_SHORT_DISTANCE).ok()?;
+            self.put(&far.to_be_bytes())?;
+        }
+        Some(())
+    }
+}
 
 /// Decodes `input` into `output` and returns how many bytes that made. `None` where the input ends
 /// too early, refers to what is before the output or does not fit.
@@ -86,58 +268,4 @@ fn copy_match(output: &mut [u8], len: usize, distance: usize, count: usize) -> O
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn decode(input: &[u8], len: usize) -> Option<Vec<u8>> {
-        let mut output = vec![0; len];
-        let actual = decompress(input, &mut output)?;
-        output.truncate(actual);
-        Some(output)
-    }
-
-    #[test]
-    fn literals_and_matches_decode() {
-        assert_eq!(decode(&[2, b'a', b'b', b'c'], 9).unwrap(), b"abc");
-        // 3 bytes from 3 back, 4 from 1 back, and the control bits of the first byte do not count.
-        let input = [0xe2, b'a', b'b', b'c', 0x20, 2, 0x40, 0];
-        assert_eq!(decode(&input, 10).unwrap(), b"abcabccccc"[..10]);
-        // 9 + 255 + 1 bytes from 2 back, over itself.
-        let long = decode(&[1, b'x', b'y', 0xe0, 255, 1, 1], 267).unwrap();
-        assert_eq!(long, b"xy".repeat(134)[..267]);
-    }
-
-    #[test]
-    fn a_far_match_decodes() {
-        let mut input = Vec::new();
-        let far = 8192 + 300;
-        let literals: Vec<u8> = (0..far).map(|i| u8::try_from(i * 7 % 251).unwrap()).collect();
-        for run in literals.chunks(32) {
-            input.push(u8::try_from(run.len() - 1).unwrap());
-            input.extend(run);
-        }
-        // h 31 and d 255, then 300 beyond 8192.
-        input.extend([0x3f, 255, 1, 44]);
-        assert_eq!(decode(&input, far + 3).unwrap()[far..], literals[..3]);
-        let last = input.len() - 1;
-        input[last] += 1;
-        assert_eq!(decode(&input, far + 3), None, "one before the start");
-    }
-
-    #[test]
-    fn what_reaches_out_of_bounds_is_refused() {
-        for input in [
-            &[][..],
-            &[1, b'a'],
-            &[0, b'a', 0x20],
-            &[0, b'a', 0x20, 1],
-            &[0, b'a', 0xe0, 255, 255],
-            &[0, b'a', 0xe0, 255, 255, 0, 0],
-            &[0, b'a', 0x3f, 255, 0],
-            &[0, b'a', 0x3f, 255, 0, 0],
-        ] {
-            assert_eq!(decode(input, 64), None, "{input:?}");
-        }
-        assert_eq!(decode(&[2, b'a', b'b', b'c'], 2), None);
-    }
-}
+mod tests;

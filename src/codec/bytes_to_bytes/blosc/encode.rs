@@ -1,8 +1,6 @@
 //! The writer of Blosc frames: it chooses blocks and splits as C-Blosc 1.21 does in its default,
-//! forward compatible mode, so that the frames are as good for any reader.
-//!
-//! `BloscLZ` and Snappy are only read. Frames for them are stored, and say `BloscLZ`, which every reader
-//! has, and no shuffle.
+//! forward compatible mode, so that the frames are as good for any reader. Stored frames say `BloscLZ`,
+//! which every reader has, and no shuffle.
 
 use std::fmt::Display;
 
@@ -17,7 +15,7 @@ use super::scratch::Scratch;
 use super::shuffle::shuffle;
 use super::{
     Compressor, Filter, HEADER_LEN, Header, MAX_SPLITS, MIN_BUFFER_LEN, STORED_FLAG, UNSPLIT_FLAG,
-    split_count,
+    blosclz, split_count,
 };
 use crate::error::{Error, Result};
 
@@ -51,8 +49,7 @@ impl Encoder {
             )?;
         if self.level > 0
             && decoded.len() >= MIN_BUFFER_LEN
-            && let Some(backend) = Backend::new(self.compressor, self.level)?
-            && let Some(frame) = self.compress(backend, decoded, decoded_len)?
+            && let Some(frame) = self.compress(decoded, decoded_len)?
         {
             return Ok(frame);
         }
@@ -76,12 +73,8 @@ impl Encoder {
 
     #[expect(clippy::too_many_lines, reason = "one pass over the blocks of a frame")]
     /// The compressed frame, or `None` where that would not be shorter than the stored one.
-    fn compress(
-        &self,
-        mut backend: Backend,
-        decoded: &[u8],
-        decoded_len: u32,
-    ) -> Result<Option<Vec<u8>>> {
+    fn compress(&self, decoded: &[u8], decoded_len: u32) -> Result<Option<Vec<u8>>> {
+        let mut backend = Backend::new(self.compressor, self.level)?;
         let item_len = usize::from(self.item_len);
         let block_len = self.block_len(decoded.len());
         // Zstandard came with the flag; readers that do not know the one do not know the other.
@@ -190,26 +183,27 @@ fn number(len: usize) -> Result<u32> {
 
 /// A compressor and what it keeps from split to split.
 enum Backend {
+    BloscLz(blosclz::Table),
     Lz4(CompressTable),
+    Snappy(Box<snap::raw::Encoder>),
     Zlib(Box<Compress>),
     Zstd(bulk::Compressor<'static>),
 }
 
 impl Backend {
-    /// The compressor for frames of that level, 1 to 9; `None` where they are only read.
-    fn new(compressor: Compressor, level: u32) -> Result<Option<Self>> {
+    /// The compressor for frames of that level, 1 to 9. Snappy has no levels, LZ4 none here.
+    fn new(compressor: Compressor, level: u32) -> Result<Self> {
         Ok(match compressor {
-            Compressor::BloscLz | Compressor::Snappy => None,
-            Compressor::Lz4 => Some(Self::Lz4(CompressTable::large())),
-            Compressor::Zlib => {
-                Some(Self::Zlib(Box::new(Compress::new(Compression::new(level), true))))
-            }
+            Compressor::BloscLz => Self::BloscLz(blosclz::Table::new(level)),
+            Compressor::Lz4 => Self::Lz4(CompressTable::large()),
+            Compressor::Snappy => Self::Snappy(Box::new(snap::raw::Encoder::new())),
+            Compressor::Zlib => Self::Zlib(Box::new(Compress::new(Compression::new(level), true))),
             Compressor::Zstd => {
                 // As in C-Blosc: 9 stands for all that there is.
                 let level = i32::try_from(level).ok().filter(|level| *level < 9);
                 let level = level.map_or(22, |level| level * 2 - 1);
                 let compressor = bulk::Compressor::new(level).map_err(|e| broken("zstd", &e))?;
-                Some(Self::Zstd(compressor))
+                Self::Zstd(compressor)
             }
         })
     }
@@ -217,8 +211,9 @@ impl Backend {
     /// The room that `compress` needs for a split of that length.
     fn max_len(&self, split_len: usize) -> usize {
         match self {
+            Self::BloscLz(_) | Self::Zlib(_) => split_len,
             Self::Lz4(_) => get_maximum_output_size(split_len),
-            Self::Zlib(_) => split_len,
+            Self::Snappy(_) => snap::raw::max_compress_len(split_len),
             Self::Zstd(_) => compress_bound(split_len),
         }
     }
@@ -227,9 +222,17 @@ impl Backend {
     /// become shorter.
     fn compress(&mut self, split: &[u8], target: &mut [u8]) -> Result<Option<usize>> {
         match self {
+            Self::BloscLz(table) => {
+                let shorter = split.len().saturating_sub(1).min(target.len());
+                let target = target.get_mut(..shorter).unwrap_or_default();
+                Ok(blosclz::compress(split, target, table))
+            }
             Self::Lz4(table) => compress_into_with_table(split, target, table)
                 .map(Some)
                 .map_err(|error| broken("lz4", &error)),
+            Self::Snappy(encoder) => {
+                encoder.compress(split, target).map(Some).map_err(|error| broken("snappy", &error))
+            }
             Self::Zlib(compress) => {
                 compress.reset();
                 let status = compress

@@ -1,5 +1,6 @@
 use std::path::Path;
 
+use proptest::prelude::*;
 use serde_json::json;
 
 use super::super::Lzma;
@@ -9,6 +10,8 @@ use crate::error::Kind;
 fn blosc(configuration: &Value) -> Blosc {
     Blosc::new(configuration.as_object().unwrap()).unwrap()
 }
+
+const CNAMES: [&str; 5] = ["blosclz", "lz4", "snappy", "zlib", "zstd"];
 
 /// 4096 bytes and their frame.
 fn frame(cname: &str, shuffle: i32) -> (Vec<u8>, Vec<u8>) {
@@ -59,13 +62,16 @@ fn an_empty_chunk_is_a_stored_frame_as_numcodecs_writes_it() {
 }
 
 #[test]
-fn codecs_that_are_only_read_make_stored_frames() {
-    for cname in ["blosclz", "snappy"] {
-        let codec = blosc(&json!({"cname": cname, "typesize": 4}));
-        let encoded = codec.encode(&[9; 1000]).unwrap();
-        assert_eq!(encoded.len(), 1016);
-        assert_eq!(encoded[2], STORED_FLAG | UNSPLIT_FLAG);
-        assert_eq!(codec.decode(&encoded, 1000).unwrap(), [9; 1000]);
+fn every_cname_makes_frames_that_say_it() {
+    for (cname, number) in
+        [("blosclz", 0), ("lz4", 1), ("lz4hc", 1), ("snappy", 2), ("zlib", 3), ("zstd", 4)]
+    {
+        for shuffle in 0..=2 {
+            let (decoded, encoded) = frame(cname, shuffle);
+            assert_eq!(encoded[2] >> 5, number, "{cname}");
+            assert!(encoded.len() < decoded.len() / 2, "{cname}: {} bytes", encoded.len());
+            assert!(decode(&encoded).unwrap() == decoded, "{cname}");
+        }
     }
 }
 
@@ -97,7 +103,7 @@ fn what_does_not_get_shorter_is_stored() {
     })
     .take(5000)
     .collect();
-    for cname in ["lz4", "zlib", "zstd"] {
+    for cname in CNAMES {
         let codec = blosc(&json!({"cname": cname}));
         let encoded = codec.encode(&noise).unwrap();
         assert_eq!(encoded.len(), 5016);
@@ -139,7 +145,7 @@ fn headers_that_lie_are_refused() {
 
 #[test]
 fn each_codec_reports_a_broken_split() {
-    for cname in ["lz4", "zlib", "zstd"] {
+    for cname in CNAMES {
         let (_, mut encoded) = frame(cname, 0);
         let len = encoded.len();
         // The last 2 bytes of the last split, which zlib checks and the others need.
@@ -173,4 +179,61 @@ fn blosclz_that_overflowed_c_blosc_is_an_error() {
     encoded.extend(split);
     let error = decode(&encoded).unwrap_err();
     assert!(error.detail().ends_with("that are not blosclz"), "{error}");
+}
+
+/// A length at or near where a block, a split or a frame of its own begins.
+fn border(item_len: usize, block_len: usize) -> impl Strategy<Value = usize> {
+    let places = [0, MIN_BUFFER_LEN, MIN_BUFFER_LEN * item_len, block_len, block_len * 3, 1 << 16];
+    let near = (
+        prop::sample::select(places.to_vec()),
+        0..5_usize,
+        prop::sample::select(vec![1, item_len]),
+    );
+    prop_oneof![
+        near.prop_map(|(place, step, by)| (place + step * by).saturating_sub(2 * by)),
+        0..200_000_usize,
+    ]
+}
+
+fn lens() -> impl Strategy<Value = (usize, usize, usize)> {
+    let item_len = prop_oneof![1..20_usize, prop::sample::select(vec![2, 4, 8, 255])];
+    let block_len = prop_oneof![Just(0_usize), 1..1000_usize, 60_000..140_000_usize];
+    (item_len, block_len).prop_flat_map(|(item_len, block_len)| {
+        (Just(item_len), Just(block_len), border(item_len, block_len))
+    })
+}
+
+proptest! {
+    #[test]
+    fn frames_of_any_shape_decode_to_what_was_encoded(
+        cname in prop::sample::select(CNAMES.to_vec()),
+        shuffle in 0..3,
+        level in 0..10_u32,
+        (item_len, block_len, len) in lens(),
+        kind in 0..4,
+        seed in any::<u32>(),
+    ) {
+        let mut state = seed;
+        let decoded: Vec<u8> = (0..u32::try_from(len).unwrap())
+            .map(|at| {
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                let [noise, ..] = state.to_be_bytes();
+                match kind {
+                    0 => noise,
+                    1 => noise >> 6,
+                    2 => (at / 4).to_le_bytes()[usize::try_from(at % 4).unwrap()],
+                    _ => u8::from(noise == 7),
+                }
+            })
+            .collect();
+        // The highest levels of zstd take seconds.
+        let level = if cname == "zstd" { level.min(5) } else { level };
+        let codec = blosc(&json!({
+            "cname": cname, "shuffle": shuffle, "clevel": level, "typesize": item_len,
+            "blocksize": block_len,
+        }));
+        let encoded = codec.encode(&decoded).unwrap();
+        prop_assert!(encoded.len() <= decoded.len() + HEADER_LEN);
+        prop_assert!(codec.decode(&encoded, len).unwrap() == decoded);
+    }
 }
