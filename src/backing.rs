@@ -59,6 +59,11 @@ impl Backing {
         self.len == 0
     }
 
+    /// Whether it is a memory file.
+    pub fn is_in_memory(&self) -> bool {
+        matches!(self.file, File::Memory { .. })
+    }
+
     /// When what it has was stored.
     pub fn modified(&self) -> SystemTime {
         self.modified

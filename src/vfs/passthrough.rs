@@ -58,6 +58,8 @@ type Id = (usize, Coords);
 pub(super) struct Passed {
     /// Whether the kernel can do it, and is to.
     is_possible: AtomicBool,
+    /// Whether it can with files of the store: it cannot where that lies on an overlay.
+    is_possible_of_store: AtomicBool,
     limit: u64,
     files: MemoryFiles,
     /// In order of use. A leaf.
@@ -82,6 +84,7 @@ impl Passed {
         let limit = cache_len / 2;
         Self {
             is_possible: AtomicBool::new(is_possible),
+            is_possible_of_store: AtomicBool::new(true),
             limit,
             files: MemoryFiles::new(limit, MOST_FILES),
             kept: Mutex::new(LruCache::unbounded()),
@@ -236,7 +239,8 @@ impl Vfs {
         if is_in_pages || self.passed.is_contended(path) {
             return None;
         }
-        let backing = if array.is_stored_decoded(coords) {
+        let of_store = self.passed.is_possible_of_store.load(Ordering::Relaxed);
+        let backing = if of_store && array.is_stored_decoded(coords) {
             let found = array.open_decoded(coords).ok().flatten();
             let (stored, stat) = found.filter(|(_, stat)| stat.len >= SHORTEST)?;
             let backing = Backing::stored(stored, stat.len, stat.modified);
@@ -306,10 +310,15 @@ impl Vfs {
         Error::not_found()
     }
 
-    /// The kernel does not read files by itself: the handle is one like others.
-    pub fn cannot_pass(&self, handle: u64, why: &str) {
-        if self.passed.is_possible.swap(false, Ordering::Relaxed) {
-            log::info!("no FUSE passthrough, chunks are read through the page cache: {why}");
+    /// The kernel does not read such a file by itself: the handle is one like others.
+    pub fn cannot_pass(&self, handle: u64, backing: &Backing, why: &str) {
+        let (possible, what) = if backing.is_in_memory() {
+            (&self.passed.is_possible, "chunks are read through the page cache")
+        } else {
+            (&self.passed.is_possible_of_store, "not of the store's files")
+        };
+        if possible.swap(false, Ordering::Relaxed) {
+            log::info!("no FUSE passthrough, {what}: {why}");
         }
         if let Some(inode) = self.stop_passing(handle) {
             Self::end_passing(&inode);
