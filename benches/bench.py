@@ -312,19 +312,17 @@ class Bench:
                 names = names[:1]
             if case == "rewrite":
                 names = [name for name in names if name.startswith("shard")]
-            is_header = True
+            kinds = list(dict.fromkeys(kind for name in names for kind in self.row(case, name)))
+            print("| array | " + " | ".join(kinds) + " | ratio |\n" + "|---" * (len(kinds) + 2) + "|")
             for name in names:
                 row = self.row(case, name)
                 figures = {kind: [] for kind in row}
                 for _ in range(self.options.rounds):
                     for kind, measure in row.items():
                         figures[kind].append(measure())
-                if is_header or case == "read":
-                    kinds = list(row)
-                    print("| array | " + " | ".join(kinds) + " | ratio |\n" + "|---" * (len(kinds) + 2) + "|")
-                    is_header = False
                 medians = {kind: statistics.median(all) for kind, all in figures.items()}
-                cells = [f"{medians[kind]:.{0 if medians[kind] > 1000 else 2}f}" for kind in row]
+                shown = {kind: f"{value:.{0 if value > 1000 else 2}f}" for kind, value in medians.items()}
+                cells = [shown.get(kind, "") for kind in kinds]
                 others = {kind: value for kind, value in medians.items() if kind not in ("zarrfs", "trivial FUSE")}
                 ratio = ""
                 if others:

@@ -128,13 +128,14 @@ impl Passed {
 
     /// Lets go of what was decoded before chunks of its array were changed here.
     pub fn sweep(&self, cache: &ChunkCache) {
-        let mut kept = self.kept.lock();
-        let is_old = |kept: &Kept| kept.seen.1 != cache.generation(&kept.array);
-        let old: Vec<Id> =
-            kept.iter().filter(|(_, kept)| is_old(kept)).map(|(id, _)| id.clone()).collect();
-        let gone: Vec<Option<Kept>> = old.iter().map(|id| kept.pop(id)).collect();
-        drop(kept);
-        drop(gone);
+        let known = |(id, kept): (&Id, &Kept)| (id.clone(), Arc::clone(&kept.array), kept.seen.1);
+        let all: Vec<_> = self.kept.lock().iter().map(known).collect();
+        for (id, array, generation) in all {
+            if cache.generation(&array) != generation {
+                let gone = self.kept.lock().pop(&id);
+                drop(gone);
+            }
+        }
     }
 
     /// Lets go of chunks that a sweep has passed, where it will have passed all that fit before it comes again.
