@@ -54,6 +54,11 @@ impl Inode {
         self.successor.read().as_ref().and_then(Weak::upgrade)
     }
 
+    /// Whether another one has its place now.
+    pub fn is_replaced(&self) -> bool {
+        self.place().is_none() && (self.replaced_at().is_some() || self.successor().is_some())
+    }
+
     /// Its bytes, if it is a file. See [`File`] for what may be done while it is locked.
     pub fn file(&self) -> &Mutex<File> {
         self.file.get_or_init(Box::default)

@@ -69,6 +69,9 @@ pub use xattr::Presence;
 /// How many keys may wait for a program to call `fsync` before they are synced without.
 const MAX_UNSYNCED: usize = 10_000;
 
+/// How often a file is looked for whose name others take just then.
+const ATTEMPTS: usize = 16;
+
 /// How long nothing is written before the store is left as if nobody wrote to it.
 const QUIET: Duration = Duration::from_secs(1);
 
@@ -296,7 +299,18 @@ impl Vfs {
         if let Some(attr) = Self::attr_of_parted(&known) {
             return Ok(attr);
         }
-        let attr = self.attr(&self.current(&known))?;
+        let mut attempts = 1;
+        let attr = loop {
+            let inode = self.current(&known);
+            match self.attr(&inode) {
+                Err(error)
+                    if error.kind() == Kind::NotFound
+                        && inode.is_replaced()
+                        && attempts < ATTEMPTS => {}
+                attr => break attr?,
+            }
+            attempts += 1;
+        };
         Ok(Attr { number, ..attr })
     }
 
@@ -417,13 +431,23 @@ impl Vfs {
                 return Ok(Attr { number, ..attr });
             }
         }
-        let inode = self.inodes.at(place);
-        let attr = self.attr_knowing(&inode, stored);
-        match attr {
-            Ok(_) => self.inodes.looked_up(&inode),
-            Err(_) => self.inodes.release(inode),
+        let mut attempts = 0;
+        loop {
+            let inode = self.inodes.at(place);
+            let attr = self.attr_knowing(&inode, stored);
+            attempts += 1;
+            // Another file may take the name while this one is looked at.
+            let has_moved = inode.place().as_ref() != Some(place);
+            match &attr {
+                Ok(_) => self.inodes.looked_up(&inode),
+                Err(_) => self.inodes.release(inode),
+            }
+            match attr {
+                Err(error)
+                    if error.kind() == Kind::NotFound && has_moved && attempts < ATTEMPTS => {}
+                attr => return attr,
+            }
         }
-        attr
     }
 
     /// Whether an answer about `number`, or about `name` in it, may take its time: a node is being made, moved or

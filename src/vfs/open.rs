@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::inode::Inode;
 use super::place::Place;
 use super::views::OpenView;
-use super::{Attr, Vfs, commit, file, overlay};
+use super::{ATTEMPTS, Attr, Vfs, commit, file, overlay};
 use crate::backing::Backing;
 use crate::error::{At, Error, Kind, Result};
 
@@ -78,7 +78,21 @@ impl Handle {
 impl Vfs {
     /// Opens a file. Its writers see the bytes of one another.
     pub fn open(&self, number: u64, access: Access) -> Result<Opened> {
-        self.open_inode(&self.inode(number)?, access)
+        let known = self.inode(number)?;
+        let mut attempts = 1;
+        loop {
+            let place = known.place();
+            match self.open_inode(&known, access) {
+                // Another file has just taken the name. What the kernel reads by itself only the kernel can look for.
+                Err(error)
+                    if error.kind() == Kind::NotFound
+                        && (known.is_replaced() || known.place() != place)
+                        && !Self::is_passing(&known)
+                        && attempts < ATTEMPTS => {}
+                opened => return opened,
+            }
+            attempts += 1;
+        }
     }
 
     /// Creates the file `name` in `parent` and opens it, or opens the one that is there.

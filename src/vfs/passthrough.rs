@@ -286,6 +286,11 @@ impl Vfs {
         backing
     }
 
+    /// Whether the kernel reads a file by itself.
+    pub(super) fn is_passing(inode: &Inode) -> bool {
+        inode.known_file().is_some_and(|file| file.lock().passing.openers > 0)
+    }
+
     /// Ends a handle on a file that the kernel reads by itself.
     pub(super) fn end_passing(inode: &Inode) {
         let passing = &mut inode.file().lock().passing;

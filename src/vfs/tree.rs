@@ -456,8 +456,8 @@ impl Vfs {
             self.before_chunk(path, array, coords);
         }
         let mut file = inode.file().lock();
-        if inode.place().as_ref() != Some(place) {
-            // It has lost its name, or has another one, since that was looked at: the kernel looks again.
+        if inode.place().is_none() && matches!(file.content, Content::Stored) {
+            // It has lost its name since that was looked at: the kernel looks again.
             return Err(Error::not_found());
         }
         if file.passing.openers > 0 && access != Access::Read {
@@ -479,6 +479,7 @@ impl Vfs {
         let version = self.version_for_opener(place, array.as_ref(), &mut file)?;
         if let (Access::Read, Place::Chunk(path, coords)) = (access, place)
             && let (Some(array), Some(version)) = (&array, version)
+            && inode.place().as_ref() == Some(place)
         {
             let backing = self.pass(&mut file, path, (array, coords), version);
             self.followed.note_passed(path, backing.is_some());
