@@ -12,10 +12,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
+use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
 
 use crate::error::Result;
-use crate::sys::{MemoryFile, MemoryFs};
+use crate::sys::{self, MemoryFile, MemoryFs};
 
 /// What a server of the kernel's protocol knows a file by, or why the kernel does not take it.
 pub type Registration = Result<Arc<dyn Any + Send + Sync>, Arc<str>>;
@@ -69,15 +70,28 @@ impl Backing {
         self.modified
     }
 
+    /// Up to `len` bytes from `offset`: fewer only at its end. For who cannot have the kernel read it.
+    pub fn read(&self, offset: u64, len: usize) -> io::Result<Bytes> {
+        let left = usize::try_from(self.len.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let mut bytes = BytesMut::zeroed(len.min(left));
+        let read = sys::read_at(self.file(), &mut bytes, offset)?;
+        bytes.truncate(read);
+        Ok(bytes.freeze())
+    }
+
     /// What it was registered as; made by `register` the first time.
     pub fn registered(
         &self,
         register: impl FnOnce(BorrowedFd<'_>) -> Registration,
     ) -> &Registration {
-        self.registration.get_or_init(|| match &self.file {
-            File::Stored(file) => register(file.as_fd()),
-            File::Memory { file, .. } => register(file.as_fd()),
-        })
+        self.registration.get_or_init(|| register(self.file()))
+    }
+
+    fn file(&self) -> BorrowedFd<'_> {
+        match &self.file {
+            File::Stored(file) => file.as_fd(),
+            File::Memory { file, .. } => file.as_fd(),
+        }
     }
 }
 

@@ -20,7 +20,7 @@ use crate::metadata::Policy;
 use crate::store::directory::Durability;
 use crate::store::{Condition, Store};
 use crate::sys;
-use crate::vfs::{self, Vfs, Writeback};
+use crate::vfs::{self, Passthrough, Vfs, Writeback};
 
 /// Kernel flags and fstab words that need nothing from us.
 const IGNORED: &[&str] = &[
@@ -57,7 +57,7 @@ struct Flags {
     allow_root: bool,
     nonempty: bool,
     direct_io: bool,
-    passthrough: bool,
+    no_passthrough: bool,
 }
 
 /// Mounts.
@@ -132,7 +132,7 @@ fn serve(
         writeback_delay: args.writeback_delay,
         form: args.form,
         listed_views: args.views.clone(),
-        passthrough: flags.passthrough,
+        passthrough: (!flags.no_passthrough).then(Passthrough::default),
     };
     let vfs = Arc::new(Vfs::new(hierarchy, options));
     let processors = thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -234,7 +234,7 @@ fn with_options(args: &Mount) -> Result<(Mount, Flags), Failure> {
             "allow_root" => flags.allow_root = true,
             "nonempty" => flags.nonempty = true,
             "direct_io" => flags.direct_io = true,
-            "passthrough" => flags.passthrough = true,
+            "nopassthrough" => flags.no_passthrough = true,
             name if IGNORED.contains(&name) || name.starts_with("x-") || name == "comment" => {}
             name => {
                 let long = name.replace('_', "-");

@@ -25,7 +25,7 @@ pub fn register(
     match registered {
         Ok(registration) => Arc::clone(registration).downcast().ok(),
         Err(why) => {
-            vfs.cannot_pass(opened.handle, backing, why);
+            vfs.cannot_pass(backing, why);
             None
         }
     }

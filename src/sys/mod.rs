@@ -204,6 +204,15 @@ impl AsFd for MemoryFile {
     }
 }
 
+/// Reads from `offset` of a file; how many bytes, fewer than there is room for at its end.
+pub fn read_at(file: impl AsFd, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
+    let offset = libc::off_t::try_from(offset).map_err(io::Error::other)?;
+    let (fd, start, len) = (file.as_fd().as_raw_fd(), bytes.as_mut_ptr(), bytes.len());
+    // SAFETY: the descriptor is open, and the kernel writes `len` bytes at most, which the slice has.
+    let read = unsafe { libc::pread(fd, start.cast(), len, offset) };
+    usize::try_from(read).map_err(|_| io::Error::last_os_error())
+}
+
 /// What is known of `name` in the directory `dir`; of a link, of itself.
 pub fn stat_at(dir: impl AsFd, name: &CStr) -> io::Result<libc::stat> {
     // SAFETY: stat is a plain struct of integers, for which zero is valid.

@@ -59,6 +59,7 @@ pub use open::{Access, Opened, Pages};
 use open::{Handle, slice};
 use overlay::Overlay;
 use passthrough::Passed;
+pub use passthrough::Passthrough;
 use place::{Place, Report};
 pub use unstored::Unstored;
 use unsynced::Unsynced;
@@ -116,8 +117,8 @@ pub struct Options {
     pub form: Form,
     /// Which views are listed.
     pub listed_views: ListedViews,
-    /// Whether the kernel may read chunks by itself, from files that it is given.
-    pub passthrough: bool,
+    /// When the kernel is to read chunks by itself, from files that it is given; none for never.
+    pub passthrough: Option<Passthrough>,
 }
 
 impl Default for Options {
@@ -131,7 +132,7 @@ impl Default for Options {
             writeback_delay: Duration::from_secs(5),
             form: Form::default(),
             listed_views: ListedViews::default(),
-            passthrough: false,
+            passthrough: None,
         }
     }
 }

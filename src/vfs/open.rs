@@ -61,17 +61,32 @@ pub enum Pages {
 pub(super) struct Handle {
     inode: Arc<Inode>,
     access: Access,
-    /// What was made when it was opened, of a file that is made anew for each reader.
-    made: Option<Bytes>,
-    /// The view that it is of.
-    view: Option<Arc<OpenView>>,
-    /// Whether the kernel reads it by itself.
-    is_passing: bool,
+    source: Source,
+}
+
+/// What a handle reads.
+#[derive(Debug, Clone)]
+enum Source {
+    /// The bytes of its file, as they are when they are read.
+    File,
+    /// What was made when it was opened.
+    Made(Bytes),
+    /// A view.
+    View(Arc<OpenView>),
+    /// A file that the kernel reads by itself, where it can: as long as it is open, its inode is read in no other way.
+    Backing(Arc<Backing>),
 }
 
 impl Handle {
     fn shown(&self) -> String {
         self.inode.place().map_or_else(String::new, |place| place.shown())
+    }
+
+    fn view(&self) -> Option<&Arc<OpenView>> {
+        match &self.source {
+            Source::View(view) => Some(view),
+            _ => None,
+        }
     }
 }
 
@@ -104,6 +119,23 @@ impl Vfs {
         access: Access,
         exclusive: bool,
     ) -> Result<(Attr, Opened)> {
+        match self.create_once(parent, name, mode, access, exclusive) {
+            // The name may have been that of a file which the kernel reads by itself: it has another one now.
+            Err(error) if error.kind() == Kind::NotFound => {
+                self.create_once(parent, name, mode, access, exclusive)
+            }
+            created => created,
+        }
+    }
+
+    fn create_once(
+        &self,
+        parent: u64,
+        name: &str,
+        mode: u16,
+        access: Access,
+        exclusive: bool,
+    ) -> Result<(Attr, Opened)> {
         let _shared = self.tree_lock.read();
         let parent = self.directory(parent)?;
         if let Some(place) = self.resolve(&parent, name)? {
@@ -113,13 +145,7 @@ impl Vfs {
             if place.is_dir() {
                 return Err(Error::new(Kind::IsDirectory, "is a directory"));
             }
-            return match self.open_and_tell(&self.inodes.at(&place), access) {
-                // There may be a new inode now.
-                Err(error) if error.kind() == Kind::NotFound => {
-                    self.open_and_tell(&self.inodes.at(&place), access)
-                }
-                opened => opened,
-            };
+            return self.open_and_tell(&self.inodes.at(&place), access);
         }
         self.hierarchy.store().write()?;
         let place = self.place_for_new(&parent, name)?;
@@ -154,10 +180,17 @@ impl Vfs {
         if access != Access::Read {
             self.hierarchy.store().write()?;
         }
-        if let Some(opened) = self.open_parted(known, access)? {
-            return Ok(opened);
-        }
-        let inode = self.count_opener(known, access)?;
+        let inode = loop {
+            if let Some(opened) = self.open_parted(known, access)? {
+                return Ok(opened);
+            }
+            let inode = self.count_opener(known, access)?;
+            if Arc::ptr_eq(&inode, known) || !Self::is_passing(known) {
+                break inode;
+            }
+            // It was parted from its name just now.
+            self.release_content(&inode, access);
+        };
         let place = inode.place();
         let opened = match &place {
             Some(Place::Report(report)) if access == Access::Read => {
@@ -192,20 +225,24 @@ impl Vfs {
                 return Err(error);
             }
         };
+        let source = match (&backing, made, view) {
+            (Some(backing), ..) => Source::Backing(Arc::clone(backing)),
+            (None, Some(made), _) => Source::Made(made),
+            (None, None, Some(view)) => Source::View(view),
+            (None, None, None) => Source::File,
+        };
         // What the kernel knows of the length and the bytes may be of a file that was replaced, or of a document
         // as it was.
-        let is_known = made.is_none() && Arc::ptr_eq(&inode, known);
+        let is_known = !matches!(source, Source::Made(_)) && Arc::ptr_eq(&inode, known);
         let pages = if is_known { pages } else { Pages::None };
-        let backing = backing.filter(|_| {
-            if !is_known {
-                Self::end_passing(&inode); // The kernel knows another inode, whose openers it is not one of.
-            }
-            is_known
-        });
-        let handle = self.next_handle.fetch_add(1, Ordering::Relaxed);
-        let is_passing = backing.is_some();
-        self.handles.lock().insert(handle, Handle { inode, access, made, view, is_passing });
-        Ok(Opened { handle, pages, backing })
+        let handle = self.new_handle(Handle { inode, access, source });
+        Ok(Opened { handle, pages, backing: backing.filter(|_| is_known) })
+    }
+
+    fn new_handle(&self, handle: Handle) -> u64 {
+        let number = self.next_handle.fetch_add(1, Ordering::Relaxed);
+        self.handles.lock().insert(number, handle);
+        number
     }
 
     /// Opens a file that has no name any more, and that the kernel reads by itself: as others have it, since by this number it
@@ -219,14 +256,12 @@ impl Vfs {
         if access != Access::Read {
             return Err(Error::not_found());
         }
+        let Some(backing) = self.pass_again(&mut file) else { return Ok(None) };
         file.openers += 1;
-        let backing = self.pass_again(&mut file);
         drop(file);
-        let handle = self.next_handle.fetch_add(1, Ordering::Relaxed);
-        let (inode, is_passing) = (Arc::clone(known), backing.is_some());
-        let opened = Handle { inode, access, made: None, view: None, is_passing };
-        self.handles.lock().insert(handle, opened);
-        Ok(Some(Opened { handle, pages: Pages::Drop, backing }))
+        let source = Source::Backing(Arc::clone(&backing));
+        let handle = self.new_handle(Handle { inode: Arc::clone(known), access, source });
+        Ok(Some(Opened { handle, pages: Pages::Drop, backing: Some(backing) }))
     }
 
     fn prepare(&self, inode: &Arc<Inode>, place: &Place, access: Access) -> Result<Prepared> {
@@ -293,10 +328,11 @@ impl Vfs {
     /// Up to `len` bytes from `offset` of an open file: fewer only at its end.
     pub fn read(&self, handle: u64, offset: u64, len: usize) -> Result<Bytes> {
         let handle = self.handle(handle)?;
-        let read = match (&handle.made, &handle.view) {
-            (Some(made), _) => Ok(slice(made, offset, len)),
-            (None, Some(view)) => self.read_view(view, offset, len).at(handle.shown()),
-            (None, None) => self.read_content(&handle.inode, offset, len),
+        let read = match &handle.source {
+            Source::File => self.read_content(&handle.inode, offset, len),
+            Source::Made(made) => Ok(slice(made, offset, len)),
+            Source::View(view) => self.read_view(view, offset, len).at(handle.shown()),
+            Source::Backing(backing) => Ok(backing.read(offset, len)?),
         };
         read.inspect(|bytes| add_len(&self.read_len, bytes))
     }
@@ -304,10 +340,11 @@ impl Vfs {
     /// As [`Self::read`], where the bytes are at hand: nothing is read, decoded or waited for.
     pub fn try_read(&self, handle: u64, offset: u64, len: usize) -> Option<Bytes> {
         let handle = self.handle(handle).ok()?;
-        let read = match (&handle.made, &handle.view) {
-            (Some(made), _) => Some(slice(made, offset, len)),
-            (None, Some(view)) => self.try_read_view(view, offset, len),
-            (None, None) => self.try_read_content(&handle.inode, offset, len),
+        let read = match &handle.source {
+            Source::File => self.try_read_content(&handle.inode, offset, len),
+            Source::Made(made) => Some(slice(made, offset, len)),
+            Source::View(view) => self.try_read_view(view, offset, len),
+            Source::Backing(_) => None,
         };
         read.inspect(|bytes| add_len(&self.read_len, bytes))
     }
@@ -315,7 +352,7 @@ impl Vfs {
     /// Puts `data` at `offset` of an open file: all of it or none.
     pub fn write(&self, handle: u64, offset: u64, data: &[u8]) -> Result<()> {
         let handle = self.handle(handle)?;
-        let written = match &handle.view {
+        let written = match handle.view() {
             Some(view) => self.write_view(view, offset, data).at(handle.shown()),
             None => self.write_content(&handle.inode, offset, data),
         };
@@ -325,7 +362,7 @@ impl Vfs {
     /// As [`Self::write`], where nothing must be read, decoded or waited for; whether that was so.
     pub fn try_write(&self, handle: u64, offset: u64, data: &[u8]) -> Result<bool> {
         let handle = self.handle(handle)?;
-        let is_written = match &handle.view {
+        let is_written = match handle.view() {
             Some(view) => self.try_write_view(view, offset, data).at(handle.shown())?,
             None => self.try_write_content(&handle.inode, offset, data)?,
         };
@@ -341,7 +378,7 @@ impl Vfs {
         if handle.access == Access::Read {
             return Ok(());
         }
-        if let Some(view) = &handle.view {
+        if let Some(view) = handle.view() {
             return self.flush_view(view, handle.access).at(handle.shown());
         }
         self.store_content(&handle.inode, commit::When::Closing)?;
@@ -350,11 +387,12 @@ impl Vfs {
 
     /// Stores what was written to a file, so that it survives a power cut.
     pub fn fsync(&self, handle: u64) -> Result<()> {
-        let Handle { inode, view, .. } = self.handle(handle)?;
-        if let Some(view) = view {
-            self.flush_view(&view, Access::Write)?;
+        let handle = self.handle(handle)?;
+        if let Some(view) = handle.view() {
+            self.flush_view(view, Access::Write)?;
             return self.unsynced.sync_all(self.hierarchy.store());
         }
+        let inode = handle.inode;
         self.store_content(&inode, commit::When::Asked)?;
         let place = inode.place();
         if let Some(place) = &place {
@@ -365,37 +403,30 @@ impl Vfs {
 
     /// Ends a handle. What is incomplete then is dropped, if it was the last one.
     pub fn release(&self, handle: u64) {
-        let Ok(Handle { inode, access, view, .. }) = self.handle(handle) else { return };
-        if let Some(view) = &view {
+        let Ok(open) = self.handle(handle) else { return };
+        let is_writer = open.access != Access::Read;
+        if let Some(view) = open.view() {
             view.sweep.end();
+            if is_writer {
+                // What a mapping wrote after the last close.
+                self.flush_view(view, Access::Write)
+                    .unwrap_or_else(|error| self.note("close", &error));
+            }
         }
-        if let Some(view) = view.filter(|_| access != Access::Read) {
-            // What a mapping wrote after the last close.
-            self.flush_view(&view, Access::Write)
-                .unwrap_or_else(|error| self.note("close", &error));
-        }
-        let _turn = (access != Access::Read).then(|| self.turn(&inode)).flatten();
-        drop(inode);
+        let _turn = is_writer.then(|| self.turn(&open.inode)).flatten();
+        drop(open);
         self.end(handle);
     }
 
     pub(super) fn end(&self, handle: u64) {
         // Not removed before its bytes are where `sync` finds them without it.
-        let Ok(Handle { inode, access, is_passing, .. }) = self.handle(handle) else { return };
-        if is_passing {
+        let Ok(Handle { inode, access, source }) = self.handle(handle) else { return };
+        if let Source::Backing(_) = source {
             Self::end_passing(&inode);
         }
         self.release_content(&inode, access);
         drop(self.handles.lock().remove(&handle));
         self.inodes.release(inode);
-    }
-
-    /// Makes a handle one that the kernel does not read by itself; its inode, where it was.
-    pub(super) fn stop_passing(&self, handle: u64) -> Option<Arc<Inode>> {
-        let mut handles = self.handles.lock();
-        let handle = handles.get_mut(&handle).filter(|handle| handle.is_passing)?;
-        handle.is_passing = false;
-        Some(Arc::clone(&handle.inode))
     }
 
     pub(super) fn open_files(&self) -> Vec<Arc<Inode>> {

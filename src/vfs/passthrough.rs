@@ -6,6 +6,7 @@
 //! there; those who have the old one open go on reading what they have opened.
 
 use std::collections::HashMap;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -21,18 +22,27 @@ use super::place::Place;
 use crate::array::{Array, Coords};
 use crate::backing::{Backing, MemoryFiles};
 use crate::cache::{Chunk, ChunkCache};
-use crate::error::{Error, Kind};
+use crate::error::{Error, Kind, Result};
 use crate::metadata::NodePath;
-use crate::store::Version;
-
-/// Shorter chunks are read faster through the kernel's pages.
-const SHORTEST: u64 = 64 << 10;
+use crate::store::{Stat, Version};
 
 /// Memory files that there may be: each is an open file.
 const MOST_FILES: usize = 512;
 
-/// How long the chunks of an array are read through the page cache after one had to give way to a writer.
-const CALM: Duration = Duration::from_secs(1);
+/// When the kernel is to read chunks by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Passthrough {
+    /// Bytes that a chunk has at least: shorter ones are read faster through the kernel's pages.
+    pub shortest: u64,
+    /// How long the chunks of an array are read through the page cache after one had to give way to a writer.
+    pub calm: Duration,
+}
+
+impl Default for Passthrough {
+    fn default() -> Self {
+        Self { shortest: 64 << 10, calm: Duration::from_secs(1) }
+    }
+}
 
 /// How the kernel reads a file by itself.
 #[derive(Debug, Default)]
@@ -60,10 +70,14 @@ pub(super) struct Passed {
     is_possible: AtomicBool,
     /// Whether it can with files of the store: it cannot where that lies on an overlay.
     is_possible_of_store: AtomicBool,
+    options: Passthrough,
     limit: u64,
     files: MemoryFiles,
     /// In order of use. A leaf.
     kept: Mutex<LruCache<Id, Kept>>,
+    /// What is being put into memory files, so that it is not decoded twice: locked over that, below a file. The table is a
+    /// leaf.
+    making: Mutex<HashMap<Id, Arc<Mutex<()>>>>,
     /// Nodes in which a reader had to be parted from, and when. A leaf.
     parted: Mutex<HashMap<NodePath, Instant>>,
     /// How often a file was opened so.
@@ -80,14 +94,16 @@ struct Kept {
 
 impl Passed {
     /// Half of the cache is for memory files at most.
-    pub fn new(is_possible: bool, cache_len: u64) -> Self {
+    pub fn new(options: Option<Passthrough>, cache_len: u64) -> Self {
         let limit = cache_len / 2;
         Self {
-            is_possible: AtomicBool::new(is_possible),
+            is_possible: AtomicBool::new(options.is_some()),
             is_possible_of_store: AtomicBool::new(true),
+            options: options.unwrap_or_default(),
             limit,
             files: MemoryFiles::new(limit, MOST_FILES),
             kept: Mutex::new(LruCache::unbounded()),
+            making: Mutex::default(),
             parted: Mutex::default(),
             opened: AtomicU64::new(0),
         }
@@ -111,13 +127,13 @@ impl Passed {
     /// Notes that a node is written to while it is read.
     fn note_parted(&self, path: &NodePath) {
         let mut parted = self.parted.lock();
-        parted.retain(|_, at| at.elapsed() < CALM);
+        parted.retain(|_, at| at.elapsed() < self.options.calm);
         parted.insert(path.clone(), Instant::now());
     }
 
     /// Whether a node is written to while it is read: the kernel looks a name up again once, and not each time.
     fn is_contended(&self, path: &NodePath) -> bool {
-        self.parted.lock().get(path).is_some_and(|at| at.elapsed() < CALM)
+        self.parted.lock().get(path).is_some_and(|at| at.elapsed() < self.options.calm)
     }
 
     /// Whether a chunk is in a memory file.
@@ -156,7 +172,7 @@ impl Passed {
         version: Option<Version>,
     ) -> Option<Arc<Backing>> {
         let len = array.longest_chunk_len().longest();
-        if len < SHORTEST || len > self.limit / 4 {
+        if len < self.options.shortest || len > self.limit / 4 {
             return None;
         }
         // Before the chunk is looked at: whatever changes it from here on counts.
@@ -167,11 +183,27 @@ impl Passed {
         if cache.waits_at(array, coords) {
             return None;
         }
-        // Who reads it is told why it cannot be decoded.
-        let chunk = cache.get(array, coords).ok()??;
+        let id = id(array, coords);
+        let turn = Arc::clone(self.making.lock().entry(id.clone()).or_default());
+        let alone = turn.lock();
+        let made = self.make(cache, array, coords, (version, generation));
+        self.making.lock().remove(&id);
+        drop(alone);
+        made
+    }
+
+    fn make(
+        &self,
+        cache: &ChunkCache,
+        array: &Arc<Array>,
+        coords: &Coords,
+        (version, generation): (Option<Version>, u64),
+    ) -> Option<Arc<Backing>> {
         if let Some(backing) = self.find(array, coords, (version, generation)) {
             return Some(backing); // Another one was faster.
         }
+        // Who reads it is told why it cannot be decoded.
+        let chunk = cache.get(array, coords).ok()??;
         let read = chunk.stat.version;
         if version.is_some_and(|version| version != read) || read.is_unstored() {
             return None;
@@ -240,12 +272,10 @@ impl Vfs {
         if is_in_pages || self.passed.is_contended(path) {
             return None;
         }
-        let of_store = self.passed.is_possible_of_store.load(Ordering::Relaxed);
-        let backing = if of_store && array.is_stored_decoded(coords) {
-            let found = array.open_decoded(coords).ok().flatten();
-            let (stored, stat) = found.filter(|(_, stat)| stat.len >= SHORTEST)?;
-            let backing = Backing::stored(stored, stat.len, stat.modified);
-            (stat.version == version).then(|| Arc::new(backing))?
+        let backing = if let Some(stored) = self.open_stored(array, coords) {
+            let (stored, stat) = stored.ok().filter(|(_, stat)| stat.version == version)?;
+            let is_long = stat.len >= self.passed.options.shortest;
+            Arc::new(is_long.then(|| Backing::stored(stored, stat.len, stat.modified))?)
         } else {
             // What was read before, and is not here any more, the kernel had better keep.
             if passing.last == Some(version) && !self.passed.is_here(&self.cache, array, coords) {
@@ -254,6 +284,15 @@ impl Vfs {
             self.passed.chunk(&self.cache, array, coords, Some(version))?
         };
         Some(self.count_passing(file, seen, backing))
+    }
+
+    /// The file of the store that has a chunk decoded; none where there is none.
+    fn open_stored(&self, array: &Array, coords: &Coords) -> Option<Result<(OwnedFd, Stat)>> {
+        let is_possible = self.passed.is_possible_of_store.load(Ordering::Relaxed);
+        if !is_possible || !array.is_stored_decoded(coords) {
+            return None;
+        }
+        array.open_decoded(coords).transpose()
     }
 
     /// What another handle on a file that is read so is to be read from.
@@ -282,6 +321,7 @@ impl Vfs {
         passing.openers = passing.openers.saturating_add(1);
         (passing.last, passing.has_pages) = (Some(seen.0), false);
         passing.backing = Some((seen, Arc::clone(&backing)));
+        file.seen = None; // The kernel keeps no pages, except of a file that it cannot read by itself.
         self.passed.opened.fetch_add(1, Ordering::Relaxed);
         backing
     }
@@ -316,8 +356,8 @@ impl Vfs {
         Error::not_found()
     }
 
-    /// The kernel does not read such a file by itself: the handle is one like others.
-    pub fn cannot_pass(&self, handle: u64, backing: &Backing, why: &str) {
+    /// The kernel does not read such a file by itself: it asks us for what is in it.
+    pub fn cannot_pass(&self, backing: &Backing, why: &str) {
         let (possible, what) = if backing.is_in_memory() {
             (&self.passed.is_possible, "chunks are read through the page cache")
         } else {
@@ -325,9 +365,6 @@ impl Vfs {
         };
         if possible.swap(false, Ordering::Relaxed) {
             log::info!("no FUSE passthrough, {what}: {why}");
-        }
-        if let Some(inode) = self.stop_passing(handle) {
-            Self::end_passing(&inode);
         }
     }
 }

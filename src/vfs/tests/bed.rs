@@ -16,7 +16,7 @@ use crate::store::{
     Aside, ByteRange, Condition, Entries, Key, Keys, ListableStore, Piece, Prefix, ReadableStore,
     Room, Stat, Store, Value, WritableStore,
 };
-use crate::vfs::{Access, Options, ROOT, Vfs, Writeback};
+use crate::vfs::{Access, Opened, Options, Passthrough, ROOT, Vfs, Writeback};
 
 /// Bytes of every chunk: two elements of `uint16`.
 pub const CHUNK_LEN: usize = 4;
@@ -239,6 +239,7 @@ pub struct Bed {
     pub vfs: Arc<Vfs>,
     dialect: Dialect,
     policy: Policy,
+    passthrough: Option<Passthrough>,
 }
 
 /// The document of an array of eight `uint16` in chunks of two, as a library writes it.
@@ -257,6 +258,11 @@ fn array(codecs: &str, chunk_shape: u64) -> String {
 
 const BYTES: &str = r#"{"name":"bytes","configuration":{"endian":"little"}}"#;
 
+/// Nothing waits to be stored for its age alone.
+fn at_once() -> Options {
+    Options { writeback_delay: Duration::ZERO, ..Options::default() }
+}
+
 impl Bed {
     pub fn new() -> Self {
         let store = Arc::new(FaultyStore::default());
@@ -270,8 +276,8 @@ impl Bed {
             ("sharded/zarr.json", array(&shards, 4)),
         ];
         let (dialect, policy) = (Dialect::V3, Policy::default());
-        let vfs = Self::mounted(&store, &dialect, policy.clone(), Duration::ZERO);
-        let bed = Self { store, vfs, dialect, policy };
+        let vfs = Self::mounted(&store, &dialect, policy.clone(), at_once());
+        let bed = Self { store, vfs, dialect, policy, passthrough: None };
         for (key, text) in documents {
             bed.put(key, text.into_bytes());
         }
@@ -283,8 +289,8 @@ impl Bed {
         let store = Arc::new(FaultyStore::default());
         let shards = Policy::parse_shards(if shards { "16M" } else { "none" }).expect("shards");
         let policy = Policy { shards, ..Policy::default() };
-        let vfs = Self::mounted(&store, dialect, policy.clone(), Duration::ZERO);
-        let bed = Self { vfs, store, dialect: dialect.clone(), policy };
+        let vfs = Self::mounted(&store, dialect, policy.clone(), at_once());
+        let bed = Self { vfs, store, dialect: dialect.clone(), policy, passthrough: None };
         for (key, text) in dialect.new_root().expect("a root") {
             bed.put(key.as_str(), text.into_bytes());
         }
@@ -295,12 +301,20 @@ impl Bed {
         store: &Arc<FaultyStore>,
         dialect: &Dialect,
         policy: Policy,
-        writeback_delay: Duration,
+        options: Options,
     ) -> Arc<Vfs> {
-        let options = hierarchy::Options { policy, ..hierarchy::Options::default() };
+        let of_hierarchy = hierarchy::Options { policy, ..hierarchy::Options::default() };
         let store = Store::new(Arc::clone(store));
-        let hierarchy = Hierarchy::open(store, Some(dialect.clone()), options).expect("opens");
-        Arc::new(Vfs::new(hierarchy, Options { writeback_delay, ..Options::default() }))
+        let hierarchy = Hierarchy::open(store, Some(dialect.clone()), of_hierarchy).expect("opens");
+        Arc::new(Vfs::new(hierarchy, options))
+    }
+
+    /// The same, where the kernel reads chunks of any length by itself.
+    pub fn passing() -> Self {
+        let passthrough = Some(Passthrough { shortest: 1, calm: Duration::ZERO });
+        let mut bed = Self { passthrough, ..Self::new() };
+        bed.remount();
+        bed
     }
 
     /// The same, where only as many bytes may wait.
@@ -317,7 +331,8 @@ impl Bed {
     pub fn patient() -> Self {
         let bed = Self::new();
         let policy = bed.policy.clone();
-        Self { vfs: Self::mounted(&bed.store, &bed.dialect, policy, Duration::MAX), ..bed }
+        let options = Options { writeback_delay: Duration::MAX, ..Options::default() };
+        Self { vfs: Self::mounted(&bed.store, &bed.dialect, policy, options), ..bed }
     }
 
     /// How often a value was set since this was asked last.
@@ -337,13 +352,15 @@ impl Bed {
             vfs: Arc::new(Vfs::new(hierarchy, options)),
             dialect: self.dialect.clone(),
             policy: self.policy.clone(),
+            passthrough: None,
         }
     }
 
     /// The same, with a tree that knows nothing of what is not stored.
     pub fn remount(&mut self) {
         let policy = self.policy.clone();
-        self.vfs = Self::mounted(&self.store, &self.dialect, policy, Duration::ZERO);
+        let options = Options { passthrough: self.passthrough, ..at_once() };
+        self.vfs = Self::mounted(&self.store, &self.dialect, policy, options);
     }
 
     /// The same where the one before was killed: what it has in memory is lost, and nothing is recovered.
@@ -425,7 +442,20 @@ impl Bed {
     }
 
     pub fn open(&self, path: &str, access: Access) -> Result<u64> {
-        Ok(self.vfs.open(self.find(path)?, access)?.handle)
+        Ok(self.open_found(path, access)?.1.handle)
+    }
+
+    /// Opens a file and says by which number: as the kernel does, which looks a name up again, once, where what it knew
+    /// is not there.
+    pub fn open_found(&self, path: &str, access: Access) -> Result<(u64, Opened)> {
+        let number = self.find(path)?;
+        match self.vfs.open(number, access) {
+            Err(error) if error.kind() == Kind::NotFound => {
+                let number = self.find(path)?;
+                Ok((number, self.vfs.open(number, access)?))
+            }
+            opened => Ok((number, opened?)),
+        }
     }
 
     pub fn create(&self, path: &str) -> Result<u64> {

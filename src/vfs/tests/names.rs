@@ -102,3 +102,23 @@ fn a_file_with_the_name_of_a_chunk_does_not_become_the_document_of_its_array() {
     bed.rename("new/document", "new/zarr.json").expect("an array");
     assert_eq!(bed.names("new"), ["c", "zarr.json"]);
 }
+
+#[test]
+fn who_opened_what_replaced_a_chunk_reads_it_when_that_is_replaced_too() {
+    let bed = Bed::passing();
+    bed.write("plain/c/0", b"abcd").expect("stored");
+    let number = bed.find("plain/c/0").expect("there");
+    bed.write("plain/scratch", b"ABCD").expect("kept");
+    bed.rename("plain/scratch", "plain/c/0").expect("stored");
+    // The kernel has not looked the name up again, and cannot read the new file by the old number.
+    let opened = bed.vfs.open(number, Access::Read).expect("opened");
+    assert!(opened.backing.is_none());
+    let (new, by_kernel) = bed.open_found("plain/c/0", Access::Read).expect("opened");
+    assert_ne!(new, number);
+    assert!(by_kernel.backing.is_some());
+    bed.write("plain/c/0", b"1234").expect("stored");
+    assert_eq!(bed.read("plain/c/0").expect("read"), b"1234");
+    for handle in [opened.handle, by_kernel.handle] {
+        assert_eq!(bed.vfs.read(handle, 0, 100).expect("read").as_ref(), b"ABCD");
+    }
+}
