@@ -172,6 +172,7 @@ impl ChunkCache {
     /// Notes how many bytes of chunks are kept elsewhere: there is so much less room here.
     pub fn set_elsewhere(&self, len: u64) {
         self.elsewhere.store(len, Ordering::Relaxed);
+        self.make_room(self.table.lock());
     }
 
     /// Whether nothing is here.
@@ -427,6 +428,11 @@ impl ChunkCache {
         }
         let before = slot.counted.swap(len, Ordering::Relaxed);
         table.len = table.len.saturating_sub(before).saturating_add(len);
+        self.make_room(table);
+    }
+
+    /// Lets go of what was used longest ago until the rest is within the limit.
+    fn make_room(&self, mut table: MutexGuard<'_, Table>) {
         let mut gone = Vec::new();
         let limit = self.limit.saturating_sub(self.elsewhere.load(Ordering::Relaxed));
         while table.len > limit

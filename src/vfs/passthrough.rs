@@ -214,6 +214,7 @@ impl Passed {
         let replaced = self.kept.lock().push(id(array, coords), kept);
         drop(replaced);
         cache.remove(array, coords);
+        cache.set_elsewhere(self.len());
         Some(backing)
     }
 
