@@ -7,6 +7,7 @@
 //! | ------ | ------------ |
 //! | [`error`] | the one error type |
 //! | [`sys`] | the only unsafe code: system calls that std does not have |
+//! | [`buffer`] | the bytes of chunks, in memory that is used again |
 //! | [`pool`] | threads, and the tasks that wait for them |
 //! | [`backing`] | files that the kernel reads by itself in the place of ours |
 //! | [`dtype`] | data types and fill values |
@@ -38,6 +39,7 @@
 
 pub mod array;
 pub mod backing;
+pub mod buffer;
 pub mod cache;
 pub mod cli;
 pub mod codec;

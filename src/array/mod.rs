@@ -22,7 +22,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use crate::codec::{Buffer, Elements, reserve, vlen};
+use crate::buffer::{Buffer, reserve};
+use crate::codec::{Elements, vlen};
 use crate::error::{Error, Result};
 use crate::metadata::{chunk_shapes, model};
 use crate::store::{ByteRange, Key, Prefix, Stat, Store};

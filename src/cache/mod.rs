@@ -18,7 +18,7 @@ use lru::LruCache;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::array::{Array, Coords, FillChunks};
-use crate::codec::Buffer;
+use crate::buffer::{self, Buffer};
 use crate::error::Result;
 use crate::store::{Key, Prefix, Stat, Version};
 pub use waiting::Due;
@@ -435,6 +435,12 @@ impl ChunkCache {
     fn make_room(&self, mut table: MutexGuard<'_, Table>) {
         let mut gone = Vec::new();
         let limit = self.limit.saturating_sub(self.elsewhere.load(Ordering::Relaxed));
+        // Memory that nobody uses goes first.
+        let unused = u64::try_from(buffer::kept()).unwrap_or(u64::MAX);
+        let over = table.len.saturating_add(unused).saturating_sub(limit);
+        if over > 0 && unused > 0 {
+            buffer::let_go(usize::try_from(over).unwrap_or(usize::MAX));
+        }
         while table.len > limit
             && let Some((_, slot)) = table.slots.pop_lru()
         {

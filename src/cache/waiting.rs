@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 use parking_lot::Mutex;
 
 use crate::array::{Array, Coords};
-use crate::codec::Buffer;
+use crate::buffer::Buffer;
 use crate::error::{Error, Result};
 use crate::metadata::NodePath;
 use crate::store::{Key, Prefix, Stat, Version};

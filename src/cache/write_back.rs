@@ -7,7 +7,7 @@ use std::time::{Instant, SystemTime};
 use super::waiting::Pending;
 use super::{ChunkCache, Due, add_time};
 use crate::array::{Array, Coords, CoordsList, FillChunks, Indices};
-use crate::codec::Buffer;
+use crate::buffer::Buffer;
 use crate::error::{Error, Kind, Result};
 use crate::metadata::NodePath;
 use crate::store::{Key, Stat, Version};

@@ -9,7 +9,6 @@
 
 pub mod array_to_array;
 pub mod array_to_bytes;
-mod buffer;
 pub mod bytes_to_bytes;
 mod configuration;
 mod number;
@@ -21,10 +20,10 @@ use std::fmt;
 
 use bytes::Bytes;
 
+use crate::buffer::Buffer;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 pub use array_to_bytes::vlen;
-pub use buffer::{Buffer, reserve};
 pub use bytes_to_bytes::lookup3;
 pub use pipeline::Pipeline;
 pub use texts::items as vlen_items;

@@ -4,7 +4,7 @@
 //! the type that an operation is in, and a number that does not fit the integer it is cast to becomes what
 //! x86-64 makes of it.
 
-use super::{Buffer, reserve};
+use crate::buffer::{Buffer, reserve};
 use crate::dtype::{DType, half_bits, half_value};
 use crate::error::Result;
 

@@ -3,11 +3,14 @@
 //! Everything that follows from the shape (lengths, permutations, limits) is settled
 //! when it is bound, so that a chunk that is read looks nothing up.
 
+use std::mem;
+
 use bytes::Bytes;
 
 use super::array_to_array::{self, BigEndian, Order};
 use super::registry::{self, Chain};
-use super::{ArrayToArray, ArrayToBytes, Buffer, BytesToBytes, Elements, array_to_bytes};
+use super::{ArrayToArray, ArrayToBytes, BytesToBytes, Elements, array_to_bytes};
+use crate::buffer::{Buffer, recycle};
 use crate::error::{Error, Result};
 use crate::metadata::model::{CodecSpec, Object};
 
@@ -124,7 +127,7 @@ impl Pipeline {
                 // There may have been room for far more; a decoded chunk is kept for a while.
                 None => decoded.shrink_to_fit(),
             }
-            bytes = decoded.into();
+            recycle(mem::replace(&mut bytes, decoded.into()));
         }
         let mut elements = self.array_to_bytes.decode(bytes)?;
         for codec in self.array_to_array.iter().rev() {

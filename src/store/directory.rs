@@ -32,6 +32,7 @@ use super::{
     Aside, ByteRange, Condition, Entries, Key, Keys, ListableStore, PRIVATE, Piece, Prefix,
     ReadableStore, Room, Stat, Value, Version, WritableStore,
 };
+use crate::buffer::reserve;
 use crate::error::{At, Error, Kind, Result};
 use crate::sys::{self, Dir, EntryType, Links};
 use listing::{Listing, Walk};
@@ -515,10 +516,7 @@ fn read_range(file: &File, metadata: &Metadata, range: ByteRange) -> Result<Valu
     let (offset, len) = range.within(metadata.len());
     let capacity = usize::try_from(len)
         .map_err(|_| Error::too_large(format!("{len} bytes do not fit into memory")))?;
-    let mut bytes = Vec::new();
-    bytes
-        .try_reserve_exact(capacity)
-        .map_err(|_| Error::new(Kind::NoMemory, format!("no memory for {len} bytes")))?;
+    let mut bytes = reserve(capacity)?;
     let mut reader = file;
     reader.seek(SeekFrom::Start(offset))?;
     reader.take(len).read_to_end(&mut bytes)?;

@@ -293,7 +293,7 @@ impl Vfs {
         state.until = state.until.max(until);
         let passed = state.pass(end, ended);
         drop(state);
-        self.let_go(passed);
+        self.let_go(passed, open.view.len());
         // In pieces that are passed before anything of them is let go.
         let mut at = from;
         while at < until {
@@ -387,7 +387,8 @@ impl Vfs {
         for coords in &passed {
             self.passed.let_go(array, coords);
         }
-        self.let_go(passed.into_iter().map(|coords| (Arc::clone(array), coords)));
+        let whole = counts.iter().copied().fold(chunk_len, u64::saturating_mul);
+        self.let_go(passed.into_iter().map(|coords| (Arc::clone(array), coords)), whole);
         for (until, coords) in ahead {
             if !self.cache.is_here(array, &coords)
                 && !self.passed.is_here(&self.cache, array, &coords)
@@ -398,9 +399,9 @@ impl Vfs {
         }
     }
 
-    /// What a sweep has passed, the kernel has.
-    fn let_go(&self, passed: impl IntoIterator<Item = Chunk>) {
-        if self.options.kernel_keeps {
+    /// What a sweep over so many bytes has passed is had again from the kernel, or not before all of it has been passed.
+    fn let_go(&self, passed: impl IntoIterator<Item = Chunk>, whole: u64) {
+        if self.options.kernel_keeps || whole > self.options.cache_len {
             for (array, coords) in passed {
                 self.cache.remove(&array, &coords);
             }

@@ -11,7 +11,7 @@ use super::inode::Inode;
 use super::overlay::Shown;
 use super::place::Place;
 use super::{Access, Form, Vfs};
-use crate::codec::Buffer;
+use crate::buffer::Buffer;
 use crate::error::{At, Error, Kind, Result};
 use crate::metadata::NodePath;
 use crate::store::{ByteRange, Condition, Key, Version};

@@ -16,7 +16,7 @@ use super::inode::Inode;
 use super::overlay::Shown;
 use super::place::{CHUNKS, Place};
 use crate::array::{Array, Coords};
-use crate::codec::Buffer;
+use crate::buffer::Buffer;
 use crate::error::{At, Error, Kind, Result};
 use crate::metadata::{NodeKind, NodePath};
 use crate::store::{Aside, Key};

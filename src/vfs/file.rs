@@ -7,7 +7,7 @@
 use std::time::{Instant, SystemTime};
 
 use super::passthrough::Passing;
-use crate::codec::Buffer;
+use crate::buffer::{Buffer, reserve};
 use crate::error::{Error, Kind, Result};
 use crate::store::Version;
 
@@ -100,6 +100,9 @@ impl Unstored {
         let bytes = self.bytes.to_mut();
         if end > bytes.len() {
             let room = end.max(full_len).saturating_sub(bytes.len());
+            if bytes.capacity() == 0 {
+                *bytes = reserve(room)?;
+            }
             bytes
                 .try_reserve_exact(room)
                 .map_err(|_| Error::new(Kind::NoMemory, "no memory for the file"))?;

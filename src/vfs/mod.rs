@@ -41,6 +41,7 @@ use std::time::{Duration, Instant, SystemTime};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::array::FillChunks;
+use crate::buffer;
 use crate::cache::{ChunkCache, Due};
 use crate::error::{At, Error, Kind, Result};
 use crate::hierarchy::Hierarchy;
@@ -204,6 +205,7 @@ impl fmt::Debug for Vfs {
 impl Vfs {
     /// The tree of `hierarchy`.
     pub fn new(hierarchy: Hierarchy, options: Options) -> Self {
+        buffer::keep_at_most(usize::try_from(options.cache_len / 4).unwrap_or(usize::MAX));
         Self {
             cache: Arc::new(ChunkCache::new(options.cache_len)),
             passed: Arc::new(Passed::new(options.passthrough, options.cache_len)),
@@ -387,6 +389,7 @@ impl Vfs {
         self.inodes.sweep();
         self.passed.sweep(&self.cache);
         self.cache.set_elsewhere(self.passed.len());
+        buffer::rest();
         if self.unsynced.len() > MAX_UNSYNCED
             && let Err(error) = self.unsynced.sync_all(self.hierarchy.store())
         {

@@ -6,8 +6,8 @@ use std::fmt::Write;
 use super::Vfs;
 use super::file::Content;
 use super::place::Place;
+use crate::buffer::Buffer;
 use crate::cache::Due;
-use crate::codec::Buffer;
 use crate::error::Error;
 
 /// A file that is not stored as it is now.

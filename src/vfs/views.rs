@@ -18,6 +18,7 @@ use super::place::Place;
 use super::view_pages::{Generations, KernelPages, Seen};
 use super::{Access, Form, Pages, Vfs};
 use crate::array::{Array, Coords};
+use crate::buffer::Buffer;
 use crate::cache::{Chunk, Due};
 use crate::error::{At, Error, Kind, Result};
 use crate::hierarchy::Node;
@@ -362,7 +363,7 @@ impl Vfs {
             open.seen.note(&elements.path, coords, Some(chunk.stat.version));
             Ok(Some(chunk.bytes))
         };
-        open.view.read(offset, len, get).map(Bytes::from).ok()
+        open.view.read(offset, len, get).map(|bytes| Buffer::from(bytes).into()).ok()
     }
 
     /// The kernel has dropped the pages that it had, where it was told to: it asks.
@@ -386,7 +387,7 @@ impl Vfs {
             open.seen.note(&elements.path, coords, chunk.as_ref().map(|chunk| chunk.stat.version));
             Ok(chunk.map(|chunk| chunk.bytes))
         };
-        open.view.read(offset, len, get).map(Bytes::from)
+        open.view.read(offset, len, get).map(|bytes| Buffer::from(bytes).into())
     }
 
     /// As [`Self::write_view`], where all chunks that it lies in wait already; whether they do, and it is written. Nothing is

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{ChangeChunk, Cover, GetChunk, Reach};
 use crate::array::region::{self, Place};
 use crate::array::{Array, Coords};
-use crate::codec::reserve;
+use crate::buffer::reserve;
 use crate::error::{Error, Kind, Result};
 use crate::metadata::NodePath;
 

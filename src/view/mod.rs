@@ -17,7 +17,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 use crate::array::Coords;
-use crate::codec::{Buffer, reserve};
+use crate::buffer::{Buffer, reserve};
 use crate::error::{Error, Kind, Result};
 pub use elements::{Elements, Items, Layout};
 pub use formats::{FORMATS, Format, Nodes};

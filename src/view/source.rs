@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::{Elements, GetChunk, Items, Layout};
 use crate::array::{Array, Coords, region};
-use crate::codec::{reserve, vlen_items};
+use crate::buffer::reserve;
+use crate::codec::vlen_items;
 use crate::dtype::DType;
 use crate::error::{Error, Kind, Result};
 use crate::hierarchy::{Content, Hierarchy, Node};

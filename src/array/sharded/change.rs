@@ -13,7 +13,7 @@ use super::{Loaded, Sharded};
 use crate::array::chunk_store::Change;
 use crate::array::coords::Coords;
 use crate::array::layout::{ShardOrder, ShardWrite};
-use crate::codec::reserve;
+use crate::buffer::reserve;
 use crate::error::{At, Error, Kind, Result};
 use crate::shard::{Index, Part, Span, assemble};
 use crate::store::{Condition, Piece, Stat};

@@ -5,7 +5,8 @@
 //! <https://numcodecs.readthedocs.io/en/stable/filter/astype.html>
 
 use super::filter::Sides;
-use crate::codec::{ArrayToArray, Buffer, Elements};
+use crate::buffer::Buffer;
+use crate::codec::{ArrayToArray, Elements};
 use crate::error::Result;
 use crate::metadata::model::Object;
 

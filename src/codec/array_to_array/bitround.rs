@@ -7,9 +7,10 @@
 //! <https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/bitround>,
 //! <https://numcodecs.readthedocs.io/en/stable/filter/bitround.html>
 
+use crate::buffer::{Buffer, reserve};
 use crate::codec::configuration::count;
 use crate::codec::number::{bits, push};
-use crate::codec::{ArrayToArray, Buffer, Elements, reserve};
+use crate::codec::{ArrayToArray, Elements};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::metadata::model::Object;

@@ -3,8 +3,9 @@
 //! No codec of any document: between codecs elements are little endian, and `bytes` is so after
 //! a filter that names its type. Length: the same.
 
+use crate::buffer::Buffer;
+use crate::codec::ArrayToArray;
 use crate::codec::array_to_bytes::Turn;
-use crate::codec::{ArrayToArray, Buffer};
 use crate::dtype::DType;
 use crate::error::Result;
 

@@ -8,8 +8,9 @@
 
 use serde_json::Value;
 
+use crate::buffer::Buffer;
 use crate::codec::number::{Format, Number};
-use crate::codec::{ArrayToArray, Buffer, Elements};
+use crate::codec::{ArrayToArray, Elements};
 use crate::dtype::{DType, FillValue};
 use crate::error::{Error, Result};
 use crate::metadata::model::Object;

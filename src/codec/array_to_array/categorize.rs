@@ -9,8 +9,9 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
+use crate::buffer::{Buffer, reserve};
 use crate::codec::number::{Format, Number};
-use crate::codec::{ArrayToArray, Buffer, Elements, configuration, reserve, texts};
+use crate::codec::{ArrayToArray, Elements, configuration, texts};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::metadata::model::Object;

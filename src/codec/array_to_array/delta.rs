@@ -6,8 +6,9 @@
 //! <https://numcodecs.readthedocs.io/en/stable/filter/delta.html>
 
 use super::filter::Sides;
+use crate::buffer::{Buffer, reserve};
 use crate::codec::number::{Format, Number};
-use crate::codec::{ArrayToArray, Buffer, Elements, reserve};
+use crate::codec::{ArrayToArray, Elements};
 use crate::error::{Error, Result};
 use crate::metadata::model::Object;
 

@@ -10,7 +10,8 @@
 //!
 //! <https://numcodecs.readthedocs.io/en/stable/filter/packbits.html>
 
-use crate::codec::{ArrayToArray, Buffer, Elements, reserve};
+use crate::buffer::{Buffer, reserve};
+use crate::codec::{ArrayToArray, Elements};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 

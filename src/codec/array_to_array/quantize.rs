@@ -6,9 +6,10 @@
 //! <https://numcodecs.readthedocs.io/en/stable/filter/quantize.html>
 
 use super::filter::Sides;
+use crate::buffer::Buffer;
 use crate::codec::configuration::integer;
 use crate::codec::number::Number;
-use crate::codec::{ArrayToArray, Buffer, Elements};
+use crate::codec::{ArrayToArray, Elements};
 use crate::error::{Error, Result};
 use crate::metadata::model::Object;
 

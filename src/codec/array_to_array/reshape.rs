@@ -7,7 +7,8 @@
 
 use serde_json::Value;
 
-use crate::codec::{ArrayToArray, Buffer, Elements};
+use crate::buffer::Buffer;
+use crate::codec::{ArrayToArray, Elements};
 use crate::error::{Error, Result};
 use crate::metadata::model::Object;
 

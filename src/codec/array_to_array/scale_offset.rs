@@ -5,8 +5,9 @@
 //!
 //! <https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/scale_offset>
 
+use crate::buffer::Buffer;
 use crate::codec::number::{Format, Number};
-use crate::codec::{ArrayToArray, Buffer, Elements};
+use crate::codec::{ArrayToArray, Elements};
 use crate::dtype::{DType, FillValue};
 use crate::error::{Error, Result};
 use crate::metadata::model::Object;

@@ -6,8 +6,9 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::buffer::Buffer;
 use crate::codec::configuration::Stated;
-use crate::codec::{Buffer, registry};
+use crate::codec::registry;
 use crate::dtype::DType;
 
 fn bytes(hexadecimal: &Value) -> Vec<u8> {

@@ -10,7 +10,8 @@
 use bytes::Bytes;
 use serde_json::Value;
 
-use crate::codec::{ArrayToBytes, Buffer, Elements};
+use crate::buffer::Buffer;
+use crate::codec::{ArrayToBytes, Elements};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::metadata::model::Object;

@@ -19,7 +19,8 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use super::Turn;
-use crate::codec::{ArrayToBytes, Buffer, BytesToBytes, Elements, registry, reserve};
+use crate::buffer::{Buffer, reserve};
+use crate::codec::{ArrayToBytes, BytesToBytes, Elements, registry};
 use crate::error::{Error, Result};
 use crate::metadata::model::{CodecSpec, Object};
 

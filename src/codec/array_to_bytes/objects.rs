@@ -17,9 +17,10 @@ mod message_pack;
 use bytes::Bytes;
 use serde_json::Value;
 
+use crate::buffer::{Buffer, reserve};
 use crate::codec::configuration::numpy_name;
 use crate::codec::number::{Format, Number};
-use crate::codec::{ArrayToBytes, Buffer, Elements, reserve, texts};
+use crate::codec::{ArrayToBytes, Elements, texts};
 use crate::dtype::{DType, FillValue};
 use crate::error::{Error, Result};
 use crate::metadata::model::Object;

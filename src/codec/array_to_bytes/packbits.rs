@@ -17,9 +17,10 @@
 use bytes::Bytes;
 use serde_json::Value;
 
+use crate::buffer::{Buffer, reserve};
 use crate::codec::configuration::count;
 use crate::codec::number::{bits, push};
-use crate::codec::{ArrayToBytes, Buffer, Elements, reserve};
+use crate::codec::{ArrayToBytes, Elements};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::metadata::model::Object;

@@ -13,8 +13,9 @@ use pco::standalone::{simple_compress, simple_decompress_into};
 use pco::{ChunkConfig, ModeSpec, PagingSpec};
 use serde_json::Value;
 
+use crate::buffer::{Buffer, reserve};
 use crate::codec::configuration::count;
-use crate::codec::{ArrayToBytes, Buffer, Elements, reserve};
+use crate::codec::{ArrayToBytes, Elements};
 use crate::dtype::DType;
 use crate::error::{Error, Kind, Result};
 use crate::metadata::model::Object;

@@ -11,7 +11,8 @@
 
 use bytes::Bytes;
 
-use crate::codec::{ArrayToBytes, Buffer, Elements, reserve};
+use crate::buffer::{Buffer, reserve};
+use crate::codec::{ArrayToBytes, Elements};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 

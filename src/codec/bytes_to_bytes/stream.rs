@@ -3,6 +3,7 @@
 //! gzip, zlib, bz2 and lzma all take some input and fill some output at each call; the loop
 //! around them, and the three ways in which it can end badly, are here once.
 
+use crate::buffer::reserve;
 use crate::error::{Error, Kind, Result};
 
 /// What one call of a decompressor did.
@@ -71,9 +72,7 @@ pub(super) fn decode_one(
 /// An empty vector with room for `len` bytes, or out of memory as an error. The room costs nothing
 /// until it is written.
 pub(super) fn room(codec: &str, len: usize) -> Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    bytes.try_reserve_exact(len).map_err(|_| no_room(codec, 0, len))?;
-    Ok(bytes)
+    reserve(len).map_err(|_| no_room(codec, 0, len))
 }
 
 fn no_room(codec: &str, len: usize, more: usize) -> Error {

@@ -1,0 +1,279 @@
+//! The bytes of a chunk: shared, copied only when one of several owners changes them, and in memory that is used again.
+//!
+//! Memory that is new to the process costs as much as decoding what comes into it: the kernel clears it, page by page
+//! (0.5 s per GB). So what is let go of is kept for those who want as much, where it is much.
+
+use std::collections::BTreeMap;
+use std::mem;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+
+use crate::error::{Error, Kind, Result};
+
+/// Less is had from the allocator as fast.
+const LEAST: usize = 64 << 10;
+
+/// Bytes that are kept at the most, until [`keep_at_most`] says otherwise.
+const MOST: usize = 64 << 20;
+
+/// A leaf.
+static KEPT: Mutex<Kept> = Mutex::new(Kept { by_room: BTreeMap::new(), len: 0, most: MOST });
+
+/// Memory that nobody uses.
+struct Kept {
+    /// By the bytes that each has room for, which is one of [`room_for`].
+    by_room: BTreeMap<usize, Shelf>,
+    len: usize,
+    most: usize,
+}
+
+#[derive(Default)]
+struct Shelf {
+    vectors: Vec<Vec<u8>>,
+    /// Whether one was wanted since [`rest`] was last called.
+    is_used: bool,
+}
+
+/// Bytes of a chunk, decoded or to be encoded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Buffer(Arc<Pooled>);
+
+/// A vector whose memory is kept when it is dropped.
+#[derive(Debug, PartialEq, Eq)]
+struct Pooled(Vec<u8>);
+
+impl Buffer {
+    /// `len` zero bytes.
+    pub fn zeroed(len: usize) -> Result<Self> {
+        let mut bytes = reserve(len)?;
+        bytes.resize(len, 0);
+        Ok(bytes.into())
+    }
+
+    /// To be changed: in place where nobody else has it, else a copy.
+    pub fn to_mut(&mut self) -> &mut Vec<u8> {
+        &mut Arc::make_mut(&mut self.0).0
+    }
+
+    /// The bytes themselves, copied only where somebody else has them too.
+    pub fn into_vec(self) -> Vec<u8> {
+        mem::take(&mut Arc::unwrap_or_clone(self.0).0)
+    }
+}
+
+impl Clone for Pooled {
+    fn clone(&self) -> Self {
+        let mut bytes = reserve(self.0.len()).unwrap_or_default();
+        bytes.extend_from_slice(&self.0);
+        Self(bytes)
+    }
+}
+
+impl Drop for Pooled {
+    fn drop(&mut self) {
+        keep(mem::take(&mut self.0));
+    }
+}
+
+/// An empty vector with room for `len` bytes, and hardly more, or an error where there is no memory.
+pub fn reserve(len: usize) -> Result<Vec<u8>> {
+    let is_much = len >= LEAST;
+    let room = if is_much { room_for(len) } else { len };
+    if let Some(bytes) = is_much.then(|| KEPT.lock().take(room)).flatten() {
+        return Ok(bytes);
+    }
+    let mut bytes = Vec::new();
+    bytes
+        .try_reserve_exact(room)
+        .map_err(|_| Error::new(Kind::NoMemory, format!("no memory for {len} bytes")))?;
+    Ok(bytes)
+}
+
+/// Keeps the memory of bytes that nobody else has.
+pub fn recycle(bytes: Bytes) {
+    if bytes.len() >= LEAST && bytes.is_unique() {
+        keep(bytes.into());
+    }
+}
+
+fn keep(mut bytes: Vec<u8>) {
+    let Some(room) = room_in(bytes.capacity()) else { return };
+    bytes.clear();
+    let rejected = KEPT.lock().put(room, bytes);
+    drop(rejected); // Freeing memory takes time: not under the lock.
+}
+
+/// How many bytes of memory are kept for later.
+pub fn kept() -> usize {
+    KEPT.lock().len
+}
+
+/// From now on so many bytes are kept at the most.
+pub fn keep_at_most(most: usize) {
+    let mut kept = KEPT.lock();
+    kept.most = most;
+    let gone = kept.shrink_to(most);
+    drop(kept);
+    drop(gone);
+}
+
+/// Lets go of so much of what is kept, if there is as much.
+pub fn let_go(len: usize) {
+    let mut kept = KEPT.lock();
+    let left = kept.len.saturating_sub(len);
+    let gone = kept.shrink_to(left);
+    drop(kept);
+    drop(gone);
+}
+
+/// Lets go of what nobody has wanted since this was called last; to be called now and then.
+pub fn rest() {
+    let mut kept = KEPT.lock();
+    let mut gone = Vec::new();
+    let mut left = 0_usize;
+    kept.by_room.retain(|room, shelf| {
+        let is_used = mem::take(&mut shelf.is_used);
+        if is_used {
+            left = left.saturating_add(room.saturating_mul(shelf.vectors.len()));
+        } else {
+            gone.append(&mut shelf.vectors);
+        }
+        is_used
+    });
+    kept.len = left;
+    drop(kept);
+    drop(gone);
+}
+
+/// The room that is made for `len` bytes: at most an eighth more, so that few lengths differ.
+fn room_for(len: usize) -> usize {
+    let step = len.checked_next_power_of_two().unwrap_or(len) / 16;
+    len.checked_next_multiple_of(step.max(1)).unwrap_or(len)
+}
+
+/// The largest such room within `capacity`; none where that is not worth keeping.
+fn room_in(capacity: usize) -> Option<usize> {
+    let power = capacity.checked_ilog2().filter(|_| capacity >= LEAST)?;
+    let step = (1_usize << power) / 8;
+    Some(capacity / step.max(1) * step)
+}
+
+impl Kept {
+    /// One that has the room, or up to a quarter more.
+    fn take(&mut self, room: usize) -> Option<Vec<u8>> {
+        let rooms = room..=room.saturating_add(room / 4);
+        // Wanted, whether there is one or not.
+        self.by_room.entry(room).or_default().is_used = true;
+        let (room, shelf) =
+            self.by_room.range_mut(rooms).find(|(_, shelf)| !shelf.vectors.is_empty())?;
+        shelf.is_used = true;
+        self.len = self.len.saturating_sub(*room);
+        shelf.vectors.pop()
+    }
+
+    /// Keeps one, or returns it where there is no room for it.
+    fn put(&mut self, room: usize, bytes: Vec<u8>) -> Option<Vec<u8>> {
+        let len = self.len.saturating_add(room);
+        if len > self.most {
+            return Some(bytes);
+        }
+        self.len = len;
+        self.by_room.entry(room).or_default().vectors.push(bytes);
+        None
+    }
+
+    fn shrink_to(&mut self, len: usize) -> Vec<Vec<u8>> {
+        let mut gone = Vec::new();
+        while self.len > len
+            && let Some(mut largest) = self.by_room.last_entry()
+        {
+            if let Some(bytes) = largest.get_mut().vectors.pop() {
+                self.len = self.len.saturating_sub(*largest.key());
+                gone.push(bytes);
+            } else {
+                largest.remove();
+            }
+        }
+        gone
+    }
+}
+
+impl Deref for Buffer {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0.0
+    }
+}
+
+impl From<Vec<u8>> for Buffer {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self(Arc::new(Pooled(bytes)))
+    }
+}
+
+impl From<Bytes> for Buffer {
+    fn from(bytes: Bytes) -> Self {
+        Vec::from(bytes).into()
+    }
+}
+
+impl AsRef<[u8]> for Buffer {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl From<Buffer> for Bytes {
+    fn from(buffer: Buffer) -> Self {
+        Self::from_owner(buffer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn kept(most: usize) -> Kept {
+        Kept { by_room: BTreeMap::new(), len: 0, most }
+    }
+
+    #[test]
+    fn what_was_let_go_of_is_had_again_by_who_wants_as_much() {
+        let mut kept = kept(10 << 20);
+        let vector = || Vec::with_capacity(2 << 20);
+        assert!((0..5).all(|_| kept.put(2 << 20, vector()).is_none()));
+        assert!(kept.put(2 << 20, vector()).is_some(), "more than it may keep");
+        assert!(kept.take(4 << 20).is_none() && kept.take(1 << 20).is_none());
+        assert_eq!(kept.take(2 << 20).map(|bytes| bytes.capacity()), Some(2 << 20));
+        assert_eq!(kept.take(7 << 18).map(|bytes| bytes.capacity()), Some(2 << 20));
+        assert_eq!((kept.len, kept.shrink_to(3 << 20).len(), kept.len), (6 << 20, 2, 2 << 20));
+    }
+
+    proptest! {
+        #[test]
+        fn room_is_for_what_is_wanted_and_an_eighth_more_at_most(len in LEAST..1 << 40) {
+            let room = room_for(len);
+            prop_assert!(room >= len && room - len <= len / 8, "{room}");
+            prop_assert_eq!(room_in(room), Some(room));
+            let within = room_in(len).expect("worth keeping");
+            prop_assert!(within <= len && room_for(within) == within, "{within}");
+        }
+    }
+
+    #[test]
+    fn a_copy_is_made_only_where_somebody_else_has_the_bytes() {
+        let mut one = Buffer::zeroed(100_000).expect("memory");
+        let (address, other) = (one.as_ptr(), one.clone());
+        one.to_mut()[0] = 1;
+        assert!(one[0] == 1 && other[0] == 0 && other.as_ptr() == address);
+        let bytes = Bytes::from(other);
+        assert_eq!(bytes.as_ptr(), address);
+        assert_eq!(Buffer::from(bytes), Buffer::zeroed(100_000).expect("memory"));
+    }
+}
