@@ -2,6 +2,10 @@
 
 use std::process::ExitCode;
 
+/// Chunks are large.
+#[global_allocator]
+static MEMORY: zarrfs::sys::LargePages = zarrfs::sys::LargePages;
+
 fn main() -> ExitCode {
     zarrfs::cli::run(std::env::args_os())
 }

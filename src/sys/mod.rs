@@ -5,6 +5,7 @@
 #![expect(unsafe_code, reason = "this module is where it is allowed")]
 
 mod dir;
+mod large_pages;
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -16,6 +17,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 pub use dir::{Dir, DirEntry, EntryType};
+pub use large_pages::LargePages;
 
 /// Which links [`open_beneath`] follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,0 +1,173 @@
+//! Large pages for large memory.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::ptr;
+
+/// A page of memory as large as the processor has them besides small ones (x86-64, and `AArch64` with pages of 4 KiB).
+const LARGE_PAGE: usize = 2 << 20;
+
+/// The system's allocator, but for 2 MiB and more: that begins where a large page does, and the kernel is asked for these.
+/// It clears them three to ten times as fast as small ones when they are first written.
+#[derive(Debug)]
+pub struct LargePages;
+
+fn is_large(layout: Layout) -> bool {
+    layout.size() >= LARGE_PAGE && layout.align() <= LARGE_PAGE
+}
+
+// SAFETY: memory of at least a large page is a mapping of its own, of `size` bytes from an address that is a multiple of
+// LARGE_PAGE when it is made; the layout tells such memory from the system allocator's, which does the rest.
+unsafe impl GlobalAlloc for LargePages {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if !is_large(layout) {
+            // SAFETY: the caller's promise is passed on.
+            return unsafe { System.alloc(layout) };
+        }
+        map(layout.size())
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        if !is_large(layout) {
+            // SAFETY: the caller's promise is passed on.
+            return unsafe { System.alloc_zeroed(layout) };
+        }
+        map(layout.size()) // A new mapping is zero.
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        if !is_large(layout) {
+            // SAFETY: it is the system allocator's.
+            return unsafe { System.dealloc(memory, layout) };
+        }
+        // SAFETY: it is a mapping of this length.
+        unsafe { libc::munmap(memory.cast(), layout.size()) };
+    }
+
+    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        // SAFETY: the caller promises that the new size makes a layout.
+        let new = unsafe { Layout::from_size_align_unchecked(new_size, layout.align()) };
+        match (is_large(layout), is_large(new)) {
+            // SAFETY: it is the system allocator's, and stays so.
+            (false, false) => unsafe { System.realloc(memory, layout, new_size) },
+            (true, true) if layout.align() <= SMALL_PAGE => {
+                let (old_size, flags) = (layout.size(), libc::MREMAP_MAYMOVE);
+                // SAFETY: it is a mapping of this length, which is not used by its old address any more.
+                let moved = unsafe { libc::mremap(memory.cast(), old_size, new_size, flags) };
+                if moved == libc::MAP_FAILED { ptr::null_mut() } else { moved.cast() }
+            }
+            _ => {
+                // SAFETY: the layout is the caller's.
+                let moved = unsafe { self.alloc(new) };
+                if !moved.is_null() {
+                    // SAFETY: both have so many bytes, and the new one is nobody else's.
+                    unsafe { ptr::copy_nonoverlapping(memory, moved, layout.size().min(new_size)) };
+                    // SAFETY: the caller gives it up.
+                    unsafe { self.dealloc(memory, layout) };
+                }
+                moved
+            }
+        }
+    }
+}
+
+/// What `mremap` moves begins at a multiple of this, which all pages are.
+const SMALL_PAGE: usize = 4096;
+
+fn page_len() -> usize {
+    // SAFETY: the call asks for a figure and touches no memory.
+    usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(LARGE_PAGE)
+}
+
+/// New memory of `len` bytes, from a multiple of [`LARGE_PAGE`]; null where there is none.
+fn map(len: usize) -> *mut u8 {
+    let Some(mut memory) = map_anywhere(len) else { return ptr::null_mut() };
+    if memory.addr() % LARGE_PAGE != 0 {
+        // The kernel may not have put it so. Then a part of more is.
+        // SAFETY: it is ours, and nobody has it.
+        unsafe { libc::munmap(memory.cast(), len) };
+        let wide = len.checked_add(LARGE_PAGE);
+        let Some((wide, start)) = wide.and_then(|wide| Some((wide, map_anywhere(wide)?))) else {
+            return ptr::null_mut();
+        };
+        let before = start.addr().wrapping_neg() % LARGE_PAGE;
+        // The kernel unmaps whole pages: the last one of the memory stays.
+        let used = before.saturating_add(len).next_multiple_of(page_len());
+        // SAFETY: `before` and `used` lie within the mapping, or at its end.
+        let rest = unsafe { start.add(used) };
+        // SAFETY: the same.
+        memory = unsafe { start.add(before) };
+        for (part, len) in [(start, before), (rest, wide.saturating_sub(used))] {
+            if len > 0 {
+                // SAFETY: it is ours, and nobody has it.
+                unsafe { libc::munmap(part.cast(), len) };
+            }
+        }
+    }
+    // SAFETY: the range is ours; the advice changes no byte of it, and where it is refused pages are small.
+    unsafe { libc::madvise(memory.cast(), len, libc::MADV_HUGEPAGE) };
+    memory
+}
+
+fn map_anywhere(len: usize) -> Option<*mut u8> {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: a new mapping touches nothing that is there.
+    let start = unsafe { libc::mmap(ptr::null_mut(), len, protection, flags, -1, 0) };
+    (start != libc::MAP_FAILED).then_some(start.cast())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Fills memory that begins as `known` says, and returns what it begins as.
+    fn filled(memory: *mut u8, len: usize, known: &[u8]) -> Vec<u8> {
+        // SAFETY: the caller has so much memory.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(memory, len) };
+        assert_eq!(&bytes[..known.len()], known);
+        for (at, byte) in bytes.iter_mut().enumerate().step_by(1000) {
+            *byte = (at / 1000) as u8;
+        }
+        bytes.to_vec()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 50, ..ProptestConfig::default() })]
+
+        #[test]
+        fn memory_keeps_its_bytes_when_it_grows_and_shrinks_and_is_given_back(
+            sizes in prop::collection::vec(1_usize..5 * LARGE_PAGE / 2, 1..6), align in 0_u32..16,
+        ) {
+            let layout = |size| Layout::from_size_align(size, 1 << align).expect("a layout");
+            let mut len = sizes[0];
+            // SAFETY: the layout is not empty.
+            let mut memory = unsafe { LargePages.alloc_zeroed(layout(len)) };
+            let mut known = filled(memory, len, &vec![0; len]);
+            for size in &sizes[1..] {
+                // SAFETY: it was had with this layout.
+                memory = unsafe { LargePages.realloc(memory, layout(len), *size) };
+                prop_assert_eq!(memory.addr() % (1 << align), 0);
+                known.truncate(*size);
+                len = *size;
+                known = filled(memory, len, &known);
+            }
+            // SAFETY: the same.
+            unsafe { LargePages.dealloc(memory, layout(len)) };
+        }
+    }
+
+    #[test]
+    fn much_memory_begins_where_a_large_page_does() {
+        for len in [LARGE_PAGE, LARGE_PAGE + 1, 3 * LARGE_PAGE - 5000] {
+            let layout = Layout::from_size_align(len, 1).expect("a layout");
+            // SAFETY: the layout is not empty, and the memory is given back as it was had.
+            unsafe {
+                let memory = LargePages.alloc(layout);
+                assert_eq!(memory.addr() % LARGE_PAGE, 0);
+                LargePages.dealloc(memory, layout);
+            }
+        }
+    }
+}
