@@ -92,6 +92,25 @@ pub fn reserve(len: usize) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// The same bytes without much more room than they need: for those who made room for the most that could come.
+pub fn fitted(mut bytes: Vec<u8>) -> Vec<u8> {
+    if bytes.capacity() < LEAST {
+        bytes.shrink_to_fit();
+        return bytes;
+    }
+    if bytes.capacity() / 4 * 3 <= bytes.len() {
+        return bytes;
+    }
+    match reserve(bytes.len()) {
+        Ok(mut exact) => {
+            exact.extend_from_slice(&bytes);
+            keep(bytes);
+            exact
+        }
+        Err(_) => bytes,
+    }
+}
+
 /// Keeps the memory of bytes that nobody else has.
 pub fn recycle(bytes: Bytes) {
     if bytes.len() >= LEAST && bytes.is_unique() {

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use super::array_to_array::{self, BigEndian, Order};
 use super::registry::{self, Chain};
 use super::{ArrayToArray, ArrayToBytes, BytesToBytes, Elements, array_to_bytes};
-use crate::buffer::{Buffer, recycle};
+use crate::buffer::{Buffer, fitted, recycle};
 use crate::error::{Error, Result};
 use crate::metadata::model::{CodecSpec, Object};
 
@@ -125,7 +125,7 @@ impl Pipeline {
                 }
                 Some(_) => {}
                 // There may have been room for far more; a decoded chunk is kept for a while.
-                None => decoded.shrink_to_fit(),
+                None => decoded = fitted(decoded),
             }
             recycle(mem::replace(&mut bytes, decoded.into()));
         }
@@ -167,7 +167,7 @@ impl Pipeline {
         }
         let mut bytes = self.array_to_bytes.encode(elements, &extent)?;
         for stage in &self.bytes_to_bytes {
-            bytes = stage.codec.encode(&bytes)?.into();
+            bytes = Buffer::from(fitted(stage.codec.encode(&bytes)?)).into();
         }
         Ok(bytes)
     }

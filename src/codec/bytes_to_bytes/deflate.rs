@@ -77,7 +77,6 @@ pub(super) fn encode_whole(form: Form, level: i32, decoded: &[u8]) -> Result<Vec
             Form::Zlib => compressor.zlib_compress(decoded, &mut encoded),
         };
         encoded.truncate(len.map_err(|error: CompressionError| broken(&error))?);
-        encoded.shrink_to_fit();
         Ok(encoded)
     };
     COMPRESSOR.with(compress)

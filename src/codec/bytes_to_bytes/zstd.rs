@@ -54,7 +54,6 @@ impl BytesToBytes for Zstd {
             compressor.compress_to_buffer(decoded, &mut encoded)
         })
         .map_err(|error| Error::invalid(format!("zstd: {error}")))?;
-        encoded.shrink_to_fit();
         Ok(encoded)
     }
 

@@ -139,7 +139,6 @@ impl Encoder {
         for (target, byte) in frame.iter_mut().zip(head) {
             *target = byte;
         }
-        frame.shrink_to_fit();
         Ok(Some(frame))
     }
 
