@@ -207,7 +207,10 @@ impl Vfs {
         let (made, opened_view) = opened.inspect_err(|_| self.release_content(&inode, access))?;
         let (view, view_pages) = opened_view.unzip();
         let prepared = match (&made, &place) {
-            _ if let Some(pages) = view_pages => Ok(pages.into()),
+            _ if let (Some(view), Some(pages)) = (&view, view_pages) => {
+                let passed = self.pass_view(&inode, view, access);
+                passed.map(|backing| Prepared { pages, backing })
+            }
             (Some(_), _) => Ok(Pages::None.into()),
             (None, Some(place)) => self.prepare(&inode, place, access).at(place.shown()),
             // It lost its name just now.

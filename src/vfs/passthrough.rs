@@ -1,5 +1,5 @@
-//! Chunks that the kernel reads by itself: those that are stored decoded from the store's own file, others from a memory
-//! file that holds what was decoded.
+//! Chunks and small views that the kernel reads by itself: chunks that are stored decoded from the store's own file, others
+//! from a memory file that holds what was decoded.
 //!
 //! The kernel has one way to read an inode at a time: while a file is open so, it refuses to open it in another way. Who
 //! wants to write it, or comes when another version is stored, is told to look the name up again, and finds a new inode
@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use lru::LruCache;
 use parking_lot::Mutex;
@@ -18,10 +18,13 @@ use super::Vfs;
 use super::attr::Attr;
 use super::file::{Content, File};
 use super::inode::Inode;
+use super::open::Access;
 use super::place::Place;
+use super::view_pages::{KernelPages, Seen as SeenChunks};
+use super::views::OpenView;
 use crate::array::{Array, Coords};
 use crate::backing::{Backing, MemoryFiles};
-use crate::cache::{Chunk, ChunkCache};
+use crate::cache::ChunkCache;
 use crate::error::{Error, Kind, Result};
 use crate::metadata::NodePath;
 use crate::store::{Stat, Version};
@@ -44,13 +47,19 @@ impl Default for Passthrough {
     }
 }
 
+/// Longer views are made as they are read.
+const LONGEST_VIEW: u64 = 4 << 20;
+
+/// How long a view is kept that nobody opens.
+const KEPT_VIEW: Duration = Duration::from_secs(60);
+
 /// How the kernel reads a file by itself.
 #[derive(Debug, Default)]
 pub struct Passing {
     /// Handles that are read so: none or all of them.
     pub openers: u32,
-    /// What they are read from; none where there are none.
-    backing: Option<(Seen, Arc<Backing>)>,
+    /// What they are read from; none where there are none. Of a chunk with what was stored then.
+    backing: Option<(Option<Seen>, Arc<Backing>)>,
     /// The version that was last read so.
     last: Option<Version>,
     /// Whether somebody has read it through the kernel's pages since.
@@ -61,9 +70,16 @@ pub struct Passing {
 /// (an inode number that is free again, a time that was set).
 type Seen = (Version, u64);
 
-type Id = (usize, Coords);
+/// What a memory file has.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Id {
+    /// A chunk of the array at this address.
+    Chunk(usize, Coords),
+    /// A view: its node, and the extension of its format.
+    View(NodePath, &'static str),
+}
 
-/// Decoded chunks in memory files.
+/// Decoded chunks, and small views, in memory files.
 #[derive(Debug)]
 pub(super) struct Passed {
     /// Whether the kernel can do it, and is to.
@@ -86,10 +102,16 @@ pub(super) struct Passed {
 
 #[derive(Debug)]
 struct Kept {
-    /// Held so that the address in its id stays taken.
-    array: Arc<Array>,
-    seen: Seen,
+    of: Of,
     backing: Arc<Backing>,
+}
+
+/// What the bytes of a memory file were made of.
+#[derive(Debug)]
+enum Of {
+    /// The array is held so that the address in its id stays taken.
+    Chunk(Arc<Array>, Seen),
+    View(KernelPages),
 }
 
 impl Passed {
@@ -144,14 +166,16 @@ impl Passed {
 
     /// Lets go of what was decoded before chunks of its array were changed here.
     pub fn sweep(&self, cache: &ChunkCache) {
-        let known = |(id, kept): (&Id, &Kept)| (id.clone(), Arc::clone(&kept.array), kept.seen.1);
-        let all: Vec<_> = self.kept.lock().iter().map(known).collect();
-        for (id, array, generation) in all {
-            if cache.generation(&array) != generation {
-                let gone = self.kept.lock().pop(&id);
-                drop(gone);
-            }
-        }
+        let is_old = |kept: &Kept| match &kept.of {
+            Of::Chunk(array, seen) => cache.generation(array) != seen.1,
+            Of::View(pages) => pages.since.elapsed() > KEPT_VIEW,
+        };
+        let mut kept = self.kept.lock();
+        let old: Vec<Id> =
+            kept.iter().filter(|(_, kept)| is_old(kept)).map(|(id, _)| id.clone()).collect();
+        let gone: Vec<Option<Kept>> = old.iter().map(|id| kept.pop(id)).collect();
+        drop(kept);
+        drop(gone);
     }
 
     /// Lets go of chunks that a sweep has passed, where it will have passed all that fit before it comes again.
@@ -208,14 +232,37 @@ impl Passed {
         if version.is_some_and(|version| version != read) || read.is_unstored() {
             return None;
         }
-        let backing = Arc::new(self.fill(&chunk)?);
-        let seen = (read, generation);
-        let kept = Kept { array: Arc::clone(array), seen, backing: Arc::clone(&backing) };
-        let replaced = self.kept.lock().push(id(array, coords), kept);
-        drop(replaced);
+        let of = Of::Chunk(Arc::clone(array), (read, generation));
+        let backing = self.keep(id(array, coords), of, &chunk.bytes, chunk.stat.modified)?;
         cache.remove(array, coords);
         cache.set_elsewhere(self.len());
         Some(backing)
+    }
+
+    /// Puts bytes that were stored then into a memory file, which is kept; none where there can be none.
+    fn keep(&self, id: Id, of: Of, bytes: &[u8], modified: SystemTime) -> Option<Arc<Backing>> {
+        let backing = Arc::new(self.fill(bytes, modified)?);
+        let kept = Kept { of, backing: Arc::clone(&backing) };
+        let replaced = self.kept.lock().push(id, kept);
+        drop(replaced);
+        Some(backing)
+    }
+
+    /// A view in a memory file, and what it was made of.
+    fn find_view(&self, id: &Id) -> Option<(KernelPages, Arc<Backing>)> {
+        match self.kept.lock().get(id) {
+            Some(Kept { of: Of::View(pages), backing }) => {
+                Some((pages.clone(), Arc::clone(backing)))
+            }
+            _ => None,
+        }
+    }
+
+    /// Notes that a view in a memory file is what is stored now.
+    fn renew_view(&self, id: &Id, since: Instant) {
+        if let Some(Kept { of: Of::View(pages), .. }) = self.kept.lock().get_mut(id) {
+            pages.since = since;
+        }
     }
 
     fn find(
@@ -225,16 +272,17 @@ impl Passed {
         (version, generation): (Option<Version>, u64),
     ) -> Option<Arc<Backing>> {
         let mut kept = self.kept.lock();
-        let found = kept.get(&id(array, coords))?;
-        let is_it =
-            generation == found.seen.1 && version.is_none_or(|version| version == found.seen.0);
-        is_it.then(|| Arc::clone(&found.backing))
+        let Kept { of: Of::Chunk(_, seen), backing } = kept.get(&id(array, coords))? else {
+            return None;
+        };
+        let is_it = generation == seen.1 && version.is_none_or(|version| version == seen.0);
+        is_it.then(|| Arc::clone(backing))
     }
 
     /// A memory file with these bytes, for which others may have to go.
-    fn fill(&self, chunk: &Chunk) -> Option<Backing> {
+    fn fill(&self, bytes: &[u8], modified: SystemTime) -> Option<Backing> {
         loop {
-            match self.files.with(&chunk.bytes, chunk.stat.modified) {
+            match self.files.with(bytes, modified) {
                 Ok(Some(backing)) => return Some(backing),
                 Ok(None) => {
                     let oldest = self.kept.lock().pop_lru()?;
@@ -263,8 +311,8 @@ impl Vfs {
         let seen = (version, self.cache.generation(array));
         if let Some((opened, backing)) = &passing.backing {
             let backing = Arc::clone(backing);
-            let is_it = *opened == seen && others == passing.openers;
-            return is_it.then(|| self.count_passing(file, seen, backing));
+            let is_it = *opened == Some(seen) && others == passing.openers;
+            return is_it.then(|| self.count_passing(file, Some(seen), backing));
         }
         if others > 0 || !self.passed.is_possible() || version.is_unstored() {
             return None;
@@ -284,7 +332,7 @@ impl Vfs {
             }
             self.passed.chunk(&self.cache, array, coords, Some(version))?
         };
-        Some(self.count_passing(file, seen, backing))
+        Some(self.count_passing(file, Some(seen), backing))
     }
 
     /// The file of the store that has a chunk decoded; none where there is none.
@@ -317,10 +365,64 @@ impl Vfs {
         })
     }
 
-    fn count_passing(&self, file: &mut File, seen: Seen, backing: Arc<Backing>) -> Arc<Backing> {
+    /// What the kernel is to read a small view from that is opened to be read. An error where it is reading another one in its
+    /// place.
+    pub(super) fn pass_view(
+        &self,
+        inode: &Arc<Inode>,
+        open: &OpenView,
+        access: Access,
+    ) -> Result<Option<Arc<Backing>>> {
+        let found = (access == Access::Read).then(|| self.view_file(open)).flatten();
+        let mut file = inode.file().lock();
+        let (passing, others) = (&file.passing, file.openers.saturating_sub(1));
+        let is_same = |found: &Arc<Backing>| match &passing.backing {
+            Some((_, opened)) => Arc::ptr_eq(opened, found),
+            None => true,
+        };
+        match found {
+            Some(found) if others == passing.openers && is_same(&found) => {
+                Ok(Some(self.count_passing(&mut file, None, found)))
+            }
+            _ if passing.openers > 0 => Err(self.part(inode, &file)),
+            _ => Ok(None),
+        }
+    }
+
+    /// A small view in a memory file: one that is what is stored, or a new one. None where it cannot be had so.
+    fn view_file(&self, open: &OpenView) -> Option<Arc<Backing>> {
+        let (len, shortest) = (open.view.len(), self.passed.options.shortest);
+        if !self.passed.is_possible() || self.passed.is_contended(&open.path) {
+            return None;
+        }
+        if !(shortest..=LONGEST_VIEW.min(self.passed.limit / 4)).contains(&len) {
+            return None;
+        }
+        let id = Id::View(open.path.clone(), open.format.extension);
+        if let Some((pages, backing)) = self.passed.find_view(&id)
+            && self.is_stored_so(&pages, open)
+        {
+            self.passed.renew_view(&id, open.opened);
+            return Some(backing);
+        }
+        let seen = Arc::new(SeenChunks::default());
+        let bytes = self.whole_view(open, &seen)?;
+        let (view, generations) = (Arc::clone(&open.view), open.generations);
+        let pages = KernelPages { generations, since: open.opened, view, seen };
+        let backing = self.passed.keep(id, Of::View(pages), &bytes, open.modified);
+        self.cache.set_elsewhere(self.passed.len());
+        backing
+    }
+
+    fn count_passing(
+        &self,
+        file: &mut File,
+        seen: Option<Seen>,
+        backing: Arc<Backing>,
+    ) -> Arc<Backing> {
         let passing = &mut file.passing;
         passing.openers = passing.openers.saturating_add(1);
-        (passing.last, passing.has_pages) = (Some(seen.0), false);
+        (passing.last, passing.has_pages) = (seen.map(|seen| seen.0), false);
         passing.backing = Some((seen, Arc::clone(&backing)));
         file.seen = None; // The kernel keeps no pages, except of a file that it cannot read by itself.
         self.passed.opened.fetch_add(1, Ordering::Relaxed);
@@ -371,5 +473,5 @@ impl Vfs {
 }
 
 fn id(array: &Arc<Array>, coords: &Coords) -> Id {
-    (Arc::as_ptr(array).addr(), coords.clone())
+    Id::Chunk(Arc::as_ptr(array).addr(), coords.clone())
 }

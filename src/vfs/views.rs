@@ -74,9 +74,13 @@ pub(super) struct Views {
 #[derive(Debug)]
 pub(super) struct OpenView {
     pub view: Arc<View>,
-    path: NodePath,
-    format: &'static Format,
+    pub path: NodePath,
+    pub format: &'static Format,
     pub opened: Instant,
+    /// The generations that it is made of.
+    pub generations: Generations,
+    /// When what it shows was last changed.
+    pub modified: SystemTime,
     /// How many nodes had moved before.
     pub moves: u64,
     /// The generations that the kernel's pages are of from now on, where it was told to drop those that it has.
@@ -316,10 +320,9 @@ impl Vfs {
         let kept = self.kept_view(path, format).map_err(as_gone)?;
         let (opened, age) = (Instant::now(), self.hierarchy.options().metadata_ttl);
         // What others store is looked for once the time is over.
-        let held = kept.pages.as_ref().filter(|pages| {
-            pages.generations == kept.generations
-                && (opened.duration_since(pages.since) < age || self.pages_hold(pages, &kept.view))
-        });
+        let held = kept.pages.as_ref();
+        let held =
+            held.filter(|pages| self.are_stored(pages, &kept.view, kept.generations, opened));
         let are_kept = held.is_some();
         let seen = self.views.seen(path, format);
         match held {
@@ -333,11 +336,47 @@ impl Vfs {
         if self.views.warned.lock().insert((path.clone(), format.extension)) {
             self.warn_of_slabs(path, format, &kept.view);
         }
-        let pages = (!are_kept).then_some(kept.generations);
-        let (moves, end) = (kept.moves, AtomicU64::new(0));
-        let (view, path, sweep) = (kept.view, path.clone(), Sweep::default());
-        let view = OpenView { view, path, format, opened, moves, pages, seen, end, sweep };
+        let Kept { view, moves, generations, modified, .. } = kept;
+        let view = OpenView {
+            view,
+            path: path.clone(),
+            format,
+            opened,
+            generations,
+            modified,
+            moves,
+            pages: (!are_kept).then_some(generations),
+            seen,
+            end: AtomicU64::new(0),
+            sweep: Sweep::default(),
+        };
         Ok((Arc::new(view), if are_kept { Pages::Keep } else { Pages::Drop }))
+    }
+
+    /// Whether bytes of a view are what is stored when it is opened. What others store is looked for once the time is over.
+    fn are_stored(
+        &self,
+        pages: &KernelPages,
+        view: &View,
+        generations: Generations,
+        opened: Instant,
+    ) -> bool {
+        let age = self.hierarchy.options().metadata_ttl;
+        pages.generations == generations
+            && (opened.duration_since(pages.since) < age || self.pages_hold(pages, view))
+    }
+
+    /// Whether bytes of a view that is being opened are what is stored.
+    pub(super) fn is_stored_so(&self, pages: &KernelPages, open: &OpenView) -> bool {
+        self.are_stored(pages, &open.view, open.generations, open.opened)
+    }
+
+    /// All bytes of a view, and in `seen` what they were made of; none where something of it cannot be read, or nodes are
+    /// about to move.
+    pub(super) fn whole_view(&self, open: &OpenView, seen: &Seen) -> Option<Buffer> {
+        let _shared = self.tree_lock.try_read()?;
+        let len = usize::try_from(open.view.len()).ok()?;
+        self.view_bytes(open, seen, 0, len).ok().map(Buffer::from)
     }
 
     /// As [`Self::read_view`], where all chunks are at hand: nothing is read, decoded or waited for.
@@ -381,13 +420,17 @@ impl Vfs {
         let _shared = self.tree_lock.read();
         self.note_pages(open);
         self.before_view(open, offset, len);
+        self.view_bytes(open, &open.seen, offset, len).map(|bytes| Buffer::from(bytes).into())
+    }
+
+    fn view_bytes(&self, open: &OpenView, seen: &Seen, offset: u64, len: usize) -> Result<Vec<u8>> {
         let since = self.fresh_since(Some(open.opened));
         let get: &GetChunk<'_> = &|elements, coords| {
             let chunk = self.view_chunk(elements, coords, since, open.moves)?;
-            open.seen.note(&elements.path, coords, chunk.as_ref().map(|chunk| chunk.stat.version));
+            seen.note(&elements.path, coords, chunk.as_ref().map(|chunk| chunk.stat.version));
             Ok(chunk.map(|chunk| chunk.bytes))
         };
-        open.view.read(offset, len, get).map(|bytes| Buffer::from(bytes).into())
+        open.view.read(offset, len, get)
     }
 
     /// As [`Self::write_view`], where all chunks that it lies in wait already; whether they do, and it is written. Nothing is

@@ -13,19 +13,20 @@ use crate::support::{Mount, stat};
 const CHUNKS: u8 = 40;
 const CHUNK_LEN: usize = 1 << 18;
 
-/// An array of bytes in chunks of 256 KiB; each holds its number.
+/// Arrays of bytes in chunks of 256 KiB: `x`, of which each chunk holds its number, and `small`, of three.
 fn mount(codec: &str, options: &[&str]) -> Mount {
     let mount = Mount::new(&["--create", "--shards", "none", "--codecs", codec]);
-    fs::create_dir(mount.at("x")).unwrap();
-    let document = json!({
-        "zarr_format": 3, "node_type": "array",
-        "shape": [usize::from(CHUNKS) * CHUNK_LEN], "data_type": "uint8",
-        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [CHUNK_LEN]}},
-        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
-        "fill_value": 0, "codecs": [{"name": "bytes"}], "attributes": {}
-    });
-    fs::write(mount.at("x/zarr.json"), document.to_string()).unwrap();
-    fs::create_dir(mount.at("x/c")).unwrap();
+    for (name, chunks) in [("x", CHUNKS), ("small", 3)] {
+        let document = json!({
+            "zarr_format": 3, "node_type": "array",
+            "shape": [usize::from(chunks) * CHUNK_LEN], "data_type": "uint8",
+            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [CHUNK_LEN]}},
+            "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+            "fill_value": 0, "codecs": [{"name": "bytes"}], "attributes": {}
+        });
+        fs::create_dir_all(mount.at(name).join("c")).unwrap();
+        fs::write(mount.at(name).join("zarr.json"), document.to_string()).unwrap();
+    }
     for number in 0..CHUNKS {
         fs::write(chunk(&mount, number), full_of(number)).unwrap();
     }
@@ -334,4 +335,44 @@ fn readers_and_writers_of_one_chunk_at_once_meet_no_errors() {
         });
         assert!(passed(&mount) > 0, "{codec}: there was nothing to meet");
     }
+}
+
+#[test]
+fn a_small_view_is_read_by_the_kernel_as_it_was_when_it_was_opened() {
+    for codec in ["none", "gzip"] {
+        let mount = mount(codec, &[]);
+        let whole = |numbers: [u8; 3]| numbers.map(full_of).concat();
+        let path = mount.at("small.raw");
+        fs::write(&path, whole([1, 2, 3])).unwrap();
+        mount.remount(&[]);
+        let open = File::open(&path).unwrap();
+        assert!(read(&open) == whole([1, 2, 3]));
+        assert!(fs::read(&path).unwrap() == whole([1, 2, 3]));
+        assert_eq!(passed(&mount), 2, "{codec}");
+        let map = Mapped::new(&open);
+        // A chunk is written here, then all through the view, then a part of it.
+        fs::write(mount.at("small/c/1"), full_of(7)).unwrap();
+        assert!(fs::read(&path).unwrap() == whole([1, 7, 3]), "{codec}");
+        assert!(read(&open) == whole([1, 2, 3]) && map.bytes() == full_of(1), "{codec}");
+        fs::write(&path, whole([4, 5, 6])).unwrap();
+        assert!(fs::read(&path).unwrap() == whole([4, 5, 6]), "{codec}");
+        rw(&path).write_all_at(&full_of(9), CHUNK_LEN as u64).unwrap();
+        assert!(fs::read(&path).unwrap() == whole([4, 9, 6]), "{codec}");
+        assert!(read(&open) == whole([1, 2, 3]), "{codec}");
+        assert_eq!(fs::metadata(&path).unwrap().len(), 3 * CHUNK_LEN as u64);
+    }
+}
+
+#[test]
+fn a_small_view_that_others_change_is_seen_by_who_opens_it_after_the_metadata_time() {
+    let mount = mount("gzip", &[]);
+    let other = fs::read(mount.store().join("x/c/9")).unwrap();
+    fs::write(mount.at("small.raw"), [full_of(1), full_of(2), full_of(3)].concat()).unwrap();
+    mount.remount(&["--metadata-ttl", "0"]);
+    let path = mount.at("small.raw");
+    let open = File::open(&path).unwrap();
+    fs::write(mount.store().join("small/c/1"), other).unwrap();
+    assert!(fs::read(&path).unwrap() == [full_of(1), full_of(9), full_of(3)].concat());
+    assert!(read(&open) == [full_of(1), full_of(2), full_of(3)].concat());
+    assert!(passed(&mount) >= 1);
 }

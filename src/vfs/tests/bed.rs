@@ -303,7 +303,11 @@ impl Bed {
         policy: Policy,
         options: Options,
     ) -> Arc<Vfs> {
-        let of_hierarchy = hierarchy::Options { policy, ..hierarchy::Options::default() };
+        let defaults = hierarchy::Options::default();
+        // What others change is seen at once where the kernel has copies of what is stored.
+        let metadata_ttl =
+            if options.passthrough.is_some() { Duration::ZERO } else { defaults.metadata_ttl };
+        let of_hierarchy = hierarchy::Options { metadata_ttl, policy, ..defaults };
         let store = Store::new(Arc::clone(store));
         let hierarchy = Hierarchy::open(store, Some(dialect.clone()), of_hierarchy).expect("opens");
         Arc::new(Vfs::new(hierarchy, options))
