@@ -91,8 +91,7 @@ pub(super) struct Passed {
     files: MemoryFiles,
     /// In order of use. A leaf.
     kept: Mutex<LruCache<Id, Kept>>,
-    /// What is being put into memory files, so that it is not decoded twice: locked over that, below a file. The table is a
-    /// leaf.
+    /// What is being put into memory files, so that it is not decoded twice: locked over that. The table is a leaf.
     making: Mutex<HashMap<Id, Arc<Mutex<()>>>>,
     /// Nodes in which a reader had to be parted from, and when. A leaf.
     parted: Mutex<HashMap<NodePath, Instant>>,
@@ -166,16 +165,19 @@ impl Passed {
 
     /// Lets go of what was decoded before chunks of its array were changed here.
     pub fn sweep(&self, cache: &ChunkCache) {
-        let is_old = |kept: &Kept| match &kept.of {
-            Of::Chunk(array, seen) => cache.generation(array) != seen.1,
-            Of::View(pages) => pages.since.elapsed() > KEPT_VIEW,
+        let known = |(id, kept): (&Id, &Kept)| match &kept.of {
+            Of::Chunk(array, seen) => (id.clone(), Some((Arc::clone(array), seen.1)), false),
+            Of::View(pages) => (id.clone(), None, pages.since.elapsed() > KEPT_VIEW),
         };
-        let mut kept = self.kept.lock();
-        let old: Vec<Id> =
-            kept.iter().filter(|(_, kept)| is_old(kept)).map(|(id, _)| id.clone()).collect();
-        let gone: Vec<Option<Kept>> = old.iter().map(|id| kept.pop(id)).collect();
-        drop(kept);
-        drop(gone);
+        let all: Vec<_> = self.kept.lock().iter().map(known).collect();
+        for (id, chunk, is_old) in all {
+            let is_other =
+                chunk.is_some_and(|(array, generation)| cache.generation(&array) != generation);
+            if is_other || is_old {
+                let gone = self.kept.lock().pop(&id);
+                drop(gone);
+            }
+        }
     }
 
     /// Lets go of chunks that a sweep has passed, where it will have passed all that fit before it comes again.
@@ -207,11 +209,15 @@ impl Passed {
         if cache.waits_at(array, coords) {
             return None;
         }
-        let id = id(array, coords);
+        self.once(&id(array, coords), || self.make(cache, array, coords, (version, generation)))
+    }
+
+    /// Makes a memory file, or finds what another one has made meanwhile: `make` looks for that first.
+    fn once<T>(&self, id: &Id, make: impl FnOnce() -> T) -> T {
         let turn = Arc::clone(self.making.lock().entry(id.clone()).or_default());
         let alone = turn.lock();
-        let made = self.make(cache, array, coords, (version, generation));
-        self.making.lock().remove(&id);
+        let made = make();
+        self.making.lock().remove(id);
         drop(alone);
         made
     }
@@ -399,17 +405,21 @@ impl Vfs {
             return None;
         }
         let id = Id::View(open.path.clone(), open.format.extension);
-        if let Some((pages, backing)) = self.passed.find_view(&id)
+        self.passed.once(&id, || self.make_view_file(&id, open))
+    }
+
+    fn make_view_file(&self, id: &Id, open: &OpenView) -> Option<Arc<Backing>> {
+        if let Some((pages, backing)) = self.passed.find_view(id)
             && self.is_stored_so(&pages, open)
         {
-            self.passed.renew_view(&id, open.opened);
+            self.passed.renew_view(id, open.opened);
             return Some(backing);
         }
         let seen = Arc::new(SeenChunks::default());
         let bytes = self.whole_view(open, &seen)?;
         let (view, generations) = (Arc::clone(&open.view), open.generations);
         let pages = KernelPages { generations, since: open.opened, view, seen };
-        let backing = self.passed.keep(id, Of::View(pages), &bytes, open.modified);
+        let backing = self.passed.keep(id.clone(), Of::View(pages), &bytes, open.modified);
         self.cache.set_elsewhere(self.passed.len());
         backing
     }
