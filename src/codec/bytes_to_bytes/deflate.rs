@@ -7,7 +7,7 @@ use std::cell::RefCell;
 
 use libdeflater::{CompressionError, CompressionLvl, Compressor, Decompressor, adler32, crc32};
 
-use super::stream::{room, zeros};
+use super::stream::zeros;
 use crate::error::{Error, Result};
 
 /// The most that deflate makes of a byte.
@@ -58,28 +58,48 @@ pub(super) fn decode_whole(form: Form, encoded: &[u8], len: usize) -> Option<Vec
 
 /// Encodes all of `decoded` into one stream. Level 0 stores.
 pub(super) fn encode_whole(form: Form, level: i32, decoded: &[u8]) -> Result<Vec<u8>> {
-    let broken = |error: &dyn std::fmt::Debug| Error::invalid(format!("deflate: {error:?}"));
+    let bound = with_compressor(level, |compressor| match form {
+        Form::Gzip => compressor.gzip_compress_bound(decoded.len()),
+        Form::Zlib => compressor.zlib_compress_bound(decoded.len()),
+    })?;
+    let mut encoded = zeros("deflate", bound)?;
+    let len = encode_into(form, level, decoded, &mut encoded)?;
+    encoded.truncate(len.ok_or_else(|| broken(&"longer than it can be"))?);
+    Ok(encoded)
+}
+
+/// The same to the start of `target`, and the length; none where there is no room for it.
+pub(super) fn encode_into(
+    form: Form,
+    level: i32,
+    decoded: &[u8],
+    target: &mut [u8],
+) -> Result<Option<usize>> {
+    let len = with_compressor(level, |compressor| match form {
+        Form::Gzip => compressor.gzip_compress(decoded, target),
+        Form::Zlib => compressor.zlib_compress(decoded, target),
+    })?;
+    match len {
+        Ok(len) => Ok(Some(len)),
+        Err(CompressionError::InsufficientSpace) => Ok(None),
+    }
+}
+
+/// Runs `work` with this thread's compressor, made for the level if need be.
+fn with_compressor<T>(level: i32, work: impl FnOnce(&mut Compressor) -> T) -> Result<T> {
     let for_level = CompressionLvl::new(level).map_err(|error| broken(&error))?;
-    let compress = |kept: &RefCell<Option<(i32, Compressor)>>| {
+    COMPRESSOR.with(|kept| {
         let mut kept = kept.borrow_mut();
         let (_, compressor) = match kept.take() {
             Some(same) if same.0 == level => kept.insert(same),
             _ => kept.insert((level, Compressor::new(for_level))),
         };
-        let bound = match form {
-            Form::Gzip => compressor.gzip_compress_bound(decoded.len()),
-            Form::Zlib => compressor.zlib_compress_bound(decoded.len()),
-        };
-        let mut encoded = room("deflate", bound)?;
-        encoded.resize(bound, 0);
-        let len = match form {
-            Form::Gzip => compressor.gzip_compress(decoded, &mut encoded),
-            Form::Zlib => compressor.zlib_compress(decoded, &mut encoded),
-        };
-        encoded.truncate(len.map_err(|error: CompressionError| broken(&error))?);
-        Ok(encoded)
-    };
-    COMPRESSOR.with(compress)
+        Ok(work(compressor))
+    })
+}
+
+fn broken(error: &dyn std::fmt::Debug) -> Error {
+    Error::invalid(format!("deflate: {error:?}"))
 }
 
 #[cfg(test)]

@@ -4,11 +4,11 @@
 
 use std::fmt::Display;
 
-use flate2::{Compress, Compression, FlushCompress, Status};
 use lz4_flex::block::{CompressTable, compress_into_with_table, get_maximum_output_size};
 use zstd::bulk;
 use zstd::zstd_safe::compress_bound;
 
+use super::super::deflate::{Form, encode_into};
 use super::super::stream::room;
 use super::bitshuffle::bitshuffle;
 use super::scratch::Scratch;
@@ -185,7 +185,7 @@ enum Backend {
     BloscLz(blosclz::Table),
     Lz4(CompressTable),
     Snappy(Box<snap::raw::Encoder>),
-    Zlib(Box<Compress>),
+    Zlib(i32),
     Zstd(bulk::Compressor<'static>),
 }
 
@@ -196,7 +196,7 @@ impl Backend {
             Compressor::BloscLz => Self::BloscLz(blosclz::Table::new(level)),
             Compressor::Lz4 => Self::Lz4(CompressTable::large()),
             Compressor::Snappy => Self::Snappy(Box::new(snap::raw::Encoder::new())),
-            Compressor::Zlib => Self::Zlib(Box::new(Compress::new(Compression::new(level), true))),
+            Compressor::Zlib => Self::Zlib(i32::try_from(level).unwrap_or(9)),
             Compressor::Zstd => {
                 // As in C-Blosc: 9 stands for all that there is.
                 let level = i32::try_from(level).ok().filter(|level| *level < 9);
@@ -232,14 +232,7 @@ impl Backend {
             Self::Snappy(encoder) => {
                 encoder.compress(split, target).map(Some).map_err(|error| broken("snappy", &error))
             }
-            Self::Zlib(compress) => {
-                compress.reset();
-                let status = compress
-                    .compress(split, target, FlushCompress::Finish)
-                    .map_err(|error| broken("zlib", &error))?;
-                let len = usize::try_from(compress.total_out()).unwrap_or(usize::MAX);
-                Ok((status == Status::StreamEnd).then_some(len))
-            }
+            Self::Zlib(level) => encode_into(Form::Zlib, *level, split, target),
             Self::Zstd(compressor) => compressor
                 .compress_to_buffer(split, target)
                 .map(Some)
