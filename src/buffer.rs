@@ -118,11 +118,12 @@ pub fn recycle(bytes: Bytes) {
     }
 }
 
-fn keep(mut bytes: Vec<u8>) {
+/// Keeps the memory of a vector.
+pub fn keep(mut bytes: Vec<u8>) {
     let Some(room) = room_in(bytes.capacity()) else { return };
     bytes.clear();
-    let rejected = KEPT.lock().put(room, bytes);
-    drop(rejected); // Freeing memory takes time: not under the lock.
+    let gone = KEPT.lock().put(room, bytes);
+    drop(gone); // Freeing memory takes time: not under the lock.
 }
 
 /// How many bytes of memory are kept for later.
@@ -139,30 +140,21 @@ pub fn keep_at_most(most: usize) {
     drop(gone);
 }
 
-/// Lets go of so much of what is kept, if there is as much.
-pub fn let_go(len: usize) {
+/// Takes so much of what is kept, if there is as much, for the caller to drop.
+pub fn let_go(len: usize) -> Vec<Vec<u8>> {
+    if len == 0 {
+        return Vec::new();
+    }
     let mut kept = KEPT.lock();
     let left = kept.len.saturating_sub(len);
-    let gone = kept.shrink_to(left);
-    drop(kept);
-    drop(gone);
+    kept.shrink_to(left)
 }
 
 /// Lets go of what nobody has wanted since this was called last; to be called now and then.
 pub fn rest() {
     let mut kept = KEPT.lock();
-    let mut gone = Vec::new();
-    let mut left = 0_usize;
-    kept.by_room.retain(|room, shelf| {
-        let is_used = mem::take(&mut shelf.is_used);
-        if is_used {
-            left = left.saturating_add(room.saturating_mul(shelf.vectors.len()));
-        } else {
-            gone.append(&mut shelf.vectors);
-        }
-        is_used
-    });
-    kept.len = left;
+    let gone = kept.unused();
+    kept.by_room.retain(|_, shelf| mem::take(&mut shelf.is_used));
     drop(kept);
     drop(gone);
 }
@@ -181,31 +173,43 @@ fn room_in(capacity: usize) -> Option<usize> {
 }
 
 impl Kept {
-    /// One that has the room, or up to a quarter more.
     fn take(&mut self, room: usize) -> Option<Vec<u8>> {
-        let rooms = room..=room.saturating_add(room / 4);
-        // Wanted, whether there is one or not.
-        self.by_room.entry(room).or_default().is_used = true;
-        let (room, shelf) =
-            self.by_room.range_mut(rooms).find(|(_, shelf)| !shelf.vectors.is_empty())?;
-        shelf.is_used = true;
-        self.len = self.len.saturating_sub(*room);
-        shelf.vectors.pop()
+        let shelf = self.by_room.entry(room).or_default();
+        shelf.is_used = true; // Wanted, whether there is one or not.
+        let bytes = shelf.vectors.pop()?;
+        self.len = self.len.saturating_sub(room);
+        Some(bytes)
     }
 
-    /// Keeps one, or returns it where there is no room for it.
-    fn put(&mut self, room: usize, bytes: Vec<u8>) -> Option<Vec<u8>> {
+    /// Keeps one. Returns what has to go for it: what nobody wants, or itself.
+    fn put(&mut self, room: usize, bytes: Vec<u8>) -> Vec<Vec<u8>> {
+        let mut gone = Vec::new();
+        if self.len.saturating_add(room) > self.most {
+            gone = self.unused();
+        }
         let len = self.len.saturating_add(room);
         if len > self.most {
-            return Some(bytes);
+            gone.push(bytes);
+            return gone;
         }
         self.len = len;
         self.by_room.entry(room).or_default().vectors.push(bytes);
-        None
+        gone
+    }
+
+    /// Takes what nobody has wanted since [`rest`] was last called.
+    fn unused(&mut self) -> Vec<Vec<u8>> {
+        let mut gone = Vec::new();
+        for (room, shelf) in self.by_room.iter_mut().filter(|(_, shelf)| !shelf.is_used) {
+            let len = room.saturating_mul(shelf.vectors.len());
+            self.len = self.len.saturating_sub(len);
+            gone.append(&mut shelf.vectors);
+        }
+        gone
     }
 
     fn shrink_to(&mut self, len: usize) -> Vec<Vec<u8>> {
-        let mut gone = Vec::new();
+        let mut gone = if self.len > len { self.unused() } else { Vec::new() };
         while self.len > len
             && let Some(mut largest) = self.by_room.last_entry()
         {
@@ -266,12 +270,18 @@ mod tests {
     fn what_was_let_go_of_is_had_again_by_who_wants_as_much() {
         let mut kept = kept(10 << 20);
         let vector = || Vec::with_capacity(2 << 20);
-        assert!((0..5).all(|_| kept.put(2 << 20, vector()).is_none()));
-        assert!(kept.put(2 << 20, vector()).is_some(), "more than it may keep");
-        assert!(kept.take(4 << 20).is_none() && kept.take(1 << 20).is_none());
+        assert!((0..5).all(|_| kept.put(2 << 20, vector()).is_empty()));
+        assert_eq!(
+            kept.put(1 << 20, Vec::with_capacity(1 << 20)).len(),
+            5,
+            "nobody has wanted those"
+        );
+        assert!(kept.take(2 << 20).is_none() && kept.take(4 << 20).is_none());
+        assert!((0..4).all(|_| kept.put(2 << 20, vector()).is_empty()));
+        assert_eq!(kept.put(2 << 20, vector()).len(), 1, "what nobody has wanted");
+        assert_eq!(kept.put(2 << 20, vector()).len(), 1, "more than it may keep");
         assert_eq!(kept.take(2 << 20).map(|bytes| bytes.capacity()), Some(2 << 20));
-        assert_eq!(kept.take(7 << 18).map(|bytes| bytes.capacity()), Some(2 << 20));
-        assert_eq!((kept.len, kept.shrink_to(3 << 20).len(), kept.len), (6 << 20, 2, 2 << 20));
+        assert_eq!((kept.len, kept.shrink_to(3 << 20).len(), kept.len), (8 << 20, 3, 2 << 20));
     }
 
     proptest! {

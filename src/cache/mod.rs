@@ -34,6 +34,9 @@ const WRITTEN_PART: u64 = 16;
 /// What a chunk takes besides its bytes: chunks may have a byte each.
 const SLOT_LEN: u64 = 512;
 
+/// This part of the cache is left to memory that is waiting to be used again.
+const SPARE: u64 = 16;
+
 /// A chunk of an array: the array by the address of its binding, which changes with its document.
 type Id = (usize, Coords);
 
@@ -435,12 +438,12 @@ impl ChunkCache {
     fn make_room(&self, mut table: MutexGuard<'_, Table>) {
         let mut gone = Vec::new();
         let limit = self.limit.saturating_sub(self.elsewhere.load(Ordering::Relaxed));
-        // Memory that nobody uses goes first.
-        let unused = u64::try_from(buffer::kept()).unwrap_or(u64::MAX);
-        let over = table.len.saturating_add(unused).saturating_sub(limit);
-        if over > 0 && unused > 0 {
-            buffer::let_go(usize::try_from(over).unwrap_or(usize::MAX));
-        }
+        // Memory that nobody uses goes first, but for what the next chunks will want.
+        let spare = usize::try_from(limit / SPARE).unwrap_or(usize::MAX);
+        let unused = buffer::kept();
+        let room = usize::try_from(limit.saturating_sub(table.len)).unwrap_or(usize::MAX);
+        let memory = buffer::let_go(unused.saturating_sub(spare.max(room)));
+        let limit = limit.saturating_sub(u64::try_from(spare.min(unused)).unwrap_or(u64::MAX));
         while table.len > limit
             && let Some((_, slot)) = table.slots.pop_lru()
         {
@@ -448,7 +451,7 @@ impl ChunkCache {
             gone.push(slot);
         }
         drop(table);
-        drop(gone); // Freeing memory takes time: not under the lock.
+        drop((gone, memory)); // Freeing memory takes time: not under the lock.
     }
 
     /// Lets go of a decoded chunk.

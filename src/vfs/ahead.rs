@@ -75,6 +75,8 @@ struct Progress {
 
 #[derive(Debug, Default)]
 struct State {
+    /// Where it began.
+    start: u64,
     /// Where the next read is expected.
     next: u64,
     steps: u64,
@@ -100,7 +102,7 @@ impl Sweep {
             state.next = state.next.max(end);
         } else {
             self.end();
-            *state = State { next: end, until: end, ..State::default() };
+            *state = State { start: offset, next: end, until: end, ..State::default() };
         }
         self.progress.position.store(state.next, Ordering::Relaxed);
         state.steps >= STEPS
@@ -292,8 +294,9 @@ impl Vfs {
         let until = until.min(open.view.len());
         state.until = state.until.max(until);
         let passed = state.pass(end, ended);
+        let len = state.next.saturating_sub(state.start);
         drop(state);
-        self.let_go(passed, open.view.len());
+        self.let_go(passed, len);
         // In pieces that are passed before anything of them is let go.
         let mut at = from;
         while at < until {
@@ -379,6 +382,7 @@ impl Vfs {
         }
         let (progress, is_passing) = (Arc::clone(&files.progress), files.is_passing);
         let ahead = files.upcoming(coords, counts, count);
+        let len = files.steps.saturating_mul(chunk_len);
         let mut passed = Vec::new();
         while files.passed.len() > 1 {
             passed.extend(files.passed.pop_front());
@@ -387,8 +391,7 @@ impl Vfs {
         for coords in &passed {
             self.passed.let_go(array, coords);
         }
-        let whole = counts.iter().copied().fold(chunk_len, u64::saturating_mul);
-        self.let_go(passed.into_iter().map(|coords| (Arc::clone(array), coords)), whole);
+        self.let_go(passed.into_iter().map(|coords| (Arc::clone(array), coords)), len);
         for (until, coords) in ahead {
             if !self.cache.is_here(array, &coords)
                 && !self.passed.is_here(&self.cache, array, &coords)
@@ -399,9 +402,10 @@ impl Vfs {
         }
     }
 
-    /// What a sweep over so many bytes has passed is had again from the kernel, or not before all of it has been passed.
-    fn let_go(&self, passed: impl IntoIterator<Item = Chunk>, whole: u64) {
-        if self.options.kernel_keeps || whole > self.options.cache_len {
+    /// What a sweep has passed the kernel has. What does not, because it keeps no pages, is had here while all that a sweep has
+    /// read, so many bytes, can be.
+    fn let_go(&self, passed: impl IntoIterator<Item = Chunk>, len: u64) {
+        if self.options.kernel_keeps || len > self.options.cache_len {
             for (array, coords) in passed {
                 self.cache.remove(&array, &coords);
             }

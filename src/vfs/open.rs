@@ -259,7 +259,7 @@ impl Vfs {
         if access != Access::Read {
             return Err(Error::not_found());
         }
-        let Some(backing) = self.pass_again(&mut file) else { return Ok(None) };
+        let backing = self.pass_again(&mut file).ok_or_else(Error::not_found)?;
         file.openers += 1;
         drop(file);
         let source = Source::Backing(Arc::clone(&backing));

@@ -43,15 +43,21 @@ pub struct Passthrough {
 
 impl Default for Passthrough {
     fn default() -> Self {
-        Self { shortest: 64 << 10, calm: Duration::from_secs(1) }
+        Self { shortest: 64 << 10, calm: Duration::from_secs(5) }
     }
 }
 
 /// Longer views are made as they are read.
 const LONGEST_VIEW: u64 = 4 << 20;
 
+/// And those of more chunks.
+const MOST_CHUNKS: usize = 64;
+
 /// How long a view is kept that nobody opens.
 const KEPT_VIEW: Duration = Duration::from_secs(60);
+
+/// How long the kernel may still know a name by the number of the file that was parted from it.
+const PARTED: Duration = Duration::from_secs(1);
 
 /// How the kernel reads a file by itself.
 #[derive(Debug, Default)]
@@ -64,6 +70,8 @@ pub struct Passing {
     last: Option<Version>,
     /// Whether somebody has read it through the kernel's pages since.
     pub has_pages: bool,
+    /// When another inode got its name.
+    parted: Option<Instant>,
 }
 
 /// What was stored when a chunk was opened: its version, and the generation of its array, since a version may come again
@@ -110,7 +118,8 @@ struct Kept {
 enum Of {
     /// The array is held so that the address in its id stays taken.
     Chunk(Arc<Array>, Seen),
-    View(KernelPages),
+    /// With when it was opened last.
+    View(KernelPages, Instant),
 }
 
 impl Passed {
@@ -167,7 +176,7 @@ impl Passed {
     pub fn sweep(&self, cache: &ChunkCache) {
         let known = |(id, kept): (&Id, &Kept)| match &kept.of {
             Of::Chunk(array, seen) => (id.clone(), Some((Arc::clone(array), seen.1)), false),
-            Of::View(pages) => (id.clone(), None, pages.since.elapsed() > KEPT_VIEW),
+            Of::View(_, used) => (id.clone(), None, used.elapsed() > KEPT_VIEW),
         };
         let all: Vec<_> = self.kept.lock().iter().map(known).collect();
         for (id, chunk, is_old) in all {
@@ -257,17 +266,17 @@ impl Passed {
     /// A view in a memory file, and what it was made of.
     fn find_view(&self, id: &Id) -> Option<(KernelPages, Arc<Backing>)> {
         match self.kept.lock().get(id) {
-            Some(Kept { of: Of::View(pages), backing }) => {
+            Some(Kept { of: Of::View(pages, _), backing }) => {
                 Some((pages.clone(), Arc::clone(backing)))
             }
             _ => None,
         }
     }
 
-    /// Notes that a view in a memory file is what is stored now.
-    fn renew_view(&self, id: &Id, since: Instant) {
-        if let Some(Kept { of: Of::View(pages), .. }) = self.kept.lock().get_mut(id) {
-            pages.since = since;
+    /// Notes that a view in a memory file is opened, and since when it is known to be what is stored.
+    fn renew_view(&self, id: &Id, known: Instant, opened: Instant) {
+        if let Some(Kept { of: Of::View(pages, used), .. }) = self.kept.lock().get_mut(id) {
+            (pages.since, *used) = (known, opened);
         }
     }
 
@@ -350,8 +359,13 @@ impl Vfs {
         array.open_decoded(coords).transpose()
     }
 
-    /// What another handle on a file that is read so is to be read from.
+    /// What another handle on a file that is read so, and has lost its name, is to be read from. None while whoever asks may
+    /// have come by that name, which is another file's now.
     pub(super) fn pass_again(&self, file: &mut File) -> Option<Arc<Backing>> {
+        let window = PARTED.min(self.passed.options.calm);
+        if file.passing.parted.is_some_and(|parted| parted.elapsed() < window) {
+            return None;
+        }
         let (seen, backing) = file.passing.backing.clone()?;
         Some(self.count_passing(file, seen, backing))
     }
@@ -379,9 +393,17 @@ impl Vfs {
         open: &OpenView,
         access: Access,
     ) -> Result<Option<Arc<Backing>>> {
-        let found = (access == Access::Read).then(|| self.view_file(open)).flatten();
+        // What cannot be used is not made.
+        let is_wanted = access == Access::Read && {
+            let file = inode.file().lock();
+            file.openers.saturating_sub(1) == file.passing.openers
+        };
+        let found = is_wanted.then(|| self.view_file(open)).flatten();
         let mut file = inode.file().lock();
         let (passing, others) = (&file.passing, file.openers.saturating_sub(1));
+        if inode.place().is_none() {
+            return Err(Error::not_found()); // It was parted from its name just now.
+        }
         let is_same = |found: &Arc<Backing>| match &passing.backing {
             Some((_, opened)) => Arc::ptr_eq(opened, found),
             None => true,
@@ -390,7 +412,7 @@ impl Vfs {
             Some(found) if others == passing.openers && is_same(&found) => {
                 Ok(Some(self.count_passing(&mut file, None, found)))
             }
-            _ if passing.openers > 0 => Err(self.part(inode, &file)),
+            _ if passing.openers > 0 => Err(self.part(inode, &mut file)),
             _ => Ok(None),
         }
     }
@@ -401,7 +423,8 @@ impl Vfs {
         if !self.passed.is_possible() || self.passed.is_contended(&open.path) {
             return None;
         }
-        if !(shortest..=LONGEST_VIEW.min(self.passed.limit / 4)).contains(&len) {
+        let is_small = (shortest..=LONGEST_VIEW.min(self.passed.limit / 4)).contains(&len);
+        if !is_small || !Self::is_of_chunks(&open.view, MOST_CHUNKS) || open.view.is_rewritten() {
             return None;
         }
         let id = Id::View(open.path.clone(), open.format.extension);
@@ -410,16 +433,17 @@ impl Vfs {
 
     fn make_view_file(&self, id: &Id, open: &OpenView) -> Option<Arc<Backing>> {
         if let Some((pages, backing)) = self.passed.find_view(id)
-            && self.is_stored_so(&pages, open)
+            && let Some(known) = self.known_since(&pages, open)
         {
-            self.passed.renew_view(id, open.opened);
+            self.passed.renew_view(id, known, open.opened);
             return Some(backing);
         }
         let seen = Arc::new(SeenChunks::default());
         let bytes = self.whole_view(open, &seen)?;
         let (view, generations) = (Arc::clone(&open.view), open.generations);
         let pages = KernelPages { generations, since: open.opened, view, seen };
-        let backing = self.passed.keep(id.clone(), Of::View(pages), &bytes, open.modified);
+        let of = Of::View(pages, open.opened);
+        let backing = self.passed.keep(id.clone(), of, &bytes, open.modified);
         self.cache.set_elsewhere(self.passed.len());
         backing
     }
@@ -455,7 +479,7 @@ impl Vfs {
 
     /// Gives the name of a file, which the kernel is reading by itself, to a new inode that it does not; to be called where
     /// the file is locked. Returns what makes the kernel look the name up again.
-    pub(super) fn part(&self, inode: &Arc<Inode>, file: &File) -> Error {
+    pub(super) fn part(&self, inode: &Arc<Inode>, file: &mut File) -> Error {
         if matches!(file.content, Content::Unstored(_)) {
             let detail = "programs are reading it as it was before it was changed";
             return Error::new(Kind::Busy, detail);
@@ -464,6 +488,7 @@ impl Vfs {
             self.passed.note_parted(path);
         }
         if let Some(new) = self.inodes.renew(inode) {
+            file.passing.parted = Some(Instant::now());
             self.inodes.release(new);
         }
         Error::not_found()

@@ -461,7 +461,7 @@ impl Vfs {
             return Err(Error::not_found());
         }
         if file.passing.openers > 0 && access != Access::Read {
-            return Err(self.part(inode, &file));
+            return Err(self.part(inode, &mut file));
         }
         // What the kernel drops at this open may be pages that another one is just writing.
         file.is_shared = file.openers > 1;
@@ -474,7 +474,11 @@ impl Vfs {
             && unstored.changed
         {
             let is_passing = file.passing.openers > 0;
-            return if is_passing { Err(self.part(inode, &file)) } else { Ok(Pages::Keep.into()) };
+            return if is_passing {
+                Err(self.part(inode, &mut file))
+            } else {
+                Ok(Pages::Keep.into())
+            };
         }
         let version = self.version_for_opener(place, array.as_ref(), &mut file)?;
         if let (Access::Read, Place::Chunk(path, coords)) = (access, place)
@@ -488,7 +492,7 @@ impl Vfs {
             }
         }
         if file.passing.openers > 0 {
-            return Err(self.part(inode, &file));
+            return Err(self.part(inode, &mut file));
         }
         let pages =
             if version.is_some() && file.seen == version { Pages::Keep } else { Pages::Drop };

@@ -318,17 +318,16 @@ impl Vfs {
         format: &'static Format,
     ) -> Result<(Arc<OpenView>, Pages)> {
         let kept = self.kept_view(path, format).map_err(as_gone)?;
-        let (opened, age) = (Instant::now(), self.hierarchy.options().metadata_ttl);
-        // What others store is looked for once the time is over.
-        let held = kept.pages.as_ref();
-        let held =
-            held.filter(|pages| self.are_stored(pages, &kept.view, kept.generations, opened));
+        let opened = Instant::now();
+        let held = kept.pages.as_ref().and_then(|pages| {
+            let since = self.stored_since(pages, &kept.view, kept.generations, opened)?;
+            Some((pages, since))
+        });
         let are_kept = held.is_some();
         let seen = self.views.seen(path, format);
         match held {
-            Some(pages) if opened.duration_since(pages.since) >= age => {
-                let pages = KernelPages { since: opened, ..pages.clone() };
-                self.views.set_pages(path, format, pages);
+            Some((pages, since)) if since != pages.since => {
+                self.views.set_pages(path, format, KernelPages { since, ..pages.clone() });
             }
             Some(_) => {}
             None => seen.forget(),
@@ -353,22 +352,37 @@ impl Vfs {
         Ok((Arc::new(view), if are_kept { Pages::Keep } else { Pages::Drop }))
     }
 
-    /// Whether bytes of a view are what is stored when it is opened. What others store is looked for once the time is over.
-    fn are_stored(
+    /// Since when bytes of a view are known to be what is stored when it is opened; none where they are not. What others store
+    /// is looked for once the time is over.
+    fn stored_since(
         &self,
         pages: &KernelPages,
         view: &View,
         generations: Generations,
         opened: Instant,
-    ) -> bool {
-        let age = self.hierarchy.options().metadata_ttl;
-        pages.generations == generations
-            && (opened.duration_since(pages.since) < age || self.pages_hold(pages, view))
+    ) -> Option<Instant> {
+        if pages.generations != generations {
+            return None;
+        }
+        if opened.duration_since(pages.since) < self.hierarchy.options().metadata_ttl {
+            return Some(pages.since);
+        }
+        self.pages_hold(pages, view).then_some(opened)
     }
 
-    /// Whether bytes of a view that is being opened are what is stored.
-    pub(super) fn is_stored_so(&self, pages: &KernelPages, open: &OpenView) -> bool {
-        self.are_stored(pages, &open.view, open.generations, open.opened)
+    /// The same of a view that is being opened.
+    pub(super) fn known_since(&self, pages: &KernelPages, open: &OpenView) -> Option<Instant> {
+        self.stored_since(pages, &open.view, open.generations, open.opened)
+    }
+
+    /// Whether a view is made of so many chunks at the most.
+    pub(super) fn is_of_chunks(view: &View, most: usize) -> bool {
+        let mut left = most;
+        let mut count = |_: &Elements, _: &Coords, _| {
+            left = left.checked_sub(1).ok_or_else(Error::not_found)?;
+            Ok(())
+        };
+        view.for_each_chunk((0, view.len()), &mut count).is_ok()
     }
 
     /// All bytes of a view, and in `seen` what they were made of; none where something of it cannot be read, or nodes are

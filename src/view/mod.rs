@@ -235,6 +235,11 @@ impl View {
         Ok(())
     }
 
+    /// Whether a library has rewritten some of it for itself.
+    pub fn is_rewritten(&self) -> bool {
+        !self.overlay.lock().written.is_empty()
+    }
+
     /// Whether `data` at `offset` can be written, whatever it is that elements become.
     pub fn check_write(&self, offset: u64, data: &[u8]) -> Result<()> {
         let len = u64::try_from(data.len()).unwrap_or(u64::MAX);

@@ -17,6 +17,7 @@ use super::{
     Compressor, Filter, HEADER_LEN, Header, MAX_SPLITS, MIN_BUFFER_LEN, STORED_FLAG, UNSPLIT_FLAG,
     blosclz, split_count,
 };
+use crate::buffer::keep;
 use crate::error::{Error, Result};
 
 /// The longest input, of which the frame's length still fits 31 bits.
@@ -120,6 +121,7 @@ impl Encoder {
                     None => split,
                 };
                 if frame.len().saturating_add(4).saturating_add(split.len()) >= max_len {
+                    keep(frame);
                     return Ok(None);
                 }
                 frame.extend_from_slice(&number(split.len())?.to_le_bytes());
