@@ -23,6 +23,8 @@ pub struct File {
     pub openers: u32,
     /// Those of them that may write.
     pub writers: u32,
+    /// Those of them that are being opened: how they read it is not settled.
+    pub opening: u32,
     /// The stored version that the kernel's pages are of.
     pub seen: Option<Version>,
     /// Whether another had it open when it was opened last: then nobody can say which pages the kernel has after a store.
@@ -36,6 +38,16 @@ pub struct File {
 }
 
 impl File {
+    /// Notes that it is settled how somebody who is opening it reads it.
+    pub fn settle(&mut self) {
+        self.opening = self.opening.saturating_sub(1);
+    }
+
+    /// Whether nobody writes it, and all for whom it is settled have the kernel read it: another one may, too.
+    pub fn is_for_kernel(&self) -> bool {
+        self.writers == 0 && self.openers.saturating_sub(self.opening) == self.passing.openers
+    }
+
     /// Whether it has bytes that wait to be stored.
     pub fn is_changed(&self) -> bool {
         matches!(&self.content, Content::Unstored(unstored) if unstored.changed)

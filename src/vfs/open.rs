@@ -189,7 +189,7 @@ impl Vfs {
                 break inode;
             }
             // It was parted from its name just now.
-            self.release_content(&inode, access);
+            self.give_up(&inode, access);
         };
         let place = inode.place();
         let opened = match &place {
@@ -204,27 +204,26 @@ impl Vfs {
             }
             _ => Ok((None, None)),
         };
-        let (made, opened_view) = opened.inspect_err(|_| self.release_content(&inode, access))?;
+        let (made, opened_view) = opened.inspect_err(|_| self.give_up(&inode, access))?;
         let (view, view_pages) = opened_view.unzip();
         let prepared = match (&made, &place) {
             _ if let (Some(view), Some(pages)) = (&view, view_pages) => {
                 let passed = self.pass_view(&inode, view, access);
                 passed.map(|backing| Prepared { pages, backing })
             }
-            (Some(_), _) => Ok(Pages::None.into()),
+            (Some(_), _) => {
+                inode.file().lock().settle();
+                Ok(Pages::None.into())
+            }
             (None, Some(place)) => self.prepare(&inode, place, access).at(place.shown()),
             // It lost its name just now.
-            (None, None) if inode.file().lock().passing.openers > 0 => Err(Error::not_found()),
-            (None, None) if access == Access::Truncate => {
-                self.truncate_content(&inode, 0).map(|()| Pages::Drop.into())
-            }
-            (None, None) => Ok(Pages::Keep.into()),
+            (None, None) => self.prepare_nameless(&inode, access).map(Prepared::from),
         };
         let made = made.or_else(|| self.shown_to_reader(&inode, place.as_ref()?, access));
         let Prepared { pages, backing } = match prepared {
             Ok(prepared) => prepared,
             Err(error) => {
-                self.release_content(&inode, access);
+                self.give_up(&inode, access);
                 return Err(error);
             }
         };
@@ -240,6 +239,24 @@ impl Vfs {
         let pages = if is_known { pages } else { Pages::None };
         let handle = self.new_handle(Handle { inode, access, source });
         Ok(Opened { handle, pages, backing: backing.filter(|_| is_known) })
+    }
+
+    fn prepare_nameless(&self, inode: &Inode, access: Access) -> Result<Pages> {
+        if inode.file().lock().passing.openers > 0 {
+            return Err(Error::not_found());
+        }
+        let is_cut = access == Access::Truncate;
+        if is_cut {
+            self.truncate_content(inode, 0)?;
+        }
+        inode.file().lock().settle();
+        Ok(if is_cut { Pages::Drop } else { Pages::Keep })
+    }
+
+    /// Ends the opening of a file that was not opened.
+    fn give_up(&self, inode: &Arc<Inode>, access: Access) {
+        inode.file().lock().settle();
+        self.release_content(inode, access);
     }
 
     fn new_handle(&self, handle: Handle) -> u64 {
@@ -303,6 +320,7 @@ impl Vfs {
             let mut file = inode.file().lock();
             if inode.place().is_some() || matches!(file.content, file::Content::Detached(_)) {
                 file.openers += 1;
+                file.opening += 1;
                 file.writers += u32::from(access != Access::Read);
                 drop(file);
                 return Ok(inode);

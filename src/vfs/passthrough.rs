@@ -322,14 +322,13 @@ impl Vfs {
         version: Version,
     ) -> Option<Arc<Backing>> {
         let passing = &file.passing;
-        let others = file.openers.saturating_sub(1);
         let seen = (version, self.cache.generation(array));
         if let Some((opened, backing)) = &passing.backing {
             let backing = Arc::clone(backing);
-            let is_it = *opened == Some(seen) && others == passing.openers;
-            return is_it.then(|| self.count_passing(file, Some(seen), backing));
+            let is_it = *opened == Some(seen) && file.is_for_kernel();
+            return is_it.then(|| self.settle_passing(file, seen, backing));
         }
-        if others > 0 || !self.passed.is_possible() || version.is_unstored() {
+        if !file.is_for_kernel() || !self.passed.is_possible() || version.is_unstored() {
             return None;
         }
         let is_in_pages = passing.has_pages && file.seen == Some(version);
@@ -347,7 +346,12 @@ impl Vfs {
             }
             self.passed.chunk(&self.cache, array, coords, Some(version))?
         };
-        Some(self.count_passing(file, Some(seen), backing))
+        Some(self.settle_passing(file, seen, backing))
+    }
+
+    fn settle_passing(&self, file: &mut File, seen: Seen, backing: Arc<Backing>) -> Arc<Backing> {
+        file.settle();
+        self.count_passing(file, Some(seen), backing)
     }
 
     /// The file of the store that has a chunk decoded; none where there is none.
@@ -394,26 +398,26 @@ impl Vfs {
         access: Access,
     ) -> Result<Option<Arc<Backing>>> {
         // What cannot be used is not made.
-        let is_wanted = access == Access::Read && {
-            let file = inode.file().lock();
-            file.openers.saturating_sub(1) == file.passing.openers
-        };
+        let is_wanted = access == Access::Read && inode.file().lock().is_for_kernel();
         let found = is_wanted.then(|| self.view_file(open)).flatten();
         let mut file = inode.file().lock();
-        let (passing, others) = (&file.passing, file.openers.saturating_sub(1));
         if inode.place().is_none() {
             return Err(Error::not_found()); // It was parted from its name just now.
         }
-        let is_same = |found: &Arc<Backing>| match &passing.backing {
+        let is_same = |found: &Arc<Backing>| match &file.passing.backing {
             Some((_, opened)) => Arc::ptr_eq(opened, found),
             None => true,
         };
         match found {
-            Some(found) if others == passing.openers && is_same(&found) => {
+            Some(found) if file.is_for_kernel() && is_same(&found) => {
+                file.settle();
                 Ok(Some(self.count_passing(&mut file, None, found)))
             }
-            _ if passing.openers > 0 => Err(self.part(inode, &mut file)),
-            _ => Ok(None),
+            _ if file.passing.openers > 0 => Err(self.part(inode, &mut file)),
+            _ => {
+                file.settle();
+                Ok(None)
+            }
         }
     }
 

@@ -468,6 +468,7 @@ impl Vfs {
         if access == Access::Truncate {
             drop(file);
             self.truncate_content(inode, 0)?;
+            inode.file().lock().settle();
             return Ok(Pages::Drop.into());
         }
         if let Content::Unstored(unstored) = &file.content
@@ -498,6 +499,7 @@ impl Vfs {
             if version.is_some() && file.seen == version { Pages::Keep } else { Pages::Drop };
         file.seen = version;
         file.passing.has_pages |= access == Access::Read;
+        file.settle();
         Ok(pages.into())
     }
 

@@ -376,3 +376,37 @@ fn a_small_view_that_others_change_is_seen_by_who_opens_it_after_the_metadata_ti
     assert!(read(&open) == [full_of(1), full_of(2), full_of(3)].concat());
     assert!(passed(&mount) >= 1);
 }
+
+#[test]
+fn a_small_view_that_is_opened_all_the_time_shows_what_others_have_stored() {
+    let mount = mount("gzip", &[]);
+    fs::write(mount.at("small.raw"), [full_of(1), full_of(2), full_of(3)].concat()).unwrap();
+    mount.remount(&["--metadata-ttl", "400ms"]);
+    let path = mount.at("small.raw");
+    assert!(fs::read(&path).unwrap() == [full_of(1), full_of(2), full_of(3)].concat());
+    fs::copy(mount.store().join("x/c/9"), mount.store().join("small/c/1")).unwrap();
+    let changed = [full_of(1), full_of(9), full_of(3)].concat();
+    let is_seen = (0..30).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        fs::read(&path).unwrap() == changed
+    });
+    assert!(is_seen);
+}
+
+#[test]
+fn those_who_open_a_small_view_at_once_all_have_the_kernel_read_it() {
+    let mount = mount("gzip", &[]);
+    let whole = [full_of(1), full_of(2), full_of(3)].concat();
+    fs::write(mount.at("small.raw"), &whole).unwrap();
+    mount.remount(&[]);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..25 {
+                    assert!(fs::read(mount.at("small.raw")).unwrap() == whole);
+                }
+            });
+        }
+    });
+    assert_eq!(passed(&mount), 100);
+}
