@@ -27,6 +27,10 @@ pub struct File {
     pub opening: u32,
     /// The stored version that the kernel's pages are of.
     pub seen: Option<Version>,
+    /// What they will be of when the kernel has dropped those that it has.
+    dropping: Option<Dropping>,
+    /// How many openers were told to have them dropped.
+    drops: u64,
     /// Whether another had it open when it was opened last: then nobody can say which pages the kernel has after a store.
     pub is_shared: bool,
     /// How the kernel reads it by itself.
@@ -37,7 +41,50 @@ pub struct File {
     pub shown: Option<String>,
 }
 
+/// What an opener is told of the kernel's pages.
+#[derive(Debug)]
+struct Dropping {
+    /// What is stored.
+    version: Option<Version>,
+    /// The first opener that was told to have them dropped since that was stored.
+    first: u64,
+}
+
 impl File {
+    /// Notes that somebody opens it while `version` is stored, none where that is not known. Returns which one he is of
+    /// those for whom the kernel's pages are dropped; none where they are what is stored.
+    ///
+    /// They are dropped when the kernel has our answer, which it may have after those to later openers: these must not keep
+    /// the old ones. Who asks for bytes has it.
+    pub fn open_pages(&mut self, version: Option<Version>) -> Option<u64> {
+        if version.is_some() && self.seen == version {
+            return None;
+        }
+        self.seen = None;
+        self.drops = self.drops.saturating_add(1);
+        let known = self.dropping.take().filter(|dropping| dropping.version == version);
+        let first = known.map_or(self.drops, |dropping| dropping.first);
+        self.dropping = Some(Dropping { version, first });
+        Some(self.drops)
+    }
+
+    /// Notes that the opener of this number asks for bytes.
+    pub fn note_dropped(&mut self, opener: u64) {
+        if let Some(dropping) = self.dropping.take_if(|dropping| dropping.first <= opener) {
+            self.seen = dropping.version;
+        }
+    }
+
+    /// Notes that what was stored as one version is another one now, with the same bytes.
+    pub fn renew_version(&mut self, was: Version, now: Option<Version>) {
+        if self.seen == Some(was) {
+            self.seen = now;
+        }
+        if let Some(dropping) = self.dropping.as_mut().filter(|d| d.version == Some(was)) {
+            dropping.version = now;
+        }
+    }
+
     /// Notes that it is settled how somebody who is opening it reads it.
     pub fn settle(&mut self) {
         self.opening = self.opening.saturating_sub(1);

@@ -274,11 +274,9 @@ impl Vfs {
             };
             if !array.reads_as_written(coords) {
                 self.invalidate(&inode);
-            } else if let Some(mut file) = inode.file().try_lock()
+            } else if let Some(mut file) = inode.file().try_lock() {
                 // Whoever has it locked opens it again, and drops the pages then.
-                && file.seen == Some(*was)
-            {
-                file.seen = now;
+                file.renew_version(*was, now);
             }
         }
         Ok(())

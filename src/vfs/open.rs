@@ -38,11 +38,13 @@ pub struct Opened {
 pub(super) struct Prepared {
     pub pages: Pages,
     pub backing: Option<Arc<Backing>>,
+    /// Which one this is of those for whom pages are dropped.
+    pub drops: Option<u64>,
 }
 
 impl From<Pages> for Prepared {
     fn from(pages: Pages) -> Self {
-        Self { pages, backing: None }
+        Self { pages, backing: None, drops: None }
     }
 }
 
@@ -67,8 +69,9 @@ pub(super) struct Handle {
 /// What a handle reads.
 #[derive(Debug, Clone)]
 enum Source {
-    /// The bytes of its file, as they are when they are read.
-    File,
+    /// The bytes of its file, as they are when they are read; with which one it is of those for whom the kernel's pages
+    /// were dropped.
+    File(Option<u64>),
     /// What was made when it was opened.
     Made(Bytes),
     /// A view.
@@ -209,7 +212,7 @@ impl Vfs {
         let prepared = match (&made, &place) {
             _ if let (Some(view), Some(pages)) = (&view, view_pages) => {
                 let passed = self.pass_view(&inode, view, access);
-                passed.map(|backing| Prepared { pages, backing })
+                passed.map(|backing| Prepared { pages, backing, drops: None })
             }
             (Some(_), _) => {
                 inode.file().lock().settle();
@@ -220,7 +223,7 @@ impl Vfs {
             (None, None) => self.prepare_nameless(&inode, access).map(Prepared::from),
         };
         let made = made.or_else(|| self.shown_to_reader(&inode, place.as_ref()?, access));
-        let Prepared { pages, backing } = match prepared {
+        let Prepared { pages, backing, drops } = match prepared {
             Ok(prepared) => prepared,
             Err(error) => {
                 self.give_up(&inode, access);
@@ -231,7 +234,7 @@ impl Vfs {
             (Some(backing), ..) => Source::Backing(Arc::clone(backing)),
             (None, Some(made), _) => Source::Made(made),
             (None, None, Some(view)) => Source::View(view),
-            (None, None, None) => Source::File,
+            (None, None, None) => Source::File(drops.filter(|_| Arc::ptr_eq(&inode, known))),
         };
         // What the kernel knows of the length and the bytes may be of a file that was replaced, or of a document
         // as it was.
@@ -350,7 +353,12 @@ impl Vfs {
     pub fn read(&self, handle: u64, offset: u64, len: usize) -> Result<Bytes> {
         let handle = self.handle(handle)?;
         let read = match &handle.source {
-            Source::File => self.read_content(&handle.inode, offset, len),
+            Source::File(drops) => {
+                if let Some(opener) = *drops {
+                    handle.inode.file().lock().note_dropped(opener);
+                }
+                self.read_content(&handle.inode, offset, len)
+            }
             Source::Made(made) => Ok(slice(made, offset, len)),
             Source::View(view) => self.read_view(view, offset, len).at(handle.shown()),
             Source::Backing(backing) => Ok(backing.read(offset, len)?),
@@ -362,7 +370,12 @@ impl Vfs {
     pub fn try_read(&self, handle: u64, offset: u64, len: usize) -> Option<Bytes> {
         let handle = self.handle(handle).ok()?;
         let read = match &handle.source {
-            Source::File => self.try_read_content(&handle.inode, offset, len),
+            Source::File(drops) => {
+                if let Some(opener) = *drops {
+                    handle.inode.file().try_lock()?.note_dropped(opener);
+                }
+                self.try_read_content(&handle.inode, offset, len)
+            }
             Source::Made(made) => Some(slice(made, offset, len)),
             Source::View(view) => self.try_read_view(view, offset, len),
             Source::Backing(_) => None,

@@ -489,18 +489,17 @@ impl Vfs {
             let backing = self.pass(&mut file, path, (array, coords), version);
             self.followed.note_passed(path, backing.is_some());
             if backing.is_some() {
-                return Ok(Prepared { pages: Pages::Drop, backing });
+                return Ok(Prepared { pages: Pages::Drop, backing, drops: None });
             }
         }
         if file.passing.openers > 0 {
             return Err(self.part(inode, &mut file));
         }
-        let pages =
-            if version.is_some() && file.seen == version { Pages::Keep } else { Pages::Drop };
-        file.seen = version;
+        let drops = file.open_pages(version);
         file.passing.has_pages |= access == Access::Read;
         file.settle();
-        Ok(pages.into())
+        let pages = if drops.is_some() { Pages::Drop } else { Pages::Keep };
+        Ok(Prepared { pages, backing: None, drops })
     }
 
     /// The version that the store has of a file that is opened; none where it has none, or what is shown may change without
