@@ -57,7 +57,8 @@ struct Flags {
     allow_root: bool,
     nonempty: bool,
     direct_io: bool,
-    no_passthrough: bool,
+    /// Whether the kernel reads by itself; where nobody has said so, if the mount is read-only.
+    passthrough: Option<bool>,
 }
 
 /// Mounts.
@@ -132,7 +133,7 @@ fn serve(
         writeback_delay: args.writeback_delay,
         form: args.form,
         listed_views: args.views.clone(),
-        passthrough: (!flags.no_passthrough).then(Passthrough::default),
+        passthrough: flags.passthrough.unwrap_or(flags.read_only).then(Passthrough::default),
     };
     let vfs = Arc::new(Vfs::new(hierarchy, options));
     let processors = thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -234,7 +235,8 @@ fn with_options(args: &Mount) -> Result<(Mount, Flags), Failure> {
             "allow_root" => flags.allow_root = true,
             "nonempty" => flags.nonempty = true,
             "direct_io" => flags.direct_io = true,
-            "nopassthrough" => flags.no_passthrough = true,
+            "passthrough" => flags.passthrough = Some(true),
+            "nopassthrough" => flags.passthrough = Some(false),
             name if IGNORED.contains(&name) || name.starts_with("x-") || name == "comment" => {}
             name => {
                 let long = name.replace('_', "-");

@@ -245,9 +245,11 @@ impl Vfs {
     }
 
     fn prepare_nameless(&self, inode: &Inode, access: Access) -> Result<Pages> {
-        if inode.file().lock().passing.openers > 0 {
-            return Err(Error::not_found());
+        let file = inode.file().lock();
+        if file.passing.openers > 0 || matches!(file.content, file::Content::Stored) {
+            return Err(Error::not_found()); // What it has is another file's now.
         }
+        drop(file);
         let is_cut = access == Access::Truncate;
         if is_cut {
             self.truncate_content(inode, 0)?;
