@@ -244,18 +244,19 @@ impl Vfs {
         Ok(Opened { handle, pages, backing: backing.filter(|_| is_known) })
     }
 
-    fn prepare_nameless(&self, inode: &Inode, access: Access) -> Result<Pages> {
+    /// The same of a file that has lost its name, and has bytes of its own for those who still have its number.
+    pub(super) fn prepare_nameless(&self, inode: &Inode, access: Access) -> Result<Pages> {
         let file = inode.file().lock();
         if file.passing.openers > 0 || matches!(file.content, file::Content::Stored) {
             return Err(Error::not_found()); // What it has is another file's now.
         }
         drop(file);
-        let is_cut = access == Access::Truncate;
-        if is_cut {
+        if access == Access::Truncate {
             self.truncate_content(inode, 0)?;
         }
         inode.file().lock().settle();
-        Ok(if is_cut { Pages::Drop } else { Pages::Keep })
+        // The kernel's may be older than what it had when it lost its name.
+        Ok(Pages::Drop)
     }
 
     /// Ends the opening of a file that was not opened.

@@ -456,9 +456,10 @@ impl Vfs {
             self.before_chunk(path, array, coords);
         }
         let mut file = inode.file().lock();
-        if inode.place().is_none() && matches!(file.content, Content::Stored) {
-            // It has lost its name since that was looked at: the kernel looks again.
-            return Err(Error::not_found());
+        if inode.place().is_none() {
+            // It has lost its name since that was looked at.
+            drop(file);
+            return self.prepare_nameless(inode, access).map(Prepared::from);
         }
         if file.passing.openers > 0 && access != Access::Read {
             return Err(self.part(inode, &mut file));
@@ -474,12 +475,12 @@ impl Vfs {
         if let Content::Unstored(unstored) = &file.content
             && unstored.changed
         {
-            let is_passing = file.passing.openers > 0;
-            return if is_passing {
-                Err(self.part(inode, &mut file))
-            } else {
-                Ok(Pages::Keep.into())
-            };
+            if file.passing.openers > 0 {
+                return Err(self.part(inode, &mut file));
+            }
+            // Of what has been stored since it was opened before, and has not been written, the kernel may have old ones.
+            file.settle();
+            return Ok(Pages::Drop.into());
         }
         let version = self.version_for_opener(place, array.as_ref(), &mut file)?;
         if let (Access::Read, Place::Chunk(path, coords)) = (access, place)

@@ -6,5 +6,6 @@ mod gather;
 mod listing;
 mod model;
 mod names;
+mod opening;
 mod storing;
 mod tree;

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::bed::{Bed, CHUNK_LEN};
 use crate::error::{Error, Kind};
-use crate::vfs::Access;
+use crate::vfs::{Access, Pages};
 
 const NAMES: [&str; 8] = [
     "plain/c/0",
@@ -110,6 +110,8 @@ struct Open {
     kept: Option<Vec<u8>>,
     /// Whether the kernel reads it by itself.
     is_passing: bool,
+    /// Whether it is read through the kernel's pages.
+    is_paged: bool,
 }
 
 #[derive(Default)]
@@ -245,8 +247,8 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
             known.openers += 1;
             known.writers += 1;
             known.cut(0);
-            let (kept, is_passing) = (None, false);
-            model.open.push(Open { handle, number, file, access, kept, is_passing });
+            let (kept, is_passing, is_paged) = (None, false, opened.pages != Pages::None);
+            model.open.push(Open { handle, number, file, access, kept, is_passing, is_paged });
         }
         Step::Open(n, access) => {
             let Some(&file) = model.names.get(name(n)) else {
@@ -265,7 +267,8 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
             let is_kept = is_passing || *access == Access::Read && known.refused && known.changed;
             let kept = is_kept.then(|| known.stored.clone()).flatten();
             let (handle, access) = (opened.handle, *access);
-            model.open.push(Open { handle, number, file, access, kept, is_passing });
+            let is_paged = !is_passing && opened.pages != Pages::None;
+            model.open.push(Open { handle, number, file, access, kept, is_passing, is_paged });
         }
         Step::Write(n, offset, data) => {
             let Some((_, open)) = slot(model, n).filter(|(_, o)| o.access != Access::Read) else {
@@ -514,8 +517,19 @@ fn compare(bed: &Bed, model: &Model) -> Result<(), TestCaseError> {
     for name in NAMES {
         let file = model.names.get(name).map(|file| &model.files[*file]);
         let want = file.map(File::seen_anew);
-        let found = match bed.read(name) {
-            Ok(found) => Some(found),
+        let found = match bed.open_found(name, Access::Read) {
+            Ok((number, opened)) => {
+                let is_passing = opened.backing.is_some();
+                let is_refused = |open: &Open| {
+                    open.number == number
+                        && if is_passing { open.is_paged } else { open.is_passing }
+                };
+                let refused = model.open.iter().find(|open| is_refused(open));
+                prop_assert!(refused.is_none(), "{} in two ways: {:?}", name, refused);
+                let found = bed.vfs.read(opened.handle, 0, 100).expect("read");
+                bed.vfs.release(opened.handle);
+                Some(found.to_vec())
+            }
             Err(error) => {
                 prop_assert_eq!(error.kind(), Kind::NotFound, "{}: {}", name, error);
                 None

@@ -1,0 +1,42 @@
+//! How those who open a file read it: through the kernel's pages, or by the kernel itself.
+
+use super::bed::Bed;
+use crate::vfs::{Access, Pages};
+
+#[test]
+fn pages_of_a_file_that_has_lost_its_name_are_not_taken_to_be_what_it_had_then() {
+    let bed = Bed::new();
+    bed.write("plain/c/0", b"abcd").expect("stored");
+    let number = bed.find("plain/c/0").expect("there");
+    let reader = bed.vfs.open(number, Access::Read).expect("opened");
+    assert_eq!(bed.vfs.read(reader.handle, 0, 4).expect("read").as_ref(), b"abcd");
+    // Stored past the pages that the kernel has of the chunk.
+    let view = bed.open("plain.raw", Access::Write).expect("opened");
+    bed.vfs.write(view, 0, b"ABCD").expect("written");
+    bed.close(view).expect("stored");
+    bed.write("plain/scratch", b"1234").expect("kept");
+    bed.rename("plain/scratch", "plain/c/0").expect("replaced");
+    // Looked up before that, opened after it.
+    let late = bed.vfs.open(number, Access::Read).expect("opened");
+    assert_eq!(late.pages, Pages::Drop);
+    assert_eq!(bed.vfs.read(late.handle, 0, 4).expect("read").as_ref(), b"ABCD");
+}
+
+#[test]
+fn the_kernel_is_not_told_to_read_a_chunk_in_two_ways() {
+    let bed = Bed::passing();
+    bed.write("plain/c/0", b"abcd").expect("stored");
+    let writer = bed.open("plain/c/0", Access::Write).expect("opened");
+    bed.vfs.write(writer, 0, b"ABCD").expect("written");
+    let reader = bed.open_found("plain/c/0", Access::Read).expect("opened").1;
+    assert!(reader.backing.is_none(), "what is not stored");
+    bed.close(writer).expect("stored");
+    let other = bed.open_found("plain/c/0", Access::Read).expect("opened").1;
+    assert!(other.backing.is_none(), "somebody has it open through the kernel's pages");
+    for opened in [reader, other] {
+        assert_eq!(bed.vfs.read(opened.handle, 0, 4).expect("read").as_ref(), b"ABCD");
+        bed.vfs.release(opened.handle);
+    }
+    let alone = bed.open_found("plain/c/0", Access::Read).expect("opened").1;
+    assert!(alone.backing.is_some() || alone.pages == Pages::Keep);
+}
