@@ -147,7 +147,7 @@ class Bench:
             return self.size / timed(["dd", f"if={at}/{name}.raw", "of=/dev/null", "bs=1M", "status=none"])
 
     def chunks(self, name):
-        with self.mount("-o", "ro") as at:
+        with self.mount() as at:
             files = chunk_files(at, name)
             return self.size / timed(["cat", *files])
 
@@ -164,7 +164,7 @@ class Bench:
             served.wait()
 
     def random(self, name):
-        with self.mount("-o", "ro") as at:
+        with self.mount() as at:
             files = chunk_files(at, name)
             times = []
             for path in random.Random(7).sample(files, min(50, len(files))):

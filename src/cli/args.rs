@@ -74,9 +74,8 @@ pub struct Mount {
     #[arg(short, long)]
     pub foreground: bool,
     /// Mount options, separated by commas, as in fstab: `ro`, `rw`, `allow_other`, `allow_root`, `nonempty`,
-    /// `direct_io` (for programs that read in megabytes: past the page cache), `passthrough` (the kernel reads chunks
-    /// and small views by itself, also where they can be written; without it with `ro` alone), `nopassthrough` (never),
-    /// and every long option below without its dashes (cache-size=1G).
+    /// `direct_io` (for programs that read in megabytes: past the page cache), `nopassthrough` (the kernel reads no
+    /// chunk by itself), and every long option below without its dashes (cache-size=1G).
     #[arg(short, value_name = "OPTIONS", value_delimiter = ',')]
     pub options: Vec<String>,
     /// What the mount shows: zarr, a hierarchy of Zarr 3, or zarr2, one of Zarr 2 (.zarray, .zgroup, .zattrs,

@@ -57,8 +57,7 @@ struct Flags {
     allow_root: bool,
     nonempty: bool,
     direct_io: bool,
-    /// Whether the kernel reads by itself; where nobody has said so, if the mount is read-only.
-    passthrough: Option<bool>,
+    no_passthrough: bool,
 }
 
 /// Mounts.
@@ -133,7 +132,7 @@ fn serve(
         writeback_delay: args.writeback_delay,
         form: args.form,
         listed_views: args.views.clone(),
-        passthrough: flags.passthrough.unwrap_or(flags.read_only).then(Passthrough::default),
+        passthrough: (!flags.no_passthrough).then(Passthrough::default),
     };
     let vfs = Arc::new(Vfs::new(hierarchy, options));
     let processors = thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -235,8 +234,7 @@ fn with_options(args: &Mount) -> Result<(Mount, Flags), Failure> {
             "allow_root" => flags.allow_root = true,
             "nonempty" => flags.nonempty = true,
             "direct_io" => flags.direct_io = true,
-            "passthrough" => flags.passthrough = Some(true),
-            "nopassthrough" => flags.passthrough = Some(false),
+            "nopassthrough" => flags.no_passthrough = true,
             name if IGNORED.contains(&name) || name.starts_with("x-") || name == "comment" => {}
             name => {
                 let long = name.replace('_', "-");

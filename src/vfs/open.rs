@@ -122,11 +122,10 @@ impl Vfs {
         access: Access,
         exclusive: bool,
     ) -> Result<(Attr, Opened)> {
-        match self.create_once(parent, name, mode, access, exclusive) {
+        let create = || self.create_once(parent, name, mode, (access, exclusive));
+        match create() {
             // The name may have been that of a file which the kernel reads by itself: it has another one now.
-            Err(error) if error.kind() == Kind::NotFound => {
-                self.create_once(parent, name, mode, access, exclusive)
-            }
+            Err(error) if error.kind() == Kind::NotFound => create(),
             created => created,
         }
     }
@@ -136,13 +135,12 @@ impl Vfs {
         parent: u64,
         name: &str,
         mode: u16,
-        access: Access,
-        exclusive: bool,
+        (access, is_exclusive): (Access, bool),
     ) -> Result<(Attr, Opened)> {
         let _shared = self.tree_lock.read();
         let parent = self.directory(parent)?;
         if let Some(place) = self.resolve(&parent, name)? {
-            if exclusive {
+            if is_exclusive {
                 return Err(Error::new(Kind::Exists, "the file exists"));
             }
             if place.is_dir() {

@@ -38,8 +38,9 @@ def write_through_view(m, number, data):
 WAYS = [write_chunk, write_in_place, write_aside, write_through_view]
 
 
+@pytest.mark.parametrize("reading", [[], ["-o", "nopassthrough"]], ids=["passthrough", "pages"])
 @pytest.mark.parametrize("layout", ["none", "gzip", "shards"])
-def test_readers_see_at_least_what_was_closed_before_they_opened(mount, tmp_path, layout):
+def test_readers_see_at_least_what_was_closed_before_they_opened(mount, tmp_path, layout, reading):
     options = {"chunks": (LEN,), "compressors": zarr.codecs.GzipCodec(level=1) if layout != "none" else None}
     if layout == "shards":
         options["shards"] = (3 * LEN,)
@@ -65,7 +66,7 @@ def test_readers_see_at_least_what_was_closed_before_they_opened(mount, tmp_path
         except Exception as error:
             errors.append(repr(error))
 
-    with mount(tmp_path / "store", "--metadata-ttl", "0") as m:
+    with mount(tmp_path / "store", "--metadata-ttl", "0", *reading) as m:
 
         def write(number):
             def step(dice):
