@@ -28,6 +28,7 @@ mod tree;
 mod unstored;
 mod unsynced;
 mod view_pages;
+mod view_writes;
 mod views;
 mod xattr;
 mod zarr2;
@@ -324,7 +325,7 @@ impl Vfs {
         let place = inode.place();
         commit::check_writable(place.as_ref())?;
         if let Some(place @ Place::View(path, format)) = &place {
-            Self::check_view_len(&*self.view(path, format)?, len).at(place.shown())?;
+            self.truncate_view(path, format, len).at(place.shown())?;
             return self.attr(&inode);
         }
         self.truncate_and_store(&inode, len)?;

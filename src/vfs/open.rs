@@ -201,7 +201,7 @@ impl Vfs {
                 self.views_text(path).map(|text| (Some(Bytes::from(text)), None))
             }
             Some(Place::View(path, format)) => {
-                self.open_view(path, format).map(|view| (None, Some(view)))
+                self.open_view(path, format, access).map(|view| (None, Some(view)))
             }
             _ => Ok((None, None)),
         };

@@ -1,12 +1,10 @@
-//! Nodes as files of other formats: which there are, what is read of them, and what is written to them.
+//! Nodes as files of other formats: which there are, and what is read of them.
 //!
-//! A view is made of metadata and kept for `--metadata-ttl`; its chunks are those of the cache. What is written to it waits there
-//! as what is written to chunk files does, and is stored when it is closed.
+//! A view is made of metadata and kept for `--metadata-ttl`; its chunks are those of the cache.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Instant, SystemTime};
 
@@ -16,10 +14,11 @@ use parking_lot::Mutex;
 use super::ahead::Sweep;
 use super::place::Place;
 use super::view_pages::{Generations, KernelPages, Seen};
+use super::view_writes::{MOST_AT_HAND, Writing};
 use super::{Access, Form, Pages, Vfs};
 use crate::array::{Array, Coords};
 use crate::buffer::Buffer;
-use crate::cache::{Chunk, Due};
+use crate::cache::Chunk;
 use crate::error::{At, Error, Kind, Result};
 use crate::hierarchy::Node;
 use crate::metadata::NodePath;
@@ -33,9 +32,6 @@ const MAX_KEPT: usize = 256;
 
 /// Bytes of their headers.
 const MAX_KEPT_LEN: u64 = 128 << 20;
-
-/// A request of more chunks is not answered at once, though all of them may be at hand.
-const MOST_AT_HAND: usize = 64;
 
 /// Which views are listed. All can be opened by name.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -59,15 +55,20 @@ impl ListedViews {
     }
 }
 
+/// A node, and the extension of a format.
+type Name = (NodePath, &'static str);
+
 /// Views that were made.
 #[derive(Debug, Default)]
 pub(super) struct Views {
     /// A leaf.
-    kept: Mutex<HashMap<(NodePath, &'static str), Kept>>,
+    kept: Mutex<HashMap<Name, Kept>>,
     /// What was read of each that somebody has open, or that the kernel has pages of. A leaf.
-    seen: Mutex<HashMap<(NodePath, &'static str), Weak<Seen>>>,
+    seen: Mutex<HashMap<Name, Weak<Seen>>>,
+    /// Those that somebody has open to write. A leaf.
+    writing: Mutex<HashMap<Name, Weak<Writing>>>,
     /// Those whose slabs somebody was told of. A leaf.
-    warned: Mutex<HashSet<(NodePath, &'static str)>>,
+    warned: Mutex<HashSet<Name>>,
 }
 
 /// A view that is open: what was opened stays what it is.
@@ -87,18 +88,19 @@ pub(super) struct OpenView {
     pages: Option<Generations>,
     /// The chunks that are read.
     seen: Arc<Seen>,
-    /// Where what was written ends.
-    end: AtomicU64,
+    /// Of one that is written.
+    pub writing: Option<Arc<Writing>>,
     /// How it is read.
     pub sweep: Sweep,
 }
 
+/// A view that was made.
 #[derive(Debug, Clone)]
-struct Kept {
-    view: Arc<View>,
+pub(super) struct Kept {
+    pub view: Arc<View>,
     made: Instant,
     /// How many nodes had moved before.
-    moves: u64,
+    pub moves: u64,
     /// The generations of the hierarchy and of the chunks that it is made of.
     generations: Generations,
     /// The arrays that its header has values of.
@@ -133,16 +135,17 @@ impl Views {
 
     /// What is read of a view by all who have it open: the kernel's pages are theirs together.
     fn seen(&self, path: &NodePath, format: &'static Format) -> Arc<Seen> {
-        let mut all = self.seen.lock();
-        if all.len() > MAX_KEPT {
-            all.retain(|_, seen| seen.strong_count() > 0);
-        }
-        let known = all.entry((path.clone(), format.extension)).or_default();
-        known.upgrade().unwrap_or_else(|| {
-            let seen = Arc::default();
-            *known = Arc::downgrade(&seen);
-            seen
-        })
+        shared(&self.seen, (path.clone(), format.extension))
+    }
+
+    /// What is known of a view by all who have it open to write.
+    fn writing(&self, path: &NodePath, format: &'static Format) -> Arc<Writing> {
+        shared(&self.writing, (path.clone(), format.extension))
+    }
+
+    /// The same, if somebody has.
+    pub fn known_writing(&self, path: &NodePath, format: &'static Format) -> Option<Arc<Writing>> {
+        self.writing.lock().get(&(path.clone(), format.extension)).and_then(Weak::upgrade)
     }
 
     fn set_pages(&self, path: &NodePath, format: &Format, pages: KernelPages) {
@@ -150,6 +153,20 @@ impl Views {
             kept.pages = Some(pages);
         }
     }
+}
+
+/// What all share who have a view open; made for the first of them.
+fn shared<T: Default>(all: &Mutex<HashMap<Name, Weak<T>>>, name: Name) -> Arc<T> {
+    let mut all = all.lock();
+    if all.len() > MAX_KEPT {
+        all.retain(|_, known| known.strong_count() > 0);
+    }
+    let known = all.entry(name).or_default();
+    known.upgrade().unwrap_or_else(|| {
+        let new = Arc::default();
+        *known = Arc::downgrade(&new);
+        new
+    })
 }
 
 /// The name of a file of a node, in the directory of the group that the node is in.
@@ -199,7 +216,7 @@ impl Vfs {
         self.kept_view(path, format).map(|kept| kept.view)
     }
 
-    fn kept_view(&self, path: &NodePath, format: &'static Format) -> Result<Kept> {
+    pub(super) fn kept_view(&self, path: &NodePath, format: &'static Format) -> Result<Kept> {
         let age = self.hierarchy.options().metadata_ttl;
         let generation = self.hierarchy.generation();
         let known = self.views.get(path, format);
@@ -316,6 +333,7 @@ impl Vfs {
         &self,
         path: &NodePath,
         format: &'static Format,
+        access: Access,
     ) -> Result<(Arc<OpenView>, Pages)> {
         let kept = self.kept_view(path, format).map_err(as_gone)?;
         let opened = Instant::now();
@@ -335,6 +353,10 @@ impl Vfs {
         if self.views.warned.lock().insert((path.clone(), format.extension)) {
             self.warn_of_slabs(path, format, &kept.view);
         }
+        let writing = (access != Access::Read).then(|| self.views.writing(path, format));
+        if let (Some(writing), Access::Truncate) = (&writing, access) {
+            writing.cut();
+        }
         let Kept { view, moves, generations, modified, .. } = kept;
         let view = OpenView {
             view,
@@ -346,7 +368,7 @@ impl Vfs {
             moves,
             pages: (!are_kept).then_some(generations),
             seen,
-            end: AtomicU64::new(0),
+            writing,
             sweep: Sweep::default(),
         };
         Ok((Arc::new(view), if are_kept { Pages::Keep } else { Pages::Drop }))
@@ -447,122 +469,6 @@ impl Vfs {
         open.view.read(offset, len, get)
     }
 
-    /// As [`Self::write_view`], where all chunks that it lies in wait already; whether they do, and it is written. Nothing is
-    /// waited for.
-    pub(super) fn try_write_view(&self, open: &OpenView, offset: u64, data: &[u8]) -> Result<bool> {
-        if self.cache.waiting_len() > self.options.dirty_limit / 2 {
-            return Ok(false);
-        }
-        let Some(shared) = self.tree_lock.try_read() else { return Ok(false) };
-        let end = offset.saturating_add(u64::try_from(data.len()).unwrap_or(u64::MAX));
-        open.view.check_write(offset, data)?;
-        let mut left = MOST_AT_HAND;
-        let looked = open.view.for_each_chunk((offset, end), &mut |elements, coords, _| {
-            left = left.checked_sub(1).ok_or_else(Error::not_found)?;
-            let array = self.array_of(elements, open.moves)?;
-            let waits = self.cache.has_waiting(&array, coords)?;
-            waits.then_some(()).ok_or_else(Error::not_found)
-        });
-        if looked.is_err() {
-            // Who takes his time finds out why.
-            return Ok(false);
-        }
-        let mut all_wait = true;
-        // One that is stored right now does not wait any more: then all is written once more.
-        open.view.write(offset, data, &mut |elements, coords, cover, change| {
-            let array = self.array_of(elements, open.moves)?;
-            all_wait &= self.cache.try_change(&array, coords, cover.part(), change)?;
-            Ok(())
-        })?;
-        drop(shared);
-        if all_wait {
-            open.end.fetch_max(end, Ordering::Relaxed);
-            self.store_full_soon();
-        }
-        Ok(all_wait)
-    }
-
-    /// Puts `data` at `offset` of a view: it waits in the chunks that it lies in.
-    pub(super) fn write_view(&self, open: &OpenView, offset: u64, data: &[u8]) -> Result<()> {
-        let shared = self.tree_lock.read();
-        self.change_view(&open.view, open.moves, offset, data)?;
-        drop(shared);
-        let len = u64::try_from(data.len()).unwrap_or(u64::MAX);
-        open.end.fetch_max(offset.saturating_add(len), Ordering::Relaxed);
-        if self.cache.waiting_len() > self.options.dirty_limit / 2 {
-            self.store_full();
-        } else {
-            self.store_full_soon();
-        }
-        Ok(())
-    }
-
-    /// The same, where the caller sees to it that nothing moves.
-    fn change_view(&self, view: &View, moves: u64, offset: u64, data: &[u8]) -> Result<()> {
-        view.check_write(offset, data)?;
-        view.write(offset, data, &mut |elements, coords, cover, change| {
-            let current = self.array_of(elements, moves)?;
-            let len = usize::try_from(current.chunk_len(coords)?.longest()).unwrap_or(usize::MAX);
-            // Counted while it is changed; then it counts as what waits.
-            let more = if self.cache.waits_at(&current, coords) { 0 } else { len };
-            self.reserve(more)?;
-            let part = cover.part();
-            let changed = self.cache.change(&elements.path, &current, coords, part, change);
-            self.unreserve(more);
-            changed.at(&elements.path)
-        })
-    }
-
-    /// Stores what was written to a view that is closed. One that was cut to nothing must have been written whole: what was
-    /// not is as it was.
-    pub(super) fn flush_view(&self, open: &OpenView, access: Access) -> Result<()> {
-        self.store_view(&open.view)?;
-        let (end, len) = (open.end.load(Ordering::Relaxed), open.view.len());
-        if access == Access::Truncate && end > 0 && end < len {
-            let detail = format!("{end} of {len} bytes were written: the rest is as it was");
-            return Err(Error::invalid(detail));
-        }
-        Ok(())
-    }
-
-    /// Stores what waits in the arrays of a view.
-    pub(super) fn store_view(&self, view: &View) -> Result<()> {
-        let mut first = Ok(());
-        for elements in view.elements() {
-            first = first.and(self.store_shards(Due::Below(&elements.path)));
-        }
-        first
-    }
-
-    /// Whether a view can be cut to `len` bytes: to nothing, after which it is written anew, or to what it has.
-    pub(super) fn check_view_len(view: &View, len: u64) -> Result<()> {
-        if len == 0 || len == view.len() {
-            return Ok(());
-        }
-        let detail = format!("{len} bytes: the file has {} and keeps them", view.len());
-        Err(Error::too_large(detail))
-    }
-
-    /// Puts all bytes of a file in the place of those of a view: they must be of the same length. What the store does not
-    /// take waits, as what was written to chunks does, and is told.
-    pub(super) fn replace_view(
-        &self,
-        path: &NodePath,
-        format: &'static Format,
-        bytes: &[u8],
-    ) -> Result<()> {
-        let kept = self.kept_view(path, format).map_err(as_gone)?;
-        if u64::try_from(bytes.len()).ok() != Some(kept.view.len()) {
-            return Err(Error::too_large(format!(
-                "{} bytes, and the file has {}: its shape and type are those of the array",
-                bytes.len(),
-                kept.view.len()
-            )));
-        }
-        self.change_view(&kept.view, kept.moves, 0, bytes)?;
-        self.store_view(&kept.view)
-    }
-
     /// The views that are listed in the directory of a group.
     pub(super) fn listed_views(&self, group: &NodePath) -> Result<Vec<(String, Place)>> {
         let formats = match self.options.form {
@@ -641,6 +547,6 @@ fn is_refusal(error: &Error) -> bool {
 }
 
 /// A file that the kernel knows, of a node that cannot be shown so any more.
-fn as_gone(error: Error) -> Error {
+pub(super) fn as_gone(error: Error) -> Error {
     if is_refusal(&error) { error.of_kind(Kind::NotFound) } else { error }
 }

@@ -227,6 +227,16 @@ impl View {
     pub fn write(&self, offset: u64, data: &[u8], change: &mut ChangeChunk<'_>) -> Result<()> {
         self.check_write(offset, data)?;
         self.overlay.lock().write(offset, data);
+        self.write_elements(offset, data, change)
+    }
+
+    /// The same, where what lies between elements stays as it is, whatever `data` has there.
+    pub fn write_elements(
+        &self,
+        offset: u64,
+        data: &[u8],
+        change: &mut ChangeChunk<'_>,
+    ) -> Result<()> {
         for Piece { part, from, within } in self.pieces(offset, data.len()) {
             if let Part::Elements(elements) = part {
                 elements.write(from, data.get(within).ok_or_else(outside)?, change)?;

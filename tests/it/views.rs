@@ -184,6 +184,49 @@ fn a_copy_that_ends_too_early_is_told_at_close() {
     assert_eq!(fs::read(mount.at("a/x.raw")).unwrap(), elements(&whole));
 }
 
+/// Shows: view-length.
+#[test]
+fn what_the_writer_of_a_view_that_was_cut_skips_is_zero() {
+    let mount = mount(&[]);
+    let at = mount.at("a/x.raw");
+    let (big, sparse) = (mount.at("big.raw"), mount.path().with_file_name("sparse"));
+    // A hole in the middle, and one at the end: `cp` reads neither.
+    let document = fs::read(mount.at("a/x/zarr.json")).unwrap();
+    let mut document: serde_json::Value = serde_json::from_slice(&document).unwrap();
+    document["shape"] = json!([1024, 1024]);
+    document["chunk_grid"]["configuration"]["chunk_shape"] = json!([100, 100]);
+    fs::create_dir(mount.at("big")).unwrap();
+    fs::write(mount.at("big/zarr.json"), document.to_string()).unwrap();
+    let file = File::create(&sparse).unwrap();
+    file.set_len(2 << 20).unwrap();
+    file.write_all_at(&[1; 4096], 1 << 20).unwrap();
+    for _ in 0..2 {
+        fs::write(&big, vec![9; 2 << 20]).unwrap();
+        let cp = std::process::Command::new("cp").args([&sparse, &big]).status().unwrap();
+        assert!(cp.success());
+        assert!(fs::read(&big).unwrap() == fs::read(&sparse).unwrap());
+        mount.remount(&[]);
+        assert!(fs::read(&big).unwrap() == fs::read(&sparse).unwrap());
+    }
+    fs::remove_file(&sparse).unwrap();
+    // As numpy begins a file that it maps then.
+    let file = File::create(&at).unwrap();
+    file.write_all_at(&[0], 31).unwrap();
+    drop(file);
+    assert_eq!(fs::read(&at).unwrap(), [0; 32]);
+    // The end first: what comes before it is written, not made zero again.
+    let (first, second) =
+        (File::create(&at).unwrap(), OpenOptions::new().write(true).open(&at).unwrap());
+    second.write_all_at(&elements(&WHOLE)[8..], 8).unwrap();
+    first.write_all_at(&elements(&WHOLE)[..4], 0).unwrap();
+    drop((first, second));
+    let whole = elements(&WHOLE);
+    assert_eq!(fs::read(&at).unwrap(), [&whole[..4], &[0; 4], &whole[8..]].concat());
+    // Who does not cut it changes what he writes and nothing else.
+    OpenOptions::new().write(true).open(&at).unwrap().write_all_at(&whole[4..8], 4).unwrap();
+    assert_eq!(fs::read(&at).unwrap(), whole);
+}
+
 /// Shows: view-write.
 #[test]
 fn whoever_writes_parts_of_one_chunk_at_once_loses_nothing() {

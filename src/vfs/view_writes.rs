@@ -1,0 +1,225 @@
+//! What is written to files of other formats: it waits in the chunks that it lies in, as what is written to chunk files does,
+//! and is stored when the file is closed.
+
+use parking_lot::Mutex;
+
+use super::views::{OpenView, as_gone};
+use super::{Access, Vfs};
+use crate::cache::Due;
+use crate::error::{At, Error, Result};
+use crate::metadata::NodePath;
+use crate::view::{ChangeChunk, Format, View};
+
+/// A request of more chunks is not answered at once, though all of them may be at hand.
+pub(super) const MOST_AT_HAND: usize = 64;
+
+/// Zero bytes that are written at once.
+const ZEROS: usize = 1 << 20;
+
+/// A view that somebody has open to write, or several.
+///
+/// It keeps its length when it is cut to nothing, but what a writer skips then is zero as in any file: `cp` skips holes.
+#[derive(Debug, Default)]
+pub(super) struct Writing {
+    /// Where what was written ends, since it was cut to nothing; none where it was not. Locked over the writing of what was
+    /// skipped.
+    end: Mutex<Option<u64>>,
+}
+
+impl Writing {
+    /// Notes that it is cut to nothing.
+    pub fn cut(&self) {
+        *self.end.lock() = Some(0);
+    }
+
+    /// Notes that bytes are about to be written from `offset` to `end`, after `fill` has made those zero that are skipped.
+    fn begin(
+        &self,
+        offset: u64,
+        end: u64,
+        fill: impl FnOnce(u64, u64) -> Result<()>,
+    ) -> Result<()> {
+        let mut known = self.end.lock();
+        let Some(before) = *known else { return Ok(()) };
+        if offset > before {
+            fill(before, offset)?;
+        }
+        *known = Some(before.max(end));
+        Ok(())
+    }
+
+    /// The same where nothing is skipped, and nobody else is making anything zero; whether that is so.
+    fn try_begin(&self, offset: u64, end: u64) -> bool {
+        let Some(mut known) = self.end.try_lock() else { return false };
+        let Some(before) = *known else { return true };
+        *known = Some(if offset > before { before } else { before.max(end) });
+        offset <= before
+    }
+
+    /// Where what was written ends, if it is cut.
+    fn end(&self) -> Option<u64> {
+        *self.end.lock()
+    }
+}
+
+impl Vfs {
+    /// As [`Self::write_view`], where all chunks that it lies in wait already; whether they do, and it is written. Nothing is
+    /// waited for.
+    pub(super) fn try_write_view(&self, open: &OpenView, offset: u64, data: &[u8]) -> Result<bool> {
+        if self.cache.waiting_len() > self.options.dirty_limit / 2 {
+            return Ok(false);
+        }
+        open.view.check_write(offset, data)?;
+        let end = end_of(offset, data);
+        if !open.writing.as_ref().is_none_or(|writing| writing.try_begin(offset, end)) {
+            return Ok(false);
+        }
+        let Some(shared) = self.tree_lock.try_read() else { return Ok(false) };
+        let mut left = MOST_AT_HAND;
+        let looked = open.view.for_each_chunk((offset, end), &mut |elements, coords, _| {
+            left = left.checked_sub(1).ok_or_else(Error::not_found)?;
+            let array = self.array_of(elements, open.moves)?;
+            let waits = self.cache.has_waiting(&array, coords)?;
+            waits.then_some(()).ok_or_else(Error::not_found)
+        });
+        if looked.is_err() {
+            // Who takes his time finds out why.
+            return Ok(false);
+        }
+        let mut all_wait = true;
+        // One that is stored right now does not wait any more: then all is written once more.
+        open.view.write(offset, data, &mut |elements, coords, cover, change| {
+            let array = self.array_of(elements, open.moves)?;
+            all_wait &= self.cache.try_change(&array, coords, cover.part(), change)?;
+            Ok(())
+        })?;
+        drop(shared);
+        if all_wait {
+            self.store_full_soon();
+        }
+        Ok(all_wait)
+    }
+
+    /// Puts `data` at `offset` of a view: it waits in the chunks that it lies in.
+    pub(super) fn write_view(&self, open: &OpenView, offset: u64, data: &[u8]) -> Result<()> {
+        open.view.check_write(offset, data)?;
+        if let Some(writing) = &open.writing {
+            let zero = |from, until| self.write_zeros(&open.view, open.moves, (from, until));
+            writing.begin(offset, end_of(offset, data), zero)?;
+        }
+        let shared = self.tree_lock.read();
+        open.view.write(offset, data, &mut self.change_in_view(open.moves))?;
+        drop(shared);
+        self.store_what_is_full();
+        Ok(())
+    }
+
+    /// Makes the elements between two offsets zero.
+    fn write_zeros(&self, view: &View, moves: u64, (from, until): (u64, u64)) -> Result<()> {
+        let mut offset = from;
+        while offset < until {
+            let left = usize::try_from(until.saturating_sub(offset)).unwrap_or(usize::MAX);
+            let zeros = vec![0; left.min(ZEROS)];
+            let shared = self.tree_lock.read();
+            view.write_elements(offset, &zeros, &mut self.change_in_view(moves))?;
+            drop(shared);
+            self.store_what_is_full();
+            offset = end_of(offset, &zeros);
+        }
+        Ok(())
+    }
+
+    fn store_what_is_full(&self) {
+        if self.cache.waiting_len() > self.options.dirty_limit / 2 {
+            self.store_full();
+        } else {
+            self.store_full_soon();
+        }
+    }
+
+    /// Changes chunks of a view, where the caller sees to it that nothing moves.
+    fn change_in_view(&self, moves: u64) -> Box<ChangeChunk<'_>> {
+        Box::new(move |elements, coords, cover, change| {
+            let current = self.array_of(elements, moves)?;
+            let len = usize::try_from(current.chunk_len(coords)?.longest()).unwrap_or(usize::MAX);
+            // Counted while it is changed; then it counts as what waits.
+            let more = if self.cache.waits_at(&current, coords) { 0 } else { len };
+            self.reserve(more)?;
+            let part = cover.part();
+            let changed = self.cache.change(&elements.path, &current, coords, part, change);
+            self.unreserve(more);
+            changed.at(&elements.path)
+        })
+    }
+
+    /// Stores what was written to a view that is closed. One that was cut to nothing must have been written whole: what was
+    /// not is as it was.
+    pub(super) fn flush_view(&self, open: &OpenView, access: Access) -> Result<()> {
+        self.store_view(&open.view)?;
+        let (end, len) = (open.writing.as_ref().and_then(|writing| writing.end()), open.view.len());
+        if access == Access::Truncate
+            && let Some(end) = end
+            && (1..len).contains(&end)
+        {
+            let detail = format!("{end} of {len} bytes were written: the rest is as it was");
+            return Err(Error::invalid(detail));
+        }
+        Ok(())
+    }
+
+    /// Stores what waits in the arrays of a view.
+    pub(super) fn store_view(&self, view: &View) -> Result<()> {
+        let mut first = Ok(());
+        for elements in view.elements() {
+            first = first.and(self.store_shards(Due::Below(&elements.path)));
+        }
+        first
+    }
+
+    /// Cuts a view to nothing, for whoever has it open and writes it anew then, or to what it has: what was skipped is zero.
+    pub(super) fn truncate_view(
+        &self,
+        path: &NodePath,
+        format: &'static Format,
+        len: u64,
+    ) -> Result<()> {
+        let kept = self.kept_view(path, format)?;
+        if len != 0 && len != kept.view.len() {
+            let detail = format!("{len} bytes: the file has {} and keeps them", kept.view.len());
+            return Err(Error::too_large(detail));
+        }
+        match self.views.known_writing(path, format) {
+            Some(writing) if len == 0 => writing.cut(),
+            Some(writing) => {
+                let zero = |from, until| self.write_zeros(&kept.view, kept.moves, (from, until));
+                writing.begin(len, len, zero)?;
+            }
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// Puts all bytes of a file in the place of those of a view: they must be of the same length. What the store does not
+    /// take waits, as what was written to chunks does, and is told.
+    pub(super) fn replace_view(
+        &self,
+        path: &NodePath,
+        format: &'static Format,
+        bytes: &[u8],
+    ) -> Result<()> {
+        let kept = self.kept_view(path, format).map_err(as_gone)?;
+        if u64::try_from(bytes.len()).ok() != Some(kept.view.len()) {
+            return Err(Error::too_large(format!(
+                "{} bytes, and the file has {}: its shape and type are those of the array",
+                bytes.len(),
+                kept.view.len()
+            )));
+        }
+        kept.view.write(0, bytes, &mut self.change_in_view(kept.moves))?;
+        self.store_view(&kept.view)
+    }
+}
+
+fn end_of(offset: u64, data: &[u8]) -> u64 {
+    offset.saturating_add(u64::try_from(data.len()).unwrap_or(u64::MAX))
+}
