@@ -158,6 +158,11 @@ impl Error {
         }
     }
 
+    /// Whether it is of what is stored, which will be so the next time too.
+    pub fn is_of_data(&self) -> bool {
+        matches!(self.kind, Kind::Corrupt | Kind::Unsupported | Kind::TooLarge)
+    }
+
     /// Whether it is part of ordinary life (a name that is not there), so that no one need be told.
     pub fn is_expected(&self) -> bool {
         matches!(

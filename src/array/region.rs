@@ -1,5 +1,7 @@
 //! Boxes of elements, copied between arrays in C order.
 
+use std::ops::Range;
+
 use crate::error::{Error, Kind, Result};
 
 /// A box in an array: the shape of the array, and the first element of the box along each dimension.
@@ -9,6 +11,48 @@ pub struct Place<'p> {
     pub shape: &'p [u64],
     /// Where in it the box begins.
     pub start: &'p [u64],
+}
+
+/// What of a chunk is written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Cover {
+    /// All of its elements that lie in the array: it need not be read first.
+    Whole,
+    /// So many bytes of them: all that lie in a range of its bytes.
+    Range(u64, Range<usize>),
+    /// So many bytes of them.
+    Part(u64),
+}
+
+impl Cover {
+    /// How many bytes, where it is not all.
+    pub fn part(&self) -> Option<u64> {
+        match self {
+            Self::Whole => None,
+            Self::Range(len, _) | Self::Part(len) => Some(*len),
+        }
+    }
+}
+
+/// The range of elements of a chunk in which a box has all that lie in the array; none where there is none. `within` has along
+/// each dimension the elements of the chunk that do.
+pub fn range_of(chunk: Place<'_>, extent: &[u64], within: &[u64]) -> Option<Range<u64>> {
+    let (mut is_cut, mut carries) = (false, true);
+    let (mut from, mut until, mut stride) = (0_u64, 0_u64, 1_u64);
+    let starts = chunk.shape.iter().zip(chunk.start);
+    for ((full, start), (len, most)) in starts.zip(extent.iter().zip(within)).rev() {
+        if is_cut && *len > 1 {
+            return None;
+        }
+        is_cut |= len < most;
+        from = from.checked_add(start.checked_mul(stride)?)?;
+        // The element that follows the last one.
+        let next = start.checked_add(*len)?.checked_sub(u64::from(!carries))?;
+        carries = next == *most;
+        until = until.checked_add(if carries { 0 } else { next.checked_mul(stride)? })?;
+        stride = stride.checked_mul(*full)?;
+    }
+    Some(from..if carries { stride } else { until })
 }
 
 /// Copies a box of `extent` elements of `item_len` bytes each.
@@ -38,7 +82,7 @@ pub fn copy(
     let outer_extent = extent.get(..outer).ok_or_else(outside)?;
     let mut at = vec![0_u64; outer];
     loop {
-        let range = |place: &Place<'_>| -> Option<std::ops::Range<usize>> {
+        let range = |place: &Place<'_>| -> Option<Range<usize>> {
             let mut index = 0_u64;
             for (axis, (len, start)) in place.shape.iter().zip(place.start).enumerate() {
                 let position = start.checked_add(at.get(axis).copied().unwrap_or(0))?;
@@ -76,6 +120,35 @@ fn outside() -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_range_of_a_chunk_is_what_a_box_has_of_the_array() {
+        let (shape, within) = ([2, 3, 4], [2, 3, 3]);
+        let boxes =
+            |most: u64| (0..most).flat_map(move |at| (1..=most - at).map(move |len| (at, len)));
+        let mut ranges = 0;
+        for (a, b, c) in
+            boxes(2).flat_map(|a| boxes(3).flat_map(move |b| boxes(3).map(move |c| (a, b, c))))
+        {
+            let (start, extent) = ([a.0, b.0, c.0], [a.1, b.1, c.1]);
+            let is_in =
+                |at: [u64; 3]| (0..3).all(|i| (start[i]..start[i] + extent[i]).contains(&at[i]));
+            let elements = (0..24).map(|n| [n / 12, n / 4 % 3, n % 4]);
+            let of_array = elements.enumerate().filter(|(_, at)| at[2] < within[2]);
+            let (inside, all): (Vec<_>, Vec<_>) =
+                (of_array.clone().filter(|(_, at)| is_in(*at)).collect(), of_array.collect());
+            let first = all.iter().position(|at| *at == inside[0]).expect("there");
+            let follow = all[first..].iter().take(inside.len()).eq(inside.iter());
+            let found = range_of(Place { shape: &shape, start: &start }, &extent, &within);
+            assert_eq!(found.is_some(), follow, "{start:?} {extent:?}");
+            if let Some(range) = found {
+                let until = all.get(first + inside.len()).map_or(24, |(n, _)| *n as u64);
+                assert_eq!(range, inside[0].0 as u64..until, "{start:?} {extent:?}");
+                ranges += 1;
+            }
+        }
+        assert!(ranges > 20);
+    }
 
     #[test]
     fn a_box_is_copied_element_by_element() {

@@ -52,6 +52,7 @@ pub struct Chunk {
 impl Chunk {
     /// One that waits; none where it waits to be erased.
     fn held(held: Held) -> Option<Self> {
+        debug_assert!(!held.is_unread());
         held.bytes.map(|bytes| Self { bytes, stat: held.stat })
     }
 }
@@ -135,6 +136,13 @@ fn add_len(counter: &AtomicU64, bytes: &[u8]) {
 }
 
 impl Counters {
+    /// Counts a chunk whose reading and decoding began then.
+    fn count_decoded(&self, bytes: &[u8], started: Instant) {
+        self.decoded.fetch_add(1, Ordering::Relaxed);
+        add_len(&self.decoded_len, bytes);
+        add_time(&self.decoding, started);
+    }
+
     /// Counts a chunk that was stored, or erased where it is none.
     fn count_stored(&self, bytes: Option<&Buffer>) {
         let counter = if bytes.is_some() { &self.stored } else { &self.erased };
@@ -183,10 +191,10 @@ impl ChunkCache {
         self.len() == 0
     }
 
-    /// The chunk if it is here, without waiting for anything.
+    /// The chunk if all of it is here, without waiting for anything.
     pub fn peek(&self, array: &Arc<Array>, coords: &Coords) -> Option<Chunk> {
         if let Some(held) = self.held(array, coords) {
-            return Chunk::held(held);
+            return if held.is_unread() { None } else { Chunk::held(held) };
         }
         let slot = Arc::clone(self.table.lock().slots.get(&id(array, coords))?);
         let chunk = slot.chunk.try_lock()?.clone();
@@ -203,8 +211,12 @@ impl ChunkCache {
 
     /// The chunk, read and decoded if need be; `None` where it is not stored.
     pub fn get(&self, array: &Arc<Array>, coords: &Coords) -> Result<Option<Chunk>> {
-        if let Some(held) = self.held(array, coords) {
-            return Ok(Chunk::held(held));
+        while let Some(held) = self.held(array, coords) {
+            if !held.is_unread() {
+                return Ok(Chunk::held(held));
+            }
+            drop(held);
+            self.complete(array, &array.key(coords)?, coords)?;
         }
         let slot = self.slot(array, coords);
         let mut chunk = slot.chunk.lock();
@@ -215,9 +227,7 @@ impl ChunkCache {
         let started = Instant::now();
         let read = match array.read_chunk(coords) {
             Ok(Some((bytes, stat))) => {
-                self.counters.decoded.fetch_add(1, Ordering::Relaxed);
-                add_len(&self.counters.decoded_len, &bytes);
-                add_time(&self.counters.decoding, started);
+                self.counters.count_decoded(&bytes, started);
                 Ok(Some(Chunk { bytes, stat }))
             }
             Ok(None) => Ok(None),

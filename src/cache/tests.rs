@@ -5,6 +5,7 @@ use serde_json::json;
 
 use super::*;
 use crate::array::ShardLayout;
+use crate::array::region::Cover;
 use crate::dtype::{DType, FillValue};
 use crate::metadata::NodePath;
 use crate::metadata::model::{self, CodecSpec, KeyEncoding, Separator};
@@ -247,7 +248,7 @@ fn whoever_changes_parts_of_one_chunk_at_once_loses_nothing() {
                 let (cache, array, root) = (&cache, &array, &root);
                 scope.spawn(move || {
                     cache
-                        .change(root, array, &at(0), Some(1), &mut |bytes| {
+                        .change(root, array, &at(0), &Cover::Part(1), &mut |bytes| {
                             bytes[writer] = round;
                             Ok(())
                         })
@@ -260,4 +261,105 @@ fn whoever_changes_parts_of_one_chunk_at_once_loses_nothing() {
         // Each round begins with nothing that waits.
         cache.hold(&root, &array, &at(0), None, None).expect("held");
     }
+}
+
+/// Puts `byte` into a range of a chunk that somebody is going to write as a whole.
+fn put(cache: &ChunkCache, array: &Arc<Array>, range: std::ops::Range<usize>, byte: u8) {
+    let cover = Cover::Range(range.len() as u64, range.clone());
+    let mut change = |bytes: &mut [u8]| {
+        bytes[range.clone()].fill(byte);
+        Ok(())
+    };
+    cache.change(&NodePath::root(), array, &at(0), &cover, &mut change).expect("changed");
+}
+
+#[test]
+fn a_chunk_that_is_written_from_end_to_end_is_not_read() {
+    let (store, counting) = CountingStore::new();
+    let array = array(&store, 8, &json!([]));
+    array.write_chunks(vec![(at(0), chunk(1, 8))], FillChunks::Store).expect("written");
+    let key = array.key(&at(0)).expect("a key");
+    let cache = ChunkCache::new(1 << 20);
+    let store_all = || cache.store(&key, &array, FillChunks::Store, || {});
+    counting.take();
+    for range in [0..3, 3..7, 7..8] {
+        assert_eq!(cache.take_full(), None, "something is missing");
+        put(&cache, &array, range, 2);
+    }
+    assert_eq!(cache.take_full(), Some(key.clone()));
+    store_all().expect("stored");
+    assert_eq!(counting.take().gets, 0);
+    // What was not written is as it was, whoever asks first.
+    put(&cache, &array, 2..4, 3);
+    assert!(cache.peek(&array, &at(0)).is_none(), "it takes a read");
+    assert_eq!(
+        bytes(cache.get(&array, &at(0)).expect("read")),
+        Some([2, 2, 3, 3, 2, 2, 2, 2].into())
+    );
+    put(&cache, &array, 6..7, 4);
+    store_all().expect("stored");
+    put(&cache, &array, 0..1, 5);
+    // It does not follow: what is between is read.
+    put(&cache, &array, 5..8, 5);
+    store_all().expect("stored");
+    put(&cache, &array, 3..5, 6);
+    store_all().expect("stored");
+    let stored = array.read_chunk(&at(0)).expect("read").expect("there").0;
+    assert_eq!(stored.to_vec(), [5, 2, 3, 6, 6, 5, 5, 5]);
+}
+
+#[test]
+fn a_part_of_a_chunk_that_cannot_be_decoded_is_not_kept_and_that_is_told() {
+    let (store, _) = CountingStore::new();
+    let array = array(&store, 8, &json!([]));
+    let key = array.key(&at(0)).expect("a key");
+    let damaged = || {
+        let bytes = [Bytes::from_static(b"short").into()];
+        store.write().expect("writable").set(&key, &bytes, Condition::Always).expect("set");
+    };
+    let cache = ChunkCache::new(1 << 20);
+    damaged();
+    put(&cache, &array, 0..3, 2);
+    cache.get(&array, &at(0)).expect_err("its other bytes cannot be read");
+    cache.store(&key, &array, FillChunks::Store, || {}).expect_err("nor can it be stored");
+    assert!(!cache.waits());
+    // Who writes all of it need not know.
+    put(&cache, &array, 0..3, 2);
+    put(&cache, &array, 3..8, 2);
+    cache.store(&key, &array, FillChunks::Store, || {}).expect("stored");
+    assert_eq!(bytes(cache.get(&array, &at(0)).expect("read")), Some(vec![2; 8]));
+}
+
+#[test]
+fn readers_of_a_chunk_that_is_being_written_find_old_bytes_or_new_ones() {
+    let (store, _) = CountingStore::new();
+    let array = array(&store, 64, &json!([]));
+    let key = array.key(&at(0)).expect("a key");
+    array.write_chunks(vec![(at(0), chunk(0, 64))], FillChunks::Store).expect("written");
+    let cache = ChunkCache::new(1 << 20);
+    let done = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for storing in [false, true] {
+            let (cache, array, key, done) = (&cache, &array, &key, &done);
+            scope.spawn(move || {
+                while done.load(Ordering::SeqCst) == 0 {
+                    let found = cache.get(array, &at(0)).expect("read").expect("there").bytes;
+                    // A round is written from the beginning on.
+                    assert!(found.is_sorted_by(|one, other| one >= other), "{:?}", &found[..]);
+                    assert!(found[0] - found[63] <= 1, "{:?}", &found[..]);
+                    if storing {
+                        cache.store(key, array, FillChunks::Store, || {}).expect("stored");
+                    }
+                }
+            });
+        }
+        for round in 1..=200 {
+            for start in (0..64).step_by(8) {
+                put(&cache, &array, start..start + 8, round);
+            }
+        }
+        done.store(1, Ordering::SeqCst);
+    });
+    cache.store(&key, &array, FillChunks::Store, || {}).expect("stored");
+    assert_eq!(array.read_chunk(&at(0)).expect("read").expect("there").0.to_vec(), [200; 64]);
 }

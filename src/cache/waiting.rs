@@ -5,11 +5,13 @@
 //! waits for one stored value is stored as one change of it; what cannot be stored stays.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
 
+use crate::array::region::Cover;
 use crate::array::{Array, Coords};
 use crate::buffer::Buffer;
 use crate::error::{Error, Result};
@@ -28,6 +30,49 @@ pub(super) struct Held {
     /// How many bytes somebody who writes them one after another has not written yet. Who writes some twice is taken to have
     /// written others: then it is stored once more.
     missing: u64,
+    /// Which bytes are here, where the others are still to be read.
+    written: Option<Written>,
+}
+
+/// Bytes of a chunk that were written, and not read before.
+#[derive(Debug, Clone)]
+struct Written {
+    range: Range<usize>,
+    /// The number of the version that began so.
+    begun: u64,
+}
+
+impl Written {
+    /// With the bytes of `cover`, of `len` in all; none where these do not follow.
+    fn with(&self, cover: &Cover, len: usize) -> Option<Range<usize>> {
+        let Range { start, end } = self.range;
+        match cover {
+            Cover::Whole => Some(0..len),
+            Cover::Range(_, new) if new.start <= end && start <= new.end => {
+                Some(start.min(new.start)..end.max(new.end))
+            }
+            Cover::Range(..) | Cover::Part(_) => None,
+        }
+    }
+}
+
+/// How bytes of a chunk begin to wait.
+#[derive(Debug)]
+pub(super) enum Begin {
+    /// All are here; of so many it is expected that they will be written too.
+    Whole(Buffer, u64),
+    /// Those of a range are; the others are read when somebody wants them, if they are not written before.
+    Range(Buffer, u64, Range<usize>),
+}
+
+/// What changing a chunk that waits came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Changed {
+    /// None waits.
+    Nothing,
+    /// It must be read first.
+    Unread,
+    Done,
 }
 
 /// What a chunk takes besides its bytes: there may be millions of a byte each, or of none.
@@ -35,7 +80,12 @@ const HELD_LEN: u64 = 512;
 
 impl Held {
     fn incomplete(&self) -> u64 {
-        u64::from(self.missing > 0)
+        u64::from(self.missing > 0 || self.is_unread())
+    }
+
+    /// Whether some of its bytes are neither written nor read.
+    pub(super) fn is_unread(&self) -> bool {
+        self.written.is_some()
     }
 
     fn cost(&self) -> u64 {
@@ -192,19 +242,20 @@ impl Waiting {
         bytes: Option<Buffer>,
         modified: Option<SystemTime>,
     ) -> Stat {
-        self.put(None, (path, array), to, (bytes, 0), modified).unwrap_or_else(|stat| stat)
+        let begin = bytes.map(|bytes| Begin::Whole(bytes, 0));
+        self.put(None, (path, array), to, begin, modified).unwrap_or_else(|stat| stat)
     }
 
-    /// The same, if what waits there is still `before`: nothing where it is not. Of the chunk so many bytes are missing.
+    /// The same, if what waits there is still `before`: nothing where it is not.
     pub(super) fn hold_after(
         &self,
         before: Pending,
         path: &NodePath,
         array: &Array,
         to: (&Key, &Coords),
-        (bytes, missing): (Buffer, u64),
+        begin: Begin,
     ) -> Option<Stat> {
-        self.put(Some(before), (path, array), to, (Some(bytes), missing), None).ok()
+        self.put(Some(before), (path, array), to, Some(begin), None).ok()
     }
 
     /// What waits at `coords`.
@@ -217,10 +268,17 @@ impl Waiting {
         before: Option<Pending>,
         (path, array): (&NodePath, &Array),
         (key, coords): (&Key, &Coords),
-        (bytes, missing): (Option<Buffer>, u64),
+        begin: Option<Begin>,
         modified: Option<SystemTime>,
     ) -> std::result::Result<Stat, Stat> {
         let number = self.versions.fetch_add(1, Ordering::Relaxed);
+        let (bytes, missing, written) = match begin {
+            None => (None, 0, None),
+            Some(Begin::Whole(bytes, missing)) => (Some(bytes), missing, None),
+            Some(Begin::Range(bytes, missing, range)) => {
+                (Some(bytes), missing, Some(Written { range, begun: number }))
+            }
+        };
         let len = bytes.as_ref().map_or(0, |bytes| len_of(bytes));
         let stat = Stat {
             len,
@@ -244,7 +302,7 @@ impl Waiting {
         });
         let chunks = table.by_array.entry(shard.prefix.clone()).or_default();
         chunks.insert(coords.clone(), bytes.is_some());
-        let held = Held { bytes, stat, modified, missing };
+        let held = Held { bytes, stat, modified, missing, written };
         shard.incomplete += held.incomplete();
         let old = shard.chunks.insert(coords.clone(), held);
         shard.incomplete -= old.as_ref().map_or(0, Held::incomplete);
@@ -259,37 +317,90 @@ impl Waiting {
         Ok(stat)
     }
 
-    /// Changes `len` bytes of a chunk that waits; whether one does. It is another version then, though not a complete one if
-    /// that fails.
+    /// Changes bytes of a chunk that waits, of which `whole` lie in the array. It is another version then, though not a complete
+    /// one if that fails.
     pub(super) fn change(
         &self,
-        key: &Key,
-        coords: &Coords,
-        len: u64,
+        (key, coords): (&Key, &Coords),
+        cover: &Cover,
+        whole: u64,
         change: &mut dyn FnMut(&mut [u8]) -> Result<()>,
-    ) -> Result<bool> {
+    ) -> Result<Changed> {
         if self.is_empty() {
-            return Ok(false);
+            return Ok(Changed::Nothing);
         }
         let mut guard = self.table.lock();
         let table = &mut *guard;
-        let Some(shard) = table.shards.get_mut(key) else { return Ok(false) };
-        let Some(held) = shard.chunks.get_mut(coords) else { return Ok(false) };
+        let Some(shard) = table.shards.get_mut(key) else { return Ok(Changed::Nothing) };
+        let Some(held) = shard.chunks.get_mut(coords) else { return Ok(Changed::Nothing) };
         let before = held.incomplete();
-        let Held { bytes: Some(bytes), stat, modified, missing } = held else { return Ok(false) };
+        let Some(bytes) = &mut held.bytes else { return Ok(Changed::Nothing) };
+        let range = match &held.written {
+            Some(written) => match written.with(cover, bytes.len()) {
+                None => return Ok(Changed::Unread),
+                range => range,
+            },
+            None => None,
+        };
         let number = self.versions.fetch_add(1, Ordering::Relaxed);
-        (stat.version, stat.modified) = (Version::unstored(number), SystemTime::now());
-        *modified = None;
+        (held.stat.version, held.stat.modified) = (Version::unstored(number), SystemTime::now());
+        held.modified = None;
         change(bytes.to_mut())?;
-        *missing = missing.saturating_sub(len);
-        let is_complete = *missing == 0;
+        held.missing = held.missing.saturating_sub(cover.part().unwrap_or(whole));
+        match (&mut held.written, range) {
+            (written, Some(all)) if all == (0..bytes.len()) => (*written, held.missing) = (None, 0),
+            (Some(written), Some(range)) => written.range = range,
+            _ => {}
+        }
+        let is_complete = held.incomplete() == 0;
         if before > 0 && is_complete {
             shard.incomplete -= 1;
         }
         if is_complete && shard.is_full() && shard.failure.is_none() {
             table.full.insert(key.clone());
         }
-        Ok(true)
+        Ok(Changed::Done)
+    }
+
+    /// Since which version the bytes of a chunk that waits are to be read that were not written; none where all are here.
+    pub(super) fn unread_since(&self, key: &Key, coords: &Coords) -> Option<u64> {
+        let table = self.table.lock();
+        let written = &table.shards.get(key)?.chunks.get(coords)?.written;
+        written.as_ref().map(|written| written.begun)
+    }
+
+    /// Puts what is stored of a chunk where nothing was written, if it is still the one that began to wait so; nothing where
+    /// nothing is stored.
+    pub(super) fn complete(
+        &self,
+        (key, coords): (&Key, &Coords),
+        begun: u64,
+        stored: Option<&[u8]>,
+    ) -> Result<()> {
+        let mut table = self.table.lock();
+        let Some(shard) = table.shards.get_mut(key) else { return Ok(()) };
+        let Some(held) = shard.chunks.get_mut(coords) else { return Ok(()) };
+        let before = held.incomplete();
+        let (Some(bytes), Some(written)) = (&mut held.bytes, &held.written) else { return Ok(()) };
+        if written.begun != begun {
+            return Ok(());
+        }
+        if let Some(stored) = stored {
+            let Range { start, end } = written.range.clone();
+            let parts = bytes.to_mut().split_at_mut_checked(end);
+            let unread = parts.and_then(|(head, tail)| Some((head.get_mut(..start)?, tail)));
+            let kept = stored.get(..start).zip(stored.get(end..));
+            let ((head, tail), (stored_head, stored_tail)) =
+                unread.zip(kept).ok_or_else(|| Error::corrupt("a chunk of another length"))?;
+            if tail.len() != stored_tail.len() {
+                return Err(Error::corrupt("a chunk of another length"));
+            }
+            head.copy_from_slice(stored_head);
+            tail.copy_from_slice(stored_tail);
+        }
+        held.written = None;
+        shard.incomplete -= before.saturating_sub(held.incomplete());
+        Ok(())
     }
 
     /// Takes one of the values of which every chunk waits.

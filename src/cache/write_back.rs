@@ -4,8 +4,9 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use super::waiting::Pending;
+use super::waiting::{Begin, Changed, Pending};
 use super::{ChunkCache, Due, add_time};
+use crate::array::region::Cover;
 use crate::array::{Array, Coords, CoordsList, FillChunks, Indices};
 use crate::buffer::Buffer;
 use crate::error::{Error, Kind, Result};
@@ -47,21 +48,21 @@ impl ChunkCache {
         Ok(is_there.then_some(stat))
     }
 
-    /// As [`Self::change`], of a chunk that waits; whether one does.
+    /// As [`Self::change`], of a chunk that waits; whether one does, and need not be read first.
     pub fn try_change(
         &self,
         array: &Arc<Array>,
         coords: &Coords,
-        part: Option<u64>,
+        cover: &Cover,
         change: &mut dyn FnMut(&mut [u8]) -> Result<()>,
     ) -> Result<bool> {
         let key = array.key(coords)?;
-        let len = part.map_or_else(|| array_len(array, coords), Ok)?;
-        let is_changed = self.waiting.change(&key, coords, len, change)?;
-        if is_changed {
+        let whole = array_len(array, coords)?;
+        let changed = self.waiting.change((&key, coords), cover, whole, change)?;
+        if changed == Changed::Done {
             self.changed(array);
         }
-        Ok(is_changed)
+        Ok(changed == Changed::Done)
     }
 
     /// Whether bytes of a chunk wait.
@@ -69,34 +70,39 @@ impl ChunkCache {
         Ok(self.waiting.what_waits(&array.key(coords)?, coords) == Pending::Bytes)
     }
 
-    /// Changes bytes of a chunk, which waits then: of what waits already in place. `part` says how many, none that all that
-    /// lie in the array: then it need not be read. What is neither read nor there is made of the fill value. When all
-    /// have been changed it is complete.
+    /// Changes bytes of a chunk, which waits then: of what waits already in place. What is there of it is read when it is
+    /// wanted where all that lies in a range is changed, never where all of it is, and else at once. What is neither read
+    /// nor there is made of the fill value. When all have been changed it is complete.
     pub fn change(
         &self,
         path: &NodePath,
         array: &Arc<Array>,
         coords: &Coords,
-        part: Option<u64>,
+        cover: &Cover,
         change: &mut dyn FnMut(&mut [u8]) -> Result<()>,
     ) -> Result<()> {
         let key = array.key(coords)?;
         let whole = array_len(array, coords)?;
-        let len = part.unwrap_or(whole);
+        let missing = whole.saturating_sub(cover.part().unwrap_or(whole));
         loop {
-            if self.waiting.change(&key, coords, len, change)? {
-                break;
+            match self.waiting.change((&key, coords), cover, whole, change)? {
+                Changed::Done => break,
+                Changed::Unread => {
+                    self.complete(array, &key, coords)?;
+                    continue;
+                }
+                Changed::Nothing => {}
             }
             // Two who begin with the same chunk take turns, and so does who stores it.
             let _turn = self.turn(&key);
             // One that another began meanwhile is what is to be changed.
             let before = self.waiting.what_waits(&key, coords);
-            let stored = match before {
-                Pending::Bytes => continue,
-                Pending::Nothing if part.is_some() => {
+            let stored = match (before, cover) {
+                (Pending::Bytes, _) => continue,
+                (Pending::Nothing, Cover::Part(_)) => {
                     self.get_fresh(array, coords, Some(Instant::now()))?
                 }
-                Pending::Nothing | Pending::Erased(_) => None,
+                _ => None,
             };
             let mut bytes = match stored {
                 Some(chunk) => chunk.bytes,
@@ -105,16 +111,47 @@ impl ChunkCache {
             // Nobody else has it: it is changed in place.
             self.remove(array, coords);
             change(bytes.to_mut())?;
-            let to = (&key, coords);
-            // So is a whole one that was closed meanwhile.
-            let missing = whole.saturating_sub(len);
-            if self.waiting.hold_after(before, path, array, to, (bytes, missing)).is_some() {
+            let begin = match (before, cover) {
+                (Pending::Nothing, Cover::Range(_, range)) => {
+                    Begin::Range(bytes, missing, range.clone())
+                }
+                // So is a whole one that was closed meanwhile.
+                _ => Begin::Whole(bytes, missing),
+            };
+            if self.waiting.hold_after(before, path, array, (&key, coords), begin).is_some() {
                 self.remove(array, coords);
                 break;
             }
         }
         self.changed(array);
         Ok(())
+    }
+
+    /// Reads what is stored of a chunk that waits, where some of its bytes were not written.
+    pub(super) fn complete(&self, array: &Array, key: &Key, coords: &Coords) -> Result<()> {
+        let Some(begun) = self.waiting.unread_since(key, coords) else { return Ok(()) };
+        let started = Instant::now();
+        let stored = array.read_chunk(coords)?;
+        let bytes = stored.as_ref().map(|(bytes, _)| &bytes[..]);
+        if let Some(bytes) = bytes {
+            self.counters.count_decoded(bytes, started);
+        }
+        self.waiting.complete((key, coords), begun, bytes)
+    }
+
+    /// The same of all that wait for the value of `key`. All are tried; which could not be read, and why.
+    pub fn complete_all(&self, array: &Array, key: &Key) -> Vec<(Coords, Error)> {
+        let chunks = self.waiting.of(key).map(|(_, chunks)| chunks).unwrap_or_default();
+        // Those that have gone from the array are dropped when the others are stored.
+        let unread = chunks
+            .into_iter()
+            .filter(|(coords, held)| held.is_unread() && array.grid().contains(coords))
+            .map(|(coords, _)| coords);
+        let failed = |coords: Coords| {
+            let error = self.complete(array, key, &coords).err()?;
+            Some((coords, error))
+        };
+        unread.filter_map(failed).collect()
     }
 
     /// Length, time and version of a chunk, waiting or stored; `None` where there is none. The length of one that
@@ -216,10 +253,11 @@ impl ChunkCache {
     }
 
     /// The node of the array that chunks wait for in the value of `key`, and the chunks: without
-    /// bytes those that are to be erased.
+    /// bytes those that are to be erased. Not those of which something is still to be read.
     pub fn waiting_for(&self, key: &Key) -> Option<(NodePath, Vec<Waits>)> {
         let (path, chunks) = self.waiting.of(key)?;
-        let bytes = chunks.into_iter().map(|(coords, held)| (coords, held.bytes));
+        let chunks = chunks.into_iter().filter(|(_, held)| !held.is_unread());
+        let bytes = chunks.map(|(coords, held)| (coords, held.bytes));
         Some((path, bytes.collect()))
     }
 
@@ -264,8 +302,9 @@ impl ChunkCache {
 
     /// Stores what waits for the value of `key`, as one change; `array` is what it is of now. What was written again
     /// meanwhile goes on waiting, and so does everything where it cannot be stored. Chunks that an array which has
-    /// become smaller does not have any more are dropped. Calls `changed` when the value has changed, before anybody is
-    /// told that nothing waits for it.
+    /// become smaller does not have any more are dropped, and so is what was written to a part of one that cannot be decoded:
+    /// that is the error, when the others are stored. Calls `changed` when the value has changed, before anybody is told
+    /// that nothing waits for it.
     pub fn store(
         &self,
         key: &Key,
@@ -275,7 +314,15 @@ impl ChunkCache {
     ) -> Result<Vec<Stored>> {
         let _turn = self.turn(key);
         let _mark = self.waiting.being_stored(key);
-        let Some((_, chunks)) = self.waiting.of(key) else { return Ok(Vec::new()) };
+        let mut unread = Ok(Vec::new());
+        for (coords, error) in self.complete_all(array, key) {
+            if !error.is_of_data() {
+                return Err(error);
+            }
+            self.waiting.forget(key, &coords);
+            unread = Err(error);
+        }
+        let Some((_, chunks)) = self.waiting.of(key) else { return unread };
         let (mut chunks, outside): (Vec<_>, Vec<_>) =
             chunks.into_iter().partition(|(coords, _)| array.grid().contains(coords));
         for (coords, held) in outside {
@@ -309,7 +356,7 @@ impl ChunkCache {
                 stored.push(Stored { coords, was, now, modified: held.modified });
             }
         }
-        Ok(stored)
+        unread.map(|_: Vec<Stored>| stored)
     }
 }
 

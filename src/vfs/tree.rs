@@ -410,10 +410,8 @@ impl Vfs {
         match self.cache.get(array, coords) {
             Ok(Some(chunk)) => Ok(u64::try_from(chunk.bytes.len()).unwrap_or(u64::MAX)),
             Ok(None) => Err(Error::not_found()),
-            Err(error) => match error.kind() {
-                Kind::Corrupt | Kind::Unsupported | Kind::TooLarge => Ok(stat.len.max(1)),
-                _ => Err(error),
-            },
+            Err(error) if error.is_of_data() => Ok(stat.len.max(1)),
+            Err(error) => Err(error),
         }
     }
 

@@ -27,6 +27,12 @@ impl Vfs {
         let mut all = BTreeMap::new();
         for key in self.cache.due(Due::All) {
             let failure = self.cache.failure(&key);
+            let array = self.cache.waiting_in(&key).and_then(|path| self.array(&path).ok());
+            for (coords, error) in
+                array.map(|array| self.cache.complete_all(&array, &key)).unwrap_or_default()
+            {
+                log::debug!("{key}: {coords:?}: {error}");
+            }
             let Some((path, chunks)) = self.cache.waiting_for(&key) else { continue };
             for (coords, bytes) in chunks {
                 let path = Place::Chunk(path.clone(), coords).shown();

@@ -5,6 +5,7 @@ use parking_lot::Mutex;
 
 use super::views::{OpenView, as_gone};
 use super::{Access, Vfs};
+use crate::array::region::Cover;
 use crate::cache::Due;
 use crate::error::{At, Error, Result};
 use crate::metadata::NodePath;
@@ -33,19 +34,20 @@ impl Writing {
     }
 
     /// Notes that bytes are about to be written from `offset` to `end`, after `fill` has made those zero that are skipped.
+    /// Whether it is cut.
     fn begin(
         &self,
         offset: u64,
         end: u64,
         fill: impl FnOnce(u64, u64) -> Result<()>,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let mut known = self.end.lock();
-        let Some(before) = *known else { return Ok(()) };
+        let Some(before) = *known else { return Ok(false) };
         if offset > before {
             fill(before, offset)?;
         }
         *known = Some(before.max(end));
-        Ok(())
+        Ok(true)
     }
 
     /// The same where nothing is skipped, and nobody else is making anything zero; whether that is so.
@@ -90,7 +92,7 @@ impl Vfs {
         // One that is stored right now does not wait any more: then all is written once more.
         open.view.write(offset, data, &mut |elements, coords, cover, change| {
             let array = self.array_of(elements, open.moves)?;
-            all_wait &= self.cache.try_change(&array, coords, cover.part(), change)?;
+            all_wait &= self.cache.try_change(&array, coords, &cover, change)?;
             Ok(())
         })?;
         drop(shared);
@@ -103,12 +105,13 @@ impl Vfs {
     /// Puts `data` at `offset` of a view: it waits in the chunks that it lies in.
     pub(super) fn write_view(&self, open: &OpenView, offset: u64, data: &[u8]) -> Result<()> {
         open.view.check_write(offset, data)?;
-        if let Some(writing) = &open.writing {
-            let zero = |from, until| self.write_zeros(&open.view, open.moves, (from, until));
-            writing.begin(offset, end_of(offset, data), zero)?;
-        }
+        let zero = |from, until| self.write_zeros(&open.view, open.moves, (from, until));
+        let is_cut = match &open.writing {
+            Some(writing) => writing.begin(offset, end_of(offset, data), zero)?,
+            None => false,
+        };
         let shared = self.tree_lock.read();
-        open.view.write(offset, data, &mut self.change_in_view(open.moves))?;
+        open.view.write(offset, data, &mut self.change_in_view(open.moves, is_cut))?;
         drop(shared);
         self.store_what_is_full();
         Ok(())
@@ -121,7 +124,7 @@ impl Vfs {
             let left = usize::try_from(until.saturating_sub(offset)).unwrap_or(usize::MAX);
             let zeros = vec![0; left.min(ZEROS)];
             let shared = self.tree_lock.read();
-            view.write_elements(offset, &zeros, &mut self.change_in_view(moves))?;
+            view.write_elements(offset, &zeros, &mut self.change_in_view(moves, true))?;
             drop(shared);
             self.store_what_is_full();
             offset = end_of(offset, &zeros);
@@ -137,16 +140,21 @@ impl Vfs {
         }
     }
 
-    /// Changes chunks of a view, where the caller sees to it that nothing moves.
-    fn change_in_view(&self, moves: u64) -> Box<ChangeChunk<'_>> {
+    /// Changes chunks of a view, where the caller sees to it that nothing moves. Of one that was cut it is expected that all
+    /// is written: a chunk is not read before it is known that it is not.
+    fn change_in_view(&self, moves: u64, is_cut: bool) -> Box<ChangeChunk<'_>> {
         Box::new(move |elements, coords, cover, change| {
             let current = self.array_of(elements, moves)?;
             let len = usize::try_from(current.chunk_len(coords)?.longest()).unwrap_or(usize::MAX);
             // Counted while it is changed; then it counts as what waits.
             let more = if self.cache.waits_at(&current, coords) { 0 } else { len };
             self.reserve(more)?;
-            let part = cover.part();
-            let changed = self.cache.change(&elements.path, &current, coords, part, change);
+            // Who does not cut the file may leave it at that.
+            let cover = match cover {
+                Cover::Range(len, _) if !is_cut => Cover::Part(len),
+                cover => cover,
+            };
+            let changed = self.cache.change(&elements.path, &current, coords, &cover, change);
             self.unreserve(more);
             changed.at(&elements.path)
         })
@@ -215,7 +223,7 @@ impl Vfs {
                 kept.view.len()
             )));
         }
-        kept.view.write(0, bytes, &mut self.change_in_view(kept.moves))?;
+        kept.view.write(0, bytes, &mut self.change_in_view(kept.moves, true))?;
         self.store_view(&kept.view)
     }
 }

@@ -1,9 +1,10 @@
 //! The elements of an array as a range of a file.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use super::{ChangeChunk, Cover, GetChunk, Reach};
-use crate::array::region::{self, Place};
+use super::{ChangeChunk, GetChunk, Reach};
+use crate::array::region::{self, Cover, Place};
 use crate::array::{Array, Coords};
 use crate::buffer::reserve;
 use crate::error::{Error, Kind, Result};
@@ -366,7 +367,7 @@ impl Elements {
     /// The part of each chunk that a box of elements touches, in C order of the chunks. The box lies in the range `run`.
     fn for_each_chunk_of_box(
         &self,
-        run: &std::ops::Range<usize>,
+        run: &Range<usize>,
         (start, extent): (&[u64], &[u64]),
         each: &mut dyn FnMut(&Coords, Here<'_>) -> Result<()>,
     ) -> Result<()> {
@@ -386,31 +387,39 @@ impl Elements {
             let indices = first.iter().zip(&step).map(|(first, step)| first.saturating_add(*step));
             let coords = Coords::new(indices.collect::<Vec<u64>>());
             let mut in_chunk = (Vec::new(), Vec::new());
-            let (mut in_run, mut inside) = (Vec::new(), Vec::new());
+            let (mut in_run, mut inside, mut within) = (Vec::new(), Vec::new(), Vec::new());
             let (mut is_whole, mut reach) = (true, Reach::End);
             let shape = self.array.model().shape.iter();
             let spans = grid.spans(&coords)?;
             for (((begin, len), (start, extent)), size) in
                 spans.into_iter().zip(start.iter().zip(extent)).zip(shape)
             {
+                let end = begin.saturating_add(len).min(*size);
                 let from = begin.max(*start);
-                let until = begin.saturating_add(len).min(start.saturating_add(*extent));
+                let until = end.min(start.saturating_add(*extent));
                 in_chunk.0.push(len);
                 in_chunk.1.push(from.saturating_sub(begin));
                 in_run.push(from.saturating_sub(*start));
                 inside.push(until.saturating_sub(from));
-                if until < begin.saturating_add(len).min(*size) {
+                within.push(end.saturating_sub(begin));
+                if until < end {
                     (is_whole, reach) = (false, Reach::Within);
                 } else if from > begin {
                     is_whole = false;
                 }
             }
+            let in_chunk = Place { shape: &in_chunk.0, start: &in_chunk.1 };
+            let cover = if is_whole {
+                Cover::Whole
+            } else {
+                self.part(&inside, region::range_of(in_chunk, &inside, &within))
+            };
             let here = Here {
-                in_chunk: Place { shape: &in_chunk.0, start: &in_chunk.1 },
+                in_chunk,
                 run: run.clone(),
                 in_run: Place { shape: extent, start: &in_run },
                 extent: &inside,
-                cover: if is_whole { Cover::Whole } else { self.part(&inside) },
+                cover,
                 reach,
             };
             each(&coords, here)?;
@@ -433,12 +442,17 @@ impl Elements {
             let count = last.saturating_sub(item).min(per_chunk.saturating_sub(within));
             let len = count.checked_mul(self.item_len).and_then(|len| usize::try_from(len).ok());
             let end = len.and_then(|len| at.checked_add(len)).ok_or_else(outside)?;
+            let range = within..within.saturating_add(count);
             let here = Here {
                 in_chunk: Place { shape: &[per_chunk], start: &[within] },
                 run: at..end,
                 in_run: Place { shape: &[count], start: &[0] },
                 extent: &[count],
-                cover: if count == per_chunk { Cover::Whole } else { self.part(&[count]) },
+                cover: if count == per_chunk {
+                    Cover::Whole
+                } else {
+                    self.part(&[count], Some(range))
+                },
                 reach: match within.saturating_add(count) {
                     end if end == per_chunk => Reach::End,
                     _ => Reach::Within,
@@ -450,9 +464,14 @@ impl Elements {
         Ok(())
     }
 
-    /// So many elements of a chunk.
-    fn part(&self, extent: &[u64]) -> Cover {
-        Cover::Part(extent.iter().fold(self.item_len, |all, len| all.saturating_mul(*len)))
+    /// So many elements of a chunk, which follow one another in a range of them.
+    fn part(&self, extent: &[u64], range: Option<Range<u64>>) -> Cover {
+        let len = extent.iter().fold(self.item_len, |all, len| all.saturating_mul(*len));
+        let byte = |item: u64| usize::try_from(item.checked_mul(self.item_len)?).ok();
+        match range.and_then(|range| Some(byte(range.start)?..byte(range.end)?)) {
+            Some(range) => Cover::Range(len, range),
+            None => Cover::Part(len),
+        }
     }
 
     /// The coordinates of the chunk of a number in C order of the grid.
@@ -472,7 +491,7 @@ impl Elements {
 struct Here<'h> {
     in_chunk: Place<'h>,
     /// The bytes of the range that hold the run it is in.
-    run: std::ops::Range<usize>,
+    run: Range<usize>,
     in_run: Place<'h>,
     extent: &'h [u64],
     cover: Cover,

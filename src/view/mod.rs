@@ -17,6 +17,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 use crate::array::Coords;
+use crate::array::region::Cover;
 use crate::buffer::{Buffer, reserve};
 use crate::error::{Error, Kind, Result};
 pub use elements::{Elements, Items, Layout};
@@ -32,25 +33,6 @@ pub type GetChunk<'g> = dyn Fn(&Elements, &Coords) -> Result<Option<Buffer>> + '
 /// Changes the decoded bytes of a chunk, while nobody else does.
 pub type ChangeChunk<'g> = dyn FnMut(&Elements, &Coords, Cover, &mut dyn FnMut(&mut [u8]) -> Result<()>) -> Result<()>
     + 'g;
-
-/// What of a chunk is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cover {
-    /// All of its elements that lie in the array: it need not be read first.
-    Whole,
-    /// So many bytes of them.
-    Part(u64),
-}
-
-impl Cover {
-    /// How many bytes, where it is not all.
-    pub fn part(self) -> Option<u64> {
-        match self {
-            Self::Whole => None,
-            Self::Part(len) => Some(len),
-        }
-    }
-}
 
 /// Whether a range has the last element of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

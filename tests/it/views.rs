@@ -379,15 +379,21 @@ fn what_is_copied_onto_a_view_is_stored_once_while_the_copy_goes_on() {
         for (at, part) in (0..).zip(bytes.chunks(64 << 10)) {
             view.write_all_at(part, at * (64 << 10)).unwrap();
         }
-        let stored = || {
+        let count = |name: &str| {
             let stats = fs::read_to_string(mount.at(".zarrfs/stats")).unwrap();
-            let line = stats.lines().find(|line| line.starts_with("zarrfs_chunks_stored_total"));
+            let line = stats.lines().find(|line| line.starts_with(name));
             line.unwrap().rsplit(' ').next().unwrap().parse::<usize>().unwrap()
         };
+        let stored = || count("zarrfs_chunks_stored_total");
         // Not because somebody closes it.
         until("all chunks are stored", || stored() >= 8 * 4);
         drop(view);
         assert_eq!(stored(), 8 * 4, "{shards}");
+        assert_eq!(fs::read(mount.at("x.raw")).unwrap(), bytes);
+        // Again, and what is there is not decoded for it.
+        mount.remount(&[]);
+        fs::write(mount.at("x.raw"), &bytes).unwrap();
+        assert_eq!(count("zarrfs_chunks_decoded_total"), 0, "{shards}");
         assert_eq!(fs::read(mount.at("x.raw")).unwrap(), bytes);
     }
 }

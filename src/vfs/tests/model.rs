@@ -35,8 +35,13 @@ enum Step {
     Link(usize, usize),
     /// Another mount stores a chunk, or erases it.
     Behind(usize, Option<u8>),
-    /// Something is written to the elements of an array as one file, which is closed then.
-    View(bool, usize, Vec<u8>),
+    /// Something is written to the elements of an array as one file, which is closed then; it may be cut to nothing before.
+    View {
+        sharded: bool,
+        cut: bool,
+        offset: usize,
+        data: Vec<u8>,
+    },
     SyncAll,
     Tick,
     Forget(usize),
@@ -59,8 +64,8 @@ fn step() -> impl Strategy<Value = Step> {
         4 => (n.clone(), n.clone()).prop_map(|(from, to)| Step::Rename(from, to)),
         1 => (n.clone(), n.clone()).prop_map(|(from, to)| Step::Link(from, to)),
         2 => (n.clone(), any::<Option<u8>>()).prop_map(|(n, byte)| Step::Behind(n, byte)),
-        3 => (any::<bool>(), 0_usize..12, prop::collection::vec(any::<u8>(), 1..7))
-            .prop_map(|(sharded, offset, data)| Step::View(sharded, offset, data)),
+        4 => (any::<[bool; 2]>(), 0_usize..12, prop::collection::vec(any::<u8>(), 1..13))
+            .prop_map(|([sharded, cut], offset, data)| Step::View { sharded, cut, offset, data }),
         1 => Just(Step::SyncAll),
         1 => Just(Step::Tick),
         1 => n.prop_map(Step::Forget),
@@ -399,7 +404,7 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
                 model.names.insert(name, model.files.len() - 1);
             }
         }
-        Step::View(sharded, offset, data) => {
+        Step::View { sharded, cut, offset, data } => {
             let chunks = chunks_of(*sharded);
             let is_open = |name: &&str| {
                 model.names.get(*name).is_some_and(|file| model.files[*file].openers > 0)
@@ -409,12 +414,22 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
                 return Ok(());
             }
             let number = bed.find(view_of(*sharded)).expect("there");
-            let handle = bed.vfs.open(number, Access::Write).expect("opened").handle;
-            bed.vfs.write(handle, u64::try_from(*offset).expect("small"), data).expect("written");
+            let access = if *cut { Access::Truncate } else { Access::Write };
+            let handle = bed.vfs.open(number, access).expect("opened").handle;
+            // In two pieces: the second one goes on where the first one ended.
+            let halves = data.split_at(data.len() / 2);
+            for (at, data) in [(*offset, halves.0), (offset + halves.0.len(), halves.1)] {
+                bed.vfs.write(handle, u64::try_from(at).expect("small"), data).expect("written");
+            }
             let closed = bed.close(handle);
+            // What was skipped is zero.
+            let (data, offset) = match cut {
+                true => ([vec![0; *offset], data.clone()].concat(), 0),
+                false => (data.clone(), *offset),
+            };
             for (chunk, name) in chunks.iter().enumerate() {
                 let start = chunk * CHUNK_LEN;
-                let touched = start.max(*offset)..(start + CHUNK_LEN).min(end);
+                let touched = start.max(offset)..(start + CHUNK_LEN).min(end);
                 if touched.is_empty() {
                     continue;
                 }
@@ -429,7 +444,9 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
                 file.stored = Some(file.bytes.clone());
                 model.waiting.insert(name);
             }
-            if done(broken, closed, true)? {
+            let len = bed.vfs.getattr(number).expect("there").len;
+            let is_whole = !cut || u64::try_from(end).expect("small") == len;
+            if done(broken, closed, is_whole)? {
                 for name in chunks {
                     model.settle(Some(name));
                 }
