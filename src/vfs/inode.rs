@@ -26,7 +26,7 @@ pub struct Inode {
     /// Where it is; none once it was unlinked or replaced. A leaf.
     place: RwLock<Option<Place>>,
     /// Where it was when another file took its name; none if it was never replaced. A leaf.
-    replaced_at: RwLock<Option<Place>>,
+    replaced_at: RwLock<Option<Box<Place>>>,
     /// What has its place since the kernel reads this one by itself. A leaf.
     successor: RwLock<Option<Weak<Inode>>>,
     /// Of one that somebody has opened or made; most are looked at and never opened.
@@ -71,7 +71,7 @@ impl Inode {
 
     /// Where it was when another file took its name; none if it was never replaced.
     pub fn replaced_at(&self) -> Option<Place> {
-        self.replaced_at.read().clone()
+        self.replaced_at.read().as_deref().cloned()
     }
 }
 
@@ -186,7 +186,7 @@ impl Inodes {
         let mut table = self.table.write();
         let replaced = table.detach_at(to);
         if let Some(replaced) = &replaced {
-            *replaced.replaced_at.write() = Some(to.clone());
+            *replaced.replaced_at.write() = Some(Box::new(to.clone()));
         }
         if let Some(from) = inode.place.write().replace(to.clone()) {
             table.by_place.remove(&from);
