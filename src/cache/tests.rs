@@ -280,14 +280,14 @@ fn a_chunk_that_is_written_from_end_to_end_is_not_read() {
     array.write_chunks(vec![(at(0), chunk(1, 8))], FillChunks::Store).expect("written");
     let key = array.key(&at(0)).expect("a key");
     let cache = ChunkCache::new(1 << 20);
-    let store_all = || cache.store(&key, &array, FillChunks::Store, || {});
+    let store_all = || cache.store(&key, &array, FillChunks::Store, || {}).expect("stored").1;
     counting.take();
     for range in [0..3, 3..7, 7..8] {
         assert_eq!(cache.take_full(), None, "something is missing");
         put(&cache, &array, range, 2);
     }
     assert_eq!(cache.take_full(), Some(key.clone()));
-    store_all().expect("stored");
+    store_all().expect("read");
     assert_eq!(counting.take().gets, 0);
     // What was not written is as it was, whoever asks first.
     put(&cache, &array, 2..4, 3);
@@ -297,36 +297,35 @@ fn a_chunk_that_is_written_from_end_to_end_is_not_read() {
         Some([2, 2, 3, 3, 2, 2, 2, 2].into())
     );
     put(&cache, &array, 6..7, 4);
-    store_all().expect("stored");
+    store_all().expect("read");
     put(&cache, &array, 0..1, 5);
     // It does not follow: what is between is read.
     put(&cache, &array, 5..8, 5);
-    store_all().expect("stored");
+    store_all().expect("read");
     put(&cache, &array, 3..5, 6);
-    store_all().expect("stored");
+    store_all().expect("read");
     let stored = array.read_chunk(&at(0)).expect("read").expect("there").0;
     assert_eq!(stored.to_vec(), [5, 2, 3, 6, 6, 5, 5, 5]);
 }
 
 #[test]
-fn a_part_of_a_chunk_that_cannot_be_decoded_is_not_kept_and_that_is_told() {
+fn a_part_of_a_chunk_that_cannot_be_decoded_waits_for_the_rest() {
     let (store, _) = CountingStore::new();
     let array = array(&store, 8, &json!([]));
     let key = array.key(&at(0)).expect("a key");
-    let damaged = || {
-        let bytes = [Bytes::from_static(b"short").into()];
-        store.write().expect("writable").set(&key, &bytes, Condition::Always).expect("set");
-    };
+    let damaged = [Bytes::from_static(b"short").into()];
+    store.write().expect("writable").set(&key, &damaged, Condition::Always).expect("set");
     let cache = ChunkCache::new(1 << 20);
-    damaged();
+    let store_all = || cache.store(&key, &array, FillChunks::Store, || {}).expect("tried");
     put(&cache, &array, 0..3, 2);
     cache.get(&array, &at(0)).expect_err("its other bytes cannot be read");
-    cache.store(&key, &array, FillChunks::Store, || {}).expect_err("nor can it be stored");
-    assert!(!cache.waits());
+    let (stored, unread) = store_all();
+    assert!(stored.is_empty() && unread.is_err(), "nor can it be stored");
+    assert_eq!(cache.complete_all(&array, &key).len(), 1, "what was written of it is gone");
     // Who writes all of it need not know.
-    put(&cache, &array, 0..3, 2);
     put(&cache, &array, 3..8, 2);
-    cache.store(&key, &array, FillChunks::Store, || {}).expect("stored");
+    let (stored, unread) = store_all();
+    assert!(stored.len() == 1 && unread.is_ok());
     assert_eq!(bytes(cache.get(&array, &at(0)).expect("read")), Some(vec![2; 8]));
 }
 
@@ -348,7 +347,8 @@ fn readers_of_a_chunk_that_is_being_written_find_old_bytes_or_new_ones() {
                     assert!(found.is_sorted_by(|one, other| one >= other), "{:?}", &found[..]);
                     assert!(found[0] - found[63] <= 1, "{:?}", &found[..]);
                     if storing {
-                        cache.store(key, array, FillChunks::Store, || {}).expect("stored");
+                        let stored = cache.store(key, array, FillChunks::Store, || {});
+                        stored.expect("stored").1.expect("read");
                     }
                 }
             });
@@ -360,6 +360,6 @@ fn readers_of_a_chunk_that_is_being_written_find_old_bytes_or_new_ones() {
         }
         done.store(1, Ordering::SeqCst);
     });
-    cache.store(&key, &array, FillChunks::Store, || {}).expect("stored");
+    cache.store(&key, &array, FillChunks::Store, || {}).expect("stored").1.expect("read");
     assert_eq!(array.read_chunk(&at(0)).expect("read").expect("there").0.to_vec(), [200; 64]);
 }

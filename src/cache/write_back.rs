@@ -253,11 +253,10 @@ impl ChunkCache {
     }
 
     /// The node of the array that chunks wait for in the value of `key`, and the chunks: without
-    /// bytes those that are to be erased. Not those of which something is still to be read.
+    /// bytes those that are to be erased. What of one is still to be read has the fill value.
     pub fn waiting_for(&self, key: &Key) -> Option<(NodePath, Vec<Waits>)> {
         let (path, chunks) = self.waiting.of(key)?;
-        let chunks = chunks.into_iter().filter(|(_, held)| !held.is_unread());
-        let bytes = chunks.map(|(coords, held)| (coords, held.bytes));
+        let bytes = chunks.into_iter().map(|(coords, held)| (coords, held.bytes));
         Some((path, bytes.collect()))
     }
 
@@ -302,29 +301,26 @@ impl ChunkCache {
 
     /// Stores what waits for the value of `key`, as one change; `array` is what it is of now. What was written again
     /// meanwhile goes on waiting, and so does everything where it cannot be stored. Chunks that an array which has
-    /// become smaller does not have any more are dropped, and so is what was written to a part of one that cannot be decoded:
-    /// that is the error, when the others are stored. Calls `changed` when the value has changed, before anybody is told
-    /// that nothing waits for it.
+    /// become smaller does not have any more are dropped. One of which a part was written goes on waiting where the rest cannot be
+    /// read: that is the second result, when the others are stored. Calls `changed` when the value has changed, before anybody
+    /// is told that nothing waits for it.
     pub fn store(
         &self,
         key: &Key,
         array: &Arc<Array>,
         fill: FillChunks,
         changed: impl FnOnce(),
-    ) -> Result<Vec<Stored>> {
+    ) -> Result<(Vec<Stored>, Result<()>)> {
         let _turn = self.turn(key);
         let _mark = self.waiting.being_stored(key);
-        let mut unread = Ok(Vec::new());
-        for (coords, error) in self.complete_all(array, key) {
-            if !error.is_of_data() {
-                return Err(error);
-            }
-            self.waiting.forget(key, &coords);
-            unread = Err(error);
-        }
-        let Some((_, chunks)) = self.waiting.of(key) else { return unread };
+        let unread = match self.complete_all(array, key).into_iter().next() {
+            Some((_, error)) => Err(error),
+            None => Ok(()),
+        };
+        let Some((_, chunks)) = self.waiting.of(key) else { return Ok((Vec::new(), unread)) };
+        let chunks = chunks.into_iter().filter(|(_, held)| !held.is_unread());
         let (mut chunks, outside): (Vec<_>, Vec<_>) =
-            chunks.into_iter().partition(|(coords, _)| array.grid().contains(coords));
+            chunks.partition(|(coords, _)| array.grid().contains(coords));
         for (coords, held) in outside {
             self.waiting.done(key, &coords, held.stat.version);
         }
@@ -337,6 +333,9 @@ impl ChunkCache {
             if array.key(coords)? != *key {
                 return Err(Error::new(Kind::Stale, "the array has its chunks elsewhere now"));
             }
+        }
+        if chunks.is_empty() {
+            return Ok((Vec::new(), unread));
         }
         let changes = chunks.iter().map(|(coords, held)| (coords.clone(), held.bytes.clone()));
         let started = Instant::now();
@@ -356,7 +355,7 @@ impl ChunkCache {
                 stored.push(Stored { coords, was, now, modified: held.modified });
             }
         }
-        unread.map(|_: Vec<Stored>| stored)
+        Ok((stored, unread))
     }
 }
 

@@ -157,16 +157,17 @@ impl Vfs {
         let stored = self
             .array(&path)
             .and_then(|array| Ok((self.cache.store(key, &array, fill, changed)?, array)))
+            .and_then(|((chunks, unread), array)| {
+                self.settle_stored(&path, &array, &chunks)?;
+                unread
+            })
             .at(&path);
-        match stored {
-            Ok((chunks, array)) => self.settle_stored(&path, &array, &chunks),
-            Err(error) => {
-                if self.cache.note_failure(key, &error) {
-                    self.note("write back", &error);
-                }
-                Err(error)
-            }
+        if let Err(error) = &stored
+            && self.cache.note_failure(key, error)
+        {
+            self.note("write back", error);
         }
+        stored
     }
 
     /// Stores what waits in an array, which is about to change: its chunks mean then what they meant when they were written.

@@ -325,7 +325,10 @@ impl Vfs {
         let place = inode.place();
         commit::check_writable(place.as_ref())?;
         if let Some(place @ Place::View(path, format)) = &place {
-            self.truncate_view(path, format, len).at(place.shown())?;
+            let view = self.view(path, format)?;
+            if self.truncate_view(&inode, &view, len).at(place.shown())? {
+                self.invalidate(&inode);
+            }
             return self.attr(&inode);
         }
         self.truncate_and_store(&inode, len)?;

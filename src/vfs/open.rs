@@ -388,7 +388,12 @@ impl Vfs {
     pub fn write(&self, handle: u64, offset: u64, data: &[u8]) -> Result<()> {
         let handle = self.handle(handle)?;
         let written = match handle.view() {
-            Some(view) => self.write_view(view, offset, data).at(handle.shown()),
+            Some(view) => self.write_view(view, offset, data).at(handle.shown()).map(|is_filled| {
+                if is_filled {
+                    // The kernel knows of nothing but `data`.
+                    self.invalidate(&handle.inode);
+                }
+            }),
             None => self.write_content(&handle.inode, offset, data),
         };
         written.inspect(|()| add_len(&self.written_len, data))
@@ -414,7 +419,7 @@ impl Vfs {
             return Ok(());
         }
         if let Some(view) = handle.view() {
-            return self.flush_view(view, handle.access).at(handle.shown());
+            return self.flush_view(view).at(handle.shown());
         }
         self.store_content(&handle.inode, commit::When::Closing)?;
         handle.inode.place().map_or(Ok(()), |place| self.check_shard_of(&place))
@@ -424,7 +429,7 @@ impl Vfs {
     pub fn fsync(&self, handle: u64) -> Result<()> {
         let handle = self.handle(handle)?;
         if let Some(view) = handle.view() {
-            self.flush_view(view, Access::Write)?;
+            self.store_view(&view.view)?;
             return self.unsynced.sync_all(self.hierarchy.store());
         }
         let inode = handle.inode;
@@ -444,8 +449,7 @@ impl Vfs {
             view.sweep.end();
             if is_writer {
                 // What a mapping wrote after the last close.
-                self.flush_view(view, Access::Write)
-                    .unwrap_or_else(|error| self.note("close", &error));
+                self.store_view(&view.view).unwrap_or_else(|error| self.note("close", &error));
             }
         }
         let _turn = is_writer.then(|| self.turn(&open.inode)).flatten();
@@ -471,6 +475,13 @@ impl Vfs {
             .filter(|h| h.access != Access::Read)
             .map(|h| Arc::clone(&h.inode))
             .collect()
+    }
+
+    /// A view as those have it open who have it by this inode.
+    pub(super) fn open_views(&self, inode: &Inode) -> Vec<Arc<OpenView>> {
+        let handles = self.handles.lock();
+        let of_inode = handles.values().filter(|handle| handle.inode.number() == inode.number());
+        of_inode.filter_map(Handle::view).cloned().collect()
     }
 
     fn handle(&self, handle: u64) -> Result<Handle> {

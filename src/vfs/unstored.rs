@@ -1,6 +1,6 @@
 //! What is not stored yet, for people: by name, and why.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
 
 use super::Vfs;
@@ -27,16 +27,14 @@ impl Vfs {
         let mut all = BTreeMap::new();
         for key in self.cache.due(Due::All) {
             let failure = self.cache.failure(&key);
+            // Those of which a part was written, and the rest cannot be read.
             let array = self.cache.waiting_in(&key).and_then(|path| self.array(&path).ok());
-            for (coords, error) in
-                array.map(|array| self.cache.complete_all(&array, &key)).unwrap_or_default()
-            {
-                log::debug!("{key}: {coords:?}: {error}");
-            }
+            let unread = array.map(|array| self.cache.complete_all(&array, &key));
+            let mut unread: HashMap<_, _> = unread.unwrap_or_default().into_iter().collect();
             let Some((path, chunks)) = self.cache.waiting_for(&key) else { continue };
             for (coords, bytes) in chunks {
+                let failure = unread.remove(&coords).or_else(|| failure.clone());
                 let path = Place::Chunk(path.clone(), coords).shown();
-                let failure = failure.clone();
                 all.insert(path.clone(), Unstored { path, bytes, failure });
             }
         }

@@ -3,8 +3,9 @@
 
 use parking_lot::Mutex;
 
+use super::Vfs;
+use super::inode::Inode;
 use super::views::{OpenView, as_gone};
-use super::{Access, Vfs};
 use crate::array::region::Cover;
 use crate::cache::Due;
 use crate::error::{At, Error, Result};
@@ -17,49 +18,56 @@ pub(super) const MOST_AT_HAND: usize = 64;
 /// Zero bytes that are written at once.
 const ZEROS: usize = 1 << 20;
 
-/// A view that somebody has open to write, or several.
+/// What those share who have a view open to write.
 ///
-/// It keeps its length when it is cut to nothing, but what a writer skips then is zero as in any file: `cp` skips holes.
+/// A view keeps its length when it is opened to be cut to nothing, but what such a writer skips then is zero, as in any file: `cp`
+/// skips holes. Others who write it change what they write and nothing else.
 #[derive(Debug, Default)]
 pub(super) struct Writing {
-    /// Where what was written ends, since it was cut to nothing; none where it was not. Locked over the writing of what was
-    /// skipped.
-    end: Mutex<Option<u64>>,
+    /// Held over the writing of what was skipped.
+    filling: Mutex<()>,
+    /// Where what was written ends, by any of them, since it was cut last. A leaf.
+    end: Mutex<u64>,
 }
 
 impl Writing {
     /// Notes that it is cut to nothing.
     pub fn cut(&self) {
-        *self.end.lock() = Some(0);
+        *self.end.lock() = 0;
     }
 
     /// Notes that bytes are about to be written from `offset` to `end`, after `fill` has made those zero that are skipped.
-    /// Whether it is cut.
     fn begin(
         &self,
         offset: u64,
         end: u64,
         fill: impl FnOnce(u64, u64) -> Result<()>,
-    ) -> Result<bool> {
-        let mut known = self.end.lock();
-        let Some(before) = *known else { return Ok(false) };
+    ) -> Result<()> {
+        let _filling = self.filling.lock();
+        let before = self.end();
         if offset > before {
             fill(before, offset)?;
         }
-        *known = Some(before.max(end));
-        Ok(true)
+        self.note(end);
+        Ok(())
     }
 
     /// The same where nothing is skipped, and nobody else is making anything zero; whether that is so.
-    fn try_begin(&self, offset: u64, end: u64) -> bool {
-        let Some(mut known) = self.end.try_lock() else { return false };
-        let Some(before) = *known else { return true };
-        *known = Some(if offset > before { before } else { before.max(end) });
-        offset <= before
+    fn try_begin(&self, offset: u64, end: u64, is_cut: bool) -> bool {
+        let Some(_filling) = self.filling.try_lock() else { return false };
+        if is_cut && offset > self.end() {
+            return false;
+        }
+        self.note(end);
+        true
     }
 
-    /// Where what was written ends, if it is cut.
-    fn end(&self) -> Option<u64> {
+    fn note(&self, end: u64) {
+        let mut known = self.end.lock();
+        *known = end.max(*known);
+    }
+
+    fn end(&self) -> u64 {
         *self.end.lock()
     }
 }
@@ -73,7 +81,8 @@ impl Vfs {
         }
         open.view.check_write(offset, data)?;
         let end = end_of(offset, data);
-        if !open.writing.as_ref().is_none_or(|writing| writing.try_begin(offset, end)) {
+        if !open.writing.as_ref().is_none_or(|writing| writing.try_begin(offset, end, open.is_cut))
+        {
             return Ok(false);
         }
         let Some(shared) = self.tree_lock.try_read() else { return Ok(false) };
@@ -102,19 +111,31 @@ impl Vfs {
         Ok(all_wait)
     }
 
-    /// Puts `data` at `offset` of a view: it waits in the chunks that it lies in.
-    pub(super) fn write_view(&self, open: &OpenView, offset: u64, data: &[u8]) -> Result<()> {
+    /// Puts `data` at `offset` of a view: it waits in the chunks that it lies in. Whether more was changed than that.
+    pub(super) fn write_view(&self, open: &OpenView, offset: u64, data: &[u8]) -> Result<bool> {
         open.view.check_write(offset, data)?;
-        let zero = |from, until| self.write_zeros(&open.view, open.moves, (from, until));
-        let is_cut = match &open.writing {
-            Some(writing) => writing.begin(offset, end_of(offset, data), zero)?,
-            None => false,
-        };
+        let is_filled = self.begin_in_view(open, offset, end_of(offset, data))?;
         let shared = self.tree_lock.read();
-        open.view.write(offset, data, &mut self.change_in_view(open.moves, is_cut))?;
+        open.view.write(offset, data, &mut self.change_in_view(open.moves, open.is_cut))?;
         drop(shared);
         self.store_what_is_full();
-        Ok(())
+        Ok(is_filled)
+    }
+
+    /// Notes that somebody is about to write from `offset` to `end`; whether bytes before that were made zero.
+    fn begin_in_view(&self, open: &OpenView, offset: u64, end: u64) -> Result<bool> {
+        let mut is_filled = false;
+        let zero = |from, until| {
+            if !open.is_cut {
+                return Ok(());
+            }
+            is_filled = true;
+            self.write_zeros(&open.view, open.moves, (from, until))
+        };
+        if let Some(writing) = &open.writing {
+            writing.begin(offset, end, zero)?;
+        }
+        Ok(is_filled)
     }
 
     /// Makes the elements between two offsets zero.
@@ -162,17 +183,17 @@ impl Vfs {
 
     /// Stores what was written to a view that is closed. One that was cut to nothing must have been written whole: what was
     /// not is as it was.
-    pub(super) fn flush_view(&self, open: &OpenView, access: Access) -> Result<()> {
+    pub(super) fn flush_view(&self, open: &OpenView) -> Result<()> {
         self.store_view(&open.view)?;
-        let (end, len) = (open.writing.as_ref().and_then(|writing| writing.end()), open.view.len());
-        if access == Access::Truncate
-            && let Some(end) = end
-            && (1..len).contains(&end)
-        {
-            let detail = format!("{end} of {len} bytes were written: the rest is as it was");
-            return Err(Error::invalid(detail));
+        let end = open.writing.as_ref().filter(|_| open.is_cut).map(|writing| writing.end());
+        let len = open.view.len();
+        match end {
+            Some(end) if (1..len).contains(&end) => {
+                let detail = format!("{end} of {len} bytes were written: the rest is as it was");
+                Err(Error::invalid(detail))
+            }
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// Stores what waits in the arrays of a view.
@@ -184,27 +205,18 @@ impl Vfs {
         first
     }
 
-    /// Cuts a view to nothing, for whoever has it open and writes it anew then, or to what it has: what was skipped is zero.
-    pub(super) fn truncate_view(
-        &self,
-        path: &NodePath,
-        format: &'static Format,
-        len: u64,
-    ) -> Result<()> {
-        let kept = self.kept_view(path, format)?;
-        if len != 0 && len != kept.view.len() {
-            let detail = format!("{len} bytes: the file has {} and keeps them", kept.view.len());
+    /// Whether a view can be cut to `len` bytes: to nothing, after which it is written anew, or to what it has. Then what those
+    /// have skipped who cut it when they opened it is zero; whether that is so of any.
+    pub(super) fn truncate_view(&self, inode: &Inode, view: &View, len: u64) -> Result<bool> {
+        if len != 0 && len != view.len() {
+            let detail = format!("{len} bytes: the file has {} and keeps them", view.len());
             return Err(Error::too_large(detail));
         }
-        match self.views.known_writing(path, format) {
-            Some(writing) if len == 0 => writing.cut(),
-            Some(writing) => {
-                let zero = |from, until| self.write_zeros(&kept.view, kept.moves, (from, until));
-                writing.begin(len, len, zero)?;
-            }
-            None => {}
+        let mut is_filled = false;
+        for open in self.open_views(inode).iter().filter(|open| open.is_cut && len > 0) {
+            is_filled |= self.begin_in_view(open, len, len)?;
         }
-        Ok(())
+        Ok(is_filled)
     }
 
     /// Puts all bytes of a file in the place of those of a view: they must be of the same length. What the store does not

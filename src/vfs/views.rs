@@ -90,6 +90,8 @@ pub(super) struct OpenView {
     seen: Arc<Seen>,
     /// Of one that is written.
     pub writing: Option<Arc<Writing>>,
+    /// Whether it was cut to nothing when it was opened.
+    pub is_cut: bool,
     /// How it is read.
     pub sweep: Sweep,
 }
@@ -141,11 +143,6 @@ impl Views {
     /// What is known of a view by all who have it open to write.
     fn writing(&self, path: &NodePath, format: &'static Format) -> Arc<Writing> {
         shared(&self.writing, (path.clone(), format.extension))
-    }
-
-    /// The same, if somebody has.
-    pub fn known_writing(&self, path: &NodePath, format: &'static Format) -> Option<Arc<Writing>> {
-        self.writing.lock().get(&(path.clone(), format.extension)).and_then(Weak::upgrade)
     }
 
     fn set_pages(&self, path: &NodePath, format: &Format, pages: KernelPages) {
@@ -369,6 +366,7 @@ impl Vfs {
             pages: (!are_kept).then_some(generations),
             seen,
             writing,
+            is_cut: access == Access::Truncate,
             sweep: Sweep::default(),
         };
         Ok((Arc::new(view), if are_kept { Pages::Keep } else { Pages::Drop }))

@@ -214,7 +214,18 @@ fn what_the_writer_of_a_view_that_was_cut_skips_is_zero() {
     file.write_all_at(&[0], 31).unwrap();
     drop(file);
     assert_eq!(fs::read(&at).unwrap(), [0; 32]);
+    // Who has not cut it makes nothing zero, whoever has: one who gave up, too.
+    fs::write(&at, elements(&WHOLE)).unwrap();
+    let other = OpenOptions::new().write(true).open(&at).unwrap();
+    let file = File::create(&at).unwrap();
+    other.write_all_at(&elements(&[50]), 30).unwrap();
+    drop(file);
+    File::create(&at).unwrap();
+    other.write_all_at(&elements(&[51]), 28).unwrap();
+    drop(other);
+    assert_eq!(fs::read(&at).unwrap(), [&elements(&WHOLE)[..28], &elements(&[51, 50])].concat());
     // The end first: what comes before it is written, not made zero again.
+    fs::write(&at, [0; 32]).unwrap();
     let (first, second) =
         (File::create(&at).unwrap(), OpenOptions::new().write(true).open(&at).unwrap());
     second.write_all_at(&elements(&WHOLE)[8..], 8).unwrap();
@@ -222,6 +233,15 @@ fn what_the_writer_of_a_view_that_was_cut_skips_is_zero() {
     drop((first, second));
     let whole = elements(&WHOLE);
     assert_eq!(fs::read(&at).unwrap(), [&whole[..4], &[0; 4], &whole[8..]].concat());
+    // What the kernel had of it before is not what is there now.
+    let mut file = File::options().read(true).write(true).truncate(true).open(&at).unwrap();
+    assert_eq!(fs::read(&at).unwrap()[..4], whole[..4]);
+    file.write_all_at(&whole[8..], 8).unwrap();
+    let mut part = [1; 8];
+    file.rewind().unwrap();
+    until("zero bytes are seen", || file.read_at(&mut part, 0).unwrap() == 8 && part == [0; 8]);
+    file.write_all_at(&whole[..4], 0).unwrap();
+    drop(file);
     // Who does not cut it changes what he writes and nothing else.
     OpenOptions::new().write(true).open(&at).unwrap().write_all_at(&whole[4..8], 4).unwrap();
     assert_eq!(fs::read(&at).unwrap(), whole);
