@@ -362,6 +362,13 @@ impl Waiting {
         Ok(Changed::Done)
     }
 
+    /// The chunks that wait for the value of `key` and of which something is still to be read.
+    pub(super) fn unread(&self, key: &Key) -> Vec<Coords> {
+        let table = self.table.lock();
+        let chunks = table.shards.get(key).into_iter().flat_map(|shard| &shard.chunks);
+        chunks.filter(|(_, held)| held.is_unread()).map(|(coords, _)| coords.clone()).collect()
+    }
+
     /// Since which version the bytes of a chunk that waits are to be read that were not written; none where all are here.
     pub(super) fn unread_since(&self, key: &Key, coords: &Coords) -> Option<u64> {
         let table = self.table.lock();

@@ -141,17 +141,13 @@ impl ChunkCache {
 
     /// The same of all that wait for the value of `key`. All are tried; which could not be read, and why.
     pub fn complete_all(&self, array: &Array, key: &Key) -> Vec<(Coords, Error)> {
-        let chunks = self.waiting.of(key).map(|(_, chunks)| chunks).unwrap_or_default();
         // Those that have gone from the array are dropped when the others are stored.
-        let unread = chunks
-            .into_iter()
-            .filter(|(coords, held)| held.is_unread() && array.grid().contains(coords))
-            .map(|(coords, _)| coords);
+        let is_there = |coords: &Coords| array.grid().contains(coords);
         let failed = |coords: Coords| {
             let error = self.complete(array, key, &coords).err()?;
             Some((coords, error))
         };
-        unread.filter_map(failed).collect()
+        self.waiting.unread(key).into_iter().filter(is_there).filter_map(failed).collect()
     }
 
     /// Length, time and version of a chunk, waiting or stored; `None` where there is none. The length of one that
