@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use crate::array::region::Cover;
 use crate::array::{Array, Coords};
 use crate::buffer::Buffer;
-use crate::error::{Error, Result};
+use crate::error::{At, Error, Result};
 use crate::metadata::NodePath;
 use crate::store::{Key, Prefix, Stat, Version};
 
@@ -30,22 +30,23 @@ pub(super) struct Held {
     /// How many bytes somebody who writes them one after another has not written yet. Who writes some twice is taken to have
     /// written others: then it is stored once more.
     missing: u64,
-    /// Which bytes are here, where the others are still to be read.
-    written: Option<Written>,
+    /// Of one that was not read before it was written, as long as not all of it is here.
+    unread: Option<Unread>,
 }
 
-/// Bytes of a chunk that were written, and not read before.
+/// A chunk of which bytes are still to be read from the store, if they are not written before.
 #[derive(Debug, Clone)]
-struct Written {
-    range: Range<usize>,
+struct Unread {
+    /// Those that were written.
+    written: Range<usize>,
     /// The number of the version that began so.
     begun: u64,
 }
 
-impl Written {
-    /// With the bytes of `cover`, of `len` in all; none where these do not follow.
-    fn with(&self, cover: &Cover, len: usize) -> Option<Range<usize>> {
-        let Range { start, end } = self.range;
+impl Unread {
+    /// What is written with `cover` of a chunk of `len` bytes; none where that does not follow.
+    fn written_with(&self, cover: &Cover, len: usize) -> Option<Range<usize>> {
+        let Range { start, end } = self.written;
         match cover {
             Cover::Whole => Some(0..len),
             Cover::Range(_, new) if new.start <= end && start <= new.end => {
@@ -85,7 +86,7 @@ impl Held {
 
     /// Whether some of its bytes are neither written nor read.
     pub(super) fn is_unread(&self) -> bool {
-        self.written.is_some()
+        self.unread.is_some()
     }
 
     fn cost(&self) -> u64 {
@@ -272,11 +273,11 @@ impl Waiting {
         modified: Option<SystemTime>,
     ) -> std::result::Result<Stat, Stat> {
         let number = self.versions.fetch_add(1, Ordering::Relaxed);
-        let (bytes, missing, written) = match begin {
+        let (bytes, missing, unread) = match begin {
             None => (None, 0, None),
             Some(Begin::Whole(bytes, missing)) => (Some(bytes), missing, None),
             Some(Begin::Range(bytes, missing, range)) => {
-                (Some(bytes), missing, Some(Written { range, begun: number }))
+                (Some(bytes), missing, Some(Unread { written: range, begun: number }))
             }
         };
         let len = bytes.as_ref().map_or(0, |bytes| len_of(bytes));
@@ -302,7 +303,7 @@ impl Waiting {
         });
         let chunks = table.by_array.entry(shard.prefix.clone()).or_default();
         chunks.insert(coords.clone(), bytes.is_some());
-        let held = Held { bytes, stat, modified, missing, written };
+        let held = Held { bytes, stat, modified, missing, unread };
         shard.incomplete += held.incomplete();
         let old = shard.chunks.insert(coords.clone(), held);
         shard.incomplete -= old.as_ref().map_or(0, Held::incomplete);
@@ -335,10 +336,10 @@ impl Waiting {
         let Some(held) = shard.chunks.get_mut(coords) else { return Ok(Changed::Nothing) };
         let before = held.incomplete();
         let Some(bytes) = &mut held.bytes else { return Ok(Changed::Nothing) };
-        let range = match &held.written {
-            Some(written) => match written.with(cover, bytes.len()) {
+        let written = match &held.unread {
+            Some(unread) => match unread.written_with(cover, bytes.len()) {
                 None => return Ok(Changed::Unread),
-                range => range,
+                written => written,
             },
             None => None,
         };
@@ -347,9 +348,9 @@ impl Waiting {
         held.modified = None;
         change(bytes.to_mut())?;
         held.missing = held.missing.saturating_sub(cover.part().unwrap_or(whole));
-        match (&mut held.written, range) {
-            (written, Some(all)) if all == (0..bytes.len()) => (*written, held.missing) = (None, 0),
-            (Some(written), Some(range)) => written.range = range,
+        match (&mut held.unread, written) {
+            (unread, Some(all)) if all == (0..bytes.len()) => (*unread, held.missing) = (None, 0),
+            (Some(unread), Some(written)) => unread.written = written,
             _ => {}
         }
         let is_complete = held.incomplete() == 0;
@@ -372,8 +373,8 @@ impl Waiting {
     /// Since which version the bytes of a chunk that waits are to be read that were not written; none where all are here.
     pub(super) fn unread_since(&self, key: &Key, coords: &Coords) -> Option<u64> {
         let table = self.table.lock();
-        let written = &table.shards.get(key)?.chunks.get(coords)?.written;
-        written.as_ref().map(|written| written.begun)
+        let unread = &table.shards.get(key)?.chunks.get(coords)?.unread;
+        unread.as_ref().map(|unread| unread.begun)
     }
 
     /// Puts what is stored of a chunk where nothing was written, if it is still the one that began to wait so; nothing where
@@ -388,24 +389,22 @@ impl Waiting {
         let Some(shard) = table.shards.get_mut(key) else { return Ok(()) };
         let Some(held) = shard.chunks.get_mut(coords) else { return Ok(()) };
         let before = held.incomplete();
-        let (Some(bytes), Some(written)) = (&mut held.bytes, &held.written) else { return Ok(()) };
-        if written.begun != begun {
+        let (Some(bytes), Some(unread)) = (&mut held.bytes, &held.unread) else { return Ok(()) };
+        if unread.begun != begun {
             return Ok(());
         }
         if let Some(stored) = stored {
-            let Range { start, end } = written.range.clone();
-            let parts = bytes.to_mut().split_at_mut_checked(end);
-            let unread = parts.and_then(|(head, tail)| Some((head.get_mut(..start)?, tail)));
-            let kept = stored.get(..start).zip(stored.get(end..));
-            let ((head, tail), (stored_head, stored_tail)) =
-                unread.zip(kept).ok_or_else(|| Error::corrupt("a chunk of another length"))?;
-            if tail.len() != stored_tail.len() {
-                return Err(Error::corrupt("a chunk of another length"));
+            let Range { start, end } = unread.written.clone();
+            let is_as_long = stored.len() == bytes.len();
+            for part in [0..start, end..bytes.len()] {
+                let (to, from) = (bytes.to_mut().get_mut(part.clone()), stored.get(part));
+                match to.zip(from).filter(|_| is_as_long) {
+                    Some((to, from)) => to.copy_from_slice(from),
+                    None => return Err(Error::corrupt("a chunk of another length").at(key)),
+                }
             }
-            head.copy_from_slice(stored_head);
-            tail.copy_from_slice(stored_tail);
         }
-        held.written = None;
+        held.unread = None;
         shard.incomplete -= before.saturating_sub(held.incomplete());
         Ok(())
     }

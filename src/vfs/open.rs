@@ -242,7 +242,7 @@ impl Vfs {
         Ok(Opened { handle, pages, backing: backing.filter(|_| is_known) })
     }
 
-    /// The same of a file that has lost its name, and has bytes of its own for those who still have its number.
+    /// Prepares a file for an opener that has lost its name, and has bytes of its own for those who still have its number.
     pub(super) fn prepare_nameless(&self, inode: &Inode, access: Access) -> Result<Pages> {
         let file = inode.file().lock();
         if file.passing.openers > 0 || matches!(file.content, file::Content::Stored) {
