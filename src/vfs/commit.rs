@@ -48,6 +48,8 @@ impl Vfs {
         if let Some(bytes) = unstored_range(&inode.file().lock().content, offset, len) {
             return Ok(bytes);
         }
+        // While nothing moves: what is not there any more must not read as the fill value.
+        let _shared = self.tree_lock.read();
         let place = inode.place().ok_or_else(Error::not_found)?;
         match &place {
             Place::Ordinary(path, relative) => {
@@ -127,11 +129,12 @@ impl Vfs {
     }
 
     pub(super) fn write_content(&self, inode: &Inode, offset: u64, data: &[u8]) -> Result<()> {
+        // Who moves its node waits for it.
+        let mut file = inode.file().lock();
         let place = inode.place();
         let shown = || place.as_ref().map_or_else(String::new, Place::shown);
         let full_len =
             self.check_end(place.as_ref(), offset, data.len()).map_err(|e| e.at(shown()))?;
-        let mut file = inode.file().lock();
         self.load(inode, &mut file, place.as_ref()).map_err(|error| error.at(shown()))?;
         self.reserve(grown(&file, offset, data)).map_err(|error| error.at(shown()))?;
         self.put(&mut file, offset, data, full_len).map_err(|error| error.at(shown()))
@@ -280,8 +283,8 @@ impl Vfs {
     }
 
     pub(super) fn set_modified_content(&self, inode: &Inode, modified: SystemTime) -> Result<()> {
-        let place = inode.place();
         let mut file = inode.file().lock();
+        let place = inode.place();
         if let Content::Unstored(unstored) = &mut file.content
             && unstored.changed
         {
@@ -367,8 +370,19 @@ impl Vfs {
 
     /// Stores what was written to a file, if anything was and it is time.
     pub(super) fn store_content(&self, inode: &Inode, when: When) -> Result<()> {
+        self.store_content_and(inode, when, |_| Ok(()))
+    }
+
+    /// The same, and then something at its place before that can move.
+    pub(super) fn store_content_and<T: Default>(
+        &self,
+        inode: &Inode,
+        when: When,
+        then: impl FnOnce(&Place) -> Result<T>,
+    ) -> Result<T> {
         let _turn = self.turn(inode);
-        self.store_locked(inode, &mut inode.file().lock(), when)
+        self.store_locked(inode, &mut inode.file().lock(), when)?;
+        inode.place().map_or_else(|| Ok(T::default()), |place| then(&place))
     }
 
     /// The same of a file that is locked, and where the caller has the turn to store it.
@@ -503,8 +517,7 @@ impl Vfs {
     }
 
     /// Makes what was written to a file, or its removal, survive a power cut.
-    pub(super) fn sync_place(&self, place: Option<&Place>) -> Result<()> {
-        let Some(place) = place else { return Ok(()) };
+    pub(super) fn sync_place(&self, place: &Place) -> Result<()> {
         let Some(key) = self.key_of(place)? else { return Ok(()) };
         if !self.hierarchy.store().is_writable() {
             return Ok(()); // A read-only mount has written nothing.

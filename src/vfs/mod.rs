@@ -306,10 +306,14 @@ impl Vfs {
         let mut attempts = 1;
         let attr = loop {
             let inode = self.current(&known);
-            match self.attr(&inode) {
+            // It may just be moving, with its node: then it is looked for where that has gone.
+            let still = (attempts > 1).then(|| self.tree_lock.read());
+            let attr = self.attr(&inode);
+            drop(still);
+            match attr {
                 Err(error)
                     if error.kind() == Kind::NotFound
-                        && inode.is_replaced()
+                        && (inode.is_replaced() || attempts == 1)
                         && attempts < ATTEMPTS => {}
                 attr => break attr?,
             }
@@ -332,7 +336,7 @@ impl Vfs {
             return self.attr(&inode);
         }
         self.truncate_and_store(&inode, len)?;
-        self.attr(&inode)
+        self.getattr(number)
     }
 
     /// Gives a file a mode that was made here and is not stored yet; whether it is one.
@@ -356,7 +360,7 @@ impl Vfs {
         self.hierarchy.store().write()?;
         let inode = self.inode(number)?;
         self.set_modified_content(&inode, modified)?;
-        self.attr(&inode)
+        self.getattr(number)
     }
 
     /// Stores everything that waits and is complete, and returns when it survives a power cut. What a program

@@ -100,7 +100,11 @@ impl Vfs {
         let mut attempts = 1;
         loop {
             let place = known.place();
-            match self.open_inode(&known, access) {
+            // While no node moves.
+            let shared = self.tree_lock.read();
+            let opened = self.open_inode(&known, access);
+            drop(shared);
+            match opened {
                 // Another file has just taken the name. What the kernel reads by itself only the kernel can look for.
                 Err(error)
                     if error.kind() == Kind::NotFound
@@ -421,8 +425,8 @@ impl Vfs {
         if let Some(view) = handle.view() {
             return self.flush_view(view).at(handle.shown());
         }
-        self.store_content(&handle.inode, commit::When::Closing)?;
-        handle.inode.place().map_or(Ok(()), |place| self.check_shard_of(&place))
+        let closing = commit::When::Closing;
+        self.store_content_and(&handle.inode, closing, |place| self.check_shard_of(place))
     }
 
     /// Stores what was written to a file, so that it survives a power cut.
@@ -432,13 +436,10 @@ impl Vfs {
             self.store_view(&view.view)?;
             return self.unsynced.sync_all(self.hierarchy.store());
         }
-        let inode = handle.inode;
-        self.store_content(&inode, commit::When::Asked)?;
-        let place = inode.place();
-        if let Some(place) = &place {
+        self.store_content_and(&handle.inode, commit::When::Asked, |place| {
             self.store_shard_of(place)?;
-        }
-        self.sync_place(place.as_ref())
+            self.sync_place(place)
+        })
     }
 
     /// Ends a handle. What is incomplete then is dropped, if it was the last one.

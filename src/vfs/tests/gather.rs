@@ -247,19 +247,42 @@ fn a_node_is_removed_after_what_is_being_stored_in_it() {
 }
 
 #[test]
+fn who_has_a_chunk_open_reads_it_while_its_node_moves() {
+    let mut bed = Bed::new();
+    bed.write("sharded/c/0", b"0000").expect("closed");
+    bed.vfs.sync().expect("stored");
+    bed.remount();
+    let number = bed.find("sharded/c/0").expect("there");
+    let opened = bed.vfs.open(number, Access::Read).expect("opened");
+    let vfs = std::sync::Arc::clone(&bed.vfs);
+    let moving = std::thread::spawn(move || move_to_and_fro(&vfs));
+    while !moving.is_finished() {
+        assert_eq!(bed.vfs.read(opened.handle, 0, 10).expect("read"), &b"0000"[..]);
+        assert_eq!(bed.vfs.getattr(number).expect("looked at").len, 4);
+        let again = bed.vfs.open(number, Access::Read).expect("opened once more");
+        bed.vfs.release(again.handle);
+    }
+    moving.join().expect("moved");
+    bed.vfs.release(opened.handle);
+}
+
+/// Moves the array `sharded` to `moved` and back, and at last there.
+fn move_to_and_fro(vfs: &crate::vfs::Vfs) {
+    for round in 0..101 {
+        let names = [("sharded", "moved"), ("moved", "sharded")];
+        let (from, to) = names[round % 2];
+        let root = crate::vfs::ROOT;
+        vfs.rename(root, from, root, to, crate::vfs::Replace::Yes).expect("moved");
+    }
+}
+
+#[test]
 fn what_is_written_while_its_node_moves_is_stored_where_that_goes() {
     let mut bed = Bed::patient();
     bed.write("sharded/c/0", b"0000").expect("closed");
     let number = bed.find("sharded/c/0").expect("there");
     let vfs = std::sync::Arc::clone(&bed.vfs);
-    let moving = std::thread::spawn(move || {
-        for round in 0..101 {
-            let names = [("sharded", "moved"), ("moved", "sharded")];
-            let (from, to) = names[round % 2];
-            let root = crate::vfs::ROOT;
-            vfs.rename(root, from, root, to, crate::vfs::Replace::Yes).expect("moved");
-        }
-    });
+    let moving = std::thread::spawn(move || move_to_and_fro(&vfs));
     let mut last = 0;
     while !moving.is_finished() || last < 100 {
         last += 1;
