@@ -32,6 +32,7 @@ CASES = {
     "random": "one random cold chunk, ms, median",
     "write": "a whole array written, `cp` onto the view, GB/s",
     "write-chunks": "every chunk file written in order, GB/s",
+    "write-behind": "every chunk file written in order, with `--writeback=all`, GB/s",
     "rewrite": "one inner chunk of a shard of 64 MiB, ms, median",
     "memory": "the most memory of a sweep, MiB",
     "listing": "`find -size` over 100,000 chunk files, cold, entries/s",
@@ -105,17 +106,18 @@ class Bench:
         from zarr.codecs import BloscCodec, GzipCodec, ZstdCodec
 
         values = field(self.options.mib)
-        values.tofile(self.raw)
         self.size = values.nbytes / 1e9
-        group = zarr.open_group(self.store, mode="w")
+        group = zarr.open_group(self.store, mode="a")
+        missing = [name for name in self.options.arrays if name not in group]
         compressors = {"gzip": GzipCodec(level=5), "zstd": ZstdCodec(level=3), "none": None}
         compressors["blosc"] = BloscCodec(cname="lz4", clevel=5, shuffle="shuffle", typesize=4)
-        for name in self.options.arrays:
+        for name in missing:
             layout = {"chunks": (16, 128, 256)}
             if name.startswith("shard"):
                 layout = {"chunks": (8, 128, 256), "shards": (min(64, values.shape[0]), 256, 1024)}
             compressor = compressors[name.removeprefix("shard-")]
             group.create_array(name, data=values, compressors=compressor, fill_value=0, **layout)
+        values.tofile(self.raw)
 
     def mount(self, *arguments, store=None):
         return Mount(self.options.zarrfs, store or self.store, f"{self.work}/mnt", arguments)
@@ -194,12 +196,12 @@ class Bench:
         finally:
             shutil.rmtree(store)
 
-    def write_chunks(self, name):
+    def write_chunks(self, name, *options):
         with self.mount() as at:
             files = {path.removeprefix(f"{at}/"): pathlib.Path(path).read_bytes() for path in chunk_files(at, name)}
         store = self.empty(name)
         try:
-            with self.mount("--durability", "fsync", store=store) as at:
+            with self.mount("--durability", "fsync", *options, store=store) as at:
                 for directory in {os.path.dirname(path) for path in files}:
                     os.makedirs(f"{at}/{directory}", exist_ok=True)
                 start = time.perf_counter()
@@ -298,6 +300,8 @@ class Bench:
             return {"zarrfs": lambda: self.write(name), **peers("write")}
         if case == "write-chunks":
             return {"zarrfs": lambda: self.write_chunks(name), **peers("write")}
+        if case == "write-behind":
+            return {"zarrfs": lambda: self.write_chunks(name, "--writeback=all"), **peers("write")}
         if case == "rewrite":
             return {"zarrfs": lambda: self.rewrite(name), **peers("rewrite", ("zarr-python", "tensorstore"))}
         if case == "memory":
@@ -378,17 +382,14 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", default=",".join(CASES), type=lambda text: text.split(","))
     parser.add_argument("--arrays", default=",".join(ARRAYS), type=lambda text: text.split(","))
-    parser.add_argument("--dir", help="where the arrays go, and stay [a temporary directory]")
+    parser.add_argument("--dir", help="where the arrays go, and stay for a run of the same --mib [a temporary directory]")
     options = parser.parse_args()
     options.zarrfs, options.peers = os.path.abspath(options.zarrfs), os.path.abspath(options.peers)
     work = options.dir or tempfile.mkdtemp(prefix="zarrfs-bench.")
     try:
         bench = Bench(options, work)
-        if options.dir and os.path.exists(bench.raw):
-            bench.size = os.path.getsize(bench.raw) / 1e9
-        else:
-            os.makedirs(work, exist_ok=True)
-            bench.make()
+        os.makedirs(work, exist_ok=True)
+        bench.make()
         bench.check()
         print(f"{bench.size:.2f} GB decoded, {options.rounds} rounds in turns, {os.cpu_count()} processors")
         bench.run()

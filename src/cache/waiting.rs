@@ -159,6 +159,8 @@ struct Table {
     by_array: HashMap<Prefix, BTreeMap<Coords, bool>>,
     /// The values of which every chunk waits.
     full: BTreeSet<Key>,
+    /// Those that could not be stored so far.
+    failed: BTreeSet<Key>,
 }
 
 impl Table {
@@ -201,6 +203,7 @@ impl Table {
         }
         if shard.chunks.is_empty() {
             self.shards.remove(key);
+            self.failed.remove(key);
         }
         held
     }
@@ -510,9 +513,12 @@ impl Waiting {
     /// Notes that a chunk is stored as it was when it had `version`; whether it has not changed since.
     pub(super) fn done(&self, key: &Key, coords: &Coords, version: Version) -> bool {
         // The store has taken something: why it did not before is no longer so.
-        if let Some(shard) = self.table.lock().shards.get_mut(key) {
+        let mut table = self.table.lock();
+        if let Some(shard) = table.shards.get_mut(key) {
             shard.failure = None;
+            table.failed.remove(key);
         }
+        drop(table);
         self.remove(key, coords, |held| held.stat.version == version)
     }
 
@@ -537,7 +543,9 @@ impl Waiting {
         let mut table = self.table.lock();
         let Some(shard) = table.shards.get_mut(key) else { return true };
         shard.since = Instant::now();
-        shard.failure.replace(error.clone()).as_ref() != Some(error)
+        let before = shard.failure.replace(error.clone());
+        table.failed.insert(key.clone());
+        before.as_ref() != Some(error)
     }
 
     /// Why what waits for the value of `key` could not be stored, if it was tried.
@@ -546,6 +554,16 @@ impl Waiting {
             return None;
         }
         self.table.lock().shards.get(key)?.failure.clone()
+    }
+
+    /// The same of anything that waits in an array.
+    pub(super) fn failure_in(&self, path: &NodePath) -> Option<Error> {
+        if self.is_empty() {
+            return None;
+        }
+        let table = self.table.lock();
+        let mut failed = table.failed.iter().filter_map(|key| table.shards.get(key));
+        failed.find(|shard| shard.path == *path)?.failure.clone()
     }
 
     /// Forgets what waits for the value of `key`.

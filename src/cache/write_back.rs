@@ -276,6 +276,11 @@ impl ChunkCache {
         self.waiting.failure(key)
     }
 
+    /// The same of anything that waits in an array.
+    pub fn failure_in(&self, path: &NodePath) -> Option<Error> {
+        self.waiting.failure_in(path)
+    }
+
     /// Notes why what waits for the value of `key` could not be stored; whether that is news.
     pub fn note_failure(&self, key: &Key, error: &Error) -> bool {
         self.waiting.failed(key, error)

@@ -131,12 +131,12 @@ pub struct Mount {
     /// Erase a chunk that equals the fill value bit for bit instead of storing it.
     #[arg(long)]
     pub skip_fill_chunks: bool,
-    /// When the inner chunks of shards are stored: delay, together with the others of their shard (when all are
-    /// there, at fsync and unmount, after --writeback-delay), or sync, each when it is closed. All else is stored
-    /// when it is closed.
+    /// Which chunks may wait to be stored after they were closed: delay, the inner chunks of a shard, for the others of
+    /// it (until all are there, fsync, unmount, or --writeback-delay); all, every chunk, which is stored while its writer
+    /// goes on; sync, none. Documents are stored when they are closed.
     #[arg(long, value_enum, default_value = "delay")]
     pub writeback: Writeback,
-    /// How long an inner chunk of a shard may wait for the others, a scratch file live without being stored, and a
+    /// How long a chunk may wait for the others of its shard, a scratch file live without being stored, and a
     /// new directory without becoming a group.
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "5s")]
     pub writeback_delay: Duration,
@@ -320,12 +320,14 @@ pub type Codecs = Vec<CodecSpec>;
 /// Lengths along each dimension, for the same reason.
 pub type Lengths = Vec<u64>;
 
-/// When the inner chunks of shards are stored.
+/// Which chunks may wait to be stored after they were closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Writeback {
-    /// With the others of their shard.
+    /// The inner chunks of shards.
     Delay,
-    /// At every close.
+    /// All.
+    All,
+    /// None.
     Sync,
 }
 

@@ -128,6 +128,7 @@ fn serve(
         writeback: match args.writeback {
             WritebackArg::Sync => Writeback::Sync,
             WritebackArg::Delay => Writeback::Delay,
+            WritebackArg::All => Writeback::All,
         },
         writeback_delay: args.writeback_delay,
         form: args.form,

@@ -3,6 +3,7 @@
 //! `close` hands an inner chunk of a shard to the cache, where everybody in this mount finds it. Its shard is
 //! stored once, with all that waits for it: when it is full, when somebody asks, when it has waited for
 //! `--writeback-delay`, or when too much waits. What cannot be stored goes on waiting and is tried again.
+//! With `--writeback=all` a chunk that is in no shard waits so, too: it is full by itself.
 
 use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -114,7 +115,11 @@ impl Vfs {
 
     /// Whether a chunk of `array` may wait after it was closed.
     fn gathers(&self, array: &Array) -> bool {
-        self.options.writeback == Writeback::Delay && array.is_sharded()
+        match self.options.writeback {
+            Writeback::Sync => false,
+            Writeback::Delay => array.is_sharded(),
+            Writeback::All => true,
+        }
     }
 
     /// Stores the shards that are due. All are tried before the first error is returned.
@@ -200,9 +205,20 @@ impl Vfs {
         Ok(stat.is_some_and(|stat| stat.version.is_unstored()))
     }
 
-    /// Why the shard that a chunk lies in could not be stored so far, if it was tried.
+    /// Why the shard that a chunk lies in could not be stored so far, if it was tried; where chunks wait that are in none,
+    /// why another one of its array could not.
     pub(super) fn check_shard_of(&self, place: &Place) -> Result<()> {
-        let failure = self.shard_of(place)?.and_then(|key| self.cache.failure(&key));
+        let Place::Chunk(path, coords) = place else { return Ok(()) };
+        if !self.cache.waits() {
+            return Ok(());
+        }
+        let array = self.array(path)?;
+        let is_alone = self.options.writeback == Writeback::All && !array.is_sharded();
+        let failure = if is_alone {
+            self.cache.failure_in(path)
+        } else {
+            self.cache.failure(&array.key(coords)?)
+        };
         failure.map_or(Ok(()), Err)
     }
 

@@ -90,14 +90,16 @@ pub enum Form {
     View(&'static Format),
 }
 
-/// When the inner chunks of shards are stored.
+/// Which chunks may wait to be stored after they were closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Writeback {
-    /// At every close.
+    /// None.
     Sync,
-    /// With the others of their shard, some time later.
+    /// Those of a shard, for one another.
     #[default]
     Delay,
+    /// All: others are stored while their writer goes on.
+    All,
 }
 
 /// How a mount behaves.
@@ -111,7 +113,7 @@ pub struct Options {
     pub dirty_limit: u64,
     /// What to do with a chunk that equals the fill value.
     pub fill_chunks: FillChunks,
-    /// When the inner chunks of shards are stored.
+    /// Which chunks may wait to be stored after they were closed.
     pub writeback: Writeback,
     /// How long a scratch file may live without being stored, and an inner chunk of a shard.
     pub writeback_delay: Duration,

@@ -174,6 +174,7 @@ impl Vfs {
         let renamed = self.rename_file((&inode, &from), (&replaced, &to));
         self.inodes.release(inode);
         self.inodes.release(replaced);
+        self.store_full_soon();
         renamed.at(at)
     }
 

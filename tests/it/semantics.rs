@@ -472,6 +472,37 @@ fn a_shard_is_stored_when_it_is_full_asked_for_or_old_and_told_when_it_cannot_be
     assert_ne!(fs::read(&shard).unwrap(), before);
 }
 
+/// Shows: write-behind.
+#[test]
+fn where_no_close_waits_chunks_are_stored_meanwhile_and_the_next_is_told_of_one_that_cannot_be() {
+    let mut mount =
+        Mount::fixture("z218v3__plain_raw", &["--writeback=all", "--writeback-delay=1h"]);
+    let of = |byte: u8| vec![byte; fs::read(mount.at("arr/c/0/0")).unwrap().len()];
+    let (one, two) = (of(1), of(2));
+    let stored = mount.store().join("data/root/arr/c0");
+    fs::write(mount.at("arr/c/0/0"), &one).unwrap();
+    assert_eq!(fs::read(mount.at("arr/c/0/0")).unwrap(), one);
+    until("written", || fs::read(stored.join("0")).unwrap() == one);
+    fs::write(mount.at("arr/c/0/new"), &two).unwrap();
+    fs::rename(mount.at("arr/c/0/new"), mount.at("arr/c/0/0")).unwrap();
+    until("renamed", || fs::read(stored.join("0")).unwrap() == two);
+    // Something else is in the way of the chunk.
+    fs::remove_file(mount.at("arr/c/0/1")).unwrap();
+    File::open(mount.path()).unwrap().sync_all().unwrap();
+    fs::create_dir(stored.join("1")).unwrap();
+    mount.expect("c0/1");
+    fs::write(mount.at("arr/c/0/1"), &one).unwrap();
+    until("told", || {
+        let file = rw(&mount.at("arr/c/0/0"));
+        file.write_all_at(&one, 0).unwrap();
+        close(file).is_err()
+    });
+    assert_eq!(fs::read(mount.at("arr/c/0/1")).unwrap(), one);
+    fs::remove_dir(stored.join("1")).unwrap();
+    File::open(mount.path()).unwrap().sync_all().unwrap();
+    assert_eq!(fs::read(stored.join("1")).unwrap(), one);
+}
+
 /// Shows: shard-turns.
 #[test]
 fn two_mounts_that_write_one_shard_lose_nothing() {

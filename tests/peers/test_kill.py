@@ -11,7 +11,7 @@ from records import CHUNKS, MODES, SIZE, record, sync_dir
 from torture import KINDS, LONG, SEED, is_sharded, traced
 
 KILLS = 34 if LONG else 2
-CASES = [(kind, options) for kind in KINDS for options in ([], ["--writeback=sync"]) if is_sharded(kind) or not options]
+CASES = [(kind, options) for kind in KINDS for options in ([], ["--writeback=sync" if is_sharded(kind) else "--writeback=all"])]
 
 
 @pytest.mark.parametrize("ttl", ["1s", "1h"])
@@ -67,7 +67,7 @@ CALLS = ["openat openat2", "write pwrite64 writev pwritev", "fsync fdatasync", "
          "copy_file_range", "ftruncate", "utimensat", "mkdirat", "fcntl"]
 POINTS = 40 if LONG else 4
 HALF = SIZE // 2
-SOME = CASES if LONG else [("v3", []), ("v3-sharded", ["--writeback=sync"]), ("v3-sharded", [])]
+SOME = CASES if LONG else [("v3", []), ("v3", ["--writeback=all"]), ("v3-sharded", ["--writeback=sync"]), ("v3-sharded", [])]
 
 
 @pytest.mark.parametrize(

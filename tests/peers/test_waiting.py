@@ -1,4 +1,4 @@
-"""Inner chunks that may wait for the others of their shard: this mount has them at once, the store whatever happens next."""
+"""Chunks that may wait, those of a shard for one another: this mount has them at once, the store whatever happens next."""
 
 import contextlib
 import json
@@ -16,12 +16,18 @@ import zarr
 from hierarchies import assert_same, read_ts, read_zarr
 from mounts import detach, files, is_alive, wait_until
 from records import CHUNKS, GONE, GRID, SIZE, record, sync_dir, version_of
-from torture import LONG, SEED, found_in, stored, whole
+from torture import LONG, SEED, found_in, is_sharded, stored, whole
 
-KINDS = ["v3-sharded", "d2020-10-sharded"]
+SHARDED = ["v3-sharded", "d2020-10-sharded"]
+KINDS = [*SHARDED, "v3", "v2"]
 # Of each shard a part, so that all of them wait.
 SOME = ["0/0", "0/1", "1/0", "1/2", "3/1", "2/3"]
 WAIT = ["--writeback-delay", "1h"]
+
+
+def waiting(kind, delay="1h"):
+    """How to mount, so that chunks of such an array wait."""
+    return ["--writeback-delay", delay, *([] if is_sharded(kind) else ["--writeback=all"])]
 
 
 def put(m, thing, version, array="x"):
@@ -46,7 +52,7 @@ def of(things, version):
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_waits_is_what_every_reader_of_the_mount_finds(bench, kind):
     b = bench(kind)
-    m = b.mount(*WAIT)
+    m = b.mount(*waiting(kind))
     for thing in SOME:
         put(m, thing, 1)
     os.unlink(m / "x/c/2/2")
@@ -71,7 +77,7 @@ def test_what_waits_is_what_every_reader_of_the_mount_finds(bench, kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_fsync_stores_what_waits_for_its_shard(bench, kind, how):
     b = bench(kind)
-    m = b.mount(*WAIT)
+    m = b.mount(*waiting(kind))
     for thing in SOME:
         put(m, thing, 1)
     os.unlink(m / "x/c/1/1")
@@ -124,7 +130,7 @@ def test_what_waits_is_stored_at_the_latest_when_the_mount_ends(bench, how):
 @pytest.mark.parametrize("kind", KINDS)
 def test_more_may_be_written_than_may_wait(bench, kind, limit):
     b = bench(kind)
-    m = b.mount("--dirty-limit", limit, *WAIT)
+    m = b.mount("--dirty-limit", limit, *waiting(kind))
     for version in range(1, 4):
         for thing in (CHUNKS, CHUNKS[::-1], CHUNKS[::3] + CHUNKS[1::3] + CHUNKS[2::3])[version - 1]:
             put(m, thing, version)
@@ -137,7 +143,7 @@ def test_more_may_be_written_than_may_wait(bench, kind, limit):
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_array_whose_chunks_wait_is_moved_with_them(bench, kind):
     b = bench(kind)
-    m = b.mount(*WAIT)
+    m = b.mount(*waiting(kind))
     for thing in SOME:
         put(m, thing, 1)
     os.rename(m / "x", m / "y")
@@ -161,7 +167,7 @@ def test_an_array_whose_chunks_wait_is_moved_with_them(bench, kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_array_whose_chunks_wait_is_removed_with_them(bench, kind):
     b = bench(kind)
-    m = b.mount(*WAIT)
+    m = b.mount(*waiting(kind))
     for thing in SOME:
         put(m, thing, 1)
     shutil.rmtree(m / "x")
@@ -175,7 +181,7 @@ def test_an_array_whose_chunks_wait_is_removed_with_them(bench, kind):
 def test_an_array_is_moved_and_removed_while_its_shards_are_being_stored(bench, tmp_path, kind):
     """Complete shards are stored at once, others after the delay: somewhere in there comes the end."""
     b, dice = bench(kind), random.Random(f"{SEED} {kind}")
-    m = b.mount("--writeback-delay", "20ms")
+    m = b.mount(*waiting(kind, "20ms"))
     shutil.copytree(m / "x", tmp_path / "copy")
     until, version = time.monotonic() + (30 if LONG else 2), 0
     while time.monotonic() < until:
@@ -226,7 +232,7 @@ def test_another_array_of_the_same_name_has_nothing_of_the_one_before(bench):
 def test_chunks_that_wait_follow_the_shape_of_their_array(bench, kind):
     """Those outside of a smaller shape are gone for good; those inside stay."""
     b = bench(kind)
-    m = b.mount(*WAIT)
+    m = b.mount(*waiting(kind))
     for thing in CHUNKS:
         if thing != "3/3":
             put(m, thing, 1)
@@ -242,7 +248,7 @@ def test_chunks_that_wait_follow_the_shape_of_their_array(bench, kind):
     assert found_in(stored(b.store, kind, b.zarr2)) == expected
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", SHARDED)
 def test_what_others_wrote_to_the_shard_meanwhile_stays(bench, kind):
     """Another mount, and the shard that another program removes."""
     b = bench(kind)

@@ -99,8 +99,9 @@ class Bench:
 
     def mount(self, *options, name="mnt", store=None):
         """Mounts, perhaps where another mount has died."""
-        # An inner chunk waits for others of its shard, unless the mount was told not to.
-        self.close_promises = not is_sharded(self.kind) or "--writeback=sync" in options
+        # An inner chunk waits for others of its shard, unless the mount was told not to; others where it was told to.
+        waits = "--writeback=sync" not in options if is_sharded(self.kind) else "--writeback=all" in options
+        self.close_promises = not waits
         m = Mount(store or self.store, self.directory / name, *options)
         self.mounts.append(m)
         return m

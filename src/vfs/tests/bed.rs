@@ -240,6 +240,8 @@ pub struct Bed {
     dialect: Dialect,
     policy: Policy,
     passthrough: Option<Passthrough>,
+    /// Which chunks wait after they were closed.
+    pub writeback: Writeback,
 }
 
 /// The document of an array of eight `uint16` in chunks of two, as a library writes it.
@@ -277,7 +279,14 @@ impl Bed {
         ];
         let (dialect, policy) = (Dialect::V3, Policy::default());
         let vfs = Self::mounted(&store, &dialect, policy.clone(), at_once());
-        let bed = Self { store, vfs, dialect, policy, passthrough: None };
+        let bed = Self {
+            store,
+            vfs,
+            dialect,
+            policy,
+            passthrough: None,
+            writeback: Writeback::default(),
+        };
         for (key, text) in documents {
             bed.put(key, text.into_bytes());
         }
@@ -290,7 +299,14 @@ impl Bed {
         let shards = Policy::parse_shards(if shards { "16M" } else { "none" }).expect("shards");
         let policy = Policy { shards, ..Policy::default() };
         let vfs = Self::mounted(&store, dialect, policy.clone(), at_once());
-        let bed = Self { vfs, store, dialect: dialect.clone(), policy, passthrough: None };
+        let bed = Self {
+            vfs,
+            store,
+            dialect: dialect.clone(),
+            policy,
+            passthrough: None,
+            writeback: Writeback::default(),
+        };
         for (key, text) in dialect.new_root().expect("a root") {
             bed.put(key.as_str(), text.into_bytes());
         }
@@ -331,6 +347,13 @@ impl Bed {
         Self { vfs, ..bed }
     }
 
+    /// The same, where chunks that are in no shard wait, too.
+    pub fn behind() -> Self {
+        let mut bed = Self { writeback: Writeback::All, ..Self::new() };
+        bed.remount();
+        bed
+    }
+
     /// The same, where nothing is stored for its age alone.
     pub fn patient() -> Self {
         let bed = Self::new();
@@ -357,13 +380,15 @@ impl Bed {
             dialect: self.dialect.clone(),
             policy: self.policy.clone(),
             passthrough: None,
+            writeback: Writeback::default(),
         }
     }
 
     /// The same, with a tree that knows nothing of what is not stored.
     pub fn remount(&mut self) {
         let policy = self.policy.clone();
-        let options = Options { passthrough: self.passthrough, ..at_once() };
+        let (passthrough, writeback) = (self.passthrough, self.writeback);
+        let options = Options { writeback, passthrough, ..at_once() };
         self.vfs = Self::mounted(&self.store, &self.dialect, policy, options);
     }
 

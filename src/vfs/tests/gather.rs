@@ -90,6 +90,23 @@ fn a_failure_comes_out_of_the_next_close_and_fsync_in_that_shard_and_of_unmount(
 }
 
 #[test]
+fn where_all_chunks_wait_one_in_no_shard_is_stored_by_itself_and_its_failure_told_in_its_array() {
+    let bed = Bed::behind();
+    bed.write("plain/c/0", b"aaaa").expect("closed");
+    assert_eq!((bed.sets(), bed.stored("plain/c/0")), (0, None), "its writer waited");
+    assert_eq!(bed.read("plain/c/0").expect("read"), b"aaaa");
+    bed.store.fail_set.store(1, Ordering::Relaxed);
+    bed.vfs.store_full();
+    assert_eq!(bed.write("plain/c/1", b"bbbb").expect_err("full").errno(), libc::ENOSPC);
+    bed.write("sharded/c/0", b"cccc").expect("another array");
+    bed.vfs.sync().expect("there is room again");
+    bed.write("plain/c/1", b"dddd").expect("closed");
+    bed.vfs.store_full();
+    assert_eq!(bed.stored("plain/c/1").as_deref(), Some(&b"dddd"[..]));
+    assert!(bed.vfs.unstored().is_empty());
+}
+
+#[test]
 fn pages_are_kept_when_what_waited_is_stored_as_it_was() {
     let bed = Bed::patient();
     bed.write("sharded/c/0", b"aaaa").expect("closed");

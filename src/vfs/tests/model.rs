@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::bed::{Bed, CHUNK_LEN};
 use crate::error::{Error, Kind};
-use crate::vfs::{Access, Pages};
+use crate::vfs::{Access, Pages, Writeback};
 
 const NAMES: [&str; 8] = [
     "plain/c/0",
@@ -126,6 +126,8 @@ struct Model {
     files: Vec<File>,
     names: BTreeMap<&'static str, usize>,
     open: Vec<Open>,
+    /// Whether chunks that are in no shard wait to be stored, too.
+    all_wait: bool,
 }
 
 /// The chunks that are stored together with this one.
@@ -168,6 +170,10 @@ fn is_chunk(name: Option<&str>) -> bool {
 }
 
 impl Model {
+    fn of(bed: &Bed) -> Self {
+        Self { all_wait: bed.writeback == Writeback::All, ..Self::default() }
+    }
+
     /// What storing a file comes to; whether it was possible.
     fn store(&mut self, file: usize) -> bool {
         let file = &mut self.files[file];
@@ -191,11 +197,16 @@ impl Model {
         }
     }
 
-    /// The file was stored, if it is none that waits for others.
-    fn settle_unsharded(&mut self, name: Option<&str>) {
-        if name.is_some_and(|name| !is_sharded(name)) {
+    /// The file was stored, if it is none that waits.
+    fn settle_at_once(&mut self, name: Option<&str>) {
+        if name.is_some_and(|name| !self.waits(name)) {
             self.settle(name);
         }
+    }
+
+    /// Whether what is closed under this name may wait to be stored.
+    fn waits(&self, name: &str) -> bool {
+        is_sharded(name) || self.all_wait && is_chunk(Some(name))
     }
 
     fn flush(&mut self, open: &Open) -> bool {
@@ -316,7 +327,7 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
             let Some((_, open)) = slot(model, n) else { return Ok(()) };
             let (flushed, want) = (bed.vfs.flush(open.handle), model.flush(&open));
             if done(broken, flushed, want)? && want && open.access != Access::Read {
-                model.settle_unsharded(model.files[open.file].name);
+                model.settle_at_once(model.files[open.file].name);
             }
         }
         Step::Fsync(n) => {
@@ -337,12 +348,12 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
             model.open.remove(at);
             let (closed, want) = (bed.close(open.handle), model.flush(&open));
             if done(broken, closed, want)? && want && open.access != Access::Read {
-                model.settle_unsharded(model.files[open.file].name);
+                model.settle_at_once(model.files[open.file].name);
             }
             model.release(&open);
         }
         Step::Unlink(n) => {
-            let is_stored = is_sharded(name(n))
+            let is_stored = model.waits(name(n))
                 && (model.waiting.contains(name(n)) || bed.other().find(name(n)).is_ok());
             let removed = bed.unlink(name(n));
             prop_assert_eq!(removed.is_ok(), model.names.contains_key(name(n)));
@@ -377,8 +388,10 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
                 };
                 model.files.push(file);
                 model.names.insert(to, model.files.len() - 1);
-                model.waiting.extend(Some(to).filter(|to| is_sharded(to)));
-                model.settle_unsharded(Some(to));
+                if model.waits(to) {
+                    model.waiting.insert(to);
+                }
+                model.settle_at_once(Some(to));
             }
         }
         Step::Behind(n, byte) => {
@@ -454,7 +467,7 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
         }
         Step::Rename(from, to) => {
             let (from, to) = (name(from), name(to));
-            let is_stored = is_sharded(from)
+            let is_stored = model.waits(from)
                 && (model.waiting.contains(from) || bed.other().find(from).is_ok());
             let renamed = bed.rename(from, to);
             let Some(&file) = model.names.get(from) else {
@@ -474,9 +487,11 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
             }
             model.unname(to);
             model.names.remove(from);
-            model.waiting.extend(Some(to).filter(|name| is_sharded(name)));
+            if model.waits(to) {
+                model.waiting.insert(to);
+            }
             let file_was_stored = model.files[file].stored.is_some();
-            if file_was_stored || !is_sharded(from) {
+            if file_was_stored || !model.waits(from) {
                 model.waiting.remove(from);
                 model.waiting.extend(is_stored.then_some(from));
             }
@@ -487,7 +502,7 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
                 file.stored = Some(file.bytes.clone());
                 file.changed = false;
             }
-            model.settle_unsharded(Some(to));
+            model.settle_at_once(Some(to));
         }
         Step::SyncAll | Step::Tick => {
             for file in 0..model.files.len() {
@@ -593,8 +608,8 @@ proptest! {
     fn files_are_what_was_written_live_and_after_a_remount(
         steps in prop::collection::vec(step(), 1..60),
     ) {
-        for mut bed in [Bed::new(), Bed::passing()] {
-            let mut model = Model::default();
+        for mut bed in [Bed::new(), Bed::passing(), Bed::behind()] {
+            let mut model = Model::of(&bed);
             for step in steps.iter().chain([&Step::Remount]) {
                 apply(&mut bed, &mut model, step)?;
                 compare(&bed, &model)?;
@@ -610,16 +625,18 @@ proptest! {
     fn a_store_that_stops_taking_values_loses_nothing_and_goes_on_when_it_is_repaired(
         steps in prop::collection::vec(step(), 1..40), good in 2_usize..20,
     ) {
-        let (mut bed, mut model) = (Bed::new(), Model::default());
-        bed.store.broken.store(good, Ordering::Relaxed);
-        for step in &steps {
-            apply(&mut bed, &mut model, step)?;
-            compare(&bed, &model)?;
-        }
-        bed.store.broken.store(0, Ordering::Relaxed);
-        for step in [Step::SyncAll, Step::Remount] {
-            apply(&mut bed, &mut model, &step)?;
-            compare(&bed, &model)?;
+        for mut bed in [Bed::new(), Bed::behind()] {
+            let mut model = Model::of(&bed);
+            bed.store.broken.store(good, Ordering::Relaxed);
+            for step in &steps {
+                apply(&mut bed, &mut model, step)?;
+                compare(&bed, &model)?;
+            }
+            bed.store.broken.store(0, Ordering::Relaxed);
+            for step in [Step::SyncAll, Step::Remount] {
+                apply(&mut bed, &mut model, &step)?;
+                compare(&bed, &model)?;
+            }
         }
     }
 }
