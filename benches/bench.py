@@ -29,12 +29,15 @@ CASES = {
     "second": "`cat` of a whole array again, GB/s, and of the same bytes in a native file",
     "direct": "a whole array with `-o direct_io`, 1 MiB reads, GB/s",
     "chunks": "every chunk file in order, one reader, GB/s",
+    "stored": "every chunk file of an array that is stored as it is, GB/s, and of the store's own files",
     "random": "one random cold chunk, ms, median",
+    "pread": "1 MiB somewhere in the view, which 8 chunks have parts of, cold, ms, median",
     "write": "a whole array written, `cp` onto the view, GB/s",
     "write-chunks": "every chunk file written in order, GB/s",
     "write-behind": "every chunk file written in order, with `--writeback=all`, GB/s",
     "rewrite": "one inner chunk of a shard of 64 MiB, ms, median",
     "memory": "the most memory of a sweep, MiB",
+    "cpu": "processor time of the daemon for `cat` of a whole array, s/GB",
     "listing": "`find -size` over 100,000 chunk files, cold, entries/s",
 }
 
@@ -62,11 +65,15 @@ dice = random.Random(7)
 def somewhere():
     starts = [dice.randrange(n // c) * c for n, c in zip(shape, chunk)]
     return tuple(slice(at, at + c) for at, c in zip(starts, chunk))
+def rows():
+    # What 1 MiB of the elements in C order is.
+    at, row = dice.randrange(shape[0]), dice.randrange(shape[1] // 256) * 256
+    return (slice(at, at + 1), slice(row, row + 256), slice(None))
 if what == 'write':
     values = np.fromfile(rest[0], dtype).reshape(shape)
-array = opened() if what in ('chunk', 'rewrite') else None
-for _ in range(50 if what == 'chunk' else 20 if what == 'rewrite' else 1):
-    where = somewhere() if what in ('chunk', 'rewrite') else (slice(None),) * len(shape)
+array = opened() if what in ('chunk', 'rewrite', 'pread') else None
+for _ in range(50 if what == 'chunk' else 20 if what in ('rewrite', 'pread') else 1):
+    where = somewhere() if what in ('chunk', 'rewrite') else rows() if what == 'pread' else (slice(None),) * len(shape)
     if what == 'rewrite':
         values = np.random.default_rng(1).normal(size=chunk).astype(dtype)
     start = time.perf_counter()
@@ -153,6 +160,9 @@ class Bench:
             files = chunk_files(at, name)
             return self.size / timed(["cat", *files])
 
+    def stored(self, name):
+        return self.size / timed(["cat", *chunk_files(self.store, name)])
+
     def trivial(self, _name):
         at = f"{self.work}/trivial"
         os.makedirs(at, exist_ok=True)
@@ -175,6 +185,17 @@ class Bench:
                     file.readall()
                 times.append(time.perf_counter() - start)
             return statistics.median(times) * 1000
+
+    def pread(self, name):
+        length, dice, times = os.path.getsize(self.raw), random.Random(7), []
+        with self.mount() as at:
+            with open(f"{at}/{name}.raw", "rb", buffering=0) as file:
+                # So far apart that what one reads the next cannot find.
+                for number in dice.sample(range(length >> 24), min(20, length >> 24)):
+                    start = time.perf_counter()
+                    os.pread(file.fileno(), 1 << 20, number << 24)
+                    times.append(time.perf_counter() - start)
+        return statistics.median(times) * 1000
 
     def empty(self, name):
         """A store with the array, and no chunk."""
@@ -245,7 +266,18 @@ class Bench:
     def memory(self, name):
         with self.mount() as at:
             timed(["cat", f"{at}/{name}.raw"])
-            return most_memory(at)
+            status = (server_of(at) / "status").read_text()
+            return int(status.split("VmHWM:")[1].split()[0]) / 1024
+
+    def cpu(self, name):
+        def used(at):
+            fields = (server_of(at) / "stat").read_text().rpartition(")")[2].split()
+            return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+        with self.mount() as at:
+            before = used(at)
+            timed(["cat", f"{at}/{name}.raw"])
+            return (used(at) - before) / self.size
 
     def listing(self, _name):
         store = f"{self.work}/many.zarr"
@@ -278,7 +310,7 @@ class Bench:
             if copied:
                 shutil.rmtree(copied)
         seconds = statistics.median(float(line) for line in done.stdout.split())
-        return seconds * 1000 if what in ("chunk", "rewrite") else self.size / seconds
+        return seconds * 1000 if what in ("chunk", "rewrite", "pread") else self.size / seconds
 
     def row(self, case, name):
         """What is measured in turns: the mount first."""
@@ -296,6 +328,10 @@ class Bench:
             return {"zarrfs": lambda: self.second(name), "native": lambda: self.native(name)}
         if case == "random":
             return {"zarrfs": lambda: self.random(name), **peers("chunk")}
+        if case == "stored":
+            return {"zarrfs": lambda: self.chunks(name), "native": lambda: self.stored(name)}
+        if case == "pread":
+            return {"zarrfs": lambda: self.pread(name), **peers("pread", LIBRARIES[:3])}
         if case == "write":
             return {"zarrfs": lambda: self.write(name), **peers("write")}
         if case == "write-chunks":
@@ -306,6 +342,8 @@ class Bench:
             return {"zarrfs": lambda: self.rewrite(name), **peers("rewrite", ("zarr-python", "tensorstore"))}
         if case == "memory":
             return {"zarrfs": lambda: self.memory(name)}
+        if case == "cpu":
+            return {"zarrfs": lambda: self.cpu(name)}
         return {"zarrfs": lambda: self.listing(name)}
 
     def run(self):
@@ -314,6 +352,8 @@ class Bench:
             names = self.options.arrays
             if case == "listing":
                 names = names[:1]
+            if case == "stored":
+                names = [name for name in names if name == "none"]
             if case == "rewrite":
                 names = [name for name in names if name.startswith("shard")]
             kinds = list(dict.fromkeys(kind for name in names for kind in self.row(case, name)))
@@ -330,7 +370,7 @@ class Bench:
                 others = {kind: value for kind, value in medians.items() if kind not in ("zarrfs", "trivial FUSE")}
                 ratio = ""
                 if others:
-                    is_time = case in ("random", "rewrite")
+                    is_time = case in ("random", "pread", "rewrite")
                     best = (min if is_time else max)(others, key=others.get)
                     pairs = [mine / theirs for mine, theirs in zip(figures["zarrfs"], figures[best])]
                     ratio = f"{statistics.median(pairs):.2f} of {best}"
@@ -362,13 +402,12 @@ def chunk_files(at, name):
     return sorted(found, key=lambda path: [int(part) for part in path.split("/c/")[1].split("/")])
 
 
-def most_memory(at):
-    """Of the program that serves a mount, in MiB."""
+def server_of(at):
+    """The program that serves a mount, in /proc."""
     for process in pathlib.Path("/proc").glob("[0-9]*"):
         try:
             if at in (process / "cmdline").read_text().split("\0"):
-                status = (process / "status").read_text()
-                return int(status.split("VmHWM:")[1].split()[0]) / 1024
+                return process
         except OSError:
             continue
     raise SystemExit(f"nobody serves {at}")
