@@ -28,7 +28,7 @@ use parking_lot::Mutex;
 
 use crate::error::{Error, Kind, Result};
 use crate::pool::{Pool, Urgency};
-use crate::vfs::{DirHandle, Presence, Replace, Vfs};
+use crate::vfs::{DirHandle, Opened, Presence, Replace, Vfs};
 use answer::{answer, gone};
 use listing::{Entry, Room};
 pub use session::{MountOptions, Mounted, Others, mount};
@@ -255,7 +255,8 @@ impl Filesystem for Fs {
         let is_direct = self.direct_io || is_past_pages(flags);
         let open = move |vfs: &Vfs| vfs.open(ino.0, access);
         let vfs = Arc::clone(&self.vfs);
-        self.later("open", open, move |opened| {
+        let is_quick = self.vfs.opens_stored(ino.0, access);
+        let then = move |opened: Result<Opened, Errno>| {
             let opened = match opened.map_err(gone) {
                 Ok(opened) => opened,
                 Err(errno) => return reply.error(errno),
@@ -266,7 +267,12 @@ impl Filesystem for Fs {
                 Some(id) => reply.opened_passthrough(handle, passthrough::FLAGS, &id),
                 None => reply.opened(handle, open_flags(&opened, access, is_direct)),
             }
-        });
+        };
+        if is_quick {
+            then(self.now("open", open));
+        } else {
+            self.later("open", open, then);
+        }
     }
 
     fn create(

@@ -354,6 +354,19 @@ impl Vfs {
         self.count_passing(file, Some(seen), backing)
     }
 
+    /// Whether a file is a chunk that the kernel reads from the store's own file, if anybody opens it to read it: there is nothing
+    /// to decode, and little to wait for.
+    pub fn opens_stored(&self, number: u64, access: Access) -> bool {
+        let Some(Place::Chunk(path, coords)) = self.inodes.get(number).and_then(|it| it.place())
+        else {
+            return false;
+        };
+        access == Access::Read
+            && self.passed.is_possible()
+            && !self.tree_lock.is_locked_exclusive()
+            && self.array(&path).is_ok_and(|array| array.is_stored_decoded(&coords))
+    }
+
     /// The file of the store that has a chunk decoded; none where there is none.
     fn open_stored(&self, array: &Array, coords: &Coords) -> Option<Result<(OwnedFd, Stat)>> {
         let is_possible = self.passed.is_possible_of_store.load(Ordering::Relaxed);
