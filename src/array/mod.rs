@@ -16,6 +16,7 @@ mod parallel;
 pub mod region;
 mod sharded;
 
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -182,7 +183,29 @@ impl Array {
 
     /// Whether the chunk at `coords` is stored as it is, by itself.
     pub fn is_stored_decoded(&self, coords: &Coords) -> bool {
-        !self.is_sharded() && self.pipeline(coords).is_ok_and(|pipeline| pipeline.is_identity())
+        !self.is_sharded() && self.has_ranges(coords)
+    }
+
+    /// Whether a range of the decoded chunk at `coords` can be read without the rest: it is stored as it is, by itself or in
+    /// a shard.
+    pub fn has_ranges(&self, coords: &Coords) -> bool {
+        self.pipeline(coords).is_ok_and(|pipeline| pipeline.is_identity())
+    }
+
+    /// A range of the bytes of a chunk that has ranges, and what is stored of it; none where none is stored, or one of another
+    /// length.
+    pub fn read_range(
+        &self,
+        coords: &Coords,
+        range: &Range<usize>,
+    ) -> Result<Option<(Buffer, Stat)>> {
+        let number = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
+        let span = ByteRange::Span { offset: number(range.start), len: number(range.len()) };
+        let len = self.chunk_len(coords)?.exactly();
+        let read = self.chunks.get_partial_values(&[(coords.clone(), span)])?.pop().flatten();
+        let read =
+            read.filter(|value| Some(value.stat.len) == len && value.bytes.len() == range.len());
+        Ok(read.map(|value| (value.bytes.into(), value.stat)))
     }
 
     /// Why its chunks cannot be decoded, if so.

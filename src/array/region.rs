@@ -55,9 +55,33 @@ pub fn range_of(chunk: Place<'_>, extent: &[u64], within: &[u64]) -> Option<Rang
     Some(from..if carries { stride } else { until })
 }
 
+/// From the first element of a box in an array to the last one, in C order.
+pub fn bounds(array: Place<'_>, extent: &[u64]) -> Option<Range<u64>> {
+    if extent.contains(&0) {
+        return Some(0..0);
+    }
+    let (mut first, mut last, mut stride) = (0_u64, 0_u64, 1_u64);
+    for ((full, start), len) in array.shape.iter().zip(array.start).zip(extent).rev() {
+        first = first.checked_add(start.checked_mul(stride)?)?;
+        last = last.checked_add(start.checked_add(len.saturating_sub(1))?.checked_mul(stride)?)?;
+        stride = stride.checked_mul(*full)?;
+    }
+    Some(first..last.checked_add(1)?)
+}
+
 /// Copies a box of `extent` elements of `item_len` bytes each.
 pub fn copy(
     (from, from_place): (&[u8], Place<'_>),
+    to: (&mut [u8], Place<'_>),
+    extent: &[u64],
+    item_len: usize,
+) -> Result<()> {
+    copy_from((from, 0, from_place), to, extent, item_len)
+}
+
+/// The same from an array without its first `skipped` bytes, nor perhaps its last ones.
+pub fn copy_from(
+    (from, skipped, from_place): (&[u8], usize, Place<'_>),
     (to, to_place): (&mut [u8], Place<'_>),
     extent: &[u64],
     item_len: usize,
@@ -92,7 +116,12 @@ pub fn copy(
             Some(offset..offset.checked_add(row)?)
         };
         let (source, target) = (range(&from_place), range(&to_place));
-        let source = source.and_then(|range| from.get(range)).ok_or_else(outside)?;
+        let source = source
+            .and_then(|range| {
+                Some(range.start.checked_sub(skipped)?..range.end.checked_sub(skipped)?)
+            })
+            .and_then(|range| from.get(range))
+            .ok_or_else(outside)?;
         let target = target.and_then(|range| to.get_mut(range)).ok_or_else(outside)?;
         target.copy_from_slice(source);
         if !step(&mut at, outer_extent) {
@@ -166,6 +195,12 @@ mod tests {
                     Place { shape: &to_shape, start: &to_start },
                 );
                 copy((&from, places.0), (&mut to, places.1), &extent, 1).expect("inside");
+                let range = bounds(places.0, &extent).expect("few");
+                let range = range.start as usize..range.end as usize;
+                let mut of_range = vec![255; 30];
+                let excerpt = (&from[range.clone()], range.start, places.0);
+                copy_from(excerpt, (&mut of_range, places.1), &extent, 1).expect("inside");
+                assert_eq!(of_range, to, "{extent:?} from {start:?}");
                 for (at, found) in to.iter().enumerate() {
                     let at = [at as u64 / 15, at as u64 / 5 % 3, at as u64 % 5];
                     let is_in = at.iter().zip(&extent).all(|(at, len)| at < len);

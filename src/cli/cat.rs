@@ -14,8 +14,9 @@ const STEP: usize = 4 << 20;
 pub fn run(args: &Cat) -> Result<(), Failure> {
     let (hierarchy, path) = open::node_with_groups(&args.source, args.from.as_ref())?;
     let cache = ChunkCache::new(args.cache_size);
-    let get: &GetChunk<'_> =
-        &|elements, coords| Ok(cache.get(&elements.array, coords)?.map(|chunk| chunk.bytes));
+    let get: &GetChunk<'_> = &|elements, coords, _| {
+        Ok(cache.get(&elements.array, coords)?.map(|chunk| chunk.bytes.into()))
+    };
     let shown = args.source.display();
     let extension = args.format.extension;
     let source = Source::new(&hierarchy, &path, get)?;

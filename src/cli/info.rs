@@ -61,8 +61,9 @@ fn facts(hierarchy: &Hierarchy, node: &Node) -> Result<Object, Failure> {
 /// Which files of other formats the node is, what a sweep through one needs, and why it is none of the others.
 fn view_facts(hierarchy: &Hierarchy, node: &Node, add: &mut dyn FnMut(&str, Value)) {
     let cache = ChunkCache::new(CACHE_LEN);
-    let get: &GetChunk<'_> =
-        &|elements, coords| Ok(cache.get(&elements.array, coords)?.map(|chunk| chunk.bytes));
+    let get: &GetChunk<'_> = &|elements, coords, _| {
+        Ok(cache.get(&elements.array, coords)?.map(|chunk| chunk.bytes.into()))
+    };
     let Ok(source) = Source::new(hierarchy, node.path(), get) else { return };
     let (mut views, mut others) = (Object::new(), Object::new());
     let mut slab = None;

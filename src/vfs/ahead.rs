@@ -8,13 +8,14 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 
+use super::excerpts::InPart;
 use super::views::OpenView;
 use super::{Crew, Vfs};
 use crate::array::{Array, ChunkLen, Coords};
 use crate::error::Error;
 use crate::metadata::NodePath;
 use crate::pool::{Pool, Urgency};
-use crate::view::{Reach, Slab, View};
+use crate::view::{Reach, Slab, Touch, View};
 
 /// Reads that follow one another are a sweep from this one on.
 const STEPS: u64 = 2;
@@ -258,24 +259,29 @@ impl Order {
 
 impl Vfs {
     /// Before a range of a view is read: others decode chunks of it, and, in a sweep, those that come next. Lets go of those
-    /// that the sweep has passed.
-    pub(super) fn before_view(&self, open: &OpenView, offset: u64, len: usize) {
-        let Some(Crew { pool, .. }) = self.crew.get() else { return };
+    /// that the sweep has passed. Returns the chunks of which a range is to be read, and no more.
+    pub(super) fn before_view(&self, open: &OpenView, offset: u64, len: usize) -> InPart {
         let end =
             offset.saturating_add(u64::try_from(len).unwrap_or(u64::MAX)).min(open.view.len());
         let goal = Goal { since: self.fresh_since(Some(open.opened)), is_passing: false };
+        let is_sweep = open.sweep.step(&mut open.sweep.state.lock(), offset, end);
         let (mut wanted, mut wanted_len, mut ended) = (Vec::new(), 0_u64, Vec::new());
-        self.look_at(open, (offset, end), |array, coords, reach| {
-            if !self.cache.is_here(&array, &coords) {
+        let mut in_part = InPart::default();
+        self.look_at(open, (offset, end), |array, coords, touch| {
+            let is_here = self.cache.is_here(&array, &coords);
+            let jumps = || Self::is_for_excerpt(open, &array, &coords, &touch.bytes);
+            if !is_here && !is_sweep && jumps() {
+                in_part.insert(&array, &coords);
+            } else if !is_here {
                 let len = array.chunk_len(&coords).map_or(u64::MAX, ChunkLen::longest);
                 wanted_len = wanted_len.saturating_add(len);
                 wanted.push((Arc::clone(&array), coords.clone()));
             }
-            if reach == Reach::End {
+            if touch.reach == Reach::End {
                 ended.push((array, coords));
             }
         });
-        let is_sweep = open.sweep.step(&mut open.sweep.state.lock(), offset, end);
+        let Some(Crew { pool, .. }) = self.crew.get() else { return in_part };
         if wanted_len <= self.options.cache_len / 2 {
             // The first one is for who reads.
             for chunk in wanted.into_iter().skip(1).take(MOST_HELPED) {
@@ -284,7 +290,7 @@ impl Vfs {
             }
         }
         if !is_sweep {
-            return;
+            return in_part;
         }
         let mut state = open.sweep.state.lock();
         let from = state.until.max(state.next);
@@ -311,6 +317,7 @@ impl Vfs {
             }
             at = end;
         }
+        in_part
     }
 
     /// The chunks of a range, as far as they can be told, and not too many: of small chunks none has to be decoded ahead.
@@ -318,12 +325,12 @@ impl Vfs {
         &self,
         open: &OpenView,
         range: (u64, u64),
-        mut each: impl FnMut(Arc<Array>, Coords, Reach),
+        mut each: impl FnMut(Arc<Array>, Coords, &Touch),
     ) {
         let mut left = MOST_LOOKED_AT;
-        let looked = open.view.for_each_chunk(range, &mut |elements, coords, reach| {
+        let looked = open.view.for_each_chunk(range, &mut |elements, coords, touch| {
             left = left.checked_sub(1).ok_or_else(|| Error::too_large("enough chunks"))?;
-            each(self.array_of(elements, open.moves)?, coords.clone(), reach);
+            each(self.array_of(elements, open.moves)?, coords.clone(), touch);
             Ok(())
         });
         // Who reads is told why, when he comes to it.

@@ -12,6 +12,7 @@ mod commit;
 mod convert;
 mod directories;
 mod documents;
+mod excerpts;
 mod file;
 mod gather;
 mod inode;
@@ -176,6 +177,8 @@ pub struct Vfs {
     crew: OnceLock<Crew>,
     /// Bytes that were read and written through handles.
     read_len: AtomicU64,
+    /// Ranges of chunks that were read without the rest.
+    excerpts: AtomicU64,
     written_len: AtomicU64,
     /// Bytes of files that wait to be stored, or are those of removed files that are still open.
     unstored_len: AtomicU64,
@@ -224,6 +227,7 @@ impl Vfs {
             followed: Followed::default(),
             crew: OnceLock::new(),
             read_len: AtomicU64::new(0),
+            excerpts: AtomicU64::new(0),
             written_len: AtomicU64::new(0),
             unstored_len: AtomicU64::new(0),
             has_variable: AtomicBool::new(false),

@@ -99,6 +99,7 @@ impl Vfs {
         let inode = self.inodes.at(&place);
         let removed = self.unlink_file(&inode, &place).at(place.shown());
         self.inodes.release(inode);
+        self.store_full_soon();
         removed
     }
 

@@ -17,6 +17,7 @@ impl Vfs {
         vec![
             ("chunks_decoded_total", "Chunks read and decoded.", count(&done.decoded)),
             ("chunks_decoded_ahead_total", "Those of them not asked for yet.", count(&done.ahead)),
+            ("excerpts_total", "Ranges read of chunks, no more.", count(&self.excerpts)),
             ("chunks_stored_total", "Chunks encoded and stored.", count(&done.stored)),
             ("chunks_erased_total", "Chunks erased.", count(&done.erased)),
             ("decoded_bytes_total", "Bytes of chunks decoded.", count(&done.decoded_len)),

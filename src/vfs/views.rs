@@ -12,6 +12,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 use super::ahead::Sweep;
+use super::excerpts::{Excerpts, InPart};
 use super::place::Place;
 use super::view_pages::{Generations, KernelPages, Seen};
 use super::view_writes::{MOST_AT_HAND, Writing};
@@ -22,7 +23,7 @@ use crate::cache::Chunk;
 use crate::error::{At, Error, Kind, Result};
 use crate::hierarchy::Node;
 use crate::metadata::NodePath;
-use crate::view::{Elements, FORMATS, Format, GetChunk, Source, View};
+use crate::view::{Elements, FORMATS, Format, GetChunk, Source, Touch, View};
 
 /// The name of the root in the name of a file.
 const ROOT_NAME: &str = "__root__";
@@ -94,6 +95,8 @@ pub(super) struct OpenView {
     pub is_cut: bool,
     /// How it is read.
     pub sweep: Sweep,
+    /// Of which chunks ranges were read.
+    pub excerpts: Excerpts,
 }
 
 /// A view that was made.
@@ -256,7 +259,7 @@ impl Vfs {
     ) -> Result<(Arc<View>, Vec<Arc<Array>>, u64)> {
         let (since, moves) = (self.fresh_since(None), self.hierarchy.moves());
         let used = RefCell::new((Vec::<Arc<Array>>::new(), 0_u64));
-        let get: &GetChunk<'_> = &|elements, coords| {
+        let get: &GetChunk<'_> = &|elements, coords, _| {
             let array = &elements.array;
             let (arrays, generation) = &mut *used.borrow_mut();
             if !arrays.iter().any(|known| Arc::ptr_eq(known, array)) {
@@ -265,7 +268,7 @@ impl Vfs {
                 arrays.push(Arc::clone(array));
             }
             let chunk = self.view_chunk(elements, coords, since, moves)?;
-            Ok(chunk.map(|chunk| chunk.bytes))
+            Ok(chunk.map(|chunk| chunk.bytes.into()))
         };
         let view = format.view(&Source::new(&self.hierarchy, path, get)?)?;
         let (arrays, generation) = used.into_inner();
@@ -368,6 +371,7 @@ impl Vfs {
             writing,
             is_cut: access == Access::Truncate,
             sweep: Sweep::default(),
+            excerpts: Excerpts::default(),
         };
         Ok((Arc::new(view), if are_kept { Pages::Keep } else { Pages::Drop }))
     }
@@ -398,7 +402,7 @@ impl Vfs {
     /// Whether a view is made of so many chunks at the most.
     pub(super) fn is_of_chunks(view: &View, most: usize) -> bool {
         let mut left = most;
-        let mut count = |_: &Elements, _: &Coords, _| {
+        let mut count = |_: &Elements, _: &Coords, _: &Touch| {
             left = left.checked_sub(1).ok_or_else(Error::not_found)?;
             Ok(())
         };
@@ -410,7 +414,7 @@ impl Vfs {
     pub(super) fn whole_view(&self, open: &OpenView, seen: &Seen) -> Option<Buffer> {
         let _shared = self.tree_lock.try_read()?;
         let len = usize::try_from(open.view.len()).ok()?;
-        self.view_bytes(open, seen, 0, len).ok().map(Buffer::from)
+        self.view_bytes(open, seen, (0, len), &InPart::default()).ok().map(Buffer::from)
     }
 
     /// As [`Self::read_view`], where all chunks are at hand: nothing is read, decoded or waited for.
@@ -431,10 +435,10 @@ impl Vfs {
             .ok()?;
         self.note_pages(open);
         self.before_view(open, offset, len);
-        let get: &GetChunk<'_> = &|elements, coords| {
+        let get: &GetChunk<'_> = &|elements, coords, _| {
             let chunk = at_hand(elements, coords)?;
             open.seen.note(&elements.path, coords, Some(chunk.stat.version));
-            Ok(Some(chunk.bytes))
+            Ok(Some(chunk.bytes.into()))
         };
         open.view.read(offset, len, get).map(|bytes| Buffer::from(bytes).into()).ok()
     }
@@ -453,16 +457,30 @@ impl Vfs {
         // While nothing moves: what is not there any more must not read as the fill value.
         let _shared = self.tree_lock.read();
         self.note_pages(open);
-        self.before_view(open, offset, len);
-        self.view_bytes(open, &open.seen, offset, len).map(|bytes| Buffer::from(bytes).into())
+        let in_part = self.before_view(open, offset, len);
+        let bytes = self.view_bytes(open, &open.seen, (offset, len), &in_part);
+        bytes.map(|bytes| Buffer::from(bytes).into())
     }
 
-    fn view_bytes(&self, open: &OpenView, seen: &Seen, offset: u64, len: usize) -> Result<Vec<u8>> {
+    fn view_bytes(
+        &self,
+        open: &OpenView,
+        seen: &Seen,
+        (offset, len): (u64, usize),
+        in_part: &InPart,
+    ) -> Result<Vec<u8>> {
         let since = self.fresh_since(Some(open.opened));
-        let get: &GetChunk<'_> = &|elements, coords| {
+        let get: &GetChunk<'_> = &|elements, coords, range| {
+            let array = self.array_of(elements, open.moves)?;
+            if in_part.has(&array, coords)
+                && let Some((excerpt, stat)) = self.excerpt(&array, coords, range)?
+            {
+                seen.note(&elements.path, coords, Some(stat.version));
+                return Ok(Some(excerpt));
+            }
             let chunk = self.view_chunk(elements, coords, since, open.moves)?;
             seen.note(&elements.path, coords, chunk.as_ref().map(|chunk| chunk.stat.version));
-            Ok(chunk.map(|chunk| chunk.bytes))
+            Ok(chunk.map(|chunk| chunk.bytes.into()))
         };
         open.view.read(offset, len, get)
     }

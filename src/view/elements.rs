@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{ChangeChunk, GetChunk, Reach};
+use super::{ChangeChunk, GetChunk, Reach, Touch};
 use crate::array::region::{self, Cover, Place};
 use crate::array::{Array, Coords};
 use crate::buffer::reserve;
@@ -189,12 +189,12 @@ impl Elements {
         &self,
         from: u64,
         len: usize,
-        each: &mut dyn FnMut(&Self, &Coords, Reach) -> Result<()>,
+        each: &mut dyn FnMut(&Self, &Coords, &Touch) -> Result<()>,
     ) -> Result<()> {
         let from = self.start.checked_add(from).ok_or_else(outside)?;
         let (first, last) = self.items_of(from, len);
         self.for_each_box(first, self.span(first, last)?, &mut |coords, here| {
-            each(self, coords, here.reach)
+            each(self, coords, &Touch { reach: here.reach, bytes: self.bytes_of(&here)? })
         })
     }
 
@@ -304,10 +304,10 @@ impl Elements {
             target.chunks_exact_mut(fill.len()).for_each(|item| item.copy_from_slice(&fill));
         }
         self.for_each_box(first, target.len(), &mut |coords, here| {
-            let Some(chunk) = get(self, coords)? else { return Ok(()) };
+            let Some(got) = get(self, coords, &self.bytes_of(&here)?)? else { return Ok(()) };
             let run = target.get_mut(here.run).ok_or_else(outside)?;
-            region::copy(
-                (&chunk, here.in_chunk),
+            region::copy_from(
+                (&got.bytes, got.start, here.in_chunk),
                 (run, here.in_run),
                 here.extent,
                 self.item_size()?,
@@ -323,6 +323,14 @@ impl Elements {
                 region::copy((run, here.in_run), (chunk, here.in_chunk), here.extent, item_len)
             })
         })
+    }
+
+    /// From the first byte that a box has of a chunk to the last.
+    fn bytes_of(&self, here: &Here<'_>) -> Result<Range<usize>> {
+        let byte = |item: u64| usize::try_from(item.checked_mul(self.item_len)?).ok();
+        let items = region::bounds(here.in_chunk, here.extent).ok_or_else(outside)?;
+        let bytes = byte(items.start).zip(byte(items.end));
+        bytes.map(|(start, end)| start..end).ok_or_else(outside)
     }
 
     fn item_size(&self) -> Result<usize> {

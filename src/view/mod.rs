@@ -27,12 +27,36 @@ pub use source::Source;
 /// The most bytes of a file that are not elements: a header names every tile of an image, or every array of a group.
 pub const MAX_PREFIX_LEN: u64 = 64 << 20;
 
-/// Gets the decoded bytes of a chunk: none where the store has none.
-pub type GetChunk<'g> = dyn Fn(&Elements, &Coords) -> Result<Option<Buffer>> + 'g;
+/// Gets the decoded bytes of a chunk, a range of them at least: none where the store has none.
+pub type GetChunk<'g> = dyn Fn(&Elements, &Coords, &Range<usize>) -> Result<Option<Excerpt>> + 'g;
+
+/// Decoded bytes of a chunk that follow one another.
+#[derive(Debug)]
+pub struct Excerpt {
+    /// These bytes.
+    pub bytes: Buffer,
+    /// How many of the chunk lie before them.
+    pub start: usize,
+}
+
+impl From<Buffer> for Excerpt {
+    fn from(bytes: Buffer) -> Self {
+        Self { bytes, start: 0 }
+    }
+}
 
 /// Changes the decoded bytes of a chunk, while nobody else does.
 pub type ChangeChunk<'g> = dyn FnMut(&Elements, &Coords, Cover, &mut dyn FnMut(&mut [u8]) -> Result<()>) -> Result<()>
     + 'g;
+
+/// What a range of a file has of a chunk.
+#[derive(Debug, Clone)]
+pub struct Touch {
+    /// Whether it has the last element.
+    pub reach: Reach,
+    /// From the first of its bytes to the last.
+    pub bytes: Range<usize>,
+}
 
 /// Whether a range has the last element of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -178,7 +202,7 @@ impl View {
     pub fn for_each_chunk(
         &self,
         (from, until): (u64, u64),
-        each: &mut dyn FnMut(&Elements, &Coords, Reach) -> Result<()>,
+        each: &mut dyn FnMut(&Elements, &Coords, &Touch) -> Result<()>,
     ) -> Result<()> {
         let len = usize::try_from(until.saturating_sub(from)).unwrap_or(usize::MAX);
         for Piece { part, from, within } in self.pieces(from, len) {

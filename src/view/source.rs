@@ -170,12 +170,13 @@ impl<'s> Source<'s> {
     fn put_texts(&self, coords: &Coords, texts: &mut [Vec<u8>]) -> Result<u64> {
         let array = self.array()?;
         let elements = Elements::of_chunks(self.path(), array);
-        let Some(chunk) = (self.get)(&elements, coords)? else { return Ok(0) };
+        let Some(chunk) = (self.get)(&elements, coords, &(0..usize::MAX))? else { return Ok(0) };
         let spans = array.grid().spans(coords)?;
         let shape: Vec<u64> = spans.iter().map(|(_, len)| *len).collect();
         let count = shape.iter().try_fold(1, |all: u64, len| all.checked_mul(*len));
         let count = count.and_then(|count| usize::try_from(count).ok());
-        let items = vlen_items(&chunk, count.ok_or_else(|| Error::too_large("a chunk of texts"))?)?;
+        let items =
+            vlen_items(&chunk.bytes, count.ok_or_else(|| Error::too_large("a chunk of texts"))?)?;
         let mut at = vec![0; shape.len()];
         for item in items {
             let mut index = Some(0_u64);
@@ -191,7 +192,7 @@ impl<'s> Source<'s> {
             }
             region::step(&mut at, &shape);
         }
-        Ok(u64::try_from(chunk.len()).unwrap_or(u64::MAX))
+        Ok(u64::try_from(chunk.bytes.len()).unwrap_or(u64::MAX))
     }
 }
 

@@ -488,7 +488,7 @@ fn where_no_close_waits_chunks_are_stored_meanwhile_and_the_next_is_told_of_one_
     until("renamed", || fs::read(stored.join("0")).unwrap() == two);
     // Something else is in the way of the chunk.
     fs::remove_file(mount.at("arr/c/0/1")).unwrap();
-    File::open(mount.path()).unwrap().sync_all().unwrap();
+    until("removed", || !stored.join("1").exists());
     fs::create_dir(stored.join("1")).unwrap();
     mount.expect("c0/1");
     fs::write(mount.at("arr/c/0/1"), &one).unwrap();

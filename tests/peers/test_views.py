@@ -190,6 +190,43 @@ def test_what_others_store_is_seen_once_the_metadata_are_looked_at_again(store, 
         assert np.load(m / "x.npy").shape == (20, 21, 17)
 
 
+@pytest.mark.parametrize(
+    "layout",
+    [{}, {"sharded": True}, {"zarr_format": 2}, {"zarr_format": 2, "order": "F"}, {"compressors": "auto"}],
+    ids=lambda layout: "-".join(map(str, layout.values())) or "v3",
+)
+def test_who_jumps_about_reads_what_is_stored_and_of_uncompressed_chunks_little_more(tmp_path, mount, layout):
+    dice = np.random.default_rng(5)
+    os.makedirs(tmp_path / "store")
+    zarr.create_group(tmp_path / "store", zarr_format=layout.get("zarr_format", 3))
+    values = values_of((9, 1000, 500), "<f8")
+    values = array(tmp_path / "store/x", values, (4, 300, 500), **{"compressors": None, **layout})
+    expected = values.reshape(-1).view("u1")  # as it is then
+    with mount(tmp_path / "store", "--metadata-ttl=0", "--cache-size=24M", copy=False) as m:
+        for round in range(24):
+            with open(m / "x.raw", "r+b" if round % 2 else "rb", buffering=0) as file:
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
+                for _ in range(10):
+                    offset, length = int(dice.integers(expected.size)), int(dice.integers(1, 9000))
+                    assert os.pread(file.fileno(), length, offset) == expected[offset : offset + length].tobytes()
+                if round % 2:
+                    at = int(dice.integers(values.size - 500))
+                    values.reshape(-1)[at : at + 500] = round
+                    os.pwrite(file.fileno(), values.reshape(-1)[at : at + 500].tobytes(), at * 8)
+                    assert os.pread(file.fileno(), 9000, at * 8) == expected[at * 8 : at * 8 + 9000].tobytes()
+            if round % 4 == 2:
+                # Through a chunk file, and behind the mount.
+                values[4:8, :300] = round
+                (m / "x/c/1/0/0").write_bytes(values[4:8, :300].tobytes())
+                subprocess.run(["sync", str(m.path)], check=True)
+                values[8:] = round
+                zarr.open_array(tmp_path / "store/x", mode="r+")[8:] = round
+        stats = dict(line.split() for line in (m / ".zarrfs/stats").read_text().splitlines() if line[0] != "#")
+        is_stored_decoded = "compressors" not in layout and layout.get("order") != "F"
+        assert (int(stats["zarrfs_excerpts_total"]) > 20) == is_stored_decoded, stats["zarrfs_excerpts_total"]
+    np.testing.assert_array_equal(zarr.open_array(tmp_path / "store/x", mode="r")[...], values)
+
+
 def climate(path):
     """A dataset as xarray writes it."""
     dice = np.random.default_rng(1)

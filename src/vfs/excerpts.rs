@@ -1,0 +1,91 @@
+//! Ranges of chunks that are stored as they are: who jumps about in a view and needs a small part of such a chunk reads that,
+//! and no more.
+
+use std::collections::HashSet;
+use std::num::NonZero;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use lru::LruCache;
+use parking_lot::Mutex;
+
+use super::Vfs;
+use super::views::OpenView;
+use crate::array::{Array, ChunkLen, Coords};
+use crate::error::Result;
+use crate::store::Stat;
+use crate::view::Excerpt;
+
+/// Of a chunk one part of so many is read piece by piece; who wants more has all of it read, and kept.
+const PART: u64 = 4;
+
+/// Shorter chunks are as fast read as a whole.
+const SHORTEST: u64 = 64 << 10;
+
+/// Chunks of which it is known how much was read.
+const MOST_KNOWN: NonZero<usize> = NonZero::<usize>::MIN.saturating_add(4095);
+
+/// Which chunk of which array: by its address, which stays taken as long as the view is open.
+type Id = (usize, Coords);
+
+/// How much of chunks was read piece by piece, in bytes. A leaf.
+#[derive(Debug)]
+pub(super) struct Excerpts(Mutex<LruCache<Id, u64>>);
+
+impl Default for Excerpts {
+    fn default() -> Self {
+        Self(Mutex::new(LruCache::new(MOST_KNOWN)))
+    }
+}
+
+/// The chunks of which a request reads a range each.
+#[derive(Debug, Default)]
+pub(super) struct InPart(HashSet<Id>);
+
+impl InPart {
+    pub fn has(&self, array: &Arc<Array>, coords: &Coords) -> bool {
+        !self.0.is_empty() && self.0.contains(&id(array, coords))
+    }
+
+    pub fn insert(&mut self, array: &Arc<Array>, coords: &Coords) {
+        self.0.insert(id(array, coords));
+    }
+}
+
+impl Vfs {
+    /// Whether of a chunk that is not here a range is better read without the rest. Notes that it is.
+    pub(super) fn is_for_excerpt(
+        open: &OpenView,
+        array: &Arc<Array>,
+        coords: &Coords,
+        range: &Range<usize>,
+    ) -> bool {
+        let Ok(Some(len)) = array.chunk_len(coords).map(ChunkLen::exactly) else { return false };
+        let wanted = u64::try_from(range.len()).unwrap_or(u64::MAX);
+        if len < SHORTEST || wanted > len / PART || !array.has_ranges(coords) {
+            return false;
+        }
+        let mut known = open.excerpts.0.lock();
+        let read = known.get_or_insert_mut(id(array, coords), || 0);
+        *read = read.saturating_add(wanted);
+        *read <= len / PART
+    }
+
+    /// A range of a chunk, with what is stored of that; none where it must be read as a whole, if only to say what is wrong
+    /// with it.
+    pub(super) fn excerpt(
+        &self,
+        array: &Array,
+        coords: &Coords,
+        range: &Range<usize>,
+    ) -> Result<Option<(Excerpt, Stat)>> {
+        let read = array.read_range(coords, range)?;
+        self.excerpts.fetch_add(u64::from(read.is_some()), Ordering::Relaxed);
+        Ok(read.map(|(bytes, stat)| (Excerpt { bytes, start: range.start }, stat)))
+    }
+}
+
+fn id(array: &Arc<Array>, coords: &Coords) -> Id {
+    (Arc::as_ptr(array).addr(), coords.clone())
+}
