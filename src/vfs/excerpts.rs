@@ -1,8 +1,7 @@
 //! Ranges of chunks that are stored as they are: who jumps about in a view and needs a small part of such a chunk reads that,
 //! and no more.
 
-use std::collections::HashSet;
-use std::num::NonZero;
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,13 +19,16 @@ use crate::view::Excerpt;
 /// Of a chunk one part of so many is read piece by piece; who wants more has all of it read, and kept.
 const PART: u64 = 4;
 
+/// A range counts as one part of so many at the least: to read it takes a while, however short it is.
+const LEAST: u64 = 64;
+
 /// Shorter chunks are as fast read as a whole.
 const SHORTEST: u64 = 64 << 10;
 
 /// Chunks of which it is known how much was read.
-const MOST_KNOWN: NonZero<usize> = NonZero::<usize>::MIN.saturating_add(4095);
+const MOST_KNOWN: usize = 4096;
 
-/// Which chunk of which array: by its address, which stays taken as long as the view is open.
+/// Which chunk of which array: by its address.
 type Id = (usize, Coords);
 
 /// How much of chunks was read piece by piece, in bytes. A leaf.
@@ -35,21 +37,21 @@ pub(super) struct Excerpts(Mutex<LruCache<Id, u64>>);
 
 impl Default for Excerpts {
     fn default() -> Self {
-        Self(Mutex::new(LruCache::new(MOST_KNOWN)))
+        Self(Mutex::new(LruCache::unbounded()))
     }
 }
 
-/// The chunks of which a request reads a range each.
+/// The chunks of which a request reads a range each. It holds their arrays, so that the addresses stay taken.
 #[derive(Debug, Default)]
-pub(super) struct InPart(HashSet<Id>);
+pub(super) struct InPart(HashMap<Id, Arc<Array>>);
 
 impl InPart {
     pub fn has(&self, array: &Arc<Array>, coords: &Coords) -> bool {
-        !self.0.is_empty() && self.0.contains(&id(array, coords))
+        !self.0.is_empty() && self.0.contains_key(&id(array, coords))
     }
 
     pub fn insert(&mut self, array: &Arc<Array>, coords: &Coords) {
-        self.0.insert(id(array, coords));
+        self.0.insert(id(array, coords), Arc::clone(array));
     }
 }
 
@@ -67,8 +69,11 @@ impl Vfs {
             return false;
         }
         let mut known = open.excerpts.0.lock();
+        if known.len() >= MOST_KNOWN {
+            known.pop_lru();
+        }
         let read = known.get_or_insert_mut(id(array, coords), || 0);
-        *read = read.saturating_add(wanted);
+        *read = read.saturating_add(wanted.max(len / LEAST));
         *read <= len / PART
     }
 
