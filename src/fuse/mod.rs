@@ -28,7 +28,7 @@ use parking_lot::Mutex;
 
 use crate::error::{Error, Kind, Result};
 use crate::pool::{Pool, Urgency};
-use crate::vfs::{DirHandle, Opened, Presence, Replace, Vfs};
+use crate::vfs::{DirHandle, Presence, Replace, Vfs};
 use answer::{answer, gone};
 use listing::{Entry, Room};
 pub use session::{MountOptions, Mounted, Others, mount};
@@ -80,7 +80,18 @@ impl Fs {
         request: impl FnOnce(&Vfs) -> Result<T> + Send + 'static,
         then: impl FnOnce(Result<T, Errno>) + Send + 'static,
     ) {
-        if self.vfs.may_take_time(ino.0, name.and_then(OsStr::to_str)) {
+        let takes_time = self.vfs.may_take_time(ino.0, name.and_then(OsStr::to_str));
+        self.soon_or_later(takes_time, operation, request, then);
+    }
+
+    fn soon_or_later<T>(
+        &self,
+        takes_time: bool,
+        operation: &'static str,
+        request: impl FnOnce(&Vfs) -> Result<T> + Send + 'static,
+        then: impl FnOnce(Result<T, Errno>) + Send + 'static,
+    ) {
+        if takes_time {
             self.later(operation, request, then);
         } else {
             then(self.now(operation, request));
@@ -255,8 +266,8 @@ impl Filesystem for Fs {
         let is_direct = self.direct_io || is_past_pages(flags);
         let open = move |vfs: &Vfs| vfs.open(ino.0, access);
         let vfs = Arc::clone(&self.vfs);
-        let is_quick = self.vfs.opens_stored(ino.0, access);
-        let then = move |opened: Result<Opened, Errno>| {
+        let takes_time = !self.vfs.opens_stored(ino.0, access);
+        self.soon_or_later(takes_time, "open", open, move |opened| {
             let opened = match opened.map_err(gone) {
                 Ok(opened) => opened,
                 Err(errno) => return reply.error(errno),
@@ -267,12 +278,7 @@ impl Filesystem for Fs {
                 Some(id) => reply.opened_passthrough(handle, passthrough::FLAGS, &id),
                 None => reply.opened(handle, open_flags(&opened, access, is_direct)),
             }
-        };
-        if is_quick {
-            then(self.now("open", open));
-        } else {
-            self.later("open", open, then);
-        }
+        });
     }
 
     fn create(

@@ -44,8 +44,8 @@ const MOST_LOOKED_AT: usize = 1024;
 /// Chunks of a sweep that are known to have been asked for.
 const MOST_ASKED: usize = 4096;
 
-/// Which chunk of which array.
-type Id = (usize, Coords);
+/// Which chunk of which array: by the address of that.
+pub(super) type Id = (usize, Coords);
 type Chunk = (Arc<Array>, Coords);
 
 /// What a chunk is decoded for.
@@ -86,6 +86,10 @@ struct State {
     asked: HashSet<Id>,
     /// Chunks whose last element was read, and where in the file.
     passed: VecDeque<(u64, Chunk)>,
+}
+
+pub(super) fn id(array: &Arc<Array>, coords: &Coords) -> Id {
+    (Arc::as_ptr(array).addr(), coords.clone())
 }
 
 impl Sweep {
@@ -131,9 +135,7 @@ impl State {
         if self.asked.len() > MOST_ASKED {
             self.asked.clear();
         }
-        chunks.retain(|(array, coords)| {
-            self.asked.insert((Arc::as_ptr(array).addr(), coords.clone()))
-        });
+        chunks.retain(|(array, coords)| self.asked.insert(id(array, coords)));
     }
 }
 

@@ -374,15 +374,15 @@ impl Vfs {
     }
 
     /// The same, and then something at its place before that can move.
-    pub(super) fn store_content_and<T: Default>(
+    pub(super) fn store_content_and(
         &self,
         inode: &Inode,
         when: When,
-        then: impl FnOnce(&Place) -> Result<T>,
-    ) -> Result<T> {
+        then: impl FnOnce(&Place) -> Result<()>,
+    ) -> Result<()> {
         let _turn = self.turn(inode);
         self.store_locked(inode, &mut inode.file().lock(), when)?;
-        inode.place().map_or_else(|| Ok(T::default()), |place| then(&place))
+        inode.place().map_or(Ok(()), |place| then(&place))
     }
 
     /// The same of a file that is locked, and where the caller has the turn to store it.

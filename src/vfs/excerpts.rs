@@ -10,6 +10,7 @@ use lru::LruCache;
 use parking_lot::Mutex;
 
 use super::Vfs;
+use super::ahead::{Id, id};
 use super::views::OpenView;
 use crate::array::{Array, ChunkLen, Coords};
 use crate::error::Result;
@@ -27,9 +28,6 @@ const SHORTEST: u64 = 64 << 10;
 
 /// Chunks of which it is known how much was read.
 const MOST_KNOWN: usize = 4096;
-
-/// Which chunk of which array: by its address.
-type Id = (usize, Coords);
 
 /// How much of chunks was read piece by piece, in bytes. A leaf.
 #[derive(Debug)]
@@ -89,8 +87,4 @@ impl Vfs {
         self.excerpts.fetch_add(u64::from(read.is_some()), Ordering::Relaxed);
         Ok(read.map(|(bytes, stat)| (Excerpt { bytes, start: range.start }, stat)))
     }
-}
-
-fn id(array: &Arc<Array>, coords: &Coords) -> Id {
-    (Arc::as_ptr(array).addr(), coords.clone())
 }

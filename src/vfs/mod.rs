@@ -116,7 +116,7 @@ pub struct Options {
     pub fill_chunks: FillChunks,
     /// Which chunks may wait to be stored after they were closed.
     pub writeback: Writeback,
-    /// How long a scratch file may live without being stored, and an inner chunk of a shard.
+    /// How long a scratch file may live without being stored, and a chunk that waits.
     pub writeback_delay: Duration,
     /// What is shown.
     pub form: Form,
@@ -177,9 +177,9 @@ pub struct Vfs {
     crew: OnceLock<Crew>,
     /// Bytes that were read and written through handles.
     read_len: AtomicU64,
+    written_len: AtomicU64,
     /// Ranges of chunks that were read without the rest.
     excerpts: AtomicU64,
-    written_len: AtomicU64,
     /// Bytes of files that wait to be stored, or are those of removed files that are still open.
     unstored_len: AtomicU64,
     /// Whether anybody has asked for a chunk whose length is known only when it is decoded.
@@ -227,8 +227,8 @@ impl Vfs {
             followed: Followed::default(),
             crew: OnceLock::new(),
             read_len: AtomicU64::new(0),
-            excerpts: AtomicU64::new(0),
             written_len: AtomicU64::new(0),
+            excerpts: AtomicU64::new(0),
             unstored_len: AtomicU64::new(0),
             has_variable: AtomicBool::new(false),
             mounted: SystemTime::now(),

@@ -357,11 +357,12 @@ impl Vfs {
     /// Whether a file is a chunk that the kernel reads from the store's own file, if anybody opens it to read it: there is nothing
     /// to decode, and little to wait for.
     pub fn opens_stored(&self, number: u64, access: Access) -> bool {
-        let Some(Place::Chunk(path, coords)) = self.inodes.get(number).and_then(|it| it.place())
-        else {
-            return false;
-        };
+        let Some(inode) = self.inodes.get(number) else { return false };
+        let Some(Place::Chunk(path, coords)) = inode.place() else { return false };
+        // Who stores it has it locked meanwhile.
+        let is_busy = inode.known_file().is_some_and(|file| file.is_locked());
         access == Access::Read
+            && !is_busy
             && self.passed.is_possible()
             && !self.tree_lock.is_locked_exclusive()
             && self.array(&path).is_ok_and(|array| array.is_stored_decoded(&coords))

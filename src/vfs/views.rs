@@ -473,7 +473,8 @@ impl Vfs {
         let get: &GetChunk<'_> = &|elements, coords, range| {
             let array = self.array_of(elements, open.moves)?;
             if in_part.has(&array, coords)
-                && let Some((excerpt, stat)) = self.excerpt(&array, coords, range)?
+                && let Some((excerpt, stat)) =
+                    self.excerpt(&array, coords, range).at(&elements.path)?
             {
                 seen.note(&elements.path, coords, Some(stat.version));
                 return Ok(Some(excerpt));
