@@ -183,29 +183,38 @@ impl Array {
 
     /// Whether the chunk at `coords` is stored as it is, by itself.
     pub fn is_stored_decoded(&self, coords: &Coords) -> bool {
-        !self.is_sharded() && self.has_ranges(coords)
+        !self.is_sharded() && self.pipeline(coords).is_ok_and(|pipeline| pipeline.is_identity())
     }
 
-    /// Whether a range of the decoded chunk at `coords` can be read without the rest: it is stored as it is, by itself or in
-    /// a shard.
+    /// Whether a range of the decoded chunk at `coords` takes less to read than all of it: its elements are stored one by one, or
+    /// compressed in blocks.
     pub fn has_ranges(&self, coords: &Coords) -> bool {
-        self.pipeline(coords).is_ok_and(|pipeline| pipeline.is_identity())
+        self.pipeline(coords).is_ok_and(|pipeline| pipeline.has_ranges())
     }
 
-    /// A range of the bytes of a chunk that has ranges, and what is stored of it; none where none is stored, or one of another
-    /// length.
+    /// A range of the bytes of a chunk that has ranges, of whole elements, what is stored of the chunk, and how many of its bytes
+    /// were decoded; none where none is stored, or one of another length, or where most of it must be decoded for that.
     pub fn read_range(
         &self,
         coords: &Coords,
         range: &Range<usize>,
-    ) -> Result<Option<(Buffer, Stat)>> {
-        let number = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
-        let span = ByteRange::Span { offset: number(range.start), len: number(range.len()) };
-        let len = self.chunk_len(coords)?.exactly();
-        let read = self.chunks.get_partial_values(&[(coords.clone(), span)])?.pop().flatten();
-        let read =
-            read.filter(|value| Some(value.stat.len) == len && value.bytes.len() == range.len());
-        Ok(read.map(|value| (value.bytes.into(), value.stat)))
+    ) -> Result<Option<(Buffer, Stat, usize)>> {
+        let pipeline = self.pipeline(coords)?;
+        let Range { start, end } = pipeline.encoded_range(range);
+        let wanted = ByteRange::Span { offset: start, len: end.saturating_sub(start) };
+        let values = self.chunks.get_partial_values(&[(coords.clone(), wanted)]);
+        let Some(value) = values?.pop().flatten() else {
+            return Ok(None);
+        };
+        let is_of_len = match pipeline.encoded_len() {
+            Some(len) => value.stat.len == len,
+            None => value.stat.len <= pipeline.longest(),
+        };
+        if !is_of_len {
+            return Ok(None);
+        }
+        let part = pipeline.decode_range(value.bytes, range)?;
+        Ok(part.map(|(bytes, decoded_len)| (bytes, value.stat, decoded_len)))
     }
 
     /// Why its chunks cannot be decoded, if so.

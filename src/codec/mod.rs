@@ -17,6 +17,7 @@ pub mod registry;
 mod texts;
 
 use std::fmt;
+use std::ops::Range;
 
 use bytes::Bytes;
 
@@ -112,10 +113,29 @@ pub trait ArrayToBytes: Send + Sync + fmt::Debug {
         false
     }
 
+    /// Whether each element is encoded by itself, in as many bytes as it has decoded.
+    fn is_by_element(&self) -> bool {
+        false
+    }
+
+    /// Some of the elements, where each is encoded by itself.
+    fn decode_elements(&self, encoded: Bytes) -> Result<Buffer> {
+        Ok(encoded.into())
+    }
+
     /// Whether what lies outside of the array is left out.
     fn crops(&self) -> bool {
         false
     }
+}
+
+/// A range of what was encoded.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Part {
+    /// The bytes of the range.
+    pub bytes: Vec<u8>,
+    /// How many were decoded for it.
+    pub decoded: usize,
 }
 
 /// A codec from bytes to bytes: a compressor or a checksum.
@@ -127,6 +147,23 @@ pub trait BytesToBytes: Send + Sync + fmt::Debug {
     /// found before they are produced, since `encoded` may come from anyone. Where the
     /// decoded length is known `limit` is exactly it, so that it serves as the capacity.
     fn decode(&self, encoded: &[u8], limit: usize) -> Result<Vec<u8>>;
+
+    /// Whether a range of the decoded form takes less to decode than all of it.
+    fn has_ranges(&self) -> bool {
+        false
+    }
+
+    /// A range of the decoded form, which has `decoded_len` bytes; none where most of it must be decoded for that. What is wrong
+    /// with the rest is not seen.
+    fn decode_range(
+        &self,
+        encoded: &[u8],
+        decoded_len: usize,
+        range: Range<usize>,
+    ) -> Result<Option<Part>> {
+        let decoded = self.decode(encoded, decoded_len)?;
+        Ok(decoded.get(range).map(|bytes| Part { bytes: bytes.to_vec(), decoded: decoded_len }))
+    }
 
     /// The length of the encoded form where it follows from that of the decoded one (a checksum's does).
     fn encoded_len(&self, decoded_len: u64) -> Option<u64> {

@@ -4,6 +4,7 @@
 //! when it is bound, so that a chunk that is read looks nothing up.
 
 use std::mem;
+use std::ops::Range;
 
 use bytes::Bytes;
 
@@ -116,20 +117,7 @@ impl Pipeline {
 
     /// The decoded chunk: little endian, C order, exactly [`Self::decoded_len`] bytes where that is known.
     pub fn decode(&self, encoded: Bytes) -> Result<Buffer> {
-        let mut bytes = encoded;
-        for stage in self.bytes_to_bytes.iter().rev() {
-            let mut decoded = stage.codec.decode(&bytes, stage.limit)?;
-            match stage.decoded_len {
-                Some(expected) if expected != decoded.len() => {
-                    return Err(wrong_len(decoded.len(), expected));
-                }
-                Some(_) => {}
-                // There may have been room for far more; a decoded chunk is kept for a while.
-                None => decoded = fitted(decoded),
-            }
-            recycle(mem::replace(&mut bytes, decoded.into()));
-        }
-        let mut elements = self.array_to_bytes.decode(bytes)?;
+        let mut elements = self.array_to_bytes.decode(undone(&self.bytes_to_bytes, encoded)?)?;
         for codec in self.array_to_array.iter().rev() {
             elements = codec.decode(elements)?;
         }
@@ -139,6 +127,45 @@ impl Pipeline {
             }
             Some(_) | None => Ok(elements),
         }
+    }
+
+    /// Whether a range of the decoded chunk takes less to decode than all of it.
+    pub fn has_ranges(&self) -> bool {
+        let is_by_element = self.array_to_array.is_empty() && self.array_to_bytes.is_by_element();
+        is_by_element && self.bytes_to_bytes.first().is_none_or(|stage| stage.codec.has_ranges())
+    }
+
+    /// Which bytes of the encoded chunk a range of the decoded one is decoded from, where there are ranges.
+    pub fn encoded_range(&self, range: &Range<usize>) -> Range<u64> {
+        let number = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
+        if self.bytes_to_bytes.is_empty() {
+            return number(range.start)..number(range.end);
+        }
+        0..self.longest()
+    }
+
+    /// A range of the decoded chunk, of whole elements, from the bytes that it is decoded from, and how many bytes of the chunk were
+    /// decoded for it; none where that would be most of them. What is wrong with the rest is not seen.
+    pub fn decode_range(
+        &self,
+        encoded: Bytes,
+        range: &Range<usize>,
+    ) -> Result<Option<(Buffer, usize)>> {
+        let (bytes, decoded_len) = match self.bytes_to_bytes.split_first() {
+            Some((first, others)) => {
+                let Some(len) = first.decoded_len else { return Ok(None) };
+                let outer = undone(others, encoded)?;
+                let Some(part) = first.codec.decode_range(&outer, len, range.clone())? else {
+                    return Ok(None);
+                };
+                (Bytes::from(Buffer::from(part.bytes)), part.decoded)
+            }
+            None => (encoded, range.len()),
+        };
+        if bytes.len() != range.len() {
+            return Err(wrong_len(bytes.len(), range.len()));
+        }
+        Ok(Some((self.array_to_bytes.decode_elements(bytes)?, decoded_len)))
     }
 
     /// Whether `bytes` are an encoded chunk, and not by the chance that any bytes are one: only where the length of
@@ -171,6 +198,24 @@ impl Pipeline {
         }
         Ok(bytes)
     }
+}
+
+/// What some of the codecs from bytes to bytes have encoded.
+fn undone(stages: &[Stage], encoded: Bytes) -> Result<Bytes> {
+    let mut bytes = encoded;
+    for stage in stages.iter().rev() {
+        let mut decoded = stage.codec.decode(&bytes, stage.limit)?;
+        match stage.decoded_len {
+            Some(expected) if expected != decoded.len() => {
+                return Err(wrong_len(decoded.len(), expected));
+            }
+            Some(_) => {}
+            // There may have been room for far more; a decoded chunk is kept for a while.
+            None => decoded = fitted(decoded),
+        }
+        recycle(mem::replace(&mut bytes, decoded.into()));
+    }
+    Ok(bytes)
 }
 
 /// The codecs, with permutations that follow one another in one.

@@ -1,5 +1,5 @@
-//! Ranges of chunks that are stored as they are: who jumps about in a view and needs a small part of such a chunk reads that,
-//! and no more.
+//! Ranges of chunks whose elements are stored one by one, or compressed in blocks: who jumps about in a view and needs a small part
+//! of such a chunk reads that, and no more.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -13,7 +13,6 @@ use super::Vfs;
 use super::ahead::{Id, id};
 use super::views::OpenView;
 use crate::array::{Array, ChunkLen, Coords};
-use crate::error::Result;
 use crate::store::Stat;
 use crate::view::Excerpt;
 
@@ -29,13 +28,26 @@ const SHORTEST: u64 = 64 << 10;
 /// Chunks of which it is known how much was read.
 const MOST_KNOWN: usize = 4096;
 
-/// How much of chunks was read piece by piece, in bytes. A leaf.
+/// How much of chunks was read, or decoded, piece by piece, in bytes. A leaf.
 #[derive(Debug)]
 pub(super) struct Excerpts(Mutex<LruCache<Id, u64>>);
 
 impl Default for Excerpts {
     fn default() -> Self {
         Self(Mutex::new(LruCache::unbounded()))
+    }
+}
+
+impl Excerpts {
+    /// Notes that so much more of a chunk was read; returns how much that is in all.
+    fn add(&self, array: &Arc<Array>, coords: &Coords, more: u64) -> u64 {
+        let mut known = self.0.lock();
+        if known.len() >= MOST_KNOWN {
+            known.pop_lru();
+        }
+        let read = known.get_or_insert_mut(id(array, coords), || 0);
+        *read = read.saturating_add(more);
+        *read
     }
 }
 
@@ -66,25 +78,31 @@ impl Vfs {
         if len < SHORTEST || wanted > len / PART || !array.has_ranges(coords) {
             return false;
         }
-        let mut known = open.excerpts.0.lock();
-        if known.len() >= MOST_KNOWN {
-            known.pop_lru();
-        }
-        let read = known.get_or_insert_mut(id(array, coords), || 0);
-        *read = read.saturating_add(wanted.max(len / LEAST));
-        *read <= len / PART
+        open.excerpts.add(array, coords, wanted.max(len / LEAST)) <= len / PART
     }
 
     /// A range of a chunk, with what is stored of that; none where it must be read as a whole, if only to say what is wrong
     /// with it.
     pub(super) fn excerpt(
         &self,
-        array: &Array,
+        open: &OpenView,
+        array: &Arc<Array>,
         coords: &Coords,
         range: &Range<usize>,
-    ) -> Result<Option<(Excerpt, Stat)>> {
-        let read = array.read_range(coords, range)?;
-        self.excerpts.fetch_add(u64::from(read.is_some()), Ordering::Relaxed);
-        Ok(read.map(|(bytes, stat)| (Excerpt { bytes, start: range.start }, stat)))
+    ) -> Option<(Excerpt, Stat)> {
+        let read = array.read_range(coords, range).unwrap_or_else(|error| {
+            log::debug!("a range: {error}");
+            None
+        });
+        // Where it takes most of the chunk it is not tried again.
+        let more = read.as_ref().map_or(u64::MAX, |(bytes, _, decoded_len)| {
+            u64::try_from(decoded_len.saturating_sub(bytes.len())).unwrap_or(u64::MAX)
+        });
+        if more > 0 {
+            open.excerpts.add(array, coords, more);
+        }
+        let (bytes, stat, _) = read?;
+        self.excerpts.fetch_add(1, Ordering::Relaxed);
+        Some((Excerpt { bytes, start: range.start }, stat))
     }
 }

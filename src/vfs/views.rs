@@ -473,8 +473,7 @@ impl Vfs {
         let get: &GetChunk<'_> = &|elements, coords, range| {
             let array = self.array_of(elements, open.moves)?;
             if in_part.has(&array, coords)
-                && let Some((excerpt, stat)) =
-                    self.excerpt(&array, coords, range).at(&elements.path)?
+                && let Some((excerpt, stat)) = self.excerpt(open, &array, coords, range)
             {
                 seen.note(&elements.path, coords, Some(stat.version));
                 return Ok(Some(excerpt));

@@ -132,6 +132,14 @@ impl ArrayToBytes for BytesCodec {
                 self.len
             )));
         }
+        self.decode_elements(encoded)
+    }
+
+    fn is_by_element(&self) -> bool {
+        true
+    }
+
+    fn decode_elements(&self, encoded: Bytes) -> Result<Buffer> {
         let mut decoded = Buffer::from(encoded);
         if self.turn != Turn::Nothing {
             self.turn.apply(decoded.to_mut());

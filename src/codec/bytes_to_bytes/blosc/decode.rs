@@ -1,6 +1,8 @@
 //! The reader of Blosc frames. Nothing that a frame says is believed before it is checked, and a
 //! block is only given memory once the frame is known to be long enough to speak of it.
 
+use std::ops::Range;
+
 use flate2::{FlushDecompress, Status};
 
 use super::super::stream::{room, too_long};
@@ -13,6 +15,7 @@ use super::{
     CODEC_VERSION, Compressor, Filter, HEADER_LEN, Header, RESERVED_FLAG, STORED_FLAG,
     UNSPLIT_FLAG, VERSION, blosclz, split_count,
 };
+use crate::codec::Part;
 use crate::error::{Error, Result};
 
 /// The length of the number before each split, and of a block's offset.
@@ -20,23 +23,40 @@ const NUMBER_LEN: usize = 4;
 
 /// Decodes one frame to at most `limit` bytes.
 pub(super) fn decode(encoded: &[u8], limit: usize) -> Result<Vec<u8>> {
-    let header = parse(encoded)?;
-    let decoded_len = length(header.decoded_len)?;
-    if decoded_len > limit {
-        return Err(too_long("blosc", limit));
+    match Frame::open(encoded, limit)? {
+        Frame::Stored(decoded) => Ok(decoded.to_vec()),
+        Frame::Blocks(mut blocks) => blocks.decode(0..blocks.offsets.len()),
     }
-    let payload = encoded.get(HEADER_LEN..).unwrap_or_default();
-    if decoded_len == 0 {
-        return Ok(Vec::new());
-    }
-    if header.flags & STORED_FLAG != 0 {
-        if payload.len() != decoded_len {
-            let len = payload.len();
-            return Err(Error::corrupt(format!("blosc: {len} of {decoded_len} bytes are stored")));
+}
+
+/// Decodes a range of one frame that has `decoded_len` bytes; none where that is in most of its blocks.
+pub(super) fn decode_range(
+    encoded: &[u8],
+    decoded_len: usize,
+    range: Range<usize>,
+) -> Result<Option<Part>> {
+    let wrong = |len: usize| Error::corrupt(format!("blosc: {len} bytes, not {decoded_len}"));
+    let mut blocks = match Frame::open(encoded, decoded_len)? {
+        Frame::Stored(decoded) if decoded.len() != decoded_len => return Err(wrong(decoded.len())),
+        Frame::Stored(decoded) => {
+            let bytes = decoded.get(range.clone());
+            return Ok(bytes.map(|bytes| Part { bytes: bytes.to_vec(), decoded: range.len() }));
         }
-        return Ok(payload.to_vec());
+        Frame::Blocks(blocks) if blocks.decoded_len != decoded_len => {
+            return Err(wrong(blocks.decoded_len));
+        }
+        Frame::Blocks(blocks) => blocks,
+    };
+    let wanted = range.start / blocks.block_len..range.end.div_ceil(blocks.block_len);
+    if wanted.len() > blocks.offsets.len() / 2 {
+        return Ok(None);
     }
-    Frame::new(encoded, &header, decoded_len)?.decode()
+    let skipped = wanted.start.saturating_mul(blocks.block_len);
+    let mut bytes = blocks.decode(wanted)?;
+    let decoded = bytes.len();
+    bytes.truncate(range.end.saturating_sub(skipped));
+    bytes.drain(..range.start.saturating_sub(skipped).min(bytes.len()));
+    Ok(Some(Part { bytes, decoded }))
 }
 
 /// Reads the header and checks what does not need the rest of the frame.
@@ -91,8 +111,38 @@ fn length(len: u32) -> Result<usize> {
     usize::try_from(len).map_err(|_| Error::too_large(format!("blosc: {len} bytes")))
 }
 
-/// A frame that is not stored, and the memory to decode its blocks in.
-struct Frame<'a> {
+/// What a frame has after its header.
+enum Frame<'a> {
+    /// The decoded bytes.
+    Stored(&'a [u8]),
+    Blocks(Blocks<'a>),
+}
+
+impl<'a> Frame<'a> {
+    /// A frame of at most `limit` decoded bytes.
+    fn open(encoded: &'a [u8], limit: usize) -> Result<Self> {
+        let header = parse(encoded)?;
+        let decoded_len = length(header.decoded_len)?;
+        if decoded_len > limit {
+            return Err(too_long("blosc", limit));
+        }
+        if decoded_len == 0 {
+            return Ok(Self::Stored(&[]));
+        }
+        if header.flags & STORED_FLAG == 0 {
+            return Blocks::new(encoded, &header, decoded_len).map(Self::Blocks);
+        }
+        let stored = encoded.get(HEADER_LEN..).unwrap_or_default();
+        if stored.len() != decoded_len {
+            let len = stored.len();
+            return Err(Error::corrupt(format!("blosc: {len} of {decoded_len} bytes are stored")));
+        }
+        Ok(Self::Stored(stored))
+    }
+}
+
+/// The blocks of a frame, and the memory to decode them in.
+struct Blocks<'a> {
     encoded: &'a [u8],
     /// The offsets of the blocks, as they are stored.
     offsets: &'a [[u8; NUMBER_LEN]],
@@ -107,7 +157,7 @@ struct Frame<'a> {
     scratch: Scratch,
 }
 
-impl<'a> Frame<'a> {
+impl<'a> Blocks<'a> {
     fn new(encoded: &'a [u8], header: &Header, decoded_len: usize) -> Result<Self> {
         let compressor = Compressor::from_flags(header.flags).ok_or_else(|| {
             Error::unsupported(format!("blosc: codec {} is not known", header.flags >> 5))
@@ -147,11 +197,15 @@ impl<'a> Frame<'a> {
         })
     }
 
-    fn decode(mut self) -> Result<Vec<u8>> {
-        let mut decoded = room("blosc", self.decoded_len)?;
-        for (index, offset) in self.offsets.iter().enumerate() {
+    /// Decodes some that follow one another.
+    fn decode(&mut self, wanted: Range<usize>) -> Result<Vec<u8>> {
+        let len_until = |block: usize| block.saturating_mul(self.block_len).min(self.decoded_len);
+        let len = len_until(wanted.end).saturating_sub(len_until(wanted.start));
+        let mut decoded = room("blosc", len)?;
+        let offsets = self.offsets.get(wanted.clone()).unwrap_or_default();
+        for (index, offset) in wanted.zip(offsets) {
             let start = decoded.len();
-            let len = self.decoded_len.saturating_sub(start).min(self.block_len);
+            let len = len.saturating_sub(start).min(self.block_len);
             decoded.resize(start.saturating_add(len), 0);
             let block = decoded.get_mut(start..).unwrap_or_default();
             let offset = length(u32::from_le_bytes(*offset))?;

@@ -38,11 +38,13 @@ mod shuffle;
 
 pub(super) use shuffle::{shuffle, unshuffle};
 
+use std::ops::Range;
+
 use serde_json::Value;
 
 use self::encode::Encoder;
-use crate::codec::BytesToBytes;
 use crate::codec::configuration::count;
+use crate::codec::{BytesToBytes, Part};
 use crate::error::{Error, Result};
 use crate::metadata::model::Object;
 
@@ -214,6 +216,19 @@ impl BytesToBytes for Blosc {
 
     fn decode(&self, encoded: &[u8], limit: usize) -> Result<Vec<u8>> {
         decode::decode(encoded, limit)
+    }
+
+    fn has_ranges(&self) -> bool {
+        true
+    }
+
+    fn decode_range(
+        &self,
+        encoded: &[u8],
+        decoded_len: usize,
+        range: Range<usize>,
+    ) -> Result<Option<Part>> {
+        decode::decode_range(encoded, decoded_len, range)
     }
 }
 

@@ -118,6 +118,30 @@ fn items_longer_than_255_bytes_are_taken_for_single_bytes() {
 }
 
 #[test]
+fn a_range_is_decoded_from_its_blocks_and_no_others() {
+    let decoded: Vec<u8> = (0..100_000_u32).flat_map(|i| (i / 9).to_le_bytes()).collect();
+    let codec = blosc(&json!({"typesize": 4, "blocksize": 25_000}));
+    let mut encoded = codec.encode(&decoded).unwrap();
+    let block_len =
+        usize::try_from(u32::from_le_bytes(encoded[8..12].try_into().unwrap())).unwrap();
+    assert_eq!(block_len, 100_000);
+    encoded.truncate(encoded.len() - 1); // Of the last block.
+    let len = u32::try_from(encoded.len()).unwrap();
+    encoded[12..16].copy_from_slice(&len.to_le_bytes());
+    assert!(codec.decode(&encoded, decoded.len()).is_err());
+    let part = |range: Range<usize>| codec.decode_range(&encoded, decoded.len(), range);
+    for (range, blocks) in [(0..1, 1), (99_999..100_001, 2), (100_000..200_000, 1), (7..7, 1)] {
+        let found = part(range.clone()).unwrap().expect("of a few blocks");
+        assert!(found.bytes == decoded[range] && found.decoded == blocks * block_len);
+    }
+    assert_eq!(part(99_999..200_001).unwrap(), None, "most of the blocks");
+    assert!(part(399_999..400_000).is_err());
+    let stored = blosc(&json!({"clevel": 0})).encode(&decoded).unwrap();
+    let found = codec.decode_range(&stored, decoded.len(), 3..9).unwrap().expect("all ranges");
+    assert!(found.bytes == decoded[3..9] && found.decoded == 6);
+}
+
+#[test]
 fn headers_that_lie_are_refused() {
     let (decoded, valid) = frame("lz4", 1);
     assert_eq!(decode(&valid).unwrap(), decoded);
@@ -212,6 +236,7 @@ proptest! {
         (item_len, block_len, len) in lens(),
         kind in 0..4,
         seed in any::<u32>(),
+        wanted in prop::collection::vec(any::<prop::sample::Index>(), 2),
     ) {
         let mut state = seed;
         let decoded: Vec<u8> = (0..u32::try_from(len).unwrap())
@@ -235,5 +260,12 @@ proptest! {
         let encoded = codec.encode(&decoded).unwrap();
         prop_assert!(encoded.len() <= decoded.len() + HEADER_LEN);
         prop_assert!(codec.decode(&encoded, len).unwrap() == decoded);
+        let mut ends: Vec<usize> = wanted.iter().map(|at| at.index(len + 1)).collect();
+        ends.sort_unstable();
+        if let Some(part) = codec.decode_range(&encoded, len, ends[0]..ends[1]).unwrap() {
+            prop_assert!(part.bytes == decoded[ends[0]..ends[1]]);
+            prop_assert!(part.decoded >= part.bytes.len() && part.decoded <= len);
+        }
+        prop_assert!(codec.decode_range(&encoded, len + 1, ends[0]..ends[1]).is_err());
     }
 }
