@@ -80,6 +80,24 @@ impl Drop for Pooled {
 
 /// An empty vector with room for `len` bytes, and hardly more, or an error where there is no memory.
 pub fn reserve(len: usize) -> Result<Vec<u8>> {
+    let mut bytes = used(len)?;
+    bytes.clear();
+    Ok(bytes)
+}
+
+/// `len` bytes for who writes all of them: they are what was in memory that is used again, as far as it was, since to clear it
+/// takes as long as a fast decoder does for a twentieth of it.
+pub fn unset(len: usize) -> Result<Vec<u8>> {
+    let mut bytes = used(len)?;
+    bytes.resize(len, 0);
+    if cfg!(debug_assertions) {
+        bytes.fill(0xA5); // What is not written shows.
+    }
+    Ok(bytes)
+}
+
+/// A vector with room for `len` bytes, and in it what it had when it was let go of.
+fn used(len: usize) -> Result<Vec<u8>> {
     let is_much = len >= LEAST;
     let room = if is_much { room_for(len) } else { len };
     if let Some(bytes) = is_much.then(|| KEPT.lock().take(room)).flatten() {
@@ -119,9 +137,8 @@ pub fn recycle(bytes: Bytes) {
 }
 
 /// Keeps the memory of a vector.
-pub fn keep(mut bytes: Vec<u8>) {
+pub fn keep(bytes: Vec<u8>) {
     let Some(room) = room_in(bytes.capacity()) else { return };
-    bytes.clear();
     let gone = KEPT.lock().put(room, bytes);
     drop(gone); // Freeing memory takes time: not under the lock.
 }
@@ -240,7 +257,14 @@ impl From<Vec<u8>> for Buffer {
 
 impl From<Bytes> for Buffer {
     fn from(bytes: Bytes) -> Self {
-        Vec::from(bytes).into()
+        match bytes.try_into_mut() {
+            Ok(alone) => Vec::from(alone).into(),
+            Err(shared) => {
+                let mut bytes = reserve(shared.len()).unwrap_or_default();
+                bytes.extend_from_slice(&shared);
+                bytes.into()
+            }
+        }
     }
 }
 

@@ -158,7 +158,7 @@ impl Pipeline {
                 let Some(part) = first.codec.decode_range(&outer, len, range.clone())? else {
                     return Ok(None);
                 };
-                (Bytes::from(Buffer::from(part.bytes)), part.decoded)
+                (Bytes::from(part.bytes), part.decoded)
             }
             None => (encoded, range.len()),
         };

@@ -21,7 +21,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{IoSlice, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, fchown};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -32,7 +32,7 @@ use super::{
     Aside, ByteRange, Condition, Entries, Key, Keys, ListableStore, PRIVATE, Piece, Prefix,
     ReadableStore, Room, Stat, Value, Version, WritableStore,
 };
-use crate::buffer::reserve;
+use crate::buffer::unset;
 use crate::error::{At, Error, Kind, Result};
 use crate::sys::{self, Dir, EntryType, Links};
 use listing::{Listing, Walk};
@@ -516,10 +516,21 @@ fn read_range(file: &File, metadata: &Metadata, range: ByteRange) -> Result<Valu
     let (offset, len) = range.within(metadata.len());
     let capacity = usize::try_from(len)
         .map_err(|_| Error::too_large(format!("{len} bytes do not fit into memory")))?;
-    let mut bytes = reserve(capacity)?;
-    let mut reader = file;
-    reader.seek(SeekFrom::Start(offset))?;
-    reader.take(len).read_to_end(&mut bytes)?;
+    let mut bytes = unset(capacity)?;
+    let (mut rest, mut at) = (bytes.as_mut_slice(), offset);
+    while !rest.is_empty() {
+        match file.read_at(rest, at) {
+            Ok(0) => break, // It has become shorter.
+            Ok(read) => {
+                rest = rest.get_mut(read..).unwrap_or_default();
+                at = at.saturating_add(u64::try_from(read).unwrap_or(u64::MAX));
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let read = capacity.saturating_sub(rest.len());
+    bytes.truncate(read);
     Ok(Value { bytes: bytes.into(), stat: stat_of(metadata) })
 }
 

@@ -7,7 +7,7 @@ use std::cell::RefCell;
 
 use libdeflater::{CompressionError, CompressionLvl, Compressor, Decompressor, adler32, crc32};
 
-use super::stream::zeros;
+use super::stream::unset;
 use crate::error::{Error, Result};
 
 /// The most that deflate makes of a byte.
@@ -33,27 +33,39 @@ pub(super) fn decode_whole(form: Form, encoded: &[u8], len: usize) -> Option<Vec
     if len > encoded.len().saturating_mul(MAX_RATIO) {
         return None;
     }
-    // What stands at the end of a stream, as it must be where nothing follows it.
-    let ends_with = |trailer: &[u8]| encoded.ends_with(trailer);
     let isize = u32::try_from(len & 0xFFFF_FFFF).ok()?.to_le_bytes();
-    if form == Form::Gzip && !ends_with(&isize) {
-        return None;
-    }
-    let mut decoded = zeros("deflate", len).ok()?;
+    let (header_len, trailer_len) = match form {
+        Form::Gzip if encoded.ends_with(&isize) => (gzip_header_len(encoded)?, 8),
+        Form::Zlib if is_zlib(encoded) => (2, 4),
+        Form::Gzip | Form::Zlib => return None,
+    };
+    let trailer_at = encoded.len().checked_sub(trailer_len)?;
+    let (stream, trailer) = (encoded.get(header_len..trailer_at)?, encoded.get(trailer_at..)?);
+    let mut decoded = unset("deflate", len).ok()?;
     let decompress = |decompressor: &RefCell<Decompressor>| {
-        let decompressor = &mut *decompressor.borrow_mut();
-        match form {
-            Form::Gzip => decompressor.gzip_decompress(encoded, &mut decoded),
-            Form::Zlib => decompressor.zlib_decompress(encoded, &mut decoded),
-        }
+        decompressor.borrow_mut().deflate_decompress(stream, &mut decoded)
     };
     let found = DECOMPRESSOR.with(decompress).ok()?;
-    // Its checksum was right; now that nothing follows. (But for the same stream once more, which would be too long.)
+    // This stands at the end: so nothing follows the stream. (But for the same once more, which would be too long.)
     let is_whole = match form {
-        Form::Gzip => ends_with(&[crc32(&decoded).to_le_bytes(), isize].concat()),
-        Form::Zlib => ends_with(&adler32(&decoded).to_be_bytes()),
+        Form::Gzip => trailer.starts_with(&crc32(&decoded).to_le_bytes()),
+        Form::Zlib => trailer == adler32(&decoded).to_be_bytes(),
     };
     (found == len && is_whole).then_some(decoded)
+}
+
+/// The length of the header of a gzip member, where it has nothing but the members that every one has.
+fn gzip_header_len(encoded: &[u8]) -> Option<usize> {
+    // Two bytes that say gzip, deflate, no flags, a time of four bytes, and two more.
+    encoded.starts_with(&[0x1f, 0x8b, 8, 0]).then_some(10)
+}
+
+/// Whether a stream begins as one of zlib does: deflate with a window that there is, no dictionary, and a sum of both bytes.
+fn is_zlib(encoded: &[u8]) -> bool {
+    matches!(encoded, [method, flags, ..] if method & 0x0F == 8
+        && method >> 4 <= 7
+        && flags & 0x20 == 0
+        && u16::from_be_bytes([*method, *flags]).is_multiple_of(31))
 }
 
 /// Encodes all of `decoded` into one stream. Level 0 stores.
@@ -62,7 +74,7 @@ pub(super) fn encode_whole(form: Form, level: i32, decoded: &[u8]) -> Result<Vec
         Form::Gzip => compressor.gzip_compress_bound(decoded.len()),
         Form::Zlib => compressor.zlib_compress_bound(decoded.len()),
     })?;
-    let mut encoded = zeros("deflate", bound)?;
+    let mut encoded = unset("deflate", bound)?;
     let len = encode_into(form, level, decoded, &mut encoded)?;
     encoded.truncate(len.ok_or_else(|| broken(&"longer than it can be"))?);
     Ok(encoded)

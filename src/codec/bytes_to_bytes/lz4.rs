@@ -11,7 +11,7 @@
 
 use lz4_flex::block::{compress_into, decompress_into, get_maximum_output_size};
 
-use super::stream::{too_long, zeros};
+use super::stream::{too_long, unset};
 use crate::codec::BytesToBytes;
 use crate::error::{Error, Result};
 use crate::metadata::model::Object;
@@ -40,7 +40,7 @@ impl BytesToBytes for Lz4 {
             .filter(|len| *len <= MAX_DECODED_LEN)
             .ok_or_else(|| Error::too_large(format!("lz4: {} bytes to encode", decoded.len())))?;
         let mut encoded =
-            zeros("lz4", HEADER_LEN.saturating_add(get_maximum_output_size(decoded.len())))?;
+            unset("lz4", HEADER_LEN.saturating_add(get_maximum_output_size(decoded.len())))?;
         let block_len = match encoded.split_first_chunk_mut() {
             Some((header, block)) => {
                 *header = len.to_le_bytes();
@@ -70,7 +70,7 @@ impl BytesToBytes for Lz4 {
                 block.len()
             )));
         }
-        let mut decoded = zeros("lz4", len)?;
+        let mut decoded = unset("lz4", len)?;
         let actual = decompress_into(block, &mut decoded)
             .map_err(|error| Error::corrupt(format!("lz4: {error}")))?;
         if actual != len {

@@ -15,7 +15,7 @@
 use lz4_flex::block::{compress, decompress_into};
 use twox_hash::XxHash32;
 
-use super::stream::{too_long, zeros};
+use super::stream::{too_long, unset};
 use crate::codec::BytesToBytes;
 use crate::codec::configuration::count;
 use crate::error::{Error, Result};
@@ -121,7 +121,7 @@ impl BytesToBytes for Lz4BlockStream {
                 RAW if stored == len => data.to_vec(),
                 // Each byte of a block makes at most 255, and a token some more.
                 LZ4 if len <= stored.saturating_mul(255).saturating_add(32) => {
-                    let mut block = zeros("lz4", len)?;
+                    let mut block = unset("lz4", len)?;
                     let found = decompress_into(data, &mut block)
                         .map_err(|error| corrupt(&error.to_string()))?;
                     if found != len {

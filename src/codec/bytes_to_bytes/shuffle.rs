@@ -3,7 +3,7 @@
 //! Examples of the specification have it as `shuffle` {`element_size`}. Specification: numcodecs. Length: the same, which must be a multiple of `elementsize`.
 
 use super::blosc::{shuffle, unshuffle};
-use super::stream::{too_long, zeros};
+use super::stream::{too_long, unset};
 use crate::codec::BytesToBytes;
 use crate::codec::configuration::count;
 use crate::error::{Error, Result};
@@ -41,7 +41,7 @@ impl Shuffle {
 impl BytesToBytes for Shuffle {
     fn encode(&self, decoded: &[u8]) -> Result<Vec<u8>> {
         self.check_len(decoded.len())?;
-        let mut encoded = zeros("shuffle", decoded.len())?;
+        let mut encoded = unset("shuffle", decoded.len())?;
         shuffle(self.item_len, decoded, &mut encoded);
         Ok(encoded)
     }
@@ -51,7 +51,7 @@ impl BytesToBytes for Shuffle {
             return Err(too_long("shuffle", limit));
         }
         self.check_len(encoded.len())?;
-        let mut decoded = zeros("shuffle", encoded.len())?;
+        let mut decoded = unset("shuffle", encoded.len())?;
         unshuffle(self.item_len, encoded, &mut decoded);
         Ok(decoded)
     }

@@ -3,7 +3,7 @@
 //! gzip, zlib, bz2 and lzma all take some input and fill some output at each call; the loop
 //! around them, and the three ways in which it can end badly, are here once.
 
-use crate::buffer::reserve;
+use crate::buffer::{self, reserve};
 use crate::error::{Error, Kind, Result};
 
 /// What one call of a decompressor did.
@@ -80,11 +80,9 @@ fn no_room(codec: &str, len: usize, more: usize) -> Error {
     Error::new(Kind::NoMemory, format!("{codec}: no memory for {len} bytes"))
 }
 
-/// A vector of `len` zeros, or out of memory as an error.
-pub(super) fn zeros(codec: &str, len: usize) -> Result<Vec<u8>> {
-    let mut bytes = room(codec, len)?;
-    bytes.resize(len, 0);
-    Ok(bytes)
+/// `len` bytes for who writes all of them (see [`buffer::unset`]), or out of memory as an error.
+pub(super) fn unset(codec: &str, len: usize) -> Result<Vec<u8>> {
+    buffer::unset(len).map_err(|_| no_room(codec, 0, len))
 }
 
 /// The error of a stream that is longer than it may be.

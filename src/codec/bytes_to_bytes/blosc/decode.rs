@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use flate2::{FlushDecompress, Status};
 
-use super::super::stream::{room, too_long};
+use super::super::stream::{too_long, unset};
 use super::super::zlib::with_decompress;
 use super::super::zstd::with_decompressor;
 use super::bitshuffle::bitunshuffle;
@@ -201,13 +201,10 @@ impl<'a> Blocks<'a> {
     fn decode(&mut self, wanted: Range<usize>) -> Result<Vec<u8>> {
         let len_until = |block: usize| block.saturating_mul(self.block_len).min(self.decoded_len);
         let len = len_until(wanted.end).saturating_sub(len_until(wanted.start));
-        let mut decoded = room("blosc", len)?;
+        let mut decoded = unset("blosc", len)?;
         let offsets = self.offsets.get(wanted.clone()).unwrap_or_default();
-        for (index, offset) in wanted.zip(offsets) {
-            let start = decoded.len();
-            let len = len.saturating_sub(start).min(self.block_len);
-            decoded.resize(start.saturating_add(len), 0);
-            let block = decoded.get_mut(start..).unwrap_or_default();
+        for ((index, offset), block) in wanted.zip(offsets).zip(decoded.chunks_mut(self.block_len))
+        {
             let offset = length(u32::from_le_bytes(*offset))?;
             self.decode_block(offset, block)
                 .map_err(|error| Error::corrupt(format!("blosc: block {index}: {error}")))?;

@@ -3,7 +3,7 @@
 
 use std::cell::Cell;
 
-use super::super::stream::room;
+use super::super::stream::unset;
 use crate::error::Result;
 
 /// The most that a thread keeps.
@@ -13,16 +13,15 @@ thread_local! {
     static KEPT: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// Zeros to write to, so that nothing of one chunk can turn up in another.
+/// Bytes to write to before they are read: they are what was in them last.
 pub(super) struct Scratch(Vec<u8>);
 
 impl Scratch {
-    /// `len` zeros, or out of memory as an error.
+    /// `len` of them, or out of memory as an error.
     pub fn new(len: usize) -> Result<Self> {
         let mut bytes = KEPT.take();
-        bytes.clear();
         if bytes.capacity() < len {
-            bytes = room("blosc", len)?;
+            bytes = unset("blosc", len)?;
         }
         bytes.resize(len, 0);
         Ok(Self(bytes))
