@@ -526,9 +526,15 @@ impl Vfs {
     }
 
     /// Ends an opener. What a mapping wrote after the last close is stored now; what could not be stored, as
-    /// that close has said, is dropped with the last opener.
-    pub(super) fn release_content(&self, inode: &Arc<Inode>, access: Access) {
+    /// that close has said, is dropped with the last opener. `end` ends what else he is counted as, before others can look.
+    pub(super) fn release_content(
+        &self,
+        inode: &Arc<Inode>,
+        access: Access,
+        end: impl FnOnce(&mut File),
+    ) {
         let mut file = inode.file().lock();
+        end(&mut file);
         file.openers = file.openers.saturating_sub(1);
         file.writers = file.writers.saturating_sub(u32::from(access != Access::Read));
         let refused =

@@ -263,8 +263,7 @@ impl Vfs {
 
     /// Ends the opening of a file that was not opened.
     fn give_up(&self, inode: &Arc<Inode>, access: Access) {
-        inode.file().lock().settle();
-        self.release_content(inode, access);
+        self.release_content(inode, access, file::File::settle);
     }
 
     fn new_handle(&self, handle: Handle) -> u64 {
@@ -461,10 +460,11 @@ impl Vfs {
     pub(super) fn end(&self, handle: u64) {
         // Not removed before its bytes are where `sync` finds them without it.
         let Ok(Handle { inode, access, source }) = self.handle(handle) else { return };
-        if let Source::Backing(_) = source {
-            Self::end_passing(&inode);
-        }
-        self.release_content(&inode, access);
+        self.release_content(&inode, access, |file| {
+            if let Source::Backing(_) = source {
+                file.passing.end();
+            }
+        });
         drop(self.handles.lock().remove(&handle));
         self.inodes.release(inode);
     }

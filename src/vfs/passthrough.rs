@@ -74,6 +74,16 @@ pub struct Passing {
     parted: Option<Instant>,
 }
 
+impl Passing {
+    /// Ends a handle on a file that the kernel reads by itself.
+    pub fn end(&mut self) {
+        self.openers = self.openers.saturating_sub(1);
+        if self.openers == 0 {
+            self.backing = None;
+        }
+    }
+}
+
 /// What was stored when a chunk was opened: its version, and the generation of its array, since a version may come again
 /// (an inode number that is free again, a time that was set).
 type Seen = (Version, u64);
@@ -484,15 +494,6 @@ impl Vfs {
     /// Whether the kernel reads a file by itself.
     pub(super) fn is_passing(inode: &Inode) -> bool {
         inode.known_file().is_some_and(|file| file.lock().passing.openers > 0)
-    }
-
-    /// Ends a handle on a file that the kernel reads by itself.
-    pub(super) fn end_passing(inode: &Inode) {
-        let passing = &mut inode.file().lock().passing;
-        passing.openers = passing.openers.saturating_sub(1);
-        if passing.openers == 0 {
-            passing.backing = None;
-        }
     }
 
     /// Gives the name of a file, which the kernel is reading by itself, to a new inode that it does not; to be called where
