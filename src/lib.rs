@@ -9,6 +9,7 @@
 //! | [`sys`] | the only unsafe code: system calls that std does not have |
 //! | [`buffer`] | the bytes of chunks, in memory that is used again |
 //! | [`pool`] | threads, and the tasks that wait for them |
+//! | [`parallel`] | work on chunks that several processors share |
 //! | [`backing`] | files that the kernel reads by itself in the place of ours |
 //! | [`dtype`] | data types and fill values |
 //! | [`store`] | keys to bytes: the abstract store interface, directory and memory |
@@ -49,6 +50,7 @@ pub mod error;
 pub mod fuse;
 pub mod hierarchy;
 pub mod metadata;
+pub mod parallel;
 pub mod pool;
 pub mod shard;
 pub mod store;

@@ -1,43 +1,97 @@
-//! Chunks encoded by several threads: a shard has many, and their encoding takes longer than all else.
+//! Work on chunks that several processors share, as far as others leave them idle: the inner chunks of a shard, and the blocks of
+//! a chunk.
+//!
+//! Threads that encode or decode are counted, whoever they belong to. Where each processor has one, more would only take turns
+//! with them.
 
+use std::cell::Cell;
 use std::num::NonZero;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use parking_lot::Mutex;
 
 use crate::error::Result;
 
-/// What `make` makes of each of `items`, in their order, or the first error.
-pub(super) fn map<T: Send, U: Send>(
-    items: Vec<T>,
-    make: impl Fn(T) -> Result<U> + Sync,
-) -> Result<Vec<U>> {
-    // How many processors there are takes a look at several files.
-    let threads = match items.len() {
-        0 | 1 => 1,
-        count => thread::available_parallelism().map_or(1, NonZero::get).min(count),
-    };
-    if threads == 1 {
-        return items.into_iter().map(make).collect();
+/// Threads that work on chunks.
+static BUSY: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    /// Whether this one is counted.
+    static IS_BUSY: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Counts this thread among those that work on chunks, until it is dropped.
+#[derive(Debug)]
+pub struct Busy {
+    /// Whether it was not counted before.
+    is_first: bool,
+}
+
+/// Counts this thread among those that work on chunks.
+pub fn busy() -> Busy {
+    let is_first = !IS_BUSY.replace(true);
+    if is_first {
+        BUSY.fetch_add(1, Ordering::Relaxed);
     }
+    Busy { is_first }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        if self.is_first {
+            IS_BUSY.set(false);
+            BUSY.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// How many processors nobody works on, besides this thread's own.
+fn idle() -> usize {
+    static ALL: OnceLock<usize> = OnceLock::new();
+    // To count them takes a look at several files.
+    let all = *ALL.get_or_init(|| thread::available_parallelism().map_or(1, NonZero::get));
+    all.saturating_sub(BUSY.load(Ordering::Relaxed))
+}
+
+/// What `make` makes of each of `items`, in their order, or the first error. Each thread that takes part has a `state` of its
+/// own for that.
+///
+/// `make` holds no lock while it calls this in its turn: a thread that waits for others does what else there is meanwhile.
+pub fn map<T: Send, U: Send, S>(
+    items: Vec<T>,
+    state: impl Fn() -> Result<S> + Sync,
+    make: impl Fn(&mut S, T) -> Result<U> + Sync,
+) -> Result<Vec<U>> {
+    let _busy = busy();
+    let others = idle().min(items.len().saturating_sub(1));
     let mut made: Vec<Option<Result<U>>> = items.iter().map(|_| None).collect();
     // Held for the next item only.
     let rest = Mutex::new(items.into_iter().zip(&mut made));
     let work = || {
+        let _busy = busy();
+        let mut known = None;
         loop {
             let next = rest.lock().next();
             let Some((item, place)) = next else { return };
-            *place = Some(make(item));
+            let state = match &mut known {
+                Some(state) => Ok(state),
+                none => state().map(|state| none.insert(state)),
+            };
+            *place = Some(state.and_then(|state| make(state, item)));
         }
     };
-    thread::scope(|scope| {
-        for _ in 1..threads {
-            // Where no thread can be had, this one does it all.
-            let spawned = thread::Builder::new().spawn_scoped(scope, work);
-            drop(spawned);
-        }
+    if others == 0 {
         work();
-    });
+    } else {
+        rayon::in_place_scope(|scope| {
+            for _ in 0..others {
+                scope.spawn(|_| work());
+            }
+            work();
+        });
+    }
     drop(rest);
     made.into_iter().flatten().collect()
 }
@@ -49,12 +103,34 @@ mod tests {
 
     #[test]
     fn results_come_in_the_order_of_the_items_and_the_first_error_counts() {
-        let all = map((0..100).collect(), |n: u32| Ok(n * 2)).expect("made");
+        let all = map((0..100).collect(), || Ok(2), |two, n: u32| Ok(n * *two)).expect("made");
         assert_eq!(all, (0..100).map(|n| n * 2).collect::<Vec<_>>());
-        let failed = map((0..100).collect(), |n: u32| match n {
-            7 | 50 => Err(Error::invalid(n.to_string())),
-            _ => Ok(n),
-        });
+        let failed = map(
+            (0..100).collect(),
+            || Ok(()),
+            |(), n: u32| match n {
+                7 | 50 => Err(Error::invalid(n.to_string())),
+                _ => Ok(n),
+            },
+        );
         assert_eq!(failed.expect_err("two failed").detail(), "7");
+        let failed = map(vec![1], || Err::<(), _>(Error::invalid("none")), |(), n: u32| Ok(n));
+        assert_eq!(failed.expect_err("no state").detail(), "none");
+    }
+
+    #[test]
+    fn a_thread_is_counted_once_and_what_is_busy_is_not_asked_for_help() {
+        let first = busy();
+        let before = idle();
+        let again = busy();
+        assert_eq!(idle(), before);
+        drop(again);
+        assert_eq!(idle(), before);
+        drop(first);
+        let everybody = BUSY.fetch_add(1 << 20, Ordering::Relaxed);
+        let me = thread::current().id();
+        let by = map((0..50).collect(), || Ok(()), |(), _: u32| Ok(thread::current().id()));
+        assert!(by.expect("made").into_iter().all(|id| id == me));
+        assert_eq!(BUSY.fetch_sub(1 << 20, Ordering::Relaxed), everybody + (1 << 20));
     }
 }

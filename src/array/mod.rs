@@ -12,7 +12,6 @@ mod key_encoding;
 mod layers;
 mod layout;
 mod level;
-mod parallel;
 pub mod region;
 mod sharded;
 
@@ -27,6 +26,7 @@ use crate::buffer::{Buffer, reserve};
 use crate::codec::{Elements, vlen};
 use crate::error::{Error, Result};
 use crate::metadata::{chunk_shapes, model};
+use crate::parallel;
 use crate::store::{ByteRange, Key, Prefix, Stat, Store};
 
 pub use bound::ChunkLen;
@@ -323,7 +323,7 @@ impl Array {
             }
             _ => Ok(Change::erase(coords)),
         };
-        self.chunks.update(parallel::map(chunks, change)?)
+        self.chunks.update(parallel::map(chunks, || Ok(()), |(), chunk| change(chunk))?)
     }
 
     /// Whether a chunk is erased instead of stored, since it equals the fill value bit for bit.

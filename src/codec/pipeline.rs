@@ -14,6 +14,7 @@ use super::{ArrayToArray, ArrayToBytes, BytesToBytes, Elements, array_to_bytes};
 use crate::buffer::{Buffer, fitted, recycle};
 use crate::error::{Error, Result};
 use crate::metadata::model::{CodecSpec, Object};
+use crate::parallel;
 
 /// How much longer than the decoded chunk an intermediate form may be, besides twice its length.
 const SLACK: u64 = 1 << 20;
@@ -117,6 +118,7 @@ impl Pipeline {
 
     /// The decoded chunk: little endian, C order, exactly [`Self::decoded_len`] bytes where that is known.
     pub fn decode(&self, encoded: Bytes) -> Result<Buffer> {
+        let _busy = parallel::busy();
         let mut elements = self.array_to_bytes.decode(undone(&self.bytes_to_bytes, encoded)?)?;
         for codec in self.array_to_array.iter().rev() {
             elements = codec.decode(elements)?;
@@ -186,6 +188,7 @@ impl Pipeline {
                 decoded.len(),
             )));
         }
+        let _busy = parallel::busy();
         let mut elements = decoded;
         let mut extent = extent.to_vec();
         for codec in &self.array_to_array {

@@ -13,10 +13,11 @@ use super::scratch::Scratch;
 use super::shuffle::unshuffle;
 use super::{
     CODEC_VERSION, Compressor, Filter, HEADER_LEN, Header, RESERVED_FLAG, STORED_FLAG,
-    UNSPLIT_FLAG, VERSION, blosclz, split_count,
+    UNSPLIT_FLAG, VERSION, blosclz, share, split_count,
 };
 use crate::codec::Part;
 use crate::error::{Error, Result};
+use crate::parallel;
 
 /// The length of the number before each split, and of a block's offset.
 const NUMBER_LEN: usize = 4;
@@ -25,7 +26,7 @@ const NUMBER_LEN: usize = 4;
 pub(super) fn decode(encoded: &[u8], limit: usize) -> Result<Vec<u8>> {
     match Frame::open(encoded, limit)? {
         Frame::Stored(decoded) => Ok(decoded.to_vec()),
-        Frame::Blocks(mut blocks) => blocks.decode(0..blocks.offsets.len()),
+        Frame::Blocks(blocks) => blocks.decode(0..blocks.offsets.len()),
     }
 }
 
@@ -36,7 +37,7 @@ pub(super) fn decode_range(
     range: Range<usize>,
 ) -> Result<Option<Part>> {
     let wrong = |len: usize| Error::corrupt(format!("blosc: {len} bytes, not {decoded_len}"));
-    let mut blocks = match Frame::open(encoded, decoded_len)? {
+    let blocks = match Frame::open(encoded, decoded_len)? {
         Frame::Stored(decoded) if decoded.len() != decoded_len => return Err(wrong(decoded.len())),
         Frame::Stored(decoded) => {
             let bytes = decoded.get(range.clone());
@@ -141,7 +142,7 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// The blocks of a frame, and the memory to decode them in.
+/// The blocks of a frame.
 struct Blocks<'a> {
     encoded: &'a [u8],
     /// The offsets of the blocks, as they are stored.
@@ -153,8 +154,6 @@ struct Blocks<'a> {
     decoded_len: usize,
     /// Splits of a whole block.
     split_count: usize,
-    /// A decompressed block that is still shuffled, then the same again for the bit shuffle.
-    scratch: Scratch,
 }
 
 impl<'a> Blocks<'a> {
@@ -179,11 +178,6 @@ impl<'a> Blocks<'a> {
                 Error::corrupt(format!("blosc: {len} bytes are too few for {block_count} blocks"))
             })?;
         let filter = Filter::from_flags(header.flags, item_len);
-        let scratch_len = match filter {
-            Filter::None => 0,
-            Filter::Bytes => block_len,
-            Filter::Bits => block_len.saturating_mul(2),
-        };
         Ok(Self {
             encoded,
             offsets,
@@ -193,32 +187,59 @@ impl<'a> Blocks<'a> {
             block_len,
             decoded_len,
             split_count,
-            scratch: Scratch::new(scratch_len)?,
         })
     }
 
+    /// Room for a decompressed block that is still shuffled, then the same again for the bit shuffle.
+    fn scratch(&self) -> Result<Scratch> {
+        Scratch::new(self.filter.room(self.block_len))
+    }
+
     /// Decodes some that follow one another.
-    fn decode(&mut self, wanted: Range<usize>) -> Result<Vec<u8>> {
+    fn decode(&self, wanted: Range<usize>) -> Result<Vec<u8>> {
         let len_until = |block: usize| block.saturating_mul(self.block_len).min(self.decoded_len);
         let len = len_until(wanted.end).saturating_sub(len_until(wanted.start));
         let mut decoded = unset("blosc", len)?;
         let offsets = self.offsets.get(wanted.clone()).unwrap_or_default();
-        for ((index, offset), block) in wanted.zip(offsets).zip(decoded.chunks_mut(self.block_len))
-        {
-            let offset = length(u32::from_le_bytes(*offset))?;
-            self.decode_block(offset, block)
-                .map_err(|error| Error::corrupt(format!("blosc: block {index}: {error}")))?;
-        }
+        let share = share(self.block_len);
+        let offsets = wanted.step_by(share).zip(offsets.chunks(share));
+        let shares = offsets.zip(decoded.chunks_mut(share.saturating_mul(self.block_len)));
+        let decode = |scratch: &mut Scratch, ((first, offsets), blocks): ((usize, &[_]), _)| {
+            self.decode_blocks((first, offsets), blocks, scratch)
+        };
+        parallel::map(shares.collect(), || self.scratch(), decode)?;
         Ok(decoded)
     }
 
-    fn decode_block(&mut self, offset: usize, block: &mut [u8]) -> Result<(), String> {
+    /// Decodes those at these offsets, the first of which is the one of that index.
+    fn decode_blocks(
+        &self,
+        (first, offsets): (usize, &[[u8; NUMBER_LEN]]),
+        blocks: &mut [u8],
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        for ((index, offset), block) in
+            (first..).zip(offsets).zip(blocks.chunks_mut(self.block_len))
+        {
+            let offset = length(u32::from_le_bytes(*offset))?;
+            self.decode_block(offset, block, scratch)
+                .map_err(|error| Error::corrupt(format!("blosc: block {index}: {error}")))?;
+        }
+        Ok(())
+    }
+
+    fn decode_block(
+        &self,
+        offset: usize,
+        block: &mut [u8],
+        scratch: &mut Scratch,
+    ) -> Result<(), String> {
         let rest = self.encoded.get(offset..).ok_or("lies past the end")?;
         let split_count = if block.len() == self.block_len { self.split_count } else { 1 };
         if self.filter == Filter::None {
             return decompress_splits(self.compressor, rest, split_count, block);
         }
-        let (shuffled, scratch) = self.scratch.split(self.block_len);
+        let (shuffled, scratch) = scratch.split(self.block_len);
         let shuffled = shuffled.get_mut(..block.len()).unwrap_or_default();
         decompress_splits(self.compressor, rest, split_count, shuffled)?;
         if self.filter == Filter::Bytes {

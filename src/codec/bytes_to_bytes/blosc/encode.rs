@@ -15,10 +15,11 @@ use super::scratch::Scratch;
 use super::shuffle::shuffle;
 use super::{
     Compressor, Filter, HEADER_LEN, Header, MAX_SPLITS, MIN_BUFFER_LEN, STORED_FLAG, UNSPLIT_FLAG,
-    blosclz, split_count,
+    blosclz, share, split_count,
 };
 use crate::buffer::keep;
 use crate::error::{Error, Result};
+use crate::parallel;
 
 /// The longest input, of which the frame's length still fits 31 bits.
 const MAX_DECODED_LEN: u32 = i32::MAX.unsigned_abs() - 16;
@@ -72,74 +73,42 @@ impl Encoder {
         Ok(frame)
     }
 
-    #[expect(clippy::too_many_lines, reason = "one pass over the blocks of a frame")]
     /// The compressed frame, or `None` where that would not be shorter than the stored one.
     fn compress(&self, decoded: &[u8], decoded_len: u32) -> Result<Option<Vec<u8>>> {
-        let mut backend = Backend::new(self.compressor, self.level)?;
         let item_len = usize::from(self.item_len);
         let block_len = self.block_len(decoded.len());
         // Zstandard came with the flag; readers that do not know the one do not know the other.
         let whole_split_count =
             if self.compressor == Compressor::Zstd { 1 } else { split_count(item_len, block_len) };
-        let max_len = decoded.len().saturating_add(HEADER_LEN);
-        let mut frame = room("blosc", max_len)?;
+        let shares = decoded.chunks(share(block_len).saturating_mul(block_len)).collect();
+        let worker = || Worker::new(self, block_len, whole_split_count);
+        let shares = parallel::map(shares, worker, Worker::encode)?;
+
         let block_count = decoded.len().div_ceil(block_len);
-        frame.resize(HEADER_LEN.saturating_add(block_count.saturating_mul(4)), 0);
-        let mut offsets = Vec::new();
-
-        let (shuffled_len, transposed_len) = match self.filter {
-            Filter::None => (0, 0),
-            Filter::Bytes => (block_len, 0),
-            Filter::Bits => (block_len, block_len),
-        };
-        let filter_len = shuffled_len.saturating_add(transposed_len);
-        let mut scratch = Scratch::new(filter_len.saturating_add(backend.max_len(block_len)))?;
-        let (scratch, compressed) = scratch.split(filter_len);
-        let (shuffled, transposed) = scratch.split_at_mut(shuffled_len);
-        for block in decoded.chunks(block_len) {
-            offsets.extend_from_slice(&number(frame.len())?.to_le_bytes());
-            let shuffled = match self.filter {
-                Filter::None => block,
-                Filter::Bytes => {
-                    let shuffled = shuffled.get_mut(..block.len()).unwrap_or_default();
-                    shuffle(item_len, block, shuffled);
-                    shuffled
-                }
-                Filter::Bits => {
-                    let shuffled = shuffled.get_mut(..block.len()).unwrap_or_default();
-                    let transposed = transposed.get_mut(..block.len()).unwrap_or_default();
-                    bitshuffle(item_len, block, shuffled, transposed);
-                    shuffled
-                }
-            };
-            let split_count = if block.len() == block_len { whole_split_count } else { 1 };
-            for split in shuffled.chunks_exact(block.len() / split_count) {
-                let len = backend.compress(split, compressed)?;
-                // A split of just that length would be taken for a stored one.
-                let split = match len.filter(|len| *len < split.len()) {
-                    Some(len) => compressed.get(..len).unwrap_or_default(),
-                    None => split,
-                };
-                if frame.len().saturating_add(4).saturating_add(split.len()) >= max_len {
-                    keep(frame);
-                    return Ok(None);
-                }
-                frame.extend_from_slice(&number(split.len())?.to_le_bytes());
-                frame.extend_from_slice(split);
-            }
+        let head_len = HEADER_LEN.saturating_add(block_count.saturating_mul(4));
+        let blocks_len = shares.iter().map(|share| share.blocks.len()).sum();
+        let encoded_len = head_len.saturating_add(blocks_len);
+        if encoded_len >= decoded.len().saturating_add(HEADER_LEN) {
+            return Ok(None);
         }
-
         let unsplit = if whole_split_count == 1 { UNSPLIT_FLAG } else { 0 };
         let header = Header {
             flags: self.compressor.flags() | self.filter.flags() | unsplit,
             item_len: self.item_len,
             decoded_len,
             block_len: number(block_len)?,
-            encoded_len: number(frame.len())?,
+            encoded_len: number(encoded_len)?,
         };
-        let head = header.to_bytes().into_iter().flatten().chain(offsets);
-        for (target, byte) in frame.iter_mut().zip(head) {
-            *target = byte;
+        let mut frame = room("blosc", encoded_len)?;
+        frame.extend_from_slice(header.to_bytes().as_flattened());
+        let mut at = head_len;
+        for len in shares.iter().flat_map(|share| &share.block_lens) {
+            frame.extend_from_slice(&number(at)?.to_le_bytes());
+            at = at.saturating_add(*len);
+        }
+        for share in shares {
+            frame.extend_from_slice(&share.blocks);
+            keep(share.blocks);
         }
         Ok(Some(frame))
     }
@@ -175,6 +144,74 @@ impl Encoder {
         }
         len = len.min(decoded_len);
         if len > item_len { len / item_len * item_len } else { len }
+    }
+}
+
+/// Blocks of a frame that one thread has encoded.
+struct Share {
+    /// One after another, the lengths of their splits among them.
+    blocks: Vec<u8>,
+    block_lens: Vec<usize>,
+}
+
+/// What a thread needs to encode blocks.
+struct Worker {
+    filter: Filter,
+    item_len: usize,
+    block_len: usize,
+    /// Splits of a whole block.
+    split_count: usize,
+    backend: Backend,
+    /// Room for the filter, and for a compressed split.
+    scratch: Scratch,
+}
+
+impl Worker {
+    fn new(encoder: &Encoder, block_len: usize, split_count: usize) -> Result<Self> {
+        let backend = Backend::new(encoder.compressor, encoder.level)?;
+        let filter = encoder.filter;
+        let room = filter.room(block_len).saturating_add(backend.max_len(block_len));
+        let (scratch, item_len) = (Scratch::new(room)?, usize::from(encoder.item_len));
+        Ok(Self { filter, item_len, block_len, split_count, backend, scratch })
+    }
+
+    fn encode(&mut self, decoded: &[u8]) -> Result<Share> {
+        // No split becomes longer, but each has its length.
+        let splits = decoded.len().div_ceil(self.block_len).saturating_mul(self.split_count);
+        let mut blocks = room("blosc", decoded.len().saturating_add(splits.saturating_mul(4)))?;
+        let mut block_lens = Vec::new();
+        let (scratch, compressed) = self.scratch.split(self.filter.room(self.block_len));
+        let (shuffled, transposed) = scratch.split_at_mut(self.block_len.min(scratch.len()));
+        for block in decoded.chunks(self.block_len) {
+            let start = blocks.len();
+            let shuffled = match self.filter {
+                Filter::None => block,
+                Filter::Bytes => {
+                    let shuffled = shuffled.get_mut(..block.len()).unwrap_or_default();
+                    shuffle(self.item_len, block, shuffled);
+                    shuffled
+                }
+                Filter::Bits => {
+                    let shuffled = shuffled.get_mut(..block.len()).unwrap_or_default();
+                    let transposed = transposed.get_mut(..block.len()).unwrap_or_default();
+                    bitshuffle(self.item_len, block, shuffled, transposed);
+                    shuffled
+                }
+            };
+            let split_count = if block.len() == self.block_len { self.split_count } else { 1 };
+            for split in shuffled.chunks_exact(block.len() / split_count) {
+                let len = self.backend.compress(split, compressed)?;
+                // A split of just that length would be taken for a stored one.
+                let split = match len.filter(|len| *len < split.len()) {
+                    Some(len) => compressed.get(..len).unwrap_or_default(),
+                    None => split,
+                };
+                blocks.extend_from_slice(&number(split.len())?.to_le_bytes());
+                blocks.extend_from_slice(split);
+            }
+            block_lens.push(blocks.len().saturating_sub(start));
+        }
+        Ok(Share { blocks, block_lens })
     }
 }
 

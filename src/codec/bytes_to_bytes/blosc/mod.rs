@@ -27,7 +27,7 @@
 //! To decode, the header is enough; the configuration is for encoding. `typesize` (default 1) comes
 //! from the data type where a dialect does not have it here. [`decode`] reads what C-Blosc 1.x writes;
 //! frames of C-Blosc2 have other versions, also without its longer header, and C-Blosc 1 does not read
-//! them either. Besides the decoded bytes decoding takes one block, two with bit shuffle.
+//! them either. Besides the decoded bytes decoding takes one block for each thread that takes part, two with bit shuffle.
 
 mod bitshuffle;
 mod blosclz;
@@ -60,6 +60,9 @@ const MIN_BUFFER_LEN: usize = 128;
 
 /// Blocks of longer items are not split.
 const MAX_SPLITS: usize = 16;
+
+/// Bytes for which another thread is worth asking for help.
+const SHARE_LEN: usize = 128 << 10;
 
 /// The codec in a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,6 +131,15 @@ impl Filter {
         }
     }
 
+    /// The room that it needs besides that of a block of that length.
+    fn room(self, block_len: usize) -> usize {
+        match self {
+            Self::None => 0,
+            Self::Bytes => block_len,
+            Self::Bits => block_len.saturating_mul(2),
+        }
+    }
+
     fn flags(self) -> u8 {
         match self {
             Self::None => 0,
@@ -169,6 +181,11 @@ impl Header {
 /// frame, if it is shorter, has one.
 fn split_count(item_len: usize, block_len: usize) -> usize {
     if item_len <= MAX_SPLITS && block_len / item_len >= MIN_BUFFER_LEN { item_len } else { 1 }
+}
+
+/// How many blocks one thread takes at a time, where several share a frame.
+fn share(block_len: usize) -> usize {
+    SHARE_LEN.div_ceil(block_len.max(1))
 }
 
 /// The codec `blosc`.
