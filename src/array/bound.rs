@@ -113,6 +113,14 @@ impl Pipelines {
         }
     }
 
+    /// Whether a range of a decoded chunk takes nothing else of it.
+    pub fn is_by_element(&self) -> bool {
+        match self {
+            Self::One(pipeline) => pipeline.is_by_element(),
+            Self::ByShape(by_shape) => by_shape.first.is_by_element(),
+        }
+    }
+
     /// Whether what is decoded may differ from what was encoded.
     pub fn is_lossy(&self) -> bool {
         match self {

@@ -192,6 +192,11 @@ impl Array {
         self.pipeline(coords).is_ok_and(|pipeline| pipeline.has_ranges())
     }
 
+    /// Whether its elements are stored one by one: each can be read without others.
+    pub fn is_by_element(&self) -> bool {
+        self.pipelines.as_ref().is_ok_and(Pipelines::is_by_element)
+    }
+
     /// A range of the bytes of a chunk that has ranges, of whole elements, what is stored of the chunk, and how many of its bytes
     /// were decoded; none where none is stored, or one of another length, or where most of it must be decoded for that.
     pub fn read_range(

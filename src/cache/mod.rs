@@ -57,12 +57,21 @@ impl Chunk {
     }
 }
 
+/// What of decoded chunks is kept elsewhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Elsewhere {
+    /// Chunks, and views, that the kernel reads by itself.
+    MemoryFiles,
+    /// Parts of views.
+    Windows,
+}
+
 /// A cache of decoded chunks.
 #[derive(Debug)]
 pub struct ChunkCache {
     limit: u64,
-    /// Bytes of chunks that are kept elsewhere, within the same limit.
-    elsewhere: AtomicU64,
+    /// Bytes that are kept elsewhere, within the same limit: as [`Elsewhere`] says.
+    elsewhere: [AtomicU64; 2],
     /// Which chunks are here, in order of use. A leaf: held for look-ups only, never while decoding.
     table: Mutex<Table>,
     /// Writers of one stored value (a chunk, or a shard) take turns here before they take them in the
@@ -160,7 +169,7 @@ impl ChunkCache {
         let keys = (0..KEY_LOCKS).map(|_| Mutex::new(())).collect();
         Self {
             limit,
-            elsewhere: AtomicU64::new(0),
+            elsewhere: Default::default(),
             table,
             keys,
             waiting: Waiting::default(),
@@ -180,9 +189,13 @@ impl ChunkCache {
         self.table.lock().len
     }
 
-    /// Notes how many bytes of chunks are kept elsewhere: there is so much less room here.
-    pub fn set_elsewhere(&self, len: u64) {
-        self.elsewhere.store(len, Ordering::Relaxed);
+    /// Notes how many bytes are kept elsewhere: there is so much less room here.
+    pub fn set_elsewhere(&self, whose: Elsewhere, len: u64) {
+        let [files, windows] = &self.elsewhere;
+        match whose {
+            Elsewhere::MemoryFiles => files.store(len, Ordering::Relaxed),
+            Elsewhere::Windows => windows.store(len, Ordering::Relaxed),
+        }
         self.make_room(self.table.lock());
     }
 
@@ -447,7 +460,8 @@ impl ChunkCache {
     /// Lets go of what was used longest ago until the rest is within the limit.
     fn make_room(&self, mut table: MutexGuard<'_, Table>) {
         let mut gone = Vec::new();
-        let limit = self.limit.saturating_sub(self.elsewhere.load(Ordering::Relaxed));
+        let elsewhere = self.elsewhere.iter().map(|len| len.load(Ordering::Relaxed));
+        let limit = elsewhere.fold(self.limit, u64::saturating_sub);
         // Memory that nobody uses goes first, but for what the next chunks will want.
         let spare = usize::try_from(limit / SPARE).unwrap_or(usize::MAX);
         let unused = buffer::kept();

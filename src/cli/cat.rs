@@ -8,12 +8,14 @@ use crate::cache::ChunkCache;
 use crate::view::{Elements, GetChunk, Source, View};
 
 /// Bytes that are made at a time.
-const STEP: usize = 4 << 20;
+const STEP: u64 = 4 << 20;
 
 /// Writes a node to standard output.
 pub fn run(args: &Cat) -> Result<(), Failure> {
     let (hierarchy, path) = open::node_with_groups(&args.source, args.from.as_ref())?;
-    let cache = ChunkCache::new(args.cache_size);
+    // The other half is for what is made at once.
+    let half = args.cache_size / 2;
+    let cache = ChunkCache::new(half);
     let get: &GetChunk<'_> = &|elements, coords, _| {
         Ok(cache.get(&elements.array, coords)?.map(|chunk| chunk.bytes.into()))
     };
@@ -23,28 +25,22 @@ pub fn run(args: &Cat) -> Result<(), Failure> {
     let view = args.format.view(&source).map_err(|error| {
         failed(format!("{shown}: there is no {extension} of it: {}", error.detail()))
     })?;
-    for elements in view.elements() {
-        if let Some(advice) = advice(elements, args.cache_size) {
-            log::warn!("{shown}: {advice}");
-        }
+    let is_beyond = |elements: &Elements| elements.slab_len().is_none_or(|slab| slab > half);
+    let step = if view.elements().any(is_beyond) { half.max(STEP) } else { STEP };
+    let warnings = view.elements().filter_map(|elements| elements.warning(args.cache_size, step));
+    for warning in warnings {
+        log::warn!("{shown}: {warning}");
     }
-    write(&view, get)
+    write(&view, step, get)
 }
 
-/// What to do where each chunk is decoded many times over, because the cache does not hold a row of them.
-fn advice(elements: &Elements, cache_len: u64) -> Option<String> {
-    let slab = elements.slab_beyond(cache_len)?;
-    Some(format!(
-        "{}: a row of chunks has {slab} decoded bytes, and --cache-size is {cache_len}: each chunk is decoded many times",
-        elements.path
-    ))
-}
-
-fn write(view: &View, get: &GetChunk<'_>) -> Result<(), Failure> {
+fn write(view: &View, step: u64, get: &GetChunk<'_>) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     let mut at = 0;
     while at < view.len() {
-        let bytes = view.read(at, STEP, get)?;
+        let until = view.rows_until(at, at.saturating_add(step).min(view.len()));
+        let len = usize::try_from(until.saturating_sub(at)).unwrap_or(usize::MAX);
+        let bytes = view.read(at, len, get)?;
         at = at.saturating_add(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
         match out.write_all(&bytes) {
             // Who reads it has seen enough.

@@ -137,6 +137,11 @@ impl Pipeline {
         is_by_element && self.bytes_to_bytes.first().is_none_or(|stage| stage.codec.has_ranges())
     }
 
+    /// Whether a range of the decoded chunk takes nothing else of it.
+    pub fn is_by_element(&self) -> bool {
+        self.has_ranges() && self.bytes_to_bytes.is_empty()
+    }
+
     /// Which bytes of the encoded chunk a range of the decoded one is decoded from, where there are ranges.
     pub fn encoded_range(&self, range: &Range<usize>) -> Range<u64> {
         let number = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);

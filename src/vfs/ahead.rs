@@ -21,7 +21,7 @@ use crate::view::{Reach, Slab, Touch, View};
 const STEPS: u64 = 2;
 
 /// The kernel asks for the next ranges of a file before it has the last one, in any order: this far they are one sweep.
-const DISORDER: u64 = 4 << 20;
+pub(super) const DISORDER: u64 = 4 << 20;
 
 /// Bytes of a file that are decoded ahead at the least.
 const LEAST_AHEAD: u64 = 8 << 20;
@@ -50,11 +50,19 @@ type Chunk = (Arc<Array>, Coords);
 
 /// What a chunk is decoded for.
 #[derive(Debug, Clone, Copy)]
-struct Goal {
+pub(super) struct Goal {
     /// When it must have been what is stored.
-    since: Option<Instant>,
+    pub since: Option<Instant>,
     /// Whether the kernel is to read it by itself.
-    is_passing: bool,
+    pub is_passing: bool,
+}
+
+/// How a range of a view is read.
+pub(super) enum Way {
+    /// From its chunks, of some of which a range is read, and no more.
+    Chunks(InPart),
+    /// From a long part of the view that is made at once.
+    Window,
 }
 
 /// How a view is being read.
@@ -67,7 +75,7 @@ pub(super) struct Sweep {
 
 /// How far a sweep has come. What was to be decoded for it is not wanted any more when it has ended, or is past it.
 #[derive(Debug, Default)]
-struct Progress {
+pub(super) struct Progress {
     /// Another one for each sweep.
     turn: AtomicU64,
     /// Where the next read is expected.
@@ -96,6 +104,11 @@ impl Sweep {
     /// Ends it: what was to be decoded for it is not wanted any more.
     pub fn end(&self) {
         self.progress.turn.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How far it has come.
+    pub fn progress(&self) -> &Arc<Progress> {
+        &self.progress
     }
 
     /// Notes a read; whether it goes on with a sweep.
@@ -261,12 +274,15 @@ impl Order {
 
 impl Vfs {
     /// Before a range of a view is read: others decode chunks of it, and, in a sweep, those that come next. Lets go of those
-    /// that the sweep has passed. Returns the chunks of which a range is to be read, and no more.
-    pub(super) fn before_view(&self, open: &OpenView, offset: u64, len: usize) -> InPart {
+    /// that the sweep has passed. Returns how the range is to be read.
+    pub(super) fn before_view(&self, open: &OpenView, offset: u64, len: usize) -> Way {
         let end =
             offset.saturating_add(u64::try_from(len).unwrap_or(u64::MAX)).min(open.view.len());
         let goal = Goal { since: self.fresh_since(Some(open.opened)), is_passing: false };
         let is_sweep = open.sweep.step(&mut open.sweep.state.lock(), offset, end);
+        if is_sweep && self.is_for_window(open, offset) {
+            return Way::Window;
+        }
         let (mut wanted, mut wanted_len, mut ended) = (Vec::new(), 0_u64, Vec::new());
         let mut in_part = InPart::default();
         self.look_at(open, (offset, end), |array, coords, touch| {
@@ -283,7 +299,7 @@ impl Vfs {
                 ended.push((array, coords));
             }
         });
-        let Some(Crew { pool, .. }) = self.crew.get() else { return in_part };
+        let Some(Crew { pool, .. }) = self.crew.get() else { return Way::Chunks(in_part) };
         if wanted_len <= self.options.cache_len / 2 {
             // The first one is for who reads.
             for chunk in wanted.into_iter().skip(1).take(MOST_HELPED) {
@@ -292,7 +308,7 @@ impl Vfs {
             }
         }
         if !is_sweep {
-            return in_part;
+            return Way::Chunks(in_part);
         }
         let mut state = open.sweep.state.lock();
         let from = state.until.max(state.next);
@@ -319,7 +335,7 @@ impl Vfs {
             }
             at = end;
         }
-        in_part
+        Way::Chunks(in_part)
     }
 
     /// The chunks of a range, as far as they can be told, and not too many: of small chunks none has to be decoded ahead.
@@ -422,7 +438,7 @@ impl Vfs {
     }
 
     /// Has a chunk decoded before a sweep is where `until` says, so that it is found decoded. An error is for who asks for it.
-    fn decode(
+    pub(super) fn decode(
         &self,
         (pool, urgency): (&Pool, Urgency),
         (progress, until): (&Arc<Progress>, u64),

@@ -31,6 +31,7 @@ mod unsynced;
 mod view_pages;
 mod view_writes;
 mod views;
+mod windows;
 mod xattr;
 mod zarr2;
 
@@ -44,7 +45,7 @@ use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::array::FillChunks;
 use crate::buffer;
-use crate::cache::{ChunkCache, Due};
+use crate::cache::{ChunkCache, Due, Elsewhere};
 use crate::error::{At, Error, Kind, Result};
 use crate::hierarchy::Hierarchy;
 use crate::metadata::NodePath;
@@ -180,6 +181,7 @@ pub struct Vfs {
     written_len: AtomicU64,
     /// Ranges of chunks that were read without the rest.
     excerpts: AtomicU64,
+    windows: windows::Windows,
     /// Bytes of files that wait to be stored, or are those of removed files that are still open.
     unstored_len: AtomicU64,
     /// Whether anybody has asked for a chunk whose length is known only when it is decoded.
@@ -229,6 +231,7 @@ impl Vfs {
             read_len: AtomicU64::new(0),
             written_len: AtomicU64::new(0),
             excerpts: AtomicU64::new(0),
+            windows: windows::Windows::default(),
             unstored_len: AtomicU64::new(0),
             has_variable: AtomicBool::new(false),
             mounted: SystemTime::now(),
@@ -402,7 +405,8 @@ impl Vfs {
         stored.unwrap_or_else(|error| log::debug!("{error}"));
         self.inodes.sweep();
         self.passed.sweep(&self.cache);
-        self.cache.set_elsewhere(self.passed.len());
+        self.cache.set_elsewhere(Elsewhere::MemoryFiles, self.passed.len());
+        self.let_windows_go();
         buffer::rest();
         if self.unsynced.len() > MAX_UNSYNCED
             && let Err(error) = self.unsynced.sync_all(self.hierarchy.store())

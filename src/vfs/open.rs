@@ -485,6 +485,10 @@ impl Vfs {
         of_inode.filter_map(Handle::view).cloned().collect()
     }
 
+    pub(super) fn all_open_views(&self) -> Vec<Arc<OpenView>> {
+        self.handles.lock().values().filter_map(Handle::view).cloned().collect()
+    }
+
     fn handle(&self, handle: u64) -> Result<Handle> {
         let found = self.handles.lock().get(&handle).cloned();
         found.ok_or_else(|| Error::new(Kind::Os(libc::EBADF), "no such handle"))

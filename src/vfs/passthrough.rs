@@ -24,7 +24,7 @@ use super::view_pages::{KernelPages, Seen as SeenChunks};
 use super::views::OpenView;
 use crate::array::{Array, Coords};
 use crate::backing::{Backing, MemoryFiles};
-use crate::cache::ChunkCache;
+use crate::cache::{ChunkCache, Elsewhere};
 use crate::error::{Error, Kind, Result};
 use crate::metadata::NodePath;
 use crate::store::{Stat, Version};
@@ -260,7 +260,7 @@ impl Passed {
         let of = Of::Chunk(Arc::clone(array), (read, generation));
         let backing = self.keep(id(array, coords), of, &chunk.bytes, chunk.stat.modified)?;
         cache.remove(array, coords);
-        cache.set_elsewhere(self.len());
+        cache.set_elsewhere(Elsewhere::MemoryFiles, self.len());
         Some(backing)
     }
 
@@ -472,7 +472,7 @@ impl Vfs {
         let pages = KernelPages { generations, since: open.opened, view, seen };
         let of = Of::View(pages, open.opened);
         let backing = self.passed.keep(id.clone(), of, &bytes, open.modified);
-        self.cache.set_elsewhere(self.passed.len());
+        self.cache.set_elsewhere(Elsewhere::MemoryFiles, self.passed.len());
         backing
     }
 

@@ -18,6 +18,11 @@ impl Vfs {
             ("chunks_decoded_total", "Chunks read and decoded.", count(&done.decoded)),
             ("chunks_decoded_ahead_total", "Those of them not asked for yet.", count(&done.ahead)),
             ("excerpts_total", "Ranges read of chunks, no more.", count(&self.excerpts)),
+            (
+                "windows_total",
+                "Long parts of views made at once, where the cache holds no row of chunks.",
+                count(&self.windows.made),
+            ),
             ("chunks_stored_total", "Chunks encoded and stored.", count(&done.stored)),
             ("chunks_erased_total", "Chunks erased.", count(&done.erased)),
             ("decoded_bytes_total", "Bytes of chunks decoded.", count(&done.decoded_len)),

@@ -11,11 +11,12 @@ use std::time::{Instant, SystemTime};
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use super::ahead::Sweep;
+use super::ahead::{Sweep, Way};
 use super::excerpts::{Excerpts, InPart};
 use super::place::Place;
 use super::view_pages::{Generations, KernelPages, Seen};
 use super::view_writes::{MOST_AT_HAND, Writing};
+use super::windows::Window;
 use super::{Access, Form, Pages, Vfs};
 use crate::array::{Array, Coords};
 use crate::buffer::Buffer;
@@ -88,7 +89,7 @@ pub(super) struct OpenView {
     /// The generations that the kernel's pages are of from now on, where it was told to drop those that it has.
     pages: Option<Generations>,
     /// The chunks that are read.
-    seen: Arc<Seen>,
+    pub seen: Arc<Seen>,
     /// Of one that is written.
     pub writing: Option<Arc<Writing>>,
     /// Whether it was cut to nothing when it was opened.
@@ -97,6 +98,8 @@ pub(super) struct OpenView {
     pub sweep: Sweep,
     /// Of which chunks ranges were read.
     pub excerpts: Excerpts,
+    /// A long part of it, where the cache does not hold a row of its chunks.
+    pub window: Mutex<Window>,
 }
 
 /// A view that was made.
@@ -239,14 +242,9 @@ impl Vfs {
 
     /// Says once where a sweep through a view decodes each chunk many times.
     fn warn_of_slabs(&self, path: &NodePath, format: &Format, view: &View) {
-        let limit = self.options.cache_len;
         for elements in view.elements() {
-            if let Some(slab) = elements.slab_beyond(limit) {
-                log::warn!(
-                    "{}: {}: a row of chunks has {slab} decoded bytes, more than --cache-size ({limit}): read from end to end, each chunk is decoded many times",
-                    view_name(path, format),
-                    elements.path
-                );
+            if let Some(warning) = elements.warning(self.options.cache_len, self.window_len()) {
+                log::warn!("{}: {warning}", view_name(path, format));
             }
         }
     }
@@ -275,7 +273,7 @@ impl Vfs {
         Ok((Arc::new(view), arrays, generation))
     }
 
-    fn view_chunk(
+    pub(super) fn view_chunk(
         &self,
         elements: &Elements,
         coords: &Coords,
@@ -313,7 +311,7 @@ impl Vfs {
     }
 
     /// How often chunks of its arrays were changed here, and those of others that its header has values of.
-    fn generation_of(&self, view: &View, used: &[Arc<Array>]) -> u64 {
+    pub(super) fn generation_of(&self, view: &View, used: &[Arc<Array>]) -> u64 {
         let arrays = view.elements().map(|elements| &elements.array).chain(used);
         arrays.map(|array| self.cache.generation(array)).fold(0, u64::wrapping_add)
     }
@@ -372,6 +370,7 @@ impl Vfs {
             is_cut: access == Access::Truncate,
             sweep: Sweep::default(),
             excerpts: Excerpts::default(),
+            window: Mutex::default(),
         };
         Ok((Arc::new(view), if are_kept { Pages::Keep } else { Pages::Drop }))
     }
@@ -455,9 +454,18 @@ impl Vfs {
     /// Up to `len` bytes from `offset` of a view.
     pub(super) fn read_view(&self, open: &OpenView, offset: u64, len: usize) -> Result<Bytes> {
         // While nothing moves: what is not there any more must not read as the fill value.
-        let _shared = self.tree_lock.read();
+        let shared = self.tree_lock.read();
         self.note_pages(open);
-        let in_part = self.before_view(open, offset, len);
+        let (in_part, _shared) = match self.before_view(open, offset, len) {
+            Way::Chunks(in_part) => (in_part, shared),
+            Way::Window => {
+                drop(shared); // That takes a while.
+                if let Some(bytes) = self.read_window(open, offset, len) {
+                    return Ok(bytes);
+                }
+                (InPart::default(), self.tree_lock.read())
+            }
+        };
         let bytes = self.view_bytes(open, &open.seen, (offset, len), &in_part);
         bytes.map(|bytes| Buffer::from(bytes).into())
     }

@@ -154,13 +154,34 @@ impl Elements {
         }
     }
 
-    /// The slab in words, where a cache of `limit` bytes does not hold it.
-    pub fn slab_beyond(&self, limit: u64) -> Option<String> {
-        match self.slab_len() {
-            Some(slab) if slab <= limit => None,
-            Some(slab) => Some(slab.to_string()),
-            None => Some("more than 2^64".to_owned()),
+    /// The end of the last whole rows between two places, the longest rows that there are there.
+    pub(super) fn rows_until(&self, from: u64, until: u64) -> Option<u64> {
+        let until = self.start.checked_add(until)?;
+        let shape = &self.array.model().shape;
+        let mut row_len = shape.iter().try_fold(self.item_len, |all, len| all.checked_mul(*len))?;
+        for len in shape {
+            row_len = row_len.checked_div(*len)?;
+            let rows = until.checked_div(row_len)?.checked_mul(row_len)?.checked_sub(self.start)?;
+            if rows > from {
+                return Some(rows);
+            }
         }
+        None
+    }
+
+    /// What is to be said of a sweep where a cache of `limit` bytes does not hold a row of chunks, and so many of the file are made
+    /// at once; nothing where chunks need not be decoded as a whole.
+    pub fn warning(&self, limit: u64, at_once: u64) -> Option<String> {
+        let slab = match self.slab_len() {
+            Some(slab) if slab <= limit => return None,
+            _ if self.array.is_by_element() => return None,
+            slab => slab.unwrap_or(u64::MAX),
+        };
+        let times = slab.div_ceil(at_once.max(1));
+        Some(format!(
+            "{}: a row of chunks has {slab} decoded bytes, more than --cache-size ({limit}): read from end to end, each chunk is decoded some {times} times",
+            self.path,
+        ))
     }
 
     /// Fills `target` with the bytes from `from` on.

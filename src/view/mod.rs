@@ -213,6 +213,19 @@ impl View {
         Ok(())
     }
 
+    /// The end of the last whole rows of elements between two offsets, the longest rows that there are there; `until` where there
+    /// are none. What is read so has one box in each chunk.
+    pub fn rows_until(&self, from: u64, until: u64) -> u64 {
+        let at = self.parts.partition_point(|(_, end)| *end <= from);
+        let Some((Part::Elements(elements), end)) = self.parts.get(at) else { return until };
+        let begin = end.saturating_sub(elements.len());
+        if until >= *end {
+            return until;
+        }
+        let rows = elements.rows_until(from.saturating_sub(begin), until.saturating_sub(begin));
+        rows.map_or(until, |rows| begin.saturating_add(rows))
+    }
+
     /// What has to be decoded at `offset` to go on with a sweep.
     pub fn slab_at(&self, offset: u64) -> Option<Slab> {
         let at = self.parts.partition_point(|(_, end)| *end <= offset);

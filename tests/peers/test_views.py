@@ -238,6 +238,46 @@ def test_who_jumps_about_reads_what_is_stored_and_of_chunks_in_pieces_little_mor
     np.testing.assert_array_equal(zarr.open_array(tmp_path / "store/x", mode="r")[...], values)
 
 
+@pytest.mark.parametrize(
+    "compressors", [None, zarr.codecs.ZstdCodec(level=1), zarr.codecs.BloscCodec(typesize=4)], ids=["none", "zstd", "blosc"]
+)
+def test_where_the_cache_holds_no_row_of_chunks_a_sweep_decodes_them_once_for_a_long_part(tmp_path, mount, compressors):
+    os.makedirs(tmp_path / "store")
+    zarr.create_group(tmp_path / "store")
+    dice = np.random.default_rng(3)
+    values = array(tmp_path / "store/x", dice.normal(size=(100, 400, 400)).astype("f4"), (100, 20, 20), compressors=compressors)
+    with mount(tmp_path / "store", "--cache-size=32M", copy=False) as m:
+
+        if compressors is not None:
+            m.expect("row of chunks has 64000000 decoded bytes.* decoded some 16 times")
+            m.allow("x/c/0/19/19")
+
+        with open(m / "x.npy", "rb", buffering=0) as file:
+            head = file.read(values[:40].nbytes + 128)
+            assert head[128:] == values[:40].tobytes()
+            stats = m.stats()
+            windows = stats["zarrfs_windows_total"]
+            assert 5 < windows < 15 and stats["zarrfs_chunks_decoded_total"] <= (windows + 6) * 400
+            # Through a chunk file, while the view is read: who goes on has it, but for what the kernel has read ahead.
+            values[:, 200:220, 200:220] = 7
+            (m / "x/c/0/10/10").write_bytes(values[:, 200:220, 200:220].tobytes())
+            file.seek(values[:60].nbytes + 128)
+            assert file.read() == values[60:].tobytes()
+        # Behind the mount: who opens it again has it.
+        values[:, :20, 380:] = 8
+        zarr.open_array(tmp_path / "store/x", mode="r+")[:, :20, 380:] = 8
+        subprocess.run(["sync", str(m.path)], check=True)
+        np.testing.assert_array_equal(np.load(m / "x.npy"), values)
+        os.remove(tmp_path / "store/x/c/0/3/3")
+        values[:, 60:80, 60:80] = 0
+        (tmp_path / "store/x/c/0/19/19").write_bytes(b"damaged")
+        with open(m / "x.npy", "rb", buffering=0) as file:
+            if compressors is not None:
+                with pytest.raises(OSError, match="Input/output error"):
+                    while file.read(1 << 20):
+                        pass
+
+
 def climate(path):
     """A dataset as xarray writes it."""
     dice = np.random.default_rng(1)

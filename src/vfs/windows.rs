@@ -1,0 +1,283 @@
+//! Views of which the cache does not hold a row of chunks. In a sweep a long part of such a file is made at once, so that each chunk
+//! is decoded once for that, and not for each request.
+
+use std::mem;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::{Bytes, BytesMut};
+use parking_lot::Mutex;
+
+use super::ahead::{DISORDER, Goal};
+use super::view_pages::Generations;
+use super::views::OpenView;
+use super::{Crew, Vfs};
+use crate::array::{Array, ChunkLen, Coords};
+use crate::buffer::Buffer;
+use crate::cache::Elsewhere;
+use crate::error::{Error, Result};
+use crate::pool::Urgency;
+use crate::view::{GetChunk, Slab};
+
+/// One part of so many of the cache is for one of these, and half of it for all.
+const PART: u64 = 8;
+
+/// Shorter ones save little.
+const SHORTEST: u64 = 4 << 20;
+
+/// How long one is read from at the least, as what the kernel has read ahead is: others may change what is stored meanwhile.
+const AGE: Duration = Duration::from_secs(10);
+
+/// Chunks that others are asked to decode while one is.
+const AHEAD: usize = 4;
+
+/// Chunks that are known beforehand.
+const MOST_KNOWN: usize = 1 << 16;
+
+/// Of a chunk less than one part of so many is read without the rest, where it can be.
+const RANGE: u64 = 4;
+
+/// A long part of a view.
+#[derive(Debug, Default)]
+pub(super) enum Window {
+    #[default]
+    None,
+    Made(Made),
+    /// Some of it cannot be read: who asks for that is told why.
+    Failed,
+}
+
+/// Bytes of a view, and the last ones before them, since requests come in any order.
+#[derive(Debug)]
+pub(super) struct Made {
+    before: Bytes,
+    start: u64,
+    bytes: Bytes,
+    at: Instant,
+    generations: Generations,
+    _share: Share,
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(super) struct Windows {
+    /// Bytes that they have.
+    len: Arc<AtomicU64>,
+    /// How many were made.
+    pub made: AtomicU64,
+}
+
+/// What one has of that; given back when it is dropped.
+#[derive(Debug)]
+struct Share(Arc<AtomicU64>, u64);
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.0.fetch_sub(self.1, Ordering::Relaxed);
+    }
+}
+
+impl Windows {
+    /// Bytes that all of them have.
+    pub fn len(&self) -> u64 {
+        self.len.load(Ordering::Relaxed)
+    }
+
+    fn share(&self, len: u64, limit: u64) -> Option<Share> {
+        let more = |held: u64| held.checked_add(len).filter(|sum| *sum <= limit);
+        let taken = self.len.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        taken.is_ok().then(|| Share(Arc::clone(&self.len), len))
+    }
+}
+
+impl Made {
+    fn end(&self) -> u64 {
+        self.start.saturating_add(len_of(&self.bytes))
+    }
+
+    /// A range of the view, if all of it is here.
+    fn range(&self, offset: u64, end: u64) -> Option<Bytes> {
+        let within = |bytes: &Bytes, start: u64, from: u64, until: u64| {
+            let from = usize::try_from(from.checked_sub(start)?).ok()?;
+            let until = usize::try_from(until.checked_sub(start)?).ok()?;
+            (from <= until && until <= bytes.len()).then(|| bytes.slice(from..until))
+        };
+        if offset >= self.start {
+            return within(&self.bytes, self.start, offset, end);
+        }
+        let first = self.start.checked_sub(len_of(&self.before))?;
+        let before = within(&self.before, first, offset, end.min(self.start))?;
+        if end <= self.start {
+            return Some(before);
+        }
+        let mut joined = BytesMut::from(&*before);
+        joined.extend_from_slice(&within(&self.bytes, self.start, self.start, end)?);
+        Some(joined.freeze())
+    }
+
+    /// The last bytes of it, in memory of their own.
+    fn last(&self) -> Bytes {
+        let len = usize::try_from(DISORDER).unwrap_or(usize::MAX).min(self.bytes.len());
+        Bytes::copy_from_slice(
+            self.bytes.get(self.bytes.len().saturating_sub(len)..).unwrap_or(&[]),
+        )
+    }
+}
+
+impl Vfs {
+    /// The bytes that one may have.
+    pub(super) fn window_len(&self) -> u64 {
+        self.options.cache_len / PART
+    }
+
+    /// Whether a sweep through a view is made in long parts from `offset` on.
+    pub(super) fn is_for_window(&self, open: &OpenView, offset: u64) -> bool {
+        let is_beyond = || match open.view.slab_at(offset) {
+            Some(Slab::Row(len)) => len > self.options.cache_len,
+            Some(Slab::Chunk(_)) => false,
+            None => offset < open.view.len(),
+        };
+        self.window_len() >= SHORTEST
+            && open.writing.is_none()
+            && !self.hierarchy.options().metadata_ttl.is_zero()
+            && is_beyond()
+    }
+
+    /// Up to `len` bytes from `offset` of a view, in a part of it that is made if need be; none where it cannot be.
+    pub(super) fn read_window(&self, open: &OpenView, offset: u64, len: usize) -> Option<Bytes> {
+        let end = offset.saturating_add(u64::try_from(len).unwrap_or(u64::MAX));
+        let end = end.min(open.view.len());
+        // Held while it is made: others want something of it, too.
+        let mut window = open.window.lock();
+        let known = match mem::take(&mut *window) {
+            Window::Made(made) if self.holds(&made, open) => Some(made),
+            Window::Failed => {
+                *window = Window::Failed;
+                return None;
+            }
+            Window::Made(_) | Window::None => None,
+        };
+        if let Some(made) = known {
+            if let Some(bytes) = made.range(offset, end) {
+                *window = Window::Made(made);
+                return Some(bytes);
+            }
+            let follows = made.end() <= end && offset <= made.end().saturating_add(DISORDER);
+            if follows && offset >= made.start {
+                let (start, before) = (made.end(), made.last());
+                drop(made);
+                *window = self.make_window(open, start, before);
+            }
+        }
+        if matches!(*window, Window::None) {
+            *window = self.make_window(open, offset, Bytes::new());
+        }
+        match &*window {
+            Window::Made(made) => made.range(offset, end),
+            Window::None | Window::Failed => None,
+        }
+    }
+
+    /// Lets go of those that are too old to be read from: who has the view open may not go on.
+    pub(super) fn let_windows_go(&self) {
+        for open in self.all_open_views() {
+            let Some(mut window) = open.window.try_lock() else { continue };
+            if matches!(&*window, Window::Made(made) if made.at.elapsed() > AGE) {
+                *window = Window::None;
+            }
+        }
+        self.cache.set_elsewhere(Elsewhere::Windows, self.windows.len());
+    }
+
+    fn generations_of(&self, open: &OpenView) -> Generations {
+        (self.hierarchy.generation(), self.generation_of(&open.view, &[]))
+    }
+
+    fn holds(&self, made: &Made, open: &OpenView) -> bool {
+        let age = AGE.max(self.hierarchy.options().metadata_ttl);
+        made.at.elapsed() < age && made.generations == self.generations_of(open)
+    }
+
+    fn make_window(&self, open: &OpenView, start: u64, before: Bytes) -> Window {
+        let (at, generations) = (Instant::now(), self.generations_of(open));
+        let until = start.saturating_add(self.window_len()).min(open.view.len());
+        let until = open.view.rows_until(start, until);
+        let len = until.saturating_sub(start);
+        let held = len.saturating_add(len_of(&before));
+        let Some(share) = self.windows.share(held, self.options.cache_len / 2) else {
+            return Window::None;
+        };
+        self.cache.set_elsewhere(Elsewhere::Windows, self.windows.len());
+        let made = self.window_bytes(open, start, until);
+        // Whoever moves or removes a node is not in the midst of it.
+        let _shared = self.tree_lock.read();
+        match made {
+            Ok(bytes) if generations == self.generations_of(open) => {
+                self.windows.made.fetch_add(1, Ordering::Relaxed);
+                let bytes = Buffer::from(bytes).into();
+                Window::Made(Made { before, start, bytes, at, generations, _share: share })
+            }
+            Ok(_) => Window::None,
+            Err(error) => {
+                log::debug!("{}: {error}", open.path);
+                Window::Failed
+            }
+        }
+    }
+
+    fn window_bytes(&self, open: &OpenView, start: u64, until: u64) -> Result<Vec<u8>> {
+        let since = self.fresh_since(Some(open.opened));
+        let mut coming = Vec::new();
+        open.view.for_each_chunk((start, until), &mut |elements, coords, touch| {
+            if coming.len() < MOST_KNOWN {
+                let array = self.array_of(elements, open.moves)?;
+                let is_whole = !is_short(&array, coords, touch.bytes.len());
+                coming.push(is_whole.then(|| (array, coords.clone())));
+            }
+            Ok(())
+        })?;
+        let mut coming = coming.into_iter();
+        let goal = Goal { since, is_passing: false };
+        let decode = |chunk| {
+            if let Some(Crew { pool, .. }) = self.crew.get() {
+                let until = (open.sweep.progress(), until.saturating_add(DISORDER));
+                self.decode((pool, Urgency::Next), until, chunk, goal);
+            }
+        };
+        // The first one is for this thread.
+        coming.by_ref().take(AHEAD).flatten().skip(1).for_each(decode);
+        let coming = Mutex::new(coming);
+        let get: &GetChunk<'_> = &|elements, coords, range| {
+            let next = coming.lock().next().flatten();
+            if let Some(chunk) = next {
+                decode(chunk);
+            }
+            let array = self.array_of(elements, open.moves)?;
+            if is_short(&array, coords, range.len())
+                && !self.cache.is_here(&array, coords)
+                && let Some((excerpt, stat)) = self.excerpt(open, &array, coords, range)
+            {
+                open.seen.note(&elements.path, coords, Some(stat.version));
+                return Ok(Some(excerpt));
+            }
+            let chunk = self.view_chunk(elements, coords, since, open.moves)?;
+            open.seen.note(&elements.path, coords, chunk.as_ref().map(|chunk| chunk.stat.version));
+            self.cache.remove(&array, coords);
+            Ok(chunk.map(|chunk| chunk.bytes.into()))
+        };
+        let len = usize::try_from(until.saturating_sub(start))
+            .map_err(|_| Error::too_large("a part of a view"))?;
+        open.view.read(start, len, get)
+    }
+}
+
+/// Whether so many bytes of a chunk are better read without the rest.
+fn is_short(array: &Array, coords: &Coords, wanted: usize) -> bool {
+    let Ok(Some(len)) = array.chunk_len(coords).map(ChunkLen::exactly) else { return false };
+    u64::try_from(wanted).is_ok_and(|wanted| wanted <= len / RANGE) && array.has_ranges(coords)
+}
+
+fn len_of(bytes: &[u8]) -> u64 {
+    u64::try_from(bytes.len()).unwrap_or(u64::MAX)
+}
