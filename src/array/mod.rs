@@ -18,6 +18,7 @@ mod sharded;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -59,6 +60,8 @@ pub struct Array {
     pipelines: Result<Pipelines>,
     prefix: Prefix,
     store: Store,
+    /// Whether a range was found to take most of its chunk: those of an array are compressed alike.
+    is_in_one_block: AtomicBool,
 }
 
 impl Array {
@@ -100,7 +103,18 @@ impl Array {
             Pipelines::by_shape(stack, first, &model.dtype, max_chunk_len)
         });
         let store = store.clone();
-        Ok(Self { model, chunk_shape, chunk_len, max_chunk_len, chunks, pipelines, prefix, store })
+        let is_in_one_block = AtomicBool::new(false);
+        Ok(Self {
+            model,
+            chunk_shape,
+            chunk_len,
+            max_chunk_len,
+            chunks,
+            pipelines,
+            prefix,
+            store,
+            is_in_one_block,
+        })
     }
 
     /// What its document says.
@@ -189,7 +203,8 @@ impl Array {
     /// Whether a range of the decoded chunk at `coords` takes less to read than all of it: its elements are stored one by one, or
     /// compressed in blocks.
     pub fn has_ranges(&self, coords: &Coords) -> bool {
-        self.pipeline(coords).is_ok_and(|pipeline| pipeline.has_ranges())
+        !self.is_in_one_block.load(Ordering::Relaxed)
+            && self.pipeline(coords).is_ok_and(|pipeline| pipeline.has_ranges())
     }
 
     /// Whether its elements are stored one by one: each can be read without others.
@@ -219,6 +234,7 @@ impl Array {
             return Ok(None);
         }
         let part = pipeline.decode_range(value.bytes, range)?;
+        self.is_in_one_block.fetch_or(part.is_none(), Ordering::Relaxed);
         Ok(part.map(|(bytes, decoded_len)| (bytes, value.stat, decoded_len)))
     }
 

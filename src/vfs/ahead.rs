@@ -111,6 +111,17 @@ impl Sweep {
         &self.progress
     }
 
+    /// Another number for each sweep.
+    pub fn turn(&self) -> u64 {
+        self.progress.turn.load(Ordering::Relaxed)
+    }
+
+    /// How many bytes it has passed.
+    pub fn len(&self) -> u64 {
+        let state = self.state.lock();
+        state.next.saturating_sub(state.start)
+    }
+
     /// Notes a read; whether it goes on with a sweep.
     fn step(&self, state: &mut State, offset: u64, end: u64) -> bool {
         let is_next = offset <= state.next.saturating_add(DISORDER)
@@ -278,11 +289,21 @@ impl Vfs {
     pub(super) fn before_view(&self, open: &OpenView, offset: u64, len: usize) -> Way {
         let end =
             offset.saturating_add(u64::try_from(len).unwrap_or(u64::MAX)).min(open.view.len());
-        let goal = Goal { since: self.fresh_since(Some(open.opened)), is_passing: false };
         let is_sweep = open.sweep.step(&mut open.sweep.state.lock(), offset, end);
         if is_sweep && self.is_for_window(open, offset) {
             return Way::Window;
         }
+        Way::Chunks(self.before_chunks(open, (offset, end), is_sweep))
+    }
+
+    /// The same of a range that is read from its chunks. Returns those of which a range is read, and no more.
+    pub(super) fn before_chunks(
+        &self,
+        open: &OpenView,
+        (offset, end): (u64, u64),
+        is_sweep: bool,
+    ) -> InPart {
+        let goal = Goal { since: self.fresh_since(Some(open.opened)), is_passing: false };
         let (mut wanted, mut wanted_len, mut ended) = (Vec::new(), 0_u64, Vec::new());
         let mut in_part = InPart::default();
         self.look_at(open, (offset, end), |array, coords, touch| {
@@ -299,7 +320,7 @@ impl Vfs {
                 ended.push((array, coords));
             }
         });
-        let Some(Crew { pool, .. }) = self.crew.get() else { return Way::Chunks(in_part) };
+        let Some(Crew { pool, .. }) = self.crew.get() else { return in_part };
         if wanted_len <= self.options.cache_len / 2 {
             // The first one is for who reads.
             for chunk in wanted.into_iter().skip(1).take(MOST_HELPED) {
@@ -308,7 +329,7 @@ impl Vfs {
             }
         }
         if !is_sweep {
-            return Way::Chunks(in_part);
+            return in_part;
         }
         let mut state = open.sweep.state.lock();
         let from = state.until.max(state.next);
@@ -335,7 +356,7 @@ impl Vfs {
             }
             at = end;
         }
-        Way::Chunks(in_part)
+        in_part
     }
 
     /// The chunks of a range, as far as they can be told, and not too many: of small chunks none has to be decoded ahead.

@@ -47,6 +47,8 @@ struct Chunks {
     /// Whether there may be pages of other chunks or versions.
     is_unsure: bool,
     last: Option<Instant>,
+    /// How often the kernel was told to drop its pages.
+    forgotten: u64,
 }
 
 impl Seen {
@@ -55,6 +57,17 @@ impl Seen {
         let mut chunks = self.0.lock();
         chunks.is_unsure = chunks.last.is_some_and(|last| last.elapsed() < ON_ITS_WAY);
         chunks.versions = HashMap::new();
+        chunks.forgotten = chunks.forgotten.wrapping_add(1);
+    }
+
+    /// How often it was.
+    pub fn forgotten(&self) -> u64 {
+        self.0.lock().forgotten
+    }
+
+    /// Notes that something is on its way to the kernel that was made of chunks which were noted before.
+    pub fn note_answer(&self) {
+        self.0.lock().last = Some(Instant::now());
     }
 
     /// Notes that a chunk was read as it was stored as this version, or was not.

@@ -463,7 +463,10 @@ impl Vfs {
                 if let Some(bytes) = self.read_window(open, offset, len) {
                     return Ok(bytes);
                 }
-                (InPart::default(), self.tree_lock.read())
+                let shared = self.tree_lock.read();
+                let end = offset.saturating_add(u64::try_from(len).unwrap_or(u64::MAX));
+                let end = end.min(open.view.len());
+                (self.before_chunks(open, (offset, end), true), shared)
             }
         };
         let bytes = self.view_bytes(open, &open.seen, (offset, len), &in_part);

@@ -16,7 +16,7 @@ use super::{Crew, Vfs};
 use crate::array::{Array, ChunkLen, Coords};
 use crate::buffer::Buffer;
 use crate::cache::Elsewhere;
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::pool::Urgency;
 use crate::view::{GetChunk, Slab};
 
@@ -26,7 +26,8 @@ const PART: u64 = 8;
 /// Shorter ones save little.
 const SHORTEST: u64 = 4 << 20;
 
-/// How long one is read from at the least, as what the kernel has read ahead is: others may change what is stored meanwhile.
+/// How long one is read from, as what the kernel has read ahead is, unless it took longer to make: others may change what is stored
+/// meanwhile.
 const AGE: Duration = Duration::from_secs(10);
 
 /// Chunks that others are asked to decode while one is.
@@ -38,14 +39,17 @@ const MOST_KNOWN: usize = 1 << 16;
 /// Of a chunk less than one part of so many is read without the rest, where it can be.
 const RANGE: u64 = 4;
 
+/// Views of more parts are read as they are asked for: to look whether nothing has changed takes a look at each.
+const MOST_PARTS: usize = 64;
+
 /// A long part of a view.
 #[derive(Debug, Default)]
 pub(super) enum Window {
     #[default]
     None,
     Made(Made),
-    /// Some of it cannot be read: who asks for that is told why.
-    Failed,
+    /// Since then: some of it cannot be read, and who asks for that is told why.
+    Failed(Instant),
 }
 
 /// Bytes of a view, and the last ones before them, since requests come in any order.
@@ -54,9 +58,17 @@ pub(super) struct Made {
     before: Bytes,
     start: u64,
     bytes: Bytes,
-    at: Instant,
-    generations: Generations,
+    current: Current,
     _share: Share,
+}
+
+/// As long as this holds what was made is what is stored, or was so not long ago.
+#[derive(Debug, Clone, Copy)]
+struct Current {
+    until: Instant,
+    generations: Generations,
+    /// How often the kernel was told to drop the pages of the view.
+    forgotten: u64,
 }
 
 /// All of them.
@@ -88,6 +100,12 @@ impl Windows {
         let more = |held: u64| held.checked_add(len).filter(|sum| *sum <= limit);
         let taken = self.len.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
         taken.is_ok().then(|| Share(Arc::clone(&self.len), len))
+    }
+}
+
+impl Current {
+    fn is_young(&self) -> bool {
+        Instant::now() < self.until
     }
 }
 
@@ -126,9 +144,14 @@ impl Made {
 }
 
 impl Vfs {
-    /// The bytes that one may have.
+    /// The most bytes that one may have.
     pub(super) fn window_len(&self) -> u64 {
         self.options.cache_len / PART
+    }
+
+    /// The bytes that the next one may have: a sweep that has not come far may end soon.
+    fn next_window_len(&self, open: &OpenView) -> u64 {
+        self.window_len().min(open.sweep.len().saturating_mul(2))
     }
 
     /// Whether a sweep through a view is made in long parts from `offset` on.
@@ -138,10 +161,11 @@ impl Vfs {
             Some(Slab::Chunk(_)) => false,
             None => offset < open.view.len(),
         };
-        self.window_len() >= SHORTEST
+        self.next_window_len(open) >= SHORTEST
             && open.writing.is_none()
             && !self.hierarchy.options().metadata_ttl.is_zero()
             && is_beyond()
+            && open.view.elements().nth(MOST_PARTS).is_none()
     }
 
     /// Up to `len` bytes from `offset` of a view, in a part of it that is made if need be; none where it cannot be.
@@ -151,31 +175,32 @@ impl Vfs {
         // Held while it is made: others want something of it, too.
         let mut window = open.window.lock();
         let known = match mem::take(&mut *window) {
-            Window::Made(made) if self.holds(&made, open) => Some(made),
-            Window::Failed => {
-                *window = Window::Failed;
+            Window::Made(made) if self.holds(&made.current, open) => Some(made),
+            Window::Failed(at) if at.elapsed() < AGE => {
+                *window = Window::Failed(at);
                 return None;
             }
-            Window::Made(_) | Window::None => None,
+            Window::Made(_) | Window::Failed(_) | Window::None => None,
         };
         if let Some(made) = known {
             if let Some(bytes) = made.range(offset, end) {
+                open.seen.note_answer();
                 *window = Window::Made(made);
                 return Some(bytes);
             }
             let follows = made.end() <= end && offset <= made.end().saturating_add(DISORDER);
             if follows && offset >= made.start {
-                let (start, before) = (made.end(), made.last());
+                let (start, before) = (made.end(), (made.last(), made.current));
                 drop(made);
-                *window = self.make_window(open, start, before);
+                *window = self.make_window(open, start, Some(before));
             }
         }
         if matches!(*window, Window::None) {
-            *window = self.make_window(open, offset, Bytes::new());
+            *window = self.make_window(open, offset, None);
         }
         match &*window {
             Window::Made(made) => made.range(offset, end),
-            Window::None | Window::Failed => None,
+            Window::None | Window::Failed(_) => None,
         }
     }
 
@@ -183,7 +208,7 @@ impl Vfs {
     pub(super) fn let_windows_go(&self) {
         for open in self.all_open_views() {
             let Some(mut window) = open.window.try_lock() else { continue };
-            if matches!(&*window, Window::Made(made) if made.at.elapsed() > AGE) {
+            if matches!(&*window, Window::Made(made) if !made.current.is_young()) {
                 *window = Window::None;
             }
         }
@@ -194,49 +219,65 @@ impl Vfs {
         (self.hierarchy.generation(), self.generation_of(&open.view, &[]))
     }
 
-    fn holds(&self, made: &Made, open: &OpenView) -> bool {
-        let age = AGE.max(self.hierarchy.options().metadata_ttl);
-        made.at.elapsed() < age && made.generations == self.generations_of(open)
+    fn holds(&self, current: &Current, open: &OpenView) -> bool {
+        current.is_young()
+            && current.forgotten == open.seen.forgotten()
+            && current.generations == self.generations_of(open)
     }
 
-    fn make_window(&self, open: &OpenView, start: u64, before: Bytes) -> Window {
-        let (at, generations) = (Instant::now(), self.generations_of(open));
-        let until = start.saturating_add(self.window_len()).min(open.view.len());
+    fn make_window(&self, open: &OpenView, start: u64, before: Option<(Bytes, Current)>) -> Window {
+        let began = Instant::now();
+        let (generations, forgotten) = (self.generations_of(open), open.seen.forgotten());
+        let until = start.saturating_add(self.next_window_len(open)).min(open.view.len());
         let until = open.view.rows_until(start, until);
-        let len = until.saturating_sub(start);
-        let held = len.saturating_add(len_of(&before));
+        let before = before.filter(|(_, current)| self.holds(current, open));
+        let (before, oldest) = before.map(|(bytes, current)| (bytes, current.until)).unzip();
+        let before = before.unwrap_or_default();
+        let held = until.saturating_sub(start).saturating_add(len_of(&before));
         let Some(share) = self.windows.share(held, self.options.cache_len / 2) else {
             return Window::None;
         };
         self.cache.set_elsewhere(Elsewhere::Windows, self.windows.len());
-        let made = self.window_bytes(open, start, until);
+        let turn = open.sweep.turn();
+        let made = self.window_bytes(open, (start, until), turn);
         // Whoever moves or removes a node is not in the midst of it.
         let _shared = self.tree_lock.read();
+        let now = Instant::now();
+        let fresh = now.checked_add(AGE.max(now.duration_since(began))).unwrap_or(now);
+        let current = Current { until: fresh, generations, forgotten };
         match made {
-            Ok(bytes) if generations == self.generations_of(open) => {
+            Ok(bytes) if self.holds(&current, open) => {
                 self.windows.made.fetch_add(1, Ordering::Relaxed);
+                let before =
+                    if oldest.is_some_and(|oldest| oldest < now) { Bytes::new() } else { before };
                 let bytes = Buffer::from(bytes).into();
-                Window::Made(Made { before, start, bytes, at, generations, _share: share })
+                Window::Made(Made { before, start, bytes, current, _share: share })
             }
-            Ok(_) => Window::None,
-            Err(error) => {
+            Err(error) if open.sweep.turn() == turn => {
                 log::debug!("{}: {error}", open.path);
-                Window::Failed
+                Window::Failed(now)
             }
+            Ok(_) | Err(_) => Window::None,
         }
     }
 
-    fn window_bytes(&self, open: &OpenView, start: u64, until: u64) -> Result<Vec<u8>> {
+    /// The bytes between two offsets, unless the sweep ends meanwhile.
+    fn window_bytes(
+        &self,
+        open: &OpenView,
+        (start, until): (u64, u64),
+        turn: u64,
+    ) -> Result<Vec<u8>> {
         let since = self.fresh_since(Some(open.opened));
         let mut coming = Vec::new();
-        open.view.for_each_chunk((start, until), &mut |elements, coords, touch| {
-            if coming.len() < MOST_KNOWN {
-                let array = self.array_of(elements, open.moves)?;
-                let is_whole = !is_short(&array, coords, touch.bytes.len());
-                coming.push(is_whole.then(|| (array, coords.clone())));
-            }
-            Ok(())
-        })?;
+        let looked = open.view.for_each_chunk((start, until), &mut |elements, coords, touch| {
+            let array = self.array_of(elements, open.moves)?;
+            let is_whole = !is_short(&array, coords, touch.bytes.len());
+            coming.push(is_whole.then(|| (array, coords.clone())));
+            if coming.len() < MOST_KNOWN { Ok(()) } else { Err(Error::too_large("enough chunks")) }
+        });
+        // What is wrong turns up when it is read.
+        looked.unwrap_or_else(|error| log::debug!("ahead: {error}"));
         let mut coming = coming.into_iter();
         let goal = Goal { since, is_passing: false };
         let decode = |chunk| {
@@ -249,6 +290,9 @@ impl Vfs {
         coming.by_ref().take(AHEAD).flatten().skip(1).for_each(decode);
         let coming = Mutex::new(coming);
         let get: &GetChunk<'_> = &|elements, coords, range| {
+            if open.sweep.turn() != turn {
+                return Err(Error::new(Kind::Stale, "the sweep has ended"));
+            }
             let next = coming.lock().next().flatten();
             if let Some(chunk) = next {
                 decode(chunk);
@@ -275,7 +319,7 @@ impl Vfs {
 /// Whether so many bytes of a chunk are better read without the rest.
 fn is_short(array: &Array, coords: &Coords, wanted: usize) -> bool {
     let Ok(Some(len)) = array.chunk_len(coords).map(ChunkLen::exactly) else { return false };
-    u64::try_from(wanted).is_ok_and(|wanted| wanted <= len / RANGE) && array.has_ranges(coords)
+    u64::try_from(wanted).is_ok_and(|wanted| wanted <= len / RANGE) && array.is_by_element()
 }
 
 fn len_of(bytes: &[u8]) -> u64 {

@@ -154,16 +154,18 @@ impl Elements {
         }
     }
 
-    /// The end of the last whole rows between two places, the longest rows that there are there.
+    /// The end of the last whole rows between two places: of the longest that end in the second half.
     pub(super) fn rows_until(&self, from: u64, until: u64) -> Option<u64> {
+        let least = from.saturating_add(until.saturating_sub(from) / 2);
         let until = self.start.checked_add(until)?;
         let shape = &self.array.model().shape;
         let mut row_len = shape.iter().try_fold(self.item_len, |all, len| all.checked_mul(*len))?;
         for len in shape {
             row_len = row_len.checked_div(*len)?;
-            let rows = until.checked_div(row_len)?.checked_mul(row_len)?.checked_sub(self.start)?;
-            if rows > from {
-                return Some(rows);
+            let rows = until.checked_div(row_len)?.checked_mul(row_len)?;
+            match rows.checked_sub(self.start) {
+                Some(rows) if rows > least => return Some(rows),
+                _ => {}
             }
         }
         None

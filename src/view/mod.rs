@@ -213,7 +213,7 @@ impl View {
         Ok(())
     }
 
-    /// The end of the last whole rows of elements between two offsets, the longest rows that there are there; `until` where there
+    /// The end of the last whole rows of elements between two offsets, of the longest that end in the second half; `until` where there
     /// are none. What is read so has one box in each chunk.
     pub fn rows_until(&self, from: u64, until: u64) -> u64 {
         let at = self.parts.partition_point(|(_, end)| *end <= from);

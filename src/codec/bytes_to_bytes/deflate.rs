@@ -46,7 +46,7 @@ pub(super) fn decode_whole(form: Form, encoded: &[u8], len: usize) -> Option<Vec
         decompressor.borrow_mut().deflate_decompress(stream, &mut decoded)
     };
     let found = DECOMPRESSOR.with(decompress).ok()?;
-    // This stands at the end: so nothing follows the stream. (But for the same once more, which would be too long.)
+    // This stands at the end. What lies between the stream and that, where anything does, changes nothing.
     let is_whole = match form {
         Form::Gzip => trailer.starts_with(&crc32(&decoded).to_le_bytes()),
         Form::Zlib => trailer == adler32(&decoded).to_be_bytes(),
