@@ -161,8 +161,8 @@ pub trait BytesToBytes: Send + Sync + fmt::Debug {
         decoded_len: usize,
         range: Range<usize>,
     ) -> Result<Option<Part>> {
-        let decoded = self.decode(encoded, decoded_len)?;
-        Ok(decoded.get(range).map(|bytes| Part { bytes: bytes.to_vec(), decoded: decoded_len }))
+        let _ = (encoded, decoded_len, range);
+        Ok(None)
     }
 
     /// The length of the encoded form where it follows from that of the decoded one (a checksum's does).

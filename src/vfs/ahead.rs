@@ -333,9 +333,9 @@ impl Vfs {
         }
         let mut state = open.sweep.state.lock();
         let from = state.until.max(state.next);
-        let window = self.window(&open.view, end, pool.most_ahead());
+        let ahead = self.ahead_len(&open.view, end, pool.most_ahead());
         let most = end.saturating_sub(offset).saturating_mul(4).max(LEAST_AHEAD);
-        let until = state.next.saturating_add(window).min(from.saturating_add(most));
+        let until = state.next.saturating_add(ahead).min(from.saturating_add(most));
         let until = until.min(open.view.len());
         state.until = state.until.max(until);
         let passed = state.pass(end, ended);
@@ -378,7 +378,7 @@ impl Vfs {
 
     /// How many bytes of a view are decoded ahead of a sweep that is at `offset`: the next row of chunks, or some chunks;
     /// nothing where the cache would not hold them.
-    fn window(&self, view: &View, offset: u64, at_once: usize) -> u64 {
+    fn ahead_len(&self, view: &View, offset: u64, at_once: usize) -> u64 {
         let at_once = u64::try_from(at_once).unwrap_or(u64::MAX);
         let slab = view.slab_at(offset).map_or(u64::MAX, |slab| match slab {
             Slab::Row(len) => len,

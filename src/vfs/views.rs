@@ -242,8 +242,9 @@ impl Vfs {
 
     /// Says once where a sweep through a view decodes each chunk many times.
     fn warn_of_slabs(&self, path: &NodePath, format: &Format, view: &View) {
+        let at_once = self.made_at_once(view);
         for elements in view.elements() {
-            if let Some(warning) = elements.warning(self.options.cache_len, self.window_len()) {
+            if let Some(warning) = elements.warning(self.options.cache_len, at_once) {
                 log::warn!("{}: {warning}", view_name(path, format));
             }
         }

@@ -18,13 +18,16 @@ use crate::buffer::Buffer;
 use crate::cache::Elsewhere;
 use crate::error::{Error, Kind, Result};
 use crate::pool::Urgency;
-use crate::view::{GetChunk, Slab};
+use crate::view::{GetChunk, Slab, View};
 
 /// One part of so many of the cache is for one of these, and half of it for all.
 const PART: u64 = 8;
 
 /// Shorter ones save little.
 const SHORTEST: u64 = 4 << 20;
+
+/// As much as the kernel asks for at once.
+const REQUEST: u64 = 1 << 20;
 
 /// How long one is read from, as what the kernel has read ahead is, unless it took longer to make: others may change what is stored
 /// meanwhile.
@@ -145,8 +148,19 @@ impl Made {
 
 impl Vfs {
     /// The most bytes that one may have.
-    pub(super) fn window_len(&self) -> u64 {
+    fn window_len(&self) -> u64 {
         self.options.cache_len / PART
+    }
+
+    /// How many bytes of a view are made at once, where the cache does not hold a row of its chunks.
+    pub(super) fn made_at_once(&self, view: &View) -> u64 {
+        if self.may_have_windows(view) { self.window_len() } else { REQUEST }
+    }
+
+    fn may_have_windows(&self, view: &View) -> bool {
+        self.window_len() >= SHORTEST
+            && !self.hierarchy.options().metadata_ttl.is_zero()
+            && view.elements().nth(MOST_PARTS).is_none()
     }
 
     /// The bytes that the next one may have: a sweep that has not come far may end soon.
@@ -163,9 +177,8 @@ impl Vfs {
         };
         self.next_window_len(open) >= SHORTEST
             && open.writing.is_none()
-            && !self.hierarchy.options().metadata_ttl.is_zero()
             && is_beyond()
-            && open.view.elements().nth(MOST_PARTS).is_none()
+            && self.may_have_windows(&open.view)
     }
 
     /// Up to `len` bytes from `offset` of a view, in a part of it that is made if need be; none where it cannot be.
