@@ -94,7 +94,7 @@ impl Sharded {
         let stat = self.below.stat(std::slice::from_ref(shard))?.pop().flatten();
         let Some(stat) = stat else { return Ok(None) };
         if let Some(kept) = kept::WHOLE.get(self.id, shard)
-            && kept.stat.version == stat.version
+            && kept.stat.version.holds(stat.version)
         {
             return Ok(Some(kept));
         }
@@ -172,7 +172,7 @@ impl Sharded {
         let shards: Vec<Coords> = kept.iter().map(|(shard, _)| shard.clone()).collect();
         let stats = self.below.stat(&shards)?;
         let changed = kept.iter().zip(stats).filter(|((_, loaded), stat)| {
-            stat.map(|stat| stat.version) != Some(loaded.stat.version)
+            !stat.is_some_and(|stat| loaded.stat.version.holds(stat.version))
         });
         Ok(changed.map(|((shard, _), _)| shard.clone()).collect())
     }
@@ -215,7 +215,7 @@ impl Sharded {
             .collect();
         let read = if below.is_empty() { Vec::new() } else { self.get_from_shards(&below)? };
         for ((at, shard, span, _, loaded), value) in spans.iter().zip(read) {
-            let Some(value) = value.filter(|value| value.stat.version == loaded.stat.version)
+            let Some(value) = value.filter(|value| loaded.stat.version.is_same(value.stat.version))
             else {
                 kept::INDEXES.forget(self.id, shard);
                 again.push(*at);
@@ -344,7 +344,7 @@ impl ChunkStore for Sharded {
     }
 
     fn update(&self, changes: Vec<Change>) -> Result<Vec<Option<Stat>>> {
-        if changes.iter().all(|change| change.condition == Condition::Always) {
+        if changes.iter().all(|change| matches!(change.condition, Condition::Always)) {
             // Whoever came in between changed other inner chunks, or these ones: then the last one counts.
             retried(|| self.try_update(changes.clone()))
         } else {

@@ -335,7 +335,7 @@ impl ChunkCache {
     /// Forgets the chunk unless it is of this version.
     pub fn keep_only(&self, array: &Arc<Array>, coords: &Coords, version: Option<Version>) {
         if let Some(chunk) = self.peek_quietly(array, coords)
-            && Some(chunk.stat.version) != version
+            && !Version::holds_of(Some(chunk.stat.version), version)
         {
             self.remove(array, coords);
         }
@@ -347,13 +347,13 @@ impl ChunkCache {
         &self,
         array: &Arc<Array>,
         coords: &Coords,
-        before: Option<Version>,
-        after: Option<Version>,
+        before: Version,
+        after: Version,
     ) {
         let slot = self.table.lock().slots.peek(&id(array, coords)).cloned();
-        if let (Some(slot), Some(after)) = (slot, after)
+        if let Some(slot) = slot
             && let Some(chunk) = &mut *slot.chunk.lock()
-            && before == Some(chunk.stat.version)
+            && chunk.stat.version.holds(before)
         {
             chunk.stat.version = after;
         }

@@ -137,8 +137,8 @@ pub enum Due<'p> {
 pub(super) enum Pending {
     Nothing,
     Bytes,
-    /// It is to be erased.
-    Erased(Version),
+    /// It is to be erased; the version that it has until then.
+    Erased([u64; 4]),
 }
 
 /// All chunks that wait, by the key of the value that they will lie in.
@@ -177,7 +177,7 @@ impl Table {
         match self.shards.get(key).and_then(|shard| shard.chunks.get(coords)) {
             None => Pending::Nothing,
             Some(Held { bytes: Some(_), .. }) => Pending::Bytes,
-            Some(held) => Pending::Erased(held.stat.version),
+            Some(held) => Pending::Erased(held.stat.version.order()),
         }
     }
 
@@ -519,7 +519,7 @@ impl Waiting {
             table.failed.remove(key);
         }
         drop(table);
-        self.remove(key, coords, |held| held.stat.version == version)
+        self.remove(key, coords, |held| held.stat.version.is_same(version))
     }
 
     /// Forgets what waits at `coords`.

@@ -8,7 +8,7 @@ use super::Hierarchy;
 use super::node::{Attributes, Document};
 use crate::error::{At, Error, Kind, Result};
 use crate::metadata::{NodePath, join, json, split};
-use crate::store::{Condition, Key, Stat};
+use crate::store::{Condition, Key, Stat, Version};
 
 /// What a document takes the place of.
 #[derive(Debug, Clone, Copy)]
@@ -75,7 +75,7 @@ impl Hierarchy {
     pub(super) fn is_current(&self, document: &Document) -> Result<bool> {
         let is_same = |key: &Key, known: Option<&Stat>| -> Result<bool> {
             let version = self.store.stat(key)?.map(|stat| stat.version);
-            Ok(version == known.map(|stat| stat.version))
+            Ok(Version::holds_of(known.map(|stat| stat.version), version))
         };
         Ok(is_same(&document.key, Some(&document.stat))?
             && match &document.attributes {

@@ -151,7 +151,7 @@ impl WritableStore for CountingStore {
         self.store.erase_prefix(prefix)
     }
 
-    fn set_modified(&self, key: &Key, modified: SystemTime) -> Result<()> {
+    fn set_modified(&self, key: &Key, modified: SystemTime) -> Result<(Version, Version)> {
         self.store.set_modified(key, modified)
     }
 

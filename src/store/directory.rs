@@ -14,6 +14,7 @@ mod listing;
 mod recover;
 mod session;
 mod trees;
+mod version;
 
 use std::ffi::{CString, OsStr};
 use std::fs::{File, Metadata};
@@ -38,6 +39,7 @@ use crate::sys::{self, Dir, EntryType, Links};
 use listing::{Listing, Walk};
 use session::{Session, Written};
 use trees::{empty, move_tree};
+use version::Clock;
 
 /// The end of the names under which values are written before they take their key.
 pub const LOCK_SUFFIX: &str = ".__lock";
@@ -65,6 +67,7 @@ pub enum Durability {
 pub struct DirectoryStore {
     root: OwnedFd,
     durability: Durability,
+    clock: Clock,
     session: Arc<Session>,
 }
 
@@ -76,9 +79,10 @@ impl DirectoryStore {
         let Some(fd) = open_at(&self.root, key.as_str(), libc::O_PATH).at(key)? else {
             return Ok(None);
         };
-        let metadata = File::from(fd).metadata()?;
+        let file = File::from(fd);
+        let metadata = file.metadata()?;
         match kind_of(&metadata) {
-            EntryType::File => Ok(Some(stat_of(&metadata))),
+            EntryType::File => Ok(Some(self.clock.stat(&file, &metadata))),
             EntryType::Dir => Ok(None),
             _ => Err(not_a_file().at(key)),
         }
@@ -92,11 +96,12 @@ impl DirectoryStore {
         }
         let root = OwnedFd::from(root);
         let session = Arc::new(Session::new(root.try_clone()?));
-        Ok(Self { root, durability, session })
+        let clock = Clock::of(&root)?;
+        Ok(Self { root, durability, clock, session })
     }
 
-    /// The regular file of `key`, or none.
-    fn open_value(&self, key: &Key) -> Result<Option<(File, Metadata)>> {
+    /// The regular file of `key`, or none, and its version before anything is read.
+    fn open_value(&self, key: &Key) -> Result<Option<Opened>> {
         if is_lock(key) {
             return Ok(None);
         }
@@ -109,7 +114,10 @@ impl DirectoryStore {
         let file = File::from(fd);
         let metadata = file.metadata()?;
         match kind_of(&metadata) {
-            EntryType::File => Ok(Some((file, metadata))),
+            EntryType::File => {
+                let stat = self.clock.stat(&file, &metadata);
+                Ok(Some(Opened { file, metadata, stat }))
+            }
             EntryType::Dir => Ok(None),
             _ => Err(not_a_file().at(key)),
         }
@@ -165,23 +173,47 @@ impl DirectoryStore {
         let file = &turn.file;
         let old = match self.open_value(key) {
             // Whatever it is that cannot be opened, it is replaced.
-            Err(_) if condition == Condition::Always => None,
+            Err(_) if matches!(condition, Condition::Always) => None,
             old => old?,
         };
-        condition.check(old.as_ref().map(|(_, metadata)| version_of(metadata)))?;
+        self.check(condition, old.as_ref().map(|old| old.stat.version))?;
         file.set_len(0)?;
-        write_all(file, pieces, old.as_ref().map(|(old, _)| old))?;
-        if let Some((_, metadata)) = old {
-            keep_owner(file, &metadata)?;
+        write_all(file, pieces, old.as_ref().map(|old| &old.file))?;
+        if let Some(old) = &old {
+            keep_owner(file, &old.metadata)?;
+            // A program that writes values in place takes no turns: what was kept may be half of its bytes.
+            if pieces.iter().any(|piece| matches!(piece, Piece::Kept { .. })) {
+                let now = self.clock.stat(&old.file, &old.file.metadata()?);
+                condition.check(Some(now.version))?;
+            }
         }
-        // The kernel's own time is coarse: two values within a tick would look the same.
-        file.set_modified(SystemTime::now())?;
+        let modified = SystemTime::now();
+        file.set_modified(modified)?;
         if self.durability == Durability::Synced {
             file.sync_all()?;
         }
-        let stat = stat_of(&file.metadata()?);
+        let written = self.clock.stat(file, &file.metadata()?);
         sys::rename(&turn.dir, &turn.lock_name, &turn.dir, &turn.name)?;
-        Ok(stat)
+        // The rename itself changes the version. From here on other programs may change the file.
+        let mut stat = self.clock.stat(file, &file.metadata()?);
+        if (stat.len, stat.modified) != (written.len, written.modified) {
+            stat.version.is_settled = false;
+            return Ok(stat);
+        }
+        Ok(self.clock.note_own(stat, modified))
+    }
+
+    /// Checks a condition on a value whose key is locked. Bytes that were read while the value could change unnoticed
+    /// must be read again before a new value is made of them.
+    fn check(&self, condition: Condition, found: Option<Version>) -> Result<()> {
+        condition.check(found)?;
+        if let Condition::Unchanged(version) = condition
+            && !version.is_settled
+        {
+            self.clock.wait();
+            return Err(Error::new(Kind::Stale, "the value may have changed since it was read"));
+        }
+        Ok(())
     }
 
     /// Removes directories above `key` that hold nothing any more; the root stays.
@@ -201,7 +233,7 @@ impl DirectoryStore {
 impl ReadableStore for DirectoryStore {
     fn get_partial_values(&self, ranges: &[(Key, ByteRange)]) -> Result<Vec<Option<Value>>> {
         let mut values = Vec::with_capacity(ranges.len());
-        let mut open: Option<(&Key, Option<(File, Metadata)>)> = None;
+        let mut open: Option<(&Key, Option<Opened>)> = None;
         for (key, range) in ranges {
             let reusable = open.take().filter(|(opened, _)| *opened == key);
             let current = match reusable {
@@ -209,7 +241,7 @@ impl ReadableStore for DirectoryStore {
                 None => self.open_value(key)?,
             };
             values.push(match &current {
-                Some((file, metadata)) => Some(read_range(file, metadata, *range).at(key)?),
+                Some(value) => Some(read_range(value, *range).at(key)?),
                 None => None,
             });
             open = Some((key, current));
@@ -227,9 +259,11 @@ impl ReadableStore for DirectoryStore {
                 beside = Some((parent, dir.at(key)?));
             }
             let dir = beside.as_ref().and_then(|(_, dir)| dir.as_ref());
-            match dir.and_then(|dir| sys::stat_at(dir, &c_name(key.name()).ok()?).ok()) {
-                Some(found) if found.st_mode & libc::S_IFMT == libc::S_IFREG && !is_lock(key) => {
-                    Ok(Some(stat_of_raw(&found)))
+            let Some(dir) = dir.filter(|_| !is_lock(key)) else { return self.stat_one(key) };
+            let name = c_name(key.name()).at(key)?;
+            match sys::stat_at(dir, &name) {
+                Ok(found) if found.st_mode & libc::S_IFMT == libc::S_IFREG => {
+                    Ok(Some(self.clock.stat_at(dir, &name, &found)))
                 }
                 _ => self.stat_one(key),
             }
@@ -239,7 +273,7 @@ impl ReadableStore for DirectoryStore {
 
     fn open(&self, key: &Key) -> Result<Option<(OwnedFd, Stat)>> {
         let found = self.open_value(key)?;
-        Ok(found.map(|(file, metadata)| (file.into(), stat_of(&metadata))))
+        Ok(found.map(|value| (value.file.into(), value.stat)))
     }
 
     fn room(&self) -> Result<Option<Room>> {
@@ -311,7 +345,7 @@ impl WritableStore for DirectoryStore {
     fn erase_unchanged(&self, key: &Key, version: Version) -> Result<()> {
         let turn = Turn::take(self, key).at(key)?;
         let found = self.stat(std::slice::from_ref(key))?.pop().flatten();
-        let checked = Condition::Unchanged(version).check(found.map(|stat| stat.version));
+        let checked = self.check(Condition::Unchanged(version), found.map(|stat| stat.version));
         let erased = checked.and_then(|()| Ok(sys::unlink(&turn.dir, &turn.name)?));
         turn.end_unused();
         self.prune(key)?;
@@ -371,17 +405,18 @@ impl WritableStore for DirectoryStore {
         moved.at(from)
     }
 
-    fn set_modified(&self, key: &Key, modified: SystemTime) -> Result<()> {
-        let (file, _) = self.open_value(key)?.ok_or_else(|| Error::not_found().at(key))?;
-        file.set_modified(modified)?;
-        Ok(())
+    fn set_modified(&self, key: &Key, modified: SystemTime) -> Result<(Version, Version)> {
+        let value = self.open_value(key)?.ok_or_else(|| Error::not_found().at(key))?;
+        value.file.set_modified(modified)?;
+        let now = self.clock.stat(&value.file, &value.file.metadata()?);
+        Ok((value.stat.version, now.version))
     }
 
     fn sync(&self, keys: &[Key]) -> Result<()> {
         let mut dirs = std::collections::BTreeSet::from([Prefix::root()]);
         for key in keys {
-            if let Some((file, _)) = self.open_value(key)? {
-                file.sync_all().map_err(|error| Error::os(&error)).at(key)?;
+            if let Some(value) = self.open_value(key)? {
+                value.file.sync_all().map_err(|error| Error::os(&error)).at(key)?;
             }
             let mut above = key.parent();
             while let Some(dir) = above.as_key() {
@@ -430,6 +465,15 @@ impl ListableStore for DirectoryStore {
     fn list_prefix(&self, prefix: &Prefix) -> Result<Keys> {
         Ok(Box::new(Walk::below(Listing::open(&self.root, prefix)?)))
     }
+}
+
+/// A value that is open.
+#[derive(Debug)]
+struct Opened {
+    file: File,
+    metadata: Metadata,
+    /// Its version when it was opened: whatever changes it later gives it another one.
+    stat: Stat,
 }
 
 /// The right to write one key: its lock file, locked, in the directory of the key.
@@ -512,14 +556,14 @@ fn open_at(root: &OwnedFd, path: &str, flags: i32) -> Result<Option<OwnedFd>> {
     }
 }
 
-fn read_range(file: &File, metadata: &Metadata, range: ByteRange) -> Result<Value> {
-    let (offset, len) = range.within(metadata.len());
+fn read_range(value: &Opened, range: ByteRange) -> Result<Value> {
+    let (offset, len) = range.within(value.stat.len);
     let capacity = usize::try_from(len)
         .map_err(|_| Error::too_large(format!("{len} bytes do not fit into memory")))?;
     let mut bytes = unset(capacity)?;
     let (mut rest, mut at) = (bytes.as_mut_slice(), offset);
     while !rest.is_empty() {
-        match file.read_at(rest, at) {
+        match value.file.read_at(rest, at) {
             Ok(0) => break, // It has become shorter.
             Ok(read) => {
                 rest = rest.get_mut(read..).unwrap_or_default();
@@ -531,7 +575,7 @@ fn read_range(file: &File, metadata: &Metadata, range: ByteRange) -> Result<Valu
     }
     let read = capacity.saturating_sub(rest.len());
     bytes.truncate(read);
-    Ok(Value { bytes: bytes.into(), stat: stat_of(metadata) })
+    Ok(Value { bytes: bytes.into(), stat: value.stat })
 }
 
 fn write_all(file: &File, pieces: &[Piece], old: Option<&File>) -> Result<()> {
@@ -619,18 +663,6 @@ fn not_a_file() -> Error {
     Error::corrupt("not a regular file (a FIFO, a socket or a device)")
 }
 
-fn stat_of_raw(found: &libc::stat) -> Stat {
-    let (seconds, part) = (found.st_mtime, found.st_mtime_nsec);
-    let whole = Duration::from_secs(seconds.unsigned_abs());
-    let epoch = SystemTime::UNIX_EPOCH;
-    let time = if seconds < 0 { epoch.checked_sub(whole) } else { epoch.checked_add(whole) };
-    let time = time.and_then(|time| time.checked_add(Duration::from_nanos(part.unsigned_abs())));
-    let nanoseconds = seconds.wrapping_mul(1_000_000_000).wrapping_add(part);
-    let len = found.st_size.cast_unsigned();
-    let version = Version([found.st_ino, nanoseconds.cast_unsigned(), len]);
-    Stat { len, modified: time.unwrap_or(epoch), version }
-}
-
 fn kind_of(metadata: &Metadata) -> EntryType {
     let kind = metadata.file_type();
     if kind.is_file() {
@@ -641,20 +673,6 @@ fn kind_of(metadata: &Metadata) -> EntryType {
         EntryType::Link
     } else {
         EntryType::Other
-    }
-}
-
-fn version_of(metadata: &Metadata) -> Version {
-    let nanoseconds =
-        metadata.mtime().wrapping_mul(1_000_000_000).wrapping_add(metadata.mtime_nsec());
-    Version([metadata.ino(), nanoseconds.cast_unsigned(), metadata.len()])
-}
-
-fn stat_of(metadata: &Metadata) -> Stat {
-    Stat {
-        len: metadata.len(),
-        modified: metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH),
-        version: version_of(metadata),
     }
 }
 

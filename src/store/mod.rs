@@ -64,24 +64,59 @@ impl ByteRange {
     }
 }
 
-/// Tells one state of a value from another: two equal versions of a key are the same bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Version(pub(crate) [u64; 3]);
+/// Identifies one state of a value.
+///
+/// Two versions are not compared with `==`: a cache asks whether bytes that it read are still those of the store
+/// ([`Self::holds`]), and a condition whether a value is the one that was found ([`Self::is_same`]).
+#[derive(Debug, Clone, Copy)]
+#[cfg_attr(test, derive(PartialEq, Eq))]
+pub struct Version {
+    pub(crate) state: [u64; 4],
+    /// Whether every later change of the value has another state. If not, bytes that were read as this version may be
+    /// outdated though a later look finds the same state.
+    pub(crate) is_settled: bool,
+}
 
 impl Version {
-    /// One that no stored value has, for bytes that are not stored yet: greater, the greater the number.
+    /// A version that no stored value has, for bytes that are not stored yet. A greater number is a later version.
     pub fn unstored(number: u64) -> Self {
-        Self([u64::MAX, number, u64::MAX])
+        Self { state: [u64::MAX, number, u64::MAX, u64::MAX], is_settled: true }
     }
 
-    /// Whether it is such a one.
+    /// Whether it was made by [`Self::unstored`].
     pub fn is_unstored(self) -> bool {
-        matches!(self.0, [u64::MAX, _, u64::MAX])
+        matches!(self.state, [u64::MAX, _, u64::MAX, u64::MAX])
+    }
+
+    /// Whether bytes that were read as this version are those of the value in which `now` was found later.
+    pub fn holds(self, now: Self) -> bool {
+        self.is_settled && self.is_same(now)
+    }
+
+    /// The same for a value that may be absent: bytes that were read hold until the value is erased, and its absence until
+    /// it is set.
+    pub fn holds_of(was: Option<Self>, now: Option<Self>) -> bool {
+        match (was, now) {
+            (Some(was), Some(now)) => was.holds(now),
+            (None, None) => true,
+            _ => false,
+        }
+    }
+
+    /// Whether two looks at a value found the same state.
+    pub fn is_same(self, other: Self) -> bool {
+        self.state == other.state
+    }
+
+    /// The order in which bytes were written that are not stored yet.
+    pub fn order(self) -> [u64; 4] {
+        self.state
     }
 }
 
 /// What is known of a value without its bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
+#[cfg_attr(test, derive(PartialEq, Eq))]
 pub struct Stat {
     /// Length in bytes.
     pub len: u64,
@@ -188,7 +223,7 @@ impl From<Bytes> for Piece {
 }
 
 /// When a `set` may happen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub enum Condition {
     /// Whatever is there.
     Always,
@@ -205,7 +240,7 @@ impl Condition {
             Self::Always => Ok(()),
             Self::Absent if found.is_none() => Ok(()),
             Self::Absent => Err(Error::new(Kind::Exists, "the key has a value already")),
-            Self::Unchanged(version) if found == Some(version) => Ok(()),
+            Self::Unchanged(version) if found.is_some_and(|found| version.is_same(found)) => Ok(()),
             Self::Unchanged(_) => {
                 Err(Error::new(Kind::Stale, "the value was changed by someone else meanwhile"))
             }
@@ -301,8 +336,9 @@ pub trait WritableStore: Send + Sync + fmt::Debug {
     /// Moves the value of `from` to `to`, where it replaces what is there. A `from` without a value is none the worse.
     fn move_value(&self, from: &Key, to: &Key) -> Result<()>;
 
-    /// Changes when the value was last set. A key without a value is [`Kind::NotFound`].
-    fn set_modified(&self, key: &Key, modified: SystemTime) -> Result<()>;
+    /// Changes when the value was last set, and returns its versions before and after. A key without a value is
+    /// [`Kind::NotFound`].
+    fn set_modified(&self, key: &Key, modified: SystemTime) -> Result<(Version, Version)>;
 
     /// Returns when the values of `keys`, or their absence, survive a power cut.
     fn sync(&self, keys: &[Key]) -> Result<()>;

@@ -163,7 +163,7 @@ fn each_set_makes_a_new_version(store: &Store) {
     let mut versions = BTreeSet::new();
     for _ in 0..100 {
         let stat = write.set(&key("k"), &[Bytes::from_static(b"x").into()], Condition::Always);
-        versions.insert(stat.expect("set").version.0);
+        versions.insert(stat.expect("set").version.state);
     }
     assert_eq!(versions.len(), 100, "two states of a value look the same");
     let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);

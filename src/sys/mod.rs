@@ -225,6 +225,66 @@ pub fn stat_at(dir: impl AsFd, name: &CStr) -> io::Result<libc::stat> {
     Ok(found)
 }
 
+/// What the kernel calls a file apart from its names: inode number and generation, on most file systems.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct FileHandle {
+    len: u32,
+    kind: i32,
+    bytes: [u8; MAX_HANDLE_LEN],
+}
+
+/// `MAX_HANDLE_SZ` of <linux/exportfs.h>.
+const MAX_HANDLE_LEN: usize = 128;
+
+impl FileHandle {
+    /// The bytes that tell files apart.
+    pub fn bytes(&self) -> &[u8] {
+        let len = usize::try_from(self.len).unwrap_or_default();
+        self.bytes.get(..len).unwrap_or_default()
+    }
+}
+
+/// The handle of `name` in the directory `dir`, or of `dir` itself if the name is empty; `EOPNOTSUPP` where the file
+/// system has none.
+pub fn file_handle(dir: impl AsFd, name: &CStr) -> io::Result<FileHandle> {
+    let mut handle = FileHandle { len: 128, kind: 0, bytes: [0; MAX_HANDLE_LEN] };
+    let mut mount = 0;
+    let flags = if name.is_empty() { libc::AT_EMPTY_PATH } else { 0 };
+    // SAFETY: `FileHandle` has the layout of `file_handle`, followed by as many bytes as its length says; all outlive the call.
+    check(unsafe {
+        libc::name_to_handle_at(
+            dir.as_fd().as_raw_fd(),
+            name.as_ptr(),
+            (&raw mut handle).cast(),
+            &raw mut mount,
+            flags,
+        )
+    })?;
+    Ok(handle)
+}
+
+/// The type of the file system that `fd` lies on, as `statfs` has it (`EXT4_SUPER_MAGIC` and the like).
+pub fn file_system_type(fd: impl AsFd) -> io::Result<u64> {
+    // SAFETY: statfs is a plain struct of integers, for which zero is valid.
+    let mut figures: libc::statfs = unsafe { mem::zeroed() };
+    // SAFETY: the descriptor is open and `figures` outlives the call.
+    check(unsafe { libc::fstatfs(fd.as_fd().as_raw_fd(), &raw mut figures) })?;
+    u64::try_from(figures.f_type).map_err(io::Error::other)
+}
+
+/// The first two numbers of the kernel's release, such as (6, 13).
+pub fn kernel_release() -> io::Result<(u32, u32)> {
+    // SAFETY: utsname is plain memory, for which zero is valid.
+    let mut names: libc::utsname = unsafe { mem::zeroed() };
+    // SAFETY: `names` outlives the call.
+    check(unsafe { libc::uname(&raw mut names) })?;
+    // SAFETY: the kernel has put a C string there.
+    let release = unsafe { CStr::from_ptr(names.release.as_ptr()) }.to_string_lossy();
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse().unwrap_or(0));
+    Ok((numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)))
+}
+
 /// The figures of the file system that `fd` lies on.
 pub fn statvfs(fd: impl AsFd) -> io::Result<libc::statvfs> {
     // SAFETY: statvfs is a plain struct of integers, for which zero is valid.

@@ -30,7 +30,7 @@ pub(super) enum When {
 }
 
 /// The version of a stored value before and after something.
-pub(super) type Versions = (Option<Version>, Option<Version>);
+pub(super) type Versions = (Version, Version);
 
 /// Why a file cannot be written, by what it is.
 pub(super) fn check_writable(place: Option<&Place>) -> Result<()> {
@@ -210,7 +210,7 @@ impl Vfs {
                 Place::Chunk(path, coords) => {
                     let chunk = self.cache.get(&self.array(path)?, coords)?;
                     let chunk = chunk.ok_or_else(Error::not_found)?;
-                    if file.seen != Some(chunk.stat.version) {
+                    if !file.seen.is_some_and(|seen| seen.holds(chunk.stat.version)) {
                         // Someone else has replaced it since it was opened: when these bytes are stored, pages
                         // from before would be taken to be of the same version.
                         self.invalidate(inode);
@@ -299,7 +299,7 @@ impl Vfs {
             return Ok(());
         };
         // The kernel's pages are of what is stored now only if they were before.
-        file.seen = after.filter(|_| file.seen.is_some() && file.seen == before);
+        file.seen = Some(after).filter(|_| file.seen.is_some_and(|seen| seen.holds(before)));
         Ok(())
     }
 
@@ -326,11 +326,7 @@ impl Vfs {
         key: &Key,
         modified: SystemTime,
     ) -> Result<Versions> {
-        let store = self.hierarchy.store();
-        let version = || Ok::<_, Error>(store.stat(key)?.map(|stat| stat.version));
-        let before = version()?;
-        store.write()?.set_modified(key, modified)?;
-        let after = version()?;
+        let (before, after) = self.hierarchy.store().write()?.set_modified(key, modified)?;
         match place {
             Place::Chunk(path, coords) => {
                 self.cache.set_version(&self.array(path)?, coords, before, after);
@@ -491,7 +487,8 @@ impl Vfs {
             Some(modified) if version.is_some() && !self.waits(place)? => {
                 let versions = self.set_stored_modified(place, modified)?;
                 // Whatever came in between is not what was written.
-                Ok(versions.and_then(|(before, after)| after.filter(|_| before == version)))
+                let is_ours = |before| version.is_some_and(|version| version.holds(before));
+                Ok(versions.filter(|(before, _)| is_ours(*before)).map(|(_, after)| after))
             }
             _ => Ok(version),
         }

@@ -57,12 +57,13 @@ impl File {
     /// They are dropped when the kernel has our answer, which it may have after those to later openers: these must not keep
     /// the old ones. Who asks for bytes has it.
     pub fn open_pages(&mut self, version: Option<Version>) -> Option<u64> {
-        if version.is_some() && self.seen == version {
+        if self.seen.zip(version).is_some_and(|(seen, version)| seen.holds(version)) {
             return None;
         }
         self.seen = None;
         self.drops = self.drops.saturating_add(1);
-        let known = self.dropping.take().filter(|dropping| dropping.version == version);
+        let known =
+            self.dropping.take().filter(|dropping| Version::holds_of(dropping.version, version));
         let first = known.map_or(self.drops, |dropping| dropping.first);
         self.dropping = Some(Dropping { version, first });
         Some(self.drops)
@@ -77,10 +78,12 @@ impl File {
 
     /// Notes that what was stored as one version is another one now, with the same bytes.
     pub fn renew_version(&mut self, was: Version, now: Option<Version>) {
-        if self.seen == Some(was) {
+        if self.seen.is_some_and(|seen| seen.holds(was)) {
             self.seen = now;
         }
-        if let Some(dropping) = self.dropping.as_mut().filter(|d| d.version == Some(was)) {
+        if let Some(dropping) =
+            self.dropping.as_mut().filter(|d| d.version.is_some_and(|version| version.holds(was)))
+        {
             dropping.version = now;
         }
     }

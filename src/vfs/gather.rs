@@ -275,16 +275,16 @@ impl Vfs {
         if let (Some(modified), Some(chunk)) = (modified, stored) {
             let place = Place::Chunk(path.clone(), chunk.coords.clone());
             let key = array.key(&chunk.coords)?;
-            versions = Some(self.set_value_modified(&place, &key, modified)?);
+            versions = self.set_value_modified(&place, &key, modified).map(Some)?;
         }
         for Stored { coords, was, now, .. } in chunks {
             let place = Place::Chunk(path.clone(), coords.clone());
             let Some(inode) = self.inodes.known_at(&place) else { continue };
             let stored = now.map(|stat| stat.version);
             let now = match versions {
-                Some((before, after)) if before == stored => {
+                Some((before, after)) if stored.is_some_and(|stored| stored.holds(before)) => {
                     self.cache.set_version(array, coords, before, after);
-                    after
+                    Some(after)
                 }
                 Some(_) => None,
                 None => stored,

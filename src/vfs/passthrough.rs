@@ -254,7 +254,7 @@ impl Passed {
         // Who reads it is told why it cannot be decoded.
         let chunk = cache.get(array, coords).ok()??;
         let read = chunk.stat.version;
-        if version.is_some_and(|version| version != read) || read.is_unstored() {
+        if version.is_some_and(|version| !read.holds(version)) || read.is_unstored() {
             return None;
         }
         let of = Of::Chunk(Arc::clone(array), (read, generation));
@@ -300,7 +300,7 @@ impl Passed {
         let Kept { of: Of::Chunk(_, seen), backing } = kept.get(&id(array, coords))? else {
             return None;
         };
-        let is_it = generation == seen.1 && version.is_none_or(|version| version == seen.0);
+        let is_it = generation == seen.1 && version.is_none_or(|version| seen.0.holds(version));
         is_it.then(|| Arc::clone(backing))
     }
 
@@ -335,23 +335,27 @@ impl Vfs {
         let seen = (version, self.cache.generation(array));
         if let Some((opened, backing)) = &passing.backing {
             let backing = Arc::clone(backing);
-            let is_it = *opened == Some(seen) && file.is_for_kernel();
+            let is_same = opened
+                .is_some_and(|(version, generation)| version.holds(seen.0) && generation == seen.1);
+            let is_it = is_same && file.is_for_kernel();
             return is_it.then(|| self.settle_passing(file, seen, backing));
         }
         if !file.is_for_kernel() || !self.passed.is_possible() || version.is_unstored() {
             return None;
         }
-        let is_in_pages = passing.has_pages && file.seen == Some(version);
+        let is_in_pages = passing.has_pages && file.seen.is_some_and(|seen| seen.holds(version));
         if is_in_pages || self.passed.is_contended(path) {
             return None;
         }
         let backing = if let Some(stored) = self.open_stored(array, coords) {
-            let (stored, stat) = stored.ok().filter(|(_, stat)| stat.version == version)?;
+            let (stored, stat) = stored.ok().filter(|(_, stat)| version.is_same(stat.version))?;
             let is_long = stat.len >= self.passed.options.shortest;
             Arc::new(is_long.then(|| Backing::stored(stored, stat.len, stat.modified))?)
         } else {
             // What was read before, and is not here any more, the kernel had better keep.
-            if passing.last == Some(version) && !self.passed.is_here(&self.cache, array, coords) {
+            if passing.last.is_some_and(|last| last.is_same(version))
+                && !self.passed.is_here(&self.cache, array, coords)
+            {
                 return None;
             }
             self.passed.chunk(&self.cache, array, coords, Some(version))?

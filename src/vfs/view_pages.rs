@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use super::Vfs;
 use crate::array::Coords;
 use crate::metadata::NodePath;
-use crate::store::Version;
+use crate::store::{Stat, Version};
 use crate::view::View;
 
 /// Chunks that are asked for when a view is opened again, at the most.
@@ -78,7 +78,9 @@ impl Seen {
             return;
         }
         let before = chunks.versions.insert((path.clone(), coords.clone()), version);
-        if before.is_some_and(|before| before != version) || chunks.versions.len() > MAX_SEEN {
+        if before.is_some_and(|before| !Version::holds_of(before, version))
+            || chunks.versions.len() > MAX_SEEN
+        {
             (chunks.is_unsure, chunks.versions) = (true, HashMap::new());
         }
     }
@@ -108,7 +110,10 @@ impl Vfs {
                 chunks.into_iter().unzip();
             let array = self.array(path).ok()?;
             let stats = self.cache.stat_many(&array, &coords).ok()?;
-            Some(stats.into_iter().map(|stat| stat.map(|stat| stat.version)).eq(versions))
+            let holds = |(was, now): (Option<Version>, Option<Stat>)| {
+                Version::holds_of(was, now.map(|stat| stat.version))
+            };
+            Some(stats.len() == versions.len() && versions.into_iter().zip(stats).all(holds))
         };
         pages.view.is_like(view)
             && by_array.into_iter().all(|(path, chunks)| holds(&path, chunks) == Some(true))

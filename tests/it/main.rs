@@ -18,6 +18,7 @@ mod formats;
 mod layering;
 mod lengths;
 mod nodes;
+mod outside;
 mod passthrough;
 mod semantics;
 mod support;

@@ -811,6 +811,7 @@ fn every_paragraph_has_a_test() {
         "documents",
         "lengths",
         "nodes",
+        "outside",
         "passthrough",
         "sweeps",
         "views",

@@ -107,7 +107,7 @@ impl Sharded {
                 (self.level.slot_of(&change.coords), Given { arrival, value: change.value })
             });
             let slots: Slots = given.collect();
-            let unconditional = conditions.iter().all(|(_, c)| *c == Condition::Always);
+            let unconditional = conditions.iter().all(|(_, c)| matches!(c, Condition::Always));
             if unconditional && self.replaces_all(&shard, &slots) {
                 let mut whole = self.changed_shard(&shard, slots, None)?;
                 whole.change.condition = Condition::Always;
@@ -279,7 +279,9 @@ impl Sharded {
         let old_bytes = match old.filter(|_| pieces.iter().any(is_kept)) {
             Some(old) => {
                 let now = self.decoded_shard(shard)?;
-                now.filter(|now| now.stat.version == old.stat.version).ok_or_else(stale)?.bytes
+                now.filter(|now| now.stat.version.is_same(old.stat.version))
+                    .ok_or_else(stale)?
+                    .bytes
             }
             None => bytes::Bytes::new(),
         };

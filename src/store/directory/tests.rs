@@ -481,3 +481,78 @@ fn a_session_names_every_key_that_is_being_written_and_stays_short() {
     }
     assert!(longest < 80_000, "{longest} bytes");
 }
+
+/// Replaces a file as `tar x` and restores do: removed and made anew, with a time that is given.
+fn restore(path: &Path, bytes: &[u8], time: SystemTime) {
+    std::fs::remove_file(path).expect("removed");
+    std::fs::write(path, bytes).expect("written");
+    File::options().write(true).open(path).expect("opened").set_modified(time).expect("set");
+}
+
+#[test]
+fn a_value_that_is_restored_with_its_times_has_another_version() {
+    let (dir, store) = store();
+    let (path, long_ago) = (dir.path().join("k"), SystemTime::UNIX_EPOCH + Duration::from_secs(9));
+    std::fs::write(&path, b"0").expect("written");
+    for round in 0..300_u32 {
+        restore(&path, &round.to_le_bytes(), long_ago);
+        let before = store.get(&key("k"), 100).expect("read").expect("there");
+        restore(&path, &(round + 1).to_le_bytes(), long_ago);
+        let now = store.stat(&key("k")).expect("asked").expect("there");
+        assert_eq!((before.stat.len, before.stat.modified), (now.len, now.modified));
+        assert!(!before.stat.version.holds(now.version), "round {round}: taken to be unchanged");
+        let new = [Bytes::from_static(b"ours").into()];
+        let condition = Condition::Unchanged(before.stat.version);
+        let set = store.write().expect("writable").set(&key("k"), &new, condition);
+        assert_eq!(set.expect_err("written over newer bytes").kind(), Kind::Stale);
+    }
+}
+
+#[test]
+fn a_value_that_is_changed_in_place_with_its_times_has_another_version() {
+    let (dir, store) = store();
+    let (path, long_ago) = (dir.path().join("k"), SystemTime::UNIX_EPOCH);
+    std::fs::write(&path, [0; 4]).expect("written");
+    for round in 0..300_u32 {
+        let before = store.get(&key("k"), 100).expect("read").expect("there");
+        let file = File::options().write(true).open(&path).expect("opened");
+        file.write_at(&round.to_le_bytes(), 0).expect("written");
+        file.set_modified(long_ago).expect("set");
+        let now = store.stat(&key("k")).expect("asked").expect("there");
+        assert!(!before.stat.version.holds(now.version), "round {round}: taken to be unchanged");
+    }
+}
+
+#[test]
+fn where_the_clock_is_coarse_a_value_is_trusted_once_it_could_not_have_changed_unnoticed() {
+    let (dir, _) = store();
+    let mut store = DirectoryStore::open(dir.path(), Durability::Buffered).expect("opens");
+    store.clock = Clock::with_window(store.clock.device(), Duration::from_millis(200));
+    let store = Store::new(Arc::new(store));
+    std::fs::write(dir.path().join("k"), b"theirs").expect("written");
+    let read = || store.get(&key("k"), 100).expect("read").expect("there").stat.version;
+    let (at_once, looked) = (read(), Instant::now());
+    let mut now = read();
+    assert!(!at_once.holds(now), "trusted though it may have changed since");
+    while !now.is_settled {
+        now = read();
+    }
+    assert!(looked.elapsed() < Duration::from_secs(5), "never trusted");
+    assert!(now.holds(read()) && !at_once.holds(now));
+
+    // What this process has stored itself is trusted at once: nobody else gives a file that time.
+    let write = store.write().expect("writable");
+    let new = || [Bytes::from_static(b"ours").into()];
+    let mut version = now;
+    for _ in 0..20 {
+        version = write.set(&key("k"), &new(), Condition::Unchanged(version)).expect("set").version;
+        assert!(version.holds(read()), "not found as it was stored");
+    }
+    assert!(looked.elapsed() < Duration::from_secs(5), "waited each time");
+
+    // What others have stored just now is read again before it is changed.
+    std::fs::write(dir.path().join("k"), b"theirs").expect("written");
+    let refused = write.set(&key("k"), &new(), Condition::Unchanged(read())).expect_err("set");
+    assert_eq!(refused.kind(), Kind::Stale);
+    write.set(&key("k"), &new(), Condition::Unchanged(read())).expect("set");
+}

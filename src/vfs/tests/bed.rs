@@ -14,7 +14,7 @@ use crate::metadata::{Dialect, Policy};
 use crate::store::memory::MemoryStore;
 use crate::store::{
     Aside, ByteRange, Condition, Entries, Key, Keys, ListableStore, Piece, Prefix, ReadableStore,
-    Room, Stat, Store, Value, WritableStore,
+    Room, Stat, Store, Value, Version, WritableStore,
 };
 use crate::vfs::{Access, Opened, Options, Passthrough, ROOT, Vfs, Writeback};
 
@@ -151,7 +151,7 @@ impl WritableStore for FaultyStore {
         Ok(())
     }
 
-    fn erase_unchanged(&self, key: &Key, version: crate::store::Version) -> Result<()> {
+    fn erase_unchanged(&self, key: &Key, version: Version) -> Result<()> {
         self.change()?;
         fails(&self.fail_erase)?;
         self.store.erase_unchanged(key, version)
@@ -180,12 +180,8 @@ impl WritableStore for FaultyStore {
         Ok(())
     }
 
-    fn set_modified(&self, key: &Key, modified: SystemTime) -> Result<()> {
+    fn set_modified(&self, key: &Key, modified: SystemTime) -> Result<(Version, Version)> {
         self.change()?;
-        // As in a directory: another time is another version.
-        let value = self.store.get_partial_values(&[(key.clone(), ByteRange::first(u64::MAX))])?;
-        let value = value.into_iter().flatten().next().ok_or_else(Error::not_found)?;
-        self.store.set(key, &[value.bytes.into()], Condition::Always)?;
         self.store.set_modified(key, modified)
     }
 

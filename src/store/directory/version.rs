@@ -1,0 +1,187 @@
+//! What tells one state of a file from every other: its [`Version`].
+//!
+//! A program may replace a file and give the new one the times of the old one (`tar x`, `cp -p`, a restore), and ext4
+//! and XFS reuse a freed inode number at once. A version therefore holds two things that no program can set: the
+//! inode's generation, which is part of its file handle, and its change time.
+//!
+//! The kernel takes the change time from a clock that ticks every 1 to 10 ms. A file that changes again within the
+//! tick in which it was read keeps its change time. Linux 6.13 and later avoid this for ext4, XFS, btrfs and tmpfs:
+//! a change that follows a `stat` always gets a new time. Elsewhere a version is marked as unsettled while its file
+//! may still change unnoticed, and nobody trusts what was read under it ([`Version::holds`]).
+
+use std::collections::VecDeque;
+use std::ffi::CStr;
+use std::fs::{File, Metadata};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::time::{Duration, SystemTime};
+
+use parking_lot::Mutex;
+
+use crate::store::{Stat, Version};
+use crate::sys;
+
+const SECOND: i128 = 1_000_000_000;
+
+/// Longer than a tick of the kernel's clock (10 ms at most).
+const TICK: Duration = Duration::from_millis(20);
+
+/// For file systems whose change time has whole seconds (FAT: two), or comes from another machine.
+const COARSE: Duration = Duration::from_secs(2);
+
+/// The file systems whose change time differs after every change that follows a `stat`, from Linux 6.13 on: ext4, XFS,
+/// btrfs, tmpfs (`FS_MGTIME`).
+const MULTIGRAIN: [u64; 4] = [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994];
+const MULTIGRAIN_SINCE: (u32, u32) = (6, 13);
+
+/// Other file systems that take the time from this machine's clock: overlayfs, ZFS, F2FS, bcachefs.
+const LOCAL: [u64; 4] = [0x794c_7630, 0x2fc1_2fc1, 0xf2f5_2010, 0xca45_1a4e];
+
+/// How many values that this process stored are remembered, at most; older ones are settled by then, or looked at anew.
+const MAX_OWN: usize = 4096;
+
+/// How far the change times of a directory's file system can be trusted.
+#[derive(Debug)]
+pub(super) struct Clock {
+    /// The file system that this was found out for.
+    device: u64,
+    /// How long after its change time a file may change again and keep it; zero if it never does.
+    window: Duration,
+    /// Versions that this process has stored within the window, with their change times. Their modification time is one that no
+    /// other change gives a file, so they are settled. A leaf lock.
+    own: Mutex<VecDeque<[u64; 4]>>,
+}
+
+/// The fields of `stat` that a version is made of; times in nanoseconds since 1970.
+#[derive(Debug, Clone, Copy)]
+struct Fields {
+    device: u64,
+    inode: u64,
+    changed: i128,
+    modified: i128,
+    len: u64,
+}
+
+impl Clock {
+    /// Finds out how far the change times of the file system of `root` can be trusted.
+    pub(super) fn of(root: &OwnedFd) -> io::Result<Self> {
+        let device = File::from(root.try_clone()?).metadata()?.dev();
+        let kind = sys::file_system_type(root)?;
+        let has_generations = sys::file_handle(root, c"").is_ok();
+        let is_multigrain =
+            MULTIGRAIN.contains(&kind) && sys::kernel_release()? >= MULTIGRAIN_SINCE;
+        let window = match kind {
+            _ if is_multigrain && has_generations => Duration::ZERO,
+            kind if MULTIGRAIN.contains(&kind) || LOCAL.contains(&kind) => TICK,
+            _ => COARSE,
+        };
+        Ok(Self::with_window(device, window))
+    }
+
+    #[cfg(test)]
+    pub(super) fn device(&self) -> u64 {
+        self.device
+    }
+
+    pub(super) fn with_window(device: u64, window: Duration) -> Self {
+        Self { device, window, own: Mutex::default() }
+    }
+
+    /// Length, time and version of an open file.
+    pub(super) fn stat(&self, file: impl AsFd, metadata: &Metadata) -> Stat {
+        let fields = Fields {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            changed: nanoseconds(metadata.ctime(), metadata.ctime_nsec()),
+            modified: nanoseconds(metadata.mtime(), metadata.mtime_nsec()),
+            len: metadata.len(),
+        };
+        self.stat_of(fields, generation(file, c""))
+    }
+
+    /// The same of `name` in a directory, which was found to be a regular file.
+    pub(super) fn stat_at(&self, dir: impl AsFd, name: &CStr, found: &libc::stat) -> Stat {
+        let fields = Fields {
+            device: found.st_dev,
+            inode: found.st_ino,
+            changed: nanoseconds(found.st_ctime, found.st_ctime_nsec),
+            modified: nanoseconds(found.st_mtime, found.st_mtime_nsec),
+            len: found.st_size.cast_unsigned(),
+        };
+        // If the name goes to another file in between, this is a version that no file has.
+        self.stat_of(fields, generation(dir, name))
+    }
+
+    fn stat_of(&self, fields: Fields, generation: u64) -> Stat {
+        let mut hasher = DefaultHasher::new();
+        (fields.device, fields.inode, generation).hash(&mut hasher);
+        let state = [hasher.finish(), folded(fields.changed), folded(fields.modified), fields.len];
+        let is_settled = self.is_settled(&fields) || self.own.lock().contains(&state);
+        let modified = time(fields.modified);
+        Stat { len: fields.len, modified, version: Version { state, is_settled } }
+    }
+
+    /// Whether every later change of the file gives it another version.
+    fn is_settled(&self, fields: &Fields) -> bool {
+        let has_whole_seconds = fields.changed % SECOND == 0;
+        let window = match self.window {
+            _ if has_whole_seconds || fields.device != self.device => COARSE,
+            window => window,
+        };
+        match SystemTime::now().duration_since(time(fields.changed)) {
+            Ok(age) => age >= window,
+            // The clock was set back: what changes from now on gets an earlier time.
+            Err(ahead) => window.is_zero() || ahead.duration() > COARSE,
+        }
+    }
+
+    /// Notes a value that this process has just stored with the modification time `modified`, of which no other
+    /// program knows. Returns the version, settled if the file system keeps such times.
+    pub(super) fn note_own(&self, stat: Stat, modified: SystemTime) -> Stat {
+        let mut version = stat.version;
+        if version.is_settled || stat.modified != modified {
+            return stat;
+        }
+        version.is_settled = true;
+        let mut own = self.own.lock();
+        own.push_back(version.state);
+        if own.len() > MAX_OWN {
+            own.pop_front();
+        }
+        Stat { version, ..stat }
+    }
+
+    /// Returns once a file that was looked at just now can be looked at again, and is settled then.
+    pub(super) fn wait(&self) {
+        std::thread::sleep(self.window.max(TICK));
+    }
+}
+
+/// A number that differs between an inode and the one that had its number before; zero if the file system has none.
+fn generation(dir: impl AsFd, name: &CStr) -> u64 {
+    let Ok(handle) = sys::file_handle(dir, name) else { return 0 };
+    let mut hasher = DefaultHasher::new();
+    handle.bytes().hash(&mut hasher);
+    hasher.finish()
+}
+
+fn nanoseconds(seconds: i64, part: i64) -> i128 {
+    i128::from(seconds) * SECOND + i128::from(part)
+}
+
+/// The low 64 bits: they come again after 584 years.
+fn folded(nanoseconds: i128) -> u64 {
+    u64::try_from(nanoseconds.rem_euclid(1 << 64)).unwrap_or_default()
+}
+
+fn time(nanoseconds: i128) -> SystemTime {
+    let seconds = u64::try_from(nanoseconds.div_euclid(SECOND).unsigned_abs()).unwrap_or(u64::MAX);
+    let part = u64::try_from(nanoseconds.rem_euclid(SECOND)).unwrap_or_default();
+    let (seconds, part) = (Duration::from_secs(seconds), Duration::from_nanos(part));
+    let epoch = SystemTime::UNIX_EPOCH;
+    let whole =
+        if nanoseconds < 0 { epoch.checked_sub(seconds) } else { epoch.checked_add(seconds) };
+    whole.and_then(|whole| whole.checked_add(part)).unwrap_or(epoch)
+}
