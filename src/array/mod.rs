@@ -271,6 +271,16 @@ impl Array {
                 && self.grid() == other.grid())
     }
 
+    /// Whether a decoded chunk of `other` means the same in this array: type and chunk grid are equal. The shape may
+    /// differ, as after a resize.
+    pub fn has_chunks_of(&self, other: &Self) -> bool {
+        let (one, two) = (&self.model, &other.model);
+        std::ptr::eq(self, other)
+            || (one.dtype == two.dtype
+                && self.chunk_shape() == other.chunk_shape()
+                && one.rectilinear == two.rectilinear)
+    }
+
     /// Length, time and version of an encoded chunk; `None` where it is not stored.
     pub fn stat(&self, coords: &Coords) -> Result<Option<Stat>> {
         Ok(self.chunks.stat(std::slice::from_ref(coords))?.pop().flatten())

@@ -394,7 +394,7 @@ impl ChunkCache {
     }
 
     fn held(&self, array: &Array, coords: &Coords) -> Option<Held> {
-        self.waiting.get(|| array.key(coords).ok(), coords)
+        self.waiting.get(array, coords)
     }
 
     /// Keeps what was just stored, in the place of what was here; nothing where the store gives other bytes.

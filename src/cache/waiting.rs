@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -98,6 +99,8 @@ impl Held {
 #[derive(Debug)]
 struct Shard {
     path: NodePath,
+    /// The array that the chunks were written for. Of another one that has its place now they are no chunks.
+    array: Arc<Array>,
     prefix: Prefix,
     chunks: BTreeMap<Coords, Held>,
     /// How many chunks there are in all.
@@ -173,8 +176,13 @@ impl Table {
         self.full.iter().filter(is_due)
     }
 
-    fn what_waits(&self, key: &Key, coords: &Coords) -> Pending {
-        match self.shards.get(key).and_then(|shard| shard.chunks.get(coords)) {
+    /// What waits for the value of `key` in `array`; not what waits for another array that was there before.
+    fn shard(&self, key: &Key, array: &Array) -> Option<&Shard> {
+        self.shards.get(key).filter(|shard| array.has_chunks_of(&shard.array))
+    }
+
+    fn what_waits(&self, array: &Array, key: &Key, coords: &Coords) -> Pending {
+        match self.shard(key, array).and_then(|shard| shard.chunks.get(coords)) {
             None => Pending::Nothing,
             Some(Held { bytes: Some(_), .. }) => Pending::Bytes,
             Some(held) => Pending::Erased(held.stat.version.order()),
@@ -241,7 +249,7 @@ impl Waiting {
     pub(super) fn hold(
         &self,
         path: &NodePath,
-        array: &Array,
+        array: &Arc<Array>,
         to: (&Key, &Coords),
         bytes: Option<Buffer>,
         modified: Option<SystemTime>,
@@ -255,7 +263,7 @@ impl Waiting {
         &self,
         before: Pending,
         path: &NodePath,
-        array: &Array,
+        array: &Arc<Array>,
         to: (&Key, &Coords),
         begin: Begin,
     ) -> Option<Stat> {
@@ -263,18 +271,30 @@ impl Waiting {
     }
 
     /// What waits at `coords`.
-    pub(super) fn what_waits(&self, key: &Key, coords: &Coords) -> Pending {
-        self.table.lock().what_waits(key, coords)
+    pub(super) fn what_waits(&self, array: &Array, key: &Key, coords: &Coords) -> Pending {
+        self.table.lock().what_waits(array, key, coords)
+    }
+
+    /// Whether what waits for the value of `key` was written for another array than `array`.
+    pub(super) fn is_of_another(&self, key: &Key, array: &Array) -> bool {
+        let table = self.table.lock();
+        table.shards.get(key).is_some_and(|shard| !array.has_chunks_of(&shard.array))
     }
 
     fn put(
         &self,
         before: Option<Pending>,
-        (path, array): (&NodePath, &Array),
+        (path, array): (&NodePath, &Arc<Array>),
         (key, coords): (&Key, &Coords),
         begin: Option<Begin>,
         modified: Option<SystemTime>,
     ) -> std::result::Result<Stat, Stat> {
+        if self.is_of_another(key, array) {
+            log::warn!(
+                "{path}: chunks that were not stored yet are dropped: the array was replaced"
+            );
+            self.forget_all(key);
+        }
         let number = self.versions.fetch_add(1, Ordering::Relaxed);
         let (bytes, missing, unread) = match begin {
             None => (None, 0, None),
@@ -291,11 +311,12 @@ impl Waiting {
         };
         let mut guard = self.table.lock();
         let table = &mut *guard;
-        if before.is_some_and(|before| before != table.what_waits(key, coords)) {
+        if before.is_some_and(|before| before != table.what_waits(array, key, coords)) {
             return Err(stat);
         }
         let shard = table.shards.entry(key.clone()).or_insert_with(|| Shard {
             path: path.clone(),
+            array: Arc::clone(array),
             prefix: array.prefix().clone(),
             chunks: BTreeMap::new(),
             most: array.chunks_beside(coords),
@@ -325,6 +346,7 @@ impl Waiting {
     /// one if that fails.
     pub(super) fn change(
         &self,
+        array: &Array,
         (key, coords): (&Key, &Coords),
         cover: &Cover,
         whole: u64,
@@ -335,7 +357,11 @@ impl Waiting {
         }
         let mut guard = self.table.lock();
         let table = &mut *guard;
-        let Some(shard) = table.shards.get_mut(key) else { return Ok(Changed::Nothing) };
+        let Some(shard) =
+            table.shards.get_mut(key).filter(|shard| array.has_chunks_of(&shard.array))
+        else {
+            return Ok(Changed::Nothing);
+        };
         let Some(held) = shard.chunks.get_mut(coords) else { return Ok(Changed::Nothing) };
         let before = held.incomplete();
         let Some(bytes) = &mut held.bytes else { return Ok(Changed::Nothing) };
@@ -424,12 +450,12 @@ impl Waiting {
     }
 
     /// What waits at `coords` in the value of `key`.
-    pub(super) fn get(&self, key: impl FnOnce() -> Option<Key>, coords: &Coords) -> Option<Held> {
+    pub(super) fn get(&self, array: &Array, coords: &Coords) -> Option<Held> {
         if self.is_empty() {
             return None;
         }
-        let key = key()?;
-        self.table.lock().shards.get(&key)?.chunks.get(coords).cloned()
+        let key = array.key(coords).ok()?;
+        self.table.lock().shard(&key, array)?.chunks.get(coords).cloned()
     }
 
     /// Changes when a chunk that waits was modified; whether one does.

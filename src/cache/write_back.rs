@@ -9,7 +9,7 @@ use super::{ChunkCache, Due, add_time};
 use crate::array::region::Cover;
 use crate::array::{Array, Coords, CoordsList, FillChunks, Indices};
 use crate::buffer::Buffer;
-use crate::error::{Error, Kind, Result};
+use crate::error::{At, Error, Kind, Result};
 use crate::metadata::NodePath;
 use crate::store::{Key, Stat, Version};
 
@@ -58,7 +58,7 @@ impl ChunkCache {
     ) -> Result<bool> {
         let key = array.key(coords)?;
         let whole = array_len(array, coords)?;
-        let changed = self.waiting.change((&key, coords), cover, whole, change)?;
+        let changed = self.waiting.change(array, (&key, coords), cover, whole, change)?;
         if changed == Changed::Done {
             self.changed(array);
         }
@@ -67,7 +67,7 @@ impl ChunkCache {
 
     /// Whether bytes of a chunk wait.
     pub fn has_waiting(&self, array: &Array, coords: &Coords) -> Result<bool> {
-        Ok(self.waiting.what_waits(&array.key(coords)?, coords) == Pending::Bytes)
+        Ok(self.waiting.what_waits(array, &array.key(coords)?, coords) == Pending::Bytes)
     }
 
     /// Changes bytes of a chunk, which waits then: of what waits already in place. What is there of it is read when it is
@@ -85,7 +85,7 @@ impl ChunkCache {
         let whole = array_len(array, coords)?;
         let missing = whole.saturating_sub(cover.part().unwrap_or(whole));
         loop {
-            match self.waiting.change((&key, coords), cover, whole, change)? {
+            match self.waiting.change(array, (&key, coords), cover, whole, change)? {
                 Changed::Done => break,
                 Changed::Unread => {
                     self.complete(array, &key, coords)?;
@@ -96,7 +96,7 @@ impl ChunkCache {
             // Two who begin with the same chunk take turns, and so does who stores it.
             let _turn = self.turn(&key);
             // One that another began meanwhile is what is to be changed.
-            let before = self.waiting.what_waits(&key, coords);
+            let before = self.waiting.what_waits(array, &key, coords);
             let stored = match (before, cover) {
                 (Pending::Bytes, _) => continue,
                 (Pending::Nothing, Cover::Part(_)) => {
@@ -153,7 +153,7 @@ impl ChunkCache {
     /// Length, time and version of a chunk, waiting or stored; `None` where there is none. The length of one that
     /// waits is the decoded one.
     pub fn stat(&self, array: &Array, coords: &Coords) -> Result<Option<Stat>> {
-        match self.waiting.get(|| array.key(coords).ok(), coords) {
+        match self.waiting.get(array, coords) {
             Some(held) => Ok(held.bytes.map(|_| held.stat)),
             None => array.stat(coords),
         }
@@ -162,10 +162,7 @@ impl ChunkCache {
     /// The same of several chunks.
     pub fn stat_many(&self, array: &Array, coords: &[Coords]) -> Result<Vec<Option<Stat>>> {
         // In this order: what waits may be stored meanwhile, and is not found waiting then.
-        let waiting: Vec<_> = coords
-            .iter()
-            .map(|coords| self.waiting.get(|| array.key(coords).ok(), coords))
-            .collect();
+        let waiting: Vec<_> = coords.iter().map(|coords| self.waiting.get(array, coords)).collect();
         let stored = array.stat_many(coords)?;
         let each = waiting.into_iter().zip(stored);
         Ok(each.map(|(held, stored)| held.map_or(stored, |h| h.bytes.map(|_| h.stat))).collect())
@@ -314,6 +311,10 @@ impl ChunkCache {
     ) -> Result<(Vec<Stored>, Result<()>)> {
         let _turn = self.turn(key);
         let _mark = self.waiting.being_stored(key);
+        if self.waiting.is_of_another(key, array) {
+            let detail = "the array was replaced by another one after its chunks were written";
+            return Err(Error::new(Kind::Stale, detail).at(key));
+        }
         let unread = match self.complete_all(array, key).into_iter().next() {
             Some((_, error)) => Err(error),
             None => Ok(()),

@@ -503,10 +503,9 @@ impl<'s> Turn<'s> {
             let flags = libc::O_RDWR | libc::O_CREAT | libc::O_NONBLOCK;
             let file = match sys::open_beneath(&dir, &lock_name, flags, 0o666, Links::Refuse) {
                 Ok(fd) => File::from(fd),
-                // The directory was pruned between the two calls. The root is not ours to prune: it has gone.
-                Err(error)
-                    if error.raw_os_error() == Some(libc::ENOENT) && !key.parent().is_root() =>
-                {
+                // The directory was pruned between the two calls.
+                Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {
+                    check_root(&store.root)?;
                     continue;
                 }
                 Err(error) => return Err(error.into()),
@@ -545,7 +544,7 @@ fn open_at(root: &OwnedFd, path: &str, flags: i32) -> Result<Option<OwnedFd>> {
     match sys::open_beneath(root, &c_name(path)?, flags, 0, Links::Beneath) {
         Ok(fd) => Ok(Some(fd)),
         Err(error) => match error.raw_os_error() {
-            Some(libc::ENOENT | libc::ENOTDIR) => Ok(None),
+            Some(libc::ENOENT | libc::ENOTDIR) => check_root(root).map(|()| None),
             Some(libc::EXDEV | libc::ELOOP) => {
                 Err(Error::corrupt("a symbolic link that leads out of the store"))
             }
@@ -554,6 +553,15 @@ fn open_at(root: &OwnedFd, path: &str, flags: i32) -> Result<Option<OwnedFd>> {
             _ => Err(Error::os(&error)),
         },
     }
+}
+
+/// Refuses to take a store whose own directory was removed for one that holds nothing.
+fn check_root(root: &OwnedFd) -> Result<()> {
+    if sys::stat_at(root, c"")?.st_nlink == 0 {
+        let detail = "the directory of the store was removed: unmount, and mount again";
+        return Err(Error::new(Kind::Stale, detail));
+    }
+    Ok(())
 }
 
 fn read_range(value: &Opened, range: ByteRange) -> Result<Value> {

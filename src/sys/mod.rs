@@ -215,11 +215,12 @@ pub fn read_at(file: impl AsFd, bytes: &mut [u8], offset: u64) -> io::Result<usi
     usize::try_from(read).map_err(|_| io::Error::last_os_error())
 }
 
-/// What is known of `name` in the directory `dir`; of a link, of itself.
+/// What is known of `name` in the directory `dir`, of `dir` itself if the name is empty; of a link, of itself.
 pub fn stat_at(dir: impl AsFd, name: &CStr) -> io::Result<libc::stat> {
     // SAFETY: stat is a plain struct of integers, for which zero is valid.
     let mut found: libc::stat = unsafe { mem::zeroed() };
-    let (fd, flags) = (dir.as_fd().as_raw_fd(), libc::AT_SYMLINK_NOFOLLOW);
+    let empty = if name.is_empty() { libc::AT_EMPTY_PATH } else { 0 };
+    let (fd, flags) = (dir.as_fd().as_raw_fd(), libc::AT_SYMLINK_NOFOLLOW | empty);
     // SAFETY: the descriptor is open, `name` ends in 0, and `found` outlives the call.
     check(unsafe { libc::fstatat(fd, name.as_ptr(), &raw mut found, flags) })?;
     Ok(found)

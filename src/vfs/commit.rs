@@ -45,9 +45,12 @@ pub(super) fn check_writable(place: Option<&Place>) -> Result<()> {
 
 impl Vfs {
     pub(super) fn read_content(&self, inode: &Inode, offset: u64, len: usize) -> Result<Bytes> {
-        if let Some(bytes) = unstored_range(&inode.file().lock().content, offset, len) {
+        let file = inode.file().lock();
+        if let Some(bytes) = unstored_range(&file.content, offset, len) {
             return Ok(bytes);
         }
+        self.check_still(inode, &file)?;
+        drop(file);
         // While nothing moves: what is not there any more must not read as the fill value.
         let _shared = self.tree_lock.read();
         let place = inode.place().ok_or_else(Error::not_found)?;
@@ -65,9 +68,12 @@ impl Vfs {
     }
 
     pub(super) fn try_read_content(&self, inode: &Inode, offset: u64, len: usize) -> Option<Bytes> {
-        if let Some(bytes) = unstored_range(&inode.file().try_lock()?.content, offset, len) {
+        let file = inode.file().try_lock()?;
+        if let Some(bytes) = unstored_range(&file.content, offset, len) {
             return Some(bytes);
         }
+        self.check_still(inode, &file).ok()?;
+        drop(file);
         let Some(Place::Chunk(path, coords)) = inode.place() else { return None };
         let chunk = self.cache.peek(&self.array(&path).ok()?, &coords)?;
         Some(super::slice(&chunk.bytes.into(), offset, len))
@@ -133,6 +139,7 @@ impl Vfs {
         let mut file = inode.file().lock();
         let place = inode.place();
         let shown = || place.as_ref().map_or_else(String::new, Place::shown);
+        self.check_still(inode, &file).map_err(|error| error.at(shown()))?;
         let full_len =
             self.check_end(place.as_ref(), offset, data.len()).map_err(|e| e.at(shown()))?;
         self.load(inode, &mut file, place.as_ref()).map_err(|error| error.at(shown()))?;
@@ -147,7 +154,8 @@ impl Vfs {
         data: &[u8],
     ) -> Result<bool> {
         let Some(mut file) = inode.file().try_lock() else { return Ok(false) };
-        if !matches!(file.content, Content::Unstored(_)) {
+        if !matches!(file.content, Content::Unstored(_)) || self.check_still(inode, &file).is_err()
+        {
             return Ok(false);
         }
         let place = inode.place();
@@ -384,8 +392,9 @@ impl Vfs {
     /// The same of a file that is locked, and where the caller has the turn to store it.
     pub(super) fn store_locked(&self, inode: &Inode, file: &mut File, when: When) -> Result<()> {
         let writers = file.writers;
+        let still = self.check_still(inode, file);
         let Content::Unstored(unstored) = &mut file.content else { return Ok(()) };
-        let Some(place) = inode.place() else { return Ok(()) };
+        let Some(place) = inode.place() else { return still };
         unstored.settled |= matches!(when, When::Closing | When::Asked);
         if !unstored.changed {
             self.forget_unstored(file);
@@ -411,7 +420,7 @@ impl Vfs {
         let modified = unstored.keep_modified.then_some(unstored.modified);
         let shown = file.shown.clone();
         let is_empty = bytes.is_empty();
-        let stored = self.store_as(&place, bytes, shown.as_deref(), modified);
+        let stored = still.and_then(|()| self.store_as(&place, bytes, shown.as_deref(), modified));
         let stored = stored.map_err(|error| {
             // A shell closes a duplicate before anything is written: if nothing ever is, release says so.
             let waits = is_empty && when == When::Closing && error.kind() == Kind::Invalid;
@@ -539,6 +548,9 @@ impl Vfs {
         let stores = access != Access::Read && file.writers == 0 && !refused;
         let stored =
             if stores { self.store_locked(inode, &mut file, When::Closing) } else { Ok(()) };
+        if file.openers == 0 {
+            file.opened = None;
+        }
         let place = inode.place();
         match (&file.content, &place) {
             // It waits for its time, though no handle and perhaps soon no kernel knows it any more.

@@ -4,12 +4,15 @@
 //! that they have. What they will mean (a chunk, a document, a file) is the business of
 //! the place that the file is at, when they are stored.
 
+use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use super::passthrough::Passing;
+use crate::array::Array;
 use crate::buffer::{Buffer, reserve};
 use crate::error::{Error, Kind, Result};
 use crate::store::Version;
+use crate::view::View;
 
 /// What an inode knows of its bytes.
 ///
@@ -19,6 +22,8 @@ use crate::store::Version;
 pub struct File {
     /// Where its bytes are.
     pub content: Content,
+    /// What its openers have opened; none while nobody has it open.
+    pub opened: Option<OpenedAs>,
     /// Handles on it.
     pub openers: u32,
     /// Those of them that may write.
@@ -39,6 +44,27 @@ pub struct File {
     pub mode: Option<u16>,
     /// The document that was shown last, against which a rewrite of it is compared.
     pub shown: Option<String>,
+}
+
+/// What gave the bytes of an open file their meaning when it was opened. All handles, mappings and pages of an inode are of this
+/// one thing. When the name leads to another one, the name gets another inode ([`super::identity`]).
+#[derive(Debug, Clone)]
+pub enum OpenedAs {
+    /// The header and the layout of a view.
+    View(Arc<View>),
+    /// The array of a chunk.
+    Chunk(Arc<Array>),
+}
+
+impl OpenedAs {
+    /// Whether somebody who opens `now` may share the inode.
+    pub fn is_like(&self, now: &Self) -> bool {
+        match (self, now) {
+            (Self::View(one), Self::View(other)) => Arc::ptr_eq(one, other) || one.is_like(other),
+            (Self::Chunk(one), Self::Chunk(other)) => one.has_chunks_of(other),
+            _ => false,
+        }
+    }
 }
 
 /// What an opener is told of the kernel's pages.

@@ -54,6 +54,11 @@ impl Inode {
         self.successor.read().as_ref().and_then(Weak::upgrade)
     }
 
+    /// Whether its place was given to another inode, and its openers keep what they have opened.
+    pub fn was_renewed(&self) -> bool {
+        self.successor.read().is_some() && self.place().is_none()
+    }
+
     /// Whether another one has its place now.
     pub fn is_replaced(&self) -> bool {
         self.place().is_none() && (self.replaced_at().is_some() || self.successor().is_some())

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use super::attr::Attr;
 use super::place::{CHUNKS, CONTROL, DOCUMENT, GROUP, Place, Report, STORED, VIEWS};
-use super::{Crew, Form, Vfs};
+use super::{Crew, Form, ROOT, Vfs};
 use crate::array::{Array, Coords, Grid};
 use crate::error::{Error, Kind, Result};
 use crate::hierarchy::{Content, Member};
@@ -87,7 +87,15 @@ impl Vfs {
     /// Opens a directory for listing.
     pub fn opendir(&self, number: u64) -> Result<DirHandle> {
         let place = self.directory(number)?;
-        let read = Mutex::new(Read::new(self.entries(&place)?));
+        let entries = self.entries(&place).or_else(|error| {
+            // `zarrfs umount` opens the root to sync it, also if the store has gone: reading it gives the error.
+            if number != ROOT || error.kind() != Kind::Stale {
+                return Err(error);
+            }
+            let late: Source = Box::new(std::iter::once(Err(error)));
+            Ok(late)
+        })?;
+        let read = Mutex::new(Read::new(entries));
         Ok(DirHandle { place, read, stats: Mutex::default() })
     }
 

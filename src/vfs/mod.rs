@@ -15,6 +15,7 @@ mod documents;
 mod excerpts;
 mod file;
 mod gather;
+mod identity;
 mod inode;
 mod journal;
 mod listing;
@@ -312,6 +313,9 @@ impl Vfs {
         if let Some(attr) = Self::attr_of_parted(&known) {
             return Ok(attr);
         }
+        if Self::is_left_to_openers(&known) {
+            return self.attr_of_open_view(&known).ok_or_else(Error::not_found);
+        }
         let mut attempts = 1;
         let attr = loop {
             let inode = self.current(&known);
@@ -324,6 +328,11 @@ impl Vfs {
                     if error.kind() == Kind::NotFound
                         && (inode.is_replaced() || attempts == 1)
                         && attempts < ATTEMPTS => {}
+                // `.zarrfs/errors` is below the root, and says what is wrong with the store.
+                Err(error) if number == ROOT && error.kind() == Kind::Stale => {
+                    self.note("getattr", &error);
+                    break Attr::directory(self.mounted);
+                }
                 attr => break attr?,
             }
             attempts += 1;
@@ -338,7 +347,7 @@ impl Vfs {
         let place = inode.place();
         commit::check_writable(place.as_ref())?;
         if let Some(place @ Place::View(path, format)) = &place {
-            let view = self.view(path, format)?;
+            let view = Self::open_as(&inode).map_or_else(|| self.view(path, format), Ok)?;
             if self.truncate_view(&inode, &view, len).at(place.shown())? {
                 self.invalidate(&inode);
             }
@@ -455,7 +464,7 @@ impl Vfs {
         }
         let mut attempts = 0;
         loop {
-            let inode = self.inodes.at(place);
+            let inode = self.inode_for_name(place);
             let attr = self.attr_knowing(&inode, stored);
             attempts += 1;
             // Another file may take the name while this one is looked at.

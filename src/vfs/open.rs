@@ -99,6 +99,9 @@ impl Vfs {
         let known = self.inode(number)?;
         let mut attempts = 1;
         loop {
+            if Self::is_left_to_openers(&known) && !Self::is_passing(&known) {
+                return Err(Error::not_found());
+            }
             let place = known.place();
             // While no node moves.
             let shared = self.tree_lock.read();
@@ -110,6 +113,7 @@ impl Vfs {
                     if error.kind() == Kind::NotFound
                         && (known.is_replaced() || known.place() != place)
                         && !Self::is_passing(&known)
+                        && !Self::is_left_to_openers(&known)
                         && attempts < ATTEMPTS => {}
                 opened => return opened,
             }
@@ -150,7 +154,7 @@ impl Vfs {
             if place.is_dir() {
                 return Err(Error::new(Kind::IsDirectory, "is a directory"));
             }
-            return self.open_and_tell(&self.inodes.at(&place), access);
+            return self.open_and_tell(&self.inode_for_name(&place), access);
         }
         self.hierarchy.store().write()?;
         let place = self.place_for_new(&parent, name)?;
@@ -205,7 +209,7 @@ impl Vfs {
                 self.views_text(path).map(|text| (Some(Bytes::from(text)), None))
             }
             Some(Place::View(path, format)) => {
-                self.open_view(path, format, access).map(|view| (None, Some(view)))
+                self.open_view(&inode, path, format, access).map(|view| (None, Some(view)))
             }
             _ => Ok((None, None)),
         };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::attr::Attr;
-use super::file::{Content, File};
+use super::file::{Content, File, OpenedAs};
 use super::inode::Inode;
 use super::open::Prepared;
 use super::overlay::Shown;
@@ -269,6 +269,9 @@ impl Vfs {
         {
             return Ok(Attr { links: u32::from(place.is_some()), ..attr });
         }
+        if let Some(attr) = self.attr_of_open_view(inode) {
+            return Ok(attr);
+        }
         let Some(place) = place else {
             // Who has a directory open that was removed sees one that holds nothing.
             let removed =
@@ -449,6 +452,7 @@ impl Vfs {
         };
         if let (Some(array), Place::Chunk(_, coords)) = (&array, place) {
             array.check_readable(coords)?;
+            self.share(inode, OpenedAs::Chunk(Arc::clone(array)))?;
         }
         if let (Some(array), Place::Chunk(path, coords), Access::Read) = (&array, place, access) {
             self.before_chunk(path, array, coords);

@@ -13,6 +13,8 @@ use parking_lot::Mutex;
 
 use super::ahead::{Sweep, Way};
 use super::excerpts::{Excerpts, InPart};
+use super::file::OpenedAs;
+use super::inode::Inode;
 use super::place::Place;
 use super::view_pages::{Generations, KernelPages, Seen};
 use super::view_writes::{MOST_AT_HAND, Writing};
@@ -151,7 +153,20 @@ impl Views {
         shared(&self.writing, (path.clone(), format.extension))
     }
 
-    fn set_pages(&self, path: &NodePath, format: &Format, pages: KernelPages) {
+    /// Notes that those who have a view open have another file than those who open it from now on.
+    pub(super) fn forget_openers(&self, path: &NodePath, format: &'static Format) {
+        let name = (path.clone(), format.extension);
+        self.seen.lock().remove(&name);
+        self.writing.lock().remove(&name);
+        if let Some(kept) = self.kept.lock().get_mut(&name) {
+            kept.pages = None;
+        }
+    }
+
+    fn set_pages(&self, path: &NodePath, format: &'static Format, pages: KernelPages) {
+        if !Arc::ptr_eq(&pages.seen, &self.seen(path, format)) {
+            return; // Of an inode that has lost the name.
+        }
         if let Some(kept) = self.kept.lock().get_mut(&(path.clone(), format.extension)) {
             kept.pages = Some(pages);
         }
@@ -330,11 +345,15 @@ impl Vfs {
     /// Opens a view, and says what may be done with the kernel's pages of it.
     pub(super) fn open_view(
         &self,
+        inode: &Arc<Inode>,
         path: &NodePath,
         format: &'static Format,
         access: Access,
     ) -> Result<(Arc<OpenView>, Pages)> {
-        let kept = self.kept_view(path, format).map_err(as_gone)?;
+        let mut kept = self.kept_view(path, format).map_err(as_gone)?;
+        if let OpenedAs::View(shared) = self.share(inode, OpenedAs::View(Arc::clone(&kept.view)))? {
+            kept.view = shared;
+        }
         let opened = Instant::now();
         let held = kept.pages.as_ref().and_then(|pages| {
             let since = self.stored_since(pages, &kept.view, kept.generations, opened)?;

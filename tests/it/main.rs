@@ -15,6 +15,7 @@ mod create;
 mod dialects;
 mod documents;
 mod formats;
+mod identity;
 mod layering;
 mod lengths;
 mod nodes;

@@ -809,6 +809,7 @@ fn every_paragraph_has_a_test() {
         "semantics",
         "dialects",
         "documents",
+        "identity",
         "lengths",
         "nodes",
         "outside",

@@ -6,7 +6,7 @@
 use std::fs::File;
 use std::os::fd::OwnedFd;
 
-use super::{LOCK_SUFFIX, is_session, kind_of, open_at};
+use super::{LOCK_SUFFIX, check_root, is_session, kind_of, open_at};
 use crate::error::{At, Error, Result};
 use crate::store::{Entry, Key, PRIVATE, Prefix};
 use crate::sys::{self, Dir, EntryType};
@@ -30,6 +30,9 @@ impl Listing {
     pub(super) fn open(root: &OwnedFd, prefix: &Prefix) -> Result<Option<Self>> {
         let flags = libc::O_RDONLY | libc::O_DIRECTORY;
         let Some(fd) = open_at(root, prefix.as_str(), flags).at(prefix)? else { return Ok(None) };
+        if prefix.is_root() {
+            check_root(root)?;
+        }
         Ok(Some(Self { root: root.try_clone()?, prefix: prefix.clone(), dir: Dir::new(fd)? }))
     }
 
