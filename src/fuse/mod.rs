@@ -28,7 +28,7 @@ use parking_lot::Mutex;
 
 use crate::error::{Error, Kind, Result};
 use crate::pool::{Pool, Urgency};
-use crate::vfs::{DirHandle, Presence, Replace, Vfs};
+use crate::vfs::{DirHandle, Presence, Replace, Use, Vfs};
 use answer::{answer, gone};
 use listing::{Entry, Room};
 pub use session::{MountOptions, Mounted, Others, mount};
@@ -339,7 +339,7 @@ impl Filesystem for Fs {
 
     fn write(
         &self,
-        _: &Request,
+        request: &Request,
         _ino: INodeNo,
         fh: FileHandle,
         offset: u64,
@@ -350,19 +350,28 @@ impl Filesystem for Fs {
         reply: ReplyWrite,
     ) {
         let written = u32::try_from(data.len()).unwrap_or(u32::MAX);
-        match self.now("write", |vfs| vfs.try_write(fh.0, offset, data)) {
+        let by = Use::by(fh.0, request.pid());
+        match self.now("write", |vfs| vfs.try_write(by, offset, data)) {
             Ok(true) => reply.written(written),
             Err(errno) => reply.error(errno),
             Ok(false) => {
                 let data = data.to_vec();
-                let write = move |vfs: &Vfs| vfs.write(fh.0, offset, &data);
+                let write = move |vfs: &Vfs| vfs.write(by, offset, &data);
                 self.later("write", write, move |done| reply!(reply, done, written(() => written)));
             }
         }
     }
 
-    fn flush(&self, _: &Request, _: INodeNo, fh: FileHandle, _: LockOwner, reply: ReplyEmpty) {
-        let flush = move |vfs: &Vfs| vfs.flush(fh.0);
+    fn flush(
+        &self,
+        request: &Request,
+        _: INodeNo,
+        fh: FileHandle,
+        _: LockOwner,
+        reply: ReplyEmpty,
+    ) {
+        let by = Use::by(fh.0, request.pid());
+        let flush = move |vfs: &Vfs| vfs.flush(by);
         self.later("close", flush, move |done| reply!(reply, done, ok(() =>)));
     }
 

@@ -1,11 +1,12 @@
 //! System calls that the standard library does not have: the only unsafe code here.
 //!
 //! One call per function. Nothing here knows Zarr; callers are
-//! [`store::directory`](crate::store), [`backing`](crate::backing) and [`cli`](crate::cli).
+//! [`store::directory`](crate::store), [`backing`](crate::backing), `vfs::authors` and [`cli`](crate::cli).
 #![expect(unsafe_code, reason = "this module is where it is allowed")]
 
 mod dir;
 mod large_pages;
+mod process;
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -18,6 +19,7 @@ use std::path::Path;
 
 pub use dir::{Dir, DirEntry, EntryType};
 pub use large_pages::LargePages;
+pub use process::process_of;
 
 /// Which links [`open_beneath`] follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,6 +6,7 @@ use std::time::{Instant, SystemTime};
 
 use bytes::Bytes;
 
+use super::authors::{Authors, Thread};
 use super::file::{Content, File, Unstored};
 use super::inode::Inode;
 use super::overlay::Shown;
@@ -134,7 +135,12 @@ impl Vfs {
         Err(Error::too_large(format!("{len} bytes: the file can have {limit}")).at(shown))
     }
 
-    pub(super) fn write_content(&self, inode: &Inode, offset: u64, data: &[u8]) -> Result<()> {
+    pub(super) fn write_content(
+        &self,
+        inode: &Inode,
+        (offset, data): (u64, &[u8]),
+        by: Thread,
+    ) -> Result<()> {
         // Who moves its node waits for it.
         let mut file = inode.file().lock();
         let place = inode.place();
@@ -144,14 +150,16 @@ impl Vfs {
             self.check_end(place.as_ref(), offset, data.len()).map_err(|e| e.at(shown()))?;
         self.load(inode, &mut file, place.as_ref()).map_err(|error| error.at(shown()))?;
         self.reserve(grown(&file, offset, data)).map_err(|error| error.at(shown()))?;
-        self.put(&mut file, offset, data, full_len).map_err(|error| error.at(shown()))
+        self.put(&mut file, offset, data, full_len).map_err(|error| error.at(shown()))?;
+        file.note_author(full_len, by);
+        Ok(())
     }
 
     pub(super) fn try_write_content(
         &self,
         inode: &Inode,
-        offset: u64,
-        data: &[u8],
+        (offset, data): (u64, &[u8]),
+        by: Thread,
     ) -> Result<bool> {
         let Some(mut file) = inode.file().try_lock() else { return Ok(false) };
         if !matches!(file.content, Content::Unstored(_)) || self.check_still(inode, &file).is_err()
@@ -167,6 +175,7 @@ impl Vfs {
             return Ok(false);
         }
         self.put(&mut file, offset, data, full_len).map_err(|error| error.at(shown()))?;
+        file.note_author(full_len, by);
         Ok(true)
     }
 
@@ -506,6 +515,7 @@ impl Vfs {
     /// Lets go of bytes that need not be stored (any more).
     pub(super) fn forget_unstored(&self, file: &mut File) {
         file.mode = None;
+        file.authors = Authors::default();
         match std::mem::take(&mut file.content) {
             Content::Unstored(unstored) | Content::Detached(unstored) => {
                 self.unreserve(unstored.bytes.len());
@@ -564,8 +574,10 @@ impl Vfs {
             (Content::Unstored(_) | Content::Detached(_), _) => {}
         }
         if let (Err(error), Some(place)) = (&stored, &place) {
-            // Nobody is there to be told: the program closed before its mapping was written.
-            log::warn!("{}: unstored bytes are dropped: {error}", place.shown());
+            // Nobody is there to be told: the program closed before its mapping was written, or had another
+            // process close the file.
+            let detail = format!("unstored bytes are dropped: {}", error.detail());
+            self.note("close", &Error::new(error.kind(), detail).at(place.shown()));
         }
         if let Content::Unstored(Unstored { refused: Some(error), .. }) = &file.content
             && error.kind() == Kind::Incomplete

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
+use super::authors::{Authors, Thread};
 use super::passthrough::Passing;
 use crate::array::Array;
 use crate::buffer::{Buffer, reserve};
@@ -42,6 +43,8 @@ pub struct File {
     pub passing: Passing,
     /// Its mode, of one that was made here and is not stored yet.
     pub mode: Option<u16>,
+    /// Who has changed the bytes that are not stored yet, while they were not whole.
+    pub authors: Authors,
     /// The document that was shown last, against which a rewrite of it is compared.
     pub shown: Option<String>,
 }
@@ -122,6 +125,21 @@ impl File {
     /// Whether nobody writes it, and all for whom it is settled have the kernel read it: another one may, too.
     pub fn is_for_kernel(&self) -> bool {
         self.writers == 0 && self.openers.saturating_sub(self.opening) == self.passing.openers
+    }
+
+    /// Notes who has changed bytes that wait to be stored. A file that has its full length, `full_len`, has no
+    /// part missing, and its author does not matter; 0 if it has no such length.
+    pub fn note_author(&mut self, full_len: usize, by: Thread) {
+        let is_whole = matches!(&self.content, Content::Unstored(unstored)
+            if full_len > 0 && unstored.bytes.len() == full_len);
+        if !is_whole {
+            self.authors.note(by);
+        }
+    }
+
+    /// Whether its bytes wait to be stored, and are the business of other processes than that of `thread`.
+    pub fn is_written_by_others(&self, thread: Thread) -> bool {
+        matches!(self.content, Content::Unstored(_)) && !self.authors.may_include(thread)
     }
 
     /// Whether it has bytes that wait to be stored.

@@ -8,6 +8,7 @@
 
 mod ahead;
 mod attr;
+mod authors;
 mod commit;
 mod convert;
 mod directories;
@@ -55,6 +56,7 @@ use crate::store::{Room, Stat};
 use crate::view::Format;
 use ahead::Followed;
 pub use attr::Attr;
+pub use authors::Use;
 pub use inode::ROOT;
 use inode::{Inode, Inodes};
 use journal::Journal;

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 
+use super::authors::Use;
 use super::inode::Inode;
 use super::place::Place;
 use super::views::OpenView;
@@ -392,26 +393,31 @@ impl Vfs {
     }
 
     /// Puts `data` at `offset` of an open file: all of it or none.
-    pub fn write(&self, handle: u64, offset: u64, data: &[u8]) -> Result<()> {
+    pub fn write(&self, by: impl Into<Use>, offset: u64, data: &[u8]) -> Result<()> {
+        let Use { handle, thread } = by.into();
         let handle = self.handle(handle)?;
         let written = match handle.view() {
-            Some(view) => self.write_view(view, offset, data).at(handle.shown()).map(|is_filled| {
-                if is_filled {
-                    // The kernel knows of nothing but `data`.
-                    self.invalidate(&handle.inode);
-                }
-            }),
-            None => self.write_content(&handle.inode, offset, data),
+            Some(view) => {
+                let written = self.write_view(view, (offset, data), thread).at(handle.shown());
+                written.map(|is_filled| {
+                    if is_filled {
+                        // The kernel knows of nothing but `data`.
+                        self.invalidate(&handle.inode);
+                    }
+                })
+            }
+            None => self.write_content(&handle.inode, (offset, data), thread),
         };
         written.inspect(|()| add_len(&self.written_len, data))
     }
 
     /// As [`Self::write`], where nothing must be read, decoded or waited for; whether that was so.
-    pub fn try_write(&self, handle: u64, offset: u64, data: &[u8]) -> Result<bool> {
+    pub fn try_write(&self, by: impl Into<Use>, offset: u64, data: &[u8]) -> Result<bool> {
+        let Use { handle, thread } = by.into();
         let handle = self.handle(handle)?;
         let is_written = match handle.view() {
-            Some(view) => self.try_write_view(view, offset, data).at(handle.shown())?,
-            None => self.try_write_content(&handle.inode, offset, data)?,
+            Some(view) => self.try_write_view(view, (offset, data), thread).at(handle.shown())?,
+            None => self.try_write_content(&handle.inode, (offset, data), thread)?,
         };
         if is_written {
             add_len(&self.written_len, data);
@@ -419,10 +425,20 @@ impl Vfs {
         Ok(is_written)
     }
 
-    /// Stores what was written to a file: each close of a descriptor of it asks for this.
-    pub fn flush(&self, handle: u64) -> Result<()> {
+    /// Stores what was written to a file: each close of a descriptor of it asks for this. A process that has written
+    /// none of it (a child that closes what it has inherited) neither stores it before it is whole nor is told that
+    /// it is not.
+    pub fn flush(&self, by: impl Into<Use>) -> Result<()> {
+        let Use { handle, thread } = by.into();
         let handle = self.handle(handle)?;
         if handle.access == Access::Read {
+            return Ok(());
+        }
+        let is_of_others = match handle.view() {
+            Some(view) => view.is_written_by_others(thread),
+            None => handle.inode.file().lock().is_written_by_others(thread),
+        };
+        if is_of_others {
             return Ok(());
         }
         if let Some(view) = handle.view() {

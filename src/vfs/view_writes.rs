@@ -4,6 +4,7 @@
 use parking_lot::Mutex;
 
 use super::Vfs;
+use super::authors::{Authors, Thread};
 use super::inode::Inode;
 use super::views::{OpenView, as_gone};
 use crate::array::region::Cover;
@@ -28,6 +29,8 @@ pub(super) struct Writing {
     filling: Mutex<()>,
     /// Where what was written ends, by any of them, since it was cut last. A leaf.
     end: Mutex<u64>,
+    /// Who has written. A leaf.
+    authors: Mutex<Authors>,
 }
 
 impl Writing {
@@ -72,10 +75,28 @@ impl Writing {
     }
 }
 
+impl OpenView {
+    fn note_author(&self, by: Thread) {
+        if let Some(writing) = &self.writing {
+            writing.authors.lock().note(by);
+        }
+    }
+
+    /// Whether it is written, and by other processes than that of `thread`.
+    pub(super) fn is_written_by_others(&self, thread: Thread) -> bool {
+        self.writing.as_ref().is_some_and(|writing| !writing.authors.lock().may_include(thread))
+    }
+}
+
 impl Vfs {
     /// As [`Self::write_view`], where all chunks that it lies in wait already; whether they do, and it is written. Nothing is
     /// waited for.
-    pub(super) fn try_write_view(&self, open: &OpenView, offset: u64, data: &[u8]) -> Result<bool> {
+    pub(super) fn try_write_view(
+        &self,
+        open: &OpenView,
+        (offset, data): (u64, &[u8]),
+        by: Thread,
+    ) -> Result<bool> {
         if self.cache.waiting_len() > self.options.dirty_limit / 2 {
             return Ok(false);
         }
@@ -105,6 +126,7 @@ impl Vfs {
             Ok(())
         })?;
         drop(shared);
+        open.note_author(by);
         if all_wait {
             self.store_full_soon();
         }
@@ -112,8 +134,14 @@ impl Vfs {
     }
 
     /// Puts `data` at `offset` of a view: it waits in the chunks that it lies in. Whether more was changed than that.
-    pub(super) fn write_view(&self, open: &OpenView, offset: u64, data: &[u8]) -> Result<bool> {
+    pub(super) fn write_view(
+        &self,
+        open: &OpenView,
+        (offset, data): (u64, &[u8]),
+        by: Thread,
+    ) -> Result<bool> {
         open.view.check_write(offset, data)?;
+        open.note_author(by);
         let is_filled = self.begin_in_view(open, offset, end_of(offset, data))?;
         let shared = self.tree_lock.read();
         open.view.write(offset, data, &mut self.change_in_view(open.moves, open.is_cut))?;

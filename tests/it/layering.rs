@@ -25,6 +25,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
         "vfs",
         &[
             "error",
+            "sys",
             "buffer",
             "store",
             "metadata",

@@ -325,6 +325,50 @@ fn a_chunk_comes_and_goes_with_its_file() {
     }
 }
 
+/// Shows: close-inherited.
+#[test]
+fn the_close_of_an_inherited_descriptor_reports_nothing_and_that_of_the_writer_does() {
+    let mut mount = Mount::fixture(V3, &[]);
+    let chunk = mount.at("c/0/0");
+    // Not close-on-exec: the child closes it when it exits; close-on-exec: when it starts.
+    for is_kept in [false, true] {
+        let file = File::create(&chunk).unwrap();
+        let flags = if is_kept { 0 } else { libc::FD_CLOEXEC };
+        // SAFETY: the descriptor is open; the call touches no memory.
+        assert_eq!(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFD, flags) }, 0);
+        file.write_all_at(&[1; 20], 0).unwrap();
+        assert!(Command::new("true").status().unwrap().success());
+        assert_eq!(fs::read(&chunk).unwrap(), [1; 20], "readers see what is written so far");
+        file.write_all_at(&[2; 28], 20).unwrap();
+        close(file).unwrap();
+        assert_eq!(fs::read(&chunk).unwrap(), [[1; 20].as_slice(), &[2; 28]].concat());
+    }
+    // A metadata file, which is not JSON before it is whole.
+    let document = fs::read(mount.at("zarr.json")).unwrap();
+    let file = File::create(mount.at("zarr.json")).unwrap();
+    file.write_all_at(&document[..30], 0).unwrap();
+    assert!(Command::new("true").status().unwrap().success());
+    file.write_all_at(&document[30..], 30).unwrap();
+    close(file).unwrap();
+    assert_eq!(mount.errors(), "");
+    // The writer is its process: another thread of it closes the file.
+    mount.expect("20 bytes written, the chunk has 48");
+    let file = File::create(&chunk).unwrap();
+    let file = std::thread::spawn(move || file.write_all_at(&[1; 20], 0).map(|()| file));
+    let file = file.join().unwrap().unwrap();
+    assert!(Command::new("true").status().unwrap().success());
+    assert_eq!(errno(close(file)), libc::EINVAL);
+    // A child that has written is told, and its parent is not, before it has written itself.
+    let file = File::create(&chunk).unwrap();
+    let script = "head -c 20 /dev/zero 2> /dev/null || exit 7";
+    let output = file.try_clone().unwrap();
+    let child = Command::new("bash").args(["-c", script]).stdout(output).status().unwrap();
+    assert_eq!(child.code(), Some(7), "head was not told");
+    let told = mount.errors().lines().count();
+    close(file).unwrap();
+    assert_eq!(mount.errors().lines().count(), told, "{}", mount.errors());
+}
+
 /// Shows: close-wrong-size, truncate.
 #[test]
 fn a_wrong_size_is_refused_at_close_and_the_stored_chunk_shows_again() {

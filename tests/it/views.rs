@@ -418,6 +418,24 @@ fn what_is_copied_onto_a_view_is_stored_once_while_the_copy_goes_on() {
     }
 }
 
+/// Shows: close-inherited.
+#[test]
+fn a_child_that_closes_an_inherited_view_reports_nothing_and_its_writer_is_told() {
+    let mut mount = mount(&[]);
+    let at = mount.at("a/x.raw");
+    let file = File::create(&at).unwrap();
+    file.write_all_at(&elements(&WHOLE)[..10], 0).unwrap();
+    assert!(std::process::Command::new("true").status().unwrap().success());
+    file.write_all_at(&elements(&WHOLE)[10..], 10).unwrap();
+    drop(file);
+    assert_eq!(mount.errors(), "");
+    assert_eq!(fs::read(&at).unwrap(), elements(&WHOLE));
+    mount.expect("10 of 32 bytes were written");
+    let script = format!("head -c 10 /dev/zero 2> /dev/null > {} || exit 7", at.display());
+    let bash = std::process::Command::new("bash").args(["-c", &script]).status().unwrap();
+    assert_eq!(bash.code(), Some(7), "head was not told");
+}
+
 /// Shows: view-coherence.
 #[test]
 fn pages_of_a_view_are_kept_while_the_store_has_what_was_read() {
