@@ -10,6 +10,7 @@
 //! a key on one machine take turns; a file that a killed writer left is taken over
 //! by the next one, and never shown.
 
+mod circles;
 mod listing;
 mod recover;
 mod session;
@@ -540,14 +541,25 @@ impl<'s> Turn<'s> {
 
 /// Opens `path` below the root; none where it or a directory on the way is not there.
 fn open_at(root: &OwnedFd, path: &str, flags: i32) -> Result<Option<OwnedFd>> {
+    Ok(open_by(root, path, flags)?.map(|(fd, _)| fd))
+}
+
+/// The same, and whether there is a symbolic link on the path.
+fn open_by(root: &OwnedFd, path: &str, flags: i32) -> Result<Option<(OwnedFd, bool)>> {
     let path = if path.is_empty() { "." } else { path.trim_end_matches('/') };
-    match sys::open_beneath(root, &c_name(path)?, flags, 0, Links::Beneath) {
-        Ok(fd) => Ok(Some(fd)),
+    let name = c_name(path)?;
+    let mut opened = sys::open_beneath(root, &name, flags, 0, Links::Refuse);
+    let has_link = matches!(&opened, Err(error) if error.raw_os_error() == Some(libc::ELOOP));
+    if has_link {
+        circles::check(root, path)?;
+        opened = sys::open_beneath(root, &name, flags, 0, Links::Beneath);
+    }
+    match opened {
+        Ok(fd) => Ok(Some((fd, has_link))),
         Err(error) => match error.raw_os_error() {
             Some(libc::ENOENT | libc::ENOTDIR) => check_root(root).map(|()| None),
-            Some(libc::EXDEV | libc::ELOOP) => {
-                Err(Error::corrupt("a symbolic link that leads out of the store"))
-            }
+            Some(libc::EXDEV) => Err(Error::corrupt("a symbolic link that leads out of the store")),
+            Some(libc::ELOOP) => Err(circles::error()),
             // A socket, or a device without a driver.
             Some(libc::ENXIO) => Err(not_a_file()),
             _ => Err(Error::os(&error)),

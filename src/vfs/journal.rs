@@ -65,6 +65,8 @@ fn errno_name(errno: i32) -> String {
         libc::ESTALE => "ESTALE",
         libc::EBUSY => "EBUSY",
         libc::ENAMETOOLONG => "ENAMETOOLONG",
+        libc::ELOOP => "ELOOP",
+        libc::EMFILE => "EMFILE",
         other => return format!("errno {other}"),
     };
     name.to_owned()

@@ -6,7 +6,7 @@
 use std::fs::File;
 use std::os::fd::OwnedFd;
 
-use super::{LOCK_SUFFIX, check_root, is_session, kind_of, open_at};
+use super::{LOCK_SUFFIX, check_root, is_session, kind_of, open_at, open_by};
 use crate::error::{At, Error, Result};
 use crate::store::{Entry, Key, PRIVATE, Prefix};
 use crate::sys::{self, Dir, EntryType};
@@ -16,24 +16,29 @@ pub(super) struct Listing {
     root: OwnedFd,
     prefix: Prefix,
     dir: Dir,
+    /// Whether there is a link on its path: then a directory in it may be one that it lies in.
+    is_linked: bool,
 }
 
 /// An entry of a directory, and what the store shows of it: nothing for our own temporaries and for
 /// names that no key can have.
 pub(super) struct Found {
     shown: Option<Entry>,
-    is_link: bool,
+    /// Whether it is a link to a directory, or to one that it lies in: what is below it is not walked.
+    is_linked_dir: bool,
 }
 
 impl Listing {
     /// None where there is no such directory.
     pub(super) fn open(root: &OwnedFd, prefix: &Prefix) -> Result<Option<Self>> {
         let flags = libc::O_RDONLY | libc::O_DIRECTORY;
-        let Some(fd) = open_at(root, prefix.as_str(), flags).at(prefix)? else { return Ok(None) };
+        let opened = open_by(root, prefix.as_str(), flags).at(prefix)?;
+        let Some((fd, is_linked)) = opened else { return Ok(None) };
         if prefix.is_root() {
             check_root(root)?;
         }
-        Ok(Some(Self { root: root.try_clone()?, prefix: prefix.clone(), dir: Dir::new(fd)? }))
+        let (root, prefix, dir) = (root.try_clone()?, prefix.clone(), Dir::new(fd)?);
+        Ok(Some(Self { root, prefix, dir, is_linked }))
     }
 
     /// What the store shows of it.
@@ -45,8 +50,7 @@ impl Listing {
     }
 
     fn found(&self, entry: &sys::DirEntry) -> Found {
-        let is_link = entry.kind == EntryType::Link;
-        let hidden = Found { shown: None, is_link };
+        let hidden = Found { shown: None, is_linked_dir: false };
         let Ok(name) = entry.name.to_str() else { return hidden };
         let is_private = || self.prefix.is_root() && name == PRIVATE;
         if name.ends_with(LOCK_SUFFIX)
@@ -55,14 +59,16 @@ impl Listing {
         {
             return hidden;
         }
-        let kind = match entry.kind {
-            EntryType::Link | EntryType::Unknown => self.target(name).unwrap_or(EntryType::Other),
-            known => known,
+        let (kind, is_circle) = match entry.kind {
+            EntryType::Link | EntryType::Unknown => self.target(name),
+            EntryType::Dir if self.is_linked => self.target(name),
+            known => (known, false),
         };
         let name = name.to_owned();
+        let is_linked_dir = is_circle || (entry.kind == EntryType::Link && kind == EntryType::Dir);
         // What is neither a file nor a directory is a key, so that reading it says why it cannot be.
         let shown = if kind == EntryType::Dir { Entry::Prefix(name) } else { Entry::Key(name) };
-        Found { shown: Some(shown), is_link }
+        Found { shown: Some(shown), is_linked_dir }
     }
 
     /// Whether there is more in a directory than what is never shown.
@@ -72,10 +78,17 @@ impl Listing {
         below.map_or(true, |below| below.is_none_or(|below| below.shown().next().is_some()))
     }
 
-    fn target(&self, name: &str) -> Option<EntryType> {
-        let key = self.prefix.key(name).ok()?;
-        let fd = open_at(&self.root, key.as_str(), libc::O_PATH).ok()??;
-        Some(kind_of(&File::from(fd).metadata().ok()?))
+    /// What a name stands for, and whether that is a directory that it lies in.
+    fn target(&self, name: &str) -> (EntryType, bool) {
+        let found = || -> Result<_> {
+            let key = self.prefix.key(name)?;
+            let found = open_at(&self.root, key.as_str(), libc::O_PATH)?;
+            Ok(found.map(|fd| File::from(fd).metadata()).transpose()?)
+        };
+        match found() {
+            Ok(found) => (found.map_or(EntryType::Other, |found| kind_of(&found)), false),
+            Err(error) => (EntryType::Other, error.errno() == libc::ELOOP),
+        }
     }
 }
 
@@ -106,13 +119,14 @@ impl Walk {
     fn enter(&mut self, found: Found) -> Result<Option<Key>> {
         let Some(listing) = self.open.last() else { return Ok(None) };
         match found.shown {
+            Some(_) if found.is_linked_dir => Ok(None),
             Some(Entry::Key(name)) => listing.prefix.key(&name).map(Some),
-            Some(Entry::Prefix(name)) if !found.is_link => {
+            Some(Entry::Prefix(name)) => {
                 let below = Listing::open(&listing.root, &listing.prefix.join(&name)?)?;
                 self.open.extend(below);
                 Ok(None)
             }
-            _ => Ok(None),
+            None => Ok(None),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tempfile::TempDir;
 
 use super::*;
-use crate::store::{Store, suite};
+use crate::store::{Entry, Store, suite};
 
 fn store() -> (TempDir, Store) {
     let dir = tempfile::tempdir().expect("a temporary directory");
@@ -77,6 +77,58 @@ fn a_link_within_the_store_is_followed() {
         .map(|key| key.expect("a key"))
         .collect();
     assert_eq!(keys, [key("real/k")], "a link to a directory was walked");
+}
+
+#[test]
+fn a_link_that_leads_in_a_circle_is_an_error_and_no_directory() {
+    let (dir, store) = store();
+    for name in ["a/b", "c"] {
+        std::fs::create_dir_all(dir.path().join(name)).expect("made");
+        std::fs::write(dir.path().join(name).join("k"), b"x").expect("written");
+    }
+    let links = [
+        (".", "root"),
+        ("..", "a/up"),
+        ("../..", "a/b/top"),
+        ("../a", "a/same"),
+        ("../c", "a/other"),
+        ("../a", "c/back"),
+        ("a/b", "jump"),
+        ("../..", "a/b/above"),
+        ("..", "a/b/parent"),
+        ("self", "self"),
+    ];
+    for (target, link) in links {
+        symlink(target, dir.path().join(link)).expect("linked");
+    }
+    let errno = |text: &str| store.get(&key(text), 100).expect_err("in a circle").errno();
+    for text in
+        ["root/a/b/k", "a/up/c/k", "a/b/top/a/b/k", "a/same/b/k", "a/other/back/b/k", "self"]
+    {
+        assert_eq!(errno(text), libc::ELOOP, "{text}");
+    }
+    // By way of `jump` the directory `a` is met once, and `b` in it for the second time.
+    for (text, is_there) in [("a/other/k", true), ("c/back/b/k", true), ("jump/parent/b/k", false)]
+    {
+        assert_eq!(
+            store.get(&key(text), 100).is_ok_and(|found| found.is_some()),
+            is_there,
+            "{text}"
+        );
+    }
+    let listed = |prefix: &str| {
+        let list = store.list().expect("listable");
+        let found = list.list_dir(&Prefix::parse(prefix).expect("valid")).expect("listed");
+        let found = found.map(|entry| entry.expect("an entry"));
+        let dirs = found.filter(|entry| matches!(entry, Entry::Prefix(_)));
+        let mut names: Vec<_> = dirs.map(|entry| entry.name().to_owned()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(listed(""), ["a", "c", "jump"]);
+    assert_eq!(listed("a"), ["b", "other"]);
+    assert_eq!(listed("jump"), ["parent"]);
+    assert_eq!(listed("jump/parent"), ["other"], "`b` is where `jump` has been");
 }
 
 #[test]
@@ -309,7 +361,7 @@ fn a_session_is_in_the_store_while_values_are_written_and_no_longer() {
     let keys: Vec<_> = store.list().expect("listable").list().expect("listed").collect();
     assert_eq!(keys, [Ok(key("k"))], "a session is no value");
     let root = store.list().expect("listable").list_dir(&Prefix::root()).expect("listed");
-    assert_eq!(root.collect::<Vec<_>>(), [Ok(crate::store::Entry::Key("k".to_owned()))]);
+    assert_eq!(root.collect::<Vec<_>>(), [Ok(Entry::Key("k".to_owned()))]);
     let session = key(&format!(".zarrfs/{}", names(&dir.path().join(".zarrfs"))[0]));
     assert_eq!(store.stat(&session).expect("asked"), None);
     write.erase_values(std::slice::from_ref(&session)).expect("nothing to erase");
