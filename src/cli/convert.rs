@@ -80,6 +80,7 @@ fn prepare(
     let store = open::store(path, Durability::Buffered)?;
     args.format.check_makes_nodes()?;
     let dest = Hierarchy::open(store, Some(args.format.clone()), Options::default())?;
+    let dest = open::within_groups_above(dest, path)?;
     let plan = convert::plan(source, from, &dest, wishes)?;
     for (path, error) in &plan.unsupported {
         print::error(&format!("zarrfs: {path}: {}", error.detail()));

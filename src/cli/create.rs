@@ -78,6 +78,7 @@ fn make(
 ) -> Result<(&'static str, String), Failure> {
     let store = open::store(&place.root, Durability::Synced)?;
     let hierarchy = Hierarchy::open(store, Some(dialect), Options::default())?;
+    let hierarchy = open::within_groups_above(hierarchy, &place.root)?;
     hierarchy.recover();
     let path = &place.node;
     let found = hierarchy.node(path)?.filter(|_| place.dialect.is_some());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{Failure, failed};
 use crate::error::{Error, Kind};
-use crate::hierarchy::{Hierarchy, Options};
+use crate::hierarchy::{Hierarchy, Holds, Options, holds_node};
 use crate::metadata::{Dialect, NodePath, draft_root_marker};
 use crate::store::Store;
 use crate::store::directory::{DirectoryStore, Durability};
@@ -109,7 +109,7 @@ pub fn hierarchy(
         None => explain(root, &error),
     })?;
     if node.is_root() {
-        return Ok(hierarchy);
+        return Ok(within_groups_above(hierarchy, root)?);
     }
     let no_node = || failed(format!("{}: no node {node} in the hierarchy", root.display()));
     let below = hierarchy.dialect().below(node).ok_or_else(no_node)?;
@@ -117,6 +117,32 @@ pub fn hierarchy(
     match hierarchy.node(&NodePath::root())? {
         Some(found) if !found.is_bare() && hierarchy.is_there()? => Ok(hierarchy),
         Some(_) | None => Err(no_node()),
+    }
+}
+
+/// A hierarchy that lies in the directory `root`, as a part of the outermost one that it is a node of: consolidated
+/// metadata of the groups above it are kept true where it is written.
+pub fn within_groups_above(hierarchy: Hierarchy, root: &Path) -> crate::error::Result<Hierarchy> {
+    if !hierarchy.store().is_writable() {
+        return Ok(hierarchy);
+    }
+    let mut outermost = None;
+    for above in root.ancestors().skip(1) {
+        let relative = root.strip_prefix(above).ok().and_then(Path::to_str);
+        let Some(base) = relative.and_then(|relative| NodePath::parse(relative).ok()) else {
+            break;
+        };
+        // One that cannot be opened cannot be written either.
+        let Ok(store) = store(above, Durability::Synced) else { break };
+        match holds_node(&store, hierarchy.dialect(), &base) {
+            Holds::Node => outermost = Some((store, base)),
+            Holds::Perhaps => {}
+            Holds::Nothing => break,
+        }
+    }
+    match outermost {
+        Some((store, base)) => hierarchy.below(store, base),
+        None => Ok(hierarchy),
     }
 }
 

@@ -46,6 +46,10 @@ impl Hierarchy {
         path: &NodePath,
         document: Option<&str>,
     ) -> Result<()> {
+        if let Some(above) = &self.above {
+            return self
+                .leave_to(above, path, |whole, path| whole.update_consolidated(path, document));
+        }
         path.ancestors().iter().try_for_each(|group| self.update_copy(group, path, document))?;
         for group in path.ancestors().iter().chain([path]) {
             if let Some(copies) = self.dialect.shared_copies(group)? {
@@ -102,6 +106,9 @@ impl Hierarchy {
 
     /// Makes the copies above `path` of its document, and of those below it, anew from what is stored.
     pub(super) fn renew_copies(&self, path: &NodePath) -> Result<()> {
+        if let Some(above) = &self.above {
+            return self.leave_to(above, path, Self::renew_copies);
+        }
         if !self.has_copies_above(path)? {
             return Ok(());
         }
@@ -194,6 +201,9 @@ impl Hierarchy {
 
     /// Whether there are any copies that could have one of the document of `path`.
     pub(super) fn has_copies_above(&self, path: &NodePath) -> Result<bool> {
+        if let Some(above) = &self.above {
+            return above.hierarchy.has_copies_above(&above.path_of(path)?);
+        }
         for group in path.ancestors() {
             if self.is_consolidated(&group)? {
                 return Ok(true);

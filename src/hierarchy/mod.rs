@@ -3,6 +3,7 @@
 //! A node that was read stays as it is for [`Options::metadata_ttl`]; then the version
 //! of its document is asked for, and the document is read again only where that changed.
 
+mod above;
 mod change;
 mod consolidated;
 mod directories;
@@ -26,6 +27,8 @@ use crate::error::{At, Error, Kind, Result};
 use crate::metadata::model::{self, Group, KeyEncoding, Separator};
 use crate::metadata::{Dialect, NodeKind, NodePath, Policy, detect};
 use crate::store::{Entry, Prefix, Store};
+use above::Above;
+pub use above::{Holds, holds_node};
 pub use change::Raised;
 use directories::Directories;
 pub use moving::Moved;
@@ -77,6 +80,8 @@ pub struct Hierarchy {
     moves: Mutex<Moves>,
     /// Directories that only this mount knows.
     directories: Directories,
+    /// The hierarchy that this one is a part of, if its root is a node of another one.
+    above: Option<Above>,
 }
 
 /// What is directly below a group.
@@ -148,6 +153,7 @@ impl Hierarchy {
             forgotten: AtomicU64::new(0),
             moves: Mutex::default(),
             directories: Directories::default(),
+            above: None,
         })
     }
 

@@ -26,6 +26,9 @@ impl Hierarchy {
     /// Finishes or undoes what daemons that were killed have left half done, and says so in the log. What cannot be is
     /// left as it is: the hierarchy can be used all the same.
     pub fn recover(&self) {
+        if let Some(above) = &self.above {
+            above.hierarchy.recover();
+        }
         let abandoned = match self.store.write().and_then(WritableStore::abandoned) {
             Ok(abandoned) => abandoned,
             Err(error) if error.kind() == Kind::ReadOnly => return,
@@ -41,9 +44,7 @@ impl Hierarchy {
                 );
             }
         }
-        if let Err(error) = self.store.write().and_then(|write| write.rest(Duration::ZERO)) {
-            log::debug!("{error}"); // It comes to rest later.
-        }
+        self.rest(Duration::ZERO);
     }
 
     fn settle(&self, aside: &Aside) -> Result<()> {
@@ -57,7 +58,8 @@ impl Hierarchy {
             return Err(Error::unsupported(format!("it is a change of a hierarchy in {dialect}")));
         }
         let dialect = self.dialect.with_base(base);
-        let whole = Self::open(self.store.clone(), Some(dialect), self.options.clone())?;
+        let mut whole = Self::open(self.store.clone(), Some(dialect), self.options.clone())?;
+        whole.above.clone_from(&self.above);
         let path = intent.path();
         let outcome = match &intent {
             Intent::Documents(documents) => whole.settle_documents(documents, aside),

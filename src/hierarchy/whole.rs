@@ -52,6 +52,8 @@ impl Hierarchy {
             stage: None,
         });
         let several = was.is_some() || consolidated.is_some();
+        // The copies of what lies below it have gone with its own.
+        let was_removed = self.node(path)?.is_some_and(|node| node.removed().is_some());
         self.whole(&intent, several, |taken| {
             let document = self.apply(planned, taken)?;
             self.invalidate(path);
@@ -59,7 +61,12 @@ impl Hierarchy {
                 self.set_shared_copies(path, wanted)?;
             }
             self.known_as_stored(path);
-            self.update_consolidated(path, Some(&String::from_utf8_lossy(&document.text)))?;
+            if was_removed {
+                self.renew_copies(path)?;
+            } else {
+                let text = String::from_utf8_lossy(&document.text);
+                self.update_consolidated(path, Some(&text))?;
+            }
             was.map_or(Ok(()), |(array, _, shape)| array.erase_outside(shape))
         })
     }

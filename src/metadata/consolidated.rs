@@ -127,6 +127,15 @@ impl Dialect {
         }
     }
 
+    /// Whether a group may have copies of the documents in the directories below it.
+    pub fn copies_directories_below(&self) -> bool {
+        match self {
+            Self::V3 | Self::V2 => true,
+            // The copies of a draft are for the whole of it, and know a node by its whole path.
+            Self::D2023_02 | Self::Draft(_) | Self::N5 => false,
+        }
+    }
+
     /// A value that has no copies yet ("consolidated metadata" of zarr-python 2).
     pub fn no_shared_copies(&self) -> String {
         format!("{:#}\n", json!({"metadata": {}, "zarr_consolidated_format": 1}))
@@ -143,7 +152,8 @@ impl Dialect {
     ) -> Result<String> {
         let mut text = Text::parse(copies.as_bytes())?;
         let root = self.shared_root(group)?;
-        let name = |key: &Key| key.as_str().strip_prefix(&root).unwrap_or_default().to_owned();
+        let name =
+            |key: &Key| -> String { key.as_str().strip_prefix(&root).unwrap_or_default().into() };
         let mut own = self.document_keys(path)?.into_iter().map(|(_, key)| key).collect::<Vec<_>>();
         own.extend(self.attributes_key(path)?);
         let own: Vec<String> = own.iter().map(name).collect();
@@ -155,6 +165,9 @@ impl Dialect {
                 }
                 None => (document.to_owned(), None),
             };
+            for (key, new) in self.groups_between(copies, (group, path), &name)? {
+                text.set_text(&["metadata", &name(&key)], &copy_of(&new)?)?;
+            }
             // The node may have been of another kind.
             text.remove_members(&["metadata"], |found| {
                 own.iter().any(|name| name == found) && name(key) != found
@@ -172,6 +185,31 @@ impl Dialect {
             })?;
         }
         checked(text)
+    }
+
+    /// The documents of the groups between `group` and `path` that have no copies yet, in a dialect where each of
+    /// them has a document.
+    fn groups_between(
+        &self,
+        copies: &str,
+        (group, path): (&NodePath, &NodePath),
+        name: &dyn Fn(&Key) -> String,
+    ) -> Result<Vec<(Key, String)>> {
+        let mut between = path.ancestors();
+        between.retain(|above| above != group && above.relative_to(group).is_some());
+        if between.is_empty() || !self.wants_group_documents() {
+            return Ok(Vec::new());
+        }
+        let parsed = json::parse_object(copies.as_bytes())?;
+        let known = parsed.get("metadata");
+        let mut missing = Vec::new();
+        for above in between {
+            let (key, text) = self.new_group(&above)?;
+            if known.is_none_or(|known| known.get(name(&key)).is_none()) {
+                missing.push((key, text));
+            }
+        }
+        Ok(missing)
     }
 
     /// What the names of copies leave out of keys.

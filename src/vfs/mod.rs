@@ -429,10 +429,7 @@ impl Vfs {
 
     /// Nothing stays in the store that is there for writing alone, where nothing was written for `quiet`.
     fn rest(&self, quiet: Duration) {
-        let Ok(write) = self.hierarchy.store().write() else { return };
-        if let Err(error) = write.rest(quiet) {
-            log::debug!("{error}"); // Whatever is stored is stored.
-        }
+        self.hierarchy.rest(quiet);
     }
 
     fn inode(&self, number: u64) -> Result<Arc<Inode>> {

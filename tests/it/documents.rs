@@ -2,11 +2,12 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use crate::support::Mount;
+use crate::support::{Mount, Second, copy, set_xattr, zarrfs};
 
 fn shown(mount: &Mount, path: &str) -> Value {
     serde_json::from_str(&fs::read_to_string(mount.at(path)).unwrap()).unwrap()
@@ -145,4 +146,112 @@ fn consolidated_metadata_stay_true_when_a_node_is_edited() {
     assert_eq!(stored(), want);
     let shown = &shown(&mount, "zarr.json")["consolidated_metadata"]["metadata"]["g1/g2/x"];
     assert_eq!((&shown["shape"], &shown["codecs"][0]["name"]), (&json!([7, 12]), &json!("bytes")));
+}
+
+/// Every document of a store but the root's, and every copy that its root has of one, by name.
+fn documents_and_copies(store: &Path) -> (Map<String, Value>, Map<String, Value>) {
+    let parse = |path: &Path| -> Value {
+        serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+    };
+    let is_v2 = store.join(".zmetadata").exists();
+    let without_copies = |mut document: Value| {
+        document.as_object_mut().unwrap().remove("consolidated_metadata");
+        document
+    };
+    let (mut documents, mut dirs) = (Map::new(), vec![store.to_owned()]);
+    while let Some(dir) = dirs.pop() {
+        for entry in fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.strip_prefix(store).unwrap().to_str().unwrap().to_owned();
+            match path.file_name().unwrap().to_str().unwrap() {
+                _ if path.is_dir() => dirs.push(path),
+                ".zarray" | ".zgroup" | ".zattrs" => drop(documents.insert(name, parse(&path))),
+                "zarr.json" if name != "zarr.json" => {
+                    let node = name.strip_suffix("/zarr.json").unwrap().to_owned();
+                    documents.insert(node, without_copies(parse(&path)));
+                }
+                _ => {}
+            }
+        }
+    }
+    let copies = if is_v2 {
+        parse(&store.join(".zmetadata"))["metadata"].clone()
+    } else {
+        parse(&store.join("zarr.json"))["consolidated_metadata"]["metadata"].clone()
+    };
+    let mut copies = copies.as_object().unwrap().clone();
+    // A node without attributes has no file of them.
+    copies.retain(|name, copy| !name.ends_with(".zattrs") || *copy != json!({}));
+    (documents, copies.into_iter().map(|(name, copy)| (name, without_copies(copy))).collect())
+}
+
+/// Shows: document-consolidated.
+#[test]
+fn consolidated_metadata_above_a_node_that_is_mounted_by_itself_stay_true() {
+    for (fixture, array) in [("z316__groups_consolidated", "g2/x"), ("z218v2__consolidated", "x")] {
+        for is_spelled in [false, true] {
+            let dir = tempfile::tempdir().unwrap();
+            let (store, mnt) = (dir.path().join("store"), dir.path().join("mnt"));
+            let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+            copy(&fixtures.join(fixture).join("store"), &store);
+            fs::create_dir(&mnt).unwrap();
+            let check = |what: &str| {
+                let (documents, copies) = documents_and_copies(&store);
+                assert_eq!(copies, documents, "{fixture}: {what}");
+            };
+            check("as it was");
+            let spelled = PathBuf::from(format!("{}#g1", store.display()));
+            let node = if is_spelled { spelled } else { store.join("g1") };
+            let mount = Second::mount(&node, &mnt);
+            set_xattr(&mnt.join(array), "user.attrs.units", "\"K\"").unwrap();
+            check("an attribute");
+            let at = mnt.join(array).join("zarr.json");
+            let mut document: Value =
+                serde_json::from_str(&fs::read_to_string(&at).unwrap()).unwrap();
+            document["shape"] = json!([3, 4]);
+            fs::write(&at, document.to_string()).unwrap();
+            check("a shape");
+            fs::create_dir_all(mnt.join("new/y")).unwrap();
+            document["attributes"] = json!({"new": true});
+            fs::write(mnt.join("new/y/zarr.json"), document.to_string()).unwrap();
+            check("a new array");
+            fs::rename(mnt.join("new"), mnt.join("moved")).unwrap();
+            check("a node that has moved");
+            fs::remove_dir_all(mnt.join("moved")).unwrap();
+            check("a node that was removed");
+            set_xattr(&mnt, "user.attrs.top", "1").unwrap();
+            check("an attribute of the node itself");
+            drop(mount);
+            let made = store.join("g1/made/z");
+            let create = |path: &Path| {
+                zarrfs().arg("create").arg(path).args(["--shape", "4", "--dtype", "u1"]).output()
+            };
+            assert!(create(&made).unwrap().status.success());
+            check("zarrfs create");
+            let to = store.join("g1/converted");
+            let format = if fixture.starts_with("z218") { "v2" } else { "v3" };
+            let mut convert = zarrfs();
+            convert.arg("convert").args([&made, &to]).args(["--format", format]);
+            let converted = convert.output().unwrap();
+            assert!(converted.status.success(), "{converted:?}");
+            check("zarrfs convert");
+            assert!(!store.join(".zarrfs").exists(), "left in the store");
+        }
+    }
+}
+
+/// Shows: document-consolidated.
+#[test]
+fn a_group_whose_document_is_removed_and_written_again_has_all_its_nodes_in_the_copies() {
+    for (fixture, name) in
+        [("z316__groups_consolidated", "zarr.json"), ("z218v2__consolidated", ".zgroup")]
+    {
+        let is_v2 = name == ".zgroup";
+        let mount = Mount::fixture(fixture, if is_v2 { &["--as", "zarr2"] } else { &[] });
+        let text = fs::read(mount.at("g1").join(name)).unwrap();
+        fs::remove_file(mount.at("g1").join(name)).unwrap();
+        fs::write(mount.at("g1").join(name), text).unwrap();
+        let (documents, copies) = documents_and_copies(&mount.store());
+        assert_eq!(copies, documents, "{fixture}");
+    }
 }
