@@ -52,6 +52,7 @@ pub mod hierarchy;
 pub mod metadata;
 pub mod parallel;
 pub mod pool;
+pub mod resources;
 pub mod shard;
 pub mod store;
 pub mod sys;

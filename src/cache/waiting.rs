@@ -185,7 +185,7 @@ impl Table {
         match self.shard(key, array).and_then(|shard| shard.chunks.get(coords)) {
             None => Pending::Nothing,
             Some(Held { bytes: Some(_), .. }) => Pending::Bytes,
-            Some(held) => Pending::Erased(held.stat.version.order()),
+            Some(held) => Pending::Erased(held.stat.version.state()),
         }
     }
 

@@ -327,7 +327,7 @@ impl ChunkCache {
             self.waiting.done(key, &coords, held.stat.version);
         }
         // In the order in which they came: a shard may be laid out so.
-        chunks.sort_by_key(|(_, held)| held.stat.version.order());
+        chunks.sort_by_key(|(_, held)| held.stat.version.state());
         for (coords, held) in &chunks {
             if let Some(bytes) = &held.bytes {
                 array.check_decoded(coords, bytes)?;

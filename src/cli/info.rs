@@ -16,6 +16,9 @@ use crate::hierarchy::{Content, Hierarchy, Node};
 use crate::metadata::model::{CodecSpec, Object};
 use crate::view::{Elements, FORMATS, GetChunk, Source};
 
+/// Names in a group that are looked at, whether they are nodes.
+const MAX_LOOKED_AT: usize = 10_000;
+
 /// Memory for the values that headers are made of.
 const CACHE_LEN: u64 = 64 << 20;
 
@@ -88,8 +91,16 @@ fn view_facts(hierarchy: &Hierarchy, node: &Node, add: &mut dyn FnMut(&str, Valu
 }
 
 fn names(hierarchy: &Hierarchy, node: &Node) -> Result<Vec<String>, Failure> {
-    let children = hierarchy.children(node.path())?;
-    Ok(children.iter().filter_map(|child| child.path().name()).map(str::to_owned).collect())
+    let mut names = hierarchy.child_names(node.path())?;
+    // Where there are many, what each is takes too long to say.
+    if names.len() <= MAX_LOOKED_AT {
+        let is_node = |name: &String| {
+            let node = node.path().child(name).and_then(|path| hierarchy.child_node(&path));
+            node.map_or(true, |node| node.is_some())
+        };
+        names.retain(is_node);
+    }
+    Ok(names)
 }
 
 fn array_facts(array: &Arc<Array>, add: &mut dyn FnMut(&str, Value)) -> Result<(), Failure> {

@@ -1,50 +1,133 @@
 //! `zarrfs tree`: the hierarchy, as people would draw it.
 
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::vec::IntoIter;
+
 use serde_json::{Value, json};
 
 use super::args::Tree;
-use super::{Failure, open, print};
+use super::{Failure, failed, open, print};
+use crate::error::Result as Found;
 use crate::hierarchy::{Content, Hierarchy, Node};
-use crate::metadata::NodeKind;
+use crate::metadata::{NodeKind, NodePath};
+
+/// Lines of a tree: nobody reads more.
+const MAX_LINES: usize = 1_000_000;
+
+/// Groups in one another.
+const MAX_DEPTH: usize = 256;
 
 /// Prints the tree of a hierarchy, or of a node in one.
 pub fn run(args: &Tree) -> Result<(), Failure> {
     let (hierarchy, path) = open::node(&args.source, args.from.as_ref())?;
     let node = hierarchy.existing(&path)?;
     let title = args.source.display().to_string();
-    let mut text = format!("{title}  {} ({})\n", describe(&node), hierarchy.dialect().name());
-    draw(&hierarchy, &node, "", &mut text)?;
-    print::output(&text)
-}
-
-fn draw(
-    hierarchy: &Hierarchy,
-    node: &Node,
-    indent: &str,
-    text: &mut String,
-) -> Result<(), Failure> {
-    if node.kind() == NodeKind::Array {
+    let mut lines = print::Lines::new();
+    let first = format!("{title}  {} ({})", describe(&node), hierarchy.dialect().name());
+    if lines.print(&first)?.is_break() {
         return Ok(());
     }
-    let children = hierarchy.children(node.path())?;
-    let width = children
-        .iter()
-        .filter_map(|child| child.path().name())
-        .map(|name| name.chars().count())
-        .max();
-    let width = width.unwrap_or_default() + 1;
-    for (at, child) in children.iter().enumerate() {
-        let is_last = at + 1 == children.len();
+    let drawn = draw(&hierarchy, &node, &mut lines)?;
+    lines.end()?;
+    if drawn.is_whole {
+        return Ok(());
+    }
+    Err(failed(format!("{title}: not all of it is shown: {}", drawn.why)))
+}
+
+/// Whether all was drawn, or why something was not.
+struct Drawn {
+    is_whole: bool,
+    why: String,
+}
+
+/// The nodes of a group that are still to be drawn.
+struct Level {
+    path: NodePath,
+    names: IntoIter<String>,
+    /// The node that comes next: a line says whether it is the last one.
+    next: Option<Found<Arc<Node>>>,
+    width: usize,
+    indent: String,
+}
+
+impl Level {
+    fn open(hierarchy: &Hierarchy, path: &NodePath, indent: String) -> Found<Self> {
+        let names = hierarchy.child_names(path)?;
+        let width = names.iter().map(|name| name.chars().count()).max().unwrap_or_default() + 1;
+        let (path, names) = (path.clone(), names.into_iter());
+        let mut level = Self { path, names, next: None, width, indent };
+        level.take(hierarchy);
+        Ok(level)
+    }
+
+    /// The next node, and whether it is the last one.
+    fn take(&mut self, hierarchy: &Hierarchy) -> Option<(Found<Arc<Node>>, bool)> {
+        let path = &self.path;
+        let node = |name: String| {
+            path.child(&name).and_then(|path| hierarchy.child_node(&path)).transpose()
+        };
+        let next = self.names.find_map(node);
+        let found = std::mem::replace(&mut self.next, next)?;
+        Some((found, self.next.is_none()))
+    }
+}
+
+/// Draws what is below a group, line by line.
+fn draw(hierarchy: &Hierarchy, node: &Node, lines: &mut print::Lines) -> Result<Drawn, Failure> {
+    let mut drawn = Drawn { is_whole: true, why: String::new() };
+    let mut levels = Vec::new();
+    if node.kind() == NodeKind::Group {
+        levels.push(Level::open(hierarchy, node.path(), String::new())?);
+    }
+    let mut count = 0_usize;
+    while let Some(level) = levels.last_mut() {
+        let Some((found, is_last)) = level.take(hierarchy) else {
+            levels.pop();
+            continue;
+        };
+        count += 1;
+        if count > MAX_LINES {
+            let why = format!("it has more than {MAX_LINES} nodes");
+            return Ok(Drawn { is_whole: false, why });
+        }
         let (branch, below) =
             if is_last { ("└── ", "    ") } else { ("├── ", "│   ") };
-        let slash = if child.kind() == NodeKind::Group { "/" } else { "" };
-        let name = format!("{}{slash}", child.path().name().unwrap_or_default());
-        let line = format!("{indent}{branch}{name:<width$}  {}", describe(child));
-        text.push_str(line.trim_end());
-        text.push('\n');
-        draw(hierarchy, child, &format!("{indent}{below}"), text)?;
+        let (indent, width) = (&level.indent, level.width);
+        let mut line = match &found {
+            Ok(node) => {
+                let slash = if node.kind() == NodeKind::Group { "/" } else { "" };
+                let name = format!("{}{slash}", node.path().name().unwrap_or_default());
+                format!("{indent}{branch}{name:<width$}  {}", describe(node))
+            }
+            Err(error) => format!("{indent}{branch}cannot be read: {error}"),
+        };
+        let below = format!("{indent}{below}");
+        let opened = match found {
+            Ok(node) if node.kind() == NodeKind::Group && levels.len() >= MAX_DEPTH => {
+                let why = format!("more than {MAX_DEPTH} groups in one another");
+                line = format!("{line}; {why}");
+                Err(why)
+            }
+            Ok(node) if node.kind() == NodeKind::Group => {
+                Level::open(hierarchy, node.path(), below).map(Some).map_err(|error| {
+                    line = format!("{line}; what is in it cannot be read: {error}");
+                    error.to_string()
+                })
+            }
+            Ok(_) => Ok(None),
+            Err(error) => Err(error.to_string()),
+        };
+        if lines.print(line.trim_end())? == ControlFlow::Break(()) {
+            return Ok(Drawn { is_whole: true, ..drawn });
+        }
+        match opened {
+            Ok(level) => levels.extend(level),
+            Err(why) => drawn = Drawn { is_whole: false, why },
+        }
     }
-    Ok(())
+    Ok(drawn)
 }
 
 /// A node in half a line.

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use super::Wishes;
 use crate::array::Array;
 use crate::error::{Error, Result};
-use crate::hierarchy::{Content, Hierarchy, Node, Raised};
+use crate::hierarchy::{Bounds, Content, Hierarchy, Node, Raised, Wanted};
 use crate::metadata::wanted::{self, with_chunks};
 use crate::metadata::{Dialect, NodePath, Policy, Shards, shown};
+use crate::resources;
 
 /// A node that is to be made.
 #[derive(Debug)]
@@ -61,12 +62,27 @@ pub struct Plan {
     pub unsupported: Vec<(NodePath, Error)>,
     /// Names in lower case, where those that differ in case alone cannot stand beside one another.
     folded: HashSet<String>,
+    /// The memory that the jobs take, about.
+    memory_len: usize,
 }
 
 impl Plan {
     /// Every node, groups before what is in them.
     pub fn jobs(&self) -> &[Job] {
         &self.jobs
+    }
+
+    /// Refuses what would take too much memory: nodes may be as many as links show.
+    fn check_len(&self) -> Result<()> {
+        let limit = resources::memory_limit() / 2;
+        if u64::try_from(self.memory_len).unwrap_or(u64::MAX) <= limit {
+            return Ok(());
+        }
+        let count = self.jobs.len();
+        Err(Error::too_large(format!(
+            "the metadata of more than {count} nodes take more than {limit} bytes of memory: convert parts of it \
+             with --only"
+        )))
     }
 
     /// Every array.
@@ -87,8 +103,26 @@ pub fn plan(
         source.existing(&from.join(only.as_str())?)?;
     }
     let planner = Planner { source, dest, wishes };
-    planner.node(&*source.existing(from)?, &NodePath::root(), &mut plan)?;
+    let mut walk = source.walk_below(from, Bounds::STREAM);
+    let top = source.existing(from)?;
+    let mut next = Some(Ok(top));
+    while let Some(node) = next {
+        let node = node?;
+        let path = NodePath::root().join(node.path().relative_to(from).unwrap_or_default())?;
+        if planner.node(&node, &path, &mut plan) == Below::Unwanted {
+            walk.skip_below();
+        }
+        plan.check_len()?;
+        next = walk.next();
+    }
     Ok(plan)
+}
+
+/// Whether what is below a node is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Below {
+    Wanted,
+    Unwanted,
 }
 
 struct Planner<'h> {
@@ -98,9 +132,9 @@ struct Planner<'h> {
 }
 
 impl Planner<'_> {
-    fn node(&self, node: &Node, path: &NodePath, plan: &mut Plan) -> Result<()> {
+    fn node(&self, node: &Node, path: &NodePath, plan: &mut Plan) -> Below {
         if !self.is_wanted(path) {
-            return Ok(());
+            return Below::Unwanted;
         }
         let job = self.check_name(path, plan).and_then(|()| self.job(node, path));
         // zarr-python 2 opens no draft whose root has no document.
@@ -112,17 +146,12 @@ impl Planner<'_> {
             Ok(job) => plan.jobs.push(job),
             Err(error) => {
                 plan.unsupported.push((path.clone(), error));
-                return Ok(());
+                return Below::Unwanted;
             }
         }
-        if !matches!(node.content(), Content::Group(_)) {
-            return Ok(());
-        }
-        for child in self.source.children(node.path())? {
-            let name = child.path().name().unwrap_or_default();
-            self.node(&child, &path.child(name)?, plan)?;
-        }
-        Ok(())
+        // What it is here, and what it becomes.
+        plan.memory_len = plan.memory_len.saturating_add(node.memory_len().saturating_mul(2));
+        Below::Wanted
     }
 
     fn is_wanted(&self, path: &NodePath) -> bool {
@@ -150,7 +179,7 @@ impl Planner<'_> {
             Content::NotUnderstood(_, error) => Err(error.clone()),
             Content::Group(group) => {
                 let consolidated = self.source.shows_consolidated(node)?;
-                let group = in_words_of(node, shown::group(group, None))?;
+                let group = in_words_of(node, &shown::group(group, None))?;
                 let raised = self.dest.raise(&path, group.as_bytes())?;
                 Ok(Job { path, raised, consolidated, chunks: None })
             }
@@ -166,7 +195,7 @@ impl Planner<'_> {
 
     fn array(&self, node: &Node, source: &Arc<Array>, path: &NodePath) -> Result<(Raised, Chunks)> {
         let rank = source.model().shape.len();
-        let mut text = in_words_of(node, self.source.shown(node)?)?;
+        let mut text = in_words_of(node, &self.source.shown(node, Wanted::Text)?)?;
         let chunk_shape = self.wishes.chunk_shape.as_ref().filter(|shape| shape.len() == rank);
         if let Some(chunk_shape) = chunk_shape
             && (chunk_shape != source.chunk_shape() || source.model().rectilinear.is_some())
@@ -221,10 +250,10 @@ impl Planner<'_> {
 }
 
 /// The document shown of a node, with its attributes as they are stored.
-fn in_words_of(node: &Node, shown: String) -> Result<String> {
+fn in_words_of(node: &Node, shown: &str) -> Result<String> {
     match node.document() {
-        Some(document) => wanted::with_stored_attributes(&shown, &document.text),
-        None => Ok(shown),
+        Some(document) => wanted::with_stored_attributes(shown, &document.text),
+        None => Ok(shown.to_owned()),
     }
 }
 

@@ -4,6 +4,7 @@ use bytes::Bytes;
 
 use super::documents::Replaced;
 use super::edit::{ATTEMPTS, is_late, overtaken};
+use super::walk::Bounds;
 use super::{Content, Hierarchy, Node};
 use crate::error::{At, Kind, Result};
 use crate::metadata::model::Group;
@@ -15,28 +16,13 @@ impl Hierarchy {
     /// an empty one.
     pub(super) fn documents_below(&self, group: &NodePath) -> Result<Vec<(String, String)>> {
         let mut documents = Vec::new();
-        self.collect_documents(group, group, &mut documents)?;
-        Ok(documents)
-    }
-
-    fn collect_documents(
-        &self,
-        group: &NodePath,
-        path: &NodePath,
-        documents: &mut Vec<(String, String)>,
-    ) -> Result<()> {
-        for child in self.children(path)? {
+        let bounds = Bounds { text_len: json::MAX_DOCUMENT_LEN, ..Bounds::COPIES };
+        for child in self.walk_below(group, bounds) {
+            let child = child?;
             let relative = child.path().relative_to(group).unwrap_or_default().to_owned();
-            let text = match child.stored() {
-                Some(document) => String::from_utf8_lossy(&document.text).into_owned(),
-                None => self.dialect.new_group(child.path())?.1,
-            };
-            documents.push((relative, text));
-            if child.kind() == NodeKind::Group {
-                self.collect_documents(group, child.path(), documents)?;
-            }
+            documents.push((relative, self.text_of(&child)?));
         }
-        Ok(())
+        Ok(documents)
     }
 
     /// Keeps consolidated metadata true: sets the copies that the groups above `path` have of its document, or

@@ -2,58 +2,84 @@
 
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::documents::Replaced;
+use super::texts::{Of, Text, Wanted};
+use super::walk::Bounds;
 use super::{Content, Hierarchy, Node};
 use crate::error::{At, Error, Kind, Result};
 use crate::metadata::merge::Edit;
-use crate::metadata::{FILL, NodeKind, NodePath, shown};
+use crate::metadata::model::Group;
+use crate::metadata::shown::{self, Copies};
+use crate::metadata::{FILL, NodePath};
+
+/// The most bytes of the copies that the mount shows in a document.
+const MAX_COPIES_LEN: usize = 64 << 20;
 
 /// How often an edit starts again because someone else changed the document meanwhile.
 pub(super) const ATTEMPTS: usize = 100;
 
 impl Hierarchy {
-    /// The document that the mount shows for `node`.
-    pub fn shown(&self, node: &Node) -> Result<String> {
+    /// The document that the mount shows for `node`; where it is wanted for its length alone, perhaps one that is a little
+    /// older ([`Texts`](super::Texts)).
+    pub fn shown(&self, node: &Node, wanted: Wanted) -> Result<Arc<str>> {
         Ok(match node.content() {
-            Content::Array(array) => shown::array(array.model(), array.chunk_shape()),
+            Content::Array(array) => shown::array(array.model(), array.chunk_shape()).into(),
             Content::Group(group) if group.consolidated || self.has_shared_copies(node)? => {
-                let mut metadata = Map::new();
-                self.collect_shown(node.path(), "", &mut metadata)?;
-                shown::group(group, Some(consolidated(&metadata)))
+                let version =
+                    node.stored().or(node.removed()).map(|stored| stored.stat.version.state());
+                let of = Of { generation: self.generation(), version };
+                let made = || self.shown_with_copies(node.path(), group);
+                let ttl = self.options.metadata_ttl;
+                self.shown.get(node.path(), (of, ttl), wanted, made)?.text
             }
-            Content::Group(group) => shown::group(group, None),
+            Content::Group(group) => shown::group(group, None).into(),
             Content::NotUnderstood(kind, _) => {
                 let text =
                     node.document().map(|document| document.text.clone()).unwrap_or_default();
-                shown::not_understood(*kind, &text)
+                shown::not_understood(*kind, &text).into()
             }
         })
     }
 
-    fn collect_shown(
-        &self,
-        path: &NodePath,
-        above: &str,
-        all: &mut Map<String, Value>,
-    ) -> Result<()> {
-        for child in self.children(path)? {
-            let name = child.path().name().unwrap_or_default();
-            let relative = format!("{above}{name}");
-            let text = match child.content() {
-                // As zarr-python has them: whoever reads the group reads no other document.
-                Content::Group(group) => shown::group(group, Some(consolidated(&Map::new()))),
-                Content::Array(_) | Content::NotUnderstood(..) => self.shown(&child)?,
-            };
-            if let Ok(document) = serde_json::from_str(&text) {
-                all.insert(relative.clone(), document);
+    /// The document of a group with copies of all that is shown below it; without, where there is too much of that: then
+    /// programs read document by document.
+    fn shown_with_copies(&self, path: &NodePath, group: &Group) -> Result<Text> {
+        match self.copies_shown(path) {
+            Ok(copies) => {
+                Ok(Text { text: shown::group(group, Some(&copies)).into(), left_out: None })
             }
-            if child.kind() == NodeKind::Group {
-                self.collect_shown(child.path(), &format!("{relative}/"), all)?;
+            Err(error) if error.kind() == Kind::TooLarge => {
+                let text = shown::group(group, None).into();
+                Ok(Text { text, left_out: Some(error) })
             }
+            Err(error) => Err(error),
         }
-        Ok(())
+    }
+
+    fn copies_shown(&self, path: &NodePath) -> Result<Copies> {
+        let mut copies = Copies::new(3);
+        let no_copies = Copies::new(3);
+        for child in self.walk_below(path, Bounds::COPIES) {
+            let child = child?;
+            let relative = child.path().relative_to(path).unwrap_or_default();
+            match child.content() {
+                // As zarr-python has them: whoever reads the group reads no other document.
+                Content::Group(group) => {
+                    copies.push(relative, &shown::group(group, Some(&no_copies)));
+                }
+                Content::Array(_) => copies.push(relative, &self.shown(&child, Wanted::Text)?),
+                Content::NotUnderstood(..) => {
+                    let text = self.shown(&child, Wanted::Text)?;
+                    if serde_json::from_str::<Value>(&text).is_ok() {
+                        copies.push(relative, &text);
+                    }
+                }
+            }
+            check_len(copies.len(), path)?;
+        }
+        Ok(copies)
     }
 
     /// Applies an edit to the stored document of `path`. What others change in it meanwhile is kept. A new
@@ -109,9 +135,13 @@ impl Hierarchy {
     }
 }
 
-/// Consolidated metadata of the inline kind.
-fn consolidated(metadata: &Map<String, Value>) -> Value {
-    serde_json::json!({"kind": "inline", "must_understand": false, "metadata": metadata})
+/// Refuses copies that are too long to be shown in one document.
+pub fn check_len(len: usize, path: &NodePath) -> Result<()> {
+    if len <= MAX_COPIES_LEN {
+        return Ok(());
+    }
+    let detail = format!("the metadata below it have more than {MAX_COPIES_LEN} bytes");
+    Err(Error::too_large(detail).at(path))
 }
 
 /// Whether others have changed a document meanwhile, so that it must be read again.

@@ -261,7 +261,7 @@ fn read_all(hierarchy: &Hierarchy, path: &NodePath) -> Result<()> {
         Content::Array(array) => read(array).map(drop),
         Content::Group(_) => {
             for child in hierarchy.children(path)? {
-                read_all(hierarchy, child.path())?;
+                read_all(hierarchy, child?.path())?;
             }
             Ok(())
         }

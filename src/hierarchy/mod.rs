@@ -13,6 +13,8 @@ mod intent;
 mod moving;
 mod node;
 mod recover;
+mod texts;
+mod walk;
 mod whole;
 
 use std::collections::{HashMap, HashSet};
@@ -31,15 +33,21 @@ use above::Above;
 pub use above::{Holds, holds_node};
 pub use change::Raised;
 use directories::Directories;
+pub use edit::check_len;
 pub use moving::Moved;
 use node::Standing;
 pub use node::{Content, Document, Node};
+pub use texts::{Of, Text, Texts, Wanted};
+pub use walk::{Bounds, Met, Walk};
 
 /// How many keys below a prefix are looked at to find out whether a node is among them.
 const IMPLICIT_GROUP_SEARCH: usize = 10_000;
 
-/// How many nodes are kept; a walk over more of them must not fill the memory.
-const MAX_NODES: usize = 10_000;
+/// How many bytes the nodes that are kept take, about; a walk over more of them must not fill the memory.
+const MAX_KEPT_LEN: usize = 64 << 20;
+
+/// How many bytes the names in one group may take.
+const MAX_NAMES_LEN: usize = 64 << 20;
 
 /// How a hierarchy is read.
 #[derive(Debug, Clone)]
@@ -72,7 +80,7 @@ pub struct Hierarchy {
     dialect: Dialect,
     options: Options,
     /// Nodes that were read, and when. A leaf: documents are read and lowered before it is locked.
-    nodes: RwLock<HashMap<NodePath, (Instant, Arc<Node>)>>,
+    nodes: RwLock<Kept>,
     /// How often something was forgotten; changed only while `nodes` is locked. What was read before may be
     /// older than what was forgotten, and is not kept.
     forgotten: AtomicU64,
@@ -82,6 +90,59 @@ pub struct Hierarchy {
     directories: Directories,
     /// The hierarchy that this one is a part of, if its root is a node of another one.
     above: Option<Above>,
+    /// Documents that are shown with copies of others.
+    shown: Texts,
+}
+
+/// Nodes that were read: those that came last, and those that came before them, which go when there are too many of the
+/// others.
+#[derive(Debug, Default)]
+struct Kept {
+    young: HashMap<NodePath, Read>,
+    old: HashMap<NodePath, Read>,
+    /// The memory that the young take, about.
+    len: usize,
+}
+
+/// A node, and when it was read.
+#[derive(Debug, Clone)]
+struct Read {
+    at: Instant,
+    node: Arc<Node>,
+    /// The memory that it takes, about.
+    len: usize,
+}
+
+impl Kept {
+    fn get(&self, path: &NodePath) -> Option<&Read> {
+        self.young.get(path).or_else(|| self.old.get(path))
+    }
+
+    /// Keeps a node; whoever uses one that goes for it holds it.
+    fn insert(&mut self, path: &NodePath, node: &Arc<Node>) {
+        let known = self.get(path).filter(|known| Arc::ptr_eq(&known.node, node));
+        let len = known.map_or_else(|| node.memory_len(), |known| known.len);
+        self.remove(path);
+        if self.len.saturating_add(len) > MAX_KEPT_LEN / 2 {
+            (self.old, self.len) = (std::mem::take(&mut self.young), 0);
+        }
+        self.len = self.len.saturating_add(len);
+        self.young.insert(path.clone(), Read { at: Instant::now(), node: Arc::clone(node), len });
+    }
+
+    fn remove(&mut self, path: &NodePath) {
+        self.old.remove(path);
+        if let Some(read) = self.young.remove(path) {
+            self.len = self.len.saturating_sub(read.len);
+        }
+    }
+
+    fn remove_below(&mut self, path: &NodePath) {
+        let is_other = |known: &NodePath, _: &mut Read| known.relative_to(path).is_none();
+        self.old.retain(is_other);
+        self.young.retain(is_other);
+        self.len = self.young.values().fold(0, |len, read| len.saturating_add(read.len));
+    }
 }
 
 /// What is directly below a group.
@@ -154,6 +215,7 @@ impl Hierarchy {
             moves: Mutex::default(),
             directories: Directories::default(),
             above: None,
+            shown: Texts::default(),
         })
     }
 
@@ -175,23 +237,20 @@ impl Hierarchy {
     /// The node at `path`, or the directory that may become one; none where there is nothing.
     pub fn node(&self, path: &NodePath) -> Result<Option<Arc<Node>>> {
         let kept = self.nodes.read().get(path).cloned();
-        if let Some((read, node)) = &kept
-            && read.elapsed() < self.options.metadata_ttl
+        if let Some(read) = &kept
+            && read.at.elapsed() < self.options.metadata_ttl
         {
-            return Ok(Some(Arc::clone(node)));
+            return Ok(Some(Arc::clone(&read.node)));
         }
         let forgotten = self.forgotten.load(Ordering::SeqCst);
-        let node = self.read_node(path, kept.as_ref().map(|(_, node)| node))?;
+        let node = self.read_node(path, kept.as_ref().map(|read| &read.node))?;
         let mut nodes = self.nodes.write();
-        if nodes.len() >= MAX_NODES {
-            nodes.clear(); // Whoever uses one of them holds it.
-        }
         if self.forgotten.load(Ordering::SeqCst) != forgotten {
             return Ok(node);
         }
         match &node {
-            Some(node) => drop(nodes.insert(path.clone(), (Instant::now(), Arc::clone(node)))),
-            None => drop(nodes.remove(path)),
+            Some(node) => nodes.insert(path, node),
+            None => nodes.remove(path),
         }
         Ok(node)
     }
@@ -204,7 +263,28 @@ impl Hierarchy {
     /// Whether the root is more than the dialect says of any root: it has a document, or nodes are below it.
     pub fn is_there(&self) -> Result<bool> {
         let root = NodePath::root();
-        Ok(self.existing(&root)?.document().is_some() || !self.children(&root)?.is_empty())
+        Ok(self.existing(&root)?.document().is_some()
+            || self.children(&root)?.next().transpose()?.is_some())
+    }
+
+    /// How long the document of `path` was that is shown with copies of others, when it was made last; none where that is
+    /// not known.
+    pub fn last_len_shown(&self, path: &NodePath) -> Option<usize> {
+        self.shown.last_len(path)
+    }
+
+    /// Why documents that were shown lack the copies of others that they should have, once for each.
+    pub fn take_notes(&self) -> Vec<Error> {
+        self.shown.take_notes()
+    }
+
+    /// Whether it may take long to show the document of `path`, because others are copied into it.
+    pub fn shows_many(&self, path: &NodePath) -> bool {
+        // Of what is not known here nobody knows.
+        self.nodes.read().get(path).is_none_or(|read| match read.node.content() {
+            Content::Group(group) => group.consolidated || self.dialect == Dialect::V2,
+            Content::Array(_) | Content::NotUnderstood(..) => false,
+        })
     }
 
     /// A number that is another one whenever something was changed here.
@@ -234,7 +314,7 @@ impl Hierarchy {
         let mut nodes = self.nodes.write();
         self.forgotten.fetch_add(1, Ordering::SeqCst);
         self.moves.lock().note(path);
-        nodes.retain(|known, _| known.relative_to(path).is_none());
+        nodes.remove_below(path);
     }
 
     fn read_node(&self, path: &NodePath, kept: Option<&Arc<Node>>) -> Result<Option<Arc<Node>>> {
@@ -407,20 +487,39 @@ impl Hierarchy {
         Ok(Box::new(names.into_values().map(Ok)))
     }
 
-    /// The nodes directly below a group, sorted by name.
-    pub fn children(&self, path: &NodePath) -> Result<Vec<Arc<Node>>> {
-        let mut children = Vec::new();
+    /// The names of what may be nodes directly below a group, sorted.
+    pub fn child_names(&self, path: &NodePath) -> Result<Vec<String>> {
+        let (mut names, mut len) = (Vec::new(), 0_usize);
         for entry in self.listing()?.list_dir(&self.dialect.children_prefix(path)?)? {
-            if let Some(child) = self.dialect.child(&entry?) {
-                children.push(child.name);
+            let Some(child) = self.dialect.child(&entry?) else { continue };
+            len = len.saturating_add(child.name.capacity()).saturating_add(size_of::<String>());
+            if len > MAX_NAMES_LEN {
+                let detail = format!("the names in it take more than {MAX_NAMES_LEN} bytes");
+                return Err(Error::too_large(detail).at(path));
             }
+            names.push(child.name);
         }
-        children.sort();
-        children.dedup();
-        let node = |name: String| self.node(&path.child(&name)?);
-        let nodes = children.into_iter().filter_map(|name| node(name).transpose());
+        names.sort_unstable();
+        names.dedup();
+        Ok(names)
+    }
+
+    /// The node at `path`, which is one of those names; none where it is no node.
+    pub fn child_node(&self, path: &NodePath) -> Result<Option<Arc<Node>>> {
         let is_node = |node: &Arc<Node>| !node.is_bare() || node.stored().is_some();
-        nodes.filter(|node| node.as_ref().map_or(true, is_node)).collect()
+        Ok(self.node(path)?.filter(is_node))
+    }
+
+    /// The nodes directly below a group, sorted by name. Each is read when its turn comes.
+    pub fn children(
+        &self,
+        path: &NodePath,
+    ) -> Result<impl Iterator<Item = Result<Arc<Node>>> + use<'_>> {
+        let (names, path) = (self.child_names(path)?, path.clone());
+        Ok(names.into_iter().filter_map(move |name| {
+            let path = path.child(&name);
+            path.and_then(|path| self.child_node(&path)).transpose()
+        }))
     }
 
     fn listing(&self) -> Result<&dyn crate::store::ListableStore> {

@@ -10,6 +10,10 @@ use crate::metadata::model::{self, Group};
 use crate::metadata::{NodeKind, NodePath};
 use crate::store::{Key, Stat};
 
+/// What a node takes in memory without its document, about; and a value of that.
+const MEMORY_OF_NODE: usize = 2 << 10;
+const MEMORY_OF_VALUE: usize = 96;
+
 /// A directory of the hierarchy: a node as it was when its document was read, or what may become one.
 #[derive(Debug)]
 pub struct Node {
@@ -133,6 +137,14 @@ impl Node {
     /// Whether it is to become a group where nothing else is made of it.
     pub fn is_made(&self) -> bool {
         matches!(self.standing, Standing::Bare(_))
+    }
+
+    /// How many bytes of memory it takes, about, and rather too many: a value of a document takes far more than its text.
+    pub fn memory_len(&self) -> usize {
+        let text: &[u8] = self.stored().or(self.removed()).map_or(&[], |document| &document.text);
+        let values = text.iter().filter(|byte| matches!(byte, b',' | b':')).count();
+        let of_values = values.saturating_mul(MEMORY_OF_VALUE);
+        MEMORY_OF_NODE.saturating_add(2 * text.len()).saturating_add(of_values)
     }
 
     /// What it is.

@@ -10,6 +10,9 @@ use super::json::parse;
 use super::model::{Array, Group, Object};
 use super::{NodeKind, rectilinear};
 
+/// Where the indentation of copies costs more than it helps: further ones are on one line.
+const MAX_INDENTED_LEN: usize = 4 << 20;
+
 /// The document of an array whose chunk files have `chunk_shape`.
 pub fn array(array: &Array, chunk_shape: &[u64]) -> String {
     let mut document = Object::new();
@@ -26,24 +29,32 @@ pub fn array(array: &Array, chunk_shape: &[u64]) -> String {
     member("chunk_key_encoding", json!({"name": "default", "configuration": {"separator": "/"}}));
     member("fill_value", array.fill.to_json(&array.dtype));
     member("codecs", json!([plain(&array.dtype).to_json()]));
-    member("attributes", Value::Object(array.attributes.clone()));
+    member("attributes", Value::Null);
     if !array.dimension_names.is_empty() {
         member("dimension_names", json!(array.dimension_names));
     }
     member("storage_transformers", json!([]));
-    print(&Value::Object(document))
+    with_member(&print(&Value::Object(document)), "attributes", &printed(&array.attributes))
 }
 
-/// The document of a group; `consolidated` is made of documents that are shown, where the store has such metadata.
-pub fn group(group: &Group, consolidated: Option<Value>) -> String {
+/// The document of a group, with copies of the documents that are shown below it where the store has such metadata.
+pub fn group(group: &Group, copies: Option<&Copies>) -> String {
     let mut document = Object::new();
     document.insert("zarr_format".to_owned(), json!(3));
     document.insert("node_type".to_owned(), json!("group"));
-    document.insert("attributes".to_owned(), Value::Object(group.attributes.clone()));
-    if let Some(consolidated) = consolidated {
-        document.insert("consolidated_metadata".to_owned(), consolidated);
+    document.insert("attributes".to_owned(), Value::Null);
+    if copies.is_some() {
+        document.insert("consolidated_metadata".to_owned(), Value::Null);
     }
-    print(&Value::Object(document))
+    let mut text = print(&Value::Object(document));
+    if let Some(copies) = copies {
+        let whole = format!(
+            "{{\n    \"kind\": \"inline\",\n    \"must_understand\": false,\n    \"metadata\": {}\n  }}",
+            copies.object()
+        );
+        text = replaced(&text, "consolidated_metadata", &whole);
+    }
+    with_member(&text, "attributes", &printed(&group.attributes))
 }
 
 /// The document of a node that was not understood: the stored one, as strict JSON if it can be had.
@@ -56,6 +67,114 @@ pub fn not_understood(_kind: NodeKind, stored: &[u8]) -> String {
     }
 }
 
+/// Copies of documents by name, as the text of an object: there may be too many of them to be values.
+#[derive(Debug)]
+pub struct Copies {
+    text: String,
+    /// What each line begins with.
+    indent: usize,
+}
+
+impl Copies {
+    /// None yet; the object is to stand so many levels deep in a document.
+    pub fn new(levels: usize) -> Self {
+        Self { text: String::new(), indent: levels.saturating_mul(2) }
+    }
+
+    /// The bytes that they have so far.
+    pub fn len(&self) -> usize {
+        self.text.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.text.is_empty()
+    }
+
+    /// Adds one, whose text is indented as documents that are shown are.
+    pub fn push(&mut self, name: &str, document: &str) {
+        let line = format!("\n{:indent$}", "", indent = self.indent);
+        self.text.push_str(if self.is_empty() { "" } else { "," });
+        self.text.push_str(&line);
+        self.text.push_str(&Value::from(name).to_string());
+        self.text.push_str(": ");
+        let is_indented = self.len() < MAX_INDENTED_LEN;
+        // No string of strict JSON goes over the end of a line.
+        for (at, part) in document.trim_end().split('\n').enumerate() {
+            if is_indented && at > 0 {
+                self.text.push_str(&line);
+            }
+            self.text.push_str(if is_indented { part } else { part.trim_start() });
+        }
+    }
+
+    /// All of them.
+    pub fn object(&self) -> String {
+        if self.is_empty() {
+            return "{}".to_owned();
+        }
+        format!("{{{}\n{:indent$}}}", self.text, "", indent = self.indent.saturating_sub(2))
+    }
+}
+
 fn print(document: &Value) -> String {
     format!("{document:#}\n")
+}
+
+/// An object as it is printed; without a copy of it, which may take far more memory than the text.
+fn printed(object: &Object) -> String {
+    // Writing text to memory does not fail.
+    serde_json::to_string_pretty(object).unwrap_or_default()
+}
+
+/// `document` with the text `value` in the place of its member `name`, which is null.
+fn with_member(document: &str, name: &str, value: &str) -> String {
+    replaced(document, name, &value.replace('\n', "\n  "))
+}
+
+fn replaced(document: &str, name: &str, value: &str) -> String {
+    // Members of objects inside are further to the right, and no string has the end of a line in it.
+    let null = format!("\n  \"{name}\": null");
+    let Some(at) = document.find(&null) else { return document.to_owned() };
+    let (head, rest) = document.split_at(at);
+    let tail = rest.get(null.len()..).unwrap_or_default();
+    format!("{head}\n  \"{name}\": {value}{tail}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_are_printed_as_the_members_of_one_document() {
+        let attributes = json!({"x": [1, {"null": null}], "attributes": null, "s": "a\nb"});
+        let Value::Object(attributes) = attributes else { unreachable!("an object") };
+        let one = Group { attributes, consolidated: true };
+        let mut copies = Copies::new(3);
+        let empty = group(&Group::default(), Some(&copies));
+        for (name, text) in [("a", &empty), ("a/b", &group(&one, None))] {
+            copies.push(name, text);
+        }
+        let text = group(&one, Some(&copies));
+        let parsed: Value = serde_json::from_str(&text).expect("JSON");
+        assert_eq!(text, print(&parsed));
+        let copy = |name: &str| parsed["consolidated_metadata"]["metadata"][name].clone();
+        assert_eq!(copy("a")["consolidated_metadata"]["metadata"], json!({}));
+        assert_eq!(copy("a/b")["attributes"], parsed["attributes"]);
+        assert_eq!(parsed["attributes"]["s"], "a\nb");
+    }
+
+    #[test]
+    fn many_copies_are_on_one_line_each() {
+        let mut copies = Copies::new(3);
+        let document = group(&Group::default(), None);
+        while copies.len() <= MAX_INDENTED_LEN {
+            copies.push("a", &document);
+        }
+        let before = copies.len();
+        copies.push("b", &document);
+        assert!(copies.len() - before < document.len() + 16, "{}", copies.len() - before);
+        let text = group(&Group::default(), Some(&copies));
+        assert!(serde_json::from_str::<Value>(&text).is_ok());
+    }
 }

@@ -11,6 +11,7 @@ use super::conventions::{self, DIMENSIONS, FILL, OME};
 use super::create::v2::fill_value;
 use super::joined::join;
 use super::model::{Array, CodecSpec, Group, KeyEncoding, Node, Object, Separator};
+use super::shown::Copies;
 use super::types::{Endian, numpy_type};
 use super::{NodeKind, shown, v2};
 use crate::dtype::{DType, FillValue};
@@ -173,9 +174,14 @@ pub fn kind_of(name: &str) -> Option<NodeKind> {
 }
 
 /// Copies of documents, each with its path from the root, as zarr-python 2 consolidates them.
-pub fn consolidated(copies: &[(String, Value)]) -> String {
-    let metadata: Object = copies.iter().cloned().collect();
-    print(&json!({"zarr_consolidated_format": 1, "metadata": metadata}))
+pub fn consolidated(copies: &Copies) -> String {
+    let metadata = copies.object();
+    format!("{{\n  \"zarr_consolidated_format\": 1,\n  \"metadata\": {metadata}\n}}\n")
+}
+
+/// No copies yet.
+pub fn no_copies() -> Copies {
+    Copies::new(2)
 }
 
 fn print(document: &Value) -> String {

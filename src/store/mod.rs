@@ -108,8 +108,8 @@ impl Version {
         self.state == other.state
     }
 
-    /// The order in which bytes were written that are not stored yet.
-    pub fn order(self) -> [u64; 4] {
+    /// A number for each state. Of bytes that are not stored yet it grows with each write.
+    pub fn state(self) -> [u64; 4] {
         self.state
     }
 }

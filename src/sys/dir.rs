@@ -4,6 +4,7 @@ use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// What an entry is, as far as the directory itself says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +34,14 @@ pub struct DirEntry {
 #[derive(Debug)]
 pub struct Dir(NonNull<libc::DIR>);
 
+/// Directories that are being read.
+static OPEN: AtomicUsize = AtomicUsize::new(0);
+
+/// How many directories are being read, each with a descriptor.
+pub fn open_directories() -> usize {
+    OPEN.load(Ordering::Relaxed)
+}
+
 // SAFETY: a DIR may move between threads as long as one uses it at a time, which `&mut` sees to.
 unsafe impl Send for Dir {}
 
@@ -43,6 +52,7 @@ impl Dir {
         let dir = unsafe { libc::fdopendir(fd.as_raw_fd()) };
         let dir = NonNull::new(dir).ok_or_else(io::Error::last_os_error)?;
         std::mem::forget(fd);
+        OPEN.fetch_add(1, Ordering::Relaxed);
         Ok(Self(dir))
     }
 }
@@ -86,5 +96,6 @@ impl Drop for Dir {
     fn drop(&mut self) {
         // SAFETY: the stream is open and this is its last use.
         unsafe { libc::closedir(self.0.as_ptr()) };
+        OPEN.fetch_sub(1, Ordering::Relaxed);
     }
 }

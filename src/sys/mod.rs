@@ -6,6 +6,7 @@
 
 mod dir;
 mod large_pages;
+mod limits;
 mod process;
 
 use std::ffi::CStr;
@@ -17,8 +18,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-pub use dir::{Dir, DirEntry, EntryType};
+pub use dir::{Dir, DirEntry, EntryType, open_directories};
 pub use large_pages::LargePages;
+pub use limits::{
+    descriptor_limit, in_use, memory_limit, raise_descriptor_limit, set_descriptor_limit,
+    thread_limit,
+};
 pub use process::process_of;
 
 /// Which links [`open_beneath`] follows.

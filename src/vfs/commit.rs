@@ -14,6 +14,7 @@ use super::place::Place;
 use super::{Access, Form, Vfs};
 use crate::buffer::Buffer;
 use crate::error::{At, Error, Kind, Result};
+use crate::hierarchy::Wanted;
 use crate::metadata::NodePath;
 use crate::store::{ByteRange, Condition, Key, Version};
 
@@ -92,7 +93,7 @@ impl Vfs {
                 }
             }
             Place::Document(_) | Place::Attributes(_) | Place::Copies(_) => {
-                Ok(self.shown_at(place)?.into_bytes().into())
+                Ok(self.shown_at(place, Wanted::Text)?.as_bytes().to_vec().into())
             }
             Place::Ordinary(path, relative) => self.value_of(&self.ordinary_key(path, relative)?),
             Place::StoredDocument(_, key) => self.value_of(key),

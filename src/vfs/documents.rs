@@ -4,7 +4,7 @@ use super::place::Place;
 use super::{Vfs, convert};
 use crate::array::Array;
 use crate::error::{At, Error, Kind, Result};
-use crate::hierarchy::{Content, Document, Node, Raised};
+use crate::hierarchy::{Content, Document, Node, Raised, Wanted};
 use crate::metadata::merge::{self, Edit};
 use crate::metadata::model::{self, Group};
 use crate::metadata::{NodeKind, NodePath, json};
@@ -32,8 +32,8 @@ impl Vfs {
             return self.create_node(&node, &self.hierarchy.raise(path, written)?);
         }
         let base = match shown {
-            Some(shown) => shown.to_owned(),
-            None => self.hierarchy.shown(&node)?,
+            Some(shown) => shown.into(),
+            None => self.hierarchy.shown(&node, Wanted::Text)?,
         };
         let edit = edit_of(&node, &base, written)?;
         self.hierarchy.edit(path, &edit)
@@ -47,7 +47,7 @@ impl Vfs {
         written: &[u8],
     ) -> Result<Option<(&'n Document, Edit)>> {
         let Some(removed) = node.removed() else { return Ok(None) };
-        match edit_of(node, &self.hierarchy.shown(node)?, written) {
+        match edit_of(node, &self.hierarchy.shown(node, Wanted::Text)?, written) {
             Ok(edit) => Ok(Some((removed, edit))),
             Err(_) if !self.holds_chunks(node)? => Ok(None),
             Err(error) => {

@@ -46,7 +46,7 @@ pub struct File {
     /// Who has changed the bytes that are not stored yet, while they were not whole.
     pub authors: Authors,
     /// The document that was shown last, against which a rewrite of it is compared.
-    pub shown: Option<String>,
+    pub shown: Option<Arc<str>>,
 }
 
 /// What gave the bytes of an open file their meaning when it was opened. All handles, mappings and pages of an inode are of this

@@ -123,12 +123,15 @@ impl Vfs {
         if self.hierarchy.existing(path)?.kind() == NodeKind::Array {
             return Ok(Vec::new());
         }
-        let children = self.hierarchy.children(path)?;
-        let groups = children.iter().filter(|node| node.kind() == NodeKind::Group);
-        let entry = |path: &NodePath| {
-            (path.name().unwrap_or_default().to_owned(), Place::Node(path.clone()))
-        };
-        Ok(groups.map(|node| entry(node.path())).collect())
+        let mut groups = Vec::new();
+        for child in self.hierarchy.children(path)? {
+            let child = child?;
+            if child.kind() == NodeKind::Group {
+                let name = child.path().name().unwrap_or_default().to_owned();
+                groups.push((name, Place::Node(child.path().clone())));
+            }
+        }
+        Ok(groups)
     }
 
     /// The name at `position` of an open directory, `.` and `..` not counted; none past the end. Names that
@@ -234,6 +237,14 @@ impl Vfs {
         if self.is_costly(&place) {
             return Ok(Some(self.told_name(&place)));
         }
+        if let Place::Document(path) | Place::Copies(path) = &place
+            && self.hierarchy.shows_many(path)
+        {
+            // To know its length all below may have to be read. Whoever wants it asks.
+            let len = self.last_len_shown(&place);
+            let blocks = Attr::blocks_of(len, len);
+            return Ok(Some(Attr { len, blocks, ..self.told_name(&place) }));
+        }
         // One that cannot be told of several is asked for by itself.
         let stored = self.stat_listed(dir, listed).ok().flatten();
         match self.told_knowing(&place, stored.as_ref()) {
@@ -320,11 +331,13 @@ impl Vfs {
         match node.content() {
             Content::NotUnderstood(NodeKind::Array, _) => Ok(Box::new(document)),
             Content::NotUnderstood(NodeKind::Group, _) => {
-                let children = self.hierarchy.children(path)?;
-                let nodes = children.into_iter().map(|child| {
-                    let name = child.path().name().unwrap_or_default().to_owned();
-                    Ok((name, Place::Node(child.path().clone())))
-                });
+                let mut nodes = Vec::new();
+                for child in self.hierarchy.children(path)? {
+                    nodes.push(child.map(|child| {
+                        let name = child.path().name().unwrap_or_default().to_owned();
+                        (name, Place::Node(child.path().clone()))
+                    }));
+                }
                 Ok(Box::new(document.chain(nodes)))
             }
             Content::Group(_) => {
@@ -402,6 +415,7 @@ impl Vfs {
         let mut names = vec![Ok((GROUP.to_owned(), own))];
         if node.kind() == NodeKind::Group {
             for child in self.hierarchy.children(path)? {
+                let child = child?;
                 let (name, child_path) =
                     (child.path().name().unwrap_or_default().to_owned(), child.path().clone());
                 names.push(Ok((
@@ -426,6 +440,7 @@ impl Vfs {
         let mut children = Vec::new();
         if node.kind() == NodeKind::Group {
             for child in self.hierarchy.children(path)? {
+                let child = child?;
                 let name = child.path().name().unwrap_or_default().to_owned();
                 children.push(Ok((name, Place::StoredDir(child.path().clone()))));
             }

@@ -41,7 +41,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, OnceLock, Weak};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -49,7 +49,7 @@ use crate::array::FillChunks;
 use crate::buffer;
 use crate::cache::{ChunkCache, Due, Elsewhere};
 use crate::error::{At, Error, Kind, Result};
-use crate::hierarchy::Hierarchy;
+use crate::hierarchy::{Hierarchy, Texts};
 use crate::metadata::NodePath;
 use crate::pool::Pool;
 use crate::store::{Room, Stat};
@@ -67,7 +67,7 @@ use open::{Handle, slice};
 use overlay::Overlay;
 use passthrough::Passed;
 pub use passthrough::Passthrough;
-use place::{Place, Report};
+use place::{DOCUMENT, Place, Report, ZMETADATA};
 pub use unstored::Unstored;
 use unsynced::Unsynced;
 pub use views::ListedViews;
@@ -198,8 +198,8 @@ pub struct Vfs {
     without_fill: Mutex<HashSet<NodePath>>,
     /// Groups there that are to have consolidated metadata, which came before their document. A leaf.
     wished: Mutex<HashSet<NodePath>>,
-    /// Consolidated metadata shown, and when they were made. A leaf.
-    copies: Mutex<HashMap<NodePath, (Instant, String)>>,
+    /// Consolidated metadata shown there.
+    copies: Texts,
     /// Which names there are: who makes, moves or removes nodes has it alone, who makes or renames files shares it.
     /// Taken before the lock of any file, and held over store I/O.
     tree_lock: RwLock<()>,
@@ -242,7 +242,7 @@ impl Vfs {
             waiting: Mutex::default(),
             without_fill: Mutex::default(),
             wished: Mutex::default(),
-            copies: Mutex::default(),
+            copies: Texts::default(),
             tree_lock: RwLock::new(()),
             invalidate: Mutex::new(None),
         }
@@ -403,6 +403,9 @@ impl Vfs {
 
     /// Stores the scratch files, the shards and the directories that have lived long enough; to be called now and then.
     pub fn tick(&self) {
+        for error in self.hierarchy.take_notes() {
+            self.note("consolidated metadata are not shown", &error);
+        }
         if let Err(error) = self.store_directories(self.options.writeback_delay) {
             self.note("write back", &error);
         }
@@ -486,6 +489,18 @@ impl Vfs {
         self.tree_lock.is_locked_exclusive()
             || name.is_some_and(Self::is_view_name)
             || self.may_decode(number)
+            || self.may_show_many(number, name)
+    }
+
+    /// Whether `number`, or a name in it, is a document that others are copied into.
+    fn may_show_many(&self, number: u64, name: Option<&str>) -> bool {
+        match self.inodes.get(number).and_then(|inode| inode.place()) {
+            Some(Place::Node(path)) if matches!(name, Some(DOCUMENT | ZMETADATA)) => {
+                self.hierarchy.shows_many(&path)
+            }
+            Some(Place::Document(path) | Place::Copies(path)) => self.hierarchy.shows_many(&path),
+            _ => false,
+        }
     }
 
     /// Notes that something is done at a place, so that a directory above it that was made is not taken to be done.

@@ -81,6 +81,15 @@ enum Source {
     Backing(Arc<Backing>),
 }
 
+/// The text of a document as bytes, shared by all who have it open.
+struct SharedText(Arc<str>);
+
+impl AsRef<[u8]> for SharedText {
+    fn as_ref(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+}
+
 impl Handle {
     fn shown(&self) -> String {
         self.inode.place().map_or_else(String::new, |place| place.shown())
@@ -316,7 +325,7 @@ impl Vfs {
             (
                 file::Content::Stored,
                 Place::Document(_) | Place::Attributes(_) | Place::Copies(_),
-            ) => file.shown.clone().map(Bytes::from),
+            ) => file.shown.clone().map(|text| Bytes::from_owner(SharedText(text))),
             (file::Content::Unstored(unstored), _) if unstored.is_unfit() => {
                 self.stored_bytes(place).ok().map(Bytes::from)
             }

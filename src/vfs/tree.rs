@@ -13,7 +13,7 @@ use super::zarr2::Named;
 use super::{Access, Form, Pages, Vfs};
 use crate::array::{Array, Coords, parse_index};
 use crate::error::{At, Error, Kind, Result};
-use crate::hierarchy::{Content as NodeContent, Document, Node};
+use crate::hierarchy::{Content as NodeContent, Document, Node, Wanted};
 use crate::metadata::{NodeKind, NodePath};
 use crate::store::{Key, Stat, Version};
 
@@ -346,7 +346,8 @@ impl Vfs {
             }
             Place::Document(path) | Place::Attributes(path) | Place::Copies(path) => {
                 let node = self.hierarchy.existing(path)?;
-                let len = u64::try_from(self.shown_at(place)?.len()).unwrap_or(u64::MAX);
+                let len =
+                    u64::try_from(self.shown_at(place, Wanted::Len)?.len()).unwrap_or(u64::MAX);
                 match node.document() {
                     Some(document) => of_value(len, &document.total()),
                     None => Attr { len, blocks: Attr::blocks_of(0, len), ..attr },
@@ -540,7 +541,7 @@ impl Vfs {
                     node.document().ok_or_else(|| error.clone())?;
                     self.note("open", error);
                 }
-                file.shown = Some(self.shown_at(place)?);
+                file.shown = Some(self.shown_at(place, Wanted::Text)?);
                 // What is shown may change without the document: with the mount's view of others.
                 Ok(None)
             }

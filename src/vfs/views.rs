@@ -530,8 +530,9 @@ impl Vfs {
             paths.push(NodePath::root());
         }
         if self.hierarchy.existing(group)?.array().is_none() {
-            let children = self.hierarchy.children(group)?;
-            paths.extend(children.iter().map(|node| node.path().clone()));
+            for child in self.hierarchy.children(group)? {
+                paths.push(child?.path().clone());
+            }
         }
         let mut names = Vec::new();
         for path in paths {

@@ -4,7 +4,7 @@
 //! removing and moving know one tree. Attributes and consolidated metadata, which Zarr 3 has in the document, are places
 //! of their own. What a program writes into them becomes a change of the one document.
 
-use std::time::Instant;
+use std::sync::Arc;
 
 use serde_json::Value;
 
@@ -13,8 +13,9 @@ use super::place::{CHUNKS, DOCUMENT, Place, ZARRAY, ZATTRS, ZGROUP, ZMETADATA};
 use super::{Form, Vfs};
 use crate::array::{Array, Coords, parse_index};
 use crate::error::{At, Error, Kind, Result};
-use crate::hierarchy::{Content, Node};
+use crate::hierarchy::{Bounds, Content, Node, Of, Text, Wanted, check_len};
 use crate::metadata::merge::Edit;
+use crate::metadata::shown::Copies;
 use crate::metadata::zarr2::{self, Documents, Told};
 use crate::metadata::{DIMENSIONS, Dialect, NodeKind, NodePath};
 
@@ -146,11 +147,7 @@ impl Vfs {
         Ok(Box::new(renamed.chain(beside).chain(chunks)))
     }
 
-    fn chunk_names_of_zarr2(
-        &self,
-        path: &NodePath,
-        array: &std::sync::Arc<Array>,
-    ) -> Result<Source> {
+    fn chunk_names_of_zarr2(&self, path: &NodePath, array: &Arc<Array>) -> Result<Source> {
         let waiting: Vec<Coords> = self.overlay.chunks_of(path);
         let known: std::collections::HashSet<Coords> = waiting.iter().cloned().collect();
         let stored = match self.cache.list_prefix(array, &[]) {
@@ -194,21 +191,23 @@ impl Vfs {
         })
     }
 
-    /// The text that is shown at a place of a document.
-    pub(super) fn shown_at(&self, place: &Place) -> Result<String> {
+    /// The text that is shown at a place of a document, or only for its length.
+    pub(super) fn shown_at(&self, place: &Place, wanted: Wanted) -> Result<Arc<str>> {
         let path = place.node().ok_or_else(Error::not_found)?;
         let node = self.hierarchy.existing(path)?;
         let waiting = || self.waiting.lock().get(path).cloned();
         match place {
             Place::Attributes(_) if node.is_bare() && node.removed().is_none() => {
-                waiting().ok_or_else(Error::not_found)
+                waiting().map(Into::into).ok_or_else(Error::not_found)
             }
-            Place::Attributes(_) => Ok(self.documents_of(&node)?.attributes),
-            Place::Copies(_) => self.copies_of(path),
-            _ if self.options.form == Form::Zarr3 => self.hierarchy.shown(&node),
+            Place::Attributes(_) => Ok(self.documents_of(&node)?.attributes.into()),
+            Place::Copies(_) => self.copies_of(path, wanted),
+            _ if self.options.form == Form::Zarr3 => self.hierarchy.shown(&node, wanted),
             _ => match node.content() {
-                Content::NotUnderstood(..) => self.hierarchy.shown(&node),
-                Content::Group(_) | Content::Array(_) => Ok(self.documents_of(&node)?.document),
+                Content::NotUnderstood(..) => self.hierarchy.shown(&node, wanted),
+                Content::Group(_) | Content::Array(_) => {
+                    Ok(self.documents_of(&node)?.document.into())
+                }
             },
         }
     }
@@ -253,45 +252,51 @@ impl Vfs {
         }
     }
 
-    /// Consolidated metadata of a group, kept for as long as what was read of a node is.
-    fn copies_of(&self, path: &NodePath) -> Result<String> {
-        let known = self.copies.lock().get(path).cloned();
-        if let Some((read, text)) = known
-            && read.elapsed() < self.hierarchy.options().metadata_ttl
-        {
-            return Ok(text);
-        }
-        let mut copies = Vec::new();
-        self.collect_copies(&*self.hierarchy.existing(path)?, "", &mut copies)?;
-        let text = zarr2::consolidated(&copies);
-        self.copies.lock().insert(path.clone(), (Instant::now(), text.clone()));
-        Ok(text)
+    /// Consolidated metadata of a group; see [`Texts`](crate::hierarchy::Texts).
+    fn copies_of(&self, path: &NodePath, wanted: Wanted) -> Result<Arc<str>> {
+        let node = self.hierarchy.existing(path)?;
+        let version = node.stored().or(node.removed()).map(|stored| stored.stat.version.state());
+        let of = Of { generation: self.hierarchy.generation(), version };
+        let ttl = self.hierarchy.options().metadata_ttl;
+        let make = || {
+            let text = zarr2::consolidated(&self.collect_copies(&node)?).into();
+            Ok(Text { text, left_out: None })
+        };
+        Ok(self.copies.get(path, (of, ttl), wanted, make)?.text)
     }
 
-    fn collect_copies(
-        &self,
-        node: &Node,
-        above: &str,
-        copies: &mut Vec<(String, Value)>,
-    ) -> Result<()> {
-        let shown = self.documents_of(node);
-        if let Ok(Documents { document, attributes, .. }) = &shown {
+    /// How long a document was that others are copied into, when it was shown last.
+    pub(super) fn last_len_shown(&self, place: &Place) -> u64 {
+        let len = place.node().and_then(|path| match place {
+            Place::Copies(_) => self.copies.last_len(path),
+            _ => self.hierarchy.last_len_shown(path),
+        });
+        len.and_then(|len| u64::try_from(len).ok()).unwrap_or_default()
+    }
+
+    fn collect_copies(&self, group: &Arc<Node>) -> Result<Copies> {
+        let mut copies = zarr2::no_copies();
+        let below = self.hierarchy.walk_below(group.path(), Bounds::COPIES);
+        for node in std::iter::once(Ok(Arc::clone(group))).chain(below) {
+            let node = node?;
+            let Ok(Documents { document, attributes, .. }) = self.documents_of(&node) else {
+                continue;
+            };
+            let above = match node.path().relative_to(group.path()).unwrap_or_default() {
+                "" => String::new(),
+                relative => format!("{relative}/"),
+            };
             let name = if node.kind() == NodeKind::Array { ZARRAY } else { ZGROUP };
             for (name, text) in [(name, document), (ZATTRS, attributes)] {
-                if let Ok(value) = serde_json::from_str::<Value>(text)
+                if let Ok(value) = serde_json::from_str::<Value>(&text)
                     && (name != ZATTRS || value.as_object().is_some_and(|all| !all.is_empty()))
                 {
-                    copies.push((format!("{above}{name}"), value));
+                    copies.push(&format!("{above}{name}"), &format!("{value:#}"));
                 }
             }
+            check_len(copies.len(), group.path())?;
         }
-        if node.kind() == NodeKind::Group {
-            for child in self.hierarchy.children(node.path())? {
-                let name = child.path().name().unwrap_or_default();
-                self.collect_copies(&child, &format!("{above}{name}/"), copies)?;
-            }
-        }
-        Ok(())
+        Ok(copies)
     }
 
     /// Stores what a program wrote at a place of a document.
@@ -301,7 +306,6 @@ impl Vfs {
         shown: Option<&str>,
         written: &[u8],
     ) -> Result<()> {
-        self.copies.lock().clear();
         let path = place.node().ok_or_else(Error::not_found)?;
         let written = String::from_utf8_lossy(written);
         let node = self.hierarchy.existing(path)?;
@@ -385,7 +389,6 @@ impl Vfs {
 
     /// Removes what lies beside a document.
     pub(super) fn erase_beside(&self, place: &Place) -> Result<()> {
-        self.copies.lock().clear();
         let path = place.node().ok_or_else(Error::not_found)?;
         let node = self.hierarchy.existing(path)?;
         match place {

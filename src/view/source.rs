@@ -1,5 +1,7 @@
 //! What a format is told of a node.
 
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use super::{Elements, GetChunk, Items, Layout};
@@ -8,12 +10,19 @@ use crate::buffer::reserve;
 use crate::codec::vlen_items;
 use crate::dtype::DType;
 use crate::error::{Error, Kind, Result};
-use crate::hierarchy::{Content, Hierarchy, Node};
+use crate::hierarchy::{Content, Hierarchy, Met, Node};
 use crate::metadata::model::Object;
 use crate::metadata::{NodeKind, NodePath};
+use crate::resources;
 
 /// The most bytes of the values of one array that a header is made of.
 const MAX_VALUES_LEN: u64 = 16 << 20;
+
+/// The most memory that the nodes take which one file is made of.
+const MAX_NODES_LEN: u64 = 512 << 20;
+
+/// The most chunks of one array that are looked at for a header.
+const MAX_CHUNKS: u64 = 1 << 16;
 
 /// The most texts of one array that a header is made of.
 const MAX_TEXTS: u64 = 1 << 20;
@@ -24,6 +33,30 @@ pub struct Source<'s> {
     node: Arc<Node>,
     hierarchy: &'s Hierarchy,
     get: &'s GetChunk<'s>,
+    /// What was read for one file, however many nodes it is made of.
+    taken: Rc<Taken>,
+}
+
+/// What the nodes of a file take in memory, and which these are.
+#[derive(Debug, Default)]
+struct Taken {
+    len: Cell<u64>,
+    met: RefCell<Met>,
+}
+
+impl Taken {
+    /// Refuses more than a file is made of.
+    fn take(&self, node: &Node) -> Result<()> {
+        let len = u64::try_from(node.memory_len()).unwrap_or(u64::MAX);
+        self.len.set(self.len.get().saturating_add(len));
+        let limit = MAX_NODES_LEN.min(resources::memory_limit() / 8);
+        if self.len.get() > limit {
+            return Err(Error::unsupported(format!(
+                "the metadata of the nodes in it take more than {limit} bytes of memory"
+            )));
+        }
+        self.met.borrow_mut().meet(node).map_err(|error| error.of_kind(Kind::Unsupported))
+    }
 }
 
 impl std::fmt::Debug for Source<'_> {
@@ -42,7 +75,7 @@ impl<'s> Source<'s> {
         if let Content::NotUnderstood(_, error) = node.content() {
             return Err(Error::unsupported(format!("its metadata are not understood: {error}")));
         }
-        Ok(Self { node, hierarchy, get })
+        Ok(Self { node, hierarchy, get, taken: Rc::default() })
     }
 
     /// Where in the hierarchy it is.
@@ -82,24 +115,24 @@ impl<'s> Source<'s> {
 
     /// The nodes directly below a group that are understood, by name, and how many are not.
     pub fn children(&self) -> Result<(Vec<Self>, usize)> {
-        let all = self.hierarchy.children(self.path())?;
-        let count = all.len();
-        let understood = |node: &Arc<Node>| {
-            !node.is_bare() && !matches!(node.content(), Content::NotUnderstood(..))
-        };
-        let mut children: Vec<Self> = all
-            .into_iter()
-            .filter(understood)
-            .map(|node| Self { node, hierarchy: self.hierarchy, get: self.get })
-            .collect();
-        children.sort_by(|one, other| one.path().cmp(other.path()));
-        let others = count.saturating_sub(children.len());
+        let (mut children, mut others) = (Vec::new(), 0_usize);
+        for node in self.hierarchy.children(self.path())? {
+            let node = node?;
+            if node.is_bare() || matches!(node.content(), Content::NotUnderstood(..)) {
+                others = others.saturating_add(1);
+                continue;
+            }
+            self.taken.take(&node)?;
+            let (hierarchy, get, taken) = (self.hierarchy, self.get, Rc::clone(&self.taken));
+            children.push(Self { node, hierarchy, get, taken });
+        }
         Ok((children, others))
     }
 
     /// The node at `path` in the same hierarchy.
     pub fn other(&self, path: &NodePath) -> Result<Self> {
-        Self::new(self.hierarchy, path, self.get)
+        let other = Self::new(self.hierarchy, path, self.get)?;
+        Ok(Self { taken: Rc::clone(&self.taken), ..other })
     }
 
     /// The groups that it is in, the innermost first.
@@ -124,6 +157,7 @@ impl<'s> Source<'s> {
                 self.path()
             )));
         }
+        check_chunk_count(self.array()?.grid().counts())?;
         let len = usize::try_from(len).map_err(|_| Error::new(Kind::NoMemory, "no memory"))?;
         let mut bytes = reserve(len)?;
         bytes.resize(len, 0);
@@ -148,26 +182,32 @@ impl<'s> Source<'s> {
         let count = count.ok_or_else(|| {
             Error::unsupported(format!("it has more than {MAX_TEXTS} texts, too many for a header"))
         })?;
-        let mut texts = vec![model.fill.item(&model.dtype).into_owned(); count];
         let counts = array.grid().counts();
+        check_chunk_count(counts)?;
+        let mut texts = Vec::new();
+        texts.try_reserve_exact(count).map_err(|_| Error::new(Kind::NoMemory, "no memory"))?;
+        texts.resize(count, None);
         let mut at = vec![0; counts.len()];
         let mut len = 0_u64;
         loop {
             if count > 0 {
                 len = len.saturating_add(self.put_texts(&Coords::new(at.clone()), &mut texts)?);
             }
-            if len > MAX_VALUES_LEN {
-                let detail = format!("its texts have more than {MAX_VALUES_LEN} bytes");
-                return Err(Error::unsupported(detail));
-            }
+            check_texts_len(Some(len))?;
             if count == 0 || !region::step(&mut at, counts) {
-                return Ok(texts);
+                break;
             }
         }
+        // Counted before they are made: there may be a long fill value, and few chunks.
+        let fill = model.fill.item(&model.dtype);
+        let missing = texts.iter().filter(|text| text.is_none()).count();
+        let of_fill = missing.checked_mul(fill.len()).and_then(|len| u64::try_from(len).ok());
+        check_texts_len(of_fill.and_then(|of_fill| of_fill.checked_add(len)))?;
+        Ok(texts.into_iter().map(|text| text.unwrap_or_else(|| fill.to_vec())).collect())
     }
 
     /// Puts the elements of a chunk where they are in the array.
-    fn put_texts(&self, coords: &Coords, texts: &mut [Vec<u8>]) -> Result<u64> {
+    fn put_texts(&self, coords: &Coords, texts: &mut [Option<Vec<u8>>]) -> Result<u64> {
         let array = self.array()?;
         let elements = Elements::of_chunks(self.path(), array);
         let Some(chunk) = (self.get)(&elements, coords, &(0..usize::MAX))? else { return Ok(0) };
@@ -188,12 +228,31 @@ impl<'s> Source<'s> {
             }
             let target = index.and_then(|index| texts.get_mut(usize::try_from(index).ok()?));
             if let Some(target) = target {
-                *target = item.to_vec();
+                *target = Some(item.to_vec());
             }
             region::step(&mut at, &shape);
         }
         Ok(u64::try_from(chunk.bytes.len()).unwrap_or(u64::MAX))
     }
+}
+
+/// Refuses texts that are too long to be in a header; none is more than can be counted.
+fn check_texts_len(len: Option<u64>) -> Result<()> {
+    if len.is_some_and(|len| len <= MAX_VALUES_LEN) {
+        return Ok(());
+    }
+    Err(Error::unsupported(format!("its texts have more than {MAX_VALUES_LEN} bytes")))
+}
+
+/// Refuses more chunks than are looked at for a header.
+fn check_chunk_count(counts: &[u64]) -> Result<()> {
+    let count = counts.iter().try_fold(1, |all: u64, count| all.checked_mul(*count));
+    if count.is_some_and(|count| count <= MAX_CHUNKS) {
+        return Ok(());
+    }
+    Err(Error::unsupported(format!(
+        "it has more than {MAX_CHUNKS} chunks, too many to look at for a header"
+    )))
 }
 
 /// Code points of four bytes as UTF-8, without the NUL behind them; what is none is replaced.

@@ -48,7 +48,7 @@ fn seen(store: &Path) -> BTreeMap<String, Seen> {
                 let attributes = serde_json::to_string(&group.attributes).unwrap();
                 all.insert(path.to_string(), Seen::Group(attributes));
                 left.extend(
-                    hierarchy.children(&path).unwrap().iter().map(|child| child.path().clone()),
+                    hierarchy.children(&path).unwrap().map(|child| child.unwrap().path().clone()),
                 );
             }
             Content::Array(array) => {

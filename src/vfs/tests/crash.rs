@@ -213,6 +213,7 @@ fn check_opens(hierarchy: &Hierarchy, path: &NodePath, what: &str) {
         Content::Group(_) => {
             for child in hierarchy.children(path).unwrap_or_else(|error| panic!("{what}: {error}"))
             {
+                let child = child.unwrap_or_else(|error| panic!("{what}: {error}"));
                 check_opens(hierarchy, child.path(), what);
             }
         }

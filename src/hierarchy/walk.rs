@@ -1,0 +1,257 @@
+//! Walks over the nodes below a group: parents before what is in them, siblings by name, one node at a time.
+//!
+//! A hierarchy may have more nodes than anybody has memory or time for, and links to directories may show the same ones by
+//! any number of names. So every walk has [`Bounds`], and ends with an error that names the one that it has reached.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::vec::IntoIter;
+
+use super::{Hierarchy, Node};
+use crate::error::{At, Error, Result};
+use crate::metadata::{NodeKind, NodePath};
+
+/// Groups in one another.
+const MAX_DEPTH: usize = 256;
+
+/// Nodes that are there by another name already, by way of a link.
+const MAX_REPEATED: usize = 10_000;
+
+/// Nodes that are remembered, to know whether one comes again.
+const MAX_REMEMBERED: usize = 1_000_000;
+
+/// How far a walk goes.
+#[derive(Debug, Clone, Copy)]
+pub struct Bounds {
+    /// How many nodes there may be.
+    pub nodes: usize,
+    /// How many bytes the texts of their metadata files may have in all.
+    pub text_len: u64,
+}
+
+impl Bounds {
+    /// For copies of all metadata below a group, which are one text in the end.
+    pub const COPIES: Self = Self { nodes: 200_000, text_len: 256 << 20 };
+
+    /// For what keeps nothing of the nodes.
+    pub const STREAM: Self = Self { nodes: 10_000_000, text_len: u64::MAX };
+}
+
+/// The nodes that a walk has met: by way of links it may meet the same ones again and again.
+#[derive(Debug, Default)]
+pub struct Met {
+    /// The versions of their documents: they have the identity of the file in them.
+    documents: HashSet<[u64; 4]>,
+    repeated: usize,
+}
+
+impl Met {
+    /// Notes one. An error where too many were met before.
+    pub fn meet(&mut self, node: &Node) -> Result<()> {
+        let Some(document) = node.stored() else { return Ok(()) };
+        if self.documents.len() < MAX_REMEMBERED
+            && !self.documents.insert(document.stat.version.state())
+        {
+            self.repeated = self.repeated.saturating_add(1);
+        }
+        if self.repeated <= MAX_REPEATED {
+            return Ok(());
+        }
+        Err(Error::too_large(format!(
+            "symbolic links show more than {MAX_REPEATED} nodes below it again by other names"
+        )))
+    }
+}
+
+/// The nodes below a group. After an error that is not that of a bound it goes on with the next node.
+#[derive(Debug)]
+pub struct Walk<'h> {
+    hierarchy: &'h Hierarchy,
+    bounds: Bounds,
+    top: NodePath,
+    /// The group whose nodes come next.
+    next: Option<NodePath>,
+    /// Each group that the walk is in, with the names that are left in it.
+    open: Vec<(NodePath, IntoIter<String>)>,
+    nodes: usize,
+    text_len: u64,
+    met: Met,
+    is_over: bool,
+}
+
+impl Hierarchy {
+    /// Walks over all that is below `path`.
+    pub fn walk_below(&self, path: &NodePath, bounds: Bounds) -> Walk<'_> {
+        Walk {
+            hierarchy: self,
+            bounds,
+            top: path.clone(),
+            next: Some(path.clone()),
+            open: Vec::new(),
+            nodes: 0,
+            text_len: 0,
+            met: Met::default(),
+            is_over: false,
+        }
+    }
+}
+
+impl Walk<'_> {
+    /// Leaves out what is below the node that came last.
+    pub fn skip_below(&mut self) {
+        self.next = None;
+    }
+
+    /// How many groups below the top the node lies that came last, and whether it is the last one in its group.
+    pub fn place(&self) -> (usize, bool) {
+        let is_last = self.open.last().is_none_or(|(_, names)| names.as_slice().is_empty());
+        (self.open.len(), is_last)
+    }
+
+    /// The names that are left in the group of the node that came last.
+    pub fn names_left(&self) -> &[String] {
+        self.open.last().map(|(_, names)| names.as_slice()).unwrap_or_default()
+    }
+
+    fn over<T>(&mut self, what: &str) -> Result<T> {
+        self.is_over = true;
+        Err(Error::too_large(what.to_owned())).at(&self.top)
+    }
+
+    /// Opens the group that comes next.
+    fn enter(&mut self) -> Result<()> {
+        let Some(path) = self.next.take() else { return Ok(()) };
+        if self.open.len() >= MAX_DEPTH {
+            return Err(Error::too_large(format!("more than {MAX_DEPTH} groups in one another")))
+                .at(&path);
+        }
+        let names = self.hierarchy.child_names(&path)?;
+        self.open.push((path, names.into_iter()));
+        Ok(())
+    }
+
+    fn count(&mut self, node: &Node) -> Result<()> {
+        let Bounds { nodes, text_len } = self.bounds;
+        self.nodes = self.nodes.saturating_add(1);
+        if self.nodes > nodes {
+            return self.over(&format!("more than {nodes} nodes below it"));
+        }
+        let Some(document) = node.stored() else { return Ok(()) };
+        let len = u64::try_from(document.text.len()).unwrap_or(u64::MAX);
+        self.text_len = self.text_len.saturating_add(len);
+        if self.text_len > text_len {
+            return self.over(&format!("the metadata below it have more than {text_len} bytes"));
+        }
+        let met = self.met.meet(node);
+        self.is_over |= met.is_err();
+        met.at(&self.top)
+    }
+}
+
+impl Iterator for Walk<'_> {
+    type Item = Result<Arc<Node>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if self.is_over {
+                return None;
+            }
+            if let Err(error) = self.enter() {
+                return Some(Err(error));
+            }
+            let (group, names) = self.open.last_mut()?;
+            let Some(name) = names.next() else {
+                self.open.pop();
+                continue;
+            };
+            let found = group.child(&name).and_then(|path| self.hierarchy.child_node(&path));
+            let node = match found {
+                Ok(Some(node)) => node,
+                Ok(None) => continue,
+                Err(error) => return Some(Err(error)),
+            };
+            if let Err(error) = self.count(&node) {
+                return Some(Err(error));
+            }
+            if node.kind() == NodeKind::Group {
+                self.next = Some(node.path().clone());
+            }
+            return Some(Ok(node));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+    use crate::hierarchy::Options;
+    use crate::store::Store;
+    use crate::store::directory::{DirectoryStore, Durability};
+
+    const GROUP: &str = r#"{"zarr_format": 3, "node_type": "group", "attributes": {}}"#;
+
+    fn hierarchy(groups: &[&str], links: &[(&str, &str)]) -> (tempfile::TempDir, Hierarchy) {
+        let dir = tempfile::tempdir().expect("a directory");
+        for group in groups {
+            let at = dir.path().join(group);
+            std::fs::create_dir_all(&at).expect("made");
+            std::fs::write(at.join("zarr.json"), GROUP).expect("written");
+        }
+        for (target, link) in links {
+            symlink(target, dir.path().join(link)).expect("linked");
+        }
+        let store = DirectoryStore::open(dir.path(), Durability::Buffered).expect("opens");
+        let store = Store::new(Arc::new(store));
+        (dir, Hierarchy::open(store, None, Options::default()).expect("opens"))
+    }
+
+    fn paths(walk: Walk<'_>) -> Vec<String> {
+        walk.map(|node| node.map_or_else(|error| error.to_string(), |node| node.path().to_string()))
+            .collect()
+    }
+
+    #[test]
+    fn a_walk_meets_parents_first_and_siblings_by_name() {
+        let (_dir, hierarchy) = hierarchy(&["", "b", "a-b", "a/c", "a", "a/c/d"], &[(".", "z")]);
+        let root = NodePath::root();
+        let all = paths(hierarchy.walk_below(&root, Bounds::STREAM));
+        assert_eq!(all, ["/a", "/a/c", "/a/c/d", "/a-b", "/b"]);
+        let mut walk = hierarchy.walk_below(&root, Bounds::STREAM);
+        assert!(walk.next().is_some_and(|node| node.is_ok()));
+        walk.skip_below();
+        assert_eq!(paths(walk), ["/a-b", "/b"]);
+    }
+
+    #[test]
+    fn a_walk_ends_with_the_name_of_the_bound_that_it_has_reached() {
+        let deep: Vec<String> = (0..=MAX_DEPTH).map(|depth| "d/".repeat(depth)).collect();
+        let deep: Vec<&str> = deep.iter().map(String::as_str).collect();
+        let (_dir, hierarchy) = hierarchy(&deep, &[]);
+        let root = NodePath::root();
+        let all = paths(hierarchy.walk_below(&root, Bounds::STREAM));
+        assert!(all.len() == MAX_DEPTH + 1 && all[MAX_DEPTH].contains("more than 256 groups"));
+        let few = Bounds { nodes: 3, ..Bounds::STREAM };
+        let all = paths(hierarchy.walk_below(&root, few));
+        assert_eq!(all[3..], ["/: more than 3 nodes below it"]);
+        let short = Bounds { text_len: 100, ..Bounds::STREAM };
+        let all = paths(hierarchy.walk_below(&root, short));
+        assert_eq!(all[1..], ["/: the metadata below it have more than 100 bytes"]);
+    }
+
+    #[test]
+    fn nodes_that_links_show_again_and_again_end_a_walk() {
+        let names: Vec<String> = (0..300).map(|n| format!("g/{n}")).collect();
+        let mut groups: Vec<&str> = names.iter().map(String::as_str).collect();
+        groups.extend(["", "g"]);
+        let links: Vec<String> = (0..100).map(|n| format!("link{n}")).collect();
+        let links: Vec<(&str, &str)> = links.iter().map(|link| ("g", link.as_str())).collect();
+        let (_dir, few) = hierarchy(&groups, &links[..20]);
+        assert_eq!(paths(few.walk_below(&NodePath::root(), Bounds::COPIES)).len(), 301 * 21);
+        let (_dir, many) = hierarchy(&groups, &links);
+        let all = paths(many.walk_below(&NodePath::root(), Bounds::COPIES));
+        assert_eq!(all.len(), 301 + MAX_REPEATED + 1);
+        assert!(all[all.len() - 1].contains("symbolic links show more than"), "{all:?}");
+    }
+}

@@ -1,0 +1,99 @@
+//! What the system lets this process have: memory and open files.
+
+use std::fs;
+use std::io;
+use std::mem;
+use std::path::{Path, PathBuf};
+
+use super::check;
+
+/// How much memory this process may have, in bytes: what the machine has, or less where a control group or a limit of address
+/// space says so.
+pub fn memory_limit() -> u64 {
+    let total = fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
+        let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+        line.trim().trim_end_matches("kB").trim().parse::<u64>().ok()?.checked_mul(1024)
+    });
+    let groups = control_group_files().into_iter().filter_map(|file| {
+        fs::read_to_string(file).ok()?.trim().parse().ok() // `max` where there is none.
+    });
+    let address_space = limit(libc::RLIMIT_AS).ok().map(|limit| limit.rlim_cur);
+    total.into_iter().chain(groups).chain(address_space).min().unwrap_or(u64::MAX)
+}
+
+/// The files that say how much memory the control groups of this process may have, of version 1 and 2.
+fn control_group_files() -> Vec<PathBuf> {
+    let text = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let mut files = Vec::new();
+    for line in text.lines() {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { continue };
+        let (mount, name) = match controllers {
+            "" => ("/sys/fs/cgroup", "memory.max"),
+            all if all.split(',').any(|one| one == "memory") => {
+                ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")
+            }
+            _ => continue,
+        };
+        let above = Path::new(path).ancestors().filter_map(|path| path.strip_prefix("/").ok());
+        files.extend(above.map(|path| Path::new(mount).join(path).join(name)));
+    }
+    files
+}
+
+fn limit(resource: libc::__rlimit_resource_t) -> io::Result<libc::rlimit> {
+    // SAFETY: rlimit is a plain struct of integers, for which zero is valid.
+    let mut limit: libc::rlimit = unsafe { mem::zeroed() };
+    // SAFETY: `limit` outlives the call.
+    check(unsafe { libc::getrlimit(resource, &raw mut limit) })?;
+    Ok(limit)
+}
+
+/// How many files this process may have open.
+pub fn descriptor_limit() -> u64 {
+    limit(libc::RLIMIT_NOFILE).map_or(1024, |limit| limit.rlim_cur)
+}
+
+/// Lets this process have as many files open as it may, up to `most`. Returns how many these are, and how many they were.
+pub fn raise_descriptor_limit(most: u64) -> io::Result<(u64, u64)> {
+    let was = limit(libc::RLIMIT_NOFILE)?;
+    let wanted = was.rlim_max.min(most).max(was.rlim_cur);
+    set_descriptor_limit(wanted)?;
+    Ok((wanted, was.rlim_cur))
+}
+
+/// Sets how many files this process may have open, as it was before it was raised.
+pub fn set_descriptor_limit(wanted: u64) -> io::Result<()> {
+    let limit = libc::rlimit { rlim_cur: wanted, ..limit(libc::RLIMIT_NOFILE)? };
+    // SAFETY: `limit` outlives the call.
+    check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }).map(drop)
+}
+
+/// How many files this process has open, and how many threads; none where the system does not say.
+pub fn in_use() -> (Option<u64>, Option<u64>) {
+    let count = |path| Some(u64::try_from(fs::read_dir(path).ok()?.count()).unwrap_or(u64::MAX));
+    // One of them is that of the directory which is being read.
+    (count("/proc/self/fd").map(|open| open.saturating_sub(1)), count("/proc/self/task"))
+}
+
+/// How many threads the user of this process may have; none where there is no limit.
+pub fn thread_limit() -> Option<u64> {
+    let limit = limit(libc::RLIMIT_NPROC).ok()?.rlim_cur;
+    (limit != libc::RLIM_INFINITY).then_some(limit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_known_and_can_be_raised() {
+        assert!(memory_limit() > 16 << 20, "{}", memory_limit());
+        let (now, was) = raise_descriptor_limit(1 << 16).expect("raised");
+        assert!(now >= was && descriptor_limit() == now, "{now}, {was}");
+        set_descriptor_limit(was).expect("as it was");
+        assert_eq!(descriptor_limit(), was);
+        let (open, threads) = in_use();
+        assert!(open.is_some_and(|open| open > 2) && threads.is_some_and(|threads| threads > 0));
+    }
+}
