@@ -425,7 +425,7 @@ fn shards(text: &str) -> Result<Shards, String> {
 
 /// Lengths along each dimension: `365,721,1440`, and none of a scalar.
 fn lengths(text: &str) -> Result<Lengths, String> {
-    if matches!(text, "scalar" | "" | "[]") {
+    if matches!(text, "scalar" | "[]") {
         return Ok(Vec::new());
     }
     let wrong = || format!("{text:?} is no list of lengths like 365,721,1440, nor scalar");
@@ -434,6 +434,9 @@ fn lengths(text: &str) -> Result<Lengths, String> {
 }
 
 fn node_path(text: &str) -> Result<NodePath, String> {
+    if text.is_empty() {
+        return Err("a node is named by its path, like climate/t2m".to_owned());
+    }
     NodePath::parse(text.trim_matches('/')).map_err(|error| error.to_string())
 }
 

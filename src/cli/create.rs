@@ -137,6 +137,9 @@ fn document(args: &Create) -> Result<String, Failure> {
         attributes,
         dimension_names: args.dimensions.clone(),
     };
+    if let Some(shards) = &args.shards {
+        wanted.check_shards(shards)?;
+    }
     Ok(wanted.document()?)
 }
 

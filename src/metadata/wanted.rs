@@ -7,7 +7,7 @@ use super::codecs::{Step, list, step};
 use super::create::check_type;
 use super::json::{Text, parse, parse_object};
 use super::model::{Array, CodecSpec, Group, Object};
-use super::policy::Policy;
+use super::policy::{Policy, Shards};
 use super::shown;
 use super::types::data_type;
 use crate::dtype::{DType, FillValue};
@@ -40,9 +40,7 @@ impl Wanted {
     /// The released v3 document of the array with decoded chunk files.
     pub fn document(&self) -> Result<String> {
         let rank = self.shape.len();
-        let written = worded(&self.data_type);
-        check_type(&written)?;
-        let (dtype, _) = data_type(&written)?;
+        let dtype = self.dtype()?;
         let default = || chunk_shape(&self.shape, &dtype);
         let chunk_shape = self.chunk_shape.clone().unwrap_or_else(default);
         if chunk_shape.len() != rank || chunk_shape.contains(&0) {
@@ -75,6 +73,42 @@ impl Wanted {
         }
         Ok(format!("{:#}\n", Value::Object(document)))
     }
+
+    /// The data type. numpy's names need no byte order (`f4` means `<f4`), which is the store's business.
+    fn dtype(&self) -> Result<DType> {
+        let written = worded(&self.data_type);
+        let Err(error) = check_type(&written) else { return Ok(data_type(&written)?.0) };
+        let numpy = written.as_str().map(|name| json!(format!("<{name}")));
+        match numpy.filter(|numpy| check_type(numpy).is_ok()) {
+            Some(numpy) => Ok(data_type(&numpy)?.0),
+            None => Err(error),
+        }
+    }
+
+    /// Refuses a size in which no two chunks fit, if the array has several: the array would have no shards.
+    pub fn check_shards(&self, shards: &Shards) -> Result<()> {
+        let Shards::Target(target) = shards else { return Ok(()) };
+        let dtype = self.dtype()?;
+        let default = || chunk_shape(&self.shape, &dtype);
+        let chunk_shape = self.chunk_shape.clone().unwrap_or_else(default);
+        let chunk_len = chunk_len(&chunk_shape, &dtype);
+        let has_several = self.shape.iter().zip(&chunk_shape).any(|(len, chunk)| len > chunk);
+        if !has_several || *target >= chunk_len.saturating_mul(2) {
+            return Ok(());
+        }
+        let doubled: Vec<u64> = chunk_shape.iter().map(|len| len.saturating_mul(2)).collect();
+        Err(Error::invalid(format!(
+            "--shards {target}: shards of {target} bytes do not hold two chunks of shape {chunk_shape:?}, which have \
+             {chunk_len} bytes each: give a larger size, or the shape of a shard in brackets, like {doubled:?}"
+        )))
+    }
+}
+
+/// Bytes of a decoded chunk, as far as they are known beforehand.
+fn chunk_len(chunk_shape: &[u64], dtype: &DType) -> u64 {
+    let item_len = if dtype.is_variable() { TYPICAL_LEN } else { dtype.item_len().max(1) };
+    let item_len = u64::try_from(item_len).unwrap_or(u64::MAX);
+    chunk_shape.iter().fold(item_len, |product, len| product.saturating_mul(*len))
 }
 
 /// The released v3 document of a group.
@@ -210,15 +244,13 @@ fn worded(text: &str) -> Value {
 /// Chunks of at most [`CHUNK_LEN`] bytes: the longest dimension is halved until they are, so that they are about as long
 /// along each, and the last one along a dimension is nearly full.
 fn chunk_shape(shape: &[u64], dtype: &DType) -> Vec<u64> {
-    let item_len = if dtype.is_variable() { TYPICAL_LEN } else { dtype.item_len().max(1) };
-    let item_len = u64::try_from(item_len).unwrap_or(u64::MAX);
     let mut parts = vec![1_u64; shape.len()];
     let lens = |parts: &[u64]| -> Vec<u64> {
         shape.iter().zip(parts).map(|(len, parts)| len.div_ceil(*parts).max(1)).collect()
     };
     loop {
         let chunk = lens(&parts);
-        let len = chunk.iter().fold(item_len, |product, len| product.saturating_mul(*len));
+        let len = chunk_len(&chunk, dtype);
         match chunk.iter().zip(&mut parts).max_by_key(|(len, _)| **len) {
             Some((longest, parts)) if len > CHUNK_LEN && *longest > 1 => {
                 *parts = parts.saturating_mul(2);

@@ -186,6 +186,19 @@ fn a_part_is_copied_with_the_groups_above_it() {
 }
 
 #[test]
+fn an_empty_option_is_refused() {
+    let place = tempfile::tempdir().unwrap();
+    let (source, dest) = (fixture("z316__groups_consolidated"), place.path().join("dest"));
+    let [from, to] = [&source, &dest].map(|path| path.to_str().unwrap());
+    for option in ["--only", "--chunks", "--shards", "--codecs"] {
+        let (code, sentence) = said(&["convert", from, to, option, ""]);
+        assert_eq!(code, 2, "{option}: {sentence}");
+        assert!(sentence.contains(option), "{sentence}");
+        assert!(!dest.exists(), "{option}: something was stored");
+    }
+}
+
+#[test]
 fn encoded_chunks_are_copied_as_they_are() {
     let place = tempfile::tempdir().unwrap();
     let (source, dest) = (fixture("z218v2__compressors"), place.path().join("dest"));

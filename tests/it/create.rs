@@ -60,6 +60,35 @@ fn an_array_has_what_was_asked_for() {
 }
 
 #[test]
+fn a_data_type_can_have_its_name_in_numpy() {
+    let place = tempfile::tempdir().unwrap();
+    let names = [
+        ("f2", "float16"),
+        ("f4", "float32"),
+        ("f8", "float64"),
+        ("i1", "int8"),
+        ("i8", "int64"),
+        ("u1", "uint8"),
+        ("u4", "uint32"),
+        ("b1", "bool"),
+        ("c8", "complex64"),
+        ("<f4", "float32"),
+        (">i2", "int16"),
+    ];
+    for (at, (name, dtype)) in names.into_iter().enumerate() {
+        let path = format!("{{}}/a.zarr/{at}");
+        let made = run(place.path(), &["create", &path, "--shape", "4", "--dtype", name]);
+        assert!(made.contains(&format!("  {dtype} 4")), "{name}: {made}");
+    }
+    for name in ["f3", "<<f4", "x", ""] {
+        let path = place.path().join("a.zarr/none");
+        let words = ["create", path.to_str().unwrap(), "--shape", "4", "--dtype", name];
+        let (code, sentence) = said(&words);
+        assert_eq!(code, 1, "{name}: {sentence}");
+    }
+}
+
+#[test]
 fn what_makes_no_sense_is_refused_and_leaves_nothing() {
     let place = tempfile::tempdir().unwrap();
     let dir = place.path();
@@ -75,6 +104,10 @@ fn what_makes_no_sense_is_refused_and_leaves_nothing() {
         (array("{}/n.zarr/x", &["--chunks", "2"]), 1, "do not fit"),
         (array("{}/n.zarr/x", &["--chunks", "0,1"]), 1, "at least 1"),
         (array("{}/n.zarr/x", &["--shards", "[2]"]), 2, "--shards"),
+        (array("{}/n.zarr/x", &["--chunks", "3,4", "--shards", "7"]), 1, "--shards 7: shards of 7"),
+        (array("{}/n.zarr/x", &["--chunks", "3,4", "--shards", "7"]), 1, "of shape [3, 4], which"),
+        (array("{}/n.zarr/x", &["--chunks", "2,2", "--shards", "7"]), 1, "like [4, 4]"),
+        (array("{}/n.zarr/x", &["--chunks", ""]), 2, "--chunks"),
         (array("{}/n.zarr/x", &["--fill", "half"]), 1, "fill value half"),
         (array("{}/n.zarr/x", &["--format", "n5", "--fill", "1"]), 1, "N5"),
         (array("{}/n.zarr/x", &["--format", "d2022-12"]), 1, "no program reads"),
