@@ -12,7 +12,8 @@ use crate::array::Array;
 use crate::error::{At, Error, Kind, Result};
 use crate::metadata::merge::Edit;
 use crate::metadata::{NewDocument, NodeKind, NodePath, Policy, join, model, split};
-use crate::store::{Condition, Key};
+use crate::store::directory::LOCK_SUFFIX;
+use crate::store::{Condition, Key, PRIVATE};
 
 /// A document for a new node, and what it describes.
 #[derive(Debug)]
@@ -27,11 +28,34 @@ impl Raised {
         &self.document.key
     }
 
+    /// Its text.
+    pub fn text(&self) -> &str {
+        &self.document.text
+    }
+
+    /// What it describes.
+    pub fn content(&self) -> &Content {
+        &self.content
+    }
+
     /// The array, if it is one.
     pub fn array(&self) -> Option<&Arc<Array>> {
         match &self.content {
             Content::Array(array) => Some(array),
             Content::Group(_) | Content::NotUnderstood(..) => None,
+        }
+    }
+}
+
+/// Refuses a node where zarrfs keeps files of its own, or under the name of a lock file, which no listing shows.
+fn check_is_not_private(path: &NodePath) -> Result<()> {
+    let wrong = |name: &&str| *name == PRIVATE || name.ends_with(LOCK_SUFFIX);
+    match path.components().find(wrong) {
+        None => Ok(()),
+        Some(name) => {
+            let detail =
+                format!("{name:?}: this name is reserved for files of zarrfs; choose another");
+            Err(Error::new(Kind::NotPermitted, detail).at(path))
         }
     }
 }
@@ -110,6 +134,7 @@ impl Hierarchy {
     /// Groups that the dialect wants above a node have documents in the store from now on. Directories that
     /// programs have made still show none, so that they can be given one.
     pub(super) fn store_groups_above(&self, path: &NodePath) -> Result<()> {
+        check_is_not_private(path)?;
         let mut wanted = Vec::new();
         for above in path.ancestors() {
             // One that is stored may lie below one whose document was removed.
@@ -157,6 +182,7 @@ impl Hierarchy {
     /// Makes the directories above a new node, which become groups with it. A name that the dialect does not
     /// allow is refused.
     pub fn make_directories(&self, path: &NodePath) -> Result<()> {
+        check_is_not_private(path)?;
         for above in path.ancestors() {
             if !above.is_root() && self.node(&above)?.is_none() {
                 self.make_directory(&above)?;

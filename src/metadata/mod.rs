@@ -32,7 +32,7 @@ mod v3;
 use serde_json::json;
 
 use crate::error::{Error, Kind, Result};
-use crate::store::{Entry, Key, Prefix};
+use crate::store::{Entry, Key, PRIVATE, Prefix};
 pub use conventions::{DIMENSIONS, FILL, decoded_fill as masked_value};
 pub use create::NewDocument;
 pub use detect::{declared, detect, draft_root_marker};
@@ -345,6 +345,7 @@ impl Dialect {
                 (stem.strip_suffix(".array").or_else(|| stem.strip_suffix(".group"))?, true)
             }
             (_, Entry::Key(_)) => return None,
+            (_, Entry::Prefix(name)) if name == PRIVATE => return None,
             (_, Entry::Prefix(name)) => (name.as_str(), false),
         };
         crate::store::is_component(name).then(|| Child { name: name.to_owned(), certain })

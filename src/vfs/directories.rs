@@ -13,6 +13,7 @@ use crate::cache::Due;
 use crate::error::{At, Error, Kind, Result};
 use crate::hierarchy::Content;
 use crate::metadata::{NodeKind, NodePath};
+use crate::store::PRIVATE;
 
 impl Vfs {
     /// Makes the directory `name` in `parent`: in a group one that becomes a node, in an array one of chunks or of
@@ -229,7 +230,8 @@ impl Vfs {
         if self.hierarchy.node(path)?.is_none_or(|node| !node.is_bare()) {
             return Ok(());
         }
-        if self.is_of_another_format(path)? {
+        let is_private = path.components().any(|name| name == PRIVATE);
+        if is_private || self.is_of_another_format(path)? {
             return self.hierarchy.leave_directory(path);
         }
         match self.hierarchy.store_group(path) {

@@ -60,6 +60,34 @@ fn an_array_has_what_was_asked_for() {
 }
 
 #[test]
+fn nothing_is_made_under_a_name_that_zarrfs_keeps_for_itself() {
+    for format in ["v3", "v2", "n5", "d2020-10"] {
+        let place = tempfile::tempdir().unwrap();
+        let dir = place.path();
+        run(dir, &["create", "{}/a.zarr", "--format", format]);
+        run(dir, &["create", "{}/a.zarr/g"]);
+        let before = run(dir, &["tree", "{}/a.zarr"]);
+        let here = dir.to_str().unwrap();
+        for name in
+            ["a.zarr/.zarrfs", "a.zarr/.zarrfs/x", "a.zarr/g/.zarrfs/x/y", "a.zarr/x.__lock"]
+        {
+            for more in [&[][..], &["--shape", "4", "--dtype", "f4"]] {
+                let path = format!("{here}/{name}");
+                let (code, sentence) = said(&[&["create", path.as_str()], more].concat());
+                assert_eq!(code, 1, "{format} {name}: {sentence}");
+                assert!(sentence.contains("reserved for files of zarrfs"), "{name}: {sentence}");
+            }
+        }
+        assert_eq!(run(dir, &["tree", "{}/a.zarr"]), before);
+        assert!(!dir.join("a.zarr/.zarrfs").exists());
+        let path = format!("{here}/new.zarr/.zarrfs");
+        let (code, sentence) = said(&["create", &path, "--format", format]);
+        assert_eq!(code, 1, "{format}: {sentence}");
+        assert!(!dir.join("new.zarr").exists(), "{format}: something was made");
+    }
+}
+
+#[test]
 fn a_data_type_can_have_its_name_in_numpy() {
     let place = tempfile::tempdir().unwrap();
     let names = [

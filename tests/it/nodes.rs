@@ -808,3 +808,27 @@ fn a_move_that_fails_leaves_the_node_where_it_was() {
     assert_eq!(fs::read(mount.at("g/x/c/0")).unwrap(), b"abcd");
     assert!(mount.at("g/x/zarr.json").exists() && !names(&mount.store()).contains(".zarrfs"));
 }
+
+#[test]
+fn a_directory_under_a_name_that_zarrfs_keeps_for_itself_becomes_no_node() {
+    for format in ["v3", "v2", "d2020-10"] {
+        let mut mount = new(format, &["--writeback-delay", "0s"]);
+        mount.expect("reserved for files of zarrfs");
+        fs::create_dir_all(mount.at("g/.zarrfs/below")).unwrap();
+        fs::write(mount.at("g/.zarrfs/notes"), "kept").unwrap();
+        for dir in ["g/.zarrfs/below", "g/.zarrfs", "g", "."] {
+            File::open(mount.at(dir)).unwrap().sync_all().unwrap();
+        }
+        let group = r#"{"zarr_format": 3, "node_type": "group", "attributes": {}}"#;
+        // The error comes at close, which this does not look at.
+        fs::write(mount.at("g/.zarrfs/zarr.json"), group).unwrap();
+        fs::create_dir(mount.at("h")).unwrap();
+        fs::write(mount.at("h/zarr.json"), group).unwrap();
+        assert_eq!(errno(fs::rename(mount.at("h"), mount.at("g/.zarrfs/h"))), libc::EPERM);
+        assert_eq!(fs::read_to_string(mount.at("g/.zarrfs/notes")).unwrap(), "kept");
+        let stored = mount.stored();
+        let nodes = stored.iter().filter(|(name, _)| name.contains(".zarrfs"));
+        let nodes: Vec<_> = nodes.map(|(name, _)| name).collect();
+        assert!(nodes.iter().all(|name| name.ends_with("notes")), "{format}: {nodes:?}");
+    }
+}
