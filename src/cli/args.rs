@@ -261,8 +261,9 @@ pub struct Create {
 #[command(after_help = "\
 What the target cannot hold is said before anything is stored. All chunks are stored first and all documents
 last; until it is whole, DEST has a file .zarrfs/convert and no nodes. After an interruption the same command
-goes on where it ended; the source must not change meanwhile. Encoded chunks are copied as they are where
-neither their shape nor their codecs change. Ordinary files that lie among the nodes are not copied.
+goes on where it ended. If SOURCE changes while it is converted, the command fails and says where; the same command
+then compares what is there. Encoded chunks are copied as they are where neither their shape nor their codecs change.
+Ordinary files that lie among the nodes are not copied. DEST may lie in a mount, which then stores it in its own way.
 
   zarrfs convert old.zarr new.zarr
   zarrfs convert climate.zarr shards.zarr --shards 64M --codecs blosc --verify
@@ -295,6 +296,10 @@ pub struct Convert {
     /// Leave out what DEST cannot hold, instead of doing nothing.
     #[arg(long)]
     pub skip_unsupported: bool,
+    /// Do not store chunks that SOURCE does not have, where DEST has no fill value (Zarr 2 with named dimensions):
+    /// zarr-python 2 reads anything at all from them then.
+    #[arg(long)]
+    pub skip_fill_chunks: bool,
     /// Read every chunk back and compare it with the source.
     #[arg(long)]
     pub verify: bool,

@@ -11,28 +11,40 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
 
 use super::args::Convert;
+use super::mounted::{self, Mounted};
 use super::tree::describe;
 use super::{Failure, failed, open, print};
-use crate::convert::{self, Copied, How, Mark, Plan, Verify, Watch, Wishes};
+use crate::array::FillChunks;
+use crate::convert::{self, Claim, Copied, How, Mark, Plan, Survey, Target, Verify, Watch, Wishes};
+use crate::error::{Error, Kind};
 use crate::hierarchy::{Hierarchy, Options};
 use crate::metadata::model::CodecSpec;
-use crate::metadata::{NodePath, Shards};
+use crate::metadata::{Dialect, NodePath, Shards};
 use crate::store::directory::Durability;
 use crate::sys;
+
+/// How many chunks of nothing but the fill value are stored in any case.
+const FILL_COUNT: u64 = 100_000;
+
+/// How many of them for each chunk that the source has.
+const FILL_RATIO: u64 = 10;
 
 /// Copies the hierarchy, and says what it has done.
 pub fn run(args: &Convert) -> Result<(), Failure> {
     let begun = Instant::now();
     let (source, from) = open::node(&args.source, args.from.as_ref())?;
     let path = resolved(&args.dest)?;
+    let mounted = mounted::find(&path)?;
     check_apart(&resolved(&args.source)?, &path)?;
-    let is_new = check_dest(&args.dest)?;
-    let wishes = Wishes {
-        codecs: args.codecs.clone(),
-        chunk_shape: args.chunks.clone(),
-        shards: args.shards.clone(),
-        only: args.only.clone(),
+    let target = match &mounted {
+        Some(mounted) => {
+            check_mounted(args, mounted)?;
+            Target::Mount
+        }
+        None => Target::Directory,
     };
+    let is_new = check_dest(&args.dest, target)?;
+    let wishes = wishes(args, target);
     // What is planned needs a store, but leaves nothing in it.
     std::fs::create_dir_all(&path)
         .map_err(|error| failed(format!("{}: {error}", path.display())))?;
@@ -47,26 +59,136 @@ pub fn run(args: &Convert) -> Result<(), Failure> {
             return Err(failure);
         }
     };
-    let arguments = arguments(args, &wishes)?;
-    let (mark, standing) = Mark::set(dest.store(), &arguments, &session())
-        .map_err(|error| failed(format!("{}: {}", args.dest.display(), error.detail())))?;
+    let watch = Progress::new(plan.arrays().count())?;
+    let copied = copy(args, target, (&dest, &plan, &wishes), &watch);
+    watch.bar.finish_and_clear();
+    if copied.is_err() && is_new {
+        let _kept = std::fs::remove_dir(&path);
+    }
+    report(args, &dest, &plan, &copied?, begun)
+}
+
+/// Makes the copy, which no other process makes at the same time.
+fn copy(
+    args: &Convert,
+    target: Target,
+    (dest, plan, wishes): (&Hierarchy, &Plan, &Wishes),
+    watch: &Progress,
+) -> Result<Copied, Failure> {
+    let shown = args.dest.display();
+    let survey = Survey::of(plan, watch).map_err(|error| cut_short(args, watch, &error))?;
+    let fill_chunks = if args.skip_fill_chunks { FillChunks::Skip } else { FillChunks::Store };
+    check_fill(args, plan, &survey, fill_chunks)?;
+    let claim = Claim {
+        arguments: arguments(args, wishes)?,
+        session: session(),
+        plan: plan.digest(),
+        source: survey.digest(),
+    };
+    let (mark, standing) = Mark::set(dest.store(), target, &claim)
+        .map_err(|error| failed(format!("{shown}: {}", error.detail())))?;
     dest.recover();
     let threads = thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let how = How {
         threads: args.threads.unwrap_or(threads).max(1),
         verify: if args.verify { Verify::All } else { Verify::None },
         standing,
+        fill_chunks,
+        target,
         cache_len: args.cache_size,
     };
-    let watch = Progress::new(plan.arrays().count())?;
-    let copied = convert::run(&dest, &plan, &how, &watch);
-    watch.bar.finish_and_clear();
-    let copied = copied.map_err(|error| {
-        let why = if watch.is_stopped() { "interrupted".to_owned() } else { error.to_string() };
-        failed(format!("{}: {why}; the same command goes on where it ended", args.dest.display()))
-    })?;
+    let confirm = || {
+        // Read anew, past everything that is kept of it.
+        let (source, from) = open::node(&args.source, args.from.as_ref())
+            .map_err(|failure| Error::new(Kind::Stale, failure.message().to_owned()))?;
+        let again = convert::plan(&source, &from, dest, wishes)?;
+        again.check_unchanged(plan)?;
+        Survey::of(&again, watch)?.check_unchanged(&survey)
+    };
+    let copied = convert::run(dest, (plan, &survey), &how, watch, &confirm)
+        .map_err(|error| cut_short(args, watch, &error))?;
     mark.remove()?;
-    report(args, &dest, &plan, &copied, begun)
+    Ok(copied)
+}
+
+/// Why the copy is not whole, and what to do.
+fn cut_short(args: &Convert, watch: &Progress, error: &Error) -> Failure {
+    let why = if watch.is_stopped() { "interrupted".to_owned() } else { error.to_string() };
+    failed(format!("{}: {why}; the same command goes on where it ended", args.dest.display()))
+}
+
+fn wishes(args: &Convert, target: Target) -> Wishes {
+    let mut wishes = Wishes {
+        codecs: args.codecs.clone(),
+        chunk_shape: args.chunks.clone(),
+        shards: args.shards.clone(),
+        only: args.only.clone(),
+    };
+    if target == Target::Mount {
+        // The mount stores what is plain in its own way.
+        wishes.codecs.get_or_insert_default();
+        wishes.shards = Some(Shards::None);
+    }
+    wishes
+}
+
+/// Refuses what a mount decides for itself.
+fn check_mounted(args: &Convert, mounted: &Mounted) -> Result<(), Failure> {
+    let refused = |what: &str| {
+        Err(failed(format!(
+            "{}: it lies in the mount {}, {what}",
+            args.dest.display(),
+            mounted.root.display()
+        )))
+    };
+    if !mounted.is_zarr3 {
+        return refused("which shows no hierarchy of Zarr 3: mount it without --as");
+    }
+    if args.format != Dialect::V3 {
+        return refused(
+            "which shows Zarr 3 and stores it in the dialect of its own hierarchy: leave --format out",
+        );
+    }
+    if args.shards.as_ref().is_some_and(|shards| *shards != Shards::None) {
+        return refused(
+            "which decides what is stored together: leave --shards out, and mount with --shards",
+        );
+    }
+    let backing = mounted.backing(&resolved(&args.dest)?);
+    check_apart(&resolved(&args.source)?, &backing)
+}
+
+/// Says how many chunks are stored only because the target has no fill value, and refuses very many of them.
+fn check_fill(
+    args: &Convert,
+    plan: &Plan,
+    survey: &Survey,
+    fill_chunks: FillChunks,
+) -> Result<(), Failure> {
+    for ((path, chunks), (_, stored)) in plan.arrays().zip(survey.arrays()) {
+        let (all, stored) = (chunks.count_all(), chunks.expected(stored.count));
+        if !chunks.needs_fill(fill_chunks) || all <= stored {
+            continue;
+        }
+        let format = args.format.name();
+        let why = format!(
+            "{format} has no fill value for it, so that all {all} chunks have to be stored, of which the source has {stored}"
+        );
+        if all > stored.saturating_mul(FILL_RATIO).max(FILL_COUNT) {
+            let skip =
+                "--skip-fill-chunks leaves them out (zarr-python 2 then reads anything there)";
+            let skip = if chunks.needs_fill(FillChunks::Skip) {
+                String::new()
+            } else {
+                format!("{skip}, ")
+            };
+            return Err(failed(format!(
+                "{path}: {why}: {skip}larger --chunks make fewer of them, and other formats keep the fill value"
+            )));
+        }
+        print::error(&format!("zarrfs: {path}: {why}"));
+    }
+    Ok(())
 }
 
 /// The empty hierarchy, and what is to be made in it. What it cannot hold is said.
@@ -101,14 +223,18 @@ fn prepare(
 }
 
 /// Whether DEST is to be made; refused where it holds anything but an unfinished conversion.
-fn check_dest(dest: &Path) -> Result<bool, Failure> {
+fn check_dest(dest: &Path, target: Target) -> Result<bool, Failure> {
     let shown = dest.display();
     match std::fs::read_dir(dest) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(true),
         Err(error) => Err(failed(format!("{shown}: {error}"))),
         Ok(mut entries) => {
-            if entries.next().is_some() && !Mark::is_in(&open::store(dest, Durability::Buffered)?)?
-            {
+            let holds = |entry: std::io::Result<std::fs::DirEntry>| {
+                entry.is_ok_and(|entry| {
+                    entry.file_name().to_str().is_none_or(|name| !convert::is_ignored(name, target))
+                })
+            };
+            if entries.any(holds) && !Mark::is_in(&open::store(dest, Durability::Buffered)?)? {
                 return Err(failed(format!(
                     "{shown}: not empty, nor an unfinished conversion; name a directory that does not exist"
                 )));
@@ -157,13 +283,14 @@ fn arguments(args: &Convert, wishes: &Wishes) -> Result<Value, Failure> {
     });
     Ok(json!({
         "source": resolved(&args.source)?.display().to_string(),
-        "from": args.from.as_ref().map(crate::metadata::Dialect::name),
+        "from": args.from.as_ref().map(Dialect::name),
         "format": args.format.name(),
         "codecs": wishes.codecs.as_ref().map(codecs),
         "chunks": wishes.chunk_shape,
         "shards": shards,
         "only": wishes.only.iter().map(NodePath::as_str).collect::<Vec<_>>(),
         "skip_unsupported": args.skip_unsupported,
+        "skip_fill_chunks": args.skip_fill_chunks,
     }))
 }
 

@@ -9,6 +9,7 @@ mod demo;
 mod info;
 mod logger;
 mod mount;
+mod mounted;
 mod open;
 mod print;
 mod rescue;
@@ -35,6 +36,14 @@ enum Failure {
     Failed(String),
     /// It was asked for in a way that makes no sense.
     Usage(String),
+}
+
+impl Failure {
+    fn message(&self) -> &str {
+        match self {
+            Self::Failed(message) | Self::Usage(message) => message,
+        }
+    }
 }
 
 impl From<Error> for Failure {

@@ -84,7 +84,7 @@ pub fn alive(mountpoint: &Path) -> std::io::Result<std::fs::Metadata> {
 }
 
 /// The process that serves the mount, by what it says of itself.
-fn daemon_of(mountpoint: &Path) -> Option<u32> {
+pub fn daemon_of(mountpoint: &Path) -> Option<u32> {
     let stats = std::fs::read_to_string(mountpoint.join(".zarrfs/stats")).ok()?;
     let line = stats.lines().find_map(|line| line.strip_prefix("zarrfs_process_id "))?;
     line.trim().parse().ok()
@@ -151,20 +151,33 @@ pub fn is_mounted(mountpoint: &Path) -> Result<bool, Failure> {
 fn is_fuse(mountpoint: &Path) -> Result<bool, Failure> {
     let mounts = mounts()?;
     let found = mounts.iter().rev().find(|mount| mount.path == mountpoint);
-    Ok(found.is_some_and(|mount| mount.kind == "fuse" || mount.kind == "fuse.zarrfs"))
+    Ok(found.is_some_and(MountLine::is_fuse))
 }
 
-struct MountLine {
-    path: PathBuf,
+/// A line in the table of mounts.
+#[derive(Debug)]
+pub struct MountLine {
+    /// What is mounted, by its own name.
+    pub source: PathBuf,
+    /// Where.
+    pub path: PathBuf,
     kind: String,
 }
 
-fn mounts() -> Result<Vec<MountLine>, Failure> {
+impl MountLine {
+    /// Whether it may be one of ours.
+    pub fn is_fuse(&self) -> bool {
+        self.kind == "fuse" || self.kind == "fuse.zarrfs"
+    }
+}
+
+/// Everything that is mounted, in the order of mounting.
+pub fn mounts() -> Result<Vec<MountLine>, Failure> {
     let text = std::fs::read_to_string("/proc/self/mounts")?;
     let line = |line: &str| {
-        let mut fields = line.split(' ').skip(1);
-        let path = unescape(fields.next()?);
-        Some(MountLine { path, kind: fields.next()?.to_owned() })
+        let mut fields = line.split(' ');
+        let (source, path) = (unescape(fields.next()?), unescape(fields.next()?));
+        Some(MountLine { source, path, kind: fields.next()?.to_owned() })
     };
     Ok(text.lines().filter_map(line).collect())
 }

@@ -1,13 +1,13 @@
 //! The chunks of one array, copied by all threads: each stored value of the target is made once, by one of them.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use parking_lot::Mutex;
 
 use super::plan::{Chunks, Form};
+use super::survey::Stored;
+use super::units::{self, places};
 use super::{Copied, How, Standing, Verify, Watch, stopped};
 use crate::array::region::{self, Place};
 use crate::array::{Array, Change, Coords, FillChunks};
@@ -17,30 +17,31 @@ use crate::error::{At, Error, Kind, Result};
 use crate::metadata::NodePath;
 use crate::store::{ByteRange, Key, Store};
 
-/// Copies what is stored of an array.
+/// How many values are made durable at a time.
+const SYNCED: usize = 4096;
+
+/// Copies what is stored of an array, which is `stored`.
 pub fn copy(
-    (path, chunks): (&NodePath, &Chunks),
+    (path, chunks, stored): (&NodePath, &Chunks, Stored),
     store: &Store,
     (how, watch): (&How, &dyn Watch),
     copied: &Copied,
 ) -> Result<()> {
     let cache = ChunkCache::new(how.cache_len);
-    let work = Work { chunks, store, how, cache, copied };
-    let units: Vec<Coords> = work.units()?.into_iter().collect();
-    watch.begin(path, u64::try_from(units.len()).unwrap_or(u64::MAX));
-    let next = AtomicUsize::new(0);
+    let work = Work { chunks, store, how, cache, copied, unsynced: Mutex::default() };
+    let needs_fill = chunks.needs_fill(how.fill_chunks);
+    let units = if needs_fill { units::all(&chunks.dest) } else { units::stored(chunks)? };
+    let expected =
+        if needs_fill { units::count_all(&chunks.dest) } else { chunks.expected(stored.count) };
+    watch.begin(path, expected);
+    let units = Mutex::new(units);
     let failure: Mutex<Option<Error>> = Mutex::new(None);
-    let stored: Mutex<Vec<Key>> = Mutex::new(Vec::new());
     let run = || {
-        while let Some(unit) = units.get(next.fetch_add(1, Ordering::Relaxed)) {
-            if watch.is_stopped() || failure.lock().is_some() {
-                return;
-            }
-            match work.unit(unit) {
-                Ok(key) => stored.lock().extend(key),
-                Err(error) => {
-                    failure.lock().get_or_insert(error);
-                }
+        while !watch.is_stopped() && failure.lock().is_none() {
+            let next = units.lock().next();
+            let Some(unit) = next else { return };
+            if let Err(error) = unit.and_then(|unit| work.unit(&unit)) {
+                failure.lock().get_or_insert(error);
             }
             watch.advance();
         }
@@ -54,10 +55,13 @@ pub fn copy(
     if let Some(error) = failure.into_inner() {
         return Err(error);
     }
+    if !watch.is_stopped() && how.standing == Standing::Doubtful && !needs_fill {
+        work.erase_others(watch)?;
+    }
     if watch.is_stopped() {
         return Err(stopped());
     }
-    store.write()?.sync(&stored.into_inner())
+    store.write()?.sync(&work.unsynced.into_inner())
 }
 
 struct Work<'w> {
@@ -67,6 +71,8 @@ struct Work<'w> {
     /// Decoded chunks of the source that several chunks of the target are made of.
     cache: ChunkCache,
     copied: &'w Copied,
+    /// Values that were stored, and may not survive a power cut yet. A leaf.
+    unsynced: Mutex<Vec<Key>>,
 }
 
 impl Work<'_> {
@@ -76,39 +82,6 @@ impl Work<'_> {
 
     fn dest(&self) -> &Arc<Array> {
         &self.chunks.dest
-    }
-
-    /// The stored values of the target that something of the source goes into, as the coordinates of shards
-    /// where it has shards.
-    fn units(&self) -> Result<BTreeSet<Coords>> {
-        let (source, dest) = (self.source(), self.dest());
-        let mut units = BTreeSet::new();
-        for coords in Arc::clone(source.chunks()).list()? {
-            let coords = coords?;
-            if !source.grid().contains(&coords) {
-                continue;
-            }
-            if !source.grid().is_regular() {
-                units.insert(coords);
-                continue;
-            }
-            let shape = &source.model().shape;
-            let span = |(((index, len), all), unit): (((&u64, &u64), &u64), &u64)| {
-                let start = index.saturating_mul(*len);
-                let end = start.saturating_add(*len).min(*all).max(start.saturating_add(1));
-                let (first, last) = (start / unit, end.saturating_sub(1) / unit);
-                (first, last.saturating_sub(first).saturating_add(1))
-            };
-            let along = coords.indices().iter().zip(source.chunk_shape()).zip(shape);
-            let along = along.zip(&dest.model().chunk_shape);
-            let (first, counts): (Vec<u64>, Vec<u64>) = along.map(span).unzip();
-            units.extend(places(&first, &counts));
-        }
-        if self.needs_fill() {
-            let grid = dest.grid();
-            units.extend(places(&vec![0; grid.rank()], grid.counts()));
-        }
-        Ok(units)
     }
 
     /// The chunks of a stored value that are in the array.
@@ -125,38 +98,99 @@ impl Work<'_> {
         places(&first, &counts).filter(|coords| dest.grid().contains(coords)).collect()
     }
 
-    /// Makes one stored value; its key, where there was something to store.
-    fn unit(&self, unit: &Coords) -> Result<Option<Key>> {
+    /// Makes one stored value, unless it is there and is what it has to be.
+    fn unit(&self, unit: &Coords) -> Result<()> {
         let inner = self.inner(unit);
-        let Some(first) = inner.first() else { return Ok(None) };
+        let Some(first) = inner.first() else { return Ok(()) };
         let key = self.dest().key(first)?;
-        let is_there = self.how.standing == Standing::Resumed && self.store.stat(&key)?.is_some();
-        let stored = if is_there {
-            Copied::add(&self.copied.found, 1);
-            false
-        } else {
-            match self.chunks.form {
-                Form::Encoded if !self.needs_fill() => self.copy_encoded(&inner),
-                Form::Encoded | Form::Decoded | Form::Regridded => self.copy_decoded(&inner),
-            }
-            .at(&key)?
+        let is_there = self.how.standing != Standing::Fresh && self.store.stat(&key)?.is_some();
+        let is_right = match self.how.standing {
+            Standing::Doubtful if is_there => self.is_right(&inner)?,
+            Standing::Fresh | Standing::Resumed | Standing::Doubtful => is_there,
         };
-        if stored {
-            Copied::add(&self.copied.stored, 1);
+        if is_right {
+            Copied::add(&self.copied.found, 1);
+        } else {
+            if is_there {
+                // A shard keeps what is not written to it.
+                self.store.write()?.erase_values(std::slice::from_ref(&key))?;
+            }
+            if self.make(&inner).at(&key)? {
+                Copied::add(&self.copied.stored, 1);
+                self.sync_later(key)?;
+            }
         }
         if self.how.verify == Verify::All {
             inner.iter().try_for_each(|coords| self.verify(coords))?;
         }
-        Ok(stored.then_some(key))
+        Ok(())
+    }
+
+    /// Has a value made durable, with others.
+    fn sync_later(&self, key: Key) -> Result<()> {
+        let mut unsynced = self.unsynced.lock();
+        unsynced.push(key);
+        if unsynced.len() < SYNCED {
+            return Ok(());
+        }
+        let keys = std::mem::take(&mut *unsynced);
+        drop(unsynced);
+        self.store.write()?.sync(&keys)
+    }
+
+    /// Whether all of these chunks are in the target what they have to be.
+    fn is_right(&self, inner: &[Coords]) -> Result<bool> {
+        for coords in inner {
+            let found = match self.dest().read_chunk(coords) {
+                Err(error) if error.is_of_data() => return Ok(false),
+                found => found?.map(|(decoded, _)| decoded),
+            };
+            if !self.is_same(coords, found.as_ref())? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Erases chunks of the target that nothing of the source goes into any more.
+    fn erase_others(&self, watch: &dyn Watch) -> Result<()> {
+        let (source, dest) = (self.source(), self.dest());
+        for coords in Arc::clone(dest.chunks()).list()? {
+            let coords = coords?;
+            if watch.is_stopped() {
+                return Ok(());
+            }
+            let is_made = if source.grid().is_regular() {
+                let parts = units::overlapping(source, &coords, dest.chunk_shape());
+                parts.first_stored(source)?.is_some()
+            } else {
+                source.stat(&coords)?.is_some()
+            };
+            if !is_made {
+                dest.chunks().erase_values(&[coords])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Stores these chunks of one stored value; whether there was anything to store.
+    fn make(&self, inner: &[Coords]) -> Result<bool> {
+        match self.chunks.form {
+            Form::Encoded => self.copy_encoded(inner),
+            Form::Decoded | Form::Regridded => self.copy_decoded(inner),
+        }
     }
 
     fn copy_encoded(&self, inner: &[Coords]) -> Result<bool> {
         let ranges: Vec<_> =
             inner.iter().map(|coords| (coords.clone(), ByteRange::first(u64::MAX))).collect();
         let values = self.source().chunks().get_partial_values(&ranges)?;
-        let mut changes = Vec::new();
+        let (mut changes, mut missing) = (Vec::new(), Vec::new());
         for (coords, value) in inner.iter().zip(values) {
-            let Some(value) = value else { continue };
+            let Some(value) = value else {
+                missing.push(coords.clone());
+                continue;
+            };
             // Of elements that have lengths of their own nobody knows without decoding.
             self.count(self.dest().chunk_len(coords)?.exactly().unwrap_or(value.stat.len));
             changes.push(Change::set(coords.clone(), value.bytes));
@@ -164,6 +198,9 @@ impl Work<'_> {
         let any = !changes.is_empty();
         if any {
             self.dest().chunks().update(changes)?;
+        }
+        if self.needs_fill() && !missing.is_empty() {
+            return self.copy_decoded(&missing);
         }
         Ok(any)
     }
@@ -196,18 +233,13 @@ impl Work<'_> {
             Form::Regridded => self.regridded(coords)?,
         };
         if found.is_none() && self.needs_fill() {
-            return self.dest().fill_chunk(coords).map(Some);
+            return self.chunks.filled.fill_chunk(coords).map(Some);
         }
         Ok(found)
     }
 
-    /// Whether the target has no fill value though the source has one: zarr-python 2 reads anything at all then from a
-    /// chunk that is not stored.
     fn needs_fill(&self) -> bool {
-        let (source, dest) = (self.source(), self.dest());
-        source.model().fill.is_defined()
-            && !dest.model().fill.is_defined()
-            && source.grid().is_regular()
+        self.chunks.needs_fill(self.how.fill_chunks)
     }
 
     /// A chunk of the target, put together from those of the source that it overlaps.
@@ -236,7 +268,7 @@ impl Work<'_> {
             let Some(chunk) = self.cache.get(source, &place)? else { continue };
             let target = match &mut made {
                 Some(target) => target,
-                None => made.insert(dest.fill_chunk(coords)?),
+                None => made.insert(self.chunks.filled.fill_chunk(coords)?),
             };
             // The overlap, in elements of the array.
             let begin = |index: &u64, len: &u64| index.saturating_mul(*len);
@@ -261,25 +293,28 @@ impl Work<'_> {
         Ok(made)
     }
 
-    /// Reads a chunk of the target back and compares it with what it is to hold, as far as it lies in the array.
-    fn verify(&self, coords: &Coords) -> Result<()> {
-        let dest = self.dest();
-        let found = dest.read_chunk(coords)?.map(|(decoded, _)| decoded);
+    /// Whether what was found of a chunk of the target is what it has to hold, as far as it lies in the array.
+    fn is_same(&self, coords: &Coords, found: Option<&Buffer>) -> Result<bool> {
         let expected = self.elements(coords)?;
-        let is_same = match (&found, &expected) {
+        Ok(match (found, &expected) {
             (Some(found), Some(expected)) if found == expected => true,
             (Some(found), Some(expected)) => {
                 self.inside(coords, found)? == self.inside(coords, expected)?
             }
             (None, None) => true,
             _ => false,
-        };
-        if is_same {
+        })
+    }
+
+    /// Reads a chunk of the target back and compares it with what it has to hold.
+    fn verify(&self, coords: &Coords) -> Result<()> {
+        let found = self.dest().read_chunk(coords)?.map(|(decoded, _)| decoded);
+        if self.is_same(coords, found.as_ref())? {
             return Ok(());
         }
         let detail =
             "read back, it does not hold what the source holds: remove it and run the same again";
-        Err(Error::new(Kind::Corrupt, detail)).at(dest.key(coords)?)
+        Err(Error::new(Kind::Corrupt, detail)).at(self.dest().key(coords)?)
     }
 
     /// The elements of a chunk that lie in the array; all of it where they have lengths of their own.
@@ -305,19 +340,4 @@ impl Work<'_> {
         )?;
         Ok(cut)
     }
-}
-
-/// Every place in a box of `counts`, from `first` on.
-fn places(first: &[u64], counts: &[u64]) -> impl Iterator<Item = Coords> {
-    let mut at = (!counts.contains(&0)).then(|| vec![0; counts.len()]);
-    let (first, counts) = (first.to_vec(), counts.to_vec());
-    std::iter::from_fn(move || {
-        let now = at.as_mut()?;
-        let place: Vec<u64> =
-            first.iter().zip(now.iter()).map(|(first, at)| first.saturating_add(*at)).collect();
-        if !region::step(now, &counts) {
-            at = None;
-        }
-        Some(Coords::new(place))
-    })
 }

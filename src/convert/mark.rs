@@ -1,62 +1,201 @@
 //! What says that a copy is not whole: a value at its root, which goes when it is.
+//!
+//! It also says who is making the copy. A process that does has a place aside in the store, which the store knows to be
+//! abandoned when the process is dead: one process at a time works on a target, and after it was killed another one can.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
 
+use super::Target;
 use crate::error::{At, Error, Kind, Result};
-use crate::store::{Condition, Key, Store};
+use crate::store::{Aside, Condition, Entry, Key, PRIVATE, Prefix, Stat, Store};
 
 /// Where it lies: no dialect has nodes or chunks there.
 const KEY: &str = ".zarrfs/convert";
 const LIMIT: u64 = 1 << 20;
 
+/// What a mount shows in an empty directory, too, when it is some seconds old.
+const DOCUMENT: &str = "zarr.json";
+
+/// How often it is tried again because others change the mark at the same time.
+const ATTEMPTS: usize = 100;
+
 /// What can be trusted of a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
-    /// It is new, or the machine may have gone down while it was written: nothing.
+    /// It is new.
     Fresh,
-    /// The copy was interrupted: values that are there are whole.
+    /// The copy was interrupted, and the source is what it was then: values that are there are whole and right.
     Resumed,
+    /// The source has changed since, or the machine may have gone down and lost bytes: values that are there must be
+    /// compared with the source.
+    Doubtful,
 }
 
-/// The mark of a copy that is not whole.
+/// What a conversion is to make, and of what.
+#[derive(Debug, Clone)]
+pub struct Claim {
+    /// All that was asked for, by which the same conversion is known again.
+    pub arguments: Value,
+    /// A text that is another one after the machine has gone down.
+    pub session: String,
+    /// A text that is another one when other nodes are to be made.
+    pub plan: String,
+    /// A text that is another one when the chunks of the source have changed.
+    pub source: String,
+}
+
+/// The mark of a copy that is not whole, of which this process alone has one.
 #[derive(Debug)]
 pub struct Mark<'s> {
     store: &'s Store,
+    target: Target,
     key: Key,
+    aside: Aside,
+}
+
+/// A mark that is there.
+struct Found {
+    members: Value,
+    stat: Stat,
+}
+
+impl Found {
+    fn text(&self, name: &str) -> Option<&str> {
+        self.members.get(name).and_then(Value::as_str)
+    }
+
+    /// Whether the process that has set the mark lives and is still at work.
+    fn is_held(&self, store: &Store, abandoned: &[Aside]) -> Result<bool> {
+        let Some(holder) = self.text("holder").and_then(|text| Prefix::parse(text).ok()) else {
+            return Ok(false);
+        };
+        let is_dead = abandoned.iter().any(|aside| *aside.prefix() == holder);
+        Ok(!is_dead && store.stat(&place_of(&holder)?)?.is_some())
+    }
 }
 
 impl<'s> Mark<'s> {
-    /// Marks the target as a copy that was asked for by `arguments`. Bytes that the machine had not put on the disk are
-    /// lost when it goes down, so that what was stored in another `session` of it is stored again.
-    pub fn set(store: &'s Store, arguments: &Value, session: &str) -> Result<(Self, Standing)> {
-        let key = Key::parse(KEY)?;
-        let found = store.get(&key, LIMIT)?;
-        let mark = json!({"arguments": arguments, "session": session});
-        let standing = match &found {
-            None => Standing::Fresh,
-            Some(found) => {
-                let found: Value = serde_json::from_slice(&found.bytes).unwrap_or_default();
-                if found.get("arguments") != Some(arguments) {
-                    return Err(Error::new(
-                        Kind::Exists,
-                        format!(
-                            "an unfinished conversion with other arguments ({}): run that one again, or remove it",
-                            found.get("arguments").unwrap_or(&Value::Null)
-                        ),
-                    ));
-                }
-                let same = found.get("session").and_then(Value::as_str) == Some(session);
-                if same { Standing::Resumed } else { Standing::Fresh }
+    /// Marks the target as a copy that this process makes. Nothing that another copy has left stays, unless it is of use
+    /// to this one.
+    pub fn set(store: &'s Store, target: Target, claim: &Claim) -> Result<(Self, Standing)> {
+        let write = store.write()?;
+        let aside = write.aside()?;
+        let own = place_of(aside.prefix())?;
+        write.set(&own, &[Bytes::new().into()], Condition::Always).at(&own)?;
+        let mark = Self { store, target, key: Key::parse(KEY)?, aside };
+        for _ in 0..ATTEMPTS {
+            if let Some(standing) = mark.take(claim)? {
+                write.sync(std::slice::from_ref(&mark.key))?;
+                return Ok((mark, standing));
             }
-        };
-        if standing == Standing::Fresh {
-            let text = Bytes::from(format!("{mark:#}\n"));
-            let write = store.write()?;
-            write.set(&key, &[text.into()], Condition::Always).at(&key)?;
-            write.sync(std::slice::from_ref(&key))?;
         }
-        Ok((Self { store, key }, standing))
+        Err(Error::new(Kind::Busy, "others change it all the time").at(&mark.key))
+    }
+
+    /// Tries to set the mark; none if somebody else did something to it meanwhile.
+    fn take(&self, claim: &Claim) -> Result<Option<Standing>> {
+        // While these are held nobody else takes care of what the dead have left.
+        let abandoned = self.store.write()?.abandoned()?;
+        let Some(found) = self.found()? else {
+            if self.put(claim, Some(&claim.source), Condition::Absent)?.is_none() {
+                return Ok(None);
+            }
+            return self.check_empty().map(|()| Some(Standing::Fresh));
+        };
+        if found.is_held(self.store, &abandoned)? {
+            let detail = "another conversion is being written here: wait until it has ended";
+            return Err(Error::new(Kind::Busy, detail));
+        }
+        if found.members.get("arguments") != Some(&claim.arguments) {
+            return Err(Error::new(
+                Kind::Exists,
+                format!(
+                    "an unfinished conversion with other arguments ({}): run that one again, or remove it",
+                    found.members.get("arguments").unwrap_or(&Value::Null)
+                ),
+            ));
+        }
+        let has_plan = found.text("plan") == Some(&claim.plan);
+        let is_same = found.text("session") == Some(&claim.session)
+            && found.text("source") == Some(&claim.source);
+        let standing = match (has_plan, is_same) {
+            (false, _) => Standing::Fresh,
+            (true, true) => Standing::Resumed,
+            (true, false) => Standing::Doubtful,
+        };
+        // What is not compared before the next interruption stays doubtful.
+        let source = (standing == Standing::Resumed).then_some(claim.source.as_str());
+        let unchanged = Condition::Unchanged(found.stat.version);
+        if standing != Standing::Fresh {
+            return Ok(self.put(claim, source, unchanged)?.map(|_| standing));
+        }
+        // Until the rest has gone it is the mark of another plan.
+        let other = Claim { plan: String::new(), ..claim.clone() };
+        let Some(stat) = self.put(&other, None, unchanged)? else { return Ok(None) };
+        self.clear()?;
+        let unchanged = Condition::Unchanged(stat.version);
+        Ok(self.put(claim, Some(&claim.source), unchanged)?.map(|_| standing))
+    }
+
+    fn found(&self) -> Result<Option<Found>> {
+        let found = self.store.get(&self.key, LIMIT)?;
+        Ok(found.map(|value| Found {
+            members: serde_json::from_slice(&value.bytes).unwrap_or_default(),
+            stat: value.stat,
+        }))
+    }
+
+    /// Stores the mark; none if somebody else was faster.
+    fn put(
+        &self,
+        claim: &Claim,
+        source: Option<&str>,
+        condition: Condition,
+    ) -> Result<Option<Stat>> {
+        let Claim { arguments, session, plan, .. } = claim;
+        let mark = json!({
+            "arguments": arguments, "session": session, "plan": plan, "source": source,
+            "holder": self.aside.prefix().as_str(),
+        });
+        let text = Bytes::from(format!("{mark:#}\n"));
+        let write = self.store.write()?;
+        match write.set(&self.key, &[text.into()], condition) {
+            Ok(stat) => Ok(Some(stat)),
+            Err(error) if matches!(error.kind(), Kind::Exists | Kind::Stale) => Ok(None),
+            Err(error) => Err(error.at(&self.key)),
+        }
+    }
+
+    /// What lies at the root, without what belongs to zarrfs.
+    fn entries(&self) -> Result<Vec<Entry>> {
+        let list = self.store.list();
+        let list = list.ok_or_else(|| Error::unsupported("the store cannot list its keys"))?;
+        let is_other = |entry: &Result<Entry>| {
+            entry.as_ref().map_or(true, |entry| !is_ignored(entry.name(), self.target))
+        };
+        list.list_dir(&Prefix::root())?.filter(is_other).collect()
+    }
+
+    /// Takes a new mark off again if the target holds anything: somebody may have finished it since it was looked at.
+    fn check_empty(&self) -> Result<()> {
+        if self.entries()?.is_empty() {
+            return Ok(());
+        }
+        self.store.write()?.erase_values(std::slice::from_ref(&self.key))?;
+        Err(Error::new(Kind::NotEmpty, "not empty, nor an unfinished conversion"))
+    }
+
+    /// Erases all but the mark.
+    fn clear(&self) -> Result<()> {
+        let write = self.store.write()?;
+        for entry in self.entries()? {
+            match entry {
+                Entry::Key(name) => write.erase_values(&[Key::parse(&name)?])?,
+                Entry::Prefix(name) => write.erase_prefix(&Prefix::parse(&name)?)?,
+            }
+        }
+        Ok(())
     }
 
     /// Whether a target has the mark.
@@ -68,6 +207,25 @@ impl<'s> Mark<'s> {
     pub fn remove(self) -> Result<()> {
         let write = self.store.write()?;
         write.erase_values(std::slice::from_ref(&self.key))?;
-        write.sync(&[self.key])
+        write.sync(std::slice::from_ref(&self.key))
     }
+}
+
+impl Drop for Mark<'_> {
+    fn drop(&mut self) {
+        let erased = self.store.write().and_then(|write| write.erase_prefix(self.aside.prefix()));
+        if let Err(error) = erased {
+            log::debug!("{}: {error}", self.aside.prefix());
+        }
+    }
+}
+
+/// Whether a target may have an entry of this name and be empty all the same.
+pub fn is_ignored(name: &str, target: Target) -> bool {
+    name == PRIVATE || (target == Target::Mount && name == DOCUMENT)
+}
+
+/// What a process has in its place aside for as long as it is at work.
+fn place_of(holder: &Prefix) -> Result<Key> {
+    holder.key("convert")
 }

@@ -3,21 +3,31 @@
 //! [`plan`] says beforehand what every node becomes, and what the target cannot hold. [`run`] stores all
 //! chunks first and all documents last, so that a copy that is not whole has no nodes; a [`Mark`] at its
 //! root says what it is, and goes when it is whole. Chunks that are there when a copy is taken up
-//! again are whole, since values take their keys by renaming: they are not copied again.
+//! again are whole, since values take their keys by renaming: they are not copied again, unless the source has changed.
+//!
+//! A copy is what the source was at one moment: a [`Survey`] before the first chunk is read and one after the last say that
+//! nothing has changed between them. What is stored of each node is read back and compared with the plan.
+//!
+//! In a mount the documents come first: chunk files go through the pipeline of the array that they are in.
 
 mod chunks;
+mod compare;
 mod mark;
 mod plan;
+mod survey;
+mod units;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::error::{Error, Kind, Result};
-use crate::hierarchy::Hierarchy;
+use crate::array::FillChunks;
+use crate::error::{At, Error, Kind, Result};
+use crate::hierarchy::{Content, Hierarchy, Node};
 use crate::metadata::merge::Edit;
-use crate::metadata::model::CodecSpec;
+use crate::metadata::model::{CodecSpec, Group};
 use crate::metadata::{NodePath, Shards};
-pub use mark::{Mark, Standing};
-pub use plan::{Plan, plan};
+pub use mark::{Claim, Mark, Standing, is_ignored};
+pub use plan::{Chunks, Plan, plan};
+pub use survey::Survey;
 
 /// What a copy is to be.
 #[derive(Debug, Clone, Default)]
@@ -30,6 +40,15 @@ pub struct Wishes {
     pub shards: Option<Shards>,
     /// The nodes that are copied with all below and the groups above them; all where the list is empty.
     pub only: Vec<NodePath>,
+}
+
+/// Where a copy is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target {
+    /// In a directory: it is what is stored there.
+    Directory,
+    /// In a mount, which shows arrays decoded and stores them in its own way.
+    Mount,
 }
 
 /// Whether chunks are read back.
@@ -48,15 +67,19 @@ pub struct How {
     pub threads: usize,
     /// Whether chunks are read back.
     pub verify: Verify,
-    /// Whether values that the target has already are taken to be whole.
+    /// What values are worth that the target has already.
     pub standing: Standing,
+    /// Whether chunks that the source does not have are stored where the target has no fill value.
+    pub fill_chunks: FillChunks,
+    /// Where the copy is made.
+    pub target: Target,
     /// Bytes for decoded chunks of the source that are needed more than once.
     pub cache_len: u64,
 }
 
 /// Who is told how far a copy has come, and may end it.
 pub trait Watch: Sync {
-    /// An array begins that has so many values to store.
+    /// An array begins that has about so many values to store.
     fn begin(&self, path: &NodePath, values: u64);
     /// One of them is done.
     fn advance(&self);
@@ -81,32 +104,90 @@ impl Copied {
     }
 }
 
-/// Makes the copy that was planned.
-pub fn run(dest: &Hierarchy, plan: &Plan, how: &How, watch: &dyn Watch) -> Result<Copied> {
+/// Makes the copy that was planned, of a source of which `survey` was seen before. `confirm` is asked when everything was
+/// read, and refuses a source that is not what it was.
+pub fn run(
+    dest: &Hierarchy,
+    (plan, survey): (&Plan, &Survey),
+    how: &How,
+    watch: &dyn Watch,
+    confirm: &dyn Fn() -> Result<()>,
+) -> Result<Copied> {
     let copied = Copied::default();
-    for (path, array) in plan.arrays() {
-        chunks::copy((path, array), dest.store(), (how, watch), &copied)?;
+    if how.target == Target::Mount {
+        store_documents(dest, plan, how.target)?;
     }
-    store_documents(dest, plan)?;
+    for ((path, chunks), (_, stored)) in plan.arrays().zip(survey.arrays()) {
+        match how.target {
+            Target::Directory => {
+                chunks::copy((path, chunks, stored), dest.store(), (how, watch), &copied)?;
+            }
+            Target::Mount => {
+                // It may be shown in another form than it was written in.
+                let node = dest.existing(path)?;
+                let shown = node.array().ok_or_else(|| Error::not_found().at(path))?;
+                let chunks = chunks.shown_as(shown);
+                chunks::copy((path, &chunks, stored), dest.store(), (how, watch), &copied)?;
+            }
+        }
+    }
+    confirm()?;
+    if how.target == Target::Directory {
+        store_documents(dest, plan, how.target)?;
+    }
     Ok(copied)
 }
 
-/// Stores the documents of all nodes, the groups first.
-fn store_documents(dest: &Hierarchy, plan: &Plan) -> Result<()> {
+/// Stores the documents of all nodes, the groups first. Then each is read back: it may be somebody else's, and who
+/// owns the target may have made something else of it.
+fn store_documents(dest: &Hierarchy, plan: &Plan, target: Target) -> Result<()> {
     let mut keys: Vec<_> = dest.store_entry_point()?.into_iter().collect();
     for job in plan.jobs() {
         dest.invalidate(&job.path);
-        let known = dest.node(&job.path)?.and_then(|node| node.stored().cloned());
-        keys.extend(match known {
-            Some(document) => document.keys(),
-            None => vec![dest.put_document(&job.path, &job.raised, None)?],
-        });
+        let found = dest.node(&job.path)?;
+        let known = found.as_ref().and_then(|node| node.stored());
+        let content = job.raised.content();
+        match found.as_deref().zip(known) {
+            None => keys.push(dest.put_document(&job.path, &job.raised, None).at(&job.path)?),
+            Some((node, known)) => match compare::difference(content, Some(node), target) {
+                None => keys.extend(known.keys()),
+                // What a mount makes of a directory.
+                Some(_) if says_nothing(node) => {
+                    let put = dest.put_document(&job.path, &job.raised, Some(known));
+                    keys.push(put.at(&job.path)?);
+                }
+                Some(difference) => {
+                    let detail = format!("another node is stored there: {difference}");
+                    return Err(Error::new(Kind::Exists, detail).at(&job.path));
+                }
+            },
+        }
     }
     let consolidated = Edit { consolidated: Some(true), ..Edit::default() };
     for job in plan.jobs().iter().rev().filter(|job| job.consolidated) {
         dest.edit(&job.path, &consolidated)?;
     }
-    dest.store().write()?.sync(&keys)
+    dest.store().write()?.sync(&keys)?;
+    for job in plan.jobs() {
+        dest.invalidate(&job.path);
+        let found = dest.node(&job.path)?;
+        let difference = compare::difference(job.raised.content(), found.as_deref(), target);
+        if let Some(difference) = difference {
+            let detail = format!("what is stored is not what was to be made: {difference}");
+            return Err(Error::corrupt(detail).at(&job.path));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a node is a group that may become anything.
+fn says_nothing(node: &Node) -> bool {
+    match node.content() {
+        Content::Group(Group { attributes, consolidated }) => {
+            attributes.is_empty() && !consolidated && node.document().is_some()
+        }
+        Content::Array(_) | Content::NotUnderstood(..) => false,
+    }
 }
 
 /// Why a copy ended early.

@@ -1,15 +1,21 @@
 //! What every node of a hierarchy becomes in another one, found out before anything is stored.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use super::Wishes;
-use crate::array::Array;
-use crate::error::{Error, Result};
+use super::survey::changed;
+use super::{Wishes, units};
+use crate::array::{Array, FillChunks};
+use crate::dtype::FillValue;
+use crate::error::{Error, Kind, Result};
 use crate::hierarchy::{Bounds, Content, Hierarchy, Node, Raised, Wanted};
+use crate::metadata::model;
 use crate::metadata::wanted::{self, with_chunks};
-use crate::metadata::{Dialect, NodePath, Policy, Shards, shown};
+use crate::metadata::{Dialect, NodeKind, NodePath, Policy, Shards, shown};
 use crate::resources;
+use crate::store::Store;
 
 /// A node that is to be made.
 #[derive(Debug)]
@@ -28,7 +34,10 @@ pub struct Job {
 #[derive(Debug)]
 pub struct Chunks {
     pub(super) source: Arc<Array>,
+    pub(super) source_store: Store,
     pub(super) dest: Arc<Array>,
+    /// The target with the fill value of the source.
+    pub(super) filled: Arc<Array>,
     pub(super) form: Form,
 }
 
@@ -44,6 +53,57 @@ pub(super) enum Form {
 }
 
 impl Chunks {
+    fn new(
+        source: &Hierarchy,
+        array: &Arc<Array>,
+        dest: Arc<Array>,
+        to: &Hierarchy,
+    ) -> Result<Self> {
+        let form = form(array, &dest);
+        let filled = if has_fill_of(array, &dest) {
+            Arc::clone(&dest)
+        } else {
+            let fill = FillValue::from_item(&fill_item(array));
+            let model = model::Array { fill, ..dest.model().clone() };
+            let (prefix, options) = (dest.prefix().clone(), to.options());
+            let (limit, layout) = (options.max_chunk_len, options.layout);
+            Arc::new(Array::open(model, to.store(), prefix, limit, layout)?)
+        };
+        let source_store = source.store().clone();
+        Ok(Self { source: Arc::clone(array), source_store, dest, filled, form })
+    }
+
+    /// The same chunks, which become those of an array that a mount shows.
+    pub(super) fn shown_as(&self, shown: &Arc<Array>) -> Self {
+        let form = form(&self.source, shown);
+        let (source, dest) = (Arc::clone(&self.source), Arc::clone(shown));
+        // The fill value was compared.
+        let filled = Arc::clone(&dest);
+        Self { source, source_store: self.source_store.clone(), dest, filled, form }
+    }
+
+    /// Whether chunks that are not stored in the source have to be stored in the target: because another value would be
+    /// read there, or because the target has no fill value and zarr-python 2 reads anything at all then.
+    pub fn needs_fill(&self, fill_chunks: FillChunks) -> bool {
+        let is_undefined =
+            self.source.model().fill.is_defined() && !self.dest.model().fill.is_defined();
+        let wanted = fill_chunks == FillChunks::Store && is_undefined;
+        self.source.grid().is_regular() && (wanted || !has_fill_of(&self.source, &self.dest))
+    }
+
+    /// How many values the target can have.
+    pub fn count_all(&self) -> u64 {
+        units::count_all(&self.dest)
+    }
+
+    /// About how many values the target gets from `stored` values of the source.
+    pub fn expected(&self, stored: u64) -> u64 {
+        let len = |shape: &[u64]| shape.iter().fold(1, |len: u64, n| len.saturating_mul(*n)).max(1);
+        let (old, new) = (&self.source.model().chunk_shape, &self.dest.model().chunk_shape);
+        let expected = u128::from(stored) * u128::from(len(old)) / u128::from(len(new));
+        u64::try_from(expected).unwrap_or(u64::MAX).max(stored.min(1)).min(self.count_all())
+    }
+
     /// What becomes of them, in words.
     pub fn described(&self) -> &'static str {
         match self.form {
@@ -70,6 +130,27 @@ impl Plan {
     /// Every node, groups before what is in them.
     pub fn jobs(&self) -> &[Job] {
         &self.jobs
+    }
+
+    /// A text that is another one when any other node would be made.
+    pub fn digest(&self) -> String {
+        let mut hasher = DefaultHasher::new();
+        for job in &self.jobs {
+            (job.path.as_str(), job.raised.text(), job.consolidated).hash(&mut hasher);
+        }
+        format!("{:016x}", hasher.finish())
+    }
+
+    /// Refuses a source whose nodes are not what they were `before`.
+    pub fn check_unchanged(&self, before: &Self) -> Result<()> {
+        let is_same = |(now, then): &(&Job, &Job)| {
+            (&now.path, now.raised.text(), now.consolidated)
+                == (&then.path, then.raised.text(), then.consolidated)
+        };
+        match self.jobs.iter().zip(&before.jobs).find(|pair| !is_same(pair)) {
+            None if self.jobs.len() == before.jobs.len() => Ok(()),
+            found => Err(changed(found.map(|(now, _)| &now.path))),
+        }
     }
 
     /// Refuses what would take too much memory: nodes may be as many as links show.
@@ -99,13 +180,18 @@ pub fn plan(
     wishes: &Wishes,
 ) -> Result<Plan> {
     let mut plan = Plan::default();
-    for only in &wishes.only {
-        source.existing(&from.join(only.as_str())?)?;
+    let root = source.existing(from)?;
+    for only in wishes.only.iter().filter(|only| !only.is_root()) {
+        if root.kind() == NodeKind::Array {
+            return Err(Error::invalid(format!(
+                "--only {only}: the source is an array, which has no nodes below it: leave --only out"
+            )));
+        }
+        check_is_node(source, from, only)?;
     }
     let planner = Planner { source, dest, wishes };
     let mut walk = source.walk_below(from, Bounds::STREAM);
-    let top = source.existing(from)?;
-    let mut next = Some(Ok(top));
+    let mut next = Some(Ok(root));
     while let Some(node) = next {
         let node = node?;
         let path = NodePath::root().join(node.path().relative_to(from).unwrap_or_default())?;
@@ -116,6 +202,22 @@ pub fn plan(
         next = walk.next();
     }
     Ok(plan)
+}
+
+/// Refuses a path that is no node: below an array there is none, though there are directories.
+fn check_is_node(source: &Hierarchy, from: &NodePath, only: &NodePath) -> Result<()> {
+    let path = from.join(only.as_str())?;
+    let is_array = |above: NodePath| -> Result<bool> {
+        Ok(source.node(&above)?.is_some_and(|node| node.kind() == NodeKind::Array))
+    };
+    let mut is_node = source.node(&path)?.is_some_and(|node| !node.is_bare());
+    for above in path.ancestors() {
+        is_node = is_node && !is_array(above)?;
+    }
+    if is_node {
+        return Ok(());
+    }
+    Err(Error::new(Kind::NotFound, format!("--only {only}: the source has no such node")))
 }
 
 /// Whether what is below a node is looked at.
@@ -218,10 +320,11 @@ impl Planner<'_> {
                 }
             };
             let Some(dest) = raised.array().map(Arc::clone) else { continue };
-            let form = form(source, &dest);
+            let chunks = Chunks::new(self.source, source, dest, self.dest)?;
             // Values that have been through a codec that loses something once may lose more.
-            if form == Form::Encoded || !dest.is_lossy() || self.wishes.codecs.is_some() {
-                return Ok((raised, Chunks { source: Arc::clone(source), dest, form }));
+            let is_lossy = chunks.form != Form::Encoded && chunks.dest.is_lossy();
+            if !is_lossy || self.wishes.codecs.is_some() {
+                return Ok((raised, chunks));
             }
         }
         Err(last.unwrap_or_else(|| Error::invalid("no codecs of the target keep its values")))
@@ -255,6 +358,16 @@ fn in_words_of(node: &Node, shown: &str) -> Result<String> {
         Some(document) => wanted::with_stored_attributes(shown, &document.text),
         None => Ok(shown.to_owned()),
     }
+}
+
+/// The bytes of an element that is not stored.
+fn fill_item(array: &Array) -> Cow<'_, [u8]> {
+    array.model().fill.item(&array.model().dtype)
+}
+
+/// Whether the same is read from both where nothing is stored.
+fn has_fill_of(source: &Array, dest: &Array) -> bool {
+    fill_item(source) == fill_item(dest)
 }
 
 /// What becomes of the chunks of an array in another.

@@ -11,7 +11,7 @@ use zarrfs::metadata::NodePath;
 use zarrfs::store::Store;
 use zarrfs::store::directory::{DirectoryStore, Durability};
 
-use crate::support::{said, zarrfs};
+use crate::support::{Mount, said, until, zarrfs};
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name).join("store")
@@ -186,6 +186,26 @@ fn a_part_is_copied_with_the_groups_above_it() {
 }
 
 #[test]
+fn a_part_that_is_no_node_is_refused() {
+    let place = tempfile::tempdir().unwrap();
+    let (source, dest) = (fixture("z316__groups_consolidated"), place.path().join("dest"));
+    let to = dest.to_str().unwrap();
+    for (node, only, part) in [
+        ("g1/g2/x", "c", "the source is an array"),
+        ("g1/g2/x", "c/0", "the source is an array"),
+        ("", "g1/g2/x/c", "no such node"),
+        ("", "g1/g2/x/c/0", "no such node"),
+        ("", "g1/none", "no such node"),
+    ] {
+        let from = source.join(node);
+        let (code, sentence) = said(&["convert", from.to_str().unwrap(), to, "--only", only]);
+        assert_eq!(code, 1, "{node} {only}: {sentence}");
+        assert!(sentence.contains(part) && sentence.contains(only), "{sentence}");
+        assert!(!dest.exists(), "{node} {only}: something was stored");
+    }
+}
+
+#[test]
 fn an_empty_option_is_refused() {
     let place = tempfile::tempdir().unwrap();
     let (source, dest) = (fixture("z316__groups_consolidated"), place.path().join("dest"));
@@ -215,37 +235,6 @@ fn encoded_chunks_are_copied_as_they_are() {
 }
 
 #[test]
-fn a_conversion_that_was_interrupted_goes_on_with_the_same_arguments_alone() {
-    let place = tempfile::tempdir().unwrap();
-    let (source, dest) = (fixture("z316__groups_consolidated"), place.path().join("dest"));
-    let to = dest.to_str().unwrap();
-    convert(&source, &dest, &[]);
-    let whole = seen(&dest);
-    fs::remove_dir_all(&dest).unwrap();
-    // As a conversion leaves it that is killed before its documents: a chunk of its own and the mark.
-    let arguments = [source.to_str().unwrap(), to];
-    fs::create_dir_all(dest.join("top/c/0")).unwrap();
-    fs::create_dir_all(dest.join(".zarrfs")).unwrap();
-    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
-    let mark = serde_json::json!({
-        "arguments": {
-            "source": source.canonicalize().unwrap(), "from": null, "format": "v3", "codecs": null,
-            "chunks": null, "shards": null, "only": [], "skip_unsupported": false,
-        },
-        "session": boot.trim(),
-    });
-    fs::write(dest.join(".zarrfs/convert"), mark.to_string()).unwrap();
-    fs::copy(source.join("top/c/0/0"), dest.join("top/c/0/0")).unwrap();
-    let (code, sentence) = said(&[&["convert"], &arguments[..], &["--format", "v2"]].concat());
-    assert_eq!(code, 1);
-    assert!(sentence.contains("other arguments"), "{sentence}");
-    let said = convert(&source, &dest, &["--verify"]);
-    assert!(said.contains("17 values stored, 1 were there already, all read back"), "{said}");
-    assert_eq!(seen(&dest), whole);
-    assert!(!dest.join(".zarrfs").exists());
-}
-
-#[test]
 fn attributes_go_over_in_the_words_that_are_stored() {
     let fixture =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/z218v2__attrs_bare_nan/store");
@@ -264,6 +253,370 @@ fn attributes_go_over_in_the_words_that_are_stored() {
         bare += usize::from(text.contains("NaN") && !text.contains("fill_value"));
     }
     assert!(bare > 0, "no attribute is NaN");
+}
+
+/// An array `x` of so many chunks of one element each along two dimensions, all stored; its directory.
+fn many(place: &Path, along: usize) -> PathBuf {
+    let source = place.join("source.zarr");
+    let shape = format!("{along},{along}");
+    let path = source.join("x");
+    let words = ["create", path.to_str().unwrap(), "--shape", &shape, "--chunks", "1,1"];
+    assert_eq!(said(&[&words[..], &["--dtype", "int32", "--codecs", "none"]].concat()).0, 0);
+    for row in 0..along {
+        fs::create_dir_all(source.join(format!("x/c/{row}"))).unwrap();
+        for column in 0..along {
+            let element = i32::try_from(row * along + column + 1).unwrap();
+            fs::write(source.join(format!("x/c/{row}/{column}")), element.to_le_bytes()).unwrap();
+        }
+    }
+    source
+}
+
+/// A conversion that was stopped as soon as it had stored a chunk; it is killed at the end.
+struct Stopped(std::process::Child);
+
+impl Stopped {
+    fn start(source: &Path, dest: &Path, more: &[&str]) -> Self {
+        let mut command = zarrfs();
+        command.arg("convert").args([source, dest]).args(more);
+        command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::piped());
+        let this = Self(command.spawn().unwrap());
+        let mark = dest.join(".zarrfs/convert");
+        let holder = format!("aside-{}-", this.0.id());
+        let is_marked = || fs::read_to_string(&mark).is_ok_and(|mark| mark.contains(&holder));
+        until("the first chunk", || is_marked() && dest.join("x/c").exists());
+        this.signal("-STOP");
+        assert!(is_marked(), "it was faster than the signal");
+        this
+    }
+
+    fn signal(&self, signal: &str) {
+        let id = self.0.id().to_string();
+        assert!(std::process::Command::new("kill").args([signal, &id]).status().unwrap().success());
+    }
+
+    /// Lets it go on; its exit code, and what it says.
+    fn end(mut self) -> (Option<i32>, String) {
+        use std::io::Read;
+        self.signal("-CONT");
+        let mut said = String::new();
+        self.0.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        (self.0.wait().unwrap().code(), said)
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+#[test]
+fn a_conversion_that_was_interrupted_goes_on_with_the_same_arguments_alone() {
+    let place = tempfile::tempdir().unwrap();
+    let (source, dest) = (many(place.path(), 40), place.path().join("dest"));
+    drop(Stopped::start(&source, &dest, &[]));
+    let arguments = [source.to_str().unwrap(), dest.to_str().unwrap()];
+    let (code, sentence) = said(&[&["convert"], &arguments[..], &["--format", "v2"]].concat());
+    assert_eq!(code, 1);
+    assert!(sentence.contains("other arguments"), "{sentence}");
+    let said = convert(&source, &dest, &["--verify"]);
+    assert!(!said.contains("1600 values stored") && said.contains("were there already"), "{said}");
+    assert!(said.contains("all read back"), "{said}");
+    assert_eq!(seen(&dest), seen(&source));
+    assert!(!dest.join(".zarrfs").exists());
+}
+
+#[test]
+fn of_two_conversions_into_one_target_one_runs_and_the_other_says_so() {
+    let place = tempfile::tempdir().unwrap();
+    let (source, dest) = (many(place.path(), 40), place.path().join("dest"));
+    let words = ["convert", source.to_str().unwrap(), dest.to_str().unwrap()];
+    let first = Stopped::start(&source, &dest, &[]);
+    let (code, sentence) = said(&words);
+    assert_eq!(code, 1, "{sentence}");
+    assert!(sentence.contains("another conversion is being written here"), "{sentence}");
+    // What has been killed is no longer at work.
+    drop(first);
+    let second = Stopped::start(&source, &dest, &[]);
+    assert_eq!(said(&words).0, 1);
+    assert_eq!(second.end().0, Some(0));
+    assert_eq!(seen(&dest), seen(&source));
+    assert!(!dest.join(".zarrfs").exists());
+    let (code, sentence) = said(&words);
+    assert_eq!(code, 1);
+    assert!(sentence.contains("not empty"), "{sentence}");
+    // Of many that begin at the same time one runs.
+    let dest = place.path().join("race");
+    let run = || {
+        let output = zarrfs().arg("convert").args([&source, &dest]).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let ends: Vec<_> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..6).map(|_| scope.spawn(run)).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    let good = ends.iter().filter(|(code, _)| *code == Some(0)).count();
+    assert_eq!(good, 1, "{ends:?}");
+    assert_eq!(seen(&dest), seen(&source));
+}
+
+#[test]
+fn what_has_changed_in_the_source_is_copied_again_after_an_interruption() {
+    for more in [&[][..], &["--codecs", "zstd"], &["--chunks", "2,3"], &["--shards", "[4,4]"]] {
+        let place = tempfile::tempdir().unwrap();
+        let (source, dest) = (many(place.path(), 40), place.path().join("dest"));
+        drop(Stopped::start(&source, &dest, more));
+        // Those that were copied come first.
+        for (row, column) in [(0, 0), (0, 1), (5, 5), (39, 39)] {
+            let new = source.join("x/new");
+            fs::write(&new, (-1_i32).to_le_bytes()).unwrap();
+            fs::rename(&new, source.join(format!("x/c/{row}/{column}"))).unwrap();
+        }
+        for column in 2..8 {
+            fs::remove_file(source.join(format!("x/c/0/{column}"))).unwrap();
+            fs::remove_file(source.join(format!("x/c/1/{column}"))).unwrap();
+        }
+        fs::remove_dir_all(source.join("x/c/2")).unwrap();
+        convert(&source, &dest, more);
+        assert_eq!(seen(&dest), seen(&source), "{more:?}");
+        let chunks = |store: &Path| open(store).existing(&NodePath::parse("x").unwrap()).unwrap();
+        let count = |store: &Path| {
+            Arc::clone(chunks(store).array().unwrap().chunks()).list().unwrap().count()
+        };
+        if more.is_empty() {
+            assert_eq!(count(&dest), count(&source), "chunks that have gone are there still");
+        }
+    }
+}
+
+#[test]
+fn another_array_in_the_source_is_what_is_copied_after_an_interruption() {
+    let place = tempfile::tempdir().unwrap();
+    let (source, dest) = (many(place.path(), 40), place.path().join("dest"));
+    drop(Stopped::start(&source, &dest, &[]));
+    fs::remove_dir_all(source.join("x")).unwrap();
+    let path = source.join("y");
+    let words = ["create", path.to_str().unwrap(), "--shape", "4", "--dtype", "int8"];
+    assert_eq!(said(&words).0, 0);
+    convert(&source, &dest, &[]);
+    assert_eq!(seen(&dest), seen(&source));
+    assert!(!dest.join("x").exists(), "the old array is there still");
+}
+
+#[test]
+fn a_source_that_changes_meanwhile_is_detected() {
+    let place = tempfile::tempdir().unwrap();
+    let (source, dest) = (many(place.path(), 40), place.path().join("dest"));
+    let replace = |name: &str, bytes: &[u8]| {
+        let new = place.path().join("new");
+        fs::write(&new, bytes).unwrap();
+        fs::rename(&new, source.join(name)).unwrap();
+    };
+    let document = fs::read(source.join("x/zarr.json")).unwrap();
+    let other = String::from_utf8(document).unwrap().replace("40,", "39,");
+    let group = fs::read(source.join("zarr.json")).unwrap();
+    let group =
+        String::from_utf8(group).unwrap().replace("\"attributes\": {", "\"attributes\": {\"a\": 1");
+    for (name, bytes) in [
+        ("x/c/0/0", &(-1_i32).to_le_bytes()[..]),
+        ("x/c/39/39", &(-1_i32).to_le_bytes()),
+        ("zarr.json", group.as_bytes()),
+        ("x/zarr.json", other.as_bytes()),
+    ] {
+        let running = Stopped::start(&source, &dest, &[]);
+        replace(name, bytes);
+        let (code, sentence) = running.end();
+        assert_eq!(code, Some(1), "{name}: {sentence}");
+        assert!(sentence.contains("the source has changed at /"), "{name}: {sentence}");
+        assert!(!dest.join("zarr.json").exists(), "{name}: it looks whole");
+        convert(&source, &dest, &[]);
+        assert_eq!(seen(&dest), seen(&source), "{name}");
+        fs::remove_dir_all(&dest).unwrap();
+    }
+    fs::write(place.path().join("none"), "").unwrap();
+}
+
+/// An array of one dimension whose name is said, with chunk 0 stored and no other.
+fn sparse(place: &Path, chunks: u64, more: &[&str]) -> PathBuf {
+    let source = place.join("sparse.zarr");
+    let path = source.join("x");
+    let shape = (chunks * 2).to_string();
+    let words = ["create", path.to_str().unwrap(), "--shape", &shape, "--chunks", "2"];
+    let names = ["--dtype", "float32", "--codecs", "none", "--dimensions", "t"];
+    assert_eq!(said(&[&words[..], &names, more].concat()).0, 0);
+    fs::create_dir_all(source.join("x/c")).unwrap();
+    let elements: Vec<u8> = [1_f32, 2.].into_iter().flat_map(f32::to_le_bytes).collect();
+    fs::write(source.join("x/c/0"), elements).unwrap();
+    source
+}
+
+#[test]
+fn a_sparse_array_is_not_filled_beyond_measure() {
+    let place = tempfile::tempdir().unwrap();
+    let (source, dest) = (sparse(place.path(), 10_000_000_000, &[]), place.path().join("dest"));
+    let [from, to] = [&source, &dest].map(|path| path.to_str().unwrap());
+    let (code, sentence) = said(&["convert", from, to, "--format", "v2"]);
+    assert_eq!(code, 1, "{sentence}");
+    for part in
+        ["/x: v2 has no fill value", "all 10000000000 chunks", "--skip-fill-chunks", "--chunks"]
+    {
+        assert!(sentence.contains(part), "{sentence}");
+    }
+    assert!(!dest.exists(), "something was stored");
+    // Without the need to fill it stays what it is, in chunks of any shape.
+    for more in [
+        &["--format", "v2", "--skip-fill-chunks"][..],
+        &["--format", "v3"],
+        &["--format", "v3", "--chunks", "5"],
+        &["--format", "v3", "--shards", "[64]"],
+        &["--format", "d2020-10", "--chunks", "1"],
+    ] {
+        convert(&source, &dest, &[more, &["--verify"]].concat());
+        let node = open(&dest).existing(&NodePath::parse("x").unwrap()).unwrap();
+        let array = node.array().unwrap();
+        let count = Arc::clone(array.chunks()).list().unwrap().count();
+        assert!((1..=2).contains(&count), "{more:?}: {count} chunks");
+        let chunk = array.read_chunk(&Coords::new(vec![0])).unwrap().unwrap().0;
+        assert_eq!(&chunk[..4], 1_f32.to_le_bytes(), "{more:?}");
+        fs::remove_dir_all(&dest).unwrap();
+    }
+}
+
+#[test]
+fn the_chunks_that_a_target_without_a_fill_value_needs_are_announced_and_stored() {
+    let place = tempfile::tempdir().unwrap();
+    let (source, dest) = (sparse(place.path(), 300, &[]), place.path().join("dest"));
+    let output = zarrfs()
+        .arg("convert")
+        .args([&source, &dest])
+        .args(["--format", "v2", "--verify"])
+        .output()
+        .unwrap();
+    let sentence = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{sentence}");
+    assert!(sentence.contains("/x: v2 has no fill value for it, so that all 300"), "{sentence}");
+    assert_eq!(walk(&dest.join("x")).len(), 302, "chunks and two documents");
+    assert_eq!(seen(&dest).keys().collect::<Vec<_>>(), ["/", "/x"]);
+    // One that is whole is not worth a word, and stays encoded as it is.
+    let dense = sparse(&place.path().join("dense"), 1, &[]);
+    let said = convert(&dense, &place.path().join("whole"), &["--format", "v2"]);
+    assert!(said.contains("chunks copied as they are"), "{said}");
+}
+
+#[test]
+fn elements_that_are_not_stored_stay_what_they_are() {
+    let place = tempfile::tempdir().unwrap();
+    // xarray masks -999, and what is not stored is no number. Zarr 2 has one value for both.
+    let masked = r#"{"_FillValue": "AAAAAAA4j8A="}"#;
+    let source = sparse(place.path(), 5, &["--fill", "NaN", "--attrs", masked]);
+    for more in [&[][..], &["--chunks", "3"]] {
+        let dest = place.path().join("dest");
+        convert(&source, &dest, &[more, &["--format", "v2"]].concat());
+        let of = |store: &Path| {
+            let node = open(store).existing(&NodePath::parse("x").unwrap()).unwrap();
+            elements(node.array().unwrap())
+        };
+        assert_eq!(of(&dest), of(&source), "{more:?}");
+        fs::remove_dir_all(&dest).unwrap();
+    }
+}
+
+#[test]
+fn a_target_in_a_mount_works_like_one_in_a_directory() {
+    for format in ["v3", "v2", "d2020-10", "n5"] {
+        for (case, more) in [
+            ("z316__shard_end", &[][..]),
+            ("z316__shard_end", &["--codecs", "none"]),
+            ("z316__shard_end", &["--codecs", "gzip", "--shards", "none", "--verify"]),
+            ("z316__groups_consolidated", &["--verify"]),
+            ("z218v2__compressors", &["--codecs", "zstd"]),
+            ("z218v2__f_order", &["--chunks", "2,2"]),
+        ] {
+            if format == "n5" && case == "z218v2__compressors" {
+                continue; // It has no codec for them all.
+            }
+            for shards in ["none", "16M"] {
+                if shards != "none" && (["v2", "n5"].contains(&format) || !more.is_empty()) {
+                    continue;
+                }
+                let options = ["--create", "--format", format, "--shards", shards];
+                let mount = Mount::new(&options);
+                let (source, out) = (fixture(case), mount.at("out"));
+                convert(&source, &out, more);
+                let old = seen(&source);
+                assert_eq!(seen(&out), old, "{case} in {format}");
+                assert!(!out.join(".zarrfs").exists(), "{case} {format}: the mark has stayed");
+                mount.unmount();
+                let stored = seen(&mount.store());
+                for (path, seen) in &old {
+                    let path = format!("/out{}", path.trim_end_matches('/'));
+                    let found = stored.get(&path);
+                    assert_eq!(found, Some(seen), "{case} {more:?} stored in {format}: {path}");
+                }
+                assert_eq!(stored.len(), old.len() + 1, "{case} in {format}: {:?}", stored.keys());
+            }
+        }
+    }
+}
+
+#[test]
+fn what_a_mount_does_not_take_is_refused_before_anything_is_stored() {
+    let source = fixture("z316__shard_end");
+    let from = source.to_str().unwrap();
+    let mount = Mount::new(&["--create"]);
+    let to = mount.at("out");
+    for (more, part) in [
+        (&["--format", "v2"][..], "leave --format out"),
+        (&["--shards", "64M"], "mount with --shards"),
+    ] {
+        let (code, sentence) = said(&[&["convert", from, to.to_str().unwrap()], more].concat());
+        assert_eq!(code, 1, "{sentence}");
+        assert!(sentence.contains(part), "{sentence}");
+        assert!(!to.exists(), "{more:?}: something was made");
+    }
+    // A mount of the source is the source.
+    let inside = mount.at("g/out");
+    let own = mount.store();
+    let (code, sentence) = said(&["convert", own.to_str().unwrap(), inside.to_str().unwrap()]);
+    assert_eq!(code, 1, "{sentence}");
+    assert!(sentence.contains("into itself"), "{sentence}");
+    let views = Mount::fixture("z316__shard_end", &["--as", "npy"]);
+    let to = views.at("out");
+    let (code, sentence) = said(&["convert", from, to.to_str().unwrap()]);
+    assert_eq!(code, 1, "{sentence}");
+    assert!(sentence.contains("shows no hierarchy of Zarr 3"), "{sentence}");
+}
+
+#[test]
+fn an_interrupted_conversion_into_a_mount_goes_on() {
+    let place = tempfile::tempdir().unwrap();
+    let source = many(place.path(), 20);
+    let mount = Mount::new(&["--create"]);
+    let out = mount.at("out");
+    drop(Stopped::start(&source, &out, &[]));
+    let second = Stopped::start(&source, &out, &[]);
+    let words = ["convert", source.to_str().unwrap(), out.to_str().unwrap()];
+    let (code, sentence) = said(&words);
+    assert_eq!(code, 1, "{sentence}");
+    assert!(sentence.contains("another conversion is being written here"), "{sentence}");
+    let (code, sentence) = second.end();
+    assert_eq!(code, Some(0), "{sentence}");
+    assert_eq!(seen(&out), seen(&source));
+    assert!(!out.join(".zarrfs").exists());
+}
+
+#[test]
+fn a_node_that_somebody_else_has_put_there_is_not_taken_for_the_copy() {
+    let place = tempfile::tempdir().unwrap();
+    let (source, dest) = (many(place.path(), 40), place.path().join("dest"));
+    let running = Stopped::start(&source, &dest, &[]);
+    let group = r#"{"zarr_format": 3, "node_type": "group", "attributes": {"mine": 1}}"#;
+    fs::write(dest.join("x/zarr.json"), group).unwrap();
+    let (code, sentence) = running.end();
+    assert_eq!(code, Some(1), "{sentence}");
+    assert!(sentence.contains("/x: another node is stored there: a group"), "{sentence}");
 }
 
 fn walk(directory: &Path) -> Vec<PathBuf> {

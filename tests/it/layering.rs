@@ -26,6 +26,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
             "error",
             "buffer",
             "resources",
+            "dtype",
             "store",
             "metadata",
             "codec",

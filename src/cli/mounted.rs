@@ -1,0 +1,42 @@
+//! Whether a path lies in a mount of ours, and what is known of that mount.
+
+use std::path::{Path, PathBuf};
+
+use super::{Failure, umount};
+
+/// A mount of ours.
+#[derive(Debug)]
+pub struct Mounted {
+    /// Where it is mounted.
+    pub root: PathBuf,
+    /// The hierarchy that is mounted, as it was typed: a directory, or `HIERARCHY#NODE`.
+    pub source: PathBuf,
+    /// Whether it shows a hierarchy of Zarr 3.
+    pub is_zarr3: bool,
+}
+
+/// The mount of ours that a path lies in, which need not be there but must be absolute and without links.
+pub fn find(path: &Path) -> Result<Option<Mounted>, Failure> {
+    let mounts = umount::mounts()?;
+    // Of two at the same place the later one shows.
+    let above = mounts.into_iter().filter(|mount| path.starts_with(&mount.path));
+    let Some(mount) = above.max_by_key(|mount| mount.path.components().count()) else {
+        return Ok(None);
+    };
+    if !mount.is_fuse() || umount::daemon_of(&mount.path).is_none() {
+        return Ok(None);
+    }
+    let is_zarr3 = mount.path.join("zarr.json").is_file();
+    Ok(Some(Mounted { root: mount.path, source: mount.source, is_zarr3 }))
+}
+
+impl Mounted {
+    /// Where a path in the mount leads to in the hierarchy that is mounted, if its nodes are directories.
+    pub fn backing(&self, path: &Path) -> PathBuf {
+        let (source, node) = match self.source.to_str().and_then(|text| text.rsplit_once('#')) {
+            Some((root, node)) => (Path::new(root), node),
+            None => (self.source.as_path(), ""),
+        };
+        source.join(node).join(path.strip_prefix(&self.root).unwrap_or(path))
+    }
+}

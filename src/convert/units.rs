@@ -1,0 +1,199 @@
+//! The stored values of a target that something of the source goes into: each once, one after another.
+//!
+//! A target may have more of them than fit into memory, so none are collected. A value that is made of several chunks
+//! of the source comes with the first of those that are stored, in the order of their coordinates.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::plan::Chunks;
+use crate::array::region;
+use crate::array::{Array, Coords, CoordsList, Grid};
+use crate::error::Result;
+
+/// How many chunks of the source are listed and sorted at a time.
+const BATCH: usize = 1 << 18;
+
+/// How many values are remembered with the chunk that they come with.
+const KNOWN: usize = 1 << 16;
+
+/// How many chunks of the source are asked for at a time.
+const ASKED: usize = 256;
+
+/// Coordinates of stored values of the target: of shards if it has shards.
+pub type Units<'c> = Box<dyn Iterator<Item = Result<Coords>> + Send + 'c>;
+
+/// Every stored value that the target can have.
+pub fn all(dest: &Array) -> Units<'static> {
+    let grid = Grid::of(dest.model());
+    Box::new(places(&vec![0; grid.rank()], grid.counts()).map(Ok))
+}
+
+/// How many values [`all`] has; no more than can be counted.
+pub fn count_all(dest: &Array) -> u64 {
+    Grid::of(dest.model()).counts().iter().fold(1, |product, count| product.saturating_mul(*count))
+}
+
+/// The stored values that something of the source goes into.
+pub fn stored(chunks: &Chunks) -> Result<Units<'_>> {
+    let list = Arc::clone(chunks.source.chunks()).list()?;
+    if !chunks.source.grid().is_regular() {
+        // The target has the same grid.
+        return Ok(list);
+    }
+    Ok(Box::new(Stored {
+        chunks,
+        list,
+        batch: Vec::new().into_iter(),
+        now: None,
+        known: HashMap::new(),
+    }))
+}
+
+/// The chunks of the source that overlap elements of a box of the target.
+pub fn overlapping(source: &Array, coords: &Coords, lens: &[u64]) -> Span {
+    Span::over(coords, lens, source.chunk_shape(), &source.model().shape)
+}
+
+/// A box of places in a grid.
+#[derive(Debug, Clone)]
+pub struct Span {
+    first: Vec<u64>,
+    counts: Vec<u64>,
+}
+
+impl Span {
+    /// The places in the grid of chunks of `others` that the chunk at `coords` of the grid of `lens` overlaps, in an array of
+    /// `shape`.
+    fn over(coords: &Coords, lens: &[u64], others: &[u64], shape: &[u64]) -> Self {
+        let span = |(((index, len), other), all): (((&u64, &u64), &u64), &u64)| {
+            let start = index.saturating_mul(*len);
+            let end = start.saturating_add(*len).min(*all).max(start.saturating_add(1));
+            let other = (*other).max(1);
+            let (first, last) = (start / other, end.saturating_sub(1) / other);
+            (first, last.saturating_sub(first).saturating_add(1))
+        };
+        let (first, counts) =
+            coords.indices().iter().zip(lens).zip(others).zip(shape).map(span).unzip();
+        Self { first, counts }
+    }
+
+    /// Whether it has one place alone.
+    fn is_single(&self) -> bool {
+        self.counts.iter().all(|count| *count == 1)
+    }
+
+    /// Its places, in order.
+    pub fn places(&self) -> impl Iterator<Item = Coords> + use<> {
+        places(&self.first, &self.counts)
+    }
+
+    /// The first of its places where `array` has a chunk.
+    pub fn first_stored(&self, array: &Array) -> Result<Option<Coords>> {
+        let mut places = self.places().filter(|coords| array.grid().contains(coords));
+        // Mostly it is the first.
+        let mut asked = 1;
+        loop {
+            let batch: Vec<Coords> = places.by_ref().take(asked).collect();
+            if batch.is_empty() {
+                return Ok(None);
+            }
+            let found = array.stat_many(&batch)?;
+            let stored = batch.into_iter().zip(found).find(|(_, stat)| stat.is_some());
+            if let Some((coords, _)) = stored {
+                return Ok(Some(coords));
+            }
+            asked = ASKED;
+        }
+    }
+}
+
+struct Stored<'c> {
+    chunks: &'c Chunks,
+    /// Chunks of the source.
+    list: CoordsList,
+    /// Those of them that are next, in order.
+    batch: std::vec::IntoIter<Coords>,
+    /// One of them, and what is left of the values that it goes into.
+    now: Option<(Coords, Box<dyn Iterator<Item = Coords> + Send>)>,
+    /// The chunks that values come with.
+    known: HashMap<Coords, Coords>,
+}
+
+impl Stored<'_> {
+    /// The next chunk of the source.
+    fn next_chunk(&mut self) -> Option<Result<Coords>> {
+        if let Some(coords) = self.batch.next() {
+            return Some(Ok(coords));
+        }
+        let batch: Result<Vec<Coords>> = self.list.by_ref().take(BATCH).collect();
+        match batch {
+            Ok(mut batch) => {
+                batch.sort_unstable();
+                self.batch = batch.into_iter();
+                self.batch.next().map(Ok)
+            }
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    /// Whether `unit` comes with the chunk `coords`, which is one of those that go into it.
+    fn comes_with(&mut self, unit: &Coords, coords: &Coords) -> Result<bool> {
+        let (source, dest) = (&self.chunks.source, &self.chunks.dest);
+        let parts = overlapping(source, unit, &dest.model().chunk_shape);
+        if parts.is_single() {
+            return Ok(true);
+        }
+        if let Some(known) = self.known.get(unit) {
+            return Ok(known == coords);
+        }
+        let first = parts.first_stored(source)?.unwrap_or_else(|| coords.clone());
+        if self.known.len() >= KNOWN {
+            self.known.clear();
+        }
+        let comes = first == *coords;
+        self.known.insert(unit.clone(), first);
+        Ok(comes)
+    }
+}
+
+impl Iterator for Stored<'_> {
+    type Item = Result<Coords>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let next =
+                self.now.as_mut().and_then(|(coords, units)| Some((coords.clone(), units.next()?)));
+            if let Some((coords, unit)) = next {
+                match self.comes_with(&unit, &coords) {
+                    Ok(true) => return Some(Ok(unit)),
+                    Ok(false) => continue,
+                    Err(error) => return Some(Err(error)),
+                }
+            }
+            let coords = match self.next_chunk()? {
+                Ok(coords) => coords,
+                Err(error) => return Some(Err(error)),
+            };
+            let (source, dest) = (&self.chunks.source, &self.chunks.dest);
+            let shape = &source.model().shape;
+            let units = Span::over(&coords, source.chunk_shape(), &dest.model().chunk_shape, shape);
+            self.now = Some((coords, Box::new(units.places())));
+        }
+    }
+}
+
+/// Every place in a box of `counts`, from `first` on.
+pub fn places(first: &[u64], counts: &[u64]) -> impl Iterator<Item = Coords> + use<> {
+    let mut at = (!counts.contains(&0)).then(|| vec![0; counts.len()]);
+    let (first, counts) = (first.to_vec(), counts.to_vec());
+    std::iter::from_fn(move || {
+        let now = at.as_mut()?;
+        let place: Vec<u64> =
+            first.iter().zip(now.iter()).map(|(first, at)| first.saturating_add(*at)).collect();
+        if !region::step(now, &counts) {
+            at = None;
+        }
+        Some(Coords::new(place))
+    })
+}
