@@ -16,6 +16,7 @@ use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
 
 use crate::error::Result;
+use crate::resources::Taken;
 use crate::sys::{self, MemoryFile, MemoryFs};
 
 /// What a server of the kernel's protocol knows a file by, or why the kernel does not take it.
@@ -32,7 +33,7 @@ pub struct Backing {
 
 enum File {
     /// One of the store's.
-    Stored(OwnedFd),
+    Stored { file: OwnedFd, _taken: Taken },
     /// Decoded bytes.
     Memory { file: MemoryFile, _share: Share },
 }
@@ -41,9 +42,9 @@ enum File {
 struct Share(Arc<Mutex<Held>>, u64);
 
 impl Backing {
-    /// A file of the store, which has the bytes as they are: so many, stored then.
-    pub fn stored(file: OwnedFd, len: u64, modified: SystemTime) -> Self {
-        Self::new(File::Stored(file), len, modified)
+    /// A file of the store, which has the bytes as they are: so many, stored then. It is one of those that may be open.
+    pub fn stored(file: OwnedFd, len: u64, modified: SystemTime, taken: Taken) -> Self {
+        Self::new(File::Stored { file, _taken: taken }, len, modified)
     }
 
     fn new(file: File, len: u64, modified: SystemTime) -> Self {
@@ -89,7 +90,7 @@ impl Backing {
 
     fn file(&self) -> BorrowedFd<'_> {
         match &self.file {
-            File::Stored(file) => file.as_fd(),
+            File::Stored { file, .. } => file.as_fd(),
             File::Memory { file, .. } => file.as_fd(),
         }
     }
@@ -136,6 +137,11 @@ impl MemoryFiles {
     /// The bytes that all of them have.
     pub fn len(&self) -> u64 {
         self.held.lock().len
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.held.lock().count
     }
 
     /// Whether there are none.

@@ -66,8 +66,18 @@ impl Pool {
             let shared = Arc::clone(&shared);
             std::thread::Builder::new().name(format!("worker-{n}")).spawn(move || shared.work())
         };
-        let threads = (0..threads.max(1)).map(start).collect::<std::io::Result<Vec<_>>>()?;
-        Ok(Self { shared, threads: Mutex::new(threads) })
+        let mut started = vec![start(0)?];
+        for n in 1..threads {
+            match start(n) {
+                Ok(thread) => started.push(thread),
+                // Fewer do the same.
+                Err(error) => {
+                    log::warn!("{n} threads, and no more can be had of {threads}: {error}");
+                    break;
+                }
+            }
+        }
+        Ok(Self { shared, threads: Mutex::new(started) })
     }
 
     /// Runs `task` on one of the threads. A panic costs what it would have done, and nothing else.

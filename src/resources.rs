@@ -58,6 +58,11 @@ pub fn in_use() -> InUse {
     }
 }
 
+/// How many directories are being read, each with an open file.
+pub fn open_directories() -> usize {
+    sys::open_directories()
+}
+
 /// A part of the open files, for one purpose.
 #[derive(Debug)]
 pub struct Part {

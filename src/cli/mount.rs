@@ -17,6 +17,7 @@ use crate::array::{FillChunks, ShardLayout, ShardWrite};
 use crate::fuse::{self, MountOptions, Mounted, Others};
 use crate::hierarchy;
 use crate::metadata::Policy;
+use crate::resources;
 use crate::store::directory::Durability;
 use crate::store::{Condition, Store};
 use crate::sys;
@@ -116,6 +117,7 @@ fn serve(
         sys::new_session()?;
     }
     logger::start(args.log_level, args.log_file.as_deref())?;
+    let descriptors = resources::raise_descriptor_limit();
     // The daemon leaves the directory that it is named from.
     let rescue = args.rescue.as_ref().map(std::path::absolute).transpose()?;
     let hierarchy = open_hierarchy(args, flags, source)?;
@@ -134,6 +136,7 @@ fn serve(
         form: args.form,
         listed_views: args.views.clone(),
         passthrough: (!flags.no_passthrough).then(Passthrough::default),
+        descriptors: usize::try_from(descriptors).unwrap_or(usize::MAX),
     };
     let vfs = Arc::new(Vfs::new(hierarchy, options));
     let processors = thread::available_parallelism().map_or(1, std::num::NonZero::get);

@@ -10,6 +10,9 @@ use crate::metadata::{Dialect, NodePath, draft_root_marker};
 use crate::store::Store;
 use crate::store::directory::{DirectoryStore, Durability};
 
+/// The most bytes of the entry point of a draft.
+const MAX_ENTRY_LEN: u64 = 1 << 20;
+
 /// The store in a directory, which must exist.
 pub fn store(path: &Path, durability: Durability) -> Result<Store, Failure> {
     let shown = path.display();
@@ -82,7 +85,11 @@ impl Source {
 
 /// The dialect of the draft whose entry point lies in `directory`.
 fn draft_root_of(directory: &Path) -> Option<Dialect> {
-    draft_root_marker(&std::fs::read(directory.join("zarr.json")).ok()?)
+    let path = directory.join("zarr.json");
+    // A FIFO would be waited for.
+    let is_short = |found: &std::fs::Metadata| found.is_file() && found.len() <= MAX_ENTRY_LEN;
+    std::fs::metadata(&path).ok().filter(is_short)?;
+    draft_root_marker(&std::fs::read(path).ok()?)
 }
 
 /// Whether a directory has the documents of the draft of May 2019, which had no entry point.

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::args::Tree;
 use super::{Failure, failed, open, print};
 use crate::error::Result as Found;
-use crate::hierarchy::{Content, Hierarchy, Node};
+use crate::hierarchy::{Content, Hierarchy, Met, Node};
 use crate::metadata::{NodeKind, NodePath};
 
 /// Lines of a tree: nobody reads more.
@@ -81,7 +81,7 @@ fn draw(hierarchy: &Hierarchy, node: &Node, lines: &mut print::Lines) -> Result<
     if node.kind() == NodeKind::Group {
         levels.push(Level::open(hierarchy, node.path(), String::new())?);
     }
-    let mut count = 0_usize;
+    let (mut count, mut met) = (0_usize, Met::default());
     while let Some(level) = levels.last_mut() {
         let Some((found, is_last)) = level.take(hierarchy) else {
             levels.pop();
@@ -91,6 +91,11 @@ fn draw(hierarchy: &Hierarchy, node: &Node, lines: &mut print::Lines) -> Result<
         if count > MAX_LINES {
             let why = format!("it has more than {MAX_LINES} nodes");
             return Ok(Drawn { is_whole: false, why });
+        }
+        if let Ok(node) = &found
+            && let Err(error) = met.meet(node)
+        {
+            return Ok(Drawn { is_whole: false, why: error.to_string() });
         }
         let (branch, below) =
             if is_last { ("└── ", "    ") } else { ("├── ", "│   ") };

@@ -66,7 +66,7 @@ pub enum Durability {
 /// A directory whose files are the values.
 #[derive(Debug)]
 pub struct DirectoryStore {
-    root: OwnedFd,
+    root: Arc<OwnedFd>,
     durability: Durability,
     clock: Clock,
     session: Arc<Session>,
@@ -98,7 +98,7 @@ impl DirectoryStore {
         let root = OwnedFd::from(root);
         let session = Arc::new(Session::new(root.try_clone()?));
         let clock = Clock::of(&root)?;
-        Ok(Self { root, durability, clock, session })
+        Ok(Self { root: Arc::new(root), durability, clock, session })
     }
 
     /// The regular file of `key`, or none, and its version before anything is read.

@@ -1,7 +1,7 @@
 //! Listings of directories, read lazily: an array may have millions of chunks.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -15,6 +15,7 @@ use crate::error::{Error, Kind, Result};
 use crate::hierarchy::{Content, Member};
 use crate::metadata::{NodeKind, NodePath};
 use crate::pool::Urgency;
+use crate::resources;
 use crate::store::{Entry, Stat};
 
 /// A name in a directory.
@@ -38,6 +39,23 @@ pub struct DirHandle {
     read: Mutex<Read>,
     /// What is stored of chunks that come next. A leaf.
     stats: Mutex<Stats>,
+    _counted: Counted,
+}
+
+/// Counts an open directory until it is dropped.
+struct Counted(Arc<AtomicUsize>);
+
+impl Counted {
+    fn new(count: &Arc<AtomicUsize>) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(count))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// What was stored of chunks, and when.
@@ -47,8 +65,16 @@ struct Stats {
     since: Option<Instant>,
 }
 
-/// Names that an open directory holds, for who goes back a little.
+/// Names that an open directory holds, for who goes back a little; fewer where many directories are open.
 const MAX_LISTED: usize = 4096;
+const MIN_LISTED: usize = 512;
+
+/// How many these are.
+const MANY_DIRS: usize = 256;
+
+/// The part of the files that this process may have open which is for directories that are being read. In one of more than
+/// these as many names are read at once as the kernel takes, and it is closed.
+const PART_OF_LISTINGS: usize = 4;
 
 /// Chunks whose attributes are asked for at once: as many as the kernel takes in an answer.
 const STAT_COUNT: usize = 256;
@@ -61,7 +87,7 @@ struct Read {
     listed: VecDeque<Arc<Listed>>,
     /// The position of the first of them.
     first: usize,
-    rest: Source,
+    rest: Rest,
     /// Why names are missing, other than damage to what is stored; told at the end.
     failed: Option<Error>,
     /// Errors since the last name.
@@ -71,9 +97,26 @@ struct Read {
 /// A listing that only fails ends after as many errors.
 const MAX_ERRORS: usize = 1000;
 
+/// The names of a directory that are still to come.
+enum Rest {
+    /// Nothing is open: the directory is read from its beginning.
+    Closed,
+    /// It is being read.
+    Open(Source),
+    /// It was read so far, because too many others are open; whether there are more.
+    Taken(VecDeque<Found>, bool),
+    /// There are none.
+    End,
+}
+
 impl Read {
-    fn new(rest: Source) -> Self {
+    fn new(rest: Rest) -> Self {
         Self { listed: VecDeque::new(), first: 0, rest, failed: None, errors: 0 }
+    }
+
+    /// The position of the next name.
+    fn next_position(&self) -> usize {
+        self.first.saturating_add(self.listed.len())
     }
 }
 
@@ -87,16 +130,20 @@ impl Vfs {
     /// Opens a directory for listing.
     pub fn opendir(&self, number: u64) -> Result<DirHandle> {
         let place = self.directory(number)?;
-        let entries = self.entries(&place).or_else(|error| {
-            // `zarrfs umount` opens the root to sync it, also if the store has gone: reading it gives the error.
-            if number != ROOT || error.kind() != Kind::Stale {
-                return Err(error);
-            }
-            let late: Source = Box::new(std::iter::once(Err(error)));
-            Ok(late)
-        })?;
-        let read = Mutex::new(Read::new(entries));
-        Ok(DirHandle { place, read, stats: Mutex::default() })
+        let entries = || {
+            self.entries(&place).or_else(|error| {
+                // `zarrfs umount` opens the root to sync it, also if the store has gone: reading it gives the error.
+                if number != ROOT || error.kind() != Kind::Stale {
+                    return Err(error);
+                }
+                let late: Source = Box::new(std::iter::once(Err(error)));
+                Ok(late)
+            })
+        };
+        let rest = if self.is_crowded() { Rest::Closed } else { Rest::Open(entries()?) };
+        let read = Mutex::new(Read::new(rest));
+        let counted = Counted::new(&self.dirs);
+        Ok(DirHandle { place, read, stats: Mutex::default(), _counted: counted })
     }
 
     /// Every name in a directory and what it stands for, those that only this mount has first.
@@ -137,12 +184,14 @@ impl Vfs {
     /// The name at `position` of an open directory, `.` and `..` not counted; none past the end. Names that
     /// cannot be told because what is stored is damaged are left out, and noted; other errors come at the end.
     pub fn readdir(&self, dir: &DirHandle, position: usize) -> Result<Option<Arc<Listed>>> {
+        let many = self.open_dirs() > MANY_DIRS;
+        let most = if many { MIN_LISTED } else { MAX_LISTED };
         let mut read = dir.read.lock();
         if position < read.first {
-            *read = Read::new(self.entries(&dir.place)?);
+            *read = Read::new(Rest::Closed);
         }
-        while read.first.saturating_add(read.listed.len()) <= position {
-            let (name, place) = match read.rest.next() {
+        while read.next_position() <= position {
+            let (name, place) = match self.next_name(&mut read, &dir.place)? {
                 Some(Ok(found)) => found,
                 Some(Err(error)) if read.errors < MAX_ERRORS => {
                     read.errors += 1;
@@ -157,14 +206,62 @@ impl Vfs {
                 None => return read.failed.clone().map_or(Ok(None), Err),
             };
             read.errors = 0;
-            let (is_dir, at) = (place.is_dir(), read.first.saturating_add(read.listed.len()));
+            let (is_dir, at) = (place.is_dir(), read.next_position());
             read.listed.push_back(Arc::new(Listed { name, is_dir, place, position: at }));
-            if read.listed.len() > MAX_LISTED {
+            while read.listed.len() > most {
                 read.listed.pop_front();
                 read.first = read.first.saturating_add(1);
             }
         }
         Ok(position.checked_sub(read.first).and_then(|at| read.listed.get(at)).cloned())
+    }
+
+    /// The next name, read from where the last one was.
+    fn next_name(&self, read: &mut Read, place: &Place) -> Result<Option<Found>> {
+        loop {
+            let next = match &mut read.rest {
+                Rest::End => return Ok(None),
+                Rest::Open(names) => names.next(),
+                Rest::Taken(names, more) => match names.pop_front() {
+                    None if *more => {
+                        read.rest = Rest::Closed;
+                        continue;
+                    }
+                    next => next,
+                },
+                Rest::Closed => {
+                    let (mut names, mut passed) = (self.entries(place)?, 0);
+                    while passed < read.next_position()
+                        && let Some(found) = names.next()
+                    {
+                        passed = passed.saturating_add(usize::from(found.is_ok()));
+                    }
+                    read.rest = if self.is_crowded() {
+                        let taken: VecDeque<Found> = names.take(MIN_LISTED).collect();
+                        let more = taken.len() == MIN_LISTED;
+                        Rest::Taken(taken, more)
+                    } else {
+                        Rest::Open(names)
+                    };
+                    continue;
+                }
+            };
+            if next.is_none() {
+                // What it has open is given back before its reader closes it.
+                read.rest = Rest::End;
+            }
+            return Ok(next);
+        }
+    }
+
+    /// How many directories programs have open.
+    pub(super) fn open_dirs(&self) -> usize {
+        self.dirs.load(Ordering::Relaxed)
+    }
+
+    /// Whether so many directories are being read that others must not stay open.
+    fn is_crowded(&self) -> bool {
+        resources::open_directories() >= self.options.descriptors / PART_OF_LISTINGS
     }
 
     /// A listing goes on: what was asked for ahead may have changed since the kernel was answered last.

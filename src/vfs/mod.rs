@@ -128,6 +128,8 @@ pub struct Options {
     pub listed_views: ListedViews,
     /// When the kernel is to read chunks by itself, from files that it is given; none for never.
     pub passthrough: Option<Passthrough>,
+    /// How many files this process may have open.
+    pub descriptors: usize,
 }
 
 impl Default for Options {
@@ -142,6 +144,7 @@ impl Default for Options {
             form: Form::default(),
             listed_views: ListedViews::default(),
             passthrough: None,
+            descriptors: 1024,
         }
     }
 }
@@ -200,6 +203,8 @@ pub struct Vfs {
     wished: Mutex<HashSet<NodePath>>,
     /// Consolidated metadata shown there.
     copies: Texts,
+    /// How many directories programs have open.
+    dirs: Arc<AtomicUsize>,
     /// Which names there are: who makes, moves or removes nodes has it alone, who makes or renames files shares it.
     /// Taken before the lock of any file, and held over store I/O.
     tree_lock: RwLock<()>,
@@ -219,7 +224,11 @@ impl Vfs {
         buffer::keep_at_most(usize::try_from(options.cache_len / 4).unwrap_or(usize::MAX));
         Self {
             cache: Arc::new(ChunkCache::new(options.cache_len)),
-            passed: Arc::new(Passed::new(options.passthrough, options.cache_len)),
+            passed: Arc::new(Passed::new(
+                options.passthrough,
+                options.cache_len,
+                options.descriptors,
+            )),
             hierarchy,
             options,
             inodes: Inodes::new(),
@@ -243,6 +252,7 @@ impl Vfs {
             without_fill: Mutex::default(),
             wished: Mutex::default(),
             copies: Texts::default(),
+            dirs: Arc::default(),
             tree_lock: RwLock::new(()),
             invalidate: Mutex::new(None),
         }

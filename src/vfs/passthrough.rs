@@ -6,7 +6,6 @@
 //! there; those who have the old one open go on reading what they have opened.
 
 use std::collections::HashMap;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
@@ -27,10 +26,16 @@ use crate::backing::{Backing, MemoryFiles};
 use crate::cache::{ChunkCache, Elsewhere};
 use crate::error::{Error, Kind, Result};
 use crate::metadata::NodePath;
-use crate::store::{Stat, Version};
+use crate::resources::Part;
+use crate::store::Version;
 
-/// Memory files that there may be: each is an open file.
+/// Memory files that there may be, if as many files may be open: each is one.
 const MOST_FILES: usize = 512;
+
+/// The parts of the files that this process may have open: memory files, and files of the store that the kernel reads. The rest
+/// is for what is opened for the time of one call, and for listings.
+const PART_IN_MEMORY: usize = 8;
+const PART_OF_STORE: usize = 4;
 
 /// When the kernel is to read chunks by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,6 +112,8 @@ pub(super) struct Passed {
     options: Passthrough,
     limit: u64,
     files: MemoryFiles,
+    /// Files of the store.
+    stored: Part,
     /// In order of use. A leaf.
     kept: Mutex<LruCache<Id, Kept>>,
     /// What is being put into memory files, so that it is not decoded twice: locked over that. The table is a leaf.
@@ -134,14 +141,16 @@ enum Of {
 
 impl Passed {
     /// Half of the cache is for memory files at most.
-    pub fn new(options: Option<Passthrough>, cache_len: u64) -> Self {
+    pub fn new(options: Option<Passthrough>, cache_len: u64, descriptors: usize) -> Self {
         let limit = cache_len / 2;
+        let most_files = MOST_FILES.min(descriptors / PART_IN_MEMORY);
         Self {
             is_possible: AtomicBool::new(options.is_some()),
             is_possible_of_store: AtomicBool::new(true),
             options: options.unwrap_or_default(),
             limit,
-            files: MemoryFiles::new(limit, MOST_FILES),
+            files: MemoryFiles::new(limit, most_files),
+            stored: Part::new(descriptors / PART_OF_STORE),
             kept: Mutex::new(LruCache::unbounded()),
             making: Mutex::default(),
             parted: Mutex::default(),
@@ -157,6 +166,11 @@ impl Passed {
     /// How often a file was opened so.
     pub fn opened(&self) -> u64 {
         self.opened.load(Ordering::Relaxed)
+    }
+
+    /// How many files are open that the kernel reads: those of the store, and memory files.
+    pub fn open_files(&self) -> usize {
+        self.stored.taken().saturating_add(self.files.count())
     }
 
     /// Bytes of memory files.
@@ -347,10 +361,17 @@ impl Vfs {
         if is_in_pages || self.passed.is_contended(path) {
             return None;
         }
-        let backing = if let Some(stored) = self.open_stored(array, coords) {
+        let stored = if self.may_be_stored(array, coords) {
+            // Where too many are open others are read through the page cache.
+            let taken = self.passed.stored.take()?;
+            array.open_decoded(coords).transpose().map(|stored| (stored, taken))
+        } else {
+            None
+        };
+        let backing = if let Some((stored, taken)) = stored {
             let (stored, stat) = stored.ok().filter(|(_, stat)| version.is_same(stat.version))?;
             let is_long = stat.len >= self.passed.options.shortest;
-            Arc::new(is_long.then(|| Backing::stored(stored, stat.len, stat.modified))?)
+            Arc::new(is_long.then(|| Backing::stored(stored, stat.len, stat.modified, taken))?)
         } else {
             // What was read before, and is not here any more, the kernel had better keep.
             if passing.last.is_some_and(|last| last.is_same(version))
@@ -382,13 +403,9 @@ impl Vfs {
             && self.array(&path).is_ok_and(|array| array.is_stored_decoded(&coords))
     }
 
-    /// The file of the store that has a chunk decoded; none where there is none.
-    fn open_stored(&self, array: &Array, coords: &Coords) -> Option<Result<(OwnedFd, Stat)>> {
-        let is_possible = self.passed.is_possible_of_store.load(Ordering::Relaxed);
-        if !is_possible || !array.is_stored_decoded(coords) {
-            return None;
-        }
-        array.open_decoded(coords).transpose()
+    /// Whether the store has a chunk decoded, in a file that the kernel can read.
+    fn may_be_stored(&self, array: &Array, coords: &Coords) -> bool {
+        self.passed.is_possible_of_store.load(Ordering::Relaxed) && array.is_stored_decoded(coords)
     }
 
     /// What another handle on a file that is read so, and has lost its name, is to be read from. None while whoever asks may

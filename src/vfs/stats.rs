@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Vfs;
+use crate::resources;
 
 /// Name after `zarrfs_`, what it is, and the value. What counts up has a name that ends in `_total`.
 type Line = (&'static str, &'static str, u64);
@@ -38,17 +39,38 @@ impl Vfs {
     }
 
     /// What there is now.
-    fn held(&self) -> [Line; 6] {
+    fn held(&self) -> Vec<Line> {
         let len = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
         let waiting = self.unstored_len().saturating_add(self.cache.waiting_len());
-        [
+        let in_use = resources::in_use();
+        let mut lines = vec![
             ("process_id", "Process that serves the mount.", u64::from(std::process::id())),
             ("cache_bytes", "Decoded chunks that are kept.", self.cache.len()),
             ("memory_files_bytes", "The same in files that the kernel reads.", self.passed.len()),
             ("unstored_bytes", "Bytes that wait to be stored.", waiting),
             ("open_files", "Open files.", len(self.handles.lock().len())),
             ("inodes", "Inodes that the kernel knows.", len(self.inodes.len())),
-        ]
+            ("passed_files", "Files open that the kernel reads.", len(self.passed.open_files())),
+            ("open_directories", "Directories that programs have open.", len(self.open_dirs())),
+            (
+                "directories_being_read",
+                "Directories of the store that are being read.",
+                len(in_use.directories),
+            ),
+            (
+                "descriptor_limit",
+                "Descriptors that this process may have.",
+                in_use.descriptor_limit,
+            ),
+        ];
+        let known = [
+            ("descriptors", "Descriptors in use.", in_use.descriptors),
+            ("threads", "Threads of this process.", in_use.threads),
+            ("thread_limit", "Threads that its user may have in all.", in_use.thread_limit),
+        ];
+        let known = known.into_iter();
+        lines.extend(known.filter_map(|(name, help, value)| Some((name, help, value?))));
+        lines
     }
 
     /// What `.zarrfs/stats` shows.

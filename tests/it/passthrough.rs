@@ -410,3 +410,61 @@ fn those_who_open_a_small_view_at_once_all_have_the_kernel_read_it() {
     });
     assert_eq!(passed(&mount), 100);
 }
+
+/// Shows: descriptors.
+#[test]
+fn more_readers_than_there_are_descriptors_read_every_chunk() {
+    const READERS: usize = 600;
+    let mount = Mount::new(&["--create", "--shards", "none", "--codecs", "none"]);
+    let document = json!({
+        "zarr_format": 3, "node_type": "array",
+        "shape": [READERS * CHUNK_LEN], "data_type": "uint8",
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [CHUNK_LEN]}},
+        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+        "fill_value": 0, "codecs": [{"name": "bytes"}], "attributes": {}
+    });
+    fs::create_dir_all(mount.store().join("x/c")).unwrap();
+    fs::write(mount.store().join("x/zarr.json"), document.to_string()).unwrap();
+    for number in 0..READERS {
+        let bytes = vec![number.to_le_bytes()[0]; CHUNK_LEN];
+        fs::write(mount.store().join("x/c").join(number.to_string()), bytes).unwrap();
+    }
+    // No more than these can be had, and the limit is raised to them.
+    mount.unmount();
+    mount.mount_again_with_descriptors(400);
+    assert_eq!(stat(&mount, "zarrfs_descriptor_limit"), 400);
+    let open = |number: usize| File::open(mount.at("x/c").join(number.to_string())).unwrap();
+    let readers: Vec<File> = (0..READERS).map(open).collect();
+    for (number, reader) in readers.iter().enumerate() {
+        assert!(read(reader).iter().all(|byte| *byte == number.to_le_bytes()[0]), "{number}");
+    }
+    assert!(stat(&mount, "zarrfs_passed_files") <= 150);
+    assert!(stat(&mount, "zarrfs_descriptors") < 350, "{}", stat(&mount, "zarrfs_descriptors"));
+    // All else goes on: names are looked up, listed, and chunks stored.
+    fs::write(mount.at("x/c/3"), full_of(9)).unwrap();
+    assert_eq!(fs::read(mount.at("x/c/3")).unwrap(), full_of(9));
+    assert_eq!(fs::read_dir(mount.at("x/c")).unwrap().count(), READERS);
+    drop(readers);
+}
+
+/// Shows: descriptors.
+#[test]
+fn more_open_directories_than_there_are_descriptors_are_listed_whole() {
+    const DIRECTORIES: usize = 300;
+    let mount = Mount::new(&["--create"]);
+    for number in 0..1200 {
+        fs::write(mount.store().join(format!("file{number}")), b"").unwrap();
+    }
+    mount.unmount();
+    mount.mount_again_with_descriptors(200);
+    let mut open: Vec<_> = (0..DIRECTORIES).map(|_| fs::read_dir(mount.path()).unwrap()).collect();
+    for directory in &mut open {
+        assert!(directory.next().is_some());
+    }
+    assert!(stat(&mount, "zarrfs_open_directories") >= 300);
+    assert!(stat(&mount, "zarrfs_directories_being_read") <= 60);
+    for (number, directory) in open.into_iter().enumerate() {
+        // With zarr.json, and without the name that was read above.
+        assert_eq!(directory.map(Result::unwrap).count(), 1200, "{number}");
+    }
+}

@@ -5,15 +5,19 @@
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use super::{LOCK_SUFFIX, check_root, is_session, kind_of, open_at, open_by};
 use crate::error::{At, Error, Result};
 use crate::store::{Entry, Key, PRIVATE, Prefix};
 use crate::sys::{self, Dir, EntryType};
 
+/// Directories in one another that are walked: each is open meanwhile.
+const MAX_LEVELS: usize = 256;
+
 /// One directory being listed.
 pub(super) struct Listing {
-    root: OwnedFd,
+    root: Arc<OwnedFd>,
     prefix: Prefix,
     dir: Dir,
     /// Whether there is a link on its path: then a directory in it may be one that it lies in.
@@ -30,14 +34,14 @@ pub(super) struct Found {
 
 impl Listing {
     /// None where there is no such directory.
-    pub(super) fn open(root: &OwnedFd, prefix: &Prefix) -> Result<Option<Self>> {
+    pub(super) fn open(root: &Arc<OwnedFd>, prefix: &Prefix) -> Result<Option<Self>> {
         let flags = libc::O_RDONLY | libc::O_DIRECTORY;
         let opened = open_by(root, prefix.as_str(), flags).at(prefix)?;
         let Some((fd, is_linked)) = opened else { return Ok(None) };
         if prefix.is_root() {
             check_root(root)?;
         }
-        let (root, prefix, dir) = (root.try_clone()?, prefix.clone(), Dir::new(fd)?);
+        let (root, prefix, dir) = (Arc::clone(root), prefix.clone(), Dir::new(fd)?);
         Ok(Some(Self { root, prefix, dir, is_linked }))
     }
 
@@ -122,6 +126,10 @@ impl Walk {
             Some(_) if found.is_linked_dir => Ok(None),
             Some(Entry::Key(name)) => listing.prefix.key(&name).map(Some),
             Some(Entry::Prefix(name)) => {
+                if self.open.len() >= MAX_LEVELS {
+                    let detail = format!("more than {MAX_LEVELS} directories in one another");
+                    return Err(Error::too_large(detail).at(&listing.prefix));
+                }
                 let below = Listing::open(&listing.root, &listing.prefix.join(&name)?)?;
                 self.open.extend(below);
                 Ok(None)

@@ -129,6 +129,22 @@ impl Mount {
         self.start(options);
     }
 
+    /// The same by a process that may have so many files open, and a quarter of them unless it asks for more.
+    pub fn mount_again_with_descriptors(&self, most: u32) {
+        let limits = format!("ulimit -Sn {}; ulimit -Hn {most}; exec \"$@\"", most / 4);
+        let command = zarrfs();
+        let output = Command::new("sh")
+            .args(["-c", limits.as_str(), "sh"])
+            .arg(command.get_program())
+            .arg("mount")
+            .args([self.store(), self.path()])
+            .arg("--log-file")
+            .arg(self.log())
+            .output()
+            .expect("runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+
     /// Unmounts; everything is stored then.
     pub fn unmount(&self) {
         let started = Instant::now();
