@@ -32,7 +32,7 @@ use bytes::Bytes;
 
 use super::{
     Aside, ByteRange, Condition, Entries, Key, Keys, ListableStore, PRIVATE, Piece, Prefix,
-    ReadableStore, Room, Stat, Value, Version, WritableStore,
+    ReadableStore, Room, Stat, Value, Version, WasRead, WritableStore,
 };
 use crate::buffer::unset;
 use crate::error::{At, Error, Kind, Result};
@@ -177,7 +177,7 @@ impl DirectoryStore {
             Err(_) if matches!(condition, Condition::Always) => None,
             old => old?,
         };
-        self.check(condition, old.as_ref().map(|old| old.stat.version))?;
+        self.check(key, condition, old.as_ref().map(|old| old.stat.version))?;
         file.set_len(0)?;
         write_all(file, pieces, old.as_ref().map(|old| &old.file))?;
         if let Some(old) = &old {
@@ -204,17 +204,26 @@ impl DirectoryStore {
         Ok(self.clock.note_own(stat, modified))
     }
 
-    /// Checks a condition on a value whose key is locked. Bytes that were read while the value could change unnoticed
-    /// must be read again before a new value is made of them.
-    fn check(&self, condition: Condition, found: Option<Version>) -> Result<()> {
+    /// Checks a condition on a value whose key is locked. If bytes were read while the value could change unnoticed,
+    /// they are compared with what is stored.
+    fn check(&self, key: &Key, condition: Condition, found: Option<Version>) -> Result<()> {
         condition.check(found)?;
-        if let Condition::Unchanged(version) = condition
-            && !version.is_settled
-        {
-            self.clock.wait();
-            return Err(Error::new(Kind::Stale, "the value may have changed since it was read"));
+        let Condition::Unchanged(version) = condition else { return Ok(()) };
+        let stale = || Error::new(Kind::Stale, "the value may have changed since it was read");
+        match version.read {
+            _ if version.is_settled => Ok(()),
+            WasRead::Nothing => Ok(()),
+            WasRead::Whole(digest) => {
+                let now = self.open_value(key)?.ok_or_else(stale)?;
+                let now = read_range(&now, ByteRange::first(now.stat.len))?;
+                if digest_of(&now.bytes) == digest { Ok(()) } else { Err(stale()) }
+            }
+            WasRead::Part => {
+                // Whoever asked reads it again, and finds it settled.
+                self.clock.wait();
+                Err(stale())
+            }
         }
-        Ok(())
     }
 
     /// Removes directories above `key` that hold nothing any more; the root stays.
@@ -346,7 +355,8 @@ impl WritableStore for DirectoryStore {
     fn erase_unchanged(&self, key: &Key, version: Version) -> Result<()> {
         let turn = Turn::take(self, key).at(key)?;
         let found = self.stat(std::slice::from_ref(key))?.pop().flatten();
-        let checked = self.check(Condition::Unchanged(version), found.map(|stat| stat.version));
+        let found = found.map(|stat| stat.version);
+        let checked = self.check(key, Condition::Unchanged(version), found);
         let erased = checked.and_then(|()| Ok(sys::unlink(&turn.dir, &turn.name)?));
         turn.end_unused();
         self.prune(key)?;
@@ -595,7 +605,19 @@ fn read_range(value: &Opened, range: ByteRange) -> Result<Value> {
     }
     let read = capacity.saturating_sub(rest.len());
     bytes.truncate(read);
-    Ok(Value { bytes: bytes.into(), stat: value.stat })
+    let mut stat = value.stat;
+    if !stat.version.is_settled {
+        let is_whole = offset == 0 && len == stat.len;
+        stat.version.read =
+            if is_whole { WasRead::Whole(digest_of(&bytes)) } else { WasRead::Part };
+    }
+    Ok(Value { bytes: bytes.into(), stat })
+}
+
+fn digest_of(bytes: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    bytes.hash(&mut hasher);
+    hasher.finish()
 }
 
 fn write_all(file: &File, pieces: &[Piece], old: Option<&File>) -> Result<()> {

@@ -105,7 +105,7 @@ impl WritableStore for MemoryStore {
         let stat = Stat {
             len: u64::try_from(bytes.len()).unwrap_or(u64::MAX),
             modified: SystemTime::now(),
-            version: Version { state: [values.sets, 0, 0, 0], is_settled: true },
+            version: Version::settled([values.sets, 0, 0, 0]),
         };
         values.by_key.insert(key.clone(), (bytes, stat));
         Ok(stat)
@@ -170,7 +170,7 @@ impl WritableStore for MemoryStore {
     fn set_modified(&self, key: &Key, modified: SystemTime) -> Result<(Version, Version)> {
         let mut values = self.values.lock();
         values.sets += 1;
-        let after = Version { state: [values.sets, 0, 0, 0], is_settled: true };
+        let after = Version::settled([values.sets, 0, 0, 0]);
         let (_, stat) = values.by_key.get_mut(key).ok_or_else(|| Error::not_found().at(key))?;
         let before = std::mem::replace(&mut stat.version, after);
         stat.modified = modified;

@@ -75,12 +75,32 @@ pub struct Version {
     /// Whether every later change of the value has another state. If not, bytes that were read as this version may be
     /// outdated though a later look finds the same state.
     pub(crate) is_settled: bool,
+    /// What was read of a value that is not settled: by this a condition tells whether it is the same still.
+    pub(crate) read: WasRead,
+}
+
+/// What was read of a value along with its version.
+#[derive(Debug, Clone, Copy, Default)]
+#[cfg_attr(test, derive(PartialEq, Eq))]
+pub(crate) enum WasRead {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// Some of its bytes.
+    Part,
+    /// All of its bytes; a digest of them.
+    Whole(u64),
 }
 
 impl Version {
+    /// The version of a value of which every state is another one.
+    pub(crate) fn settled(state: [u64; 4]) -> Self {
+        Self { state, is_settled: true, read: WasRead::Nothing }
+    }
+
     /// A version that no stored value has, for bytes that are not stored yet. A greater number is a later version.
     pub fn unstored(number: u64) -> Self {
-        Self { state: [u64::MAX, number, u64::MAX, u64::MAX], is_settled: true }
+        Self::settled([u64::MAX, number, u64::MAX, u64::MAX])
     }
 
     /// Whether it was made by [`Self::unstored`].

@@ -602,9 +602,21 @@ fn where_the_clock_is_coarse_a_value_is_trusted_once_it_could_not_have_changed_u
     }
     assert!(looked.elapsed() < Duration::from_secs(5), "waited each time");
 
-    // What others have stored just now is read again before it is changed.
+    // What others have stored just now is compared, or read again, before it is changed.
     std::fs::write(dir.path().join("k"), b"theirs").expect("written");
-    let refused = write.set(&key("k"), &new(), Condition::Unchanged(read())).expect_err("set");
-    assert_eq!(refused.kind(), Kind::Stale);
     write.set(&key("k"), &new(), Condition::Unchanged(read())).expect("set");
+    std::fs::write(dir.path().join("k"), b"theirs").expect("written");
+    let mut whole = read();
+    whole.read = WasRead::Whole(0); // As if other bytes had been read within the tick.
+    let refused = write.set(&key("k"), &new(), Condition::Unchanged(whole)).expect_err("set");
+    assert_eq!(refused.kind(), Kind::Stale);
+    let part = || {
+        let range = [(key("k"), ByteRange::first(2))];
+        let mut values = store.read().get_partial_values(&range).expect("read");
+        values.remove(0).expect("there").stat.version
+    };
+    std::fs::write(dir.path().join("k"), b"theirs").expect("written");
+    let refused = write.set(&key("k"), &new(), Condition::Unchanged(part())).expect_err("set");
+    assert_eq!(refused.kind(), Kind::Stale);
+    write.set(&key("k"), &new(), Condition::Unchanged(part())).expect("set");
 }

@@ -20,7 +20,7 @@ use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
 
-use crate::store::{Stat, Version};
+use crate::store::{Stat, Version, WasRead};
 use crate::sys;
 
 const SECOND: i128 = 1_000_000_000;
@@ -36,8 +36,8 @@ const COARSE: Duration = Duration::from_secs(2);
 const MULTIGRAIN: [u64; 4] = [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994];
 const MULTIGRAIN_SINCE: (u32, u32) = (6, 13);
 
-/// Other file systems that take the time from this machine's clock: overlayfs, ZFS, F2FS, bcachefs.
-const LOCAL: [u64; 4] = [0x794c_7630, 0x2fc1_2fc1, 0xf2f5_2010, 0xca45_1a4e];
+/// Other file systems that take the time from this machine's clock: overlayfs, ZFS, F2FS, bcachefs, FUSE.
+const LOCAL: [u64; 5] = [0x794c_7630, 0x2fc1_2fc1, 0xf2f5_2010, 0xca45_1a4e, 0x6573_5546];
 
 /// How many values that this process stored are remembered, at most; older ones are settled by then, or looked at anew.
 const MAX_OWN: usize = 4096;
@@ -120,7 +120,8 @@ impl Clock {
         let state = [hasher.finish(), folded(fields.changed), folded(fields.modified), fields.len];
         let is_settled = self.is_settled(&fields) || self.own.lock().contains(&state);
         let modified = time(fields.modified);
-        Stat { len: fields.len, modified, version: Version { state, is_settled } }
+        let version = Version { state, is_settled, read: WasRead::Nothing };
+        Stat { len: fields.len, modified, version }
     }
 
     /// Whether every later change of the file gives it another version.
@@ -153,7 +154,7 @@ impl Clock {
         Stat { version, ..stat }
     }
 
-    /// Returns once a file that was looked at just now can be looked at again, and is settled then.
+    /// Returns when a file that was looked at just now is settled if it has not changed since.
     pub(super) fn wait(&self) {
         std::thread::sleep(self.window.max(TICK));
     }
