@@ -176,6 +176,8 @@ pub struct Vfs {
     /// A leaf: copy the handle out, unlock, then work.
     handles: Mutex<HashMap<u64, Handle>>,
     next_handle: AtomicU64,
+    /// How many of the handles may write.
+    writing_handles: AtomicUsize,
     unsynced: Unsynced,
     views: Views,
     followed: Followed,
@@ -236,6 +238,7 @@ impl Vfs {
             journal: Journal::default(),
             handles: Mutex::default(),
             next_handle: AtomicU64::new(1),
+            writing_handles: AtomicUsize::new(0),
             unsynced: Unsynced::default(),
             views: Views::default(),
             followed: Followed::default(),

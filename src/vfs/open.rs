@@ -12,6 +12,7 @@ use super::views::OpenView;
 use super::{ATTEMPTS, Attr, Vfs, commit, file, overlay};
 use crate::backing::Backing;
 use crate::error::{At, Error, Kind, Result};
+use crate::metadata::NodePath;
 
 /// What an opener is going to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,6 +94,15 @@ impl AsRef<[u8]> for SharedText {
 impl Handle {
     fn shown(&self) -> String {
         self.inode.place().map_or_else(String::new, |place| place.shown())
+    }
+
+    /// The arrays whose elements the file has.
+    fn arrays(&self) -> Vec<NodePath> {
+        match (self.view(), self.inode.place()) {
+            (Some(open), _) => open.view.elements().map(|part| part.path.clone()).collect(),
+            (None, Some(Place::Chunk(path, _))) => vec![path],
+            _ => Vec::new(),
+        }
     }
 
     fn view(&self) -> Option<&Arc<OpenView>> {
@@ -282,6 +292,9 @@ impl Vfs {
 
     fn new_handle(&self, handle: Handle) -> u64 {
         let number = self.next_handle.fetch_add(1, Ordering::Relaxed);
+        if handle.access != Access::Read {
+            self.writing_handles.fetch_add(1, Ordering::Relaxed);
+        }
         self.handles.lock().insert(number, handle);
         number
     }
@@ -450,24 +463,52 @@ impl Vfs {
         if is_of_others {
             return Ok(());
         }
-        if let Some(view) = handle.view() {
-            return self.flush_view(view).at(handle.shown());
-        }
-        let closing = commit::When::Closing;
-        self.store_content_and(&handle.inode, closing, |place| self.check_shard_of(place))
+        let stored = match handle.view() {
+            Some(view) => self.flush_view(view).at(handle.shown()),
+            None => self.store_content_and(&handle.inode, commit::When::Closing, |place| {
+                self.check_shard_of(place)
+            }),
+        };
+        self.drop_pages_of_others(&handle);
+        stored
     }
 
     /// Stores what was written to a file, so that it survives a power cut.
     pub fn fsync(&self, handle: u64) -> Result<()> {
         let handle = self.handle(handle)?;
-        if let Some(view) = handle.view() {
-            self.store_view(&view.view)?;
-            return self.unsynced.sync_all(self.hierarchy.store());
+        let stored = match handle.view() {
+            Some(view) => self
+                .store_view(&view.view)
+                .and_then(|()| self.unsynced.sync_all(self.hierarchy.store())),
+            None => self.store_content_and(&handle.inode, commit::When::Asked, |place| {
+                self.store_shard_of(place)?;
+                self.sync_place(place)
+            }),
+        };
+        self.drop_pages_of_others(&handle);
+        stored
+    }
+
+    /// Has the kernel drop its pages of all other files that are open for writing and have elements of the same arrays. A
+    /// mapping that changes one of these pages later reads it again first, and so does not undo what was just stored
+    /// beside its own bytes.
+    fn drop_pages_of_others(&self, written: &Handle) {
+        if self.writing_handles.load(Ordering::Relaxed) < 2 {
+            return;
         }
-        self.store_content_and(&handle.inode, commit::When::Asked, |place| {
-            self.store_shard_of(place)?;
-            self.sync_place(place)
-        })
+        let arrays = written.arrays();
+        let is_other = |handle: &&Handle| {
+            handle.access != Access::Read
+                && handle.inode.number() != written.inode.number()
+                && handle.arrays().iter().any(|path| arrays.contains(path))
+        };
+        let others: Vec<Arc<Inode>> = {
+            let handles = self.handles.lock();
+            handles.values().filter(is_other).map(|handle| Arc::clone(&handle.inode)).collect()
+        };
+        for inode in &others {
+            self.invalidate(inode);
+        }
     }
 
     /// Ends a handle. What is incomplete then is dropped, if it was the last one.
@@ -494,7 +535,10 @@ impl Vfs {
                 file.passing.end();
             }
         });
-        drop(self.handles.lock().remove(&handle));
+        let ended = self.handles.lock().remove(&handle);
+        if ended.is_some_and(|ended| ended.access != Access::Read) {
+            self.writing_handles.fetch_sub(1, Ordering::Relaxed);
+        }
         self.inodes.release(inode);
     }
 

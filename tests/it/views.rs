@@ -542,3 +542,38 @@ fn a_file_that_the_store_does_not_take_as_a_view_stays() {
     fs::rename(mount.at("scratch"), mount.at("a/x.raw")).unwrap();
     assert_eq!(fs::read(mount.at("a/x.raw")).unwrap(), elements(&new));
 }
+
+/// Shows: view-mapped.
+#[test]
+fn a_mapped_view_does_not_undo_what_was_closed_in_another_file_of_the_array() {
+    let mount = mount(&[]);
+    let mapped = OpenOptions::new().read(true).write(true).open(mount.at("a/x.raw")).unwrap();
+    // SAFETY: the kernel chooses the place; the descriptor is open.
+    let address = unsafe {
+        let (null, access) = (std::ptr::null_mut(), libc::PROT_READ | libc::PROT_WRITE);
+        libc::mmap(null, 32, access, libc::MAP_SHARED, std::os::fd::AsRawFd::as_raw_fd(&mapped), 0)
+    };
+    assert_ne!(address, libc::MAP_FAILED);
+    // SAFETY: so many bytes are mapped there until the end of the test.
+    let bytes = unsafe { std::slice::from_raw_parts_mut(address.cast::<u8>(), 32) };
+    let read = |bytes: &[u8], at: usize| {
+        // SAFETY: the byte is there; the kernel may change it at any time.
+        unsafe { std::ptr::read_volatile(&raw const bytes[at]) }
+    };
+    assert_eq!(*bytes, elements(&WHOLE));
+    for (path, value) in [("a/x.npy", 50), ("a/x/c/0/0", 51)] {
+        let other = OpenOptions::new().write(true).open(mount.at(path)).unwrap();
+        let start = other.metadata().unwrap().len() - if path.ends_with("npy") { 32 } else { 8 };
+        other.write_all_at(&[value], start).unwrap();
+        drop(other);
+        until("the mapping has what was closed", || read(bytes, 0) == value);
+        bytes[31] = value;
+        // SAFETY: it is mapped there.
+        assert_eq!(unsafe { libc::msync(address, 32, libc::MS_SYNC) }, 0);
+        let found = fs::read(mount.at("a/x.npy")).unwrap();
+        let found = &found[found.len() - 32..];
+        assert_eq!((found[0], found[31]), (value, value), "{path}: a byte was undone");
+    }
+    // SAFETY: it was mapped so.
+    unsafe { libc::munmap(address, 32) };
+}
