@@ -27,7 +27,7 @@ Examples:
                                         make an array, and the hierarchy where there is none
   zarrfs convert old.zarr new.zarr      copy into another dialect, codecs, chunks or shards
 
-Exit codes: 0 good; 1 it did not work; 2 wrong usage.";
+Exit codes: 0 good; 1 it did not work; 2 wrong usage; 3 unmounted, and what is not stored is in --rescue DIR.";
 
 /// Mounts a Zarr hierarchy as a file system: groups are directories, arrays are directories that hold
 /// their metadata as JSON and every chunk as a plain, decoded file.

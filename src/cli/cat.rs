@@ -3,7 +3,7 @@
 use std::io::{ErrorKind, Write};
 
 use super::args::Cat;
-use super::{Failure, failed, open};
+use super::{Failure, failed, open, print};
 use crate::cache::ChunkCache;
 use crate::view::{Elements, GetChunk, Source, View};
 
@@ -45,15 +45,8 @@ fn write(view: &View, step: u64, get: &GetChunk<'_>) -> Result<(), Failure> {
         match out.write_all(&bytes) {
             // Who reads it has seen enough.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(()),
-            written => written.map_err(|error| not_written(&error))?,
+            written => print::ended(written)?,
         }
     }
-    match out.flush() {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(not_written(&error)),
-        _ => Ok(()),
-    }
-}
-
-fn not_written(error: &std::io::Error) -> Failure {
-    failed(format!("standard output: {error}"))
+    print::ended(out.flush())
 }

@@ -213,8 +213,8 @@ fn prepare(
     }
     if count > 0 && !args.skip_unsupported {
         return Err(failed(format!(
-            "{}: {} cannot hold {count} of its nodes, named above: leave them out with --skip-unsupported, choose \
-             others with --only, or another --format",
+            "{}: {count} of its nodes cannot be converted to {}, named above: leave them out with \
+             --skip-unsupported, choose others with --only, or another --format",
             args.source.display(),
             args.format.name()
         )));

@@ -64,7 +64,7 @@ pub fn run(args: &Create) -> Result<(), Failure> {
     }
     let (dialect, described) = made.map_err(|failure| match failure {
         Failure::Failed(why) => failed(format!("{shown}: {why}")),
-        usage @ Failure::Usage(_) => usage,
+        other @ (Failure::Usage(_) | Failure::Rescued(_)) => other,
     })?;
     print::output(&format!("{shown}  {described} ({dialect})\n"))
 }

@@ -29,6 +29,9 @@ const FAILED: u8 = 1;
 /// Wrong usage.
 const USAGE: u8 = 2;
 
+/// Not everything was stored, but all of it was written somewhere.
+const RESCUED: u8 = 3;
+
 /// Why a command ended early, as a person is told.
 #[derive(Debug)]
 enum Failure {
@@ -36,12 +39,14 @@ enum Failure {
     Failed(String),
     /// It was asked for in a way that makes no sense.
     Usage(String),
+    /// The mount has ended; what the store did not take was written elsewhere.
+    Rescued(String),
 }
 
 impl Failure {
     fn message(&self) -> &str {
         match self {
-            Self::Failed(message) | Self::Usage(message) => message,
+            Self::Failed(message) | Self::Usage(message) | Self::Rescued(message) => message,
         }
     }
 }
@@ -67,12 +72,21 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let args = match Args::try_parse_from(args::normalize(args)) {
         Ok(args) => args,
         Err(error) => {
-            // Where even this cannot be printed there is nobody to tell.
-            let _closed = error.print();
-            return ExitCode::from(if error.use_stderr() { USAGE } else { 0 });
+            let printed = error.print();
+            if error.use_stderr() {
+                return ExitCode::from(USAGE);
+            }
+            return end(print::check().and_then(|()| print::ended(printed)));
         }
     };
-    let done = match args.command {
+    end(run_command(args.command))
+}
+
+fn run_command(command: Command) -> Result<(), Failure> {
+    if !matches!(command, Command::Mount(_) | Command::Umount(_)) {
+        print::check()?;
+    }
+    match command {
         Command::Mount(mount) => mount::run(&mount),
         Command::Umount(umount) => umount::run(&umount),
         Command::Tree(tree) => tree::run(&tree),
@@ -81,11 +95,16 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Create(create) => create::run(&create),
         Command::Convert(convert) => convert::run(&convert),
         Command::Demo(demo) => demo::run(&demo),
-    };
+    }
+}
+
+/// The exit code of a command; what went wrong is printed.
+fn end(done: Result<(), Failure>) -> ExitCode {
     let (code, message) = match done {
         Ok(()) => return ExitCode::SUCCESS,
         Err(Failure::Failed(message)) => (FAILED, message),
         Err(Failure::Usage(message)) => (USAGE, message),
+        Err(Failure::Rescued(message)) => (RESCUED, message),
     };
     print::error(&format!("zarrfs: {message}"));
     ExitCode::from(code)

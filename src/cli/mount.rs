@@ -204,7 +204,7 @@ fn unmount_on_signal(mountpoint: PathBuf, vfs: Arc<Vfs>) {
             }
             match umount::now(&mountpoint, umount::Busy::Detach) {
                 Ok(()) => return,
-                Err(Failure::Failed(error) | Failure::Usage(error)) => log::error!("{error}"),
+                Err(failure) => log::error!("{}", failure.message()),
             }
         }
     };
@@ -300,11 +300,7 @@ fn create_source(args: &Mount) -> Result<(), Failure> {
         // A second run of the same command finds what the first one has made.
         let source = open::Source::parse(&args.source)?;
         return open_hierarchy(args, &Flags::default(), &source).map(drop).map_err(|failure| {
-            match failure {
-                Failure::Failed(why) | Failure::Usage(why) => {
-                    failed(format!("--create needs an empty directory: {why}"))
-                }
-            }
+            failed(format!("--create needs an empty directory: {}", failure.message()))
         });
     }
     let store: Store = open::store(&args.source, Durability::Synced)?;

@@ -1,15 +1,31 @@
 //! Writing to the terminal.
 
-use std::io::{BufWriter, ErrorKind, StdoutLock, Write};
+use std::io::{self, BufWriter, ErrorKind, StdoutLock, Write};
 use std::ops::ControlFlow;
 
-use super::Failure;
+use super::{Failure, failed};
+use crate::sys;
 
-/// Prints all of `text`. That its reader has gone (`zarrfs tree | head`) is no failure.
+/// Refuses to go on if standard output is closed: nobody would get what is printed.
+pub fn check() -> Result<(), Failure> {
+    if sys::was_stdout_closed() {
+        return Err(failed("standard output is closed: redirect it to a file, or to /dev/null"));
+    }
+    Ok(())
+}
+
+/// Prints all of `text`.
 pub fn output(text: &str) -> Result<(), Failure> {
-    let mut out = std::io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
+    let mut out = io::stdout().lock();
+    ended(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
+}
+
+/// Whether everything was written to standard output. That its reader has gone (`zarrfs tree | head`) is no failure.
+pub fn ended(written: io::Result<()>) -> Result<(), Failure> {
+    match written {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(failed(format!("standard output: {error}")))
+        }
         _ => Ok(()),
     }
 }
@@ -21,7 +37,7 @@ pub struct Lines(BufWriter<StdoutLock<'static>>);
 impl Lines {
     /// None yet.
     pub fn new() -> Self {
-        Self(BufWriter::new(std::io::stdout().lock()))
+        Self(BufWriter::new(io::stdout().lock()))
     }
 
     /// Prints one. Breaks where nobody reads on.
@@ -29,20 +45,17 @@ impl Lines {
         match writeln!(self.0, "{line}") {
             Ok(()) => Ok(ControlFlow::Continue(())),
             Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(ControlFlow::Break(())),
-            Err(error) => Err(error.into()),
+            Err(error) => ended(Err(error)).map(|()| ControlFlow::Continue(())),
         }
     }
 
     /// Prints what is left of them.
     pub fn end(mut self) -> Result<(), Failure> {
-        match self.0.flush() {
-            Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
-            _ => Ok(()),
-        }
+        ended(self.0.flush())
     }
 }
 
 /// Prints a line of error, if anybody is there to read it.
 pub fn error(text: &str) {
-    let _nobody = writeln!(std::io::stderr().lock(), "{text}");
+    let _nobody = writeln!(io::stderr().lock(), "{text}");
 }

@@ -30,14 +30,31 @@ pub struct Unstored {
 impl Unstored {
     /// What the lines of `.zarrfs/unstored` say.
     pub fn parse(text: &str) -> io::Result<Vec<Self>> {
-        let line = |line: &str| {
-            let value: Value = serde_json::from_str(line)?;
-            let path = value.get("path").and_then(Value::as_str);
-            let path = path.ok_or_else(|| io::Error::other("a line without a path"))?.to_owned();
-            let removed = value.get("removed").and_then(Value::as_bool).unwrap_or_default();
-            Ok(Self { path, removed })
-        };
-        text.lines().map(line).collect()
+        text.lines().map(|line| Self::of_line(&serde_json::from_str(line)?)).collect()
+    }
+
+    /// What `.zarrfs/unstored-bytes` says, with the bytes of each file.
+    pub fn parse_with_bytes(mut all: &[u8]) -> io::Result<Vec<(Self, &[u8])>> {
+        let cut = || io::Error::other("it ends early");
+        let mut files = Vec::new();
+        while !all.is_empty() {
+            let end = all.iter().position(|byte| *byte == b'\n').ok_or_else(cut)?;
+            let (line, rest) = all.split_at_checked(end.saturating_add(1)).ok_or_else(cut)?;
+            let line: Value = serde_json::from_slice(line)?;
+            let len = line.get("len").and_then(Value::as_u64);
+            let len = len.and_then(|len| usize::try_from(len).ok()).ok_or_else(cut)?;
+            let (bytes, rest) = rest.split_at_checked(len).ok_or_else(cut)?;
+            files.push((Self::of_line(&line)?, bytes));
+            all = rest;
+        }
+        Ok(files)
+    }
+
+    fn of_line(line: &Value) -> io::Result<Self> {
+        let path = line.get("path").and_then(Value::as_str);
+        let path = path.ok_or_else(|| io::Error::other("a line without a path"))?.to_owned();
+        let removed = line.get("removed").and_then(Value::as_bool).unwrap_or_default();
+        Ok(Self { path, removed })
     }
 }
 
@@ -130,6 +147,27 @@ fn write(at: &Path, bytes: &[u8]) -> io::Result<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bytes_are_told_from_lines_by_their_number_alone() {
+        let lines = [
+            "{\"path\":\"a/c/0\",\"len\":3}\n",
+            "\n{\n",
+            "{\"path\":\"b\",\"removed\":true,\"len\":0}\n",
+        ];
+        let text = lines.concat();
+        let found = Unstored::parse_with_bytes(text.as_bytes()).expect("whole");
+        let found: Vec<_> =
+            found.iter().map(|(file, b)| (file.path.as_str(), file.removed, *b)).collect();
+        assert_eq!(found, [("a/c/0", false, &b"\n{\n"[..]), ("b", true, b"")]);
+        for len in 1..text.len() {
+            let cut = Unstored::parse_with_bytes(&text.as_bytes()[..len]);
+            assert!(
+                cut.is_err() || len == lines[0].len() + 3,
+                "{len} bytes of it are taken for all"
+            );
+        }
+    }
 
     fn unstored(path: &str) -> Unstored {
         Unstored { path: path.to_owned(), removed: false }

@@ -31,22 +31,21 @@ pub fn run(args: &Umount) -> Result<(), Failure> {
         Err(error) if is_dead(&error) => {
             return now(&args.mountpoint, Busy::Detach);
         }
+        // Its store has gone.
+        Err(error) if error.raw_os_error() == Some(libc::ESTALE) => {}
         Err(error) => return Err(failed(format!("{shown}: {error}"))),
     }
-    let mountpoint = args.mountpoint.canonicalize()?;
+    let mountpoint = located(&args.mountpoint)?;
     let daemon = if is_fuse(&mountpoint)? { daemon_of(&mountpoint) } else { None };
     let daemon = daemon.ok_or_else(|| failed(format!("{shown}: no hierarchy is mounted there")))?;
     let Err(error) = File::open(&mountpoint).and_then(|root| root.sync_all()) else {
         now(&mountpoint, Busy::Refuse)?;
         return wait_for(daemon);
     };
-    let list = std::fs::read_to_string(mountpoint.join(".zarrfs/unstored"));
-    let unstored = list.and_then(|text| rescue::Unstored::parse(&text)).map_err(|failure| {
-        failed(format!(
-            "{shown}: not everything is stored, and what cannot be told: {error}; {failure}"
-        ))
-    })?;
     let Some(dir) = &args.rescue else {
+        let list = std::fs::read_to_string(mountpoint.join(".zarrfs/unstored"));
+        let unstored = list.and_then(|text| rescue::Unstored::parse(&text));
+        let unstored = unstored.map_err(|failure| untold(args, &error, &failure))?;
         let paths: Vec<String> = unstored.into_iter().map(|file| file.path).collect();
         let named = rescue::named(&paths);
         return Err(failed(format!(
@@ -54,9 +53,13 @@ pub fn run(args: &Umount) -> Result<(), Failure> {
              again, or write these elsewhere with --rescue DIR"
         )));
     };
+    // The daemon has them in memory; through their names they cannot be read when the store is gone.
+    let all = std::fs::read(mountpoint.join(".zarrfs/unstored-bytes"))
+        .map_err(|failure| untold(args, &error, &failure))?;
     let mut rescue = rescue::Rescue::default();
-    for file in &unstored {
-        rescue.add(dir, file, || std::fs::read(mountpoint.join(&file.path)));
+    let unstored = rescue::Unstored::parse_with_bytes(&all);
+    for (file, bytes) in unstored.map_err(|failure| untold(args, &error, &failure))? {
+        rescue.add(dir, &file, || Ok(bytes.to_vec()));
     }
     let told = rescue.told(dir);
     if !rescue.is_whole() {
@@ -66,7 +69,26 @@ pub fn run(args: &Umount) -> Result<(), Failure> {
     }
     now(&mountpoint, Busy::Refuse)?;
     wait_for(daemon)?;
-    Err(failed(format!("{shown}: not everything is stored: {error}; {told}")))
+    Err(Failure::Rescued(format!("{shown}: not everything is stored: {error}; {told}")))
+}
+
+/// Why it cannot be said what is not stored.
+fn untold(args: &Umount, error: &std::io::Error, failure: &std::io::Error) -> Failure {
+    let shown = args.mountpoint.display();
+    failed(format!(
+        "{shown}: not everything is stored, and what cannot be told: {error}; {failure}"
+    ))
+}
+
+/// The path of a mountpoint without links. What is mounted there need not answer.
+fn located(mountpoint: &Path) -> std::io::Result<PathBuf> {
+    mountpoint.canonicalize().or_else(|error| {
+        let absolute = std::path::absolute(mountpoint)?;
+        match absolute.parent().zip(absolute.file_name()) {
+            Some((above, name)) => Ok(above.canonicalize()?.join(name)),
+            None => Err(error),
+        }
+    })
 }
 
 /// Whether an error means that nobody serves a mount any more.

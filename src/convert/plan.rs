@@ -191,12 +191,16 @@ pub fn plan(
     }
     let planner = Planner { source, dest, wishes };
     let mut walk = source.walk_below(from, Bounds::STREAM);
-    let mut next = Some(Ok(root));
+    let mut next: Option<Result<Arc<Node>>> = Some(Ok(root));
     while let Some(node) = next {
-        let node = node?;
-        let path = NodePath::root().join(node.path().relative_to(from).unwrap_or_default())?;
-        if planner.node(&node, &path, &mut plan) == Below::Unwanted {
-            walk.skip_below();
+        let path = NodePath::root().join(walk.at().relative_to(from).unwrap_or_default())?;
+        match node {
+            Ok(node) if planner.node(&node, &path, &mut plan) == Below::Unwanted => {
+                walk.skip_below();
+            }
+            Err(error) if error.kind() == Kind::TooLarge => return Err(error),
+            Err(error) if planner.is_wanted(&path) => plan.unsupported.push((path, error)),
+            Ok(_) | Err(_) => {}
         }
         plan.check_len()?;
         next = walk.next();

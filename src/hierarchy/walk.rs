@@ -69,6 +69,8 @@ pub struct Walk<'h> {
     hierarchy: &'h Hierarchy,
     bounds: Bounds,
     top: NodePath,
+    /// The node that was looked at last.
+    last: NodePath,
     /// The group whose nodes come next.
     next: Option<NodePath>,
     /// Each group that the walk is in, with the names that are left in it.
@@ -86,6 +88,7 @@ impl Hierarchy {
             hierarchy: self,
             bounds,
             top: path.clone(),
+            last: path.clone(),
             next: Some(path.clone()),
             open: Vec::new(),
             nodes: 0,
@@ -97,6 +100,11 @@ impl Hierarchy {
 }
 
 impl Walk<'_> {
+    /// The path of the node that was looked at last, whether it could be read or not.
+    pub fn at(&self) -> &NodePath {
+        &self.last
+    }
+
     /// Leaves out what is below the node that came last.
     pub fn skip_below(&mut self) {
         self.next = None;
@@ -121,6 +129,7 @@ impl Walk<'_> {
     /// Opens the group that comes next.
     fn enter(&mut self) -> Result<()> {
         let Some(path) = self.next.take() else { return Ok(()) };
+        self.last = path.clone();
         if self.open.len() >= MAX_DEPTH {
             return Err(Error::too_large(format!("more than {MAX_DEPTH} groups in one another")))
                 .at(&path);
@@ -164,7 +173,10 @@ impl Iterator for Walk<'_> {
                 self.open.pop();
                 continue;
             };
-            let found = group.child(&name).and_then(|path| self.hierarchy.child_node(&path));
+            let found = group.child(&name).and_then(|path| {
+                self.last = path.clone();
+                self.hierarchy.child_node(&path)
+            });
             let node = match found {
                 Ok(Some(node)) => node,
                 Ok(None) => continue,

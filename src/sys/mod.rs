@@ -8,6 +8,7 @@ mod dir;
 mod large_pages;
 mod limits;
 mod process;
+mod stdout;
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -25,6 +26,7 @@ pub use limits::{
     thread_limit,
 };
 pub use process::process_of;
+pub use stdout::was_stdout_closed;
 
 /// Which links [`open_beneath`] follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

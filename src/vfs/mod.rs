@@ -298,12 +298,13 @@ impl Vfs {
         self.journal.text()
     }
 
-    fn report(&self, report: Report) -> String {
-        match report {
-            Report::Errors => self.errors(),
-            Report::Stats => self.stats(),
-            Report::Unstored => self.unstored_text(),
-        }
+    fn report(&self, report: Report) -> Result<bytes::Bytes> {
+        Ok(match report {
+            Report::Errors => self.errors().into(),
+            Report::Stats => self.stats().into(),
+            Report::Unstored => self.unstored_text().into(),
+            Report::UnstoredBytes => self.unstored_bytes()?.into(),
+        })
     }
 
     /// The figures of the medium below the store.

@@ -223,7 +223,7 @@ impl Vfs {
         let place = inode.place();
         let opened = match &place {
             Some(Place::Report(report)) if access == Access::Read => {
-                Ok((Some(Bytes::from(self.report(*report))), None))
+                self.report(*report).map(|made| (Some(made), None))
             }
             Some(Place::ViewsOf(path, _)) if access == Access::Read => {
                 self.views_text(path).map(|text| (Some(Bytes::from(text)), None))

@@ -41,11 +41,13 @@ pub enum Report {
     Stats,
     /// What is not stored yet, and why if it was tried.
     Unstored,
+    /// The same with its bytes.
+    UnstoredBytes,
 }
 
 impl Report {
     /// All there are.
-    pub const ALL: [Self; 3] = [Self::Errors, Self::Stats, Self::Unstored];
+    pub const ALL: [Self; 4] = [Self::Errors, Self::Stats, Self::Unstored, Self::UnstoredBytes];
 
     /// Its name.
     pub fn name(self) -> &'static str {
@@ -53,6 +55,7 @@ impl Report {
             Self::Errors => "errors",
             Self::Stats => "stats",
             Self::Unstored => "unstored",
+            Self::UnstoredBytes => "unstored-bytes",
         }
     }
 

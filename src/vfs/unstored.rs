@@ -1,14 +1,15 @@
 //! What is not stored yet, for people: by name, and why.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fmt::Write;
+
+use serde_json::{Value, json};
 
 use super::Vfs;
 use super::file::Content;
 use super::place::Place;
-use crate::buffer::Buffer;
+use crate::buffer::{Buffer, reserve};
 use crate::cache::Due;
-use crate::error::Error;
+use crate::error::{Error, Result};
 
 /// A file that is not stored as it is now.
 #[derive(Debug)]
@@ -54,18 +55,44 @@ impl Vfs {
     /// What `.zarrfs/unstored` shows: a line for each, a JSON object of its path, of the reason if it was tried, and of
     /// whether it was removed.
     pub(super) fn unstored_text(&self) -> String {
-        let mut text = String::new();
-        for Unstored { path, failure, bytes } in self.unstored() {
-            let mut line = serde_json::json!({"path": path});
-            if let Some(error) = failure {
-                line["reason"] = error.detail().into();
-            }
-            if bytes.is_none() {
-                line["removed"] = true.into();
-            }
-            // Writing to a string does not fail.
-            let _never = writeln!(text, "{line}");
+        let lines = self.unstored();
+        let lines: Vec<String> = lines.iter().map(|file| format!("{}\n", file.line())).collect();
+        lines.concat()
+    }
+
+    /// What `.zarrfs/unstored-bytes` shows: after each of these lines, which says their number too, the bytes of the file.
+    /// They come from memory, so that they can be had when the store is gone.
+    pub(super) fn unstored_bytes(&self) -> Result<Vec<u8>> {
+        let all = self.unstored();
+        let len_of = |file: &Unstored| file.bytes.as_ref().map_or(0, |bytes| bytes.len());
+        let lines: Vec<String> = all
+            .iter()
+            .map(|file| {
+                let mut line = file.line();
+                line["len"] = len_of(file).into();
+                format!("{line}\n")
+            })
+            .collect();
+        let lens = all.iter().map(len_of).chain(lines.iter().map(String::len));
+        let mut made = reserve(lens.fold(0, usize::saturating_add))?;
+        for (file, line) in all.iter().zip(lines) {
+            made.extend_from_slice(line.as_bytes());
+            made.extend_from_slice(file.bytes.as_deref().unwrap_or_default());
         }
-        text
+        Ok(made)
+    }
+}
+
+impl Unstored {
+    /// Its path, the reason if storing it was tried, and whether it was removed.
+    fn line(&self) -> Value {
+        let mut line = json!({"path": self.path});
+        if let Some(error) = &self.failure {
+            line["reason"] = error.detail().into();
+        }
+        if self.bytes.is_none() {
+            line["removed"] = true.into();
+        }
+        line
     }
 }

@@ -113,15 +113,21 @@ impl<'s> Source<'s> {
         }
     }
 
-    /// The nodes directly below a group that are understood, by name, and how many are not.
+    /// The nodes directly below a group that are understood, by name, and how many are not, or are not for this user.
     pub fn children(&self) -> Result<(Vec<Self>, usize)> {
         let (mut children, mut others) = (Vec::new(), 0_usize);
         for node in self.hierarchy.children(self.path())? {
-            let node = node?;
-            if node.is_bare() || matches!(node.content(), Content::NotUnderstood(..)) {
+            let node = match node {
+                Err(error) if error.kind() == Kind::Os(libc::EACCES) => None,
+                node => Some(node?),
+            };
+            let is_understood = |node: &Arc<Node>| {
+                !node.is_bare() && !matches!(node.content(), Content::NotUnderstood(..))
+            };
+            let Some(node) = node.filter(is_understood) else {
                 others = others.saturating_add(1);
                 continue;
-            }
+            };
             self.taken.take(&node)?;
             let (hierarchy, get, taken) = (self.hierarchy, self.get, Rc::clone(&self.taken));
             children.push(Self { node, hierarchy, get, taken });

@@ -1,7 +1,9 @@
 //! What the command says, and its exit codes.
 
 use std::fs;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
+use std::process::Command;
 
 use crate::support::{Mount, Second, Tmpfs, copy, names, said, until, zarrfs};
 
@@ -186,7 +188,7 @@ fn a_signal_stores_what_waits_and_unmounts() {
         let stats = fs::read_to_string(mount.at(".zarrfs/stats")).unwrap();
         let process =
             stats.lines().find_map(|line| line.strip_prefix("zarrfs_process_id ")).unwrap();
-        let killed = std::process::Command::new("kill").args([signal, process]).status().unwrap();
+        let killed = Command::new("kill").args([signal, process]).status().unwrap();
         assert!(killed.success());
         until(signal, || !Path::new(&format!("/proc/{process}/exe")).exists());
         assert_eq!(
@@ -205,7 +207,7 @@ fn a_mount_whose_daemon_was_killed_is_mounted_over_and_unmounted() {
         let stats = fs::read_to_string(mount.at(".zarrfs/stats")).unwrap();
         let process =
             stats.lines().find_map(|line| line.strip_prefix("zarrfs_process_id ")).unwrap();
-        let killed = std::process::Command::new("kill").args(["-KILL", process]).status().unwrap();
+        let killed = Command::new("kill").args(["-KILL", process]).status().unwrap();
         assert!(killed.success());
         until("killed", || fs::metadata(mount.path()).is_err());
     };
@@ -278,7 +280,7 @@ fn what_cannot_be_stored_is_named_at_unmount_and_written_elsewhere_if_that_is_wa
     assert!(unstored.starts_with(r#"{"path":"c/0/0","reason":"#), "{unstored}");
     assert!(unstored.contains("No space left"), "{unstored}");
     let (code, sentence) = said(&["umount", &mnt, "--rescue", &saved]);
-    assert_eq!(code, 1, "{sentence}");
+    assert_eq!(code, 3, "{sentence}");
     assert!(sentence.ends_with(&format!("in {saved} are: c/0/0, c/2/1")), "{sentence}");
     assert!(names(Path::new(&mnt)).is_empty(), "it is still mounted");
     for at in ["saved", "by-daemon"] {
@@ -290,4 +292,143 @@ fn what_cannot_be_stored_is_named_at_unmount_and_written_elsewhere_if_that_is_wa
     fs::copy(path("saved/c/0/0"), path("mnt/c/0/0")).unwrap();
     assert_eq!(said(&["umount", &mnt]), (0, String::new()));
     drop(small);
+}
+
+/// The program, for a user who may not read everything: not even root, who may otherwise.
+fn unprivileged() -> Command {
+    let bound = ["--bounding-set", "-dac_override,-dac_read_search"];
+    let mut command = Command::new("setpriv");
+    // SAFETY: the call cannot fail or touch memory.
+    if unsafe { libc::geteuid() } != 0 {
+        return zarrfs();
+    }
+    command.args(bound).arg(env!("CARGO_BIN_EXE_zarrfs"));
+    command
+}
+
+#[test]
+fn a_node_that_cannot_be_read_hides_no_other() {
+    let place = place();
+    let dir = place.path();
+    for name in ["a", "b/x", "c", "d"] {
+        let at = path(dir, &format!("a.zarr/{name}"));
+        let (code, sentence) = said(&["create", &at, "--shape", "4", "--dtype", "int8"]);
+        assert_eq!(code, 0, "{sentence}");
+    }
+    let closed = ["a.zarr/a/zarr.json", "a.zarr/b", "a.zarr/c"];
+    for (name, mode) in closed.into_iter().zip([0o000, 0o000, 0o600]) {
+        fs::set_permissions(dir.join(name), fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let source = path(dir, "a.zarr");
+    let run = |words: &[&str]| {
+        let output = unprivileged().args(words).output().unwrap();
+        let [out, error] =
+            [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
+        (output.status.code(), out.into_owned(), error.into_owned())
+    };
+    let (code, tree, error) = run(&["tree", &source]);
+    assert_eq!(code, Some(0), "{error}");
+    for part in ["a   cannot be read: Permission denied", "b   cannot", "c   cannot", "d   int8"] {
+        assert!(tree.contains(part), "{part}: {tree}");
+    }
+    let (code, info, error) = run(&["info", "--json", &source]);
+    assert_eq!(code, Some(0), "{error}");
+    assert!(info.contains("\"d\""), "{info}");
+    let (code, _, error) = run(&["cat", "--as", "h5", &source]);
+    assert_eq!(code, Some(0), "{error}");
+    let dest = path(dir, "copy.zarr");
+    let (code, _, error) = run(&["convert", &source, &dest]);
+    assert_eq!(code, Some(1), "{error}");
+    assert!(error.contains("/a: Permission denied") && error.contains("3 of its nodes"), "{error}");
+    assert!(!Path::new(&dest).exists());
+    let (code, said, error) = run(&["convert", &source, &dest, "--skip-unsupported"]);
+    assert_eq!(code, Some(0), "{error}");
+    assert!(said.contains("/d  int8") && !said.contains("/a  int8"), "{said}");
+    for name in closed {
+        fs::set_permissions(dir.join(name), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+}
+
+#[test]
+fn what_cannot_be_printed_is_an_error() {
+    let place = place();
+    let dir = place.path();
+    let array = path(dir, "a.zarr/x");
+    assert_eq!(said(&["create", &array, "--shape", "4", "--dtype", "int8"]).0, 0);
+    let (new, copy) = (path(dir, "a.zarr/new"), path(dir, "copy.zarr"));
+    for (words, changes) in [
+        (&["tree", &array][..], false),
+        (&["info", &array], false),
+        (&["cat", "--as", "npy", &array], false),
+        (&["create", &new], true),
+        (&["convert", &array, &copy], true),
+        (&["--help"], false),
+        (&["--version"], false),
+        (&["cat", "--help"], false),
+    ] {
+        let run = |redirect: &str| {
+            let mut shell = Command::new("sh");
+            shell.args(["-c", &format!("exec \"$0\" \"$@\" {redirect}")]);
+            let output = shell.arg(env!("CARGO_BIN_EXE_zarrfs")).args(words).output().unwrap();
+            (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+        };
+        let (code, sentence) = run(">&-");
+        assert_eq!(code, Some(1), "{words:?} >&-: {sentence}");
+        assert!(sentence.contains("standard output is closed"), "{words:?}: {sentence}");
+        assert!(!Path::new(&new).exists() && !Path::new(&copy).exists(), "{words:?} has begun");
+        for redirect in [">/dev/null", "1<>/dev/null", "| head -c 0"] {
+            if !changes {
+                let (code, sentence) = run(redirect);
+                assert_eq!(code, Some(0), "{words:?} {redirect}: {sentence}");
+            }
+        }
+        let (code, sentence) = run(">/dev/full");
+        assert_eq!(code, Some(1), "{words:?} >/dev/full: {sentence}");
+        assert!(sentence.contains("standard output: No space left"), "{words:?}: {sentence}");
+        drop(fs::remove_dir_all(&new));
+        drop(fs::remove_dir_all(&copy));
+    }
+}
+
+/// Shows: rescue.
+#[test]
+fn what_waits_is_saved_though_the_store_has_gone() {
+    for (case, shown) in
+        [("z316__shard_end", "c/0/0"), ("z316__groups_consolidated", "g1/g2/x/c/0/0")]
+    {
+        let mut mount = Mount::fixture(case, &["--writeback-delay", "1h"]);
+        for operation in ["write back", "fsync", "close", "unmount", "not everything is stored"] {
+            mount.expect(operation);
+        }
+        let saved = tempfile::tempdir().unwrap();
+        let mut bytes = fs::read(mount.at(shown)).unwrap();
+        bytes.reverse();
+        bytes.push(bytes[0] ^ 1);
+        bytes.remove(0);
+        // The one waits for its shard already, the other for a store that takes it.
+        let is_before = case == "z316__shard_end";
+        if is_before {
+            fs::write(mount.at(shown), &bytes).unwrap();
+        }
+        let late = fs::OpenOptions::new().write(true).open(mount.at(shown)).unwrap();
+        until("the store is removed", || fs::remove_dir_all(mount.store()).is_ok());
+        if !is_before {
+            late.write_all_at(&bytes, 0).unwrap();
+        }
+        drop(late);
+        // Longer than anything is taken to be as it was.
+        std::thread::sleep(std::time::Duration::from_millis(1200));
+        let (mnt, dir) = (mount.path(), saved.path().to_str().unwrap().to_owned());
+        let words = ["umount", mnt.to_str().unwrap(), "--rescue", &dir];
+        let mut ended = (0, String::new());
+        until("unmounted", || {
+            ended = said(&words);
+            !ended.1.contains("in use")
+        });
+        let (code, sentence) = ended;
+        assert_eq!(code, 3, "{case}: {sentence}");
+        assert!(sentence.contains(&format!("in {dir} are: {shown}")), "{sentence}");
+        assert_eq!(fs::read(saved.path().join(shown)).unwrap(), bytes, "{case}");
+        assert!(names(&mnt).is_empty(), "it is still mounted");
+    }
 }

@@ -125,7 +125,9 @@ fn what_went_wrong_is_told_in_words() {
     assert!(!names(&mount.path()).contains(".zarrfs"));
     assert_eq!(
         names(&mount.at(".zarrfs")),
-        BTreeSet::from(["errors", "stats", "stored", "unstored", "views"].map(str::to_owned))
+        BTreeSet::from(
+            ["errors", "stats", "stored", "unstored", "unstored-bytes", "views"].map(str::to_owned)
+        )
     );
     let stored = fs::read(mount.at(".zarrfs/stored/zarr.json")).unwrap();
     assert_eq!(stored, fs::read(mount.store().join("zarr.json")).unwrap());
