@@ -376,6 +376,8 @@ impl Vfs {
         } else {
             without_fill.remove(path);
         }
+        drop(without_fill);
+        self.copies.lock().clear();
     }
 
     /// Gives a directory that has become a group the attributes that came before.

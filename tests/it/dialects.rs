@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::support::{Mount, errno, names};
+use crate::support::{Mount, errno, names, set_xattr};
 
 fn json_of(path: &Path) -> Value {
     serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
@@ -171,4 +171,39 @@ fn a_block_at_the_edge_is_stored_as_far_as_the_array_goes() {
     let mut shown = vec![7; 8];
     shown.extend([0; 4]);
     assert_eq!(fs::read(mount.at("a/c/1/1")).unwrap(), shown);
+}
+
+/// Shows: as-zarr2-copies.
+#[test]
+fn consolidated_metadata_shown_as_zarr2_follow_every_change_of_the_mount_at_once() {
+    let mount = Mount::new(&["--create"]);
+    for node in ["g", "h"] {
+        fs::create_dir(mount.at(node)).unwrap();
+        fs::write(mount.at(node).join("zarr.json"), r#"{"zarr_format":3,"node_type":"group"}"#)
+            .unwrap();
+    }
+    fs::create_dir(mount.at("g/a")).unwrap();
+    fs::write(mount.at("g/a/zarr.json"), array(&json!({}))).unwrap();
+    mount.remount(&["--as", "zarr2", "--immutable"]);
+    let names = |group: &str| -> std::collections::BTreeSet<String> {
+        let copies = json_of(&mount.at(group).join(".zmetadata"));
+        copies["metadata"].as_object().unwrap().keys().cloned().collect()
+    };
+    let all = || (names("."), names("g"), names("h"));
+    let (none, root) = (set(&[".zgroup"]), [".zgroup", "g/.zgroup", "h/.zgroup"]);
+    let root = |more: &[&str]| set(&[&root[..], more].concat());
+    assert_eq!(all(), (root(&["g/a/.zarray"]), set(&[".zgroup", "a/.zarray"]), none.clone()));
+    set_xattr(&mount.at("g/a"), "user.attrs.units", "\"K\"").unwrap();
+    let own = set(&[".zgroup", "a/.zarray", "a/.zattrs"]);
+    assert_eq!(all(), (root(&["g/a/.zarray", "g/a/.zattrs"]), own, none.clone()));
+    fs::rename(mount.at("g/a"), mount.at("h/b")).unwrap();
+    let own = set(&[".zgroup", "b/.zarray", "b/.zattrs"]);
+    assert_eq!(all(), (root(&["h/b/.zarray", "h/b/.zattrs"]), none.clone(), own));
+    fs::write(mount.at("h/b/.zattrs"), "{}").unwrap();
+    let own = set(&[".zgroup", "b/.zarray"]);
+    assert_eq!(all(), (root(&["h/b/.zarray"]), none.clone(), own));
+    fs::write(mount.at("h/b/.zarray"), zarray(&json!({"shape": [2, 2]}))).unwrap();
+    assert_eq!(json_of(&mount.at(".zmetadata"))["metadata"]["h/b/.zarray"]["shape"], json!([2, 2]));
+    fs::remove_dir_all(mount.at("h/b")).unwrap();
+    assert_eq!(all(), (root(&[]), none.clone(), none));
 }
