@@ -58,6 +58,18 @@ impl Buffer {
         &mut Arc::make_mut(&mut self.0).0
     }
 
+    /// Whether somebody else has them, too: then changing them copies all of them.
+    pub fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
+
+    /// A copy of its own.
+    pub fn copied(&self) -> Result<Self> {
+        let mut bytes = reserve(self.len())?;
+        bytes.extend_from_slice(self);
+        Ok(bytes.into())
+    }
+
     /// The bytes themselves, copied only where somebody else has them too.
     pub fn into_vec(self) -> Vec<u8> {
         mem::take(&mut Arc::unwrap_or_clone(self.0).0)

@@ -363,3 +363,24 @@ fn readers_of_a_chunk_that_is_being_written_find_old_bytes_or_new_ones() {
     cache.store(&key, &array, FillChunks::Store, || {}).expect("stored").1.expect("read");
     assert_eq!(array.read_chunk(&at(0)).expect("read").expect("there").0.to_vec(), [200; 64]);
 }
+
+#[test]
+fn a_chunk_that_waits_is_changed_in_place_and_copied_only_where_others_have_its_bytes() {
+    let (store, _) = CountingStore::new();
+    let array = array(&store, 100, &json!([{"name": "bytes"}]));
+    let cache = ChunkCache::new(1 << 20);
+    cache.hold(&NodePath::root(), &array, &at(3), chunk(7, 100), None).expect("held");
+    let mut change = |bytes: &mut [u8]| {
+        bytes[0] = bytes[0].wrapping_add(1);
+        Ok(())
+    };
+    let cover = Cover::Part(1);
+    assert!(cache.try_change(&array, &at(3), &cover, &mut change).expect("changed"));
+    // A program that waits for nothing does not wait for a copy, and nobody waits for the table meanwhile.
+    let shared = cache.get(&array, &at(3)).expect("read").expect("there");
+    assert!(!cache.try_change(&array, &at(3), &cover, &mut change).expect("asked"));
+    cache.change(&NodePath::root(), &array, &at(3), &cover, &mut change).expect("changed");
+    assert_eq!(shared.bytes[0], 8, "who has read it saw the change");
+    assert!(cache.try_change(&array, &at(3), &cover, &mut change).expect("changed"));
+    assert_eq!(bytes(cache.get(&array, &at(3)).expect("read")).expect("there")[0], 10);
+}

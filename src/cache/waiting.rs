@@ -74,6 +74,8 @@ pub(super) enum Changed {
     Nothing,
     /// It must be read first.
     Unread,
+    /// Others have a share of its bytes, so that all of them must be copied first.
+    Shared,
     Done,
 }
 
@@ -352,6 +354,39 @@ impl Waiting {
         whole: u64,
         change: &mut dyn FnMut(&mut [u8]) -> Result<()>,
     ) -> Result<Changed> {
+        loop {
+            match self.try_change(array, (key, coords), cover, whole, change)? {
+                Changed::Shared => self.unshare(key, coords)?,
+                changed => return Ok(changed),
+            }
+        }
+    }
+
+    /// Gives a chunk that waits bytes of its own, which are copied while nobody waits for the table.
+    fn unshare(&self, key: &Key, coords: &Coords) -> Result<()> {
+        let table = self.table.lock();
+        let held = table.shards.get(key).and_then(|shard| shard.chunks.get(coords)).cloned();
+        drop(table);
+        let Some(held) = held else { return Ok(()) };
+        let Some(own) = held.bytes.as_ref().map(Buffer::copied).transpose()? else { return Ok(()) };
+        let mut table = self.table.lock();
+        let now = table.shards.get_mut(key).and_then(|shard| shard.chunks.get_mut(coords));
+        let now = now.filter(|now| now.stat.version.is_same(held.stat.version));
+        let shared = now.and_then(|now| now.bytes.replace(own));
+        drop(table);
+        drop(shared); // Freeing memory takes time: not under the lock.
+        Ok(())
+    }
+
+    /// The same, if nobody else has a share of its bytes: then nothing is copied but what changes.
+    pub(super) fn try_change(
+        &self,
+        array: &Array,
+        (key, coords): (&Key, &Coords),
+        cover: &Cover,
+        whole: u64,
+        change: &mut dyn FnMut(&mut [u8]) -> Result<()>,
+    ) -> Result<Changed> {
         if self.is_empty() {
             return Ok(Changed::Nothing);
         }
@@ -372,6 +407,9 @@ impl Waiting {
             },
             None => None,
         };
+        if bytes.is_shared() {
+            return Ok(Changed::Shared);
+        }
         let number = self.versions.fetch_add(1, Ordering::Relaxed);
         (held.stat.version, held.stat.modified) = (Version::unstored(number), SystemTime::now());
         held.modified = None;
@@ -414,6 +452,9 @@ impl Waiting {
         begun: u64,
         stored: Option<&[u8]>,
     ) -> Result<()> {
+        if stored.is_some() {
+            self.unshare(key, coords)?;
+        }
         let mut table = self.table.lock();
         let Some(shard) = table.shards.get_mut(key) else { return Ok(()) };
         let Some(held) = shard.chunks.get_mut(coords) else { return Ok(()) };

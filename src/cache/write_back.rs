@@ -58,7 +58,7 @@ impl ChunkCache {
     ) -> Result<bool> {
         let key = array.key(coords)?;
         let whole = array_len(array, coords)?;
-        let changed = self.waiting.change(array, (&key, coords), cover, whole, change)?;
+        let changed = self.waiting.try_change(array, (&key, coords), cover, whole, change)?;
         if changed == Changed::Done {
             self.changed(array);
         }
@@ -91,7 +91,7 @@ impl ChunkCache {
                     self.complete(array, &key, coords)?;
                     continue;
                 }
-                Changed::Nothing => {}
+                Changed::Nothing | Changed::Shared => {}
             }
             // Two who begin with the same chunk take turns, and so does who stores it.
             let _turn = self.turn(&key);

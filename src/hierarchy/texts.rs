@@ -119,6 +119,11 @@ impl Texts {
         made.as_ref().map(|made| made.text.text.len())
     }
 
+    /// Forgets all texts: something that they are made of has changed.
+    pub fn forget(&self) {
+        self.slots.lock().clear();
+    }
+
     /// Why texts lack what they should have, once for each.
     pub fn take_notes(&self) -> Vec<Error> {
         std::mem::take(&mut *self.notes.lock())

@@ -377,7 +377,7 @@ impl Vfs {
             without_fill.remove(path);
         }
         drop(without_fill);
-        self.copies.lock().clear();
+        self.copies.forget();
     }
 
     /// Gives a directory that has become a group the attributes that came before.
