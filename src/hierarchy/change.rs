@@ -80,7 +80,7 @@ impl Hierarchy {
     /// Refuses a name that the dialect does not allow, or not beside those that are there.
     pub(super) fn check_new_name(&self, path: &NodePath) -> Result<()> {
         let name = path.name().unwrap_or_default();
-        self.dialect.check_name(name)?;
+        self.check_name(name)?;
         let Some(parent) = path.parent().filter(|_| self.dialect.folds_case()) else {
             return Ok(());
         };
@@ -188,7 +188,17 @@ impl Hierarchy {
                 self.make_directory(&above)?;
             }
         }
-        path.name().map_or(Ok(()), |name| self.dialect.check_name(name))
+        path.name().map_or(Ok(()), |name| self.check_name(name))
+    }
+
+    /// Refuses what neither the dialect nor the store allows as the name of a new node.
+    fn check_name(&self, name: &str) -> Result<()> {
+        if name.ends_with(LOCK_SUFFIX) {
+            let detail =
+                format!("{name:?}: names that end in {LOCK_SUFFIX} are those of lock files");
+            return Err(Error::invalid(detail));
+        }
+        self.dialect.check_name(name)
     }
 
     /// What is to be stored for the document that a program wrote for a new node at `path`.

@@ -519,6 +519,11 @@ impl<'s> Turn<'s> {
                     check_root(&store.root)?;
                     continue;
                 }
+                Err(error) if error.raw_os_error() == Some(libc::EISDIR) => {
+                    let name = lock_name.to_string_lossy();
+                    let detail = format!("a directory has the name of its lock file, {name}");
+                    return Err(Error::new(Kind::Os(libc::EISDIR), detail));
+                }
                 Err(error) => return Err(error.into()),
             };
             let locked = sys::try_lock(&file).inspect_err(|_| {

@@ -238,10 +238,12 @@ impl Vfs {
     /// A new ordinary file that waits to be stored.
     fn put_new_file(&self, place: &Place, bytes: Buffer) -> Result<()> {
         let inode = self.inodes.at(place);
-        let mut file = inode.file().lock();
-        self.reserve(bytes.len())?;
-        file.content = Content::Unstored(Unstored { changed: true, ..Unstored::of(bytes) });
-        drop(file);
+        if let Err(error) = self.reserve(bytes.len()) {
+            self.inodes.release(inode);
+            return Err(error);
+        }
+        inode.file().lock().content =
+            Content::Unstored(Unstored { changed: true, ..Unstored::of(bytes) });
         let name = place.name().unwrap_or_default();
         self.overlay.insert(place.parent(), &name, Shown::File(place.clone(), inode));
         Ok(())

@@ -122,3 +122,26 @@ fn who_opened_what_replaced_a_chunk_reads_it_when_that_is_replaced_too() {
         assert_eq!(bed.vfs.read(handle, 0, 100).expect("read").as_ref(), b"ABCD");
     }
 }
+
+#[test]
+fn a_directory_does_not_get_the_name_of_a_lock_file() {
+    let bed = Bed::new();
+    for name in ["zarr.json.__lock", "x.__lock"] {
+        let refused = bed.vfs.mkdir(crate::vfs::ROOT, name).expect_err("made");
+        assert_eq!(refused.kind(), Kind::Invalid, "{name}");
+    }
+    bed.write("g/zarr.json", br#"{"zarr_format":3,"node_type":"group"}"#).expect("a group");
+    bed.rename("g", "g.__lock").expect_err("renamed");
+    assert!(bed.names("").contains(&"g".to_owned()));
+}
+
+#[test]
+fn a_file_that_is_not_linked_for_want_of_room_leaves_no_inode() {
+    let bed = Bed::limited(64);
+    bed.put("plain/notes", vec![1; 100]);
+    let (notes, plain) =
+        (bed.find("plain/notes").expect("there"), bed.find("plain").expect("there"));
+    let known = bed.vfs.inodes.len();
+    bed.vfs.link(notes, plain, "more").expect_err("there is room");
+    assert_eq!(bed.vfs.inodes.len(), known);
+}
