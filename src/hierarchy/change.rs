@@ -357,17 +357,18 @@ impl Hierarchy {
             stage: None,
         });
         self.whole(&intent, false, |taken| {
+            // First, since it may need room in the store.
+            self.update_consolidated(path, None)?;
             match (&key, node.document()) {
-                (Some(_), Some(document)) => self.erase_document(document, taken)?,
-                (Some(key), None) => self.store.write()?.erase_values(std::slice::from_ref(key))?,
-                (None, _) => {}
+                (Some(_), Some(document)) => self.erase_document(document, taken),
+                (Some(key), None) => self.store.write()?.erase_values(std::slice::from_ref(key)),
+                (None, _) => Ok(()),
             }
-            let standing = Standing::Removed(node.document().cloned());
-            let content = node.content.clone();
-            self.directories.insert(Node { path: path.clone(), standing, content });
-            self.invalidate(path);
-            self.update_consolidated(path, None)
         })?;
+        let standing = Standing::Removed(node.document().cloned());
+        let content = node.content.clone();
+        self.directories.insert(Node { path: path.clone(), standing, content });
+        self.invalidate(path);
         Ok(key)
     }
 
@@ -380,22 +381,23 @@ impl Hierarchy {
         path.ancestors().iter().try_for_each(|above| self.keep_directory(above))?;
         let node = self.existing(path)?;
         let remove = |taken: &Taken| -> Result<()> {
+            // Whoever reads the copies alone must not find a node whose chunks are missing.
+            self.update_consolidated(path, None)?;
             if let Some(document) = node.stored() {
                 self.erase_document(document, taken)?;
             }
-            // Whoever reads the copies alone must not find a node whose chunks are missing.
-            self.update_consolidated(path, None)?;
             write.erase_prefix(&chunks)?;
             if nodes != chunks {
                 write.erase_prefix(&nodes)?;
             }
             Ok(())
         };
-        if node.stored().is_some() || self.holds_values(path)? {
-            self.whole(&Intent::Remove(path.clone()), true, remove)?;
+        let removed = if node.stored().is_some() || self.holds_values(path)? {
+            self.whole(&Intent::Remove(path.clone()), true, remove)
         } else {
-            remove(&Taken::default())?;
-        }
+            remove(&Taken::default())
+        };
+        removed.inspect_err(|_| self.put_back(&node))?;
         drop(self.directories.take_below(path));
         self.invalidate_below(path);
         Ok(())

@@ -1,5 +1,7 @@
 //! Consolidated metadata: copies of the documents below a group, in its own, kept true.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
 use super::documents::Replaced;
@@ -99,7 +101,8 @@ impl Hierarchy {
             return Ok(());
         }
         let mut documents = Vec::new();
-        if let Some(node) = self.node(path)?.filter(|node| !node.is_bare()) {
+        let is_node = |node: &Arc<Node>| !node.is_bare() || node.stored().is_some();
+        if let Some(node) = self.node(path)?.filter(is_node) {
             documents.push((path.clone(), node.kind(), self.text_of(&node)?));
             if node.kind() == NodeKind::Group {
                 for (relative, text) in self.documents_below(path)? {

@@ -49,6 +49,13 @@ pub(super) struct Documents {
     pub(super) stage: Option<Stage>,
 }
 
+impl Documents {
+    /// Whether the document goes.
+    pub(super) fn is_removal(&self) -> bool {
+        self.steps.iter().all(|step| step.new.is_none())
+    }
+}
+
 /// How far a directory has come that becomes an array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {

@@ -63,13 +63,46 @@ impl Hierarchy {
             None => self.store.write()?.move_prefix(&chunks, &new_chunks),
         };
         if let (Err(error), Some(aside)) = (&moved, &aside) {
-            self.undo(&intent, aside, &Taken::default(), error);
+            let _undone = self.undo(&intent, aside, &Taken::default(), error);
         }
         moved?;
         self.invalidate_below(from);
         self.rename_directories(from, to)?;
         self.invalidate_below(to);
         Ok(Moved { from: from.clone(), to: to.clone(), aside })
+    }
+
+    /// The same where `to` is a directory that shows nothing, which goes. If that fails it is there still.
+    pub fn rename_onto_empty(&self, from: &NodePath, to: &NodePath) -> Result<Moved> {
+        let replaced = self.existing(to)?;
+        self.remove_directory(to)?;
+        self.rename(from, to).inspect_err(|_| self.put_back(&replaced))
+    }
+
+    /// A directory that showed nothing is there again, though it could not be removed, or what was to have its name could
+    /// not.
+    pub(super) fn put_back(&self, node: &Node) {
+        let standing = match &node.standing {
+            Standing::Removed(document) => Standing::Removed(document.clone()),
+            Standing::Bare(None) => Standing::Bare(None),
+            // As well as that goes: it becomes a group in time.
+            Standing::Bare(Some(document)) => {
+                Standing::Bare(self.put_back_document(document, &node.path).ok())
+            }
+            Standing::Stored(_) | Standing::Unreadable(_) | Standing::Implicit => return,
+        };
+        let (path, content) = (node.path.clone(), node.content.clone());
+        self.invalidate(&path);
+        self.directories.insert(Node { path, standing, content });
+    }
+
+    fn put_back_document(&self, document: &Document, path: &NodePath) -> Result<Document> {
+        if self.is_current(document)? {
+            return Ok(document.clone());
+        }
+        let document = self.put_group(path)?;
+        self.update_consolidated(path, Some(&String::from_utf8_lossy(&document.text)))?;
+        Ok(document)
     }
 
     /// Gives directories that only this mount knows the paths that they have now.
@@ -102,14 +135,16 @@ impl Hierarchy {
     }
 
     /// Keeps consolidated metadata true, and ends the move.
-    pub fn consolidate_moved(&self, moved: Moved) -> Result<()> {
-        let Some(aside) = moved.aside else { return Ok(()) };
+    pub fn consolidate_moved(&self, moved: Moved) {
+        let Some(aside) = moved.aside else { return };
         for path in [&moved.from, &moved.to] {
             self.invalidate(path);
         }
-        self.renew_copies(&moved.to)?;
-        self.end(&aside);
-        Ok(())
+        match self.renew_copies(&moved.to) {
+            Ok(()) => self.end(&aside),
+            // The node has moved.
+            Err(error) => leave_copies(&moved.to, &error),
+        }
     }
 
     /// Moves a node whose documents and chunks lie in trees of their own. Its documents go first and come last, so
@@ -210,9 +245,7 @@ impl Hierarchy {
         match self.renew_copies(path) {
             Ok(()) => self.end(aside),
             // The array is there.
-            Err(error) => {
-                log::warn!("{path}: consolidated metadata are renewed by the next mount: {error}");
-            }
+            Err(error) => leave_copies(path, &error),
         }
         Ok(())
     }
@@ -302,6 +335,11 @@ impl Hierarchy {
         self.invalidate_below(&documents.path);
         self.renew_copies(&documents.path)
     }
+}
+
+/// Says that a change is done but for the copies of its documents, which are left to whoever recovers.
+fn leave_copies(path: &NodePath, error: &Error) {
+    log::warn!("{path}: consolidated metadata are renewed by the next mount: {error}");
 }
 
 /// A directory that becomes an array.

@@ -85,7 +85,11 @@ impl Hierarchy {
         let write = self.store.write()?;
         let progress = self.progress(steps)?;
         match stage {
-            None if progress == Progress::Nothing => return Ok(Outcome::Undone),
+            None if progress == Progress::Nothing => {
+                // Copies may have been changed before it, or not have been put back.
+                self.renew_copies(path)?;
+                return Ok(Outcome::Undone);
+            }
             None => {}
             Some(Stage::Files) => {
                 write.move_prefix(&aside.prefix().join(FILES)?, &Prefix::root())?;

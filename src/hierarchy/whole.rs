@@ -29,6 +29,15 @@ pub(super) enum Progress {
     Unknown,
 }
 
+/// What became of a change that has failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Undone {
+    Yes,
+    /// All of it is done after all.
+    ByDoingTheRest,
+    No,
+}
+
 impl Hierarchy {
     /// Stores a document with what belongs to it: consolidated metadata of its own, where that is `wanted`
     /// or not, the copies above it, and of an array that becomes smaller the end of chunks outside. `was` is that array.
@@ -82,23 +91,25 @@ impl Hierarchy {
             was: None,
             stage: None,
         });
+        let mut stored = None;
         self.whole(&intent, false, |taken| {
-            let document = self.put_group(path)?;
+            let document = stored.insert(self.put_group(path)?);
             taken.set(1);
             self.known_as_stored(path);
-            self.update_consolidated(path, Some(&String::from_utf8_lossy(&document.text)))?;
-            Ok(document)
-        })
+            self.update_consolidated(path, Some(&String::from_utf8_lossy(&document.text)))
+        })?;
+        stored.ok_or_else(|| Error::new(Kind::Internal, "a document was not stored"))
     }
 
     /// Does `change`, which is what `intent` says, as a whole. `several` is whether it takes more than
-    /// its documents and the copies of them.
-    pub(super) fn whole<T>(
+    /// its documents and the copies of them. If it fails, what it has done is undone, or, where that is nearer, the rest
+    /// is done at a second attempt.
+    pub(super) fn whole(
         &self,
         intent: &Intent,
         several: bool,
-        change: impl FnOnce(&Taken) -> Result<T>,
-    ) -> Result<T> {
+        change: impl FnOnce(&Taken) -> Result<()>,
+    ) -> Result<()> {
         let takes_several = several
             || matches!(intent, Intent::Documents(documents) if documents.steps.len() > 1)
             || self.has_copies_above(intent.path())?;
@@ -108,14 +119,14 @@ impl Hierarchy {
         }
         let aside = self.begin(intent)?;
         match change(&taken) {
-            Ok(done) => {
+            Ok(()) => {
                 self.end(&aside);
-                Ok(done)
+                Ok(())
             }
-            Err(error) => {
-                self.undo(intent, &aside, &taken, &error);
-                Err(error)
-            }
+            Err(error) => match self.undo(intent, &aside, &taken, &error) {
+                Undone::ByDoingTheRest => Ok(()),
+                Undone::Yes | Undone::No => Err(error),
+            },
         }
     }
 
@@ -147,21 +158,37 @@ impl Hierarchy {
     }
 
     /// Undoes what was done of a change that has failed; what cannot be undone is left to whoever recovers.
-    pub(super) fn undo(&self, intent: &Intent, aside: &Aside, taken: &Taken, error: &Error) {
+    pub(super) fn undo(
+        &self,
+        intent: &Intent,
+        aside: &Aside,
+        taken: &Taken,
+        error: &Error,
+    ) -> Undone {
+        let mut is_done = false;
         let undone = match intent {
-            Intent::Documents(documents) => {
-                self.undo_documents(documents, taken.get(), error).map(drop)
-            }
+            Intent::Documents(documents) => self
+                .undo_documents(documents, taken.get(), error)
+                .map(|is_there| is_done = is_there),
             // What has gone has gone: the caller was told that the rest has not.
-            Intent::Remove(_) => Ok(()),
+            Intent::Remove(path) => {
+                self.invalidate(path);
+                self.renew_copies(path)
+            }
             Intent::Move(moved) => self.undo_move(moved, aside),
         };
         match undone {
-            Ok(()) => self.end(aside),
-            Err(error) => log::warn!(
-                "{}: a change that has failed is not undone: {error}; the next mount does it",
-                intent.path()
-            ),
+            Ok(()) => {
+                self.end(aside);
+                if is_done { Undone::ByDoingTheRest } else { Undone::Yes }
+            }
+            Err(error) => {
+                log::warn!(
+                    "{}: a change that has failed is not undone: {error}; the next mount does it",
+                    intent.path()
+                );
+                Undone::No
+            }
         }
     }
 
@@ -191,9 +218,17 @@ impl Hierarchy {
                 self.replace_step(&step.key, step.new.as_deref(), step.old.as_deref())?;
             }
             self.invalidate(path);
-            return if taken > 0 { self.renew_copies(path).map(|()| false) } else { Ok(false) };
+            // The copies of a document go before it.
+            let are_changed = taken > 0 || documents.is_removal();
+            return if are_changed { self.renew_copies(path).map(|()| false) } else { Ok(false) };
         }
-        self.renew_copies(path)?;
+        if let Err(error) = self.renew_copies(path) {
+            for step in steps.iter().rev() {
+                self.replace_step(&step.key, step.new.as_deref(), step.old.as_deref())?;
+            }
+            self.invalidate(path);
+            return Err(error);
+        }
         if let Some(was) = was {
             self.erase_outside_of_now(path, was)?;
         }

@@ -160,31 +160,36 @@ impl Vfs {
         if new_path.relative_to(path).is_some() {
             return Err(Error::invalid("a directory cannot be moved into itself"));
         }
-        match taken {
-            None => {}
+        let replaced = match taken {
+            None => None,
             Some(_) if replace == Replace::No => {
                 return Err(Error::new(Kind::Exists, "the file exists"));
             }
-            Some(place @ Place::Node(replaced)) => {
+            Some(place @ Place::Node(_)) => {
                 self.check_empty(place)?;
-                self.cache.forget_below(replaced);
-                self.hierarchy.remove_directory(replaced)?;
-                self.inodes.unlink(place);
+                Some(place)
             }
             Some(_) => return Err(Error::new(Kind::NotDirectory, "not a directory")),
-        }
+        };
         self.note_documents(path)?;
         // Whoever stores a file below has finished, or begins when it is at its new place.
         let below = self.inodes.below(path);
         let files: Vec<_> = below.iter().map(|inode| inode.file().lock()).collect();
         self.store_shards(Due::Below(path))?;
-        let renamed = self.hierarchy.rename(path, &new_path)?;
+        let renamed = if let Some(place) = replaced {
+            let renamed = self.hierarchy.rename_onto_empty(path, &new_path)?;
+            self.cache.forget_below(&new_path);
+            self.inodes.unlink(place);
+            renamed
+        } else {
+            self.hierarchy.rename(path, &new_path)?
+        };
         let moved = |place: &Place| self.moved_place(place, path, &new_path);
         self.overlay.replace(moved);
         self.inodes.replace(moved);
         drop(files);
-        self.note_documents(&new_path)?;
-        self.hierarchy.consolidate_moved(renamed)
+        self.hierarchy.consolidate_moved(renamed);
+        self.note_documents(&new_path)
     }
 
     /// Where a place is once the node `from` has become `to`.

@@ -83,8 +83,8 @@ impl Vfs {
         };
         if node.kind() == NodeKind::Array {
             // A new array in the place of one that was removed, which has no chunks left.
-            self.overlay.forget_directories(path);
             self.hierarchy.put_document(path, raised, replaced)?;
+            self.overlay.forget_directories(path);
             return Ok(());
         }
         let mut below = self.below_new_array(path, array)?;

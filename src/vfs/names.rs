@@ -36,6 +36,14 @@ struct Moved {
     modified: Option<SystemTime>,
 }
 
+/// What was stored at a place before something else was.
+enum Before {
+    Bytes(Buffer),
+    Nothing,
+    /// It cannot be read, or is more than its bytes.
+    Unknown,
+}
+
 /// Refuses to rename what has no bytes of its own.
 fn check_has_bytes(place: &Place) -> Result<()> {
     match place {
@@ -266,6 +274,7 @@ impl Vfs {
         };
         let kept = self.bytes_for_openers(&old, to);
         let moved = self.bytes_to_move(&file, from)?;
+        let before = if moved.is_stored { self.value_at(to) } else { Before::Unknown };
         let stays_unstored = !moved.is_stored && matches!(to, Place::Ordinary(..));
         let version = if stays_unstored {
             None
@@ -278,7 +287,8 @@ impl Vfs {
         if moved.is_stored
             && let Err(error) = self.keep_parent(from).and_then(|()| self.erase(from))
         {
-            // Both names are there now, with the same bytes: that the new one has others than before is told.
+            self.restore_value(to, before);
+            // What is there was stored again.
             old.seen = None;
             drop((file, old));
             self.invalidate(replaced);
@@ -307,6 +317,38 @@ impl Vfs {
             self.invalidate(inode);
         }
         Ok(())
+    }
+
+    /// What is stored at the place of a chunk or an ordinary file.
+    fn value_at(&self, place: &Place) -> Before {
+        let found = match place {
+            Place::Chunk(path, coords) => {
+                let chunk = self.array(path).and_then(|array| self.cache.get(&array, coords));
+                chunk.map(|chunk| chunk.map(|chunk| chunk.bytes))
+            }
+            Place::Ordinary(..) => match self.stored_bytes(place) {
+                Err(error) if error.kind() == Kind::NotFound => Ok(None),
+                found => found.map(Some),
+            },
+            _ => return Before::Unknown,
+        };
+        match found {
+            Ok(Some(bytes)) => Before::Bytes(bytes),
+            Ok(None) => Before::Nothing,
+            Err(_) => Before::Unknown,
+        }
+    }
+
+    /// Stores what was at a place before a change that has failed.
+    fn restore_value(&self, place: &Place, before: Before) {
+        let restored = match before {
+            Before::Bytes(bytes) => self.store_as(place, bytes, None, None).map(drop),
+            Before::Nothing => self.erase(place),
+            Before::Unknown => Ok(()),
+        };
+        if let Err(error) = restored {
+            log::warn!("{}: a rename that has failed is not undone: {error}", place.shown());
+        }
     }
 
     /// The directory that something goes from stays.

@@ -2,6 +2,7 @@
 
 mod bed;
 mod crash;
+mod failing;
 mod gather;
 mod listing;
 mod model;
