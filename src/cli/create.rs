@@ -6,12 +6,13 @@ use std::path::{Component, Path, PathBuf};
 use super::args::Create;
 use super::tree::describe;
 use super::{Failure, failed, open, print};
-use crate::error::Result;
+use crate::error::{Kind, Result};
 use crate::hierarchy::{Hierarchy, Options, Raised};
 use crate::metadata::model::Object;
 use crate::metadata::wanted::{self, Wanted};
-use crate::metadata::{Dialect, NodePath, Policy, Shards, declared};
-use crate::store::directory::Durability;
+use crate::metadata::{Dialect, NodeKind, NodePath, Policy, Shards, declared};
+use crate::store::PRIVATE;
+use crate::store::directory::{Durability, LOCK_SUFFIX};
 
 /// How the name of a directory ends that is to be a hierarchy.
 const ENDINGS: [&str; 3] = ["zarr", "n5", "zr3"];
@@ -93,17 +94,32 @@ fn make(
     if place.dialect.is_none() {
         hierarchy.store_entry_point()?;
         if !path.is_root() {
-            hierarchy.put_document(
-                &NodePath::root(),
-                &hierarchy.raise(&NodePath::root(), wanted::group(Object::new()).as_bytes())?,
-                None,
-            )?;
+            make_root(&hierarchy)?;
         }
     }
-    let key = hierarchy.put_document(path, &raised, None)?;
+    let key = hierarchy.put_document(path, &raised, None).map_err(|error| match error.kind() {
+        Kind::Exists => failed("another program has made one there just now"),
+        _ => error.into(),
+    })?;
     hierarchy.store().write()?.sync(&[key])?;
     hierarchy.invalidate(path);
     Ok((hierarchy.dialect().name(), describe(&*hierarchy.existing(path)?)))
+}
+
+/// Makes the root of a new hierarchy, unless another program has just made it.
+fn make_root(hierarchy: &Hierarchy) -> Result<()> {
+    let root = NodePath::root();
+    let raised = hierarchy.raise(&root, wanted::group(Object::new()).as_bytes())?;
+    match hierarchy.put_document(&root, &raised, None) {
+        Err(error) if error.kind() == Kind::Exists => {
+            hierarchy.invalidate(&root);
+            match hierarchy.existing(&root)?.kind() {
+                NodeKind::Group => Ok(()),
+                NodeKind::Array => Err(error),
+            }
+        }
+        made => made.map(drop),
+    }
 }
 
 /// What is to be stored: encoded as was asked for, else with the first of the usual codecs that the dialect has.
@@ -147,6 +163,10 @@ fn document(args: &Create) -> Result<String, Failure> {
 fn find(path: &Path) -> Result<Place, Failure> {
     let shown = path.display();
     let (existing, names) = existing(path)?;
+    // Looked at first: another program may be making the same hierarchy, and what it needs for that is nothing yet.
+    let is_temporary = |name: &str| name == PRIVATE || name.ends_with(LOCK_SUFFIX);
+    let is_empty = std::fs::read_dir(&existing)?
+        .all(|entry| entry.is_ok_and(|entry| entry.file_name().to_str().is_some_and(is_temporary)));
     let mut root: Option<(PathBuf, Dialect)> = None;
     for above in existing.ancestors() {
         let declared = declared(&open::store(above, Durability::Buffered)?.read_only());
@@ -167,7 +187,6 @@ fn find(path: &Path) -> Result<Place, Failure> {
             within.iter().chain(&names).try_fold(NodePath::root(), |at, name| at.child(name));
         return Ok(Place { root, node: node?, dialect: Some(dialect) });
     }
-    let is_empty = std::fs::read_dir(&existing)?.next().is_none();
     if names.is_empty() && !is_empty {
         return Err(failed(format!(
             "{shown}: neither a hierarchy nor an empty directory; a new hierarchy needs a directory of its own"

@@ -88,6 +88,31 @@ fn nothing_is_made_under_a_name_that_zarrfs_keeps_for_itself() {
 }
 
 #[test]
+fn several_programs_make_nodes_of_a_new_hierarchy_at_the_same_time() {
+    for format in ["v3", "v2", "d2020-10"] {
+        for _ in 0..5 {
+            let place = tempfile::tempdir().unwrap();
+            let make = |name: &str| {
+                let path = place.path().join("a.zarr").join(name);
+                let words = ["create", path.to_str().unwrap(), "--format", format];
+                said(&[&words[..], &["--shape", "4", "--dtype", "int8"]].concat())
+            };
+            let ends: Vec<(i32, String)> = std::thread::scope(|scope| {
+                let names = ["g/a", "g/b", "c", "h/d", "same", "same"];
+                let threads: Vec<_> = names.iter().map(|name| scope.spawn(|| make(name))).collect();
+                threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+            });
+            let good = ends.iter().filter(|(code, _)| *code == 0).count();
+            assert_eq!(good, 5, "{format}: {ends:?}");
+            let refused = ends.iter().find(|(code, _)| *code != 0).unwrap();
+            let is_named = refused.1.contains("there is one already")
+                || refused.1.contains("another program has made one");
+            assert!(refused.0 == 1 && is_named, "{refused:?}");
+        }
+    }
+}
+
+#[test]
 fn a_data_type_can_have_its_name_in_numpy() {
     let place = tempfile::tempdir().unwrap();
     let names = [
