@@ -103,7 +103,7 @@ fn copy(
             .map_err(|failure| Error::new(Kind::Stale, failure.message().to_owned()))?;
         let again = convert::plan(&source, &from, dest, wishes)?;
         again.check_unchanged(plan)?;
-        Survey::of(&again, watch)?.check_unchanged(&survey)
+        Survey::of(&again, watch)?.compared(&survey)
     };
     let copied = convert::run(dest, (plan, &survey), &how, watch, &confirm)
         .map_err(|error| cut_short(args, watch, &error))?;

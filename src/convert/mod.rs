@@ -27,7 +27,7 @@ use crate::metadata::model::{CodecSpec, Group};
 use crate::metadata::{NodePath, Shards};
 pub use mark::{Claim, Mark, Standing, is_ignored};
 pub use plan::{Chunks, Plan, plan};
-pub use survey::Survey;
+pub use survey::{Between, Survey};
 
 /// What a copy is to be.
 #[derive(Debug, Clone, Default)]
@@ -105,37 +105,57 @@ impl Copied {
 }
 
 /// Makes the copy that was planned, of a source of which `survey` was seen before. `confirm` is asked when everything was
-/// read, and refuses a source that is not what it was.
+/// read: it refuses a source that is not what it was, or says that this cannot be told from outside.
 pub fn run(
     dest: &Hierarchy,
     (plan, survey): (&Plan, &Survey),
     how: &How,
     watch: &dyn Watch,
-    confirm: &dyn Fn() -> Result<()>,
+    confirm: &dyn Fn() -> Result<Between>,
 ) -> Result<Copied> {
     let copied = Copied::default();
     if how.target == Target::Mount {
         store_documents(dest, plan, how.target)?;
     }
+    copy_arrays(dest, (plan, survey), how, watch, &copied)?;
+    if confirm()? == Between::Renumbered {
+        // Only the bytes tell.
+        let compared = Copied::default();
+        let how = How { standing: Standing::Doubtful, ..how.clone() };
+        copy_arrays(dest, (plan, survey), &how, watch, &compared)?;
+        if compared.stored.load(Ordering::Relaxed) > 0 {
+            return Err(survey::changed(None));
+        }
+    }
+    if how.target == Target::Directory {
+        store_documents(dest, plan, how.target)?;
+    }
+    Ok(copied)
+}
+
+/// Copies the chunks of all arrays.
+fn copy_arrays(
+    dest: &Hierarchy,
+    (plan, survey): (&Plan, &Survey),
+    how: &How,
+    watch: &dyn Watch,
+    copied: &Copied,
+) -> Result<()> {
     for ((path, chunks), (_, stored)) in plan.arrays().zip(survey.arrays()) {
         match how.target {
             Target::Directory => {
-                chunks::copy((path, chunks, stored), dest.store(), (how, watch), &copied)?;
+                chunks::copy((path, chunks, stored), dest.store(), (how, watch), copied)?;
             }
             Target::Mount => {
                 // It may be shown in another form than it was written in.
                 let node = dest.existing(path)?;
                 let shown = node.array().ok_or_else(|| Error::not_found().at(path))?;
                 let chunks = chunks.shown_as(shown);
-                chunks::copy((path, &chunks, stored), dest.store(), (how, watch), &copied)?;
+                chunks::copy((path, &chunks, stored), dest.store(), (how, watch), copied)?;
             }
         }
     }
-    confirm()?;
-    if how.target == Target::Directory {
-        store_documents(dest, plan, how.target)?;
-    }
-    Ok(copied)
+    Ok(())
 }
 
 /// Stores the documents of all nodes, the groups first. Then each is read back: it may be somebody else's, and who

@@ -19,7 +19,19 @@ pub struct Stored {
     /// How many values: chunks, or shards.
     pub count: u64,
     /// The sum of a digest of each value's version, in whatever order they are listed.
-    digest: u128,
+    versions: u128,
+    /// The same of its length and time.
+    times: u128,
+}
+
+/// What two looks at a source say of what happened between them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Between {
+    /// Nothing has changed.
+    Nothing,
+    /// The versions of values are others, and their lengths and times are not: some file systems number a file anew when
+    /// they are asked for it again.
+    Renumbered,
 }
 
 /// What is stored of each array of a plan, in its order.
@@ -43,18 +55,25 @@ impl Survey {
     pub fn digest(&self) -> String {
         let mut hasher = DefaultHasher::new();
         for (path, stored) in &self.0 {
-            (path.as_str(), stored.count, stored.digest).hash(&mut hasher);
+            (path.as_str(), stored.count, stored.versions).hash(&mut hasher);
         }
         format!("{:016x}", hasher.finish())
     }
 
-    /// Refuses a source whose chunks are not what they were `before`.
-    pub fn check_unchanged(&self, before: &Self) -> Result<()> {
-        let is_other =
-            |((_, now), (_, then)): &(&(NodePath, Stored), &(NodePath, Stored))| now != then;
-        match self.0.iter().zip(&before.0).find(is_other) {
-            None if self.0.len() == before.0.len() => Ok(()),
-            found => Err(changed(found.map(|((path, _), _)| path))),
+    /// Refuses a source whose chunks are surely not what they were `before`.
+    pub fn compared(&self, before: &Self) -> Result<Between> {
+        if self == before {
+            return Ok(Between::Nothing);
+        }
+        let times = |survey: &Self| -> Vec<(NodePath, u64, u128)> {
+            let times =
+                |(path, stored): &(NodePath, Stored)| (path.clone(), stored.count, stored.times);
+            survey.0.iter().map(times).collect()
+        };
+        let (now, then) = (times(self), times(before));
+        match now.iter().zip(&then).find(|(now, then)| now != then) {
+            None if now.len() == then.len() => Ok(Between::Renumbered),
+            found => Err(changed(found.map(|((path, ..), _)| path))),
         }
     }
 }
@@ -92,13 +111,20 @@ impl Stored {
         for (coords, stat) in coords.iter().zip(stats) {
             // One that has gone since it was listed is missed by the next look.
             let version = stat.as_ref().map(|stat| stat.version.state());
-            let half = |salt: u8| {
-                let mut hasher = DefaultHasher::new();
-                (salt, coords, version).hash(&mut hasher);
-                u128::from(hasher.finish())
-            };
+            let time = stat.as_ref().map(|stat| (stat.len, stat.modified));
             self.count = self.count.saturating_add(1);
-            self.digest = self.digest.wrapping_add(half(0) << 64 | half(1));
+            self.versions = self.versions.wrapping_add(digest(&(coords, version)));
+            self.times = self.times.wrapping_add(digest(&(coords, time)));
         }
     }
+}
+
+/// A number that is another one for another value, but for a chance of one in 2^64 or less.
+fn digest(value: &impl Hash) -> u128 {
+    let half = |salt: u8| {
+        let mut hasher = DefaultHasher::new();
+        (salt, value).hash(&mut hasher);
+        u128::from(hasher.finish())
+    };
+    half(0) << 64 | half(1)
 }

@@ -11,7 +11,7 @@ use zarrfs::metadata::NodePath;
 use zarrfs::store::Store;
 use zarrfs::store::directory::{DirectoryStore, Durability};
 
-use crate::support::{Mount, said, until, zarrfs};
+use crate::support::{Mount, copy, said, until, zarrfs};
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name).join("store")
@@ -435,7 +435,49 @@ fn a_source_that_changes_meanwhile_is_detected() {
         assert_eq!(seen(&dest), seen(&source), "{name}");
         fs::remove_dir_all(&dest).unwrap();
     }
-    fs::write(place.path().join("none"), "").unwrap();
+}
+
+#[test]
+fn a_source_whose_files_are_numbered_anew_is_compared_with_the_copy() {
+    let place = tempfile::tempdir().unwrap();
+    let (source, dest) = (many(place.path(), 40), place.path().join("dest"));
+    // What replaces a chunk has its length and its time.
+    let replace = |name: &str, bytes: &[u8]| {
+        let (old, new) = (source.join(name), place.path().join("new"));
+        fs::write(&new, bytes).unwrap();
+        let times = fs::metadata(&old).unwrap().modified().unwrap();
+        fs::File::options().write(true).open(&new).unwrap().set_modified(times).unwrap();
+        fs::rename(&new, &old).unwrap();
+    };
+    for name in ["x/c/0/0", "x/c/39/39"] {
+        let running = Stopped::start(&source, &dest, &["--codecs", "zstd"]);
+        let bytes = fs::read(source.join(name)).unwrap();
+        replace(name, &bytes);
+        let (code, sentence) = running.end();
+        assert_eq!(code, Some(0), "{name}: {sentence}");
+        assert_eq!(seen(&dest), seen(&source), "{name}");
+        fs::remove_dir_all(&dest).unwrap();
+    }
+    let running = Stopped::start(&source, &dest, &["--codecs", "zstd", "--threads", "1"]);
+    replace("x/c/0/0", &(-7_i32).to_le_bytes());
+    replace("x/c/0/1", &(-7_i32).to_le_bytes());
+    let (code, sentence) = running.end();
+    if code == Some(1) {
+        assert!(sentence.contains("the source has changed while"), "{sentence}");
+        convert(&source, &dest, &["--codecs", "zstd", "--threads", "1"]);
+    }
+    assert_eq!(seen(&dest), seen(&source));
+}
+
+#[test]
+fn a_source_in_a_mount_is_no_other_when_it_is_looked_at_again() {
+    let place = tempfile::tempdir().unwrap();
+    let source = many(place.path(), 20);
+    let mount = Mount::of(|store| copy(&source, store), &["--metadata-ttl", "0s"]);
+    let dest = place.path().join("dest");
+    let said = convert(&mount.path(), &dest, &["--codecs", "gzip", "--verify"]);
+    assert!(said.contains("400 values stored"), "{said}");
+    assert_eq!(seen(&dest), seen(&source));
 }
 
 /// An array of one dimension whose name is said, with chunk 0 stored and no other.
