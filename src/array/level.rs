@@ -17,11 +17,14 @@ use crate::codec::{BytesToBytes, Elements, Pipeline};
 use crate::dtype::DType;
 use crate::error::{At, Error, Result};
 use crate::metadata::model::{CodecSpec, Object};
+use crate::resources;
 use crate::shard::Index;
 use crate::store::{ByteRange, Value};
 
-/// The most inner chunks that a shard may have: their index takes 64 MiB.
+/// The most inner chunks that a shard may have: their index takes 64 MiB. Where there is little memory there may be one for
+/// each KiB: several threads may read an index, encoded and decoded.
 const MAX_SLOTS: u64 = 1 << 22;
+const MEMORY_OF_SLOT: u64 = 1 << 10;
 
 /// What a shard may have beyond what follows from its chunks, in bytes.
 const SLACK: u64 = 1 << 20;
@@ -82,10 +85,9 @@ impl Level {
             counts.push(shard / inner);
         }
         let slots = counts.iter().try_fold(1_u64, |slots, count| slots.checked_mul(*count));
-        let slots = slots.filter(|slots| *slots <= MAX_SLOTS).ok_or_else(|| {
-            Error::too_large(format!(
-                "sharding_indexed: more than {MAX_SLOTS} inner chunks in a shard"
-            ))
+        let most = MAX_SLOTS.min(resources::memory_limit() / MEMORY_OF_SLOT);
+        let slots = slots.filter(|slots| *slots <= most).ok_or_else(|| {
+            Error::too_large(format!("sharding_indexed: more than {most} inner chunks in a shard"))
         })?;
         let location = match configuration.get("index_location").map(|at| at.as_str()) {
             None | Some(Some("end")) => IndexLocation::End,

@@ -30,7 +30,10 @@ pub fn start(source: &Path, mountpoint: &Path) -> Result<(), Failure> {
     let mut line = String::new();
     BufReader::new(out).read_line(&mut line)?;
     if line.trim_end() == READY {
-        return Ok(());
+        let answer = std::fs::metadata(mountpoint);
+        return answer.map(drop).map_err(|error| {
+            failed(format!("{}: does not answer: {error}", mountpoint.display()))
+        });
     }
     let mut said = String::new();
     err.read_to_string(&mut said)?;

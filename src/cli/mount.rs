@@ -1,7 +1,6 @@
 //! `zarrfs mount`: checks what can be checked first, mounts, and serves until it is unmounted.
 
 use std::io::{ErrorKind, Write};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
@@ -158,14 +157,9 @@ fn serve(
     };
     let mounted = fuse::mount(&vfs, mountpoint, &options)
         .map_err(|error| failed(format!("{}: {error}", mountpoint.display())))?;
-    let (device, answers) = match std::fs::metadata(mountpoint) {
-        Ok(root) => (Some(root.dev()), Ok(())),
-        Err(error) => (None, Err(error)),
-    };
-    answers
-        .map_err(|error| failed(format!("{}: does not answer: {error}", mountpoint.display())))?;
-    if let Some(device) = device {
-        raise_readahead(device);
+    // Whether it answers is for the parent to see: a process that waits for an answer of its own cannot be killed.
+    if let Some(device) = device_of(mountpoint) {
+        raise_readahead(&device);
     }
     if args.daemon {
         daemon::tell_parent()?;
@@ -213,10 +207,20 @@ fn unmount_on_signal(mountpoint: PathBuf, vfs: Arc<Vfs>) {
     }
 }
 
+/// The numbers of the device that is mounted at `mountpoint`, as `MAJOR:MINOR`, without asking it.
+fn device_of(mountpoint: &Path) -> Option<String> {
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let of = |line: &str| {
+        let mut words = line.split(' ').skip(2);
+        let (device, path) = (words.next()?, words.nth(1)?);
+        (umount::unescape(path) == mountpoint).then(|| device.to_owned())
+    };
+    mounts.lines().rev().find_map(of)
+}
+
 /// Lets the kernel ask for as much at once as it can: a quarter of the requests of its default. Only root may.
-fn raise_readahead(device: u64) {
-    let (major, minor) = (libc::major(device), libc::minor(device));
-    let path = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
+fn raise_readahead(device: &str) {
+    let path = format!("/sys/class/bdi/{device}/read_ahead_kb");
     let opened = std::fs::OpenOptions::new().write(true).open(&path);
     if let Err(error) = opened.and_then(|mut file| file.write_all(b"1024")) {
         log::debug!("{path}: {error}");

@@ -205,7 +205,7 @@ pub fn mounts() -> Result<Vec<MountLine>, Failure> {
 }
 
 /// Spaces and the like are octal in the table of mounts: `\040`.
-fn unescape(text: &str) -> PathBuf {
+pub fn unescape(text: &str) -> PathBuf {
     let mut bytes = Vec::new();
     let mut rest = text.as_bytes();
     while let Some((first, after)) = rest.split_first() {

@@ -18,7 +18,7 @@ impl Hierarchy {
     /// an empty one.
     pub(super) fn documents_below(&self, group: &NodePath) -> Result<Vec<(String, String)>> {
         let mut documents = Vec::new();
-        let bounds = Bounds { text_len: json::MAX_DOCUMENT_LEN, ..Bounds::COPIES };
+        let bounds = Bounds { text_len: json::max_text_len(), ..Bounds::COPIES };
         for child in self.walk_below(group, bounds) {
             let child = child?;
             let relative = child.path().relative_to(group).unwrap_or_default().to_owned();
@@ -73,7 +73,7 @@ impl Hierarchy {
         change: &dyn Fn(&str) -> Result<String>,
     ) -> Result<()> {
         for _ in 0..ATTEMPTS {
-            let Some(value) = self.store.get(copies, json::MAX_DOCUMENT_LEN)? else {
+            let Some(value) = self.store.get(copies, json::max_text_len())? else {
                 return Ok(());
             };
             let text = String::from_utf8_lossy(&value.bytes);
@@ -235,7 +235,10 @@ impl Hierarchy {
             self.invalidate(group);
             let Some(node) = self.node(group)? else { return Ok(()) };
             let Some(stored) = node.document() else { return Ok(()) };
-            let text = String::from_utf8_lossy(&stored.text);
+            let text = match self.whole_text(stored) {
+                Err(error) if is_late(&error) => continue,
+                text => text?,
+            };
             let Some(new) = change(&text).at(&stored.key)? else { return Ok(()) };
             let set = self.set_document(group, &stored.key, &new, Replaced::Unchanged(stored));
             self.invalidate(group);

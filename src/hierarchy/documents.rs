@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::Hierarchy;
 use super::node::{Attributes, Document};
 use crate::error::{At, Error, Kind, Result};
-use crate::metadata::{NodePath, join, json, split};
+use crate::metadata::{NodePath, join, json, skim, split};
 use crate::store::{Condition, Key, Stat, Version};
 
 /// What a document takes the place of.
@@ -52,9 +52,14 @@ impl Planned {
 impl Hierarchy {
     /// The document at `key`, which is one of those of `path`.
     pub(super) fn get_document(&self, path: &NodePath, key: &Key) -> Result<Option<Document>> {
-        let Some(value) = self.store.get(key, json::MAX_DOCUMENT_LEN)? else { return Ok(None) };
-        let document =
-            Document { key: key.clone(), text: value.bytes, stat: value.stat, attributes: None };
+        let Some(found) = skim::get(&self.store, key)? else { return Ok(None) };
+        let document = Document {
+            key: key.clone(),
+            text: found.text.into(),
+            stat: found.stat,
+            attributes: None,
+            is_whole: found.is_whole,
+        };
         let Some(attributes) = self.dialect.attributes_key(path)? else {
             return Ok(Some(document));
         };
@@ -69,6 +74,19 @@ impl Hierarchy {
         };
         let attributes = Attributes { key: attributes, stat };
         Ok(Some(Document { text: joined.into(), attributes: Some(attributes), ..document }))
+    }
+
+    /// All of the text of a document; [`Kind::Stale`] where another one is stored by now.
+    pub(super) fn whole_text(&self, document: &Document) -> Result<String> {
+        if document.is_whole {
+            return Ok(String::from_utf8_lossy(&document.text).into_owned());
+        }
+        let stale = || Error::new(Kind::Stale, "the document was changed by someone else");
+        let value = self.store.get(&document.key, json::max_text_len())?.ok_or_else(stale)?;
+        if !document.stat.version.is_same(value.stat.version) {
+            return Err(stale());
+        }
+        Ok(String::from_utf8_lossy(&value.bytes).into_owned())
     }
 
     /// Whether a document is what is stored still.
@@ -179,7 +197,7 @@ impl Hierarchy {
             }
         }
         let stat = stat.ok_or_else(|| Error::new(Kind::Internal, "a document was not stored"))?;
-        Ok(Document { key, text, stat, attributes })
+        Ok(Document { key, text, stat, attributes, is_whole: true })
     }
 
     /// Gives one key of a document its text, or erases it.

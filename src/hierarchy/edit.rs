@@ -109,7 +109,10 @@ impl Hierarchy {
                 return Err(error.clone());
             }
             let (key, text, replaced) = if let Some(document) = node.document() {
-                let text = String::from_utf8_lossy(&document.text).into_owned();
+                let text = match self.whole_text(document) {
+                    Err(error) if is_late(&error) => continue,
+                    text => text?,
+                };
                 (document.key.clone(), text, Replaced::Unchanged(document))
             } else {
                 let (key, text) = self.dialect.new_group(path)?;

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::array::Array;
 use crate::error::Error;
 use crate::metadata::model::{self, Group};
-use crate::metadata::{NodeKind, NodePath};
+use crate::metadata::{NodeKind, NodePath, skim};
 use crate::store::{Key, Stat};
 
 /// What a node takes in memory without its document, about; and a value of that.
@@ -49,6 +49,8 @@ pub struct Document {
     pub stat: Stat,
     /// Where the dialect has a file of their own for the attributes, which are in the text, too.
     pub attributes: Option<Attributes>,
+    /// Whether it is all of the text: the copies in consolidated metadata are left out where they are too long.
+    pub is_whole: bool,
 }
 
 /// A file of attributes as it is stored.
@@ -142,7 +144,8 @@ impl Node {
     /// How many bytes of memory it takes, about, and rather too many: a value of a document takes far more than its text.
     pub fn memory_len(&self) -> usize {
         let text: &[u8] = self.stored().or(self.removed()).map_or(&[], |document| &document.text);
-        let values = text.iter().filter(|byte| matches!(byte, b',' | b':')).count();
+        let parsed = skim::without_copies(text);
+        let values = parsed.iter().filter(|byte| matches!(byte, b',' | b':')).count();
         let of_values = values.saturating_mul(MEMORY_OF_VALUE);
         MEMORY_OF_NODE.saturating_add(2 * text.len()).saturating_add(of_values)
     }

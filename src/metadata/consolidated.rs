@@ -21,8 +21,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::json::{self, MAX_DOCUMENT_LEN, Text};
-use super::{Dialect, Era, NodePath, ZMETADATA, split};
+use super::json::{self, Text};
+use super::{Dialect, Era, NodePath, ZMETADATA, skim, split};
 use crate::error::{Error, Result};
 use crate::store::Key;
 
@@ -43,7 +43,7 @@ impl Dialect {
             Self::V3 => {}
             Self::D2023_02 | Self::Draft(_) | Self::V2 | Self::N5 => return Ok(None),
         }
-        let parsed = json::parse_object(group.as_bytes())?;
+        let parsed = json::parse_object(&skim::without_copies(group.as_bytes()))?;
         let consolidated = parsed.get("consolidated_metadata");
         let is_inline =
             consolidated.is_some_and(|found| found.get("kind") == Some(&json!("inline")));
@@ -58,7 +58,7 @@ impl Dialect {
             }
             let at = |name| [METADATA.as_slice(), &[name]].concat();
             for parent in parents(relative) {
-                if copies.is_none_or(|copies| copies.get(parent).is_none()) {
+                if text.member(&at(parent))?.is_none() {
                     text.set(&at(parent), &empty_group())?;
                 }
             }
@@ -246,11 +246,11 @@ fn copy_of(document: &str) -> Result<Text> {
 /// The text, if it can still be read: the copies may have made it too long or too deep.
 fn checked(text: Text) -> Result<String> {
     let text = text.into_string();
-    json::parse(text.as_bytes()).map_err(|error| {
+    json::check(text.as_bytes()).map_err(|error| {
         Error::too_large(format!(
-            "consolidated metadata cannot be read by anybody ({}; documents have at most {MAX_DOCUMENT_LEN} \
-             bytes)",
-            error.detail()
+            "consolidated metadata cannot be read by anybody ({}; with them a document has at most {} bytes)",
+            error.detail(),
+            json::max_text_len()
         ))
     })?;
     Ok(text)
@@ -377,9 +377,9 @@ mod tests {
         let error =
             Dialect::V3.consolidate(GROUP, &[("a".to_owned(), deep)]).expect_err("too deep");
         assert!(error.to_string().contains("more than 127 levels"), "{error}");
-        let long = format!("{{\"a\":\"{}\"}}", "x".repeat(10 << 20));
-        let two = [("a".to_owned(), long.clone()), ("b".to_owned(), long)];
-        let error = Dialect::V3.consolidate(GROUP, &two).expect_err("too long");
+        let long = format!("{{\"a\":\"{}\"}}", "x".repeat(60 << 20));
+        let many: Vec<_> = (0..5).map(|number| (number.to_string(), long.clone())).collect();
+        let error = Dialect::V3.consolidate(GROUP, &many).expect_err("too long");
         assert_eq!(error.kind(), crate::error::Kind::TooLarge);
         assert!(Dialect::V3.consolidate(GROUP, &[("a".to_owned(), "{".to_owned())]).is_err());
     }

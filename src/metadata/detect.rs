@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::json::{self, MAX_DOCUMENT_LEN, describe};
 use super::members::check_extensions;
 use super::model::Object;
-use super::{Dialect, Era, v3};
+use super::{Dialect, Era, skim, v3};
 use crate::dtype::integer;
 use crate::error::{At, Error, Kind, Result};
 use crate::store::{Entry, Key, Prefix, Store};
@@ -49,8 +49,9 @@ pub fn detect(store: &Store) -> Result<Dialect> {
 /// The dialect of the hierarchy whose root has a document in `store`; none where what lies below would have to tell.
 pub fn declared(store: &Store) -> Result<Option<Dialect>> {
     let entry = Key::parse(v3::DOCUMENT)?;
-    if let Some(value) = store.get(&entry, MAX_DOCUMENT_LEN)? {
-        return Ok(Some(match entry_point(&value.bytes).at(&entry)? {
+    if let Some(found) = skim::get(store, &entry)? {
+        let text = skim::without_copies(&found.text);
+        return Ok(Some(match entry_point(&text).at(&entry)? {
             EntryPoint::V3 => Dialect::V3,
             EntryPoint::Uris => Dialect::D2023_02,
             EntryPoint::Early => Dialect::draft(Era::D2019_06, ""),

@@ -12,7 +12,7 @@ use super::json::{self, Text, describe, same};
 use super::members::{dimension_names, lengths, may_be_ignored, named};
 use super::model::{Array, Node, Object};
 use super::types::{Endian, data_type};
-use super::{Dialect, NodeKind, create, draft, n5, rectilinear, v2, v3};
+use super::{Dialect, NodeKind, create, draft, n5, rectilinear, skim, v2, v3};
 use crate::dtype::{FillValue, integer};
 use crate::error::{Error, Result};
 
@@ -264,7 +264,7 @@ impl Dialect {
     /// edited stays. A result that would no longer be understood is refused.
     pub fn edit(&self, kind: NodeKind, stored: &str, edit: &Edit) -> Result<String> {
         let mut text = Text::parse(stored.as_bytes())?;
-        let document = json::parse_object(stored.as_bytes())?;
+        let document = json::parse_object(&skim::without_copies(stored.as_bytes()))?;
         self.apply(&mut text, &document, kind, edit)?;
         let edited = text.into_string();
         if self.lower(Some(kind), stored.as_bytes()).node.is_ok() {

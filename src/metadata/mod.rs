@@ -3,7 +3,8 @@
 //! A dialect says where documents and chunks lie ([`Dialect::document_keys`],
 //! [`Dialect::chunk_prefix`]), what its documents mean ([`Dialect::lower`]), how they are
 //! made ([`Dialect::new_document`]) and changed in their own spelling ([`Dialect::edit`]). Nothing above this module can
-//! tell one dialect from another. Nothing here reads a store, but [`detect`].
+//! tell one dialect from another. Nothing here reads a store, but [`detect`]
+//! and [`skim`].
 
 pub mod json;
 pub mod merge;
@@ -25,6 +26,7 @@ mod joined;
 mod members;
 mod n5;
 mod rectilinear;
+pub mod skim;
 mod types;
 mod v2;
 mod v3;

@@ -14,7 +14,7 @@ use super::members::{
 };
 use super::model::{Array, Group, KeyEncoding, Node, Object, Separator};
 use super::types::{Endian, data_type};
-use super::{Lowered, NodeKind, rectilinear};
+use super::{Lowered, NodeKind, rectilinear, skim};
 use crate::dtype::{FillValue, integer};
 use crate::error::{Error, Result};
 
@@ -45,7 +45,7 @@ const IGNORED_MEMBERS: [&str; 3] =
 
 /// The node that a document describes.
 pub(super) fn lower(text: &[u8]) -> Lowered {
-    let document = match json::parse_object(text) {
+    let document = match json::parse_object(&skim::without_copies(text)) {
         Ok(document) => document,
         Err(error) => {
             let seems_array = text.windows(7).any(|window| window == b"\"shape\"");

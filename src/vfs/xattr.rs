@@ -1,11 +1,13 @@
 //! Extended attributes: what the model says (`user.zarr.*`), and the node's own attributes (`user.attrs.*`).
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::Vfs;
 use super::place::Place;
 use crate::error::{At, Error, Kind, Result};
-use crate::hierarchy::Content;
+use crate::hierarchy::{Content, Node};
 use crate::metadata::merge::Edit;
 use crate::metadata::{NodePath, json as lenient};
 
@@ -29,23 +31,57 @@ pub enum Presence {
 impl Vfs {
     /// The value of an extended attribute.
     pub fn getxattr(&self, number: u64, name: &str) -> Result<Vec<u8>> {
-        let found = if name.starts_with("user.") {
-            let all = self.xattrs(self.inode(number)?.place().as_ref())?;
-            all.into_iter().find(|(known, _)| known == name)
+        let place = || -> Result<_> { Ok(self.inode(number)?.place()) };
+        let found = if let Some(attribute) = name.strip_prefix(ATTRS) {
+            // One of them may be asked for after another, and each by itself.
+            match self.node_of(place()?.as_ref())? {
+                Some(node) => {
+                    node.attributes().and_then(|all| all.get(attribute)).map(ToString::to_string)
+                }
+                None => None,
+            }
+        } else if name.starts_with(ZARR) {
+            let all = self.zarr_xattrs(place()?.as_ref())?;
+            all.into_iter().find(|(known, _)| known == name).map(|(_, value)| value)
         } else {
             None
         };
         let absent = || Error::new(Kind::NoAttribute, "no such attribute");
-        found.map(|(_, value)| value.into_bytes()).ok_or_else(absent)
+        found.map(String::into_bytes).ok_or_else(absent)
     }
 
     /// The names of all extended attributes.
     pub fn listxattr(&self, number: u64) -> Result<Vec<String>> {
-        let all = self.xattrs(self.inode(number)?.place().as_ref())?;
+        let place = self.inode(number)?.place();
         // A value that the kernel would not pass on is found in the document.
-        let fits =
-            |(name, value): &(String, String)| value.len() <= MAX_VALUE_LEN && name.len() <= 255;
-        Ok(all.into_iter().filter(fits).map(|(name, _)| name).collect())
+        let fits = |(name, value): &(String, String)| is_listed(name, value.len());
+        let own = self.zarr_xattrs(place.as_ref())?.into_iter().filter(fits).map(|(name, _)| name);
+        let mut names: Vec<String> = own.collect();
+        let mut len = 0_usize;
+        if let Some(node) = self.node_of(place.as_ref())? {
+            for (name, value) in node.attributes().into_iter().flatten() {
+                let name = format!("{ATTRS}{name}");
+                if is_listed(&name, value.to_string().len()) {
+                    len = len.saturating_add(name.len());
+                    names.push(name);
+                }
+                // The kernel takes no more names than that.
+                if len > MAX_VALUE_LEN {
+                    break;
+                }
+            }
+        }
+        Ok(names)
+    }
+
+    /// The node whose attributes a place shows, if it is one.
+    fn node_of(&self, place: Option<&Place>) -> Result<Option<Arc<Node>>> {
+        match place {
+            Some(Place::Node(path) | Place::Document(path)) => {
+                self.hierarchy.existing(path).map(Some)
+            }
+            _ => Ok(None),
+        }
     }
 
     /// Sets an attribute of a node, by the JSON text of its value.
@@ -133,7 +169,8 @@ impl Vfs {
         }
     }
 
-    fn xattrs(&self, place: Option<&Place>) -> Result<Vec<(String, String)>> {
+    /// What the model says.
+    fn zarr_xattrs(&self, place: Option<&Place>) -> Result<Vec<(String, String)>> {
         let mut all = Vec::new();
         match place {
             Some(Place::Node(path) | Place::Document(path)) => {
@@ -166,10 +203,6 @@ impl Vfs {
                     }
                     add("lossy", json!(array.is_lossy()));
                 }
-                let attributes = node.attributes().into_iter().flatten();
-                all.extend(
-                    attributes.map(|(name, value)| (format!("{ATTRS}{name}"), value.to_string())),
-                );
             }
             Some(Place::Chunk(path, coords)) => {
                 let array = self.array(path)?;
@@ -187,6 +220,11 @@ impl Vfs {
         }
         Ok(all)
     }
+}
+
+/// Whether the kernel passes on an attribute of this name whose value has so many bytes.
+fn is_listed(name: &str, len: usize) -> bool {
+    len <= MAX_VALUE_LEN && name.len() <= 255
 }
 
 /// A string as it is, anything else as JSON.

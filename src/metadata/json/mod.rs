@@ -14,6 +14,7 @@ use serde_json::{Map, Number, Value};
 
 use super::model::Object;
 use crate::error::{Error, Result};
+use crate::resources;
 pub use same::same;
 pub use text::Text;
 
@@ -23,14 +24,36 @@ pub const MAX_DOCUMENT_LEN: u64 = 16 << 20;
 /// Objects and lists inside one another; what `serde_json` allows, so that a reader of the mount gets as far.
 const MAX_DEPTH: usize = 127;
 
-/// Values in one document: each takes far more memory than the one or two bytes that it may have as text.
+/// Values in one document: each takes far more memory than the one or two bytes that it may have as text. Where there is
+/// little memory there may be one for each KiB.
 const MAX_VALUES: usize = 1 << 21;
+const MEMORY_OF_VALUE: u64 = 1 << 10;
+
+/// How many values there may be in a document.
+fn max_values() -> usize {
+    let most = resources::memory_limit() / MEMORY_OF_VALUE;
+    usize::try_from(most).unwrap_or(usize::MAX).min(MAX_VALUES)
+}
 
 /// The value of a document.
 ///
 /// The last of several members of one name counts. Numbers keep their text.
 pub fn parse(text: &[u8]) -> Result<Value> {
-    parse_within(text, MAX_DOCUMENT_LEN, MAX_VALUES)
+    parse_within(text, MAX_DOCUMENT_LEN, max_values())
+}
+
+/// The most bytes of a text that is edited: of a group with consolidated metadata it may be much longer than what is read of
+/// it.
+pub fn max_text_len() -> u64 {
+    (resources::memory_limit() / 16).clamp(MAX_DOCUMENT_LEN, 256 << 20)
+}
+
+/// Refuses what is no document, without making its values: there may be any number of them.
+pub fn check(text: &[u8]) -> Result<()> {
+    let (text, start) = decode(text, max_text_len())?;
+    let mut scanner = Scanner::new(text, start);
+    scanner.pass()?;
+    scanner.end()
 }
 
 /// The value of a text that is no document of a node, and has limits of its own.
@@ -99,7 +122,7 @@ struct Scanner<'t> {
 
 impl<'t> Scanner<'t> {
     fn new(text: &'t str, at: usize) -> Self {
-        Self { text, at, depth: 0, values: 0, max_values: MAX_VALUES }
+        Self { text, at, depth: 0, values: 0, max_values: max_values() }
     }
 
     fn rest(&self) -> &'t str {
@@ -140,11 +163,28 @@ impl<'t> Scanner<'t> {
 
     fn document(&mut self) -> Result<Value> {
         let value = self.value()?;
+        self.end()?;
+        Ok(value)
+    }
+
+    fn end(&mut self) -> Result<()> {
         self.space();
         if self.at == self.text.len() {
-            Ok(value)
+            Ok(())
         } else {
             Err(self.error("something follows the document"))
+        }
+    }
+
+    /// Passes over the next value, of a text that may be no document.
+    fn pass(&mut self) -> Result<()> {
+        self.space();
+        match self.peek() {
+            Some(b'{') => self.members(|scanner, _, _| scanner.pass()),
+            Some(b'[') => self.items(Self::pass),
+            Some(b'"') => self.string().map(drop),
+            Some(_) => self.scalar().map(drop),
+            None => Err(self.error("a value is missing")),
         }
     }
 

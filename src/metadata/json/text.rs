@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use serde_json::Value;
 
-use super::{MAX_DOCUMENT_LEN, Scanner, decode, describe, parse};
+use super::{Scanner, check, decode, describe, max_text_len};
 use crate::error::{Error, Result};
 
 /// A document as text, whose members can be set and removed in place.
@@ -45,8 +45,8 @@ struct Layout {
 impl Text {
     /// Takes `text` if it parses.
     pub fn parse(text: &[u8]) -> Result<Self> {
-        parse(text)?;
-        decode(text, MAX_DOCUMENT_LEN).map(|(text, _)| Self(text.to_owned()))
+        check(text)?;
+        decode(text, max_text_len()).map(|(text, _)| Self(text.to_owned()))
     }
 
     /// The text as it is now.
@@ -192,7 +192,7 @@ impl Text {
 
     fn members(&self, object: &Range<usize>) -> Result<Vec<Member>> {
         if !self.slice(object).starts_with('{') {
-            let value = parse(self.slice(object).as_bytes())?;
+            let value = super::parse(self.slice(object).as_bytes())?;
             return Err(Error::invalid(format!("{} where an object is needed", describe(&value))));
         }
         let mut members = Vec::new();

@@ -96,10 +96,10 @@ impl DirectoryStore {
     fn sweep(&self, dead: &[Arc<Dead>]) -> Result<usize> {
         let mut keys = BTreeSet::new();
         for dead in dead {
-            let Some(written) = dead.keys()? else { return sweep_below(&self.root) };
+            let Some(written) = dead.keys()? else { return sweep_below(&self.root, 0) };
             keys.extend(written);
             if keys.len() > MAX_KEYS {
-                return sweep_below(&self.root);
+                return sweep_below(&self.root, 0);
             }
         }
         let mut count = 0;
@@ -198,8 +198,14 @@ pub(super) fn remove_dead(dir: &OwnedFd, name: &CStr) -> Result<bool> {
     Ok(true)
 }
 
+/// Directories in one another that are looked into: nothing lies so deep that was written.
+const MAX_LEVELS: usize = 128;
+
 /// Removes every lock file below a directory that nobody holds; how many. Links are not followed.
-fn sweep_below(dir: &OwnedFd) -> Result<usize> {
+fn sweep_below(dir: &OwnedFd, level: usize) -> Result<usize> {
+    if level > MAX_LEVELS {
+        return Ok(0);
+    }
     let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW;
     let mut count = 0;
     for entry in Dir::new(sys::open_beneath(dir, c".", flags, 0, Links::Refuse)?)? {
@@ -209,7 +215,7 @@ fn sweep_below(dir: &OwnedFd) -> Result<usize> {
             count += usize::from(removed.at(OsStr::from_bytes(entry.name.as_bytes()).display())?);
         } else if matches!(entry.kind, EntryType::Dir | EntryType::Unknown) {
             match sys::open_beneath(dir, &entry.name, flags, 0, Links::Refuse) {
-                Ok(below) => count += sweep_below(&below)?,
+                Ok(below) => count += sweep_below(&below, level + 1)?,
                 Err(error)
                     if matches!(error.raw_os_error(), Some(libc::ENOTDIR | libc::ENOENT)) => {}
                 Err(error) => return Err(Error::os(&error)),

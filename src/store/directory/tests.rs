@@ -80,6 +80,23 @@ fn a_link_within_the_store_is_followed() {
 }
 
 #[test]
+fn a_tree_of_any_depth_can_be_erased() {
+    let (dir, store) = store();
+    let mut above = OwnedFd::from(File::open(dir.path()).expect("opens"));
+    for depth in 0..2000 {
+        let name = if depth % 70 == 0 { c".zarrfs-deep-1" } else { c"d" };
+        sys::make_dir(&above, name).expect("made");
+        sys::make_dir(&above, c"e").expect("made");
+        above = sys::open_beneath(&above, name, libc::O_RDONLY, 0, Links::Refuse).expect("opens");
+    }
+    drop(above);
+    let keys: Result<Vec<_>> = store.list().expect("listable").list().expect("lists").collect();
+    assert!(keys.expect_err("too deep").detail().contains("more than 256 directories"));
+    store.write().expect("writable").erase_prefix(&Prefix::root()).expect("erased");
+    assert_eq!(std::fs::read_dir(dir.path()).expect("read").count(), 0);
+}
+
+#[test]
 fn a_link_that_leads_in_a_circle_is_an_error_and_no_directory() {
     let (dir, store) = store();
     for name in ["a/b", "c"] {

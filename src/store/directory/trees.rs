@@ -1,44 +1,115 @@
-//! Directories with all that is in them: moved, and emptied.
+//! Directories with all that is in them: moved, and emptied, however deep they are.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::os::fd::OwnedFd;
 
 use crate::error::{Error, Result};
 use crate::sys::{self, Dir, Links};
 
+/// Directories in one another that are open at a time.
+const MAX_LEVELS: usize = 64;
+
+/// A directory that is opened, and no link to one.
+const DIRECTORY: libc::c_int = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW;
+
 /// Renames `name`, a directory as a whole where that can be; where the new name is a directory that holds
 /// something what is in it is moved one by one.
 pub(super) fn move_tree(dir: &OwnedFd, name: &CStr, to_dir: &OwnedFd, to: &CStr) -> Result<()> {
+    move_level(dir, name, (to_dir, to), 0)
+}
+
+fn move_level(
+    dir: &OwnedFd,
+    name: &CStr,
+    (to_dir, to): (&OwnedFd, &CStr),
+    level: usize,
+) -> Result<()> {
     match sys::rename(dir, name, to_dir, to) {
         Err(error) if matches!(error.raw_os_error(), Some(libc::ENOTEMPTY | libc::EEXIST)) => {}
         renamed => return renamed.map_err(|error| Error::os(&error)),
     }
-    let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW;
-    let below = sys::open_beneath(dir, name, flags, 0, Links::Refuse)?;
-    let to_below = sys::open_beneath(to_dir, to, flags, 0, Links::Refuse)?;
+    if level >= MAX_LEVELS {
+        return Err(Error::too_large(format!(
+            "more than {MAX_LEVELS} directories in one another, in two places"
+        )));
+    }
+    let below = sys::open_beneath(dir, name, DIRECTORY, 0, Links::Refuse)?;
+    let to_below = sys::open_beneath(to_dir, to, DIRECTORY, 0, Links::Refuse)?;
     let mut names = Vec::new();
     for entry in Dir::new(below.try_clone()?)? {
         names.push(entry?.name);
     }
     for entry in names {
-        move_tree(&below, &entry, &to_below, &entry)?;
+        move_level(&below, &entry, (&to_below, &entry), level + 1)?;
     }
     Ok(sys::remove_dir(dir, name)?)
 }
 
 /// Removes everything in a directory.
 pub(super) fn empty(fd: OwnedFd) -> Result<()> {
-    let anchor = fd.try_clone()?;
-    for entry in Dir::new(fd)? {
-        let entry = entry?;
-        let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW;
-        match sys::open_beneath(&anchor, &entry.name, flags, 0, Links::Refuse) {
-            Ok(below) => {
-                empty(below)?;
-                sys::remove_dir(&anchor, &entry.name)?;
-            }
-            Err(_) => sys::unlink(&anchor, &entry.name)?,
+    let top = fd;
+    let mut number = 0_u64;
+    loop {
+        let before = number;
+        empty_levels(&top, &mut number)?;
+        if number == before {
+            return Ok(());
         }
     }
-    Ok(())
+}
+
+/// A directory that is being emptied.
+struct Level {
+    entries: Dir,
+    dir: OwnedFd,
+    /// What it is called in the one above.
+    name: CString,
+}
+
+impl Level {
+    fn new(dir: OwnedFd, name: CString) -> Result<Self> {
+        let again = sys::open_beneath(&dir, c".", DIRECTORY, 0, Links::Refuse)?;
+        Ok(Self { entries: Dir::new(again)?, dir, name })
+    }
+}
+
+/// Removes everything in `top`, except that what lies too deep is put into `top` itself under a name with a number, for the
+/// next time.
+fn empty_levels(top: &OwnedFd, number: &mut u64) -> Result<()> {
+    let mut levels = vec![Level::new(top.try_clone()?, CString::default())?];
+    loop {
+        let count = levels.len();
+        let Some(level) = levels.last_mut() else { return Ok(()) };
+        let Some(entry) = level.entries.next() else {
+            let name = std::mem::take(&mut level.name);
+            levels.pop();
+            if let Some(above) = levels.last() {
+                sys::remove_dir(&above.dir, &name)?;
+            }
+            continue;
+        };
+        let name = entry?.name;
+        match sys::open_beneath(&level.dir, &name, DIRECTORY, 0, Links::Refuse) {
+            Ok(_) if count >= MAX_LEVELS => put_up(level, &name, top, number)?,
+            Ok(below) => levels.push(Level::new(below, name)?),
+            Err(_) => sys::unlink(&level.dir, &name)?,
+        }
+    }
+}
+
+fn put_up(level: &Level, name: &CStr, top: &OwnedFd, number: &mut u64) -> Result<()> {
+    loop {
+        *number = number.saturating_add(1);
+        let new = CString::new(format!(".zarrfs-deep-{number}"))
+            .map_err(|_| Error::invalid("a name that holds a NUL byte"))?;
+        match sys::rename(&level.dir, name, top, &new) {
+            // Another one has it.
+            Err(error)
+                if matches!(
+                    error.raw_os_error(),
+                    Some(libc::ENOTEMPTY | libc::EEXIST | libc::ENOTDIR)
+                ) => {}
+            renamed => return Ok(renamed?),
+        }
+    }
 }

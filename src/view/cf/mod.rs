@@ -29,6 +29,9 @@ const LEFT_OUT: &str = "zarrfs_left_out";
 /// netCDF takes names of 256 bytes; something may yet be added to one that is taken.
 const MAX_NAME_LEN: usize = 240;
 
+/// Underscores that are put behind a name that is taken.
+const MAX_UNDERSCORES: usize = 4;
+
 /// A group, or an array with its coordinates, in the terms of netCDF.
 #[derive(Debug)]
 pub(super) struct Dataset<'s> {
@@ -175,10 +178,20 @@ pub(super) fn clean(name: &str) -> String {
     clean
 }
 
-/// The name, or with underscores behind it where it is taken.
+/// The name, or with underscores behind it where it is taken; with a number where many have it.
 pub(super) fn unused(names: &mut HashSet<String>, mut name: String) -> String {
-    while !names.insert(name.clone()) {
+    for _ in 0..MAX_UNDERSCORES {
+        if names.insert(name.clone()) {
+            return name;
+        }
         name.push('_');
     }
-    name
+    let mut number = names.len();
+    loop {
+        let numbered = format!("{name}{number}");
+        if names.insert(numbered.clone()) {
+            return numbered;
+        }
+        number = number.saturating_add(1);
+    }
 }

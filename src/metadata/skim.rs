@@ -1,0 +1,248 @@
+//! Metadata files without the copies of others in them.
+//!
+//! Consolidated metadata may be a thousand times as long as all else that a group says, and nobody here reads them: what is
+//! shown is made anew. So they are passed over, byte by byte and without being kept, and the rest is read:
+//!
+//! ```text
+//! {"zarr_format": 3, .., "consolidated_metadata": {"kind": "inline", "metadata": { /* passed over */ }}}
+//! ```
+
+use std::borrow::Cow;
+
+use super::json::MAX_DOCUMENT_LEN;
+use crate::error::{Error, Kind, Result};
+use crate::store::{ByteRange, Key, Stat, Store};
+
+/// The most bytes of a metadata file with the copies in it.
+const MAX_LEN: u64 = 256 << 20;
+
+/// Bytes that are read at a time.
+const STEP: u64 = 1 << 20;
+
+/// How often a file is read again that others replace meanwhile.
+const ATTEMPTS: usize = 10;
+
+/// In a shorter text nothing is passed over: it is not worth it.
+const MIN_LEN: usize = 64 << 10;
+
+const OUTER: &[u8] = b"consolidated_metadata";
+const INNER: &[u8] = b"metadata";
+
+/// The text of a metadata file, and what is known of it.
+#[derive(Debug)]
+pub struct Skimmed {
+    /// The text.
+    pub text: Vec<u8>,
+    /// Of the whole file.
+    pub stat: Stat,
+    /// Whether it is all of the text.
+    pub is_whole: bool,
+}
+
+/// A text without copies, made as the whole is pushed through.
+#[derive(Debug, Default)]
+struct Skim {
+    text: Vec<u8>,
+    depth: usize,
+    string: InString,
+    /// The string that came last, as far as it may be one of the names.
+    last: Vec<u8>,
+    /// Whether the member of the whole, and the member of that, have these names.
+    in_outer: bool,
+    in_inner: bool,
+    passing: Passing,
+}
+
+/// Whether a byte is in a string.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum InString {
+    #[default]
+    No,
+    Yes,
+    /// And what it would mean by itself it does not.
+    Escaped,
+}
+
+/// Whether copies are being passed over, or were.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Passing {
+    #[default]
+    Never,
+    Now,
+    Before,
+}
+
+impl Skim {
+    fn push(&mut self, bytes: &[u8]) -> Result<()> {
+        for byte in bytes {
+            if self.passing != Passing::Now {
+                self.text.push(*byte);
+            }
+            if self.string == InString::No {
+                self.plain(*byte);
+            } else {
+                self.in_string(*byte);
+            }
+        }
+        if u64::try_from(self.text.len()).unwrap_or(u64::MAX) > MAX_DOCUMENT_LEN {
+            let detail = format!("a document of more than {MAX_DOCUMENT_LEN} bytes");
+            return Err(Error::too_large(detail));
+        }
+        Ok(())
+    }
+
+    fn in_string(&mut self, byte: u8) {
+        self.string = match (self.string, byte) {
+            (InString::Yes, b'\\') => InString::Escaped,
+            (InString::Yes, b'"') => InString::No,
+            _ => InString::Yes,
+        };
+        if self.string != InString::No && self.last.len() <= OUTER.len() {
+            self.last.push(byte);
+        }
+    }
+
+    fn plain(&mut self, byte: u8) {
+        match byte {
+            b'"' => {
+                self.string = InString::Yes;
+                self.last.clear();
+            }
+            b':' if self.depth == 1 => self.in_outer = self.last == OUTER,
+            b':' if self.depth == 2 => self.in_inner = self.in_outer && self.last == INNER,
+            b',' if self.depth <= 2 => {
+                self.in_inner = false;
+                self.in_outer &= self.depth == 2;
+            }
+            b'{' | b'[' => {
+                if byte == b'{' && self.depth == 2 && self.in_inner {
+                    self.passing = Passing::Now;
+                }
+                self.in_inner = false;
+                self.depth = self.depth.saturating_add(1);
+            }
+            b'}' | b']' => {
+                self.depth = self.depth.saturating_sub(1);
+                if self.passing == Passing::Now && self.depth == 2 {
+                    self.passing = Passing::Before;
+                    self.text.push(b'}');
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A text without the copies in it, if it is so long that it matters.
+pub fn without_copies(text: &[u8]) -> Cow<'_, [u8]> {
+    let may_have = || text.windows(OUTER.len()).any(|window| window == OUTER);
+    if text.len() < MIN_LEN || !may_have() {
+        return Cow::Borrowed(text);
+    }
+    let mut skim = Skim::default();
+    match skim.push(text) {
+        Ok(()) if skim.passing != Passing::Never => Cow::Owned(skim.text),
+        _ => Cow::Borrowed(text),
+    }
+}
+
+/// The value of a key, which is a metadata file: whole if it is not too long for that, else without the copies in it.
+pub fn get(store: &Store, key: &Key) -> Result<Option<Skimmed>> {
+    match store.get(key, MAX_DOCUMENT_LEN) {
+        Err(error) if error.kind() == Kind::TooLarge => {}
+        found => {
+            let whole =
+                |stat, text: bytes::Bytes| Skimmed { text: text.into(), stat, is_whole: true };
+            return Ok(found?.map(|value| whole(value.stat, value.bytes)));
+        }
+    }
+    for _ in 0..ATTEMPTS {
+        let Some(stat) = store.stat(key)? else { return Ok(None) };
+        if stat.len > MAX_LEN {
+            let detail = format!("{} bytes stored, the limit here is {MAX_LEN}", stat.len);
+            return Err(Error::too_large(detail).at_key(key));
+        }
+        if let Some(text) = skim(store, key, &stat)? {
+            return Ok(Some(Skimmed { text, stat, is_whole: false }));
+        }
+    }
+    Err(Error::new(Kind::Busy, "others replace it faster than it can be read").at_key(key))
+}
+
+/// The value without copies; none where it is another one by now.
+fn skim(store: &Store, key: &Key, stat: &Stat) -> Result<Option<Vec<u8>>> {
+    let (mut skim, mut offset) = (Skim::default(), 0);
+    while offset < stat.len {
+        let range = ByteRange::Span { offset, len: STEP };
+        let mut found = store.read().get_partial_values(&[(key.clone(), range)])?;
+        let Some(value) = found.pop().flatten() else { return Ok(None) };
+        if !stat.version.is_same(value.stat.version) || value.bytes.is_empty() {
+            return Ok(None);
+        }
+        skim.push(&value.bytes).map_err(|error| error.at_key(key))?;
+        offset = offset.saturating_add(u64::try_from(value.bytes.len()).unwrap_or(u64::MAX));
+    }
+    Ok(Some(skim.text))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::store::Condition;
+    use crate::store::memory::MemoryStore;
+
+    fn skimmed(text: &str) -> String {
+        let mut skim = Skim::default();
+        skim.push(text.as_bytes()).expect("short");
+        String::from_utf8(skim.text).expect("UTF-8")
+    }
+
+    #[test]
+    fn copies_are_passed_over_and_nothing_else() {
+        for (text, expected) in [
+            (
+                r#"{"a": 1, "consolidated_metadata": {"kind": "inline", "metadata": {"b": {"c": "}"}}}, "d": {}}"#,
+                r#"{"a": 1, "consolidated_metadata": {"kind": "inline", "metadata": {}}, "d": {}}"#,
+            ),
+            (
+                r#"{"consolidated_metadata":{"metadata":{"\"":[{}]},"kind":"inline"}}"#,
+                r#"{"consolidated_metadata":{"metadata":{},"kind":"inline"}}"#,
+            ),
+            // A member of this name elsewhere is what it is.
+            (r#"{"metadata": {"a": 1}, "attributes": {"metadata": {"b": 1}}}"#, ""),
+            (r#"{"attributes": {"consolidated_metadata": {"metadata": {"b": 1}}}}"#, ""),
+            (
+                r#"{"consolidated_metadata": {"x": {"metadata": {"b": 1}}, "metadata": [{"c": 1}]}}"#,
+                "",
+            ),
+            (
+                r#"{"consolidated_metadata": {"metadata": "x", "y": {"z": 1}}, "metadata": {"a": 1}}"#,
+                "",
+            ),
+            (r#"{"x": "consolidated_metadata", "y": {"metadata": {"b": 1}}}"#, ""),
+            (r#"{"consolidated_metadata": null, "attributes": {"metadata": {"b": 1}}}"#, ""),
+        ] {
+            let expected = if expected.is_empty() { text } else { expected };
+            assert_eq!(skimmed(text), expected);
+        }
+    }
+
+    #[test]
+    fn a_long_file_is_read_without_its_copies_and_without_end_not_at_all() {
+        let store = Store::new(Arc::new(MemoryStore::default()));
+        let key = Key::parse("zarr.json").expect("a key");
+        let put = |text: String| {
+            let write = store.write().expect("writable");
+            write.set(&key, &[bytes::Bytes::from(text).into()], Condition::Always).expect("set");
+        };
+        let copies = "x".repeat(usize::try_from(MAX_DOCUMENT_LEN).expect("fits"));
+        put(format!(r#"{{"consolidated_metadata": {{"metadata": {{"a": "{copies}"}}}}, "b": 1}}"#));
+        let found = get(&store, &key).expect("read").expect("there");
+        assert!(!found.is_whole && found.stat.len > MAX_DOCUMENT_LEN);
+        assert_eq!(found.text, br#"{"consolidated_metadata": {"metadata": {}}, "b": 1}"#);
+        put(format!(r#"{{"attributes": {{"metadata": {{"a": "{copies}"}}}}, "b": 1}}"#));
+        assert_eq!(get(&store, &key).expect_err("too long").kind(), Kind::TooLarge);
+    }
+}
