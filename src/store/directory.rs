@@ -586,7 +586,7 @@ fn open_by(root: &OwnedFd, path: &str, flags: i32) -> Result<Option<(OwnedFd, bo
 fn check_root(root: &OwnedFd) -> Result<()> {
     if sys::stat_at(root, c"")?.st_nlink == 0 {
         let detail = "the directory of the store was removed: unmount, and mount again";
-        return Err(Error::new(Kind::Stale, detail));
+        return Err(Error::new(Kind::Os(libc::ESTALE), detail));
     }
     Ok(())
 }

@@ -133,7 +133,7 @@ impl Vfs {
         let entries = || {
             self.entries(&place).or_else(|error| {
                 // `zarrfs umount` opens the root to sync it, also if the store has gone: reading it gives the error.
-                if number != ROOT || error.kind() != Kind::Stale {
+                if number != ROOT || error.errno() != libc::ESTALE {
                     return Err(error);
                 }
                 let late: Source = Box::new(std::iter::once(Err(error)));

@@ -345,7 +345,7 @@ impl Vfs {
                         && (inode.is_replaced() || attempts == 1)
                         && attempts < ATTEMPTS => {}
                 // `.zarrfs/errors` is below the root, and says what is wrong with the store.
-                Err(error) if number == ROOT && error.kind() == Kind::Stale => {
+                Err(error) if number == ROOT && error.errno() == libc::ESTALE => {
                     self.note("getattr", &error);
                     break Attr::directory(self.mounted);
                 }
