@@ -97,17 +97,22 @@ fn copy(
         target,
         cache_len: args.cache_size,
     };
-    let confirm = || {
+    let survey_again = || {
         // Read anew, past everything that is kept of it.
         let (source, from) = open::node(&args.source, args.from.as_ref())
             .map_err(|failure| Error::new(Kind::Stale, failure.message().to_owned()))?;
         let again = convert::plan(&source, &from, dest, wishes)?;
         again.check_unchanged(plan)?;
-        Survey::of(&again, watch)?.compared(&survey)
+        Survey::of(&again, watch)
     };
-    let copied = convert::run(dest, (plan, &survey), &how, watch, &confirm)
+    let copied = convert::run(dest, (plan, &survey), &how, watch, &survey_again)
         .map_err(|error| cut_short(args, watch, &error))?;
     mark.remove()?;
+    for path in &copied.changing {
+        print::error(&format!(
+            "zarrfs: {path}: it was written to until the end: its chunks are whole, but may be from different moments"
+        ));
+    }
     Ok(copied)
 }
 
@@ -367,6 +372,8 @@ impl Progress {
 impl Watch for Progress {
     fn begin(&self, path: &NodePath, values: u64) {
         let number = self.begun.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+        // Arrays that have changed come again.
+        let number = number.min(self.arrays);
         self.bar.set_prefix(format!("{number}/{} {path}", self.arrays));
         self.bar.reset();
         self.bar.set_length(values);

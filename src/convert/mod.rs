@@ -5,8 +5,10 @@
 //! root says what it is, and goes when it is whole. Chunks that are there when a copy is taken up
 //! again are whole, since values take their keys by renaming: they are not copied again, unless the source has changed.
 //!
-//! A copy is what the source was at one moment: a [`Survey`] before the first chunk is read and one after the last say that
-//! nothing has changed between them. What is stored of each node is read back and compared with the plan.
+//! A copy is what the source was at one moment, if nobody writes to the source all the time: a [`Survey`] before the first
+//! chunk is read and one after the last are compared. Arrays that have changed between them are compared with the copy, chunk by chunk, once;
+//! those that have changed again by then are named in [`Copied::changing`]. What is stored of each node is read
+//! back and compared with the plan.
 //!
 //! In a mount the documents come first: chunk files go through the pipeline of the array that they are in.
 
@@ -27,7 +29,8 @@ use crate::metadata::model::{CodecSpec, Group};
 use crate::metadata::{NodePath, Shards};
 pub use mark::{Claim, Mark, Standing, is_ignored};
 pub use plan::{Chunks, Plan, plan};
-pub use survey::{Between, Survey};
+pub use survey::Survey;
+use survey::{Change, Stored};
 
 /// What a copy is to be.
 #[derive(Debug, Clone, Default)]
@@ -96,6 +99,8 @@ pub struct Copied {
     pub found: AtomicU64,
     /// Decoded bytes of the chunks that were stored.
     pub bytes: AtomicU64,
+    /// Arrays that others were changing to the end: their chunks may be from different moments.
+    pub changing: Vec<NodePath>,
 }
 
 impl Copied {
@@ -104,28 +109,31 @@ impl Copied {
     }
 }
 
-/// Makes the copy that was planned, of a source of which `survey` was seen before. `confirm` is asked when everything was
-/// read: it refuses a source that is not what it was, or says that this cannot be told from outside.
+/// Makes the copy that was planned, of a source of which `survey` was made before. `survey_again` makes another one; it
+/// fails if other nodes are to be made by now.
 pub fn run(
     dest: &Hierarchy,
     (plan, survey): (&Plan, &Survey),
     how: &How,
     watch: &dyn Watch,
-    confirm: &dyn Fn() -> Result<Between>,
+    survey_again: &dyn Fn() -> Result<Survey>,
 ) -> Result<Copied> {
-    let copied = Copied::default();
+    let mut copied = Copied::default();
     if how.target == Target::Mount {
         store_documents(dest, plan, how.target)?;
     }
-    copy_arrays(dest, (plan, survey), how, watch, &copied)?;
-    if confirm()? == Between::Renumbered {
-        // Only the bytes tell.
-        let compared = Copied::default();
+    copy_arrays(dest, stored(plan, survey), how, watch, &copied)?;
+    let second = survey_again()?;
+    let changes = second.compare(survey);
+    if changes.iter().any(|change| *change != Change::None) {
         let how = How { standing: Standing::Doubtful, ..how.clone() };
-        copy_arrays(dest, (plan, survey), &how, watch, &compared)?;
-        if compared.stored.load(Ordering::Relaxed) > 0 {
-            return Err(survey::changed(None));
-        }
+        let changed = stored(plan, &second).zip(&changes);
+        let changed =
+            changed.filter(|(_, change)| **change != Change::None).map(|(array, _)| array);
+        copy_arrays(dest, changed, &how, watch, &Copied::default())?;
+        let again = plan.arrays().zip(survey_again()?.compare(&second));
+        let changing = again.filter(|(_, change)| *change == Change::Sure);
+        copied.changing = changing.map(|((path, _), _)| path.clone()).collect();
     }
     if how.target == Target::Directory {
         store_documents(dest, plan, how.target)?;
@@ -133,15 +141,23 @@ pub fn run(
     Ok(copied)
 }
 
-/// Copies the chunks of all arrays.
-fn copy_arrays(
+/// Each array of a plan, and what is stored of it.
+fn stored<'p>(
+    plan: &'p Plan,
+    survey: &'p Survey,
+) -> impl Iterator<Item = (&'p NodePath, &'p Chunks, Stored)> {
+    plan.arrays().zip(survey.arrays()).map(|((path, chunks), (_, stored))| (path, chunks, stored))
+}
+
+/// Copies the chunks of these arrays.
+fn copy_arrays<'p>(
     dest: &Hierarchy,
-    (plan, survey): (&Plan, &Survey),
+    arrays: impl Iterator<Item = (&'p NodePath, &'p Chunks, Stored)>,
     how: &How,
     watch: &dyn Watch,
     copied: &Copied,
 ) -> Result<()> {
-    for ((path, chunks), (_, stored)) in plan.arrays().zip(survey.arrays()) {
+    for (path, chunks, stored) in arrays {
         match how.target {
             Target::Directory => {
                 chunks::copy((path, chunks, stored), dest.store(), (how, watch), copied)?;

@@ -5,7 +5,6 @@ use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use super::survey::changed;
 use super::{Wishes, units};
 use crate::array::{Array, FillChunks};
 use crate::dtype::FillValue;
@@ -149,7 +148,12 @@ impl Plan {
         };
         match self.jobs.iter().zip(&before.jobs).find(|pair| !is_same(pair)) {
             None if self.jobs.len() == before.jobs.len() => Ok(()),
-            found => Err(changed(found.map(|(now, _)| &now.path))),
+            found => {
+                let place = found.map_or_else(String::new, |(now, _)| format!(" at {}", now.path));
+                let detail =
+                    format!("the metadata of the source changed{place} while it was converted");
+                Err(Error::new(Kind::Stale, detail))
+            }
         }
     }
 

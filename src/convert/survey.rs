@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::plan::Chunks;
 use super::{Plan, Watch, stopped};
 use crate::array::{ChunkStore, Coords, Direct, Grid};
-use crate::error::{Error, Kind, Result};
+use crate::error::Result;
 use crate::metadata::NodePath;
 use crate::store::Stat;
 
@@ -24,14 +24,15 @@ pub struct Stored {
     times: u128,
 }
 
-/// What two looks at a source say of what happened between them.
+/// Whether the stored chunks of an array have changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Between {
-    /// Nothing has changed.
-    Nothing,
-    /// The versions of values are others, and their lengths and times are not: some file systems number a file anew when
-    /// they are asked for it again.
-    Renumbered,
+pub enum Change {
+    /// They have not.
+    None,
+    /// Their versions are others, and nothing else.
+    Possible,
+    /// Some have other lengths or times, or there are more or fewer of them.
+    Sure,
 }
 
 /// What is stored of each array of a plan, in its order.
@@ -60,29 +61,21 @@ impl Survey {
         format!("{:016x}", hasher.finish())
     }
 
-    /// Refuses a source whose chunks are surely not what they were `before`.
-    pub fn compared(&self, before: &Self) -> Result<Between> {
-        if self == before {
-            return Ok(Between::Nothing);
-        }
-        let times = |survey: &Self| -> Vec<(NodePath, u64, u128)> {
-            let times =
-                |(path, stored): &(NodePath, Stored)| (path.clone(), stored.count, stored.times);
-            survey.0.iter().map(times).collect()
+    /// Of each array, whether its stored chunks have changed since the survey `before`. Some file systems number a file anew
+    /// when they are asked for it again: the versions of values are others then, their lengths and times are not.
+    pub fn compare(&self, before: &Self) -> Vec<Change> {
+        let pairs = self.0.iter().zip(&before.0);
+        let change = |((_, now), (_, then)): (&(_, Stored), &(_, Stored))| {
+            if (now.count, now.times) != (then.count, then.times) {
+                Change::Sure
+            } else if now.versions != then.versions {
+                Change::Possible
+            } else {
+                Change::None
+            }
         };
-        let (now, then) = (times(self), times(before));
-        match now.iter().zip(&then).find(|(now, then)| now != then) {
-            None if now.len() == then.len() => Ok(Between::Renumbered),
-            found => Err(changed(found.map(|((path, ..), _)| path))),
-        }
+        pairs.map(change).collect()
     }
-}
-
-/// Why a copy is not what the source was at any one moment.
-pub(super) fn changed(path: Option<&NodePath>) -> Error {
-    let what = path.map_or_else(String::new, |path| format!(" at {path}"));
-    let detail = format!("the source has changed{what} while it was converted");
-    Error::new(Kind::Stale, detail)
 }
 
 impl Stored {
