@@ -21,7 +21,7 @@ use crate::store::{ByteRange, Condition, Entry, Key, Piece, Prefix, Stat, Store,
 const ATTEMPTS: usize = 1000;
 
 /// Tries `change` again while others come in between.
-pub(super) fn retried<T>(change: impl Fn() -> Result<T>) -> Result<T> {
+pub(crate) fn retried<T>(mut change: impl FnMut() -> Result<T>) -> Result<T> {
     for _ in 0..ATTEMPTS {
         match change() {
             Err(error) if matches!(error.kind(), Kind::Stale | Kind::Exists) => {}
@@ -191,8 +191,12 @@ impl ChunkStore for Direct {
                     self.erase_unchanged(&key, version)?;
                     None
                 }
-                (None, Condition::Always | Condition::Absent) => {
+                (None, Condition::Always) => {
                     erased.insert(key);
+                    None
+                }
+                (None, Condition::Absent) => {
+                    condition.check(self.store.stat(&key)?.map(|stat| stat.version))?;
                     None
                 }
             });

@@ -28,10 +28,11 @@ use crate::codec::{Elements, vlen};
 use crate::error::{Error, Result};
 use crate::metadata::{chunk_shapes, model};
 use crate::parallel;
-use crate::store::{ByteRange, Key, Prefix, Stat, Store};
+use crate::store::{ByteRange, Condition, Key, Prefix, Stat, Store};
 
 pub use bound::ChunkLen;
 use bound::{Bound, Pipelines};
+pub(crate) use chunk_store::retried;
 pub use chunk_store::{Change, ChunkStore, CoordsList, Direct, Indices};
 pub use coords::{Coords, Grid};
 pub use key_encoding::{decode as decode_key, index as parse_index};
@@ -346,13 +347,27 @@ impl Array {
         chunks: Vec<(Coords, Option<Buffer>)>,
         fill: FillChunks,
     ) -> Result<Vec<Option<Stat>>> {
+        let always = |(coords, decoded)| (coords, decoded, Condition::Always);
+        self.write_chunks_if(chunks.into_iter().map(always).collect(), fill)
+    }
+
+    /// The same, if of each chunk its condition holds: else [`Kind::Stale`](crate::error::Kind::Stale) or
+    /// [`Kind::Exists`](crate::error::Kind::Exists).
+    pub fn write_chunks_if(
+        &self,
+        chunks: Vec<(Coords, Option<Buffer>, Condition)>,
+        fill: FillChunks,
+    ) -> Result<Vec<Option<Stat>>> {
         self.pipelines.as_ref().map_err(Clone::clone)?;
-        let change = |(coords, decoded): (Coords, Option<Buffer>)| match decoded {
-            Some(decoded) if !self.is_skipped(&coords, &decoded, fill) => {
-                let encoded = self.encode(&coords, decoded).map_err(|e| e.at_coords(&coords))?;
-                Ok(Change::set(coords, encoded))
-            }
-            _ => Ok(Change::erase(coords)),
+        let change = |(coords, decoded, condition): (Coords, Option<Buffer>, Condition)| {
+            let value = match decoded {
+                Some(decoded) if !self.is_skipped(&coords, &decoded, fill) => {
+                    let encoded = self.encode(&coords, decoded);
+                    Some(vec![encoded.map_err(|e| e.at_coords(&coords))?.into()])
+                }
+                _ => None,
+            };
+            Ok(Change { coords, value, condition })
         };
         self.chunks.update(parallel::map(chunks, || Ok(()), |(), chunk| change(chunk))?)
     }

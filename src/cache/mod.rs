@@ -5,6 +5,7 @@
 //! decoded, and one that waits for the others of its shard ([`ChunkCache::hold`]) as it was written.
 //! Order of locks: `keys`, then a slot, then the tables.
 
+mod base;
 mod waiting;
 mod write_back;
 
@@ -17,10 +18,11 @@ use std::time::{Instant, SystemTime};
 use lru::LruCache;
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::array::{Array, Coords, FillChunks};
+use crate::array::{Array, Coords, FillChunks, retried};
 use crate::buffer::{self, Buffer};
 use crate::error::Result;
-use crate::store::{Key, Prefix, Stat, Version};
+use crate::store::{Condition, Key, Prefix, Stat, Version};
+pub use base::{Base, NewChunk};
 pub use waiting::Due;
 use waiting::{Held, Waiting};
 pub use write_back::Stored;
@@ -64,6 +66,15 @@ pub enum Elsewhere {
     MemoryFiles,
     /// Parts of views.
     Windows,
+}
+
+/// What storing a chunk came to.
+#[derive(Debug, Clone, Copy)]
+pub struct PutChunk {
+    /// What is stored now; none where it was erased.
+    pub stat: Option<Stat>,
+    /// Whether elements that others had stored meanwhile are in it.
+    pub is_merged: bool,
 }
 
 /// A cache of decoded chunks.
@@ -359,20 +370,35 @@ impl ChunkCache {
         }
     }
 
-    /// Stores a chunk, or erases it where `bytes` is `None`, and returns what is stored then. The same
-    /// bytes are found here afterwards, unless the store gives others.
+    /// Stores a chunk, or erases it where there are no bytes. What others have stored of it since its base was read is kept.
+    /// The same bytes are found here afterwards, unless the store gives others.
     pub fn write(
         &self,
         array: &Arc<Array>,
         coords: &Coords,
-        bytes: Option<Buffer>,
+        new: impl Into<NewChunk>,
         fill: FillChunks,
-    ) -> Result<Option<Stat>> {
+    ) -> Result<PutChunk> {
         let key = array.key(coords)?;
+        let mut new = new.into();
         let _turn = self.turn(&key);
+        let mut is_merged = self.merge_waiting(array, (&key, coords), &mut new)?;
         // What this write stored, not what is there a moment later: that may be of someone else.
         let started = Instant::now();
-        let stored = array.write_chunks(vec![(coords.clone(), bytes.clone())], fill)?;
+        let mut is_stale = false;
+        let stored = retried(|| {
+            if is_stale && let Some(base) = &mut new.base {
+                let now = Base::read(array, coords)?;
+                if let Some(bytes) = &mut new.bytes {
+                    is_merged |= base.merge(&now, (array, coords), bytes)?;
+                }
+                *base = now;
+            }
+            is_stale = true;
+            let condition = new.base.as_ref().map_or(Condition::Always, Base::condition);
+            array.write_chunks_if(vec![(coords.clone(), new.bytes.clone(), condition)], fill)
+        })?;
+        let bytes = new.bytes;
         add_time(&self.counters.storing, started);
         self.counters.count_stored(bytes.as_ref());
         let stat = stored.into_iter().next().flatten();
@@ -381,7 +407,7 @@ impl ChunkCache {
         self.waiting.forget(&key, coords);
         // Who opens before this may read what was there before: nobody has been told that it is stored.
         self.changed(array);
-        Ok(stat)
+        Ok(PutChunk { stat, is_merged })
     }
 
     /// The turn of those who write the value of `key`.

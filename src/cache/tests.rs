@@ -129,7 +129,7 @@ fn a_chunk_that_was_written_is_found_decoded() {
     let (store, counting) = CountingStore::new();
     let array = array(&store, 100, &json!([{"name": "zstd"}]));
     let cache = ChunkCache::new(1 << 20);
-    let stat = cache.write(&array, &at(1), chunk(5, 100), FillChunks::Store).expect("written");
+    let stat = cache.write(&array, &at(1), chunk(5, 100), FillChunks::Store).expect("written").stat;
     assert_eq!((counting.take().gets, cache.counters().stored.load(Ordering::SeqCst)), (0, 1));
     let found = cache.get(&array, &at(1)).expect("read").expect("there");
     assert_eq!((found.bytes.to_vec(), Some(found.stat)), (vec![5; 100], stat));
@@ -144,7 +144,7 @@ fn a_chunk_that_was_erased_or_is_fill_is_not_found() {
     let cache = ChunkCache::new(1 << 20);
     for (gone, fill) in [(None, FillChunks::Store), (chunk(0, 100), FillChunks::Skip)] {
         cache.write(&array, &at(1), chunk(5, 100), FillChunks::Store).expect("written");
-        assert_eq!(cache.write(&array, &at(1), gone, fill).expect("erased"), None);
+        assert_eq!(cache.write(&array, &at(1), gone, fill).expect("erased").stat, None);
         assert!(cache.peek(&array, &at(1)).is_none());
         assert!(cache.get(&array, &at(1)).expect("read").is_none());
         assert!(cache.is_empty(), "a chunk that is not there takes no room");

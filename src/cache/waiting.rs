@@ -12,6 +12,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
 
+use super::{Base, NewChunk};
 use crate::array::region::Cover;
 use crate::array::{Array, Coords};
 use crate::buffer::Buffer;
@@ -33,6 +34,10 @@ pub(super) struct Held {
     missing: u64,
     /// Of one that was not read before it was written, as long as not all of it is here.
     unread: Option<Unread>,
+    /// What is stored, or was when a part was changed; none where all of it was written.
+    pub(super) base: Option<Base>,
+    /// The number of the version that was written as a whole last, or that began to wait.
+    pub(super) begun: u64,
 }
 
 /// A chunk of which bytes are still to be read from the store, if they are not written before.
@@ -40,8 +45,6 @@ pub(super) struct Held {
 struct Unread {
     /// Those that were written.
     written: Range<usize>,
-    /// The number of the version that began so.
-    begun: u64,
 }
 
 impl Unread {
@@ -62,7 +65,7 @@ impl Unread {
 #[derive(Debug)]
 pub(super) enum Begin {
     /// All are here; of so many it is expected that they will be written too.
-    Whole(Buffer, u64),
+    Whole(NewChunk, u64),
     /// Those of a range are; the others are read when somebody wants them, if they are not written before.
     Range(Buffer, u64, Range<usize>),
 }
@@ -93,7 +96,19 @@ impl Held {
     }
 
     fn cost(&self) -> u64 {
-        self.stat.len.saturating_add(HELD_LEN)
+        let base = self.base.as_ref().and_then(|base| u64::try_from(base.bytes_len()).ok());
+        self.stat.len.saturating_add(HELD_LEN).saturating_add(base.unwrap_or_default())
+    }
+
+    /// Puts what others have stored, which is `now`, into the elements that were not changed. Whether any changes.
+    fn rebase(&mut self, array: &Array, coords: &Coords, now: Base) -> Result<bool> {
+        let Some(base) = &self.base else { return Ok(false) };
+        let is_merged = match &mut self.bytes {
+            Some(bytes) => base.merge(&now, (array, coords), bytes)?,
+            None => false,
+        };
+        self.base = Some(now);
+        Ok(is_merged)
     }
 }
 
@@ -253,10 +268,10 @@ impl Waiting {
         path: &NodePath,
         array: &Arc<Array>,
         to: (&Key, &Coords),
-        bytes: Option<Buffer>,
+        new: NewChunk,
         modified: Option<SystemTime>,
     ) -> Stat {
-        let begin = bytes.map(|bytes| Begin::Whole(bytes, 0));
+        let begin = new.bytes.is_some().then_some(Begin::Whole(new, 0));
         self.put(None, (path, array), to, begin, modified).unwrap_or_else(|stat| stat)
     }
 
@@ -298,11 +313,11 @@ impl Waiting {
             self.forget_all(key);
         }
         let number = self.versions.fetch_add(1, Ordering::Relaxed);
-        let (bytes, missing, unread) = match begin {
-            None => (None, 0, None),
-            Some(Begin::Whole(bytes, missing)) => (Some(bytes), missing, None),
+        let (NewChunk { bytes, base }, missing, unread) = match begin {
+            None => (NewChunk::from(None), 0, None),
+            Some(Begin::Whole(new, missing)) => (new, missing, None),
             Some(Begin::Range(bytes, missing, range)) => {
-                (Some(bytes), missing, Some(Unread { written: range, begun: number }))
+                (Some(bytes).into(), missing, Some(Unread { written: range }))
             }
         };
         let len = bytes.as_ref().map_or(0, |bytes| len_of(bytes));
@@ -329,14 +344,15 @@ impl Waiting {
         });
         let chunks = table.by_array.entry(shard.prefix.clone()).or_default();
         chunks.insert(coords.clone(), bytes.is_some());
-        let held = Held { bytes, stat, modified, missing, unread };
+        let held = Held { bytes, stat, modified, missing, unread, base, begun: number };
+        let cost = held.cost();
         shard.incomplete += held.incomplete();
         let old = shard.chunks.insert(coords.clone(), held);
         shard.incomplete -= old.as_ref().map_or(0, Held::incomplete);
         if shard.is_full() {
             table.full.insert(key.clone());
         }
-        self.len.fetch_add(len.saturating_add(HELD_LEN), Ordering::Relaxed);
+        self.len.fetch_add(cost, Ordering::Relaxed);
         self.len.fetch_sub(old.as_ref().map_or(0, Held::cost), Ordering::Relaxed);
         self.recount(table);
         drop(guard);
@@ -398,7 +414,7 @@ impl Waiting {
             return Ok(Changed::Nothing);
         };
         let Some(held) = shard.chunks.get_mut(coords) else { return Ok(Changed::Nothing) };
-        let before = held.incomplete();
+        let (before, cost) = (held.incomplete(), held.cost());
         let Some(bytes) = &mut held.bytes else { return Ok(Changed::Nothing) };
         let written = match &held.unread {
             Some(unread) => match unread.written_with(cover, bytes.len()) {
@@ -414,12 +430,16 @@ impl Waiting {
         (held.stat.version, held.stat.modified) = (Version::unstored(number), SystemTime::now());
         held.modified = None;
         change(bytes.to_mut())?;
+        if matches!(cover, Cover::Whole) {
+            (held.base, held.begun) = (None, number);
+        }
         held.missing = held.missing.saturating_sub(cover.part().unwrap_or(whole));
         match (&mut held.unread, written) {
             (unread, Some(all)) if all == (0..bytes.len()) => (*unread, held.missing) = (None, 0),
             (Some(unread), Some(written)) => unread.written = written,
             _ => {}
         }
+        self.recost(cost, held);
         let is_complete = held.incomplete() == 0;
         if before > 0 && is_complete {
             shard.incomplete -= 1;
@@ -440,30 +460,29 @@ impl Waiting {
     /// Since which version the bytes of a chunk that waits are to be read that were not written; none where all are here.
     pub(super) fn unread_since(&self, key: &Key, coords: &Coords) -> Option<u64> {
         let table = self.table.lock();
-        let unread = &table.shards.get(key)?.chunks.get(coords)?.unread;
-        unread.as_ref().map(|unread| unread.begun)
+        let held = table.shards.get(key)?.chunks.get(coords)?;
+        held.is_unread().then_some(held.begun)
     }
 
-    /// Puts what is stored of a chunk where nothing was written, if it is still the one that began to wait so; nothing where
-    /// nothing is stored.
+    /// Puts what is stored of a chunk where nothing was written, if it is still the one that began to wait so.
     pub(super) fn complete(
         &self,
         (key, coords): (&Key, &Coords),
         begun: u64,
-        stored: Option<&[u8]>,
+        stored: Base,
     ) -> Result<()> {
-        if stored.is_some() {
+        if matches!(stored, Base::Stored(..)) {
             self.unshare(key, coords)?;
         }
         let mut table = self.table.lock();
         let Some(shard) = table.shards.get_mut(key) else { return Ok(()) };
         let Some(held) = shard.chunks.get_mut(coords) else { return Ok(()) };
-        let before = held.incomplete();
+        let (before, cost) = (held.incomplete(), held.cost());
         let (Some(bytes), Some(unread)) = (&mut held.bytes, &held.unread) else { return Ok(()) };
-        if unread.begun != begun {
+        if held.begun != begun {
             return Ok(());
         }
-        if let Some(stored) = stored {
+        if let Base::Stored(stored, _) = &stored {
             let Range { start, end } = unread.written.clone();
             let is_as_long = stored.len() == bytes.len();
             for part in [0..start, end..bytes.len()] {
@@ -474,7 +493,8 @@ impl Waiting {
                 }
             }
         }
-        held.unread = None;
+        (held.unread, held.base) = (None, Some(stored));
+        self.recost(cost, held);
         shard.incomplete -= before.saturating_sub(held.incomplete());
         Ok(())
     }
@@ -577,16 +597,60 @@ impl Waiting {
         }
     }
 
-    /// Notes that a chunk is stored as it was when it had `version`; whether it has not changed since.
-    pub(super) fn done(&self, key: &Key, coords: &Coords, version: Version) -> bool {
+    /// Notes that a chunk is stored as it was when it had `version`, which is `base` now; whether it has not changed since.
+    pub(super) fn done(
+        &self,
+        key: &Key,
+        coords: &Coords,
+        (version, begun): (Version, u64),
+        base: Base,
+    ) -> bool {
         // The store has taken something: why it did not before is no longer so.
         let mut table = self.table.lock();
         if let Some(shard) = table.shards.get_mut(key) {
             shard.failure = None;
+            let held = shard.chunks.get_mut(coords).filter(|held| held.begun == begun);
+            if let Some(held) = held.filter(|held| !held.stat.version.is_same(version)) {
+                let cost = held.cost();
+                held.base = Some(base);
+                self.recost(cost, held);
+            }
             table.failed.remove(key);
         }
         drop(table);
         self.remove(key, coords, |held| held.stat.version.is_same(version))
+    }
+
+    /// Puts what others have stored of a chunk, which is `now`, into what waits of it and was begun with `known`, which is
+    /// what waits then.
+    pub(super) fn rebase(
+        &self,
+        (key, coords): (&Key, &Coords),
+        known: &mut Held,
+        array: &Array,
+        now: Base,
+    ) -> Result<()> {
+        let mut table = self.table.lock();
+        let held = table.shards.get_mut(key).and_then(|shard| shard.chunks.get_mut(coords));
+        let Some(held) = held.filter(|held| held.begun == known.begun) else {
+            drop(table);
+            // What waits now was written as a whole, and is stored after this.
+            return known.rebase(array, coords, now).map(drop);
+        };
+        let cost = held.cost();
+        if held.rebase(array, coords, now)? {
+            let number = self.versions.fetch_add(1, Ordering::Relaxed);
+            held.stat.version = Version::unstored(number);
+        }
+        self.recost(cost, held);
+        *known = held.clone();
+        Ok(())
+    }
+
+    /// Counts what a chunk takes that took `before`.
+    fn recost(&self, before: u64, held: &Held) {
+        self.len.fetch_add(held.cost(), Ordering::Relaxed);
+        self.len.fetch_sub(before, Ordering::Relaxed);
     }
 
     /// Forgets what waits at `coords`.

@@ -4,14 +4,14 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use super::waiting::{Begin, Changed, Pending};
-use super::{ChunkCache, Due, add_time};
+use super::waiting::{Begin, Changed, Held, Pending};
+use super::{Base, ChunkCache, Due, NewChunk, PutChunk, add_time};
 use crate::array::region::Cover;
-use crate::array::{Array, Coords, CoordsList, FillChunks, Indices};
+use crate::array::{Array, Coords, CoordsList, FillChunks, Indices, retried};
 use crate::buffer::Buffer;
 use crate::error::{At, Error, Kind, Result};
 use crate::metadata::NodePath;
-use crate::store::{Key, Stat, Version};
+use crate::store::{Condition, Key, Stat, Version};
 
 /// A chunk that waited, and is stored now.
 #[derive(Debug)]
@@ -37,15 +37,37 @@ impl ChunkCache {
         path: &NodePath,
         array: &Arc<Array>,
         coords: &Coords,
-        bytes: Option<Buffer>,
+        new: impl Into<NewChunk>,
         modified: Option<SystemTime>,
-    ) -> Result<Option<Stat>> {
+    ) -> Result<PutChunk> {
         let key = array.key(coords)?;
-        let is_there = bytes.is_some();
-        let stat = self.waiting.hold(path, array, (&key, coords), bytes, modified);
+        let mut new = new.into();
+        let is_there = new.bytes.is_some();
+        let is_merged = self.merge_waiting(array, (&key, coords), &mut new)?;
+        let stat = self.waiting.hold(path, array, (&key, coords), new, modified);
         self.remove(array, coords);
         self.changed(array);
-        Ok(is_there.then_some(stat))
+        Ok(PutChunk { stat: is_there.then_some(stat), is_merged })
+    }
+
+    /// If the chunk waits already, the changed elements of `new` are put into what waits. Whether `new` is another chunk then.
+    pub(super) fn merge_waiting(
+        &self,
+        array: &Array,
+        (key, coords): (&Key, &Coords),
+        new: &mut NewChunk,
+    ) -> Result<bool> {
+        let NewChunk { bytes: Some(bytes), base: Some(base) } = new else { return Ok(false) };
+        self.complete(array, key, coords)?;
+        let Some(held) = self.waiting.get(array, coords) else { return Ok(false) };
+        let waits = match held.bytes {
+            Some(waits) => Base::Stored(waits, held.stat.version),
+            None => Base::Absent,
+        };
+        let is_same = waits.has_version_of(base);
+        let is_merged = !is_same && base.merge(&waits, (array, coords), bytes)?;
+        new.base = held.base;
+        Ok(is_merged)
     }
 
     /// As [`Self::change`], of a chunk that waits; whether one does, and need not be read first.
@@ -104,6 +126,11 @@ impl ChunkCache {
                 }
                 _ => None,
             };
+            let base = match (before, cover, &stored) {
+                (Pending::Nothing, Cover::Part(_), Some(chunk)) => Some(chunk.base()),
+                (Pending::Nothing, Cover::Part(_), None) => Some(Base::Absent),
+                _ => None,
+            };
             let mut bytes = match stored {
                 Some(chunk) => chunk.bytes,
                 None => array.fill_chunk(coords)?,
@@ -116,7 +143,7 @@ impl ChunkCache {
                     Begin::Range(bytes, missing, range.clone())
                 }
                 // So is a whole one that was closed meanwhile.
-                _ => Begin::Whole(bytes, missing),
+                _ => Begin::Whole(NewChunk { bytes: Some(bytes), base }, missing),
             };
             if self.waiting.hold_after(before, path, array, (&key, coords), begin).is_some() {
                 self.remove(array, coords);
@@ -131,12 +158,11 @@ impl ChunkCache {
     pub(super) fn complete(&self, array: &Array, key: &Key, coords: &Coords) -> Result<()> {
         let Some(begun) = self.waiting.unread_since(key, coords) else { return Ok(()) };
         let started = Instant::now();
-        let stored = array.read_chunk(coords)?;
-        let bytes = stored.as_ref().map(|(bytes, _)| &bytes[..]);
-        if let Some(bytes) = bytes {
+        let stored = Base::read(array, coords)?;
+        if let Base::Stored(bytes, _) = &stored {
             self.counters.count_decoded(bytes, started);
         }
-        self.waiting.complete((key, coords), begun, bytes)
+        self.waiting.complete((key, coords), begun, stored)
     }
 
     /// The same of all that wait for the value of `key`. All are tried; which could not be read, and why.
@@ -324,7 +350,7 @@ impl ChunkCache {
         let (mut chunks, outside): (Vec<_>, Vec<_>) =
             chunks.partition(|(coords, _)| array.grid().contains(coords));
         for (coords, held) in outside {
-            self.waiting.done(key, &coords, held.stat.version);
+            self.waiting.done(key, &coords, (held.stat.version, held.begun), Base::Absent);
         }
         // In the order in which they came: a shard may be laid out so.
         chunks.sort_by_key(|(_, held)| held.stat.version.state());
@@ -339,25 +365,59 @@ impl ChunkCache {
         if chunks.is_empty() {
             return Ok((Vec::new(), unread));
         }
-        let changes = chunks.iter().map(|(coords, held)| (coords.clone(), held.bytes.clone()));
         let started = Instant::now();
-        let stats = array.write_chunks(changes.collect(), fill)?;
+        let stats = self.write_waiting(key, array, &mut chunks, fill)?;
         add_time(&self.counters.storing, started);
         changed();
         let mut stored = Vec::with_capacity(chunks.len());
         for ((coords, held), now) in chunks.into_iter().zip(stats) {
             self.counters.count_stored(held.bytes.as_ref());
             let was = held.stat.version;
+            let base = match (&held.bytes, now) {
+                (Some(bytes), Some(now)) => Base::Stored(bytes.clone(), now.version),
+                _ => Base::Absent,
+            };
             // Found stored before it is no longer found waiting.
             self.put(array, &coords, held.bytes, now);
             if !array.reads_as_written(&coords) {
                 self.changed(array);
             }
-            if self.waiting.done(key, &coords, was) {
+            if self.waiting.done(key, &coords, (was, held.begun), base) {
                 stored.push(Stored { coords, was, now, modified: held.modified });
             }
         }
         Ok((stored, unread))
+    }
+}
+
+impl ChunkCache {
+    /// Stores chunks that wait for the value of `key`. What others have stored of those of which a part was changed is put into
+    /// them first, and into what waits.
+    fn write_waiting(
+        &self,
+        key: &Key,
+        array: &Array,
+        chunks: &mut [(Coords, Held)],
+        fill: FillChunks,
+    ) -> Result<Vec<Option<Stat>>> {
+        let mut is_stale = false;
+        retried(|| {
+            if is_stale {
+                for (coords, held) in &mut *chunks {
+                    if held.base.is_some() {
+                        let now = Base::read(array, coords)?;
+                        self.waiting.rebase((key, coords), held, array, now)?;
+                        self.changed(array);
+                    }
+                }
+            }
+            is_stale = true;
+            let change = |(coords, held): &(Coords, Held)| {
+                let condition = held.base.as_ref().map_or(Condition::Always, Base::condition);
+                (coords.clone(), held.bytes.clone(), condition)
+            };
+            array.write_chunks_if(chunks.iter().map(change).collect(), fill)
+        })
     }
 }
 

@@ -13,6 +13,7 @@ use super::overlay::Shown;
 use super::place::Place;
 use super::{Access, Form, Vfs};
 use crate::buffer::Buffer;
+use crate::cache::Base;
 use crate::error::{At, Error, Kind, Result};
 use crate::hierarchy::Wanted;
 use crate::metadata::NodePath;
@@ -206,8 +207,9 @@ impl Vfs {
         match &mut file.content {
             // Of what is detached nobody will ever store it; its openers see what they write.
             Content::Unstored(unstored) | Content::Detached(unstored) => {
-                let before = unstored.bytes.len();
+                let (before, base_len) = (unstored.bytes.len(), unstored.base_len());
                 let written = unstored.write(offset, data, full_len);
+                self.unreserve(base_len.saturating_sub(unstored.base_len()));
                 if written.is_err() {
                     let end = offset.saturating_add(data.len());
                     self.unreserve(end.saturating_sub(before));
@@ -224,6 +226,7 @@ impl Vfs {
     fn load(&self, inode: &Inode, file: &mut File, place: Option<&Place>) -> Result<()> {
         if matches!(file.content, Content::Stored) {
             let place = place.ok_or_else(Error::not_found)?;
+            let mut base = None;
             let bytes = match place {
                 Place::Chunk(path, coords) => {
                     let chunk = self.cache.get(&self.array(path)?, coords)?;
@@ -233,12 +236,15 @@ impl Vfs {
                         // from before would be taken to be of the same version.
                         self.invalidate(inode);
                     }
+                    base = Some(chunk.base());
                     chunk.bytes
                 }
                 place => self.stored_bytes(place)?,
             };
             self.reserve(bytes.len())?;
-            file.content = Content::Unstored(Unstored::of(bytes));
+            // Where there is no room for both, the chunk is stored as a whole.
+            let base = base.filter(|base| self.reserve(base.bytes_len()).is_ok());
+            file.content = Content::Unstored(Unstored { base, ..Unstored::of(bytes) });
         }
         Ok(())
     }
@@ -292,7 +298,9 @@ impl Vfs {
                     unstored.bytes.len().saturating_sub(len),
                 );
                 self.reserve(more)?;
+                let base_len = unstored.base_len();
                 let cut = unstored.set_len(len);
+                self.unreserve(base_len.saturating_sub(unstored.base_len()));
                 self.unreserve(if cut.is_ok() { less } else { more });
                 cut
             }
@@ -426,11 +434,12 @@ impl Vfs {
             // Somebody is still writing it, and the half of it would be stored.
             return Ok(());
         }
-        let bytes = unstored.bytes.clone();
+        let (bytes, base) = (unstored.bytes.clone(), unstored.base.clone());
         let modified = unstored.keep_modified.then_some(unstored.modified);
         let shown = file.shown.clone();
         let is_empty = bytes.is_empty();
-        let stored = still.and_then(|()| self.store_as(&place, bytes, shown.as_deref(), modified));
+        let stored =
+            still.and_then(|()| self.store_as(&place, (bytes, base), shown.as_deref(), modified));
         let stored = stored.map_err(|error| {
             // A shell closes a duplicate before anything is written: if nothing ever is, release says so.
             let waits = is_empty && when == When::Closing && error.kind() == Kind::Invalid;
@@ -457,24 +466,24 @@ impl Vfs {
         Ok(())
     }
 
-    /// Stores `bytes` as what `place` says they are. Returns the version that is stored then; none where what
-    /// is read afterwards is not what was written (a document).
+    /// Stores `bytes` as what `place` says they are; of a chunk of which a part was changed, with what it was. Returns the
+    /// version that is stored then; none where what is read afterwards is not what was written (a document).
     pub(super) fn store_as(
         &self,
         place: &Place,
-        bytes: Buffer,
+        (bytes, base): (Buffer, Option<Base>),
         shown: Option<&str>,
         modified: Option<SystemTime>,
     ) -> Result<Option<Version>> {
         let version = match place {
             Place::Chunk(path, coords) => {
-                let stat = self.store_chunk(path, coords, bytes, modified)?;
-                if stat.is_some() {
+                let written = self.store_chunk(path, coords, (bytes, base), modified)?;
+                if written.stat.is_some() {
                     self.forget_chunk_dirs(place);
                 }
                 // The kernel's pages have what was written.
-                let array = self.array(path)?;
-                stat.filter(|_| array.reads_as_written(coords)).map(|stat| stat.version)
+                let is_in_pages = !written.is_merged && self.array(path)?.reads_as_written(coords);
+                written.stat.filter(|_| is_in_pages).map(|stat| stat.version)
             }
             Place::Document(path) if self.options.form == Form::Zarr3 => {
                 self.store_document(path, shown, &bytes)?;
@@ -520,6 +529,7 @@ impl Vfs {
         match std::mem::take(&mut file.content) {
             Content::Unstored(unstored) | Content::Detached(unstored) => {
                 self.unreserve(unstored.bytes.len());
+                self.unreserve(unstored.base_len());
             }
             Content::Stored => {}
         }

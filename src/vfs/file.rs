@@ -4,6 +4,7 @@
 //! that they have. What they will mean (a chunk, a document, a file) is the business of
 //! the place that the file is at, when they are stored.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
@@ -11,6 +12,7 @@ use super::authors::{Authors, Thread};
 use super::passthrough::Passing;
 use crate::array::Array;
 use crate::buffer::{Buffer, reserve};
+use crate::cache::Base;
 use crate::error::{Error, Kind, Result};
 use crate::store::Version;
 use crate::view::View;
@@ -177,6 +179,10 @@ pub struct Unstored {
     pub settled: bool,
     /// Since when they have been here.
     pub since: Instant,
+    /// Of a chunk what it was before a part of it was changed; none where all of it was written.
+    pub base: Option<Base>,
+    /// Where a program has written from one end to the other.
+    pub written: Range<usize>,
 }
 
 impl Unstored {
@@ -191,6 +197,8 @@ impl Unstored {
             keep_modified: false,
             settled: false,
             since,
+            base: None,
+            written: 0..0,
         }
     }
 
@@ -224,8 +232,24 @@ impl Unstored {
         } else if let Some(target) = bytes.get_mut(offset..end) {
             target.copy_from_slice(data);
         }
+        self.note_written(offset..end);
         self.touch();
         Ok(())
+    }
+
+    /// A chunk of which all was written is stored whatever it was.
+    fn note_written(&mut self, new: Range<usize>) {
+        let Range { start, end } = self.written;
+        let is_next = new.start <= end && start <= new.end && start < end;
+        self.written = if is_next { start.min(new.start)..end.max(new.end) } else { new };
+        if self.written == (0..self.bytes.len()) {
+            self.base = None;
+        }
+    }
+
+    /// How many bytes are kept of what the chunk was.
+    pub fn base_len(&self) -> usize {
+        self.base.as_ref().map_or(0, Base::bytes_len)
     }
 
     /// Cuts the file, or adds zero bytes.
@@ -236,6 +260,9 @@ impl Unstored {
             .try_reserve_exact(more)
             .map_err(|_| Error::new(Kind::NoMemory, "no memory for the file"))?;
         bytes.resize(len, 0);
+        if len == 0 {
+            self.base = None;
+        }
         self.touch();
         Ok(())
     }

@@ -18,11 +18,11 @@ use super::place::Place;
 use super::{Vfs, Writeback};
 use crate::array::{Array, Coords};
 use crate::buffer::Buffer;
-use crate::cache::{Due, Stored};
+use crate::cache::{Base, Due, NewChunk, PutChunk, Stored};
 use crate::error::{At, Error, Kind, Result};
 use crate::metadata::{NodeKind, NodePath};
 use crate::pool::Urgency;
-use crate::store::{Key, Stat};
+use crate::store::Key;
 
 impl Vfs {
     /// Stores a chunk, or lets it wait for the others of its shard. Returns what its `stat` is then.
@@ -30,9 +30,9 @@ impl Vfs {
         &self,
         path: &NodePath,
         coords: &Coords,
-        bytes: Buffer,
+        (bytes, base): (Buffer, Option<Base>),
         modified: Option<SystemTime>,
-    ) -> Result<Option<Stat>> {
+    ) -> Result<PutChunk> {
         let array = self.array(path)?;
         let whole = array.check_decoded(coords, &bytes).map_err(|error| {
             let advice = "the stored one is unchanged; chunk files are decoded bytes (in zarr-python: \
@@ -49,7 +49,9 @@ impl Vfs {
         }
         whole?;
         let skipped = array.is_skipped(coords, &bytes, self.options.fill_chunks);
-        self.change_chunk(path, &array, coords, Some(bytes).filter(|_| !skipped), modified)
+        // One that is erased if nobody has changed it needs its bytes if somebody has.
+        let new = NewChunk { bytes: Some(bytes).filter(|_| !skipped || base.is_some()), base };
+        self.change_chunk(path, &array, coords, new, modified)
     }
 
     /// Erases a chunk, or lets that wait. Where there is none, here or in the store, nothing waits: another program may
@@ -63,7 +65,7 @@ impl Vfs {
         {
             return Ok(());
         }
-        self.change_chunk(path, &array, coords, None, None).map(drop)
+        self.change_chunk(path, &array, coords, None.into(), None).map(drop)
     }
 
     fn change_chunk(
@@ -71,22 +73,23 @@ impl Vfs {
         path: &NodePath,
         array: &Arc<Array>,
         coords: &Coords,
-        bytes: Option<Buffer>,
+        new: NewChunk,
         modified: Option<SystemTime>,
-    ) -> Result<Option<Stat>> {
+    ) -> Result<PutChunk> {
         if self.gathers(array) {
-            return self.cache.hold(path, array, coords, bytes, modified);
+            return self.cache.hold(path, array, coords, new, modified);
         }
         // Where the shard could not be stored before, what waits for it goes with this one.
         if array.is_sharded()
             && let key = array.key(coords)?
             && self.cache.waiting_in(&key).is_some()
         {
-            self.cache.hold(path, array, coords, bytes, modified)?;
+            self.cache.hold(path, array, coords, new, modified)?;
             self.store_shard(&key)?;
-            return self.cache.stat(array, coords);
+            // What others have stored may be in it.
+            return Ok(PutChunk { stat: self.cache.stat(array, coords)?, is_merged: true });
         }
-        self.cache.write(array, coords, bytes, self.options.fill_chunks)
+        self.cache.write(array, coords, new, self.options.fill_chunks)
     }
 
     /// Lets the bytes of a file wait that the store did not take: they are tried again. Whether they do: only chunks
@@ -106,9 +109,11 @@ impl Vfs {
         }
         let array = self.array(path)?;
         let modified = unstored.keep_modified.then_some(unstored.modified);
-        let stat = self.cache.hold(path, &array, coords, Some(unstored.bytes.clone()), modified)?;
+        let new = NewChunk { bytes: Some(unstored.bytes.clone()), base: unstored.base.clone() };
+        let held = self.cache.hold(path, &array, coords, new, modified)?;
         self.cache.note_failure(&array.key(coords)?, error);
-        file.seen = stat.map(|stat| stat.version).filter(|_| !file.is_shared);
+        let seen = held.stat.map(|stat| stat.version);
+        file.seen = seen.filter(|_| !file.is_shared && !held.is_merged);
         self.forget_unstored(file);
         Ok(true)
     }

@@ -238,7 +238,7 @@ impl Vfs {
         if matches!(to, Place::Ordinary(..)) {
             self.put_new_file(&to, bytes)?;
         } else {
-            self.store_as(&to, bytes, None, None).at(to.shown())?;
+            self.store_as(&to, (bytes, None), None, None).at(to.shown())?;
         }
         self.told(&to)
     }
@@ -279,7 +279,7 @@ impl Vfs {
         let version = if stays_unstored {
             None
         } else {
-            self.store_as(to, moved.bytes, old.shown.as_deref(), moved.modified)?
+            self.store_as(to, (moved.bytes, None), old.shown.as_deref(), moved.modified)?
         };
         // Where it is now: the directory that it is in may have become an array's.
         let found = inode.place();
@@ -342,7 +342,7 @@ impl Vfs {
     /// Stores what was at a place before a change that has failed.
     fn restore_value(&self, place: &Place, before: Before) {
         let restored = match before {
-            Before::Bytes(bytes) => self.store_as(place, bytes, None, None).map(drop),
+            Before::Bytes(bytes) => self.store_as(place, (bytes, None), None, None).map(drop),
             Before::Nothing => self.erase(place),
             Before::Unknown => Ok(()),
         };

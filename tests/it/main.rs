@@ -20,6 +20,7 @@ mod layering;
 mod lengths;
 mod nodes;
 mod outside;
+mod outside_model;
 mod passthrough;
 mod semantics;
 mod support;

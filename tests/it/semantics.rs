@@ -859,6 +859,7 @@ fn every_paragraph_has_a_test() {
         "lengths",
         "nodes",
         "outside",
+        "outside_model",
         "passthrough",
         "sweeps",
         "views",

@@ -398,7 +398,9 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
             let name = name(n);
             let known = model.names.get(name).copied();
             let is_open = known.is_some_and(|file| model.files[file].openers > 0);
-            if !is_chunk(Some(name)) || is_open || broken {
+            // What becomes of one that waits depends on how much of it was written: `tests/it/outside_model.rs` has that.
+            let waits = model.waiting.contains(name);
+            if !is_chunk(Some(name)) || is_open || broken || waits {
                 return Ok(());
             }
             let other = bed.other();
@@ -406,9 +408,6 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
             match &bytes {
                 Some(bytes) => other.write(name, bytes).expect("stored"),
                 None => other.unlink(name).unwrap_or_default(),
-            }
-            if model.waiting.contains(name) {
-                return Ok(()); // Ours comes later.
             }
             model.unname(name);
             if let Some(bytes) = bytes {

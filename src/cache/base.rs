@@ -1,0 +1,110 @@
+//! What a chunk was when a part of it was changed, so that what other programs store of it meanwhile is kept.
+//!
+//! Who changes a part of a chunk changes a copy of what was stored when he began. Another program may store the chunk
+//! before the copy is: then the elements that are in the copy what they were are taken from what is stored by now. The
+//! elements that were changed win.
+
+use super::Chunk;
+use crate::array::{Array, Coords};
+use crate::buffer::Buffer;
+use crate::error::Result;
+use crate::store::{Condition, Version};
+
+/// A chunk before a part of it was changed.
+#[derive(Debug, Clone)]
+pub enum Base {
+    /// It was not stored: its elements were the fill value.
+    Absent,
+    /// Its decoded bytes, and the version of the stored value that they were read from.
+    Stored(Buffer, Version),
+}
+
+impl Base {
+    /// What is stored of a chunk now.
+    pub(super) fn read(array: &Array, coords: &Coords) -> Result<Self> {
+        let stored = array.read_chunk(coords)?;
+        Ok(stored.map_or(Self::Absent, |(bytes, stat)| Self::Stored(bytes, stat.version)))
+    }
+
+    /// How many bytes it takes.
+    pub fn bytes_len(&self) -> usize {
+        match self {
+            Self::Absent => 0,
+            Self::Stored(bytes, _) => bytes.len(),
+        }
+    }
+
+    /// What must be so in the store if nobody has stored the chunk since.
+    pub(super) fn condition(&self) -> Condition {
+        match self {
+            Self::Absent => Condition::Absent,
+            Self::Stored(_, version) => Condition::Unchanged(*version),
+        }
+    }
+
+    /// Whether both are the same state of the chunk.
+    pub(super) fn has_version_of(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Stored(_, one), Self::Stored(_, two)) => one.is_same(*two),
+            (Self::Absent, Self::Absent) => true,
+            _ => false,
+        }
+    }
+
+    fn bytes(&self, array: &Array, coords: &Coords) -> Result<Buffer> {
+        match self {
+            Self::Absent => array.fill_chunk(coords),
+            Self::Stored(bytes, _) => Ok(bytes.clone()),
+        }
+    }
+
+    /// Brings the elements of `bytes` that are what they were in this base to what they are in `now`. Whether any
+    /// changes. Elements of no fixed length cannot be told apart: such a chunk is stored as a whole.
+    pub(super) fn merge(
+        &self,
+        now: &Self,
+        (array, coords): (&Array, &Coords),
+        bytes: &mut Buffer,
+    ) -> Result<bool> {
+        let dtype = &array.model().dtype;
+        if dtype.is_variable() {
+            return Ok(false);
+        }
+        let (base, now) = (self.bytes(array, coords)?, now.bytes(array, coords)?);
+        let is_as_long = base.len() == bytes.len() && now.len() == bytes.len();
+        if !is_as_long || base == now {
+            return Ok(false);
+        }
+        let item_len = dtype.item_len().max(1);
+        let elements = bytes.to_mut().chunks_exact_mut(item_len);
+        let stored = base.chunks_exact(item_len).zip(now.chunks_exact(item_len));
+        for (element, (base, now)) in elements.zip(stored) {
+            if element == base {
+                element.copy_from_slice(now);
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl Chunk {
+    /// This chunk before a part of it is changed.
+    pub fn base(&self) -> Base {
+        Base::Stored(self.bytes.clone(), self.stat.version)
+    }
+}
+
+/// What is to be stored of a chunk.
+#[derive(Debug, Clone)]
+pub struct NewChunk {
+    /// All of its bytes; none where it is to be erased.
+    pub bytes: Option<Buffer>,
+    /// What it was, if only a part of it was changed.
+    pub base: Option<Base>,
+}
+
+impl From<Option<Buffer>> for NewChunk {
+    fn from(bytes: Option<Buffer>) -> Self {
+        Self { bytes, base: None }
+    }
+}
