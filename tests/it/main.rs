@@ -16,6 +16,7 @@ mod dialects;
 mod documents;
 mod formats;
 mod identity;
+mod identity_model;
 mod layering;
 mod lengths;
 mod nodes;
