@@ -11,10 +11,19 @@ use crate::sys;
 /// The most open files that are asked for.
 const MAX_DESCRIPTORS: u64 = 1 << 16;
 
+/// Where there is less memory the limits that are meant for other machines would take all of it.
+const LITTLE_MEMORY: u64 = 2 << 30;
+
 /// How much memory this process may have, in bytes.
 pub fn memory_limit() -> u64 {
     static LIMIT: OnceLock<u64> = OnceLock::new();
     *LIMIT.get_or_init(sys::memory_limit)
+}
+
+/// `len` bytes, or where there is less than 2 GiB of memory the part of it that is one of `parts`, if that is less.
+pub fn within_memory(len: u64, parts: u64) -> u64 {
+    let limit = memory_limit();
+    if limit < LITTLE_MEMORY { len.min(limit / parts.max(1)) } else { len }
 }
 
 /// Lets this process have as many files open as it may; how many these are. Programs that it starts inherit the limit.

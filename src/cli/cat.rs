@@ -5,6 +5,7 @@ use std::io::{ErrorKind, Write};
 use super::args::Cat;
 use super::{Failure, failed, open, print};
 use crate::cache::ChunkCache;
+use crate::resources;
 use crate::view::{Elements, GetChunk, Source, View};
 
 /// Bytes that are made at a time.
@@ -14,7 +15,7 @@ const STEP: u64 = 4 << 20;
 pub fn run(args: &Cat) -> Result<(), Failure> {
     let (hierarchy, path) = open::node_with_groups(&args.source, args.from.as_ref())?;
     // The other half is for what is made at once.
-    let half = args.cache_size / 2;
+    let half = resources::within_memory(args.cache_size, 4) / 2;
     let cache = ChunkCache::new(half);
     let get: &GetChunk<'_> = &|elements, coords, _| {
         Ok(cache.get(&elements.array, coords)?.map(|chunk| chunk.bytes.into()))

@@ -20,6 +20,7 @@ use crate::error::{Error, Kind};
 use crate::hierarchy::{Hierarchy, Options};
 use crate::metadata::model::CodecSpec;
 use crate::metadata::{Dialect, NodePath, Shards};
+use crate::resources;
 use crate::store::directory::Durability;
 use crate::sys;
 
@@ -95,7 +96,7 @@ fn copy(
         standing,
         fill_chunks,
         target,
-        cache_len: args.cache_size,
+        cache_len: resources::within_memory(args.cache_size, 4),
     };
     let survey_again = || {
         // Read anew, past everything that is kept of it.

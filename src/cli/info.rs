@@ -141,7 +141,10 @@ fn array_facts(array: &Arc<Array>, add: &mut dyn FnMut(&str, Value)) -> Result<(
     if array.chunk_shape() != model.chunk_shape {
         add("shards_stored", json!(stored.values.len()));
     }
-    add("size_stored", json!(stored.values.values().sum::<u64>()));
+    add(
+        "size_stored",
+        json!(stored.values.values().fold(stored.len, |len, one| len.saturating_add(*one))),
+    );
     add("attributes", Value::Object(model.attributes.clone()));
     Ok(())
 }
@@ -149,7 +152,9 @@ fn array_facts(array: &Arc<Array>, add: &mut dyn FnMut(&str, Value)) -> Result<(
 #[derive(Default)]
 struct Stored {
     chunks: u64,
-    /// The length of each stored value that a chunk lies in, by its key.
+    /// The length of all that have a stored value each.
+    len: u64,
+    /// The length of each shard that chunks lie in, by its key.
     values: BTreeMap<String, u64>,
 }
 
@@ -158,6 +163,10 @@ fn stored(array: &Arc<Array>) -> Result<Stored, Failure> {
     for coords in Arc::clone(array.chunks()).list()? {
         let coords = coords?;
         stored.chunks += 1;
+        if !array.is_sharded() {
+            stored.len = stored.len.saturating_add(array.stored_len(&coords)?.unwrap_or_default());
+            continue;
+        }
         if let Entry::Vacant(vacant) = stored.values.entry(array.key(&coords)?.to_string()) {
             vacant.insert(array.stored_len(&coords)?.unwrap_or_default());
         }

@@ -99,7 +99,7 @@ fn open_hierarchy(
         ShardWriteArg::Append => ShardWrite::Append,
     };
     let layout = ShardLayout { order: args.shard_order, write };
-    let max_chunk_len = args.max_chunk_size;
+    let max_chunk_len = resources::within_memory(args.max_chunk_size, 8);
     let options = hierarchy::Options { metadata_ttl, max_chunk_len, layout, policy };
     open::hierarchy(store, source, args.from.clone(), options)
 }
@@ -122,9 +122,9 @@ fn serve(
     let hierarchy = open_hierarchy(args, flags, source)?;
     hierarchy.recover();
     let options = vfs::Options {
-        cache_len: args.cache_size,
+        cache_len: resources::within_memory(args.cache_size, 4),
         kernel_keeps: !flags.direct_io,
-        dirty_limit: args.dirty_limit,
+        dirty_limit: resources::within_memory(args.dirty_limit, 4),
         fill_chunks: if args.skip_fill_chunks { FillChunks::Skip } else { FillChunks::Store },
         writeback: match args.writeback {
             WritebackArg::Sync => Writeback::Sync,

@@ -13,9 +13,10 @@ use crate::metadata::merge::Edit;
 use crate::metadata::model::Group;
 use crate::metadata::shown::{self, Copies};
 use crate::metadata::{FILL, NodePath};
+use crate::resources;
 
-/// The most bytes of the copies that the mount shows in a document.
-const MAX_COPIES_LEN: usize = 64 << 20;
+/// The most bytes of the copies that the mount shows in a document: of these there are three while they are put together.
+const MAX_COPIES_LEN: u64 = 64 << 20;
 
 /// How often an edit starts again because someone else changed the document meanwhile.
 pub(super) const ATTEMPTS: usize = 100;
@@ -140,10 +141,11 @@ impl Hierarchy {
 
 /// Refuses copies that are too long to be shown in one document.
 pub fn check_len(len: usize, path: &NodePath) -> Result<()> {
-    if len <= MAX_COPIES_LEN {
+    let limit = resources::within_memory(MAX_COPIES_LEN, 12);
+    if u64::try_from(len).is_ok_and(|len| len <= limit) {
         return Ok(());
     }
-    let detail = format!("the metadata below it have more than {MAX_COPIES_LEN} bytes");
+    let detail = format!("the metadata below it have more than {limit} bytes");
     Err(Error::too_large(detail).at(path))
 }
 

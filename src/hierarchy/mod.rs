@@ -28,6 +28,7 @@ use crate::array::{Array, ShardLayout, parse_index};
 use crate::error::{At, Error, Kind, Result};
 use crate::metadata::model::{self, Group, KeyEncoding, Separator};
 use crate::metadata::{Dialect, NodeKind, NodePath, Policy, detect};
+use crate::resources;
 use crate::store::{Entry, Prefix, Store};
 use above::Above;
 pub use above::{Holds, holds_node};
@@ -44,7 +45,7 @@ pub use walk::{Bounds, Met, Walk};
 const IMPLICIT_GROUP_SEARCH: usize = 10_000;
 
 /// How many bytes the nodes that are kept take, about; a walk over more of them must not fill the memory.
-const MAX_KEPT_LEN: usize = 64 << 20;
+const MAX_KEPT_LEN: u64 = 64 << 20;
 
 /// How many bytes the names in one group may take.
 const MAX_NAMES_LEN: usize = 64 << 20;
@@ -66,7 +67,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             metadata_ttl: Duration::from_secs(1),
-            max_chunk_len: 1 << 30,
+            max_chunk_len: resources::within_memory(1 << 30, 8),
             layout: ShardLayout::default(),
             policy: Policy::default(),
         }
@@ -123,7 +124,8 @@ impl Kept {
         let known = self.get(path).filter(|known| Arc::ptr_eq(&known.node, node));
         let len = known.map_or_else(|| node.memory_len(), |known| known.len);
         self.remove(path);
-        if self.len.saturating_add(len) > MAX_KEPT_LEN / 2 {
+        let limit = resources::within_memory(MAX_KEPT_LEN, 8) / 2;
+        if u64::try_from(self.len.saturating_add(len)).is_ok_and(|len| len > limit) {
             (self.old, self.len) = (std::mem::take(&mut self.young), 0);
         }
         self.len = self.len.saturating_add(len);

@@ -20,12 +20,15 @@ use crate::array::Coords;
 use crate::array::region::Cover;
 use crate::buffer::{Buffer, reserve};
 use crate::error::{Error, Kind, Result};
+use crate::resources;
 pub use elements::{Elements, Items, Layout};
 pub use formats::{FORMATS, Format, Nodes};
 pub use source::Source;
 
 /// The most bytes of a file that are not elements: a header names every tile of an image, or every array of a group.
-pub const MAX_PREFIX_LEN: u64 = 64 << 20;
+pub fn max_prefix_len() -> u64 {
+    resources::within_memory(64 << 20, 16)
+}
 
 /// Gets the decoded bytes of a chunk, a range of them at least: none where the store has none.
 pub type GetChunk<'g> = dyn Fn(&Elements, &Coords, &Range<usize>) -> Result<Option<Excerpt>> + 'g;
@@ -131,9 +134,10 @@ impl View {
                 .ok_or_else(|| Error::unsupported("it would be longer than files can be"))?;
             ends.push((part, len));
         }
-        if prefix_len > MAX_PREFIX_LEN {
+        let limit = max_prefix_len();
+        if prefix_len > limit {
             return Err(Error::unsupported(format!(
-                "its header would have {prefix_len} bytes, the limit is {MAX_PREFIX_LEN}"
+                "its header would have {prefix_len} bytes, the limit is {limit}"
             )));
         }
         Ok(Self { parts: ends, len, prefix_len, overlay: Mutex::default() })

@@ -31,7 +31,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
             "codec",
         ],
     ),
-    ("hierarchy", &["error", "store", "metadata", "array"]),
+    ("hierarchy", &["error", "resources", "store", "metadata", "array"]),
     ("cache", &["error", "buffer", "store", "metadata", "codec", "array"]),
     (
         "convert",

@@ -24,10 +24,11 @@ pub const MAX_DOCUMENT_LEN: u64 = 16 << 20;
 /// Objects and lists inside one another; what `serde_json` allows, so that a reader of the mount gets as far.
 const MAX_DEPTH: usize = 127;
 
-/// Values in one document: each takes far more memory than the one or two bytes that it may have as text. Where there is
-/// little memory there may be one for each KiB.
-const MAX_VALUES: usize = 1 << 21;
+/// Values in one document: each takes far more memory than the one or two bytes that it may have as text, and an object as
+/// much as ten others. Where there is little memory there may be one for each KiB.
+const MAX_VALUES: usize = 1 << 22;
 const MEMORY_OF_VALUE: u64 = 1 << 10;
+const VALUES_OF_OBJECT: usize = 10;
 
 /// How many values there may be in a document.
 fn max_values() -> usize {
@@ -39,7 +40,8 @@ fn max_values() -> usize {
 ///
 /// The last of several members of one name counts. Numbers keep their text.
 pub fn parse(text: &[u8]) -> Result<Value> {
-    parse_within(text, MAX_DOCUMENT_LEN, max_values())
+    let (text, start) = decode(text, MAX_DOCUMENT_LEN)?;
+    Scanner::new(text, start).document()
 }
 
 /// The most bytes of a text that is edited: of a group with consolidated metadata it may be much longer than what is read of
@@ -59,7 +61,7 @@ pub fn check(text: &[u8]) -> Result<()> {
 /// The value of a text that is no document of a node, and has limits of its own.
 pub fn parse_within(text: &[u8], max_len: u64, max_values: usize) -> Result<Value> {
     let (text, start) = decode(text, max_len)?;
-    let mut scanner = Scanner { max_values, ..Scanner::new(text, start) };
+    let mut scanner = Scanner { max_values, object: 1, ..Scanner::new(text, start) };
     scanner.document()
 }
 
@@ -118,11 +120,13 @@ struct Scanner<'t> {
     depth: usize,
     values: usize,
     max_values: usize,
+    /// For how many values an object counts.
+    object: usize,
 }
 
 impl<'t> Scanner<'t> {
     fn new(text: &'t str, at: usize) -> Self {
-        Self { text, at, depth: 0, values: 0, max_values: max_values() }
+        Self { text, at, depth: 0, values: 0, max_values: max_values(), object: VALUES_OF_OBJECT }
     }
 
     fn rest(&self) -> &'t str {
@@ -191,7 +195,7 @@ impl<'t> Scanner<'t> {
     /// The next value, with the white space before it.
     fn value(&mut self) -> Result<Value> {
         self.space();
-        self.values += 1;
+        self.values += if self.peek() == Some(b'{') { self.object } else { 1 };
         if self.values > self.max_values {
             let detail = format!("a document of more than {} values", self.max_values);
             return Err(Error::too_large(detail));

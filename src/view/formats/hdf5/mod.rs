@@ -17,7 +17,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Kind, Result};
 use crate::metadata::NodeKind;
 use crate::view::cf;
-use crate::view::{Items, Layout, MAX_PREFIX_LEN, Part, Source, View};
+use crate::view::{Items, Layout, Part, Source, View, max_prefix_len};
 use attributes::{Texts, attribute};
 use file::{Content, Dataset, File, Object, Stored};
 pub(super) use nc4::build as build_nc4;
@@ -154,8 +154,8 @@ fn check_count(file: &File, depth: usize) -> Result<()> {
     if depth > MAX_DEPTH {
         return refused(MAX_DEPTH, "groups in one another");
     }
-    if u64::try_from(file.attributes_len).is_ok_and(|len| len > MAX_PREFIX_LEN) {
-        let detail = format!("its attributes have more than {MAX_PREFIX_LEN} bytes");
+    if u64::try_from(file.attributes_len).is_ok_and(|len| len > max_prefix_len()) {
+        let detail = format!("its attributes have more than {} bytes", max_prefix_len());
         return Err(Error::unsupported(detail));
     }
     Ok(())

@@ -9,7 +9,7 @@ use super::{Form, Page, Value, Writer, resolution, stack, tag};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::view::image::{Axis, Image, Kind, in_order};
-use crate::view::{Items, Layout, MAX_PREFIX_LEN, Part, Source, View};
+use crate::view::{Items, Layout, Part, Source, View, max_prefix_len};
 
 /// Bytes of a strip. Readers take a strip as a whole.
 const STRIP_LEN: u64 = 4 << 20;
@@ -36,9 +36,9 @@ pub(in super::super) fn build(source: &Source<'_>) -> Result<View> {
     let len = elements.len();
     let headers = pages.saturating_mul(DIRECTORY_LEN.saturating_add(32 * (page.len() / STRIP_LEN)));
     let all_in_4_gib = len.saturating_add(headers) < u64::from(u32::MAX);
-    let all_in_header = headers < MAX_PREFIX_LEN / 2;
+    let all_in_header = headers < max_prefix_len() / 2;
     let alone = kinds.is_some()
-        && page.len().saturating_add(MAX_PREFIX_LEN) < u64::from(u32::MAX)
+        && page.len().saturating_add(max_prefix_len()) < u64::from(u32::MAX)
         && !(all_in_4_gib && all_in_header);
     let form = Form { is_big: !all_in_4_gib && !alone, big_endian: true };
     let directories = if alone { 1 } else { pages };

@@ -9,8 +9,8 @@ pub(super) use ome::build as ome_tif;
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::view::MAX_PREFIX_LEN;
 use crate::view::image::{Axis, Image, Kind};
+use crate::view::max_prefix_len;
 
 /// Which of the forms of TIFF a file has.
 #[derive(Debug, Clone, Copy)]
@@ -89,9 +89,10 @@ impl Writer {
 
     /// A directory that is not in the chain, and its place.
     fn directory(&mut self, mut entries: Vec<Entry>) -> Result<u64> {
-        if u64::try_from(self.bytes.len()).is_ok_and(|len| len > MAX_PREFIX_LEN) {
+        if u64::try_from(self.bytes.len()).is_ok_and(|len| len > max_prefix_len()) {
             return Err(Error::unsupported(format!(
-                "its pages and tiles would need a header of more than {MAX_PREFIX_LEN} bytes"
+                "its pages and tiles would need a header of more than {} bytes",
+                max_prefix_len()
             )));
         }
         entries.sort_by_key(|(tag, _)| *tag);

@@ -8,7 +8,7 @@
 use super::{Entry, Form, Page, Value, Writer, lens, ome_xml, resolution, stack, tag};
 use crate::error::{Error, Result};
 use crate::view::image::{Image, Kind, levels, title};
-use crate::view::{Elements, Items, Layout, MAX_PREFIX_LEN, Part, Source, View};
+use crate::view::{Elements, Items, Layout, Part, Source, View, max_prefix_len};
 
 const FORM: Form = Form { is_big: true, big_endian: false };
 
@@ -19,10 +19,14 @@ const STRIP_LEN: u64 = 1 << 20;
 const MAX_TILE_LEN: u64 = 1 << 30;
 
 /// The most pages. The directory of each has more than 256 bytes.
-const MAX_PAGES: u64 = MAX_PREFIX_LEN / 256;
+fn max_pages() -> u64 {
+    max_prefix_len() / 256
+}
 
 /// Tiles of all levels whose places are in the header: each needs 12 bytes.
-const MAX_TILES: u64 = MAX_PREFIX_LEN / 16;
+fn max_tiles() -> u64 {
+    max_prefix_len() / 16
+}
 
 /// One resolution of the image.
 struct Level {
@@ -56,7 +60,7 @@ pub(in super::super) fn build(source: &Source<'_>) -> Result<View> {
     let mut arrays = arrays.iter();
     let first = arrays.next().ok_or_else(|| Error::unsupported("an image without datasets"))?;
     let image = Image::of(first)?;
-    let mut places_left = MAX_TILES;
+    let mut places_left = max_tiles();
     let mut all = vec![Level::of(first, &image, &mut places_left)?];
     for array in arrays {
         let smaller = Image::of(array)?;
@@ -122,8 +126,9 @@ impl Level {
     fn of(source: &Source<'_>, image: &Image, places_left: &mut u64) -> Result<Self> {
         let (page, outer) = Page::of(image)?;
         let outer: Vec<u64> = outer.iter().map(|axis| axis.len).collect();
-        let pages = product(&outer).filter(|pages| *pages <= MAX_PAGES).ok_or_else(|| {
-            Error::unsupported(format!("it has more than {MAX_PAGES} pages, the most of a header"))
+        let pages = product(&outer).filter(|pages| *pages <= max_pages()).ok_or_else(|| {
+            let most = max_pages();
+            Error::unsupported(format!("it has more than {most} pages, the most of a header"))
         })?;
         let tiles = Tiles::of(source, &page, outer.len())?;
         let count = |tiles: &Tiles| tiles.across.checked_mul(tiles.down)?.checked_mul(pages);

@@ -1,0 +1,205 @@
+"""Hierarchies without end, in 256 MiB: everything answers in time, the daemon lives, and the healthy array beside is read."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+import hostile
+import mounts
+from mounts import is_alive
+from torture import LONG
+
+MEMORY = 256 << 20
+# How long one command may take, and how long a program looks at something that has no end.
+SECONDS, GLANCE = 10, 1
+VIEWS = ["npy", "raw", "nc", "nc4", "h5", "hdr", "nrrd", "mha", "tif", "ome.tif", "nii", "mrc", "fits", "vti", "safetensors", "txt"]
+
+# Those that take a few seconds each to make or to look at.
+LONG_CASES = {
+    "a_wide_fan_of_links",
+    "the_same_group_by_many_names",
+    "many_children",
+    "many_children_of_consolidated_metadata",
+    "many_names_without_metadata",
+    "many_children_with_large_metadata",
+    "many_children_with_many_values",
+    "a_deep_tree",
+    "a_deep_tree_without_metadata",
+    "names_of_dimensions_in_many_arrays",
+    "coordinates_of_long_strings",
+    "consolidated_metadata_longer_than_a_metadata_file_may_be",
+    "zarr_2_with_a_copy_of_itself",
+    "a_hundred_thousand_attributes",
+    "attributes_of_long_names",
+    "a_long_attribute",
+    "a_long_name_of_a_dimension",
+    "an_image_of_many_channels",
+    "a_grid_of_many_dimensions",
+    "a_grid_of_a_billion_small_chunks",
+    "an_image_of_many_levels",
+    "a_million_codecs",
+    "a_million_names_of_dimensions",
+}
+
+
+class Group:
+    """A control group with little memory; none where there is no right to make one."""
+
+    def __init__(self):
+        for above, limit in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")):
+            path = Path(above, f"zarrfs-test-{os.getpid()}")
+            with contextlib.suppress(OSError):
+                path.mkdir()
+                if (path / limit).exists():
+                    (path / limit).write_text(str(MEMORY))
+                    self.path = path
+                    return
+                path.rmdir()
+        self.path = None
+
+    def wrapper(self, directory):
+        """A program that is zarrfs, in the group."""
+        path = directory / "zarrfs"
+        enter = f"echo $$ > {self.path}/cgroup.procs; " if self.path else ""
+        path.write_text(f'#!/bin/sh\n{enter}exec {mounts.BIN} "$@"\n')
+        path.chmod(0o755)
+        return str(path)
+
+    def kills(self):
+        """How many processes in it the kernel has killed for want of memory."""
+        for name in ("memory.oom_control", "memory.events"):
+            if self.path and (self.path / name).exists():
+                lines = dict(line.split() for line in (self.path / name).read_text().splitlines())
+                return int(lines["oom_kill"])
+        return 0
+
+    def end(self):
+        if self.path:
+            assert mounts.wait_until(lambda: not (self.path / "cgroup.procs").read_text().split())
+            self.path.rmdir()
+
+
+@pytest.fixture
+def group():
+    made = Group()
+    yield made
+    made.end()
+
+
+@pytest.fixture
+def place(tmp_path):
+    """A directory that goes with the test: some of what is in it is too deep for pytest to remove."""
+    made = tmp_path / "place"
+    made.mkdir()
+    yield made
+    subprocess.run(["rm", "-rf", str(made)], check=True)
+
+
+def run(script, directory, glance=None):
+    """What a shell does, in time. What it prints is limited. With `glance` it is ended after so long, and then has to end at once."""
+    command = ["sh", "-c", f"({script}) 2>&1 | tail -c 2000"]
+    process = subprocess.Popen(command, cwd=directory, stdout=subprocess.PIPE, start_new_session=True)
+    began = time.monotonic()
+    try:
+        said, _ = process.communicate(timeout=glance or SECONDS)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGINT)
+        try:
+            said, _ = process.communicate(timeout=SECONDS)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            said, _ = process.communicate()
+            glance = None
+        assert glance, f"{script}: still runs after {time.monotonic() - began:.0f} s: {said[-300:]}"
+    return said.decode(errors="replace")
+
+
+def look_at_the_mount(m, case):
+    run("ls -l", m.path)
+    run("ls -lR > /dev/null", m.path, glance=GLANCE if case.endless else None)
+    for node in case.nodes:
+        run("; ".join(f"stat -c %s '{node}.{view}'" for view in VIEWS), m.path)
+        run(f"getfattr -d '{node}'", m.path)
+        run(f"cat '{node}/zarr.json'", m.path)
+        run(f"cat '.zarrfs/views/{node}' '.zarrfs/views/{node}/__group__'", m.path)
+    run("; ".join(f"stat -c %s __root__.{view}" for view in ("nc", "nc4", "h5", "safetensors")), m.path)
+    run("cat zarr.json", m.path)
+    said = run("setfattr -n user.attrs.x -v 1 good", m.path)
+    assert not case.changes or not said, said
+
+
+def look_from_the_command_line(zarrfs, store, case):
+    run(f"{zarrfs} tree . > /dev/null", store)
+    for node in [".", *case.nodes]:
+        run(f"{zarrfs} info '{node}' > /dev/null", store)
+        for view in ("npy", "h5", "nc", "txt"):
+            run(f"{zarrfs} cat '{node}' --as {view} | head -c 100000 > /dev/null", store, glance=GLANCE)
+    for form in ("v2", "v3"):
+        run(f"{zarrfs} convert . ../converted-{form} --format {form} --skip-unsupported", store, glance=2 * GLANCE)
+
+
+@pytest.mark.parametrize("name", [name for name in hostile.CASES if LONG or name not in LONG_CASES])
+def test_what_has_no_end_is_bounded_in_time_and_memory(mount, group, place, monkeypatch, name):
+    case, store = hostile.CASES[name], place / "made"
+    hostile.make(name, store)
+    zarrfs = group.wrapper(place)
+    look_from_the_command_line(zarrfs, store, case)
+    assert group.kills() == 0, "memory ran out"
+    with monkeypatch.context() as patched:
+        patched.setattr(mounts, "BIN", zarrfs)
+        with mount(store, copy=False) as m:
+            m.allow("")
+            look_at_the_mount(m, case)
+            assert is_alive(m.pid) and (m / "good/c/0").read_bytes() == b"sibling!"
+            assert "a mistake in zarrfs" not in m.errors()
+            if not group.path:
+                assert m.peak_memory() < MEMORY
+            assert group.kills() == 0, "memory ran out"
+            subprocess.run(["rm", "-rf", *(str(store / path) for path in case.unfit)], check=True)
+
+
+@pytest.mark.parametrize("count", [1000, 20_000 if LONG else 4000])
+def test_a_look_at_a_directory_does_not_read_all_metadata_below_it(mount, tmp_path, count):
+    store = tmp_path / "made"
+    hostile.make("links_to_themselves", store)
+    for n in range(count):
+        hostile.node(store / f"a{n}", hostile.array(attributes={"number": n}))
+    hostile.consolidate(store)
+    with mount(store, "--metadata-ttl=0", copy=False) as m:
+        m.allow("symbolic link")
+        began = time.monotonic()
+        assert f'"number": {count - 1}' in (m / "zarr.json").read_text()
+        first = time.monotonic() - began
+        began = time.monotonic()
+        for _ in range(50):
+            os.stat(m / "zarr.json")
+        assert time.monotonic() - began < max(first * 5, 1), f"first {first:.1f} s"
+        # What is read is what is there, and this mount's own changes are seen at once.
+        hostile.node(store / "a0", hostile.array(attributes={"number": "another"}))
+        assert '"another"' in (m / "zarr.json").read_text()
+        os.setxattr(m / "a1", "user.attrs.number", b'"here"')
+        assert '"here"' in (m / "zarr.json").read_text()
+        assert os.stat(m / "zarr.json").st_size == len((m / "zarr.json").read_bytes())
+
+
+def test_a_root_with_more_than_16_mib_of_consolidated_metadata_is_mounted_and_edited(mount, tmp_path):
+    store = tmp_path / "made"
+    hostile.make("links_to_themselves", store)
+    copies = {"good": hostile.array(), **{f"a{n}": hostile.array(attributes={"x": "y" * 5000}) for n in range(4000)}}
+    root = {**hostile.GROUP, "attributes": {"title": "t"}, "consolidated_metadata": {**hostile.CONSOLIDATED, "metadata": copies}}
+    hostile.node(store, root)
+    assert (store / "zarr.json").stat().st_size > 16 << 20
+    with mount(store, copy=False) as m:
+        m.allow("symbolic link")
+        assert os.getxattr(m.path, "user.attrs.title") == b'"t"'
+        os.setxattr(m / "good", "user.attrs.new", b"1")
+        os.setxattr(m.path, "user.attrs.title", b'"another"')
+        assert (m / "good/c/0").read_bytes() == b"sibling!"
+    stored = hostile.json.loads((store / "zarr.json").read_text())
+    copies["good"]["attributes"]["new"] = 1
+    assert stored["consolidated_metadata"]["metadata"] == copies and stored["attributes"] == {"title": "another"}
