@@ -37,6 +37,7 @@ use super::{
 use crate::buffer::unset;
 use crate::error::{At, Error, Kind, Result};
 use crate::sys::{self, Dir, EntryType, Links};
+use circles::Root;
 use listing::{Listing, Walk};
 use session::{Session, Written};
 use trees::{empty, move_tree};
@@ -66,7 +67,7 @@ pub enum Durability {
 /// A directory whose files are the values.
 #[derive(Debug)]
 pub struct DirectoryStore {
-    root: Arc<OwnedFd>,
+    root: Arc<Root>,
     durability: Durability,
     clock: Clock,
     session: Arc<Session>,
@@ -98,7 +99,7 @@ impl DirectoryStore {
         let root = OwnedFd::from(root);
         let session = Arc::new(Session::new(root.try_clone()?));
         let clock = Clock::of(&root)?;
-        Ok(Self { root: Arc::new(root), durability, clock, session })
+        Ok(Self { root: Arc::new(Root::new(root)), durability, clock, session })
     }
 
     /// The regular file of `key`, or none, and its version before anything is read.
@@ -555,18 +556,18 @@ impl<'s> Turn<'s> {
 }
 
 /// Opens `path` below the root; none where it or a directory on the way is not there.
-fn open_at(root: &OwnedFd, path: &str, flags: i32) -> Result<Option<OwnedFd>> {
+fn open_at(root: &Root, path: &str, flags: i32) -> Result<Option<OwnedFd>> {
     Ok(open_by(root, path, flags)?.map(|(fd, _)| fd))
 }
 
 /// The same, and whether there is a symbolic link on the path.
-fn open_by(root: &OwnedFd, path: &str, flags: i32) -> Result<Option<(OwnedFd, bool)>> {
+fn open_by(root: &Root, path: &str, flags: i32) -> Result<Option<(OwnedFd, bool)>> {
     let path = if path.is_empty() { "." } else { path.trim_end_matches('/') };
     let name = c_name(path)?;
     let mut opened = sys::open_beneath(root, &name, flags, 0, Links::Refuse);
     let has_link = matches!(&opened, Err(error) if error.raw_os_error() == Some(libc::ELOOP));
     if has_link {
-        circles::check(root, path)?;
+        root.check(path)?;
         opened = sys::open_beneath(root, &name, flags, 0, Links::Beneath);
     }
     match opened {

@@ -157,6 +157,14 @@ def a_fan_of_links_without_metadata(store):
     (store / "f25").mkdir()
 
 
+@case(endless=True, nodes=["bad", "l0/d/d/d"])
+def links_to_a_deep_tree(store):
+    make_deep(store / "bad", 200)
+    for n in range(10):
+        (store / f"l{n}").symlink_to("bad")
+    consolidate(store)
+
+
 @case()
 def links_to_themselves(store):
     node(store / "bad", GROUP)

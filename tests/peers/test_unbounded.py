@@ -43,6 +43,9 @@ LONG_CASES = {
     "a_grid_of_a_billion_small_chunks",
     "an_image_of_many_levels",
     "a_million_codecs",
+    "rectilinear_grids_of_long_runs",
+    "ten_million_chunks",
+    "a_long_configuration_of_a_codec",
     "a_million_names_of_dimensions",
 }
 

@@ -3,11 +3,18 @@
 //! A link that stays below the root is followed. If the directory that a path leads to is one that the path went through
 //! already, the same names would come again without end, so such a path leads nowhere ([`libc::ELOOP`]). A path through
 //! more than [`MAX_LINKS`] links does neither: two links in each of 40 directories to the next one would make 2^40 paths.
-//! Almost no path has a link in it: only for one that has is each directory on it looked at.
+//! Almost no path has a link in it: only for one that has is each directory on it looked at. [`Root`] remembers the result for
+//! the paths above it, so a walk below a link looks at each directory once, however deep it lies.
 
-use std::fs::File;
-use std::os::fd::OwnedFd;
+use std::collections::HashMap;
+use std::fs::{File, Metadata};
+use std::ops::Deref;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use super::c_name;
 use crate::error::{Error, Kind, Result};
@@ -16,39 +23,141 @@ use crate::sys::{self, Links};
 /// The most links on one path.
 const MAX_LINKS: usize = 8;
 
-/// Refuses `path`, which has a link in it, if it goes through one directory twice or has too many links. What cannot be
-/// opened is left to the caller, who opens it next.
-pub(super) fn check(root: &OwnedFd, path: &str) -> Result<()> {
-    let mut above = File::from(root.try_clone()?);
-    let metadata = above.metadata()?;
-    let mut passed = vec![(metadata.dev(), metadata.ino())];
-    let (mut begin, mut links) = (0, 0);
-    for end in path.match_indices('/').map(|(at, _)| at).chain([path.len()]) {
-        let (whole, name) = (path.get(..end), path.get(begin..end));
-        begin = end.saturating_add(1);
+/// How long a result is trusted if its directory is still the same, and how many are remembered.
+const MAX_AGE: Duration = Duration::from_secs(1);
+const MAX_KNOWN: usize = 256;
+
+/// The root of a store, and what paths with links in them go through.
+#[derive(Debug)]
+pub(super) struct Root {
+    fd: OwnedFd,
+    /// Results by path. A leaf lock: held over a look-up alone.
+    known: Mutex<HashMap<Box<str>, Known>>,
+}
+
+/// What a path to a directory goes through.
+#[derive(Debug, Clone, Default)]
+struct Passed {
+    /// Device and inode of each directory, from the root on.
+    directories: Vec<(u64, u64)>,
+    links: usize,
+}
+
+/// A result, and when it was found.
+#[derive(Debug)]
+struct Known {
+    since: Instant,
+    passed: Arc<Passed>,
+}
+
+impl Root {
+    pub(super) fn new(fd: OwnedFd) -> Self {
+        Self { fd, known: Mutex::default() }
+    }
+
+    /// Refuses `path`, which has a link in it, if it goes through one directory twice or has too many links. What cannot be
+    /// opened is left to the caller, who opens it next.
+    pub(super) fn check(&self, path: &str) -> Result<()> {
+        let (mut at, mut passed, mut begin) = if let Some(known) = self.known_above(path)? {
+            known
+        } else {
+            let at = File::from(self.fd.try_clone()?);
+            let directories = vec![id_of(&at.metadata()?)];
+            (at, Arc::new(Passed { directories, links: 0 }), 0)
+        };
+        loop {
+            let rest = path.get(begin..).unwrap_or_default();
+            let name = rest.split('/').next().unwrap_or_default();
+            let end = begin.saturating_add(name.len());
+            let whole = path.get(..end).unwrap_or(path);
+            let Some((found, through)) = self.step(&at, &passed, whole, name)? else {
+                return Ok(());
+            };
+            (at, passed) = (found, Arc::new(through));
+            self.remember(whole, &passed);
+            if end == path.len() {
+                return Ok(());
+            }
+            begin = end.saturating_add(1);
+        }
+    }
+
+    /// The directory above `path`, what its path goes through, and where the last name begins; `None` unless the directory
+    /// was checked a moment ago and is still the same.
+    fn known_above(&self, path: &str) -> Result<Option<(File, Arc<Passed>, usize)>> {
+        let Some((above, _)) = path.rsplit_once('/') else { return Ok(None) };
+        let Some(passed) = self.known(above) else { return Ok(None) };
+        let Some(at) = self.open(above)? else { return Ok(None) };
+        let is_same = passed.directories.last() == Some(&id_of(&at.metadata()?));
+        Ok(is_same.then_some((at, passed, above.len().saturating_add(1))))
+    }
+
+    /// Goes from the directory `at` to `whole`, whose last name is `name`. Returns `None` if that is no directory.
+    fn step(
+        &self,
+        at: &File,
+        passed: &Passed,
+        whole: &str,
+        name: &str,
+    ) -> Result<Option<(File, Passed)>> {
+        let mut passed = passed.clone();
         let is_link = |found: libc::stat| found.st_mode & libc::S_IFMT == libc::S_IFLNK;
-        links += usize::from(
-            sys::stat_at(&above, &c_name(name.unwrap_or_default())?).is_ok_and(is_link),
-        );
-        if links > MAX_LINKS {
+        passed.links += usize::from(sys::stat_at(at, &c_name(name)?).is_ok_and(is_link));
+        if passed.links > MAX_LINKS {
             let detail = format!("more than {MAX_LINKS} symbolic links on its path");
             return Err(Error::new(Kind::Os(libc::ELOOP), detail));
         }
-        let name = c_name(whole.unwrap_or(path))?;
-        let opened = sys::open_beneath(root, &name, libc::O_PATH, 0, Links::Beneath);
-        let Ok(found) = opened.map(File::from) else { return Ok(()) };
+        let Some(found) = self.open(whole)? else { return Ok(None) };
         let metadata = found.metadata()?;
         if !metadata.is_dir() {
-            return Ok(());
+            return Ok(None);
         }
-        let id = (metadata.dev(), metadata.ino());
-        if passed.contains(&id) {
+        let id = id_of(&metadata);
+        if passed.directories.contains(&id) {
             return Err(error());
         }
-        passed.push(id);
-        above = found;
+        passed.directories.push(id);
+        Ok(Some((found, passed)))
     }
-    Ok(())
+
+    /// Whatever `path` leads to; `None` if it cannot be opened.
+    fn open(&self, path: &str) -> Result<Option<File>> {
+        let opened = sys::open_beneath(&self.fd, &c_name(path)?, libc::O_PATH, 0, Links::Beneath);
+        Ok(opened.map(File::from).ok())
+    }
+
+    fn known(&self, path: &str) -> Option<Arc<Passed>> {
+        let known = self.known.lock();
+        let Known { since, passed } = known.get(path)?;
+        (since.elapsed() < MAX_AGE).then(|| Arc::clone(passed))
+    }
+
+    fn remember(&self, path: &str, passed: &Arc<Passed>) {
+        let mut known = self.known.lock();
+        if known.len() >= MAX_KNOWN {
+            known.clear();
+        }
+        let passed = Arc::clone(passed);
+        known.insert(path.into(), Known { since: Instant::now(), passed });
+    }
+}
+
+fn id_of(metadata: &Metadata) -> (u64, u64) {
+    (metadata.dev(), metadata.ino())
+}
+
+impl Deref for Root {
+    type Target = OwnedFd;
+
+    fn deref(&self) -> &OwnedFd {
+        &self.fd
+    }
+}
+
+impl AsFd for Root {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
 }
 
 /// Why a path that goes in a circle leads nowhere.

@@ -4,9 +4,9 @@
 //! ([`LOCK_SUFFIX`], and those of sessions) are never shown.
 
 use std::fs::File;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use super::circles::Root;
 use super::{LOCK_SUFFIX, check_root, is_session, kind_of, open_at, open_by};
 use crate::error::{At, Error, Result};
 use crate::store::{Entry, Key, PRIVATE, Prefix};
@@ -17,7 +17,7 @@ const MAX_LEVELS: usize = 256;
 
 /// One directory being listed.
 pub(super) struct Listing {
-    root: Arc<OwnedFd>,
+    root: Arc<Root>,
     prefix: Prefix,
     dir: Dir,
     /// Whether there is a link on its path: then a directory in it may be one that it lies in.
@@ -34,7 +34,7 @@ pub(super) struct Found {
 
 impl Listing {
     /// None where there is no such directory.
-    pub(super) fn open(root: &Arc<OwnedFd>, prefix: &Prefix) -> Result<Option<Self>> {
+    pub(super) fn open(root: &Arc<Root>, prefix: &Prefix) -> Result<Option<Self>> {
         let flags = libc::O_RDONLY | libc::O_DIRECTORY;
         let opened = open_by(root, prefix.as_str(), flags).at(prefix)?;
         let Some((fd, is_linked)) = opened else { return Ok(None) };

@@ -97,6 +97,24 @@ fn a_tree_of_any_depth_can_be_erased() {
 }
 
 #[test]
+fn a_directory_that_moves_below_a_link_is_in_no_circle() {
+    let (dir, store) = store();
+    let at = |name: &str| dir.path().join(name);
+    std::fs::create_dir_all(at("a/x/y")).expect("made");
+    std::fs::write(at("a/x/y/k"), b"x").expect("written");
+    symlink("a", at("l")).expect("linked");
+    let is_there = |text: &str| store.get(&key(text), 100).expect("no circle").is_some();
+    assert!(is_there("l/x/y/k"));
+    std::fs::rename(at("a/x"), at("a/old")).expect("moved");
+    std::fs::create_dir(at("a/x")).expect("made");
+    std::fs::rename(at("a/old"), at("a/x/x")).expect("moved");
+    assert!(is_there("l/x/x/y/k") && !is_there("l/x/y/k"));
+    // The other way round: what was no circle a moment ago is one now.
+    symlink("../..", at("a/x/x/up")).expect("linked");
+    assert!(store.get(&key("l/x/x/up/x/x/y/k"), 100).is_err());
+}
+
+#[test]
 fn a_link_that_leads_in_a_circle_is_an_error_and_no_directory() {
     let (dir, store) = store();
     for name in ["a/b", "c"] {
