@@ -102,7 +102,7 @@ fn copy(
         // Read anew, past everything that is kept of it.
         let (source, from) = open::node(&args.source, args.from.as_ref())
             .map_err(|failure| Error::new(Kind::Stale, failure.message().to_owned()))?;
-        let again = convert::plan(&source, &from, dest, wishes)?;
+        let again = convert::plan((&source, &from), dest, wishes, &|| watch.is_stopped())?;
         again.check_unchanged(plan)?;
         Survey::of(&again, watch)
     };
@@ -209,7 +209,7 @@ fn prepare(
     args.format.check_makes_nodes()?;
     let dest = Hierarchy::open(store, Some(args.format.clone()), Options::default())?;
     let dest = open::within_groups_above(dest, path)?;
-    let plan = convert::plan(source, from, &dest, wishes)?;
+    let plan = convert::plan((source, from), &dest, wishes, &|| false)?;
     for (path, error) in &plan.unsupported {
         print::error(&format!("zarrfs: {path}: {}", error.detail()));
     }

@@ -120,7 +120,7 @@ pub fn run(
 ) -> Result<Copied> {
     let mut copied = Copied::default();
     if how.target == Target::Mount {
-        store_documents(dest, plan, how.target)?;
+        store_documents(dest, plan, how.target, watch)?;
     }
     copy_arrays(dest, stored(plan, survey), how, watch, &copied)?;
     let second = survey_again()?;
@@ -136,7 +136,7 @@ pub fn run(
         copied.changing = changing.map(|((path, _), _)| path.clone()).collect();
     }
     if how.target == Target::Directory {
-        store_documents(dest, plan, how.target)?;
+        store_documents(dest, plan, how.target, watch)?;
     }
     Ok(copied)
 }
@@ -176,9 +176,11 @@ fn copy_arrays<'p>(
 
 /// Stores the documents of all nodes, the groups first. Then each is read back: it may be somebody else's, and who
 /// owns the target may have made something else of it.
-fn store_documents(dest: &Hierarchy, plan: &Plan, target: Target) -> Result<()> {
+fn store_documents(dest: &Hierarchy, plan: &Plan, target: Target, watch: &dyn Watch) -> Result<()> {
+    let go_on = || if watch.is_stopped() { Err(stopped()) } else { Ok(()) };
     let mut keys: Vec<_> = dest.store_entry_point()?.into_iter().collect();
     for job in plan.jobs() {
+        go_on()?;
         dest.invalidate(&job.path);
         let found = dest.node(&job.path)?;
         let known = found.as_ref().and_then(|node| node.stored());
@@ -201,10 +203,12 @@ fn store_documents(dest: &Hierarchy, plan: &Plan, target: Target) -> Result<()> 
     }
     let consolidated = Edit { consolidated: Some(true), ..Edit::default() };
     for job in plan.jobs().iter().rev().filter(|job| job.consolidated) {
+        go_on()?;
         dest.edit(&job.path, &consolidated)?;
     }
     dest.store().write()?.sync(&keys)?;
     for job in plan.jobs() {
+        go_on()?;
         dest.invalidate(&job.path);
         let found = dest.node(&job.path)?;
         let difference = compare::difference(job.raised.content(), found.as_deref(), target);

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use super::{Wishes, units};
+use super::{Wishes, stopped, units};
 use crate::array::{Array, FillChunks};
 use crate::dtype::FillValue;
 use crate::error::{Error, Kind, Result};
@@ -176,12 +176,13 @@ impl Plan {
     }
 }
 
-/// What becomes of the node `from` of `source`, which is to be the root of `dest`, and of all below it.
+/// What becomes of the node `from` of `source`, which is to be the root of `dest`, and of all below it. `is_stopped` is asked
+/// at each node.
 pub fn plan(
-    source: &Hierarchy,
-    from: &NodePath,
+    (source, from): (&Hierarchy, &NodePath),
     dest: &Hierarchy,
     wishes: &Wishes,
+    is_stopped: &dyn Fn() -> bool,
 ) -> Result<Plan> {
     let mut plan = Plan::default();
     let root = source.existing(from)?;
@@ -207,6 +208,9 @@ pub fn plan(
             Ok(_) | Err(_) => {}
         }
         plan.check_len()?;
+        if is_stopped() {
+            return Err(stopped());
+        }
         next = walk.next();
     }
     Ok(plan)

@@ -9,6 +9,7 @@ use super::edit::{ATTEMPTS, is_late, overtaken};
 use super::walk::Bounds;
 use super::{Content, Hierarchy, Node};
 use crate::error::{At, Kind, Result};
+use crate::metadata::consolidated::Copied;
 use crate::metadata::model::Group;
 use crate::metadata::{NodeKind, NodePath, json};
 use crate::store::{Condition, Key};
@@ -103,37 +104,25 @@ impl Hierarchy {
         let mut documents = Vec::new();
         let is_node = |node: &Arc<Node>| !node.is_bare() || node.stored().is_some();
         if let Some(node) = self.node(path)?.filter(is_node) {
-            documents.push((path.clone(), node.kind(), self.text_of(&node)?));
+            let key = self.document_key(path, node.kind())?;
+            documents.push(Copied { path: path.clone(), key, document: self.text_of(&node)? });
             if node.kind() == NodeKind::Group {
-                for (relative, text) in self.documents_below(path)? {
-                    let path = path.join(&relative)?;
-                    let kind = self.node(&path)?.map_or(NodeKind::Group, |node| node.kind());
-                    documents.push((path, kind, text));
-                }
+                self.add_copied_below(path, &mut documents)?;
             }
         }
         for group in path.ancestors() {
             let relative =
                 |path: &NodePath| path.relative_to(&group).unwrap_or_default().to_owned();
             self.change_copies(&group, &|text| {
-                let none = self.dialect.set_consolidated(text, &relative(path), None)?;
-                documents.iter().try_fold(none, |text, (path, _, document)| match text {
-                    Some(text) => {
-                        self.dialect.set_consolidated(&text, &relative(path), Some(document))
-                    }
-                    None => Ok(None),
-                })
+                let copy = |copied: &Copied| (relative(&copied.path), copied.document.clone());
+                let copies: Vec<_> = documents.iter().map(copy).collect();
+                self.dialect.replace_consolidated(text, &relative(path), &copies)
             })?;
         }
         for group in path.ancestors().iter().chain([path]) {
             let Some(copies) = self.dialect.shared_copies(group)? else { continue };
-            let own = self.document_key(path, NodeKind::Group)?;
             self.change_shared_copies(&copies, path, &|text| {
-                let none = self.dialect.set_shared_copy(text, (group, path), &own, None)?;
-                documents.iter().try_fold(none, |text, (path, kind, document)| {
-                    let key = self.document_key(path, *kind)?;
-                    self.dialect.set_shared_copy(&text, (group, path), &key, Some(document))
-                })
+                self.dialect.replace_shared_copies(text, (group, path), &documents)
             })?;
         }
         Ok(())
@@ -174,18 +163,23 @@ impl Hierarchy {
         let mut documents = Vec::new();
         if let Some(document) = self.node(group)?.and_then(|node| node.stored().cloned()) {
             let text = String::from_utf8_lossy(&document.text).into_owned();
-            documents.push((document.key, group.clone(), text));
+            documents.push(Copied { path: group.clone(), key: document.key, document: text });
         }
-        for (relative, text) in self.documents_below(group)? {
+        self.add_copied_below(group, &mut documents)?;
+        let none = self.dialect.no_shared_copies();
+        let text = self.dialect.replace_shared_copies(&none, (group, group), &documents)?;
+        write.set(&copies, &[Bytes::from(text).into()], Condition::Always).map(drop)
+    }
+
+    /// Adds the documents of all nodes below a group.
+    fn add_copied_below(&self, group: &NodePath, documents: &mut Vec<Copied>) -> Result<()> {
+        for (relative, document) in self.documents_below(group)? {
             let path = group.join(&relative)?;
             let kind = self.node(&path)?.map_or(NodeKind::Group, |node| node.kind());
-            documents.push((self.document_key(&path, kind)?, path, text));
+            let key = self.document_key(&path, kind)?;
+            documents.push(Copied { path, key, document });
         }
-        let mut text = self.dialect.no_shared_copies();
-        for (key, path, document) in documents {
-            text = self.dialect.set_shared_copy(&text, (group, &path), &key, Some(&document))?;
-        }
-        write.set(&copies, &[Bytes::from(text).into()], Condition::Always).map(drop)
+        Ok(())
     }
 
     /// Whether there are any copies that could have one of the document of `path`.

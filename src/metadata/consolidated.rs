@@ -17,7 +17,7 @@
 //! reader looks at, with no copies in it; and zarr-python 2 has all documents of a hierarchy in one value of
 //! its own, `meta/root/consolidated/.zmetadata`, which is kept true where it is.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use serde_json::{Value, json};
 
@@ -29,9 +29,40 @@ use crate::store::Key;
 /// Where the copies are.
 const METADATA: [&str; 2] = ["consolidated_metadata", "metadata"];
 
+/// A document of which there is a copy in a value of their own.
+#[derive(Debug, Clone)]
+pub struct Copied {
+    /// The path of the node.
+    pub path: NodePath,
+    /// The key of its document.
+    pub key: Key,
+    /// What is stored there.
+    pub document: String,
+}
+
 impl Dialect {
+    /// `group`, the stored document of a group, without the copies of the documents of the node at `relative` and of all
+    /// that is below it, and then with those of `documents`, each with its path from the group. Returns `None` if the group
+    /// has no inline consolidated metadata.
+    pub fn replace_consolidated(
+        &self,
+        group: &str,
+        relative: &str,
+        documents: &[(String, String)],
+    ) -> Result<Option<String>> {
+        let Some(mut text) = self.inline(group)? else { return Ok(None) };
+        text.remove_members(&METADATA, |name| {
+            let rest = name.strip_prefix(relative);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        })?;
+        if !documents.is_empty() {
+            set_copies(&mut text, documents)?;
+        }
+        checked(text).map(Some)
+    }
+
     /// `group`, the stored document of a group, with the copy of the document of the node at `relative` below it
-    /// set to `document`, or where that is absent removed with all copies of what is below the node. None where the
+    /// set to `document`, or where that is absent removed with all copies of what is below the node. Returns `None` if the
     /// group has no inline consolidated metadata.
     pub fn set_consolidated(
         &self,
@@ -39,6 +70,16 @@ impl Dialect {
         relative: &str,
         document: Option<&str>,
     ) -> Result<Option<String>> {
+        let Some(document) = document else {
+            return self.replace_consolidated(group, relative, &[]);
+        };
+        let Some(mut text) = self.inline(group)? else { return Ok(None) };
+        set_copies(&mut text, &[(relative.to_owned(), document.to_owned())])?;
+        checked(text).map(Some)
+    }
+
+    /// The stored document of a group as text, if there are copies in it.
+    fn inline(&self, group: &str) -> Result<Option<Text>> {
         match self {
             Self::V3 => {}
             Self::D2023_02 | Self::Draft(_) | Self::V2 | Self::N5 => return Ok(None),
@@ -50,26 +91,7 @@ impl Dialect {
         if !is_inline {
             return Ok(None);
         }
-        let copies = consolidated.and_then(|found| found.get("metadata"));
-        let mut text = Text::parse(group.as_bytes())?;
-        if let Some(document) = document {
-            if !copies.is_some_and(Value::is_object) {
-                text.set(&METADATA, &json!({}))?;
-            }
-            let at = |name| [METADATA.as_slice(), &[name]].concat();
-            for parent in parents(relative) {
-                if text.member(&at(parent))?.is_none() {
-                    text.set(&at(parent), &empty_group())?;
-                }
-            }
-            text.set_text(&at(relative), &copy_of(document)?)?;
-        } else {
-            text.remove_members(&METADATA, |name| {
-                let rest = name.strip_prefix(relative);
-                rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-            })?;
-        }
-        checked(text).map(Some)
+        Text::parse(group.as_bytes()).map(Some)
     }
 
     /// `group`, the stored document of a group, with consolidated metadata made anew of the stored `documents` below
@@ -150,66 +172,99 @@ impl Dialect {
         key: &Key,
         document: Option<&str>,
     ) -> Result<String> {
+        let Some(document) = document else {
+            return self.replace_shared_copies(copies, (group, path), &[]);
+        };
         let mut text = Text::parse(copies.as_bytes())?;
-        let root = self.shared_root(group)?;
-        let name =
-            |key: &Key| -> String { key.as_str().strip_prefix(&root).unwrap_or_default().into() };
-        let mut own = self.document_keys(path)?.into_iter().map(|(_, key)| key).collect::<Vec<_>>();
-        own.extend(self.attributes_key(path)?);
-        let own: Vec<String> = own.iter().map(name).collect();
-        if let Some(document) = document {
-            let (document, attributes) = match self.attributes_key(path)? {
-                Some(key) => {
-                    let (document, attributes) = split(document)?;
-                    (document, attributes.map(|text| (key, text)))
-                }
-                None => (document.to_owned(), None),
-            };
-            for (key, new) in self.groups_between(copies, (group, path), &name)? {
-                text.set_text(&["metadata", &name(&key)], &copy_of(&new)?)?;
-            }
-            // The node may have been of another kind.
-            text.remove_members(&["metadata"], |found| {
-                own.iter().any(|name| name == found) && name(key) != found
-            })?;
-            text.set_text(&["metadata", &name(key)], &copy_of(&document)?)?;
-            if let Some((key, attributes)) = attributes {
-                text.set_text(&["metadata", &name(&key)], &copy_of(&attributes)?)?;
-            }
-        } else {
-            let below = self.children_prefix(path)?;
-            let below = below.as_str().strip_prefix(&root).unwrap_or_default().to_owned();
-            text.remove_members(&["metadata"], |found| {
-                own.iter().any(|name| name == found)
-                    || (!below.is_empty() && found.starts_with(&below))
-            })?;
-        }
+        let copied = Copied { path: path.clone(), key: key.clone(), document: document.to_owned() };
+        self.put_shared_copies(&mut text, group, &[copied])?;
         checked(text)
     }
 
-    /// The documents of the groups between `group` and `path` that have no copies yet, in a dialect where each of
-    /// them has a document.
-    fn groups_between(
+    /// The value without the copies of the node at `path` and of what is below it, and then with those of `documents`.
+    pub fn replace_shared_copies(
         &self,
         copies: &str,
         (group, path): (&NodePath, &NodePath),
-        name: &dyn Fn(&Key) -> String,
-    ) -> Result<Vec<(Key, String)>> {
-        let mut between = path.ancestors();
-        between.retain(|above| above != group && above.relative_to(group).is_some());
-        if between.is_empty() || !self.wants_group_documents() {
-            return Ok(Vec::new());
-        }
-        let parsed = json::parse_object(copies.as_bytes())?;
-        let known = parsed.get("metadata");
-        let mut missing = Vec::new();
-        for above in between {
-            let (key, text) = self.new_group(&above)?;
-            if known.is_none_or(|known| known.get(name(&key)).is_none()) {
-                missing.push((key, text));
+        documents: &[Copied],
+    ) -> Result<String> {
+        let mut text = Text::parse(copies.as_bytes())?;
+        let root = self.shared_root(group)?;
+        let own = self.names_of_copies(&root, path)?;
+        let below = self.children_prefix(path)?;
+        let below = below.as_str().strip_prefix(&root).unwrap_or_default().to_owned();
+        text.remove_members(&["metadata"], |found| {
+            own.iter().any(|name| name == found) || (!below.is_empty() && found.starts_with(&below))
+        })?;
+        self.put_shared_copies(&mut text, group, documents)?;
+        checked(text)
+    }
+
+    /// Sets copies in such a value, and makes those of groups between that have none.
+    fn put_shared_copies(
+        &self,
+        text: &mut Text,
+        group: &NodePath,
+        documents: &[Copied],
+    ) -> Result<()> {
+        let root = self.shared_root(group)?;
+        let name =
+            |key: &Key| -> String { key.as_str().strip_prefix(&root).unwrap_or_default().into() };
+        let mut known = text.names(&["metadata"])?;
+        let (mut new, mut others) = (Vec::new(), HashSet::new());
+        for Copied { path, key, document } in documents {
+            let (document, attributes) = match self.attributes_key(path)? {
+                Some(key) => {
+                    let (document, attributes) = split(document)?;
+                    (document, attributes.map(|text| (name(&key), text)))
+                }
+                None => (document.clone(), None),
+            };
+            for above in self.groups_between(group, path) {
+                let (key, text) = self.new_group(&above)?;
+                if known.insert(name(&key)) {
+                    new.push((name(&key), copy_of(&text)?));
+                }
+            }
+            // The node may have been of another kind.
+            let own = self.names_of_copies(&root, path)?;
+            others.extend(own.into_iter().filter(|own| *own != name(key)));
+            for (name, document) in [(name(key), document)].into_iter().chain(attributes) {
+                others.remove(&name);
+                let copy = copy_of(&document)?;
+                if known.insert(name.clone()) {
+                    new.push((name, copy));
+                } else {
+                    // It keeps its place.
+                    text.set_text(&["metadata", &name], &copy)?;
+                }
             }
         }
-        Ok(missing)
+        text.remove_members(&["metadata"], |found| others.contains(found))?;
+        if text.member(&["metadata"])?.is_none_or(|copies| copies == "null") {
+            text.set(&["metadata"], &json!({}))?;
+        }
+        text.set_members(&["metadata"], &new)
+    }
+
+    /// The names that copies of the node at `path` may have.
+    fn names_of_copies(&self, root: &str, path: &NodePath) -> Result<Vec<String>> {
+        let mut own = self.document_keys(path)?.into_iter().map(|(_, key)| key).collect::<Vec<_>>();
+        own.extend(self.attributes_key(path)?);
+        Ok(own
+            .iter()
+            .map(|key| key.as_str().strip_prefix(root).unwrap_or_default().into())
+            .collect())
+    }
+
+    /// The groups between `group` and `path`, in a dialect where each of them has a document.
+    fn groups_between(&self, group: &NodePath, path: &NodePath) -> Vec<NodePath> {
+        let mut between = path.ancestors();
+        between.retain(|above| above != group && above.relative_to(group).is_some());
+        if !self.wants_group_documents() {
+            between.clear();
+        }
+        between
     }
 
     /// What the names of copies leave out of keys.
@@ -219,6 +274,31 @@ impl Dialect {
             Self::V3 | Self::D2023_02 | Self::Draft(_) | Self::N5 => String::new(),
         })
     }
+}
+
+/// Sets the copies of `documents`, each with its path from the group, and makes those of groups between that have none.
+fn set_copies(text: &mut Text, documents: &[(String, String)]) -> Result<()> {
+    if !text.member(&METADATA)?.is_some_and(|copies| copies.starts_with('{')) {
+        text.set(&METADATA, &json!({}))?;
+    }
+    let mut known = text.names(&METADATA)?;
+    let mut new = Vec::new();
+    for (relative, document) in documents {
+        for parent in parents(relative) {
+            if known.insert(parent.to_owned()) {
+                let group = Text::parse(empty_group().to_string().as_bytes())?;
+                new.push((parent.to_owned(), group));
+            }
+        }
+        let copy = copy_of(document)?;
+        if known.insert(relative.clone()) {
+            new.push((relative.clone(), copy));
+        } else {
+            // It keeps its place.
+            text.set_text(&[METADATA.as_slice(), &[relative]].concat(), &copy)?;
+        }
+    }
+    text.set_members(&METADATA, &new)
 }
 
 /// Consolidated metadata that has no copies.
@@ -359,6 +439,38 @@ mod tests {
         let left = set(&all, &path, None);
         assert!(!left.contains("root/g.") && !left.contains("root/g/"), "{left}");
         assert!(left.contains("root/g2.group.json") && left.contains("zarr.json"), "{left}");
+    }
+
+    #[test]
+    fn copies_set_at_once_are_those_set_one_by_one() {
+        let (root, text) = (NodePath::root(), |n: usize| format!("{{\"n\": {n}}}"));
+        let paths = ["a", "a/b", "x/y/z", "c"];
+        let documents: Vec<Copied> = (0..)
+            .zip(paths)
+            .map(|(n, path)| {
+                let path = NodePath::parse(path).expect("a path");
+                let key = Dialect::V2.new_group(&path).expect("a key").0;
+                Copied { path, key, document: text(n) }
+            })
+            .collect();
+        let none = Dialect::V2.no_shared_copies();
+        let one_by_one =
+            documents.iter().fold(none.clone(), |text, Copied { path, key, document }| {
+                let set = Dialect::V2.set_shared_copy(&text, (&root, path), key, Some(document));
+                set.expect("set")
+            });
+        let at_once = Dialect::V2.replace_shared_copies(&none, (&root, &root), &documents);
+        assert_eq!(at_once.as_deref(), Ok(one_by_one.as_str()));
+        let again =
+            Dialect::V2.replace_shared_copies(&one_by_one, (&root, &documents[0].path), &documents);
+        let again = again.expect("set");
+        assert_eq!(again.len(), one_by_one.len());
+        let group = made(&[("a", "{}"), ("a/old", "{}"), ("b", "{}")]);
+        let below = [("a".to_owned(), text(1)), ("a/n/m".to_owned(), text(2))];
+        let replaced = Dialect::V3.replace_consolidated(&group, "a", &below).expect("replaced");
+        let replaced = replaced.expect("inline");
+        assert!(replaced.contains(r#"{"b":{},"a":{"n":1},"a/n":{"zarr_format":3,"#), "{replaced}");
+        assert!(replaced.ends_with(r#""a/n/m":{"n":2}}}}"#), "{replaced}");
     }
 
     #[test]

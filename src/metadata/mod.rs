@@ -16,7 +16,7 @@ pub mod wanted;
 pub mod zarr2;
 
 mod codecs;
-mod consolidated;
+pub mod consolidated;
 mod conventions;
 mod create;
 mod d2023;

@@ -1,5 +1,6 @@
 //! Edits of a document's text: what is not edited keeps every byte.
 
+use std::collections::HashSet;
 use std::ops::Range;
 
 use serde_json::Value;
@@ -80,7 +81,7 @@ impl Text {
                 let text = layout.print(below, value, depth, lines);
                 let name = Value::String((*name).to_owned());
                 let member = format!("{name}{}{text}", layout.colon);
-                self.insert(&object, &members, &member, depth, &layout);
+                self.insert(&object, &members, &[member], depth, &layout);
                 return Ok(());
             };
             let old = self.slice(&member.value);
@@ -94,6 +95,41 @@ impl Text {
             object = member.value.clone();
         }
         Err(Error::invalid("a path of no names is no member"))
+    }
+
+    /// Gives members of the object at `path` these values: in one pass, however many there are. All come last.
+    pub fn set_members(&mut self, path: &[&str], new: &[(String, Self)]) -> Result<()> {
+        if new.is_empty() {
+            return Ok(());
+        }
+        let names: HashSet<&str> = new.iter().map(|(name, _)| name.as_str()).collect();
+        self.remove_members(path, |member| names.contains(member))?;
+        let layout = self.layout()?;
+        let object = self
+            .find(path)?
+            .ok_or_else(|| Error::invalid(format!("`{}` is no member", path.join("/"))))?;
+        let (members, depth) = (self.members(&object)?, path.len() + 1);
+        let lines = self.has_lines(&object) || (members.is_empty() && layout.indent.is_some());
+        let printed: Vec<String> = new
+            .iter()
+            .map(|(name, value)| {
+                let value = New::Text(value.slice(&value.root()));
+                let text = layout.print(&[], value, depth, lines);
+                format!("{}{}{text}", Value::String(name.clone()), layout.colon)
+            })
+            .collect();
+        self.insert(&object, &members, &printed, depth, &layout);
+        Ok(())
+    }
+
+    /// The names of the members of the object at `path`; none where there is no object.
+    pub fn names(&self, path: &[&str]) -> Result<HashSet<String>> {
+        match self.find(path)?.filter(|span| self.slice(span).starts_with('{')) {
+            Some(object) => {
+                Ok(self.members(&object)?.into_iter().map(|member| member.key).collect())
+            }
+            None => Ok(HashSet::new()),
+        }
     }
 
     /// The text of the member at `path`.
@@ -220,12 +256,12 @@ impl Text {
         body.bytes().take_while(u8::is_ascii_whitespace).any(|byte| byte == b'\n')
     }
 
-    /// Adds `member`, already text, at the end of an object of members at `depth`.
+    /// Adds members, already text, at the end of an object of members at `depth`.
     fn insert(
         &mut self,
         object: &Range<usize>,
         members: &[Member],
-        member: &str,
+        new: &[String],
         depth: usize,
         layout: &Layout,
     ) {
@@ -234,9 +270,10 @@ impl Text {
                 Some(indent) => {
                     let newline = layout.newline;
                     let (inner, outer) = (indent.repeat(depth), indent.repeat(depth - 1));
-                    format!("{{{newline}{inner}{member}{newline}{outer}}}")
+                    let new = new.join(&format!(",{newline}{inner}"));
+                    format!("{{{newline}{inner}{new}{newline}{outer}}}")
                 }
-                None => format!("{{{member}}}"),
+                None => format!("{{{}}}", new.join(layout.comma)),
             };
             self.0.replace_range(object.clone(), &body);
             return;
@@ -248,7 +285,7 @@ impl Text {
             layout.comma.to_owned()
         };
         let end = last.value.end;
-        self.0.replace_range(end..end, &format!("{separator}{member}"));
+        self.0.replace_range(end..end, &format!("{separator}{}", new.join(&separator)));
     }
 
     /// The layout, taken from the first members of the document.
