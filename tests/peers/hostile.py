@@ -3,9 +3,13 @@
 Each is made by a function that is given the store's directory, in which the array `good` lies already.
 """
 
+import bz2
+import gzip
 import json
+import lzma
 import os
 import struct
+import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -199,6 +203,40 @@ def the_same_group_by_many_names(store):
     consolidate(store)
 
 
+@case(nodes=["out", "far"])
+def links_out_of_the_store(store):
+    """To a directory that has everything, to nothing, and to devices and files that have no end."""
+    for name, target in (("out", "/"), ("far", "../../../.."), ("proc", "/proc"), ("zero", "/dev/zero")):
+        (store / name).symlink_to(target)
+    (store / "bad").mkdir()
+    (store / "bad/zarr.json").symlink_to("/dev/zero")
+    node(store / "chunks", array())
+    (store / "chunks/c").symlink_to("/proc/self/fd")
+    consolidate(store)
+
+
+@case(nodes=["chain0", "chain45"])
+def chains_of_links(store):
+    """Each link leads to the next one, more of them than the kernel follows."""
+    for n in range(50):
+        (store / f"chain{n}").symlink_to(f"chain{n + 1}")
+    node(store / "chain50", GROUP)
+    node(store / "chain50/a", array())
+    consolidate(store)
+
+
+@case(nodes=["pipe"])
+def files_that_are_no_files(store):
+    """Opening a pipe waits for another program."""
+    for name in ("pipe", "socket"):
+        (store / name).mkdir()
+        os.mkfifo(store / name / "zarr.json")
+    node(store / "chunks", array())
+    (store / "chunks/c").mkdir()
+    os.mkfifo(store / "chunks/c/0")
+    (store / "chunks/c/1").mkdir()
+
+
 # Wide and deep trees.
 
 
@@ -220,8 +258,17 @@ def many_children_of_consolidated_metadata(store):
 @case(endless=True)
 def many_names_without_metadata(store):
     (store / "bad").mkdir()
-    for n in range(100_000):
-        (store / "bad" / f"{n:0200}").touch()
+    for n in range(200_000):
+        os.close(os.open(store / "bad" / f"{n:0200}", os.O_CREAT | os.O_WRONLY))
+
+
+@case(endless=True, nodes=["bad"])
+def chunks_in_one_directory(store):
+    """All 200,000 are stored."""
+    node(store / "bad", array((200_000,), (1,)))
+    (store / "bad/c").mkdir()
+    for n in range(200_000):
+        os.close(os.open(store / f"bad/c/{n}", os.O_CREAT | os.O_WRONLY))
 
 
 @case(endless=True, nodes=["bad", "bad/d/d/d"], unfit=["bad"])
@@ -262,6 +309,20 @@ def long_names(store):
     for _ in range(15):
         path = path / ("n" * 255)
         node(path, GROUP)
+    consolidate(store)
+
+
+@case(nodes=["name", "NAME"])
+def names_in_all_cases(store):
+    """All names that are the same where case does not count, and those that are not text."""
+    for n in range(0, 256, 3):
+        name = "".join(letter.upper() if n >> at & 1 else letter for at, letter in enumerate("nameless"))
+        node(store / name[:4] if n < 16 else store / name, array())
+    for name in (b"\xff\xfe", b"a\nb", b"\x01\x7f", "\u202e\u0301".encode(), b"c\xcc\x81" * 80, b" ", b"-rf", b"%00", b"..." * 80, b"__" * 120):
+        at = os.path.join(os.fsencode(store), name)
+        os.mkdir(at)
+        with open(os.path.join(at, b"zarr.json"), "w") as file:
+            file.write(json.dumps(array()))
     consolidate(store)
 
 
@@ -330,6 +391,78 @@ def huge_chunks(store):
     node(store / "product", array((1 << 32, 1 << 32), (1 << 32, 1 << 32)))
     for name in ("bad", "huge", "product"):
         put(store / name / "c/0/0" if name == "product" else store / name / "c/0", "x")
+
+
+GIB = 1 << 30
+
+
+def encoded(codec, data, times=1):
+    """`times` copies of `data`, in the pieces that each format puts together."""
+    if codec == "gzip":
+        return gzip.compress(data) * times
+    if codec == "zstd":
+        # A frame without a length, of blocks that each stand for 128 KiB of one byte.
+        block = struct.pack("<I", (len(data) << 3) | 2)[:3] + b"x"
+        last = struct.pack("<I", (len(data) << 3) | 3)[:3] + b"x"
+        return b"\x28\xb5\x2f\xfd\x00\x58" + block * (times - 1) + last
+    if codec == "blosc":
+        # A length that the rest of the chunk does not have.
+        return struct.pack("<BBBBIII", 2, 1, 0x21, 1, 0x7FFF_FF00, 0x100_0000, 16 + times) + bytes(times)
+    if codec == "numcodecs.bz2":
+        return bz2.compress(data) * times
+    if codec == "numcodecs.lzma":
+        return lzma.compress(data) * times
+    if codec == "numcodecs.lz4":
+        return struct.pack("<I", 0x7E00_0000) + b"\x1fx\x01\x00" + b"\xff" * times
+    return zlib.compress(data * times)
+
+
+CODECS = {
+    "gzip": {"level": 1},
+    "zstd": {"level": 1, "checksum": False},
+    "blosc": {"cname": "lz4", "clevel": 1, "shuffle": "noshuffle", "typesize": 1, "blocksize": 0},
+    "numcodecs.zlib": {"level": 1},
+    "numcodecs.bz2": {"level": 1},
+    "numcodecs.lzma": {},
+    "numcodecs.lz4": {"acceleration": 1},
+}
+
+
+@case(nodes=["gzip", "zstd-text", "blosc", "twice"])
+def chunks_that_expand_to_gigabytes(store):
+    """Of 16 bytes that there should be, and of strings, which may have any length."""
+    data = bytes(128 << 10)
+    for codec, configuration in CODECS.items():
+        name, last = codec.replace("numcodecs.", ""), {"name": codec, "configuration": configuration}
+        chunk = encoded(codec, data, 200 if codec == "numcodecs.zlib" else 4000)
+        for kind, document in (("", array(codecs=[LITTLE, last])), ("-text", array(dtype="string", codecs=[{"name": "vlen-utf8"}, last]))):
+            node(store / (name + kind), document)
+            put(store / (name + kind) / "c/0", chunk)
+    twice = [LITTLE, {"name": "gzip", "configuration": {"level": 1}}] + [{"name": "gzip", "configuration": {"level": 1}}]
+    node(store / "twice", array(codecs=twice))
+    put(store / "twice/c/0", gzip.compress(encoded("gzip", data, 4000)))
+
+
+@case(nodes=["count", "length", "bytes"])
+def strings_that_say_they_are_long(store):
+    for name, chunk in (
+        ("count", struct.pack("<I", 0xFFFF_FFFF)),
+        ("length", struct.pack("<II", 8, 0xFFFF_FFFF) + b"x" * 100),
+        ("bytes", struct.pack("<I", 8) + struct.pack("<I", 0x1FFF_FFFF) * 8),
+    ):
+        dtype, codec = ("variable_length_bytes", "vlen-bytes") if name == "bytes" else ("string", "vlen-utf8")
+        node(store / name, array(dtype=dtype, codecs=[{"name": codec}], fill_value=""))
+        put(store / name / "c/0", chunk)
+    node(store / "many", array((1 << 40,), (1 << 40,), "string"))
+    put(store / "many/c/0", struct.pack("<I", 0xFFFF_FFFF))
+
+
+@case(unfit=["bad/c/0"])
+def a_chunk_that_is_a_terabyte_of_nothing(store):
+    node(store / "bad", array(codecs=[LITTLE, {"name": "gzip", "configuration": {"level": 1}}]))
+    (store / "bad/c").mkdir()
+    with open(store / "bad/c/0", "wb") as file:
+        file.truncate(1 << 40)
 
 
 @case(nodes=["bad", "many", "ones"])
@@ -422,6 +555,34 @@ def a_hundred_thousand_attributes(store):
 
 
 @case()
+def a_million_attributes(store):
+    node(store / "bad", spliced(array(attributes="HERE"), "HERE", "{" + ",".join(f'"a{n}":{n}' for n in range(1_000_000)) + "}"))
+
+
+@case()
+def an_attribute_that_names_a_million_coordinates(store):
+    node(store / "bad", array(dimension_names=["x"], attributes={"coordinates": "x " * 1_000_000, "grid_mapping": "y " * 100_000}))
+    node(store / "x", array(dimension_names=["x"], attributes={"flag_values": list(range(100_000)), "flag_meanings": "m " * 100_000}))
+
+
+@case()
+def a_plate_of_many_wells(store):
+    names = [{"name": str(n)} for n in range(1000)]
+    wells = ",".join(f'{{"path":"{n}/{m}","rowIndex":{n},"columnIndex":{m}}}' for n in range(200) for m in range(200))
+    plate = {"version": "0.5", "plate": {"rows": names, "columns": names, "wells": "HERE", "version": "0.5"}}
+    node(store / "bad", spliced({**GROUP, "attributes": {"ome": plate}}, "HERE", f"[{wells}]"))
+
+
+@case(nodes=["bad", "huge"])
+def long_documents_of_zarr_2(store):
+    node_v2 = {"zarr_format": 2, "shape": [16], "chunks": [8], "dtype": "|u1", "compressor": None, "fill_value": 0, "order": "C", "filters": None}
+    put(store / "bad/.zarray", {**node_v2, "filters": [{"id": "delta", "dtype": "|u1"}] * 100_000})
+    put(store / "bad/.zattrs", {f"a{n}": n for n in range(100_000)})
+    put(store / "huge/.zarray", {**node_v2, "dtype": "|S1073741824", "fill_value": None, "shape": [1 << 60], "chunks": [1 << 60]})
+    put(store / "huge/.zgroup", {"zarr_format": 2})
+
+
+@case()
 def as_many_values_as_may_be(store):
     node(store / "bad", spliced(array(attributes="HERE"), "HERE", '{"x":[' + ",".join(["0"] * 2_000_000) + "]}"))
 
@@ -508,7 +669,7 @@ def consolidated_metadata_of_nodes_that_are_not_there(store):
     node(store, spliced({**GROUP, "consolidated_metadata": {**CONSOLIDATED, "metadata": "HERE"}}, "HERE", "{" + copies + "}"))
 
 
-@case()
+@case(changes=False)
 def consolidated_metadata_longer_than_a_metadata_file_may_be(store):
     """A million nodes, 60 MB."""
     copies = ",".join(f'"a{n}":{{"zarr_format":3,"node_type":"group","attributes":{{}}}}' for n in range(1_000_000))
