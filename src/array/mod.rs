@@ -39,6 +39,9 @@ pub use key_encoding::{decode as decode_key, index as parse_index};
 pub use layout::{ShardLayout, ShardOrder, ShardWrite};
 pub use sharded::Sharded;
 
+/// Chunks outside of a smaller shape that are erased at a time; as many more as lie in the last shard.
+const MAX_ERASED: usize = 10_000;
+
 /// What to do with a chunk that equals the fill value bit for bit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FillChunks {
@@ -463,21 +466,34 @@ impl Array {
         if !shrunk {
             return Ok(());
         }
-        let mut outside = Vec::new();
-        let mut failure = None;
+        let (mut outside, mut failure): (Vec<(Key, Coords)>, _) = (Vec::new(), None);
         for coords in Arc::clone(&self.chunks).list()? {
             match coords {
                 Ok(coords) if inside.contains(&coords) => {}
-                Ok(coords) => outside.push((self.chunks.key(&coords)?, coords)),
+                Ok(coords) => {
+                    let key = self.chunks.key(&coords)?;
+                    // The chunks of one shard are listed one after another, and go together.
+                    let is_next = outside.last().is_some_and(|(last, _)| *last != key);
+                    if is_next && outside.len() >= MAX_ERASED {
+                        failure = self.erase_shards(&outside).err().or(failure);
+                        outside.clear();
+                    }
+                    outside.push((key, coords));
+                }
                 Err(error) => failure = Some(error),
             }
         }
-        // Those of one shard go together, but not the indexes of all shards at once into memory.
-        for shard in outside.chunk_by(|(one, _), (other, _)| one == other) {
+        failure = self.erase_shards(&outside).err().or(failure);
+        failure.map_or(Ok(()), Err)
+    }
+
+    /// Erases chunks, those of one shard together. The last error comes after all others were tried.
+    fn erase_shards(&self, chunks: &[(Key, Coords)]) -> Result<()> {
+        let mut failure = None;
+        // Not the indexes of all shards at once into memory.
+        for shard in chunks.chunk_by(|(one, _), (other, _)| one == other) {
             let coords: Vec<Coords> = shard.iter().map(|(_, coords)| coords.clone()).collect();
-            if let Err(error) = self.chunks.erase_values(&coords) {
-                failure = Some(error);
-            }
+            failure = self.chunks.erase_values(&coords).err().or(failure);
         }
         failure.map_or(Ok(()), Err)
     }

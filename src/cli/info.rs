@@ -1,7 +1,5 @@
 //! `zarrfs info`: one node.
 
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::fmt::Write;
 use std::sync::Arc;
 
@@ -139,12 +137,9 @@ fn array_facts(array: &Arc<Array>, add: &mut dyn FnMut(&str, Value)) -> Result<(
     let stored = stored(array)?;
     add("chunks_stored", json!(stored.chunks));
     if array.chunk_shape() != model.chunk_shape {
-        add("shards_stored", json!(stored.values.len()));
+        add("shards_stored", json!(stored.shards));
     }
-    add(
-        "size_stored",
-        json!(stored.values.values().fold(stored.len, |len, one| len.saturating_add(*one))),
-    );
+    add("size_stored", json!(stored.len));
     add("attributes", Value::Object(model.attributes.clone()));
     Ok(())
 }
@@ -152,24 +147,27 @@ fn array_facts(array: &Arc<Array>, add: &mut dyn FnMut(&str, Value)) -> Result<(
 #[derive(Default)]
 struct Stored {
     chunks: u64,
-    /// The length of all that have a stored value each.
+    shards: u64,
+    /// The length of all stored values.
     len: u64,
-    /// The length of each shard that chunks lie in, by its key.
-    values: BTreeMap<String, u64>,
 }
 
 fn stored(array: &Arc<Array>) -> Result<Stored, Failure> {
     let mut stored = Stored::default();
+    // The chunks of one shard are listed one after another.
+    let mut last = None;
     for coords in Arc::clone(array.chunks()).list()? {
         let coords = coords?;
         stored.chunks += 1;
-        if !array.is_sharded() {
-            stored.len = stored.len.saturating_add(array.stored_len(&coords)?.unwrap_or_default());
-            continue;
+        if array.is_sharded() {
+            let shard = Some(array.key(&coords)?);
+            if shard == last {
+                continue;
+            }
+            last = shard;
+            stored.shards += 1;
         }
-        if let Entry::Vacant(vacant) = stored.values.entry(array.key(&coords)?.to_string()) {
-            vacant.insert(array.stored_len(&coords)?.unwrap_or_default());
-        }
+        stored.len = stored.len.saturating_add(array.stored_len(&coords)?.unwrap_or_default());
     }
     Ok(stored)
 }
