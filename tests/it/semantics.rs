@@ -6,7 +6,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsRawFd, IntoRawFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, MetadataExt, chown, symlink};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, chown, symlink};
 use std::path::Path;
 use std::process::Command;
 
@@ -93,7 +93,9 @@ fn attributes_say_what_a_chunk_is_and_what_is_stored() {
     for mode in [0o600, 0o664, 0o4644] {
         assert_eq!(errno(chmod(&chunk, mode)), libc::EPERM, "{mode:o}");
     }
-    assert_eq!(errno(chmod(&mount.at("c"), 0o700)), libc::EPERM);
+    for mode in [0o700, 0o1755] {
+        assert_eq!(errno(chmod(&mount.at("c"), mode)), libc::EPERM, "{mode:o}");
+    }
     chmod(&mount.at("c"), 0o755).unwrap();
     for mode in [0o644, 0o755] {
         chmod(&chunk, mode).unwrap();
@@ -104,6 +106,19 @@ fn attributes_say_what_a_chunk_is_and_what_is_stored() {
     assert_eq!(errno(chown(&chunk, Some(owner.0 + 1), None)), libc::EPERM);
     assert_eq!(fs::metadata(&chunk).unwrap().uid(), owner.0);
     let scratch = mount.at("c/2/scratch");
+    let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o7777;
+    // What is not stored yet has the mode that its maker gives it, of permissions alone.
+    let open = OpenOptions::new().write(true).create(true).truncate(true).open(&scratch).unwrap();
+    chmod(&scratch, 0o600).unwrap();
+    for bits in [0o4600, 0o2600, 0o1600] {
+        assert_eq!(errno(chmod(&scratch, bits)), libc::EPERM, "{bits:o}");
+    }
+    assert_eq!(mode(&scratch), 0o600);
+    drop(open);
+    let made = mount.at("c/2/private");
+    fs::DirBuilder::new().mode(0o700).create(&made).unwrap();
+    assert_eq!(mode(&made), 0o755);
+    fs::remove_dir(&made).unwrap();
     fs::write(&scratch, [0; 48]).unwrap();
     let (old, new) = (attr.ino(), fs::metadata(&scratch).unwrap().ino());
     assert_ne!(old, new);
