@@ -100,7 +100,8 @@ impl Hierarchy {
             self.invalidate(path);
             let mut node = self.existing(path)?;
             if node.is_bare() && !node.is_made() {
-                return Err(Error::new(Kind::NoAttribute, "its document was removed").at(path));
+                let detail = "its metadata file was removed, so it has no attributes";
+                return Err(Error::new(Kind::NotFound, detail).at(path));
             }
             if node.is_bare() {
                 self.store_group(path)?;
