@@ -160,22 +160,25 @@ impl Vfs {
         let names = match self.options.form {
             Form::Zarr3 => names,
             Form::Zarr2 => self.names_of_zarr2(path, names)?,
-            Form::View(_) => Box::new(self.groups_in(path)?.into_iter().map(Ok)),
+            Form::View(_) => Box::new(self.groups_in(path)?.into_iter()),
         };
         Ok(Box::new(names.chain(self.listed_views(path)?.into_iter().map(Ok))))
     }
 
-    /// The groups directly below one.
-    fn groups_in(&self, path: &NodePath) -> Result<Vec<(String, Place)>> {
+    /// The groups directly below one, and the errors of nodes that cannot be read.
+    fn groups_in(&self, path: &NodePath) -> Result<Vec<Found>> {
         if self.hierarchy.existing(path)?.kind() == NodeKind::Array {
             return Ok(Vec::new());
         }
         let mut groups = Vec::new();
         for child in self.hierarchy.children(path)? {
-            let child = child?;
-            if child.kind() == NodeKind::Group {
-                let name = child.path().name().unwrap_or_default().to_owned();
-                groups.push((name, Place::Node(child.path().clone())));
+            match child {
+                Ok(child) if child.kind() == NodeKind::Group => {
+                    let name = child.path().name().unwrap_or_default().to_owned();
+                    groups.push(Ok((name, Place::Node(child.path().clone()))));
+                }
+                Ok(_) => {}
+                Err(error) => groups.push(Err(error)),
             }
         }
         Ok(groups)
@@ -512,16 +515,15 @@ impl Vfs {
         let mut names = vec![Ok((GROUP.to_owned(), own))];
         if node.kind() == NodeKind::Group {
             for child in self.hierarchy.children(path)? {
-                let child = child?;
-                let (name, child_path) =
-                    (child.path().name().unwrap_or_default().to_owned(), child.path().clone());
-                names.push(Ok((
-                    name,
-                    match child.kind() {
+                names.push(child.map(|child| {
+                    let (name, child_path) =
+                        (child.path().name().unwrap_or_default().to_owned(), child.path().clone());
+                    let place = match child.kind() {
                         NodeKind::Array => Place::ViewsOf(child_path, NodeKind::Array),
                         NodeKind::Group => Place::ViewsDir(child_path),
-                    },
-                )));
+                    };
+                    (name, place)
+                }));
             }
         }
         Ok(Box::new(names.into_iter()))
@@ -537,9 +539,10 @@ impl Vfs {
         let mut children = Vec::new();
         if node.kind() == NodeKind::Group {
             for child in self.hierarchy.children(path)? {
-                let child = child?;
-                let name = child.path().name().unwrap_or_default().to_owned();
-                children.push(Ok((name, Place::StoredDir(child.path().clone()))));
+                children.push(child.map(|child| {
+                    let name = child.path().name().unwrap_or_default().to_owned();
+                    (name, Place::StoredDir(child.path().clone()))
+                }));
             }
         }
         Ok(Box::new(documents.chain(children)))

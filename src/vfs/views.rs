@@ -25,8 +25,11 @@ use crate::buffer::Buffer;
 use crate::cache::Chunk;
 use crate::error::{At, Error, Kind, Result};
 use crate::hierarchy::Node;
-use crate::metadata::NodePath;
+use crate::metadata::{NodeKind, NodePath};
 use crate::view::{Elements, FORMATS, Format, GetChunk, Source, Touch, View};
+
+/// The most nodes that a text lists which cannot be in a file.
+const MAX_REASONS: usize = 100;
 
 /// The name of the root in the name of a file.
 const ROOT_NAME: &str = "__root__";
@@ -530,9 +533,9 @@ impl Vfs {
             paths.push(NodePath::root());
         }
         if self.hierarchy.existing(group)?.array().is_none() {
-            for child in self.hierarchy.children(group)? {
-                paths.push(child?.path().clone());
-            }
+            // What cannot be read is no view.
+            let children = self.hierarchy.children(group)?.flatten();
+            paths.extend(children.map(|child| child.path().clone()));
         }
         let mut names = Vec::new();
         for path in paths {
@@ -565,6 +568,14 @@ impl Vfs {
             };
             // Writing to a string does not fail.
             let _never = writeln!(text, "{:width$}  {said}", format.extension);
+        }
+        if node.kind() == NodeKind::Group {
+            // No chunk is read to list what is in a group.
+            let source = Source::new(&self.hierarchy, path, &|_, _, _| Ok(None));
+            let left_out = source.and_then(|source| Ok(source.children()?.left_out));
+            for (name, error) in left_out.unwrap_or_default().iter().take(MAX_REASONS) {
+                let _never = writeln!(text, "left out: {name}: {}", error.detail());
+            }
         }
         Ok(text)
     }

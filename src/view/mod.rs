@@ -23,7 +23,7 @@ use crate::error::{Error, Kind, Result};
 use crate::resources;
 pub use elements::{Elements, Items, Layout};
 pub use formats::{FORMATS, Format, Nodes};
-pub use source::Source;
+pub use source::{Children, Source};
 
 /// The most bytes of a file that are not elements: a header names every tile of an image, or every array of a group.
 pub fn max_prefix_len() -> u64 {

@@ -59,6 +59,33 @@ impl Taken {
     }
 }
 
+/// The nodes directly below a group.
+#[derive(Debug, Default)]
+pub struct Children<'s> {
+    /// Those that can be read and are understood, by name.
+    pub nodes: Vec<Source<'s>>,
+    /// The names of the others, and why they are not among these.
+    pub left_out: Vec<(String, Error)>,
+}
+
+/// Whether a node that fails with this error fails until its metadata file is changed. Its group is shown without it.
+/// After any other error the next attempt may succeed, so a file without the node would be wrong.
+fn is_lasting(error: &Error) -> bool {
+    match error.kind() {
+        Kind::Corrupt
+        | Kind::Unsupported
+        | Kind::TooLarge
+        | Kind::Invalid
+        | Kind::NotPermitted
+        | Kind::IsDirectory
+        | Kind::NotDirectory => true,
+        Kind::Os(errno) => {
+            matches!(errno, libc::EACCES | libc::EPERM | libc::ELOOP | libc::ENAMETOOLONG)
+        }
+        _ => false,
+    }
+}
+
 impl std::fmt::Debug for Source<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Source").field("path", self.node.path()).finish_non_exhaustive()
@@ -113,26 +140,29 @@ impl<'s> Source<'s> {
         }
     }
 
-    /// The nodes directly below a group that are understood, by name, and how many are not, or are not for this user.
-    pub fn children(&self) -> Result<(Vec<Self>, usize)> {
-        let (mut children, mut others) = (Vec::new(), 0_usize);
-        for node in self.hierarchy.children(self.path())? {
+    /// The nodes directly below a group.
+    pub fn children(&self) -> Result<Children<'s>> {
+        let mut found = Children::default();
+        for name in self.hierarchy.child_names(self.path())? {
+            let node = self.path().child(&name).and_then(|path| self.hierarchy.child_node(&path));
             let node = match node {
-                Err(error) if error.kind() == Kind::Os(libc::EACCES) => None,
-                node => Some(node?),
+                Ok(Some(node)) if !node.is_bare() => node,
+                Ok(_) => continue,
+                Err(error) if is_lasting(&error) => {
+                    found.left_out.push((name, error));
+                    continue;
+                }
+                Err(error) => return Err(error),
             };
-            let is_understood = |node: &Arc<Node>| {
-                !node.is_bare() && !matches!(node.content(), Content::NotUnderstood(..))
-            };
-            let Some(node) = node.filter(is_understood) else {
-                others = others.saturating_add(1);
+            if let Content::NotUnderstood(_, error) = node.content() {
+                found.left_out.push((name, error.clone()));
                 continue;
-            };
+            }
             self.taken.take(&node)?;
             let (hierarchy, get, taken) = (self.hierarchy, self.get, Rc::clone(&self.taken));
-            children.push(Self { node, hierarchy, get, taken });
+            found.nodes.push(Self { node, hierarchy, get, taken });
         }
-        Ok((children, others))
+        Ok(found)
     }
 
     /// The node at `path` in the same hierarchy.

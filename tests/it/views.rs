@@ -1,8 +1,9 @@
 //! Nodes as files of other formats.
 
+use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, symlink};
 use std::time::Duration;
 
 use serde_json::json;
@@ -90,6 +91,59 @@ fn views_are_listed_where_that_is_asked_for_and_alone_with_as() {
     assert_eq!(fs::read(mount.at("a/x/c/0/0")).unwrap(), elements(&[9, 1, 1, 1]));
     let (code, sentence) = said(&["mount", "a", "b", "--views", "no"]);
     assert!(code == 2 && sentence.contains("npy, raw"), "{sentence}");
+}
+
+/// Shows: view-as, view-unreadable.
+#[test]
+fn a_node_that_cannot_be_read_hides_no_other_from_the_views_of_its_group() {
+    let mut mount = mount(&[]);
+    for part in ["a/json", "a/link", "a/type", "safetensors"] {
+        mount.expect(part);
+    }
+    let at = |name: &str| mount.store().join("a").join(name);
+    for name in ["codec", "json", "link", "type"] {
+        fs::create_dir(at(name)).unwrap();
+    }
+    let good = fs::read_to_string(at("x/zarr.json")).unwrap();
+    let codecs = r#""codecs": [{"name": "homeopathy"}, "#;
+    let of_codec = good.replacen(r#""codecs":["#, codecs, 1).replacen(r#""codecs": ["#, codecs, 1);
+    fs::write(at("codec/zarr.json"), of_codec).unwrap();
+    fs::write(at("json/zarr.json"), "{").unwrap();
+    symlink("zarr.json", at("link/zarr.json")).unwrap();
+    fs::write(at("type/zarr.json"), good.replace("uint16", "colour")).unwrap();
+    for format in ["nc", "nc4", "h5"] {
+        mount.remount(&["--as", format]);
+        let file = fs::read(mount.at(&format!("a.{format}"))).unwrap();
+        for said in ["zarrfs_left_out", "homeopathy", "json: ", "link: ", "colour"] {
+            assert!(holds(&file, said), "{format}: {said}");
+        }
+        // The listing has everything else, and ends with the error, as that of any directory.
+        let (found, errors) = listed(&mount, "a");
+        // What is not understood may have nodes below it.
+        assert_eq!((found, errors), (vec!["json".into(), format!("x.{format}").into()], 1));
+    }
+    mount.remount(&["--views", "raw"]);
+    assert!(names(&mount.at("a")).contains("x.raw"));
+    let others = ["__group__", "codec", "json", "type", "x"].map(OsString::from);
+    assert_eq!(listed(&mount, ".zarrfs/views/a"), (others.into(), 1));
+    let said = fs::read_to_string(mount.at(".zarrfs/views/a/__group__")).unwrap();
+    for part in ["left out: json: ", "left out: link: ", "left out: type: ", "a.h5  "] {
+        assert!(said.contains(part), "{said}");
+    }
+    assert_eq!(errno(fs::read(mount.at("a.safetensors"))), libc::ENOENT);
+}
+
+/// The names in a directory, sorted, and the number of errors.
+fn listed(mount: &Mount, name: &str) -> (Vec<OsString>, usize) {
+    let all: Vec<_> = fs::read_dir(mount.at(name)).unwrap().collect();
+    let mut found: Vec<_> = all.iter().flatten().map(fs::DirEntry::file_name).collect();
+    found.sort();
+    let errors = all.len() - found.len();
+    (found, errors)
+}
+
+fn holds(bytes: &[u8], text: &str) -> bool {
+    bytes.windows(text.len()).any(|part| part == text.as_bytes())
 }
 
 /// Shows: view-write, view-length, view-header, view-remove.

@@ -29,6 +29,9 @@ const LEFT_OUT: &str = "zarrfs_left_out";
 /// netCDF takes names of 256 bytes; something may yet be added to one that is taken.
 const MAX_NAME_LEN: usize = 240;
 
+/// The most reasons that the attribute [`LEFT_OUT`] lists.
+const MAX_REASONS: usize = 100;
+
 /// Underscores that are put behind a name that is taken.
 const MAX_UNDERSCORES: usize = 4;
 
@@ -43,8 +46,6 @@ pub(super) struct Dataset<'s> {
     pub attributes: Vec<Attribute>,
     /// What is not in it, and why.
     pub left_out: Vec<(String, Error)>,
-    /// How many nodes are not in it whose metadata are not understood.
-    others: usize,
     /// The array that it is about; none where it is about a group.
     array: Option<NodePath>,
 }
@@ -52,19 +53,18 @@ pub(super) struct Dataset<'s> {
 impl<'s> Dataset<'s> {
     /// The arrays that lie directly in a group; or one array, with what of its group its coordinates are.
     pub fn of(source: &Source<'s>, room: &mut Room) -> Result<Self> {
-        let (arrays, attributes_of, others) = match source.kind() {
-            NodeKind::Array => {
-                let (arrays, group) = with_coordinates(source)?;
-                (arrays, group, 0)
-            }
+        let mut left_out = Vec::new();
+        let (arrays, attributes_of) = match source.kind() {
+            NodeKind::Array => with_coordinates(source)?,
             NodeKind::Group => {
-                let (children, others) = source.children()?;
+                let children = source.children()?;
+                left_out = children.left_out;
                 let is_array = |child: &Source<'s>| child.kind() == NodeKind::Array;
-                (children.into_iter().filter(is_array).collect(), Some(source.clone()), others)
+                (children.nodes.into_iter().filter(is_array).collect(), Some(source.clone()))
             }
         };
         let mut dimensions = Dimensions::default();
-        let (mut variables, mut left_out) = (Vec::new(), Vec::new());
+        let mut variables = Vec::new();
         let mut names = HashSet::new();
         // Those that are coordinates name their dimensions first.
         for array in arrays.iter().filter(|array| is_coordinate(array)) {
@@ -88,7 +88,7 @@ impl<'s> Dataset<'s> {
         let dimensions = dimensions.into_list();
         let attributes = attributes.unwrap_or_default();
         let array = (source.kind() == NodeKind::Array).then(|| source.path().clone());
-        let mut dataset = Self { dimensions, variables, attributes, left_out, others, array };
+        let mut dataset = Self { dimensions, variables, attributes, left_out, array };
         dataset.drop_unused();
         Ok(dataset)
     }
@@ -109,14 +109,14 @@ impl<'s> Dataset<'s> {
     /// The attributes of the group, and what is not here.
     pub fn global_attributes(&self) -> Vec<Attribute> {
         let mut attributes = self.attributes.clone();
-        attributes.extend(left_out(&self.left_out, self.others));
-        attributes
+        attributes.extend(left_out(&self.left_out));
+        cleaned(attributes)
     }
 
     /// Refused where nothing is left of what there is, or the array itself is not.
     pub fn check_not_empty(&self) -> Result<()> {
         let Some(Values::Text(reasons)) =
-            left_out(&self.left_out, self.others).map(|attribute| attribute.values)
+            left_out(&self.left_out).map(|attribute| attribute.values)
         else {
             return Ok(());
         };
@@ -152,14 +152,17 @@ impl<'s> Dataset<'s> {
     }
 }
 
-/// The attribute that says what is not in a file, and why; none where all is.
-pub(super) fn left_out(reasons: &[(String, Error)], others: usize) -> Option<Attribute> {
-    let mut reasons: Vec<String> =
-        reasons.iter().map(|(name, error)| format!("{name}: {}", error.detail())).collect();
-    if others > 0 {
-        reasons.push(format!("{others} nodes whose metadata are not understood"));
+/// The attribute that says what is not in a file, and why; `None` if everything is.
+pub(super) fn left_out(reasons: &[(String, Error)]) -> Option<Attribute> {
+    let count = reasons.len().saturating_sub(MAX_REASONS);
+    let reasons = reasons.iter().take(MAX_REASONS);
+    let mut said: Vec<String> =
+        reasons.map(|(name, error)| format!("{name}: {}", error.detail())).collect();
+    if count > 0 {
+        said.push(format!("and {count} more"));
     }
-    (!reasons.is_empty()).then(|| Attribute::text(LEFT_OUT, reasons.join("; ")))
+    // A reader of strings stops at a NUL.
+    (!said.is_empty()).then(|| Attribute::text(LEFT_OUT, said.join("; ").replace('\0', "\\0")))
 }
 
 /// A name as netCDF allows it: without slashes and control characters, not beginning with a sign, not ending with a

@@ -46,7 +46,7 @@ pub(super) fn build(source: &Source<'_>) -> Result<View> {
     let mut room = Room::default();
     let mut dataset = Dataset::of(source, &mut room)?;
     if source.kind() == NodeKind::Group {
-        let (children, _) = source.children()?;
+        let children = source.children()?.nodes;
         for group in children.iter().filter(|child| child.kind() == NodeKind::Group) {
             let reason = Error::unsupported("a group, which is a file of its own");
             dataset.left_out.push((group.name().to_owned(), reason));

@@ -7,7 +7,7 @@ use crate::dtype::{DType, Narrow};
 use crate::error::{Error, Result};
 use crate::metadata::NodeKind;
 use crate::metadata::model::Object;
-use crate::view::{Elements, Items, Layout, Part, Source, View};
+use crate::view::{Children, Elements, Items, Layout, Part, Source, View};
 
 /// The most arrays of a file.
 const MAX_ARRAYS: usize = 1 << 16;
@@ -57,14 +57,11 @@ struct Tensor {
 
 /// All arrays below a group. Each must be understood: a file that leaves some out would not be the group.
 fn find(root: &Source<'_>, group: &Source<'_>, found: &mut Vec<Tensor>) -> Result<()> {
-    let (children, others) = group.children()?;
-    if others > 0 {
-        return Err(Error::unsupported(format!(
-            "{others} of the nodes in {} are not understood",
-            group.path()
-        )));
+    let Children { nodes, left_out } = group.children()?;
+    if let Some((name, error)) = left_out.first() {
+        return Err(Error::unsupported(format!("{name}: {}", error.detail())));
     }
-    for child in children {
+    for child in nodes {
         if child.kind() == NodeKind::Group {
             find(root, &child, found)?;
             continue;

@@ -17,7 +17,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Kind, Result};
 use crate::metadata::NodeKind;
 use crate::view::cf;
-use crate::view::{Items, Layout, Part, Source, View, max_prefix_len};
+use crate::view::{Children, Items, Layout, Part, Source, View, max_prefix_len};
 use attributes::{Texts, attribute};
 use file::{Content, Dataset, File, Object, Stored};
 pub(super) use nc4::build as build_nc4;
@@ -61,9 +61,9 @@ pub(super) fn build_h5(source: &Source<'_>) -> Result<View> {
 fn group(file: &mut File, source: &Source<'_>, depth: usize) -> Result<usize> {
     check_count(file, depth)?;
     let number = file.add(Object::group());
-    let (children, others) = source.children()?;
-    let (mut left_out, mut arrays) = (Vec::new(), Vec::new());
-    for child in &children {
+    let Children { nodes, mut left_out } = source.children()?;
+    let mut arrays = Vec::new();
+    for child in &nodes {
         check_count(file, depth)?;
         let object = match child.kind() {
             NodeKind::Group => group(file, child, depth.saturating_add(1))?,
@@ -83,7 +83,7 @@ fn group(file: &mut File, source: &Source<'_>, depth: usize) -> Result<usize> {
     }
     name_dimensions(file, number, &arrays)?;
     let mut all = cf::attributes(source.attributes(), None);
-    all.extend(cf::left_out(&left_out, others));
+    all.extend(cf::left_out(&left_out));
     for one in &all {
         let attribute = attribute(file, one, Texts::Any)?;
         file.describe(number, attribute);

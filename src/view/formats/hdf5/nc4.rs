@@ -53,7 +53,7 @@ impl Netcdf {
         });
         let mut names = HashSet::new();
         let children = match source.kind() {
-            NodeKind::Group => source.children()?.0,
+            NodeKind::Group => source.children()?.nodes,
             NodeKind::Array => Vec::new(),
         };
         let groups: Vec<_> =
