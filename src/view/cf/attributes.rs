@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::{clean, unused};
+use super::{clean, distinct};
 use crate::dtype::{DType, FillValue, integer};
 use crate::metadata::model::Object;
 use crate::metadata::{FILL, masked_value};
@@ -66,10 +66,19 @@ pub(in crate::view) fn attributes(object: &Object, dtype: Option<&DType>) -> Vec
 
 /// The same with names that netCDF takes, and without a `_FillValue` that is no element.
 pub(in crate::view) fn cleaned(mut attributes: Vec<Attribute>) -> Vec<Attribute> {
-    let mut names = HashSet::new();
     attributes.retain(|attribute| attribute.is_of_the_type || attribute.name != FILL);
-    for attribute in &mut attributes {
-        attribute.name = unused(&mut names, clean(&attribute.name));
+    renamed(attributes, clean)
+}
+
+/// The attributes with names that fit a file, each with one of its own.
+pub(in crate::view) fn renamed(
+    mut attributes: Vec<Attribute>,
+    fitting: impl Fn(&str) -> String,
+) -> Vec<Attribute> {
+    let names = attributes.iter().map(|attribute| attribute.name.as_str());
+    let names = distinct(names, &mut HashSet::new(), &HashSet::new(), fitting);
+    for (attribute, name) in attributes.iter_mut().zip(names) {
+        attribute.name = name;
     }
     attributes
 }
@@ -103,6 +112,8 @@ fn values(value: &Value) -> Option<Values> {
         Value::Null => None,
         Value::String(text) => match numbers(&[value], Many::No) {
             Some(number) => Some(number),
+            // Readers of texts stop there.
+            None if text.contains('\0') => json(),
             None => Some(Values::Text(text.clone())),
         },
         Value::Bool(_) | Value::Number(_) => numbers(&[value], Many::No).or_else(json),
@@ -113,6 +124,7 @@ fn values(value: &Value) -> Option<Values> {
             match (numbers(&items, Many::Yes), texts) {
                 _ if items.is_empty() => json(),
                 (Some(numbers), _) => Some(numbers),
+                (None, Some(texts)) if texts.iter().any(|text| text.contains('\0')) => json(),
                 (None, Some(texts)) => Some(Values::Texts(texts)),
                 (None, None) => json(),
             }

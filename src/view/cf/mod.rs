@@ -14,10 +14,12 @@ mod variable;
 
 use std::collections::HashSet;
 
+use unicode_normalization::UnicodeNormalization;
+
 use super::Source;
 use crate::error::{Error, Kind, Result};
 use crate::metadata::{NodeKind, NodePath};
-pub(super) use attributes::{Attribute, Many, Values, attributes, cleaned, decimal};
+pub(super) use attributes::{Attribute, Many, Values, attributes, cleaned, decimal, renamed};
 pub(super) use coordinates::{is_coordinate, with_coordinates};
 pub(super) use dimensions::{Dimension, Dimensions};
 pub(super) use exact::exactly;
@@ -64,18 +66,14 @@ impl<'s> Dataset<'s> {
             }
         };
         let mut dimensions = Dimensions::default();
-        let mut variables = Vec::new();
-        let mut names = HashSet::new();
+        let mut variables: Vec<Variable<'s>> = Vec::new();
         // Those that are coordinates name their dimensions first.
         for array in arrays.iter().filter(|array| is_coordinate(array)) {
             dimensions.claim(array)?;
         }
         for array in &arrays {
             match Variable::of(array, &mut dimensions, room) {
-                Ok(mut variable) => {
-                    variable.name = unused(&mut names, variable.name);
-                    variables.push(variable);
-                }
+                Ok(variable) => variables.push(variable),
                 Err(error)
                     if error.kind() == Kind::Unsupported && array.path() != source.path() =>
                 {
@@ -83,6 +81,11 @@ impl<'s> Dataset<'s> {
                 }
                 Err(error) => return Err(error),
             }
+        }
+        let names = variables.iter().map(|variable| variable.source.name());
+        let names = distinct(names, &mut HashSet::new(), &HashSet::new(), clean);
+        for (variable, name) in variables.iter_mut().zip(names) {
+            variable.name = name;
         }
         let attributes = attributes_of.map(|group| cleaned(attributes(group.attributes(), None)));
         let dimensions = dimensions.into_list();
@@ -165,12 +168,12 @@ pub(super) fn left_out(reasons: &[(String, Error)]) -> Option<Attribute> {
     (!said.is_empty()).then(|| Attribute::text(LEFT_OUT, said.join("; ").replace('\0', "\\0")))
 }
 
-/// A name as netCDF allows it: without slashes and control characters, not beginning with a sign, not ending with a
-/// space, and not too long.
+/// Makes a name fit netCDF: composed (NFC), without slashes and control characters, beginning with a letter, digit or
+/// underscore, not ending with a space, and not too long.
 pub(super) fn clean(name: &str) -> String {
     let trimmed = name.trim_end_matches(' ');
     let mut clean: String =
-        trimmed.chars().map(|c| if c == '/' || c.is_control() { '_' } else { c }).collect();
+        trimmed.nfc().map(|c| if c == '/' || c.is_control() { '_' } else { c }).collect();
     let is_first = |c: char| c.is_ascii_alphanumeric() || c == '_' || !c.is_ascii();
     if !clean.starts_with(is_first) {
         clean.insert(0, '_');
@@ -178,7 +181,29 @@ pub(super) fn clean(name: &str) -> String {
     while clean.len() > MAX_NAME_LEN {
         clean.pop();
     }
+    clean.truncate(clean.trim_end_matches(' ').len());
     clean
+}
+
+/// The names that things get in a file, in their order: what `fitting` makes of each, and none of those in `taken`. A
+/// name that fits as it is stays, so a program never finds something else under it. The other things get names that are
+/// left over, and never one in `avoided`.
+pub(super) fn distinct<'n>(
+    names: impl Iterator<Item = &'n str> + Clone,
+    taken: &mut HashSet<String>,
+    avoided: &HashSet<String>,
+    fitting: impl Fn(&str) -> String,
+) -> Vec<String> {
+    let kept: Vec<bool> =
+        names.clone().map(|name| fitting(name) == name && taken.insert(name.to_owned())).collect();
+    taken.extend(avoided.iter().cloned());
+    let mut kept = kept.into_iter();
+    names
+        .map(|name| match kept.next() {
+            Some(true) => name.to_owned(),
+            _ => unused(taken, fitting(name)),
+        })
+        .collect()
 }
 
 /// The name, or with underscores behind it where it is taken; with a number where many have it.

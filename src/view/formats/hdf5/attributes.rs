@@ -9,8 +9,9 @@ use crate::view::cf::{self, Values};
 /// Longer values are in a global heap: a header has less than 64 KiB of each.
 const MAX_VALUE_LEN: usize = 60_000;
 
-/// Attributes that mean something to the libraries: of a node they have an underscore behind their names.
-const RESERVED: [&str; 9] = [
+/// Attributes that mean something to the libraries. If a node has one of that name, an underscore is put behind it.
+/// netCDF makes up the last three for every file.
+const RESERVED: [&str; 12] = [
     "CLASS",
     "NAME",
     "DIMENSION_LIST",
@@ -20,6 +21,9 @@ const RESERVED: [&str; 9] = [
     "_Netcdf4Coordinates",
     "_NCProperties",
     "_nc3_strict",
+    "_Format",
+    "_IsNetcdf4",
+    "_SuperblockVersion",
 ];
 
 /// What strings an attribute of one text is made of.
@@ -31,10 +35,23 @@ pub(super) enum Texts {
     Fixed,
 }
 
-/// An attribute of a node.
-pub(super) fn attribute(file: &mut File, of: &cf::Attribute, texts: Texts) -> Result<Attribute> {
-    let reserved = format!("{}_", of.name);
-    let name = if RESERVED.contains(&of.name.as_str()) { &reserved } else { &of.name };
+/// Gives an object the attributes of its node. Those whose names HDF5 does not have, or that mean something to the
+/// libraries, have other names.
+pub(super) fn describe(
+    file: &mut File,
+    object: usize,
+    attributes: Vec<cf::Attribute>,
+    texts: Texts,
+) -> Result<()> {
+    for one in cf::renamed(attributes, name_of) {
+        let attribute = attribute(file, &one, texts)?;
+        file.describe(object, attribute);
+    }
+    Ok(())
+}
+
+fn attribute(file: &mut File, of: &cf::Attribute, texts: Texts) -> Result<Attribute> {
+    let name = &of.name;
     match &of.values {
         Values::Text(text) if texts == Texts::Any || text.len() > MAX_VALUE_LEN => {
             any_text(file, name, text)
@@ -46,6 +63,20 @@ pub(super) fn attribute(file: &mut File, of: &cf::Attribute, texts: Texts) -> Re
         }
         Values::Numbers(dtype, bytes, many) => numbers(name, dtype, bytes, *many),
     }
+}
+
+/// The name that an attribute has in a file: the libraries take no empty one, and a NUL ends it.
+fn name_of(name: &str) -> String {
+    let mut clean = without_nul(name);
+    if clean.is_empty() || RESERVED.contains(&clean.as_str()) {
+        clean.push('_');
+    }
+    clean
+}
+
+/// A name or label that no NUL ends.
+pub(super) fn without_nul(text: &str) -> String {
+    text.replace('\0', "_")
 }
 
 /// An attribute that is one string of its own length.
@@ -76,8 +107,9 @@ pub(super) fn labels(file: &mut File, names: &[Option<String>]) -> Result<Option
     if names.iter().all(Option::is_none) {
         return Ok(None);
     }
-    let names = names.iter().map(|name| name.as_deref().unwrap_or_default());
-    any_texts(file, "DIMENSION_LABELS", names).map(Some)
+    let names = names.iter().map(|name| without_nul(name.as_deref().unwrap_or_default()));
+    let names: Vec<String> = names.collect();
+    any_texts(file, "DIMENSION_LABELS", names.iter().map(String::as_str)).map(Some)
 }
 
 fn any_text(file: &mut File, name: &str, text: &str) -> Result<Attribute> {

@@ -171,6 +171,9 @@ fn compound(len: usize, members: &[(String, Vec<u8>)], offsets: &[usize]) -> Res
     let count = u16::try_from(members.len()).map_err(|_| Error::unsupported("too many fields"))?;
     let mut behind = Vec::new();
     for ((name, dtype), offset) in members.iter().zip(offsets) {
+        if name.is_empty() || name.contains('\0') {
+            return Err(Error::unsupported(format!("HDF5 has no field with the name {name:?}")));
+        }
         behind.extend(name.as_bytes());
         behind.push(0);
         behind.extend(offset.to_le_bytes().into_iter().take(width(len)));

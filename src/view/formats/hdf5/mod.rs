@@ -18,7 +18,7 @@ use crate::error::{Error, Kind, Result};
 use crate::metadata::NodeKind;
 use crate::view::cf;
 use crate::view::{Children, Items, Layout, Part, Source, View, max_prefix_len};
-use attributes::{Texts, attribute};
+use attributes::{Texts, describe};
 use file::{Content, Dataset, File, Object, Stored};
 pub(super) use nc4::build as build_nc4;
 use scales::name_dimensions;
@@ -84,10 +84,7 @@ fn group(file: &mut File, source: &Source<'_>, depth: usize) -> Result<usize> {
     name_dimensions(file, number, &arrays)?;
     let mut all = cf::attributes(source.attributes(), None);
     all.extend(cf::left_out(&left_out));
-    for one in &all {
-        let attribute = attribute(file, one, Texts::Any)?;
-        file.describe(number, attribute);
-    }
+    describe(file, number, all, Texts::Any)?;
     Ok(number)
 }
 
@@ -112,10 +109,8 @@ fn dataset(file: &mut File, source: &Source<'_>) -> Result<usize> {
     message::dataspace(&content.shape)?;
     let number = file.add(Object { attributes: Vec::new(), content: Content::Dataset(content) });
     let is_number = matches!(model.dtype, DType::Int(_) | DType::Uint(_) | DType::Float(_));
-    for one in cf::attributes(source.attributes(), Some(&model.dtype).filter(|_| is_number)) {
-        let attribute = attribute(file, &one, Texts::Any)?;
-        file.describe(number, attribute);
-    }
+    let all = cf::attributes(source.attributes(), Some(&model.dtype).filter(|_| is_number));
+    describe(file, number, all, Texts::Any)?;
     Ok(number)
 }
 

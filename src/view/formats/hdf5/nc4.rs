@@ -4,14 +4,14 @@
 
 use std::collections::HashSet;
 
-use super::attributes::{Texts, attribute, numbers};
+use super::attributes::{Texts, describe, numbers};
 use super::file::{Content, Dataset, File, Object, Stored};
 use super::scales::{add_scale, make_scale, refer};
 use super::{check_count, message, stored};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::metadata::NodeKind;
-use crate::view::cf::{self, Data, Dimension, Many, Values, Variable, unused};
+use crate::view::cf::{self, Data, Dimension, Many, Values, Variable, distinct, unused};
 use crate::view::{Part, Source, View};
 
 /// What stands before the name of a variable that has the name of a dimension, and is not its coordinates.
@@ -51,20 +51,18 @@ impl Netcdf {
             let fits = message::dataspace(&vec![1; variable.dimensions.len()]);
             fits.err()
         });
-        let mut names = HashSet::new();
         let children = match source.kind() {
             NodeKind::Group => source.children()?.nodes,
             NodeKind::Array => Vec::new(),
         };
         let groups: Vec<_> =
             children.iter().filter(|child| child.kind() == NodeKind::Group).collect();
-        let groups: Vec<_> = groups
-            .iter()
-            .map(|group| (unused(&mut names, cf::clean(group.name())), group))
-            .collect();
-        let of_groups = names.clone();
+        let names = groups.iter().map(|group| group.name());
+        let names = distinct(names, &mut HashSet::new(), &HashSet::new(), cf::clean);
+        let of_groups: HashSet<String> = names.iter().cloned().collect();
+        let mut taken = of_groups.clone();
         for dimension in &mut dataset.dimensions {
-            dimension.name = unused(&mut names, std::mem::take(&mut dimension.name));
+            dimension.name = unused(&mut taken, std::mem::take(&mut dimension.name));
         }
         for variable in &mut dataset.variables {
             while of_groups.contains(&variable.name) {
@@ -86,15 +84,13 @@ impl Netcdf {
             }
             self.variable_count = self.variable_count.saturating_add(1);
         }
-        for one in dataset.global_attributes() {
-            self.describe(number, &one)?;
-        }
+        describe(&mut self.file, number, dataset.global_attributes(), Texts::Fixed)?;
         let of_one =
             dataset.left_out.iter().map(|(name, error)| format!("{name}: {}", error.detail()));
         reasons.extend(of_one);
-        for (name, group) in groups {
+        for (name, group) in names.iter().zip(groups) {
             let object = self.group(group, reasons, depth.saturating_add(1))?;
-            self.file.link(number, &name, object);
+            self.file.link(number, name, object);
         }
         Ok(number)
     }
@@ -141,16 +137,8 @@ impl Netcdf {
         let dtype = message::datatype(&variable.dtype)?;
         let content = Content::Dataset(Dataset { dtype, shape, fill, elements });
         let number = self.file.add(Object { attributes: Vec::new(), content });
-        for one in &variable.attributes {
-            self.describe(number, one)?;
-        }
+        describe(&mut self.file, number, variable.attributes.clone(), Texts::Fixed)?;
         Ok(number)
-    }
-
-    fn describe(&mut self, object: usize, one: &cf::Attribute) -> Result<()> {
-        let attribute = attribute(&mut self.file, one, Texts::Fixed)?;
-        self.file.describe(object, attribute);
-        Ok(())
     }
 }
 

@@ -69,8 +69,9 @@ fn dimensions(source: &Source<'_>) -> Vec<Dimension> {
     let Ok(array) = source.array() else { return Vec::new() };
     let mut names = array.model().dimension_names.iter().cloned();
     let lens = array.model().shape.iter();
-    // A name of HDF5 has no slashes.
-    let name = |name: Option<String>| name.filter(|name| !name.contains('/')).unwrap_or_default();
+    // A name of HDF5 has no slashes and no NUL, and a dot alone is the group itself.
+    let fits = |name: &String| !name.contains(['/', '\0']) && name != ".";
+    let name = |name: Option<String>| name.filter(fits).unwrap_or_default();
     lens.map(|len| Dimension { name: name(names.next().flatten()), len: *len }).collect()
 }
 

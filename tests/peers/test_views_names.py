@@ -1,0 +1,170 @@
+"""Names that a format does not have, reserves or changes: every array and attribute is there, under a name of its own."""
+
+import json
+import subprocess
+import unicodedata
+
+import h5py
+import netCDF4
+import numpy as np
+import pytest
+import safetensors.numpy
+import xarray as xr
+
+from views import cat
+
+ODD = ["", "\0", "a\0b", "a", "a_", "a/b", ".", "..", " ", "x ", "-x", "é", unicodedata.normalize("NFD", "é"), "\n", "\x7f", "n" * 300]
+RESERVED = [
+    *["CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "DIMENSION_LABELS", "_Netcdf4Dimid", "_Netcdf4Coordinates"],
+    *["_NCProperties", "_nc3_strict", "_Format", "_IsNetcdf4", "_SuperblockVersion", "zarrfs_left_out"],
+]
+ALL = ODD + RESERVED + [f"{name}_" for name in RESERVED]
+
+
+def validate_hdf5(file):
+    """By the tools of the HDF Group; h5diff has no room for long names."""
+    for command in (["h5stat"], ["h5ls", "-rv"], ["h5dump"]):
+        done = subprocess.run([*command, file], capture_output=True, check=True, text=True, errors="replace")
+        assert not done.stderr, done.stderr
+
+
+def make(path, *, attributes, dtype="int32", names=None, values=None, group=None):
+    """An array `v` in a group, with these attributes and names of dimensions."""
+    values = np.arange(12, dtype="i4").reshape(3, 4) if values is None else values
+    (path / "v/c").mkdir(parents=True)
+    (path / "zarr.json").write_text(json.dumps({"zarr_format": 3, "node_type": "group", "attributes": group or {}}))
+    document = {
+        "zarr_format": 3, "node_type": "array", "shape": values.shape, "data_type": dtype,
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": values.shape}},
+        "chunk_key_encoding": {"name": "default"}, "fill_value": 0,
+        "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}], "attributes": attributes,
+    }
+    if names:
+        document["dimension_names"] = names
+    (path / "v/zarr.json").write_text(json.dumps(document))
+    chunk = path.joinpath("v/c", *["0"] * values.ndim)
+    chunk.parent.mkdir(parents=True, exist_ok=True)
+    chunk.write_bytes(values.tobytes())
+    return values
+
+
+def strings(attributes):
+    """What is the text of an attribute, of those that are one."""
+    decoded = (value.decode() if isinstance(value, bytes) else value for value in attributes.values())
+    return sorted(str(value) for value in decoded if isinstance(value, (str, np.str_)))
+
+
+@pytest.mark.parametrize("node", ["v", ""])
+def test_every_attribute_is_in_an_hdf5_file(tmp_path, node):
+    attributes = {name: f"value {at}" for at, name in enumerate(ALL)}
+    values = make(tmp_path / "g", attributes=attributes, group=attributes)
+    file = cat(tmp_path / "g" / node, "h5", tmp_path / "v.h5")
+    validate_hdf5(file)
+    with h5py.File(file) as data:
+        assert np.array_equal(data["v"][...], values)
+        for found in [data["v"], *([] if node else [data])]:
+            assert strings(found.attrs) == sorted(attributes.values())
+    with xr.open_dataset(file, engine="h5netcdf", phony_dims="sort") as data:
+        assert np.array_equal(data["v"], values)
+
+
+@pytest.mark.parametrize("kind", ["nc", "nc4"])
+@pytest.mark.parametrize("node", ["v", ""])
+def test_every_attribute_is_in_a_netcdf_file(tmp_path, kind, node):
+    attributes = {name: f"value {at}" for at, name in enumerate(ALL)}
+    values = make(tmp_path / "g", attributes=attributes, group=attributes)
+    file = cat(tmp_path / "g" / node, kind, tmp_path / f"v.{kind}")
+    dumped = subprocess.run(["ncdump", file], check=True, capture_output=True, text=True).stdout
+    with netCDF4.Dataset(file) as data:
+        assert np.array_equal(data["v"][...], values)
+        for found in [data["v"], data]:
+            assert strings({name: found.getncattr(name) for name in found.ncattrs()}) == sorted(attributes.values())
+    # Of a file ncdump does not show this one; what reads it does.
+    shown = [value for name, value in attributes.items() if kind == "nc4" or name != "_NCProperties"]
+    assert all(dumped.count(f'"{value}"') == 2 for value in shown), dumped
+    with xr.open_dataset(file, engine="netcdf4") as data:
+        assert np.array_equal(data["v"], values) and strings(data["v"].attrs) == sorted(attributes.values())
+
+
+@pytest.mark.parametrize("kind", ["h5", "nc", "nc4"])
+@pytest.mark.parametrize("node", ["v", ""])
+def test_an_attribute_has_another_name_only_if_its_own_does_not_fit(tmp_path, kind, node):
+    unfit = ["CLASS"] if kind == "h5" else ["CLASS", "_NCProperties", "x ", "a/b", "e\u0301"] if kind == "nc4" else ["x ", "a/b", "e\u0301"]
+    # What an unfit name becomes is taken, and comes behind it.
+    fits = [f"{name}_" for name in unfit if name[0] in "C_"] + ["x", "a_b", "é", "a__b"]
+    attributes = {name: f"of {name!a}" for name in [*unfit, "a\0b", *fits]}
+    make(tmp_path / "g", attributes=attributes, group=attributes)
+    file = cat(tmp_path / "g" / node, kind, tmp_path / f"v.{kind}")
+    with netCDF4.Dataset(file) as data:
+        for found in [data["v"], *([] if kind == "h5" and node else [data])]:
+            found = {name: found.getncattr(name) for name in found.ncattrs()}
+            assert {name: found.get(name) for name in fits} == {name: f"of {name!a}" for name in fits}
+            assert sorted(found.values()) == sorted(attributes.values())
+
+
+@pytest.mark.parametrize("kind", ["h5", "nc", "nc4"])
+def test_what_is_not_in_a_file_is_said_beside_an_attribute_of_that_name(tmp_path, kind):
+    make(tmp_path / "g", attributes={}, group={"zarrfs_left_out": "mine"})
+    make(tmp_path / "h", attributes={}, dtype="float8_e3m4", values=np.arange(3, dtype="u1"))
+    (tmp_path / "h/v").rename(tmp_path / "g/w")
+    file = cat(tmp_path / "g", kind, tmp_path / f"g.{kind}")
+    with netCDF4.Dataset(file) as data:
+        found = {name: data.getncattr(name) for name in data.ncattrs()}
+    assert found["zarrfs_left_out"] == "mine" and "w: " in found["zarrfs_left_out_"], found
+
+
+@pytest.mark.parametrize("names", [["a\0b", "c"], ["", "x"], [".", ".."], ["a/b", "a_b"], ["v", "n" * 300], ["\0", "\0"]])
+@pytest.mark.parametrize("kind", ["h5", "nc", "nc4"])
+def test_a_dimension_of_any_name_is_read(tmp_path, kind, names):
+    values = make(tmp_path / "g", attributes={}, names=names)
+    file = cat(tmp_path / "g", kind, tmp_path / f"g.{kind}")
+    subprocess.run(["ncdump", file], check=True, capture_output=True)
+    with netCDF4.Dataset(file) as data:
+        assert np.array_equal(data["v"][...], values)
+    if kind != "nc":
+        validate_hdf5(file)
+    if kind == "h5":
+        with h5py.File(file) as data:
+            assert np.array_equal(data["v"][...], values)
+            labels = [dimension.label for dimension in data["v"].dims]
+            assert labels == [name.replace("\0", "_") for name in names]
+    engine = {"h5": "h5netcdf", "nc": "scipy", "nc4": "h5netcdf"}[kind]
+    options = {"phony_dims": "sort"} if engine == "h5netcdf" else {}
+    with xr.open_dataset(file, engine=engine, **options) as data:
+        assert np.array_equal(data["v"], values)
+
+
+def test_a_text_with_a_nul_is_not_cut(tmp_path):
+    make(tmp_path / "g", attributes={"one": "a\0b", "more": ["a\0b", "c"]})
+    expected = {"one": json.dumps("a\0b"), "more": '["a\\u0000b","c"]'}
+    for kind in ["nc", "nc4", "h5"]:
+        with netCDF4.Dataset(cat(tmp_path / "g", kind, tmp_path / f"g.{kind}")) as data:
+            assert {name: data["v"].getncattr(name) for name in expected} == expected
+
+
+@pytest.mark.parametrize("kind", ["h5", "nc", "nc4", "safetensors"])
+def test_arrays_whose_names_become_the_same_have_their_values(tmp_path, kind):
+    names = ["x", "x ", "é", "e\u0301", "X", "-x", "_-x", "n" * 250, "n" * 245, "a\nb", "a_b", "a_b_"]
+    for at, name in enumerate(names):
+        make(tmp_path / name, attributes={}, values=np.full((2, at + 1), at, "i4"))
+        (tmp_path / name / "v").rename(tmp_path / f"v{at}")
+    (tmp_path / "g").mkdir()
+    (tmp_path / "g/zarr.json").write_text('{"zarr_format": 3, "node_type": "group"}')
+    for at, name in enumerate(names):
+        (tmp_path / f"v{at}").rename(tmp_path / "g" / name)
+    file = cat(tmp_path / "g", kind, tmp_path / f"g.{kind}")
+    if kind == "safetensors":
+        found = safetensors.numpy.load_file(file)
+        assert found.keys() == set(names)
+    elif kind == "h5":
+        with h5py.File(file) as data:
+            found = {name: data[name][...] for name in data}
+        assert found.keys() == set(names)
+    else:
+        with netCDF4.Dataset(file) as data:
+            found = {name: data[name][...] for name in data.variables}
+    assert sorted(int(one.flat[0]) for one in found.values()) == list(range(len(names)))
+    assert all(one.shape == (2, int(one.flat[0]) + 1) and len(set(one.flat)) == 1 for one in found.values())
+    kept = [name for name in found if name in names]
+    assert all(found[name].flat[0] == names.index(name) for name in kept)
+    assert {"x", "é", "X", "_-x", "a_b", "a_b_"} <= set(kept)
