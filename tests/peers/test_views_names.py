@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 import xarray as xr
+import zarr
 
 from views import cat
 
@@ -140,6 +141,27 @@ def test_a_text_with_a_nul_is_not_cut(tmp_path):
     for kind in ["nc", "nc4", "h5"]:
         with netCDF4.Dataset(cat(tmp_path / "g", kind, tmp_path / f"g.{kind}")) as data:
             assert {name: data["v"].getncattr(name) for name in expected} == expected
+
+
+@pytest.mark.parametrize("kind, engine", [("nc4", "netcdf4"), ("nc4", "h5netcdf"), ("nc", "netcdf4"), ("nc", "scipy")])
+def test_arrays_that_have_names_of_netcdf_s_own_have_their_values(tmp_path, kind, engine):
+    group = zarr.create_group(tmp_path / "g")
+    arrays = {
+        "v": (["x", "v"], (2, 3)), "_nc4_non_coord_v": (["x"], (2,)), "x_nc4_non_coord_v": (["x"], (2,)),
+        "_nc4_non_coord_": (["x"], (2,)), "_nc4_non_coord_d": (["_nc4_non_coord_d"], (4,)), "d": (["_nc4_non_coord_d"], (4,)),
+    }
+    values = {}
+    for at, (name, (dimensions, shape)) in enumerate(arrays.items()):
+        values[name] = np.full(shape, at, "i4")
+        array = group.create_array(name, shape=shape, dtype="i4", dimension_names=dimensions)
+        array[...] = values[name]
+    file = cat(tmp_path / "g", kind, tmp_path / f"g.{kind}")
+    subprocess.run(["ncdump", file], check=True, capture_output=True)
+    with xr.open_dataset(file, engine=engine) as data:
+        found = {name: data[name].values for name in data.variables}
+    assert len(found) == len(values), found.keys()
+    assert sorted(int(one.flat[0]) for one in found.values()) == list(range(len(values)))
+    assert np.array_equal(found["v"], values["v"])
 
 
 @pytest.mark.parametrize("kind", ["h5", "nc", "nc4", "safetensors"])

@@ -11,11 +11,15 @@ use super::{check_count, message, stored};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::metadata::NodeKind;
-use crate::view::cf::{self, Data, Dimension, Many, Values, Variable, distinct, unused};
+use crate::view::cf::{self, Data, Dimension, Many, Values, Variable, distinct};
 use crate::view::{Part, Source, View};
 
-/// What stands before the name of a variable that has the name of a dimension, and is not its coordinates.
+/// Stands before the name of a variable that has the name of a dimension, and is not its coordinates. netCDF leaves it out
+/// of every name that begins with it, and h5netcdf out of every name that has it anywhere.
 const NOT_A_COORDINATE: &str = "_nc4_non_coord_";
+
+/// Replaces [`NOT_A_COORDINATE`] in the names of nodes and dimensions.
+const FREE: &str = "_nc4_non_coord-";
 
 /// A file that is being made.
 #[derive(Default)]
@@ -59,16 +63,7 @@ impl Netcdf {
             children.iter().filter(|child| child.kind() == NodeKind::Group).collect();
         let names = groups.iter().map(|group| group.name());
         let names = distinct(names, &mut HashSet::new(), &HashSet::new(), cf::clean);
-        let of_groups: HashSet<String> = names.iter().cloned().collect();
-        let mut taken = of_groups.clone();
-        for dimension in &mut dataset.dimensions {
-            dimension.name = unused(&mut taken, std::mem::take(&mut dimension.name));
-        }
-        for variable in &mut dataset.variables {
-            while of_groups.contains(&variable.name) {
-                variable.name.push('_');
-            }
-        }
+        name_members(&mut dataset, &names.iter().cloned().collect());
         let scales = self.scales(number, &dataset)?;
         for variable in &dataset.variables {
             if coordinate_of(variable, &dataset.dimensions).is_none() {
@@ -139,6 +134,36 @@ impl Netcdf {
         let number = self.file.add(Object { attributes: Vec::new(), content });
         describe(&mut self.file, number, variable.attributes.clone(), Texts::Fixed)?;
         Ok(number)
+    }
+}
+
+/// Gives dimensions and variables names that none of the `groups` beside them has, and that netCDF does not change.
+fn name_members(dataset: &mut cf::Dataset<'_>, groups: &HashSet<String>) {
+    let free = |name: &str| name.replace(NOT_A_COORDINATE, FREE);
+    let coordinates: Vec<Option<usize>> =
+        dataset.variables.iter().map(|one| coordinate_of(one, &dataset.dimensions)).collect();
+    let others = dataset.variables.iter().zip(&coordinates);
+    let others = others.filter(|(_, number)| number.is_none()).map(|(one, _)| one.name.clone());
+    let names = dataset.dimensions.iter().map(|dimension| dimension.name.as_str());
+    let names = distinct(names, &mut groups.clone(), &others.collect(), free);
+    for (dimension, name) in dataset.dimensions.iter_mut().zip(names) {
+        dimension.name = name;
+    }
+    let mut taken = groups.clone();
+    for (variable, number) in dataset.variables.iter_mut().zip(&coordinates) {
+        if let Some(dimension) = number.and_then(|number| dataset.dimensions.get(number)) {
+            variable.name.clone_from(&dimension.name);
+            taken.insert(variable.name.clone());
+        }
+    }
+    let of_dimensions = dataset.dimensions.iter().map(|one| one.name.clone()).collect();
+    let others = dataset.variables.iter_mut().zip(&coordinates);
+    let mut others: Vec<_> =
+        others.filter(|(_, number)| number.is_none()).map(|(one, _)| one).collect();
+    let names = others.iter().map(|variable| variable.name.as_str());
+    let names = distinct(names, &mut taken, &of_dimensions, free);
+    for (variable, name) in others.iter_mut().zip(names) {
+        variable.name = name;
     }
 }
 
