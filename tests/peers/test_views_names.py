@@ -190,3 +190,63 @@ def test_arrays_whose_names_become_the_same_have_their_values(tmp_path, kind):
     kept = [name for name in found if name in names]
     assert all(found[name].flat[0] == names.index(name) for name in kept)
     assert {"x", "é", "X", "_-x", "a_b", "a_b_"} <= set(kept)
+
+
+TIMES = {"units": "days since 2000-01-01", "calendar": "noleap", "scale_factor": 2.0, "add_offset": 5.0, "_Unsigned": "true"}
+
+
+def test_spans_without_a_unit_keep_the_one_that_the_array_says(tmp_path):
+    dtype = {"name": "numpy.timedelta64", "configuration": {"unit": "generic", "scale_factor": 1}}
+    make(tmp_path / "g", attributes={"units": "m"}, dtype=dtype, values=np.array([1, 2], "i8"))
+    for kind in ["nc", "nc4", "h5"]:
+        with netCDF4.Dataset(cat(tmp_path / "g", kind, tmp_path / f"g.{kind}")) as data:
+            assert data["v"].units == "m" and list(data["v"][...]) == [1, 2]
+
+
+@pytest.mark.parametrize("name", [*TIMES, "all"])
+def test_times_in_hdf5_are_counts_whatever_the_array_says_of_them(tmp_path, name):
+    attributes = TIMES if name == "all" else {name: TIMES[name]}
+    dtype = {"name": "numpy.datetime64", "configuration": {"unit": "s", "scale_factor": 1}}
+    seconds = make(tmp_path / "g", attributes=attributes, dtype=dtype, values=np.array([0, 86400], "i8"))
+    file = cat(tmp_path / "g", "h5", tmp_path / "g.h5")
+    with xr.open_dataset(file, engine="h5netcdf", phony_dims="sort") as data:
+        assert np.array_equal(data["v"], seconds) and data["v"].dtype == "i8"
+        assert data["v"].attrs == {f"{name}_": value for name, value in attributes.items()}
+
+
+@pytest.mark.parametrize("kind", ["nc", "nc4"])
+@pytest.mark.parametrize("name", [*TIMES, "all"])
+def test_times_are_what_they_are_whatever_the_array_says_of_them(tmp_path, kind, name):
+    attributes = TIMES if name == "all" else {name: TIMES[name]}
+    dtype = {"name": "numpy.datetime64", "configuration": {"unit": "s", "scale_factor": 1}}
+    seconds = np.array([0, 86400, 1_600_000_000, np.iinfo("i8").min], "i8")
+    make(tmp_path / "g", attributes=attributes, dtype=dtype, values=seconds)
+    file = cat(tmp_path / "g", kind, tmp_path / f"g.{kind}")
+    with xr.open_dataset(file, engine="netcdf4") as data:
+        assert np.array_equal(data["v"].values.astype("M8[s]"), seconds.view("M8[s]"), equal_nan=True)
+        assert {f"{name}_" for name in attributes} <= data["v"].attrs.keys()
+    with netCDF4.Dataset(file) as data:
+        variable = data["v"]
+        time = netCDF4.num2date(variable[1], variable.units, variable.calendar)
+        assert (time.year, time.month, time.day) == (1970, 1, 2)
+
+
+@pytest.mark.parametrize("kind", ["nc", "nc4"])
+def test_texts_and_truths_are_what_they_are_whatever_the_array_says_of_them(tmp_path, kind):
+    group = zarr.create_group(tmp_path / "g")
+    text = group.create_array("t", shape=(2,), dtype="str", attributes={"_Encoding": "latin-1"})
+    text[...] = np.array(["é", "b"], dtype=object)
+    truth = group.create_array("b", shape=(2,), dtype="bool", attributes={"dtype": "float32"})
+    truth[...] = [True, False]
+    file = cat(tmp_path / "g", kind, tmp_path / f"g.{kind}")
+    with xr.open_dataset(file, engine="netcdf4") as data:
+        texts = [item.decode() if isinstance(item, bytes) else item for item in data["t"].values]
+        assert texts == ["é", "b"] and data["b"].dtype == bool and list(data["b"].values) == [True, False]
+
+
+def test_integers_that_are_said_to_be_unsigned_keep_their_length(tmp_path):
+    values = np.array([-1, 1], "i8")
+    make(tmp_path / "g", attributes={"_Unsigned": "true"}, dtype="int64", values=values)
+    file = cat(tmp_path / "g", "nc", tmp_path / "g.nc")
+    with netCDF4.Dataset(file) as data:
+        assert np.array_equal(data["v"][...], values.view("u8"))

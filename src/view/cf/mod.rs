@@ -23,7 +23,7 @@ pub(super) use attributes::{Attribute, Many, Values, attributes, cleaned, decima
 pub(super) use coordinates::{is_coordinate, with_coordinates};
 pub(super) use dimensions::{Dimension, Dimensions};
 pub(super) use exact::exactly;
-pub(super) use variable::{Data, Room, Variable, characters};
+pub(super) use variable::{Data, Room, Variable, characters, set_aside};
 
 /// The attribute that says which arrays are not in a file of a group, and why.
 const LEFT_OUT: &str = "zarrfs_left_out";

@@ -1,11 +1,19 @@
 //! A variable: an array in the types that netCDF has.
 
-use super::{Attribute, Dimensions, Many, Values, attributes, clean, cleaned, exactly};
+use std::collections::HashSet;
+
+use super::{Attribute, Dimensions, Many, Values, attributes, clean, cleaned, exactly, unused};
 use crate::array::Array;
 use crate::dtype::{DType, Time};
 use crate::error::{Error, Result};
 use crate::metadata::FILL;
 use crate::view::{Items, Layout, Source};
+
+/// A value that means nothing, beside [`FILL`].
+const MISSING: &str = "missing_value";
+
+/// Attributes by which readers make other numbers or times of numbers.
+const OF_TIMES: [&str; 5] = ["units", "calendar", "scale_factor", "add_offset", "_Unsigned"];
 
 /// The most bytes of an array that becomes values of another type.
 const MAX_LEN: u64 = 4 << 20;
@@ -123,8 +131,7 @@ impl<'s> Variable<'s> {
                 attribute.retype(&model.dtype, &dtype)?;
             }
         }
-        added.retain(|new| all.iter().all(|attribute| attribute.name != new.name));
-        all.extend(added);
+        add_converted(&mut all, added, &model.dtype);
         let (name, source) = (clean(source.name()), source.clone());
         Ok(Self { name, dtype, dimensions: numbers, attributes: all, data, source })
     }
@@ -163,6 +170,44 @@ impl Attribute {
         }
         *dtype = to.clone();
         Ok(())
+    }
+}
+
+/// Adds the attributes that say what converted elements mean.
+fn add_converted(all: &mut Vec<Attribute>, mut added: Vec<Attribute>, dtype: &DType) {
+    let has = |all: &[Attribute], name: &str| all.iter().any(|own| own.name == name);
+    // The array may name another value that means nothing: both are right.
+    if has(all, FILL) {
+        added.iter_mut().filter(|new| new.name == FILL).for_each(|new| {
+            MISSING.clone_into(&mut new.name);
+        });
+    }
+    if has(all, MISSING) {
+        added.retain(|new| new.name != MISSING);
+    }
+    set_aside(all, &added, dtype);
+    added.retain(|new| !has(all, &new.name));
+    all.extend(added);
+}
+
+/// Puts an underscore behind the names of an array's own attributes that would say something wrong about the elements in
+/// the file: those that differ from the attributes in `added`, and those that say how to decode numbers if these are times.
+pub(in crate::view) fn set_aside(all: &mut [Attribute], added: &[Attribute], dtype: &DType) {
+    let of_times: &[&str] = match dtype {
+        // Spans without a unit are numbers.
+        DType::Time(time) if time.unit != "generic" => &OF_TIMES,
+        _ => &[],
+    };
+    let mut names: HashSet<String> = all.iter().map(|own| own.name.clone()).collect();
+    names.extend(added.iter().map(|new| new.name.clone()));
+    for own in all {
+        let is_wrong = match added.iter().find(|new| new.name == own.name) {
+            Some(new) => new.values != own.values,
+            None => of_times.contains(&own.name.as_str()),
+        };
+        if is_wrong {
+            own.name = unused(&mut names, format!("{}_", own.name));
+        }
     }
 }
 

@@ -119,6 +119,12 @@ fn in_cdf2<'s>(variable: &Variable<'s>, room: &mut Room) -> Result<Option<Variab
             signed.attributes.push(Attribute::text(UNSIGNED, "true"));
             Ok(Some(signed))
         }
+        // It says of which length the elements are.
+        DType::Int(8) | DType::Uint(_)
+            if variable.attributes.iter().any(|attribute| attribute.name == UNSIGNED) =>
+        {
+            Ok(None)
+        }
         DType::Int(8) | DType::Uint(_) => {
             let values = match variable.values(room) {
                 Err(error) if error.kind() == Kind::Unsupported => return Ok(None),

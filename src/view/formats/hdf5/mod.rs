@@ -109,7 +109,8 @@ fn dataset(file: &mut File, source: &Source<'_>) -> Result<usize> {
     message::dataspace(&content.shape)?;
     let number = file.add(Object { attributes: Vec::new(), content: Content::Dataset(content) });
     let is_number = matches!(model.dtype, DType::Int(_) | DType::Uint(_) | DType::Float(_));
-    let all = cf::attributes(source.attributes(), Some(&model.dtype).filter(|_| is_number));
+    let mut all = cf::attributes(source.attributes(), Some(&model.dtype).filter(|_| is_number));
+    cf::set_aside(&mut all, &[], &model.dtype);
     describe(file, number, all, Texts::Any)?;
     Ok(number)
 }
