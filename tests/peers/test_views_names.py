@@ -12,7 +12,7 @@ import safetensors.numpy
 import xarray as xr
 import zarr
 
-from views import cat
+from views import cat, refused
 
 ODD = ["", "\0", "a\0b", "a", "a_", "a/b", ".", "..", " ", "x ", "-x", "é", unicodedata.normalize("NFD", "é"), "\n", "\x7f", "n" * 300]
 RESERVED = [
@@ -250,3 +250,9 @@ def test_integers_that_are_said_to_be_unsigned_keep_their_length(tmp_path):
     file = cat(tmp_path / "g", "nc", tmp_path / "g.nc")
     with netCDF4.Dataset(file) as data:
         assert np.array_equal(data["v"][...], values.view("u8"))
+
+
+def test_an_array_that_has_the_name_of_what_a_header_says_is_refused(tmp_path):
+    zarr.create_array(tmp_path / "g/__metadata__", shape=(2,), dtype="i4", zarr_format=2)
+    zarr.create_group(tmp_path / "g", zarr_format=2)
+    assert "__metadata__" in refused(tmp_path / "g", "safetensors")

@@ -12,6 +12,9 @@ use crate::view::{Children, Elements, Items, Layout, Part, Source, View};
 /// The most arrays of a file.
 const MAX_ARRAYS: usize = 1 << 16;
 
+/// What has attributes in the header, beside the names of arrays.
+const METADATA: &str = "__metadata__";
+
 /// The elements begin at a multiple of this.
 const ALIGNMENT: usize = 8;
 
@@ -30,10 +33,13 @@ pub(super) fn build(source: &Source<'_>) -> Result<View> {
     });
     let texts: Object = texts.collect();
     if !texts.is_empty() {
-        header.insert("__metadata__".to_owned(), Value::Object(texts));
+        header.insert(METADATA.to_owned(), Value::Object(texts));
     }
     let mut end = 0_u64;
     for Tensor { name, dtype, shape, elements, .. } in &arrays {
+        if name == METADATA {
+            return Err(Error::unsupported(format!("no array can be called {name}")));
+        }
         let start = end;
         end = end.checked_add(elements.len()).ok_or_else(|| Error::unsupported("too long"))?;
         let tensor = json!({"dtype": dtype, "shape": shape, "data_offsets": [start, end]});
