@@ -1,18 +1,21 @@
 """Names that a format does not have, reserves or changes: every array and attribute is there, under a name of its own."""
 
 import json
+import shutil
 import subprocess
 import unicodedata
 
 import h5py
 import netCDF4
+import nrrd
 import numpy as np
 import pytest
 import safetensors.numpy
+import SimpleITK
 import xarray as xr
 import zarr
 
-from views import cat, refused
+from views import ZARRFS, cat, refused
 
 ODD = ["", "\0", "a\0b", "a", "a_", "a/b", ".", "..", " ", "x ", "-x", "é", unicodedata.normalize("NFD", "é"), "\n", "\x7f", "n" * 300]
 RESERVED = [
@@ -256,3 +259,33 @@ def test_an_array_that_has_the_name_of_what_a_header_says_is_refused(tmp_path):
     zarr.create_array(tmp_path / "g/__metadata__", shape=(2,), dtype="i4", zarr_format=2)
     zarr.create_group(tmp_path / "g", zarr_format=2)
     assert "__metadata__" in refused(tmp_path / "g", "safetensors")
+
+
+DETACHED = ["x", " x", "\tx", "a_b", "a\nb", "a\tb", "e", "=e", "e\u0301", "é", "y", "a b", "c:d", "a\\e", "LIST", "-z", "#h"]
+
+
+@pytest.mark.parametrize("kind", ["nhdr", "mhd"])
+def test_a_header_names_the_elements_of_no_other_array(tmp_path, kind):
+    for at, name in enumerate(DETACHED):
+        make(tmp_path / "one", attributes={}, values=np.full((2, 3), at, "i4"))
+        if not at:
+            zarr.create_group(tmp_path / "g")
+        (tmp_path / "one" / "v").rename(tmp_path / "g" / name)
+        shutil.rmtree(tmp_path / "one")
+        cat(tmp_path / "g" / name, "raw", tmp_path / f"{name}.raw")
+    shown = []
+    for at, name in enumerate(DETACHED):
+        file = tmp_path / f"{name}.{kind}"
+        with open(file, "wb") as out:
+            done = subprocess.run([ZARRFS, "cat", "--as", kind, "--", tmp_path / "g" / name], stdout=out, stderr=subprocess.PIPE)
+        if done.returncode:
+            assert b"readers would not take" in done.stderr or b"ASCII" in done.stderr, done
+            continue
+        readers = [lambda file: SimpleITK.GetArrayFromImage(SimpleITK.ReadImage(file))]
+        readers += [lambda file: nrrd.read(file)[0]] if kind == "nhdr" else []
+        for read in readers:
+            # ITK takes a colon for a drive of Windows.
+            if ":" not in name:
+                assert set(read(str(file)).flat) == {at}, name
+        shown.append(name)
+    assert {"x", "a_b", "e", "y", "a b", "-z", "#h"} <= set(shown)

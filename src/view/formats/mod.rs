@@ -204,10 +204,15 @@ fn line(text: &str) -> String {
     text.chars().map(|char| if char.is_control() { '_' } else { char }).collect()
 }
 
-/// The name of the file of elements that a text header names. Some readers take a `%` for the number of a slice.
+/// The name of the file of elements that a text header names. Readers take some names for others, and would read another
+/// node's elements: they skip spaces and separators in front, take a `%` for the number of a slice, and a `\` for a `/`.
 fn data_file(source: &Source<'_>) -> Result<String> {
-    let name = line(&source.raw_name());
-    if name.contains('%') || name.starts_with("LIST") {
+    let name = source.raw_name();
+    let is_skipped = |char: char| char.is_whitespace() || matches!(char, '=' | ':');
+    if name.contains(|char: char| char.is_control() || matches!(char, '%' | '\\'))
+        || name.starts_with(is_skipped)
+        || name.starts_with("LIST")
+    {
         return Err(Error::unsupported(format!("readers would not take {name:?} for one file")));
     }
     Ok(name)

@@ -17,7 +17,14 @@ pub(super) fn attached(source: &Source<'_>) -> Result<View> {
 
 pub(super) fn detached(source: &Source<'_>) -> Result<View> {
     source.elements(Layout::Linear, Items::default())?;
-    View::new([Part::from(header(source, Some(&data_file(source)?))?)])
+    let name = data_file(source)?;
+    if !name.is_ascii() {
+        // Some readers drop the other characters, and look for another file.
+        return Err(Error::unsupported(
+            "a header of NRRD is ASCII, and so is the name of its file",
+        ));
+    }
+    View::new([Part::from(header(source, Some(&name))?)])
 }
 
 fn header(source: &Source<'_>, data_file: Option<&str>) -> Result<String> {
