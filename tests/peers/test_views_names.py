@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 import safetensors.numpy
 import SimpleITK
+import vtk
 import xarray as xr
 import zarr
+from vtk.util.numpy_support import vtk_to_numpy
 
 from views import ZARRFS, cat, refused
 
@@ -289,3 +291,20 @@ def test_a_header_names_the_elements_of_no_other_array(tmp_path, kind):
                 assert set(read(str(file)).flat) == {at}, name
         shown.append(name)
     assert {"x", "a_b", "e", "y", "a b", "-z", "#h"} <= set(shown)
+
+
+def test_channels_of_the_same_label_are_all_in_vti(tmp_path):
+    channels = [{"label": "DAPI", "color": "ff0000"}, {"label": "DAPI", "color": "00ff00"}, {"label": "DAPI_", "color": "0000ff"}]
+    axes = [{"name": "c", "type": "channel"}, {"name": "y", "type": "space"}, {"name": "x", "type": "space"}]
+    scale = [{"type": "scale", "scale": [1, 1, 1]}]
+    image = {"version": "0.5", "multiscales": [{"axes": axes, "datasets": [{"path": "0", "coordinateTransformations": scale}]}]}
+    group = zarr.create_group(tmp_path / "i", attributes={"ome": {**image, "omero": {"channels": channels}}})
+    values = np.arange(3 * 4 * 5, dtype="u2").reshape(3, 4, 5)
+    group.create_array("0", data=values, dimension_names=["c", "y", "x"])
+    reader = vtk.vtkXMLImageDataReader()
+    reader.SetFileName(str(cat(tmp_path / "i" / "0", "vti", tmp_path / "x.vti")))
+    reader.Update()
+    data = reader.GetOutput().GetPointData()
+    assert data.GetNumberOfArrays() == 3
+    found = [vtk_to_numpy(data.GetArray(number)).reshape(4, 5) for number in range(3)]
+    assert np.array_equal(found, values)

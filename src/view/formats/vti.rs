@@ -1,11 +1,13 @@
 //! `vti`: image data of VTK, an XML text whose appended data are raw: for each array its length in eight bytes, little
 //! endian, and its elements. Axes before those of space are arrays of their own, each with a name.
 
+use std::collections::HashSet;
 use std::fmt::Write;
 
 use super::line;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::view::cf::unused;
 use crate::view::image::{Axis, Image, Kind, Scale, escape};
 use crate::view::{Items, Layout, Part, Source, View};
 
@@ -38,9 +40,11 @@ pub(super) fn build(source: &Source<'_>) -> Result<View> {
     let elements = source.elements(Layout::Linear, Items::default())?;
     let array_len = elements.len() / arrays.max(1);
     let mut text = head(space)?;
+    // Of two arrays of one name a reader shows one.
+    let mut titles = HashSet::new();
     for number in 0..arrays {
         let offset = array_len.saturating_add(8).saturating_mul(number);
-        let title = escape(&title(source, &image, outer, number));
+        let title = escape(&unused(&mut titles, title(source, &image, outer, number)));
         // Writing to a string does not fail.
         let _never = writeln!(
             text,
