@@ -197,6 +197,19 @@ def test_arrays_whose_names_become_the_same_have_their_values(tmp_path, kind):
     assert {"x", "é", "X", "_-x", "a_b", "a_b_"} <= set(kept)
 
 
+@pytest.mark.parametrize("engine", ["netcdf4", "h5netcdf"])
+def test_groups_that_have_names_of_netcdf_s_own_have_their_values(tmp_path, engine):
+    root = zarr.create_group(tmp_path / "g")
+    names = ["_nc4_non_coord_x", "x_nc4_non_coord_", "sub"]
+    root.create_array("x", data=np.array([9], "i4"), dimension_names=["x"])
+    for at, name in enumerate(names):
+        root.create_group(name).create_array("v", data=np.array([at], "i4"), dimension_names=["x"])
+    file = cat(tmp_path / "g", "nc4", tmp_path / "g.nc4")
+    with xr.open_datatree(file, engine=engine) as tree:
+        assert sorted(int(group["v"][0]) for group in tree.children.values()) == [0, 1, 2]
+        assert int(tree["x"][0]) == 9 and int(tree["sub/v"][0]) == 2
+
+
 TIMES = {"units": "days since 2000-01-01", "calendar": "noleap", "scale_factor": 2.0, "add_offset": 5.0, "_Unsigned": "true"}
 
 

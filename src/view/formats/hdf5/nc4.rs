@@ -62,7 +62,8 @@ impl Netcdf {
         let groups: Vec<_> =
             children.iter().filter(|child| child.kind() == NodeKind::Group).collect();
         let names = groups.iter().map(|group| group.name());
-        let names = distinct(names, &mut HashSet::new(), &HashSet::new(), cf::clean);
+        let names =
+            distinct(names, &mut HashSet::new(), &HashSet::new(), |name| free(&cf::clean(name)));
         name_members(&mut dataset, &names.iter().cloned().collect());
         let scales = self.scales(number, &dataset)?;
         for variable in &dataset.variables {
@@ -137,9 +138,13 @@ impl Netcdf {
     }
 }
 
+/// A name that netCDF does not change.
+fn free(name: &str) -> String {
+    name.replace(NOT_A_COORDINATE, FREE)
+}
+
 /// Gives dimensions and variables names that none of the `groups` beside them has, and that netCDF does not change.
 fn name_members(dataset: &mut cf::Dataset<'_>, groups: &HashSet<String>) {
-    let free = |name: &str| name.replace(NOT_A_COORDINATE, FREE);
     let coordinates: Vec<Option<usize>> =
         dataset.variables.iter().map(|one| coordinate_of(one, &dataset.dimensions)).collect();
     let others = dataset.variables.iter().zip(&coordinates);
