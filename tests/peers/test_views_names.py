@@ -210,6 +210,29 @@ def test_groups_that_have_names_of_netcdf_s_own_have_their_values(tmp_path, engi
         assert int(tree["x"][0]) == 9 and int(tree["sub/v"][0]) == 2
 
 
+@pytest.mark.parametrize("kind", ["h5", "nc", "nc4"])
+def test_an_attribute_of_any_length_hides_nothing(tmp_path, kind):
+    texts = [f"text {at}" for at in range(5000)]
+    attributes = {"k" * 70_000: "key", "k" * 70_001: "other", "long": "v" * 70_000, "list": texts, "one": 1}
+    values = make(tmp_path / "g", attributes=attributes, group=attributes, names=["x", "d" * 70_000])
+    file = cat(tmp_path / "g", kind, tmp_path / f"g.{kind}")
+    if kind != "nc":
+        validate_hdf5(file)
+    if kind == "h5":
+        with h5py.File(file) as data:
+            assert np.array_equal(data["v"][...], values)
+            nodes = [dict(data["v"].attrs), dict(data.attrs)]
+    else:
+        with netCDF4.Dataset(file) as data:
+            assert np.array_equal(data["v"][...], values)
+            nodes = [{name: node.getncattr(name) for name in node.ncattrs()} for node in [data["v"], data]]
+    for node in nodes:
+        assert node["one"] == 1 and node["long"] == "v" * 70_000
+        assert sorted(value for name, value in node.items() if name.startswith("kkk")) == ["key", "other"]
+        found = node["list"]
+        assert (json.loads(found) if isinstance(found, str) and found[0] == "[" else list(found)) == texts
+
+
 TIMES = {"units": "days since 2000-01-01", "calendar": "noleap", "scale_factor": 2.0, "add_offset": 5.0, "_Unsigned": "true"}
 
 

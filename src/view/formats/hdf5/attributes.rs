@@ -1,5 +1,7 @@
 //! Attributes as HDF5 has them.
 
+use serde_json::json;
+
 use super::file::{Attribute, File, Value};
 use super::message;
 use crate::dtype::DType;
@@ -8,6 +10,9 @@ use crate::view::cf::{self, Values};
 
 /// Longer values are in a global heap: a header has less than 64 KiB of each.
 const MAX_VALUE_LEN: usize = 60_000;
+
+/// The most bytes of a name: a message has less than 64 KiB, with the value.
+pub(super) const MAX_NAME_LEN: usize = 4096;
 
 /// Attributes that mean something to the libraries. If a node has one of that name, an underscore is put behind it.
 /// netCDF makes up the last three for every file.
@@ -25,6 +30,9 @@ const RESERVED: [&str; 12] = [
     "_IsNetcdf4",
     "_SuperblockVersion",
 ];
+
+/// The bytes of an attribute for each of its texts, which lie in a global heap.
+const ADDRESS_LEN: usize = 16;
 
 /// What strings an attribute of one text is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,6 +65,9 @@ fn attribute(file: &mut File, of: &cf::Attribute, texts: Texts) -> Result<Attrib
             any_text(file, name, text)
         }
         Values::Text(text) => fixed(name, text.as_bytes()),
+        Values::Texts(all) if all.len().saturating_mul(ADDRESS_LEN) > MAX_VALUE_LEN => {
+            any_text(file, name, &json!(all).to_string())
+        }
         Values::Texts(all) => any_texts(file, name, all.iter().map(String::as_str)),
         Values::Numbers(dtype, bytes, many) if bytes.len() > MAX_VALUE_LEN => {
             any_text(file, name, &cf::decimal(bytes, dtype, *many))
@@ -68,6 +79,9 @@ fn attribute(file: &mut File, of: &cf::Attribute, texts: Texts) -> Result<Attrib
 /// The name that an attribute has in a file: the libraries take no empty one, and a NUL ends it.
 fn name_of(name: &str) -> String {
     let mut clean = without_nul(name);
+    while clean.len() > MAX_NAME_LEN {
+        clean.pop();
+    }
     if clean.is_empty() || RESERVED.contains(&clean.as_str()) {
         clean.push('_');
     }
@@ -124,9 +138,6 @@ fn any_texts<'t>(
     texts: impl Iterator<Item = &'t str>,
 ) -> Result<Attribute> {
     let items: Vec<_> = texts.map(|text| file.text(text)).collect();
-    if items.len().saturating_mul(16) > MAX_VALUE_LEN {
-        return Err(crate::error::Error::unsupported(format!("the attribute {name} is too long")));
-    }
     let space = message::dataspace(&[u64::try_from(items.len()).unwrap_or(u64::MAX)])?;
     let (dtype, value) = (message::any_string()?, Value::InHeap(items));
     Ok(Attribute { name: name.to_owned(), dtype, space, value })

@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::attributes::{fixed, labels};
+use super::attributes::{MAX_NAME_LEN, fixed, labels};
 use super::file::{Attribute, Content, Dataset, File, Object, Stored, Value};
 use super::message;
 use crate::dtype::DType;
@@ -70,7 +70,8 @@ fn dimensions(source: &Source<'_>) -> Vec<Dimension> {
     let mut names = array.model().dimension_names.iter().cloned();
     let lens = array.model().shape.iter();
     // A name of HDF5 has no slashes and no NUL, and a dot alone is the group itself.
-    let fits = |name: &String| !name.contains(['/', '\0']) && name != ".";
+    let fits =
+        |name: &String| !name.contains(['/', '\0']) && name != "." && name.len() <= MAX_NAME_LEN;
     let name = |name: Option<String>| name.filter(fits).unwrap_or_default();
     lens.map(|len| Dimension { name: name(names.next().flatten()), len: *len }).collect()
 }
