@@ -46,8 +46,8 @@ struct Drawn {
 struct Level {
     path: NodePath,
     names: IntoIter<String>,
-    /// The node that comes next: a line says whether it is the last one.
-    next: Option<Found<Arc<Node>>>,
+    /// The name and the node that come next: a line says whether it is the last one.
+    next: Option<(String, Found<Arc<Node>>)>,
     width: usize,
     indent: String,
 }
@@ -62,15 +62,16 @@ impl Level {
         Ok(level)
     }
 
-    /// The next node, and whether it is the last one.
-    fn take(&mut self, hierarchy: &Hierarchy) -> Option<(Found<Arc<Node>>, bool)> {
+    /// The name of the next node, the node, and whether it is the last one.
+    fn take(&mut self, hierarchy: &Hierarchy) -> Option<(String, Found<Arc<Node>>, bool)> {
         let path = &self.path;
         let node = |name: String| {
-            path.child(&name).and_then(|path| hierarchy.child_node(&path)).transpose()
+            let node = path.child(&name).and_then(|path| hierarchy.child_node(&path));
+            Some((name, node.transpose()?))
         };
         let next = self.names.find_map(node);
-        let found = std::mem::replace(&mut self.next, next)?;
-        Some((found, self.next.is_none()))
+        let (name, found) = std::mem::replace(&mut self.next, next)?;
+        Some((name, found, self.next.is_none()))
     }
 }
 
@@ -83,7 +84,7 @@ fn draw(hierarchy: &Hierarchy, node: &Node, lines: &mut print::Lines) -> Result<
     }
     let (mut count, mut met) = (0_usize, Met::default());
     while let Some(level) = levels.last_mut() {
-        let Some((found, is_last)) = level.take(hierarchy) else {
+        let Some((name, found, is_last)) = level.take(hierarchy) else {
             levels.pop();
             continue;
         };
@@ -103,10 +104,10 @@ fn draw(hierarchy: &Hierarchy, node: &Node, lines: &mut print::Lines) -> Result<
         let mut line = match &found {
             Ok(node) => {
                 let slash = if node.kind() == NodeKind::Group { "/" } else { "" };
-                let name = format!("{}{slash}", node.path().name().unwrap_or_default());
+                let name = format!("{name}{slash}");
                 format!("{indent}{branch}{name:<width$}  {}", describe(node))
             }
-            Err(error) => format!("{indent}{branch}cannot be read: {error}"),
+            Err(error) => format!("{indent}{branch}{name:<width$}  cannot be read: {error}"),
         };
         let below = format!("{indent}{below}");
         let opened = match found {

@@ -110,17 +110,6 @@ impl Walk<'_> {
         self.next = None;
     }
 
-    /// How many groups below the top the node lies that came last, and whether it is the last one in its group.
-    pub fn place(&self) -> (usize, bool) {
-        let is_last = self.open.last().is_none_or(|(_, names)| names.as_slice().is_empty());
-        (self.open.len(), is_last)
-    }
-
-    /// The names that are left in the group of the node that came last.
-    pub fn names_left(&self) -> &[String] {
-        self.open.last().map(|(_, names)| names.as_slice()).unwrap_or_default()
-    }
-
     fn over<T>(&mut self, what: &str) -> Result<T> {
         self.is_over = true;
         Err(Error::too_large(what.to_owned())).at(&self.top)
