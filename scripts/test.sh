@@ -155,18 +155,18 @@ export TMPDIR=$work
 say "cargo fmt"
 cargo fmt --check
 say "cargo clippy"
-run cargo clippy -q --all-targets -- -D warnings
+run cargo clippy --locked -q --all-targets -- -D warnings
 say "cargo doc"
 RUSTDOCFLAGS="-D warnings" run cargo doc -q --no-deps
 say "unit tests"
 if command -v cargo-nextest > /dev/null; then
-    run cargo nextest run
+    run cargo nextest run --locked
 else
-    run cargo test
+    run cargo test --locked
 fi
 
 say "other programs on real mounts"
-run cargo build -q
+run cargo build --locked -q
 target=$(cargo metadata --format-version 1 --no-deps | python3 -c 'import json, sys; print(json.load(sys.stdin)["target_directory"])')
 export ZARRFS_BIN=$target/debug/zarrfs ZARRFS_PY2=$cache/py2/bin/python ZARRFS_BIOFORMATS=$bioformats PYTHONDONTWRITEBYTECODE=1
 run timeout --kill-after=30 "${ZARRFS_TEST_TIMEOUT:-2400}" \
