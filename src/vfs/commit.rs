@@ -150,7 +150,7 @@ impl Vfs {
         self.check_still(inode, &file).map_err(|error| error.at(shown()))?;
         let full_len =
             self.check_end(place.as_ref(), offset, data.len()).map_err(|e| e.at(shown()))?;
-        self.load(inode, &mut file, place.as_ref()).map_err(|error| error.at(shown()))?;
+        self.load(&mut file, place.as_ref()).map_err(|error| error.at(shown()))?;
         self.reserve(grown(&file, offset, data)).map_err(|error| error.at(shown()))?;
         self.put(&mut file, offset, data, full_len).map_err(|error| error.at(shown()))?;
         file.note_author(full_len, by);
@@ -223,7 +223,7 @@ impl Vfs {
     }
 
     /// Brings the bytes of a file here, so that they can be changed.
-    fn load(&self, inode: &Inode, file: &mut File, place: Option<&Place>) -> Result<()> {
+    fn load(&self, file: &mut File, place: Option<&Place>) -> Result<()> {
         if matches!(file.content, Content::Stored) {
             let place = place.ok_or_else(Error::not_found)?;
             let mut base = None;
@@ -231,11 +231,11 @@ impl Vfs {
                 Place::Chunk(path, coords) => {
                     let chunk = self.cache.get(&self.array(path)?, coords)?;
                     let chunk = chunk.ok_or_else(Error::not_found)?;
-                    if !file.seen.is_some_and(|seen| seen.holds(chunk.stat.version)) {
-                        // Someone else has replaced it since it was opened: when these bytes are stored, pages
-                        // from before would be taken to be of the same version.
-                        self.invalidate(inode);
-                    }
+                    // If someone else has replaced it since it was opened, pages from before must not be taken for those
+                    // of what is stored later. They are not dropped here: the kernel holds the page that is being
+                    // written until this request is answered, and a daemon that is killed while it waits for that page
+                    // leaves the program waiting for ever.
+                    file.is_shared |= !file.seen.is_some_and(|seen| seen.holds(chunk.stat.version));
                     base = Some(chunk.base());
                     chunk.bytes
                 }
@@ -284,7 +284,7 @@ impl Vfs {
             file.content = Content::Unstored(Unstored::empty());
             return Ok(());
         }
-        self.load(inode, file, place.as_ref()).map_err(|error| error.at(shown()))?;
+        self.load(file, place.as_ref()).map_err(|error| error.at(shown()))?;
         let len = usize::try_from(len).map_err(|_| Error::too_large("no such length"))?;
         match &mut file.content {
             Content::Unstored(unstored) | Content::Detached(unstored)

@@ -39,7 +39,8 @@ pub struct File {
     dropping: Option<Dropping>,
     /// How many openers were told to have them dropped.
     drops: u64,
-    /// Whether another had it open when it was opened last: then nobody can say which pages the kernel has after a store.
+    /// Whether the kernel may have pages of several versions after a store: another had it open when it was opened last, or
+    /// someone else replaced it while it was open.
     pub is_shared: bool,
     /// How the kernel reads it by itself.
     pub passing: Passing,

@@ -493,12 +493,14 @@ impl Vfs {
     /// mapping that changes one of these pages later reads it again first, and so does not undo what was just stored
     /// beside its own bytes.
     fn drop_pages_of_others(&self, written: &Handle) {
-        if self.writing_handles.load(Ordering::Relaxed) < 2 {
+        if self.writing_handles.load(Ordering::Relaxed) < 2 || written.access == Access::Read {
             return;
         }
         let arrays = written.arrays();
         let is_other = |handle: &&Handle| {
             handle.access != Access::Read
+                // Two chunk files have no elements in common.
+                && (handle.view().is_some() || written.view().is_some())
                 && handle.inode.number() != written.inode.number()
                 && handle.arrays().iter().any(|path| arrays.contains(path))
         };
