@@ -115,7 +115,14 @@ def place(tmp_path):
 def run(script, directory, glance=None):
     """What a shell does, in time. What it prints is limited. With `glance` it is ended after so long, and then has to end at once."""
     command = ["sh", "-c", f"({script}) 2>&1 | tail -c 2000"]
-    process = subprocess.Popen(command, cwd=directory, stdout=subprocess.PIPE, start_new_session=True)
+    process = subprocess.Popen(
+        command,
+        cwd=directory,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+        # A shell has its background jobs ignore Ctrl-C, and all that they start.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     began = time.monotonic()
     try:
         said, _ = process.communicate(timeout=glance or SECONDS)

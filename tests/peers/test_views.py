@@ -281,6 +281,7 @@ def test_where_the_cache_holds_no_row_of_chunks_a_sweep_decodes_them_once_for_a_
         time.sleep(1.1)
         np.testing.assert_array_equal(np.load(m / "x.npy"), values)
         (tmp_path / "store/x/c/0/19/19").write_bytes(b"damaged")
+        time.sleep(1.1)
         with open(m / "x.npy", "rb", buffering=0) as file:
             if compressors is not None:
                 with pytest.raises(OSError, match="Input/output error"):
