@@ -4,11 +4,19 @@
 //! before the copy is: then the elements that are in the copy what they were are taken from what is stored by now. The
 //! elements that were changed win.
 
+use std::thread;
+use std::time::Duration;
+
 use super::Chunk;
 use crate::array::{Array, Coords};
 use crate::buffer::Buffer;
-use crate::error::Result;
-use crate::store::{Condition, Version};
+use crate::error::{Kind, Result};
+use crate::store::{Condition, Stat, Version};
+
+/// How often a stored chunk that cannot be decoded is read again, and after how long: a program that writes it in place
+/// may be half way.
+pub(super) const PATIENCE: u32 = 10;
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// A chunk before a part of it was changed.
 #[derive(Debug, Clone)]
@@ -24,6 +32,33 @@ impl Base {
     pub(super) fn read(array: &Array, coords: &Coords) -> Result<Self> {
         let stored = array.read_chunk(coords)?;
         Ok(stored.map_or(Self::Absent, |(bytes, stat)| Self::Stored(bytes, stat.version)))
+    }
+
+    /// What is stored of a chunk after it was stored as `bytes`.
+    pub(super) fn of(bytes: Option<Buffer>, stat: Option<Stat>) -> Self {
+        match (bytes, stat) {
+            (Some(bytes), Some(stat)) => Self::Stored(bytes, stat.version),
+            _ => Self::Absent,
+        }
+    }
+
+    /// What is stored of a chunk now that it was changed by somebody else; `None` if that cannot be decoded, so that there
+    /// is nothing to keep of it. It is read again as often as `patience` says, which is what is left afterwards.
+    pub(super) fn read_again(
+        array: &Array,
+        coords: &Coords,
+        patience: &mut u32,
+    ) -> Result<Option<Self>> {
+        loop {
+            match Self::read(array, coords) {
+                Err(error) if error.kind() == Kind::Corrupt && *patience > 0 => {
+                    *patience = patience.saturating_sub(1);
+                    thread::sleep(PAUSE);
+                }
+                Err(error) if error.kind() == Kind::Corrupt => return Ok(None),
+                read => return read.map(Some),
+            }
+        }
     }
 
     /// How many bytes it takes.

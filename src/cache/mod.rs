@@ -25,6 +25,7 @@ use crate::store::{Condition, Key, Prefix, Stat, Version};
 pub use base::{Base, NewChunk};
 pub use waiting::Due;
 use waiting::{Held, Waiting};
+use write_back::Merged;
 pub use write_back::Stored;
 
 /// Writers of stored values that share a lock by chance wait for one another: a few are enough.
@@ -382,17 +383,18 @@ impl ChunkCache {
         let key = array.key(coords)?;
         let mut new = new.into();
         let _turn = self.turn(&key);
-        let mut is_merged = self.merge_waiting(array, (&key, coords), &mut new)?;
+        let Merged { mut is_merged, waits } =
+            self.merge_waiting(array, (&key, coords), &mut new)?;
         // What this write stored, not what is there a moment later: that may be of someone else.
         let started = Instant::now();
-        let mut is_stale = false;
+        let (mut is_stale, mut patience) = (false, base::PATIENCE);
         let stored = retried(|| {
-            if is_stale && let Some(base) = &mut new.base {
-                let now = Base::read(array, coords)?;
-                if let Some(bytes) = &mut new.bytes {
-                    is_merged |= base.merge(&now, (array, coords), bytes)?;
+            if is_stale && let Some(base) = &new.base {
+                let now = Base::read_again(array, coords, &mut patience)?;
+                if let (Some(now), Some(bytes)) = (&now, &mut new.bytes) {
+                    is_merged |= base.merge(now, (array, coords), bytes)?;
                 }
-                *base = now;
+                new.base = now;
             }
             is_stale = true;
             let condition = new.base.as_ref().map_or(Condition::Always, Base::condition);
@@ -402,9 +404,10 @@ impl ChunkCache {
         add_time(&self.counters.storing, started);
         self.counters.count_stored(bytes.as_ref());
         let stat = stored.into_iter().next().flatten();
-        self.put(array, coords, bytes, stat);
-        // What the store did not take before this is older.
-        self.waiting.forget(&key, coords);
+        self.put(array, coords, bytes.clone(), stat);
+        if let Some(known) = &waits {
+            self.waiting.written((&key, coords), known, array, Base::of(bytes, stat))?;
+        }
         // Who opens before this may read what was there before: nobody has been told that it is stored.
         self.changed(array);
         Ok(PutChunk { stat, is_merged })

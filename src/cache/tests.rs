@@ -384,3 +384,78 @@ fn a_chunk_that_waits_is_changed_in_place_and_copied_only_where_others_have_its_
     assert!(cache.try_change(&array, &at(3), &cover, &mut change).expect("changed"));
     assert_eq!(bytes(cache.get(&array, &at(3)).expect("read")).expect("there")[0], 10);
 }
+
+/// What a program that opens a chunk as a file stores when it has put `byte` at `index`.
+fn changed(cache: &ChunkCache, array: &Arc<Array>, index: usize, byte: u8) -> NewChunk {
+    let chunk = cache.get(array, &at(0)).expect("read").expect("there");
+    let mut bytes = chunk.bytes.to_vec();
+    bytes[index] = byte;
+    NewChunk { bytes: Some(bytes.into()), base: Some(chunk.base()) }
+}
+
+/// A chunk of eight ones in `store`.
+fn ones(store: &Store) -> (Arc<Array>, Key) {
+    let array = array(store, 8, &json!([]));
+    array.write_chunks(vec![(at(0), chunk(1, 8))], FillChunks::Store).expect("written");
+    let key = array.key(&at(0)).expect("a key");
+    (array, key)
+}
+
+fn stored(array: &Array) -> Vec<u8> {
+    array.read_chunk(&at(0)).expect("read").expect("there").0.to_vec()
+}
+
+#[test]
+fn an_element_that_is_changed_back_while_its_chunk_is_stored_stays_changed_back() {
+    let (store, _) = CountingStore::new();
+    let (array, key) = ones(&store);
+    let cache = ChunkCache::new(1 << 20);
+    let hold = |new| cache.hold(&NodePath::root(), &array, &at(0), new, None).expect("held");
+    hold(changed(&cache, &array, 0, 9));
+    let back = || {
+        hold(changed(&cache, &array, 0, 1));
+    };
+    cache.store(&key, &array, FillChunks::Store, back).expect("stored").1.expect("read");
+    assert_eq!(stored(&array), [9, 1, 1, 1, 1, 1, 1, 1]);
+    cache.store(&key, &array, FillChunks::Store, || {}).expect("stored").1.expect("read");
+    assert_eq!(stored(&array), [1; 8]);
+}
+
+#[test]
+fn what_others_change_of_a_chunk_while_its_file_is_stored_goes_on_waiting() {
+    let (store, counting) = CountingStore::new();
+    let (array, key) = ones(&store);
+    let cache = Arc::new(ChunkCache::new(1 << 20));
+    put(&cache, &array, 0..2, 2);
+    let new = changed(&cache, &array, 4, 4);
+    let (others, of) = (Arc::clone(&cache), Arc::clone(&array));
+    counting.after_set(move || put(&others, &of, 2..3, 3));
+    cache.write(&array, &at(0), new, FillChunks::Store).expect("written");
+    assert_eq!(
+        bytes(cache.get(&array, &at(0)).expect("read")),
+        Some([2, 2, 3, 1, 4, 1, 1, 1].into())
+    );
+    cache.store(&key, &array, FillChunks::Store, || {}).expect("stored").1.expect("read");
+    assert_eq!(stored(&array), [2, 2, 3, 1, 4, 1, 1, 1]);
+    assert_eq!(cache.waiting_len(), 0);
+}
+
+#[test]
+fn a_change_of_a_chunk_that_another_program_has_damaged_meanwhile_is_stored() {
+    let (store, _) = CountingStore::new();
+    let (array, key) = ones(&store);
+    let cache = ChunkCache::new(1 << 20);
+    let damage = || {
+        let damaged = [Bytes::from_static(b"short").into()];
+        store.write().expect("writable").set(&key, &damaged, Condition::Always).expect("set");
+    };
+    let new = changed(&cache, &array, 0, 2);
+    damage();
+    cache.write(&array, &at(0), new, FillChunks::Store).expect("written");
+    assert_eq!(stored(&array), [2, 1, 1, 1, 1, 1, 1, 1]);
+    let new = changed(&cache, &array, 1, 2);
+    cache.hold(&NodePath::root(), &array, &at(0), new, None).expect("held");
+    damage();
+    cache.store(&key, &array, FillChunks::Store, || {}).expect("stored").1.expect("read");
+    assert_eq!(stored(&array), [2, 2, 1, 1, 1, 1, 1, 1]);
+}

@@ -66,6 +66,8 @@ impl Unread {
 pub(super) enum Begin {
     /// All are here; of so many it is expected that they will be written too.
     Whole(NewChunk, u64),
+    /// A part was changed of what waits and was begun with this number.
+    Changed(NewChunk, u64),
     /// Those of a range are; the others are read when somebody wants them, if they are not written before.
     Range(Buffer, u64, Range<usize>),
 }
@@ -100,14 +102,15 @@ impl Held {
         self.stat.len.saturating_add(HELD_LEN).saturating_add(base.unwrap_or_default())
     }
 
-    /// Puts what others have stored, which is `now`, into the elements that were not changed. Whether any changes.
-    fn rebase(&mut self, array: &Array, coords: &Coords, now: Base) -> Result<bool> {
+    /// Puts what others have stored, which is `now`, into the elements that were not changed. Whether any changes. Where
+    /// there is nothing to be kept of it, the chunk is stored as a whole.
+    fn rebase(&mut self, array: &Array, coords: &Coords, now: Option<Base>) -> Result<bool> {
         let Some(base) = &self.base else { return Ok(false) };
-        let is_merged = match &mut self.bytes {
-            Some(bytes) => base.merge(&now, (array, coords), bytes)?,
-            None => false,
+        let is_merged = match (&mut self.bytes, &now) {
+            (Some(bytes), Some(now)) => base.merge(now, (array, coords), bytes)?,
+            _ => false,
         };
-        self.base = Some(now);
+        self.base = now;
         Ok(is_merged)
     }
 }
@@ -161,6 +164,16 @@ pub(super) enum Pending {
     Erased([u64; 4]),
 }
 
+impl Pending {
+    fn of(held: Option<&Held>) -> Self {
+        match held {
+            None => Self::Nothing,
+            Some(Held { bytes: Some(_), .. }) => Self::Bytes,
+            Some(held) => Self::Erased(held.stat.version.state()),
+        }
+    }
+}
+
 /// All chunks that wait, by the key of the value that they will lie in.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
@@ -199,11 +212,11 @@ impl Table {
     }
 
     fn what_waits(&self, array: &Array, key: &Key, coords: &Coords) -> Pending {
-        match self.shard(key, array).and_then(|shard| shard.chunks.get(coords)) {
-            None => Pending::Nothing,
-            Some(Held { bytes: Some(_), .. }) => Pending::Bytes,
-            Some(held) => Pending::Erased(held.stat.version.state()),
-        }
+        Pending::of(self.held(array, key, coords))
+    }
+
+    fn held(&self, array: &Array, key: &Key, coords: &Coords) -> Option<&Held> {
+        self.shard(key, array)?.chunks.get(coords)
     }
 
     /// Takes out what waits at `coords`, if `is_it`.
@@ -272,7 +285,25 @@ impl Waiting {
         modified: Option<SystemTime>,
     ) -> Stat {
         let begin = new.bytes.is_some().then_some(Begin::Whole(new, 0));
-        self.put(None, (path, array), to, begin, modified).unwrap_or_else(|stat| stat)
+        self.put(|_| true, (path, array), to, begin, modified).unwrap_or_else(|stat| stat)
+    }
+
+    /// The same of a chunk of which a part was changed, if what waits there is still `known`: nothing where it is not.
+    pub(super) fn hold_changed(
+        &self,
+        path: &NodePath,
+        array: &Arc<Array>,
+        to: (&Key, &Coords),
+        (new, known): (NewChunk, Option<Held>),
+        modified: Option<SystemTime>,
+    ) -> Option<Stat> {
+        let version = |held: &Held| held.stat.version.state();
+        let was = known.as_ref().map(version);
+        let begin = match known {
+            Some(known) => Begin::Changed(new, known.begun),
+            None => Begin::Whole(new, 0),
+        };
+        self.put(|now| now.map(version) == was, (path, array), to, Some(begin), modified).ok()
     }
 
     /// The same, if what waits there is still `before`: nothing where it is not.
@@ -284,7 +315,7 @@ impl Waiting {
         to: (&Key, &Coords),
         begin: Begin,
     ) -> Option<Stat> {
-        self.put(Some(before), (path, array), to, Some(begin), None).ok()
+        self.put(|now| Pending::of(now) == before, (path, array), to, Some(begin), None).ok()
     }
 
     /// What waits at `coords`.
@@ -300,7 +331,7 @@ impl Waiting {
 
     fn put(
         &self,
-        before: Option<Pending>,
+        is_as_known: impl FnOnce(Option<&Held>) -> bool,
         (path, array): (&NodePath, &Arc<Array>),
         (key, coords): (&Key, &Coords),
         begin: Option<Begin>,
@@ -313,9 +344,14 @@ impl Waiting {
             self.forget_all(key);
         }
         let number = self.versions.fetch_add(1, Ordering::Relaxed);
+        let mut begun = number;
         let (NewChunk { bytes, base }, missing, unread) = match begin {
             None => (NewChunk::from(None), 0, None),
             Some(Begin::Whole(new, missing)) => (new, missing, None),
+            Some(Begin::Changed(new, since)) => {
+                begun = since;
+                (new, 0, None)
+            }
             Some(Begin::Range(bytes, missing, range)) => {
                 (Some(bytes).into(), missing, Some(Unread { written: range }))
             }
@@ -328,7 +364,7 @@ impl Waiting {
         };
         let mut guard = self.table.lock();
         let table = &mut *guard;
-        if before.is_some_and(|before| before != table.what_waits(array, key, coords)) {
+        if !is_as_known(table.held(array, key, coords)) {
             return Err(stat);
         }
         let shard = table.shards.entry(key.clone()).or_insert_with(|| Shard {
@@ -344,7 +380,7 @@ impl Waiting {
         });
         let chunks = table.by_array.entry(shard.prefix.clone()).or_default();
         chunks.insert(coords.clone(), bytes.is_some());
-        let held = Held { bytes, stat, modified, missing, unread, base, begun: number };
+        let held = Held { bytes, stat, modified, missing, unread, base, begun };
         let cost = held.cost();
         shard.incomplete += held.incomplete();
         let old = shard.chunks.insert(coords.clone(), held);
@@ -628,7 +664,7 @@ impl Waiting {
         (key, coords): (&Key, &Coords),
         known: &mut Held,
         array: &Array,
-        now: Base,
+        now: Option<Base>,
     ) -> Result<()> {
         let mut table = self.table.lock();
         let held = table.shards.get_mut(key).and_then(|shard| shard.chunks.get_mut(coords));
@@ -644,6 +680,41 @@ impl Waiting {
         }
         self.recost(cost, held);
         *known = held.clone();
+        Ok(())
+    }
+
+    /// Notes that a chunk, of which `known` waited, is stored as `now`, whatever waited. What was changed of it since goes on
+    /// waiting, with the rest as it is stored.
+    pub(super) fn written(
+        &self,
+        (key, coords): (&Key, &Coords),
+        known: &Held,
+        array: &Array,
+        now: Base,
+    ) -> Result<()> {
+        let mut guard = self.table.lock();
+        let table = &mut *guard;
+        let Some(shard) = table.shards.get_mut(key) else { return Ok(()) };
+        let held = shard.chunks.get_mut(coords).filter(|held| held.begun == known.begun);
+        // What waits now was written as a whole, and is stored after this.
+        let Some(held) = held else { return Ok(()) };
+        if held.stat.version.is_same(known.stat.version) {
+            let gone = table.remove(key, coords, |_| true);
+            self.len.fetch_sub(gone.as_ref().map_or(0, Held::cost), Ordering::Relaxed);
+            self.recount(table);
+            drop(guard);
+            drop(gone); // Freeing memory takes time: not under the lock.
+            return Ok(());
+        }
+        let (before, cost) = (held.incomplete(), held.cost());
+        let number = self.versions.fetch_add(1, Ordering::Relaxed);
+        held.base = known.bytes.clone().map(|bytes| Base::Stored(bytes, known.stat.version));
+        held.rebase(array, coords, Some(now))?;
+        held.stat.version = Version::unstored(number);
+        // What was not written is what is stored, so nothing of it is to be read.
+        held.unread = None;
+        shard.incomplete -= before.saturating_sub(held.incomplete());
+        self.recost(cost, held);
         Ok(())
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use super::waiting::{Begin, Changed, Held, Pending};
-use super::{Base, ChunkCache, Due, NewChunk, PutChunk, add_time};
+use super::{Base, ChunkCache, Due, NewChunk, PutChunk, add_time, base};
 use crate::array::region::Cover;
 use crate::array::{Array, Coords, CoordsList, FillChunks, Indices, retried};
 use crate::buffer::Buffer;
@@ -26,6 +26,14 @@ pub struct Stored {
     pub modified: Option<SystemTime>,
 }
 
+/// What putting a change of a chunk into what waits of it came to.
+pub(super) struct Merged {
+    /// Whether the change is another chunk now.
+    pub(super) is_merged: bool,
+    /// What waited.
+    pub(super) waits: Option<Held>,
+}
+
 /// A chunk that waits, and its bytes; none where it is to be erased.
 pub type Waits = (Coords, Option<Buffer>);
 
@@ -41,33 +49,51 @@ impl ChunkCache {
         modified: Option<SystemTime>,
     ) -> Result<PutChunk> {
         let key = array.key(coords)?;
-        let mut new = new.into();
+        let new = new.into();
         let is_there = new.bytes.is_some();
-        let is_merged = self.merge_waiting(array, (&key, coords), &mut new)?;
-        let stat = self.waiting.hold(path, array, (&key, coords), new, modified);
-        self.remove(array, coords);
-        self.changed(array);
-        Ok(PutChunk { stat: is_there.then_some(stat), is_merged })
+        loop {
+            let mut held = new.clone();
+            let merged = self.merge_waiting(array, (&key, coords), &mut held)?;
+            let to = (&key, coords);
+            let stat = match &new {
+                NewChunk { bytes: Some(_), base: Some(_) } => {
+                    self.waiting.hold_changed(path, array, to, (held, merged.waits), modified)
+                }
+                _ => Some(self.waiting.hold(path, array, to, held, modified)),
+            };
+            // None if what waits was changed or stored meanwhile.
+            let Some(stat) = stat else { continue };
+            self.remove(array, coords);
+            self.changed(array);
+            let stat = is_there.then_some(stat);
+            return Ok(PutChunk { stat, is_merged: merged.is_merged });
+        }
     }
 
-    /// If the chunk waits already, the changed elements of `new` are put into what waits. Whether `new` is another chunk then.
+    /// If the chunk waits already, the changed elements of `new` are put into what waits.
     pub(super) fn merge_waiting(
         &self,
         array: &Array,
         (key, coords): (&Key, &Coords),
         new: &mut NewChunk,
-    ) -> Result<bool> {
-        let NewChunk { bytes: Some(bytes), base: Some(base) } = new else { return Ok(false) };
-        self.complete(array, key, coords)?;
-        let Some(held) = self.waiting.get(array, coords) else { return Ok(false) };
-        let waits = match held.bytes {
-            Some(waits) => Base::Stored(waits, held.stat.version),
+    ) -> Result<Merged> {
+        let mut waits = self.waiting.get(array, coords);
+        let NewChunk { bytes: Some(bytes), base: Some(base) } = new else {
+            return Ok(Merged { is_merged: false, waits });
+        };
+        while waits.as_ref().is_some_and(Held::is_unread) {
+            self.complete(array, key, coords)?;
+            waits = self.waiting.get(array, coords);
+        }
+        let Some(held) = &waits else { return Ok(Merged { is_merged: false, waits }) };
+        let now = match &held.bytes {
+            Some(bytes) => Base::Stored(bytes.clone(), held.stat.version),
             None => Base::Absent,
         };
-        let is_same = waits.has_version_of(base);
-        let is_merged = !is_same && base.merge(&waits, (array, coords), bytes)?;
-        new.base = held.base;
-        Ok(is_merged)
+        let is_same = now.has_version_of(base);
+        let is_merged = !is_same && base.merge(&now, (array, coords), bytes)?;
+        new.base.clone_from(&held.base);
+        Ok(Merged { is_merged, waits })
     }
 
     /// As [`Self::change`], of a chunk that waits; whether one does, and need not be read first.
@@ -373,10 +399,7 @@ impl ChunkCache {
         for ((coords, held), now) in chunks.into_iter().zip(stats) {
             self.counters.count_stored(held.bytes.as_ref());
             let was = held.stat.version;
-            let base = match (&held.bytes, now) {
-                (Some(bytes), Some(now)) => Base::Stored(bytes.clone(), now.version),
-                _ => Base::Absent,
-            };
+            let base = Base::of(held.bytes.clone(), now);
             // Found stored before it is no longer found waiting.
             self.put(array, &coords, held.bytes, now);
             if !array.reads_as_written(&coords) {
@@ -400,12 +423,12 @@ impl ChunkCache {
         chunks: &mut [(Coords, Held)],
         fill: FillChunks,
     ) -> Result<Vec<Option<Stat>>> {
-        let mut is_stale = false;
+        let (mut is_stale, mut patience) = (false, base::PATIENCE);
         retried(|| {
             if is_stale {
                 for (coords, held) in &mut *chunks {
                     if held.base.is_some() {
-                        let now = Base::read(array, coords)?;
+                        let now = Base::read_again(array, coords, &mut patience)?;
                         self.waiting.rebase((key, coords), held, array, now)?;
                         self.changed(array);
                     }
