@@ -131,14 +131,32 @@ pub fn run(
         let changed =
             changed.filter(|(_, change)| **change != Change::None).map(|(array, _)| array);
         copy_arrays(dest, changed, &how, watch, &Copied::default())?;
-        let again = plan.arrays().zip(survey_again()?.compare(&second));
-        let changing = again.filter(|(_, change)| *change == Change::Sure);
-        copied.changing = changing.map(|((path, _), _)| path.clone()).collect();
+        let third = survey_again()?;
+        let again = stored(plan, &third).zip(third.compare(&second));
+        for (array, change) in again.filter(|(_, change)| *change != Change::None) {
+            let path = array.0;
+            // A change of its versions only: the source may be numbered anew, so the chunks are compared once more.
+            if change == Change::Sure || is_other(dest, array, &how, watch)? {
+                copied.changing.push(path.clone());
+            }
+        }
     }
     if how.target == Target::Directory {
         store_documents(dest, plan, how.target, watch)?;
     }
     Ok(copied)
+}
+
+/// Whether chunks of an array are not what was copied. These are copied again.
+fn is_other(
+    dest: &Hierarchy,
+    array: (&NodePath, &Chunks, Stored),
+    how: &How,
+    watch: &dyn Watch,
+) -> Result<bool> {
+    let compared = Copied::default();
+    copy_arrays(dest, std::iter::once(array), how, watch, &compared)?;
+    Ok(compared.stored.load(Ordering::Relaxed) > 0)
 }
 
 /// Each array of a plan, and what is stored of it.
@@ -234,3 +252,6 @@ fn says_nothing(node: &Node) -> bool {
 fn stopped() -> Error {
     Error::new(Kind::Busy, "interrupted")
 }
+
+#[cfg(test)]
+mod tests;

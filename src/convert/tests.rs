@@ -1,0 +1,88 @@
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+use super::*;
+use crate::hierarchy::Options;
+use crate::metadata::Dialect;
+use crate::store::Store;
+use crate::store::directory::{DirectoryStore, Durability};
+
+struct Silent;
+
+impl Watch for Silent {
+    fn begin(&self, _: &NodePath, _: u64) {}
+
+    fn advance(&self) {}
+
+    fn is_stopped(&self) -> bool {
+        false
+    }
+}
+
+fn open(dir: &Path, dialect: Option<Dialect>) -> Hierarchy {
+    let store = DirectoryStore::open(dir, Durability::Buffered).expect("a directory");
+    Hierarchy::open(Store::new(Arc::new(store)), dialect, Options::default()).expect("a hierarchy")
+}
+
+/// Replaces a file by one with the same length and time.
+fn replace(file: &Path, bytes: &[u8]) {
+    let new = file.with_extension("new");
+    let modified = fs::metadata(file).and_then(|found| found.modified()).expect("a time");
+    fs::write(&new, bytes).expect("written");
+    fs::File::options().write(true).open(&new).expect("open").set_modified(modified).expect("set");
+    fs::rename(&new, file).expect("renamed");
+}
+
+/// Copies an array of two chunks. Before its n-th survey after the first one the chunk `c/1` is replaced by four of
+/// `values[n]`. Returns what the copy has of that chunk, and whether the array is said to be changing.
+fn copied(values: &[u8]) -> (Vec<u8>, bool) {
+    let place = tempfile::tempdir().expect("a directory");
+    let (source_dir, dest_dir) = (place.path().join("source"), place.path().join("dest"));
+    fs::create_dir_all(source_dir.join("c")).expect("made");
+    fs::create_dir(&dest_dir).expect("made");
+    let document = r#"{"zarr_format": 3, "node_type": "array", "shape": [8], "data_type": "uint8",
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [4]}},
+        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+        "fill_value": 0, "codecs": [{"name": "bytes"}], "attributes": {}}"#;
+    fs::write(source_dir.join("zarr.json"), document).expect("written");
+    for index in 0..2 {
+        fs::write(source_dir.join(format!("c/{index}")), [1; 4]).expect("written");
+    }
+    let (source, dest) = (open(&source_dir, None), open(&dest_dir, Some(Dialect::V3)));
+    let root = NodePath::root();
+    let plan = plan((&source, &root), &dest, &Wishes::default(), &|| false).expect("a plan");
+    let survey = || Survey::of(&plan, &Silent);
+    let surveys = AtomicUsize::new(0);
+    let survey_again = || {
+        let count = surveys.fetch_add(1, Ordering::SeqCst);
+        if let Some(value) = values.get(count) {
+            replace(&source_dir.join("c/1"), &[*value; 4]);
+        }
+        survey()
+    };
+    let how = How {
+        threads: 1,
+        verify: Verify::None,
+        standing: Standing::Fresh,
+        fill_chunks: FillChunks::Store,
+        target: Target::Directory,
+        cache_len: 1 << 20,
+    };
+    let first = survey().expect("a survey");
+    let copied = run(&dest, (&plan, &first), &how, &Silent, &survey_again).expect("copied");
+    let stored = fs::read(dest_dir.join("c/1")).expect("a chunk");
+    (stored, !copied.changing.is_empty())
+}
+
+#[test]
+fn a_source_that_changes_to_the_end_is_named_though_its_times_are_kept() {
+    assert_eq!(copied(&[2, 3]), (vec![3; 4], true));
+}
+
+#[test]
+fn a_source_that_is_only_numbered_anew_is_not_said_to_change() {
+    assert_eq!(copied(&[1, 1]), (vec![1; 4], false));
+    assert_eq!(copied(&[2, 2]), (vec![2; 4], false));
+}
