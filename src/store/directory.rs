@@ -427,7 +427,7 @@ impl WritableStore for DirectoryStore {
     fn sync(&self, keys: &[Key]) -> Result<()> {
         let mut dirs = std::collections::BTreeSet::from([Prefix::root()]);
         for key in keys {
-            if let Some(value) = self.open_value(key)? {
+            if let Some(value) = unless_replaced(self.open_value(key))? {
                 value.file.sync_all().map_err(|error| Error::os(&error)).at(key)?;
             }
             let mut above = key.parent();
@@ -437,7 +437,7 @@ impl WritableStore for DirectoryStore {
             }
         }
         for prefix in dirs.iter().rev() {
-            if let Some(dir) = self.open_dir(prefix)? {
+            if let Some(dir) = unless_replaced(self.open_dir(prefix))? {
                 File::from(dir).sync_all().map_err(|error| Error::os(&error)).at(prefix)?;
             }
         }
@@ -618,6 +618,14 @@ fn read_range(value: &Opened, range: ByteRange) -> Result<Value> {
             if is_whole { WasRead::Whole(digest_of(&bytes)) } else { WasRead::Part };
     }
     Ok(Value { bytes: bytes.into(), stat })
+}
+
+/// What was found where something was stored; none where somebody else has put a link out of the store or a FIFO.
+fn unless_replaced<T>(found: Result<Option<T>>) -> Result<Option<T>> {
+    match found {
+        Err(error) if error.kind() == Kind::Corrupt => Ok(None),
+        found => found,
+    }
 }
 
 fn digest_of(bytes: &[u8]) -> u64 {

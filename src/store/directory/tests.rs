@@ -28,6 +28,26 @@ fn keeps_the_promises_of_a_store() {
 }
 
 #[test]
+fn what_others_put_in_the_place_of_a_value_does_not_make_a_sync_fail() {
+    let (dir, store) = store();
+    let keys = [key("a"), key("b"), key("c/d")];
+    let writable = store.write().expect("writable");
+    for key in &keys {
+        let pieces = [Bytes::from_static(b"new").into()];
+        writable.set(key, &pieces, Condition::Always).expect("set");
+    }
+    for name in ["a", "b", "c/d"] {
+        std::fs::remove_file(dir.path().join(name)).expect("removed");
+    }
+    std::fs::remove_dir(dir.path().join("c")).expect("removed");
+    symlink("/etc/hostname", dir.path().join("a")).expect("linked");
+    let made = Command::new("mkfifo").arg(dir.path().join("b")).status().expect("ran");
+    assert!(made.success());
+    symlink("/etc", dir.path().join("c")).expect("linked");
+    writable.sync(&keys).expect("nothing of ours is there");
+}
+
+#[test]
 fn no_link_leads_out_of_the_store() {
     let outside = tempfile::tempdir().expect("a temporary directory");
     std::fs::write(outside.path().join("secret"), b"secret").expect("written");
