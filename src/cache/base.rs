@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::Chunk;
 use crate::array::{Array, Coords};
 use crate::buffer::Buffer;
-use crate::error::{Kind, Result};
+use crate::error::{Error, Kind, Result};
 use crate::store::{Condition, Stat, Version};
 
 /// How often a stored chunk that cannot be decoded is read again, and after how long: a program that writes it in place
@@ -59,6 +59,15 @@ impl Base {
                 read => return read.map(Some),
             }
         }
+    }
+
+    /// Makes an error of storing a chunk that has a base one that is tried again, once: what is in its place and cannot be
+    /// opened was put there by somebody else.
+    pub(super) fn as_stale(error: Error, was_tried: &mut bool) -> Error {
+        if error.kind() == Kind::Corrupt && !std::mem::replace(was_tried, true) {
+            return error.of_kind(Kind::Stale);
+        }
+        error
     }
 
     /// How many bytes it takes.

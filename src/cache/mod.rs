@@ -387,7 +387,7 @@ impl ChunkCache {
             self.merge_waiting(array, (&key, coords), &mut new)?;
         // What this write stored, not what is there a moment later: that may be of someone else.
         let started = Instant::now();
-        let (mut is_stale, mut patience) = (false, base::PATIENCE);
+        let (mut is_stale, mut was_tried, mut patience) = (false, false, base::PATIENCE);
         let stored = retried(|| {
             if is_stale && let Some(base) = &new.base {
                 let now = Base::read_again(array, coords, &mut patience)?;
@@ -398,7 +398,13 @@ impl ChunkCache {
             }
             is_stale = true;
             let condition = new.base.as_ref().map_or(Condition::Always, Base::condition);
-            array.write_chunks_if(vec![(coords.clone(), new.bytes.clone(), condition)], fill)
+            let stored =
+                array.write_chunks_if(vec![(coords.clone(), new.bytes.clone(), condition)], fill);
+            if new.base.is_some() {
+                stored.map_err(|error| Base::as_stale(error, &mut was_tried))
+            } else {
+                stored
+            }
         })?;
         let bytes = new.bytes;
         add_time(&self.counters.storing, started);

@@ -10,6 +10,7 @@ use crate::dtype::{DType, FillValue};
 use crate::metadata::NodePath;
 use crate::metadata::model::{self, CodecSpec, KeyEncoding, Separator};
 use crate::store::counting::CountingStore;
+use crate::store::directory::{DirectoryStore, Durability};
 use crate::store::{Condition, Key, Prefix, Store};
 
 /// An array of chunks of `chunk_len` bytes each, over `store`.
@@ -456,6 +457,29 @@ fn a_change_of_a_chunk_that_another_program_has_damaged_meanwhile_is_stored() {
     let new = changed(&cache, &array, 1, 2);
     cache.hold(&NodePath::root(), &array, &at(0), new, None).expect("held");
     damage();
+    cache.store(&key, &array, FillChunks::Store, || {}).expect("stored").1.expect("read");
+    assert_eq!(stored(&array), [2, 2, 1, 1, 1, 1, 1, 1]);
+}
+
+#[test]
+fn a_change_of_a_chunk_that_another_program_has_replaced_by_a_link_is_stored() {
+    let place = tempfile::tempdir().expect("a directory");
+    let directory = DirectoryStore::open(place.path(), Durability::Buffered).expect("open");
+    let store = Store::new(Arc::new(directory));
+    let (array, key) = ones(&store);
+    let cache = ChunkCache::new(1 << 20);
+    let file = place.path().join(key.as_str());
+    let replace = || {
+        std::fs::remove_file(&file).expect("removed");
+        std::os::unix::fs::symlink("/etc/hostname", &file).expect("linked");
+    };
+    let new = changed(&cache, &array, 0, 2);
+    replace();
+    cache.write(&array, &at(0), new, FillChunks::Store).expect("written");
+    assert_eq!(stored(&array), [2, 1, 1, 1, 1, 1, 1, 1]);
+    let new = changed(&cache, &array, 1, 2);
+    cache.hold(&NodePath::root(), &array, &at(0), new, None).expect("held");
+    replace();
     cache.store(&key, &array, FillChunks::Store, || {}).expect("stored").1.expect("read");
     assert_eq!(stored(&array), [2, 2, 1, 1, 1, 1, 1, 1]);
 }

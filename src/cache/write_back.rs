@@ -423,7 +423,7 @@ impl ChunkCache {
         chunks: &mut [(Coords, Held)],
         fill: FillChunks,
     ) -> Result<Vec<Option<Stat>>> {
-        let (mut is_stale, mut patience) = (false, base::PATIENCE);
+        let (mut is_stale, mut was_tried, mut patience) = (false, false, base::PATIENCE);
         retried(|| {
             if is_stale {
                 for (coords, held) in &mut *chunks {
@@ -439,7 +439,13 @@ impl ChunkCache {
                 let condition = held.base.as_ref().map_or(Condition::Always, Base::condition);
                 (coords.clone(), held.bytes.clone(), condition)
             };
-            array.write_chunks_if(chunks.iter().map(change).collect(), fill)
+            let stored = array.write_chunks_if(chunks.iter().map(change).collect(), fill);
+            let has_base = chunks.iter().any(|(_, held)| held.base.is_some());
+            if has_base {
+                stored.map_err(|error| Base::as_stale(error, &mut was_tried))
+            } else {
+                stored
+            }
         })
     }
 }
