@@ -17,6 +17,9 @@ use crate::error::{Error, Kind, Result};
 use crate::store::Version;
 use crate::view::View;
 
+/// The most ranges that are remembered of what was written to a chunk.
+const MAX_WRITTEN: usize = 256;
+
 /// What an inode knows of its bytes.
 ///
 /// Its lock is the file's own: it may be held over decoding, encoding and store I/O of this one
@@ -182,8 +185,8 @@ pub struct Unstored {
     pub since: Instant,
     /// Of a chunk what it was before a part of it was changed; none where all of it was written.
     pub base: Option<Base>,
-    /// Where a program has written from one end to the other.
-    pub written: Range<usize>,
+    /// What was written since the base was read, in ranges that do not touch; some of it where there are too many.
+    pub written: Vec<Range<usize>>,
 }
 
 impl Unstored {
@@ -199,7 +202,7 @@ impl Unstored {
             settled: false,
             since,
             base: None,
-            written: 0..0,
+            written: Vec::new(),
         }
     }
 
@@ -240,11 +243,22 @@ impl Unstored {
 
     /// A chunk of which all was written is stored whatever it was.
     fn note_written(&mut self, new: Range<usize>) {
-        let Range { start, end } = self.written;
-        let is_next = new.start <= end && start <= new.end && start < end;
-        self.written = if is_next { start.min(new.start)..end.max(new.end) } else { new };
-        if self.written == (0..self.bytes.len()) {
+        if self.base.is_none() {
+            return;
+        }
+        let mut all = new;
+        self.written.retain(|known| {
+            let is_apart = known.end < all.start || all.end < known.start;
+            if !is_apart {
+                all = known.start.min(all.start)..known.end.max(all.end);
+            }
+            is_apart
+        });
+        if all == (0..self.bytes.len()) {
             self.base = None;
+            self.written = Vec::new();
+        } else if self.written.len() < MAX_WRITTEN {
+            self.written.push(all);
         }
     }
 
