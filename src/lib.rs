@@ -49,6 +49,7 @@ pub mod dtype;
 pub mod error;
 pub mod fuse;
 pub mod hierarchy;
+pub mod json;
 pub mod metadata;
 pub mod parallel;
 pub mod pool;

@@ -7,12 +7,14 @@
 use serde_json::Value;
 
 use super::level::Level;
+use crate::codec::CodecSpec;
 use crate::codec::array_to_array::Order;
 use crate::codec::registry::Chain;
 use crate::codec::{Elements, Pipeline};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::metadata::model::{self, CodecSpec, Object};
+use crate::json::Object;
+use crate::metadata::model;
 
 /// What a chain of codecs comes to.
 #[derive(Debug)]

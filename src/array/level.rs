@@ -11,12 +11,13 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::coords::{Coords, Grid};
+use crate::codec::CodecSpec;
 use crate::codec::array_to_array::Order;
 use crate::codec::registry::{self, Chain};
 use crate::codec::{BytesToBytes, Elements, Pipeline};
 use crate::dtype::DType;
 use crate::error::{At, Error, Result};
-use crate::metadata::model::{CodecSpec, Object};
+use crate::json::Object;
 use crate::resources;
 use crate::shard::Index;
 use crate::store::{ByteRange, Value};

@@ -6,9 +6,10 @@ use serde_json::json;
 use super::*;
 use crate::array::ShardLayout;
 use crate::array::region::Cover;
+use crate::codec::CodecSpec;
 use crate::dtype::{DType, FillValue};
 use crate::metadata::NodePath;
-use crate::metadata::model::{self, CodecSpec, KeyEncoding, Separator};
+use crate::metadata::model::{self, KeyEncoding, Separator};
 use crate::store::counting::CountingStore;
 use crate::store::directory::{DirectoryStore, Durability};
 use crate::store::{Condition, Key, Prefix, Store};
@@ -25,7 +26,7 @@ fn array(store: &Store, chunk_len: u64, codecs: &serde_json::Value) -> Arc<Array
         key_encoding: KeyEncoding::Default(Separator::Slash),
         codecs: codecs.map(|codec| CodecSpec::from_json(codec).expect("a codec")).collect(),
         dimension_names: Vec::new(),
-        attributes: model::Object::new(),
+        attributes: crate::json::Object::new(),
     };
     Arc::new(
         Array::open(model, store, Prefix::root(), 1 << 20, ShardLayout::default()).expect("opened"),

@@ -8,7 +8,8 @@ use clap::{Parser, Subcommand, ValueEnum};
 use log::LevelFilter;
 
 use crate::array::ShardOrder;
-use crate::metadata::model::{CodecSpec, Object};
+use crate::codec::CodecSpec;
+use crate::json::Object;
 use crate::metadata::{Dialect, NodePath, Policy, Shards, policy, wanted};
 use crate::vfs::{Form, ListedViews};
 use crate::view::{FORMATS, Format};

@@ -8,7 +8,7 @@ use super::tree::describe;
 use super::{Failure, failed, open, print};
 use crate::error::{Kind, Result};
 use crate::hierarchy::{Hierarchy, Options, Raised};
-use crate::metadata::model::Object;
+use crate::json::Object;
 use crate::metadata::wanted::{self, Wanted};
 use crate::metadata::{Dialect, NodeKind, NodePath, Policy, Shards, declared};
 use crate::store::PRIVATE;

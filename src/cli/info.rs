@@ -10,8 +10,9 @@ use super::tree::shape;
 use super::{Failure, open, print};
 use crate::array::Array;
 use crate::cache::ChunkCache;
+use crate::codec::CodecSpec;
 use crate::hierarchy::{Content, Hierarchy, Node};
-use crate::metadata::model::{CodecSpec, Object};
+use crate::json::Object;
 use crate::view::{Elements, FORMATS, GetChunk, Source};
 
 /// Names in a group that are looked at, whether they are nodes.

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::dtype::{DType, MAX_ITEM_LEN, TIME_UNITS, Time};
 use crate::error::{Error, Result};
-use crate::metadata::model::Object;
+use crate::json::Object;
 
 /// The integer `member`, in `range`; `codec` is for the message.
 pub(in crate::codec) fn integer(

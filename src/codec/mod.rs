@@ -2,7 +2,7 @@
 //!
 //! Three kinds, as the specification has them: array to array, array to bytes,
 //! bytes to bytes. A codec here works on bytes whose length it is told, never on
-//! documents: [`registry`] builds it from its [`CodecSpec`](crate::metadata::model::CodecSpec).
+//! documents: [`registry`] builds it from its [`CodecSpec`].
 //!
 //! `sharding_indexed` is not here: it says where encoded chunks lie, which is the
 //! business of [`array`](crate::array).
@@ -14,6 +14,8 @@ mod configuration;
 mod number;
 mod pipeline;
 pub mod registry;
+mod spec;
+pub mod table;
 mod texts;
 
 use std::fmt;
@@ -27,6 +29,7 @@ use crate::error::{Error, Result};
 pub use array_to_bytes::vlen;
 pub use bytes_to_bytes::lookup3;
 pub use pipeline::Pipeline;
+pub use spec::CodecSpec;
 pub use texts::items as vlen_items;
 
 /// What a codec of arrays is bound to: a chunk of so many elements along each dimension.

@@ -10,10 +10,11 @@ use bytes::Bytes;
 
 use super::array_to_array::{self, BigEndian, Order};
 use super::registry::{self, Chain};
-use super::{ArrayToArray, ArrayToBytes, BytesToBytes, Elements, array_to_bytes};
+use super::{ArrayToArray, ArrayToBytes, BytesToBytes, Elements};
 use crate::buffer::{Buffer, fitted, recycle};
+use crate::codec::CodecSpec;
 use crate::error::{Error, Result};
-use crate::metadata::model::{CodecSpec, Object};
+use crate::json::Object;
 use crate::parallel;
 
 /// How much longer than the decoded chunk an intermediate form may be, besides twice its length.
@@ -55,10 +56,7 @@ impl Pipeline {
         let mut encoded = elements.clone();
         let mut is_big = false;
         for spec in merged(before.iter().chain(&chain.array_to_array), elements.shape.len())? {
-            let built = array_to_array::build(&spec, &encoded)?;
-            let (codec, elements) = built.ok_or_else(|| {
-                Error::unsupported(format!("codec {:?} has no place here", spec.name))
-            })?;
+            let (codec, elements) = registry::array_to_array(&spec, &encoded)?;
             array_to_array.extend(codec);
             encoded = elements;
             is_big = array_to_array::makes_big(&spec)?.unwrap_or(is_big);
@@ -68,9 +66,7 @@ impl Pipeline {
         }
         let bytes = CodecSpec::new("bytes", Object::new());
         let spec = chain.array_to_bytes.as_ref().unwrap_or(&bytes);
-        let array_to_bytes = array_to_bytes::build(spec, &encoded, limit)?.ok_or_else(|| {
-            Error::unsupported(format!("codec {:?} has no place here", spec.name))
-        })?;
+        let array_to_bytes = registry::array_to_bytes(spec, &encoded, limit)?;
         let mut pipeline =
             Self { array_to_array, array_to_bytes, bytes_to_bytes: Vec::new(), decoded_len, limit };
         for codec in registry::bytes_to_bytes(&chain.bytes_to_bytes)? {

@@ -1,9 +1,9 @@
-//! Which codecs there are: canonical names to constructors, and to kinds.
+//! Codecs as they are named in metadata, sorted by kind and built.
 
-use super::array_to_array::{self, Order};
-use super::{BytesToBytes, array_to_bytes, bytes_to_bytes};
+use super::array_to_array::{Built, Order};
+use super::table::{self, Build};
+use super::{ArrayToBytes, BytesToBytes, CodecSpec, Elements};
 use crate::error::{At, Error, Result};
-use crate::metadata::model::CodecSpec;
 
 /// A chain of codecs sorted by kind.
 #[derive(Debug, Clone, Default)]
@@ -22,21 +22,22 @@ impl Chain {
         let mut chain = Self::default();
         for spec in specs {
             let name = spec.name.as_str();
-            let is_of_arrays = array_to_array::is_known(name);
-            let makes_bytes = array_to_bytes::is_known(name) || name == "sharding_indexed";
             let before_bytes = chain.array_to_bytes.is_none() && chain.bytes_to_bytes.is_empty();
-            if (is_of_arrays || makes_bytes) && !before_bytes {
-                return Err(
-                    Error::corrupt("a codec of arrays after one that makes bytes").at(&spec.name)
-                );
-            } else if is_of_arrays {
-                chain.array_to_array.push(spec.clone());
-            } else if makes_bytes {
-                chain.array_to_bytes = Some(spec.clone());
-            } else if bytes_to_bytes::build(name, &spec.configuration)?.is_some() {
-                chain.bytes_to_bytes.push(spec.clone());
-            } else if !spec.optional {
-                return Err(Error::unsupported(format!("codec {name:?} is not known")));
+            match table::find(name).map(|row| row.build) {
+                Some(Build::BytesToBytes(build)) => {
+                    build(&spec.configuration)?;
+                    chain.bytes_to_bytes.push(spec.clone());
+                }
+                Some(_) if !before_bytes => {
+                    let detail = "a codec of arrays after one that makes bytes";
+                    return Err(Error::corrupt(detail).at(&spec.name));
+                }
+                Some(Build::ArrayToArray(_)) => chain.array_to_array.push(spec.clone()),
+                Some(Build::ArrayToBytes(_) | Build::Shards) => {
+                    chain.array_to_bytes = Some(spec.clone());
+                }
+                None if spec.optional => {}
+                None => return Err(unknown(name)),
             }
         }
         Ok(chain)
@@ -49,7 +50,7 @@ impl Chain {
         for spec in &self.array_to_array {
             if spec.name == "transpose" {
                 order = order.then(&Order::parse(&spec.configuration, rank)?);
-            } else if !array_to_array::is_of_each_element(&spec.name) {
+            } else if !table::find(&spec.name).is_some_and(|row| row.is_per_element) {
                 return Ok(None);
             }
         }
@@ -57,11 +58,36 @@ impl Chain {
     }
 }
 
+/// The array-to-array codec of `spec`, bound to chunks of `elements`, and what it makes of them.
+pub fn array_to_array(spec: &CodecSpec, elements: &Elements) -> Result<Built> {
+    match table::find(&spec.name).map(|row| row.build) {
+        Some(Build::ArrayToArray(build)) => build(&spec.configuration, elements),
+        _ => Err(unknown(&spec.name)),
+    }
+}
+
+/// The array-to-bytes codec of `spec`, bound to chunks of `elements`. A chunk whose length does not follow from its shape
+/// may have `limit` bytes.
+pub fn array_to_bytes(
+    spec: &CodecSpec,
+    elements: &Elements,
+    limit: usize,
+) -> Result<Box<dyn ArrayToBytes>> {
+    match table::find(&spec.name).map(|row| row.build) {
+        Some(Build::ArrayToBytes(build)) => build(&spec.configuration, elements, limit),
+        _ => Err(unknown(&spec.name)),
+    }
+}
+
 /// Builds bytes-to-bytes codecs, in order of encoding.
 pub fn bytes_to_bytes(specs: &[CodecSpec]) -> Result<Vec<Box<dyn BytesToBytes>>> {
-    let build = |spec: &CodecSpec| {
-        let built = bytes_to_bytes::build(&spec.name, &spec.configuration)?;
-        built.ok_or_else(|| Error::unsupported(format!("codec {:?} is not known", spec.name)))
+    let build = |spec: &CodecSpec| match table::find(&spec.name).map(|row| row.build) {
+        Some(Build::BytesToBytes(build)) => build(&spec.configuration),
+        _ => Err(unknown(&spec.name)),
     };
     specs.iter().map(build).collect()
+}
+
+fn unknown(name: &str) -> Error {
+    Error::unsupported(format!("codec {name:?} is not known"))
 }

@@ -6,7 +6,7 @@ use super::Target;
 use crate::array::Array;
 use crate::dtype::DType;
 use crate::hierarchy::{Content, Node};
-use crate::metadata::model::Object;
+use crate::json::Object;
 use crate::metadata::{DIMENSIONS, FILL, masked_value};
 
 /// What is different in a node that was `found`, in words; none if it is as `planned`. In a mount it is shown decoded, and

@@ -22,10 +22,11 @@ mod units;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::array::FillChunks;
+use crate::codec::CodecSpec;
 use crate::error::{At, Error, Kind, Result};
 use crate::hierarchy::{Content, Hierarchy, Node};
 use crate::metadata::merge::Edit;
-use crate::metadata::model::{CodecSpec, Group};
+use crate::metadata::model::Group;
 use crate::metadata::{NodePath, Shards};
 pub use mark::{Claim, Mark, Standing, is_ignored};
 pub use plan::{Chunks, Plan, plan};

@@ -9,9 +9,10 @@ use super::edit::{ATTEMPTS, is_late, overtaken};
 use super::walk::Bounds;
 use super::{Content, Hierarchy, Node};
 use crate::error::{At, Kind, Result};
+use crate::json;
 use crate::metadata::consolidated::Copied;
 use crate::metadata::model::Group;
-use crate::metadata::{NodeKind, NodePath, json};
+use crate::metadata::{NodeKind, NodePath};
 use crate::store::{Condition, Key};
 
 impl Hierarchy {

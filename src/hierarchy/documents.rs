@@ -7,7 +7,8 @@ use bytes::Bytes;
 use super::Hierarchy;
 use super::node::{Attributes, Document};
 use crate::error::{At, Error, Kind, Result};
-use crate::metadata::{NodePath, join, json, skim, split};
+use crate::json;
+use crate::metadata::{NodePath, join, skim, split};
 use crate::store::{Condition, Key, Stat, Version};
 
 /// What a document takes the place of.

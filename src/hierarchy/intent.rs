@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 use super::Hierarchy;
 use super::documents::Step;
 use crate::error::{Error, Result};
-use crate::metadata::{NodeKind, NodePath, json};
+use crate::json;
+use crate::metadata::{NodeKind, NodePath};
 use crate::store::Key;
 
 const VERSION: u64 = 1;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::array::Array;
 use crate::error::Error;
-use crate::metadata::model::{self, Group};
+use crate::metadata::model::Group;
 use crate::metadata::{NodeKind, NodePath, skim};
 use crate::store::{Key, Stat};
 
@@ -173,7 +173,7 @@ impl Node {
     }
 
     /// Its attributes, where they were understood.
-    pub fn attributes(&self) -> Option<&model::Object> {
+    pub fn attributes(&self) -> Option<&crate::json::Object> {
         match &self.content {
             Content::Group(group) => Some(&group.attributes),
             Content::Array(array) => Some(&array.model().attributes),

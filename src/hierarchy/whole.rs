@@ -13,7 +13,8 @@ use super::intent::{Documents, Intent, MAX_LEN, Move};
 use super::node::Document;
 use crate::array::Array;
 use crate::error::{Error, Kind, Result};
-use crate::metadata::{NodePath, json};
+use crate::json;
+use crate::metadata::NodePath;
 use crate::store::{Aside, Condition, Key};
 
 /// How much of a document's change is in the store.

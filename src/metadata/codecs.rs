@@ -8,12 +8,14 @@
 
 use serde_json::{Value, json};
 
-use super::json::describe;
-use super::members::{lengths, may_be_ignored};
-use super::model::{CodecSpec, Object};
+use super::members::lengths;
 use super::types::Endian;
+use crate::codec::CodecSpec;
+use crate::codec::table::{self, CodecKind};
 use crate::dtype::{DType, integer};
 use crate::error::{Error, Result};
+use crate::json::Object;
+use crate::json::describe;
 
 /// The most codecs in one list.
 const MAX_CODECS: usize = 16;
@@ -32,49 +34,6 @@ pub(super) struct Elements {
     pub(super) endian: Endian,
 }
 
-impl CodecSpec {
-    /// A codec as a list of codecs has it: an object, or since 3.1 a name alone.
-    pub fn from_json(value: &Value) -> Result<Self> {
-        let wrong = || Error::corrupt(format!("codec {} has no name", describe(value)));
-        if let Some(name) = value.as_str() {
-            return Ok(Self::new(name, Object::new()));
-        }
-        let members = ["name", "type", "codec"];
-        let name =
-            members.iter().find_map(|member| value.get(member)?.as_str()).ok_or_else(wrong)?;
-        let configuration = match value.get("configuration") {
-            // The draft of May 2019 has parameters beside the name, which is a URI there.
-            None | Some(Value::Null) if value.get("codec").is_some() => {
-                let mut parameters = value.as_object().cloned().unwrap_or_default();
-                parameters
-                    .retain(|member, _| !["codec", "configuration"].contains(&member.as_str()));
-                parameters
-            }
-            None | Some(Value::Null) => Object::new(),
-            Some(Value::Object(configuration)) => configuration.clone(),
-            Some(other) => {
-                return Err(Error::corrupt(format!(
-                    "the configuration of codec {name} is {}",
-                    describe(other)
-                )));
-            }
-        };
-        Ok(Self { name: name.to_owned(), configuration, optional: may_be_ignored(value) })
-    }
-
-    /// The codec as released v3 writes it in a list.
-    pub fn to_json(&self) -> Value {
-        let mut codec = Object::from_iter([("name".to_owned(), json!(self.name))]);
-        if !self.configuration.is_empty() {
-            codec.insert("configuration".to_owned(), Value::Object(self.configuration.clone()));
-        }
-        if self.optional {
-            codec.insert("must_understand".to_owned(), json!(false));
-        }
-        Value::Object(codec)
-    }
-}
-
 /// The codecs of a list as a document has it; absent or null is an empty one.
 pub(super) fn list(value: Option<&Value>) -> Result<Vec<CodecSpec>> {
     match value {
@@ -86,13 +45,10 @@ pub(super) fn list(value: Option<&Value>) -> Result<Vec<CodecSpec>> {
 
 /// The name in released v3 for a name in a v3 document.
 pub(super) fn v3_name(name: &str) -> String {
-    match name {
-        "endian" => "bytes".to_owned(),
-        "numcodecs.gzip" | "numcodecs.zstd" | "numcodecs.blosc" => {
-            name.trim_start_matches("numcodecs.").to_owned()
-        }
-        _ if name.contains(['/', ':']) => draft_name(name).unwrap_or_else(|_| name.to_owned()),
-        _ => name.to_owned(),
+    match table::find(name) {
+        Some(row) => row.name.to_owned(),
+        None if name.contains(['/', ':']) => draft_name(name).unwrap_or_else(|_| name.to_owned()),
+        None => name.to_owned(),
     }
 }
 
@@ -106,12 +62,10 @@ pub(super) fn draft_name(uri: &str) -> Result<String> {
     if id.is_empty() || id.contains(['/', ':']) {
         return Err(Error::unsupported(format!("codec {uri:?} is not known")));
     }
-    Ok(match id {
-        "endian" => "bytes".to_owned(),
-        "gzip" | "zstd" | "blosc" | "crc32c" | "bytes" | "transpose" | "sharding_indexed"
-        | "vlen-utf8" | "vlen-bytes" => id.to_owned(),
+    Ok(match table::find_id(id) {
         _ if id.starts_with("numcodecs.") => id.to_owned(),
-        _ => format!("numcodecs.{id}"),
+        Some(row) => row.name.to_owned(),
+        None => format!("numcodecs.{id}"),
     })
 }
 
@@ -142,49 +96,6 @@ pub(super) fn shuffle_number(word: Option<&str>) -> u8 {
     }
 }
 
-/// What a codec turns into what, as far as its name is known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Step {
-    ArrayToArray,
-    ArrayToBytes,
-    /// Bytes to bytes, or not known.
-    Other,
-}
-
-pub(super) fn step(name: &str) -> Step {
-    match name {
-        "transpose"
-        | "scale_offset"
-        | "cast_value"
-        | "reshape"
-        | "bitround"
-        | "numcodecs.delta"
-        | "numcodecs.fixedscaleoffset"
-        | "numcodecs.astype"
-        | "numcodecs.packbits"
-        | "numcodecs.bitround"
-        | "numcodecs.categorize"
-        | "numcodecs.quantize" => Step::ArrayToArray,
-        "bytes" | "sharding_indexed" | "vlen-utf8" | "vlen-bytes" | "packbits" | "n5_default"
-        | "numcodecs.json2" | "numcodecs.msgpack2" | "numcodecs.pcodec" | "numcodecs.pickle" => {
-            Step::ArrayToBytes
-        }
-        _ => Step::Other,
-    }
-}
-
-/// Whether a filter names the type of what it makes, and its byte order with it: it turns elements itself.
-fn says_order(name: &str) -> bool {
-    matches!(
-        name,
-        "numcodecs.delta"
-            | "numcodecs.fixedscaleoffset"
-            | "numcodecs.quantize"
-            | "numcodecs.astype"
-            | "numcodecs.categorize"
-    )
-}
-
 /// The canonical form of `codecs`, whose names are canonical, for chunks of `elements`.
 ///
 /// Where no codec makes bytes of an array, `bytes` is put behind those from array to array: it was
@@ -201,11 +112,13 @@ fn nested(mut codecs: Vec<CodecSpec>, elements: &Elements, depth: usize) -> Resu
         )));
     }
     hoist_orders(&mut codecs)?;
-    let makes_bytes = |codec: &&CodecSpec| step(&codec.name) == Step::ArrayToBytes;
+    let names_type = |codec: &CodecSpec| table::find(&codec.name).is_some_and(|row| row.names_type);
+    let is = |codec: &CodecSpec, kind: CodecKind| table::kind(&codec.name) == kind;
+    let makes_bytes = |codec: &&CodecSpec| is(codec, CodecKind::ArrayToBytes);
     match codecs.iter().filter(makes_bytes).count() {
         0 => {
-            let last = codecs.iter().rposition(|codec| step(&codec.name) == Step::ArrayToArray);
-            let plain = if codecs.iter().any(|codec| says_order(&codec.name)) {
+            let last = codecs.iter().rposition(|codec| is(codec, CodecKind::ArrayToArray));
+            let plain = if codecs.iter().any(names_type) {
                 // What such a filter makes is no text, and in the order that the filter says, not the array.
                 let endian = ("endian".to_owned(), json!("little"));
                 CodecSpec::new("bytes", Object::from_iter([endian]))

@@ -21,9 +21,9 @@ use std::collections::{BTreeMap, HashSet};
 
 use serde_json::{Value, json};
 
-use super::json::{self, Text};
 use super::{Dialect, Era, NodePath, ZMETADATA, skim, split};
 use crate::error::{Error, Result};
+use crate::json::{self, Text};
 use crate::store::Key;
 
 /// Where the copies are.

@@ -8,8 +8,8 @@
 
 use serde_json::{Value, json};
 
-use super::model::Object;
 use crate::dtype::{DType, FillValue, base64_decode, base64_encode};
+use crate::json::Object;
 
 /// The attribute in which xarray and GDAL keep the names of dimensions.
 pub const DIMENSIONS: &str = "_ARRAY_DIMENSIONS";

@@ -12,15 +12,18 @@ mod v3;
 
 use serde_json::Value;
 
-use super::codecs::{self, Elements, Step};
-use super::json::{self, Text, describe};
+use super::codecs::{self, Elements};
 use super::members::{check_size, named};
-use super::model::{Array, CodecSpec, Group, KeyEncoding, Node, Object, Separator};
+use super::model::{Array, Group, KeyEncoding, Node, Separator};
 use super::policy::{self, Policy};
 use super::types::{Endian, data_type};
 use super::{Dialect, Draft, NodeKind, NodePath, rectilinear};
+use crate::codec::CodecSpec;
+use crate::codec::table::{self, CodecKind};
 use crate::dtype::{DType, FillValue, integer};
 use crate::error::{Error, Kind, Result};
+use crate::json::Object;
+use crate::json::{self, Text, describe};
 use crate::store::Key;
 
 /// What a new node is to be stored as.
@@ -259,22 +262,22 @@ fn check_codecs(document: &Object, stored: &str) -> Result<()> {
     let listed = listed(document)?;
     for codec in &listed {
         let name = codec.name.as_str();
-        match (codecs::step(name), &first) {
-            (Step::ArrayToBytes, Some(first)) if name == plain.name => {
+        match (table::kind(name), &first) {
+            (CodecKind::ArrayToBytes, Some(first)) if name == plain.name => {
                 return Err(Error::invalid(format!(
                     "codec {name:?} follows {first:?}: it must be the first, and the only one of its name"
                 )));
             }
-            (Step::ArrayToBytes, _) if name == "sharding_indexed" => {
+            (CodecKind::ArrayToBytes, _) if name == "sharding_indexed" => {
                 return refused("codec \"sharding_indexed\"", "--shards");
             }
-            (Step::ArrayToBytes, None) if name == plain.name => {
+            (CodecKind::ArrayToBytes, None) if name == plain.name => {
                 endian = codec.configuration.get("endian").cloned().or(endian);
             }
-            (Step::ArrayToArray | Step::ArrayToBytes, _) => {
+            (CodecKind::ArrayToArray | CodecKind::ArrayToBytes, _) => {
                 return refused(&format!("codec {name:?}"), "--codecs");
             }
-            (Step::Other, _) => {}
+            (CodecKind::BytesToBytes, _) => {}
         }
         first.get_or_insert_with(|| name.to_owned());
     }

@@ -16,7 +16,7 @@ const FORMAT: &str = "https://purl.org/zarr/spec/v3";
 
 /// The node that a document describes.
 pub(super) fn lower(text: &[u8]) -> Lowered {
-    let document = match super::json::parse_object(text) {
+    let document = match crate::json::parse_object(text) {
         Ok(document) => document,
         Err(error) => return Lowered { kind: NodeKind::Group, node: Err(error) },
     };

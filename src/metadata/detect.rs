@@ -8,12 +8,12 @@ use std::collections::VecDeque;
 
 use serde_json::Value;
 
-use super::json::{self, MAX_DOCUMENT_LEN, describe};
 use super::members::check_extensions;
-use super::model::Object;
 use super::{Dialect, Era, skim, v3};
 use crate::dtype::integer;
 use crate::error::{At, Error, Kind, Result};
+use crate::json::Object;
+use crate::json::{self, MAX_DOCUMENT_LEN, describe};
 use crate::store::{Entry, Key, Prefix, Store};
 
 /// How many names are looked at for a first node where the root has no document.

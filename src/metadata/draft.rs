@@ -13,16 +13,19 @@
 
 use serde_json::{Value, json};
 
-use super::codecs::{self, Elements, Step};
-use super::json::{self, describe};
+use super::codecs::{self, Elements};
 use super::members::{
     attributes, check_extensions, check_size, dimension_names, lengths, required, separator,
 };
-use super::model::{Array, CodecSpec, Group, KeyEncoding, Node, Object, Separator};
+use super::model::{Array, Group, KeyEncoding, Node, Separator};
 use super::types::{Endian, data_type};
 use super::{Draft, Era, Lowered, NodeKind, conventions, v3};
+use crate::codec::CodecSpec;
+use crate::codec::table::{self, CodecKind};
 use crate::dtype::{FillValue, integer};
 use crate::error::{Error, Result};
+use crate::json::Object;
+use crate::json::{self, describe};
 
 /// The attribute in which zarr-python 2 keeps filters.
 pub(super) const FILTERS: &str = "filters";
@@ -163,14 +166,14 @@ fn push_filters(chain: &mut Vec<CodecSpec>, filters: Vec<Object>) -> Result<()> 
         let id = filter.shift_remove("id");
         let id = id.as_ref().and_then(Value::as_str).unwrap_or_default();
         let name = codecs::draft_name(id)?;
-        match codecs::step(&name) {
-            Step::ArrayToArray if bytes_seen => {
+        match table::kind(&name) {
+            CodecKind::ArrayToArray if bytes_seen => {
                 return Err(Error::unsupported(format!(
                     "filter {id:?} follows one that works on bytes"
                 )));
             }
-            Step::ArrayToArray => {}
-            Step::ArrayToBytes | Step::Other => bytes_seen = true,
+            CodecKind::ArrayToArray => {}
+            CodecKind::ArrayToBytes | CodecKind::BytesToBytes => bytes_seen = true,
         }
         chain.push(CodecSpec::new(&name, filter));
     }

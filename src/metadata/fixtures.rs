@@ -10,9 +10,11 @@ use proptest::prelude::*;
 use serde_json::Value as Json;
 
 use super::*;
+use crate::codec::CodecSpec;
 use crate::dtype::{DType, FillValue};
 use crate::error::Kind;
-use crate::metadata::model::{Array, CodecSpec, KeyEncoding, Node, Separator};
+use crate::json;
+use crate::metadata::model::{Array, KeyEncoding, Node, Separator};
 use crate::store::directory::{DirectoryStore, Durability};
 use crate::store::memory::MemoryStore;
 use crate::store::{Condition, Store};

@@ -4,8 +4,8 @@
 //! `attributes` of the one object, as in every other dialect, so that reading and editing know one form. Every byte of
 //! either stays.
 
-use super::json::{self, Text};
 use crate::error::{Error, Result};
+use crate::json::{self, Text};
 
 /// Where attributes are in a joined text.
 const ATTRIBUTES: &str = "attributes";

@@ -2,10 +2,11 @@
 
 use serde_json::Value;
 
-use super::json::describe;
-use super::model::{Object, Separator};
+use super::model::Separator;
 use crate::dtype::{DType, integer};
 use crate::error::{Error, Result};
+use crate::json::Object;
+use crate::json::describe;
 
 /// The most dimensions that an array may have.
 pub(super) const MAX_RANK: usize = 64;

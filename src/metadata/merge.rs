@@ -8,13 +8,14 @@ use serde_json::{Map, Value, json};
 
 use super::codecs::{self, Elements};
 use super::conventions::{self, DIMENSIONS, FILL, OME};
-use super::json::{self, Text, describe, same};
 use super::members::{dimension_names, lengths, may_be_ignored, named};
-use super::model::{Array, Node, Object};
+use super::model::{Array, Node};
 use super::types::{Endian, data_type};
 use super::{Dialect, NodeKind, create, draft, n5, rectilinear, skim, v2, v3};
 use crate::dtype::{FillValue, integer};
 use crate::error::{Error, Result};
+use crate::json::Object;
+use crate::json::{self, Text, describe, same};
 
 /// What is to change in a document. Nothing by default.
 #[derive(Debug, Clone, Default, PartialEq)]

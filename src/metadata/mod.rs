@@ -6,7 +6,6 @@
 //! tell one dialect from another. Nothing here reads a store, but [`detect`]
 //! and [`skim`].
 
-pub mod json;
 pub mod merge;
 pub mod model;
 pub mod path;

@@ -2,12 +2,9 @@
 //!
 //! Everything above `metadata` speaks this and cannot tell a dialect from another.
 
-use serde_json::{Map, Value};
-
+use crate::codec::CodecSpec;
 use crate::dtype::{DType, FillValue};
-
-/// A JSON object in the order of its members.
-pub type Object = Map<String, Value>;
+use crate::json::Object;
 
 /// A group or an array.
 #[derive(Debug, Clone, PartialEq)]
@@ -54,24 +51,6 @@ pub struct Array {
 /// The lengths of chunks along a dimension: each length, and how many chunks in a row have it. A step without an end is
 /// a single run of `u64::MAX`.
 pub type Runs = Vec<(u64, u64)>;
-
-/// A codec by its name in released v3 (`gzip`, `numcodecs.zlib`), with its configuration.
-#[derive(Debug, Clone, PartialEq)]
-pub struct CodecSpec {
-    /// The registered name; the spellings of other dialects end in `metadata`.
-    pub name: String,
-    /// Its configuration, empty where the document has none.
-    pub configuration: Object,
-    /// Whether an implementation that does not know it may leave it out (`must_understand: false`).
-    pub optional: bool,
-}
-
-impl CodecSpec {
-    /// A codec that must be understood.
-    pub fn new(name: &str, configuration: Object) -> Self {
-        Self { name: name.to_owned(), configuration, optional: false }
-    }
-}
 
 /// What stands between the coordinates in a chunk key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

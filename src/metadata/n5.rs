@@ -14,13 +14,15 @@ use serde_json::{Value, json};
 
 use super::codecs::{self, Elements};
 use super::conventions;
-use super::json::{self, describe};
 use super::members::{check_size, chunk_lengths, lengths, required};
-use super::model::{Array, CodecSpec, Group, KeyEncoding, Node, Object};
+use super::model::{Array, Group, KeyEncoding, Node};
 use super::types::Endian;
 use super::{Lowered, NodeKind, NodePath};
+use crate::codec::CodecSpec;
 use crate::dtype::{DType, FillValue, integer};
 use crate::error::{Error, Result};
+use crate::json::Object;
+use crate::json::{self, describe};
 
 /// The name of a document, in every directory of a node.
 pub(super) const DOCUMENT: &str = "attributes.json";

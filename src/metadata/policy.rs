@@ -5,17 +5,15 @@
 
 use serde_json::{Value, json};
 
-use super::codecs::{self, Elements, Step};
-use super::json::{self, describe};
+use super::codecs::{self, Elements};
 use super::members::lengths;
-use super::model::{CodecSpec, Object};
 use super::types::Endian;
+use crate::codec::CodecSpec;
+use crate::codec::table::{self, CodecKind, Row};
 use crate::dtype::{DType, integer};
 use crate::error::{Error, Kind, Result};
-
-/// The codecs that a plain name stands for.
-const NAMES: [&str; 9] =
-    ["blosc", "bz2", "crc32c", "gzip", "lz4", "lzma", "shuffle", "zlib", "zstd"];
+use crate::json::Object;
+use crate::json::{self, describe};
 
 /// The most inner chunks that a shard is given: their index takes 16 bytes for each.
 const MAX_COUNT: u64 = 1 << 20;
@@ -168,18 +166,19 @@ fn filled(target: u64, shape: &[u64], chunk_shape: &[u64], dtype: &DType) -> Vec
 /// A codec by its plain name, with or without `numcodecs.` in front.
 fn plain(name: &str) -> Result<CodecSpec> {
     let id = name.strip_prefix("numcodecs.").filter(|id| *id != "crc32c").unwrap_or(name);
-    if !NAMES.contains(&id) {
+    let Some(row) = table::find_id(id).filter(|row| row.is_option) else {
+        let names = table::ids(|row| row.is_option).join(", ");
         return Err(Error::invalid(format!(
-            "codec {name:?} is not known: there are none, {}, and a JSON list takes others",
-            NAMES.join(", ")
+            "unknown codec {name:?}: expected none, {names}, or a JSON list of codecs"
         )));
-    }
-    Ok(completed(CodecSpec::new(&codecs::draft_name(id)?, Object::new())))
+    };
+    Ok(completed(CodecSpec::new(row.name, Object::new())))
 }
 
 /// An item of a JSON list of codecs.
 fn listed(item: &Value) -> Result<CodecSpec> {
-    if let Some(name) = item.as_str().filter(|name| NAMES.contains(name)) {
+    let is_option = |name: &&str| table::find_id(name).is_some_and(|row| row.is_option);
+    if let Some(name) = item.as_str().filter(is_option) {
         return plain(name);
     }
     let mut codec = CodecSpec::from_json(item).map_err(invalid)?;
@@ -189,16 +188,11 @@ fn listed(item: &Value) -> Result<CodecSpec> {
 
 /// The codec with what its configuration leaves out, as far as the specification wants it said.
 pub(super) fn completed(mut codec: CodecSpec) -> CodecSpec {
-    let defaults = match codec.name.as_str() {
-        "blosc" => json!({"cname": "lz4", "clevel": 5, "shuffle": "shuffle", "blocksize": 0}),
-        "gzip" | "numcodecs.zlib" | "numcodecs.bz2" => json!({"level": 5}),
-        "numcodecs.lz4" => json!({"acceleration": 1}),
-        "numcodecs.lzma" if codec.configuration.is_empty() => json!({"preset": 6}),
-        "zstd" => json!({"level": 3, "checksum": false}),
-        _ => Value::Null,
-    };
-    for (member, value) in defaults.as_object().into_iter().flatten() {
-        default_to(&mut codec.configuration, member, value.clone());
+    // Filters of lzma exclude a preset.
+    let has_filters = codec.name == "numcodecs.lzma" && !codec.configuration.is_empty();
+    let row = table::find(&codec.name).filter(|_| !has_filters);
+    for (member, value) in row.map(Row::defaults).into_iter().flatten() {
+        default_to(&mut codec.configuration, &member, value);
     }
     codec
 }
@@ -218,10 +212,10 @@ fn check_chain(chain: &[CodecSpec]) -> Result<()> {
         if codec.name == "sharding_indexed" {
             return Err(Error::invalid("sharding_indexed is no codec for --codecs: use --shards"));
         }
-        let step = codecs::step(&codec.name);
+        let step = table::kind(&codec.name);
         let misplaced = match (last, step) {
-            (None | Some(Step::ArrayToArray), _) | (Some(_), Step::Other) => false,
-            (Some(_), Step::ArrayToArray | Step::ArrayToBytes) => true,
+            (None | Some(CodecKind::ArrayToArray), _) | (Some(_), CodecKind::BytesToBytes) => false,
+            (Some(_), CodecKind::ArrayToArray | CodecKind::ArrayToBytes) => true,
         };
         if misplaced {
             return Err(Error::invalid(format!(

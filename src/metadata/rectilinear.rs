@@ -14,10 +14,10 @@
 
 use serde_json::{Value, json};
 
-use super::json::describe;
 use super::model::Runs;
 use crate::dtype::integer;
 use crate::error::{Error, Result};
+use crate::json::describe;
 
 /// The name of the grid.
 pub(super) const NAME: &str = "rectilinear";

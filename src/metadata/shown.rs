@@ -6,9 +6,10 @@
 use serde_json::{Value, json};
 
 use super::codecs::plain;
-use super::json::parse;
-use super::model::{Array, Group, Object};
+use super::model::{Array, Group};
 use super::{NodeKind, rectilinear};
+use crate::json::Object;
+use crate::json::parse;
 
 /// Where the indentation of copies costs more than it helps: further ones are on one line.
 const MAX_INDENTED_LEN: usize = 4 << 20;

@@ -9,8 +9,8 @@
 
 use std::borrow::Cow;
 
-use super::json::MAX_DOCUMENT_LEN;
 use crate::error::{Error, Kind, Result};
+use crate::json::MAX_DOCUMENT_LEN;
 use crate::store::{ByteRange, Key, Stat, Store};
 
 /// The most bytes of a metadata file with the copies in it.

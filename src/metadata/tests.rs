@@ -1,8 +1,9 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::model::{Array, CodecSpec, KeyEncoding, Node, Separator};
+use super::model::{Array, KeyEncoding, Node, Separator};
 use super::*;
+use crate::codec::CodecSpec;
 use crate::dtype::DType;
 
 fn draft() -> Dialect {

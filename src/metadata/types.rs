@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::json::describe;
 use crate::dtype::{DType, Field, MAX_ITEM_LEN, TIME_UNITS, Time, integer};
 use crate::error::{Error, Result};
+use crate::json::describe;
 
 /// In which order the bytes of a component are stored.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -12,15 +12,18 @@
 
 use serde_json::{Value, json};
 
-use super::codecs::{self, Elements, Step};
+use super::codecs::{self, Elements};
 use super::conventions;
-use super::json::{self, describe};
 use super::members::{attributes, check_size, chunk_lengths, lengths, required, separator};
-use super::model::{Array, CodecSpec, Group, KeyEncoding, Node, Object, Separator};
+use super::model::{Array, Group, KeyEncoding, Node, Separator};
 use super::types::{Endian, component_orders, data_type};
 use super::{Lowered, NodeKind};
+use crate::codec::CodecSpec;
+use crate::codec::table::{self, CodecKind};
 use crate::dtype::{DType, FillValue, integer};
 use crate::error::{Error, Result};
+use crate::json::Object;
+use crate::json::{self, describe};
 
 /// The node of `kind` that a document describes.
 pub(super) fn lower(kind: NodeKind, text: &[u8]) -> Lowered {
@@ -73,7 +76,7 @@ fn array(document: &Object) -> Result<Array> {
     let chain = chain(document, rank, filters, compressor)?;
     // What filters make of elements has the byte order that they say.
     let changes_type = |codec: &CodecSpec| {
-        codecs::step(&codec.name) == Step::ArrayToArray && codec.name != "transpose"
+        table::kind(&codec.name) == CodecKind::ArrayToArray && codec.name != "transpose"
     };
     let endian = if chain.iter().any(changes_type) { Endian::Little } else { endian };
     Ok(Array {
@@ -151,15 +154,15 @@ fn chain(
     chain.extend(compressor);
     let mut makes_bytes = false;
     for codec in &chain {
-        match codecs::step(&codec.name) {
-            Step::ArrayToArray | Step::ArrayToBytes if makes_bytes => {
+        match table::kind(&codec.name) {
+            CodecKind::ArrayToArray | CodecKind::ArrayToBytes if makes_bytes => {
                 return Err(Error::unsupported(format!(
                     "filter {:?} follows one that works on bytes",
                     codec.name
                 )));
             }
-            Step::ArrayToArray => {}
-            Step::ArrayToBytes | Step::Other => makes_bytes = true,
+            CodecKind::ArrayToArray => {}
+            CodecKind::ArrayToBytes | CodecKind::BytesToBytes => makes_bytes = true,
         }
     }
     Ok(chain)

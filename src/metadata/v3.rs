@@ -7,16 +7,17 @@
 use serde_json::Value;
 
 use super::codecs::{self, Elements};
-use super::json::{self, describe};
 use super::members::{
     attributes, check_extensions, check_size, chunk_lengths, dimension_names, lengths,
     may_be_ignored, named, required, separator,
 };
-use super::model::{Array, Group, KeyEncoding, Node, Object, Separator};
+use super::model::{Array, Group, KeyEncoding, Node, Separator};
 use super::types::{Endian, data_type};
 use super::{Lowered, NodeKind, rectilinear, skim};
 use crate::dtype::{FillValue, integer};
 use crate::error::{Error, Result};
+use crate::json::Object;
+use crate::json::{self, describe};
 
 /// The name of a document, in every directory of a node.
 pub(super) const DOCUMENT: &str = "zarr.json";

@@ -3,15 +3,18 @@
 
 use serde_json::{Value, json};
 
-use super::codecs::{Step, list, step};
+use super::codecs::list;
 use super::create::check_type;
-use super::json::{Text, parse, parse_object};
-use super::model::{Array, CodecSpec, Group, Object};
+use super::model::{Array, Group};
 use super::policy::{Policy, Shards};
 use super::shown;
 use super::types::data_type;
+use crate::codec::CodecSpec;
+use crate::codec::table::{self, CodecKind};
 use crate::dtype::{DType, FillValue};
 use crate::error::{Error, Kind, Result};
+use crate::json::Object;
+use crate::json::{Text, parse, parse_object};
 
 /// What decoded chunks have at most where nobody says how long they are to be.
 const CHUNK_LEN: u64 = 1 << 20;
@@ -171,7 +174,7 @@ pub fn codecs_like(array: &Array) -> Vec<Vec<CodecSpec>> {
         [n5] if n5.name == "n5_default" => nested(n5),
         own => own.to_vec(),
     };
-    let compresses = |codec: &&CodecSpec| step(&codec.name) == Step::Other;
+    let compresses = |codec: &&CodecSpec| table::kind(&codec.name) == CodecKind::BytesToBytes;
     let compressors: Vec<CodecSpec> = own.iter().filter(compresses).cloned().collect();
     let last = compressors.last().cloned().into_iter().collect();
     let mut all = vec![own, compressors, last];

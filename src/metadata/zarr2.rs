@@ -10,12 +10,14 @@ use super::codecs::plain;
 use super::conventions::{self, DIMENSIONS, FILL, OME};
 use super::create::v2::fill_value;
 use super::joined::join;
-use super::model::{Array, CodecSpec, Group, KeyEncoding, Node, Object, Separator};
+use super::model::{Array, Group, KeyEncoding, Node, Separator};
 use super::shown::Copies;
 use super::types::{Endian, numpy_type};
 use super::{NodeKind, shown, v2};
+use crate::codec::CodecSpec;
 use crate::dtype::{DType, FillValue};
 use crate::error::{Error, Kind, Result};
+use crate::json::Object;
 
 /// A node as Zarr 2 has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -139,7 +141,7 @@ pub fn to_v3(kind: NodeKind, document: &str, attributes: Option<&str>) -> Result
                 ));
             }
             let text = shown::array(&array, &array.chunk_shape);
-            let mut text = super::json::Text::parse(text.as_bytes())?;
+            let mut text = crate::json::Text::parse(text.as_bytes())?;
             if array.codecs != [plain(&array.dtype)] {
                 let codecs: Value = array.codecs.iter().map(CodecSpec::to_json).collect();
                 text.set(&["codecs"], &codecs)?;
@@ -159,7 +161,7 @@ pub fn to_v3(kind: NodeKind, document: &str, attributes: Option<&str>) -> Result
 
 /// The attributes of a node of Zarr 2 as they are stored, in strict JSON; `joined` is its document with them in it.
 pub fn stored_attributes(joined: &[u8]) -> Option<String> {
-    let document = super::json::parse_object(joined).ok()?;
+    let document = crate::json::parse_object(joined).ok()?;
     let attributes = document.get("attributes").cloned().unwrap_or_else(|| json!({}));
     attributes.is_object().then(|| print(&attributes))
 }

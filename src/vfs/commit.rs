@@ -122,7 +122,7 @@ impl Vfs {
     fn longest(&self, place: Option<&Place>) -> Result<u64> {
         Ok(match place {
             Some(Place::Chunk(path, coords)) => self.array(path)?.chunk_len(coords)?.longest(),
-            Some(place) if place.is_document() => crate::metadata::json::MAX_DOCUMENT_LEN,
+            Some(place) if place.is_document() => crate::json::MAX_DOCUMENT_LEN,
             Some(Place::View(path, format)) => self.view(path, format)?.len(),
             _ => self.hierarchy.options().max_chunk_len,
         })

@@ -5,9 +5,10 @@ use super::{Vfs, convert};
 use crate::array::Array;
 use crate::error::{At, Error, Kind, Result};
 use crate::hierarchy::{Content, Document, Node, Raised, Wanted};
+use crate::json;
 use crate::metadata::merge::{self, Edit};
 use crate::metadata::model::{self, Group};
-use crate::metadata::{NodeKind, NodePath, json};
+use crate::metadata::{NodeKind, NodePath};
 use crate::store::Key;
 
 impl Vfs {

@@ -8,8 +8,9 @@ use super::Vfs;
 use super::place::Place;
 use crate::error::{At, Error, Kind, Result};
 use crate::hierarchy::{Content, Node};
+use crate::json as lenient;
+use crate::metadata::NodePath;
 use crate::metadata::merge::Edit;
-use crate::metadata::{NodePath, json as lenient};
 
 const ZARR: &str = "user.zarr.";
 const ATTRS: &str = "user.attrs.";
@@ -190,11 +191,7 @@ impl Vfs {
                     add(
                         "codecs",
                         Value::Array(
-                            model
-                                .codecs
-                                .iter()
-                                .map(crate::metadata::model::CodecSpec::to_json)
-                                .collect(),
+                            model.codecs.iter().map(crate::codec::CodecSpec::to_json).collect(),
                         ),
                     );
                     add("fill_value", model.fill.to_json(&model.dtype));

@@ -312,7 +312,7 @@ impl Vfs {
         if node.is_bare() && !matches!(place, Place::Document(_)) {
             // They wait for the document that they are of; of copies it is enough to know that some are wanted.
             if let Place::Attributes(_) = place {
-                crate::metadata::json::parse_object(written.as_bytes())
+                crate::json::parse_object(written.as_bytes())
                     .map_err(|error| error.of_kind(Kind::Invalid))?;
                 self.waiting.lock().insert(path.clone(), written.into_owned());
             } else {
@@ -368,7 +368,7 @@ impl Vfs {
 
     /// Remembers an array whose document gives no fill value: most dialects have to have one.
     fn note_fill(&self, path: &NodePath, written: &str) {
-        let document = crate::metadata::json::parse_object(written.as_bytes()).unwrap_or_default();
+        let document = crate::json::parse_object(written.as_bytes()).unwrap_or_default();
         let is_null = document.get("fill_value").is_none_or(Value::is_null);
         let mut without_fill = self.without_fill.lock();
         if is_null && document.contains_key("shape") {
@@ -415,8 +415,7 @@ fn is_own_name(name: &str) -> bool {
 
 /// Whether the text of a document is that of an array.
 fn is_array(text: &str) -> bool {
-    crate::metadata::json::parse_object(text.as_bytes())
-        .is_ok_and(|document| document.contains_key("shape"))
+    crate::json::parse_object(text.as_bytes()).is_ok_and(|document| document.contains_key("shape"))
 }
 
 /// The indices of the chunk that Zarr 2 calls `name` in an array of `rank` dimensions.

@@ -11,7 +11,7 @@ use crate::codec::vlen_items;
 use crate::dtype::DType;
 use crate::error::{Error, Kind, Result};
 use crate::hierarchy::{Content, Hierarchy, Met, Node};
-use crate::metadata::model::Object;
+use crate::json::Object;
 use crate::metadata::{NodeKind, NodePath};
 use crate::resources;
 

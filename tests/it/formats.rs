@@ -4,9 +4,10 @@ use std::fs;
 use std::path::Path;
 
 use zarrfs::codec::registry::Chain;
+use zarrfs::codec::{CodecSpec, table};
 use zarrfs::dtype::{DType, Narrow};
+use zarrfs::json::Object;
 use zarrfs::metadata::Dialect;
-use zarrfs::metadata::model::{CodecSpec, Object};
 
 fn rows(heading: &str) -> Vec<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/formats.md");
@@ -32,6 +33,18 @@ fn every_codec_that_the_page_names_is_built() {
         assert!(Chain::sort(&[spec]).is_ok(), "{name} is not built");
     }
     assert!(Chain::sort(&[CodecSpec::new("homeopathy", Object::new())]).is_err());
+}
+
+#[test]
+fn every_codec_of_the_table_is_on_the_page() {
+    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/formats.md"));
+    let page = page.unwrap();
+    let missing: Vec<&str> = table::ROWS
+        .iter()
+        .map(|row| row.name)
+        .filter(|name| !page.contains(&format!("`{name}`")))
+        .collect();
+    assert!(missing.is_empty(), "{missing:?}");
 }
 
 #[test]

@@ -15,12 +15,14 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     ("dtype", &["error"]),
     ("store", &["error", "buffer", "sys"]),
     ("shard", &["error"]),
-    ("metadata", &["error", "resources", "dtype", "store"]),
-    ("codec", &["error", "buffer", "parallel", "dtype", "shard", "metadata"]),
+    ("json", &["error", "resources"]),
+    ("codec", &["error", "buffer", "parallel", "dtype", "shard", "json"]),
+    ("metadata", &["error", "resources", "dtype", "store", "json", "codec"]),
     (
         "array",
         &[
             "error",
+            "json",
             "buffer",
             "resources",
             "parallel",
@@ -31,12 +33,13 @@ const MAY_NAME: &[(&str, &[&str])] = &[
             "codec",
         ],
     ),
-    ("hierarchy", &["error", "resources", "store", "metadata", "array"]),
+    ("hierarchy", &["error", "json", "resources", "store", "metadata", "array"]),
     ("cache", &["error", "buffer", "store", "metadata", "codec", "array"]),
     (
         "convert",
         &[
             "error",
+            "json",
             "buffer",
             "resources",
             "dtype",
@@ -48,11 +51,25 @@ const MAY_NAME: &[(&str, &[&str])] = &[
             "cache",
         ],
     ),
-    ("view", &["error", "buffer", "resources", "dtype", "metadata", "codec", "array", "hierarchy"]),
+    (
+        "view",
+        &[
+            "error",
+            "json",
+            "buffer",
+            "resources",
+            "dtype",
+            "metadata",
+            "codec",
+            "array",
+            "hierarchy",
+        ],
+    ),
     (
         "vfs",
         &[
             "error",
+            "json",
             "sys",
             "buffer",
             "store",
@@ -72,6 +89,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
         "cli",
         &[
             "error",
+            "json",
             "sys",
             "store",
             "metadata",

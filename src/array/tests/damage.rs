@@ -10,7 +10,7 @@ use crate::array::{Array, Change, Coords, FillChunks, ShardLayout};
 use crate::codec::BytesToBytes;
 use crate::codec::bytes_to_bytes::Gzip;
 use crate::error::Kind;
-use crate::metadata::model::Object;
+use crate::json::Object;
 use crate::shard::ENTRY_LEN;
 use crate::store::counting::CountingStore;
 use crate::store::memory::MemoryStore;

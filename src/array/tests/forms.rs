@@ -6,8 +6,9 @@ use std::sync::Arc;
 use serde_json::{Value as Json, json};
 
 use crate::array::{Array, Coords, ShardLayout};
+use crate::codec::CodecSpec;
 use crate::dtype::{DType, FillValue};
-use crate::metadata::model::{self, CodecSpec, KeyEncoding, Node, Separator};
+use crate::metadata::model::{self, KeyEncoding, Node, Separator};
 use crate::metadata::{Dialect, NodeKind};
 use crate::store::{Key, Prefix, Store};
 
@@ -37,7 +38,7 @@ impl Form {
             key_encoding: KeyEncoding::Default(Separator::Slash),
             codecs: codecs.map(|codec| CodecSpec::from_json(codec).expect("a codec")).collect(),
             dimension_names: Vec::new(),
-            attributes: model::Object::new(),
+            attributes: crate::json::Object::new(),
         };
         Self { name: name.to_owned(), model }
     }

@@ -8,7 +8,7 @@ use super::filter::Sides;
 use crate::buffer::Buffer;
 use crate::codec::{ArrayToArray, Elements};
 use crate::error::Result;
-use crate::metadata::model::Object;
+use crate::json::Object;
 
 /// The codec, bound to its types.
 #[derive(Debug)]

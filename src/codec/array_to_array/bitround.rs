@@ -13,7 +13,7 @@ use crate::codec::number::{bits, push};
 use crate::codec::{ArrayToArray, Elements};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::metadata::model::Object;
+use crate::json::Object;
 
 /// The codec, bound to a type.
 #[derive(Debug)]

@@ -13,7 +13,7 @@ use crate::codec::number::{Format, Number};
 use crate::codec::{ArrayToArray, Elements};
 use crate::dtype::{DType, FillValue};
 use crate::error::{Error, Result};
-use crate::metadata::model::Object;
+use crate::json::Object;
 
 /// The codec, bound to its types.
 #[derive(Debug)]

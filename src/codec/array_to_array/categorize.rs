@@ -14,7 +14,7 @@ use crate::codec::number::{Format, Number};
 use crate::codec::{ArrayToArray, Elements, configuration, texts};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::metadata::model::Object;
+use crate::json::Object;
 
 /// The longest chunk of texts that is made of numbers.
 const MAX_LEN: usize = 1 << 30;

@@ -10,7 +10,7 @@ use crate::buffer::{Buffer, reserve};
 use crate::codec::number::{Format, Number};
 use crate::codec::{ArrayToArray, Elements};
 use crate::error::{Error, Result};
-use crate::metadata::model::Object;
+use crate::json::Object;
 
 /// The codec, bound to its types.
 #[derive(Debug)]

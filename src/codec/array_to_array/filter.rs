@@ -1,10 +1,11 @@
 //! What the filters of numcodecs have in common: a type on either side, spelled as NumPy does.
 
+use crate::codec::CodecSpec;
 use crate::codec::number::Format;
 use crate::codec::{Elements, configuration};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::metadata::model::{CodecSpec, Object};
+use crate::json::Object;
 
 /// The types that a filter goes between.
 #[derive(Debug)]

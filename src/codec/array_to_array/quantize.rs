@@ -11,7 +11,7 @@ use crate::codec::configuration::integer;
 use crate::codec::number::Number;
 use crate::codec::{ArrayToArray, Elements};
 use crate::error::{Error, Result};
-use crate::metadata::model::Object;
+use crate::json::Object;
 
 /// The codec, bound to its types.
 #[derive(Debug)]

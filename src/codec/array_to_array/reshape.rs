@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::buffer::Buffer;
 use crate::codec::{ArrayToArray, Elements};
 use crate::error::{Error, Result};
-use crate::metadata::model::Object;
+use crate::json::Object;
 
 /// The codec, bound to a shape. It has nothing to do but to say that dimensions are others now.
 #[derive(Debug)]

@@ -13,7 +13,7 @@ use crate::buffer::{Buffer, reserve};
 use crate::codec::vlen::{self, Form};
 use crate::codec::{ArrayToArray, Elements};
 use crate::error::{Error, Result};
-use crate::metadata::model::Object;
+use crate::json::Object;
 
 /// A permutation of dimensions: which decoded one each encoded one is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use crate::buffer::Buffer;
 use crate::codec::{ArrayToBytes, Elements};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::metadata::model::Object;
+use crate::json::Object;
 
 /// The codec, bound to a length.
 #[derive(Debug)]

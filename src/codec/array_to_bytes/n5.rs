@@ -20,9 +20,10 @@ use serde_json::Value;
 
 use super::Turn;
 use crate::buffer::{Buffer, reserve};
+use crate::codec::CodecSpec;
 use crate::codec::{ArrayToBytes, BytesToBytes, Elements, registry};
 use crate::error::{Error, Result};
-use crate::metadata::model::{CodecSpec, Object};
+use crate::json::Object;
 
 /// How much longer than the elements an intermediate form may be, besides twice their length.
 const SLACK: usize = 1 << 20;

@@ -23,7 +23,7 @@ use crate::codec::number::{Format, Number};
 use crate::codec::{ArrayToBytes, Elements, texts};
 use crate::dtype::{DType, FillValue};
 use crate::error::{Error, Result};
-use crate::metadata::model::Object;
+use crate::json::Object;
 
 /// The most dimensions of NumPy.
 const MAX_RANK: usize = 64;
@@ -160,7 +160,7 @@ impl Notation {
     /// What is written there.
     fn value(self, item: &[u8]) -> Result<Value> {
         match self {
-            Self::Json { .. } => crate::metadata::json::parse(item),
+            Self::Json { .. } => crate::json::parse(item),
             Self::MessagePack => message_pack::value(item),
         }
     }

@@ -23,7 +23,7 @@ use crate::codec::number::{bits, push};
 use crate::codec::{ArrayToBytes, Elements};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::metadata::model::Object;
+use crate::json::Object;
 
 /// The codec, bound to a length and a type.
 #[derive(Debug)]

@@ -18,7 +18,7 @@ use crate::codec::configuration::count;
 use crate::codec::{ArrayToBytes, Elements};
 use crate::dtype::DType;
 use crate::error::{Error, Kind, Result};
-use crate::metadata::model::Object;
+use crate::json::Object;
 
 /// The codec, bound to a length and a type.
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use super::stream::{Decompressor, Step, decode_one, room, room_to_decode};
 use crate::codec::BytesToBytes;
 use crate::codec::configuration::count;
 use crate::error::{Error, Result};
-use crate::metadata::model::Object;
+use crate::json::Object;
 
 /// How much the compressor is given at a time: it counts its input in 32 bits.
 const MAX_STEP_LEN: usize = 1 << 30;

@@ -13,7 +13,7 @@ use super::stream::{room, too_long};
 use crate::codec::BytesToBytes;
 use crate::codec::configuration::count;
 use crate::error::{Error, Result};
-use crate::metadata::model::Object;
+use crate::json::Object;
 
 /// The length of a checksum.
 const LEN: usize = 4;

@@ -13,8 +13,10 @@ use serde_json::Value;
 
 use super::stream::{room, too_long};
 use crate::codec::BytesToBytes;
+use crate::codec::CodecSpec;
+use crate::codec::table::{self, Build};
 use crate::error::{Error, Result};
-use crate::metadata::model::{CodecSpec, Object};
+use crate::json::Object;
 
 /// The most codecs inside.
 const MAX_CODECS: usize = 16;
@@ -38,13 +40,15 @@ impl Conditional {
         })?;
         let build = |value: &Value| {
             let spec = CodecSpec::from_json(value)?;
-            let codec = match spec.name.as_str() {
-                "conditional" => None,
-                name => super::build(name, &spec.configuration)?,
-            };
-            codec.ok_or_else(|| {
-                Error::unsupported(format!("conditional: codec {:?} has no place in it", spec.name))
-            })
+            match table::find(&spec.name).map(|row| (row.name, row.build)) {
+                Some((name, Build::BytesToBytes(build))) if name != "conditional" => {
+                    build(&spec.configuration)
+                }
+                _ => Err(Error::unsupported(format!(
+                    "conditional: codec {:?} cannot be in its list",
+                    spec.name
+                ))),
+            }
         };
         Ok(Self { codecs: list.iter().map(build).collect::<Result<_>>()? })
     }

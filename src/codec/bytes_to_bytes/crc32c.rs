@@ -6,7 +6,7 @@
 use super::stream::{room, too_long};
 use crate::codec::BytesToBytes;
 use crate::error::{Error, Result};
-use crate::metadata::model::Object;
+use crate::json::Object;
 
 /// The length of the checksum.
 const CHECKSUM_LEN: u64 = 4;

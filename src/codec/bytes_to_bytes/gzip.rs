@@ -13,7 +13,7 @@ use super::zlib::Inflate;
 use crate::codec::BytesToBytes;
 use crate::codec::configuration::count;
 use crate::error::{Error, Result};
-use crate::metadata::model::Object;
+use crate::json::Object;
 
 /// The largest window that the format knows, as a power of two.
 const WINDOW_BITS: u8 = 15;

@@ -14,7 +14,7 @@ use lz4_flex::block::{compress_into, decompress_into, get_maximum_output_size};
 use super::stream::{too_long, unset};
 use crate::codec::BytesToBytes;
 use crate::error::{Error, Result};
-use crate::metadata::model::Object;
+use crate::json::Object;
 
 /// The longest input that LZ4 takes.
 const MAX_DECODED_LEN: u32 = 0x7e00_0000;

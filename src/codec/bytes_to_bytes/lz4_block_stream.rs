@@ -19,7 +19,7 @@ use super::stream::{too_long, unset};
 use crate::codec::BytesToBytes;
 use crate::codec::configuration::count;
 use crate::error::{Error, Result};
-use crate::metadata::model::Object;
+use crate::json::Object;
 
 const MAGIC: &[u8; 8] = b"LZ4Block";
 const HEADER_LEN: usize = 21;

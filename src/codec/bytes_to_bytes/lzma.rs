@@ -13,7 +13,7 @@ use super::stream::{Decompressor, Step, decode_one, room, room_to_decode};
 use crate::codec::BytesToBytes;
 use crate::codec::configuration::{count, integer};
 use crate::error::{Error, Result};
-use crate::metadata::model::Object;
+use crate::json::Object;
 
 mod filter;
 

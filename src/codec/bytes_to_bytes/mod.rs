@@ -36,38 +36,5 @@ pub use shuffle::Shuffle;
 pub use zlib::Zlib;
 pub use zstd::Zstd;
 
-use super::BytesToBytes;
-use crate::error::Result;
-use crate::metadata::model::Object;
-
-/// The codec of that registered name; `None` is not an error, but a name of another kind of codec
-/// or of one that zarrfs does not have.
-pub fn build(name: &str, configuration: &Object) -> Result<Option<Box<dyn BytesToBytes>>> {
-    let codec: Box<dyn BytesToBytes> = match name {
-        "blosc" | "numcodecs.blosc" => Box::new(Blosc::new(configuration)?),
-        "conditional" => Box::new(Conditional::new(configuration)?),
-        // As an id of numcodecs it may have a location.
-        "crc32c" if !configuration.contains_key("location") => {
-            Box::new(Crc32c::new(configuration)?)
-        }
-        "crc32c" | "numcodecs.crc32c" => Box::new(Checksum::crc32c(configuration)?),
-        "gzip" | "numcodecs.gzip" => Box::new(Gzip::new(configuration)?),
-        "numcodecs.adler32" => Box::new(Checksum::adler32(configuration)?),
-        "numcodecs.base64" => Box::new(Base64),
-        "numcodecs.bz2" => Box::new(Bz2::new(configuration)?),
-        "numcodecs.crc32" => Box::new(Checksum::crc32(configuration)?),
-        "numcodecs.fletcher32" => Box::new(Checksum::fletcher32()),
-        "numcodecs.jenkins_lookup3" => Box::new(Checksum::lookup3(configuration)?),
-        "lz4_block_stream" => Box::new(Lz4BlockStream::new(configuration)?),
-        "numcodecs.lz4" => Box::new(Lz4::new(configuration)?),
-        "numcodecs.lzma" => Box::new(Lzma::new(configuration)?),
-        "shuffle" | "numcodecs.shuffle" => Box::new(Shuffle::new(configuration)?),
-        "numcodecs.zlib" => Box::new(Zlib::new(configuration)?),
-        "zstd" | "numcodecs.zstd" => Box::new(Zstd::new(configuration)?),
-        _ => return Ok(None),
-    };
-    Ok(Some(codec))
-}
-
 #[cfg(test)]
 mod tests;

@@ -7,7 +7,7 @@ use super::stream::{too_long, unset};
 use crate::codec::BytesToBytes;
 use crate::codec::configuration::count;
 use crate::error::{Error, Result};
-use crate::metadata::model::Object;
+use crate::json::Object;
 
 /// The codec `numcodecs.shuffle`.
 #[derive(Debug)]

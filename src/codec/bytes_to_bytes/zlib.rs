@@ -12,7 +12,7 @@ use super::stream::{Decompressor, Step, decode_one, room_to_decode};
 use crate::codec::BytesToBytes;
 use crate::codec::configuration::integer;
 use crate::error::{Error, Result};
-use crate::metadata::model::Object;
+use crate::json::Object;
 
 thread_local! {
     /// A thread's decompressor: to make one costs as much as to decode a small chunk.

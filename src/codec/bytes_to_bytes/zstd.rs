@@ -17,7 +17,7 @@ use super::stream::{room, too_long};
 use crate::codec::BytesToBytes;
 use crate::codec::configuration::{flag, integer};
 use crate::error::{Error, Result};
-use crate::metadata::model::Object;
+use crate::json::Object;
 
 /// The highest level whose context, some MiB, is kept by the thread; beyond, it can be hundreds.
 const MAX_KEPT_LEVEL: i32 = 6;

@@ -14,14 +14,17 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 
 use super::{New, put, put_attributes, put_fill};
+use crate::codec::CodecSpec;
+use crate::codec::table;
 use crate::dtype::DType;
 use crate::error::{Error, Kind, Result};
+use crate::json::Object;
+use crate::json::Text;
 use crate::metadata::Era;
 use crate::metadata::codecs::{self, Elements};
 use crate::metadata::conventions::{DIMENSIONS, names_of};
 use crate::metadata::draft::{FILTERS, FORMAT_OF_2019, are_filters};
-use crate::metadata::json::Text;
-use crate::metadata::model::{Array, CodecSpec, KeyEncoding, Object, Separator};
+use crate::metadata::model::{Array, KeyEncoding, Separator};
 use crate::metadata::types::{Endian, numpy_type};
 
 /// Members of released v3, and those of drafts that only the mount sets.
@@ -39,9 +42,6 @@ const DROPPED: [&str; 12] = [
     "chunk_codecs",
     "dimension_separator",
 ];
-
-/// The compressors that zarr-python 2.18 reads in such a document.
-const COMPRESSORS: [&str; 7] = ["blosc", "bz2", "gzip", "lz4", "lzma", "zlib", "zstd"];
 
 /// The extension that has complex numbers.
 const COMPLEX: &str = "https://zarr-specs.readthedocs.io/en/core-protocol-v3.0-dev/protocol/extensions/\
@@ -173,11 +173,11 @@ impl Chain {
 
     fn compress(&mut self, codec: CodecSpec) -> Result<()> {
         let id = codec.name.strip_prefix("numcodecs.").unwrap_or(&codec.name).to_owned();
-        if !COMPRESSORS.contains(&id.as_str()) {
+        if !table::find(&codec.name).is_some_and(|row| row.in_drafts) {
             return Err(Error::invalid(format!(
                 "codec {:?} has no form in the 2020 draft: use one of {}",
                 codec.name,
-                COMPRESSORS.join(", ")
+                table::ids(|row| row.in_drafts).join(", ")
             )));
         }
         if let Some((first, _)) = &self.compressor {

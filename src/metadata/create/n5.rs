@@ -3,12 +3,15 @@
 use serde_json::{Value, json};
 
 use super::New;
+use crate::codec::CodecSpec;
+use crate::codec::table;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::json::Object;
+use crate::json::{self, Text};
 use crate::metadata::codecs::{self, Elements};
 use crate::metadata::conventions::{self, DIMENSIONS, names_of};
-use crate::metadata::json::{self, Text};
-use crate::metadata::model::{Array, CodecSpec, KeyEncoding, Object};
+use crate::metadata::model::{Array, KeyEncoding};
 use crate::metadata::n5::MEMBERS;
 use crate::metadata::types::Endian;
 
@@ -100,15 +103,13 @@ fn compressor(chain: Vec<CodecSpec>) -> Result<Option<CodecSpec>> {
     for codec in chain {
         match codec.name.as_str() {
             "bytes" => {}
-            "gzip" | "zstd" | "blosc" | "numcodecs.zlib" | "numcodecs.bz2" | "numcodecs.lzma"
-                if compressor.is_none() =>
-            {
+            name if compressor.is_none() && table::find(name).is_some_and(|row| row.in_n5) => {
                 compressor = Some(codec);
             }
-            _ => {
+            name => {
+                let names = table::ids(|row| row.in_n5).join(", ");
                 return Err(Error::invalid(format!(
-                    "codec {:?} has no form in N5: use one of gzip, zlib, bz2, lzma, blosc, zstd, or none",
-                    codec.name
+                    "codec {name:?} has no form in N5: use one of {names}, or none"
                 )));
             }
         }

@@ -3,12 +3,15 @@
 use serde_json::{Value, json};
 
 use super::{New, put};
+use crate::codec::CodecSpec;
+use crate::codec::table::{self, CodecKind};
 use crate::dtype::{DType, FillValue, base64_encode};
 use crate::error::{Error, Result};
-use crate::metadata::codecs::{self, Elements, Step};
+use crate::json::Object;
+use crate::json::{self, Text};
+use crate::metadata::codecs::{self, Elements};
 use crate::metadata::conventions::{self, DIMENSIONS, FILL, OME, names_of};
-use crate::metadata::json::{self, Text};
-use crate::metadata::model::{Array, CodecSpec, Group, KeyEncoding, Object};
+use crate::metadata::model::{Array, Group, KeyEncoding};
 use crate::metadata::types::{Endian, component_orders, numpy_type};
 use crate::metadata::v2::{SEPARATOR, shown_attributes};
 
@@ -98,7 +101,7 @@ pub(super) fn array(text: &mut Text, document: &Object, array: Array, new: New) 
     let specs = filters.into_iter().chain(compressor).map(|(spec, _)| spec);
     let chain: Vec<CodecSpec> = order.into_iter().chain(specs).collect();
     let changes_type = |codec: &CodecSpec| {
-        codecs::step(&codec.name) == Step::ArrayToArray && codec.name != "transpose"
+        table::kind(&codec.name) == CodecKind::ArrayToArray && codec.name != "transpose"
     };
     let endian = if chain.iter().any(changes_type) { Endian::Little } else { endian };
     let elements = Elements { rank, dtype: dtype.clone(), endian };
@@ -215,7 +218,7 @@ pub(in crate::metadata) fn fill_value(
 
 /// The byte order of what a filter decodes to, where it says that: it is the array's own.
 fn decoded_order(filter: &CodecSpec) -> Option<Endian> {
-    if codecs::step(&filter.name) != Step::ArrayToArray {
+    if table::kind(&filter.name) != CodecKind::ArrayToArray {
         return None;
     }
     let member = |name| filter.configuration.get(name).and_then(Value::as_str);
@@ -264,7 +267,7 @@ impl Chain {
         }
         let is_last_of_bytes = filters
             .last()
-            .is_some_and(|(spec, _): &Numcodec| codecs::step(&spec.name) == Step::Other);
+            .is_some_and(|(spec, _): &Numcodec| table::kind(&spec.name) == CodecKind::BytesToBytes);
         let compressor = if is_last_of_bytes { filters.pop() } else { None };
         Ok(Self { reversed, endian, filters, compressor })
     }
@@ -273,10 +276,8 @@ impl Chain {
 /// The codec with its identifier and parameters in Zarr 2, under the name that it is read as again.
 fn numcodec(codec: CodecSpec) -> Result<Numcodec> {
     let id = codec.name.strip_prefix("numcodecs.").unwrap_or(&codec.name).to_owned();
-    let is_known = codec.name.starts_with("numcodecs.")
-        || ["blosc", "gzip", "zstd", "crc32c", "vlen-utf8", "vlen-bytes", "bitround"]
-            .contains(&id.as_str());
-    if !is_known {
+    let is_known = table::find(&codec.name).is_some_and(|row| row.in_zarr2);
+    if !is_known && !codec.name.starts_with("numcodecs.") {
         return Err(Error::invalid(format!("codec {:?} has no form in Zarr 2", codec.name)));
     }
     let parameters = codecs::numcodecs_parameters(&id, codec.configuration);

@@ -3,11 +3,13 @@
 use serde_json::{Value, json};
 
 use super::{New, put, put_attributes, put_fill};
+use crate::codec::CodecSpec;
 use crate::dtype::DType;
 use crate::error::Result;
+use crate::json::Object;
+use crate::json::Text;
 use crate::metadata::codecs;
-use crate::metadata::json::Text;
-use crate::metadata::model::{Array, CodecSpec, Object};
+use crate::metadata::model::Array;
 
 /// Members of early 2023 and the copies of other documents.
 const DROPPED: [&str; 3] =

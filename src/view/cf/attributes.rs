@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{clean, distinct};
 use crate::dtype::{DType, FillValue, integer};
-use crate::metadata::model::Object;
+use crate::json::Object;
 use crate::metadata::{FILL, masked_value};
 
 /// Attributes whose values are elements of the array, by the conventions of CF.

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use crate::dtype::{DType, Narrow};
 use crate::error::{Error, Result};
+use crate::json::Object;
 use crate::metadata::NodeKind;
-use crate::metadata::model::Object;
 use crate::view::{Children, Elements, Items, Layout, Part, Source, View};
 
 /// The most arrays of a file.

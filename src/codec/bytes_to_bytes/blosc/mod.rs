@@ -46,7 +46,7 @@ use self::encode::Encoder;
 use crate::codec::configuration::count;
 use crate::codec::{BytesToBytes, Part};
 use crate::error::{Error, Result};
-use crate::metadata::model::Object;
+use crate::json::Object;
 
 /// The length of the header.
 const HEADER_LEN: usize = 16;

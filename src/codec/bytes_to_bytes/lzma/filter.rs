@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::DEFAULT_PRESET;
 use crate::codec::configuration::{count, integer};
 use crate::error::{Error, Result};
-use crate::metadata::model::Object;
+use crate::json::Object;
 
 /// The identifiers of the .xz format, and the one that liblzma gives LZMA1.
 const LZMA1: u64 = 0x4000_0000_0000_0001;

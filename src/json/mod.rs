@@ -12,11 +12,13 @@ mod text;
 
 use serde_json::{Map, Number, Value};
 
-use super::model::Object;
 use crate::error::{Error, Result};
 use crate::resources;
 pub use same::same;
 pub use text::Text;
+
+/// A JSON object in the order of its members.
+pub type Object = Map<String, Value>;
 
 /// The longest document that is read, in bytes.
 pub const MAX_DOCUMENT_LEN: u64 = 16 << 20;

@@ -1,0 +1,66 @@
+//! A codec as metadata name it.
+
+use serde_json::{Value, json};
+
+use crate::error::{Error, Result};
+use crate::json::{Object, describe};
+
+/// A codec by its name in released v3 (`gzip`, `numcodecs.zlib`), with its configuration.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CodecSpec {
+    /// The registered name; the spellings of other dialects end in `metadata`.
+    pub name: String,
+    /// Its configuration, empty where the document has none.
+    pub configuration: Object,
+    /// Whether an implementation that does not know it may leave it out (`must_understand: false`).
+    pub optional: bool,
+}
+
+impl CodecSpec {
+    /// A codec that must be understood.
+    pub fn new(name: &str, configuration: Object) -> Self {
+        Self { name: name.to_owned(), configuration, optional: false }
+    }
+
+    /// A codec as a list of codecs has it: an object, or since 3.1 a name alone.
+    pub fn from_json(value: &Value) -> Result<Self> {
+        let wrong = || Error::corrupt(format!("codec {} has no name", describe(value)));
+        if let Some(name) = value.as_str() {
+            return Ok(Self::new(name, Object::new()));
+        }
+        let members = ["name", "type", "codec"];
+        let name =
+            members.iter().find_map(|member| value.get(member)?.as_str()).ok_or_else(wrong)?;
+        let configuration = match value.get("configuration") {
+            // The draft of May 2019 has parameters beside the name, which is a URI there.
+            None | Some(Value::Null) if value.get("codec").is_some() => {
+                let mut parameters = value.as_object().cloned().unwrap_or_default();
+                parameters
+                    .retain(|member, _| !["codec", "configuration"].contains(&member.as_str()));
+                parameters
+            }
+            None | Some(Value::Null) => Object::new(),
+            Some(Value::Object(configuration)) => configuration.clone(),
+            Some(other) => {
+                return Err(Error::corrupt(format!(
+                    "the configuration of codec {name} is {}",
+                    describe(other)
+                )));
+            }
+        };
+        let optional = value.get("must_understand") == Some(&Value::Bool(false));
+        Ok(Self { name: name.to_owned(), configuration, optional })
+    }
+
+    /// The codec as released v3 writes it in a list.
+    pub fn to_json(&self) -> Value {
+        let mut codec = Object::from_iter([("name".to_owned(), json!(self.name))]);
+        if !self.configuration.is_empty() {
+            codec.insert("configuration".to_owned(), Value::Object(self.configuration.clone()));
+        }
+        if self.optional {
+            codec.insert("must_understand".to_owned(), json!(false));
+        }
+        Value::Object(codec)
+    }
+}
