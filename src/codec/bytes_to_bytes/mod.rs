@@ -1,6 +1,6 @@
 //! Codecs from bytes to bytes, one file each, and the one table of their names.
 //!
-//! The registry of codecs asks [`build`] for one. A decoder here keeps three rules:
+//! The rows of [`table`](super::table) build them. A decoder here keeps three rules:
 //! it never produces more than its limit, it never allocates what the encoded bytes merely
 //! declare, and there are no bytes on which it panics.
 
