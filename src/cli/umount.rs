@@ -46,6 +46,9 @@ pub fn run(args: &Umount) -> Result<(), Failure> {
         let list = std::fs::read_to_string(mountpoint.join(".zarrfs/unstored"));
         let unstored = list.and_then(|text| rescue::Unstored::parse(&text));
         let unstored = unstored.map_err(|failure| untold(args, &error, &failure))?;
+        if unstored.is_empty() {
+            return end_without_sync(&mountpoint, daemon, &error);
+        }
         let paths: Vec<String> = unstored.into_iter().map(|file| file.path).collect();
         let named = rescue::named(&paths);
         return Err(failed(format!(
@@ -58,7 +61,11 @@ pub fn run(args: &Umount) -> Result<(), Failure> {
         .map_err(|failure| untold(args, &error, &failure))?;
     let mut rescue = rescue::Rescue::default();
     let unstored = rescue::Unstored::parse_with_bytes(&all);
-    for (file, bytes) in unstored.map_err(|failure| untold(args, &error, &failure))? {
+    let unstored = unstored.map_err(|failure| untold(args, &error, &failure))?;
+    if unstored.is_empty() {
+        return end_without_sync(&mountpoint, daemon, &error);
+    }
+    for (file, bytes) in unstored {
         rescue.add(dir, &file, || Ok(bytes.to_vec()));
     }
     let told = rescue.told(dir);
@@ -70,6 +77,20 @@ pub fn run(args: &Umount) -> Result<(), Failure> {
     now(&mountpoint, Busy::Refuse)?;
     wait_for(daemon)?;
     Err(Failure::Rescued(format!("{shown}: not everything is stored: {error}; {told}")))
+}
+
+/// Ends a mount of which everything is stored, though the store could not be synced. If the directory of the store was
+/// removed there is nothing left to sync.
+fn end_without_sync(mountpoint: &Path, daemon: u32, error: &std::io::Error) -> Result<(), Failure> {
+    if error.raw_os_error() == Some(libc::ESTALE) {
+        now(mountpoint, Busy::Refuse)?;
+        return wait_for(daemon);
+    }
+    Err(failed(format!(
+        "{}: everything is stored, but the store could not be synced to its disk, so it stays mounted: {error}; \
+         try again, or end the mount with umount(8)",
+        mountpoint.display()
+    )))
 }
 
 /// Why it cannot be said what is not stored.
