@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""A mount against the libraries that read Zarr, on the same arrays, in turns, in one run.
+"""A mount against the libraries that read Zarr, or against another build of zarrfs, on the same arrays, in turns, in one run.
 
-    scripts/bench.sh [--mib N] [--rounds N] [--only CASE,...] [--arrays NAME,...]
+    scripts/bench.sh [--mib N] [--rounds N] [--only CASE,...] [--arrays NAME,...] [--against PROGRAM]
 
 scripts/bench.sh builds what is measured and calls this. Machines are shared and noisy: believe the ratios, which are
 medians of pairs that ran one after the other, not the figures. The bytes are compared before anything is timed. GB are
@@ -36,10 +36,12 @@ CASES = {
     "write-chunks": "every chunk file written in order, GB/s",
     "write-behind": "every chunk file written in order, with `--writeback=all`, GB/s",
     "rewrite": "one inner chunk of a shard of 64 MiB, ms, median",
+    "edit": "4 bytes of a random cold chunk changed through its file, ms, median",
     "memory": "the most memory of a sweep, MiB",
     "cpu": "processor time of the daemon for `cat` of a whole array, s/GB",
     "listing": "`find -size` over 100,000 chunk files, cold, entries/s",
 }
+TIMES = ("random", "pread", "rewrite", "edit", "memory", "cpu")  # The less, the better.
 
 LIBRARY = """
 import json, random, sys, time, numpy as np
@@ -105,7 +107,7 @@ def field(mib):
 
 class Bench:
     def __init__(self, options, work):
-        self.options, self.work = options, work
+        self.options, self.work, self.zarrfs = options, work, options.zarrfs
         self.store, self.raw = f"{work}/bench.zarr", f"{work}/field.raw"
 
     def make(self):
@@ -127,7 +129,7 @@ class Bench:
         values.tofile(self.raw)
 
     def mount(self, *arguments, store=None):
-        return Mount(self.options.zarrfs, store or self.store, f"{self.work}/mnt", arguments)
+        return Mount(self.zarrfs, store or self.store, f"{self.work}/mnt", arguments)
 
     def check(self):
         """The bytes of each array, through its view and its chunk files."""
@@ -257,6 +259,20 @@ class Bench:
         finally:
             shutil.rmtree(store)
 
+    def edit(self, name):
+        store = self.copy(name)
+        try:
+            with self.mount(store=store) as at:
+                files, times = chunk_files(at, name), []
+                for path in random.Random(7).sample(files, min(50, len(files))):
+                    start = time.perf_counter()
+                    with open(path, "r+b", buffering=0) as file:
+                        file.write(b"\1\2\3\4")
+                    times.append(time.perf_counter() - start)
+                return statistics.median(times) * 1000
+        finally:
+            shutil.rmtree(store)
+
     def copy(self, name):
         path = self.empty(name)
         shutil.rmtree(f"{path}/{name}")
@@ -340,11 +356,25 @@ class Bench:
             return {"zarrfs": lambda: self.write_chunks(name, "--writeback=all"), **peers("write")}
         if case == "rewrite":
             return {"zarrfs": lambda: self.rewrite(name), **peers("rewrite", ("zarr-python", "tensorstore"))}
-        if case == "memory":
-            return {"zarrfs": lambda: self.memory(name)}
-        if case == "cpu":
-            return {"zarrfs": lambda: self.cpu(name)}
-        return {"zarrfs": lambda: self.listing(name)}
+        return {"zarrfs": lambda: getattr(self, case)(name)}
+
+    def with_build(self, program, measure):
+        """Measures with another build of zarrfs."""
+        self.zarrfs = program
+        try:
+            return measure()
+        finally:
+            self.zarrfs = self.options.zarrfs
+
+    def columns(self, case, name):
+        """What is measured in turns: against the libraries, or against another build."""
+        row = self.row(case, name)
+        if not self.options.against:
+            return row
+        return {
+            "zarrfs": row["zarrfs"],
+            "other build": lambda: self.with_build(self.options.against, row["zarrfs"]),
+        }
 
     def run(self):
         for case in self.options.only:
@@ -356,10 +386,10 @@ class Bench:
                 names = [name for name in names if name == "none"]
             if case == "rewrite":
                 names = [name for name in names if name.startswith("shard")]
-            kinds = list(dict.fromkeys(kind for name in names for kind in self.row(case, name)))
+            kinds = list(dict.fromkeys(kind for name in names for kind in self.columns(case, name)))
             print("| array | " + " | ".join(kinds) + " | ratio |\n" + "|---" * (len(kinds) + 2) + "|")
             for name in names:
-                row = self.row(case, name)
+                row = self.columns(case, name)
                 figures = {kind: [] for kind in row}
                 for _ in range(self.options.rounds):
                     for kind, measure in row.items():
@@ -370,7 +400,7 @@ class Bench:
                 others = {kind: value for kind, value in medians.items() if kind not in ("zarrfs", "trivial FUSE")}
                 ratio = ""
                 if others:
-                    is_time = case in ("random", "pread", "rewrite")
+                    is_time = case in TIMES
                     best = (min if is_time else max)(others, key=others.get)
                     pairs = [mine / theirs for mine, theirs in zip(figures["zarrfs"], figures[best])]
                     ratio = f"{statistics.median(pairs):.2f} of {best}"
@@ -416,7 +446,9 @@ def server_of(at):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--zarrfs", required=True, help="the program, built with --release")
-    parser.add_argument("--peers", required=True, help="where zarrs-peer and trivial-fuse are")
+    parser.add_argument("--peers", default=".", help="where zarrs-peer and trivial-fuse are")
+    help = "another build of zarrfs, in the place of the libraries"
+    parser.add_argument("--against", metavar="PROGRAM", type=os.path.abspath, help=help)
     parser.add_argument("--mib", type=int, default=384, help="of the array [384]")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", default=",".join(CASES), type=lambda text: text.split(","))

@@ -8,14 +8,14 @@ use std::thread;
 use std::time::Duration;
 
 use super::Chunk;
-use crate::array::{Array, Coords};
+use crate::array::{Array, Coords, FillChunks, retried};
 use crate::buffer::Buffer;
 use crate::error::{Error, Kind, Result};
 use crate::store::{Condition, Stat, Version};
 
 /// How often a stored chunk that cannot be decoded is read again, and after how long: a program that writes it in place
 /// may be half way.
-pub(super) const PATIENCE: u32 = 10;
+const PATIENCE: u32 = 10;
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// A chunk before a part of it was changed.
@@ -44,11 +44,7 @@ impl Base {
 
     /// What is stored of a chunk now that it was changed by somebody else; `None` if that cannot be decoded, so that there
     /// is nothing to keep of it. It is read again as often as `patience` says, which is what is left afterwards.
-    pub(super) fn read_again(
-        array: &Array,
-        coords: &Coords,
-        patience: &mut u32,
-    ) -> Result<Option<Self>> {
+    fn read_again(array: &Array, coords: &Coords, patience: &mut u32) -> Result<Option<Self>> {
         loop {
             match Self::read(array, coords) {
                 Err(error) if error.kind() == Kind::Corrupt && *patience > 0 => {
@@ -63,7 +59,7 @@ impl Base {
 
     /// Makes an error of storing a chunk that has a base one that is tried again, once: what is in its place and cannot be
     /// opened was put there by somebody else.
-    pub(super) fn as_stale(error: Error, was_tried: &mut bool) -> Error {
+    fn as_stale(error: Error, was_tried: &mut bool) -> Error {
         if error.kind() == Kind::Corrupt && !std::mem::replace(was_tried, true) {
             return error.of_kind(Kind::Stale);
         }
@@ -79,7 +75,7 @@ impl Base {
     }
 
     /// What must be so in the store if nobody has stored the chunk since.
-    pub(super) fn condition(&self) -> Condition {
+    fn condition(&self) -> Condition {
         match self {
             Self::Absent => Condition::Absent,
             Self::Stored(_, version) => Condition::Unchanged(*version),
@@ -129,6 +125,44 @@ impl Base {
         }
         Ok(true)
     }
+}
+
+/// What is to be stored of a chunk: its bytes, or `None` to erase it, and what it was if only a part of it was changed.
+type ToStore<'c> = (Option<&'c Buffer>, Option<&'c Base>);
+
+/// Stores `chunks` of one stored value, each under the condition that nobody has stored it since its base. If somebody
+/// has, `rebase` gets what is stored now (`None` if that cannot be decoded) for each chunk that has a base, and all are
+/// stored again. `to_store` says what is to be stored of each.
+pub(super) fn write_rebased<C>(
+    array: &Array,
+    chunks: &mut [(Coords, C)],
+    fill: FillChunks,
+    to_store: impl Fn(&C) -> ToStore<'_>,
+    mut rebase: impl FnMut(&Coords, &mut C, Option<Base>) -> Result<()>,
+) -> Result<Vec<Option<Stat>>> {
+    let (mut is_stale, mut was_tried, mut patience) = (false, false, PATIENCE);
+    retried(|| {
+        if is_stale {
+            for (coords, chunk) in &mut *chunks {
+                if to_store(chunk).1.is_some() {
+                    let now = Base::read_again(array, coords, &mut patience)?;
+                    rebase(coords, chunk, now)?;
+                }
+            }
+        }
+        is_stale = true;
+        let changes = chunks.iter().map(|(coords, chunk)| {
+            let (bytes, base) = to_store(chunk);
+            let condition = base.map_or(Condition::Always, Base::condition);
+            (coords.clone(), bytes.cloned(), condition)
+        });
+        let stored = array.write_chunks_if(changes.collect(), fill);
+        if chunks.iter().any(|(_, chunk)| to_store(chunk).1.is_some()) {
+            stored.map_err(|error| Base::as_stale(error, &mut was_tried))
+        } else {
+            stored
+        }
+    })
 }
 
 impl Chunk {

@@ -18,10 +18,10 @@ use std::time::{Instant, SystemTime};
 use lru::LruCache;
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::array::{Array, Coords, FillChunks, retried};
+use crate::array::{Array, Coords, FillChunks};
 use crate::buffer::{self, Buffer};
 use crate::error::Result;
-use crate::store::{Condition, Key, Prefix, Stat, Version};
+use crate::store::{Key, Prefix, Stat, Version};
 pub use base::{Base, NewChunk};
 pub use waiting::Due;
 use waiting::{Held, Waiting};
@@ -387,26 +387,24 @@ impl ChunkCache {
             self.merge_waiting(array, (&key, coords), &mut new)?;
         // What this write stored, not what is there a moment later: that may be of someone else.
         let started = Instant::now();
-        let (mut is_stale, mut was_tried, mut patience) = (false, false, base::PATIENCE);
-        let stored = retried(|| {
-            if is_stale && let Some(base) = &new.base {
-                let now = Base::read_again(array, coords, &mut patience)?;
-                if let (Some(now), Some(bytes)) = (&now, &mut new.bytes) {
-                    is_merged |= base.merge(now, (array, coords), bytes)?;
-                }
-                new.base = now;
+        let rebase = |_: &Coords, new: &mut NewChunk, now: Option<Base>| {
+            if let NewChunk { bytes: Some(bytes), base: Some(base) } = new
+                && let Some(now) = &now
+            {
+                is_merged |= base.merge(now, (array, coords), bytes)?;
             }
-            is_stale = true;
-            let condition = new.base.as_ref().map_or(Condition::Always, Base::condition);
-            let stored =
-                array.write_chunks_if(vec![(coords.clone(), new.bytes.clone(), condition)], fill);
-            if new.base.is_some() {
-                stored.map_err(|error| Base::as_stale(error, &mut was_tried))
-            } else {
-                stored
-            }
-        })?;
-        let bytes = new.bytes;
+            new.base = now;
+            Ok(())
+        };
+        let mut chunk = [(coords.clone(), new)];
+        let stored = base::write_rebased(
+            array,
+            &mut chunk,
+            fill,
+            |new| (new.bytes.as_ref(), new.base.as_ref()),
+            rebase,
+        )?;
+        let [(_, NewChunk { bytes, .. })] = chunk;
         add_time(&self.counters.storing, started);
         self.counters.count_stored(bytes.as_ref());
         let stat = stored.into_iter().next().flatten();

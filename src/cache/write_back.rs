@@ -7,11 +7,11 @@ use std::time::{Instant, SystemTime};
 use super::waiting::{Begin, Changed, Held, Pending};
 use super::{Base, ChunkCache, Due, NewChunk, PutChunk, add_time, base};
 use crate::array::region::Cover;
-use crate::array::{Array, Coords, CoordsList, FillChunks, Indices, retried};
+use crate::array::{Array, Coords, CoordsList, FillChunks, Indices};
 use crate::buffer::Buffer;
 use crate::error::{At, Error, Kind, Result};
 use crate::metadata::NodePath;
-use crate::store::{Condition, Key, Stat, Version};
+use crate::store::{Key, Stat, Version};
 
 /// A chunk that waited, and is stored now.
 #[derive(Debug)]
@@ -423,30 +423,18 @@ impl ChunkCache {
         chunks: &mut [(Coords, Held)],
         fill: FillChunks,
     ) -> Result<Vec<Option<Stat>>> {
-        let (mut is_stale, mut was_tried, mut patience) = (false, false, base::PATIENCE);
-        retried(|| {
-            if is_stale {
-                for (coords, held) in &mut *chunks {
-                    if held.base.is_some() {
-                        let now = Base::read_again(array, coords, &mut patience)?;
-                        self.waiting.rebase((key, coords), held, array, now)?;
-                        self.changed(array);
-                    }
-                }
-            }
-            is_stale = true;
-            let change = |(coords, held): &(Coords, Held)| {
-                let condition = held.base.as_ref().map_or(Condition::Always, Base::condition);
-                (coords.clone(), held.bytes.clone(), condition)
-            };
-            let stored = array.write_chunks_if(chunks.iter().map(change).collect(), fill);
-            let has_base = chunks.iter().any(|(_, held)| held.base.is_some());
-            if has_base {
-                stored.map_err(|error| Base::as_stale(error, &mut was_tried))
-            } else {
-                stored
-            }
-        })
+        let rebase = |coords: &Coords, held: &mut Held, now: Option<Base>| {
+            self.waiting.rebase((key, coords), held, array, now)?;
+            self.changed(array);
+            Ok(())
+        };
+        base::write_rebased(
+            array,
+            chunks,
+            fill,
+            |held| (held.bytes.as_ref(), held.base.as_ref()),
+            rebase,
+        )
     }
 }
 

@@ -4,7 +4,9 @@
 //! listed and measured as if it were stored, and one that waits to be erased is not there. What
 //! waits for one stored value is stored as one change of it; what cannot be stored stays.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+mod held;
+mod table;
+
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,134 +14,17 @@ use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
 
+use held::Unread;
+pub(super) use held::{Begin, Changed, Held, Pending};
+use table::{Shard, Table};
+
 use super::{Base, NewChunk};
 use crate::array::region::Cover;
 use crate::array::{Array, Coords};
 use crate::buffer::Buffer;
 use crate::error::{At, Error, Result};
 use crate::metadata::NodePath;
-use crate::store::{Key, Prefix, Stat, Version};
-
-/// A chunk that waits.
-#[derive(Debug, Clone)]
-pub(super) struct Held {
-    /// None where it is to be erased.
-    pub(super) bytes: Option<Buffer>,
-    /// Its decoded length, when it was written, and a version that no stored value has.
-    pub(super) stat: Stat,
-    /// When a program said that it was modified.
-    pub(super) modified: Option<SystemTime>,
-    /// How many bytes somebody who writes them one after another has not written yet. Who writes some twice is taken to have
-    /// written others: then it is stored once more.
-    missing: u64,
-    /// Of one that was not read before it was written, as long as not all of it is here.
-    unread: Option<Unread>,
-    /// What is stored, or was when a part was changed; none where all of it was written.
-    pub(super) base: Option<Base>,
-    /// The number of the version that was written as a whole last, or that began to wait.
-    pub(super) begun: u64,
-}
-
-/// A chunk of which bytes are still to be read from the store, if they are not written before.
-#[derive(Debug, Clone)]
-struct Unread {
-    /// Those that were written.
-    written: Range<usize>,
-}
-
-impl Unread {
-    /// What is written with `cover` of a chunk of `len` bytes; none where that does not follow.
-    fn written_with(&self, cover: &Cover, len: usize) -> Option<Range<usize>> {
-        let Range { start, end } = self.written;
-        match cover {
-            Cover::Whole => Some(0..len),
-            Cover::Range(_, new) if new.start <= end && start <= new.end => {
-                Some(start.min(new.start)..end.max(new.end))
-            }
-            Cover::Range(..) | Cover::Part(_) => None,
-        }
-    }
-}
-
-/// How bytes of a chunk begin to wait.
-#[derive(Debug)]
-pub(super) enum Begin {
-    /// All are here; of so many it is expected that they will be written too.
-    Whole(NewChunk, u64),
-    /// A part was changed of what waits and was begun with this number.
-    Changed(NewChunk, u64),
-    /// Those of a range are; the others are read when somebody wants them, if they are not written before.
-    Range(Buffer, u64, Range<usize>),
-}
-
-/// What changing a chunk that waits came to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Changed {
-    /// None waits.
-    Nothing,
-    /// It must be read first.
-    Unread,
-    /// Others have a share of its bytes, so that all of them must be copied first.
-    Shared,
-    Done,
-}
-
-/// What a chunk takes besides its bytes: there may be millions of a byte each, or of none.
-const HELD_LEN: u64 = 512;
-
-impl Held {
-    fn incomplete(&self) -> u64 {
-        u64::from(self.missing > 0 || self.is_unread())
-    }
-
-    /// Whether some of its bytes are neither written nor read.
-    pub(super) fn is_unread(&self) -> bool {
-        self.unread.is_some()
-    }
-
-    fn cost(&self) -> u64 {
-        let base = self.base.as_ref().and_then(|base| u64::try_from(base.bytes_len()).ok());
-        self.stat.len.saturating_add(HELD_LEN).saturating_add(base.unwrap_or_default())
-    }
-
-    /// Puts what others have stored, which is `now`, into the elements that were not changed. Whether any changes. Where
-    /// there is nothing to be kept of it, the chunk is stored as a whole.
-    fn rebase(&mut self, array: &Array, coords: &Coords, now: Option<Base>) -> Result<bool> {
-        let Some(base) = &self.base else { return Ok(false) };
-        let is_merged = match (&mut self.bytes, &now) {
-            (Some(bytes), Some(now)) => base.merge(now, (array, coords), bytes)?,
-            _ => false,
-        };
-        self.base = now;
-        Ok(is_merged)
-    }
-}
-
-/// The chunks that wait for one stored value.
-#[derive(Debug)]
-struct Shard {
-    path: NodePath,
-    /// The array that the chunks were written for. Of another one that has its place now they are no chunks.
-    array: Arc<Array>,
-    prefix: Prefix,
-    chunks: BTreeMap<Coords, Held>,
-    /// How many chunks there are in all.
-    most: u64,
-    /// How many of those that wait are not complete.
-    incomplete: u64,
-    /// Since when the first of them has waited, or since when the last attempt to store them has failed.
-    since: Instant,
-    /// Whether somebody is storing them.
-    is_being_stored: bool,
-    failure: Option<Error>,
-}
-
-impl Shard {
-    fn is_full(&self) -> bool {
-        self.incomplete == 0
-            && u64::try_from(self.chunks.len()).is_ok_and(|count| count >= self.most)
-    }
-}
+use crate::store::{Key, Stat, Version};
 
 /// Which of them are to be stored.
 #[derive(Debug, Clone, Copy)]
@@ -155,25 +40,6 @@ pub enum Due<'p> {
     Below(&'p NodePath),
 }
 
-/// What waits of a chunk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Pending {
-    Nothing,
-    Bytes,
-    /// It is to be erased; the version that it has until then.
-    Erased([u64; 4]),
-}
-
-impl Pending {
-    fn of(held: Option<&Held>) -> Self {
-        match held {
-            None => Self::Nothing,
-            Some(Held { bytes: Some(_), .. }) => Self::Bytes,
-            Some(held) => Self::Erased(held.stat.version.state()),
-        }
-    }
-}
-
 /// All chunks that wait, by the key of the value that they will lie in.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
@@ -183,80 +49,6 @@ pub(super) struct Waiting {
     len: AtomicU64,
     count: AtomicU64,
     versions: AtomicU64,
-}
-
-#[derive(Debug, Default)]
-struct Table {
-    shards: BTreeMap<Key, Shard>,
-    /// The chunks of each array in order, and whether each is to be there.
-    by_array: HashMap<Prefix, BTreeMap<Coords, bool>>,
-    /// The values of which every chunk waits.
-    full: BTreeSet<Key>,
-    /// Those that could not be stored so far.
-    failed: BTreeSet<Key>,
-}
-
-impl Table {
-    /// The values of which every chunk waits, and that could be stored so far and that nobody is storing.
-    fn full(&self) -> impl Iterator<Item = &Key> {
-        let is_due = |key: &&Key| {
-            let shard = self.shards.get(*key);
-            shard.is_some_and(|shard| shard.failure.is_none() && !shard.is_being_stored)
-        };
-        self.full.iter().filter(is_due)
-    }
-
-    /// What waits for the value of `key` in `array`; not what waits for another array that was there before.
-    fn shard(&self, key: &Key, array: &Array) -> Option<&Shard> {
-        self.shards.get(key).filter(|shard| array.has_chunks_of(&shard.array))
-    }
-
-    fn what_waits(&self, array: &Array, key: &Key, coords: &Coords) -> Pending {
-        Pending::of(self.held(array, key, coords))
-    }
-
-    fn held(&self, array: &Array, key: &Key, coords: &Coords) -> Option<&Held> {
-        self.shard(key, array)?.chunks.get(coords)
-    }
-
-    /// Takes out what waits at `coords`, if `is_it`.
-    fn remove(
-        &mut self,
-        key: &Key,
-        coords: &Coords,
-        is_it: impl Fn(&Held) -> bool,
-    ) -> Option<Held> {
-        let shard = self.shards.get_mut(key)?;
-        if !shard.chunks.get(coords).is_some_and(is_it) {
-            return None;
-        }
-        let held = shard.chunks.remove(coords);
-        shard.incomplete -= held.as_ref().map_or(0, Held::incomplete);
-        self.full.remove(key);
-        if let Some(chunks) = self.by_array.get_mut(&shard.prefix) {
-            chunks.remove(coords);
-            if chunks.is_empty() {
-                self.by_array.remove(&shard.prefix);
-            }
-        }
-        if shard.chunks.is_empty() {
-            self.shards.remove(key);
-            self.failed.remove(key);
-        }
-        held
-    }
-
-    /// Every chunk of an array that waits, of those whose first indices are `prefix`.
-    fn below<'t>(
-        &'t self,
-        array: &Prefix,
-        prefix: &'t [u64],
-    ) -> impl Iterator<Item = (&'t Coords, bool)> + use<'t> {
-        let chunks = self.by_array.get(array);
-        let from = chunks.map(|chunks| chunks.range(Coords::new(prefix)..));
-        let below = from.into_iter().flatten().take_while(|(coords, _)| coords.starts_with(prefix));
-        below.map(|(coords, is_there)| (coords, *is_there))
-    }
 }
 
 impl Waiting {
@@ -367,17 +159,10 @@ impl Waiting {
         if !is_as_known(table.held(array, key, coords)) {
             return Err(stat);
         }
-        let shard = table.shards.entry(key.clone()).or_insert_with(|| Shard {
-            path: path.clone(),
-            array: Arc::clone(array),
-            prefix: array.prefix().clone(),
-            chunks: BTreeMap::new(),
-            most: array.chunks_beside(coords),
-            incomplete: 0,
-            since: Instant::now(),
-            is_being_stored: false,
-            failure: None,
-        });
+        let shard = table
+            .shards
+            .entry(key.clone())
+            .or_insert_with(|| Shard::new(path, array, array.chunks_beside(coords)));
         let chunks = table.by_array.entry(shard.prefix.clone()).or_default();
         chunks.insert(coords.clone(), bytes.is_some());
         let held = Held { bytes, stat, modified, missing, unread, base, begun };
