@@ -56,7 +56,7 @@ impl ShardOrder {
             "f" => Ok(Self::F),
             "morton" => Ok(Self::Morton),
             "arrival" => Ok(Self::Arrival),
-            _ => Err(Error::invalid("there are c, f, morton and arrival")),
+            _ => Err(Error::invalid("unknown order: expected c, f, morton or arrival")),
         }
     }
 }

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Parser, Subcommand, ValueEnum};
 use log::LevelFilter;
 
@@ -16,22 +17,26 @@ use crate::view::{FORMATS, Format};
 
 const EXAMPLES: &str = "\
 Examples:
-  zarrfs demo                           make a sample hierarchy, mount it, look around
+  zarrfs demo                           create a sample hierarchy, mount it, show it
   zarrfs mount climate.zarr /mnt/zarr   mount; every chunk is a file below /mnt/zarr
-  zarrfs climate.zarr /mnt/zarr         the same
-  zarrfs umount /mnt/zarr               store what waits, and unmount
-  zarrfs tree climate.zarr              the hierarchy at a glance
-  zarrfs info climate.zarr/t2m          one array: shape, chunks, shards, codecs
+  zarrfs climate.zarr /mnt/zarr         short for `zarrfs mount`
+  zarrfs umount /mnt/zarr               store pending changes, and unmount
+  zarrfs tree climate.zarr              list all groups and arrays
+  zarrfs info climate.zarr/t2m          describe one array: shape, chunks, shards, codecs
   zarrfs cat climate.zarr/t2m --as npy > t2m.npy
-                                        one array as a file of another format
+                                        write one array as a file of another format
   zarrfs create new.zarr/x --shape 365,721,1440 --dtype float32
-                                        make an array, and the hierarchy where there is none
+                                        create an array, and the hierarchy if it is missing
   zarrfs convert old.zarr new.zarr      copy into another dialect, codecs, chunks or shards
 
-Exit codes: 0 good; 1 it did not work; 2 wrong usage; 3 unmounted, and what is not stored is in --rescue DIR.";
+Exit codes: 0 success; 1 failure; 2 invalid arguments; 3 unmounted, and --rescue DIR holds the \
+changes that could not be stored.";
 
-/// Mounts a Zarr hierarchy as a file system: groups are directories, arrays are directories that hold
-/// their metadata as JSON and every chunk as a plain, decoded file.
+/// Mounts a Zarr hierarchy as a file system.
+///
+/// Groups are directories. Arrays are directories that hold their metadata as JSON and every chunk
+/// as a plain, decoded file. Every array and group can also be opened as one file of another format
+/// (netCDF, HDF5, TIFF, NumPy, ...).
 #[derive(Debug, Parser)]
 #[command(name = "zarrfs", version, after_help = EXAMPLES, max_term_width = 100)]
 pub struct Args {
@@ -51,111 +56,114 @@ pub enum Command {
     Demo(Demo),
 }
 
-/// Mount a hierarchy; returns when the file system answers.
+/// Mount a hierarchy, and return when the mount is ready.
 #[derive(Debug, Clone, clap::Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch that can be typed")]
 #[command(after_help = "\
-While it is mounted, in MOUNTPOINT:
-  zarr.json            the metadata of a group or array; describes the files beside it
+Files in MOUNTPOINT:
+  zarr.json            metadata of a group or array; describes the files beside it
   c/0/3                a chunk: its elements, little endian, C order, nothing else
-  .zarrfs/errors       what went wrong, in words (not listed: open it by name)
-  .zarrfs/stored/...   the metadata documents as the store has them
+  t2m.npy, t2m.nc      array t2m as one file of another format (see --views)
+  .zarrfs/errors       the latest errors in words; look here after an Input/output error
+  .zarrfs/stored/...   the metadata files as they are stored
   .zarrfs/stats        counters
-  .zarrfs/views/...    which files of other formats a node is, and why not of all
-  X.npy beside X       the array X as such a file (not listed; see --views)
-The elements are written back through the codecs when a file is closed.
-Directories that are made become groups; a zarr.json that is written makes a group or an array,
-stored as --codecs and --shards say (give libraries no compressor: compressors=None).")]
+  .zarrfs/views/...    the formats that each node has, and why it lacks the others
+.zarrfs and most views are not listed; open them by name.
+
+When a program closes a file, zarrfs encodes and stores it. A new directory becomes a group. A new \
+zarr.json makes a group or an array, stored as --codecs and --shards say. Write uncompressed \
+chunks (in zarr-python: compressors=None); zarrfs compresses them.")]
 pub struct Mount {
-    /// The hierarchy, or a group or array in one: its directory, or HIERARCHY#NODE.
+    /// The hierarchy, or a group or array in it: a directory, or HIERARCHY#NODE.
     pub source: PathBuf,
-    /// An empty directory to mount it on.
+    /// The directory to mount it on; it must be empty.
     pub mountpoint: PathBuf,
-    /// Stay in the foreground; Ctrl-C stores what waits and unmounts.
+    /// Stay in the foreground. Ctrl-C stores pending changes and unmounts.
     #[arg(short, long)]
     pub foreground: bool,
-    /// Mount options, separated by commas, as in fstab: `ro`, `rw`, `allow_other`, `allow_root`, `nonempty`,
-    /// `direct_io` (for programs that read in megabytes: past the page cache), `nopassthrough` (the kernel reads no
-    /// chunk by itself), and every long option below without its dashes (cache-size=1G).
+    /// Mount options as in fstab, separated by commas.
+    ///
+    /// These are `ro`, `rw`, `allow_other`, `allow_root`, `nonempty`, `direct_io` (bypass the page
+    /// cache; faster for programs that read in megabytes), `nopassthrough` (disable FUSE passthrough),
+    /// and every long option below without its dashes, such as `cache-size=1G`.
     #[arg(short, value_name = "OPTIONS", value_delimiter = ',')]
     pub options: Vec<String>,
-    /// What the mount shows: zarr, a hierarchy of Zarr 3, or zarr2, one of Zarr 2 (.zarray, .zgroup, .zattrs,
-    /// chunks called 0.0), or nothing but the files of one format (npy, nc, ...; see --views).
-    #[arg(long = "as", value_name = "FORMAT", value_parser = form, default_value = "zarr")]
+    /// What the mount shows: the hierarchy as Zarr 3 (`zarr`), as Zarr 2 (`zarr2`), or a tree of
+    /// files of one format (any other value).
+    #[arg(long = "as", value_name = "FORMAT", value_parser = form_values(), default_value = "zarr")]
     pub form: Form,
-    /// Which files of other formats are listed beside their nodes (t2m.npy beside t2m): none, all, or formats separated
-    /// by commas, in -o by + (npy+nc). All can be opened by name; .zarrfs/views/NODE says which there are.
+    /// Formats of which files are listed beside their nodes, such as t2m.npy beside t2m: `none`,
+    /// `all`, or formats separated by commas (with -o by +: `views=npy+nc`).
+    ///
+    /// Files of the other formats can be opened by name. `.zarrfs/views/NODE` says which formats a
+    /// node has.
     #[arg(long, value_name = "LIST", value_parser = listed_views, default_value = "none")]
     pub views: ListedViews,
-    /// The dialect of the hierarchy, where it should not be found out: v3, v2, n5, or a draft: d2019-05,
-    /// d2019-06, d2020-09, d2020-10, d2022-11, d2022-12, d2023-02.
-    #[arg(long, value_name = "DIALECT", value_parser = dialect)]
+    /// Dialect of the hierarchy [default: detect].
+    #[arg(long, value_name = "DIALECT", value_parser = dialects())]
     pub from: Option<Dialect>,
-    /// Start an empty hierarchy where SOURCE is missing or an empty directory.
+    /// Create an empty hierarchy if SOURCE is missing or an empty directory.
     #[arg(long)]
     pub create: bool,
-    /// The dialect of the hierarchy that --create starts: v3, v2, n5, d2020-10, d2020-09, d2019-06 or d2019-05.
-    #[arg(long, value_name = "DIALECT", value_parser = dialect, default_value = "v3", requires = "create")]
+    /// Dialect of the hierarchy that --create creates.
+    #[arg(long, value_name = "DIALECT", value_parser = new_dialects(), default_value = "v3", requires = "create")]
     pub format: Dialect,
-    /// How new arrays are stored whose documents name no compressor: none, codecs separated by commas
-    /// (blosc,crc32c), or a JSON list of v3 codecs; in -o one codec alone. There are blosc, bz2, crc32c, gzip,
-    /// lz4, lzma, shuffle, zlib and zstd.
+    /// Codecs of new arrays whose metadata name no compressor: `none`, codecs separated by commas
+    /// (`blosc,crc32c`), or a JSON list of v3 codecs. With -o, give only one codec.
+    ///
+    /// Codecs with a short name: blosc, bz2, crc32c, gzip, lz4, lzma, shuffle, zlib, zstd.
     #[arg(long, value_name = "LIST", value_parser = codecs, default_value = "zstd")]
     pub codecs: Codecs,
-    /// Which chunks of such arrays are stored together: none, as many as make SIZE decoded bytes (16M), or
-    /// those in a box of this shape, in arrays of as many dimensions ([1024,1024]).
+    /// Shards of new arrays whose metadata name none: `none`, a SIZE such as `16M` (each shard holds
+    /// at most that many decoded bytes), or a SHAPE such as `[1024,1024]` (for arrays with as many
+    /// dimensions).
     #[arg(long, value_name = "SIZE|SHAPE", value_parser = Policy::parse_shards, default_value = "none")]
     pub shards: Shards,
-    /// The order of chunks in a shard that is written: c, f, morton, or arrival.
-    #[arg(long, value_name = "ORDER", value_parser = shard_order, default_value = "c")]
+    /// Order of the chunks within a shard when zarrfs writes it.
+    #[arg(long, value_name = "ORDER", value_parser = shard_orders(), default_value = "c")]
     pub shard_order: ShardOrder,
-    /// How a shard is written of which some chunks do not change: rewrite, all of it anew, or append, the changed
-    /// chunks behind the old ones, whose bytes file systems with reflinks (XFS, Btrfs) share; where more than half of
-    /// it would be of no use any more it is rewritten.
-    #[arg(long, value_enum, default_value = "rewrite")]
+    /// How to update a shard if only some of its chunks change.
+    #[arg(long, value_name = "HOW", value_enum, default_value = "rewrite")]
     pub shard_write: ShardWriteArg,
     /// Memory for decoded chunks.
     #[arg(long, value_name = "SIZE", value_parser = size, default_value = "256M")]
     pub cache_size: u64,
-    /// Memory for what was written and is not stored yet; more is refused with ENOMEM.
+    /// Memory for changes that are not stored yet. If they exceed it, writes fail with ENOMEM.
     #[arg(long, value_name = "SIZE", value_parser = size, default_value = "1G")]
     pub dirty_limit: u64,
-    /// The largest decoded chunk, and the largest ordinary file, that is read or written.
+    /// Size limit for decoded chunks and for ordinary files. Larger ones cannot be read or written.
     #[arg(long, value_name = "SIZE", value_parser = size, default_value = "1G")]
     pub max_chunk_size: u64,
-    /// How long names, sizes and metadata are taken to be as they were.
+    /// How long to cache names, sizes and metadata.
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1s")]
     pub metadata_ttl: Duration,
-    /// Nobody else changes the hierarchy: keep names, sizes and metadata for ever.
+    /// Assume that nothing else changes the hierarchy: cache names, sizes and metadata without limit.
     #[arg(long, conflicts_with = "metadata_ttl")]
     pub immutable: bool,
-    /// Erase a chunk that equals the fill value bit for bit instead of storing it.
+    /// Do not store a chunk whose elements all equal the fill value bit for bit; erase it instead.
     #[arg(long)]
     pub skip_fill_chunks: bool,
-    /// Which chunks may wait to be stored after they were closed: delay, the inner chunks of a shard, for the others of
-    /// it (until all are there, fsync, unmount, or --writeback-delay); all, every chunk, which is stored while its writer
-    /// goes on; sync, none. Documents are stored when they are closed.
-    #[arg(long, value_enum, default_value = "delay")]
+    /// When to store a chunk that a program has closed. Metadata files are always stored at close.
+    #[arg(long, value_name = "WHEN", value_enum, default_value = "delay")]
     pub writeback: Writeback,
-    /// How long a chunk may wait for the others of its shard, a scratch file live without being stored, and a
-    /// new directory without becoming a group.
+    /// How long a chunk waits for the rest of its shard, a temporary file stays in memory only, and a
+    /// new directory is not yet a group.
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "5s")]
     pub writeback_delay: Duration,
-    /// Whether new bytes are on the disk before they take the place of old ones: `always`, so that a
-    /// power cut never leaves a torn chunk, or only when a program calls `fsync`.
-    #[arg(long, value_enum, default_value = "always")]
+    /// When to force stored bytes to disk.
+    #[arg(long, value_name = "WHEN", value_enum, default_value = "always")]
     pub durability: Durability,
-    /// Where to write what the store does not take at the end (a full disk): each file by its path in the mount,
-    /// chunks decoded [default: it is named in the log, and lost].
+    /// If the last changes cannot be stored at unmount (full disk), write them below DIR: each file at
+    /// its path in the mount, chunks decoded [default: name them in the log and discard them].
     #[arg(long, value_name = "DIR")]
     pub rescue: Option<PathBuf>,
-    /// Threads that decode and store [default: the number of processors and 2, at least 4].
+    /// Threads that decode and store [default: the number of processors plus 2, at least 4].
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
-    /// What is logged: off, error, warn, info or debug.
+    /// Log level: off, error, warn, info or debug.
     #[arg(long, value_name = "LEVEL", default_value = "warn")]
     pub log_level: LevelFilter,
-    /// Where it is logged [default: standard error, and nowhere in the background].
+    /// Log file [default: standard error; in the background no log is written].
     #[arg(long, value_name = "FILE")]
     pub log_file: Option<PathBuf>,
     /// The mount is a child that tells its parent when it answers.
@@ -163,159 +171,165 @@ pub struct Mount {
     pub daemon: bool,
 }
 
-/// Unmount, and return when everything is stored and the daemon has gone.
+/// Store pending changes, unmount, and return when the daemon has exited.
 #[derive(Debug, clap::Args)]
 pub struct Umount {
-    /// Where a hierarchy is mounted.
+    /// The directory that a hierarchy is mounted on.
     pub mountpoint: PathBuf,
-    /// Unmount also where not everything can be stored, and write the rest here: each file by its path in the mount,
-    /// chunks decoded.
+    /// Unmount even if some changes cannot be stored, and write those below DIR: each file at its path
+    /// in the mount, chunks decoded.
     #[arg(long, value_name = "DIR")]
     pub rescue: Option<PathBuf>,
 }
 
-/// Show the hierarchy, as people would draw it.
+/// Print the groups and arrays of a hierarchy as a tree.
 #[derive(Debug, clap::Args)]
 pub struct Tree {
-    /// The hierarchy: a directory, or a node in one.
+    /// The hierarchy, or a group or array in it: climate.zarr/t2m.
     pub source: PathBuf,
-    /// The dialect, where it should not be found out: v3 or d2020-10.
-    #[arg(long, value_name = "DIALECT", value_parser = dialect)]
+    /// Dialect of the hierarchy [default: detect].
+    #[arg(long, value_name = "DIALECT", value_parser = dialects())]
     pub from: Option<Dialect>,
 }
 
-/// Show one node: shape, data type, chunks, shards, codecs, sizes.
+/// Describe one group or array: shape, data type, chunks, shards, codecs, sizes.
 #[derive(Debug, clap::Args)]
 pub struct Info {
-    /// The hierarchy, or a node in it: climate.zarr/t2m.
+    /// The hierarchy, or a group or array in it: climate.zarr/t2m.
     pub source: PathBuf,
-    /// As JSON.
+    /// Print JSON.
     #[arg(long)]
     pub json: bool,
-    /// The dialect, where it should not be found out: v3 or d2020-10.
-    #[arg(long, value_name = "DIALECT", value_parser = dialect)]
+    /// Dialect of the hierarchy [default: detect].
+    #[arg(long, value_name = "DIALECT", value_parser = dialects())]
     pub from: Option<Dialect>,
 }
 
-/// Write a node to standard output as a file of another format.
+/// Write a group or array to standard output as a file of another format.
 #[derive(Debug, clap::Args)]
 pub struct Cat {
-    /// The node: climate.zarr/t2m.
+    /// The group or array: climate.zarr/t2m.
     pub source: PathBuf,
-    /// The format; zarrfs info says which a node has, and why not the others.
-    #[arg(long = "as", value_name = "FORMAT", value_parser = view_format)]
+    /// Format of the file. `zarrfs info` says which formats a node has, and why it lacks the others.
+    #[arg(long = "as", value_name = "FORMAT", value_parser = view_formats())]
     pub format: &'static Format,
     /// Memory for decoded chunks.
     #[arg(long, value_name = "SIZE", value_parser = size, default_value = "256M")]
     pub cache_size: u64,
-    /// The dialect, where it should not be found out: v3 or d2020-10.
-    #[arg(long, value_name = "DIALECT", value_parser = dialect)]
+    /// Dialect of the hierarchy [default: detect].
+    #[arg(long, value_name = "DIALECT", value_parser = dialects())]
     pub from: Option<Dialect>,
 }
 
-/// Make an array, or without --shape a group, in a hierarchy or as a new one.
+/// Create an array, or without --shape a group. Creates the hierarchy if it is missing.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-PATH is a node in a hierarchy that exists, which is made in that hierarchy's dialect, with the groups above
-it; or the first node of a new one, which begins at the first name of PATH that ends in .zarr or .n5, else at
-PATH itself.
+If PATH lies in an existing hierarchy, the node is created in the dialect of that hierarchy. Otherwise \
+a new hierarchy is created; its root is the first component of PATH whose name ends in .zarr or .n5, \
+or PATH itself. Missing groups above the node are created as well.
 
   zarrfs create new.zarr --format n5
-  zarrfs create new.zarr/temp --shape 365,721,1440 --dtype float32 --chunks 1,721,1440 --shards 64M \\
-      --fill NaN --attrs '{\"units\": \"K\"}' --dimensions time,lat,lon")]
+  zarrfs create new.zarr/temp --shape 365,721,1440 --dtype float32 \\
+      --chunks 1,721,1440 --shards 64M --fill NaN \\
+      --attrs '{\"units\": \"K\"}' --dimensions time,lat,lon")]
 pub struct Create {
-    /// Where to make it.
+    /// The new node: its directory.
     pub path: PathBuf,
-    /// The dialect of a new hierarchy: v3, v2, n5, d2020-10, d2020-09, d2019-06 or d2019-05 [default: v3].
-    #[arg(long, value_name = "DIALECT", value_parser = dialect)]
+    /// Dialect of a new hierarchy [default: v3].
+    #[arg(long, value_name = "DIALECT", value_parser = new_dialects())]
     pub format: Option<Dialect>,
-    /// Make an array of this shape: 365,721,1440; `scalar` for one without dimensions.
-    #[arg(long, value_name = "LENGTHS", value_parser = lengths, requires = "dtype")]
+    /// Create an array of this shape: 365,721,1440, or `scalar` for an array without dimensions.
+    #[arg(long, value_name = "SHAPE", value_parser = lengths, requires = "dtype")]
     pub shape: Option<Lengths>,
-    /// The data type: float32, int16, bool, string, ..., or its JSON in Zarr 3.
+    /// Data type: float32, int16, bool, string, ..., or JSON as in a Zarr 3 metadata file.
     #[arg(long, value_name = "TYPE", requires = "shape")]
     pub dtype: Option<String>,
-    /// The shape of chunks [default: about 1 MiB].
-    #[arg(long, value_name = "LENGTHS", value_parser = lengths, requires = "shape")]
+    /// Shape of the chunks: 1,721,1440 [default: chosen so that a chunk has about 1 MiB].
+    #[arg(long, value_name = "SHAPE", value_parser = lengths, requires = "shape")]
     pub chunks: Option<Lengths>,
-    /// Which chunks are stored together: none, as many as make SIZE decoded bytes (16M), or those in a box of
-    /// this shape (1024,1024).
+    /// Shards: `none`, a SIZE such as `16M` (each shard holds at most that many decoded bytes), or a
+    /// SHAPE such as `1024,1024` [default: none].
     #[arg(long, value_name = "SIZE|SHAPE", value_parser = shards, requires = "shape")]
     pub shards: Option<Shards>,
-    /// How chunks are encoded: none, codecs separated by commas (blosc,crc32c), or a JSON list of v3 codecs
-    /// [default: zstd, or what the dialect has instead].
+    /// Codecs: `none`, codecs separated by commas (`blosc,crc32c`), or a JSON list of v3 codecs
+    /// [default: the first of zstd, gzip and none that the dialect has].
     #[arg(long, value_name = "LIST", value_parser = codecs, requires = "shape")]
     pub codecs: Option<Codecs>,
-    /// The value of elements in chunks that are not stored: a number, true, NaN, JSON [default: that of the type].
+    /// Fill value, which elements of missing chunks have: a number, true, NaN, or JSON [default: zero,
+    /// false or empty].
     #[arg(long, value_name = "VALUE", allow_hyphen_values = true, requires = "shape")]
     pub fill: Option<String>,
-    /// The attributes: a JSON object.
+    /// Attributes: a JSON object.
     #[arg(long, value_name = "JSON", value_parser = attributes)]
     pub attrs: Option<Object>,
-    /// The names of the dimensions: time,lat,lon.
+    /// Dimension names: time,lat,lon.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', requires = "shape")]
     pub dimensions: Vec<String>,
 }
 
-/// Copy a hierarchy, or a node and all below it, into another dialect, other codecs, chunks or shards.
+/// Copy a hierarchy, or a part of it, into another dialect, other codecs, chunks or shards.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-What the target cannot hold is said before anything is stored. All chunks are stored first and all documents
-last; until it is whole, DEST has a file .zarrfs/convert and no nodes. After an interruption the same command
-goes on where it ended. If SOURCE changes while it is converted, the command fails and says where; the same command
-then compares what is there. Encoded chunks are copied as they are where neither their shape nor their codecs change.
-Ordinary files that lie among the nodes are not copied. DEST may lie in a mount, which then stores it in its own way.
+If DEST cannot hold everything, zarrfs says what, and stops before it stores anything.
+
+All chunks are stored first and all metadata files last. Until it is complete, DEST has no nodes, only \
+a file .zarrfs/convert. If a conversion is interrupted, run the same command again: it continues. If \
+SOURCE changes during a conversion, the command fails and names the place; run it again, and it \
+compares the chunks that it finds with SOURCE.
+
+Encoded chunks are copied unchanged if neither their shape nor their codecs change. Ordinary files in \
+SOURCE are not copied. DEST may be a directory in a mount; the mount then decides how it is stored.
 
   zarrfs convert old.zarr new.zarr
   zarrfs convert climate.zarr shards.zarr --shards 64M --codecs blosc --verify
   zarrfs convert climate.zarr/t2m t2m.n5 --format n5 --chunks 64,64,64")]
 pub struct Convert {
-    /// The hierarchy: a directory, or a node in one.
+    /// The hierarchy, or a group or array in it: climate.zarr/t2m.
     pub source: PathBuf,
-    /// The new hierarchy: a directory that is missing or empty, or what an interruption has left.
+    /// The new hierarchy: a directory that is missing, empty, or left by an interrupted conversion.
     pub dest: PathBuf,
-    /// The dialect of SOURCE, where it should not be found out.
-    #[arg(long, value_name = "DIALECT", value_parser = dialect)]
+    /// Dialect of SOURCE [default: detect].
+    #[arg(long, value_name = "DIALECT", value_parser = dialects())]
     pub from: Option<Dialect>,
-    /// The dialect of DEST: v3, v2, n5, d2020-10, d2020-09, d2019-06 or d2019-05.
-    #[arg(long, value_name = "DIALECT", value_parser = dialect, default_value = "v3")]
+    /// Dialect of DEST.
+    #[arg(long, value_name = "DIALECT", value_parser = new_dialects(), default_value = "v3")]
     pub format: Dialect,
-    /// How chunks are encoded, as --codecs of mount has it [default: as in SOURCE, or if DEST has no such codecs
-    /// zstd, gzip or none].
+    /// Codecs: `none`, codecs separated by commas (`blosc,crc32c`), or a JSON list of v3 codecs
+    /// [default: those of SOURCE; if the dialect of DEST lacks them, zstd, gzip or none].
     #[arg(long, value_name = "LIST", value_parser = codecs)]
     pub codecs: Option<Codecs>,
-    /// The shape of chunks in arrays of as many dimensions: 64,64,64 [default: as in SOURCE].
-    #[arg(long, value_name = "LENGTHS", value_parser = lengths)]
+    /// Shape of the chunks, for arrays with as many dimensions: 64,64,64 [default: as in SOURCE].
+    #[arg(long, value_name = "SHAPE", value_parser = lengths)]
     pub chunks: Option<Lengths>,
-    /// Which chunks are stored together: none, as many as make SIZE decoded bytes (16M), or those in a box of
-    /// this shape (1024,1024) [default: as in SOURCE, or none].
+    /// Shards: `none`, a SIZE such as `16M` (each shard holds at most that many decoded bytes), or a
+    /// SHAPE such as `1024,1024` [default: as in SOURCE].
     #[arg(long, value_name = "SIZE|SHAPE", value_parser = shards)]
     pub shards: Option<Shards>,
-    /// Only this node, all below it, and the groups above it; can be given several times.
+    /// Copy only this node, everything below it, and the groups above it. Can be repeated.
     #[arg(long, value_name = "PATH", value_parser = node_path)]
     pub only: Vec<NodePath>,
-    /// Leave out what DEST cannot hold, instead of doing nothing.
+    /// Leave out nodes that DEST cannot hold, and convert the rest.
     #[arg(long)]
     pub skip_unsupported: bool,
-    /// Do not store chunks that SOURCE does not have, where DEST has no fill value (Zarr 2 with named dimensions):
-    /// zarr-python 2 reads anything at all from them then.
+    /// Do not store chunks that are missing in SOURCE, even if DEST has no fill value for the array (Zarr
+    /// 2 with named dimensions). zarr-python 2 then reads arbitrary values from them.
     #[arg(long)]
     pub skip_fill_chunks: bool,
-    /// Read every chunk back and compare it with the source.
+    /// Read every chunk back and compare it with SOURCE.
     #[arg(long)]
     pub verify: bool,
-    /// Chunks that are worked on at a time [default: the number of processors].
+    /// Chunks to convert at the same time [default: the number of processors].
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
-    /// Memory for decoded chunks of SOURCE that several chunks of DEST are made of.
+    /// Memory for decoded chunks of SOURCE that several chunks of DEST need.
     #[arg(long, value_name = "SIZE", value_parser = size, default_value = "512M")]
     pub cache_size: u64,
 }
 
-/// Make a sample hierarchy, mount it, and show what can be done with it.
+/// Create a sample hierarchy, mount it, and show what you can do with it.
 #[derive(Debug, clap::Args)]
 pub struct Demo {
-    /// Where to make it: a directory that is missing or empty.
+    /// Directory for the sample; it must be missing or empty.
     #[arg(default_value = "zarrfs-demo")]
     pub dir: PathBuf,
 }
@@ -326,32 +340,34 @@ pub type Codecs = Vec<CodecSpec>;
 /// Lengths along each dimension, for the same reason.
 pub type Lengths = Vec<u64>;
 
-/// Which chunks may wait to be stored after they were closed.
+/// When to store a chunk that a program has closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Writeback {
-    /// The inner chunks of shards.
+    /// A chunk of a shard waits until the shard is complete, fsync, unmount or --writeback-delay;
+    /// other chunks are stored before close returns.
     Delay,
-    /// All.
+    /// Every chunk is stored in the background; fsync and unmount wait for it.
     All,
-    /// None.
+    /// Every chunk is stored before close returns.
     Sync,
 }
 
-/// How a shard is written of which some chunks do not change.
+/// How to update a shard if only some of its chunks change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ShardWriteArg {
-    /// All of it anew.
+    /// Write the whole shard again.
     Rewrite,
-    /// The changed chunks behind the old ones.
+    /// Append the changed chunks, so that reflinks (XFS, Btrfs) share the old bytes; rewrite a shard
+    /// once more than half of it is unused.
     Append,
 }
 
-/// When bytes are on the disk.
+/// When to force stored bytes to disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Durability {
-    /// Before they take the place of old ones.
+    /// Before new bytes replace old ones, so that a power cut never leaves a torn chunk.
     Always,
-    /// When a program calls `fsync`.
+    /// Only when a program calls fsync.
     Fsync,
 }
 
@@ -376,22 +392,43 @@ pub fn normalize(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     args
 }
 
+/// The names of all dialects.
+fn dialects() -> impl TypedValueParser<Value = Dialect> {
+    PossibleValuesParser::new(Dialect::all().iter().map(Dialect::name))
+        .try_map(|name| dialect(&name))
+}
+
+/// The names of the dialects that a new hierarchy can have. The others are parsed as well, so that the
+/// command can say why it refuses them.
+fn new_dialects() -> impl TypedValueParser<Value = Dialect> {
+    let value = |dialect: &Dialect| {
+        PossibleValue::new(dialect.name()).hide(dialect.check_makes_nodes().is_err())
+    };
+    PossibleValuesParser::new(Dialect::all().iter().map(value)).try_map(|name| dialect(&name))
+}
+
 fn dialect(name: &str) -> Result<Dialect, String> {
-    Dialect::parse_name(name).ok_or_else(|| {
-        let names: Vec<&str> = Dialect::all().iter().map(Dialect::name).collect();
-        format!("there are {}", names.join(", "))
-    })
+    Dialect::parse_name(name).ok_or_else(|| format!("unknown dialect {name:?}"))
 }
 
 /// What a mount shows.
-fn form(name: &str) -> Result<Form, String> {
-    match name {
+fn form_values() -> impl TypedValueParser<Value = Form> {
+    let forms = ["zarr", "zarr2"].into_iter().chain(FORMATS.iter().map(|format| format.extension));
+    PossibleValuesParser::new(forms).try_map(|name| match name.as_str() {
         "zarr" => Ok(Form::Zarr3),
         "zarr2" => Ok(Form::Zarr2),
-        name => view_format(name)
-            .map(Form::View)
-            .map_err(|others| format!("there are zarr and zarr2; for files alone {others}")),
-    }
+        name => view_format(name).map(Form::View),
+    })
+}
+
+fn view_formats() -> impl TypedValueParser<Value = &'static Format> {
+    PossibleValuesParser::new(FORMATS.iter().map(|format| format.extension))
+        .try_map(|name| view_format(&name))
+}
+
+fn shard_orders() -> impl TypedValueParser<Value = ShardOrder> {
+    PossibleValuesParser::new(["c", "f", "morton", "arrival"])
+        .try_map(|name| ShardOrder::parse(&name).map_err(|error| error.to_string()))
 }
 
 fn listed_views(list: &str) -> Result<ListedViews, String> {
@@ -407,12 +444,8 @@ fn listed_views(list: &str) -> Result<ListedViews, String> {
 fn view_format(name: &str) -> Result<&'static Format, String> {
     Format::of_extension(name).ok_or_else(|| {
         let names: Vec<&str> = FORMATS.iter().map(|format| format.extension).collect();
-        format!("there are {}", names.join(", "))
+        format!("unknown format {name:?}: expected none, all, or a list of {}", names.join(", "))
     })
-}
-
-fn shard_order(name: &str) -> Result<ShardOrder, String> {
-    ShardOrder::parse(name).map_err(|error| error.to_string())
 }
 
 fn codecs(text: &str) -> Result<Codecs, String> {
@@ -434,14 +467,14 @@ fn lengths(text: &str) -> Result<Lengths, String> {
     if matches!(text, "scalar" | "[]") {
         return Ok(Vec::new());
     }
-    let wrong = || format!("{text:?} is no list of lengths like 365,721,1440, nor scalar");
+    let wrong = || "expected integers such as 365,721,1440, or `scalar`".to_owned();
     let plain = text.trim_start_matches('[').trim_end_matches(']');
     plain.split(',').map(|len| len.trim().parse().map_err(|_| wrong())).collect()
 }
 
 fn node_path(text: &str) -> Result<NodePath, String> {
     if text.is_empty() {
-        return Err("a node is named by its path, like climate/t2m".to_owned());
+        return Err("expected the path of a node, such as climate/t2m".to_owned());
     }
     NodePath::parse(text.trim_matches('/')).map_err(|error| error.to_string())
 }
@@ -463,10 +496,10 @@ fn duration(text: &str) -> Result<Duration, String> {
         "ms" => 0.001,
         "m" | "min" => 60.0,
         "h" => 3600.0,
-        _ => return Err("a time is a number with ms, s, m or h".to_owned()),
+        _ => return Err("expected a time such as 500ms, 5s, 2m or 1h".to_owned()),
     };
     let number: f64 =
-        digits.parse().map_err(|_| "a time is a number with ms, s, m or h".to_owned())?;
+        digits.parse().map_err(|_| "expected a time such as 500ms, 5s, 2m or 1h".to_owned())?;
     Duration::try_from_secs_f64(number * scale).map_err(|error| error.to_string())
 }
 
