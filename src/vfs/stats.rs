@@ -17,24 +17,48 @@ impl Vfs {
         let ms = |counter: &AtomicU64| count(counter) / 1_000_000;
         vec![
             ("chunks_decoded_total", "Chunks read and decoded.", count(&done.decoded)),
-            ("chunks_decoded_ahead_total", "Those of them not asked for yet.", count(&done.ahead)),
-            ("excerpts_total", "Ranges read of chunks, no more.", count(&self.excerpts)),
             (
-                "windows_total",
-                "Long parts of views made at once, where the cache holds no row of chunks.",
+                "chunks_prefetched_total",
+                "Chunks decoded before a program asked for them.",
+                count(&done.ahead),
+            ),
+            (
+                "partial_chunk_reads_total",
+                "Reads that decoded only a part of a chunk.",
+                count(&self.excerpts),
+            ),
+            (
+                "view_windows_total",
+                "Long parts of views assembled at once because a row of chunks exceeds the cache.",
                 count(&self.windows.made),
             ),
             ("chunks_stored_total", "Chunks encoded and stored.", count(&done.stored)),
-            ("chunks_erased_total", "Chunks erased.", count(&done.erased)),
-            ("decoded_bytes_total", "Bytes of chunks decoded.", count(&done.decoded_len)),
-            ("stored_bytes_total", "Bytes of chunks stored, decoded.", count(&done.stored_len)),
-            ("decoding_milliseconds_total", "Threads that read and decode.", ms(&done.decoding)),
-            ("storing_milliseconds_total", "Threads that encode and store.", ms(&done.storing)),
-            ("read_bytes_total", "Bytes that the kernel asked for.", count(&self.read_len)),
+            ("chunks_erased_total", "Chunks erased from the store.", count(&done.erased)),
+            (
+                "decoded_bytes_total",
+                "Decoded size of the chunks decoded.",
+                count(&done.decoded_len),
+            ),
+            ("stored_bytes_total", "Decoded size of the chunks stored.", count(&done.stored_len)),
+            (
+                "decoding_milliseconds_total",
+                "Time of all threads that read and decode.",
+                ms(&done.decoding),
+            ),
+            (
+                "storing_milliseconds_total",
+                "Time of all threads that encode and store.",
+                ms(&done.storing),
+            ),
+            ("read_bytes_total", "Bytes that the kernel requested.", count(&self.read_len)),
             ("written_bytes_total", "Bytes that programs wrote.", count(&self.written_len)),
-            ("cache_hits_total", "Chunks found decoded.", count(&done.hits)),
-            ("opens_passed_total", "Files opened that the kernel reads.", self.passed.opened()),
-            ("errors_total", "Errors that programs saw.", self.journal.count()),
+            ("cache_hits_total", "Requests for chunks that the cache held.", count(&done.hits)),
+            (
+                "passthrough_opens_total",
+                "Opens for which the kernel reads the file itself.",
+                self.passed.opened(),
+            ),
+            ("errors_total", "Errors returned to programs.", self.journal.count()),
         ]
     }
 
@@ -44,29 +68,41 @@ impl Vfs {
         let waiting = self.unstored_len().saturating_add(self.cache.waiting_len());
         let in_use = resources::in_use();
         let mut lines = vec![
-            ("process_id", "Process that serves the mount.", u64::from(std::process::id())),
-            ("cache_bytes", "Decoded chunks that are kept.", self.cache.len()),
-            ("memory_files_bytes", "The same in files that the kernel reads.", self.passed.len()),
-            ("unstored_bytes", "Bytes that wait to be stored.", waiting),
-            ("open_files", "Open files.", len(self.handles.lock().len())),
+            ("process_id", "Process ID of the daemon.", u64::from(std::process::id())),
+            ("cache_bytes", "Memory for decoded chunks.", self.cache.len()),
+            (
+                "passthrough_memory_bytes",
+                "Memory files that the kernel reads itself.",
+                self.passed.len(),
+            ),
+            ("unstored_bytes", "Changes that are not stored yet.", waiting),
+            ("open_files", "Files that programs have open.", len(self.handles.lock().len())),
             ("inodes", "Inodes that the kernel knows.", len(self.inodes.len())),
-            ("passed_files", "Files open that the kernel reads.", len(self.passed.open_files())),
+            (
+                "passthrough_files",
+                "Open files that the kernel reads itself.",
+                len(self.passed.open_files()),
+            ),
             ("open_directories", "Directories that programs have open.", len(self.open_dirs())),
             (
                 "directories_being_read",
-                "Directories of the store that are being read.",
+                "Directories of the store that zarrfs has open to read them.",
                 len(in_use.directories),
             ),
             (
                 "descriptor_limit",
-                "Descriptors that this process may have.",
+                "File descriptors that the daemon may have.",
                 in_use.descriptor_limit,
             ),
         ];
         let known = [
-            ("descriptors", "Descriptors in use.", in_use.descriptors),
-            ("threads", "Threads of this process.", in_use.threads),
-            ("thread_limit", "Threads that its user may have in all.", in_use.thread_limit),
+            ("descriptors", "File descriptors that the daemon has open.", in_use.descriptors),
+            ("threads", "Threads of the daemon.", in_use.threads),
+            (
+                "thread_limit",
+                "Threads that the user of the daemon may have in total.",
+                in_use.thread_limit,
+            ),
         ];
         let known = known.into_iter();
         lines.extend(known.filter_map(|(name, help, value)| Some((name, help, value?))));

@@ -43,7 +43,7 @@ fn full_of(number: u8) -> Vec<u8> {
 }
 
 fn passed(mount: &Mount) -> u64 {
-    stat(mount, "zarrfs_opens_passed_total")
+    stat(mount, "zarrfs_passthrough_opens_total")
 }
 
 fn read(mut file: &File) -> Vec<u8> {
@@ -92,7 +92,7 @@ fn the_kernel_reads_chunks_by_itself_stored_as_they_are_or_decoded_into_memory()
             assert!(fs::read(chunk(&mount, number)).unwrap() == full_of(number), "{codec}");
         }
         assert_eq!(passed(&mount), u64::from(CHUNKS), "{codec}");
-        let is_memory = stat(&mount, "zarrfs_memory_files_bytes") > 0;
+        let is_memory = stat(&mount, "zarrfs_passthrough_memory_bytes") > 0;
         assert_eq!(is_memory, codec == "gzip");
     }
 }
@@ -166,7 +166,7 @@ fn what_is_mapped_stays_what_it_is_while_thousands_of_other_chunks_are_read() {
     for (map, number) in maps.iter().zip(0..) {
         assert!(map.bytes() == full_of(number), "{number}");
     }
-    assert!(stat(&mount, "zarrfs_memory_files_bytes") <= 2 << 20);
+    assert!(stat(&mount, "zarrfs_passthrough_memory_bytes") <= 2 << 20);
 }
 
 #[test]
@@ -438,7 +438,7 @@ fn more_readers_than_there_are_descriptors_read_every_chunk() {
     for (number, reader) in readers.iter().enumerate() {
         assert!(read(reader).iter().all(|byte| *byte == number.to_le_bytes()[0]), "{number}");
     }
-    assert!(stat(&mount, "zarrfs_passed_files") <= 150);
+    assert!(stat(&mount, "zarrfs_passthrough_files") <= 150);
     assert!(stat(&mount, "zarrfs_descriptors") < 350, "{}", stat(&mount, "zarrfs_descriptors"));
     // All else goes on: names are looked up, listed, and chunks stored.
     fs::write(mount.at("x/c/3"), full_of(9)).unwrap();

@@ -33,8 +33,8 @@ fn mount(options: &[&str]) -> Mount {
 }
 
 fn decoded(mount: &Mount) -> (u64, u64) {
-    let count = |name: &str| stat(mount, &format!("zarrfs_chunks_decoded_{name}"));
-    (count("total"), count("ahead_total"))
+    let count = |name: &str| stat(mount, &format!("zarrfs_chunks_{name}_total"));
+    (count("decoded"), count("prefetched"))
 }
 
 #[test]

@@ -235,7 +235,7 @@ def test_who_jumps_about_reads_what_is_stored_and_of_chunks_in_pieces_little_mor
                 zarr.open_array(tmp_path / "store/x", mode="r+")[8:] = round
         stats = dict(line.split() for line in (m / ".zarrfs/stats").read_text().splitlines() if line[0] != "#")
         has_ranges = layout.get("compressors") != "auto" and layout.get("order") != "F"
-        assert (int(stats["zarrfs_excerpts_total"]) > 20) == has_ranges, stats["zarrfs_excerpts_total"]
+        assert (int(stats["zarrfs_partial_chunk_reads_total"]) > 20) == has_ranges, stats["zarrfs_partial_chunk_reads_total"]
     np.testing.assert_array_equal(zarr.open_array(tmp_path / "store/x", mode="r")[...], values)
 
 
@@ -257,7 +257,7 @@ def test_where_the_cache_holds_no_row_of_chunks_a_sweep_decodes_them_once_for_a_
             head = file.read(values[:40].nbytes + 128)
             assert head[128:] == values[:40].tobytes()
             stats = m.stats()
-            windows = stats["zarrfs_windows_total"]
+            windows = stats["zarrfs_view_windows_total"]
             assert 5 < windows < 15 and stats["zarrfs_chunks_decoded_total"] <= (windows + 6) * 400
             # Through a chunk file, while the view is read: who goes on has it, but for what the kernel has read ahead.
             values[:, 200:220, 200:220] = 7
