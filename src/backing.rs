@@ -171,7 +171,7 @@ impl MemoryFiles {
     fn made(&self) -> io::Result<MemoryFile> {
         let fs = self.fs.get_or_init(|| {
             let made = MemoryFs::new();
-            made.inspect_err(|error| log::debug!("no file system in memory: {error}")).ok()
+            made.inspect_err(|error| log::debug!("no memory file system: {error}")).ok()
         });
         fs.as_ref().map_or_else(MemoryFile::new, MemoryFs::file)
     }

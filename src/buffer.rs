@@ -118,7 +118,7 @@ fn used(len: usize) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     bytes
         .try_reserve_exact(room)
-        .map_err(|_| Error::new(Kind::NoMemory, format!("no memory for {len} bytes")))?;
+        .map_err(|_| Error::new(Kind::NoMemory, format!("cannot allocate {len} bytes")))?;
     Ok(bytes)
 }
 

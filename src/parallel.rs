@@ -61,7 +61,7 @@ fn helpers() -> Option<&'static ThreadPool> {
     static HELPERS: OnceLock<Option<ThreadPool>> = OnceLock::new();
     let start = || {
         let named = ThreadPoolBuilder::new().thread_name(|n| format!("helper-{n}"));
-        named.build().inspect_err(|error| log::debug!("no helpers: {error}")).ok()
+        named.build().inspect_err(|error| log::debug!("cannot start worker threads: {error}")).ok()
     };
     HELPERS.get_or_init(start).as_ref()
 }

@@ -72,7 +72,7 @@ impl Pool {
                 Ok(thread) => started.push(thread),
                 // Fewer do the same.
                 Err(error) => {
-                    log::warn!("{n} threads, and no more can be had of {threads}: {error}");
+                    log::warn!("started only {n} of {threads} threads: {error}");
                     break;
                 }
             }

@@ -30,11 +30,11 @@ pub fn within_memory(len: u64, parts: u64) -> u64 {
 pub fn raise_descriptor_limit() -> u64 {
     match sys::raise_descriptor_limit(MAX_DESCRIPTORS) {
         Ok((now, was)) => {
-            log::debug!("up to {now} open files, {was} before");
+            log::debug!("limit of open files: {now}, was {was}");
             now
         }
         Err(error) => {
-            log::debug!("the limit of open files stays: {error}");
+            log::debug!("the limit of open files cannot be raised: {error}");
             sys::descriptor_limit()
         }
     }

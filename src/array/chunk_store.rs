@@ -28,7 +28,11 @@ pub(crate) fn retried<T>(mut change: impl FnMut() -> Result<T>) -> Result<T> {
             done => return done,
         }
     }
-    Err(Error::new(Kind::Busy, "others change the same shard faster than it can be written"))
+    Err(Error::new(
+        Kind::Busy,
+        "gave up after repeated conflicts: other programs keep changing \
+         this shard",
+    ))
 }
 
 /// A new encoded value for one chunk, or its end.

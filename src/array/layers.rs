@@ -66,7 +66,7 @@ pub fn split(array: &model::Array, max_chunk_len: u64) -> Result<Layers> {
         let encoded = lengths(configuration, "chunk_shape").filter(|inner| inner.len() == rank);
         let encoded = encoded.ok_or_else(|| {
             Error::corrupt(format!(
-                "sharding_indexed: chunk_shape is not {rank} lengths of at least 1"
+                "sharding_indexed: chunk_shape needs {rank} integers of at least 1"
             ))
         })?;
         let inner = order.inverse().apply(&encoded);

@@ -334,7 +334,7 @@ impl Array {
         if value.stat.len > pipeline.longest() {
             let longest = self.chunk_len(coords)?.longest();
             return Err(named(Error::corrupt(format!(
-                "{} bytes stored for a chunk of {longest} bytes",
+                "{} bytes stored, too many for a chunk of {longest} bytes",
                 value.stat.len
             ))));
         }
@@ -410,7 +410,7 @@ impl Array {
         let item = self.model.fill.item(&self.model.dtype);
         let len = match self.chunk_len(coords)? {
             ChunkLen::Exactly(len) => usize::try_from(len)
-                .map_err(|_| Error::too_large("a chunk that does not fit into memory"))?,
+                .map_err(|_| Error::too_large("the chunk does not fit into memory"))?,
             ChunkLen::UpTo(limit) => {
                 let form = vlen::Form::new(&self.elements(coords)?)?;
                 return form.filled(&item, limit).map(Buffer::from);
@@ -459,7 +459,9 @@ impl Array {
     /// erased all the same, and the error comes last.
     pub fn erase_outside(&self, shape: &[u64]) -> Result<()> {
         if shape.len() != self.grid().rank() {
-            return Err(Error::invalid(format!("{shape:?} is not a shape of the same dimensions")));
+            return Err(Error::invalid(format!(
+                "shape {shape:?} has another number of dimensions"
+            )));
         }
         let inside = self.grid().resized(shape);
         let shrunk = inside.counts().iter().zip(self.grid().counts()).any(|(new, old)| new < old);

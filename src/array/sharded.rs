@@ -308,7 +308,11 @@ impl ChunkStore for Sharded {
             }
             freshness = Freshness::Read;
         }
-        Err(Error::new(Kind::Stale, "the shard is replaced faster than it can be read"))
+        Err(Error::new(
+            Kind::Stale,
+            "gave up after repeated conflicts: other programs keep \
+             replacing this shard",
+        ))
     }
 
     fn stat(&self, coords: &[Coords]) -> Result<Vec<Option<Stat>>> {

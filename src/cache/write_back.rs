@@ -364,7 +364,7 @@ impl ChunkCache {
         let _turn = self.turn(key);
         let _mark = self.waiting.being_stored(key);
         if self.waiting.is_of_another(key, array) {
-            let detail = "the array was replaced by another one after its chunks were written";
+            let detail = "another program replaced the array after these chunks were written";
             return Err(Error::new(Kind::Stale, detail).at(key));
         }
         let unread = match self.complete_all(array, key).into_iter().next() {
@@ -385,7 +385,11 @@ impl ChunkCache {
                 array.check_decoded(coords, bytes)?;
             }
             if array.key(coords)? != *key {
-                return Err(Error::new(Kind::Stale, "the array has its chunks elsewhere now"));
+                return Err(Error::new(
+                    Kind::Stale,
+                    "the array now stores its chunks under other \
+                     keys",
+                ));
             }
         }
         if chunks.is_empty() {

@@ -538,7 +538,7 @@ mod tests {
         let names: Vec<_> = codecs.iter().map(|codec| codec.name.as_str()).collect();
         assert_eq!((names, shards), (vec!["blosc", "crc32c"], Shards::Target(16 << 20)));
         assert!(mount(&["--codecs=deflate"]).expect_err("unknown").contains("lz4, lzma"));
-        assert!(mount(&["--shards=big"]).expect_err("unknown").contains("a size like 16M"));
+        assert!(mount(&["--shards=big"]).expect_err("unknown").contains("a size such as 16M"));
     }
 
     #[test]

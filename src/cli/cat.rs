@@ -24,7 +24,7 @@ pub fn run(args: &Cat) -> Result<(), Failure> {
     let extension = args.format.extension;
     let source = Source::new(&hierarchy, &path, get)?;
     let view = args.format.view(&source).map_err(|error| {
-        failed(format!("{shown}: there is no {extension} of it: {}", error.detail()))
+        failed(format!("{shown}: cannot be shown as {extension}: {}", error.detail()))
     })?;
     let is_beyond = |elements: &Elements| elements.slab_len().is_none_or(|slab| slab > half);
     let step = if view.elements().any(is_beyond) { half.max(STEP) } else { STEP };

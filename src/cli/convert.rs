@@ -111,7 +111,8 @@ fn copy(
     mark.remove()?;
     for path in &copied.changing {
         print::error(&format!(
-            "zarrfs: {path}: it was written to until the end: its chunks are whole, but may be from different moments"
+            "zarrfs: {path}: another program kept writing to it: each chunk of the copy is \
+             whole, but chunks may be from different moments"
         ));
     }
     Ok(copied)
@@ -120,7 +121,7 @@ fn copy(
 /// Why the copy is not whole, and what to do.
 fn cut_short(args: &Convert, watch: &Progress, error: &Error) -> Failure {
     let why = if watch.is_stopped() { "interrupted".to_owned() } else { error.to_string() };
-    failed(format!("{}: {why}; the same command goes on where it ended", args.dest.display()))
+    failed(format!("{}: {why}; run the same command again to continue", args.dest.display()))
 }
 
 fn wishes(args: &Convert, target: Target) -> Wishes {
@@ -142,22 +143,20 @@ fn wishes(args: &Convert, target: Target) -> Wishes {
 fn check_mounted(args: &Convert, mounted: &Mounted) -> Result<(), Failure> {
     let refused = |what: &str| {
         Err(failed(format!(
-            "{}: it lies in the mount {}, {what}",
+            "{}: inside the mount {}, {what}",
             args.dest.display(),
             mounted.root.display()
         )))
     };
     if !mounted.is_zarr3 {
-        return refused("which shows no hierarchy of Zarr 3: mount it without --as");
+        return refused("which does not show Zarr 3: mount without --as");
     }
     if args.format != Dialect::V3 {
-        return refused(
-            "which shows Zarr 3 and stores it in the dialect of its own hierarchy: leave --format out",
-        );
+        return refused("which chooses the dialect itself: remove --format");
     }
     if args.shards.as_ref().is_some_and(|shards| *shards != Shards::None) {
         return refused(
-            "which decides what is stored together: leave --shards out, and mount with --shards",
+            "which chooses the shards itself: remove --shards, and mount with --shards",
         );
     }
     let backing = mounted.backing(&resolved(&args.dest)?);
@@ -178,18 +177,19 @@ fn check_fill(
         }
         let format = args.format.name();
         let why = format!(
-            "{format} has no fill value for it, so that all {all} chunks have to be stored, of which the source has {stored}"
+            "{format} cannot store its fill value, so all {all} chunks are stored; the source \
+             has {stored}"
         );
         if all > stored.saturating_mul(FILL_RATIO).max(FILL_COUNT) {
-            let skip =
-                "--skip-fill-chunks leaves them out (zarr-python 2 then reads anything there)";
+            let skip = "leave missing chunks out with --skip-fill-chunks (zarr-python 2 then reads \
+                        arbitrary values there)";
             let skip = if chunks.needs_fill(FillChunks::Skip) {
                 String::new()
             } else {
                 format!("{skip}, ")
             };
             return Err(failed(format!(
-                "{path}: {why}: {skip}larger --chunks make fewer of them, and other formats keep the fill value"
+                "{path}: {why}: {skip}use larger --chunks, or another --format"
             )));
         }
         print::error(&format!("zarrfs: {path}: {why}"));
@@ -215,12 +215,12 @@ fn prepare(
     }
     let count = plan.unsupported.len();
     if plan.jobs().is_empty() {
-        return Err(failed(format!("{}: nothing of it can be converted", args.source.display())));
+        return Err(failed(format!("{}: no node can be converted", args.source.display())));
     }
     if count > 0 && !args.skip_unsupported {
         return Err(failed(format!(
-            "{}: {count} of its nodes cannot be converted to {}, named above: leave them out with \
-             --skip-unsupported, choose others with --only, or another --format",
+            "{}: {count} nodes (listed above) cannot be converted to {}: leave them out with \
+             --skip-unsupported, select others with --only, or choose another --format",
             args.source.display(),
             args.format.name()
         )));
@@ -242,7 +242,8 @@ fn check_dest(dest: &Path, target: Target) -> Result<bool, Failure> {
             };
             if entries.any(holds) && !Mark::is_in(&open::store(dest, Durability::Buffered)?)? {
                 return Err(failed(format!(
-                    "{shown}: not empty, nor an unfinished conversion; name a directory that does not exist"
+                    "{shown}: neither empty nor an unfinished conversion; name a directory that \
+                     does not exist"
                 )));
             }
             Ok(false)
@@ -255,7 +256,7 @@ fn resolved(path: &Path) -> Result<PathBuf, Failure> {
     if path.to_str().is_some_and(|path| path.contains("://")) {
         let shown = path.display();
         return Err(failed(format!(
-            "{shown}: conversions go into directories so far, not to URLs"
+            "{shown}: zarrfs can only convert into local directories so far, not URLs"
         )));
     }
     let absolute = std::path::absolute(path)?;
@@ -328,7 +329,8 @@ fn report(
     let verified = if args.verify { ", all read back and compared" } else { "" };
     let tenths = begun.elapsed().as_millis() / 100;
     let last = format!(
-        "{}: {groups} groups, {arrays} arrays in {}; {stored} values stored{found}{verified}; {} MB decoded, \
+        "{}: {groups} groups, {arrays} arrays in {}; {stored} chunks and shards \
+         stored{found}{verified}; {} MB decoded, \
          {}.{} s\n",
         args.dest.display(),
         args.format.name(),

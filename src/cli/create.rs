@@ -34,7 +34,8 @@ pub fn run(args: &Create) -> Result<(), Failure> {
     let dialect = match (&place.dialect, &args.format) {
         (Some(found), Some(asked)) if found.name() != asked.name() => {
             return Err(Failure::Usage(format!(
-                "--format {}: the hierarchy {} is {}, and so is what is made in it: leave the option out",
+                "--format {}: the hierarchy {} has the dialect {}, and so will the new node: \
+                 remove --format",
                 asked.name(),
                 place.root.display(),
                 found.name()
@@ -47,7 +48,7 @@ pub fn run(args: &Create) -> Result<(), Failure> {
         && shape.len() != shards.len()
     {
         return Err(Failure::Usage(format!(
-            "--shards: a shape of {} dimensions, but --shape has {}",
+            "--shards: the shape has {} dimensions, but --shape has {}",
             shards.len(),
             shape.len()
         )));
@@ -87,7 +88,7 @@ fn make(
     if let Some(found) = &found
         && replaced.is_some()
     {
-        return Err(failed(format!("there is one already: {}", describe(found))));
+        return Err(failed(format!("already exists: {}", describe(found))));
     }
     let raised = raise(args, &hierarchy, path, document)?;
     hierarchy.make_directories(path)?;
@@ -98,7 +99,7 @@ fn make(
         }
     }
     let key = hierarchy.put_document(path, &raised, None).map_err(|error| match error.kind() {
-        Kind::Exists => failed("another program has made one there just now"),
+        Kind::Exists => failed("another program has just created it"),
         _ => error.into(),
     })?;
     hierarchy.store().write()?.sync(&[key])?;
@@ -212,7 +213,7 @@ fn existing(path: &Path) -> Result<(PathBuf, Vec<String>), Failure> {
     let shown = path.display();
     if path.to_str().is_some_and(|path| path.contains("://")) {
         return Err(failed(format!(
-            "{shown}: hierarchies are made in directories so far, not at URLs"
+            "{shown}: zarrfs can only create hierarchies in local directories so far, not at URLs"
         )));
     }
     let absolute = std::path::absolute(path)?;
@@ -241,5 +242,5 @@ fn components(path: &Path, typed: &Path) -> Result<Vec<String>, Failure> {
         _ => None,
     };
     let names: Option<Vec<String>> = path.components().map(name).collect();
-    names.ok_or_else(|| failed(format!("{}: not a path of names in UTF-8", typed.display())))
+    names.ok_or_else(|| failed(format!("{}: the path is not valid UTF-8", typed.display())))
 }

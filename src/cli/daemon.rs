@@ -32,7 +32,7 @@ pub fn start(source: &Path, mountpoint: &Path) -> Result<(), Failure> {
     if line.trim_end() == READY {
         let answer = std::fs::metadata(mountpoint);
         return answer.map(drop).map_err(|error| {
-            failed(format!("{}: does not answer: {error}", mountpoint.display()))
+            failed(format!("{}: the mount does not respond: {error}", mountpoint.display()))
         });
     }
     let mut said = String::new();
@@ -41,7 +41,11 @@ pub fn start(source: &Path, mountpoint: &Path) -> Result<(), Failure> {
     let said = said.trim();
     let said = said.strip_prefix("zarrfs: ").unwrap_or(said);
     Err(failed(if said.is_empty() {
-        format!("{}: the daemon ended before {} answered", source.display(), mountpoint.display())
+        format!(
+            "{}: the daemon exited before it mounted {}",
+            source.display(),
+            mountpoint.display()
+        )
     } else {
         said.to_owned()
     }))

@@ -32,13 +32,12 @@ pub fn run(args: &Demo) -> Result<(), Failure> {
     let (source_arg, mount_arg) = (source.as_os_str(), mountpoint.as_os_str());
     say("A climate-like sample hierarchy: coordinates, and a compressed array in shards.")?;
     show("zarrfs", Command::new(program).arg("tree").arg(source_arg))?;
-    say("Mounted, it is files.")?;
+    say("Mounted, every node is a directory and every chunk is a file.")?;
     show("zarrfs", Command::new(program).arg("mount").args([source_arg, mount_arg]))?;
     let t2m = mountpoint.join("t2m");
     show("ls", Command::new("ls").arg("-l").args([mount_arg, t2m.as_os_str()]))?;
-    say(
-        "A chunk is its elements and nothing else. The one that the store does not have is not there.",
-    )?;
+    say("A chunk file holds the elements and nothing else. A chunk that the store lacks is not \
+         listed.")?;
     show("ls", Command::new("ls").arg("-l").args([t2m.join("c/0/0"), t2m.join("c/0/1")]))?;
     let chunk = t2m.join("c/0/0/0");
     show("od", Command::new("od").args(["-A", "d", "-t", "f4", "-N", "32"]).arg(&chunk))?;
@@ -53,7 +52,7 @@ pub fn run(args: &Demo) -> Result<(), Failure> {
     std::fs::remove_file(&new)?;
     let stored = first_elements(&source)?;
     say(&format!(
-        "... and read it back from the store, through the codecs and not through the mount: {}, {}, {}, ...",
+        "... and read them back from the store without the mount: {}, {}, {}, ...",
         stored[0], stored[1], stored[2]
     ))?;
     print::output(&format!(

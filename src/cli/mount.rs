@@ -63,6 +63,7 @@ struct Flags {
 /// Mounts.
 pub fn run(args: &Mount) -> Result<(), Failure> {
     let (args, flags) = with_options(args)?;
+    open::check_local(&args.source)?;
     let mountpoint = check_mountpoint(&args, &flags)?;
     if args.create {
         create_source(&args)?;
@@ -183,7 +184,7 @@ fn end(mounted: Mounted, vfs: &Vfs, rescue: Option<&Path>) -> Result<(), Failure
         format!("not everything is stored: {error}; {}", rescue.told(dir))
     } else {
         let paths: Vec<String> = unstored.into_iter().map(|file| file.path).collect();
-        format!("not everything is stored: {error}; not stored are: {}", rescue::named(&paths))
+        format!("not everything is stored: {error}; unstored: {}", rescue::named(&paths))
     };
     // Nobody reads what a daemon says but in its log.
     log::error!("{said}");
@@ -203,7 +204,7 @@ fn unmount_on_signal(mountpoint: PathBuf, vfs: Arc<Vfs>) {
         }
     };
     if let Err(error) = thread::Builder::new().name("signals".to_owned()).spawn(wait) {
-        log::error!("signals cannot be waited for: {error}");
+        log::error!("cannot wait for signals: {error}");
     }
 }
 
@@ -292,7 +293,10 @@ fn reparse(more: &[String]) -> Result<Mount, Failure> {
 }
 
 fn missing_source(source: &Path) -> Failure {
-    failed(format!("{}: no such directory; --create starts a hierarchy there", source.display()))
+    failed(format!(
+        "{}: no such directory; use --create to create a hierarchy there",
+        source.display()
+    ))
 }
 
 fn create_source(args: &Mount) -> Result<(), Failure> {
@@ -340,14 +344,15 @@ fn check_mountpoint(args: &Mount, flags: &Flags) -> Result<PathBuf, Failure> {
     let mountpoint = mountpoint.canonicalize()?;
     if umount::is_mounted(&mountpoint)? {
         return Err(failed(format!(
-            "{shown}: something is mounted there already; zarrfs umount {shown} ends it"
+            "{shown}: something is already mounted there; run zarrfs umount {shown} first"
         )));
     }
     let mut entries =
         std::fs::read_dir(&mountpoint).map_err(|e| failed(format!("{shown}: {e}")))?;
     if !flags.nonempty && entries.next().is_some() {
         return Err(failed(format!(
-            "{shown}: the mountpoint is not empty; take an empty directory, or hide what is in it with -o nonempty"
+            "{shown}: the mountpoint is not empty; use an empty directory, or hide its files \
+             with -o nonempty"
         )));
     }
     Ok(mountpoint)
@@ -369,12 +374,13 @@ fn check_fuse() -> Result<(), Failure> {
     let device = std::fs::OpenOptions::new().read(true).write(true).open("/dev/fuse");
     match device.map_err(|error| error.kind()) {
         Err(ErrorKind::NotFound) => Err(failed(
-            "/dev/fuse: not there, so nothing can be mounted; load the kernel module (modprobe fuse), \
+            "/dev/fuse: missing, so nothing can be mounted; load the kernel module (modprobe \
+             fuse), \
              or give the container the device (--device /dev/fuse --cap-add SYS_ADMIN)",
         )),
         Err(ErrorKind::PermissionDenied) => Err(failed(
-            "/dev/fuse: this user may not open it, so nothing can be mounted; be root, or have it opened \
-             to all users as is usual (chmod 666 /dev/fuse)",
+            "/dev/fuse: permission denied, so nothing can be mounted; run as root, or give all \
+             users access, as is usual (chmod 666 /dev/fuse)",
         )),
         // Whatever else is wrong with it the attempt to mount says.
         _ => Ok(()),

@@ -13,17 +13,26 @@ use crate::store::directory::{DirectoryStore, Durability};
 /// The most bytes of the entry point of a draft.
 const MAX_ENTRY_LEN: u64 = 1 << 20;
 
+/// Refuses URLs.
+pub fn check_local(path: &Path) -> Result<(), Failure> {
+    if path.to_str().is_some_and(|path| path.contains("://")) {
+        return Err(failed(format!(
+            "{}: zarrfs can only open local directories so far, not URLs",
+            path.display()
+        )));
+    }
+    Ok(())
+}
+
 /// The store in a directory, which must exist.
 pub fn store(path: &Path, durability: Durability) -> Result<Store, Failure> {
     let shown = path.display();
-    if path.to_str().is_some_and(|path| path.contains("://")) {
-        return Err(failed(format!("{shown}: only directories can be opened so far, no URLs")));
-    }
+    check_local(path)?;
     match std::fs::metadata(path) {
         Ok(found) if found.is_dir() => {}
         Ok(_) => {
             return Err(failed(format!(
-                "{shown}: not a directory (no other source can be opened so far)"
+                "{shown}: not a directory; zarrfs can only open directories so far"
             )));
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -108,7 +117,7 @@ pub fn hierarchy(
     let opened = Hierarchy::open(store.clone(), from, options.clone());
     let hierarchy = opened.map_err(|error| match draft_root_above(root) {
         Some(above) => failed(format!(
-            "{}: lies inside the hierarchy {}, which can only be opened at its root: give that path, or {}#NODE",
+            "{}: inside the hierarchy {}: open that directory, or name the node as {}#NODE",
             root.display(),
             above.display(),
             above.display()
@@ -157,9 +166,10 @@ pub fn within_groups_above(hierarchy: Hierarchy, root: &Path) -> crate::error::R
 fn explain(path: &Path, error: &Error) -> Failure {
     let shown = path.display();
     match (error.kind(), error.subject()) {
-        (Kind::NotFound, _) => {
-            failed(format!("{shown}: an empty directory; --create starts a hierarchy in it"))
-        }
+        (Kind::NotFound, _) => failed(format!(
+            "{shown}: an empty directory; use mount --create to create a \
+             hierarchy in it"
+        )),
         (_, Some(subject)) => failed(format!("{shown}/{subject}: {}", error.detail())),
         (_, None) => failed(format!("{shown}: {}", error.detail())),
     }
@@ -212,10 +222,7 @@ pub fn node(path: &Path, from: Option<&Dialect>) -> Result<(Hierarchy, NodePath)
             }
         }
         let Some(name) = root.file_name().and_then(|name| name.to_str()).map(str::to_owned) else {
-            return Err(failed(format!(
-                "{}: no such directory, nor a node in a hierarchy",
-                path.display()
-            )));
+            return Err(failed(format!("{}: no such directory, group or array", path.display())));
         };
         names.push(name);
         root = match root.parent() {

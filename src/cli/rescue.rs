@@ -35,7 +35,7 @@ impl Unstored {
 
     /// What `.zarrfs/unstored-bytes` says, with the bytes of each file.
     pub fn parse_with_bytes(mut all: &[u8]) -> io::Result<Vec<(Self, &[u8])>> {
-        let cut = || io::Error::other("it ends early");
+        let cut = || io::Error::other("the list is truncated");
         let mut files = Vec::new();
         while !all.is_empty() {
             let end = all.iter().position(|byte| *byte == b'\n').ok_or_else(cut)?;
@@ -103,9 +103,9 @@ impl Rescue {
     pub fn told(&self, dir: &Path) -> String {
         let mut told = Vec::new();
         for (what, paths) in [
-            (format!("in {} are", dir.display()), &self.written),
-            ("not there either".to_owned(), &self.lost),
-            ("still in the store, though removed".to_owned(), &self.removed),
+            (format!("saved in {}", dir.display()), &self.written),
+            ("not saved".to_owned(), &self.lost),
+            ("removed in the mount, but still in the store".to_owned(), &self.removed),
         ] {
             if !paths.is_empty() {
                 told.push(format!("{what}: {}", named(paths)));
@@ -192,11 +192,11 @@ mod tests {
         rescue.add(dir.path(), &unstored("a/c/0/e"), || Ok(b"five".to_vec()));
         assert!(!rescue.is_whole());
         let told = rescue.told(Path::new("/r"));
-        let (there, lost) = told.split_once("; not there either: ").expect("some are lost");
-        assert_eq!(there, r"in /r are: a/c/0, a/c/0.1, b\n../c");
+        let (there, lost) = told.split_once("; not saved: ").expect("some are lost");
+        assert_eq!(there, r"saved in /r: a/c/0, a/c/0.1, b\n../c");
         let (lost, removed) = lost.split_once("; ").expect("one was removed");
         assert!(lost.contains("../d (not a path") && lost.contains("a/c/2 (unmounted)"), "{told}");
-        assert_eq!(removed, "still in the store, though removed: a/c/1");
+        assert_eq!(removed, "removed in the mount, but still in the store: a/c/1");
     }
 
     #[test]

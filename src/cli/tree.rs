@@ -33,7 +33,7 @@ pub fn run(args: &Tree) -> Result<(), Failure> {
     if drawn.is_whole {
         return Ok(());
     }
-    Err(failed(format!("{title}: not all of it is shown: {}", drawn.why)))
+    Err(failed(format!("{title}: the list is incomplete: {}", drawn.why)))
 }
 
 /// Whether all was drawn, or why something was not.
@@ -90,7 +90,7 @@ fn draw(hierarchy: &Hierarchy, node: &Node, lines: &mut print::Lines) -> Result<
         };
         count += 1;
         if count > MAX_LINES {
-            let why = format!("it has more than {MAX_LINES} nodes");
+            let why = format!("more than {MAX_LINES} nodes");
             return Ok(Drawn { is_whole: false, why });
         }
         if let Ok(node) = &found
@@ -112,13 +112,13 @@ fn draw(hierarchy: &Hierarchy, node: &Node, lines: &mut print::Lines) -> Result<
         let below = format!("{indent}{below}");
         let opened = match found {
             Ok(node) if node.kind() == NodeKind::Group && levels.len() >= MAX_DEPTH => {
-                let why = format!("more than {MAX_DEPTH} groups in one another");
+                let why = format!("groups nested more than {MAX_DEPTH} deep");
                 line = format!("{line}; {why}");
                 Err(why)
             }
             Ok(node) if node.kind() == NodeKind::Group => {
                 Level::open(hierarchy, node.path(), below).map(Some).map_err(|error| {
-                    line = format!("{line}; what is in it cannot be read: {error}");
+                    line = format!("{line}; its contents cannot be read: {error}");
                     error.to_string()
                 })
             }

@@ -52,8 +52,8 @@ pub fn run(args: &Umount) -> Result<(), Failure> {
         let paths: Vec<String> = unstored.into_iter().map(|file| file.path).collect();
         let named = rescue::named(&paths);
         return Err(failed(format!(
-            "{shown}: not everything is stored, so it stays mounted: {error}: {named}; make room and unmount \
-             again, or write these elsewhere with --rescue DIR"
+            "{shown}: not everything is stored, so it stays mounted: {error}: {named}; free some \
+             space and unmount again, or save these files elsewhere with --rescue DIR"
         )));
     };
     // The daemon has them in memory; through their names they cannot be read when the store is gone.
@@ -71,7 +71,8 @@ pub fn run(args: &Umount) -> Result<(), Failure> {
     let told = rescue.told(dir);
     if !rescue.is_whole() {
         return Err(failed(format!(
-            "{shown}: not everything is stored, so it stays mounted: {error}; {told}; umount(8) ends it all the same"
+            "{shown}: not everything is stored, so it stays mounted: {error}; {told}; umount(8) \
+             unmounts it and discards them"
         )));
     }
     now(&mountpoint, Busy::Refuse)?;
@@ -97,7 +98,8 @@ fn end_without_sync(mountpoint: &Path, daemon: u32, error: &std::io::Error) -> R
 fn untold(args: &Umount, error: &std::io::Error, failure: &std::io::Error) -> Failure {
     let shown = args.mountpoint.display();
     failed(format!(
-        "{shown}: not everything is stored, and what cannot be told: {error}; {failure}"
+        "{shown}: not everything is stored: {error}; the list of unstored files cannot be read: \
+         {failure}"
     ))
 }
 
@@ -144,7 +146,7 @@ fn wait_for(process: u32) -> Result<(), Failure> {
     while !has_gone() {
         if started.elapsed() > PATIENCE {
             return Err(failed(format!(
-                "unmounted, but the daemon (process {process}) is still there"
+                "unmounted, but the daemon (process {process}) is still running"
             )));
         }
         std::thread::park_timeout(Duration::from_millis(2));

@@ -94,7 +94,7 @@ pub(in crate::codec) fn dtype(
     };
     let stated = value.as_str().and_then(Stated::parse);
     let stated = stated.ok_or_else(|| {
-        Error::unsupported(format!("{codec}: {member} {value} is no type that can be filtered"))
+        Error::unsupported(format!("{codec}: {member} {value} is not a supported type"))
     })?;
     Ok(Some(stated))
 }

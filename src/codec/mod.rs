@@ -46,7 +46,9 @@ impl Elements {
     pub fn count(&self) -> Result<usize> {
         let count = self.shape.iter().try_fold(1_u64, |count, len| count.checked_mul(*len));
         let count = count.and_then(|count| usize::try_from(count).ok());
-        count.ok_or_else(|| Error::too_large(format!("a chunk of shape {:?}", self.shape)))
+        count.ok_or_else(|| {
+            Error::too_large(format!("a chunk of shape {:?} is too large", self.shape))
+        })
     }
 
     /// Why `bytes` are no decoded chunk, if they are none.
@@ -71,7 +73,13 @@ impl Elements {
         let len = self.shape.iter().try_fold(item_len, |len, n| len.checked_mul(*n));
         let len = len.filter(|len| i64::try_from(*len).is_ok());
         let len = len.and_then(|len| usize::try_from(len).ok());
-        len.map(Some).ok_or_else(|| Error::too_large(format!("a chunk of shape {:?}", self.shape)))
+        len.map(Some).ok_or_else(|| {
+            Error::too_large(format!(
+                "a chunk of shape {:?} is too \
+                 large",
+                self.shape
+            ))
+        })
     }
 }
 

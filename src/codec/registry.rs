@@ -29,7 +29,7 @@ impl Chain {
                     chain.bytes_to_bytes.push(spec.clone());
                 }
                 Some(_) if !before_bytes => {
-                    let detail = "a codec of arrays after one that makes bytes";
+                    let detail = "a codec for arrays follows a codec that produces bytes";
                     return Err(Error::corrupt(detail).at(&spec.name));
                 }
                 Some(Build::ArrayToArray(_)) => chain.array_to_array.push(spec.clone()),

@@ -43,7 +43,7 @@ impl CodecSpec {
             Some(Value::Object(configuration)) => configuration.clone(),
             Some(other) => {
                 return Err(Error::corrupt(format!(
-                    "the configuration of codec {name} is {}",
+                    "the configuration of codec {name} is {}, not an object",
                     describe(other)
                 )));
             }

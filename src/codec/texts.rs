@@ -12,11 +12,11 @@ use crate::error::{Error, Result};
 
 /// The elements of such a chunk, of which there must be `count`.
 pub fn items(chunk: &[u8], count: usize) -> Result<Vec<&[u8]>> {
-    let short = || Error::corrupt(format!("a chunk of texts ends after {} bytes", chunk.len()));
+    let short = || Error::corrupt(format!("strings: truncated after {} bytes", chunk.len()));
     let (stored, mut rest) = chunk.split_first_chunk().ok_or_else(short)?;
     let stored = u32::from_le_bytes(*stored);
     if usize::try_from(stored) != Ok(count) {
-        return Err(Error::corrupt(format!("{stored} texts, the chunk needs {count}")));
+        return Err(Error::corrupt(format!("{stored} strings, the chunk needs {count}")));
     }
     // Each has a length of four bytes.
     let mut items = Vec::with_capacity(count.min(rest.len() / 4));
@@ -28,7 +28,7 @@ pub fn items(chunk: &[u8], count: usize) -> Result<Vec<&[u8]>> {
         rest = after;
     }
     if !rest.is_empty() {
-        return Err(Error::corrupt(format!("{} bytes after the last text", rest.len())));
+        return Err(Error::corrupt(format!("{} bytes after the last string", rest.len())));
     }
     Ok(items)
 }
@@ -70,7 +70,7 @@ impl Writer {
     }
 
     fn too_large(&self) -> Error {
-        Error::too_large(format!("a chunk of texts of more than {} bytes", self.limit))
+        Error::too_large(format!("the strings of a chunk have more than {} bytes", self.limit))
     }
 }
 

@@ -312,8 +312,8 @@ impl Work<'_> {
         if self.is_same(coords, found.as_ref())? {
             return Ok(());
         }
-        let detail =
-            "read back, it does not hold what the source holds: remove it and run the same again";
+        let detail = "its contents differ from the source when read back: remove it and run the same \
+                      command again";
         Err(Error::new(Kind::Corrupt, detail)).at(self.dest().key(coords)?)
     }
 
@@ -329,7 +329,7 @@ impl Work<'_> {
         let count = extent.iter().try_fold(item_len, |count, len| {
             usize::try_from(*len).ok().and_then(|len| count.checked_mul(len))
         });
-        let len = count.ok_or_else(|| Error::too_large("a chunk that does not fit into memory"))?;
+        let len = count.ok_or_else(|| Error::too_large("the chunk does not fit into memory"))?;
         let mut cut = Buffer::zeroed(len)?;
         let origin = vec![0; extent.len()];
         region::copy(

@@ -21,9 +21,9 @@ pub fn difference(planned: &Content, found: Option<&Node>, target: Target) -> Op
         }
         (Content::Array(planned), Content::Array(found)) => array(planned, found, target),
         (_, Content::NotUnderstood(_, error)) => Some(error.detail().to_owned()),
-        (Content::Group(_), Content::Array(_)) => Some("an array, and not a group".to_owned()),
+        (Content::Group(_), Content::Array(_)) => Some("an array, not a group".to_owned()),
         (Content::Array(_) | Content::NotUnderstood(..), _) => {
-            Some("a group, and not an array".to_owned())
+            Some("a group, not an array".to_owned())
         }
     }
 }
@@ -36,19 +36,19 @@ fn array(planned: &Array, found: &Array, target: Target) -> Option<String> {
     let fill = || {
         let is_same = old.fill.item(&old.dtype) == new.fill.item(&new.dtype);
         let (old, new) = (old.fill.to_json(&old.dtype), new.fill.to_json(&new.dtype));
-        (!is_same).then(|| format!("fill_value {new}, and not {old}"))
+        (!is_same).then(|| format!("fill_value {new}, not {old}"))
     };
     let layout = || match target {
         Target::Mount => None,
-        Target::Directory => other("shape of shards", &old.chunk_shape, &new.chunk_shape)
+        Target::Directory => other("shard shape", &old.chunk_shape, &new.chunk_shape)
             .or_else(|| other("codecs", &old.codecs, &new.codecs))
-            .or_else(|| other("keys of chunks", &old.key_encoding, &new.key_encoding)),
+            .or_else(|| other("chunk keys", &old.key_encoding, &new.key_encoding)),
     };
     other("shape", &old.shape, &new.shape)
         .or_else(|| other("data type", &old.dtype, &new.dtype))
-        .or_else(|| other("shape of chunks", planned.chunk_shape(), found.chunk_shape()))
+        .or_else(|| other("chunk shape", planned.chunk_shape(), found.chunk_shape()))
         .or_else(|| other("chunks", &old.rectilinear, &new.rectilinear))
-        .or_else(|| other("names of dimensions", &old.dimension_names, &new.dimension_names))
+        .or_else(|| other("dimension names", &old.dimension_names, &new.dimension_names))
         .or_else(fill)
         .or_else(layout)
         .or_else(|| attributes(&old.attributes, &new.attributes, &new.dtype))
@@ -63,7 +63,7 @@ fn attributes(planned: &Object, found: &Object, dtype: &DType) -> Option<String>
     if let Some(planned) = masked(planned)
         && Some(&planned) != masked(found).as_ref()
     {
-        return Some(format!("another attribute {FILL}"));
+        return Some(format!("attribute {FILL} differs"));
     }
     let others = |attributes: &Object| {
         let mut attributes = attributes.clone();
@@ -74,5 +74,5 @@ fn attributes(planned: &Object, found: &Object, dtype: &DType) -> Option<String>
 }
 
 fn other<T: PartialEq + Debug + ?Sized>(what: &str, planned: &T, found: &T) -> Option<String> {
-    (planned != found).then(|| format!("{what} {found:?}, and not {planned:?}"))
+    (planned != found).then(|| format!("{what} {found:?}, not {planned:?}"))
 }

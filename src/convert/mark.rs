@@ -90,7 +90,12 @@ impl<'s> Mark<'s> {
                 return Ok((mark, standing));
             }
         }
-        Err(Error::new(Kind::Busy, "others change it all the time").at(&mark.key))
+        Err(Error::new(
+            Kind::Busy,
+            "gave up after repeated conflicts: other programs keep \
+             changing it",
+        )
+        .at(&mark.key))
     }
 
     /// Tries to set the mark; none if somebody else did something to it meanwhile.
@@ -104,7 +109,7 @@ impl<'s> Mark<'s> {
             return self.check_empty().map(|()| Some(Standing::Fresh));
         };
         if found.is_held(self.store, &abandoned)? {
-            let detail = "another conversion is being written here: wait until it has ended";
+            let detail = "another conversion is writing here: wait until it has finished";
             return Err(Error::new(Kind::Busy, detail));
         }
         if found.members.get("arguments") != Some(&claim.arguments) {
@@ -183,7 +188,7 @@ impl<'s> Mark<'s> {
             return Ok(());
         }
         self.store.write()?.erase_values(std::slice::from_ref(&self.key))?;
-        Err(Error::new(Kind::NotEmpty, "not empty, nor an unfinished conversion"))
+        Err(Error::new(Kind::NotEmpty, "neither empty nor an unfinished conversion"))
     }
 
     /// Erases all but the mark.

@@ -214,7 +214,7 @@ fn store_documents(dest: &Hierarchy, plan: &Plan, target: Target, watch: &dyn Wa
                     keys.push(put.at(&job.path)?);
                 }
                 Some(difference) => {
-                    let detail = format!("another node is stored there: {difference}");
+                    let detail = format!("a different node is stored there: {difference}");
                     return Err(Error::new(Kind::Exists, detail).at(&job.path));
                 }
             },
@@ -232,7 +232,7 @@ fn store_documents(dest: &Hierarchy, plan: &Plan, target: Target, watch: &dyn Wa
         let found = dest.node(&job.path)?;
         let difference = compare::difference(job.raised.content(), found.as_deref(), target);
         if let Some(difference) = difference {
-            let detail = format!("what is stored is not what was to be made: {difference}");
+            let detail = format!("the stored node differs from the planned one: {difference}");
             return Err(Error::corrupt(detail).at(&job.path));
         }
     }

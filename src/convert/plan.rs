@@ -107,8 +107,8 @@ impl Chunks {
     pub fn described(&self) -> &'static str {
         match self.form {
             Form::Encoded => "chunks copied as they are",
-            Form::Decoded => "chunks encoded anew",
-            Form::Regridded => "chunks of another shape",
+            Form::Decoded => "chunks encoded again",
+            Form::Regridded => "chunk shape changed",
         }
     }
 }
@@ -280,7 +280,7 @@ impl Planner<'_> {
         dialect.check_name(name)?;
         if dialect.folds_case() && !plan.folded.insert(path.as_str().to_lowercase()) {
             return Err(Error::invalid(format!(
-                "{name:?}: {} allows no names that differ in case alone",
+                "{name:?}: {} does not allow names that differ only in case",
                 dialect.name()
             )));
         }
@@ -316,8 +316,8 @@ impl Planner<'_> {
         {
             if source.model().rectilinear.is_some() || source.model().dtype.is_variable() {
                 return Err(Error::invalid(
-                    "chunks of different lengths, or of elements of different lengths, cannot be given \
-                     another shape: leave --chunks out",
+                    "the chunk shape of rectilinear grids and of variable-length elements cannot \
+                     change: remove --chunks",
                 ));
             }
             text = with_chunks(&text, chunk_shape)?;
@@ -339,7 +339,12 @@ impl Planner<'_> {
                 return Ok((raised, chunks));
             }
         }
-        Err(last.unwrap_or_else(|| Error::invalid("no codecs of the target keep its values")))
+        Err(last.unwrap_or_else(|| {
+            Error::invalid(
+                "no codec of the target dialect preserves its \
+                 values",
+            )
+        }))
     }
 
     /// How it may be stored, the best first.

@@ -52,7 +52,7 @@ impl FillValue {
             if text.chars().count() > 60 {
                 text = text.chars().take(60).chain("...".chars()).collect();
             }
-            Error::corrupt(format!("fill_value {text} is none of {}", dtype.name()))
+            Error::corrupt(format!("fill_value {text} is not a valid {}", dtype.name()))
         })
     }
 

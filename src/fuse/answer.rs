@@ -16,7 +16,7 @@ pub fn answer<T>(
     let result = catch_unwind(AssertUnwindSafe(request)).unwrap_or_else(|panic| {
         let said = panic.downcast_ref::<String>().map(String::as_str);
         let said = said.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no reason");
-        Err(Error::new(Kind::Internal, format!("a mistake in zarrfs, please report it: {said}")))
+        Err(Error::new(Kind::Internal, format!("a bug in zarrfs, please report it: {said}")))
     });
     result.map_err(|error| {
         vfs.note(operation, &error);

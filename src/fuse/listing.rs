@@ -24,7 +24,7 @@ pub(super) enum Room {
 impl Fs {
     pub(super) fn dir(&self, fh: FileHandle) -> Result<Arc<DirHandle>> {
         let found = self.dirs.lock().get(&fh.0).cloned();
-        found.ok_or_else(|| Error::new(Kind::Os(libc::EBADF), "no such handle"))
+        found.ok_or_else(|| Error::new(Kind::Os(libc::EBADF), "unknown file handle"))
     }
 
     /// Lists from `offset` until `add` has no more room. Positions 0 and 1 are `.` and `..`.

@@ -120,10 +120,10 @@ impl Filesystem for Fs {
             }
         }
         if let Err(most) = config.set_max_stack_depth(1) {
-            log::debug!("the kernel stacks {most} file systems at most");
+            log::debug!("the kernel stacks at most {most} file systems");
         }
         if let Err(nearest) = config.set_max_background(64) {
-            log::debug!("the kernel takes {nearest} background requests at most");
+            log::debug!("the kernel accepts at most {nearest} background requests");
         }
         Ok(())
     }
@@ -260,7 +260,7 @@ impl Filesystem for Fs {
             } else if flags == RenameFlags::RENAME_NOREPLACE {
                 Replace::No
             } else {
-                return Err(Error::invalid("files cannot be exchanged"));
+                return Err(Error::invalid("RENAME_EXCHANGE is not supported"));
             };
             vfs.rename(parent.0, utf8(&name)?, newparent.0, utf8(&newname)?, replace)
         };
@@ -557,7 +557,7 @@ impl Filesystem for Fs {
             match mode {
                 0 if vfs.getattr(ino.0)?.len < end => vfs.truncate(ino.0, end).map(drop),
                 0 | libc::FALLOC_FL_KEEP_SIZE => vfs.check_len(ino.0, end),
-                _ => Err(Error::unsupported("only space can be allocated, no holes made")),
+                _ => Err(Error::unsupported("fallocate can only reserve space, not punch holes")),
             }
         };
         self.later("fallocate", allocate, move |done| reply!(reply, done, ok(() =>)));

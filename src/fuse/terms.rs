@@ -46,7 +46,7 @@ impl Owner {
         {
             return Err(Error::new(
                 Kind::NotPermitted,
-                format!("mode {mode:04o}: everything here has the mode that it shows, {perm:04o}"),
+                format!("mode {mode:04o}: modes cannot change, it stays {perm:04o}"),
             ));
         }
         let is_other = |wanted: Option<u32>, own: u32| wanted.is_some_and(|wanted| wanted != own);
@@ -54,7 +54,10 @@ impl Owner {
             let (uid, gid) = (self.uid, self.gid);
             return Err(Error::new(
                 Kind::NotPermitted,
-                format!("another owner: everything here belongs to {uid}:{gid}, who mounted it"),
+                format!(
+                    "owners cannot change: every file belongs to the user of the mount, \
+                     {uid}:{gid}"
+                ),
             ));
         }
         Ok(())

@@ -16,7 +16,7 @@ fn a_panic_costs_one_request_and_is_told() {
     let answered: Result<(), Errno> = answer(&vfs, "read", || panic!("broken invariant"));
     assert_eq!(i32::from(answered.expect_err("it panicked")), libc::EIO);
     assert!(
-        vfs.errors().contains("read: EIO: a mistake in zarrfs, please report it: broken invariant")
+        vfs.errors().contains("read: EIO: a bug in zarrfs, please report it: broken invariant")
     );
     assert_eq!(answer(&vfs, "read", || Ok(1)).ok(), Some(1));
 }

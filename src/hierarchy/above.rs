@@ -50,7 +50,10 @@ impl Hierarchy {
         }
         // Its keys are those of another store than that of this hierarchy.
         changed.map_err(|error| {
-            let detail = format!("consolidated metadata of the groups above: {error}");
+            let detail = format!(
+                "consolidated metadata of the groups above cannot be read: \
+                 {error}"
+            );
             Error::new(error.kind(), detail).at(path)
         })
     }

@@ -53,8 +53,7 @@ fn check_is_not_private(path: &NodePath) -> Result<()> {
     match path.components().find(wrong) {
         None => Ok(()),
         Some(name) => {
-            let detail =
-                format!("{name:?}: this name is reserved for files of zarrfs; choose another");
+            let detail = format!("{name:?}: this name is reserved for zarrfs; choose another");
             Err(Error::new(Kind::NotPermitted, detail).at(path))
         }
     }
@@ -88,8 +87,8 @@ impl Hierarchy {
             let (Member::Directory(other) | Member::File(other)) = member?;
             if other != name && other.eq_ignore_ascii_case(name) {
                 return Err(Error::invalid(format!(
-                    "{name:?} differs from {other:?} in the case of letters alone, which the drafts of 2019 do not \
-                     allow"
+                    "{name:?} differs from {other:?} only in case, which the drafts of 2019 do \
+                     not allow"
                 ))
                 .at(path));
             }
@@ -143,7 +142,7 @@ impl Hierarchy {
         for (above, node) in wanted {
             if !matches!(node.content, Content::Group(_)) {
                 if node.is_bare() || node.kind() == NodeKind::Array {
-                    return Err(Error::invalid("an array has no nodes below it").at(above));
+                    return Err(Error::invalid("an array cannot contain nodes").at(above));
                 }
                 continue;
             }
@@ -195,7 +194,7 @@ impl Hierarchy {
     fn check_name(&self, name: &str) -> Result<()> {
         if name.ends_with(LOCK_SUFFIX) {
             let detail =
-                format!("{name:?}: names that end in {LOCK_SUFFIX} are those of lock files");
+                format!("{name:?}: names that end in {LOCK_SUFFIX} are reserved for lock files");
             return Err(Error::invalid(detail));
         }
         self.dialect.check_name(name)
@@ -222,7 +221,7 @@ impl Hierarchy {
         let (key, text) = match self.dialect.attributes_key(path)? {
             Some(attributes) if attributes == *key => {
                 let stored = stored.ok_or_else(|| {
-                    Error::invalid("attributes without a node: write its other document first")
+                    Error::invalid("attributes without a node: write its other metadata file first")
                 })?;
                 let (document, _) = split(&String::from_utf8_lossy(&stored.text))?;
                 (
@@ -241,7 +240,7 @@ impl Hierarchy {
         let (kind, _) = keys
             .into_iter()
             .find(|(_, known)| *known == key)
-            .ok_or_else(|| Error::new(Kind::NotPermitted, "not the document of a node here"))?;
+            .ok_or_else(|| Error::new(Kind::NotPermitted, "not a metadata file of this dialect"))?;
         let node = self.dialect.check_stored(kind, text.as_bytes())?;
         let content = self.bind_new(path, node.clone())?;
         let consolidated =

@@ -82,7 +82,7 @@ impl Hierarchy {
         if document.is_whole {
             return Ok(String::from_utf8_lossy(&document.text).into_owned());
         }
-        let stale = || Error::new(Kind::Stale, "the document was changed by someone else");
+        let stale = || Error::new(Kind::Stale, "another program changed the metadata file");
         let value = self.store.get(&document.key, json::max_text_len())?.ok_or_else(stale)?;
         if !document.stat.version.is_same(value.stat.version) {
             return Err(stale());
@@ -197,7 +197,13 @@ impl Hierarchy {
                 _ => {}
             }
         }
-        let stat = stat.ok_or_else(|| Error::new(Kind::Internal, "a document was not stored"))?;
+        let stat = stat.ok_or_else(|| {
+            Error::new(
+                Kind::Internal,
+                "a metadata file was not \
+                 stored",
+            )
+        })?;
         Ok(Document { key, text, stat, attributes, is_whole: true })
     }
 

@@ -157,5 +157,10 @@ pub(super) fn is_late(error: &Error) -> bool {
 
 /// What becomes of an edit that never comes first.
 pub(super) fn overtaken(path: &NodePath) -> Error {
-    Error::new(Kind::Busy, "others change the document faster than it can be edited").at(path)
+    Error::new(
+        Kind::Busy,
+        "gave up after repeated conflicts: other programs keep changing the \
+         metadata file",
+    )
+    .at(path)
 }

@@ -121,7 +121,7 @@ impl Intent {
 
     /// The dialect and its base, and what is meant there.
     pub(super) fn parse(text: &[u8]) -> Result<(String, NodePath, Self)> {
-        let unknown = |what: &str| Error::corrupt(format!("no change that is known: {what}"));
+        let unknown = |what: &str| Error::corrupt(format!("unknown change: {what}"));
         let value = json::parse_within(text, MAX_LEN, MAX_VALUES)?;
         let member = |name: &str| value.get(name).filter(|found| !found.is_null());
         let text_of = |found: &Value| found.as_str().map(str::to_owned);

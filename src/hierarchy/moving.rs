@@ -41,7 +41,7 @@ impl Hierarchy {
             Intent::Move(Move { from: from.clone(), to: to.clone(), kind: node.kind(), document });
         let aside = if has_copies || nodes != chunks {
             if matches!(node.standing, Standing::Unreadable(_)) && nodes != chunks {
-                let detail = "a node whose document cannot be read is not moved";
+                let detail = "a node with unreadable metadata cannot be moved";
                 return Err(Error::unsupported(detail));
             }
             Some(self.begin(&intent)?)
@@ -235,7 +235,8 @@ impl Hierarchy {
             match self.undo_conversion(&conversion, &taken, &error) {
                 Ok(()) => self.end(aside),
                 Err(undone) => log::warn!(
-                    "{path}: a change that has failed is not undone: {undone}; the next mount does it"
+                    "{path}: a failed change could not be undone: {undone}; the next mount will \
+                     undo it"
                 ),
             }
             self.invalidate_below(path);
@@ -322,7 +323,7 @@ impl Hierarchy {
     ) -> Result<()> {
         let Conversion { aside, chunks, documents, .. } = conversion;
         if self.undo_documents(documents, taken.get(), error)? {
-            return Err(Error::new(Kind::Exists, "its document is there"));
+            return Err(Error::new(Kind::Exists, "its metadata file exists"));
         }
         let write = self.store.write()?;
         if self.declared_stage(aside)? == Some(Stage::Chunks) {
@@ -339,7 +340,7 @@ impl Hierarchy {
 
 /// Says that a change is done but for the copies of its documents, which are left to whoever recovers.
 fn leave_copies(path: &NodePath, error: &Error) {
-    log::warn!("{path}: consolidated metadata are renewed by the next mount: {error}");
+    log::warn!("{path}: consolidated metadata stay outdated until the next mount: {error}");
 }
 
 /// A directory that becomes an array.

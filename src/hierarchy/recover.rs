@@ -33,13 +33,14 @@ impl Hierarchy {
             Ok(abandoned) => abandoned,
             Err(error) if error.kind() == Kind::ReadOnly => return,
             Err(error) => {
-                return log::warn!("what killed writers have left is not removed: {error}");
+                return log::warn!("files left by killed writers cannot be removed: {error}");
             }
         };
         for aside in abandoned {
             if let Err(error) = self.settle(&aside) {
                 log::warn!(
-                    "a change that was interrupted is neither finished nor undone; what it had is kept in {}: {error}",
+                    "an interrupted change could be neither finished nor undone; its files are \
+                     kept in {}: {error}",
                     aside.prefix()
                 );
             }
@@ -68,11 +69,11 @@ impl Hierarchy {
         };
         self.invalidate_below(&NodePath::root());
         match outcome.at(path)? {
-            Outcome::Finished => log::info!("{path}: a change that was interrupted is finished"),
-            Outcome::Undone => log::info!("{path}: a change that was interrupted is undone"),
+            Outcome::Finished => log::info!("{path}: finished an interrupted change"),
+            Outcome::Undone => log::info!("{path}: undid an interrupted change"),
             Outcome::Overtaken => {
                 log::warn!(
-                    "{path}: was changed by others after a change of it was interrupted: left as it is"
+                    "{path}: left unchanged: another program changed it after an interrupted change"
                 );
             }
         }
@@ -98,7 +99,7 @@ impl Hierarchy {
                 return Ok(Outcome::Undone);
             }
             Some(Stage::Chunks) if progress == Progress::Unknown => {
-                return Err(Error::new(Kind::Exists, "another node was made in its place"));
+                return Err(Error::new(Kind::Exists, "another node was created in its place"));
             }
             Some(Stage::Chunks) => {
                 let chunks = self.dialect.chunk_prefix(path)?;
@@ -130,7 +131,7 @@ impl Hierarchy {
         own.extend(self.dialect.attributes_key(path)?);
         match steps.iter().find(|step| !own.contains(&step.key)) {
             Some(step) => {
-                Err(Error::corrupt("no document of the node that it names").at(&step.key))
+                Err(Error::corrupt("not a metadata file of the node that it names").at(&step.key))
             }
             None => Ok(()),
         }
@@ -150,7 +151,7 @@ impl Hierarchy {
         }
         match before.erase_outside(&now.model().shape) {
             Err(error) if is_for_good(error.kind()) => {
-                log::warn!("{path}: chunks outside of its shape are not all erased: {error}");
+                log::warn!("{path}: some chunks outside of its shape could not be erased: {error}");
                 Ok(())
             }
             erased => erased,
@@ -160,7 +161,7 @@ impl Hierarchy {
     /// Removes what was below a directory when it was to be removed.
     fn settle_removal(&self, path: &NodePath, declared: &Stat) -> Result<Outcome> {
         if path.is_root() {
-            return Err(Error::corrupt("the root of a hierarchy is not removed"));
+            return Err(Error::corrupt("the root of a hierarchy cannot be removed"));
         }
         let node = self.node(path)?;
         if node.is_some_and(|node| !node.is_bare()) {
@@ -191,7 +192,7 @@ impl Hierarchy {
     /// Finishes a move, or finds that it was not begun.
     pub(super) fn settle_move(&self, moved: &Move, aside: &Aside) -> Result<Outcome> {
         if moved.from.is_root() || moved.to.is_root() {
-            return Err(Error::corrupt("the root of a hierarchy is not moved"));
+            return Err(Error::corrupt("the root of a hierarchy cannot be moved"));
         }
         let outcome = self.settle_trees(moved, aside)?;
         for path in [&moved.from, &moved.to] {
@@ -240,7 +241,7 @@ impl Hierarchy {
             }
             (Some(_), None, None) => {}
             (Some(_), _, _) => {
-                return Err(Error::new(Kind::Exists, "another node was made in its place"));
+                return Err(Error::new(Kind::Exists, "another node was created in its place"));
             }
             (None, _, _) if holds(&below)? => {}
             (None, _, _) if holds(&new_chunks)? || holds(&new_nodes)? => {

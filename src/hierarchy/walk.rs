@@ -58,7 +58,7 @@ impl Met {
             return Ok(());
         }
         Err(Error::too_large(format!(
-            "symbolic links show more than {MAX_REPEATED} nodes below it again by other names"
+            "symbolic links repeat more than {MAX_REPEATED} nodes below it under other names"
         )))
     }
 }
@@ -120,7 +120,7 @@ impl Walk<'_> {
         let Some(path) = self.next.take() else { return Ok(()) };
         self.last = path.clone();
         if self.open.len() >= MAX_DEPTH {
-            return Err(Error::too_large(format!("more than {MAX_DEPTH} groups in one another")))
+            return Err(Error::too_large(format!("groups nested more than {MAX_DEPTH} deep")))
                 .at(&path);
         }
         let names = self.hierarchy.child_names(&path)?;
@@ -232,7 +232,7 @@ mod tests {
         let (_dir, hierarchy) = hierarchy(&deep, &[]);
         let root = NodePath::root();
         let all = paths(hierarchy.walk_below(&root, Bounds::STREAM));
-        assert!(all.len() == MAX_DEPTH + 1 && all[MAX_DEPTH].contains("more than 256 groups"));
+        assert!(all.len() == MAX_DEPTH + 1 && all[MAX_DEPTH].contains("nested more than 256 deep"));
         let few = Bounds { nodes: 3, ..Bounds::STREAM };
         let all = paths(hierarchy.walk_below(&root, few));
         assert_eq!(all[3..], ["/: more than 3 nodes below it"]);
@@ -253,6 +253,6 @@ mod tests {
         let (_dir, many) = hierarchy(&groups, &links);
         let all = paths(many.walk_below(&NodePath::root(), Bounds::COPIES));
         assert_eq!(all.len(), 301 + MAX_REPEATED + 1);
-        assert!(all[all.len() - 1].contains("symbolic links show more than"), "{all:?}");
+        assert!(all[all.len() - 1].contains("symbolic links repeat more than"), "{all:?}");
     }
 }

@@ -99,7 +99,7 @@ impl Hierarchy {
             self.known_as_stored(path);
             self.update_consolidated(path, Some(&String::from_utf8_lossy(&document.text)))
         })?;
-        stored.ok_or_else(|| Error::new(Kind::Internal, "a document was not stored"))
+        stored.ok_or_else(|| Error::new(Kind::Internal, "a metadata file was not stored"))
     }
 
     /// Does `change`, which is what `intent` says, as a whole. `several` is whether it takes more than
@@ -152,7 +152,7 @@ impl Hierarchy {
         if let Err(error) = self.store.write().and_then(|write| write.erase_prefix(aside.prefix()))
         {
             log::warn!(
-                "{}: what says that a change is under way stays there: {error}",
+                "{}: the record of a finished change cannot be removed: {error}",
                 aside.prefix()
             );
         }
@@ -185,7 +185,7 @@ impl Hierarchy {
             }
             Err(error) => {
                 log::warn!(
-                    "{}: a change that has failed is not undone: {error}; the next mount does it",
+                    "{}: a failed change could not be undone: {error}; the next mount will undo it",
                     intent.path()
                 );
                 Undone::No
@@ -197,7 +197,7 @@ impl Hierarchy {
     fn undo_move(&self, moved: &Move, aside: &Aside) -> Result<()> {
         let key = self.document_key(&moved.from, moved.kind)?;
         if moved.document.is_some() && self.text_at(&key)? != moved.document {
-            return Err(Error::new(Kind::Busy, "it is between two places"));
+            return Err(Error::new(Kind::Busy, "it is being moved"));
         }
         self.settle_move(moved, aside).map(drop)
     }

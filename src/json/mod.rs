@@ -76,7 +76,7 @@ pub fn parse_object(text: &[u8]) -> Result<Object> {
         | Value::Number(_)
         | Value::String(_)
         | Value::Array(_)) => {
-            Err(Error::corrupt(format!("{} where an object is needed", describe(&other))))
+            Err(Error::corrupt(format!("{}, expected an object", describe(&other))))
         }
     }
 }
@@ -87,9 +87,10 @@ pub fn describe(value: &Value) -> String {
         Value::Object(members) if members.is_empty() => "{}".to_owned(),
         Value::Object(_) => "an object".to_owned(),
         Value::Array(items) if items.len() <= 8 => {
-            let item = |item: &Value| match item.as_array() {
-                Some(inner) => format!("a list of {}", inner.len()),
-                None => describe(item),
+            let item = |item: &Value| match (item.as_array(), item.get("name")) {
+                (Some(inner), _) => format!("a list of {}", inner.len()),
+                (None, Some(Value::String(name))) => name.chars().take(80).collect(),
+                (None, _) => describe(item),
             };
             format!("[{}]", items.iter().map(item).collect::<Vec<_>>().join(", "))
         }
@@ -104,12 +105,12 @@ pub fn describe(value: &Value) -> String {
 fn decode(text: &[u8], max_len: u64) -> Result<(&str, usize)> {
     if u64::try_from(text.len()).unwrap_or(u64::MAX) > max_len {
         return Err(Error::too_large(format!(
-            "a document of {} bytes, the limit is {max_len}",
+            "a metadata file of {} bytes, the limit is {max_len}",
             text.len()
         )));
     }
     let text = std::str::from_utf8(text).map_err(|error| {
-        Error::corrupt(format!("not JSON: no UTF-8 at byte {}", error.valid_up_to()))
+        Error::corrupt(format!("not JSON: invalid UTF-8 at byte {}", error.valid_up_to()))
     })?;
     let start = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
     Ok((text, start))
@@ -178,7 +179,7 @@ impl<'t> Scanner<'t> {
         if self.at == self.text.len() {
             Ok(())
         } else {
-            Err(self.error("something follows the document"))
+            Err(self.error("unexpected characters after the end"))
         }
     }
 
@@ -327,7 +328,7 @@ impl<'t> Scanner<'t> {
     fn enter(&mut self) -> Result<()> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
-            return Err(self.error(&format!("more than {MAX_DEPTH} levels")));
+            return Err(self.error(&format!("nested more than {MAX_DEPTH} deep")));
         }
         self.at += 1;
         Ok(())
@@ -349,7 +350,7 @@ impl<'t> Scanner<'t> {
                 return Ok(value);
             }
         }
-        let len = number_len(self.rest()).ok_or_else(|| self.error("no value begins so"))?;
+        let len = number_len(self.rest()).ok_or_else(|| self.error("expected a value"))?;
         let text = self.rest().get(..len).unwrap_or_default().to_owned();
         self.at += len;
         Ok(Value::Number(Number::from_string_unchecked(text)))

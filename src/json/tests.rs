@@ -41,12 +41,12 @@ fn a_member_that_looks_like_a_number_of_serde_json_is_an_object() {
 #[test]
 fn what_is_no_document_is_refused_with_the_place() {
     for (wrong, sentence) in [
-        ("{} \0", "not JSON: something follows the document at line 1, column 4"),
-        ("{}{}", "not JSON: something follows the document at line 1, column 3"),
+        ("{} \0", "not JSON: unexpected characters after the end at line 1, column 4"),
+        ("{}{}", "not JSON: unexpected characters after the end at line 1, column 3"),
         ("", "not JSON: a value is missing at line 1, column 1"),
-        ("{\n\"a\": 01}", "not JSON: no value begins so at line 2, column 6"),
-        ("[1,]", "not JSON: no value begins so at line 1, column 4"),
-        ("[nan]", "not JSON: no value begins so at line 1, column 2"),
+        ("{\n\"a\": 01}", "not JSON: expected a value at line 2, column 6"),
+        ("[1,]", "not JSON: expected a value at line 1, column 4"),
+        ("[nan]", "not JSON: expected a value at line 1, column 2"),
         ("{\"a\" 1}", "not JSON: `:` is missing at line 1, column 6"),
         ("{a: 1}", "not JSON: the name of a member is missing at line 1, column 2"),
         ("[\"\u{1}\"]", "not JSON: a control character inside a string at line 1, column 3"),
@@ -58,7 +58,7 @@ fn what_is_no_document_is_refused_with_the_place() {
         assert_eq!(parse(wrong.as_bytes()).expect_err(wrong).to_string(), sentence);
     }
     let error = parse(b"{\"a\": \xff}").expect_err("not text");
-    assert_eq!(error.to_string(), "not JSON: no UTF-8 at byte 6");
+    assert_eq!(error.to_string(), "not JSON: invalid UTF-8 at byte 6");
     assert!(parse_object(b"[]").is_err());
 }
 

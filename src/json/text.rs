@@ -107,7 +107,7 @@ impl Text {
         let layout = self.layout()?;
         let object = self
             .find(path)?
-            .ok_or_else(|| Error::invalid(format!("`{}` is no member", path.join("/"))))?;
+            .ok_or_else(|| Error::invalid(format!("`{}` is not a member", path.join("/"))))?;
         let (members, depth) = (self.members(&object)?, path.len() + 1);
         let lines = self.has_lines(&object) || (members.is_empty() && layout.indent.is_some());
         let printed: Vec<String> = new
@@ -229,7 +229,7 @@ impl Text {
     fn members(&self, object: &Range<usize>) -> Result<Vec<Member>> {
         if !self.slice(object).starts_with('{') {
             let value = super::parse(self.slice(object).as_bytes())?;
-            return Err(Error::invalid(format!("{} where an object is needed", describe(&value))));
+            return Err(Error::invalid(format!("{}, expected an object", describe(&value))));
         }
         let mut members = Vec::new();
         let mut scanner = Scanner::new(&self.0, object.start);

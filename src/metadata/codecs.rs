@@ -129,7 +129,10 @@ fn nested(mut codecs: Vec<CodecSpec>, elements: &Elements, depth: usize) -> Resu
         }
         1 => {}
         several => {
-            return Err(Error::corrupt(format!("{several} codecs from array to bytes in a list")));
+            return Err(Error::corrupt(format!(
+                "{several} array-to-bytes codecs, only one is \
+                 allowed"
+            )));
         }
     }
     let mut rank = Some(elements.rank);
@@ -170,7 +173,8 @@ fn hoist_orders(codecs: &mut Vec<CodecSpec>) -> Result<()> {
 /// Writes the order as a permutation; `"C"` and `"F"` were words for two of them until October 2023.
 fn transpose(configuration: &mut Object, rank: Option<usize>) -> Result<()> {
     let order = configuration.get("order").unwrap_or(&Value::Null);
-    let wrong = || Error::corrupt(format!("transpose order {} is no permutation", describe(order)));
+    let wrong =
+        || Error::corrupt(format!("transpose order {} is not a permutation", describe(order)));
     let permutation: Vec<u64> = match (order.as_str(), rank) {
         (Some("C"), Some(rank)) => (0..).take(rank).collect(),
         (Some("F"), Some(rank)) => reversed(rank),
@@ -249,9 +253,7 @@ fn sharding(
     depth: usize,
 ) -> Result<()> {
     if depth >= MAX_NESTING {
-        return Err(Error::unsupported(format!(
-            "more than {MAX_NESTING} shards inside one another"
-        )));
+        return Err(Error::unsupported(format!("shards nested more than {MAX_NESTING} deep")));
     }
     // A pull request of March 2023 had a whole chunk grid in place of the shape.
     let grid = configuration.get("chunk_grid").and_then(|grid| grid.get("configuration"));
@@ -326,9 +328,7 @@ pub(super) fn sharded_with(
 /// Refuses shards that are nested too deeply.
 pub(super) fn check_nesting(count: usize) -> Result<()> {
     if count > MAX_NESTING {
-        return Err(Error::unsupported(format!(
-            "more than {MAX_NESTING} shards inside one another"
-        )));
+        return Err(Error::unsupported(format!("shards nested more than {MAX_NESTING} deep")));
     }
     Ok(())
 }

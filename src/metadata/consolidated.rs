@@ -328,7 +328,8 @@ fn checked(text: Text) -> Result<String> {
     let text = text.into_string();
     json::check(text.as_bytes()).map_err(|error| {
         Error::too_large(format!(
-            "consolidated metadata cannot be read by anybody ({}; with them a document has at most {} bytes)",
+            "consolidated metadata would be too large for any reader ({}; the limit for a \
+             metadata file with them is {} bytes)",
             error.detail(),
             json::max_text_len()
         ))
@@ -488,7 +489,7 @@ mod tests {
         let deep = format!("{{\"a\":{}{}}}", "[".repeat(125), "]".repeat(125));
         let error =
             Dialect::V3.consolidate(GROUP, &[("a".to_owned(), deep)]).expect_err("too deep");
-        assert!(error.to_string().contains("more than 127 levels"), "{error}");
+        assert!(error.to_string().contains("nested more than 127 deep"), "{error}");
         let long = format!("{{\"a\":\"{}\"}}", "x".repeat(60 << 20));
         let many: Vec<_> = (0..5).map(|number| (number.to_string(), long.clone())).collect();
         let error = Dialect::V3.consolidate(GROUP, &many).expect_err("too long");

@@ -82,7 +82,7 @@ impl Dialect {
         if node != meant {
             log::debug!("{meant:?} was meant, {node:?} is what {text} says");
             let detail =
-                format!("the document made for /{} does not say what it must", path.as_str());
+                format!("the metadata made for /{} do not say what they must", path.as_str());
             return Err(Error::new(Kind::Internal, detail));
         }
         Ok(NewDocument { key, text, node, consolidated })
@@ -141,7 +141,7 @@ impl Dialect {
         };
         let array = Array { fill, ..shown.clone() };
         if array.rectilinear.is_some() && *self != Self::V3 {
-            let detail = format!("a rectilinear chunk grid has no form in {}", self.name());
+            let detail = format!("a rectilinear chunk grid cannot be expressed in {}", self.name());
             return Err(Error::invalid(detail));
         }
         match self {
@@ -180,7 +180,7 @@ fn check_head(document: &Object) -> Result<NodeKind> {
     if format.as_number().and_then(|number| integer(number.as_str())) != Some(3) {
         let found = if format.is_null() { "missing".to_owned() } else { describe(format) };
         return Err(Error::invalid(format!(
-            "zarr_format is {found}: documents written here are those of Zarr 3"
+            "zarr_format is {found}: this mount accepts only Zarr 3 metadata"
         )));
     }
     match document.get("node_type").map(|found| (found, found.as_str())) {
@@ -250,8 +250,8 @@ pub(super) fn check_type(value: &Value) -> Result<()> {
 fn check_codecs(document: &Object, stored: &str) -> Result<()> {
     let refused = |what: &str, option: &str| {
         Err(Error::invalid(format!(
-            "{what} cannot be written here, where chunk files are decoded: leave it out and mount with \
-             {option}, or write the stored document, {stored}"
+            "{what} is not allowed here, because chunk files are decoded: remove it and mount \
+             with {option}, or write the stored metadata file, {stored}"
         )))
     };
     let (dtype, in_type) = data_type(document.get("data_type").unwrap_or(&Value::Null))

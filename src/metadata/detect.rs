@@ -100,14 +100,12 @@ fn entry_point(text: &[u8]) -> Result<EntryPoint> {
     if let Some(number) = format.as_number() {
         return match integer(number.as_str()) {
             Some(3) => Ok(EntryPoint::V3),
-            Some(_) | None => {
-                Err(Error::unsupported(format!("zarr_format is {number}, which is not known here")))
-            }
+            Some(_) | None => Err(Error::unsupported(format!("zarr_format {number} is not known"))),
         };
     }
     let Some(uri) = format.as_str() else {
         return Err(Error::invalid(format!(
-            "not the document of a Zarr hierarchy: zarr_format is {}",
+            "not Zarr metadata: zarr_format is {}",
             describe(format)
         )));
     };
@@ -207,7 +205,8 @@ fn suffix_in_use(store: &Store) -> Result<String> {
 fn search(store: &Store) -> Result<Dialect> {
     if store.list().is_none() {
         return Err(Error::invalid(
-            "no Zarr document at the root, and the store cannot be listed: --from tells the dialect",
+            "no Zarr metadata at the root, and the store cannot be listed: name the dialect with \
+             --from",
         ));
     }
     let mut empty = true;
@@ -235,7 +234,7 @@ fn search(store: &Store) -> Result<Dialect> {
             "not a Zarr hierarchy: no zarr.json, .zgroup, .zarray or N5 attributes.json there or below",
         )),
         Walk::Limit => Err(Error::invalid(format!(
-            "not a Zarr hierarchy: no document at the root, and none among {MAX_ENTRIES} names below"
+            "not a Zarr hierarchy: no metadata file at the root or among {MAX_ENTRIES} names below"
         ))),
     }
 }
@@ -250,7 +249,7 @@ fn node_below(store: &Store, prefix: &Prefix) -> Result<Option<Result<Dialect>>>
         Ok(EntryPoint::V3) => Some(Ok(Dialect::V3)),
         Ok(EntryPoint::Uris) => Some(Ok(Dialect::D2023_02)),
         Ok(_) => Some(Err(Error::invalid(format!(
-            "the root of a Zarr draft hierarchy is {} below this",
+            "this is no root: the root of a Zarr draft hierarchy is in {} below it",
             prefix.as_str().trim_end_matches('/')
         )))),
         // A damaged document says nothing about its neighbours.
@@ -263,7 +262,10 @@ fn lost_document(store: &Store, prefix: &Prefix, name: &str) -> Result<Result<Di
     Ok(if says_its_format(store, prefix, name)? {
         Ok(Dialect::draft(Era::D2019_05, ".json"))
     } else {
-        Err(Error::corrupt("documents of a Zarr draft without its entry point zarr.json"))
+        Err(Error::corrupt(
+            "metadata files of a Zarr draft, but its entry point zarr.json is \
+             missing",
+        ))
     })
 }
 

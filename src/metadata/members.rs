@@ -18,7 +18,12 @@ pub(super) fn required<'d>(document: &'d Object, name: &str) -> Result<&'d Value
 
 /// A list of lengths. Integral floats are taken, as some libraries write them.
 pub(super) fn lengths(value: &Value, name: &str) -> Result<Vec<u64>> {
-    let wrong = || Error::corrupt(format!("{name} {} is not a list of lengths", describe(value)));
+    let wrong = || {
+        Error::corrupt(format!(
+            "{name} {} is not a list of integers of at least 0",
+            describe(value)
+        ))
+    };
     let items = value.as_array().ok_or_else(wrong)?;
     if items.len() > MAX_RANK {
         return Err(Error::unsupported(format!(
@@ -46,7 +51,7 @@ pub(super) fn chunk_lengths(value: &Value, shape: &[u64]) -> Result<Vec<u64>> {
     for (chunk_len, len) in chunk_shape.iter_mut().zip(shape) {
         match (*chunk_len, *len) {
             (0, 0) => *chunk_len = 1,
-            (0, _) => return Err(Error::corrupt("chunk_shape has a length of 0")),
+            (0, _) => return Err(Error::corrupt("chunk_shape contains 0")),
             (_, _) => {}
         }
     }
@@ -101,7 +106,10 @@ pub(super) fn check_extensions(document: &Object) -> Result<()> {
         None | Some(Value::Null) => return Ok(()),
         Some(Value::Array(list)) => list,
         Some(other) => {
-            return Err(Error::unsupported(format!("extensions are {}", describe(other))));
+            return Err(Error::unsupported(format!(
+                "extensions are {}, not a list",
+                describe(other)
+            )));
         }
     };
     match list.iter().find(|extension| !may_be_ignored(extension)) {
@@ -109,7 +117,7 @@ pub(super) fn check_extensions(document: &Object) -> Result<()> {
         Some(extension) => {
             let name = extension.get("extension").or_else(|| extension.get("name"));
             Err(Error::unsupported(format!(
-                "extension {} must be understood and is not",
+                "extension {} is not supported",
                 describe(name.unwrap_or(extension))
             )))
         }
@@ -126,9 +134,10 @@ pub(super) fn separator(value: &Value) -> Result<Separator> {
     match value.as_str() {
         Some("/") => Ok(Separator::Slash),
         Some(".") => Ok(Separator::Dot),
-        Some(_) | None => {
-            Err(Error::unsupported(format!("chunk key separator {}", describe(value))))
-        }
+        Some(_) | None => Err(Error::unsupported(format!(
+            "chunk key separator {} is not supported",
+            describe(value)
+        ))),
     }
 }
 

@@ -73,14 +73,14 @@ pub fn diff(base: &str, new: &[u8], node: &Node, shown_chunk_shape: &[u64]) -> R
     let mut edit = Edit { attributes: attributes(&base, &new)?, ..Edit::default() };
     let format = new.get("zarr_format").and_then(Value::as_number);
     if format.and_then(|number| integer(number.as_str())) != Some(3) {
-        return refused("zarr_format", new.get("zarr_format"), "it must stay 3 here");
+        return refused("zarr_format", new.get("zarr_format"), "it must be 3 in this mount");
     }
     let kind = match node {
         Node::Group(_) => "group",
         Node::Array(_) => "array",
     };
     if new.get("node_type").is_some_and(|found| found != kind) {
-        let advice = "remove the node and make it anew";
+        let advice = "remove the node and create it again";
         return refused("node_type", new.get("node_type"), advice);
     }
     if let Node::Group(group) = node {
@@ -127,8 +127,7 @@ fn check_unchanged(
         };
         if kept || means_same { Ok(()) } else { refused(member, new.get(member), advice) }
     };
-    let convert =
-        "the stored chunks would read wrongly; `zarrfs convert` makes a copy of another form";
+    let convert = "stored chunks would be misread; use `zarrfs convert` to make a changed copy";
     let dtype = new.get("data_type").and_then(|value| data_type(value).ok());
     unless("data_type", dtype.is_some_and(|(dtype, _)| dtype == array.dtype), convert)?;
     unless("chunk_grid", is_grid(new.get("chunk_grid"), array, shown_chunk_shape), convert)?;
@@ -140,17 +139,17 @@ fn check_unchanged(
     unless(
         "codecs",
         new.get("codecs").is_some_and(|codecs| is_plain(codecs, array)),
-        "chunk files here are decoded bytes; the store's own codecs stay, and `zarrfs convert` \
-         makes a copy with others",
+        "chunk files in a mount are decoded, so the codecs in its metadata are fixed; use \
+         `zarrfs convert` to change the stored codecs",
     )?;
     unless(
         "fill_value",
         new.get("fill_value").is_some_and(|fill| is_fill(fill, array)),
-        "chunks that are not stored would change; write a new array",
+        "missing chunks would change their values; create a new array",
     )?;
     let transformers = new.get("storage_transformers").unwrap_or(&Value::Null);
     let none = transformers.is_null() || transformers.as_array().is_some_and(Vec::is_empty);
-    unless("storage_transformers", none, "no storage transformer is defined")
+    unless("storage_transformers", none, "no storage transformer is supported")
 }
 
 /// Whether `grid` is that of the shown chunk files.
@@ -204,7 +203,7 @@ fn shape(base: &Object, new: &Object, array: &Array) -> Result<Option<Vec<u64>>>
     };
     let found = of(new)?;
     if found.len() != array.shape.len() {
-        return refused("shape", new.get("shape"), "the number of dimensions must stay");
+        return refused("shape", new.get("shape"), "the number of dimensions cannot change");
     }
     Ok((found != of(base)?).then_some(found))
 }
@@ -321,7 +320,7 @@ impl Dialect {
         }
         for (name, value) in &edit.members {
             if *self == Self::N5 {
-                return Err(Error::invalid(format!("N5 has no place for the member {name:?}")));
+                return Err(Error::invalid(format!("N5 cannot store the member {name:?}")));
             }
             put(text, &[name], value.as_ref())?;
         }
@@ -392,8 +391,8 @@ fn put_v2_attribute(
                 put(text, &["attributes", FILL], value.transpose()?.as_ref())
             }
             _ => Err(Error::invalid(
-                "_FillValue cannot change: it is the fill value of an array in Zarr 2, and chunks that are not \
-                 stored would change with it",
+                "_FillValue cannot change: it is the fill value of an array in Zarr 2, so \
+                 missing chunks would change their values",
             )),
         };
     }
@@ -422,7 +421,7 @@ fn put_shape(text: &mut Text, document: &Object, member: &str, shape: &[u64]) ->
     let stored = lengths(document.get(member).unwrap_or(&Value::Null), member)?;
     if stored.len() != shape.len() {
         return Err(Error::invalid(format!(
-            "shape cannot become {shape:?}: the number of dimensions must stay"
+            "shape cannot become {shape:?}: the number of dimensions cannot change"
         )));
     }
     for (index, (old, new)) in stored.iter().zip(shape).enumerate() {

@@ -257,8 +257,8 @@ impl Dialect {
             Self::D2023_02 | Self::Draft(_) => Err(Error::new(
                 Kind::NotPermitted,
                 format!(
-                    "no program reads the draft {}: nodes in it can be changed and removed, and new ones \
-                     belong into another hierarchy (`zarrfs convert` makes one)",
+                    "no program reads the draft {}, so zarrfs creates no nodes in it: use \
+                     another dialect (`zarrfs convert` makes a copy)",
                     self.name()
                 ),
             )),
@@ -410,10 +410,10 @@ impl Dialect {
     pub fn check_name(&self, name: &str) -> Result<()> {
         let wrong = |rule: &str| Err(Error::invalid(format!("{name:?}: {rule}")));
         if !crate::store::is_component(name) || name.bytes().all(|byte| byte == b'.') {
-            return wrong("not a name for a node");
+            return wrong("not a valid name of a node");
         }
         if name == v3::DOCUMENT {
-            return wrong("this is the name of a document, in every mount");
+            return wrong("this is the name of a metadata file in every mount");
         }
         match self {
             Self::V3 | Self::D2023_02 if name.starts_with("__") => {
@@ -422,10 +422,10 @@ impl Dialect {
             Self::V3 | Self::D2023_02 | Self::V2 | Self::N5
                 if self.is_reserved(&NodePath::root(), name) =>
             {
-                wrong("this is the name of a document")
+                wrong("this is the name of a metadata file")
             }
             // Whoever reads Zarr 2 takes a backslash for a slash ("logical storage paths").
-            Self::V2 if name.contains('\\') => wrong("Zarr 2 takes a backslash for a slash"),
+            Self::V2 if name.contains('\\') => wrong("Zarr 2 treats a backslash as a slash"),
             Self::V3 | Self::D2023_02 | Self::V2 | Self::N5 => Ok(()),
             Self::Draft(_) => {
                 let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);

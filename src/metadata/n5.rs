@@ -76,7 +76,7 @@ fn array(document: &Object) -> Result<Array> {
     for newer in ["shardSize", "codecs"] {
         if document.contains_key(newer) {
             return Err(Error::unsupported(format!(
-                "a dataset of a newer N5, with {newer}, is not known"
+                "a dataset of a newer N5, with {newer}, is not supported"
             )));
         }
     }
@@ -114,7 +114,7 @@ fn data_type(value: &Value) -> Result<DType> {
         Some(dtype @ (DType::Int(_) | DType::Uint(_))) => Ok(dtype),
         Some(dtype @ DType::Float(len)) if len > 2 => Ok(dtype),
         Some(_) | None => Err(Error::unsupported(format!(
-            "data type {} is not known: blocks of text and of objects are not read",
+            "data type {} is not known: blocks of strings and of objects are not supported",
             describe(value)
         ))),
     }

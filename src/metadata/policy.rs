@@ -65,7 +65,7 @@ impl Policy {
         } else if text.starts_with('[') {
             match json::parse(text.as_bytes()).map_err(invalid)? {
                 Value::Array(items) => items.iter().map(listed).collect::<Result<_>>()?,
-                other => return Err(Error::invalid(format!("{} is no list", describe(&other)))),
+                other => return Err(Error::invalid(format!("{} is not a list", describe(&other)))),
             }
         } else {
             text.split(',').map(|name| plain(name.trim())).collect::<Result<_>>()?
@@ -82,14 +82,14 @@ impl Policy {
         }
         if !text.starts_with('[') {
             return size(text).map(Shards::Target).map_err(|_| {
-                Error::invalid("shards are none, a size like 16M, or a list like [1024, 1024]")
+                Error::invalid("expected none, a size such as 16M, or a shape such as [1024, 1024]")
             });
         }
         let list = json::parse(text.as_bytes()).map_err(invalid)?;
         let shape = lengths(&list, "the shape of shards").map_err(invalid)?;
         if shape.is_empty() || shape.contains(&0) {
             return Err(Error::invalid(format!(
-                "{} is no shape of shards: each dimension needs a length of at least 1",
+                "{} is not a shard shape: each dimension needs an integer of at least 1",
                 describe(&list)
             )));
         }
@@ -210,7 +210,9 @@ fn check_chain(chain: &[CodecSpec]) -> Result<()> {
     let mut rank = 1;
     for codec in chain {
         if codec.name == "sharding_indexed" {
-            return Err(Error::invalid("sharding_indexed is no codec for --codecs: use --shards"));
+            return Err(Error::invalid(
+                "sharding_indexed is not allowed in --codecs: use --shards",
+            ));
         }
         let step = table::kind(&codec.name);
         let misplaced = match (last, step) {
@@ -219,7 +221,7 @@ fn check_chain(chain: &[CodecSpec]) -> Result<()> {
         };
         if misplaced {
             return Err(Error::invalid(format!(
-                "codec {:?} works on arrays: it cannot follow one that makes bytes",
+                "codec {:?} works on arrays: it cannot follow a codec that produces bytes",
                 codec.name
             )));
         }
@@ -245,7 +247,7 @@ fn is_identity(codec: &CodecSpec) -> bool {
 
 /// A number of bytes: `64M`, `2G`, `1000`.
 pub fn size(text: &str) -> Result<u64> {
-    let wrong = || Error::invalid("a size is a number with K, M, G or T");
+    let wrong = || Error::invalid("expected a size such as 64K, 16M or 2G");
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = text.get(digits.len()..).unwrap_or_default().to_ascii_uppercase();
     let shift = match unit.trim_end_matches('B').trim_end_matches('I') {

@@ -34,7 +34,7 @@ pub(super) fn parse(configuration: &Value, rank: usize) -> Result<Vec<Runs>> {
     }
     let shapes = configuration.get("chunk_shapes").and_then(Value::as_array);
     let shapes = shapes.filter(|shapes| shapes.len() == rank).ok_or_else(|| {
-        Error::corrupt(format!("chunk_grid: chunk_shapes are not lengths for {rank} dimensions"))
+        Error::corrupt(format!("chunk_grid: chunk_shapes does not describe {rank} dimensions"))
     })?;
     let listed: usize = shapes.iter().filter_map(Value::as_array).map(Vec::len).sum();
     if listed > MAX_RUNS {
@@ -73,7 +73,7 @@ fn positive(value: &Value) -> Result<u64> {
 }
 
 fn wrong(value: &Value) -> Error {
-    let what = "is no length of at least 1, nor one with how often it comes";
+    let what = "is neither an integer of at least 1 nor such an integer with a repeat count";
     Error::corrupt(format!("chunk_grid: {} {what}", describe(value)))
 }
 
@@ -163,15 +163,15 @@ mod tests {
     fn what_are_no_lengths_is_refused() {
         let ones: Vec<u64> = (0..=MAX_RUNS as u64).map(|i| i % 2 + 1).collect();
         for (listed, reason) in [
-            (json!([0]), "0 is no length of at least 1"),
-            (json!([[3, 0]]), "0 is no length of at least 1"),
-            (json!([[[3, 0]]]), "0 is no length of at least 1"),
-            (json!([[[3]]]), "is no length of at least 1"),
-            (json!([[-1]]), "-1 is no length of at least 1"),
-            (json!([["a"]]), "is no length of at least 1"),
-            (json!([null]), "is no length of at least 1"),
+            (json!([0]), "0 is neither an integer of at least 1"),
+            (json!([[3, 0]]), "0 is neither an integer of at least 1"),
+            (json!([[[3, 0]]]), "0 is neither an integer of at least 1"),
+            (json!([[[3]]]), "is neither an integer of at least 1"),
+            (json!([[-1]]), "-1 is neither an integer of at least 1"),
+            (json!([["a"]]), "is neither an integer of at least 1"),
+            (json!([null]), "is neither an integer of at least 1"),
             (json!([[[u64::MAX, 2]]]), "more than 2^64 elements"),
-            (json!([[[1, u64::MAX], 1]]), "is no length of at least 1"),
+            (json!([[[1, u64::MAX], 1]]), "is neither an integer of at least 1"),
             (json!([[[2, u64::MAX], 3]]), "more than 2^64 elements"),
             (json!([ones]), "list 1048577 lengths"),
         ] {

@@ -85,7 +85,7 @@ impl Skim {
             }
         }
         if u64::try_from(self.text.len()).unwrap_or(u64::MAX) > MAX_DOCUMENT_LEN {
-            let detail = format!("a document of more than {MAX_DOCUMENT_LEN} bytes");
+            let detail = format!("a metadata file of more than {MAX_DOCUMENT_LEN} bytes");
             return Err(Error::too_large(detail));
         }
         Ok(())
@@ -166,7 +166,12 @@ pub fn get(store: &Store, key: &Key) -> Result<Option<Skimmed>> {
             return Ok(Some(Skimmed { text, stat, is_whole: false }));
         }
     }
-    Err(Error::new(Kind::Busy, "others replace it faster than it can be read").at_key(key))
+    Err(Error::new(
+        Kind::Busy,
+        "gave up after repeated conflicts: other programs keep replacing \
+         it",
+    )
+    .at_key(key))
 }
 
 /// The value without copies; none where it is another one by now.

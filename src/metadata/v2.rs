@@ -188,7 +188,7 @@ fn filters(document: &Object) -> Result<Vec<CodecSpec>> {
     match document.get("filters") {
         None | Some(Value::Null) => Ok(Vec::new()),
         Some(Value::Array(filters)) => filters.iter().map(numcodec).collect(),
-        Some(other) => Err(Error::corrupt(format!("filters are {}, no list", describe(other)))),
+        Some(other) => Err(Error::corrupt(format!("filters are {}, not a list", describe(other)))),
     }
 }
 

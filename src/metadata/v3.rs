@@ -88,7 +88,7 @@ fn check_members(document: &Object, known: &[&str]) -> Result<()> {
         let named = |known: &[&str]| known.contains(&name.as_str());
         if !named(known) && !named(&IGNORED_MEMBERS) && !may_be_ignored(value) {
             return Err(Error::unsupported(format!(
-                "member {name:?} is not known and does not say must_understand false"
+                "unknown member {name:?} without \"must_understand\": false"
             )));
         }
     }

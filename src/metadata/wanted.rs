@@ -48,8 +48,8 @@ impl Wanted {
         let chunk_shape = self.chunk_shape.clone().unwrap_or_else(default);
         if chunk_shape.len() != rank || chunk_shape.contains(&0) {
             return Err(Error::invalid(format!(
-                "chunks of shape {chunk_shape:?} do not fit an array of shape {:?}: each dimension needs a length of \
-                 at least 1",
+                "chunks of shape {chunk_shape:?} do not fit an array of shape {:?}: each \
+                 dimension needs an integer of at least 1",
                 self.shape
             )));
         }
@@ -123,7 +123,11 @@ pub fn group(attributes: Object) -> String {
 pub fn with_chunks(shown: &str, chunk_shape: &[u64]) -> Result<String> {
     let mut document = parse_object(shown.as_bytes())?;
     if document.get("shape").and_then(Value::as_array).map(Vec::len) != Some(chunk_shape.len()) {
-        return Err(Error::new(Kind::Internal, "chunks of another rank than the array's"));
+        return Err(Error::new(
+            Kind::Internal,
+            "the chunk shape has another number of dimensions \
+             than the array",
+        ));
     }
     document.insert("chunk_grid".to_owned(), grid(chunk_shape));
     Ok(format!("{:#}\n", Value::Object(document)))
@@ -231,7 +235,7 @@ fn nested(codec: &CodecSpec) -> Vec<CodecSpec> {
 /// Attributes as a person writes them: an object of JSON.
 pub fn attributes(text: &str) -> Result<Object> {
     parse_object(text.as_bytes()).map_err(|error| {
-        Error::invalid(format!("attributes are a JSON object like {{\"units\": \"K\"}}: {error}"))
+        Error::invalid(format!("expected a JSON object such as {{\"units\": \"K\"}}: {error}"))
     })
 }
 

@@ -51,7 +51,7 @@ pub struct Told {
 /// An array whose chunk files have `chunk_shape`.
 pub fn array(array: &Array, chunk_shape: &[u64], told: Told) -> Result<Documents> {
     if array.rectilinear.is_some() {
-        return Err(Error::unsupported("a rectilinear chunk grid has no form in Zarr 2"));
+        return Err(Error::unsupported("a rectilinear chunk grid cannot be expressed in Zarr 2"));
     }
     let dtype = in_numpy(&array.dtype);
     let (mut fill, attributes) = masked(array, told.names_none);

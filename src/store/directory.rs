@@ -139,7 +139,12 @@ impl DirectoryStore {
             }
             self.make_dirs(&parent).at(key)?;
         }
-        Err(Error::new(Kind::Busy, "its directory is removed as fast as it is made").at(key))
+        Err(Error::new(
+            Kind::Busy,
+            "gave up after repeated conflicts: other programs keep \
+             removing its directory",
+        )
+        .at(key))
     }
 
     /// Makes `prefix` and what is above it, as far as others do not remove that meanwhile ([`Self::prune`]
@@ -153,7 +158,7 @@ impl DirectoryStore {
                 Err(error) if error.raw_os_error() == Some(libc::EEXIST) => {
                     let key = above.key(component)?;
                     if self.stat(&[key])?.iter().any(Option::is_some) {
-                        let detail = "something on the way is not a directory";
+                        let detail = "a component of its path is not a directory";
                         return Err(Error::new(Kind::NotDirectory, detail));
                     }
                 }
@@ -304,7 +309,7 @@ impl ReadableStore for DirectoryStore {
 impl WritableStore for DirectoryStore {
     fn set(&self, key: &Key, pieces: &[Piece], condition: Condition) -> Result<Stat> {
         if is_lock(key) {
-            let detail = "the name of a lock file, which has no value";
+            let detail = "this name is reserved for lock files";
             return Err(Error::new(Kind::NotPermitted, detail).at(key));
         }
         let turn = Turn::take(self, key).at(key)?;
@@ -380,7 +385,7 @@ impl WritableStore for DirectoryStore {
 
     fn move_prefix(&self, from: &Prefix, to: &Prefix) -> Result<()> {
         let Some(source) = from.as_key() else {
-            return Err(Error::new(Kind::Internal, "the root of a store is not moved"));
+            return Err(Error::new(Kind::Internal, "the root of a store cannot be moved"));
         };
         let Some(target) = to.as_key() else {
             let Some(dir) = self.open_dir(from)? else { return Ok(()) };
@@ -653,7 +658,7 @@ fn write_slices(mut file: &File, slices: &mut [IoSlice<'_>]) -> Result<()> {
     IoSlice::advance_slices(&mut rest, 0);
     while !rest.is_empty() {
         match file.write_vectored(rest) {
-            Ok(0) => return Err(Error::new(Kind::Os(libc::EIO), "the medium takes no more bytes")),
+            Ok(0) => return Err(Error::new(Kind::Os(libc::EIO), "the disk accepts no more bytes")),
             Ok(written) => IoSlice::advance_slices(&mut rest, written),
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error.into()),
@@ -664,7 +669,7 @@ fn write_slices(mut file: &File, slices: &mut [IoSlice<'_>]) -> Result<()> {
 
 /// Copies a range of `old` to where `file` is; the kernel does it (`copy_file_range`), without our memory.
 fn copy_range(old: Option<&File>, offset: u64, len: u64, mut file: &File) -> Result<()> {
-    let stale = || Error::new(Kind::Stale, "the value to copy from has become shorter");
+    let stale = || Error::new(Kind::Stale, "the file to copy from became shorter");
     let mut old = old.ok_or_else(stale)?;
     old.seek(SeekFrom::Start(offset))?;
     let copied = std::io::copy(&mut old.take(len), &mut file)?;
@@ -712,7 +717,7 @@ fn c_name(name: &str) -> Result<CString> {
         return Err(Error::new(Kind::Os(libc::ENAMETOOLONG), "the name is longer than 255 bytes"));
     }
     CString::new(OsStr::new(name).as_bytes())
-        .map_err(|_| Error::invalid("a name that holds a NUL byte"))
+        .map_err(|_| Error::invalid("the name contains a NUL byte"))
 }
 
 fn not_a_file() -> Error {

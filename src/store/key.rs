@@ -24,7 +24,7 @@ impl Key {
         if text.split('/').all(is_component) {
             Ok(Self(text.into()))
         } else {
-            Err(Error::new(Kind::Invalid, format!("{text:?} is not a key of a store")))
+            Err(Error::new(Kind::Invalid, format!("{text:?} is not a valid key")))
         }
     }
 

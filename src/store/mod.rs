@@ -198,7 +198,7 @@ impl Piece {
             let new = Self::New(bytes.clone());
             if start.checked_add(new.len()).is_none_or(|end| end > len) {
                 return Err(Error::too_large(format!(
-                    "{len} bytes stored, a part would end past them"
+                    "{len} bytes stored, the requested range ends past them"
                 )));
             }
             let (mut all, rest) = Self::cut(pieces, *start);
@@ -259,10 +259,10 @@ impl Condition {
         match self {
             Self::Always => Ok(()),
             Self::Absent if found.is_none() => Ok(()),
-            Self::Absent => Err(Error::new(Kind::Exists, "the key has a value already")),
+            Self::Absent => Err(Error::new(Kind::Exists, "the key already has a value")),
             Self::Unchanged(version) if found.is_some_and(|found| version.is_same(found)) => Ok(()),
             Self::Unchanged(_) => {
-                Err(Error::new(Kind::Stale, "the value was changed by someone else meanwhile"))
+                Err(Error::new(Kind::Stale, "another program changed the value in the meantime"))
             }
         }
     }

@@ -481,7 +481,7 @@ impl Vfs {
             let in_file =
                 passed.and_then(|passed| passed.chunk(&cache, &array, &coords, None)).is_some();
             if !in_file && let Err(error) = cache.get_fresh(&array, &coords, since) {
-                log::debug!("decoded ahead: {error}");
+                log::debug!("prefetch: {error}");
             }
         });
     }

@@ -40,7 +40,7 @@ pub(super) fn check_writable(place: Option<&Place>) -> Result<()> {
     match place {
         Some(Place::Report(_) | Place::ViewsOf(..)) => {
             let shown = place.map(Place::shown).unwrap_or_default();
-            Err(Error::new(Kind::NotPermitted, "can only be read").at(shown))
+            Err(Error::new(Kind::NotPermitted, "read-only").at(shown))
         }
         _ => Ok(()),
     }
@@ -134,7 +134,7 @@ impl Vfs {
             return Ok(());
         }
         let shown = place.map(Place::shown).unwrap_or_default();
-        Err(Error::too_large(format!("{len} bytes: the file can have {limit}")).at(shown))
+        Err(Error::too_large(format!("{len} bytes: the limit of the file is {limit}")).at(shown))
     }
 
     pub(super) fn write_content(
@@ -203,7 +203,8 @@ impl Vfs {
 
     /// Puts bytes into a file whose bytes are here, and for which the room is reserved.
     fn put(&self, file: &mut File, offset: u64, data: &[u8], full_len: usize) -> Result<()> {
-        let offset = usize::try_from(offset).map_err(|_| Error::too_large("no such offset"))?;
+        let offset =
+            usize::try_from(offset).map_err(|_| Error::too_large("offset out of range"))?;
         match &mut file.content {
             // Of what is detached nobody will ever store it; its openers see what they write.
             Content::Unstored(unstored) | Content::Detached(unstored) => {
@@ -275,9 +276,11 @@ impl Vfs {
         let shown = || place.as_ref().map_or_else(String::new, Place::shown);
         let limit = self.longest(place.as_ref())?;
         if len > limit {
-            return Err(
-                Error::too_large(format!("{len} bytes: the file can have {limit}")).at(shown())
-            );
+            return Err(Error::too_large(format!(
+                "{len} bytes: the limit of the file is \
+                 {limit}"
+            ))
+            .at(shown()));
         }
         if len == 0 && matches!(file.content, Content::Stored) {
             // A file that is cut to nothing need not be read first: it may be damaged.
@@ -285,7 +288,7 @@ impl Vfs {
             return Ok(());
         }
         self.load(file, place.as_ref()).map_err(|error| error.at(shown()))?;
-        let len = usize::try_from(len).map_err(|_| Error::too_large("no such length"))?;
+        let len = usize::try_from(len).map_err(|_| Error::too_large("length out of range"))?;
         match &mut file.content {
             Content::Unstored(unstored) | Content::Detached(unstored)
                 if unstored.bytes.len() == len =>
@@ -505,7 +508,7 @@ impl Vfs {
                 Some(stat.version)
             }
             other => {
-                return Err(Error::new(Kind::NotPermitted, "can only be read").at(other.shown()));
+                return Err(Error::new(Kind::NotPermitted, "read-only").at(other.shown()));
             }
         };
         if let Some(key) = self.key_of(place)? {
@@ -587,7 +590,7 @@ impl Vfs {
         if let (Err(error), Some(place)) = (&stored, &place) {
             // Nobody is there to be told: the program closed before its mapping was written, or had another
             // process close the file.
-            let detail = format!("unstored bytes are dropped: {}", error.detail());
+            let detail = format!("unstored changes are discarded: {}", error.detail());
             self.note("close", &Error::new(error.kind(), detail).at(place.shown()));
         }
         if let Content::Unstored(Unstored { refused: Some(error), .. }) = &file.content

@@ -79,13 +79,13 @@ impl Vfs {
                     if is_plain_group(&node) || (node.is_made() && node.stored().is_some()) {
                         below.groups.push(child.clone());
                     } else if !node.is_bare() || node.kind() == NodeKind::Array {
-                        let detail = "a node lies here: an array has none below it";
+                        let detail = "this is a node, and an array cannot contain nodes";
                         return Err(Error::invalid(detail).at(place.shown()));
                     }
                 }
                 Place::Ordinary(..) => {}
                 _ => {
-                    let detail = "it lies where an array is to be made; remove it first";
+                    let detail = "it is in the way of the new array; remove it first";
                     return Err(Error::invalid(detail).at(place.shown()));
                 }
             }

@@ -54,7 +54,7 @@ impl Vfs {
                 });
             }
             Content::Array(_) if matches!(directory, Place::StoredDir(_)) => {
-                return Err(Error::new(Kind::NotPermitted, "an array has no nodes below it"));
+                return Err(Error::new(Kind::NotPermitted, "an array cannot contain nodes"));
             }
             Content::Array(array) => array,
             Content::NotUnderstood(_, error) => return Err(error.clone()),
@@ -116,7 +116,7 @@ impl Vfs {
                 !node.is_bare() || self.entries(place)?.next().transpose()?.is_some()
             }
             Place::Control | Place::StoredDir(_) => {
-                let detail = "it shows what the store has of a node: remove the node itself";
+                let detail = "generated from the store; remove the node itself";
                 return Err(Error::new(Kind::NotPermitted, detail).at(place.shown()));
             }
             _ => return Err(Error::new(Kind::NotDirectory, "not a directory")),
@@ -142,7 +142,7 @@ impl Vfs {
             Place::Node(path) => path,
             Place::ChunkDir(..) | Place::OrdinaryDir(..) => {
                 // `mv` and `shutil.move` copy then, chunk by chunk, and remove.
-                let detail = "a directory in an array is not renamed: copy what is in it";
+                let detail = "a directory in an array cannot be renamed: copy its files";
                 return Err(Error::new(Kind::CrossDevice, detail));
             }
             _ => return Err(Error::new(Kind::NotPermitted, "cannot be renamed")),
@@ -151,11 +151,11 @@ impl Vfs {
             Place::Node(group) => {
                 let node = self.hierarchy.existing(group)?;
                 if node.kind() == NodeKind::Array {
-                    return Err(Error::invalid("an array has no nodes below it"));
+                    return Err(Error::invalid("an array cannot contain nodes"));
                 }
                 group.child(new_name)?
             }
-            _ => return Err(Error::invalid("an array has no nodes below it")),
+            _ => return Err(Error::invalid("an array cannot contain nodes")),
         };
         if new_path.relative_to(path).is_some() {
             return Err(Error::invalid("a directory cannot be moved into itself"));

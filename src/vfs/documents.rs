@@ -52,7 +52,7 @@ impl Vfs {
             Ok(edit) => Ok(Some((removed, edit))),
             Err(_) if !self.holds_chunks(node)? => Ok(None),
             Err(error) => {
-                let advice = "chunks of the array that was removed are still there";
+                let advice = "chunks of the removed array still exist";
                 Err(Error::invalid(format!("{}; {advice}", error.detail())))
             }
         }
@@ -113,7 +113,7 @@ impl Vfs {
         for found in self.entries(&Place::Node(path.clone()))? {
             let (_, place) = found?;
             if place.is_dir() {
-                let detail = "it belongs to the array that was removed; remove it first";
+                let detail = "it belongs to the removed array; remove it first";
                 return Err(Error::invalid(detail).at(place.shown()));
             }
         }
@@ -134,20 +134,20 @@ impl Vfs {
         let node = self.hierarchy.existing(path)?;
         if node.is_bare() {
             if node.removed().is_some() && self.holds_chunks(&node)? {
-                let detail = "chunks of the array that was removed are still there";
+                let detail = "chunks of the removed array still exist";
                 return Err(Error::invalid(detail));
             }
             return self.create_node(&node, &raised);
         }
         let Some(document) = node.document().filter(|document| document.key == *key) else {
-            let detail = "the node has another document";
+            let detail = "the node has another metadata file";
             return Err(Error::new(Kind::Exists, detail));
         };
         match (node.content(), raised.array()) {
             (Content::Array(old), Some(new)) => {
                 if !means_same(old.model(), new.model()) && holds_chunks(old)? {
                     return Err(Error::invalid(
-                        "the stored chunks would read wrongly: only shape, attributes and dimension \
+                        "stored chunks would be misread: only shape, attributes and dimension \
                          names of an array with chunks can change",
                     ));
                 }
@@ -164,7 +164,7 @@ impl Vfs {
                 self.hierarchy.put_document(path, &raised, Some(document)).map(drop)
             }
             (Content::Group(_), Some(_)) | (Content::Array(_), None) => {
-                Err(Error::invalid("node_type cannot change: remove the node and make it anew"))
+                Err(Error::invalid("node_type cannot change: remove the node and create it again"))
             }
         }
     }

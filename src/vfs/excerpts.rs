@@ -91,7 +91,7 @@ impl Vfs {
         range: &Range<usize>,
     ) -> Option<(Excerpt, Stat)> {
         let read = array.read_range(coords, range).unwrap_or_else(|error| {
-            log::debug!("a range: {error}");
+            log::debug!("partial read: {error}");
             None
         });
         // Where it takes most of the chunk it is not tried again.

@@ -213,8 +213,9 @@ impl Unstored {
 
     /// Puts `data` at `offset`; a gap before it becomes zero bytes. `full_len` is room worth having at once.
     pub fn write(&mut self, offset: usize, data: &[u8], full_len: usize) -> Result<()> {
-        let end =
-            offset.checked_add(data.len()).ok_or_else(|| Error::too_large("no such offset"))?;
+        let end = offset
+            .checked_add(data.len())
+            .ok_or_else(|| Error::too_large("offset out of range"))?;
         let bytes = self.bytes.to_mut();
         if end > bytes.len() {
             let room = end.max(full_len).saturating_sub(bytes.len());
@@ -223,7 +224,7 @@ impl Unstored {
             }
             bytes
                 .try_reserve_exact(room)
-                .map_err(|_| Error::new(Kind::NoMemory, "no memory for the file"))?;
+                .map_err(|_| Error::new(Kind::NoMemory, "not enough memory for the file"))?;
             // What is written next to what is there need not be zero first.
             bytes.resize(offset.max(bytes.len()), 0);
             let known = bytes.len().saturating_sub(offset).min(data.len());
@@ -273,7 +274,7 @@ impl Unstored {
         let more = len.saturating_sub(bytes.len());
         bytes
             .try_reserve_exact(more)
-            .map_err(|_| Error::new(Kind::NoMemory, "no memory for the file"))?;
+            .map_err(|_| Error::new(Kind::NoMemory, "not enough memory for the file"))?;
         bytes.resize(len, 0);
         if len == 0 {
             self.base = None;

@@ -35,15 +35,15 @@ impl Vfs {
     ) -> Result<PutChunk> {
         let array = self.array(path)?;
         let whole = array.check_decoded(coords, &bytes).map_err(|error| {
-            let advice = "the stored one is unchanged; chunk files are decoded bytes (in zarr-python: \
-                          compressors=None)";
+            let advice = "the stored chunk is unchanged; write chunks uncompressed (in \
+                          zarr-python: compressors=None)";
             Error::new(error.kind(), format!("{}: {advice}", error.detail()))
         });
         // Of elements of any length, compressed bytes are no chunk: the better of two reasons.
         if (whole.is_ok() || array.model().dtype.is_variable()) && array.is_encoded(coords, &bytes)
         {
             return Err(Error::invalid(
-                "these bytes are compressed already, and chunk files are decoded bytes (in zarr-python: \
+                "the chunk is already compressed; write chunks uncompressed (in zarr-python: \
                  compressors=None)",
             ));
         }

@@ -117,6 +117,6 @@ impl Vfs {
 
 /// The array that a chunk was opened in has been replaced.
 fn replaced() -> Error {
-    let detail = "the array was replaced by another one since the chunk was opened: open it again";
+    let detail = "another program replaced the array after the chunk was opened: open it again";
     Error::new(Kind::Stale, detail)
 }

@@ -289,7 +289,7 @@ impl Vfs {
             if let Ok(Some(listed)) = vfs.readdir(&dir, position)
                 && let Err(error) = vfs.stat_next(&dir, &listed)
             {
-                log::debug!("listed ahead: {error}");
+                log::debug!("prefetch of a listing: {error}");
             }
         });
     }

@@ -45,7 +45,7 @@ impl Vfs {
             Err(now) => Err(Error::new(
                 Kind::NoMemory,
                 format!(
-                    "{} bytes wait to be stored, the limit is {} (--dirty-limit)",
+                    "{} bytes are not stored yet, the limit is {} (--dirty-limit)",
                     now.saturating_add(self.cache.waiting_len()),
                     self.options.dirty_limit
                 ),

@@ -450,9 +450,7 @@ impl Vfs {
     }
 
     fn inode(&self, number: u64) -> Result<Arc<Inode>> {
-        self.inodes
-            .get(number)
-            .ok_or_else(|| Error::new(Kind::Stale, "the kernel names an inode that is not known"))
+        self.inodes.get(number).ok_or_else(|| Error::new(Kind::Stale, "unknown inode number"))
     }
 
     fn directory(&self, number: u64) -> Result<Place> {

@@ -53,7 +53,7 @@ fn check_has_bytes(place: &Place) -> Result<()> {
         | Place::Attributes(_)
         | Place::Copies(_) => Ok(()),
         place => {
-            let detail = "it shows what the store has, and stays where it is";
+            let detail = "generated from the store; cannot be renamed or linked";
             Err(Error::new(Kind::NotPermitted, detail).at(place.shown()))
         }
     }
@@ -63,7 +63,10 @@ fn check_has_bytes(place: &Place) -> Result<()> {
 fn check_is_no_chunk_of(from: &Place, to: &Place, form: Form) -> Result<()> {
     let (Place::Document(path) | Place::StoredDocument(path, _)) = to else { return Ok(()) };
     match from.in_array(path, form) {
-        Some(Place::Chunk(..)) => Err(Error::invalid("a chunk does not become a document")),
+        Some(Place::Chunk(..)) => Err(Error::invalid(
+            "a chunk cannot be renamed to a metadata \
+             file",
+        )),
         _ => Ok(()),
     }
 }
@@ -99,10 +102,10 @@ impl Vfs {
             | Place::Attributes(_)
             | Place::Copies(_) => {}
             Place::View(path, _) => {
-                let detail = format!("it is {path} in another format, and goes with that");
+                let detail = format!("it is a view of {path}; remove that node instead");
                 return Err(Error::new(Kind::NotPermitted, detail).at(place.shown()));
             }
-            _ => return Err(Error::new(Kind::NotPermitted, "can only be read").at(place.shown())),
+            _ => return Err(Error::new(Kind::NotPermitted, "read-only").at(place.shown())),
         }
         let inode = self.inodes.at(&place);
         let removed = self.unlink_file(&inode, &place).at(place.shown());
@@ -195,7 +198,7 @@ impl Vfs {
         (path, format): (&NodePath, &'static Format),
     ) -> Result<()> {
         if !matches!(from, Place::Ordinary(..)) {
-            let detail = "only an ordinary file can become what a view has";
+            let detail = "only an ordinary file can be renamed onto a view";
             return Err(Error::new(Kind::NotPermitted, detail));
         }
         let moved = self.bytes_to_move(&inode.file().lock(), from)?;
@@ -347,7 +350,7 @@ impl Vfs {
             Before::Unknown => Ok(()),
         };
         if let Err(error) = restored {
-            log::warn!("{}: a rename that has failed is not undone: {error}", place.shown());
+            log::warn!("{}: a failed rename could not be undone: {error}", place.shown());
         }
     }
 

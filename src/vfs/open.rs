@@ -566,7 +566,7 @@ impl Vfs {
 
     fn handle(&self, handle: u64) -> Result<Handle> {
         let found = self.handles.lock().get(&handle).cloned();
-        found.ok_or_else(|| Error::new(Kind::Os(libc::EBADF), "no such handle"))
+        found.ok_or_else(|| Error::new(Kind::Os(libc::EBADF), "unknown file handle"))
     }
 }
 

@@ -521,7 +521,7 @@ impl Vfs {
     /// the file is locked. Returns what makes the kernel look the name up again.
     pub(super) fn part(&self, inode: &Arc<Inode>, file: &mut File) -> Error {
         if matches!(file.content, Content::Unstored(_)) {
-            let detail = "programs are reading it as it was before it was changed";
+            let detail = "other readers still have the previous contents open";
             return Error::new(Kind::Busy, detail);
         }
         if let Some(path) = inode.place().as_ref().and_then(Place::node) {
@@ -537,12 +537,16 @@ impl Vfs {
     /// The kernel does not read such a file by itself: it asks us for what is in it.
     pub fn cannot_pass(&self, backing: &Backing, why: &str) {
         let (possible, what) = if backing.is_in_memory() {
-            (&self.passed.is_possible, "chunks are read through the page cache")
+            (&self.passed.is_possible, "zarrfs copies decoded chunks into the page cache")
         } else {
-            (&self.passed.is_possible_of_store, "not of the store's files")
+            (
+                &self.passed.is_possible_of_store,
+                "zarrfs copies the store's files into the page \
+                 cache",
+            )
         };
         if possible.swap(false, Ordering::Relaxed) {
-            log::info!("no FUSE passthrough, {what}: {why}");
+            log::info!("no FUSE passthrough, so {what}: {why}");
         }
     }
 }

@@ -557,14 +557,14 @@ impl Vfs {
         };
         match directory {
             _ if let Form::View(_) = self.options.form => {
-                refused("a mount of one format has files of that alone")
+                refused("nothing can be created in a mount that shows one format (--as)")
             }
             Place::Control | Place::ViewsDir(_) => refused("nothing can be created here"),
             Place::StoredDir(path) => {
                 let key = self.stored_keys(path)?.into_iter().find(|key| key.name() == name);
                 match key {
                     Some(key) => Ok(Place::StoredDocument(path.clone(), key)),
-                    None => refused("only the document of a node can be created here"),
+                    None => refused("only the metadata file of a node can be created here"),
                 }
             }
             Place::ChunkDir(path, prefix) => {
@@ -575,7 +575,7 @@ impl Vfs {
                 let coords = [&prefix[..], &[index]].concat();
                 let within = array.grid().contains_prefix(&coords);
                 if within && coords.len() < array.grid().rank() {
-                    return refused("chunks go below it: this must be a directory");
+                    return refused("chunks are stored below it: it must be a directory");
                 }
                 new_chunk(path, &array, coords)
             }
@@ -590,7 +590,7 @@ impl Vfs {
                     return Ok(Place::Document(path.clone()));
                 }
                 if path.is_root() && name == CONTROL {
-                    return refused("zarrfs keeps this name for itself");
+                    return refused("this name is reserved for zarrfs");
                 }
                 let node = self.hierarchy.existing(path)?;
                 match node.content() {
@@ -598,7 +598,7 @@ impl Vfs {
                         new_chunk(path, array, Vec::new())
                     }
                     NodeContent::Array(_) if name == CHUNKS => {
-                        refused("chunks go below it: this must be a directory")
+                        refused("chunks are stored below it: it must be a directory")
                     }
                     NodeContent::NotUnderstood(NodeKind::Array, error) => Err(error.clone()),
                     _ => self.new_ordinary(path, directory, name),
@@ -612,7 +612,7 @@ impl Vfs {
     fn new_ordinary(&self, path: &NodePath, directory: &Place, name: &str) -> Result<Place> {
         let relative = below(directory, name);
         if name == DOCUMENT {
-            let detail = "the name of a document: an array has no nodes below it";
+            let detail = "the name of a metadata file: an array cannot contain nodes";
             return Err(Error::new(Kind::NotPermitted, detail).at(below_shown(directory, name)));
         }
         if self.is_reserved(path, &relative)? {

@@ -217,7 +217,10 @@ impl Vfs {
         let len = open.view.len();
         match end {
             Some(end) if (1..len).contains(&end) => {
-                let detail = format!("{end} of {len} bytes were written: the rest is as it was");
+                let detail = format!(
+                    "only {end} of {len} bytes were written; the rest is \
+                     unchanged"
+                );
                 Err(Error::invalid(detail))
             }
             _ => Ok(()),
@@ -237,7 +240,8 @@ impl Vfs {
     /// have skipped who cut it when they opened it is zero; whether that is so of any.
     pub(super) fn truncate_view(&self, inode: &Inode, view: &View, len: u64) -> Result<bool> {
         if len != 0 && len != view.len() {
-            let detail = format!("{len} bytes: the file has {} and keeps them", view.len());
+            let detail =
+                format!("cannot be resized to {len} bytes: the file always has {}", view.len());
             return Err(Error::too_large(detail));
         }
         let mut is_filled = false;
@@ -258,7 +262,7 @@ impl Vfs {
         let kept = self.kept_view(path, format).map_err(as_gone)?;
         if u64::try_from(bytes.len()).ok() != Some(kept.view.len()) {
             return Err(Error::too_large(format!(
-                "{} bytes, and the file has {}: its shape and type are those of the array",
+                "{} bytes, but the file always has {}: the array fixes its shape and type",
                 bytes.len(),
                 kept.view.len()
             )));

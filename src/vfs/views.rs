@@ -586,7 +586,7 @@ impl Vfs {
             Form::View(format) => Err(Error::new(
                 Kind::NotPermitted,
                 format!(
-                    "a mount --as {} shows files alone: no names change in it",
+                    "nothing can be created, renamed or removed in a mount with --as {}",
                     format.extension
                 ),
             )),

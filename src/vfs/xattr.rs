@@ -97,7 +97,7 @@ impl Vfs {
         let (path, attribute) = self.attribute_of(number, name)?;
         let value = lenient::parse(value).map_err(|_| {
             let detail =
-                r#"not JSON: a string needs quotes, beside those that setfattr takes off: -v '"\"K\""'"#;
+                r#"not JSON: a string needs quotes, in addition to those that setfattr removes: -v '"\"K\""'"#;
             Error::invalid(detail).at(format!("{path}: {name}"))
         })?;
         let node = self.hierarchy.existing(&path)?;
@@ -155,10 +155,13 @@ impl Vfs {
             && inode.file().lock().is_changed()
         {
             // `cp -a` sets what the document says itself, and goes on without.
-            return Err(Error::unsupported(format!("{name}: the document is being written")));
+            return Err(Error::unsupported(format!(
+                "{name}: a program is writing the metadata \
+                 file"
+            )));
         }
         if name.starts_with(ZARR) {
-            return Err(Error::new(Kind::FixedAttribute, format!("{name} can only be read")));
+            return Err(Error::new(Kind::FixedAttribute, format!("{name} is read-only")));
         }
         match (place, name.strip_prefix(ATTRS)) {
             (Some(Place::Node(path) | Place::Document(path)), Some(attribute)) => {

@@ -61,9 +61,9 @@ impl Elements {
         }
         let model = array.model();
         if model.dtype.is_variable() {
-            return Err(Error::unsupported("its elements have lengths of their own"));
+            return Err(Error::unsupported("its elements have variable length"));
         }
-        let too_large = || Error::unsupported("it would be longer than files can be");
+        let too_large = || Error::unsupported("it would exceed the maximum size of a file");
         let item_len = u64::try_from(model.dtype.item_len()).map_err(|_| too_large())?.max(1);
         let product = |lens: &[u64], first: u64| {
             if lens.contains(&0) {
@@ -181,7 +181,8 @@ impl Elements {
         };
         let times = slab.div_ceil(at_once.max(1));
         Some(format!(
-            "{}: a row of chunks has {slab} decoded bytes, more than --cache-size ({limit}): read from end to end, each chunk is decoded some {times} times",
+            "{}: reading the view sequentially decodes each chunk about {times} times: a row of \
+             chunks has {slab} bytes, which exceeds --cache-size ({limit})",
             self.path,
         ))
     }

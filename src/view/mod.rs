@@ -131,7 +131,7 @@ impl View {
             len = len
                 .checked_add(part_len)
                 .filter(|len| i64::try_from(*len).is_ok())
-                .ok_or_else(|| Error::unsupported("it would be longer than files can be"))?;
+                .ok_or_else(|| Error::unsupported("it would exceed the maximum size of a file"))?;
             ends.push((part, len));
         }
         let limit = max_prefix_len();
@@ -278,7 +278,7 @@ impl View {
         let len = u64::try_from(data.len()).unwrap_or(u64::MAX);
         if offset.checked_add(len).is_none_or(|end| end > self.len) {
             return Err(Error::too_large(format!(
-                "a write past the end: the file has {} bytes, and cannot become longer",
+                "a write past the end: the file has {} bytes and cannot grow",
                 self.len
             )));
         }
@@ -298,10 +298,8 @@ impl View {
             };
             let place = |index: usize| at.saturating_add(u64::try_from(index).unwrap_or(u64::MAX));
             if !overlay.allows(place(first), place(last.unwrap_or(first))) {
-                let detail = format!(
-                    "the header says what the data are and cannot change (byte {} of the file)",
-                    place(first)
-                );
+                let detail =
+                    format!("the header cannot change (byte {} of the file)", place(first));
                 return Err(Error::new(Kind::NotPermitted, detail));
             }
         }

@@ -189,7 +189,7 @@ impl<'s> Source<'s> {
         let len = elements.len();
         if len > MAX_VALUES_LEN {
             return Err(Error::unsupported(format!(
-                "{} has {len} bytes of values, and a header is made of up to {MAX_VALUES_LEN}",
+                "{} has {len} bytes of values, the limit for a header is {MAX_VALUES_LEN}",
                 self.path()
             )));
         }
@@ -216,7 +216,10 @@ impl<'s> Source<'s> {
         let count = model.shape.iter().try_fold(1, |all: u64, len| all.checked_mul(*len));
         let count = count.filter(|count| *count <= MAX_TEXTS).and_then(|n| usize::try_from(n).ok());
         let count = count.ok_or_else(|| {
-            Error::unsupported(format!("it has more than {MAX_TEXTS} texts, too many for a header"))
+            Error::unsupported(format!(
+                "it has more than {MAX_TEXTS} strings, too many for a \
+                 header"
+            ))
         })?;
         let counts = array.grid().counts();
         check_chunk_count(counts)?;
@@ -252,7 +255,7 @@ impl<'s> Source<'s> {
         let count = shape.iter().try_fold(1, |all: u64, len| all.checked_mul(*len));
         let count = count.and_then(|count| usize::try_from(count).ok());
         let items =
-            vlen_items(&chunk.bytes, count.ok_or_else(|| Error::too_large("a chunk of texts"))?)?;
+            vlen_items(&chunk.bytes, count.ok_or_else(|| Error::too_large("a chunk of strings"))?)?;
         let mut at = vec![0; shape.len()];
         for item in items {
             let mut index = Some(0_u64);
@@ -277,7 +280,7 @@ fn check_texts_len(len: Option<u64>) -> Result<()> {
     if len.is_some_and(|len| len <= MAX_VALUES_LEN) {
         return Ok(());
     }
-    Err(Error::unsupported(format!("its texts have more than {MAX_VALUES_LEN} bytes")))
+    Err(Error::unsupported(format!("its strings have more than {MAX_VALUES_LEN} bytes")))
 }
 
 /// Refuses more chunks than are looked at for a header.
@@ -287,7 +290,7 @@ fn check_chunk_count(counts: &[u64]) -> Result<()> {
         return Ok(());
     }
     Err(Error::unsupported(format!(
-        "it has more than {MAX_CHUNKS} chunks, too many to look at for a header"
+        "it has more than {MAX_CHUNKS} chunks, too many to read for a header"
     )))
 }
 

@@ -180,7 +180,7 @@ fn replace_array(mount: &Mount, len: usize) {
 fn an_open_chunk_of_an_array_that_was_replaced_is_gone() {
     for len in LENGTHS {
         let mut mount = mount(len, "none");
-        mount.expect("the array was replaced");
+        mount.expect("replaced the array");
         let path = mount.at("m/x/c/1");
         let chunk_len = len / 10 * 2;
         let reader = File::open(&path).unwrap();
@@ -240,7 +240,7 @@ fn inner_chunks_that_wait_are_not_stored_into_an_array_that_replaced_theirs() {
         },
         &["--metadata-ttl", "50ms", "--writeback-delay", "1s"],
     );
-    mount.expect("the array was replaced");
+    mount.expect("replaced the array");
     let path = mount.at("x/c/2");
     fs::write(&path, [0xaa; 8]).unwrap();
     assert_eq!(fs::read(mount.at("x/c/3")).unwrap(), [1; 8]);
@@ -249,7 +249,7 @@ fn inner_chunks_that_wait_are_not_stored_into_an_array_that_replaced_theirs() {
     make(&mount.store(), "uint16", 7);
     std::thread::sleep(TTL);
     assert_eq!(fs::read(&path).unwrap(), [7; 8], "a chunk of the array before shows");
-    crate::support::until("it is tried", || mount.errors().contains("the array was replaced"));
+    crate::support::until("it is tried", || mount.errors().contains("replaced the array"));
     assert_eq!(fs::read(mount.store().join("x/c/1")).unwrap()[..16], [7; 16], "bytes were lost");
     // A program that writes the new array has it stored.
     fs::write(&path, [8; 8]).unwrap();

@@ -189,7 +189,7 @@ fn names_that_the_dialect_does_not_allow_are_refused() {
 fn a_copy_with_extended_attributes_is_a_copy() {
     for options in [&["--create"][..], &["--create", "--as", "zarr2"]] {
         let mut mount = Mount::new(options);
-        mount.expect("is being written");
+        mount.expect("is writing the metadata file");
         fs::create_dir(mount.at("g")).unwrap();
         let document = with(group(), "attributes", json!({"title": "t"}));
         let name = if options.len() > 1 { "g/.zgroup" } else { "g/zarr.json" };
@@ -812,7 +812,7 @@ fn a_move_that_fails_leaves_the_node_where_it_was() {
 fn a_directory_under_a_name_that_zarrfs_keeps_for_itself_becomes_no_node() {
     for format in ["v3", "v2", "d2020-10"] {
         let mut mount = new(format, &["--writeback-delay", "0s"]);
-        mount.expect("reserved for files of zarrfs");
+        mount.expect("reserved for zarrfs");
         fs::create_dir_all(mount.at("g/.zarrfs/below")).unwrap();
         fs::write(mount.at("g/.zarrfs/notes"), "kept").unwrap();
         for dir in ["g/.zarrfs/below", "g/.zarrfs", "g", "."] {

@@ -77,7 +77,7 @@ fn the_tree_is_the_same_in_every_dialect() {
 fn attributes_say_what_a_chunk_is_and_what_is_stored() {
     let mut mount = Mount::fixture(V3, &[]);
     mount.expect("mode ");
-    mount.expect("another owner");
+    mount.expect("owners cannot change");
     let chunk = mount.at("c/2/2");
     let attr = fs::metadata(&chunk).unwrap();
     assert_eq!(attr.len(), CHUNK_LEN, "a chunk at the edge has its full size");
@@ -136,7 +136,7 @@ fn attributes_say_what_a_chunk_is_and_what_is_stored() {
 fn what_went_wrong_is_told_in_words() {
     let mut mount = Mount::fixture(V3, &[]);
     mount.expect("c/0/0");
-    mount.expect(".zarrfs/stats: can only be read");
+    mount.expect(".zarrfs/stats: read-only");
     assert!(!names(&mount.path()).contains(".zarrfs"));
     assert_eq!(
         names(&mount.at(".zarrfs")),
@@ -438,7 +438,7 @@ fn a_wrong_size_is_refused_at_close_and_the_stored_chunk_shows_again() {
 #[test]
 fn nothing_reaches_past_the_end_of_a_chunk_or_of_the_grid() {
     let mut mount = Mount::fixture(V3, &[]);
-    for part in ["c/0/0", "c/3", "c/0/9", "c/0:", "no holes"] {
+    for part in ["c/0/0", "c/3", "c/0/9", "c/0:", "not punch holes"] {
         mount.expect(part);
     }
     let before = mount.stored();

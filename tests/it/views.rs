@@ -65,8 +65,8 @@ fn a_view_is_found_by_name_beside_its_node_and_listed_nowhere() {
 #[test]
 fn views_are_listed_where_that_is_asked_for_and_alone_with_as() {
     let mut mount = mount(&["--views", "raw"]);
-    mount.expect("--as raw shows files alone");
-    mount.expect("a mount of one format");
+    mount.expect("in a mount with --as raw");
+    mount.expect("a mount that shows one format");
     assert_eq!(names(&mount.at("a")), ["x", "x.raw", "zarr.json"].map(str::to_owned).into());
     mount.remount(&["-o", "views=raw+npy"]);
     assert!(names(&mount.at("a")).is_superset(&["x.npy", "x.raw"].map(str::to_owned).into()));

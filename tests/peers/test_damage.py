@@ -249,7 +249,7 @@ def test_damage_is_an_error_of_the_damaged_file_alone(mount, tmp_path, name):
         intact = {f"bad/c/{name}" for name, expected in case.reads.items() if isinstance(expected, bytes)}
         assert intact <= found or "shape_of_2" in name
         assert read(m / "zarr.json")[:1] == b"{"
-        assert "a mistake in zarrfs" not in m.errors()
+        assert "a bug in zarrfs" not in m.errors()
         assert m.peak_memory() < MEMORY, f"{m.peak_memory() >> 20} MiB"
         m.allow("bad")
 

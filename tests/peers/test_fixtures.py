@@ -28,7 +28,7 @@ UNKNOWN = {
 # Cases that must be refused: by mount itself, or when a chunk is opened or read.
 REJECTED = {
     "reject_entry_major_4": ("mount", r"zarr\.json: version 4\.0 of the Zarr core protocol is not supported"),
-    "reject_entry_must_understand": ("mount", r'extension "http://example\.org/x" must be understood'),
+    "reject_entry_must_understand": ("mount", r'extension "http://example\.org/x" is not supported'),
     "reject_crc32c_bad": (errno.EIO, r"c/0/0: crc32c: checksum 0x\w+ stored, 0x\w+ computed"),
     "reject_short_chunk": (errno.EIO, r"c/0/0: 47 bytes decoded, the chunk needs 48"),
     "reject_dtype": (errno.EOPNOTSUPP, r'zarr\.json: data type "int33" is not known'),

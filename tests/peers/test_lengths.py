@@ -111,7 +111,7 @@ def test_inner_chunks_of_text_are_rewritten_by_ordinary_programs(mount, tmp_path
         short.write_bytes(chunk[:-1])
         m.expect("c/1/0: ")
         assert subprocess.run(["cp", short, m / "c/1/0"]).returncode != 0
-        m.refused(errno.EINVAL, "vlen-utf8: it says 1 elements", lambda: (m / "c/1/0").write_bytes(b"\1\0\0\0\0\0\0\0"))
+        m.refused(errno.EINVAL, "vlen-utf8: 1 elements declared", lambda: (m / "c/1/0").write_bytes(b"\1\0\0\0\0\0\0\0"))
         store = m.store
     expected[3:, 4:] = expected[:3, 4:] = new
     expected[:3, :4] = ""

@@ -99,7 +99,7 @@ def mapped_and_locked(directory):
 def test_ordinary_files_are_what_they_are_in_a_plain_directory(bench, tmp_path, kind):
     b = bench(kind)
     m = b.mount()
-    m.allow("no holes made")
+    m.allow("not punch holes")
     failures = []
     for name, script in [*ORDINARY.items(), ("python", mapped_and_locked)]:
         plain, mounted = tmp_path / "plain" / name, m / "x/files" / name

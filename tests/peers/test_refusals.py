@@ -88,7 +88,7 @@ def test_appending_is_refused(untouched):
 
 
 def test_a_chunk_cannot_be_made_longer(untouched):
-    sentence = rf"x/c/0/0: {CHUNK_LEN + 1} bytes: the file can have {CHUNK_LEN}"
+    sentence = rf"x/c/0/0: {CHUNK_LEN + 1} bytes: the limit of the file is {CHUNK_LEN}"
     untouched.refused(errno.EFBIG, sentence, lambda: os.truncate(untouched / "x/c/0/0", CHUNK_LEN + 1))
 
 
@@ -163,8 +163,8 @@ def test_what_zarrfs_shows_of_itself_cannot_be_written(untouched):
     stored = untouched / ".zarrfs/stored/x"
     (name,) = os.listdir(stored)
     untouched.refused(errno.EINVAL, rf"{name}: .*missing", lambda: write(stored / name, b"{}"))
-    untouched.refused(errno.EPERM, r"x/new: only the document", lambda: write(stored / "new", b"{}"))
-    untouched.refused(errno.EPERM, r"\.zarrfs/stats: can only be read", lambda: write(untouched / ".zarrfs/stats", b""))
+    untouched.refused(errno.EPERM, r"x/new: only the metadata file", lambda: write(stored / "new", b"{}"))
+    untouched.refused(errno.EPERM, r"\.zarrfs/stats: read-only", lambda: write(untouched / ".zarrfs/stats", b""))
     untouched.refused(errno.EPERM, r"\.zarrfs/new: ", lambda: write(untouched / ".zarrfs/new", b""))
 
 

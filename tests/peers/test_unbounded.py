@@ -178,7 +178,7 @@ def test_what_has_no_end_is_bounded_in_time_and_memory(mount, group, place, monk
             m.allow("")
             look_at_the_mount(m, case)
             assert is_alive(m.pid) and (m / "good/c/0").read_bytes() == b"sibling!"
-            assert "a mistake in zarrfs" not in m.errors()
+            assert "a bug in zarrfs" not in m.errors()
             assert group.path or m.peak_memory() < 2 * MEMORY
             assert group.kills() == 0, "memory ran out"
             subprocess.run(["rm", "-rf", *(str(store / path) for path in case.unfit)], check=True)

@@ -69,10 +69,10 @@ def test_numpy_reads_texts_and_times(tmp_path, dtype):
 def test_what_numpy_has_no_type_for_is_refused_and_said(tmp_path, mount):
     group = zarr.create_group(tmp_path / "g")
     group.create_array("text", data=np.array(["a", "bc"], dtype=np.dtypes.StringDType()))
-    assert "lengths of their own" in refused(tmp_path / "g/text", "npy")
+    assert "variable length" in refused(tmp_path / "g/text", "npy")
     with mount(tmp_path / "g") as m:
         assert not (m / "text.npy").exists()
-        assert "lengths of their own" in (m / ".zarrfs/views/text").read_text()
+        assert "variable length" in (m / ".zarrfs/views/text").read_text()
     assert "no_views" in subprocess.check_output([ZARRFS, "info", "--json", tmp_path / "g/text"], text=True)
 
 
@@ -163,8 +163,8 @@ def test_a_file_of_another_shape_or_type_is_refused_before_anything_changes(stor
             m.refused(errno.EPERM, "header", lambda: np.save(m / "x.npy", other))
         longer = np.concatenate([values, values])
         longer.tofile(tmp_path / "longer.raw")
-        m.refused(errno.EFBIG, "keeps them", lambda: os.truncate(m / "x.npy", size + 1))
-        m.refused(errno.EFBIG, "keeps them", lambda: os.truncate(m / "x.npy", size - 1))
+        m.refused(errno.EFBIG, "always has", lambda: os.truncate(m / "x.npy", size + 1))
+        m.refused(errno.EFBIG, "always has", lambda: os.truncate(m / "x.npy", size - 1))
         os.truncate(m / "x.npy", 0)
         os.truncate(m / "x.npy", size)
 
@@ -173,7 +173,7 @@ def test_a_file_of_another_shape_or_type_is_refused_before_anything_changes(stor
                 file.write(b"x")
 
         m.refused(errno.EFBIG, "past the end", append)
-        m.refused(errno.EPERM, "goes with", lambda: os.unlink(m / "x.npy"))
+        m.refused(errno.EPERM, "it is a view of", lambda: os.unlink(m / "x.npy"))
         m.refused(errno.EPERM, "", lambda: os.rename(m / "x.npy", m / "y"))
         assert (m / "x.npy").stat().st_size == size
         np.testing.assert_array_equal(np.load(m / "x.npy"), values)
@@ -250,7 +250,7 @@ def test_where_the_cache_holds_no_row_of_chunks_a_sweep_decodes_them_once_for_a_
     with mount(tmp_path / "store", "--cache-size=32M", copy=False) as m:
 
         if compressors is not None:
-            m.expect("row of chunks has 64000000 decoded bytes.* decoded some 16 times")
+            m.expect("decodes each chunk about 16 times: a row of chunks has 64000000 bytes")
             m.allow("x/c/0/19/19")
 
         with open(m / "x.npy", "rb", buffering=0) as file:

@@ -93,7 +93,7 @@ def test_many_dimensions(tmp_path, rank):
 
 def test_more_dimensions_than_hdf5_has_are_refused(tmp_path):
     zarr.create_array(tmp_path / "v", shape=(1,) * 33, chunks=(1,) * 33, dtype="i4")
-    assert "there is no h5 of it: HDF5 has up to 32 dimensions" in refused(tmp_path / "v", "h5")
+    assert "cannot be shown as h5: HDF5 has up to 32 dimensions" in refused(tmp_path / "v", "h5")
 
 
 @pytest.mark.parametrize("len", [255, 256, 65535, 65536, 70000])
@@ -263,7 +263,7 @@ def test_what_hdf5_cannot_express_is_refused_or_named(tmp_path):
     for name in "bv":
         root.create_array(name, shape=3, dtype="i1")
     retyped(tmp_path / "g" / "b", "float8_e4m3fn")
-    assert "there is no h5 of it: HDF5 has no type for float8_e4m3fn" in refused(tmp_path / "g" / "b", "h5")
+    assert "cannot be shown as h5: HDF5 has no type for float8_e4m3fn" in refused(tmp_path / "g" / "b", "h5")
     with h5py.File(cat(tmp_path / "g", "h5", tmp_path / "g.h5")) as data:
         assert list(data) == ["v"] and data.attrs["zarrfs_left_out"] == "b: HDF5 has no type for float8_e4m3fn"
 

@@ -30,7 +30,7 @@ NUMBERS = [*PLAIN, "u1", "u2", "u4", "u8", "i8"]
 
 
 # Why an array may be none.
-NO_NETCDF = [b"netCDF has no type for", b"netCDF has no times", b"cannot be decoded", b"can be empty"]
+NO_NETCDF = [b"netCDF has no type for", b"netCDF cannot express times", b"cannot be decoded", b"can be empty"]
 
 
 def validate(file):
@@ -327,7 +327,7 @@ def test_times_of_numpy_are_times(tmp_path, format):
             assert data[name].dtype.kind == stored.dtype.kind
             expected = stored[...].astype(data[name].dtype)
             np.testing.assert_array_equal(data[name].values, expected, err_msg=name)
-        assert data.attrs["zarrfs_left_out"] == "years: netCDF has no times in steps of 1 Y"
+        assert data.attrs["zarrfs_left_out"] == "years: netCDF cannot express times in steps of 1 Y"
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -357,7 +357,7 @@ def test_texts_and_halves_that_are_few_are_characters_and_singles(tmp_path, form
 def test_what_netcdf_cannot_express_is_refused_or_named(tmp_path, format):
     group = zarr.create_group(tmp_path / "g")
     group.create_array("c", shape=3, dtype="c8")
-    assert f"there is no {format} of it: netCDF has no type for complex64" in refused(tmp_path / "g" / "c", format)
+    assert f"cannot be shown as {format}: netCDF has no type for complex64" in refused(tmp_path / "g" / "c", format)
     assert "c: netCDF has no type for complex64" in refused(tmp_path / "g", format)
     group.create_array("f", shape=3, dtype="f4")
     group.create_array("half", shape=(3000, 2000), chunks=(1000, 1000), dtype="f2")
@@ -366,7 +366,7 @@ def test_what_netcdf_cannot_express_is_refused_or_named(tmp_path, format):
         assert list(data.variables) == ["f"]
         assert data.zarrfs_left_out == (
             "c: netCDF has no type for complex64; "
-            "half: netCDF has no type for float16, and it is too large to be made of another"
+            "half: netCDF has no type for float16, and it is too large to convert to another"
         )
 
 
@@ -426,9 +426,9 @@ def test_subgroups_are_groups(tmp_path):
     # Groups below are files of their own in the classic format.
     with netCDF4.Dataset(cat(tmp_path / "g", "nc", tmp_path / "g.nc")) as data:
         assert list(data.variables) == ["x"] and data.a == 1
-        assert data.zarrfs_left_out == "in: a group, which is a file of its own"
+        assert data.zarrfs_left_out == "in: a group, which has a file of its own"
     zarr.create_group(tmp_path / "only").create_group("in")
-    assert "in: a group, which is a file of its own" in refused(tmp_path / "only", "nc")
+    assert "in: a group, which has a file of its own" in refused(tmp_path / "only", "nc")
     zarr.create_group(tmp_path / "empty", attributes={"a": 1})
     file = cat(tmp_path / "empty", "nc", tmp_path / "empty.nc")
     validate(file)

@@ -115,4 +115,4 @@ def test_txt_of_texts_and_what_is_none(tmp_path):
     zarr.create_array(str(tmp_path / "two"), shape=(4, 2), dtype="i4")
     assert "more than one dimension" in refused(tmp_path / "two", "txt")
     zarr.create_array(str(tmp_path / "long"), shape=(1 << 21,), dtype="i4")
-    assert "1048576 at most" in refused(tmp_path / "long", "txt")
+    assert "the limit of txt is 1048576" in refused(tmp_path / "long", "txt")

@@ -200,7 +200,7 @@ def test_two_converts_to_one_place_do_not_corrupt_it(bench, tmp_path, end):
                 processes[0].send_signal(signal.SIGKILL)
         results = [ended(b, process) for process in processes]
         what = f"round {number} (ZARRFS_SEED={SEED}): {results}"
-        assert not any("panicked" in said or "a mistake in zarrfs" in said for _, said in results), what
+        assert not any("panicked" in said or "a bug in zarrfs" in said for _, said in results), what
         if any(code == 0 for code, _ in results):
             assert_same(zarr.open_array(dest / "x", mode="r")[...], whole(), what)
         else:

@@ -18,7 +18,7 @@ CASES = [case for case in ALL if not ALL[case].get("must_reject")]
 AS_ZARR2 = ("-o", "ro", "--as", "zarr2")
 
 # What Zarr 2 cannot say at all.
-NO_FORM = {"z342__rectilinear": "a rectilinear chunk grid has no form in Zarr 2"}
+NO_FORM = {"z342__rectilinear": "a rectilinear chunk grid cannot be expressed in Zarr 2"}
 READABLE = [case for case in CASES if case not in NO_FORM]
 
 

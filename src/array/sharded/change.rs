@@ -261,7 +261,7 @@ impl Sharded {
             kept_len = kept_len.saturating_add(span.len);
             if kept_len > most {
                 return Err(Error::corrupt(format!(
-                    "its inner chunks overlap: {kept_len} bytes and more in a shard of {}",
+                    "inner chunks overlap: they have at least {kept_len} bytes in a shard of {}",
                     old.stat.len
                 )));
             }
@@ -308,7 +308,7 @@ impl Sharded {
 }
 
 fn stale() -> Error {
-    Error::new(Kind::Stale, "the shard was changed by someone else meanwhile")
+    Error::new(Kind::Stale, "another program changed the shard in the meantime")
 }
 
 /// Pieces that count from the start of an inner chunk, counted from the start of its shard. The place of

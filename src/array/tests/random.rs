@@ -309,7 +309,7 @@ impl Tested {
         assert!(list.iter().eq(self.want.keys()), "{list:?}, wanted {:?}", self.want.keys());
         let keys = self.store.list().expect("listable").list_prefix(&Prefix::root());
         let stored = keys.expect("listed").count();
-        assert_eq!(stored == 0, self.want.is_empty(), "{stored} values stored");
+        assert_eq!(stored == 0, self.want.is_empty(), "{stored} chunks and shards stored");
     }
 }
 

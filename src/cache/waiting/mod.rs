@@ -130,9 +130,7 @@ impl Waiting {
         modified: Option<SystemTime>,
     ) -> std::result::Result<Stat, Stat> {
         if self.is_of_another(key, array) {
-            log::warn!(
-                "{path}: chunks that were not stored yet are dropped: the array was replaced"
-            );
+            log::warn!("{path}: unstored chunks are discarded: another program replaced the array");
             self.forget_all(key);
         }
         let number = self.versions.fetch_add(1, Ordering::Relaxed);
@@ -310,7 +308,7 @@ impl Waiting {
                 let (to, from) = (bytes.to_mut().get_mut(part.clone()), stored.get(part));
                 match to.zip(from).filter(|_| is_as_long) {
                     Some((to, from)) => to.copy_from_slice(from),
-                    None => return Err(Error::corrupt("a chunk of another length").at(key)),
+                    None => return Err(Error::corrupt("the chunk has another length").at(key)),
                 }
             }
         }

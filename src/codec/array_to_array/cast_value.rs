@@ -129,7 +129,7 @@ impl Cast {
             }
             self.cast(number).ok_or_else(|| {
                 Error::invalid(format!(
-                    "cast_value: {number:?} has no counterpart in {:?}",
+                    "cast_value: {number:?} cannot be represented in {:?}",
                     self.to
                 ))
             })

@@ -38,7 +38,7 @@ impl Categorize {
         let labels = configuration.get("labels").and_then(Value::as_array);
         let labels: Option<Vec<_>> =
             labels.and_then(|labels| labels.iter().map(Value::as_str).collect());
-        let labels = labels.ok_or_else(|| Error::invalid("categorize: labels are no texts"))?;
+        let labels = labels.ok_or_else(|| Error::invalid("categorize: labels are not strings"))?;
         let stated = configuration::dtype("categorize", configuration, "astype")?;
         let dtype = stated.map_or(DType::Uint(1), |stated| stated.dtype);
         let encoded = Format::of(&dtype).filter(|format| {
@@ -51,17 +51,14 @@ impl Categorize {
         });
         let encoded = encoded.ok_or_else(|| {
             let count = labels.len();
-            Error::unsupported(format!(
-                "categorize: {} does not number {count} labels",
-                dtype.name()
-            ))
+            Error::unsupported(format!("categorize: {} cannot number {count} labels", dtype.name()))
         })?;
         let item_len = match elements.dtype {
             DType::Utf32(_) => Some(elements.dtype.item_len()),
             DType::String => None,
             _ => {
                 let name = elements.dtype.name();
-                return Err(Error::unsupported(format!("categorize: {name} is no text")));
+                return Err(Error::unsupported(format!("categorize: {name} is not a string type")));
             }
         };
         let item = |label: &str| match item_len {

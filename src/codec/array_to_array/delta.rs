@@ -33,7 +33,7 @@ impl Delta {
         };
         if !sums_up {
             return Err(Error::unsupported(format!(
-                "delta: no {decoded:?} is a sum of {encoded:?}"
+                "delta: {encoded:?} cannot be summed to {decoded:?}"
             )));
         }
         let encoded = sides.encoded_elements(elements);

@@ -37,14 +37,14 @@ impl Sides {
         let encoded = stated(encoded)?.map_or_else(|| decoded.clone(), |type_| type_.dtype);
         if decoded.item_len() != elements.dtype.item_len() {
             return Err(Error::invalid(format!(
-                "{codec}: {} is not as long as {}",
+                "{codec}: {} and {} differ in size",
                 decoded.name(),
                 elements.dtype.name()
             )));
         }
         let format = |dtype: &DType| {
             Format::of(dtype).ok_or_else(|| {
-                Error::unsupported(format!("{codec}: {} is no real number", dtype.name()))
+                Error::unsupported(format!("{codec}: {} is not a real number type", dtype.name()))
             })
         };
         Ok(Self { decoded: format(&decoded)?, encoded: format(&encoded)?, encoded_dtype: encoded })

@@ -28,7 +28,7 @@ impl PackBits {
     pub fn new(elements: &Elements) -> Result<(Self, Elements)> {
         if elements.dtype.item_len() != 1 {
             return Err(Error::unsupported(format!(
-                "packbits: {} is no boolean",
+                "packbits: {} is not a boolean type",
                 elements.dtype.name()
             )));
         }
@@ -68,7 +68,7 @@ impl ArrayToArray for PackBits {
         };
         if padding != self.padding() {
             return Err(Error::corrupt(format!(
-                "packbits: {padding} bits of padding, there should be {}",
+                "packbits: {padding} bits of padding, expected {}",
                 self.padding()
             )));
         }

@@ -26,10 +26,10 @@ impl Quantize {
     pub fn new(configuration: &Object, elements: &Elements) -> Result<(Self, Elements)> {
         let sides = Sides::parse("quantize", configuration, elements)?;
         if !(sides.decoded.is_float() && sides.encoded.is_float()) {
-            return Err(Error::unsupported("quantize: a type is no float"));
+            return Err(Error::unsupported("quantize: both types must be floats"));
         }
         if configuration.get("digits").is_none() {
-            return Err(Error::invalid("quantize: digits are missing"));
+            return Err(Error::invalid("quantize: digits is missing"));
         }
         // A double has no more.
         let digits = integer("quantize", configuration, "digits", 0, -300..=300)?;

@@ -22,7 +22,7 @@ impl Reshape {
     /// A codec with that configuration, and what comes out of it.
     pub fn new(configuration: &Object, elements: &Elements) -> Result<(Self, Elements)> {
         let entries = configuration.get("shape").and_then(Value::as_array);
-        let entries = entries.ok_or_else(|| Error::invalid("reshape: shape is no list"))?;
+        let entries = entries.ok_or_else(|| Error::invalid("reshape: shape is not a list"))?;
         let shape = resolved(entries, &elements.shape).ok_or_else(|| {
             let entries = Value::from(entries.clone());
             Error::invalid(format!("reshape: {:?} cannot be {entries}", elements.shape))

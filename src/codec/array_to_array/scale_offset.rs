@@ -33,7 +33,7 @@ impl ScaleOffset {
             DType::Uint(len) => Format::Uint(*len),
             DType::Float(len) => Format::Float(*len),
             other => {
-                let what = format!("scale_offset: no arithmetic of {}", other.name());
+                let what = format!("scale_offset: no arithmetic for {}", other.name());
                 return Err(Error::unsupported(what));
             }
         };
@@ -41,7 +41,7 @@ impl ScaleOffset {
             let Some(value) = configuration.get(member) else { return Ok(None) };
             let fill = FillValue::parse(value, &elements.dtype).map_err(|_| {
                 Error::invalid(format!(
-                    "scale_offset: {member} {value} is no {}",
+                    "scale_offset: {member} {value} is not a valid {}",
                     elements.dtype.name()
                 ))
             })?;
@@ -65,7 +65,7 @@ impl ScaleOffset {
             Number::Int(_) => result,
         });
         result.filter(is_held).ok_or_else(|| {
-            Error::invalid(format!("scale_offset: {x:?} has no counterpart in its type"))
+            Error::invalid(format!("scale_offset: {x:?} cannot be represented in its type"))
         })
     }
 }

@@ -98,7 +98,7 @@ impl Transpose {
             .iter()
             .map(|n| usize::try_from(*n))
             .collect::<Result<_, _>>()
-            .map_err(|_| Error::too_large("a chunk that does not fit into memory"))?;
+            .map_err(|_| Error::too_large("the chunk does not fit into memory"))?;
         let encoded_shape = order.apply(&shape);
         let encode = Permutation::new(&shape, order, item_len);
         let decode = Permutation::new(&encoded_shape, &order.inverse(), item_len);

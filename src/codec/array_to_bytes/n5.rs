@@ -43,7 +43,7 @@ impl N5Default {
     /// As `configuration` says, for chunks of `elements`.
     pub fn new(configuration: &Object, elements: &Elements) -> Result<Self> {
         let list = configuration.get("codecs").and_then(Value::as_array);
-        let list = list.ok_or_else(|| Error::corrupt("n5_default: codecs are no list"))?;
+        let list = list.ok_or_else(|| Error::corrupt("n5_default: codecs is not a list"))?;
         let specs: Vec<_> = list.iter().map(CodecSpec::from_json).collect::<Result<_>>()?;
         let Some((bytes, compressors)) =
             specs.split_first().filter(|(bytes, _)| bytes.name == "bytes")
@@ -56,7 +56,10 @@ impl N5Default {
         let lens = elements.shape.iter().map(|n| u32::try_from(*n).ok().and_then(to_usize));
         let shape = lens.collect::<Option<Vec<_>>>().filter(|shape| shape.len() <= 0xffff);
         let shape = shape.ok_or_else(|| {
-            Error::unsupported(format!("n5_default: no block has the shape {:?}", elements.shape))
+            Error::unsupported(format!(
+                "n5_default: a block cannot have the shape {:?}",
+                elements.shape
+            ))
         })?;
         Ok(Self {
             shape,
@@ -121,13 +124,34 @@ impl N5Default {
 
     /// The shape in the header of a block, in C order, and what comes after it.
     fn header<'b>(&self, encoded: &'b [u8]) -> Result<(Vec<usize>, &'b [u8])> {
-        let short = || Error::corrupt(format!("n5_default: {} bytes are no block", encoded.len()));
+        let short = || {
+            Error::corrupt(format!(
+                "n5_default: {} bytes are too few for a block \
+                 header",
+                encoded.len()
+            ))
+        };
         let (mode, rest) = encoded.split_first_chunk().ok_or_else(short)?;
         match u16::from_be_bytes(*mode) {
             0 => {}
-            1 => return Err(Error::unsupported("n5_default: a block in varlength mode")),
-            2 => return Err(Error::unsupported("n5_default: a block in object mode")),
-            other => return Err(Error::corrupt(format!("n5_default: a block in mode {other}"))),
+            1 => {
+                return Err(Error::unsupported(
+                    "n5_default: blocks in varlength mode are not \
+                     supported",
+                ));
+            }
+            2 => {
+                return Err(Error::unsupported(
+                    "n5_default: blocks in object mode are not \
+                     supported",
+                ));
+            }
+            other => {
+                return Err(Error::corrupt(format!(
+                    "n5_default: block mode {other} is not \
+                     known"
+                )));
+            }
         }
         let (rank, rest) = rest.split_first_chunk().ok_or_else(short)?;
         let rank = usize::from(u16::from_be_bytes(*rank));
@@ -142,7 +166,7 @@ impl N5Default {
         let part: Vec<usize> = lens.map(|len| len.unwrap_or(usize::MAX)).collect();
         if part.iter().zip(&self.shape).any(|(len, most)| len > most) {
             return Err(Error::corrupt(format!(
-                "n5_default: a block of shape {part:?}, none has more than {:?}",
+                "n5_default: a block of shape {part:?}, the largest is {:?}",
                 self.shape
             )));
         }
@@ -310,7 +334,7 @@ mod tests {
         assert_eq!(error(&[3, 2, 1], &[0]).kind(), Kind::Corrupt);
         assert_eq!(error(&[3], &[0, 0, 0, 1, 255, 255, 255, 255]).kind(), Kind::Corrupt);
         let varlength = error(&[3], &[0, 1, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0]);
-        assert_eq!(varlength.detail(), "n5_default: a block in varlength mode");
+        assert_eq!(varlength.detail(), "n5_default: blocks in varlength mode are not supported");
         assert_eq!(varlength.kind(), Kind::Unsupported);
         assert_eq!(error(&[3], &[0, 2, 0, 1]).kind(), Kind::Unsupported);
         assert_eq!(error(&[3], &[0, 3, 0, 1]).kind(), Kind::Corrupt);

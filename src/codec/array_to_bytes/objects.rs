@@ -61,7 +61,10 @@ impl Objects {
         let encoding = configuration.get("encoding").and_then(Value::as_str).unwrap_or("utf-8");
         let ascii = configuration.get("ensure_ascii").and_then(Value::as_bool).unwrap_or(true);
         if !matches!(encoding.to_ascii_lowercase().as_str(), "utf-8" | "utf8" | "ascii") {
-            return Err(Error::unsupported(format!("json2: encoding {encoding:?}")));
+            return Err(Error::unsupported(format!(
+                "json2: encoding {encoding:?} is not \
+                 supported"
+            )));
         }
         Self::new(Notation::Json { ascii }, elements, limit)
     }
@@ -73,7 +76,7 @@ impl Objects {
 
     fn new(notation: Notation, elements: &Elements, limit: usize) -> Result<Self> {
         let type_name = numpy_name(&elements.dtype).ok_or_else(|| {
-            Error::unsupported(format!("a list of {} is not read", elements.dtype.name()))
+            Error::unsupported(format!("lists of {} are not supported", elements.dtype.name()))
         })?;
         Ok(Self { notation, elements: elements.clone(), type_name, limit })
     }
@@ -81,7 +84,7 @@ impl Objects {
     /// The elements as they stand in the list, in C order.
     fn leaves<'b>(&self, encoded: &'b [u8]) -> Result<Vec<&'b [u8]>> {
         let mut leaves = self.notation.items(encoded)?;
-        let wrong = || Error::corrupt("a list of objects without a type and a shape");
+        let wrong = || Error::corrupt("the list of objects has no type and shape");
         let shape = leaves.pop().ok_or_else(wrong)?;
         let shape: Vec<u64> =
             serde_json::from_value(self.notation.value(shape)?).map_err(|_| wrong())?;
@@ -93,7 +96,7 @@ impl Objects {
             if u64::try_from(row.len()) == Ok(len) {
                 return Ok(());
             }
-            Err(Error::corrupt(format!("{} objects in a row of {len}", row.len())))
+            Err(Error::corrupt(format!("{} objects, the row needs {len}", row.len())))
         };
         check(&leaves, shape.first().copied().unwrap_or(1))?;
         for len in shape.iter().skip(1) {
@@ -119,9 +122,8 @@ impl Objects {
         let value =
             if value.is_null() && matches!(dtype, DType::Float(_)) { &"NaN".into() } else { value };
         let fill = FillValue::parse(value, dtype).ok().filter(FillValue::is_defined);
-        let fill = fill.ok_or_else(|| {
-            Error::corrupt(format!("an object of the list is none of {}", dtype.name()))
-        })?;
+        let fill = fill
+            .ok_or_else(|| Error::corrupt(format!("an object is not a valid {}", dtype.name())))?;
         Ok(fill.item(dtype).into_owned())
     }
 
@@ -140,7 +142,7 @@ impl Objects {
             }
             (_, None) => {
                 let text = std::str::from_utf8(item);
-                Written::Text(text.map_err(|_| Error::invalid("a text that is not UTF-8"))?)
+                Written::Text(text.map_err(|_| Error::invalid("a string is not UTF-8"))?)
             }
         };
         self.notation.write(written, target);

@@ -101,7 +101,10 @@ impl PackBits {
         let last_bit = count("packbits", configuration, "last_bit", last, first_bit..=last)?;
         let total = elements.count()?.checked_mul(component.count).filter(|n| *n < usize::MAX / 64);
         let total = total.ok_or_else(|| {
-            Error::too_large(format!("packbits: a chunk of shape {:?}", elements.shape))
+            Error::too_large(format!(
+                "packbits: a chunk of shape {:?} is too large",
+                elements.shape
+            ))
         })?;
         let is_whole =
             last_bit - first_bit + 1 == component.bits && component.bits.is_multiple_of(8);
@@ -173,9 +176,7 @@ impl ArrayToBytes for PackBits {
     fn decode(&self, encoded: Bytes) -> Result<Buffer> {
         if encoded.len() != self.len() {
             let (len, expected) = (encoded.len(), self.len());
-            return Err(Error::corrupt(format!(
-                "packbits: {len} bytes, there should be {expected}"
-            )));
+            return Err(Error::corrupt(format!("packbits: {len} bytes, expected {expected}")));
         }
         let parts = match self.padding {
             Padding::None => None,
@@ -185,7 +186,7 @@ impl ArrayToBytes for PackBits {
         let (padding, packed) = parts.unwrap_or((&0, &encoded));
         if self.padding != Padding::None && *padding != self.padding_bits() {
             return Err(Error::corrupt(format!(
-                "packbits: {padding} bits of padding, there should be {}",
+                "packbits: {padding} bits of padding, expected {}",
                 self.padding_bits()
             )));
         }

@@ -83,7 +83,7 @@ impl Pcodec {
             DType::Float(4) => Self::bound::<f32>,
             DType::Float(_) => Self::bound::<f64>,
             other => {
-                let what = format!("pcodec: {} is no number that it has", other.name());
+                let what = format!("pcodec: {} is not supported", other.name());
                 return Err(Error::unsupported(what));
             }
         };
@@ -97,7 +97,7 @@ impl Pcodec {
 
 fn decode<T: Plain>(encoded: &[u8], count: usize) -> Result<Buffer> {
     let mut numbers: Vec<T> = Vec::new();
-    let no_memory = |_| Error::new(Kind::NoMemory, format!("no memory for {count} numbers"));
+    let no_memory = |_| Error::new(Kind::NoMemory, format!("cannot allocate {count} numbers"));
     numbers.try_reserve_exact(count).map_err(no_memory)?;
     numbers.resize(count, T::default());
     let progress = simple_decompress_into(encoded, &mut numbers)

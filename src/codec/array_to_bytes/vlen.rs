@@ -39,7 +39,10 @@ impl Vlen {
     pub fn new(name: &str, elements: &Elements, limit: usize) -> Result<Self> {
         let form = Form::new(elements)?;
         if form.name() != name {
-            return Err(Error::unsupported(format!("{name}: not for {}", elements.dtype.name())));
+            return Err(Error::unsupported(format!(
+                "{name}: cannot encode {}",
+                elements.dtype.name()
+            )));
         }
         Ok(Self { form, limit })
     }
@@ -75,12 +78,15 @@ impl Form {
             DType::String => true,
             DType::VariableBytes => false,
             other => {
-                let detail = format!("elements of {} all have the same length", other.name());
+                let detail = format!("elements of {} have a fixed length", other.name());
                 return Err(Error::unsupported(detail));
             }
         };
         let count = u32::try_from(elements.count()?).map_err(|_| {
-            Error::unsupported(format!("a chunk of shape {:?} of such elements", elements.shape))
+            Error::unsupported(format!(
+                "a chunk of shape {:?} has too many elements",
+                elements.shape
+            ))
         })?;
         Ok(Self { count, is_text })
     }
@@ -94,20 +100,17 @@ impl Form {
     pub fn check(self, bytes: &[u8]) -> Result<(), String> {
         let wrong = |detail: String| Err(format!("{}: {detail}", self.name()));
         let Some((said, mut rest)) = number(bytes) else {
-            return wrong(format!(
-                "{} bytes, {NUMBER_LEN} say how many elements there are",
-                bytes.len()
-            ));
+            return wrong(format!("{} bytes, the element count needs {NUMBER_LEN}", bytes.len()));
         };
         if said != self.count {
-            return wrong(format!("it says {said} elements, the chunk has {}", self.count));
+            return wrong(format!("{said} elements declared, the chunk has {}", self.count));
         }
         for index in 0..self.count {
             let element = number(rest)
                 .and_then(|(len, rest)| rest.split_at_checked(usize::try_from(len).ok()?));
             let Some((element, behind)) = element else {
                 return wrong(format!(
-                    "it ends in element {index} of {}: {} bytes are not all of it",
+                    "truncated in element {index} of {}: only {} bytes left",
                     self.count,
                     rest.len()
                 ));
@@ -207,11 +210,11 @@ mod tests {
     fn what_is_no_chunk_is_damage_when_it_is_read_and_refused_when_it_is_written() {
         let text = codec(DType::String, &[3]);
         let cases: [(&[u8], &str); 7] = [
-            (b"", "vlen-utf8: 0 bytes, 4 say how many elements there are"),
-            (b"\x03\0\0", "vlen-utf8: 3 bytes, 4 say how many elements there are"),
-            (b"\x02\0\0\0\0\0\0\0\0\0\0\0", "vlen-utf8: it says 2 elements, the chunk has 3"),
-            (&THREE[..17], "vlen-utf8: it ends in element 2 of 3: 2 bytes are not all of it"),
-            (&THREE[..14], "vlen-utf8: it ends in element 1 of 3: 5 bytes are not all of it"),
+            (b"", "vlen-utf8: 0 bytes, the element count needs 4"),
+            (b"\x03\0\0", "vlen-utf8: 3 bytes, the element count needs 4"),
+            (b"\x02\0\0\0\0\0\0\0\0\0\0\0", "vlen-utf8: 2 elements declared, the chunk has 3"),
+            (&THREE[..17], "vlen-utf8: truncated in element 2 of 3: only 2 bytes left"),
+            (&THREE[..14], "vlen-utf8: truncated in element 1 of 3: only 5 bytes left"),
             (
                 b"\x03\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0!!",
                 "vlen-utf8: 2 bytes follow the last of 3 elements",

@@ -19,7 +19,7 @@ impl BytesToBytes for Base64 {
     }
 
     fn decode(&self, encoded: &[u8], limit: usize) -> Result<Vec<u8>> {
-        let wrong = || Error::corrupt("base64: bytes are not of its alphabet");
+        let wrong = || Error::corrupt("base64: invalid character");
         let text = str::from_utf8(encoded).map_err(|_| wrong())?;
         let has_blanks = text.bytes().any(|byte| byte.is_ascii_whitespace());
         let decoded = if has_blanks {

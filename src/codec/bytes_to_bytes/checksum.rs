@@ -70,8 +70,12 @@ impl Checksum {
         let name = "jenkins_lookup3";
         let start = count(name, configuration, "initval", 0, 0..=u32::MAX)?;
         let prefix = prefix(configuration.get("prefix").unwrap_or(&Value::Null));
-        let prefix = prefix
-            .ok_or_else(|| Error::invalid("jenkins_lookup3: prefix is neither text nor bytes"))?;
+        let prefix = prefix.ok_or_else(|| {
+            Error::invalid(
+                "jenkins_lookup3: prefix is neither a string nor \
+                 bytes",
+            )
+        })?;
         Ok(Self { name, sum: Sum::Lookup3 { start, prefix }, location: Location::End })
     }
 }

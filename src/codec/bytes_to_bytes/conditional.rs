@@ -36,7 +36,7 @@ impl Conditional {
         let list = configuration.get("codecs").and_then(Value::as_array);
         let list = list.filter(|list| list.len() <= MAX_CODECS);
         let list = list.ok_or_else(|| {
-            Error::invalid(format!("conditional: codecs are no list of at most {MAX_CODECS}"))
+            Error::invalid(format!("conditional: codecs is not a list of at most {MAX_CODECS}"))
         })?;
         let build = |value: &Value| {
             let spec = CodecSpec::from_json(value)?;
@@ -83,7 +83,10 @@ impl BytesToBytes for Conditional {
         })?;
         let mask = header.iter().rev().fold(0_u16, |mask, byte| mask << 8 | u16::from(*byte));
         if u32::from(mask) >> self.codecs.len() != 0 {
-            return Err(Error::corrupt(format!("conditional: no codec for a bit of {mask:#x}")));
+            return Err(Error::corrupt(format!(
+                "conditional: mask {mask:#x} names a codec that \
+                 does not exist"
+            )));
         }
         let applied = |bit: usize| mask >> bit & 1 == 1;
         let codecs = self.codecs.iter().enumerate().filter(|(bit, _)| applied(*bit));

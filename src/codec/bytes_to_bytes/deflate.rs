@@ -76,7 +76,7 @@ pub(super) fn encode_whole(form: Form, level: i32, decoded: &[u8]) -> Result<Vec
     })?;
     let mut encoded = unset("deflate", bound)?;
     let len = encode_into(form, level, decoded, &mut encoded)?;
-    encoded.truncate(len.ok_or_else(|| broken(&"longer than it can be"))?);
+    encoded.truncate(len.ok_or_else(|| broken(&"the result is too long"))?);
     Ok(encoded)
 }
 

@@ -99,17 +99,17 @@ impl BytesToBytes for Lz4BlockStream {
         let mut rest = encoded;
         while !rest.is_empty() {
             let (header, after) =
-                rest.split_at_checked(HEADER_LEN).ok_or_else(|| corrupt("a block is cut off"))?;
+                rest.split_at_checked(HEADER_LEN).ok_or_else(|| corrupt("a block is truncated"))?;
             if !header.starts_with(MAGIC) {
                 return Err(corrupt("a block does not begin with LZ4Block"));
             }
             let token = header.get(MAGIC.len()).copied().unwrap_or_default();
             let len = |at| usize::try_from(number(header, at).unwrap_or(u32::MAX));
             let (Ok(stored), Ok(len)) = (len(9), len(13)) else {
-                return Err(corrupt("a block is longer than memory"));
+                return Err(corrupt("a block does not fit into memory"));
             };
             let (data, after) =
-                after.split_at_checked(stored).ok_or_else(|| corrupt("a block is cut off"))?;
+                after.split_at_checked(stored).ok_or_else(|| corrupt("a block is truncated"))?;
             rest = after;
             if len > limit.saturating_sub(decoded.len()) {
                 return Err(too_long("lz4", limit));
@@ -130,7 +130,7 @@ impl BytesToBytes for Lz4BlockStream {
                     block
                 }
                 RAW | LZ4 => return Err(corrupt("a block cannot hold what it declares")),
-                _ => return Err(corrupt("a block is stored in a way that is not known")),
+                _ => return Err(corrupt("unknown compression method of a block")),
             };
             if number(header, 17).is_none_or(|sum| sum & MASK != checksum(&block)) {
                 return Err(corrupt("the checksum of a block does not match"));

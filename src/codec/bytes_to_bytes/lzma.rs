@@ -72,7 +72,7 @@ impl Lzma {
             }
         };
         if format == Format::Alone && !chain.is_lzma1_alone() {
-            return Err(Error::invalid("lzma: format 2 (alone) has other filters than one LZMA1"));
+            return Err(Error::invalid("lzma: format 2 (alone) needs exactly one filter, LZMA1"));
         }
         let codec = Self { format, check, chain };
         if format == Format::Raw {

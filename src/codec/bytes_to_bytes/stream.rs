@@ -62,7 +62,7 @@ pub(super) fn decode_one(
         }
         if step.consumed == 0 && output.len() == len_before {
             return Err(Error::corrupt(format!(
-                "{codec}: ends after {} bytes, within its stream",
+                "{codec}: stream truncated after {} bytes",
                 input.len()
             )));
         }
@@ -77,7 +77,7 @@ pub(super) fn room(codec: &str, len: usize) -> Result<Vec<u8>> {
 
 fn no_room(codec: &str, len: usize, more: usize) -> Error {
     let len = len.saturating_add(more);
-    Error::new(Kind::NoMemory, format!("{codec}: no memory for {len} bytes"))
+    Error::new(Kind::NoMemory, format!("{codec}: cannot allocate {len} bytes"))
 }
 
 /// `len` bytes for who writes all of them (see [`buffer::unset`]), or out of memory as an error.

@@ -41,7 +41,7 @@ impl Zstd {
     pub fn new(configuration: &Object) -> Result<Self> {
         let level = integer("zstd", configuration, "level", 0, -131_072..=22)?;
         let level = i32::try_from(level)
-            .map_err(|_| Error::invalid(format!("zstd: level {level} is not in 32 bits")))?;
+            .map_err(|_| Error::invalid(format!("zstd: level {level} does not fit in 32 bits")))?;
         Ok(Self { level, checksum: flag("zstd", configuration, "checksum")? })
     }
 }
@@ -60,12 +60,12 @@ impl BytesToBytes for Zstd {
     fn decode(&self, encoded: &[u8], limit: usize) -> Result<Vec<u8>> {
         // Zstandard takes no input at all for no frames; a chunk has one.
         if encoded.is_empty() {
-            return Err(Error::corrupt("zstd: 0 bytes, which is no frame"));
+            return Err(Error::corrupt("zstd: 0 bytes, expected a frame"));
         }
         let mut decoded = room("zstd", declared_len(encoded).map_or(limit, |len| len.min(limit)))?;
         with_decompressor(|decompressor| decompressor.decompress_to_buffer(encoded, &mut decoded))
             .map_err(|error| {
-                Error::corrupt(format!("zstd: {error}, with at most {limit} bytes wanted"))
+                Error::corrupt(format!("zstd: {error} (at most {limit} bytes expected)"))
             })?;
         if decoded.len() > limit {
             return Err(too_long("zstd", limit));

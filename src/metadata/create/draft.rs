@@ -155,7 +155,8 @@ impl Chain {
                     let order = codec.configuration.get("order").unwrap_or(&Value::Null);
                     if *order != json!(codecs::reversed(rank)) || chain.reversed {
                         return Err(Error::invalid(format!(
-                            "transpose {order} has no form in the 2020 draft, which reverses all dimensions \
+                            "transpose {order} cannot be expressed in the 2020 draft, which \
+                             reverses all dimensions \
                              (\"F\") or none: mount with other --codecs"
                         )));
                     }
@@ -175,14 +176,14 @@ impl Chain {
         let id = codec.name.strip_prefix("numcodecs.").unwrap_or(&codec.name).to_owned();
         if !table::find(&codec.name).is_some_and(|row| row.in_drafts) {
             return Err(Error::invalid(format!(
-                "codec {:?} has no form in the 2020 draft: use one of {}",
+                "codec {:?} cannot be expressed in the 2020 draft: use one of {}",
                 codec.name,
                 table::ids(|row| row.in_drafts).join(", ")
             )));
         }
         if let Some((first, _)) = &self.compressor {
             return Err(Error::invalid(format!(
-                "codecs {first} and {id} together have no form in the 2020 draft: use one of them"
+                "codecs {first} and {id} cannot be combined in the 2020 draft: use one of them"
             )));
         }
         let configuration = codecs::numcodecs_parameters(&id, codec.configuration);
@@ -225,7 +226,8 @@ fn data_type(era: Era, dtype: &DType, endian: &Endian) -> Result<Value> {
         | DType::String
         | DType::VariableBytes => {
             return Err(Error::invalid(format!(
-                "data type {} has no form in the 2020 draft that is written: use another, or another --format",
+                "data type {} cannot be written in the 2020 draft: use another, or another \
+                 --format",
                 dtype.name()
             )));
         }
@@ -250,8 +252,8 @@ fn fill_value(array: &Array) -> Result<Value> {
     let bits = parts.iter().find_map(|part| part.as_str().filter(|text| text.starts_with("0x")));
     match bits {
         Some(bits) => Err(Error::invalid(format!(
-            "fill_value {bits} is a NaN of its own bits, which the 2020 draft's readers do not take: use \
-             \"NaN\""
+            "fill_value {bits} is a NaN with a payload, which readers of the 2020 draft do not \
+             accept: use \"NaN\""
         ))),
         None => Ok(fill),
     }

@@ -52,13 +52,14 @@ pub(super) fn array(text: &mut Text, array: Array, new: New) -> Result<Array> {
     };
     if !is_known {
         return refused(format!(
-            "data type {} has no form in N5: use int8 to int64, uint8 to uint64, float32 or float64",
+            "data type {} cannot be expressed in N5: use int8 to int64, uint8 to uint64, float32 \
+             or float64",
             array.dtype.name()
         ));
     }
     if array.fill.item(&array.dtype).iter().any(|byte| *byte != 0) {
         return refused(format!(
-            "fill_value {} has no form in N5, where what is not stored is zero",
+            "fill_value {} cannot be expressed in N5, where missing chunks are zero",
             array.fill.to_json(&array.dtype)
         ));
     }
@@ -109,7 +110,7 @@ fn compressor(chain: Vec<CodecSpec>) -> Result<Option<CodecSpec>> {
             name => {
                 let names = table::ids(|row| row.in_n5).join(", ");
                 return Err(Error::invalid(format!(
-                    "codec {name:?} has no form in N5: use one of {names}, or none"
+                    "codec {name:?} cannot be expressed in N5: use one of {names}, or none"
                 )));
             }
         }

@@ -62,8 +62,7 @@ fn what_does_not_describe_decoded_files_is_refused_with_the_way_out() {
                     c/0/0, whatever their keys in the store";
     let advice = |what: &str, option: &str| {
         format!(
-            "{what} cannot be written here, where chunk files are decoded: leave it out and mount with \
-             {option}, or write the stored document, .zarrfs/stored/a/x/zarr.json"
+            "{what} is not allowed here, because chunk files are decoded: remove it and mount with {option}, or write the stored metadata file, .zarrfs/stored/a/x/zarr.json"
         )
     };
     for (changes, sentence) in [
@@ -108,20 +107,20 @@ fn what_does_not_describe_decoded_files_is_refused_with_the_way_out() {
         (json!({"shape": "(absent)"}), "shape is missing".into()),
         (
             json!({"storage_transformers": [{"name": "x"}]}),
-            "storage_transformers are [an object]: Zarr 3 defines none, so leave them out".into(),
+            "storage_transformers are [x]: Zarr 3 defines none, so leave them out".into(),
         ),
         (
             json!({"surprise": 1}),
-            "member \"surprise\" is not known and does not say must_understand false".into(),
+            "unknown member \"surprise\" without \"must_understand\": false".into(),
         ),
-        (json!({"fill_value": "x"}), "fill_value \"x\" is none of int32".into()),
+        (json!({"fill_value": "x"}), "fill_value \"x\" is not a valid int32".into()),
         (
             json!({"zarr_format": 2}),
-            "zarr_format is 2: documents written here are those of Zarr 3".into(),
+            "zarr_format is 2: this mount accepts only Zarr 3 metadata".into(),
         ),
         (
             json!({"zarr_format": "(absent)"}),
-            "zarr_format is missing: documents written here are those of Zarr 3".into(),
+            "zarr_format is missing: this mount accepts only Zarr 3 metadata".into(),
         ),
         (
             json!({"node_type": "table"}),
@@ -145,21 +144,22 @@ fn what_the_2020_draft_cannot_say_is_refused_by_name() {
     let one_of = "use one of blosc, bz2, gzip, lz4, lzma, zlib, zstd";
     let unusual = r#"[{"name": "transpose", "configuration": {"order": [1, 0, 2]}}]"#;
     for (changes, codecs, sentence) in [
-        (json!({}), "crc32c", format!("codec \"crc32c\" has no form in the 2020 draft: {one_of}")),
+        (json!({}), "crc32c", format!("codec \"crc32c\" cannot be expressed in the 2020 draft: {one_of}")),
         (
             json!({"codecs": ["bytes", "zfp"]}),
             "none",
-            format!("codec \"zfp\" has no form in the 2020 draft: {one_of}"),
+            format!("codec \"zfp\" cannot be expressed in the 2020 draft: {one_of}"),
         ),
         (
             json!({}),
             "gzip,zstd",
-            "codecs gzip and zstd together have no form in the 2020 draft: use one of them".into(),
+            "codecs gzip and zstd cannot be combined in the 2020 draft: use one of them".into(),
         ),
         (
             json!({"shape": [2, 2, 2], "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [1, 1, 1]}}}),
             unusual,
-            "transpose [1,0,2] has no form in the 2020 draft, which reverses all dimensions (\"F\") or none: \
+            "transpose [1,0,2] cannot be expressed in the 2020 draft, which reverses all \
+             dimensions (\"F\") or none: \
              mount with other --codecs"
                 .into(),
         ),
@@ -172,8 +172,7 @@ fn what_the_2020_draft_cannot_say_is_refused_by_name() {
         (
             json!({"data_type": "float32", "fill_value": "0x7fc00abc"}),
             "none",
-            "fill_value 0x7fc00abc is a NaN of its own bits, which the 2020 draft's readers do not take: use \
-             \"NaN\""
+            "fill_value 0x7fc00abc is a NaN with a payload, which readers of the 2020 draft do not accept: use \"NaN\""
                 .into(),
         ),
     ] {

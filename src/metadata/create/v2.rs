@@ -72,7 +72,7 @@ pub(super) fn array(text: &mut Text, document: &Object, array: Array, new: New) 
     }
     if matches!(dtype, DType::Complex(4) | DType::ComplexNarrow(_)) {
         return Err(Error::invalid(format!(
-            "data type {} has no form in Zarr 2: use complex64 or complex128",
+            "data type {} cannot be expressed in Zarr 2: use complex64 or complex128",
             dtype.name()
         )));
     }
@@ -152,7 +152,7 @@ fn mask(text: &mut Text, array: &Array) -> Result<FillValue> {
         || array.attributes.contains_key(DIMENSIONS);
     let masked = array.attributes.get(FILL).map(|value| {
         conventions::decoded_fill(value, &array.dtype).ok_or_else(|| {
-            Error::invalid(format!("_FillValue {value} is none of {}", array.dtype.name()))
+            Error::invalid(format!("_FillValue {value} is not a valid {}", array.dtype.name()))
         })
     });
     let fill = array.fill.clone();
@@ -210,7 +210,8 @@ pub(in crate::metadata) fn fill_value(
     let is_bits = |part: &&Value| part.as_str().is_some_and(|text| text.starts_with("0x"));
     match parts.iter().find(is_bits).filter(|_| is_float) {
         Some(bits) => Err(Error::invalid(format!(
-            "fill_value {bits} is a NaN of its own bits, which readers of Zarr 2 do not take: use \"NaN\""
+            "fill_value {bits} is a NaN with a payload, which readers of Zarr 2 do not accept: \
+             use \"NaN\""
         ))),
         None => Ok(value),
     }
@@ -252,7 +253,8 @@ impl Chain {
                     let order = codec.configuration.get("order").unwrap_or(&Value::Null);
                     if *order != json!(codecs::reversed(rank)) || reversed || !filters.is_empty() {
                         return Err(Error::invalid(format!(
-                            "transpose {order} has no form in Zarr 2, which reverses all dimensions (\"F\") or none: \
+                            "transpose {order} cannot be expressed in Zarr 2, which reverses all \
+                             dimensions (\"F\") or none: \
                              use other --codecs"
                         )));
                     }
@@ -278,7 +280,10 @@ fn numcodec(codec: CodecSpec) -> Result<Numcodec> {
     let id = codec.name.strip_prefix("numcodecs.").unwrap_or(&codec.name).to_owned();
     let is_known = table::find(&codec.name).is_some_and(|row| row.in_zarr2);
     if !is_known && !codec.name.starts_with("numcodecs.") {
-        return Err(Error::invalid(format!("codec {:?} has no form in Zarr 2", codec.name)));
+        return Err(Error::invalid(format!(
+            "codec {:?} cannot be expressed in Zarr 2",
+            codec.name
+        )));
     }
     let parameters = codecs::numcodecs_parameters(&id, codec.configuration);
     let mut value = Object::from_iter([("id".to_owned(), json!(id))]);

@@ -141,7 +141,7 @@ fn what_would_change_the_chunks_is_refused_by_name() {
     }
     assert_eq!(
         change("fill_value", json!(2)).to_string(),
-        "fill_value cannot become 2: chunks that are not stored would change; write a new array"
+        "fill_value cannot become 2: missing chunks would change their values; create a new array"
     );
     let node = node(&Dialect::V3, STORED);
     let error = diff(&base(&node), b"{", &node, &CHUNKS).expect_err("not JSON");

@@ -57,14 +57,14 @@ fn codecs_that_fit_no_array_are_refused() {
         ),
         ("[\"zstd\"", "not JSON: `]` is missing at line 1, column 8"),
         ("[3]", "codec 3 has no name"),
-        ("[\"sharding_indexed\"]", "sharding_indexed is no codec for --codecs: use --shards"),
+        ("[\"sharding_indexed\"]", "sharding_indexed is not allowed in --codecs: use --shards"),
         (
             "[\"zstd\", \"bytes\"]",
-            "codec \"bytes\" works on arrays: it cannot follow one that makes bytes",
+            "codec \"bytes\" works on arrays: it cannot follow a codec that produces bytes",
         ),
         (
             "[\"bytes\", \"bytes\"]",
-            "codec \"bytes\" works on arrays: it cannot follow one that makes bytes",
+            "codec \"bytes\" works on arrays: it cannot follow a codec that produces bytes",
         ),
         (
             r#"[{"name": "bytes", "configuration": {"endian": "middle"}}]"#,
@@ -72,7 +72,7 @@ fn codecs_that_fit_no_array_are_refused() {
         ),
         (
             r#"[{"name": "transpose", "configuration": {"order": [0, 2]}}]"#,
-            "transpose order [0, 2] is no permutation",
+            "transpose order [0, 2] is not a permutation",
         ),
     ] {
         let error = Policy::parse_codecs(text).expect_err(text);
@@ -91,10 +91,10 @@ fn shards_are_none_a_size_or_a_shape() {
         assert_eq!(Policy::parse_shards(text), Ok(shards), "{text}");
     }
     for (text, sentence) in [
-        ("big", "shards are none, a size like 16M, or a list like [1024, 1024]"),
-        ("[]", "[] is no shape of shards: each dimension needs a length of at least 1"),
-        ("[0]", "[0] is no shape of shards: each dimension needs a length of at least 1"),
-        ("[\"a\"]", "the shape of shards [\"a\"] is not a list of lengths"),
+        ("big", "expected none, a size such as 16M, or a shape such as [1024, 1024]"),
+        ("[]", "[] is not a shard shape: each dimension needs an integer of at least 1"),
+        ("[0]", "[0] is not a shard shape: each dimension needs an integer of at least 1"),
+        ("[\"a\"]", "the shape of shards [\"a\"] is not a list of integers of at least 0"),
     ] {
         let error = Policy::parse_shards(text).expect_err(text);
         assert_eq!((error.to_string().as_str(), error.kind()), (sentence, Kind::Invalid), "{text}");
@@ -158,6 +158,6 @@ fn the_array_decides_what_a_codec_leaves_open() {
     let fixed = r#"[{"name": "transpose", "configuration": {"order": [1, 0]}}]"#;
     assert_eq!(
         chain(fixed, 3, DType::Int(2)).expect_err("another rank").to_string(),
-        "the codecs of --codecs do not fit this array: transpose order [1, 0] is no permutation"
+        "the codecs of --codecs do not fit this array: transpose order [1, 0] is not a permutation"
     );
 }

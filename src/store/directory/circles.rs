@@ -162,7 +162,6 @@ impl AsFd for Root {
 
 /// Why a path that goes in a circle leads nowhere.
 pub(super) fn error() -> Error {
-    let detail =
-        "a symbolic link that leads in a circle: to itself, or to a directory that it lies in";
+    let detail = "a circular symbolic link: it leads to itself or to a directory that contains it";
     Error::new(Kind::Os(libc::ELOOP), detail)
 }

@@ -127,7 +127,7 @@ impl Walk {
             Some(Entry::Key(name)) => listing.prefix.key(&name).map(Some),
             Some(Entry::Prefix(name)) => {
                 if self.open.len() >= MAX_LEVELS {
-                    let detail = format!("more than {MAX_LEVELS} directories in one another");
+                    let detail = format!("directories nested more than {MAX_LEVELS} deep");
                     return Err(Error::too_large(detail).at(&listing.prefix));
                 }
                 let below = Listing::open(&listing.root, &listing.prefix.join(&name)?)?;

@@ -48,17 +48,20 @@ impl DirectoryStore {
                 match self.take_dead(&dir, id) {
                     Ok(dead) => held.extend(dead.map(Arc::new)),
                     Err(error) => {
-                        log::warn!("{PRIVATE}: what writer {id} has left is not removed: {error}");
+                        log::warn!(
+                            "{PRIVATE}: files left by writer {id} cannot be removed: \
+                             {error}"
+                        );
                     }
                 }
             }
             match self.sweep(&held) {
                 Ok(0) => {}
                 Ok(count) => {
-                    log::info!("{count} temporary files of writers that were killed are removed");
+                    log::info!("removed {count} temporary files of killed writers");
                 }
                 Err(error) => {
-                    log::warn!("temporary files of writers that were killed may be left: {error}");
+                    log::warn!("temporary files of killed writers may remain: {error}");
                 }
             }
             for dead in held {

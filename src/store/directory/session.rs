@@ -187,7 +187,11 @@ impl Log {
                 return Ok(Self { id, file, head_len, len: head_len });
             }
         }
-        Err(Error::new(Kind::Busy, "its directory is removed as fast as it is made"))
+        Err(Error::new(
+            Kind::Busy,
+            "gave up after repeated conflicts: other programs keep \
+             removing its directory",
+        ))
     }
 
     /// Writes the names of `keys` from `at` on; where they end.

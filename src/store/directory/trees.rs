@@ -30,7 +30,7 @@ fn move_level(
     }
     if level >= MAX_LEVELS {
         return Err(Error::too_large(format!(
-            "more than {MAX_LEVELS} directories in one another, in two places"
+            "directories nested more than {MAX_LEVELS} deep, in two places"
         )));
     }
     let below = sys::open_beneath(dir, name, DIRECTORY, 0, Links::Refuse)?;
@@ -101,7 +101,7 @@ fn put_up(level: &Level, name: &CStr, top: &OwnedFd, number: &mut u64) -> Result
     loop {
         *number = number.saturating_add(1);
         let new = CString::new(format!(".zarrfs-deep-{number}"))
-            .map_err(|_| Error::invalid("a name that holds a NUL byte"))?;
+            .map_err(|_| Error::invalid("the name contains a NUL byte"))?;
         match sys::rename(&level.dir, name, top, &new) {
             // Another one has it.
             Err(error)

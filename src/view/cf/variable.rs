@@ -38,7 +38,7 @@ impl Room {
     fn take(&mut self, len: usize) -> Result<()> {
         let left = u64::try_from(len).ok().and_then(|len| self.0.checked_sub(len));
         self.0 = left.ok_or_else(|| {
-            let what = "of values of types that the format has not";
+            let what = "of values whose types the format lacks";
             Error::unsupported(format!("the file has more than {MAX_ROOM} bytes {what}"))
         })?;
         Ok(())
@@ -117,7 +117,7 @@ impl<'s> Variable<'s> {
             source.elements(Layout::Linear, Items::default())?;
         }
         if model.shape.iter().any(|len| i64::try_from(*len).is_err()) {
-            return Err(Error::unsupported("it has more elements than netCDF counts"));
+            return Err(Error::unsupported("it has more elements than netCDF can count"));
         }
         let mut numbers = dimensions.claim(source)?;
         if let Some(len) = chars {
@@ -163,7 +163,7 @@ impl Attribute {
         if !matches!(from, DType::Bool | DType::Time(_)) {
             let changed = exactly(bytes, from, to);
             let error = || {
-                let text = format!("{} is no {} in it", self.name, to.name());
+                let text = format!("{} is not a valid {} in it", self.name, to.name());
                 Error::unsupported(text)
             };
             *bytes = changed.ok_or_else(error)?;
@@ -223,7 +223,7 @@ fn time_attributes(time: Time) -> Result<Vec<Attribute>> {
         ("ns", 1) => "nanoseconds",
         ("generic", 1) if time.is_span => return Ok(Vec::new()),
         (unit, scale) => {
-            let detail = format!("netCDF has no times in steps of {scale} {unit}");
+            let detail = format!("netCDF cannot express times in steps of {scale} {unit}");
             return Err(Error::unsupported(detail));
         }
     };
@@ -245,7 +245,7 @@ pub(in crate::view) fn characters(source: &Source<'_>, room: &mut Room) -> Resul
     let longest = texts.iter().map(Vec::len).max().unwrap_or_default().max(1);
     let len = texts.len().checked_mul(longest).and_then(|len| u64::try_from(len).ok());
     if len.is_none_or(|len| len > MAX_LEN) {
-        return Err(Error::unsupported("its texts are too long to be characters of a table"));
+        return Err(Error::unsupported("its strings are too long for a character array"));
     }
     room.take(texts.len().saturating_mul(longest))?;
     let mut values = Vec::new();
@@ -279,6 +279,6 @@ fn check_small(source: &Source<'_>) -> Result<()> {
     }
     let name = model.dtype.name();
     Err(Error::unsupported(format!(
-        "netCDF has no type for {name}, and it is too large to be made of another"
+        "netCDF has no type for {name}, and it is too large to convert to another"
     )))
 }

@@ -30,7 +30,7 @@ pub(super) fn build(source: &Source<'_>) -> Result<View> {
         _ => return Err(image.no_type("FITS")),
     };
     if image.axes.len() > MAX_RANK {
-        return Err(Error::unsupported(format!("FITS has {MAX_RANK} dimensions at most")));
+        return Err(Error::unsupported(format!("FITS has at most {MAX_RANK} dimensions")));
     }
     let mut cards = Cards(String::new());
     cards.number("SIMPLE", "T");

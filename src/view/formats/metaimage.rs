@@ -39,7 +39,7 @@ fn header(source: &Source<'_>, data_file: &str) -> Result<String> {
     let axes: Vec<&Axis> =
         image.axes.iter().rev().skip(usize::from(image.is_interleaved())).collect();
     if axes.len() > MAX_RANK {
-        return Err(Error::unsupported(format!("MetaImage has {MAX_RANK} dimensions at most")));
+        return Err(Error::unsupported(format!("MetaImage has at most {MAX_RANK} dimensions")));
     }
     let list = |of: &dyn Fn(&Axis) -> String| {
         axes.iter().map(|axis| of(axis)).collect::<Vec<_>>().join(" ")

@@ -213,7 +213,9 @@ fn data_file(source: &Source<'_>) -> Result<String> {
         || name.starts_with(is_skipped)
         || name.starts_with("LIST")
     {
-        return Err(Error::unsupported(format!("readers would not take {name:?} for one file")));
+        return Err(Error::unsupported(format!(
+            "readers would not accept {name:?} as a file name"
+        )));
     }
     Ok(name)
 }

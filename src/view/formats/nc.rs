@@ -48,7 +48,7 @@ pub(super) fn build(source: &Source<'_>) -> Result<View> {
     if source.kind() == NodeKind::Group {
         let children = source.children()?.nodes;
         for group in children.iter().filter(|child| child.kind() == NodeKind::Group) {
-            let reason = Error::unsupported("a group, which is a file of its own");
+            let reason = Error::unsupported("a group, which has a file of its own");
             dataset.left_out.push((group.name().to_owned(), reason));
         }
     }
@@ -101,7 +101,7 @@ fn vsize(variable: &Variable<'_>, dataset: &Dataset<'_>) -> Result<u64> {
     let item_len = u64::try_from(variable.dtype.item_len()).ok();
     lens.fold(item_len, |all, len| all?.checked_mul(len))
         .and_then(|len| len.checked_next_multiple_of(4))
-        .ok_or_else(|| Error::unsupported("it would be longer than files can be"))
+        .ok_or_else(|| Error::unsupported("it would exceed the maximum size of a file"))
 }
 
 /// The variable in types that CDF-2 has; none where it has too many elements to convert, or one would change.
@@ -142,7 +142,7 @@ fn file(dataset: &Dataset<'_>, version: Version) -> Result<View> {
     // No number in the header has another length for another offset.
     let none = vec![0; dataset.variables.len()];
     let header_len = Header::of(dataset, version, &none)?.len();
-    let too_long = || Error::unsupported("it would be longer than files can be");
+    let too_long = || Error::unsupported("it would exceed the maximum size of a file");
     let mut at = u64::try_from(header_len)
         .ok()
         .and_then(|len| len.checked_add(ROOM)?.checked_next_multiple_of(PAGE))

@@ -21,7 +21,7 @@ pub(super) fn detached(source: &Source<'_>) -> Result<View> {
     if !name.is_ascii() {
         // Some readers drop the other characters, and look for another file.
         return Err(Error::unsupported(
-            "a header of NRRD is ASCII, and so is the name of its file",
+            "an NRRD header is ASCII, so the name of its file must be, too",
         ));
     }
     View::new([Part::from(header(source, Some(&name))?)])
@@ -48,7 +48,7 @@ fn header(source: &Source<'_>, data_file: Option<&str>) -> Result<String> {
     let parts = is_complex.then(|| Axis { len: 2, ..Axis::default() });
     let axes: Vec<&Axis> = parts.iter().chain(image.axes.iter().rev()).collect();
     if axes.len() > MAX_RANK {
-        return Err(Error::unsupported(format!("NRRD has {MAX_RANK} dimensions at most")));
+        return Err(Error::unsupported(format!("NRRD has at most {MAX_RANK} dimensions")));
     }
     let list = |of: &dyn Fn(&Axis) -> String| {
         axes.iter().map(|axis| of(axis)).collect::<Vec<_>>().join(" ")

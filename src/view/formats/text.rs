@@ -18,7 +18,7 @@ pub(super) fn build(source: &Source<'_>) -> Result<View> {
     }
     if count > MAX_COUNT {
         return Err(Error::unsupported(format!(
-            "it has {count} values, a text {MAX_COUNT} at most"
+            "it has {count} values, the limit of txt is {MAX_COUNT}"
         )));
     }
     let mut text = String::new();
@@ -44,23 +44,28 @@ fn value(item: &[u8], dtype: &DType) -> Result<String> {
             let bytes = item.get(..end).unwrap_or_default();
             line(
                 std::str::from_utf8(bytes)
-                    .map_err(|_| Error::unsupported("not all of it is text"))?,
+                    .map_err(|_| Error::unsupported("it has a value that is not valid Unicode"))?,
             )
         }
         DType::Utf32(_) => {
             let (chars, _) = item.as_chunks::<4>();
             let chars = chars.iter().map(|bytes| char::from_u32(u32::from_le_bytes(*bytes)));
             let text: Option<String> = chars.collect();
-            let text = text.ok_or_else(|| Error::unsupported("not all of it is text"))?;
+            let text = text.ok_or_else(|| {
+                Error::unsupported(
+                    "it has a value that is not valid \
+                     Unicode",
+                )
+            })?;
             line(text.trim_end_matches('\0'))
         }
-        _ => Err(Error::unsupported(format!("there is no text for {}", dtype.name()))),
+        _ => Err(Error::unsupported(format!("txt cannot show {}", dtype.name()))),
     }
 }
 
 fn line(text: &str) -> Result<String> {
     if text.contains(['\n', '\r']) {
-        return Err(Error::unsupported("some of its texts have several lines"));
+        return Err(Error::unsupported("some of its strings have several lines"));
     }
     Ok(text.to_owned())
 }

@@ -29,12 +29,12 @@ pub(super) fn build(source: &Source<'_>) -> Result<View> {
     let count = axes.iter().rev().take(3).take_while(|axis| axis.is_space()).count();
     let (outer, space) = axes.split_at(axes.len().saturating_sub(count));
     if space.is_empty() || outer.iter().any(Axis::is_space) {
-        return Err(Error::unsupported("VTK has images whose axes of space are the last"));
+        return Err(Error::unsupported("VTK needs the spatial axes last"));
     }
     let arrays = outer.iter().try_fold(1_u64, |all, axis| all.checked_mul(axis.len));
     let arrays = arrays.filter(|count| *count <= MAX_ARRAYS).ok_or_else(|| {
         Error::unsupported(format!(
-            "what lies along the axes before those of space would be more than {MAX_ARRAYS} arrays"
+            "the axes before the spatial ones would give more than {MAX_ARRAYS} arrays"
         ))
     })?;
     let elements = source.elements(Layout::Linear, Items::default())?;

@@ -132,7 +132,7 @@ impl Image {
         while self.axes.len() > rank {
             if self.axes.first().is_none_or(|axis| axis.len != 1) {
                 return Err(Error::unsupported(format!(
-                    "it has {} dimensions, and there are {rank} at most",
+                    "it has {} dimensions, the limit is {rank}",
                     self.axes.len()
                 )));
             }
@@ -222,7 +222,7 @@ pub fn in_order(elements: &Elements, shape: &[u64], order: &[usize]) -> Result<V
     let (lens, _) = shape.split_at_checked(outer.len()).unwrap_or_default();
     let count = product(lens).filter(|count| (1..=MAX_PARTS).contains(count)).ok_or_else(|| {
         Error::unsupported(format!(
-            "its axes are in another order, and more than {MAX_PARTS} planes would move"
+            "its axes are in another order, and more than {MAX_PARTS} planes would have to move"
         ))
     })?;
     let part_len = elements.len() / count;

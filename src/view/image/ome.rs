@@ -29,7 +29,7 @@ pub(super) fn of(source: &Source<'_>, axes: &mut [Axis]) -> Option<Vec<Channel>>
 /// The arrays of the multiscale image that a group is, the largest first.
 pub fn levels<'s>(group: &Source<'s>) -> Result<Vec<Source<'s>>> {
     let image = multiscale(group).ok_or_else(|| {
-        Error::unsupported("a group that is no OME-Zarr image (it has no multiscales)")
+        Error::unsupported("a group, but not an OME-Zarr image (it has no multiscales)")
     })?;
     let level = |dataset: &Value| {
         let path = dataset.get("path").and_then(Value::as_str);

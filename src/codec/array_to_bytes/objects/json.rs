@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 
 /// The items of a list, each as it is written. What is inside of them is not looked at.
 pub(super) fn items(list: &[u8]) -> Result<Vec<&[u8]>> {
-    let wrong = || Error::corrupt("json2: something else where a list is needed");
+    let wrong = || Error::corrupt("json2: expected a list");
     let inside = list.trim_ascii().strip_prefix(b"[").and_then(|list| list.strip_suffix(b"]"));
     let inside = inside.ok_or_else(wrong)?;
     let mut items = Vec::new();

@@ -96,7 +96,7 @@ impl<'b> Reader<'b> {
             0xde => Head::Map(self.number(2)?),
             0xdf => Head::Map(self.number(4)?),
             0xe0..=0xff => Head::Whole(first.cast_signed().wrapping_sub(0x100).into()),
-            _ => return Err(Error::corrupt("msgpack2: a byte that begins no value")),
+            _ => return Err(Error::corrupt("msgpack2: invalid first byte of a value")),
         })
     }
 
@@ -119,7 +119,7 @@ impl<'b> Reader<'b> {
 
     fn value(&mut self, depth: usize) -> Result<Value> {
         let depth = depth.checked_sub(1).ok_or_else(|| {
-            Error::corrupt(format!("msgpack2: more than {MAX_DEPTH} lists inside one another"))
+            Error::corrupt(format!("msgpack2: lists nested more than {MAX_DEPTH} deep"))
         })?;
         Ok(match self.head()? {
             Head::Whole(value) => value,
@@ -148,7 +148,7 @@ impl<'b> Reader<'b> {
 
 fn text(bytes: &[u8]) -> Result<String> {
     let text = std::str::from_utf8(bytes);
-    text.map(str::to_owned).map_err(|_| Error::corrupt("msgpack2: a text that is not UTF-8"))
+    text.map(str::to_owned).map_err(|_| Error::corrupt("msgpack2: a string is not UTF-8"))
 }
 
 fn float(float: f64) -> Value {
@@ -165,7 +165,7 @@ fn float(float: f64) -> Value {
 pub(super) fn items(list: &[u8]) -> Result<Vec<&[u8]>> {
     let mut reader = Reader(list);
     let Head::List(count) = reader.head()? else {
-        return Err(Error::corrupt("msgpack2: something else where a list is needed"));
+        return Err(Error::corrupt("msgpack2: expected a list"));
     };
     let mut items = Vec::new();
     for _ in 0..count {

@@ -114,7 +114,7 @@ impl Chain {
     pub fn lzma1_options(&self, decoded_len: usize) -> Result<LzmaOptions> {
         match self.0.as_slice() {
             [Filter::Lzma { options, .. }] => options.to_liblzma(Some(decoded_len)),
-            _ => Err(Error::invalid("lzma: format 2 (alone) has other filters than one LZMA1")),
+            _ => Err(Error::invalid("lzma: format 2 (alone) needs exactly one filter, LZMA1")),
         }
     }
 }

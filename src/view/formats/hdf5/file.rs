@@ -134,7 +134,7 @@ impl File {
 
     /// The file of what is in it.
     pub fn into_view(mut self) -> Result<View> {
-        let too_long = || Error::unsupported("it would be longer than files can be");
+        let too_long = || Error::unsupported("it would exceed the maximum size of a file");
         let next = |at: u64, len: u64, multiple: u64| {
             at.checked_add(len)?.checked_next_multiple_of(multiple)
         };

@@ -142,13 +142,13 @@ fn stored(source: &Source<'_>, characters: Option<u64>) -> Result<Stored> {
 /// Refuses more nodes than a file is made of, groups that lie too deep, and attributes that are too long in all.
 fn check_count(file: &File, depth: usize) -> Result<()> {
     let refused = |limit: usize, what: &str| {
-        Err(Error::unsupported(format!("a file is made of up to {limit} {what}")))
+        Err(Error::unsupported(format!("it has more than {limit} {what}")))
     };
     if file.objects.len() > MAX_NODES {
         return refused(MAX_NODES, "nodes");
     }
     if depth > MAX_DEPTH {
-        return refused(MAX_DEPTH, "groups in one another");
+        return refused(MAX_DEPTH, "nested groups");
     }
     if u64::try_from(file.attributes_len).is_ok_and(|len| len > max_prefix_len()) {
         let detail = format!("its attributes have more than {} bytes", max_prefix_len());

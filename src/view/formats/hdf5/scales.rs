@@ -86,7 +86,8 @@ pub(super) fn make_scale(file: &mut File, object: usize, title: &str) -> Result<
 /// Adds the scale of a dimension without coordinates.
 pub(super) fn add_scale(file: &mut File, dimension: &Dimension) -> Result<usize> {
     let len = dimension.len.checked_mul(4);
-    let len = len.ok_or_else(|| Error::unsupported("it would be longer than files can be"))?;
+    let len =
+        len.ok_or_else(|| Error::unsupported("it would exceed the maximum size of a file"))?;
     let content = Content::Dataset(Dataset {
         dtype: message::datatype(&DType::Float(4))?,
         shape: vec![dimension.len],

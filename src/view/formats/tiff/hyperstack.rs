@@ -21,7 +21,12 @@ pub(in super::super) fn build(source: &Source<'_>) -> Result<View> {
     let image = Image::of(source)?;
     let (page, outer) = Page::of(&image)?;
     let pages = outer.iter().try_fold(1_u64, |all, axis| all.checked_mul(axis.len));
-    let pages = pages.ok_or_else(|| Error::unsupported("it would be longer than files can be"))?;
+    let pages = pages.ok_or_else(|| {
+        Error::unsupported(
+            "it would exceed the maximum size of a \
+             file",
+        )
+    })?;
     let is_of_imagej = match image.number() {
         DType::Uint(1) => page.samples == 1 || page.samples == 3,
         DType::Uint(2) | DType::Int(2) | DType::Float(4) => page.samples == 1,

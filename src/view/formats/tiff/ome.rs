@@ -75,7 +75,7 @@ pub(in super::super) fn build(source: &Source<'_>) -> Result<View> {
     }
     let (page, outer) = Page::of(&image)?;
     let kinds = stack(outer, page.samples > 1).ok_or_else(|| {
-        Error::unsupported("OME has one axis of time, one of channels and three of space")
+        Error::unsupported("OME has one axis of time, one of channels and three spatial ones")
     })?;
     let name = title(source).unwrap_or_else(|| source.name().to_owned());
     let text = ome_xml::text(&name, &image, outer, &kinds, page.samples)?;
@@ -128,7 +128,7 @@ impl Level {
         let outer: Vec<u64> = outer.iter().map(|axis| axis.len).collect();
         let pages = product(&outer).filter(|pages| *pages <= max_pages()).ok_or_else(|| {
             let most = max_pages();
-            Error::unsupported(format!("it has more than {most} pages, the most of a header"))
+            Error::unsupported(format!("it has more than {most} pages, the limit of a header"))
         })?;
         let tiles = Tiles::of(source, &page, outer.len())?;
         let count = |tiles: &Tiles| tiles.across.checked_mul(tiles.down)?.checked_mul(pages);
