@@ -92,8 +92,8 @@ pub struct Mount {
     /// files of one format (any other value).
     #[arg(long = "as", value_name = "FORMAT", value_parser = form_values(), default_value = "zarr")]
     pub form: Form,
-    /// Formats of which files are listed beside their nodes, such as t2m.npy beside t2m: `none`,
-    /// `all`, or formats separated by commas (with -o by +: `views=npy+nc`).
+    /// Formats whose files are listed beside their nodes, such as t2m.npy beside t2m: `none`, `all`,
+    /// or formats separated by commas (with -o by +: `views=npy+nc`).
     ///
     /// Files of the other formats can be opened by name. `.zarrfs/views/NODE` says which formats a
     /// node has.

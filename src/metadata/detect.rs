@@ -249,7 +249,7 @@ fn node_below(store: &Store, prefix: &Prefix) -> Result<Option<Result<Dialect>>>
         Ok(EntryPoint::V3) => Some(Ok(Dialect::V3)),
         Ok(EntryPoint::Uris) => Some(Ok(Dialect::D2023_02)),
         Ok(_) => Some(Err(Error::invalid(format!(
-            "this is no root: the root of a Zarr draft hierarchy is in {} below it",
+            "not the root: the root of a Zarr draft hierarchy is in {} below it",
             prefix.as_str().trim_end_matches('/')
         )))),
         // A damaged document says nothing about its neighbours.

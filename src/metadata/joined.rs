@@ -25,7 +25,7 @@ pub fn split(joined: &str) -> Result<(String, Option<String>)> {
     let mut text = Text::parse(joined.as_bytes())?;
     let attributes = text.member(&[ATTRIBUTES])?.map(dedented);
     if attributes.as_ref().is_some_and(|text| !text.starts_with('{') && text != "null") {
-        return Err(Error::invalid("attributes are no object"));
+        return Err(Error::invalid("attributes are not an object"));
     }
     text.remove(&[ATTRIBUTES])?;
     Ok((text.into_string(), attributes.filter(|text| text != "null")))

@@ -14,6 +14,7 @@ mod convert;
 mod create;
 mod dialects;
 mod documents;
+mod english;
 mod formats;
 mod identity;
 mod identity_model;

@@ -87,7 +87,7 @@ fn what_is_no_hierarchy_is_refused_in_words() {
         (
             vec![("x/y/zarr.json", below.as_str())],
             Kind::Invalid,
-            "this is no root: the root of a Zarr draft hierarchy is in x/y below it".to_owned(),
+            "not the root: the root of a Zarr draft hierarchy is in x/y below it".to_owned(),
         ),
         (
             vec![("zarr.json", "nothing")],

@@ -62,7 +62,7 @@ pub const FORMATS: &[Format] = &[
     },
     Format {
         extension: "nc",
-        what: "netCDF classic (CDF-2, or CDF-5 where that cannot hold it)",
+        what: "netCDF classic (CDF-2, or CDF-5 if that cannot hold it)",
         nodes: Nodes::All,
         build: nc::build,
     },

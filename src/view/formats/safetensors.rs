@@ -74,8 +74,9 @@ fn find(root: &Source<'_>, group: &Source<'_>, found: &mut Vec<Tensor>) -> Resul
         }
         let model = child.array()?.model();
         let reason = |detail: &str| Error::unsupported(format!("{}: {detail}", child.path()));
-        let dtype = dtype(&model.dtype)
-            .ok_or_else(|| reason(&format!("there is no type for {}", model.dtype.name())))?;
+        let dtype = dtype(&model.dtype).ok_or_else(|| {
+            reason(&format!("safetensors has no type for {}", model.dtype.name()))
+        })?;
         let elements = child.elements(Layout::Linear, Items::default());
         found.push(Tensor {
             name: child.path().relative_to(root.path()).unwrap_or_default().to_owned(),
