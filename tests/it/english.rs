@@ -1,7 +1,7 @@
 //! The English of what users read: README, CHANGELOG, docs, `--help`, and messages.
 //!
-//! The ban list holds phrases that have to be read twice. Add a phrase if it came up in a review, with what to write
-//! instead; a phrase that good sentences need does not belong here.
+//! The ban list holds phrases that have to be read twice. Add a phrase if it came up in a review,
+//! with what to write instead; a phrase that good sentences need does not belong here.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -110,7 +110,8 @@ fn starts(paragraph: &str) -> Vec<String> {
     banned.map(|(start, instead)| format!("a sentence with {start:?} ({instead})")).collect()
 }
 
-/// The lines of a page that are no code: their number, and whether they are prose (else a row of a table, or a heading).
+/// The lines of a page outside of code blocks: number, whether the line is prose (not a row of a
+/// table or a heading), and text.
 fn lines(page: &str) -> Vec<(usize, bool, &str)> {
     let mut in_code = false;
     let mut lines = Vec::new();
@@ -178,7 +179,7 @@ fn no_help_has_a_phrase_that_must_be_read_twice() {
     }
 }
 
-/// The string literals of a source, with the text before each, outside of comments and of its unit tests.
+/// The string literals of a source outside of comments and unit tests, with the text before each.
 fn literals(source: &str) -> Vec<(&str, String)> {
     let end = source.find("#[cfg(test)]\nmod tests {").unwrap_or(source.len());
     let source = &source[..end];
