@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""A mount against the libraries that read Zarr, or against another build of zarrfs, on the same arrays, in turns, in one run.
+"""Compares a mount with the libraries that read Zarr, or with another build of zarrfs, on the same arrays.
 
     scripts/bench.sh [--mib N] [--rounds N] [--only CASE,...] [--arrays NAME,...] [--against PROGRAM]
 
-scripts/bench.sh builds what is measured and calls this. Machines are shared and noisy: believe the ratios, which are
-medians of pairs that ran one after the other, not the figures. The bytes are compared before anything is timed. GB are
-1e9 decoded bytes; the page cache holds what is stored.
+scripts/bench.sh builds the programs and calls this. Each round measures all programs one after the other. Machines are
+shared and noisy: trust the ratios, which are medians over the pairs of a round, not the absolute figures. The bytes are
+compared before anything is timed. A GB is 1e9 decoded bytes, and the page cache holds the stored files.
 """
 
 import argparse
@@ -41,7 +41,7 @@ CASES = {
     "cpu": "processor time of the daemon for `cat` of a whole array, s/GB",
     "listing": "`find -size` over 100,000 chunk files, cold, entries/s",
 }
-TIMES = ("random", "pread", "rewrite", "edit", "memory", "cpu")  # The less, the better.
+TIMES = ("random", "pread", "rewrite", "edit", "memory", "cpu")  # Smaller is better.
 
 LIBRARY = """
 import json, random, sys, time, numpy as np
@@ -447,7 +447,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--zarrfs", required=True, help="the program, built with --release")
     parser.add_argument("--peers", default=".", help="where zarrs-peer and trivial-fuse are")
-    help = "another build of zarrfs, in the place of the libraries"
+    help = "another build of zarrfs, to compare with instead of the libraries"
     parser.add_argument("--against", metavar="PROGRAM", type=os.path.abspath, help=help)
     parser.add_argument("--mib", type=int, default=384, help="of the array [384]")
     parser.add_argument("--rounds", type=int, default=5)

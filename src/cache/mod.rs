@@ -69,12 +69,12 @@ pub enum Elsewhere {
     Windows,
 }
 
-/// What storing a chunk came to.
+/// The result of storing a chunk.
 #[derive(Debug, Clone, Copy)]
 pub struct PutChunk {
-    /// What is stored now; none where it was erased.
+    /// The stat of the stored chunk, `None` if the chunk was erased.
     pub stat: Option<Stat>,
-    /// Whether elements that others had stored meanwhile are in it.
+    /// Whether the stored chunk contains elements that other writers stored meanwhile.
     pub is_merged: bool,
 }
 
@@ -371,8 +371,8 @@ impl ChunkCache {
         }
     }
 
-    /// Stores a chunk, or erases it where there are no bytes. What others have stored of it since its base was read is kept.
-    /// The same bytes are found here afterwards, unless the store gives others.
+    /// Stores a chunk, or erases it if `new` has no bytes. Elements that other writers stored since
+    /// the base was read are kept. Afterwards the cache holds the stored bytes.
     pub fn write(
         &self,
         array: &Arc<Array>,
@@ -385,7 +385,7 @@ impl ChunkCache {
         let _turn = self.turn(&key);
         let Merged { mut is_merged, waits } =
             self.merge_waiting(array, (&key, coords), &mut new)?;
-        // What this write stored, not what is there a moment later: that may be of someone else.
+        // The stat comes from this write: a later `stat` could see the value of another writer.
         let started = Instant::now();
         let rebase = |_: &Coords, new: &mut NewChunk, now: Option<Base>| {
             if let NewChunk { bytes: Some(bytes), base: Some(base) } = new
@@ -412,7 +412,8 @@ impl ChunkCache {
         if let Some(known) = &waits {
             self.waiting.written((&key, coords), known, array, Base::of(bytes, stat))?;
         }
-        // Who opens before this may read what was there before: nobody has been told that it is stored.
+        // A file that is opened before this line may read the old bytes: no writer knows yet that the
+        // new ones are stored.
         self.changed(array);
         Ok(PutChunk { stat, is_merged })
     }

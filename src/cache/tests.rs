@@ -387,7 +387,7 @@ fn a_chunk_that_waits_is_changed_in_place_and_copied_only_where_others_have_its_
     assert_eq!(bytes(cache.get(&array, &at(3)).expect("read")).expect("there")[0], 10);
 }
 
-/// What a program that opens a chunk as a file stores when it has put `byte` at `index`.
+/// The chunk that a program stores if it opens the chunk file and writes `byte` at `index`.
 fn changed(cache: &ChunkCache, array: &Arc<Array>, index: usize, byte: u8) -> NewChunk {
     let chunk = cache.get(array, &at(0)).expect("read").expect("there");
     let mut bytes = chunk.bytes.to_vec();

@@ -80,21 +80,21 @@ pub fn run(args: &Umount) -> Result<(), Failure> {
     Err(Failure::Rescued(format!("{shown}: not everything is stored: {error}; {told}")))
 }
 
-/// Ends a mount of which everything is stored, though the store could not be synced. If the directory of the store was
-/// removed there is nothing left to sync.
+/// Unmounts although the sync failed, if no changes are pending and the directory of the store was
+/// removed: nothing is left to sync then. Any other failure of the sync is reported.
 fn end_without_sync(mountpoint: &Path, daemon: u32, error: &std::io::Error) -> Result<(), Failure> {
     if error.raw_os_error() == Some(libc::ESTALE) {
         now(mountpoint, Busy::Refuse)?;
         return wait_for(daemon);
     }
     Err(failed(format!(
-        "{}: everything is stored, but the store could not be synced to its disk, so it stays mounted: {error}; \
-         try again, or end the mount with umount(8)",
+        "{}: everything is stored, but the disk of the store could not be synced, so it stays \
+         mounted: {error}; try again, or unmount with umount(8)",
         mountpoint.display()
     )))
 }
 
-/// Why it cannot be said what is not stored.
+/// The failure if the list of unstored files cannot be read.
 fn untold(args: &Umount, error: &std::io::Error, failure: &std::io::Error) -> Failure {
     let shown = args.mountpoint.display();
     failed(format!(

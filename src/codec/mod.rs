@@ -1,11 +1,11 @@
 //! Codecs, and the pipeline that binds them to one chunk shape.
 //!
-//! Three kinds, as the specification has them: array to array, array to bytes,
-//! bytes to bytes. A codec here works on bytes whose length it is told, never on
-//! documents: [`registry`] builds it from its [`CodecSpec`].
+//! There are three kinds, as in the specification: array to array, array to bytes, bytes to bytes.
+//! A codec here works on bytes of a known length, never on metadata files: [`registry`] builds it
+//! from its [`CodecSpec`].
 //!
-//! `sharding_indexed` is not here: it says where encoded chunks lie, which is the
-//! business of [`array`](crate::array).
+//! `sharding_indexed` is not built here: it decides where encoded chunks lie, so
+//! [`array`](crate::array) builds it.
 
 pub mod array_to_array;
 pub mod array_to_bytes;

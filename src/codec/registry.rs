@@ -1,4 +1,4 @@
-//! Codecs as they are named in metadata, sorted by kind and built.
+//! Sorts the codecs of a metadata file by kind, and builds them.
 
 use super::array_to_array::{Built, Order};
 use super::table::{self, Build};
@@ -10,14 +10,14 @@ use crate::error::{At, Error, Result};
 pub struct Chain {
     /// From array to array, in order of encoding.
     pub array_to_array: Vec<CodecSpec>,
-    /// The array-to-bytes codec; none means `bytes`, little endian.
+    /// The array-to-bytes codec; `None` means `bytes`, little endian.
     pub array_to_bytes: Option<CodecSpec>,
     /// The rest, in order of encoding.
     pub bytes_to_bytes: Vec<CodecSpec>,
 }
 
 impl Chain {
-    /// Sorts codecs. One that is not known is an error, unless its document says that it may be left out.
+    /// Sorts codecs. An unknown codec is an error, unless its `must_understand` is false.
     pub fn sort(specs: &[CodecSpec]) -> Result<Self> {
         let mut chain = Self::default();
         for spec in specs {
@@ -43,8 +43,8 @@ impl Chain {
         Ok(chain)
     }
 
-    /// The permutation of the `transpose` codecs of an array of `rank` dimensions, in one; none where
-    /// something else than a permutation moves elements.
+    /// All `transpose` codecs of an array of `rank` dimensions as one permutation, `None` if some
+    /// other codec moves elements.
     pub fn order(&self, rank: usize) -> Result<Option<Order>> {
         let mut order = Order::identity(rank);
         for spec in &self.array_to_array {
@@ -58,7 +58,8 @@ impl Chain {
     }
 }
 
-/// The array-to-array codec of `spec`, bound to chunks of `elements`, and what it makes of them.
+/// The array-to-array codec of `spec`, bound to chunks of `elements`, and the elements that it
+/// produces.
 pub fn array_to_array(spec: &CodecSpec, elements: &Elements) -> Result<Built> {
     match table::find(&spec.name).map(|row| row.build) {
         Some(Build::ArrayToArray(build)) => build(&spec.configuration, elements),
@@ -66,8 +67,8 @@ pub fn array_to_array(spec: &CodecSpec, elements: &Elements) -> Result<Built> {
     }
 }
 
-/// The array-to-bytes codec of `spec`, bound to chunks of `elements`. A chunk whose length does not follow from its shape
-/// may have `limit` bytes.
+/// The array-to-bytes codec of `spec`, bound to chunks of `elements`. `limit` is the most decoded
+/// bytes of a chunk whose length does not follow from its shape.
 pub fn array_to_bytes(
     spec: &CodecSpec,
     elements: &Elements,

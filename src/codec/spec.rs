@@ -1,4 +1,4 @@
-//! A codec as metadata name it.
+//! A codec and its configuration, as a metadata file names them.
 
 use serde_json::{Value, json};
 
@@ -8,21 +8,21 @@ use crate::json::{Object, describe};
 /// A codec by its name in released v3 (`gzip`, `numcodecs.zlib`), with its configuration.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CodecSpec {
-    /// The registered name; the spellings of other dialects end in `metadata`.
+    /// The registered name. `metadata` translates the spellings of other dialects.
     pub name: String,
-    /// Its configuration, empty where the document has none.
+    /// The configuration, empty if the metadata file has none.
     pub configuration: Object,
-    /// Whether an implementation that does not know it may leave it out (`must_understand: false`).
+    /// Whether a reader that does not know the codec may skip it (`must_understand: false`).
     pub optional: bool,
 }
 
 impl CodecSpec {
-    /// A codec that must be understood.
+    /// A codec that readers must know.
     pub fn new(name: &str, configuration: Object) -> Self {
         Self { name: name.to_owned(), configuration, optional: false }
     }
 
-    /// A codec as a list of codecs has it: an object, or since 3.1 a name alone.
+    /// Parses an item of a list of codecs: an object, or since version 3.1 only a name.
     pub fn from_json(value: &Value) -> Result<Self> {
         let wrong = || Error::corrupt(format!("codec {} has no name", describe(value)));
         if let Some(name) = value.as_str() {
@@ -32,7 +32,7 @@ impl CodecSpec {
         let name =
             members.iter().find_map(|member| value.get(member)?.as_str()).ok_or_else(wrong)?;
         let configuration = match value.get("configuration") {
-            // The draft of May 2019 has parameters beside the name, which is a URI there.
+            // In the draft of May 2019 the name is a URI, and the parameters are beside it.
             None | Some(Value::Null) if value.get("codec").is_some() => {
                 let mut parameters = value.as_object().cloned().unwrap_or_default();
                 parameters
@@ -52,7 +52,7 @@ impl CodecSpec {
         Ok(Self { name: name.to_owned(), configuration, optional })
     }
 
-    /// The codec as released v3 writes it in a list.
+    /// The item of a list of codecs in released v3.
     pub fn to_json(&self) -> Value {
         let mut codec = Object::from_iter([("name".to_owned(), json!(self.name))]);
         if !self.configuration.is_empty() {

@@ -1,7 +1,8 @@
-//! Every codec that zarrfs has: one row each.
+//! The table of all codecs, with one row for each.
 //!
-//! A row says what the codec is called in each dialect, what it turns into what, and how it is built. Whoever parses,
-//! orders or writes codecs asks here, so a new codec is a file and a row.
+//! A row has the name of the codec in each dialect, its kind, and the function that builds it. All
+//! code that parses, sorts or writes codecs looks them up here, so a new codec takes one file and
+//! one row.
 
 use serde_json::Value;
 
@@ -18,20 +19,21 @@ use super::{ArrayToBytes, BytesToBytes, Elements};
 use crate::error::{Error, Result};
 use crate::json::Object;
 
-/// How a codec is bound to its configuration, and to chunks where it works on arrays.
+/// The function that binds a codec to its configuration and, if it works on arrays, to a chunk.
 #[derive(Debug, Clone, Copy)]
 pub enum Build {
     /// Array to array.
     ArrayToArray(fn(&Object, &Elements) -> Result<Built>),
-    /// Array to bytes; a chunk whose length does not follow from its shape may have so many bytes.
+    /// Array to bytes. The last argument is the most decoded bytes of a chunk whose length does not
+    /// follow from its shape.
     ArrayToBytes(fn(&Object, &Elements, usize) -> Result<Box<dyn ArrayToBytes>>),
-    /// Array to bytes: `array` builds it, since it says where chunks are stored.
+    /// Array to bytes. `array` builds it, because it decides where chunks are stored.
     Shards,
     /// Bytes to bytes.
     BytesToBytes(fn(&Object) -> Result<Box<dyn BytesToBytes>>),
 }
 
-/// What a codec turns into what.
+/// The kind of a codec: what it encodes, and into what.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CodecKind {
     /// Array to array.
@@ -48,25 +50,25 @@ pub enum CodecKind {
 pub struct Row {
     /// Its name in released v3, or the name that zarr-python gives it there.
     pub name: &'static str,
-    /// Another name that v3 documents have for it.
+    /// Another name for it in v3 metadata.
     pub alias: Option<&'static str>,
     /// Its identifier in the drafts and, if numcodecs has it, in Zarr 2.
     pub id: Option<&'static str>,
-    /// Whether numcodecs has it, so that Zarr 2 can name it.
+    /// Whether numcodecs has it, so that Zarr 2 metadata can name it.
     pub in_zarr2: bool,
-    /// Whether zarr-python 2.18 reads it as the compressor of a draft.
+    /// Whether zarr-python 2.18 can read it as the compressor of an array in a draft.
     pub in_drafts: bool,
     /// Whether it is a compression type of N5.
     pub in_n5: bool,
-    /// Whether `--codecs` takes its identifier as a word.
+    /// Whether `--codecs` accepts its identifier as a short name.
     pub is_option: bool,
-    /// Whether it does the same to each element, wherever the element is.
+    /// Whether it encodes each element independently of its place.
     pub is_per_element: bool,
-    /// Whether it names the type of what it makes, and the byte order with it.
+    /// Whether its configuration names the data type that it produces, with the byte order.
     pub names_type: bool,
-    /// The members that a configuration needs and may leave out in `--codecs`, as JSON.
+    /// Defaults for the members that a configuration must have but `--codecs` may omit, as JSON.
     defaults_text: &'static str,
-    /// How it is built.
+    /// The function that builds it.
     pub build: Build,
 }
 
@@ -124,7 +126,7 @@ impl Row {
         Self { defaults_text, ..self }
     }
 
-    /// What it turns into what.
+    /// The kind of this codec.
     pub fn kind(&self) -> CodecKind {
         match self.build {
             Build::ArrayToArray(_) => CodecKind::ArrayToArray,
@@ -133,7 +135,7 @@ impl Row {
         }
     }
 
-    /// The members that a configuration needs and may leave out in `--codecs`.
+    /// Defaults for the members that a configuration must have but `--codecs` may omit.
     pub fn defaults(&self) -> Object {
         match serde_json::from_str(self.defaults_text) {
             Ok(Value::Object(members)) => members,
@@ -142,22 +144,22 @@ impl Row {
     }
 }
 
-/// The codec of this name in a v3 document.
+/// The codec with this name in v3 metadata.
 pub fn find(name: &str) -> Option<&'static Row> {
     ROWS.iter().find(|row| row.name == name || row.alias == Some(name))
 }
 
-/// The codec of this identifier in Zarr 2 or a draft.
+/// The codec with this identifier in Zarr 2 or a draft.
 pub fn find_id(id: &str) -> Option<&'static Row> {
     ROWS.iter().find(|row| row.id == Some(id) || (row.alias == Some(id)))
 }
 
-/// What the codec of this name turns into what. An unknown one is taken to work on bytes, as most do.
+/// The kind of the codec with this name. An unknown codec counts as bytes to bytes, as most are.
 pub fn kind(name: &str) -> CodecKind {
     find(name).map_or(CodecKind::BytesToBytes, Row::kind)
 }
 
-/// The identifiers of the codecs for which `is_meant` holds, in the order of the alphabet.
+/// The identifiers of the codecs that `is_meant` accepts, in alphabetical order.
 pub fn ids(is_meant: impl Fn(&Row) -> bool) -> Vec<&'static str> {
     let mut ids: Vec<_> =
         ROWS.iter().filter(|row| is_meant(row)).filter_map(|row| row.id).collect();
@@ -185,7 +187,7 @@ const fn array_to_array(name: &'static str, build: fn(&Object, &Elements) -> Res
 
 const LEVEL: &str = r#"{"level": 5}"#;
 
-/// All codecs. If two rows have an identifier, it means the first one.
+/// All codecs. If two rows have the same identifier, [`find_id`] returns the first one.
 pub const ROWS: &[Row] = &[
     // Array to array.
     array_to_array("transpose", |configuration, elements| {
@@ -310,7 +312,7 @@ pub const ROWS: &[Row] = &[
         .option(),
     bytes_to_bytes("shuffle", |c| Ok(Box::new(Shuffle::new(c)?))),
     bytes_to_bytes("crc32c", |c| {
-        // As a codec of numcodecs it may have a location.
+        // The codec of the same name in numcodecs can have a location.
         if c.contains_key("location") {
             return Ok(Box::new(Checksum::crc32c(c)?));
         }
@@ -340,7 +342,7 @@ mod tests {
     use crate::codec::{CodecSpec, registry};
     use crate::dtype::DType;
 
-    /// A configuration with the members that have no default.
+    /// The defaults of a row, and values for the members that have no default.
     fn configuration(row: &Row) -> Object {
         let members = match row.name {
             "transpose" => json!({"order": [0]}),

@@ -136,7 +136,8 @@ pub fn run(
         let again = stored(plan, &third).zip(third.compare(&second));
         for (array, change) in again.filter(|(_, change)| *change != Change::None) {
             let path = array.0;
-            // A change of its versions only: the source may be numbered anew, so the chunks are compared once more.
+            // If only the versions changed, the files of the source may just have new inode numbers,
+            // so the chunks are compared once more.
             if change == Change::Sure || is_other(dest, array, &how, watch)? {
                 copied.changing.push(path.clone());
             }
@@ -148,7 +149,8 @@ pub fn run(
     Ok(copied)
 }
 
-/// Whether chunks of an array are not what was copied. These are copied again.
+/// Compares the chunks of an array with the copy, and copies those that differ again. Returns
+/// whether any differ.
 fn is_other(
     dest: &Hierarchy,
     array: (&NodePath, &Chunks, Stored),

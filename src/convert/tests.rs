@@ -35,8 +35,9 @@ fn replace(file: &Path, bytes: &[u8]) {
     fs::rename(&new, file).expect("renamed");
 }
 
-/// Copies an array of two chunks. Before its n-th survey after the first one the chunk `c/1` is replaced by four of
-/// `values[n]`. Returns what the copy has of that chunk, and whether the array is said to be changing.
+/// Copies an array of two chunks. Before each survey but the first, the chunk `c/1` is replaced by
+/// four elements of the next value in `values`. Returns that chunk of the copy, and whether the
+/// conversion reports that the array keeps changing.
 fn copied(values: &[u8]) -> (Vec<u8>, bool) {
     let place = tempfile::tempdir().expect("a directory");
     let (source_dir, dest_dir) = (place.path().join("source"), place.path().join("dest"));
@@ -82,7 +83,7 @@ fn a_source_that_changes_to_the_end_is_named_though_its_times_are_kept() {
 }
 
 #[test]
-fn a_source_that_is_only_numbered_anew_is_not_said_to_change() {
+fn a_source_with_only_new_inode_numbers_is_not_reported_as_changing() {
     assert_eq!(copied(&[1, 1]), (vec![1; 4], false));
     assert_eq!(copied(&[2, 2]), (vec![2; 4], false));
 }

@@ -17,7 +17,7 @@ use crate::resources;
 pub use same::same;
 pub use text::Text;
 
-/// A JSON object in the order of its members.
+/// A JSON object that keeps the order of its members.
 pub type Object = Map<String, Value>;
 
 /// The longest document that is read, in bytes.

@@ -188,7 +188,7 @@ fn listed(item: &Value) -> Result<CodecSpec> {
 
 /// The codec with what its configuration leaves out, as far as the specification wants it said.
 pub(super) fn completed(mut codec: CodecSpec) -> CodecSpec {
-    // Filters of lzma exclude a preset.
+    // An lzma codec with filters cannot have a preset.
     let has_filters = codec.name == "numcodecs.lzma" && !codec.configuration.is_empty();
     let row = table::find(&codec.name).filter(|_| !has_filters);
     for (member, value) in row.map(Row::defaults).into_iter().flatten() {

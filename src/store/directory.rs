@@ -625,7 +625,8 @@ fn read_range(value: &Opened, range: ByteRange) -> Result<Value> {
     Ok(Value { bytes: bytes.into(), stat })
 }
 
-/// What was found where something was stored; none where somebody else has put a link out of the store or a FIFO.
+/// The opened value or directory, `None` if another program has replaced it by a FIFO or by a link
+/// that leads out of the store.
 fn unless_replaced<T>(found: Result<Option<T>>) -> Result<Option<T>> {
     match found {
         Err(error) if error.kind() == Kind::Corrupt => Ok(None),

@@ -232,10 +232,11 @@ impl Vfs {
                 Place::Chunk(path, coords) => {
                     let chunk = self.cache.get(&self.array(path)?, coords)?;
                     let chunk = chunk.ok_or_else(Error::not_found)?;
-                    // If someone else has replaced it since it was opened, pages from before must not be taken for those
-                    // of what is stored later. They are not dropped here: the kernel holds the page that is being
-                    // written until this request is answered, and a daemon that is killed while it waits for that page
-                    // leaves the program waiting for ever.
+                    // Another program may have replaced the chunk since it was opened. The kernel's old
+                    // pages must then not count as pages of the version that is stored later. They
+                    // are not dropped here: the kernel locks the page that is being written until
+                    // this request is answered. If the daemon were killed while it waits for that
+                    // page, the writing program would hang.
                     file.is_shared |= !file.seen.is_some_and(|seen| seen.holds(chunk.stat.version));
                     base = Some(chunk.base());
                     chunk.bytes

@@ -17,7 +17,7 @@ use crate::error::{Error, Kind, Result};
 use crate::store::Version;
 use crate::view::View;
 
-/// The most ranges that are remembered of what was written to a chunk.
+/// How many written ranges of a chunk are remembered at most.
 const MAX_WRITTEN: usize = 256;
 
 /// What an inode knows of its bytes.
@@ -42,8 +42,8 @@ pub struct File {
     dropping: Option<Dropping>,
     /// How many openers were told to have them dropped.
     drops: u64,
-    /// Whether the kernel may have pages of several versions after a store: another had it open when it was opened last, or
-    /// someone else replaced it while it was open.
+    /// Whether the kernel may have pages of several versions after a store: another program had the
+    /// file open at the last open, or another program replaced the stored value since.
     pub is_shared: bool,
     /// How the kernel reads it by itself.
     pub passing: Passing,
@@ -183,9 +183,10 @@ pub struct Unstored {
     pub settled: bool,
     /// Since when they have been here.
     pub since: Instant,
-    /// Of a chunk what it was before a part of it was changed; none where all of it was written.
+    /// The chunk before a part of it was changed, `None` if it was written completely.
     pub base: Option<Base>,
-    /// What was written since the base was read, in ranges that do not touch; some of it where there are too many.
+    /// Ranges of bytes that were written since the base was read. They do not touch each other, and
+    /// there are at most [`MAX_WRITTEN`]; further ones are forgotten.
     pub written: Vec<Range<usize>>,
 }
 
@@ -242,7 +243,8 @@ impl Unstored {
         Ok(())
     }
 
-    /// A chunk of which all was written is stored whatever it was.
+    /// Notes a written range, and drops the base once the whole chunk has been written: the chunk is
+    /// then stored whatever it was before.
     fn note_written(&mut self, new: Range<usize>) {
         if self.base.is_none() {
             return;

@@ -489,9 +489,9 @@ impl Vfs {
         stored
     }
 
-    /// Has the kernel drop its pages of all other files that are open for writing and have elements of the same arrays. A
-    /// mapping that changes one of these pages later reads it again first, and so does not undo what was just stored
-    /// beside its own bytes.
+    /// Makes the kernel drop its pages of all other files that are open for writing and have elements
+    /// of the same arrays. A mapping that changes one of these pages later reads it again first, so
+    /// that it does not undo what was just stored beside its own bytes.
     fn drop_pages_of_others(&self, written: &Handle) {
         if self.writing_handles.load(Ordering::Relaxed) < 2 || written.access == Access::Read {
             return;

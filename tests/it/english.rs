@@ -1,4 +1,4 @@
-//! The English of what users read: README, CHANGELOG, docs, `--help`, and messages.
+//! The English of what users and contributors read: the pages, `--help`, and messages.
 //!
 //! The ban list holds phrases that have to be read twice. Add a phrase if it came up in a review,
 //! with what to write instead; a phrase that good sentences need does not belong here.
@@ -69,12 +69,13 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The pages for users. `docs/architecture.md` is for those who change the code.
+/// The pages for users and contributors, except `docs/architecture.md`.
 fn pages() -> Vec<PathBuf> {
     let docs = fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().path());
     let docs = docs.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
     let mut pages: Vec<PathBuf> = docs.filter(|path| !path.ends_with("architecture.md")).collect();
-    pages.extend(["README.md", "CHANGELOG.md"].map(|name| root().join(name)));
+    let others = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"];
+    pages.extend(others.map(|name| root().join(name)));
     assert!(pages.len() > 5, "{pages:?}");
     pages
 }

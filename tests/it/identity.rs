@@ -264,7 +264,7 @@ fn a_store_whose_directory_was_removed_does_not_pass_for_an_empty_one() {
     mount.expect("the directory of the store was removed");
     mount.expect("not everything is stored");
     assert!(fs::read_dir(mount.path()).unwrap().count() > 0);
-    // Stored, and not synced yet.
+    // The chunk is stored, but not synced yet.
     fs::write(mount.at("m/x/c/1"), vec![1; 600]).unwrap();
     fs::remove_dir_all(mount.store()).unwrap();
     fs::create_dir(mount.store()).unwrap();
@@ -278,6 +278,6 @@ fn a_store_whose_directory_was_removed_does_not_pass_for_an_empty_one() {
     assert_eq!(errno(fs::read(mount.at("m/x.npy"))), libc::ESTALE);
     assert!(mount.errors().contains("the directory of the store was removed"));
     assert_eq!(fs::read_dir(mount.store()).unwrap().count(), 0);
-    // Nothing waits, so nothing keeps it mounted.
+    // No changes are pending, so the unmount succeeds.
     mount.unmount();
 }

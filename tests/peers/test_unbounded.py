@@ -120,7 +120,7 @@ def run(script, directory, glance=None):
         cwd=directory,
         stdout=subprocess.PIPE,
         start_new_session=True,
-        # A shell has its background jobs ignore Ctrl-C, and all that they start.
+        # Background jobs of a shell, and their children, ignore Ctrl-C: restore its default.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     began = time.monotonic()

@@ -1,4 +1,4 @@
-//! Codecs from array to array, one file each, and the one table of their names.
+//! Codecs from array to array, one file each. The rows of [`table`](super::table) build them.
 
 mod astype;
 mod bitround;
@@ -37,15 +37,15 @@ pub fn makes_big(spec: &CodecSpec) -> Result<Option<bool>> {
     filter::makes_big(spec)
 }
 
-/// A codec, none where nothing is to be done, and what comes out of it.
+/// A codec, `None` if it would change nothing, and the elements that it produces.
 pub type Built = (Option<Box<dyn ArrayToArray>>, Elements);
 
-/// A codec, and what it makes of its elements.
+/// A codec, and the elements that it produces.
 pub(super) fn built((codec, encoded): (impl ArrayToArray + 'static, Elements)) -> Built {
     (Some(Box::new(codec)), encoded)
 }
 
-/// The same of a codec that is left out where it changes nothing.
+/// A codec that is `None` if it would change nothing, and the elements that it produces.
 pub(super) fn unless_identity(
     codec: Option<impl ArrayToArray + 'static>,
     encoded: Elements,

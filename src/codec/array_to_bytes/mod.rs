@@ -1,4 +1,4 @@
-//! Codecs from array to bytes, one file each, and the one table of their names.
+//! Codecs from array to bytes, one file each. The rows of [`table`](super::table) build them.
 
 mod bytes;
 mod n5;

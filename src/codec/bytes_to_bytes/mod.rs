@@ -1,4 +1,4 @@
-//! Codecs from bytes to bytes, one file each, and the one table of their names.
+//! Codecs from bytes to bytes, one file each.
 //!
 //! The rows of [`table`](super::table) build them. A decoder here keeps three rules:
 //! it never produces more than its limit, it never allocates what the encoded bytes merely
