@@ -1,8 +1,8 @@
-//! What a chunk was when a part of it was changed, so that what other programs store of it meanwhile is kept.
+//! The state of a chunk before a part of it was changed, and the merge with newer stored bytes.
 //!
-//! Who changes a part of a chunk changes a copy of what was stored when he began. Another program may store the chunk
-//! before the copy is: then the elements that are in the copy what they were are taken from what is stored by now. The
-//! elements that were changed win.
+//! A program that changes a part of a chunk changes a copy of the stored chunk. Another program may
+//! store the chunk before this copy is stored. The elements of the copy that did not change then
+//! take their values from the newer stored chunk, and the changed elements keep their new values.
 
 use std::thread;
 use std::time::Duration;
@@ -13,28 +13,28 @@ use crate::buffer::Buffer;
 use crate::error::{Error, Kind, Result};
 use crate::store::{Condition, Stat, Version};
 
-/// How often a stored chunk that cannot be decoded is read again, and after how long: a program that writes it in place
-/// may be half way.
+/// How often a stored chunk that cannot be decoded is read again, with a pause of [`PAUSE`] before
+/// each attempt: another program may be writing it in place.
 const PATIENCE: u32 = 10;
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// A chunk before a part of it was changed.
 #[derive(Debug, Clone)]
 pub enum Base {
-    /// It was not stored: its elements were the fill value.
+    /// The chunk was not stored: its elements had the fill value.
     Absent,
-    /// Its decoded bytes, and the version of the stored value that they were read from.
+    /// The decoded bytes, and the version of the stored value that they were read from.
     Stored(Buffer, Version),
 }
 
 impl Base {
-    /// What is stored of a chunk now.
+    /// Reads the stored state of a chunk.
     pub(super) fn read(array: &Array, coords: &Coords) -> Result<Self> {
         let stored = array.read_chunk(coords)?;
         Ok(stored.map_or(Self::Absent, |(bytes, stat)| Self::Stored(bytes, stat.version)))
     }
 
-    /// What is stored of a chunk after it was stored as `bytes`.
+    /// The state of a chunk after `bytes` were stored, or after it was erased if there are none.
     pub(super) fn of(bytes: Option<Buffer>, stat: Option<Stat>) -> Self {
         match (bytes, stat) {
             (Some(bytes), Some(stat)) => Self::Stored(bytes, stat.version),
@@ -42,8 +42,9 @@ impl Base {
         }
     }
 
-    /// What is stored of a chunk now that it was changed by somebody else; `None` if that cannot be decoded, so that there
-    /// is nothing to keep of it. It is read again as often as `patience` says, which is what is left afterwards.
+    /// Reads a chunk that another program has stored meanwhile, and returns `None` if it cannot be
+    /// decoded, so that none of it can be kept. Retries at most `patience` times, and subtracts the
+    /// retries from `patience`.
     fn read_again(array: &Array, coords: &Coords, patience: &mut u32) -> Result<Option<Self>> {
         loop {
             match Self::read(array, coords) {
@@ -57,8 +58,8 @@ impl Base {
         }
     }
 
-    /// Makes an error of storing a chunk that has a base one that is tried again, once: what is in its place and cannot be
-    /// opened was put there by somebody else.
+    /// Turns the first error about an unreadable stored value into `Stale`, so that the chunk is
+    /// stored again: another program has put a file there that cannot be opened.
     fn as_stale(error: Error, was_tried: &mut bool) -> Error {
         if error.kind() == Kind::Corrupt && !std::mem::replace(was_tried, true) {
             return error.of_kind(Kind::Stale);
@@ -66,7 +67,7 @@ impl Base {
         error
     }
 
-    /// How many bytes it takes.
+    /// The bytes of memory that it takes.
     pub fn bytes_len(&self) -> usize {
         match self {
             Self::Absent => 0,
@@ -74,7 +75,7 @@ impl Base {
         }
     }
 
-    /// What must be so in the store if nobody has stored the chunk since.
+    /// The condition that holds in the store as long as no other program has stored the chunk.
     fn condition(&self) -> Condition {
         match self {
             Self::Absent => Condition::Absent,
@@ -82,7 +83,7 @@ impl Base {
         }
     }
 
-    /// Whether both are the same state of the chunk.
+    /// Whether both are the same version of the chunk.
     pub(super) fn has_version_of(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Stored(_, one), Self::Stored(_, two)) => one.is_same(*two),
@@ -98,8 +99,9 @@ impl Base {
         }
     }
 
-    /// Brings the elements of `bytes` that are what they were in this base to what they are in `now`. Whether any
-    /// changes. Elements of no fixed length cannot be told apart: such a chunk is stored as a whole.
+    /// Replaces the elements of `bytes` that are equal to this base by those of `now`, and returns
+    /// whether `now` differs from this base. Elements of variable length cannot be compared one by
+    /// one: such a chunk stays as it is, and is stored as a whole.
     pub(super) fn merge(
         &self,
         now: &Self,
@@ -127,12 +129,13 @@ impl Base {
     }
 }
 
-/// What is to be stored of a chunk: its bytes, or `None` to erase it, and what it was if only a part of it was changed.
+/// The bytes of a chunk, or `None` to erase it, and its base if only a part of it was changed.
 type ToStore<'c> = (Option<&'c Buffer>, Option<&'c Base>);
 
-/// Stores `chunks` of one stored value, each under the condition that nobody has stored it since its base. If somebody
-/// has, `rebase` gets what is stored now (`None` if that cannot be decoded) for each chunk that has a base, and all are
-/// stored again. `to_store` says what is to be stored of each.
+/// Stores `chunks` of one stored value. A chunk with a base is stored under the condition that no
+/// other program has stored it since. If one has, `rebase` is called for each chunk that has a
+/// base, with its stored state (`None` if that cannot be decoded), and all chunks are stored again.
+/// `to_store` returns the bytes and the base of a chunk.
 pub(super) fn write_rebased<C>(
     array: &Array,
     chunks: &mut [(Coords, C)],
@@ -166,18 +169,18 @@ pub(super) fn write_rebased<C>(
 }
 
 impl Chunk {
-    /// This chunk before a part of it is changed.
+    /// This chunk as the base of a change.
     pub fn base(&self) -> Base {
         Base::Stored(self.bytes.clone(), self.stat.version)
     }
 }
 
-/// What is to be stored of a chunk.
+/// A chunk to be stored, or to be erased.
 #[derive(Debug, Clone)]
 pub struct NewChunk {
-    /// All of its bytes; none where it is to be erased.
+    /// All decoded bytes of the chunk, `None` to erase it.
     pub bytes: Option<Buffer>,
-    /// What it was, if only a part of it was changed.
+    /// The chunk before the change, if only a part of it was changed.
     pub base: Option<Base>,
 }
 

@@ -20,26 +20,26 @@ pub struct Stored {
     pub coords: Coords,
     /// The version that it had while it waited.
     pub was: Version,
-    /// What is stored; none where it was erased.
+    /// The stat of the stored chunk, `None` if the chunk was erased.
     pub now: Option<Stat>,
     /// When a program said that it was modified.
     pub modified: Option<SystemTime>,
 }
 
-/// What putting a change of a chunk into what waits of it came to.
+/// The result of merging a change with the chunk that waits.
 pub(super) struct Merged {
-    /// Whether the change is another chunk now.
+    /// Whether elements of the waiting chunk are in the changed chunk now.
     pub(super) is_merged: bool,
-    /// What waited.
+    /// The chunk that waited, if there was one.
     pub(super) waits: Option<Held>,
 }
 
-/// A chunk that waits, and its bytes; none where it is to be erased.
+/// A chunk that waits, and its bytes, `None` to erase it.
 pub type Waits = (Coords, Option<Buffer>);
 
 impl ChunkCache {
-    /// Lets a chunk wait for the others of its shard, or for its end where `bytes` is `None`. From now on it is what is
-    /// found here. Returns what its `stat` is until it is stored.
+    /// Lets a chunk wait for the rest of its shard. Without bytes, it waits to be erased. From now
+    /// on the cache returns this chunk, and its `stat` is the returned one until it is stored.
     pub fn hold(
         &self,
         path: &NodePath,
@@ -61,7 +61,7 @@ impl ChunkCache {
                 }
                 _ => Some(self.waiting.hold(path, array, to, held, modified)),
             };
-            // None if what waits was changed or stored meanwhile.
+            // `None` if the waiting chunk was changed or stored meanwhile: merge again.
             let Some(stat) = stat else { continue };
             self.remove(array, coords);
             self.changed(array);
@@ -70,7 +70,7 @@ impl ChunkCache {
         }
     }
 
-    /// If the chunk waits already, the changed elements of `new` are put into what waits.
+    /// Merges the changed elements of `new` with the chunk that already waits, if there is one.
     pub(super) fn merge_waiting(
         &self,
         array: &Array,
@@ -418,8 +418,8 @@ impl ChunkCache {
 }
 
 impl ChunkCache {
-    /// Stores chunks that wait for the value of `key`. What others have stored of those of which a part was changed is put into
-    /// them first, and into what waits.
+    /// Stores chunks that wait for the value of `key`. If another program has stored partially
+    /// changed ones meanwhile, its elements are first merged into them and into the waiting chunks.
     fn write_waiting(
         &self,
         key: &Key,

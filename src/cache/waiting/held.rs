@@ -13,32 +13,35 @@ use crate::store::Stat;
 /// A chunk that waits.
 #[derive(Debug, Clone)]
 pub(in crate::cache) struct Held {
-    /// None where it is to be erased.
+    /// The decoded bytes, `None` to erase the chunk.
     pub(in crate::cache) bytes: Option<Buffer>,
     /// Its decoded length, when it was written, and a version that no stored value has.
     pub(in crate::cache) stat: Stat,
     /// When a program said that it was modified.
     pub(in crate::cache) modified: Option<SystemTime>,
-    /// How many bytes somebody who writes them one after another has not written yet. Who writes some twice is taken to have
-    /// written others: then it is stored once more.
+    /// How many bytes a sequential writer has not written yet. Bytes that are written twice count
+    /// twice, so the chunk may be stored too early; it is then stored once more.
     pub(super) missing: u64,
-    /// Of one that was not read before it was written, as long as not all of it is here.
+    /// Set while some bytes of the chunk were neither written nor read from the store.
     pub(super) unread: Option<Unread>,
-    /// What is stored, or was when a part was changed; none where all of it was written.
+    /// The stored chunk before a part of it was changed, `None` if it was written completely.
     pub(in crate::cache) base: Option<Base>,
-    /// The number of the version that was written as a whole last, or that began to wait.
+    /// The number of the version with which the chunk began to wait, or was last written
+    /// completely.
     pub(in crate::cache) begun: u64,
 }
 
-/// A chunk of which bytes are still to be read from the store, if they are not written before.
+/// The state of a chunk whose other bytes must be read from the store unless they are written
+/// first.
 #[derive(Debug, Clone)]
 pub(super) struct Unread {
-    /// Those that were written.
+    /// The bytes that were written.
     pub(super) written: Range<usize>,
 }
 
 impl Unread {
-    /// What is written with `cover` of a chunk of `len` bytes; none where that does not follow.
+    /// The range that is written after a change of `cover` in a chunk of `len` bytes, `None` if the
+    /// written bytes are not one range then.
     pub(super) fn written_with(&self, cover: &Cover, len: usize) -> Option<Range<usize>> {
         let Range { start, end } = self.written;
         match cover {
@@ -51,30 +54,31 @@ impl Unread {
     }
 }
 
-/// How bytes of a chunk begin to wait.
+/// The bytes with which a chunk begins to wait.
 #[derive(Debug)]
 pub(in crate::cache) enum Begin {
-    /// All are here; of so many it is expected that they will be written too.
+    /// All bytes, and how many more a sequential writer is expected to write.
     Whole(NewChunk, u64),
-    /// A part was changed of what waits and was begun with this number.
+    /// A partial change of the waiting chunk, and that chunk's [`Held::begun`].
     Changed(NewChunk, u64),
-    /// Those of a range are; the others are read when somebody wants them, if they are not written before.
+    /// The bytes of a range, and how many more are expected. The others are read from the store
+    /// when they are needed, unless they are written first.
     Range(Buffer, u64, Range<usize>),
 }
 
-/// What changing a chunk that waits came to.
+/// The result of changing a chunk that waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::cache) enum Changed {
-    /// None waits.
+    /// No chunk waits there.
     Nothing,
-    /// It must be read first.
+    /// The chunk must be read first.
     Unread,
-    /// Others have a share of its bytes, so that all of them must be copied first.
+    /// The bytes are shared, so they must be copied first.
     Shared,
     Done,
 }
 
-/// What a chunk takes besides its bytes: there may be millions of a byte each, or of none.
+/// The memory that a chunk takes besides its bytes: millions of tiny chunks may wait.
 const HELD_LEN: u64 = 512;
 
 impl Held {
@@ -92,8 +96,9 @@ impl Held {
         self.stat.len.saturating_add(HELD_LEN).saturating_add(base.unwrap_or_default())
     }
 
-    /// Puts what others have stored, which is `now`, into the elements that were not changed. Whether any changes. Where
-    /// there is nothing to be kept of it, the chunk is stored as a whole.
+    /// Takes the unchanged elements from `now`, the chunk that another program has stored
+    /// meanwhile, and returns whether any changes. If `now` is `None`, the chunk will be stored as
+    /// a whole.
     pub(super) fn rebase(
         &mut self,
         array: &Array,
@@ -110,12 +115,12 @@ impl Held {
     }
 }
 
-/// What waits of a chunk.
+/// The state in which a chunk waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::cache) enum Pending {
     Nothing,
     Bytes,
-    /// It is to be erased; the version that it has until then.
+    /// The chunk waits to be erased, and has this version until then.
     Erased([u64; 4]),
 }
 

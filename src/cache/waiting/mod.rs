@@ -1,8 +1,8 @@
 //! Chunks that wait to be stored together with the others of their stored value, a shard.
 //!
-//! They are part of the array for everybody who asks the cache: a chunk that waits is read,
-//! listed and measured as if it were stored, and one that waits to be erased is not there. What
-//! waits for one stored value is stored as one change of it; what cannot be stored stays.
+//! The cache shows them as part of the array: a chunk that waits is read, listed and measured as if
+//! it were stored, and a chunk that waits to be erased is absent. All chunks that wait for one
+//! stored value are stored as one change of it. If they cannot be stored, they keep waiting.
 
 mod held;
 mod table;
@@ -67,7 +67,7 @@ impl Waiting {
         self.count.store(count, Ordering::Release);
     }
 
-    /// Lets a chunk wait, in the place of what waits there already.
+    /// Lets a chunk wait. It replaces a chunk that already waits there.
     pub(super) fn hold(
         &self,
         path: &NodePath,
@@ -80,7 +80,8 @@ impl Waiting {
         self.put(|_| true, (path, array), to, begin, modified).unwrap_or_else(|stat| stat)
     }
 
-    /// The same of a chunk of which a part was changed, if what waits there is still `known`: nothing where it is not.
+    /// Lets a partially changed chunk wait if `known` is still what waits there. Otherwise it
+    /// changes nothing and returns `None`.
     pub(super) fn hold_changed(
         &self,
         path: &NodePath,
@@ -98,7 +99,8 @@ impl Waiting {
         self.put(|now| now.map(version) == was, (path, array), to, Some(begin), modified).ok()
     }
 
-    /// The same, if what waits there is still `before`: nothing where it is not.
+    /// Lets a chunk begin to wait if `before` is still the state there. Otherwise it changes
+    /// nothing and returns `None`.
     pub(super) fn hold_after(
         &self,
         before: Pending,
@@ -416,7 +418,8 @@ impl Waiting {
         }
     }
 
-    /// Notes that a chunk is stored as it was when it had `version`, which is `base` now; whether it has not changed since.
+    /// Notes that the chunk of `version` was stored, as `base`. Returns whether it has not changed
+    /// since, so that it no longer waits.
     pub(super) fn done(
         &self,
         key: &Key,
@@ -440,8 +443,8 @@ impl Waiting {
         self.remove(key, coords, |held| held.stat.version.is_same(version))
     }
 
-    /// Puts what others have stored of a chunk, which is `now`, into what waits of it and was begun with `known`, which is
-    /// what waits then.
+    /// Merges `now`, the chunk that another program has stored, into the waiting chunk if it is
+    /// still the one of `known`, and sets `known` to the result.
     pub(super) fn rebase(
         &self,
         (key, coords): (&Key, &Coords),
@@ -466,8 +469,10 @@ impl Waiting {
         Ok(())
     }
 
-    /// Notes that a chunk, of which `known` waited, is stored as `now`, whatever waited. What was changed of it since goes on
-    /// waiting, with the rest as it is stored.
+    /// Notes that a chunk was stored as `now` while `known` was waiting. If the waiting chunk has
+    /// changed since `known`, these changes keep waiting, and the other elements are taken from
+    /// `now`. A chunk that was written completely since keeps waiting as it is. Otherwise the chunk
+    /// no longer waits.
     pub(super) fn written(
         &self,
         (key, coords): (&Key, &Coords),
@@ -494,7 +499,7 @@ impl Waiting {
         held.base = known.bytes.clone().map(|bytes| Base::Stored(bytes, known.stat.version));
         held.rebase(array, coords, Some(now))?;
         held.stat.version = Version::unstored(number);
-        // What was not written is what is stored, so nothing of it is to be read.
+        // The bytes that were not written are those of `now`, so none has to be read.
         held.unread = None;
         shard.incomplete -= before.saturating_sub(held.incomplete());
         self.recost(cost, held);
