@@ -228,7 +228,14 @@ impl Hierarchy {
                 self.replace_step(&step.key, step.new.as_deref(), step.old.as_deref())?;
             }
             self.invalidate(path);
-            return Err(error);
+            if !is_for_good(error.kind()) {
+                return Err(error);
+            }
+            // No mount can ever change the copies that failed. Those changed before them are restored.
+            return match self.renew_copies(path) {
+                Err(error) if !is_for_good(error.kind()) => Err(error),
+                _ => Ok(false),
+            };
         }
         if let Some(was) = was {
             self.erase_outside_of_now(path, was)?;
