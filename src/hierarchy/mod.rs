@@ -87,6 +87,8 @@ pub struct Hierarchy {
     forgotten: AtomicU64,
     /// The paths of nodes that were moved or removed here. A leaf.
     moves: Mutex<Moves>,
+    /// How many there were, for those who need not lock to learn that nothing moved.
+    move_count: AtomicU64,
     /// Directories that only this mount knows.
     directories: Directories,
     /// The hierarchy that this one is a part of, if its root is a node of another one.
@@ -215,6 +217,7 @@ impl Hierarchy {
             nodes: RwLock::default(),
             forgotten: AtomicU64::new(0),
             moves: Mutex::default(),
+            move_count: AtomicU64::new(0),
             directories: Directories::default(),
             above: None,
             shown: Texts::default(),
@@ -296,12 +299,12 @@ impl Hierarchy {
 
     /// How many nodes were moved or removed here so far, with all below them.
     pub fn moves(&self) -> u64 {
-        self.moves.lock().count
+        self.move_count.load(Ordering::Acquire)
     }
 
     /// Whether the node at `path` was moved or removed here after so many others were: another one may be there now.
     pub fn has_moved_since(&self, path: &NodePath, moves: u64) -> bool {
-        self.moves.lock().any_since(moves, path)
+        self.moves() != moves && self.moves.lock().any_since(moves, path)
     }
 
     /// Forgets what was read of `path`, so that it is read anew.
@@ -315,7 +318,9 @@ impl Hierarchy {
     fn invalidate_below(&self, path: &NodePath) {
         let mut nodes = self.nodes.write();
         self.forgotten.fetch_add(1, Ordering::SeqCst);
-        self.moves.lock().note(path);
+        let mut noted = self.moves.lock();
+        noted.note(path);
+        self.move_count.store(noted.count, Ordering::Release);
         nodes.remove_below(path);
     }
 
