@@ -2,6 +2,8 @@
 
 use std::time::SystemTime;
 
+use crate::store::Stat;
+
 /// Attributes of a file or directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attr {
@@ -41,6 +43,12 @@ impl Attr {
             is_writable,
             may_change,
         }
+    }
+
+    /// The same of a file of `len` bytes that shows the stored value of `stat`.
+    pub(super) fn of_value(self, len: u64, stat: &Stat) -> Self {
+        let blocks = Self::blocks_of(stat.len, len);
+        Self { len, blocks, modified: stat.modified, ..self }
     }
 
     /// The units that `stored_len` bytes take; at least 1 where the file has bytes.

@@ -469,7 +469,7 @@ impl Vfs {
             }
             Content::Array(array) => {
                 let chunks = self.chunks_of(path, array)?;
-                let chunks = chunks.into_iter().map(|place| Ok((CHUNKS.to_owned(), place)));
+                let chunks = chunks.into_iter().map(|found| Ok((CHUNKS.to_owned(), found.place)));
                 let ordinary = self.ordinary_entries(path, &Place::Node(path.clone()))?;
                 Ok(Box::new(document.chain(chunks).chain(ordinary)))
             }

@@ -314,8 +314,8 @@ impl Vfs {
 
     /// The file or directory `name` in the directory `parent`; the caller's kernel knows it from now on.
     pub fn lookup(&self, parent: u64, name: &str) -> Result<Attr> {
-        let place = self.resolve(&self.directory(parent)?, name)?.ok_or_else(Error::not_found)?;
-        self.told(&place)
+        let found = self.find(&self.directory(parent)?, name)?.ok_or_else(Error::not_found)?;
+        self.told_knowing(&found.place, found.stored.as_ref())
     }
 
     /// Notes that the kernel forgot `count` of the times that it was told of an inode.

@@ -8,7 +8,7 @@ use super::Form;
 use super::views::view_name;
 use crate::array::Coords;
 use crate::metadata::{NodeKind, NodePath};
-use crate::store::Key;
+use crate::store::{Key, Stat};
 use crate::view::Format;
 
 /// The name of a node's document in the mount, in every dialect.
@@ -98,6 +98,27 @@ pub enum Place {
     ViewsDir(NodePath),
     /// `.zarrfs/views/ARRAY`, `.zarrfs/views/GROUP/__group__`: which views the node has, made anew for each reader.
     ViewsOf(NodePath, NodeKind),
+}
+
+/// The place that a name stands for.
+#[derive(Debug, Clone)]
+pub struct Found {
+    pub place: Place,
+    /// The attributes of the stored value, if they were read to find the name.
+    pub stored: Option<Stat>,
+}
+
+impl Found {
+    /// A chunk or an ordinary file whose value is stored.
+    pub fn stored(place: Place, stat: Stat) -> Self {
+        Self { place, stored: Some(stat) }
+    }
+}
+
+impl From<Place> for Found {
+    fn from(place: Place) -> Self {
+        Self { place, stored: None }
+    }
 }
 
 impl Place {

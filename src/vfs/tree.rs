@@ -8,7 +8,7 @@ use super::file::{Content, File, OpenedAs};
 use super::inode::Inode;
 use super::open::Prepared;
 use super::overlay::Shown;
-use super::place::{CHUNKS, CONTROL, DOCUMENT, GROUP, Place, Report, STORED, VIEWS};
+use super::place::{CHUNKS, CONTROL, DOCUMENT, Found, GROUP, Place, Report, STORED, VIEWS};
 use super::zarr2::Named;
 use super::{Access, Form, Pages, Vfs};
 use crate::array::{Array, Coords, parse_index};
@@ -18,43 +18,44 @@ use crate::metadata::{NodeKind, NodePath};
 use crate::store::{Key, Stat, Version};
 
 impl Vfs {
-    /// What `name` in `directory` stands for; none where there is nothing.
+    /// The place that `name` in `directory` stands for, or `None` if there is nothing by that name.
     pub(super) fn resolve(&self, directory: &Place, name: &str) -> Result<Option<Place>> {
-        match self.resolve_named(directory, name)? {
-            None => self.resolve_view(directory, name),
+        Ok(self.find(directory, name)?.map(|found| found.place))
+    }
+
+    /// Like [`Self::resolve`], with the attributes of the stored value if they had to be read.
+    pub(super) fn find(&self, directory: &Place, name: &str) -> Result<Option<Found>> {
+        let found = match self.options.form {
+            Form::View(_) => self.find_among_views(directory, name)?,
+            Form::Zarr3 | Form::Zarr2 => self.find_in_form(directory, name)?,
+        };
+        match found {
+            None => Ok(self.resolve_view(directory, name)?.map(Found::from)),
             found => Ok(found),
         }
     }
 
-    /// The same without views.
-    pub(super) fn resolve_named(&self, directory: &Place, name: &str) -> Result<Option<Place>> {
-        match self.options.form {
-            Form::View(_) => self.resolve_among_views(directory, name),
-            Form::Zarr3 | Form::Zarr2 => self.resolve_node(directory, name),
-        }
-    }
-
     /// Where views alone are shown there are directories of groups besides.
-    fn resolve_among_views(&self, directory: &Place, name: &str) -> Result<Option<Place>> {
-        let Place::Node(_) = directory else { return self.resolve_in_one_tree(directory, name) };
-        Ok(match self.resolve_in_one_tree(directory, name)? {
-            Some(Place::Node(path)) => {
+    fn find_among_views(&self, directory: &Place, name: &str) -> Result<Option<Found>> {
+        let Place::Node(_) = directory else { return self.find_in_one_tree(directory, name) };
+        Ok(match self.find_in_one_tree(directory, name)? {
+            Some(Found { place: Place::Node(path), .. }) => {
                 let node = self.hierarchy.existing(&path)?;
-                (node.kind() == NodeKind::Group).then_some(Place::Node(path))
+                (node.kind() == NodeKind::Group).then(|| Place::Node(path).into())
             }
-            found => found.filter(|place| *place == Place::Control),
+            found => found.filter(|found| found.place == Place::Control),
         })
     }
 
-    fn resolve_node(&self, directory: &Place, name: &str) -> Result<Option<Place>> {
+    fn find_in_form(&self, directory: &Place, name: &str) -> Result<Option<Found>> {
         match self.in_one_tree(directory, name)? {
-            Named::Same => self.resolve_in_one_tree(directory, name),
-            Named::As(in_one, as_one) => match self.resolve_in_one_tree(&in_one, &as_one)? {
-                None if self.is_bare(directory)? => self.resolve_in_one_tree(directory, name),
-                None => self.unlisted_chunk(directory, name),
+            Named::Same => self.find_in_one_tree(directory, name),
+            Named::As(in_one, as_one) => match self.find_in_one_tree(&in_one, &as_one)? {
+                None if self.is_bare(directory)? => self.find_in_one_tree(directory, name),
+                None => Ok(self.unlisted_chunk(directory, name)?.map(Found::from)),
                 found => Ok(found),
             },
-            Named::Beside(place) => self.beside(place),
+            Named::Beside(place) => Ok(self.beside(place)?.map(Found::from)),
             Named::Nothing => Ok(None),
         }
     }
@@ -64,24 +65,24 @@ impl Vfs {
         Ok(self.hierarchy.node(path)?.is_some_and(|node| node.is_bare()))
     }
 
-    fn resolve_in_one_tree(&self, directory: &Place, name: &str) -> Result<Option<Place>> {
+    fn find_in_one_tree(&self, directory: &Place, name: &str) -> Result<Option<Found>> {
         if let Some(shown) = self.overlay.get(directory, name) {
             if self.is_current(&shown)? {
-                return Ok(Some(shown.place().clone()));
+                return Ok(Some(shown.place().clone().into()));
             }
             self.overlay.remove(directory, name);
         }
         match directory {
-            Place::Node(path) => self.resolve_in_node(path, name),
-            Place::ChunkDir(path, prefix) => self.resolve_in_chunks(path, prefix, name),
-            Place::OrdinaryDir(path, _) => self.resolve_ordinary(path, directory, name),
+            Place::Node(path) => self.find_in_node(path, name),
+            Place::ChunkDir(path, prefix) => self.find_in_chunks(path, prefix, name),
+            Place::OrdinaryDir(path, _) => self.find_ordinary(path, directory, name),
             Place::Control => Ok(match name {
-                STORED => Some(Place::StoredDir(NodePath::root())),
-                VIEWS => Some(Place::ViewsDir(NodePath::root())),
-                name => Report::of_name(name).map(Place::Report),
+                STORED => Some(Place::StoredDir(NodePath::root()).into()),
+                VIEWS => Some(Place::ViewsDir(NodePath::root()).into()),
+                name => Report::of_name(name).map(|report| Place::Report(report).into()),
             }),
-            Place::StoredDir(path) => self.resolve_stored(path, name),
-            Place::ViewsDir(path) => self.resolve_views_of(path, name),
+            Place::StoredDir(path) => Ok(self.resolve_stored(path, name)?.map(Found::from)),
+            Place::ViewsDir(path) => Ok(self.resolve_views_of(path, name)?.map(Found::from)),
             _ => Err(Error::new(Kind::NotDirectory, "not a directory")),
         }
     }
@@ -100,18 +101,18 @@ impl Vfs {
         Ok(array.is_some_and(|array| depth.is_none_or(|depth| depth < array.grid().rank())))
     }
 
-    fn resolve_in_node(&self, path: &NodePath, name: &str) -> Result<Option<Place>> {
+    fn find_in_node(&self, path: &NodePath, name: &str) -> Result<Option<Found>> {
         if path.is_root() && name == CONTROL {
-            return Ok(Some(Place::Control));
+            return Ok(Some(Place::Control.into()));
         }
         let Some(node) = self.hierarchy.node(path)? else { return Ok(None) };
         if name == DOCUMENT {
-            return Ok((!node.is_bare()).then(|| Place::Document(path.clone())));
+            return Ok((!node.is_bare()).then(|| Place::Document(path.clone()).into()));
         }
         match node.content() {
             NodeContent::Array(array) if name == CHUNKS => self.chunks_of(path, array),
             NodeContent::NotUnderstood(NodeKind::Array, error) => Err(error.clone()),
-            NodeContent::Array(_) => self.resolve_ordinary(path, &Place::Node(path.clone()), name),
+            NodeContent::Array(_) => self.find_ordinary(path, &Place::Node(path.clone()), name),
             NodeContent::Group(_) | NodeContent::NotUnderstood(NodeKind::Group, _) => {
                 let child = path.child(name)?;
                 let found = self.hierarchy.node(&child)?;
@@ -122,33 +123,28 @@ impl Vfs {
                     return Err(error.clone());
                 }
                 if found.is_some() {
-                    return Ok(Some(Place::Node(child)));
+                    return Ok(Some(Place::Node(child).into()));
                 }
-                self.resolve_ordinary(path, &Place::Node(path.clone()), name)
+                self.find_ordinary(path, &Place::Node(path.clone()), name)
             }
         }
     }
 
     /// Where the chunks of an array are, if it has any: a directory, or the one chunk of an array without dimensions.
-    pub(super) fn chunks_of(&self, path: &NodePath, array: &Arc<Array>) -> Result<Option<Place>> {
+    pub(super) fn chunks_of(&self, path: &NodePath, array: &Arc<Array>) -> Result<Option<Found>> {
         if array.grid().rank() == 0 {
             let coords = Coords::new([]);
             let stat = self.cache.stat(array, &coords)?;
-            return Ok(stat.map(|_| Place::Chunk(path.clone(), coords)));
+            return Ok(stat.map(|stat| Found::stored(Place::Chunk(path.clone(), coords), stat)));
         }
         let place = Place::ChunkDir(path.clone(), Vec::new());
         let is_there = self.has_chunks(array, &[])?
             || self.overlay.has_chunks(path, &[])
             || self.holds_ordinary(&place)?;
-        Ok(is_there.then_some(place))
+        Ok(is_there.then(|| place.into()))
     }
 
-    fn resolve_in_chunks(
-        &self,
-        path: &NodePath,
-        prefix: &[u64],
-        name: &str,
-    ) -> Result<Option<Place>> {
+    fn find_in_chunks(&self, path: &NodePath, prefix: &[u64], name: &str) -> Result<Option<Found>> {
         let array = self.array(path)?;
         if let Some(index) = parse_index(name) {
             let indices = [prefix, &[index]].concat();
@@ -158,36 +154,36 @@ impl Vfs {
             return Ok(if indices.len() == array.grid().rank() {
                 let coords = Coords::new(indices);
                 let stat = self.cache.stat(&array, &coords)?;
-                stat.map(|_| Place::Chunk(path.clone(), coords))
+                stat.map(|stat| Found::stored(Place::Chunk(path.clone(), coords), stat))
             } else {
                 let is_there =
                     self.has_chunks(&array, &indices)? || self.overlay.has_chunks(path, &indices);
                 let place = Place::ChunkDir(path.clone(), indices);
-                (is_there || self.holds_ordinary(&place)?).then_some(place)
+                (is_there || self.holds_ordinary(&place)?).then(|| place.into())
             });
         }
-        self.resolve_ordinary(path, &Place::ChunkDir(path.clone(), prefix.to_vec()), name)
+        self.find_ordinary(path, &Place::ChunkDir(path.clone(), prefix.to_vec()), name)
     }
 
     /// An ordinary file or directory in the store, by its path below a node.
-    fn resolve_ordinary(
+    fn find_ordinary(
         &self,
         path: &NodePath,
         directory: &Place,
         name: &str,
-    ) -> Result<Option<Place>> {
+    ) -> Result<Option<Found>> {
         let relative = below(directory, name);
         if self.is_reserved(path, &relative)? {
             return Ok(None);
         }
         let store = self.hierarchy.store();
         let prefix = self.hierarchy.ordinary_prefix(path)?;
-        if store.stat(&prefix.key(&relative)?)?.is_some() {
-            return Ok(Some(Place::Ordinary(path.clone(), relative)));
+        if let Some(stat) = store.stat(&prefix.key(&relative)?)? {
+            return Ok(Some(Found::stored(Place::Ordinary(path.clone(), relative), stat)));
         }
         let Some(list) = store.list() else { return Ok(None) };
         let is_dir = list.list_dir(&prefix.join(&relative)?)?.next().transpose()?.is_some();
-        Ok(is_dir.then(|| Place::OrdinaryDir(path.clone(), relative)))
+        Ok(is_dir.then(|| Place::OrdinaryDir(path.clone(), relative).into()))
     }
 
     /// Whether the stored dialect uses the path `relative` below a node itself: for a document, or for chunks.
@@ -287,6 +283,9 @@ impl Vfs {
             (Place::Chunk(path, coords), Some(stat)) => {
                 self.attr_of_chunk(path, coords, self.attr_of_file(place), Some(stat))
             }
+            (Place::Ordinary(..), Some(stat)) => {
+                Ok(self.attr_of_file(place).of_value(stat.len, stat))
+            }
             _ => self.attr_of_stored(place),
         };
         attr.map_err(|error| error.at(place.shown()))
@@ -333,10 +332,6 @@ impl Vfs {
 
     pub(super) fn attr_of_stored(&self, place: &Place) -> Result<Attr> {
         let attr = self.attr_of_file(place);
-        let of_value = |len: u64, stat: &Stat| {
-            let blocks = Attr::blocks_of(stat.len, len);
-            Attr { len, blocks, modified: stat.modified, ..attr }
-        };
         Ok(match place {
             Place::Node(path) => {
                 let node = self.hierarchy.existing(path)?;
@@ -349,18 +344,18 @@ impl Vfs {
                 let len =
                     u64::try_from(self.shown_at(place, Wanted::Len)?.len()).unwrap_or(u64::MAX);
                 match node.document() {
-                    Some(document) => of_value(len, &document.total()),
+                    Some(document) => attr.of_value(len, &document.total()),
                     None => Attr { len, blocks: Attr::blocks_of(0, len), ..attr },
                 }
             }
             Place::Chunk(path, coords) => self.attr_of_chunk(path, coords, attr, None)?,
             Place::Ordinary(path, relative) => {
                 let stat = self.stat_ordinary(path, relative)?;
-                of_value(stat.len, &stat)
+                attr.of_value(stat.len, &stat)
             }
             Place::StoredDocument(_, key) => {
                 let stat = self.hierarchy.store().stat(key)?.ok_or_else(Error::not_found)?;
-                of_value(stat.len, &stat)
+                attr.of_value(stat.len, &stat)
             }
             Place::View(path, format) => {
                 let (len, modified) = self.stat_view(path, format)?;
@@ -383,10 +378,6 @@ impl Vfs {
         attr: Attr,
         stored: Option<&Stat>,
     ) -> Result<Attr> {
-        let of_value = |len: u64, stat: &Stat| {
-            let blocks = Attr::blocks_of(stat.len, len);
-            Attr { len, blocks, modified: stat.modified, ..attr }
-        };
         let array = self.array(path)?;
         let stat = stored.map_or_else(|| self.stat_chunk(&array, coords), |stat| Ok(*stat));
         let stat = match stat {
@@ -398,12 +389,12 @@ impl Vfs {
             found => found?,
         };
         if let Some(len) = array.chunk_len(coords)?.exactly() {
-            return Ok(of_value(len, &stat));
+            return Ok(attr.of_value(len, &stat));
         }
         // The kernel asks for the length again each time: bytes that others have stored since are never
         // cut off where the old ones ended.
         let len = self.len_of_elements(&array, coords, &stat)?;
-        Ok(Attr { may_change: true, ..of_value(len, &stat) })
+        Ok(Attr { may_change: true, ..attr.of_value(len, &stat) })
     }
 
     /// The length of a chunk whose elements have lengths of their own: it must be decoded to know it. Of one that

@@ -29,6 +29,8 @@ pub struct FaultyStore {
     store: MemoryStore,
     /// Sets so far.
     pub sets: AtomicUsize,
+    /// Values whose attributes were asked for so far.
+    pub stats: AtomicUsize,
     /// Changes of single values until the store stops: that one and all calls that follow fail; 0 is never.
     pub stop_at: AtomicUsize,
     /// Whether it goes on after the one that fails.
@@ -114,6 +116,7 @@ impl ReadableStore for FaultyStore {
 
     fn stat(&self, keys: &[Key]) -> Result<Vec<Option<Stat>>> {
         self.look()?;
+        self.stats.fetch_add(keys.len(), Ordering::Relaxed);
         self.store.stat(keys)
     }
 
@@ -361,6 +364,11 @@ impl Bed {
     /// How often a value was set since this was asked last.
     pub fn sets(&self) -> usize {
         self.store.sets.swap(0, Ordering::Relaxed)
+    }
+
+    /// How many values the store was asked for attributes of since the last call.
+    pub fn stats(&self) -> usize {
+        self.store.stats.swap(0, Ordering::Relaxed)
     }
 
     /// Another mount of the same store, where nothing waits.

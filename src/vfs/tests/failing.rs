@@ -124,7 +124,7 @@ const CALLS: &[Call] = &[
 
 impl Bed {
     /// An ordinary file that is stored.
-    fn put_file(&self, path: &str, bytes: &[u8]) {
+    pub(super) fn put_file(&self, path: &str, bytes: &[u8]) {
         self.write(path, bytes).expect("kept");
         self.vfs.sync().expect("stored");
     }

@@ -40,3 +40,17 @@ fn the_kernel_is_not_told_to_read_a_chunk_in_two_ways() {
     let alone = bed.open_found("plain/c/0", Access::Read).expect("opened").1;
     assert!(alone.backing.is_some() || alone.pages == Pages::Keep);
 }
+
+#[test]
+fn a_look_up_asks_the_store_for_the_attributes_of_a_value_once() {
+    let bed = Bed::new();
+    bed.write("plain/c/0", b"abcd").expect("stored");
+    bed.put_file("plain/notes", b"text");
+    bed.vfs.sync().expect("stored");
+    for (directory, name, len) in [("plain/c", "0", 4), ("plain", "notes", 4)] {
+        let directory = bed.find(directory).expect("there");
+        bed.stats();
+        assert_eq!(bed.vfs.lookup(directory, name).expect("there").len, len, "{name}");
+        assert_eq!(bed.stats(), 1, "{name}");
+    }
+}
