@@ -6,14 +6,12 @@
 //! file are kept as they are. So writing to a name, and renaming a scratch file onto it,
 //! are the same thing.
 
-mod ahead;
 mod attr;
 mod authors;
 mod commit;
 mod convert;
 mod directories;
 mod documents;
-mod excerpts;
 mod file;
 mod gather;
 mod identity;
@@ -26,6 +24,7 @@ mod open;
 mod overlay;
 mod passthrough;
 mod place;
+mod reader;
 mod stats;
 mod tree;
 mod unstored;
@@ -33,7 +32,6 @@ mod unsynced;
 mod view_pages;
 mod view_writes;
 mod views;
-mod windows;
 mod xattr;
 mod zarr2;
 
@@ -54,7 +52,6 @@ use crate::metadata::NodePath;
 use crate::pool::Pool;
 use crate::store::{Room, Stat};
 use crate::view::Format;
-use ahead::Followed;
 pub use attr::Attr;
 pub use authors::Use;
 pub use inode::ROOT;
@@ -68,6 +65,7 @@ use overlay::Overlay;
 use passthrough::Passed;
 pub use passthrough::Passthrough;
 use place::{DOCUMENT, Place, Report, ZMETADATA};
+use reader::{Followed, Windows};
 pub use unstored::Unstored;
 use unsynced::Unsynced;
 pub use views::ListedViews;
@@ -189,7 +187,7 @@ pub struct Vfs {
     written_len: AtomicU64,
     /// Ranges of chunks that were read without the rest.
     excerpts: AtomicU64,
-    windows: windows::Windows,
+    windows: Windows,
     /// Bytes of files that wait to be stored, or are those of removed files that are still open.
     unstored_len: AtomicU64,
     /// Whether anybody has asked for a chunk whose length is known only when it is decoded.
@@ -246,7 +244,7 @@ impl Vfs {
             read_len: AtomicU64::new(0),
             written_len: AtomicU64::new(0),
             excerpts: AtomicU64::new(0),
-            windows: windows::Windows::default(),
+            windows: Windows::default(),
             unstored_len: AtomicU64::new(0),
             has_variable: AtomicBool::new(false),
             mounted: SystemTime::now(),

@@ -9,19 +9,19 @@ use std::time::Instant;
 use parking_lot::Mutex;
 
 use super::excerpts::InPart;
-use super::views::OpenView;
-use super::{Crew, Vfs};
 use crate::array::{Array, ChunkLen, Coords};
 use crate::error::Error;
 use crate::metadata::NodePath;
 use crate::pool::{Pool, Urgency};
+use crate::vfs::views::OpenView;
+use crate::vfs::{Crew, Vfs};
 use crate::view::{Reach, Slab, Touch, View};
 
 /// Reads that follow one another are a sweep from this one on.
 const STEPS: u64 = 2;
 
 /// The kernel asks for the next ranges of a file before it has the last one, in any order: this far they are one sweep.
-pub(super) const DISORDER: u64 = 4 << 20;
+pub(in crate::vfs) const DISORDER: u64 = 4 << 20;
 
 /// Bytes of a file that are decoded ahead at the least.
 const LEAST_AHEAD: u64 = 8 << 20;
@@ -45,12 +45,12 @@ const MOST_LOOKED_AT: usize = 1024;
 const MOST_ASKED: usize = 4096;
 
 /// Which chunk of which array: by the address of that.
-pub(super) type Id = (usize, Coords);
+pub(in crate::vfs) type Id = (usize, Coords);
 type Chunk = (Arc<Array>, Coords);
 
 /// What a chunk is decoded for.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Goal {
+pub(in crate::vfs) struct Goal {
     /// When it must have been what is stored.
     pub since: Option<Instant>,
     /// Whether the kernel is to read it by itself.
@@ -58,7 +58,7 @@ pub(super) struct Goal {
 }
 
 /// How a range of a view is read.
-pub(super) enum Way {
+pub(in crate::vfs) enum Way {
     /// From its chunks, of some of which a range is read, and no more.
     Chunks(InPart),
     /// From a long part of the view that is made at once.
@@ -67,7 +67,7 @@ pub(super) enum Way {
 
 /// How a view is being read.
 #[derive(Debug, Default)]
-pub(super) struct Sweep {
+pub(in crate::vfs) struct Sweep {
     /// A leaf.
     state: Mutex<State>,
     progress: Arc<Progress>,
@@ -75,7 +75,7 @@ pub(super) struct Sweep {
 
 /// How far a sweep has come. What was to be decoded for it is not wanted any more when it has ended, or is past it.
 #[derive(Debug, Default)]
-pub(super) struct Progress {
+pub(in crate::vfs) struct Progress {
     /// Another one for each sweep.
     turn: AtomicU64,
     /// Where the next read is expected.
@@ -96,7 +96,7 @@ struct State {
     passed: VecDeque<(u64, Chunk)>,
 }
 
-pub(super) fn id(array: &Arc<Array>, coords: &Coords) -> Id {
+pub(in crate::vfs) fn id(array: &Arc<Array>, coords: &Coords) -> Id {
     (Arc::as_ptr(array).addr(), coords.clone())
 }
 
@@ -165,7 +165,7 @@ impl State {
 
 /// How the chunk files of arrays are being read. A leaf.
 #[derive(Debug, Default)]
-pub(super) struct Followed(Mutex<HashMap<NodePath, Files>>);
+pub(in crate::vfs) struct Followed(Mutex<HashMap<NodePath, Files>>);
 
 #[derive(Debug)]
 struct Files {
@@ -286,7 +286,7 @@ impl Order {
 impl Vfs {
     /// Before a range of a view is read: others decode chunks of it, and, in a sweep, those that come next. Lets go of those
     /// that the sweep has passed. Returns how the range is to be read.
-    pub(super) fn before_view(&self, open: &OpenView, offset: u64, len: usize) -> Way {
+    pub(in crate::vfs) fn before_view(&self, open: &OpenView, offset: u64, len: usize) -> Way {
         let end =
             offset.saturating_add(u64::try_from(len).unwrap_or(u64::MAX)).min(open.view.len());
         let is_sweep = open.sweep.step(&mut open.sweep.state.lock(), offset, end);
@@ -297,7 +297,7 @@ impl Vfs {
     }
 
     /// The same of a range that is read from its chunks. Returns those of which a range is read, and no more.
-    pub(super) fn before_chunks(
+    pub(in crate::vfs) fn before_chunks(
         &self,
         open: &OpenView,
         (offset, end): (u64, u64),
@@ -389,7 +389,12 @@ impl Vfs {
     }
 
     /// A chunk file is opened to be read: in a sweep the next ones are decoded, and those before the last are let go.
-    pub(super) fn before_chunk(&self, path: &NodePath, array: &Arc<Array>, coords: &Coords) {
+    pub(in crate::vfs) fn before_chunk(
+        &self,
+        path: &NodePath,
+        array: &Arc<Array>,
+        coords: &Coords,
+    ) {
         let Some(Crew { pool, .. }) = self.crew.get() else { return };
         let counts = array.grid().counts();
         let mut all = self.followed.0.lock();
@@ -459,7 +464,7 @@ impl Vfs {
     }
 
     /// Has a chunk decoded before a sweep is where `until` says, so that it is found decoded. An error is for who asks for it.
-    pub(super) fn decode(
+    pub(in crate::vfs) fn decode(
         &self,
         (pool, urgency): (&Pool, Urgency),
         (progress, until): (&Arc<Progress>, u64),

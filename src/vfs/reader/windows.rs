@@ -10,14 +10,14 @@ use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
 
 use super::ahead::{DISORDER, Goal};
-use super::view_pages::Generations;
-use super::views::OpenView;
-use super::{Crew, Vfs};
 use crate::array::{Array, ChunkLen, Coords};
 use crate::buffer::Buffer;
 use crate::cache::Elsewhere;
 use crate::error::{Error, Kind, Result};
 use crate::pool::Urgency;
+use crate::vfs::view_pages::Generations;
+use crate::vfs::views::OpenView;
+use crate::vfs::{Crew, Vfs};
 use crate::view::{GetChunk, Slab, View};
 
 /// One part of so many of the cache is for one of these, and half of it for all.
@@ -47,7 +47,7 @@ const MOST_PARTS: usize = 64;
 
 /// A long part of a view.
 #[derive(Debug, Default)]
-pub(super) enum Window {
+pub(in crate::vfs) enum Window {
     #[default]
     None,
     Made(Made),
@@ -57,7 +57,7 @@ pub(super) enum Window {
 
 /// Bytes of a view, and the last ones before them, since requests come in any order.
 #[derive(Debug)]
-pub(super) struct Made {
+pub(in crate::vfs) struct Made {
     before: Bytes,
     start: u64,
     bytes: Bytes,
@@ -76,7 +76,7 @@ struct Current {
 
 /// All of them.
 #[derive(Debug, Default)]
-pub(super) struct Windows {
+pub(in crate::vfs) struct Windows {
     /// Bytes that they have.
     len: Arc<AtomicU64>,
     /// How many were made.
@@ -153,7 +153,7 @@ impl Vfs {
     }
 
     /// How many bytes of a view are made at once, where the cache does not hold a row of its chunks.
-    pub(super) fn made_at_once(&self, view: &View) -> u64 {
+    pub(in crate::vfs) fn made_at_once(&self, view: &View) -> u64 {
         if self.may_have_windows(view) { self.window_len() } else { REQUEST }
     }
 
@@ -169,7 +169,7 @@ impl Vfs {
     }
 
     /// Whether a sweep through a view is made in long parts from `offset` on.
-    pub(super) fn is_for_window(&self, open: &OpenView, offset: u64) -> bool {
+    pub(in crate::vfs) fn is_for_window(&self, open: &OpenView, offset: u64) -> bool {
         let is_beyond = || match open.view.slab_at(offset) {
             Some(Slab::Row(len)) => len > self.options.cache_len,
             Some(Slab::Chunk(_)) => false,
@@ -182,7 +182,12 @@ impl Vfs {
     }
 
     /// Up to `len` bytes from `offset` of a view, in a part of it that is made if need be; none where it cannot be.
-    pub(super) fn read_window(&self, open: &OpenView, offset: u64, len: usize) -> Option<Bytes> {
+    pub(in crate::vfs) fn read_window(
+        &self,
+        open: &OpenView,
+        offset: u64,
+        len: usize,
+    ) -> Option<Bytes> {
         let end = offset.saturating_add(u64::try_from(len).unwrap_or(u64::MAX));
         let end = end.min(open.view.len());
         // Held while it is made: others want something of it, too.
@@ -218,7 +223,7 @@ impl Vfs {
     }
 
     /// Lets go of those that are too old to be read from: who has the view open may not go on.
-    pub(super) fn let_windows_go(&self) {
+    pub(in crate::vfs) fn let_windows_go(&self) {
         for open in self.all_open_views() {
             let Some(mut window) = open.window.try_lock() else { continue };
             if matches!(&*window, Window::Made(made) if !made.current.is_young()) {

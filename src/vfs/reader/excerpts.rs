@@ -9,11 +9,11 @@ use std::sync::atomic::Ordering;
 use lru::LruCache;
 use parking_lot::Mutex;
 
-use super::Vfs;
 use super::ahead::{Id, id};
-use super::views::OpenView;
 use crate::array::{Array, ChunkLen, Coords};
 use crate::store::Stat;
+use crate::vfs::Vfs;
+use crate::vfs::views::OpenView;
 use crate::view::Excerpt;
 
 /// Of a chunk one part of so many is read piece by piece; who wants more has all of it read, and kept.
@@ -30,7 +30,7 @@ const MOST_KNOWN: usize = 4096;
 
 /// How much of chunks was read, or decoded, piece by piece, in bytes. A leaf.
 #[derive(Debug)]
-pub(super) struct Excerpts(Mutex<LruCache<Id, u64>>);
+pub(in crate::vfs) struct Excerpts(Mutex<LruCache<Id, u64>>);
 
 impl Default for Excerpts {
     fn default() -> Self {
@@ -53,7 +53,7 @@ impl Excerpts {
 
 /// The chunks of which a request reads a range each. It holds their arrays, so that the addresses stay taken.
 #[derive(Debug, Default)]
-pub(super) struct InPart(HashMap<Id, Arc<Array>>);
+pub(in crate::vfs) struct InPart(HashMap<Id, Arc<Array>>);
 
 impl InPart {
     pub fn has(&self, array: &Arc<Array>, coords: &Coords) -> bool {
@@ -67,7 +67,7 @@ impl InPart {
 
 impl Vfs {
     /// Whether of a chunk that is not here a range is better read without the rest. Notes that it is.
-    pub(super) fn is_for_excerpt(
+    pub(in crate::vfs) fn is_for_excerpt(
         open: &OpenView,
         array: &Arc<Array>,
         coords: &Coords,
@@ -83,7 +83,7 @@ impl Vfs {
 
     /// A range of a chunk, with what is stored of that; none where it must be read as a whole, if only to say what is wrong
     /// with it.
-    pub(super) fn excerpt(
+    pub(in crate::vfs) fn excerpt(
         &self,
         open: &OpenView,
         array: &Arc<Array>,
