@@ -32,6 +32,7 @@ CASES = {
     "stored": "every chunk file of an array that is stored as it is, GB/s, and of the store's own files",
     "random": "one random cold chunk, ms, median",
     "pread": "1 MiB somewhere in the view, which 8 chunks have parts of, cold, ms, median",
+    "cached": "reads of 4 KiB, 64 KiB and 1 MiB in turn from cached chunks through a view, with `-o direct_io`, reads/s",
     "write": "a whole array written, `cp` onto the view, GB/s",
     "write-chunks": "every chunk file written in order, GB/s",
     "write-behind": "every chunk file written in order, with `--writeback=all`, GB/s",
@@ -198,6 +199,18 @@ class Bench:
                     os.pread(file.fileno(), 1 << 20, number << 24)
                     times.append(time.perf_counter() - start)
         return statistics.median(times) * 1000
+
+    def cached(self, name):
+        with self.mount("-o", "direct_io", "--cache-size=4G") as at:
+            with open(f"{at}/{name}.raw", "rb", buffering=0) as file:
+                length, dice = 64 << 20, random.Random(7)
+                for at in range(0, length, 1 << 20):
+                    os.pread(file.fileno(), 1 << 20, at)
+                places = [(size, dice.randrange(length - size)) for size in (4 << 10, 64 << 10, 1 << 20) * 300]
+                start = time.perf_counter()
+                for size, place in places:
+                    os.pread(file.fileno(), size, place)
+                return len(places) / (time.perf_counter() - start)
 
     def empty(self, name):
         """A store with the array, and no chunk."""

@@ -11,7 +11,7 @@ mod write_back;
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Instant, SystemTime};
 
@@ -31,8 +31,13 @@ pub use write_back::Stored;
 /// Writers of stored values that share a lock by chance wait for one another: a few are enough.
 const KEY_LOCKS: usize = 64;
 
-/// One part of so many of the cache is for chunks that were written.
+/// Written chunks may use at most `1/WRITTEN_PART` of the cache.
 const WRITTEN_PART: u64 = 16;
+
+/// Chunks of which one read took a small part, and that were not read again, may use at most `1/JUMP_PART` of the cache,
+/// and at most so many bytes.
+const JUMP_PART: u64 = 8;
+const MOST_JUMPED_TO: u64 = 48 << 20;
 
 /// What a chunk takes besides its bytes: chunks may have a byte each.
 const SLOT_LEN: u64 = 512;
@@ -69,6 +74,17 @@ pub enum Elsewhere {
     Windows,
 }
 
+/// What the cache has of a chunk.
+#[derive(Debug)]
+pub enum Residency {
+    /// All of it, and it is what is stored.
+    Ready(Chunk),
+    /// It is being decoded or waits to be stored, or must be compared with what is stored first.
+    Pending,
+    /// Nothing.
+    Absent,
+}
+
 /// The result of storing a chunk.
 #[derive(Debug, Clone, Copy)]
 pub struct PutChunk {
@@ -95,14 +111,39 @@ pub struct ChunkCache {
     generations: Mutex<HashMap<Prefix, (u64, SystemTime)>>,
     counters: Counters,
     /// A leaf.
-    written: Mutex<Written>,
+    written: Mutex<Trial>,
+    /// Chunks of which one read took a small part. A leaf.
+    jumped_to: Mutex<Trial>,
 }
 
-/// Chunks that are here because they were written, the oldest first, and their length in all.
+/// Chunks that stay only while there are few of them, the oldest first, and their length in all. Each new one takes memory
+/// that the kernel has to clear, which costs as much as decoding, unless one before it goes.
 #[derive(Debug, Default)]
-struct Written {
+struct Trial {
     chunks: VecDeque<(Weak<Slot>, Coords, u64)>,
     len: u64,
+}
+
+impl Trial {
+    /// Adds a chunk, and returns those that are more than `most` bytes.
+    fn add(
+        &mut self,
+        slot: &Arc<Slot>,
+        coords: &Coords,
+        len: u64,
+        most: u64,
+    ) -> Vec<(Arc<Slot>, Coords)> {
+        self.len = self.len.saturating_add(len);
+        self.chunks.push_back((Arc::downgrade(slot), coords.clone(), len));
+        let mut gone = Vec::new();
+        while self.len > most && self.chunks.len() > 1 {
+            if let Some((slot, coords, len)) = self.chunks.pop_front() {
+                self.len = self.len.saturating_sub(len);
+                gone.extend(slot.upgrade().map(|slot| (slot, coords)));
+            }
+        }
+        gone
+    }
 }
 
 #[derive(Debug)]
@@ -121,6 +162,8 @@ struct Slot {
     counted: AtomicU64,
     /// When it was last known to be what is stored. A leaf.
     checked: Mutex<Option<Instant>>,
+    /// Whether it was found here since it was put on trial.
+    is_read_again: AtomicBool,
 }
 
 /// What the cache has done, for `.zarrfs/stats`.
@@ -188,6 +231,7 @@ impl ChunkCache {
             generations: Mutex::default(),
             counters: Counters::default(),
             written: Mutex::default(),
+            jumped_to: Mutex::default(),
         }
     }
 
@@ -247,6 +291,7 @@ impl ChunkCache {
         let mut chunk = slot.chunk.lock();
         if let Some(chunk) = &*chunk {
             self.counters.hits.fetch_add(1, Ordering::Relaxed);
+            slot.is_read_again.store(true, Ordering::Relaxed);
             return Ok(Some(chunk.clone()));
         }
         let started = Instant::now();
@@ -302,21 +347,43 @@ impl ChunkCache {
         }
     }
 
-    /// The chunk if it is here, and was what is stored at `since` or later, without waiting for anything.
-    pub fn peek_fresh(
+    /// What is here of some chunks of an array, without waiting for anything. A chunk is ready only if it was what is
+    /// stored at `since` or later.
+    pub fn peek_many<'c>(
+        &self,
+        array: &Arc<Array>,
+        coords: impl Iterator<Item = &'c Coords> + Clone,
+        since: Option<Instant>,
+    ) -> Vec<Residency> {
+        let mut table = self.table.lock();
+        let slot = |coords| table.slots.get(&id(array, coords)).map(Arc::clone);
+        let slots: Vec<Option<Arc<Slot>>> = coords.clone().map(slot).collect();
+        drop(table);
+        coords.zip(slots).map(|(coords, slot)| self.residency(array, coords, slot, since)).collect()
+    }
+
+    fn residency(
         &self,
         array: &Arc<Array>,
         coords: &Coords,
+        slot: Option<Arc<Slot>>,
         since: Option<Instant>,
-    ) -> Option<Chunk> {
-        if let Some(since) = since
-            && self.held(array, coords).is_none()
-        {
-            let slot = Arc::clone(self.table.lock().slots.peek(&id(array, coords))?);
-            let checked = *slot.checked.lock();
-            checked.filter(|checked| *checked >= since)?;
+    ) -> Residency {
+        if let Some(held) = self.held(array, coords) {
+            let chunk = if held.is_unread() { None } else { Chunk::held(held) };
+            return chunk.map_or(Residency::Pending, Residency::Ready);
         }
-        self.peek(array, coords)
+        let Some(slot) = slot else { return Residency::Absent };
+        let is_fresh = |since| slot.checked.lock().is_some_and(|checked| checked >= since);
+        if !since.is_none_or(is_fresh) {
+            return Residency::Pending;
+        }
+        let Some(chunk) = slot.chunk.try_lock().and_then(|chunk| chunk.clone()) else {
+            return Residency::Pending;
+        };
+        slot.is_read_again.store(true, Ordering::Relaxed);
+        self.counters.hits.fetch_add(1, Ordering::Relaxed);
+        Residency::Ready(chunk)
     }
 
     /// A number that is another one whenever a chunk of an array was changed here.
@@ -445,22 +512,30 @@ impl ChunkCache {
         }
     }
 
-    /// Notes that a chunk is kept because it was written, and lets go of those before it that are more than a part of the
-    /// cache: who writes an array from end to end would fill it with them, all in memory that was not used before.
+    /// Notes that a chunk is kept because it was written, and lets go of older ones, since a program that writes an array
+    /// from end to end reads none of them.
     fn note_written(&self, slot: &Arc<Slot>, coords: &Coords, len: u64) {
-        let mut written = self.written.lock();
-        written.len = written.len.saturating_add(len);
-        written.chunks.push_back((Arc::downgrade(slot), coords.clone(), len));
-        let mut gone = Vec::new();
-        while written.len > self.limit / WRITTEN_PART && written.chunks.len() > 1 {
-            if let Some((slot, coords, len)) = written.chunks.pop_front() {
-                written.len = written.len.saturating_sub(len);
-                gone.extend(slot.upgrade().map(|slot| (slot, coords)));
-            }
-        }
-        drop(written);
+        let gone = self.written.lock().add(slot, coords, len, self.limit / WRITTEN_PART);
+        self.remove_slots(gone);
+    }
+
+    /// Notes that one read took a small part of a chunk, and lets go of older ones that were not read again, since a
+    /// program that reads at random places needs few of them twice.
+    pub fn note_jump(&self, array: &Arc<Array>, coords: &Coords) {
+        let slot = self.table.lock().slots.peek(&id(array, coords)).map(Arc::clone);
+        let Some(slot) = slot else { return };
+        slot.is_read_again.store(false, Ordering::Relaxed);
+        let len = slot.counted.load(Ordering::Relaxed);
+        let most = (self.limit / JUMP_PART).min(MOST_JUMPED_TO);
+        let gone = self.jumped_to.lock().add(&slot, coords, len, most);
+        let is_unread =
+            |(slot, _): &(Arc<Slot>, Coords)| !slot.is_read_again.load(Ordering::Relaxed);
+        self.remove_slots(gone.into_iter().filter(is_unread));
+    }
+
+    fn remove_slots(&self, gone: impl IntoIterator<Item = (Arc<Slot>, Coords)>) {
         for (slot, coords) in gone {
-            // What was written or read anew since has another one.
+            // A chunk that was written or read again since has another slot.
             self.remove_where(&slot.array, &coords, |here| Arc::ptr_eq(here, &slot));
         }
     }
@@ -474,7 +549,13 @@ impl ChunkCache {
     fn slot(&self, array: &Arc<Array>, coords: &Coords) -> Arc<Slot> {
         let new = || {
             let (array, counted) = (Arc::clone(array), AtomicU64::new(0));
-            Arc::new(Slot { array, chunk: Mutex::new(None), counted, checked: Mutex::new(None) })
+            Arc::new(Slot {
+                array,
+                chunk: Mutex::new(None),
+                counted,
+                checked: Mutex::new(None),
+                is_read_again: AtomicBool::new(false),
+            })
         };
         Arc::clone(self.table.lock().slots.get_or_insert(id(array, coords), new))
     }

@@ -72,16 +72,23 @@ impl Seen {
 
     /// Notes that a chunk was read as it was stored as this version, or was not.
     pub fn note(&self, path: &NodePath, coords: &Coords, version: Option<Version>) {
+        self.note_all([(path.clone(), coords.clone(), version)]);
+    }
+
+    /// Notes the same of the chunks of an answer.
+    pub fn note_all(&self, read: impl IntoIterator<Item = (NodePath, Coords, Option<Version>)>) {
         let mut chunks = self.0.lock();
         chunks.last = Some(Instant::now());
-        if chunks.is_unsure {
-            return;
-        }
-        let before = chunks.versions.insert((path.clone(), coords.clone()), version);
-        if before.is_some_and(|before| !Version::holds_of(before, version))
-            || chunks.versions.len() > MAX_SEEN
-        {
-            (chunks.is_unsure, chunks.versions) = (true, HashMap::new());
+        for (path, coords, version) in read {
+            if chunks.is_unsure {
+                return;
+            }
+            let before = chunks.versions.insert((path, coords), version);
+            if before.is_some_and(|before| !Version::holds_of(before, version))
+                || chunks.versions.len() > MAX_SEEN
+            {
+                (chunks.is_unsure, chunks.versions) = (true, HashMap::new());
+            }
         }
     }
 

@@ -18,7 +18,7 @@ use super::view_pages::{Generations, KernelPages, Seen};
 use super::view_writes::Writing;
 use super::{Access, Form, Pages, Vfs};
 use crate::array::{Array, Coords};
-use crate::error::{Error, Kind, Result};
+use crate::error::{At, Error, Kind, Result};
 use crate::hierarchy::Node;
 use crate::metadata::{NodeKind, NodePath};
 use crate::view::{Elements, FORMATS, Format, GetChunk, Source, Touch, View};
@@ -279,7 +279,8 @@ impl Vfs {
                 *generation = generation.wrapping_add(self.cache.generation(array));
                 arrays.push(Arc::clone(array));
             }
-            let chunk = self.view_chunk(elements, coords, since, moves)?;
+            let array = self.array_of(elements, moves)?;
+            let chunk = self.cache.get_fresh(&array, coords, since).at(&elements.path)?;
             Ok(chunk.map(|chunk| chunk.bytes.into()))
         };
         let view = format.view(&Source::new(&self.hierarchy, path, get)?)?;

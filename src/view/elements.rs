@@ -415,11 +415,15 @@ impl Elements {
         let counts: Vec<u64> =
             chunks.map(|(first, last)| last.saturating_sub(*first).saturating_add(1)).collect();
         let mut step = vec![0; counts.len()];
+        let (mut chunk_shape, mut chunk_start) = (Vec::new(), Vec::new());
+        let (mut in_run, mut inside, mut within) = (Vec::new(), Vec::new(), Vec::new());
         loop {
             let indices = first.iter().zip(&step).map(|(first, step)| first.saturating_add(*step));
             let coords = Coords::new(indices.collect::<Vec<u64>>());
-            let mut in_chunk = (Vec::new(), Vec::new());
-            let (mut in_run, mut inside, mut within) = (Vec::new(), Vec::new(), Vec::new());
+            for list in [&mut chunk_shape, &mut chunk_start, &mut in_run, &mut inside, &mut within]
+            {
+                list.clear();
+            }
             let (mut is_whole, mut reach) = (true, Reach::End);
             let shape = self.array.model().shape.iter();
             let spans = grid.spans(&coords)?;
@@ -429,8 +433,8 @@ impl Elements {
                 let end = begin.saturating_add(len).min(*size);
                 let from = begin.max(*start);
                 let until = end.min(start.saturating_add(*extent));
-                in_chunk.0.push(len);
-                in_chunk.1.push(from.saturating_sub(begin));
+                chunk_shape.push(len);
+                chunk_start.push(from.saturating_sub(begin));
                 in_run.push(from.saturating_sub(*start));
                 inside.push(until.saturating_sub(from));
                 within.push(end.saturating_sub(begin));
@@ -440,7 +444,7 @@ impl Elements {
                     is_whole = false;
                 }
             }
-            let in_chunk = Place { shape: &in_chunk.0, start: &in_chunk.1 };
+            let in_chunk = Place { shape: &chunk_shape, start: &chunk_start };
             let cover = if is_whole {
                 Cover::Whole
             } else {

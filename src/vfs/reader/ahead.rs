@@ -8,8 +8,9 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 
-use super::excerpts::InPart;
+use super::request::{Request, Wanted};
 use crate::array::{Array, ChunkLen, Coords};
+use crate::cache::Residency;
 use crate::error::Error;
 use crate::metadata::NodePath;
 use crate::pool::{Pool, Urgency};
@@ -58,10 +59,13 @@ pub(in crate::vfs) struct Goal {
 }
 
 /// How a range of a view is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::vfs) enum Way {
-    /// From its chunks, of some of which a range is read, and no more.
-    Chunks(InPart),
-    /// From a long part of the view that is made at once.
+    /// It follows no other read.
+    Jump,
+    /// It follows other reads.
+    Sweep,
+    /// It follows other reads, and a row of chunks is larger than the cache: a long part of the view is made at once.
     Window,
 }
 
@@ -284,43 +288,42 @@ impl Order {
 }
 
 impl Vfs {
-    /// Before a range of a view is read: others decode chunks of it, and, in a sweep, those that come next. Lets go of those
-    /// that the sweep has passed. Returns how the range is to be read.
-    pub(in crate::vfs) fn before_view(&self, open: &OpenView, offset: u64, len: usize) -> Way {
-        let end =
-            offset.saturating_add(u64::try_from(len).unwrap_or(u64::MAX)).min(open.view.len());
+    /// Notes a read of a view, and returns how it is to be read.
+    pub(in crate::vfs) fn before_view(&self, open: &OpenView, offset: u64, end: u64) -> Way {
         let is_sweep = open.sweep.step(&mut open.sweep.state.lock(), offset, end);
-        if is_sweep && self.is_for_window(open, offset) {
-            return Way::Window;
+        match is_sweep {
+            true if self.is_for_window(open, offset) => Way::Window,
+            true => Way::Sweep,
+            false => Way::Jump,
         }
-        Way::Chunks(self.before_chunks(open, (offset, end), is_sweep))
     }
 
-    /// The same of a range that is read from its chunks. Returns those of which a range is read, and no more.
+    /// Before a request is read from its chunks: decides of which a range is read, and has others decode the rest of
+    /// them. In a sweep also has those decoded that come next, and lets go of those that the sweep has passed.
     pub(in crate::vfs) fn before_chunks(
         &self,
         open: &OpenView,
-        (offset, end): (u64, u64),
+        request: &mut Request,
         is_sweep: bool,
-    ) -> InPart {
+    ) {
         let goal = Goal { since: self.fresh_since(Some(open.opened)), is_passing: false };
         let (mut wanted, mut wanted_len, mut ended) = (Vec::new(), 0_u64, Vec::new());
-        let mut in_part = InPart::default();
-        self.look_at(open, (offset, end), |array, coords, touch| {
-            let is_here = self.cache.is_here(&array, &coords);
-            let jumps = || Self::is_for_excerpt(open, &array, &coords, &touch.bytes);
-            if !is_here && !is_sweep && jumps() {
-                in_part.insert(&array, &coords);
-            } else if !is_here {
-                let len = array.chunk_len(&coords).map_or(u64::MAX, ChunkLen::longest);
+        let (offset, end) = (request.offset, request.end);
+        for chunk in &mut request.chunks {
+            let Wanted { array, coords, range, reach, residency, is_partial } = chunk;
+            let is_absent = matches!(residency, Residency::Absent);
+            *is_partial =
+                is_absent && !is_sweep && Self::is_for_excerpt(open, array, coords, range);
+            if is_absent && !*is_partial {
+                let len = array.chunk_len(coords).map_or(u64::MAX, ChunkLen::longest);
                 wanted_len = wanted_len.saturating_add(len);
-                wanted.push((Arc::clone(&array), coords.clone()));
+                wanted.push((Arc::clone(array), coords.clone()));
             }
-            if touch.reach == Reach::End {
-                ended.push((array, coords));
+            if *reach == Reach::End {
+                ended.push((Arc::clone(array), coords.clone()));
             }
-        });
-        let Some(Crew { pool, .. }) = self.crew.get() else { return in_part };
+        }
+        let Some(Crew { pool, .. }) = self.crew.get() else { return };
         if wanted_len <= self.options.cache_len / 2 {
             // The first one is for who reads.
             for chunk in wanted.into_iter().skip(1).take(MOST_HELPED) {
@@ -329,7 +332,7 @@ impl Vfs {
             }
         }
         if !is_sweep {
-            return in_part;
+            return;
         }
         let mut state = open.sweep.state.lock();
         let from = state.until.max(state.next);
@@ -356,7 +359,6 @@ impl Vfs {
             }
             at = end;
         }
-        in_part
     }
 
     /// The chunks of a range, as far as they can be told, and not too many: of small chunks none has to be decoded ahead.

@@ -1,7 +1,6 @@
 //! Ranges of chunks whose elements are stored one by one, or compressed in blocks: who jumps about in a view and needs a small part
 //! of such a chunk reads that, and no more.
 
-use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -48,20 +47,6 @@ impl Excerpts {
         let read = known.get_or_insert_mut(id(array, coords), || 0);
         *read = read.saturating_add(more);
         *read
-    }
-}
-
-/// The chunks of which a request reads a range each. It holds their arrays, so that the addresses stay taken.
-#[derive(Debug, Default)]
-pub(in crate::vfs) struct InPart(HashMap<Id, Arc<Array>>);
-
-impl InPart {
-    pub fn has(&self, array: &Arc<Array>, coords: &Coords) -> bool {
-        !self.0.is_empty() && self.0.contains_key(&id(array, coords))
-    }
-
-    pub fn insert(&mut self, array: &Arc<Array>, coords: &Coords) {
-        self.0.insert(id(array, coords), Arc::clone(array));
     }
 }
 

@@ -13,7 +13,7 @@ use super::ahead::{DISORDER, Goal};
 use crate::array::{Array, ChunkLen, Coords};
 use crate::buffer::Buffer;
 use crate::cache::Elsewhere;
-use crate::error::{Error, Kind, Result};
+use crate::error::{At, Error, Kind, Result};
 use crate::pool::Urgency;
 use crate::vfs::view_pages::Generations;
 use crate::vfs::views::OpenView;
@@ -323,7 +323,7 @@ impl Vfs {
                 open.seen.note(&elements.path, coords, Some(stat.version));
                 return Ok(Some(excerpt));
             }
-            let chunk = self.view_chunk(elements, coords, since, open.moves)?;
+            let chunk = self.cache.get_fresh(&array, coords, since).at(&elements.path)?;
             open.seen.note(&elements.path, coords, chunk.as_ref().map(|chunk| chunk.stat.version));
             self.cache.remove(&array, coords);
             Ok(chunk.map(|chunk| chunk.bytes.into()))
