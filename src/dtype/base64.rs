@@ -1,48 +1,29 @@
 //! Base64 in the standard alphabet, in which documents hold bytes (RFC 4648, section 4).
 
-const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+use base64::alphabet;
+use base64::engine::general_purpose::{GeneralPurpose, NO_PAD, STANDARD};
+use base64::engine::{DecodePaddingMode, Engine};
 
-/// The bytes of base64, with or without padding.
+/// Bits of the last digit that belong to no byte are ignored, as Python does.
+const LENIENT: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    NO_PAD
+        .with_decode_padding_mode(DecodePaddingMode::RequireNone)
+        .with_decode_allow_trailing_bits(true),
+);
+
+/// Decodes base64 that ends with up to two padding characters, whether or not they are needed.
 pub fn base64_decode(text: &str) -> Option<Vec<u8>> {
     let digits = text.trim_end_matches('=');
-    if text.len() - digits.len() > 2 || digits.len() % 4 == 1 {
+    if text.len() - digits.len() > 2 {
         return None;
     }
-    let mut bytes = Vec::with_capacity(digits.len() / 4 * 3 + 2);
-    for group in digits.as_bytes().chunks(4) {
-        let mut bits: u32 = 0;
-        for digit in group {
-            let digit = match digit {
-                b'A'..=b'Z' => digit - b'A',
-                b'a'..=b'z' => digit - b'a' + 26,
-                b'0'..=b'9' => digit - b'0' + 52,
-                b'+' => 62,
-                b'/' => 63,
-                _ => return None,
-            };
-            bits = (bits << 6) | u32::from(digit);
-        }
-        let missing = u32::try_from(4 - group.len()).ok()?;
-        bits <<= 6 * missing;
-        bytes.extend(bits.to_be_bytes().into_iter().skip(1).take(group.len() - 1));
-    }
-    Some(bytes)
+    LENIENT.decode(digits).ok()
 }
 
-/// The base64 of bytes, padded.
+/// Encodes bytes as base64, padded.
 pub fn base64_encode(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for group in bytes.chunks(3) {
-        let byte = |at: usize| u32::from(group.get(at).copied().unwrap_or_default());
-        let bits = (byte(0) << 16) | (byte(1) << 8) | byte(2);
-        for digit in 0..4 {
-            let index = usize::try_from((bits >> (18 - 6 * digit)) & 63).unwrap_or_default();
-            let letter = ALPHABET.get(index).copied().unwrap_or(b'=');
-            let is_needed = usize::try_from(digit).is_ok_and(|digit| digit <= group.len());
-            text.push(char::from(if is_needed { letter } else { b'=' }));
-        }
-    }
-    text
+    STANDARD.encode(bytes)
 }
 
 #[cfg(test)]
@@ -68,6 +49,13 @@ mod tests {
         }
         for wrong in ["Z", "Zg===", "Z*==", "Zm9vY"] {
             assert_eq!(base64_decode(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn unused_bits_and_superfluous_padding_are_ignored() {
+        for (text, bytes) in [("Zh==", "f"), ("Zm9", "fo"), ("Zg=", "f"), ("Zm9v=", "foo")] {
+            assert_eq!(base64_decode(text).as_deref(), Some(bytes.as_bytes()), "{text}");
         }
     }
 }
