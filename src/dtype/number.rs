@@ -3,6 +3,10 @@
 //! Documents keep the text of a number, so that nothing is rounded before the
 //! type is known: each float is rounded once, from the text, to its own width.
 
+use std::cmp::Ordering;
+
+use half::f16;
+
 /// The integer that a JSON number is, if it has no fraction: `3`, `3.0` and `3e2` have none.
 pub fn integer(text: &str) -> Option<i128> {
     let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
@@ -49,50 +53,45 @@ pub(super) fn float_bits(text: &str, len: u8) -> Option<u64> {
     })
 }
 
-/// The bits of the half that is nearest to `wide`, ties to even.
+/// The bits of the half that is nearest to `wide`, ties to even. A NaN keeps the bits that fit.
 pub fn half_bits(wide: f64) -> u16 {
-    const FRACTION_BITS: u64 = 52;
-    let bits = wide.to_bits();
-    let sign = if bits >> 63 == 1 { 0x8000 } else { 0 };
-    let exponent = (bits >> FRACTION_BITS) & 0x7ff;
-    let fraction = bits & ((1 << FRACTION_BITS) - 1);
-    if exponent == 0x7ff {
-        let payload = u16::try_from(fraction >> 42).unwrap_or_default();
-        let quiet = if fraction != 0 && payload == 0 { 0x200 } else { 0 };
-        return sign | 0x7c00 | payload | quiet;
+    if wide.is_nan() {
+        // `half` would set the quiet bit, which NumPy does not.
+        let payload = u16::try_from((wide.to_bits() >> 42) & 0x3ff).unwrap_or_default();
+        let sign = u16::from(wide.is_sign_negative()) << 15;
+        return sign | f16::INFINITY.to_bits() | if payload == 0 { 0x200 } else { payload };
     }
-    // 1023 - 15 is the difference of the biases; below it halves are subnormal.
-    let (rounded, drop) = if exponent > 1008 {
-        if exponent >= 1008 + 31 {
-            return sign | 0x7c00;
-        }
-        (((exponent - 1008) << FRACTION_BITS) | fraction, 42)
-    } else {
-        let drop = 42 + (1009 - exponent);
-        if drop > 54 {
-            return sign;
-        }
-        ((1 << FRACTION_BITS) | fraction, drop)
-    };
-    let kept = rounded >> drop;
-    let rest = rounded & ((1 << drop) - 1);
-    let half = 1 << (drop - 1);
-    let up = rest > half || (rest == half && kept & 1 == 1);
-    // A carry out of the fraction goes into the exponent, up to infinity, as it should.
-    let magnitude = kept + u64::from(up);
-    sign | u16::try_from(magnitude).unwrap_or(0x7c00)
+    // `f16::from_f64` rounds to a single and then again, or ignores the low 32 bits.
+    f16::from_f32(rounded_to_odd(wide)).to_bits()
+}
+
+/// `wide` if a single can hold it, else that of its two neighbors whose last bit is 1. Rounding
+/// this number again, to a shorter float, gives what rounding `wide` to it once gives.
+fn rounded_to_odd(wide: f64) -> f32 {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::as_conversions,
+        reason = "what the rounding changes is looked at"
+    )]
+    let nearest = wide as f32;
+    if nearest.to_bits() & 1 == 1 {
+        return nearest;
+    }
+    match f64::from(nearest).partial_cmp(&wide) {
+        Some(Ordering::Less) => nearest.next_up(),
+        Some(Ordering::Greater) => nearest.next_down(),
+        Some(Ordering::Equal) | None => nearest,
+    }
 }
 
 /// The value of a half, exactly; of a NaN its sign and what else it says, too.
 pub fn half_value(bits: u16) -> f64 {
-    let exponent = i32::from((bits >> 10) & 0x1f);
-    let fraction = f64::from(bits & 0x3ff);
-    let size = match exponent {
-        0 => fraction * 2f64.powi(-24),
-        31 => f64::from_bits(0x7ff0_0000_0000_0000 | u64::from(bits & 0x3ff) << 42),
-        _ => (1024.0 + fraction) * 2f64.powi(exponent - 25),
-    };
-    if bits & 0x8000 == 0 { size } else { -size }
+    let half = f16::from_bits(bits);
+    if half.is_nan() {
+        let size = f64::from_bits(f64::INFINITY.to_bits() | u64::from(bits & 0x3ff) << 42);
+        return if half.is_sign_negative() { -size } else { size };
+    }
+    half.to_f64()
 }
 
 /// The shortest decimal that gives these bits again, also to a reader that rounds to a double on the way.
@@ -156,9 +155,6 @@ mod tests {
     fn every_half_survives_its_text() {
         for bits in 0..=u16::MAX {
             let wide = half_value(bits);
-            if wide.is_nan() {
-                continue;
-            }
             assert_eq!(half_bits(wide), bits, "{bits:#x} is {wide}");
             if let Some(text) = float_text(u64::from(bits), 2) {
                 assert_eq!(float_bits(&text, 2), Some(u64::from(bits)), "{bits:#x} as {text}");
@@ -187,6 +183,23 @@ mod tests {
             ("1e-300", 0),
         ] {
             assert_eq!(float_bits(text, 2), Some(bits), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_double_is_rounded_to_a_half_once() {
+        for below in 0..f16::INFINITY.to_bits() {
+            let above = below + 1;
+            let end = if above == f16::INFINITY.to_bits() { 65536.0 } else { half_value(above) };
+            let tie = f64::midpoint(half_value(below), end);
+            let even = if below % 2 == 0 { below } else { above };
+            for (wide, bits) in [(tie.next_down(), below), (tie, even), (tie.next_up(), above)] {
+                assert_eq!(half_bits(wide), bits, "{wide:e}");
+                assert_eq!(half_bits(-wide), bits | 0x8000, "-{wide:e}");
+            }
+        }
+        for (wide, bits) in [(f64::NAN, 0x7e00), (f64::from_bits(0xfff0_0000_0000_0001), 0xfe00)] {
+            assert_eq!(half_bits(wide), bits, "{:#x}", wide.to_bits());
         }
     }
 
