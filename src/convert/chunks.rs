@@ -46,6 +46,9 @@ pub fn copy(
             watch.advance();
         }
     };
+    // Not `parallel::map`: it takes a list of known length and chooses the number of threads itself.
+    // Also, a thread of that pool that waits for inner chunks takes up other work, and must not hold
+    // the lock of a cached chunk, which it does here.
     thread::scope(|scope| {
         for _ in 1..how.threads {
             scope.spawn(run);

@@ -133,6 +133,9 @@ impl Vfs {
         if keys.is_empty() {
             return Ok(());
         }
+        // Not `parallel::map`: storing a shard holds the lock of its key while inner chunks are
+        // encoded. A thread of that pool that waits for them takes up other work, and if that were
+        // another shard, the thread could wait for a lock that it holds itself.
         let threads = thread::available_parallelism().map_or(1, NonZero::get).min(keys.len());
         let first = Mutex::new(Ok(()));
         let rest = Mutex::new(keys.into_iter());
