@@ -14,10 +14,11 @@ use std::time::SystemTime;
 
 use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
+use rustix::io::pread;
 
 use crate::error::Result;
 use crate::resources::Taken;
-use crate::sys::{self, MemoryFile, MemoryFs};
+use crate::sys::{MemoryFile, MemoryFs};
 
 /// What a server of the kernel's protocol knows a file by, or why the kernel does not take it.
 pub type Registration = Result<Arc<dyn Any + Send + Sync>, Arc<str>>;
@@ -75,7 +76,7 @@ impl Backing {
     pub fn read(&self, offset: u64, len: usize) -> io::Result<Bytes> {
         let left = usize::try_from(self.len.saturating_sub(offset)).unwrap_or(usize::MAX);
         let mut bytes = BytesMut::zeroed(len.min(left));
-        let read = sys::read_at(self.file(), &mut bytes, offset)?;
+        let read = pread(self.file(), &mut *bytes, offset)?;
         bytes.truncate(read);
         Ok(bytes.freeze())
     }

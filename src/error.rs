@@ -192,6 +192,12 @@ impl Display for Error {
 
 impl std::error::Error for Error {}
 
+impl From<rustix::io::Errno> for Error {
+    fn from(error: rustix::io::Errno) -> Self {
+        Self::os(&error.into())
+    }
+}
+
 impl From<std::io::Error> for Error {
     fn from(error: std::io::Error) -> Self {
         Self::os(&error)

@@ -1,12 +1,13 @@
 //! `zarrfs mount`: checks what can be checked first, mounts, and serves until it is unmounted.
 
-use std::io::{ErrorKind, Write};
+use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use clap::{CommandFactory, FromArgMatches};
+use rustix::process::{getegid, geteuid, setsid};
 
 use super::args::{
     Args, Durability as DurabilityArg, Mount, ShardWriteArg, Writeback as WritebackArg,
@@ -114,7 +115,7 @@ fn serve(
     // Before any thread starts, so that all leave the signals to the one that waits for them.
     sys::block_signals()?;
     if args.daemon {
-        sys::new_session()?;
+        setsid().map_err(io::Error::from)?;
     }
     logger::start(args.log_level, args.log_file.as_deref())?;
     let descriptors = resources::raise_descriptor_limit();
@@ -154,7 +155,7 @@ fn serve(
         workers,
         // One is left for who asks meanwhile.
         ahead: processors.min(workers.saturating_sub(1)).max(1),
-        owner: sys::effective_ids(),
+        owner: (geteuid().as_raw(), getegid().as_raw()),
     };
     let mounted = fuse::mount(&vfs, mountpoint, &options)
         .map_err(|error| failed(format!("{}: {error}", mountpoint.display())))?;

@@ -6,9 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use rustix::io::Errno;
+use rustix::mount::{UnmountFlags, unmount};
+
 use super::args::Umount;
 use super::{Failure, failed, rescue};
-use crate::sys;
 
 /// How long the daemon may take to go after everything was stored and the mount has ended.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -157,13 +159,15 @@ fn wait_for(process: u32) -> Result<(), Failure> {
 /// Ends a mount: by the system call where that is permitted, else by `fusermount3`.
 pub fn now(mountpoint: &Path, busy: Busy) -> Result<(), Failure> {
     let shown = mountpoint.display();
-    match sys::unmount(mountpoint, busy == Busy::Detach) {
+    let flags = match busy {
+        Busy::Refuse => UnmountFlags::empty(),
+        Busy::Detach => UnmountFlags::DETACH,
+    };
+    match unmount(mountpoint, flags) {
         Ok(()) => return Ok(()),
-        Err(error) => match error.raw_os_error() {
-            Some(libc::EBUSY) => return Err(in_use(mountpoint)),
-            Some(libc::EPERM) => {}
-            _ => return Err(failed(format!("{shown}: {error}"))),
-        },
+        Err(Errno::BUSY) => return Err(in_use(mountpoint)),
+        Err(Errno::PERM) => {}
+        Err(error) => return Err(failed(format!("{shown}: {error}"))),
     }
     let flags = if busy == Busy::Detach { "-uz" } else { "-u" };
     let done = Command::new("fusermount3").arg(flags).arg("--").arg(mountpoint).output();

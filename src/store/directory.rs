@@ -29,6 +29,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
+use rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, fstat, fstatvfs, mkdirat, renameat, statat, unlinkat,
+};
+use rustix::io::Errno;
 
 use super::{
     Aside, ByteRange, Condition, Entries, Key, Keys, ListableStore, PRIVATE, Piece, Prefix,
@@ -36,7 +40,7 @@ use super::{
 };
 use crate::buffer::unset;
 use crate::error::{At, Error, Kind, Result};
-use crate::sys::{self, Dir, EntryType, Links};
+use crate::sys::{self, Dir, Links};
 use circles::Root;
 use listing::{Listing, Walk};
 use session::{Session, Written};
@@ -78,14 +82,14 @@ impl DirectoryStore {
         if is_lock(key) {
             return Ok(None);
         }
-        let Some(fd) = open_at(&self.root, key.as_str(), libc::O_PATH).at(key)? else {
+        let Some(fd) = open_at(&self.root, key.as_str(), OFlags::PATH).at(key)? else {
             return Ok(None);
         };
         let file = File::from(fd);
         let metadata = file.metadata()?;
         match kind_of(&metadata) {
-            EntryType::File => Ok(Some(self.clock.stat(&file, &metadata))),
-            EntryType::Dir => Ok(None),
+            FileType::RegularFile => Ok(Some(self.clock.stat(&file, &metadata))),
+            FileType::Directory => Ok(None),
             _ => Err(not_a_file().at(key)),
         }
     }
@@ -107,7 +111,7 @@ impl DirectoryStore {
         if is_lock(key) {
             return Ok(None);
         }
-        let flags = libc::O_RDONLY | libc::O_NONBLOCK | libc::O_NOCTTY;
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
         let fd = match open_at(&self.root, key.as_str(), flags) {
             Ok(Some(fd)) => fd,
             Ok(None) => return Ok(None),
@@ -116,17 +120,17 @@ impl DirectoryStore {
         let file = File::from(fd);
         let metadata = file.metadata()?;
         match kind_of(&metadata) {
-            EntryType::File => {
+            FileType::RegularFile => {
                 let stat = self.clock.stat(&file, &metadata);
                 Ok(Some(Opened { file, metadata, stat }))
             }
-            EntryType::Dir => Ok(None),
+            FileType::Directory => Ok(None),
             _ => Err(not_a_file().at(key)),
         }
     }
 
     fn open_dir(&self, prefix: &Prefix) -> Result<Option<OwnedFd>> {
-        let flags = libc::O_RDONLY | libc::O_DIRECTORY;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         open_at(&self.root, prefix.as_str(), flags).at(prefix)
     }
 
@@ -153,9 +157,9 @@ impl DirectoryStore {
         let mut above = Prefix::root();
         for component in prefix.as_str().split_terminator('/') {
             let Some(dir) = self.open_dir(&above)? else { return Ok(()) };
-            match sys::make_dir(&dir, &c_name(component)?) {
-                Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Ok(()),
-                Err(error) if error.raw_os_error() == Some(libc::EEXIST) => {
+            match mkdirat(&dir, &c_name(component)?, Mode::from(0o777)) {
+                Err(Errno::NOENT) => return Ok(()),
+                Err(Errno::EXIST) => {
                     let key = above.key(component)?;
                     if self.stat(&[key])?.iter().any(Option::is_some) {
                         let detail = "a component of its path is not a directory";
@@ -200,7 +204,7 @@ impl DirectoryStore {
             file.sync_all()?;
         }
         let written = self.clock.stat(file, &file.metadata()?);
-        sys::rename(&turn.dir, &turn.lock_name, &turn.dir, &turn.name)?;
+        renameat(&turn.dir, &turn.lock_name, &turn.dir, &turn.name)?;
         // The rename itself changes the version. From here on other programs may change the file.
         let mut stat = self.clock.stat(file, &file.metadata()?);
         if (stat.len, stat.modified) != (written.len, written.modified) {
@@ -237,7 +241,7 @@ impl DirectoryStore {
         let mut parent = key.parent();
         while let Some(dir) = parent.as_key() {
             let Some(above) = self.open_dir(&dir.parent())? else { break };
-            if sys::remove_dir(&above, &c_name(dir.name())?).is_err() {
+            if unlinkat(&above, &c_name(dir.name())?, AtFlags::REMOVEDIR).is_err() {
                 break;
             }
             parent = dir.parent();
@@ -271,14 +275,14 @@ impl ReadableStore for DirectoryStore {
         let stat = |key: &Key| {
             let parent = key.parent();
             if keys.len() > 1 && beside.as_ref().is_none_or(|(known, _)| *known != parent) {
-                let dir = open_at(&self.root, parent.as_str(), libc::O_PATH | libc::O_DIRECTORY);
+                let dir = open_at(&self.root, parent.as_str(), OFlags::PATH | OFlags::DIRECTORY);
                 beside = Some((parent, dir.at(key)?));
             }
             let dir = beside.as_ref().and_then(|(_, dir)| dir.as_ref());
             let Some(dir) = dir.filter(|_| !is_lock(key)) else { return self.stat_one(key) };
             let name = c_name(key.name()).at(key)?;
-            match sys::stat_at(dir, &name) {
-                Ok(found) if found.st_mode & libc::S_IFMT == libc::S_IFREG => {
+            match statat(dir, &name, AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(found) if FileType::from_raw_mode(found.st_mode).is_file() => {
                     Ok(Some(self.clock.stat_at(dir, &name, &found)))
                 }
                 _ => self.stat_one(key),
@@ -293,7 +297,7 @@ impl ReadableStore for DirectoryStore {
     }
 
     fn room(&self) -> Result<Option<Room>> {
-        let figures = sys::statvfs(&self.root)?;
+        let figures = fstatvfs(&self.root)?;
         Ok(Some(Room {
             unit_len: u32::try_from(figures.f_frsize).unwrap_or(4096),
             total: figures.f_blocks,
@@ -338,18 +342,18 @@ impl WritableStore for DirectoryStore {
         for key in keys.iter().filter(|key| !is_lock(key)) {
             let Some(dir) = self.open_dir(&key.parent())? else { continue };
             let name = c_name(key.name())?;
-            let flags = libc::O_PATH | libc::O_NOFOLLOW;
-            match sys::open_beneath(&dir, &name, flags, 0, Links::Beneath).map(File::from) {
+            let flags = OFlags::PATH | OFlags::NOFOLLOW;
+            match sys::open_beneath(&dir, &name, flags, Links::Beneath).map(File::from) {
                 // A directory is a prefix: the key itself has no value.
-                Ok(found) if kind_of(&found.metadata()?) == EntryType::Dir => continue,
-                Err(error) if error.raw_os_error() == Some(libc::ENOENT) => continue,
+                Ok(found) if kind_of(&found.metadata()?) == FileType::Directory => continue,
+                Err(Errno::NOENT) => continue,
                 _ => {}
             }
             // A writer that has checked its condition must not find out that the value went after that.
             let turn = Turn::take(self, key).at(key)?;
-            let erased = match sys::unlink(&turn.dir, &turn.name) {
-                Err(error) if error.raw_os_error() != Some(libc::ENOENT) => Err(Error::os(&error)),
-                _ => Ok(()),
+            let erased = match unlinkat(&turn.dir, &turn.name, AtFlags::empty()) {
+                Ok(()) | Err(Errno::NOENT) => Ok(()),
+                Err(error) => Err(Error::from(error)),
             };
             turn.end_unused();
             self.prune(key)?;
@@ -363,7 +367,7 @@ impl WritableStore for DirectoryStore {
         let found = self.stat(std::slice::from_ref(key))?.pop().flatten();
         let found = found.map(|stat| stat.version);
         let checked = self.check(key, Condition::Unchanged(version), found);
-        let erased = checked.and_then(|()| Ok(sys::unlink(&turn.dir, &turn.name)?));
+        let erased = checked.and_then(|()| Ok(unlinkat(&turn.dir, &turn.name, AtFlags::empty())?));
         turn.end_unused();
         self.prune(key)?;
         erased.at(key)
@@ -375,8 +379,8 @@ impl WritableStore for DirectoryStore {
         match prefix.as_key() {
             Some(key) => {
                 let Some(above) = self.open_dir(&key.parent())? else { return Ok(()) };
-                sys::remove_dir(&above, &c_name(key.name())?)
-                    .map_err(|e| Error::os(&e).at(&key))?;
+                unlinkat(&above, &c_name(key.name())?, AtFlags::REMOVEDIR)
+                    .map_err(|e| Error::from(e).at(&key))?;
                 self.prune(&key)
             }
             None => Ok(()),
@@ -389,8 +393,8 @@ impl WritableStore for DirectoryStore {
         };
         let Some(target) = to.as_key() else {
             let Some(dir) = self.open_dir(from)? else { return Ok(()) };
-            for entry in Dir::new(dir.try_clone()?)?.collect::<std::io::Result<Vec<_>>>()? {
-                move_tree(&dir, &entry.name, &self.root, &entry.name).at(&source)?;
+            for entry in Dir::new(dir.try_clone()?)?.collect::<rustix::io::Result<Vec<_>>>()? {
+                move_tree(&dir, entry.file_name(), &self.root, entry.file_name()).at(&source)?;
             }
             return self.erase_prefix(from);
         };
@@ -412,9 +416,9 @@ impl WritableStore for DirectoryStore {
         }
         let new_dir = self.make_parent(to)?;
         let turn = Turn::take(self, from).at(from)?;
-        let moved = match sys::rename(&turn.dir, &turn.name, &new_dir, &c_name(to.name())?) {
-            Err(error) if error.raw_os_error() != Some(libc::ENOENT) => Err(Error::os(&error)),
-            _ => Ok(()),
+        let moved = match renameat(&turn.dir, &turn.name, &new_dir, &c_name(to.name())?) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(error) => Err(Error::from(error)),
         };
         turn.end_unused();
         self.prune(from)?;
@@ -506,7 +510,7 @@ impl<'s> Turn<'s> {
     /// Removes the lock file of a turn that stored nothing. The lock is still ours, so nobody else is
     /// writing to it.
     fn end_unused(self) {
-        let removed = sys::unlink(&self.dir, &self.lock_name);
+        let removed = unlinkat(&self.dir, &self.lock_name, AtFlags::empty());
         removed.unwrap_or_else(|error| log::debug!("{:?}: {error}", self.lock_name));
     }
 
@@ -517,15 +521,15 @@ impl<'s> Turn<'s> {
         let written = store.session.write(key);
         loop {
             let dir = store.make_parent(key)?;
-            let flags = libc::O_RDWR | libc::O_CREAT | libc::O_NONBLOCK;
-            let file = match sys::open_beneath(&dir, &lock_name, flags, 0o666, Links::Refuse) {
+            let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NONBLOCK;
+            let file = match sys::open_beneath(&dir, &lock_name, flags, Links::Refuse) {
                 Ok(fd) => File::from(fd),
                 // The directory was pruned between the two calls.
-                Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {
+                Err(Errno::NOENT) => {
                     check_root(&store.root)?;
                     continue;
                 }
-                Err(error) if error.raw_os_error() == Some(libc::EISDIR) => {
+                Err(Errno::ISDIR) => {
                     let name = lock_name.to_string_lossy();
                     let detail = format!("a directory has the name of its lock file, {name}");
                     return Err(Error::new(Kind::Os(libc::EISDIR), detail));
@@ -537,7 +541,7 @@ impl<'s> Turn<'s> {
             })?;
             if locked {
                 // The file that was locked may have become the key meanwhile: the writer before us renamed it.
-                let named = sys::open_beneath(&dir, &lock_name, libc::O_PATH, 0, Links::Refuse);
+                let named = sys::open_beneath(&dir, &lock_name, OFlags::PATH, Links::Refuse);
                 let named = named.ok().map(|fd| File::from(fd).metadata()).transpose()?;
                 let ours = file.metadata()?;
                 if named.is_some_and(|named| (named.dev(), named.ino()) == (ours.dev(), ours.ino()))
@@ -546,7 +550,7 @@ impl<'s> Turn<'s> {
                         return Ok(Self { dir, file, name, lock_name, _written: written });
                     }
                     // A second name of some other value, which is not to be written over.
-                    sys::unlink(&dir, &lock_name)?;
+                    unlinkat(&dir, &lock_name, AtFlags::empty())?;
                 }
             } else if started.elapsed() > LOCK_PATIENCE {
                 return Err(Error::new(
@@ -561,36 +565,34 @@ impl<'s> Turn<'s> {
 }
 
 /// Opens `path` below the root; none where it or a directory on the way is not there.
-fn open_at(root: &Root, path: &str, flags: i32) -> Result<Option<OwnedFd>> {
+fn open_at(root: &Root, path: &str, flags: OFlags) -> Result<Option<OwnedFd>> {
     Ok(open_by(root, path, flags)?.map(|(fd, _)| fd))
 }
 
 /// The same, and whether there is a symbolic link on the path.
-fn open_by(root: &Root, path: &str, flags: i32) -> Result<Option<(OwnedFd, bool)>> {
+fn open_by(root: &Root, path: &str, flags: OFlags) -> Result<Option<(OwnedFd, bool)>> {
     let path = if path.is_empty() { "." } else { path.trim_end_matches('/') };
     let name = c_name(path)?;
-    let mut opened = sys::open_beneath(root, &name, flags, 0, Links::Refuse);
-    let has_link = matches!(&opened, Err(error) if error.raw_os_error() == Some(libc::ELOOP));
+    let mut opened = sys::open_beneath(root, &name, flags, Links::Refuse);
+    let has_link = matches!(opened, Err(Errno::LOOP));
     if has_link {
         root.check(path)?;
-        opened = sys::open_beneath(root, &name, flags, 0, Links::Beneath);
+        opened = sys::open_beneath(root, &name, flags, Links::Beneath);
     }
     match opened {
         Ok(fd) => Ok(Some((fd, has_link))),
-        Err(error) => match error.raw_os_error() {
-            Some(libc::ENOENT | libc::ENOTDIR) => check_root(root).map(|()| None),
-            Some(libc::EXDEV) => Err(Error::corrupt("a symbolic link that leads out of the store")),
-            Some(libc::ELOOP) => Err(circles::error()),
-            // A socket, or a device without a driver.
-            Some(libc::ENXIO) => Err(not_a_file()),
-            _ => Err(Error::os(&error)),
-        },
+        Err(Errno::NOENT | Errno::NOTDIR) => check_root(root).map(|()| None),
+        Err(Errno::XDEV) => Err(Error::corrupt("a symbolic link that leads out of the store")),
+        Err(Errno::LOOP) => Err(circles::error()),
+        // A socket, or a device without a driver.
+        Err(Errno::NXIO) => Err(not_a_file()),
+        Err(error) => Err(error.into()),
     }
 }
 
 /// Refuses to take a store whose own directory was removed for one that holds nothing.
 fn check_root(root: &OwnedFd) -> Result<()> {
-    if sys::stat_at(root, c"")?.st_nlink == 0 {
+    if fstat(root)?.st_nlink == 0 {
         let detail = "the directory of the store was removed: unmount, and mount again";
         return Err(Error::new(Kind::Os(libc::ESTALE), detail));
     }
@@ -725,17 +727,8 @@ fn not_a_file() -> Error {
     Error::corrupt("not a regular file (a FIFO, a socket or a device)")
 }
 
-fn kind_of(metadata: &Metadata) -> EntryType {
-    let kind = metadata.file_type();
-    if kind.is_file() {
-        EntryType::File
-    } else if kind.is_dir() {
-        EntryType::Dir
-    } else if kind.is_symlink() {
-        EntryType::Link
-    } else {
-        EntryType::Other
-    }
+fn kind_of(metadata: &Metadata) -> FileType {
+    FileType::from_raw_mode(metadata.mode())
 }
 
 impl AsFd for DirectoryStore {

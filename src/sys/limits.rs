@@ -2,10 +2,9 @@
 
 use std::fs;
 use std::io;
-use std::mem;
 use std::path::{Path, PathBuf};
 
-use super::check;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// How much memory this process may have, in bytes: what the machine has, or less where a control group or a limit of address
 /// space says so.
@@ -17,7 +16,7 @@ pub fn memory_limit() -> u64 {
     let groups = control_group_files().into_iter().filter_map(|file| {
         fs::read_to_string(file).ok()?.trim().parse().ok() // `max` where there is none.
     });
-    let address_space = limit(libc::RLIMIT_AS).ok().map(|limit| limit.rlim_cur);
+    let address_space = getrlimit(Resource::As).current;
     total.into_iter().chain(groups).chain(address_space).min().unwrap_or(u64::MAX)
 }
 
@@ -41,32 +40,24 @@ fn control_group_files() -> Vec<PathBuf> {
     files
 }
 
-fn limit(resource: libc::__rlimit_resource_t) -> io::Result<libc::rlimit> {
-    // SAFETY: rlimit is a plain struct of integers, for which zero is valid.
-    let mut limit: libc::rlimit = unsafe { mem::zeroed() };
-    // SAFETY: `limit` outlives the call.
-    check(unsafe { libc::getrlimit(resource, &raw mut limit) })?;
-    Ok(limit)
-}
-
 /// How many files this process may have open.
 pub fn descriptor_limit() -> u64 {
-    limit(libc::RLIMIT_NOFILE).map_or(1024, |limit| limit.rlim_cur)
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
 /// Lets this process have as many files open as it may, up to `most`. Returns how many these are, and how many they were.
 pub fn raise_descriptor_limit(most: u64) -> io::Result<(u64, u64)> {
-    let was = limit(libc::RLIMIT_NOFILE)?;
-    let wanted = was.rlim_max.min(most).max(was.rlim_cur);
+    let was = descriptor_limit();
+    let allowed = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
+    let wanted = allowed.min(most).max(was);
     set_descriptor_limit(wanted)?;
-    Ok((wanted, was.rlim_cur))
+    Ok((wanted, was))
 }
 
 /// Sets how many files this process may have open, as it was before it was raised.
 pub fn set_descriptor_limit(wanted: u64) -> io::Result<()> {
-    let limit = libc::rlimit { rlim_cur: wanted, ..limit(libc::RLIMIT_NOFILE)? };
-    // SAFETY: `limit` outlives the call.
-    check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }).map(drop)
+    let limit = Rlimit { current: Some(wanted), ..getrlimit(Resource::Nofile) };
+    Ok(setrlimit(Resource::Nofile, limit)?)
 }
 
 /// How many files this process has open, and how many threads; none where the system does not say.
@@ -78,8 +69,7 @@ pub fn in_use() -> (Option<u64>, Option<u64>) {
 
 /// How many threads the user of this process may have; none where there is no limit.
 pub fn thread_limit() -> Option<u64> {
-    let limit = limit(libc::RLIMIT_NPROC).ok()?.rlim_cur;
-    (limit != libc::RLIM_INFINITY).then_some(limit)
+    getrlimit(Resource::Nproc).current
 }
 
 #[cfg(test)]

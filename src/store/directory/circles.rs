@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use rustix::fs::{AtFlags, FileType, OFlags, Stat, statat};
 
 use super::c_name;
 use crate::error::{Error, Kind, Result};
@@ -101,8 +102,9 @@ impl Root {
         name: &str,
     ) -> Result<Option<(File, Passed)>> {
         let mut passed = passed.clone();
-        let is_link = |found: libc::stat| found.st_mode & libc::S_IFMT == libc::S_IFLNK;
-        passed.links += usize::from(sys::stat_at(at, &c_name(name)?).is_ok_and(is_link));
+        let found = statat(at, c_name(name)?, AtFlags::SYMLINK_NOFOLLOW);
+        let is_link = |found: Stat| FileType::from_raw_mode(found.st_mode).is_symlink();
+        passed.links += usize::from(found.is_ok_and(is_link));
         if passed.links > MAX_LINKS {
             let detail = format!("more than {MAX_LINKS} symbolic links on its path");
             return Err(Error::new(Kind::Os(libc::ELOOP), detail));
@@ -122,7 +124,7 @@ impl Root {
 
     /// Whatever `path` leads to; `None` if it cannot be opened.
     fn open(&self, path: &str) -> Result<Option<File>> {
-        let opened = sys::open_beneath(&self.fd, &c_name(path)?, libc::O_PATH, 0, Links::Beneath);
+        let opened = sys::open_beneath(&self.fd, &c_name(path)?, OFlags::PATH, Links::Beneath);
         Ok(opened.map(File::from).ok())
     }
 

@@ -6,11 +6,13 @@
 use std::fs::File;
 use std::sync::Arc;
 
+use rustix::fs::{DirEntry, FileType, OFlags};
+
 use super::circles::Root;
 use super::{LOCK_SUFFIX, check_root, is_session, kind_of, open_at, open_by};
 use crate::error::{At, Error, Result};
 use crate::store::{Entry, Key, PRIVATE, Prefix};
-use crate::sys::{self, Dir, EntryType};
+use crate::sys::Dir;
 
 /// Directories in one another that are walked: each is open meanwhile.
 const MAX_LEVELS: usize = 256;
@@ -35,7 +37,7 @@ pub(super) struct Found {
 impl Listing {
     /// None where there is no such directory.
     pub(super) fn open(root: &Arc<Root>, prefix: &Prefix) -> Result<Option<Self>> {
-        let flags = libc::O_RDONLY | libc::O_DIRECTORY;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let opened = open_by(root, prefix.as_str(), flags).at(prefix)?;
         let Some((fd, is_linked)) = opened else { return Ok(None) };
         if prefix.is_root() {
@@ -53,9 +55,9 @@ impl Listing {
         })
     }
 
-    fn found(&self, entry: &sys::DirEntry) -> Found {
+    fn found(&self, entry: &DirEntry) -> Found {
         let hidden = Found { shown: None, is_linked_dir: false };
-        let Ok(name) = entry.name.to_str() else { return hidden };
+        let Ok(name) = entry.file_name().to_str() else { return hidden };
         let is_private = || self.prefix.is_root() && name == PRIVATE;
         if name.ends_with(LOCK_SUFFIX)
             || is_session(&self.prefix, name)
@@ -63,15 +65,17 @@ impl Listing {
         {
             return hidden;
         }
-        let (kind, is_circle) = match entry.kind {
-            EntryType::Link | EntryType::Unknown => self.target(name),
-            EntryType::Dir if self.is_linked => self.target(name),
+        let (kind, is_circle) = match entry.file_type() {
+            FileType::Symlink | FileType::Unknown => self.target(name),
+            FileType::Directory if self.is_linked => self.target(name),
             known => (known, false),
         };
         let name = name.to_owned();
-        let is_linked_dir = is_circle || (entry.kind == EntryType::Link && kind == EntryType::Dir);
+        let is_linked_dir =
+            is_circle || (entry.file_type() == FileType::Symlink && kind == FileType::Directory);
         // What is neither a file nor a directory is a key, so that reading it says why it cannot be.
-        let shown = if kind == EntryType::Dir { Entry::Prefix(name) } else { Entry::Key(name) };
+        let shown =
+            if kind == FileType::Directory { Entry::Prefix(name) } else { Entry::Key(name) };
         Found { shown: Some(shown), is_linked_dir }
     }
 
@@ -83,15 +87,15 @@ impl Listing {
     }
 
     /// What a name stands for, and whether that is a directory that it lies in.
-    fn target(&self, name: &str) -> (EntryType, bool) {
+    fn target(&self, name: &str) -> (FileType, bool) {
         let found = || -> Result<_> {
             let key = self.prefix.key(name)?;
-            let found = open_at(&self.root, key.as_str(), libc::O_PATH)?;
+            let found = open_at(&self.root, key.as_str(), OFlags::PATH)?;
             Ok(found.map(|fd| File::from(fd).metadata()).transpose()?)
         };
         match found() {
-            Ok(found) => (found.map_or(EntryType::Other, |found| kind_of(&found)), false),
-            Err(error) => (EntryType::Other, error.errno() == libc::ELOOP),
+            Ok(found) => (found.map_or(FileType::Unknown, |found| kind_of(&found)), false),
+            Err(error) => (FileType::Unknown, error.errno() == libc::ELOOP),
         }
     }
 }
@@ -103,7 +107,7 @@ impl Iterator for Listing {
         let entry = self.dir.next()?;
         Some(match entry {
             Ok(entry) => Ok(self.found(&entry)),
-            Err(error) => Err(Error::os(&error).at(&self.prefix)),
+            Err(error) => Err(Error::from(error).at(&self.prefix)),
         })
     }
 }

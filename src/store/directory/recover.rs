@@ -11,11 +11,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Arc;
 
+use rustix::fs::{AtFlags, FileType, OFlags, unlinkat};
+use rustix::io::Errno;
+
 use super::session::{self, open_private, session_of};
 use super::{DirectoryStore, LOCK_SUFFIX, c_name, lock_name};
-use crate::error::{At, Error, Result};
+use crate::error::{At, Result};
 use crate::store::{Aside, Key, PRIVATE, Prefix};
-use crate::sys::{self, Dir, EntryType, Links};
+use crate::sys::{self, Dir, Links};
 
 /// The most bytes of a session file that are looked at; a longer one is none of ours.
 const MAX_LEN: u64 = 1 << 20;
@@ -79,11 +82,11 @@ impl DirectoryStore {
     /// The session of a writer, if that is dead.
     fn take_dead(&self, dir: &OwnedFd, id: &str) -> Result<Option<Dead>> {
         // One that has gone, but not what it had aside, is held by a file of the same name.
-        let flags = libc::O_RDWR | libc::O_CREAT | libc::O_NONBLOCK;
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NONBLOCK;
         let name = session::file_name(id)?;
-        let file = match sys::open_beneath(dir, &name, flags, 0o666, Links::Refuse) {
+        let file = match sys::open_beneath(dir, &name, flags, Links::Refuse) {
             Ok(fd) => File::from(fd),
-            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Ok(None),
+            Err(Errno::NOENT) => return Ok(None),
             Err(error) => return Err(error.into()),
         };
         let is_ours =
@@ -154,19 +157,19 @@ impl Drop for Dead {
 }
 
 fn names_in(dir: &OwnedFd) -> Result<Vec<String>> {
-    let again = libc::O_RDONLY | libc::O_DIRECTORY;
+    let again = OFlags::RDONLY | OFlags::DIRECTORY;
     let mut names = Vec::new();
-    for entry in Dir::new(sys::open_beneath(dir, c".", again, 0, Links::Refuse)?)? {
-        names.extend(entry?.name.into_string().ok());
+    for entry in Dir::new(sys::open_beneath(dir, c".", again, Links::Refuse)?)? {
+        names.extend(entry?.file_name().to_str().ok().map(str::to_owned));
     }
     Ok(names)
 }
 
 /// Whether a file that was opened by a name still has it.
 fn is_named(dir: &OwnedFd, name: &CStr, file: &File) -> Result<bool> {
-    let named = match sys::open_beneath(dir, name, libc::O_PATH, 0, Links::Refuse) {
+    let named = match sys::open_beneath(dir, name, OFlags::PATH, Links::Refuse) {
         Ok(fd) => File::from(fd).metadata()?,
-        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Ok(false),
+        Err(Errno::NOENT) => return Ok(false),
         Err(error) => return Err(error.into()),
     };
     let ours = file.metadata()?;
@@ -175,18 +178,11 @@ fn is_named(dir: &OwnedFd, name: &CStr, file: &File) -> Result<bool> {
 
 /// Removes a lock file that nobody holds: its writer is dead. Whether there was one.
 pub(super) fn remove_dead(dir: &OwnedFd, name: &CStr) -> Result<bool> {
-    let flags = libc::O_RDWR | libc::O_NONBLOCK | libc::O_NOFOLLOW;
-    let file = match sys::open_beneath(dir, name, flags, 0, Links::Refuse) {
+    let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::NOFOLLOW;
+    let file = match sys::open_beneath(dir, name, flags, Links::Refuse) {
         Ok(fd) => File::from(fd),
         // None is there, or what is there is no lock file.
-        Err(error)
-            if matches!(
-                error.raw_os_error(),
-                Some(libc::ENOENT | libc::ELOOP | libc::EISDIR | libc::ENXIO)
-            ) =>
-        {
-            return Ok(false);
-        }
+        Err(Errno::NOENT | Errno::LOOP | Errno::ISDIR | Errno::NXIO) => return Ok(false),
         Err(error) => return Err(error.into()),
     };
     // One with another name may be a value; one that has taken its key meanwhile is one.
@@ -197,7 +193,7 @@ pub(super) fn remove_dead(dir: &OwnedFd, name: &CStr) -> Result<bool> {
     if !is_dead {
         return Ok(false);
     }
-    sys::unlink(dir, name)?;
+    unlinkat(dir, name, AtFlags::empty())?;
     Ok(true)
 }
 
@@ -209,19 +205,19 @@ fn sweep_below(dir: &OwnedFd, level: usize) -> Result<usize> {
     if level > MAX_LEVELS {
         return Ok(0);
     }
-    let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
     let mut count = 0;
-    for entry in Dir::new(sys::open_beneath(dir, c".", flags, 0, Links::Refuse)?)? {
+    for entry in Dir::new(sys::open_beneath(dir, c".", flags, Links::Refuse)?)? {
         let entry = entry?;
-        if entry.name.as_bytes().ends_with(LOCK_SUFFIX.as_bytes()) {
-            let removed = remove_dead(dir, &entry.name);
-            count += usize::from(removed.at(OsStr::from_bytes(entry.name.as_bytes()).display())?);
-        } else if matches!(entry.kind, EntryType::Dir | EntryType::Unknown) {
-            match sys::open_beneath(dir, &entry.name, flags, 0, Links::Refuse) {
+        let name = entry.file_name();
+        if name.to_bytes().ends_with(LOCK_SUFFIX.as_bytes()) {
+            let removed = remove_dead(dir, name);
+            count += usize::from(removed.at(OsStr::from_bytes(name.to_bytes()).display())?);
+        } else if matches!(entry.file_type(), FileType::Directory | FileType::Unknown) {
+            match sys::open_beneath(dir, name, flags, Links::Refuse) {
                 Ok(below) => count += sweep_below(&below, level + 1)?,
-                Err(error)
-                    if matches!(error.raw_os_error(), Some(libc::ENOTDIR | libc::ENOENT)) => {}
-                Err(error) => return Err(Error::os(&error)),
+                Err(Errno::NOTDIR | Errno::NOENT) => {}
+                Err(error) => return Err(error.into()),
             }
         }
     }

@@ -19,6 +19,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
+use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, unlinkat};
+use rustix::io::Errno;
 
 use super::{MAKE_ATTEMPTS, c_name};
 use crate::error::{Error, Kind, Result};
@@ -150,23 +152,20 @@ impl Log {
         let head = boot();
         for _ in 0..MAKE_ATTEMPTS {
             let Some(dir) = open_private(root)? else {
-                match sys::make_dir(root, &c_name(PRIVATE)?) {
+                match mkdirat(root, &c_name(PRIVATE)?, Mode::from(0o777)) {
                     Ok(()) => share_like(root)?,
-                    Err(error) if error.raw_os_error() == Some(libc::EEXIST) => {}
+                    Err(Errno::EXIST) => {}
                     Err(error) => return Err(error.into()),
                 }
                 continue;
             };
             let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
             let id = format!("{}-{}", std::process::id(), since.unwrap_or_default().as_nanos());
-            let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL;
-            let file = match sys::open_beneath(&dir, &file_name(&id)?, flags, 0o666, Links::Refuse)
-            {
+            let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
+            let file = match sys::open_beneath(&dir, &file_name(&id)?, flags, Links::Refuse) {
                 Ok(fd) => File::from(fd),
                 // The directory went with another session, or two began at the same time.
-                Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EEXIST)) => {
-                    continue;
-                }
+                Err(Errno::NOENT | Errno::EXIST) => continue,
                 Err(error) => return Err(error.into()),
             };
             // Somebody who recovers may have taken it for one whose writer is dead.
@@ -254,10 +253,10 @@ fn share_like(root: &OwnedFd) -> Result<()> {
 
 /// The directory of what is no part of the hierarchy, where there is one.
 pub(super) fn open_private(root: &OwnedFd) -> Result<Option<OwnedFd>> {
-    let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW;
-    match sys::open_beneath(root, &c_name(PRIVATE)?, flags, 0, Links::Refuse) {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
+    match sys::open_beneath(root, &c_name(PRIVATE)?, flags, Links::Refuse) {
         Ok(dir) => Ok(Some(dir)),
-        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
+        Err(Errno::NOENT) => Ok(None),
         Err(error) => Err(error.into()),
     }
 }
@@ -275,23 +274,16 @@ pub(super) fn remove(root: &OwnedFd, id: &str, _locked: &File) -> Result<()> {
 
 /// Removes the directory where there is nothing in it.
 fn remove_empty(root: &OwnedFd) -> Result<()> {
-    match sys::remove_dir(root, &c_name(PRIVATE)?) {
-        Err(error)
-            if !matches!(
-                error.raw_os_error(),
-                Some(libc::ENOTEMPTY | libc::EEXIST | libc::ENOENT)
-            ) =>
-        {
-            Err(error.into())
-        }
-        _ => Ok(()),
+    match unlinkat(root, &c_name(PRIVATE)?, AtFlags::REMOVEDIR) {
+        Ok(()) | Err(Errno::NOTEMPTY | Errno::EXIST | Errno::NOENT) => Ok(()),
+        Err(error) => Err(error.into()),
     }
 }
 
 pub(super) fn unlink_if_there(dir: &OwnedFd, name: &CStr) -> Result<()> {
-    match sys::unlink(dir, name) {
-        Err(error) if error.raw_os_error() != Some(libc::ENOENT) => Err(error.into()),
-        _ => Ok(()),
+    match unlinkat(dir, name, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => Ok(()),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -105,9 +105,9 @@ fn a_tree_of_any_depth_can_be_erased() {
     let mut above = OwnedFd::from(File::open(dir.path()).expect("opens"));
     for depth in 0..2000 {
         let name = if depth % 70 == 0 { c".zarrfs-deep-1" } else { c"d" };
-        sys::make_dir(&above, name).expect("made");
-        sys::make_dir(&above, c"e").expect("made");
-        above = sys::open_beneath(&above, name, libc::O_RDONLY, 0, Links::Refuse).expect("opens");
+        mkdirat(&above, name, Mode::from(0o777)).expect("made");
+        mkdirat(&above, c"e", Mode::from(0o777)).expect("made");
+        above = sys::open_beneath(&above, name, OFlags::RDONLY, Links::Refuse).expect("opens");
     }
     drop(above);
     let keys: Result<Vec<_>> = store.list().expect("listable").list().expect("lists").collect();

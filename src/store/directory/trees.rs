@@ -3,6 +3,9 @@
 use std::ffi::{CStr, CString};
 use std::os::fd::OwnedFd;
 
+use rustix::fs::{AtFlags, OFlags, renameat, unlinkat};
+use rustix::io::Errno;
+
 use crate::error::{Error, Result};
 use crate::sys::{self, Dir, Links};
 
@@ -10,7 +13,7 @@ use crate::sys::{self, Dir, Links};
 const MAX_LEVELS: usize = 64;
 
 /// A directory that is opened, and no link to one.
-const DIRECTORY: libc::c_int = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW;
+const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW);
 
 /// Renames `name`, a directory as a whole where that can be; where the new name is a directory that holds
 /// something what is in it is moved one by one.
@@ -24,25 +27,25 @@ fn move_level(
     (to_dir, to): (&OwnedFd, &CStr),
     level: usize,
 ) -> Result<()> {
-    match sys::rename(dir, name, to_dir, to) {
-        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOTEMPTY | libc::EEXIST)) => {}
-        renamed => return renamed.map_err(|error| Error::os(&error)),
+    match renameat(dir, name, to_dir, to) {
+        Err(Errno::NOTEMPTY | Errno::EXIST) => {}
+        renamed => return Ok(renamed?),
     }
     if level >= MAX_LEVELS {
         return Err(Error::too_large(format!(
             "directories nested more than {MAX_LEVELS} deep, in two places"
         )));
     }
-    let below = sys::open_beneath(dir, name, DIRECTORY, 0, Links::Refuse)?;
-    let to_below = sys::open_beneath(to_dir, to, DIRECTORY, 0, Links::Refuse)?;
+    let below = sys::open_beneath(dir, name, DIRECTORY, Links::Refuse)?;
+    let to_below = sys::open_beneath(to_dir, to, DIRECTORY, Links::Refuse)?;
     let mut names = Vec::new();
     for entry in Dir::new(below.try_clone()?)? {
-        names.push(entry?.name);
+        names.push(entry?.file_name().to_owned());
     }
     for entry in names {
         move_level(&below, &entry, (&to_below, &entry), level + 1)?;
     }
-    Ok(sys::remove_dir(dir, name)?)
+    Ok(unlinkat(dir, name, AtFlags::REMOVEDIR)?)
 }
 
 /// Removes everything in a directory.
@@ -68,7 +71,7 @@ struct Level {
 
 impl Level {
     fn new(dir: OwnedFd, name: CString) -> Result<Self> {
-        let again = sys::open_beneath(&dir, c".", DIRECTORY, 0, Links::Refuse)?;
+        let again = sys::open_beneath(&dir, c".", DIRECTORY, Links::Refuse)?;
         Ok(Self { entries: Dir::new(again)?, dir, name })
     }
 }
@@ -84,15 +87,15 @@ fn empty_levels(top: &OwnedFd, number: &mut u64) -> Result<()> {
             let name = std::mem::take(&mut level.name);
             levels.pop();
             if let Some(above) = levels.last() {
-                sys::remove_dir(&above.dir, &name)?;
+                unlinkat(&above.dir, &name, AtFlags::REMOVEDIR)?;
             }
             continue;
         };
-        let name = entry?.name;
-        match sys::open_beneath(&level.dir, &name, DIRECTORY, 0, Links::Refuse) {
+        let name = entry?.file_name().to_owned();
+        match sys::open_beneath(&level.dir, &name, DIRECTORY, Links::Refuse) {
             Ok(_) if count >= MAX_LEVELS => put_up(level, &name, top, number)?,
             Ok(below) => levels.push(Level::new(below, name)?),
-            Err(_) => sys::unlink(&level.dir, &name)?,
+            Err(_) => unlinkat(&level.dir, &name, AtFlags::empty())?,
         }
     }
 }
@@ -102,13 +105,9 @@ fn put_up(level: &Level, name: &CStr, top: &OwnedFd, number: &mut u64) -> Result
         *number = number.saturating_add(1);
         let new = CString::new(format!(".zarrfs-deep-{number}"))
             .map_err(|_| Error::invalid("the name contains a NUL byte"))?;
-        match sys::rename(&level.dir, name, top, &new) {
+        match renameat(&level.dir, name, top, &new) {
             // Another one has it.
-            Err(error)
-                if matches!(
-                    error.raw_os_error(),
-                    Some(libc::ENOTEMPTY | libc::EEXIST | libc::ENOTDIR)
-                ) => {}
+            Err(Errno::NOTEMPTY | Errno::EXIST | Errno::NOTDIR) => {}
             renamed => return Ok(renamed?),
         }
     }

@@ -19,6 +19,7 @@ use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
+use rustix::fs::fstatfs;
 
 use crate::store::{Stat, Version, WasRead};
 use crate::sys;
@@ -68,10 +69,9 @@ impl Clock {
     /// Finds out how far the change times of the file system of `root` can be trusted.
     pub(super) fn of(root: &OwnedFd) -> io::Result<Self> {
         let device = File::from(root.try_clone()?).metadata()?.dev();
-        let kind = sys::file_system_type(root)?;
+        let kind = u64::try_from(fstatfs(root)?.f_type).map_err(io::Error::other)?;
         let has_generations = sys::file_handle(root, c"").is_ok();
-        let is_multigrain =
-            MULTIGRAIN.contains(&kind) && sys::kernel_release()? >= MULTIGRAIN_SINCE;
+        let is_multigrain = MULTIGRAIN.contains(&kind) && sys::kernel_release() >= MULTIGRAIN_SINCE;
         let window = match kind {
             _ if is_multigrain && has_generations => Duration::ZERO,
             kind if MULTIGRAIN.contains(&kind) || LOCAL.contains(&kind) => TICK,
@@ -102,7 +102,7 @@ impl Clock {
     }
 
     /// The same of `name` in a directory, which was found to be a regular file.
-    pub(super) fn stat_at(&self, dir: impl AsFd, name: &CStr, found: &libc::stat) -> Stat {
+    pub(super) fn stat_at(&self, dir: impl AsFd, name: &CStr, found: &rustix::fs::Stat) -> Stat {
         let fields = Fields {
             device: found.st_dev,
             inode: found.st_ino,
@@ -168,8 +168,8 @@ fn generation(dir: impl AsFd, name: &CStr) -> u64 {
     hasher.finish()
 }
 
-fn nanoseconds(seconds: i64, part: i64) -> i128 {
-    i128::from(seconds) * SECOND + i128::from(part)
+fn nanoseconds(seconds: i64, part: impl Into<i128>) -> i128 {
+    i128::from(seconds) * SECOND + part.into()
 }
 
 /// The low 64 bits: they come again after 584 years.
