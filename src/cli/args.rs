@@ -1,7 +1,7 @@
 //! What can be typed.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
@@ -375,27 +375,39 @@ pub enum Durability {
 const COMMANDS: &[&str] =
     &["mount", "umount", "tree", "info", "cat", "create", "convert", "demo", "help"];
 
-/// Makes `zarrfs SOURCE MOUNTPOINT` the mount that it means.
+/// Makes `zarrfs SOURCE MOUNTPOINT` the mount that it means. A first word that is neither a command
+/// nor like a path is left for clap to refuse.
 pub fn normalize(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut args: Vec<OsString> = args.into_iter().collect();
     let is_command = |arg: &OsString| arg.to_str().is_some_and(|arg| COMMANDS.contains(&arg));
     let is_option = |arg: &OsString| arg.as_encoded_bytes().starts_with(b"-");
+    let is_create = |arg: &OsString| arg == "--create";
     let global = |arg: &OsString| {
         arg.to_str().is_some_and(|arg| matches!(arg, "-h" | "--help" | "-V" | "--version"))
     };
     let positional = args.iter().skip(1).filter(|arg| !is_option(arg)).count();
     match args.get(1) {
-        Some(first) if is_command(first) || global(first) || positional < 2 => {}
-        Some(_) => args.insert(1, "mount".into()),
-        None => {}
+        Some(first) if is_command(first) || global(first) => {}
+        Some(first) if is_option(first) && positional < 2 => {}
+        Some(first) if is_option(first) || is_path(first) || args.iter().any(is_create) => {
+            args.insert(1, "mount".into());
+        }
+        Some(_) | None => {}
     }
     args
 }
 
+/// Whether a word is more likely a path than a misspelled command.
+fn is_path(word: &OsString) -> bool {
+    word.as_encoded_bytes().iter().any(|byte| b"/.#:".contains(byte)) || Path::new(word).exists()
+}
+
 /// The names of all dialects.
 fn dialects() -> impl TypedValueParser<Value = Dialect> {
-    PossibleValuesParser::new(Dialect::all().iter().map(Dialect::name))
-        .try_map(|name| dialect(&name))
+    let mut all = Dialect::all();
+    // The drafts by date, after the others.
+    all.sort_by_key(|dialect| Some(dialect.name()).filter(|name| name.starts_with('d')));
+    PossibleValuesParser::new(all.iter().map(Dialect::name)).try_map(|name| dialect(&name))
 }
 
 /// The names of the dialects that a new hierarchy can have. The others are parsed as well, so that the
@@ -523,6 +535,15 @@ mod tests {
         }
         assert!(parse(&["frobnicate"]).is_err());
         assert!(parse(&[]).is_err());
+    }
+
+    #[test]
+    fn a_word_that_is_no_command_is_refused_and_a_path_without_a_mountpoint_needs_one() {
+        let said = |args: &[&str]| parse(args).expect_err("refused").to_string();
+        assert!(said(&["ls", "a.zarr"]).contains("unrecognized subcommand 'ls'"));
+        assert!(said(&["unmount", "mnt"]).contains("'umount'"));
+        assert!(said(&["a.zarr"]).contains("<MOUNTPOINT>"));
+        assert!(parse(&["new", "mnt", "--create"]).is_ok());
     }
 
     #[test]

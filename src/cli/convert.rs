@@ -219,9 +219,10 @@ fn prepare(
     }
     if count > 0 && !args.skip_unsupported {
         return Err(failed(format!(
-            "{}: {count} nodes (listed above) cannot be converted to {}: leave them out with \
+            "{}: {} (listed above) cannot be converted to {}: leave out such nodes with \
              --skip-unsupported, select others with --only, or choose another --format",
             args.source.display(),
+            counted(count, "node"),
             args.format.name()
         )));
     }
@@ -233,6 +234,9 @@ fn check_dest(dest: &Path, target: Target) -> Result<bool, Failure> {
     let shown = dest.display();
     match std::fs::read_dir(dest) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(true),
+        Err(error) if error.kind() == ErrorKind::NotADirectory => Err(failed(format!(
+            "{shown}: not a directory; zarrfs can only write hierarchies into directories"
+        ))),
         Err(error) => Err(failed(format!("{shown}: {error}"))),
         Ok(mut entries) => {
             let holds = |entry: std::io::Result<std::fs::DirEntry>| {
@@ -301,6 +305,11 @@ fn arguments(args: &Convert, wishes: &Wishes) -> Result<Value, Failure> {
     }))
 }
 
+/// A number of things, which are more than one unless it is 1.
+fn counted(count: usize, thing: &str) -> String {
+    format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
+}
+
 /// What is another after the machine has gone down, when bytes may have been lost.
 fn session() -> String {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
@@ -329,10 +338,12 @@ fn report(
     let verified = if args.verify { ", all read back and compared" } else { "" };
     let tenths = begun.elapsed().as_millis() / 100;
     let last = format!(
-        "{}: {groups} groups, {arrays} arrays in {}; {stored} chunks and shards \
+        "{}: {}, {} in {}; {stored} chunks and shards \
          stored{found}{verified}; {} MB decoded, \
          {}.{} s\n",
         args.dest.display(),
+        counted(groups, "group"),
+        counted(arrays, "array"),
         args.format.name(),
         bytes / 1_000_000,
         tenths / 10,

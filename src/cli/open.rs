@@ -127,7 +127,7 @@ pub fn hierarchy(
     if node.is_root() {
         return Ok(within_groups_above(hierarchy, root)?);
     }
-    let no_node = || failed(format!("{}: no node {node} in the hierarchy", root.display()));
+    let no_node = || no_node(&source.spelled(), node, root);
     let below = hierarchy.dialect().below(node).ok_or_else(no_node)?;
     let hierarchy = Hierarchy::open(store, Some(below), options)?;
     match hierarchy.node(&NodePath::root())? {
@@ -184,6 +184,7 @@ fn draft_root_above(path: &Path) -> Option<PathBuf> {
 /// The hierarchy that `path` leads into, and the node in it: of `climate.zarr/t2m` the node `t2m`. A directory
 /// that is a hierarchy by itself is opened as one, unless it is a node of a draft, which has one root only.
 pub fn node(path: &Path, from: Option<&Dialect>) -> Result<(Hierarchy, NodePath), Failure> {
+    check_local(path)?;
     if let Ok(source) = Source::parse(path)
         && (!source.node.is_root() || !path.exists())
     {
@@ -208,11 +209,7 @@ pub fn node(path: &Path, from: Option<&Dialect>) -> Result<(Hierarchy, NodePath)
                     if hierarchy.node(&node)?.is_some_and(|node| !node.is_bare()) {
                         return Ok((hierarchy, node));
                     }
-                    return Err(failed(format!(
-                        "{}: no node {node} in the hierarchy {}",
-                        path.display(),
-                        root.display()
-                    )));
+                    return Err(nothing_at(path, &hierarchy, &root, &node));
                 }
                 // Perhaps the path leads through a directory of a hierarchy above it.
                 Err(failure) if names.is_empty() && !lies_in_hierarchy(&root) => {
@@ -259,6 +256,35 @@ pub fn node_with_groups(
         }
     }
     node(path, from)
+}
+
+/// Why `path` leads to nothing: it was taken for `node` of the `hierarchy` that lies at `root`.
+fn nothing_at(path: &Path, hierarchy: &Hierarchy, root: &Path, node: &NodePath) -> Failure {
+    let shown = path.display();
+    if path.is_file() {
+        return failed(format!(
+            "{shown}: not a directory; name the directory of a hierarchy, a group or an array"
+        ));
+    }
+    if node.is_root() {
+        return failed(format!(
+            "{shown}: no hierarchy in the dialect {}; without --from zarrfs detects the dialect",
+            hierarchy.dialect().name()
+        ));
+    }
+    let group = hierarchy.existing(&NodePath::root());
+    // Any directory is a group of Zarr 3, even without a metadata file.
+    if !path.exists() && group.is_ok_and(|group| group.document().is_none()) {
+        return failed(format!("{shown}: no such directory, group or array"));
+    }
+    no_node(path, node, root)
+}
+
+fn no_node(path: &Path, node: &NodePath, root: &Path) -> Failure {
+    let (shown, root) = (path.display(), root.display());
+    failed(format!(
+        "{shown}: no group or array {node} in the hierarchy {root}; `zarrfs tree {root}` lists all"
+    ))
 }
 
 fn lies_in_hierarchy(path: &Path) -> bool {

@@ -1,6 +1,7 @@
 //! `zarrfs umount`: returns when everything is stored and the daemon has gone.
 
 use std::fs::File;
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -35,6 +36,9 @@ pub fn run(args: &Umount) -> Result<(), Failure> {
         }
         // Its store has gone.
         Err(error) if error.raw_os_error() == Some(libc::ESTALE) => {}
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            return Err(failed(format!("{shown}: no such directory, so nothing is mounted there")));
+        }
         Err(error) => return Err(failed(format!("{shown}: {error}"))),
     }
     let mountpoint = located(&args.mountpoint)?;

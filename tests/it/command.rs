@@ -68,10 +68,19 @@ fn every_refusal_names_the_path_and_the_remedy() {
         (&["mount", "{}/a.zarr", "{}/a.zarr/sub"], &["its own source"]),
         (&["mount", "{}/a.zarr", "{}", "-o", "nonempty"], &["its own source"]),
         (&["umount", "{}/mnt"], &["{}/mnt: no hierarchy is mounted there"]),
-        (&["umount", "{}/none"], &["{}/none"]),
-        (&["tree", "{}/none"], &["{}/none"]),
+        (&["umount", "{}/none"], &["{}/none: no such directory"]),
+        (&["tree", "{}/none"], &["{}/none: no such directory, group or array"]),
         (&["tree", "{}/other"], &["{}/other: not a Zarr hierarchy"]),
-        (&["info", "{}/a.zarr/t2m"], &["{}/a.zarr/t2m: no node /t2m in the hierarchy {}/a.zarr"]),
+        (
+            &["info", "{}/a.zarr/t2m"],
+            &[
+                "{}/a.zarr/t2m: no group or array /t2m in the hierarchy {}/a.zarr; `zarrfs tree {}/a.zarr`",
+            ],
+        ),
+        (&["tree", "{}/file"], &["{}/file: not a directory; name the directory of a hierarchy"]),
+        (&["tree", "https://x.org/a.zarr"], &["https://x.org/a.zarr", "not URLs"]),
+        (&["tree", "{}/a.zarr", "--from", "v2"], &["{}/a.zarr", "dialect v2", "without --from"]),
+        (&["convert", "{}/a.zarr", "{}/file"], &["{}/file: not a directory"]),
         (&["demo", "{}/other"], &["{}/other: not empty"]),
     ] {
         refuses(dir, args, 1, parts);
@@ -80,6 +89,8 @@ fn every_refusal_names_the_path_and_the_remedy() {
         (&["mount", "{}/a.zarr", "{}/mnt", "-o", "frobnicate=1"][..], &["frobnicate"][..]),
         (&["mount", "{}/a.zarr", "{}/mnt", "-o", "cache-size=lots"], &["cache-size", "16M"]),
         (&["mount", "{}/a.zarr"], &["MOUNTPOINT"]),
+        (&["{}/a.zarr"], &["MOUNTPOINT"]),
+        (&["ls", "{}/a.zarr"], &["unrecognized subcommand 'ls'"]),
         (&["mount", "--from", "v9", "{}/a.zarr", "{}/mnt"], &["v9", "d2020-10"]),
         (&["frobnicate"], &["frobnicate"]),
         (&[], &["Usage"]),
@@ -102,7 +113,12 @@ fn a_directory_inside_a_draft_names_the_root_to_open() {
         refuses(dir.path(), &["mount", &at, "{}/mnt"], 1, &[&at, &names_root]);
     }
     let none = format!("{}#nothing", root.display());
-    refuses(dir.path(), &["mount", &none, "{}/mnt"], 1, &["no node /nothing in the hierarchy"]);
+    refuses(
+        dir.path(),
+        &["mount", &none, "{}/mnt"],
+        1,
+        &["no group or array /nothing in the hierarchy"],
+    );
 }
 
 #[test]
