@@ -43,12 +43,21 @@ pub fn run(args: &Demo) -> Result<(), Failure> {
     show("od", Command::new("od").args(["-A", "d", "-t", "f4", "-N", "32"]).arg(&chunk))?;
     say("The metadata describe the files beside them: any Zarr 3 library opens the mount.")?;
     show("cat", Command::new("cat").arg(t2m.join("zarr.json")))?;
-    say("Change the first two elements of that chunk with dd ...")?;
+    say("Every array and group can also be opened as one file of another format. ls does not \
+         list these files.")?;
+    show(
+        "ls",
+        Command::new("ls")
+            .arg("-l")
+            .args(["t2m.npy", "__root__.nc"].map(|name| mountpoint.join(name))),
+    )?;
+    show("cat", Command::new("cat").arg(mountpoint.join(".zarrfs/views/t2m")))?;
+    say("Change the first two elements of that chunk with dd, and store them at once ...")?;
     let new = args.dir.join("two-floats");
     std::fs::write(&new, [1.5_f32.to_le_bytes(), (-2.5_f32).to_le_bytes()].concat())?;
     let dd =
         [("if=", &new), ("of=", &chunk)].map(|(what, path)| format!("{what}{}", path.display()));
-    show("dd", Command::new("dd").args(dd).args(["conv=notrunc", "status=none"]))?;
+    show("dd", Command::new("dd").args(dd).args(["conv=notrunc,fsync", "status=none"]))?;
     std::fs::remove_file(&new)?;
     let stored = first_elements(&source)?;
     say(&format!(

@@ -268,6 +268,17 @@ fn help_says_what_a_person_needs() {
     assert_eq!(zarrfs().arg("--version").output().unwrap().status.code(), Some(0));
 }
 
+#[test]
+fn the_demo_shows_files_of_other_formats_and_reads_back_what_it_changed() {
+    let dir = tempfile::tempdir().unwrap();
+    let demo = path(dir.path(), "demo");
+    let output = zarrfs().args(["demo", &demo]).output().unwrap();
+    assert_eq!(said(&["umount", &format!("{demo}/mnt")]).0, 0);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("without the mount: 1.5, -2.5,"), "{text}");
+    assert!(text.contains("/t2m.npy") && text.contains("/__root__.nc"), "{text}");
+}
+
 /// Shows: rescue.
 #[test]
 fn what_cannot_be_stored_is_named_at_unmount_and_written_elsewhere_if_that_is_wanted() {
