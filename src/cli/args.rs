@@ -62,21 +62,27 @@ pub enum Command {
 #[command(after_help = "\
 Files in MOUNTPOINT:
   zarr.json            metadata of a group or array; describes the files beside it
-  c/0/3                a chunk: its elements, little endian, C order, nothing else
+  c/0/3                the chunk with the indices 0 and 3: its elements, little endian, C order,
+                       nothing else
   t2m.npy, t2m.nc      array t2m as one file of another format (see --views)
+  __root__.nc          the root group as one file of another format
   .zarrfs/errors       the latest errors in words; look here after an Input/output error
   .zarrfs/stored/...   the metadata files as they are stored
   .zarrfs/stats        counters
-  .zarrfs/views/...    the formats that each node has, and why it lacks the others
-.zarrfs and most views are not listed; open them by name.
+  .zarrfs/unstored     changes that are not stored yet, and why
+  .zarrfs/views/...    the formats that each node (group or array) has, and why it lacks the others
+ls does not list .zarrfs, nor files of other formats unless --views names them; open them by name.
+
+A SIZE is a number of bytes such as 64K, 16M or 2G. A TIME is 500ms, 5s, 2m or 1h.
 
 When a program closes a file, zarrfs encodes and stores it. A new directory becomes a group. A new \
 zarr.json makes a group or an array, stored as --codecs and --shards say. Write uncompressed \
 chunks (in zarr-python: compressors=None); zarrfs compresses them.")]
 pub struct Mount {
-    /// The hierarchy, or a group or array in it: a directory, or HIERARCHY#NODE.
+    /// The directory of a hierarchy, or of a group or array in it (climate.zarr/t2m). In some drafts
+    /// of Zarr 3 a node has no directory: write climate.zarr#t2m.
     pub source: PathBuf,
-    /// The directory to mount it on; it must be empty.
+    /// The directory to mount it on; it must exist and be empty.
     pub mountpoint: PathBuf,
     /// Stay in the foreground. Ctrl-C stores pending changes and unmounts.
     #[arg(short, long)]
@@ -88,18 +94,18 @@ pub struct Mount {
     /// and every long option below without its dashes, such as `cache-size=1G`.
     #[arg(short, value_name = "OPTIONS", value_delimiter = ',')]
     pub options: Vec<String>,
-    /// What the mount shows: the hierarchy as Zarr 3 (`zarr`), as Zarr 2 (`zarr2`), or a tree of
-    /// files of one format (any other value).
+    /// What the mount shows: a Zarr hierarchy, or a tree of files of one format.
     #[arg(long = "as", value_name = "FORMAT", value_parser = form_values(), default_value = "zarr")]
     pub form: Form,
     /// Formats whose files are listed beside their nodes, such as t2m.npy beside t2m: `none`, `all`,
-    /// or formats separated by commas (with -o by +: `views=npy+nc`).
+    /// or formats separated by commas (in -o separate them by +, as in `-o views=npy+nc`).
     ///
     /// Files of the other formats can be opened by name. `.zarrfs/views/NODE` says which formats a
-    /// node has.
+    /// node (group or array) has.
     #[arg(long, value_name = "LIST", value_parser = listed_views, default_value = "none")]
     pub views: ListedViews,
-    /// Dialect of the hierarchy [default: detect].
+    /// Dialect of the hierarchy: v3 or v2 (Zarr 3 or 2), n5, or a draft of Zarr 3 such as d2020-10
+    /// [default: detect].
     #[arg(long, value_name = "DIALECT", value_parser = dialects())]
     pub from: Option<Dialect>,
     /// Create an empty hierarchy if SOURCE is missing or an empty directory.
@@ -119,7 +125,8 @@ pub struct Mount {
     /// dimensions).
     #[arg(long, value_name = "SIZE|SHAPE", value_parser = Policy::parse_shards, default_value = "none")]
     pub shards: Shards,
-    /// Order of the chunks within a shard when zarrfs writes it.
+    /// Order of the chunks within a shard when zarrfs writes it: `c` (last index varies fastest), `f`
+    /// (first index varies fastest), `morton` (Z-order curve) or `arrival` (as they were written).
     #[arg(long, value_name = "ORDER", value_parser = shard_orders(), default_value = "c")]
     pub shard_order: ShardOrder,
     /// How to update a shard if only some of its chunks change.
@@ -146,8 +153,8 @@ pub struct Mount {
     /// When to store a chunk that a program has closed. Metadata files are always stored at close.
     #[arg(long, value_name = "WHEN", value_enum, default_value = "delay")]
     pub writeback: Writeback,
-    /// How long a chunk waits for the rest of its shard, a temporary file stays in memory only, and a
-    /// new directory is not yet a group.
+    /// The longest time for which zarrfs waits until it stores a chunk whose shard is incomplete,
+    /// stores a temporary file, or makes a group of a new directory.
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "5s")]
     pub writeback_delay: Duration,
     /// When to force stored bytes to disk.
@@ -163,7 +170,7 @@ pub struct Mount {
     /// Log level: off, error, warn, info or debug.
     #[arg(long, value_name = "LEVEL", default_value = "warn")]
     pub log_level: LevelFilter,
-    /// Log file [default: standard error; in the background no log is written].
+    /// Log file [default: standard error with --foreground, otherwise no log].
     #[arg(long, value_name = "FILE")]
     pub log_file: Option<PathBuf>,
     /// The mount is a child that tells its parent when it answers.
@@ -171,7 +178,7 @@ pub struct Mount {
     pub daemon: bool,
 }
 
-/// Store pending changes, unmount, and return when the daemon has exited.
+/// Store pending changes, unmount, and return when the background process has exited.
 #[derive(Debug, clap::Args)]
 pub struct Umount {
     /// The directory that a hierarchy is mounted on.
@@ -187,7 +194,8 @@ pub struct Umount {
 pub struct Tree {
     /// The hierarchy, or a group or array in it: climate.zarr/t2m.
     pub source: PathBuf,
-    /// Dialect of the hierarchy [default: detect].
+    /// Dialect of the hierarchy: v3 or v2 (Zarr 3 or 2), n5, or a draft of Zarr 3 such as d2020-10
+    /// [default: detect].
     #[arg(long, value_name = "DIALECT", value_parser = dialects())]
     pub from: Option<Dialect>,
 }
@@ -200,7 +208,8 @@ pub struct Info {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
-    /// Dialect of the hierarchy [default: detect].
+    /// Dialect of the hierarchy: v3 or v2 (Zarr 3 or 2), n5, or a draft of Zarr 3 such as d2020-10
+    /// [default: detect].
     #[arg(long, value_name = "DIALECT", value_parser = dialects())]
     pub from: Option<Dialect>,
 }
@@ -216,7 +225,8 @@ pub struct Cat {
     /// Memory for decoded chunks.
     #[arg(long, value_name = "SIZE", value_parser = size, default_value = "256M")]
     pub cache_size: u64,
-    /// Dialect of the hierarchy [default: detect].
+    /// Dialect of the hierarchy: v3 or v2 (Zarr 3 or 2), n5, or a draft of Zarr 3 such as d2020-10
+    /// [default: detect].
     #[arg(long, value_name = "DIALECT", value_parser = dialects())]
     pub from: Option<Dialect>,
 }
@@ -343,8 +353,8 @@ pub type Lengths = Vec<u64>;
 /// When to store a chunk that a program has closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Writeback {
-    /// A chunk of a shard waits until the shard is complete, fsync, unmount or --writeback-delay;
-    /// other chunks are stored before close returns.
+    /// A chunk of a shard waits for the rest of its shard, at most until fsync, unmount or
+    /// --writeback-delay; other chunks are stored before close returns.
     Delay,
     /// Every chunk is stored in the background; fsync and unmount wait for it.
     All,
@@ -425,8 +435,12 @@ fn dialect(name: &str) -> Result<Dialect, String> {
 
 /// What a mount shows.
 fn form_values() -> impl TypedValueParser<Value = Form> {
-    let forms = ["zarr", "zarr2"].into_iter().chain(FORMATS.iter().map(|format| format.extension));
-    PossibleValuesParser::new(forms).try_map(|name| match name.as_str() {
+    let zarr = [("zarr", "the hierarchy as Zarr 3"), ("zarr2", "the hierarchy as Zarr 2")];
+    let formats = FORMATS.iter().map(|format| (format.extension, format.what));
+    let value = |(name, what): (&'static str, &'static str)| PossibleValue::new(name).help(what);
+    PossibleValuesParser::new(zarr.into_iter().chain(formats).map(value)).try_map(|name| match name
+        .as_str()
+    {
         "zarr" => Ok(Form::Zarr3),
         "zarr2" => Ok(Form::Zarr2),
         name => view_format(name).map(Form::View),
@@ -434,8 +448,8 @@ fn form_values() -> impl TypedValueParser<Value = Form> {
 }
 
 fn view_formats() -> impl TypedValueParser<Value = &'static Format> {
-    PossibleValuesParser::new(FORMATS.iter().map(|format| format.extension))
-        .try_map(|name| view_format(&name))
+    let value = |format: &Format| PossibleValue::new(format.extension).help(format.what);
+    PossibleValuesParser::new(FORMATS.iter().map(value)).try_map(|name| view_format(&name))
 }
 
 fn shard_orders() -> impl TypedValueParser<Value = ShardOrder> {

@@ -56,7 +56,7 @@ pub const FORMATS: &[Format] = &[
     },
     Format {
         extension: "raw",
-        what: "the elements alone, little endian, C order",
+        what: "the elements alone, little endian, C order (no header)",
         nodes: Nodes::Arrays,
         build: raw::build,
     },
@@ -69,7 +69,7 @@ pub const FORMATS: &[Format] = &[
     Format { extension: "nc4", what: "netCDF-4", nodes: Nodes::All, build: hdf5::build_nc4 },
     Format {
         extension: "h5",
-        what: "HDF5, of library version 1.10 and later",
+        what: "HDF5, for library version 1.10 and later",
         nodes: Nodes::All,
         build: hdf5::build_h5,
     },
@@ -105,7 +105,7 @@ pub const FORMATS: &[Format] = &[
     },
     Format {
         extension: "tif",
-        what: "TIFF; a hyperstack of ImageJ where it has the type",
+        what: "TIFF; an ImageJ hyperstack if ImageJ has the data type",
         nodes: Nodes::Arrays,
         build: tiff::tif,
     },
@@ -117,7 +117,7 @@ pub const FORMATS: &[Format] = &[
     },
     Format {
         extension: "nii",
-        what: "NIfTI-1; NIfTI-2 where axes are long (nibabel, FSL, ITK)",
+        what: "NIfTI-1, or NIfTI-2 if an axis is long (nibabel, FSL, ITK)",
         nodes: Nodes::Arrays,
         build: nifti::build,
     },
@@ -147,7 +147,7 @@ pub const FORMATS: &[Format] = &[
     },
     Format {
         extension: "txt",
-        what: "the values of a short array, one a line",
+        what: "the values of a short one-dimensional array, one per line",
         nodes: Nodes::Arrays,
         build: text::build,
     },
