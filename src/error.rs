@@ -110,7 +110,10 @@ impl Error {
             libc::EROFS => Kind::ReadOnly,
             other => Kind::Os(other),
         };
-        Self::new(kind, error.to_string())
+        let said = error.to_string();
+        // The number of the errno says nothing to a reader.
+        let reason = said.split_once(" (os error ").map_or(said.as_str(), |(reason, _)| reason);
+        Self::new(kind, reason.to_owned())
     }
 
     /// The same failure as one of another kind.
@@ -240,5 +243,6 @@ mod tests {
     fn an_errno_of_the_backing_store_goes_through_unchanged() {
         let error = Error::os(&std::io::Error::from_raw_os_error(libc::ENOSPC));
         assert_eq!(error.errno(), libc::ENOSPC);
+        assert_eq!(error.to_string(), "No space left on device");
     }
 }

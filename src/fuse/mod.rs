@@ -26,7 +26,7 @@ use fuser::{
 };
 use parking_lot::Mutex;
 
-use crate::error::{Error, Kind, Result};
+use crate::error::{At, Error, Kind, Result};
 use crate::pool::{Pool, Urgency};
 use crate::vfs::{DirHandle, Presence, Replace, Use, Vfs};
 use answer::{answer, gone};
@@ -190,7 +190,11 @@ impl Filesystem for Fs {
                 mode => mode,
             };
             if mode.is_some() || uid.is_some() || gid.is_some() {
-                owner.check(&vfs.getattr(ino.0)?, mode, uid, gid)?;
+                let checked = owner.check(&vfs.getattr(ino.0)?, mode, uid, gid);
+                checked.map_err(|error| match vfs.path_of(ino.0) {
+                    Some(path) => error.at(path),
+                    None => error,
+                })?;
             }
             if let Some(size) = size {
                 vfs.truncate(ino.0, size)?;

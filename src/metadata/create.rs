@@ -238,8 +238,8 @@ pub(super) fn check_type(value: &Value) -> Result<()> {
     }
     data_type(&alone).map(|_| ()).map_err(|error| {
         Error::invalid(format!(
-            "{}: use bool, int8 to int64, uint8 to uint64, float16 to float64, complex64, complex128, or \
-             raw bits like r16",
+            "{}: use bool, int8 to int64, uint8 to uint64, float16 to float64, complex64, complex128, \
+             string, bytes, or raw bits like r16",
             error.detail()
         ))
     })

@@ -108,7 +108,12 @@ fn as_invalid(error: &Error) -> Error {
 }
 
 fn refused<T>(member: &str, value: Option<&Value>, advice: &str) -> Result<T> {
-    let value = value.map_or_else(|| "left out".to_owned(), describe);
+    let Some(value) = value else {
+        return Err(Error::invalid(format!("{member} cannot be left out: {advice}")));
+    };
+    let text = value.to_string();
+    // A short object is shown whole, so that the user sees which number is wrong.
+    let value = if value.is_object() && text.len() <= 200 { text } else { describe(value) };
     Err(Error::invalid(format!("{member} cannot become {value}: {advice}")))
 }
 

@@ -54,9 +54,8 @@ impl Wanted {
             )));
         }
         let fill = match &self.fill {
-            Some(text) => FillValue::parse(&worded(text), &dtype).map_err(|error| {
-                Error::invalid(format!("fill value {text}: {}", error.detail()))
-            })?,
+            Some(text) => FillValue::parse(&worded(text), &dtype)
+                .map_err(|error| Error::invalid(error.detail().to_owned()))?,
             None => FillValue::UNDEFINED,
         };
         let mut document = Object::new();

@@ -67,6 +67,7 @@ fn errno_name(errno: i32) -> String {
         libc::ENAMETOOLONG => "ENAMETOOLONG",
         libc::ELOOP => "ELOOP",
         libc::EMFILE => "EMFILE",
+        libc::EXDEV => "EXDEV",
         other => return format!("errno {other}"),
     };
     name.to_owned()

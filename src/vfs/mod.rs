@@ -321,6 +321,11 @@ impl Vfs {
         self.inodes.forget(number, count);
     }
 
+    /// The path of an inode in the mount, for messages.
+    pub fn path_of(&self, number: u64) -> Option<String> {
+        self.inode(number).ok()?.place().map(|place| place.shown())
+    }
+
     /// What `stat` shows.
     pub fn getattr(&self, number: u64) -> Result<Attr> {
         let known = self.inode(number)?;

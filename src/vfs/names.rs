@@ -102,7 +102,7 @@ impl Vfs {
             | Place::Attributes(_)
             | Place::Copies(_) => {}
             Place::View(path, _) => {
-                let detail = format!("it is a view of {path}; remove that node instead");
+                let detail = format!("it is a view of {path}, and exists as long as {path} does");
                 return Err(Error::new(Kind::NotPermitted, detail).at(place.shown()));
             }
             _ => return Err(Error::new(Kind::NotPermitted, "read-only").at(place.shown())),

@@ -240,8 +240,10 @@ impl Vfs {
     /// have skipped who cut it when they opened it is zero; whether that is so of any.
     pub(super) fn truncate_view(&self, inode: &Inode, view: &View, len: u64) -> Result<bool> {
         if len != 0 && len != view.len() {
-            let detail =
-                format!("cannot be resized to {len} bytes: the file always has {}", view.len());
+            let detail = format!(
+                "cannot be resized to {len} bytes: the file always has {} bytes",
+                view.len()
+            );
             return Err(Error::too_large(detail));
         }
         let mut is_filled = false;
@@ -262,7 +264,7 @@ impl Vfs {
         let kept = self.kept_view(path, format).map_err(as_gone)?;
         if u64::try_from(bytes.len()).ok() != Some(kept.view.len()) {
             return Err(Error::too_large(format!(
-                "{} bytes, but the file always has {}: the array fixes its shape and type",
+                "{} bytes, but the file always has {} bytes: the array fixes its shape and type",
                 bytes.len(),
                 kept.view.len()
             )));

@@ -298,8 +298,11 @@ impl View {
             };
             let place = |index: usize| at.saturating_add(u64::try_from(index).unwrap_or(u64::MAX));
             if !overlay.allows(place(first), place(last.unwrap_or(first))) {
-                let detail =
-                    format!("the header cannot change (byte {} of the file)", place(first));
+                let detail = format!(
+                    "the header cannot change (byte {} of the file): change it in a copy, or \
+                     change the metadata of the node",
+                    place(first)
+                );
                 return Err(Error::new(Kind::NotPermitted, detail));
             }
         }

@@ -161,7 +161,7 @@ fn what_makes_no_sense_is_refused_and_leaves_nothing() {
         (array("{}/n.zarr/x", &["--chunks", "3,4", "--shards", "7"]), 1, "of shape [3, 4], which"),
         (array("{}/n.zarr/x", &["--chunks", "2,2", "--shards", "7"]), 1, "like [4, 4]"),
         (array("{}/n.zarr/x", &["--chunks", ""]), 2, "--chunks"),
-        (array("{}/n.zarr/x", &["--fill", "half"]), 1, "fill value half"),
+        (array("{}/n.zarr/x", &["--fill", "half"]), 1, "fill_value \"half\" is not a valid"),
         (array("{}/n.zarr/x", &["--format", "n5", "--fill", "1"]), 1, "N5"),
         (array("{}/n.zarr/x", &["--format", "d2022-12"]), 1, "no program reads"),
         (array("{}/files", &[]), 1, "neither a hierarchy nor an empty directory"),

@@ -100,7 +100,7 @@ fn what_does_not_describe_decoded_files_is_refused_with_the_way_out() {
         (
             json!({"data_type": {"name": "date", "fallback": "int32"}}),
             "data type \"date\" is not known: use bool, int8 to int64, uint8 to uint64, float16 to float64, \
-             complex64, complex128, or raw bits like r16"
+             complex64, complex128, string, bytes, or raw bits like r16"
                 .into(),
         ),
         (json!({"data_type": "(absent)"}), "data_type is missing".into()),

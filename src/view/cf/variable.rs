@@ -76,7 +76,7 @@ impl<'s> Variable<'s> {
     pub fn of(source: &Source<'s>, dimensions: &mut Dimensions, room: &mut Room) -> Result<Self> {
         let array = source.array()?;
         if let Some(error) = array.not_understood() {
-            return Err(Error::unsupported(format!("it cannot be decoded: {error}")));
+            return Err(Error::unsupported(format!("the array cannot be decoded: {error}")));
         }
         let model = array.model();
         let mut data = Data::Elements;

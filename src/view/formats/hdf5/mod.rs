@@ -92,7 +92,7 @@ fn group(file: &mut File, source: &Source<'_>, depth: usize) -> Result<usize> {
 fn dataset(file: &mut File, source: &Source<'_>) -> Result<usize> {
     let array = source.array()?;
     if let Some(error) = array.not_understood() {
-        return Err(Error::unsupported(format!("it cannot be decoded: {error}")));
+        return Err(Error::unsupported(format!("the array cannot be decoded: {error}")));
     }
     let model = array.model();
     let fill = model.fill.item(&model.dtype).into_owned();
