@@ -23,7 +23,7 @@ const CACHE_LEN: u64 = 64 << 20;
 
 /// Prints what is known of a node.
 pub fn run(args: &Info) -> Result<(), Failure> {
-    let (hierarchy, path) = open::node(&args.source, args.from.as_ref())?;
+    let (hierarchy, path) = open::node_with_groups(&args.source, args.from.as_ref())?;
     let node = hierarchy.existing(&path)?;
     let facts = facts(&hierarchy, &node)?;
     if args.json {
@@ -45,7 +45,7 @@ fn facts(hierarchy: &Hierarchy, node: &Node) -> Result<Object, Failure> {
     add("path", json!(node.path().to_string()));
     add("dialect", json!(hierarchy.dialect().name()));
     if let Some(document) = node.document() {
-        add("document", json!(document.key.as_str()));
+        add("metadata_file", json!(document.key.as_str()));
     }
     match node.content() {
         Content::Group(group) => {
@@ -82,7 +82,7 @@ fn view_facts(hierarchy: &Hierarchy, node: &Node, add: &mut dyn FnMut(&str, Valu
     }
     add("views", Value::Object(views));
     if let Some(slab) = slab {
-        add("slab_size", json!(slab));
+        add("chunk_row_size", json!(slab));
     }
     if !others.is_empty() {
         add("no_views", Value::Object(others));
@@ -199,7 +199,10 @@ pub fn codec_names(codecs: &[CodecSpec]) -> Vec<String> {
 fn for_people(name: &str, value: &Value) -> String {
     match (name, value) {
         ("shape" | "chunk_shape" | "shard_shape", Value::Array(lens)) => shape(lens),
-        ("size" | "chunk_size" | "size_stored" | "slab_size", value) => match value.as_u64() {
+        ("chunk_row_size", value) => {
+            format!("{value} bytes (--cache-size that a sequential read of a view needs)")
+        }
+        ("size" | "chunk_size" | "size_stored", value) => match value.as_u64() {
             Some(len) => format!("{len} bytes"),
             None => "more than 2^64 bytes".to_owned(),
         },
@@ -207,10 +210,16 @@ fn for_people(name: &str, value: &Value) -> String {
             views.keys().map(String::as_str).collect::<Vec<_>>().join(" ")
         }
         ("no_views", Value::Object(others)) => {
-            let line = |(format, why): (&String, &Value)| {
-                format!("{format}: {}", why.as_str().unwrap_or_default())
-            };
-            others.iter().map(line).collect::<Vec<_>>().join("; ")
+            let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
+            for (format, why) in others {
+                let why = why.as_str().unwrap_or_default();
+                match reasons.iter_mut().find(|(reason, _)| *reason == why) {
+                    Some((_, formats)) => formats.push(format),
+                    None => reasons.push((why, vec![format])),
+                }
+            }
+            let line = |(why, formats): &(&str, Vec<&str>)| format!("{}: {why}", formats.join(" "));
+            reasons.iter().map(line).collect::<Vec<_>>().join("; ")
         }
         ("children", Value::Array(names)) => {
             names.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" ")

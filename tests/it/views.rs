@@ -427,7 +427,7 @@ fn what_a_format_cannot_hold_is_not_there_and_it_is_said_why() {
     assert_eq!(output.stdout, elements(&WHOLE));
     let output = zarrfs().args(["info", &node, "--json"]).output().unwrap();
     let facts: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!((&facts["views"]["raw"], &facts["slab_size"]), (&json!(32), &json!(16)));
+    assert_eq!((&facts["views"]["raw"], &facts["chunk_row_size"]), (&json!(32), &json!(16)));
     mount.mount_again(&[]);
 }
 
