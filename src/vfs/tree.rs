@@ -9,6 +9,7 @@ use super::inode::Inode;
 use super::open::Prepared;
 use super::overlay::Shown;
 use super::place::{CHUNKS, CONTROL, DOCUMENT, Found, GROUP, Place, Report, STORED, VIEWS};
+use super::views::ROOT_NAME;
 use super::zarr2::Named;
 use super::{Access, Form, Pages, Vfs};
 use crate::array::{Array, Coords, parse_index};
@@ -16,6 +17,7 @@ use crate::error::{At, Error, Kind, Result};
 use crate::hierarchy::{Content as NodeContent, Document, Node, Wanted};
 use crate::metadata::{NodeKind, NodePath};
 use crate::store::{Key, Stat, Version};
+use crate::view::Format;
 
 impl Vfs {
     /// The place that `name` in `directory` stands for, or `None` if there is nothing by that name.
@@ -210,18 +212,27 @@ impl Vfs {
 
     fn resolve_views_of(&self, path: &NodePath, name: &str) -> Result<Option<Place>> {
         let Some(node) = self.hierarchy.node(path)? else { return Ok(None) };
-        if name == GROUP {
+        if name == GROUP || (name == ROOT_NAME && path.is_root()) {
             return Ok(Some(Place::ViewsOf(path.clone(), node.kind())).filter(|_| !node.is_bare()));
         }
         let Ok(child) = path.child(name) else { return Ok(None) };
         if node.kind() == NodeKind::Array {
             return Ok(None);
         }
-        let found = self.hierarchy.node(&child)?.filter(|node| !node.is_bare());
-        Ok(found.map(|node| match node.kind() {
-            NodeKind::Array => Place::ViewsOf(child, NodeKind::Array),
-            NodeKind::Group => Place::ViewsDir(child),
-        }))
+        if let Some(node) = self.hierarchy.node(&child)?.filter(|node| !node.is_bare()) {
+            return Ok(Some(match node.kind() {
+                NodeKind::Array => Place::ViewsOf(child, NodeKind::Array),
+                NodeKind::Group => Place::ViewsDir(child),
+            }));
+        }
+        // The name of the file that a user misses, such as `t2m.txt`.
+        for (stem, _) in Format::split(name) {
+            let Ok(child) = path.child(stem) else { continue };
+            if let Some(node) = self.hierarchy.node(&child)?.filter(|node| !node.is_bare()) {
+                return Ok(Some(Place::ViewsOf(child, node.kind())));
+            }
+        }
+        Ok(None)
     }
 
     /// The documents that the store has for a node; at the root also the entry point.

@@ -27,7 +27,7 @@ use crate::view::{Elements, FORMATS, Format, GetChunk, Source, Touch, View};
 const MAX_REASONS: usize = 100;
 
 /// The name of the root in the name of a file.
-const ROOT_NAME: &str = "__root__";
+pub(super) const ROOT_NAME: &str = "__root__";
 
 /// Views that are kept.
 const MAX_KEPT: usize = 256;

@@ -417,7 +417,13 @@ fn what_a_format_cannot_hold_is_not_there_and_it_is_said_why() {
     assert!(told.contains("NumPy has no type for bfloat16") && told.contains("b.raw"), "{told}");
     let listed = names(&mount.at(".zarrfs/views/a"));
     assert_eq!(listed, ["__group__", "b", "x"].map(str::to_owned).into());
-    fs::read(mount.at(".zarrfs/views/a/__group__")).unwrap();
+    let of_group = fs::read(mount.at(".zarrfs/views/a/__group__")).unwrap();
+    // The names of the files themselves work too: a user looks for the one that is missing.
+    assert_eq!(fs::read(mount.at(".zarrfs/views/a.nc")).unwrap(), of_group);
+    assert_eq!(fs::read_to_string(mount.at(".zarrfs/views/a/b.npy")).unwrap(), told);
+    let of_root = fs::read(mount.at(".zarrfs/views/__group__")).unwrap();
+    assert_eq!(fs::read(mount.at(".zarrfs/views/__root__")).unwrap(), of_root);
+    assert_eq!(errno(fs::read(mount.at(".zarrfs/views/a/c.npy"))), libc::ENOENT);
     mount.unmount();
     let node = mount.store().join("a/b").display().to_string();
     let (code, sentence) = said(&["cat", &node, "--as", "npy"]);
