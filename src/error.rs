@@ -148,9 +148,10 @@ impl Error {
             Kind::ReadOnly => libc::EROFS,
             Kind::Invalid | Kind::Incomplete => libc::EINVAL,
             Kind::TooLarge => libc::EFBIG,
-            Kind::NotPermitted | Kind::FixedAttribute => libc::EPERM,
+            Kind::NotPermitted => libc::EPERM,
             Kind::Corrupt | Kind::Internal => libc::EIO,
-            Kind::Unsupported | Kind::NoSuchNamespace => libc::EOPNOTSUPP,
+            // `mv` reports every attribute that it cannot copy, unless the reason is EOPNOTSUPP.
+            Kind::Unsupported | Kind::NoSuchNamespace | Kind::FixedAttribute => libc::EOPNOTSUPP,
             Kind::Stale => libc::ESTALE,
             Kind::NoAttribute => libc::ENODATA,
             Kind::Range => libc::ERANGE,
