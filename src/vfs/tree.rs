@@ -113,7 +113,12 @@ impl Vfs {
         }
         match node.content() {
             NodeContent::Array(array) if name == CHUNKS => self.chunks_of(path, array),
-            NodeContent::NotUnderstood(NodeKind::Array, error) => Err(error.clone()),
+            NodeContent::NotUnderstood(NodeKind::Array, error) => {
+                let found = self.find_ordinary(path, &Place::Node(path.clone()), name)?;
+                // A stored chunk must not be taken for a decoded one.
+                let is_safe = found.is_none() && !may_be_chunk(name);
+                if is_safe { Ok(None) } else { Err(error.clone()) }
+            }
             NodeContent::Array(_) => self.find_ordinary(path, &Place::Node(path.clone()), name),
             NodeContent::Group(_) | NodeContent::NotUnderstood(NodeKind::Group, _) => {
                 let child = path.child(name)?;
@@ -648,6 +653,16 @@ impl Vfs {
         let stat =
             if array.grid().contains(coords) { self.cache.stat(array, coords)? } else { None };
         stat.ok_or_else(Error::not_found)
+    }
+}
+
+/// Whether a name can be the first part of a chunk key in any dialect: `c`, `c.0.1`, `c0`, `0`, `0.1`, `0_1`.
+fn may_be_chunk(name: &str) -> bool {
+    let is_index = |rest: &str| rest.starts_with(|first: char| first.is_ascii_digit());
+    match name.strip_prefix('c') {
+        Some("") => true,
+        Some(rest) => is_index(rest.trim_start_matches(['.', '_', '-'])),
+        None => is_index(name),
     }
 }
 

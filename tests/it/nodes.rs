@@ -831,3 +831,23 @@ fn a_directory_under_a_name_that_zarrfs_keeps_for_itself_becomes_no_node() {
         assert!(nodes.iter().all(|name| name.ends_with("notes")), "{format}: {nodes:?}");
     }
 }
+
+#[test]
+fn in_an_array_that_is_not_understood_only_stored_names_and_chunks_are_errors() {
+    let unknown = with(array(), "chunk_grid", json!({"name": "hexagonal"}));
+    let make = |store: &Path| {
+        fs::create_dir_all(store.join("x/c/0")).unwrap();
+        fs::write(store.join("zarr.json"), group().to_string()).unwrap();
+        fs::write(store.join("x/zarr.json"), unknown.to_string()).unwrap();
+        fs::write(store.join("x/c/0/0"), "encoded").unwrap();
+        fs::write(store.join("x/part-0"), "encoded").unwrap();
+    };
+    let mut mount = Mount::of(make, &[]);
+    mount.expect("hexagonal");
+    for name in [".zattrs", ".zarray", ".zgroup", "notes.txt", "chunks", "c.zarr"] {
+        assert_eq!(errno(fs::metadata(mount.at("x").join(name))), libc::ENOENT, "{name}");
+    }
+    for name in ["c", "c/0/0", "c.0.0", "0.0", "0", "part-0"] {
+        assert_ne!(errno(fs::read(mount.at("x").join(name))), libc::ENOENT, "{name}");
+    }
+}
