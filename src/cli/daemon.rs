@@ -3,6 +3,7 @@
 //! The child is this program again, so that no process with threads is ever forked. What it
 //! prints before it says that it is ready is the reason why it will never be.
 
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -11,11 +12,11 @@ use super::{Failure, failed};
 
 const READY: &str = "ready";
 
-/// Starts a child that serves, with this process's own arguments, and waits until it answers.
-pub fn start(source: &Path, mountpoint: &Path) -> Result<(), Failure> {
+/// Starts a child that serves, with the command line `typed`, and waits until it answers.
+pub fn start(typed: &[OsString], source: &Path, mountpoint: &Path) -> Result<(), Failure> {
     let program = std::env::current_exe()?;
     // The word `mount` comes first; after it is where options surely are options.
-    let mut typed = super::args::normalize(std::env::args_os()).into_iter().skip(1);
+    let mut typed = typed.iter().skip(1);
     let mut child = Command::new(program)
         .args(typed.next())
         .arg("--daemon")

@@ -69,7 +69,8 @@ fn failed(message: impl Into<String>) -> Failure {
 
 /// Runs the command that `args` ask for, the program's name first.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let args = match Args::try_parse_from(args::normalize(args)) {
+    let typed = args::normalize(args);
+    let args = match Args::try_parse_from(&typed) {
         Ok(args) => args,
         Err(error) => {
             let printed = error.print();
@@ -79,15 +80,15 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             return end(print::check().and_then(|()| print::ended(printed)));
         }
     };
-    end(run_command(args.command))
+    end(run_command(args.command, &typed))
 }
 
-fn run_command(command: Command) -> Result<(), Failure> {
+fn run_command(command: Command, typed: &[OsString]) -> Result<(), Failure> {
     if !matches!(command, Command::Mount(_) | Command::Umount(_)) {
         print::check()?;
     }
     match command {
-        Command::Mount(mount) => mount::run(&mount),
+        Command::Mount(mount) => mount::run(&mount, typed),
         Command::Umount(umount) => umount::run(&umount),
         Command::Tree(tree) => tree::run(&tree),
         Command::Info(info) => info::run(&info),

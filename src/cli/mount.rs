@@ -1,5 +1,6 @@
 //! `zarrfs mount`: checks what can be checked first, mounts, and serves until it is unmounted.
 
+use std::ffi::OsString;
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -61,23 +62,23 @@ struct Flags {
     no_passthrough: bool,
 }
 
-/// Mounts.
-pub fn run(args: &Mount) -> Result<(), Failure> {
-    let (args, flags) = with_options(args)?;
-    open::check_local(&args.source)?;
+/// Mounts. `typed` is the whole command line, the program's name first.
+pub fn run(args: &Mount, typed: &[OsString]) -> Result<(), Failure> {
+    let (args, flags) = with_options(args, typed)?;
     let mountpoint = check_mountpoint(&args, &flags)?;
-    if args.create {
-        create_source(&args)?;
+    if !args.daemon {
+        open::check_local(&args.source)?;
+        if args.create {
+            create_source(&args)?;
+        }
+        check_fuse()?;
     }
     let source = open::Source::parse(&args.source).map_err(|_| missing_source(&args.source))?;
     check_apart(&source.root, &mountpoint)?;
-    check_fuse()?;
     if args.foreground || args.daemon {
         serve(&args, &flags, &source, &mountpoint)
     } else {
-        // Whatever is wrong with the hierarchy is said before anything is started.
-        open_hierarchy(&args, &flags, &source)?;
-        daemon::start(&source.spelled(), &mountpoint)
+        daemon::start(typed, &source.spelled(), &mountpoint)
     }
 }
 
@@ -230,7 +231,7 @@ fn raise_readahead(device: &str) {
 }
 
 /// The arguments with the long options that `-o` names, and the rest of `-o`.
-fn with_options(args: &Mount) -> Result<(Mount, Flags), Failure> {
+fn with_options(args: &Mount, typed: &[OsString]) -> Result<(Mount, Flags), Failure> {
     let mut flags = Flags::default();
     let mut more: Vec<String> = Vec::new();
     let command = Args::command();
@@ -274,13 +275,12 @@ fn with_options(args: &Mount) -> Result<(Mount, Flags), Failure> {
     if more.is_empty() {
         return Ok((args.clone(), flags));
     }
-    Ok((reparse(&more)?, flags))
+    Ok((reparse(typed, &more)?, flags))
 }
 
-/// This process's own arguments again, with `more` among them.
-fn reparse(more: &[String]) -> Result<Mount, Failure> {
-    let typed = super::args::normalize(std::env::args_os());
-    let all = typed.into_iter().chain(more.iter().map(Into::into));
+/// Parses the command line again, with `more` at its end.
+fn reparse(typed: &[OsString], more: &[String]) -> Result<Mount, Failure> {
+    let all = typed.iter().cloned().chain(more.iter().map(Into::into));
     let usage = |error: &clap::Error| {
         Failure::Usage(error.to_string().trim_start_matches("error: ").trim_end().to_owned())
     };
