@@ -26,7 +26,9 @@ impl Hierarchy {
     /// older ([`Texts`](super::Texts)).
     pub fn shown(&self, node: &Node, wanted: Wanted) -> Result<Arc<str>> {
         Ok(match node.content() {
-            Content::Array(array) => shown::array(array.model(), array.chunk_shape()).into(),
+            Content::Array(array) => {
+                as_stored(node, shown::array(array.model(), array.chunk_shape())).into()
+            }
             Content::Group(group) if group.consolidated || self.has_shared_copies(node)? => {
                 let version =
                     node.stored().or(node.removed()).map(|stored| stored.stat.version.state());
@@ -35,7 +37,7 @@ impl Hierarchy {
                 let ttl = self.options.metadata_ttl;
                 self.shown.get(node.path(), (of, ttl), wanted, made)?.text
             }
-            Content::Group(group) => shown::group(group, None).into(),
+            Content::Group(group) => as_stored(node, shown::group(group, None)).into(),
             Content::NotUnderstood(kind, _) => {
                 let text =
                     node.document().map(|document| document.text.clone()).unwrap_or_default();
@@ -163,4 +165,13 @@ pub(super) fn overtaken(path: &NodePath) -> Error {
          metadata file",
     )
     .at(path)
+}
+
+/// The stored metadata file byte for byte if it says the same as `shown`, else `shown`.
+fn as_stored(node: &Node, shown: String) -> String {
+    let stored = node.document().and_then(|document| std::str::from_utf8(&document.text).ok());
+    match stored {
+        Some(stored) if shown::says_the_same(stored, &shown) => stored.to_owned(),
+        _ => shown,
+    }
 }

@@ -14,6 +14,24 @@ use crate::json::parse;
 /// Where the indentation of copies costs more than it helps: further ones are on one line.
 const MAX_INDENTED_LEN: usize = 4 << 20;
 
+/// Longer metadata files are always shown as the mount prints them: parsing them to compare takes too much memory.
+const MAX_COMPARED_LEN: usize = 256 << 10;
+
+/// Whether a stored metadata file is strict JSON that says the same as the text `shown`, so that it can be shown byte for
+/// byte, and a checksum of one is that of the other.
+pub fn says_the_same(stored: &str, shown: &str) -> bool {
+    let parsed = |text: &str| {
+        let mut document: Object = serde_json::from_str(text).ok()?;
+        // Leaving it out means the same as an empty list (Zarr 3.0, section "Array metadata").
+        if document.get("storage_transformers") == Some(&json!([])) {
+            document.remove("storage_transformers");
+        }
+        Some(document)
+    };
+    stored.len() <= MAX_COMPARED_LEN
+        && parsed(stored).is_some_and(|stored| parsed(shown) == Some(stored))
+}
+
 /// The document of an array whose chunk files have `chunk_shape`.
 pub fn array(array: &Array, chunk_shape: &[u64]) -> String {
     let mut document = Object::new();
@@ -145,6 +163,22 @@ fn replaced(document: &str, name: &str, value: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_says_the_same_is_strict_and_has_the_same_members() {
+        let shown = r#"{"zarr_format": 3, "fill_value": "NaN", "storage_transformers": []}"#;
+        for same in [r#"{"fill_value":"NaN","zarr_format":3}"#, shown] {
+            assert!(says_the_same(same, shown), "{same}");
+        }
+        for other in [
+            r#"{"fill_value":NaN,"zarr_format":3}"#,
+            r#"{"fill_value":"NaN","zarr_format":3,"more":1}"#,
+            r#"{"fill_value":"NaN","zarr_format":2}"#,
+            r#"{"fill_value":"NaN","zarr_format":3"#,
+        ] {
+            assert!(!says_the_same(other, shown), "{other}");
+        }
+    }
 
     #[test]
     fn copies_are_printed_as_the_members_of_one_document() {

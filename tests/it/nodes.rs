@@ -851,3 +851,18 @@ fn in_an_array_that_is_not_understood_only_stored_names_and_chunks_are_errors() 
         assert_ne!(errno(fs::read(mount.at("x").join(name))), libc::ENOENT, "{name}");
     }
 }
+
+#[test]
+fn a_metadata_file_that_needs_no_change_is_shown_byte_for_byte() {
+    let plain = with(array(), "attributes", json!({"units": "m"}));
+    let make = |store: &Path| {
+        fs::create_dir(store.join("x")).unwrap();
+        fs::write(store.join("zarr.json"), group().to_string()).unwrap();
+        fs::write(store.join("x/zarr.json"), plain.to_string()).unwrap();
+    };
+    let mount = Mount::of(make, &[]);
+    for name in ["zarr.json", "x/zarr.json"] {
+        let stored = fs::read(mount.store().join(name)).unwrap();
+        assert_eq!(fs::read(mount.at(name)).unwrap(), stored, "{name}");
+    }
+}
