@@ -9,10 +9,11 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::array_to_array::{self, BigEndian, Order};
+use super::elements::Elements;
+use super::kinds::{ArrayToArray, ArrayToBytes, BytesToBytes};
 use super::registry::{self, Chain};
-use super::{ArrayToArray, ArrayToBytes, BytesToBytes, Elements};
+use super::spec::CodecSpec;
 use crate::buffer::{Buffer, fitted, recycle};
-use crate::codec::CodecSpec;
 use crate::error::{Error, Result};
 use crate::json::Object;
 use crate::parallel;

@@ -1,8 +1,11 @@
 //! Sorts the codecs of a metadata file by kind, and builds them.
 
-use super::array_to_array::{Built, Order};
-use super::table::{self, Build};
-use super::{ArrayToBytes, BytesToBytes, CodecSpec, Elements};
+use super::array_to_array::Order;
+use super::elements::Elements;
+use super::kinds::{ArrayToBytes, BytesToBytes};
+use super::row::{Build, Built};
+use super::spec::CodecSpec;
+use super::table;
 use crate::error::{At, Error, Result};
 
 /// A chain of codecs sorted by kind.
@@ -82,9 +85,9 @@ pub fn array_to_bytes(
 
 /// Builds bytes-to-bytes codecs, in order of encoding.
 pub fn bytes_to_bytes(specs: &[CodecSpec]) -> Result<Vec<Box<dyn BytesToBytes>>> {
-    let build = |spec: &CodecSpec| match table::find(&spec.name).map(|row| row.build) {
-        Some(Build::BytesToBytes(build)) => build(&spec.configuration),
-        _ => Err(unknown(&spec.name)),
+    let build = |spec: &CodecSpec| match table::find_bytes_to_bytes(&spec.name) {
+        Some(build) => build(&spec.configuration),
+        None => Err(unknown(&spec.name)),
     };
     specs.iter().map(build).collect()
 }

@@ -118,7 +118,7 @@ const OWNED: &[(&str, &[&str])] = &[
     ("storage_transformers", &["src/metadata/", "src/cli/demo.rs"]),
 ];
 
-fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
+pub fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(dir).expect("src") {
         let path = entry.expect("an entry").path();
         if path.is_dir() {

@@ -9,6 +9,7 @@
     reason = "a test that fails panics, and calls what programs call"
 )]
 
+mod circles;
 mod command;
 mod convert;
 mod create;

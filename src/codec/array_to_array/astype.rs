@@ -6,7 +6,8 @@
 
 use super::filter::Sides;
 use crate::buffer::Buffer;
-use crate::codec::{ArrayToArray, Elements};
+use crate::codec::elements::Elements;
+use crate::codec::kinds::ArrayToArray;
 use crate::error::Result;
 use crate::json::Object;
 

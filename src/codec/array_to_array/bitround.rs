@@ -9,8 +9,9 @@
 
 use crate::buffer::{Buffer, reserve};
 use crate::codec::configuration::count;
+use crate::codec::elements::Elements;
+use crate::codec::kinds::ArrayToArray;
 use crate::codec::number::{bits, push};
-use crate::codec::{ArrayToArray, Elements};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::json::Object;

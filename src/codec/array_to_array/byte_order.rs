@@ -4,8 +4,8 @@
 //! a filter that names its type. Length: the same.
 
 use crate::buffer::Buffer;
-use crate::codec::ArrayToArray;
 use crate::codec::array_to_bytes::Turn;
+use crate::codec::kinds::ArrayToArray;
 use crate::dtype::DType;
 use crate::error::Result;
 

@@ -9,8 +9,9 @@
 use serde_json::Value;
 
 use crate::buffer::Buffer;
+use crate::codec::elements::Elements;
+use crate::codec::kinds::ArrayToArray;
 use crate::codec::number::{Format, Number};
-use crate::codec::{ArrayToArray, Elements};
 use crate::dtype::{DType, FillValue};
 use crate::error::{Error, Result};
 use crate::json::Object;

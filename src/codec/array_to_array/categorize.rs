@@ -10,8 +10,10 @@ use std::collections::HashMap;
 use serde_json::Value;
 
 use crate::buffer::{Buffer, reserve};
+use crate::codec::elements::Elements;
+use crate::codec::kinds::ArrayToArray;
 use crate::codec::number::{Format, Number};
-use crate::codec::{ArrayToArray, Elements, configuration, texts};
+use crate::codec::{configuration, texts};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::json::Object;

@@ -7,8 +7,9 @@
 
 use super::filter::Sides;
 use crate::buffer::{Buffer, reserve};
+use crate::codec::elements::Elements;
+use crate::codec::kinds::ArrayToArray;
 use crate::codec::number::{Format, Number};
-use crate::codec::{ArrayToArray, Elements};
 use crate::error::{Error, Result};
 use crate::json::Object;
 

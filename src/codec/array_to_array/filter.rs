@@ -1,8 +1,9 @@
 //! What the filters of numcodecs have in common: a type on either side, spelled as NumPy does.
 
-use crate::codec::CodecSpec;
+use crate::codec::configuration;
+use crate::codec::elements::Elements;
 use crate::codec::number::Format;
-use crate::codec::{Elements, configuration};
+use crate::codec::spec::CodecSpec;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::json::Object;
@@ -56,8 +57,10 @@ impl Sides {
     }
 }
 
-/// Whether a codec that names the type of what it makes names one in big endian order; none where it names none.
-pub(super) fn makes_big(spec: &CodecSpec) -> Result<Option<bool>> {
+/// Whether the codec of `spec` produces elements in big endian order, `None` if its configuration
+/// names no type. Between codecs elements are little endian, so
+/// [`BigEndian`](super::BigEndian) follows the last codec if that one returns true.
+pub fn makes_big(spec: &CodecSpec) -> Result<Option<bool>> {
     let members: &[&str] = match spec.name.as_str() {
         "numcodecs.delta" | "numcodecs.fixedscaleoffset" | "numcodecs.quantize" => {
             &["astype", "dtype"]

@@ -11,7 +11,8 @@
 //! <https://numcodecs.readthedocs.io/en/stable/filter/packbits.html>
 
 use crate::buffer::{Buffer, reserve};
-use crate::codec::{ArrayToArray, Elements};
+use crate::codec::elements::Elements;
+use crate::codec::kinds::ArrayToArray;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 

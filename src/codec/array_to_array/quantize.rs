@@ -8,8 +8,9 @@
 use super::filter::Sides;
 use crate::buffer::Buffer;
 use crate::codec::configuration::integer;
+use crate::codec::elements::Elements;
+use crate::codec::kinds::ArrayToArray;
 use crate::codec::number::Number;
-use crate::codec::{ArrayToArray, Elements};
 use crate::error::{Error, Result};
 use crate::json::Object;
 

@@ -8,7 +8,8 @@
 use serde_json::Value;
 
 use crate::buffer::Buffer;
-use crate::codec::{ArrayToArray, Elements};
+use crate::codec::elements::Elements;
+use crate::codec::kinds::ArrayToArray;
 use crate::error::{Error, Result};
 use crate::json::Object;
 

@@ -6,8 +6,9 @@
 //! <https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/scale_offset>
 
 use crate::buffer::Buffer;
+use crate::codec::elements::Elements;
+use crate::codec::kinds::ArrayToArray;
 use crate::codec::number::{Format, Number};
-use crate::codec::{ArrayToArray, Elements};
 use crate::dtype::{DType, FillValue};
 use crate::error::{Error, Result};
 use crate::json::Object;

@@ -9,7 +9,7 @@ use super::*;
 use crate::buffer::Buffer;
 use crate::codec::configuration::Stated;
 use crate::codec::table::{self, CodecKind};
-use crate::codec::{CodecSpec, registry};
+use crate::codec::{ArrayToArray, CodecSpec, Elements, registry};
 use crate::dtype::DType;
 
 fn bytes(hexadecimal: &Value) -> Vec<u8> {

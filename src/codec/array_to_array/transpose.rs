@@ -10,8 +10,9 @@
 //! <https://zarr-specs.readthedocs.io/en/latest/v3/codecs/transpose/index.html>
 
 use crate::buffer::{Buffer, reserve};
+use crate::codec::elements::Elements;
+use crate::codec::kinds::ArrayToArray;
 use crate::codec::vlen::{self, Form};
-use crate::codec::{ArrayToArray, Elements};
 use crate::error::{Error, Result};
 use crate::json::Object;
 

@@ -11,7 +11,8 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use crate::buffer::Buffer;
-use crate::codec::{ArrayToBytes, Elements};
+use crate::codec::elements::Elements;
+use crate::codec::kinds::ArrayToBytes;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::json::Object;

@@ -5,10 +5,11 @@ mod n5;
 mod objects;
 mod packbits;
 mod pcodec;
-pub mod vlen;
+mod vlen;
 
 pub use bytes::{BytesCodec, Turn};
 pub use n5::N5Default;
 pub use objects::Objects;
 pub use packbits::PackBits;
 pub use pcodec::Pcodec;
+pub use vlen::Vlen;

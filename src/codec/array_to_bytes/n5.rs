@@ -18,10 +18,12 @@
 use bytes::Bytes;
 use serde_json::Value;
 
-use super::Turn;
+use super::bytes::Turn;
 use crate::buffer::{Buffer, reserve};
-use crate::codec::CodecSpec;
-use crate::codec::{ArrayToBytes, BytesToBytes, Elements, registry};
+use crate::codec::elements::Elements;
+use crate::codec::kinds::{ArrayToBytes, BytesToBytes};
+use crate::codec::row::FindBytes;
+use crate::codec::spec::CodecSpec;
 use crate::error::{Error, Result};
 use crate::json::Object;
 
@@ -40,8 +42,9 @@ pub struct N5Default {
 }
 
 impl N5Default {
-    /// As `configuration` says, for chunks of `elements`.
-    pub fn new(configuration: &Object, elements: &Elements) -> Result<Self> {
+    /// The codec with this configuration, for chunks of `elements`. `find` finds the compressors in
+    /// its list.
+    pub fn new(configuration: &Object, elements: &Elements, find: FindBytes) -> Result<Self> {
         let list = configuration.get("codecs").and_then(Value::as_array);
         let list = list.ok_or_else(|| Error::corrupt("n5_default: codecs is not a list"))?;
         let specs: Vec<_> = list.iter().map(CodecSpec::from_json).collect::<Result<_>>()?;
@@ -49,6 +52,13 @@ impl N5Default {
             specs.split_first().filter(|(bytes, _)| bytes.name == "bytes")
         else {
             return Err(Error::unsupported("n5_default: codecs do not begin with bytes"));
+        };
+        let compressor = |spec: &CodecSpec| match find(&spec.name) {
+            Some(build) => build(&spec.configuration),
+            None => Err(Error::unsupported(format!(
+                "n5_default: codec {:?} cannot be in its list",
+                spec.name
+            ))),
         };
         let len = elements.byte_len()?.ok_or_else(|| {
             Error::unsupported(format!("n5_default: {} has no fixed length", elements.dtype.name()))
@@ -66,7 +76,7 @@ impl N5Default {
             item_len: elements.dtype.item_len(),
             len,
             turn: Turn::parse(bytes.configuration.get("endian"), &elements.dtype)?,
-            compressors: registry::bytes_to_bytes(compressors)?,
+            compressors: compressors.iter().map(compressor).collect::<Result<_>>()?,
         })
     }
 
@@ -243,6 +253,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::codec::table::find_bytes_to_bytes;
     use crate::dtype::DType;
     use crate::error::Kind;
 
@@ -252,7 +263,7 @@ mod tests {
         let codecs: Vec<Value> = [bytes].into_iter().chain(compressor).collect();
         let configuration = Object::from_iter([("codecs".to_owned(), codecs.into())]);
         let elements = Elements { shape: shape.to_vec(), dtype: DType::Uint(2) };
-        N5Default::new(&configuration, &elements).unwrap()
+        N5Default::new(&configuration, &elements, find_bytes_to_bytes).unwrap()
     }
 
     fn numbers(numbers: impl IntoIterator<Item = u16>) -> Vec<u8> {

@@ -13,14 +13,18 @@
 
 mod json;
 mod message_pack;
+mod scalar;
 
 use bytes::Bytes;
 use serde_json::Value;
 
+use self::scalar::Scalar;
 use crate::buffer::{Buffer, reserve};
 use crate::codec::configuration::numpy_name;
+use crate::codec::elements::Elements;
+use crate::codec::kinds::ArrayToBytes;
 use crate::codec::number::{Format, Number};
-use crate::codec::{ArrayToBytes, Elements, texts};
+use crate::codec::texts;
 use crate::dtype::{DType, FillValue};
 use crate::error::{Error, Result};
 use crate::json::Object;
@@ -39,20 +43,11 @@ pub struct Objects {
     limit: usize,
 }
 
-/// How a list is written.
+/// The notation of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Notation {
     Json { ascii: bool },
     MessagePack,
-}
-
-/// What can be written in either notation.
-#[derive(Debug, Clone, Copy)]
-enum Written<'t> {
-    Text(&'t str),
-    Bool(bool),
-    Int(i128),
-    Float(f64),
 }
 
 impl Objects {
@@ -128,30 +123,30 @@ impl Objects {
     }
 
     fn write(&self, item: &[u8], target: &mut Vec<u8>) -> Result<()> {
-        let written = match (&self.elements.dtype, Format::of(&self.elements.dtype)) {
-            (DType::Bool, _) => Written::Bool(item.iter().any(|byte| *byte != 0)),
+        let scalar = match (&self.elements.dtype, Format::of(&self.elements.dtype)) {
+            (DType::Bool, _) => Scalar::Bool(item.iter().any(|byte| *byte != 0)),
             (_, Some(format)) => match format.load(item) {
-                Number::Int(int) => Written::Int(int),
-                Number::Float(float) => Written::Float(float),
+                Number::Int(int) => Scalar::Int(int),
+                Number::Float(float) => Scalar::Float(float),
             },
             (DType::Utf32(_), None) => {
                 let fill = FillValue::from_item(item).to_json(&self.elements.dtype);
                 let text = fill.as_str().unwrap_or_default();
-                self.notation.write(Written::Text(text), target);
+                self.notation.write(Scalar::Text(text), target);
                 return Ok(());
             }
             (_, None) => {
                 let text = std::str::from_utf8(item);
-                Written::Text(text.map_err(|_| Error::invalid("a string is not UTF-8"))?)
+                Scalar::Text(text.map_err(|_| Error::invalid("a string is not UTF-8"))?)
             }
         };
-        self.notation.write(written, target);
+        self.notation.write(scalar, target);
         Ok(())
     }
 }
 
 impl Notation {
-    /// The items of a list, each as it is written.
+    /// The encoded items of a list.
     fn items(self, list: &[u8]) -> Result<Vec<&[u8]>> {
         match self {
             Self::Json { .. } => json::items(list),
@@ -159,7 +154,7 @@ impl Notation {
         }
     }
 
-    /// What is written there.
+    /// The value of an encoded item.
     fn value(self, item: &[u8]) -> Result<Value> {
         match self {
             Self::Json { .. } => crate::json::parse(item),
@@ -168,10 +163,10 @@ impl Notation {
     }
 
     /// Writes an object.
-    fn write(self, written: Written<'_>, target: &mut Vec<u8>) {
+    fn write(self, scalar: Scalar<'_>, target: &mut Vec<u8>) {
         match self {
-            Self::Json { ascii } => json::write(written, ascii, target),
-            Self::MessagePack => message_pack::write(written, target),
+            Self::Json { ascii } => json::write(scalar, ascii, target),
+            Self::MessagePack => message_pack::write(scalar, target),
         }
     }
 
@@ -230,14 +225,14 @@ impl ArrayToBytes for Objects {
             ended.for_each(|_| notation.close(&mut target));
             notation.next(&mut target);
         }
-        notation.write(Written::Text(&self.type_name), &mut target);
+        notation.write(Scalar::Text(&self.type_name), &mut target);
         notation.next(&mut target);
         notation.open(u64::try_from(rows.len()).unwrap_or_default(), &mut target);
         for (axis, len) in rows.iter().enumerate() {
             if axis > 0 {
                 notation.next(&mut target);
             }
-            notation.write(Written::Int(i128::from(*len)), &mut target);
+            notation.write(Scalar::Int(i128::from(*len)), &mut target);
         }
         notation.close(&mut target);
         notation.close(&mut target);

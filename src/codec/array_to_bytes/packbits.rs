@@ -19,8 +19,9 @@ use serde_json::Value;
 
 use crate::buffer::{Buffer, reserve};
 use crate::codec::configuration::count;
+use crate::codec::elements::Elements;
+use crate::codec::kinds::ArrayToBytes;
 use crate::codec::number::{bits, push};
-use crate::codec::{ArrayToBytes, Elements};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::json::Object;

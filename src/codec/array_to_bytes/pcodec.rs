@@ -15,7 +15,8 @@ use serde_json::Value;
 
 use crate::buffer::{Buffer, reserve};
 use crate::codec::configuration::count;
-use crate::codec::{ArrayToBytes, Elements};
+use crate::codec::elements::Elements;
+use crate::codec::kinds::ArrayToBytes;
 use crate::dtype::DType;
 use crate::error::{Error, Kind, Result};
 use crate::json::Object;

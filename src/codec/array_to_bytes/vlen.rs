@@ -1,37 +1,23 @@
-//! `vlen-utf8` and `vlen-bytes`: elements that have lengths of their own.
+//! `vlen-utf8` and `vlen-bytes`: elements that differ in length.
 //!
-//! ```text
-//! u32 number of elements | u32 length, bytes | u32 length, bytes | ...      all little endian
-//! ```
-//!
-//! This is also what such a chunk is when it is decoded, in memory and as a file, since there is no other form of it.
-//! So nothing is changed here; whether bytes are a chunk at all is checked, on both ways.
+//! The encoded form is the decoded one, see [`vlen`](crate::codec::vlen). The codec checks it in
+//! both directions.
 //!
 //! <https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/vlen-utf8>
 
 use bytes::Bytes;
 
-use crate::buffer::{Buffer, reserve};
-use crate::codec::{ArrayToBytes, Elements};
-use crate::dtype::DType;
+use crate::buffer::Buffer;
+use crate::codec::elements::Elements;
+use crate::codec::kinds::ArrayToBytes;
+use crate::codec::vlen::Form;
 use crate::error::{Error, Result};
-
-/// Bytes of a number.
-const NUMBER_LEN: usize = 4;
 
 /// The codec, bound to a number of elements.
 #[derive(Debug)]
 pub struct Vlen {
     form: Form,
     limit: usize,
-}
-
-/// What a decoded chunk of elements of any length looks like.
-#[derive(Debug, Clone, Copy)]
-pub struct Form {
-    count: u32,
-    /// Whether each element is text in UTF-8.
-    is_text: bool,
 }
 
 impl Vlen {
@@ -71,121 +57,13 @@ impl ArrayToBytes for Vlen {
     }
 }
 
-impl Form {
-    /// That of chunks of `elements`.
-    pub fn new(elements: &Elements) -> Result<Self> {
-        let is_text = match &elements.dtype {
-            DType::String => true,
-            DType::VariableBytes => false,
-            other => {
-                let detail = format!("elements of {} have a fixed length", other.name());
-                return Err(Error::unsupported(detail));
-            }
-        };
-        let count = u32::try_from(elements.count()?).map_err(|_| {
-            Error::unsupported(format!(
-                "a chunk of shape {:?} has too many elements",
-                elements.shape
-            ))
-        })?;
-        Ok(Self { count, is_text })
-    }
-
-    /// The codec that has this form.
-    fn name(self) -> &'static str {
-        if self.is_text { "vlen-utf8" } else { "vlen-bytes" }
-    }
-
-    /// Why `bytes` are no chunk, if they are none.
-    pub fn check(self, bytes: &[u8]) -> Result<(), String> {
-        let wrong = |detail: String| Err(format!("{}: {detail}", self.name()));
-        let Some((said, mut rest)) = number(bytes) else {
-            return wrong(format!("{} bytes, the element count needs {NUMBER_LEN}", bytes.len()));
-        };
-        if said != self.count {
-            return wrong(format!("{said} elements declared, the chunk has {}", self.count));
-        }
-        for index in 0..self.count {
-            let element = number(rest)
-                .and_then(|(len, rest)| rest.split_at_checked(usize::try_from(len).ok()?));
-            let Some((element, behind)) = element else {
-                return wrong(format!(
-                    "truncated in element {index} of {}: only {} bytes left",
-                    self.count,
-                    rest.len()
-                ));
-            };
-            if self.is_text && std::str::from_utf8(element).is_err() {
-                return wrong(format!("element {index} is not UTF-8"));
-            }
-            rest = behind;
-        }
-        if rest.is_empty() {
-            return Ok(());
-        }
-        wrong(format!("{} bytes follow the last of {} elements", rest.len(), self.count))
-    }
-
-    /// A chunk in which every element holds `item`, of at most `limit` bytes.
-    pub fn filled(self, item: &[u8], limit: u64) -> Result<Vec<u8>> {
-        let element = element(item)?;
-        let count = usize::try_from(self.count).unwrap_or(usize::MAX);
-        let len = element.len().checked_mul(count).and_then(|len| len.checked_add(NUMBER_LEN));
-        let len = len.filter(|len| u64::try_from(*len).is_ok_and(|len| len <= limit));
-        let len = len.ok_or_else(|| {
-            let detail = format!("{count} elements of {} bytes: the limit is {limit}", item.len());
-            Error::too_large(detail)
-        })?;
-        let mut bytes = reserve(len)?;
-        bytes.extend_from_slice(&self.count.to_le_bytes());
-        for _ in 0..count {
-            bytes.extend_from_slice(&element);
-        }
-        Ok(bytes)
-    }
-
-    /// Whether `bytes` are a chunk in which every element holds `item`.
-    pub fn is_filled(self, bytes: &[u8], item: &[u8]) -> bool {
-        let Ok(element) = element(item) else { return false };
-        let count = usize::try_from(self.count).unwrap_or(usize::MAX);
-        number(bytes).is_some_and(|(said, rest)| {
-            said == self.count
-                && element.len().checked_mul(count) == Some(rest.len())
-                && rest.chunks_exact(element.len()).all(|found| found == element)
-        })
-    }
-}
-
-/// The elements of a chunk, each with its length in front, one after another.
-pub fn elements(chunk: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let mut rest = number(chunk).map_or(&[][..], |(_, rest)| rest);
-    std::iter::from_fn(move || {
-        let (len, _) = number(rest)?;
-        let len = usize::try_from(len).ok()?.checked_add(NUMBER_LEN)?;
-        let (element, behind) = rest.split_at_checked(len)?;
-        rest = behind;
-        Some(element)
-    })
-}
-
-/// The number that `bytes` begin with, and the rest.
-fn number(bytes: &[u8]) -> Option<(u32, &[u8])> {
-    let (number, rest) = bytes.split_first_chunk::<NUMBER_LEN>()?;
-    Some((u32::from_le_bytes(*number), rest))
-}
-
-/// An element with its length in front.
-fn element(item: &[u8]) -> Result<Vec<u8>> {
-    let len = u32::try_from(item.len())
-        .map_err(|_| Error::too_large(format!("an element of {} bytes", item.len())))?;
-    Ok([&len.to_le_bytes(), item].concat())
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::codec::vlen::elements;
+    use crate::dtype::DType;
     use crate::error::Kind;
 
     fn codec(dtype: DType, shape: &[u64]) -> Vlen {

@@ -5,7 +5,7 @@
 //! <https://numcodecs.readthedocs.io/en/stable/other/base64.html>, RFC 4648, section 4.
 
 use super::stream::too_long;
-use crate::codec::BytesToBytes;
+use crate::codec::kinds::BytesToBytes;
 use crate::dtype::{base64_decode, base64_encode};
 use crate::error::{Error, Result};
 

@@ -6,8 +6,8 @@
 use bzip2::{Action, Compress, Compression, Decompress, Status};
 
 use super::stream::{Decompressor, Step, decode_one, room, room_to_decode};
-use crate::codec::BytesToBytes;
 use crate::codec::configuration::count;
+use crate::codec::kinds::BytesToBytes;
 use crate::error::{Error, Result};
 use crate::json::Object;
 

@@ -10,8 +10,8 @@ use serde_json::Value;
 
 use super::lookup3::lookup3;
 use super::stream::{room, too_long};
-use crate::codec::BytesToBytes;
 use crate::codec::configuration::count;
+use crate::codec::kinds::BytesToBytes;
 use crate::error::{Error, Result};
 use crate::json::Object;
 

@@ -12,9 +12,9 @@
 use serde_json::Value;
 
 use super::stream::{room, too_long};
-use crate::codec::BytesToBytes;
-use crate::codec::CodecSpec;
-use crate::codec::table::{self, Build};
+use crate::codec::kinds::BytesToBytes;
+use crate::codec::row::FindBytes;
+use crate::codec::spec::CodecSpec;
 use crate::error::{Error, Result};
 use crate::json::Object;
 
@@ -31,8 +31,8 @@ pub struct Conditional {
 }
 
 impl Conditional {
-    /// A codec with that configuration.
-    pub fn new(configuration: &Object) -> Result<Self> {
+    /// The codec with this configuration. `find` finds the codecs in its list.
+    pub fn new(configuration: &Object, find: FindBytes) -> Result<Self> {
         let list = configuration.get("codecs").and_then(Value::as_array);
         let list = list.filter(|list| list.len() <= MAX_CODECS);
         let list = list.ok_or_else(|| {
@@ -40,11 +40,9 @@ impl Conditional {
         })?;
         let build = |value: &Value| {
             let spec = CodecSpec::from_json(value)?;
-            match table::find(&spec.name).map(|row| (row.name, row.build)) {
-                Some((name, Build::BytesToBytes(build))) if name != "conditional" => {
-                    build(&spec.configuration)
-                }
-                _ => Err(Error::unsupported(format!(
+            match find(&spec.name).filter(|_| spec.name != "conditional") {
+                Some(build) => build(&spec.configuration),
+                None => Err(Error::unsupported(format!(
                     "conditional: codec {:?} cannot be in its list",
                     spec.name
                 ))),
@@ -111,6 +109,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::codec::table::find_bytes_to_bytes;
 
     #[test]
     fn a_codec_is_applied_where_it_helps() {
@@ -118,7 +117,7 @@ mod tests {
             {"name": "shuffle", "configuration": {"element_size": 4}},
             {"name": "zstd", "configuration": {"level": 5}},
         ]});
-        let codec = Conditional::new(codecs.as_object().unwrap()).unwrap();
+        let codec = Conditional::new(codecs.as_object().unwrap(), find_bytes_to_bytes).unwrap();
         let zeros = codec.encode(&[0; 400]).unwrap();
         assert_eq!(zeros[0], 0b11);
         assert!(zeros.len() < 100);
@@ -139,7 +138,10 @@ mod tests {
     fn only_codecs_of_bytes_have_a_place() {
         for codecs in [json!({}), json!({"codecs": ["bytes"]}), json!({"codecs": ["conditional"]})]
         {
-            assert!(Conditional::new(codecs.as_object().unwrap()).is_err(), "{codecs}");
+            assert!(
+                Conditional::new(codecs.as_object().unwrap(), find_bytes_to_bytes).is_err(),
+                "{codecs}"
+            );
         }
     }
 }

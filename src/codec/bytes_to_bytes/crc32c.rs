@@ -4,7 +4,7 @@
 //! Length: 4 bytes more.
 
 use super::stream::{room, too_long};
-use crate::codec::BytesToBytes;
+use crate::codec::kinds::BytesToBytes;
 use crate::error::{Error, Result};
 use crate::json::Object;
 

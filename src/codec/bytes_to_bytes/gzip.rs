@@ -10,8 +10,8 @@ use flate2::Decompress;
 use super::deflate::{Form, decode_whole, encode_whole};
 use super::stream::{decode_one, room_to_decode};
 use super::zlib::Inflate;
-use crate::codec::BytesToBytes;
 use crate::codec::configuration::count;
+use crate::codec::kinds::BytesToBytes;
 use crate::error::{Error, Result};
 use crate::json::Object;
 

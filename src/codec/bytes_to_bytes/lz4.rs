@@ -12,7 +12,7 @@
 use lz4_flex::block::{compress_into, decompress_into, get_maximum_output_size};
 
 use super::stream::{too_long, unset};
-use crate::codec::BytesToBytes;
+use crate::codec::kinds::BytesToBytes;
 use crate::error::{Error, Result};
 use crate::json::Object;
 

@@ -16,8 +16,8 @@ use lz4_flex::block::{compress, decompress_into};
 use twox_hash::XxHash32;
 
 use super::stream::{too_long, unset};
-use crate::codec::BytesToBytes;
 use crate::codec::configuration::count;
+use crate::codec::kinds::BytesToBytes;
 use crate::error::{Error, Result};
 use crate::json::Object;
 

@@ -10,8 +10,8 @@ use liblzma::stream::{Action, CONCATENATED, Check, Status, Stream};
 
 use self::filter::{Chain, Filter};
 use super::stream::{Decompressor, Step, decode_one, room, room_to_decode};
-use crate::codec::BytesToBytes;
 use crate::codec::configuration::{count, integer};
+use crate::codec::kinds::BytesToBytes;
 use crate::error::{Error, Result};
 use crate::json::Object;
 
@@ -19,9 +19,6 @@ mod filter;
 
 /// What liblzma may use to decode: a dictionary of 128 MiB and its tables.
 const MEMORY_LIMIT: u64 = 192 << 20;
-
-/// The preset of liblzma and of Python where none is given.
-const DEFAULT_PRESET: u32 = 6;
 
 /// The container around the compressed bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

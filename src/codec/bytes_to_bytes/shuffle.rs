@@ -4,8 +4,8 @@
 
 use super::blosc::{shuffle, unshuffle};
 use super::stream::{too_long, unset};
-use crate::codec::BytesToBytes;
 use crate::codec::configuration::count;
+use crate::codec::kinds::BytesToBytes;
 use crate::error::{Error, Result};
 use crate::json::Object;
 

@@ -9,8 +9,8 @@ use flate2::{Decompress, FlushDecompress, Status};
 
 use super::deflate::{Form, decode_whole, encode_whole};
 use super::stream::{Decompressor, Step, decode_one, room_to_decode};
-use crate::codec::BytesToBytes;
 use crate::codec::configuration::integer;
+use crate::codec::kinds::BytesToBytes;
 use crate::error::{Error, Result};
 use crate::json::Object;
 

@@ -14,8 +14,8 @@ use zstd::zstd_safe::{
 };
 
 use super::stream::{room, too_long};
-use crate::codec::BytesToBytes;
 use crate::codec::configuration::{flag, integer};
+use crate::codec::kinds::BytesToBytes;
 use crate::error::{Error, Result};
 use crate::json::Object;
 

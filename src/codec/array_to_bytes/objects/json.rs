@@ -1,6 +1,6 @@
 //! Lists of JSON as Python writes them, with bare `NaN` and infinities.
 
-use super::Written;
+use super::scalar::Scalar;
 use crate::error::{Error, Result};
 
 /// The items of a list, each as it is written. What is inside of them is not looked at.
@@ -36,20 +36,20 @@ pub(super) fn items(list: &[u8]) -> Result<Vec<&[u8]>> {
 }
 
 /// Writes an object as `json.dumps` does.
-pub(super) fn write(written: Written<'_>, ascii: bool, target: &mut Vec<u8>) {
-    let text = match written {
-        Written::Text(text) => return write_text(text, ascii, target),
-        Written::Bool(value) => value.to_string(),
-        Written::Int(int) => int.to_string(),
-        Written::Float(float) if float.is_nan() => "NaN".to_owned(),
-        Written::Float(float) if float.is_infinite() => {
+pub(super) fn write(scalar: Scalar<'_>, ascii: bool, target: &mut Vec<u8>) {
+    let text = match scalar {
+        Scalar::Text(text) => return write_text(text, ascii, target),
+        Scalar::Bool(value) => value.to_string(),
+        Scalar::Int(int) => int.to_string(),
+        Scalar::Float(float) if float.is_nan() => "NaN".to_owned(),
+        Scalar::Float(float) if float.is_infinite() => {
             if float > 0.0 {
                 "Infinity".to_owned()
             } else {
                 "-Infinity".to_owned()
             }
         }
-        Written::Float(float) => format!("{float:?}"),
+        Scalar::Float(float) => format!("{float:?}"),
     };
     target.extend_from_slice(text.as_bytes());
 }

@@ -4,7 +4,7 @@
 
 use serde_json::{Map, Number, Value};
 
-use super::Written;
+use super::scalar::Scalar;
 use crate::error::{Error, Result};
 
 /// Lists inside of one another in one object.
@@ -197,9 +197,9 @@ fn head(first: u8, number: &[u8], target: &mut Vec<u8>) {
 }
 
 /// Writes an object in the shortest way, as Python does.
-pub(super) fn write(written: Written<'_>, target: &mut Vec<u8>) {
-    match written {
-        Written::Text(text) => {
+pub(super) fn write(scalar: Scalar<'_>, target: &mut Vec<u8>) {
+    match scalar {
+        Scalar::Text(text) => {
             match u32::try_from(text.len()).unwrap_or(u32::MAX).to_be_bytes() {
                 [0, 0, 0, len @ 0..=31] => target.push(0xa0 | len),
                 [0, 0, 0, len] => head(0xd9, &[len], target),
@@ -208,9 +208,9 @@ pub(super) fn write(written: Written<'_>, target: &mut Vec<u8>) {
             }
             target.extend_from_slice(text.as_bytes());
         }
-        Written::Bool(value) => target.push(if value { 0xc3 } else { 0xc2 }),
-        Written::Float(float) => head(0xcb, &float.to_be_bytes(), target),
-        Written::Int(int) => write_int(int, target),
+        Scalar::Bool(value) => target.push(if value { 0xc3 } else { 0xc2 }),
+        Scalar::Float(float) => head(0xcb, &float.to_be_bytes(), target),
+        Scalar::Int(int) => write_int(int, target),
     }
 }
 

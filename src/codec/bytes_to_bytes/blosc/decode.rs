@@ -9,13 +9,14 @@ use super::super::stream::{too_long, unset};
 use super::super::zlib::with_decompress;
 use super::super::zstd::with_decompressor;
 use super::bitshuffle::bitunshuffle;
+use super::blosclz;
+use super::frame::{
+    CODEC_VERSION, Compressor, Filter, HEADER_LEN, Header, RESERVED_FLAG, STORED_FLAG,
+    UNSPLIT_FLAG, VERSION, share, split_count,
+};
 use super::scratch::Scratch;
 use super::shuffle::unshuffle;
-use super::{
-    CODEC_VERSION, Compressor, Filter, HEADER_LEN, Header, RESERVED_FLAG, STORED_FLAG,
-    UNSPLIT_FLAG, VERSION, blosclz, share, split_count,
-};
-use crate::codec::Part;
+use crate::codec::kinds::Part;
 use crate::error::{Error, Result};
 use crate::parallel;
 

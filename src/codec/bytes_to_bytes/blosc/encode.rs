@@ -11,12 +11,13 @@ use zstd::zstd_safe::compress_bound;
 use super::super::deflate::{Form, encode_into};
 use super::super::stream::room;
 use super::bitshuffle::bitshuffle;
+use super::blosclz;
+use super::frame::{
+    Compressor, Filter, HEADER_LEN, Header, MAX_SPLITS, MIN_BUFFER_LEN, STORED_FLAG, UNSPLIT_FLAG,
+    share, split_count,
+};
 use super::scratch::Scratch;
 use super::shuffle::shuffle;
-use super::{
-    Compressor, Filter, HEADER_LEN, Header, MAX_SPLITS, MIN_BUFFER_LEN, STORED_FLAG, UNSPLIT_FLAG,
-    blosclz, share, split_count,
-};
 use crate::buffer::keep;
 use crate::error::{Error, Result};
 use crate::parallel;

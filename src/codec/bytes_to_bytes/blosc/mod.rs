@@ -21,8 +21,8 @@
 //! ```
 //!
 //! A block holds `blocksize` decoded bytes, the last one the rest. It is shuffled by itself and then
-//! compressed as one split or, see [`split_count`], as `typesize` of them. A split that is as
-//! long as what it holds is stored.
+//! compressed as one split or, see [`split_count`](frame::split_count), as `typesize` of them. A
+//! split that is as long as what it holds is stored.
 //!
 //! To decode, the header is enough; the configuration is for encoding. `typesize` (default 1) comes
 //! from the data type where a dialect does not have it here. [`decode`] reads what C-Blosc 1.x writes;
@@ -33,6 +33,7 @@ mod bitshuffle;
 mod blosclz;
 mod decode;
 mod encode;
+mod frame;
 mod scratch;
 mod shuffle;
 
@@ -43,150 +44,11 @@ use std::ops::Range;
 use serde_json::Value;
 
 use self::encode::Encoder;
+use self::frame::{Compressor, Filter};
 use crate::codec::configuration::count;
-use crate::codec::{BytesToBytes, Part};
+use crate::codec::kinds::{BytesToBytes, Part};
 use crate::error::{Error, Result};
 use crate::json::Object;
-
-/// The length of the header.
-const HEADER_LEN: usize = 16;
-
-/// The only version of the frame, and of each codec in it, that there is.
-const VERSION: u8 = 2;
-const CODEC_VERSION: u8 = 1;
-
-/// Frames below this many bytes are stored, and splits are never shorter.
-const MIN_BUFFER_LEN: usize = 128;
-
-/// Blocks of longer items are not split.
-const MAX_SPLITS: usize = 16;
-
-/// Bytes for which another thread is worth asking for help.
-const SHARE_LEN: usize = 128 << 10;
-
-/// The codec in a frame.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Compressor {
-    BloscLz,
-    Lz4,
-    Snappy,
-    Zlib,
-    Zstd,
-}
-
-impl Compressor {
-    fn from_flags(flags: u8) -> Option<Self> {
-        match flags >> 5 {
-            0 => Some(Self::BloscLz),
-            1 => Some(Self::Lz4),
-            2 => Some(Self::Snappy),
-            3 => Some(Self::Zlib),
-            4 => Some(Self::Zstd),
-            _ => None,
-        }
-    }
-
-    fn flags(self) -> u8 {
-        let number = match self {
-            Self::BloscLz => 0,
-            Self::Lz4 => 1,
-            Self::Snappy => 2,
-            Self::Zlib => 3,
-            Self::Zstd => 4,
-        };
-        number << 5
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::BloscLz => "blosclz",
-            Self::Lz4 => "lz4",
-            Self::Snappy => "snappy",
-            Self::Zlib => "zlib",
-            Self::Zstd => "zstd",
-        }
-    }
-}
-
-/// What is done to a block before it is compressed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Filter {
-    None,
-    Bytes,
-    Bits,
-}
-
-impl Filter {
-    const BYTES_FLAG: u8 = 0x01;
-    const BITS_FLAG: u8 = 0x04;
-
-    /// The filter of a frame of such items: shuffling single bytes is doing nothing.
-    fn from_flags(flags: u8, item_len: usize) -> Self {
-        if flags & Self::BYTES_FLAG != 0 && item_len > 1 {
-            Self::Bytes
-        } else if flags & Self::BITS_FLAG != 0 {
-            Self::Bits
-        } else {
-            Self::None
-        }
-    }
-
-    /// The room that it needs besides that of a block of that length.
-    fn room(self, block_len: usize) -> usize {
-        match self {
-            Self::None => 0,
-            Self::Bytes => block_len,
-            Self::Bits => block_len.saturating_mul(2),
-        }
-    }
-
-    fn flags(self) -> u8 {
-        match self {
-            Self::None => 0,
-            Self::Bytes => Self::BYTES_FLAG,
-            Self::Bits => Self::BITS_FLAG,
-        }
-    }
-}
-
-/// Flags that are no codec and no filter.
-const STORED_FLAG: u8 = 0x02;
-const RESERVED_FLAG: u8 = 0x08;
-const UNSPLIT_FLAG: u8 = 0x10;
-
-/// The header of a frame, of which the reader has checked each member by itself.
-#[derive(Debug, Clone, Copy)]
-struct Header {
-    flags: u8,
-    /// Bytes of an item, at least 1.
-    item_len: u8,
-    decoded_len: u32,
-    /// At least 1 unless nothing is decoded.
-    block_len: u32,
-    encoded_len: u32,
-}
-
-impl Header {
-    fn to_bytes(self) -> [[u8; 4]; HEADER_LEN / 4] {
-        [
-            [VERSION, CODEC_VERSION, self.flags, self.item_len],
-            self.decoded_len.to_le_bytes(),
-            self.block_len.to_le_bytes(),
-            self.encoded_len.to_le_bytes(),
-        ]
-    }
-}
-
-/// Into how many splits a whole block goes where the flag does not forbid it; the last block of a
-/// frame, if it is shorter, has one.
-fn split_count(item_len: usize, block_len: usize) -> usize {
-    if item_len <= MAX_SPLITS && block_len / item_len >= MIN_BUFFER_LEN { item_len } else { 1 }
-}
-
-/// How many blocks one thread takes at a time, where several share a frame.
-fn share(block_len: usize) -> usize {
-    SHARE_LEN.div_ceil(block_len.max(1))
-}
 
 /// The codec `blosc`.
 #[derive(Debug)]

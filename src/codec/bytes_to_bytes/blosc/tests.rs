@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::super::Lzma;
+use super::frame::{HEADER_LEN, Header, MIN_BUFFER_LEN, STORED_FLAG, UNSPLIT_FLAG};
 use super::*;
 use crate::error::Kind;
 

@@ -3,10 +3,12 @@
 use liblzma::stream::{Filters, LzmaOptions, MatchFinder, Mode};
 use serde_json::Value;
 
-use super::DEFAULT_PRESET;
 use crate::codec::configuration::{count, integer};
 use crate::error::{Error, Result};
 use crate::json::Object;
+
+/// The default preset of liblzma and of Python.
+const DEFAULT_PRESET: u32 = 6;
 
 /// The identifiers of the .xz format, and the one that liblzma gives LZMA1.
 const LZMA1: u64 = 0x4000_0000_0000_0001;
