@@ -14,6 +14,21 @@ use std::path::Path;
 
 use crate::layering::sources;
 
+/// The circles that are left: the module, the number of files in its circles, and the reason. A
+/// module that is not listed has no circle. Lower a number if the circle shrinks, and remove the row
+/// if it is gone. Do not raise a number or add a row.
+const LEFT: [(&str, usize, &str); 9] = [
+    ("cache", 6, "mod.rs has the cache and also the chunk types that its parts use"),
+    ("cli", 14, "mod.rs runs the commands and also has the `Failure` that they return"),
+    ("convert", 7, "mod.rs runs a copy and also has the types of its steps"),
+    ("fuse", 3, "mod.rs has `Fs`, and its parts implement methods of `Fs`"),
+    ("hierarchy", 10, "mod.rs has `Hierarchy`, and its parts implement methods of `Hierarchy`"),
+    ("metadata", 12, "mod.rs lists the dialects and also has the types that they return"),
+    ("store", 5, "directory.rs has the store and also the functions that its parts use"),
+    ("vfs", 22, "mod.rs has `Vfs`, and its parts implement methods of `Vfs`"),
+    ("view", 33, "mod.rs lists the formats and also has the `View` that they make"),
+];
+
 /// The name of each file by the path of its module: `codec::table`.
 type Files = BTreeMap<String, String>;
 
@@ -260,11 +275,26 @@ fn a_circle_is_found_through_every_form_of_import() {
 }
 
 #[test]
-fn no_circle_is_in_the_codecs() {
+fn no_circle_is_new_or_larger() {
     let graph = graph(&code());
-    let circles = circles(&graph);
-    let wrong: Vec<_> =
-        circles.iter().filter(|circle| circle.iter().any(|f| f.starts_with("codec/"))).collect();
-    assert!(graph.contains_key("codec/table.rs"), "the codecs are somewhere else");
-    assert!(wrong.is_empty(), "{wrong:#?}");
+    let module = |file: &str| file.split('/').next().unwrap_or_default().to_owned();
+    let mut found: BTreeMap<String, Vec<Vec<&str>>> = BTreeMap::new();
+    for circle in circles(&graph) {
+        found.entry(module(circle[0])).or_default().push(circle);
+    }
+    let mut wrong = Vec::new();
+    for (module, circles) in &found {
+        let left = LEFT.iter().find(|(name, ..)| name == module).map_or(0, |(_, count, _)| *count);
+        let count = circles.iter().map(Vec::len).sum::<usize>();
+        if count > left {
+            wrong.push(format!("{module}: {count} files, {left} are listed: {circles:#?}"));
+        }
+        if count < left {
+            wrong.push(format!("{module}: lower {left} to {count}, as the circle is smaller now"));
+        }
+    }
+    let gone = LEFT.iter().filter(|(name, ..)| !found.contains_key(*name));
+    wrong.extend(gone.map(|(name, ..)| format!("{name}: remove the row, the circle is gone")));
+    assert!(graph.contains_key("codec/table.rs"), "the sources are not found");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
