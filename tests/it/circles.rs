@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use crate::layering::sources;
+use crate::sources;
 
 /// The circles that are left: the module, the number of files in its circles, and the reason. A
 /// module that is not listed has no circle. Lower a number if the circle shrinks, and remove the row
@@ -239,7 +239,7 @@ fn circles(graph: &Graph) -> BTreeSet<Vec<&str>> {
 fn code() -> Vec<(String, String)> {
     let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut files = Vec::new();
-    sources(&src, &mut files);
+    sources::find(&src, &mut files);
     let name = |file: &Path| file.strip_prefix(&src).unwrap().to_str().unwrap().to_owned();
     let is_test = |name: &str| {
         name.contains("tests") || name.ends_with("suite.rs") || name.ends_with("fixtures.rs")

@@ -1,7 +1,6 @@
 //! Imports point one way, and outside things have one owner.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use crate::sources;
 
 /// Each module and the modules that it may name.
 const MAY_NAME: &[(&str, &[&str])] = &[
@@ -118,41 +117,13 @@ const OWNED: &[(&str, &[&str])] = &[
     ("storage_transformers", &["src/metadata/", "src/cli/demo.rs"]),
 ];
 
-pub fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(dir).expect("src") {
-        let path = entry.expect("an entry").path();
-        if path.is_dir() {
-            sources(&path, found);
-        } else if path.extension().is_some_and(|end| end == "rs") {
-            found.push(path);
-        }
-    }
-}
-
 /// The lines of every source file that are code, without tests and comments.
 fn code() -> Vec<(String, usize, String)> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut files = Vec::new();
-    sources(&root.join("src"), &mut files);
-    files.sort();
-    let mut lines = Vec::new();
-    for file in files {
-        let name =
-            file.strip_prefix(root).expect("below the root").to_str().expect("UTF-8").to_owned();
-        if name.contains("tests") || name.ends_with("suite.rs") || name.ends_with("fixtures.rs") {
-            continue;
-        }
-        let text = fs::read_to_string(&file).expect("source");
-        for (at, line) in text.lines().enumerate() {
-            if line.starts_with("#[cfg(test)]") {
-                break;
-            }
-            if !line.trim_start().starts_with("//") {
-                lines.push((name.clone(), at + 1, line.to_owned()));
-            }
-        }
-    }
-    lines
+    let lines = |source: sources::Source| {
+        let name = source.name;
+        source.lines.into_iter().map(move |(at, line)| (name.clone(), at, line))
+    };
+    sources::all().into_iter().flat_map(lines).collect()
 }
 
 fn module_of(file: &str) -> &str {
