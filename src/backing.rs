@@ -4,6 +4,12 @@
 //! A program that has such a file open, mapped, or in a pipe (`splice`, `sendfile`) reads it without us, and may do so
 //! after the last `close` that we are told of. So a memory file is filled once and never changes: when it is not needed
 //! here any more it is closed, and its memory goes with the last who has some of it.
+//!
+//! Nothing says when such a memory file may be filled again: map counts miss a mapping that was not
+//! touched, and a write lease misses a pipe. Making a file takes some microseconds.
+//!
+//! Memory files lie in a tmpfs that is mounted nowhere (`sys::MemoryFs`) and has large pages. They
+//! are filled and read three to four times as fast as those of `memfd_create`.
 
 use std::any::Any;
 use std::fmt;

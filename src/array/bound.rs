@@ -2,6 +2,13 @@
 //!
 //! On a regular grid there is one shape, bound when the array is opened. On a rectilinear one each shape is
 //! bound when a chunk of it is first asked for, and the last ones are kept.
+//!
+//! `Grid` says where each chunk begins and ends: by a step, or by a search in the runs that a
+//! rectilinear grid lists. There is never a table of chunks, since a few bytes of metadata can
+//! describe any number of them. `Array::chunk_len` says how many bytes a chunk has: an exact number
+//! or, if elements have lengths of their own, an upper limit. `st_size` and the checks of a write
+//! use it. The decoded form of a chunk with elements of variable length is that of `vlen-utf8`,
+//! whatever codec stores it.
 
 use std::num::NonZeroUsize;
 use std::ops::Deref;

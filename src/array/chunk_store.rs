@@ -4,6 +4,8 @@
 //! the place of keys. [`Direct`] gives each chunk a key of its own; [`Sharded`](super::sharded::Sharded) puts
 //! many into one value of the chunk store below it, so that shards nest. The storage
 //! transformer of 2022 and the `sharding_indexed` codec are the same here.
+//!
+//! Coordinates replace keys so that no level parses a key to find a chunk.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

@@ -3,6 +3,10 @@
 //! A `sharding_indexed` codec becomes a [`Level`]; the transposes in front of it go
 //! into the pipeline of its inner chunks, where they do the same to each. What is shown
 //! as a chunk is therefore always the smallest unit that can be read by itself.
+//!
+//! What is left of the codecs is the pipeline of the innermost chunk. Slots are counted in the
+//! transposed shard. Stacked storage transformers and nested codecs are levels over levels; the
+//! storage transformer of 2022 lowers to `sharding_indexed` in the model.
 
 use serde_json::Value;
 

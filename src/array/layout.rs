@@ -1,4 +1,7 @@
 //! How the inner chunks of a shard that is written lie in it: a choice of the writer, which no reader need know.
+//!
+//! `ShardLayout` orders the parts of a new shard, or leaves unchanged parts where they were. Both
+//! make the pieces of a new value: no shard is ever changed in place.
 
 use std::cmp::Ordering;
 

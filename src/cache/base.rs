@@ -3,6 +3,11 @@
 //! A program that changes a part of a chunk changes a copy of the stored chunk. Another program may
 //! store the chunk before this copy is stored. The elements of the copy that did not change then
 //! take their values from the newer stored chunk, and the changed elements keep their new values.
+//!
+//! `Base` holds the decoded bytes from before the change and the version that they were read from.
+//! The chunk is stored on the condition that the store still has this version. If it does not, the
+//! merged chunk is stored on the condition of the newer version, and so on. A chunk that a program
+//! wrote completely has no base and is stored unconditionally.
 
 use std::thread;
 use std::time::Duration;

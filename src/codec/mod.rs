@@ -15,6 +15,12 @@
 //!
 //! `sharding_indexed` is not built here: it decides where encoded chunks lie, so
 //! [`array`](crate::array) builds it.
+//!
+//! `Elements` (shape and data type) runs through the codecs when a pipeline is bound, since a
+//! filter may change both. An encoder knows how much of the chunk lies inside the array, since N5
+//! crops chunks at the border. A pipeline knows whether it loses precision; then the cache does not
+//! keep written bytes, and readers see the stored ones. In the model, `bytes` may have a list for
+//! `endian` with one value for each field of a structure, since Zarr 2 has such data types.
 
 pub mod array_to_array;
 pub mod array_to_bytes;

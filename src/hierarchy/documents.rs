@@ -1,4 +1,7 @@
 //! Documents in the store: read, checked, replaced and erased as one, though a dialect has two files for them.
+//!
+//! No other file knows that there may be two. This one asks for both versions and stores the file
+//! that differs. It stores the attributes of a new node before its metadata file.
 
 use std::cell::Cell;
 

@@ -1,4 +1,9 @@
 //! A node as it was when its document was read, and directories that are no nodes.
+//!
+//! `Standing` says what a directory is now: a node with a metadata file, a group because nodes lie
+//! below it, a directory that may become a node, or a node whose metadata file was unlinked here.
+//! The last one keeps what it described, so that `rm -r` can walk on below an array after it has
+//! removed `zarr.json`.
 
 use std::sync::Arc;
 

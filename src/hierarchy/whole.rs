@@ -3,6 +3,10 @@
 //! What is about to be done is stored first ([`Intent`]), and erased when it is done. A change that fails is undone as
 //! far as that can be; one whose daemon is killed is finished or undone by the next that writes (`recover`). A
 //! change of one key is whole by itself, and costs nothing more.
+//!
+//! `recover` touches a key only while it has the value that the change found or put there. Copies
+//! of metadata files are made again from what is stored. Undoing a change uses the steps that it
+//! has counted: a value that another program stored meanwhile stays, even if it is equal.
 
 use bytes::Bytes;
 

@@ -5,6 +5,15 @@
 //! made ([`Dialect::new_document`]) and changed in their own spelling ([`Dialect::edit`]). Nothing above this module can
 //! tell one dialect from another. Nothing here reads a store, but [`detect`]
 //! and [`skim`].
+//!
+//! A dialect is two files: `v3`, `v2`, `n5`, `draft` and `d2023` say what a metadata file means in
+//! the model, and the files in `create` make new ones. An `Era` of the drafts says where metadata
+//! files and chunks lie, and nothing else. `conventions` holds what depends on the version of the
+//! format and not on the syntax of a dialect.
+//!
+//! A metadata file may be two files: Zarr 2 has attributes in `.zattrs`. `join` makes one string of
+//! both and keeps every byte; `split` undoes it. Reading, editing and creating therefore know one
+//! string with a member `attributes`.
 
 pub mod merge;
 pub mod model;

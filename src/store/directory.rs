@@ -9,6 +9,9 @@
 //! renames it onto the key. That is `TensorStore`'s protocol too, so that all writers of
 //! a key on one machine take turns; a file that a killed writer left is taken over
 //! by the next one, and never shown.
+//!
+//! `set` checks its condition under that lock. Two mounts and `TensorStore` therefore never
+//! overwrite each other's changes of one shard.
 
 mod circles;
 mod listing;

@@ -8,6 +8,15 @@
 //! Nothing above this module does I/O on the source.
 //!
 //! <https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html#abstract-store-interface>
+//!
+//! `WritableStore::set` takes pieces: new bytes, or a range of the value that it replaces
+//! (`Piece::Kept`, valid only under `Condition::Unchanged`). The unchanged inner chunks of a shard
+//! are such ranges. They are never decoded, and in a directory the kernel copies them
+//! (`copy_file_range`) without memory of this process.
+//!
+//! Conditions keep the changes of other programs. Every change of a shard is stored on the
+//! condition that the shard still has the version that was read, or that there still is none. If
+//! the condition does not hold, the writer starts again.
 
 mod aside;
 #[cfg(test)]

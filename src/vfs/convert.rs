@@ -3,6 +3,11 @@
 //! `cp -r` and `tar` may bring chunks before the document. The chunks are encoded aside; when all of
 //! them are, they take the places of the files that they were, and the document is stored: whatever fails, nothing has
 //! changed.
+//!
+//! The steps: the metadata file is raised to the stored form and bound (`Hierarchy::raise`), and
+//! files below with names of chunks are encoded aside. Then these files go aside, the chunks take
+//! their keys, and the metadata file is set on the condition that there is still none
+//! (`Hierarchy::put_converted`).
 
 use std::sync::Arc;
 use std::time::SystemTime;

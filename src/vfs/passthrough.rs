@@ -1,9 +1,36 @@
-//! Chunks and small views that the kernel reads by itself: chunks that are stored decoded from the store's own file, others
-//! from a memory file that holds what was decoded.
+//! Chunks and small views that the kernel reads by itself (FUSE passthrough): stored decoded chunks
+//! from the store's own file, others from a memory file with the decoded bytes. This saves the
+//! pages that the kernel would make of each answer, more than half of the cost of reading without
+//! it.
 //!
-//! The kernel has one way to read an inode at a time: while a file is open so, it refuses to open it in another way. Who
-//! wants to write it, or comes when another version is stored, is told to look the name up again, and finds a new inode
-//! there; those who have the old one open go on reading what they have opened.
+//! The kernel reads an inode in one way at a time. While a file is open this way, it refuses with
+//! `EIO` to open it in another way or from another file. So an inode counts the handles that read
+//! it this way (`Passing`). It learns of a close later than the kernel does, which is the safe
+//! side. A program that wants to write, or that finds another version stored, gets `ESTALE`. The
+//! kernel then looks the name up again and finds a new inode (`Vfs::part`), which the old one knows
+//! as its successor wherever that goes. Programs that have the old inode open read on what they
+//! have opened.
+//!
+//! - For five seconds after that the array is read through the page cache, so that the kernel looks
+//!   names up again once and not each time.
+//! - A program that uses the old inode number within a second may have come by the name, and is
+//!   sent back to it. Later only programs that have the file open can (`/proc/self/fd`), and they
+//!   get it as it was.
+//! - A chunk that is in a memory file or open this way is current only while no chunk of its array
+//!   was changed here: a stored version may come again, since programs set times.
+//! - A handle of a replaced file, which the kernel cannot read by itself, reads the same memory
+//!   file through this process. So all openers are counted in one way (`vfs::open::Source`),
+//!   whatever the name leads to by then.
+//!
+//! Memory files take at most half of the cache, besides those that programs still have mapped, and
+//! the chunk cache does not hold what they hold. The page cache keeps the rest: chunks that a
+//! longer sequential read has passed, and chunks that are read again after they have left. A view
+//! of at most 4 MiB and 64 chunks is made as a whole when it is opened, and is passed like a chunk
+//! while it is current by the rule of `view_pages`. Longer views are read through the page cache. A
+//! program that only writes goes past the page cache (`fuse::terms::is_past_pages`), since making
+//! pages that it never reads takes longer than all else.
+//!
+//! The model of the tree (`vfs::tests::model`) also runs with passthrough for chunks of any length.
 
 use std::collections::HashMap;
 use std::sync::Arc;

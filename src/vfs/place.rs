@@ -1,4 +1,13 @@
 //! What a name in the mounted tree stands for.
+//!
+//! A place says what the bytes of a file are when they are stored. The bytes of a chunk go through
+//! the codecs, the bytes of a metadata file are merged into the stored one, and the bytes of an
+//! ordinary file are kept. `Vfs::store_as(place, bytes)` is that one step, so a new kind of file is
+//! a new `Place`.
+//!
+//! `Place::Node` is any directory that is not inside an array. The place does not change when the
+//! directory becomes a group. Only when a directory becomes an array do the places below it change
+//! (`Place::in_array`), as they do when a node moves (`Place::moved`).
 
 use std::hash::BuildHasher;
 

@@ -1,4 +1,8 @@
 //! What the kernel's pages of views are made of: they are kept while that is what is stored.
+//!
+//! The pages stay while the generations of the arrays (`ChunkCache::generation`) and of the
+//! hierarchy are those of the last open. After `--metadata-ttl`, every chunk that they were made of
+//! must also still have the version that was read.
 
 use std::collections::HashMap;
 use std::sync::Arc;

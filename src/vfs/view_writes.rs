@@ -1,5 +1,11 @@
 //! What is written to files of other formats: it waits in the chunks that it lies in, as what is written to chunk files does,
 //! and is stored when the file is closed.
+//!
+//! A chunk counts the bytes that are still missing. When none are missing in it and in its shard,
+//! `vfs::gather` has the pool store it. So `cp` onto a view stores each chunk and shard once, while
+//! the copy goes on, and reads no chunk for it: `view::elements` says which range of a chunk a
+//! request fills. A writer that did not truncate the view may stop anywhere, so its chunks are read
+//! at once, and `write` reports a damaged chunk, not `close`.
 
 use parking_lot::Mutex;
 

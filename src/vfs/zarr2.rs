@@ -3,6 +3,12 @@
 //! A name of Zarr 2 leads to the same place as the name of Zarr 3 that means the same, so that reading, writing,
 //! removing and moving know one tree. Attributes and consolidated metadata, which Zarr 3 has in the document, are places
 //! of their own. What a program writes into them becomes a change of the one document.
+//!
+//! `Vfs::resolve` turns a name of Zarr 2 into the directory and the name that the same thing has in
+//! the tree of Zarr 3, and listings turn names the other way. The two places are
+//! `Place::Attributes` and `Place::Copies`. `metadata::zarr2::to_v3` makes a metadata file of Zarr
+//! 3 from what a program writes. The difference to the one that the mount shows is then an edit
+//! like any other.
 
 use std::sync::Arc;
 

@@ -4,6 +4,17 @@
 //! one after another in C order or chunk after chunk. Its length is known without reading chunks, and any range of it is
 //! made from the chunks that the range touches. Each format is a file in `formats`, which says how the parts
 //! follow one another for a [`Source`], or why the format cannot hold it.
+//!
+//! Reading and writing are one walk over boxes of elements (`Elements::for_each_box`). A chunk
+//! file, a linear file and a chunk-exact file differ only in how a range becomes boxes. A reason
+//! why there is no view is `Error::unsupported`: `ENOENT` in the mount and a sentence in
+//! `.zarrfs/views`.
+//!
+//! A view never changes. A program that has it open keeps it, and after a change of metadata the
+//! next program that opens the name gets another one. Written bytes go through
+//! `ChunkCache::change`, so a chunk waits, is stored, fails and is rescued like any written chunk.
+//! `GetChunk` is told the range that a read needs, and answers with that range or with more
+//! (`Excerpt`).
 
 mod cf;
 mod elements;

@@ -69,11 +69,11 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The pages for users and contributors, except `docs/architecture.md`.
+/// The pages for users and contributors.
 fn pages() -> Vec<PathBuf> {
     let docs = fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().path());
-    let docs = docs.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
-    let mut pages: Vec<PathBuf> = docs.filter(|path| !path.ends_with("architecture.md")).collect();
+    let is_page = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "md");
+    let mut pages: Vec<PathBuf> = docs.filter(is_page).collect();
     let others = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"];
     pages.extend(others.map(|name| root().join(name)));
     assert!(pages.len() > 5, "{pages:?}");

@@ -3,6 +3,21 @@
 //! The cache shows them as part of the array: a chunk that waits is read, listed and measured as if
 //! it were stored, and a chunk that waits to be erased is absent. All chunks that wait for one
 //! stored value are stored as one change of it. If they cannot be stored, they keep waiting.
+//!
+//! Every reader asks the cache (`get`, `stat`, `list_dir`, `has_chunks`), which puts pending chunks
+//! over stored ones, so no module above knows which is which. A pending chunk has a version of its
+//! own (`Version::unstored`). When it is stored, the kernel's pages stay valid under the version of
+//! the store.
+//!
+//! An inner chunk of a shard waits for the others. Any chunk waits if the store did not take it.
+//! With `--writeback=all` every chunk waits until a thread is free to encode it. So there is one
+//! place to retry, to report and to rescue from. Only `vfs::gather` decides when to store: `close`,
+//! `fsync`, the ticker and memory pressure all call it.
+//!
+//! A chunk that is written through a view may be pending before all of its bytes are known.
+//! `Unread` names the range that is here. The rest is read when a program reads or stores the
+//! chunk, or writes elsewhere in it. If it cannot be read then, the chunk stays pending and only
+//! that is reported.
 
 mod held;
 mod table;

@@ -10,6 +10,11 @@
 //!
 //! It is never synced, made with the first write, and gone as soon as nothing was written for a moment: other programs
 //! wonder at names that they do not know. What one change has on its way lies beside it, below `.zarrfs/aside-ID-N/`.
+//!
+//! A program that can take the lock of a session (`WritableStore::abandoned`) knows that its writer
+//! is dead, and holds the lock while it finishes the work of that writer. Lock files follow the
+//! protocol of lock files alone, so a session file may say anything. An `Aside` keeps its session
+//! alive, and `rest` removes the session file when nothing was written for a second.
 
 use std::ffi::{CStr, CString};
 use std::fs::{File, Permissions};

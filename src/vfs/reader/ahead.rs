@@ -1,5 +1,14 @@
-//! Chunks decoded before somebody asks for them, where a file, or one chunk file after another, is read in a sweep; and let
-//! go when the sweep has passed them, since the kernel has their bytes by then.
+//! Prefetching for sequential reads, of one view or of one chunk file after another.
+//!
+//! This module sees each read of a view and each opening of a chunk file before it is done. It asks
+//! the pool for the chunks of a request that needs several. After two reads or names in sequence it
+//! also asks for the next row of chunks, or for the next chunk files. Names may follow one another
+//! as numbers or as strings.
+//!
+//! It uses only `ChunkCache::get`: a reader finds a prefetched chunk in the cache, or waits there
+//! for its decoding. Chunks that the reader has passed leave the cache, since the kernel has their
+//! bytes. So a sequential read of an array of any size keeps a few chunks, and their memory is used
+//! again. A jump ends the prefetching, and tasks that the pool has not begun are dropped.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;

@@ -1,5 +1,10 @@
-//! Ranges of chunks whose elements are stored one by one, or compressed in blocks: who jumps about in a view and needs a small part
-//! of such a chunk reads that, and no more.
+//! Partial reads of chunks, for random reads in a view.
+//!
+//! A read that does not continue a sequential one needs a small part of a chunk. If the chunk is
+//! not compressed (by itself or in a shard, in either byte order), only the range from the first
+//! needed byte to the last is read. If blosc has compressed it, only the blocks of that range are
+//! decoded, unless these are most of the chunk (`BytesToBytes::decode_range`). After one handle has
+//! read or decoded a quarter of a chunk this way, the whole chunk is read and cached.
 
 use std::ops::Range;
 use std::sync::Arc;
