@@ -158,6 +158,8 @@ say "cargo clippy"
 run cargo clippy --locked -q --all-targets -- -D warnings
 say "cargo doc"
 RUSTDOCFLAGS="-D warnings" run cargo doc -q --no-deps
+say "licences of the dependencies"
+scripts/check-licences
 say "unit tests"
 if command -v cargo-nextest > /dev/null; then
     run cargo nextest run --locked
