@@ -3,7 +3,7 @@
 # For a fresh Debian machine with a Rust toolchain and a C compiler, as root or with fusermount3.
 #
 #   scripts/test.sh [arguments for pytest]     ZARRFS_LONG=1: the concurrency tests run for a minute each,
-#   and those that kill, cut the power and fail calls try every one
+#   and those that kill, cut the power and fail calls try every one; the oldest Rust version is installed and tried
 #
 # Python environments are kept in ${ZARRFS_TEST_CACHE:-~/.cache/zarrfs-tests}. No mount, process or file stays.
 set -euo pipefail
@@ -160,6 +160,12 @@ say "cargo doc"
 RUSTDOCFLAGS="-D warnings" run cargo doc -q --no-deps
 say "licences of the dependencies"
 scripts/check-licences
+say "oldest Rust version"
+if [ "${ZARRFS_LONG:-}" = 1 ]; then
+    run scripts/msrv
+else
+    run scripts/msrv --if-installed
+fi
 say "unit tests"
 if command -v cargo-nextest > /dev/null; then
     run cargo nextest run --locked
