@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 dir=${1:-zarrfs-demo}
 
-command -v cargo >/dev/null || { echo "demo.sh: cargo is missing: install a Rust toolchain (1.95 or newer)" >&2; exit 1; }
+command -v cargo >/dev/null || { echo "demo.sh: cargo is missing: install a Rust toolchain (1.88 or newer)" >&2; exit 1; }
 command -v cc >/dev/null || { echo "demo.sh: cc is missing: install a C compiler (Debian: apt-get install gcc)" >&2; exit 1; }
 [ -e /dev/fuse ] || { echo "demo.sh: /dev/fuse is missing: nothing can be mounted here (modprobe fuse, or give the container the device)" >&2; exit 1; }
 if [ "$(id -u)" != 0 ] && ! command -v fusermount3 >/dev/null; then

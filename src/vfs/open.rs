@@ -235,18 +235,18 @@ impl Vfs {
         };
         let (made, opened_view) = opened.inspect_err(|_| self.give_up(&inode, access))?;
         let (view, view_pages) = opened_view.unzip();
-        let prepared = match (&made, &place) {
-            _ if let (Some(view), Some(pages)) = (&view, view_pages) => {
+        let prepared = match (&made, &place, view.as_ref().zip(view_pages)) {
+            (_, _, Some((view, pages))) => {
                 let passed = self.pass_view(&inode, view, access);
                 passed.map(|backing| Prepared { pages, backing, drops: None })
             }
-            (Some(_), _) => {
+            (Some(_), _, None) => {
                 inode.file().lock().settle();
                 Ok(Pages::None.into())
             }
-            (None, Some(place)) => self.prepare(&inode, place, access).at(place.shown()),
+            (None, Some(place), None) => self.prepare(&inode, place, access).at(place.shown()),
             // It lost its name just now.
-            (None, None) => self.prepare_nameless(&inode, access).map(Prepared::from),
+            (None, None, None) => self.prepare_nameless(&inode, access).map(Prepared::from),
         };
         let made = made.or_else(|| self.shown_to_reader(&inode, place.as_ref()?, access));
         let Prepared { pages, backing, drops } = match prepared {

@@ -563,7 +563,7 @@ impl Vfs {
             Err(Error::new(Kind::NotPermitted, why.to_owned()).at(path))
         };
         match directory {
-            _ if let Form::View(_) = self.options.form => {
+            _ if matches!(self.options.form, Form::View(_)) => {
                 refused("nothing can be created in a mount that shows one format (--as)")
             }
             Place::Control | Place::ViewsDir(_) => refused("nothing can be created here"),
