@@ -258,7 +258,9 @@ def test_where_the_cache_holds_no_row_of_chunks_a_sweep_decodes_them_once_for_a_
             assert head[128:] == values[:40].tobytes()
             stats = m.stats()
             windows = stats["zarrfs_view_windows_total"]
-            assert 5 < windows < 15 and stats["zarrfs_chunks_decoded_total"] <= (windows + 6) * 400
+            # Without windows each request would decode all 400. Besides them: the first requests, before the sweep is long
+            # enough, and a window that is made for what the kernel reads ahead.
+            assert 5 < windows < 15 and stats["zarrfs_chunks_decoded_total"] <= (windows + 8) * 400
             # Through a chunk file, while the view is read: who goes on has it, but for what the kernel has read ahead.
             values[:, 200:220, 200:220] = 7
             (m / "x/c/0/10/10").write_bytes(values[:, 200:220, 200:220].tobytes())
