@@ -5,6 +5,7 @@
 //! it has a shape and chunks that can be listed, and the reason why they cannot be decoded.
 
 mod bound;
+mod chunk_ref;
 mod chunk_store;
 mod coords;
 mod kept;
@@ -32,6 +33,7 @@ use crate::store::{ByteRange, Condition, Key, Prefix, Stat, Store};
 
 pub use bound::ChunkLen;
 use bound::{Bound, Pipelines};
+pub use chunk_ref::{ArrayId, ChunkId, ChunkRef};
 pub(crate) use chunk_store::retried;
 pub use chunk_store::{Change, ChunkStore, CoordsList, Direct, Indices};
 pub use coords::{Coords, Grid};
@@ -54,6 +56,7 @@ pub enum FillChunks {
 /// An array, bound to a store.
 #[derive(Debug)]
 pub struct Array {
+    id: ArrayId,
     model: model::Array,
     /// Elements along each dimension of the chunks that are shown: the innermost.
     chunk_shape: Vec<u64>,
@@ -109,6 +112,7 @@ impl Array {
         let store = store.clone();
         let is_in_one_block = AtomicBool::new(false);
         Ok(Self {
+            id: ArrayId::new(),
             model,
             chunk_shape,
             chunk_len,
@@ -119,6 +123,11 @@ impl Array {
             store,
             is_in_one_block,
         })
+    }
+
+    /// The number of this array as it was opened now.
+    pub fn id(&self) -> ArrayId {
+        self.id
     }
 
     /// What its document says.

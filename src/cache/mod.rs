@@ -18,7 +18,7 @@ use std::time::{Instant, SystemTime};
 use lru::LruCache;
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::array::{Array, Coords, FillChunks};
+use crate::array::{Array, ChunkId, Coords, FillChunks};
 use crate::buffer::{self, Buffer};
 use crate::error::Result;
 use crate::store::{Key, Prefix, Stat, Version};
@@ -44,9 +44,6 @@ const SLOT_LEN: u64 = 512;
 
 /// This part of the cache is left to memory that is waiting to be used again.
 const SPARE: u64 = 16;
-
-/// A chunk of an array: the array by the address of its binding, which changes with its document.
-type Id = (usize, Coords);
 
 /// A decoded chunk and the version of the stored value that it came from.
 #[derive(Debug, Clone)]
@@ -148,11 +145,11 @@ impl Trial {
 
 #[derive(Debug)]
 struct Table {
-    slots: LruCache<Id, Arc<Slot>>,
+    slots: LruCache<ChunkId, Arc<Slot>>,
     len: u64,
 }
 
-/// A chunk that is here or being decoded. It holds its array, so that the address in its id stays taken.
+/// A chunk that is here or being decoded.
 #[derive(Debug)]
 struct Slot {
     array: Arc<Array>,
@@ -561,7 +558,7 @@ impl ChunkCache {
     }
 
     /// Counts the bytes of a slot that has been filled, and lets go of the chunks that were not used for longest.
-    fn count(&self, id: &Id, slot: &Arc<Slot>, len: u64) {
+    fn count(&self, id: &ChunkId, slot: &Arc<Slot>, len: u64) {
         let mut table = self.table.lock();
         // Between filling the slot and here it may have been removed: then nobody will find it.
         if !table.slots.peek(id).is_some_and(|here| Arc::ptr_eq(here, slot)) {
@@ -618,8 +615,8 @@ impl ChunkCache {
     }
 }
 
-fn id(array: &Arc<Array>, coords: &Coords) -> Id {
-    (Arc::as_ptr(array).addr(), coords.clone())
+fn id(array: &Array, coords: &Coords) -> ChunkId {
+    (array.id(), coords.clone())
 }
 
 fn len_of(chunk: &Chunk) -> u64 {

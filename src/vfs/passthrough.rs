@@ -48,7 +48,7 @@ use super::open::Access;
 use super::place::Place;
 use super::view_pages::{KernelPages, Seen as SeenChunks};
 use super::views::OpenView;
-use crate::array::{Array, Coords};
+use crate::array::{Array, ArrayId, Coords};
 use crate::backing::{Backing, MemoryFiles};
 use crate::cache::{ChunkCache, Elsewhere};
 use crate::error::{Error, Kind, Result};
@@ -123,8 +123,8 @@ type Seen = (Version, u64);
 /// What a memory file has.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Id {
-    /// A chunk of the array at this address.
-    Chunk(usize, Coords),
+    /// This chunk of this open array.
+    Chunk(ArrayId, Coords),
     /// A view: its node, and the extension of its format.
     View(NodePath, &'static str),
 }
@@ -579,5 +579,5 @@ impl Vfs {
 }
 
 fn id(array: &Arc<Array>, coords: &Coords) -> Id {
-    Id::Chunk(Arc::as_ptr(array).addr(), coords.clone())
+    Id::Chunk(array.id(), coords.clone())
 }

@@ -54,8 +54,7 @@ const MOST_LOOKED_AT: usize = 1024;
 /// Chunks of a sweep that are known to have been asked for.
 const MOST_ASKED: usize = 4096;
 
-/// Which chunk of which array: by the address of that.
-pub(in crate::vfs) type Id = (usize, Coords);
+pub(in crate::vfs) type Id = crate::array::ChunkId;
 type Chunk = (Arc<Array>, Coords);
 
 /// What a chunk is decoded for.
@@ -110,7 +109,7 @@ struct State {
 }
 
 pub(in crate::vfs) fn id(array: &Arc<Array>, coords: &Coords) -> Id {
-    (Arc::as_ptr(array).addr(), coords.clone())
+    (array.id(), coords.clone())
 }
 
 impl Sweep {
