@@ -3,29 +3,52 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{ChangeChunk, GetChunk, Reach, Touch};
+use super::layout::{Items, Layout};
 use crate::array::region::{self, Cover, Place};
 use crate::array::{Array, Coords};
-use crate::buffer::reserve;
+use crate::buffer::{Buffer, reserve};
 use crate::error::{Error, Kind, Result};
 use crate::metadata::NodePath;
 
-/// How elements follow one another.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Layout {
-    /// All elements of the array in C order.
-    Linear,
-    /// Every chunk as a whole in C order of the grid, each in C order, with what overhangs the array at its edges.
-    Chunks,
+/// Gets the decoded bytes of a chunk, at least the given range of them; `None` if the chunk is not
+/// stored.
+pub type GetChunk<'g> = dyn Fn(&Elements, &Coords, &Range<usize>) -> Result<Option<Excerpt>> + 'g;
+
+/// Decoded bytes of a chunk that follow one another.
+#[derive(Debug)]
+pub struct Excerpt {
+    /// These bytes.
+    pub bytes: Buffer,
+    /// How many of the chunk lie before them.
+    pub start: usize,
 }
 
-/// The bytes of an element in the file, where they are not those of a decoded chunk: little endian.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Items {
-    /// Whether the bytes of each number are turned round.
-    pub big_endian: bool,
-    /// Whether the highest bit of each number is turned: an unsigned integer less half of its range, and back.
-    pub flip_sign: bool,
+impl From<Buffer> for Excerpt {
+    fn from(bytes: Buffer) -> Self {
+        Self { bytes, start: 0 }
+    }
+}
+
+/// Changes the decoded bytes of a chunk, and keeps other changes of the chunk out until it returns.
+pub type ChangeChunk<'g> = dyn FnMut(&Elements, &Coords, Cover, &mut dyn FnMut(&mut [u8]) -> Result<()>) -> Result<()>
+    + 'g;
+
+/// What a range of a file has of a chunk.
+#[derive(Debug, Clone)]
+pub struct Touch {
+    /// Whether it has the last element.
+    pub reach: Reach,
+    /// From the first of its bytes to the last.
+    pub bytes: Range<usize>,
+}
+
+/// Whether a range has the last element of a chunk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// It has not.
+    Within,
+    /// It has.
+    End,
 }
 
 /// The elements of an array as a range of a file.
@@ -195,13 +218,13 @@ impl Elements {
         let wanted = self.span(first, last)?;
         if wanted == target.len() && start == from {
             self.read_items(first, target, get)?;
-            self.to_file(target);
+            self.items.to_file(self.component_len, target);
             return Ok(());
         }
         let mut whole = reserve(wanted)?;
         whole.resize(wanted, 0);
         self.read_items(first, &mut whole, get)?;
-        self.to_file(&mut whole);
+        self.items.to_file(self.component_len, &mut whole);
         let skipped = usize::try_from(from.saturating_sub(start)).map_err(|_| outside())?;
         let end = skipped.checked_add(target.len()).ok_or_else(outside)?;
         target.copy_from_slice(whole.get(skipped..end).ok_or_else(outside)?);
@@ -238,7 +261,7 @@ impl Elements {
         if !items.is_empty() {
             let mut whole = reserve(items.len())?;
             whole.extend_from_slice(items);
-            self.to_chunk(&mut whole);
+            self.items.to_chunk(self.component_len, &mut whole);
             self.write_items(number, &whole, change)?;
         }
         if !tail.is_empty() {
@@ -265,9 +288,9 @@ impl Elements {
                 let mut item = vec![0; item_size];
                 let extent = here.extent;
                 region::copy((chunk, here.in_chunk), (&mut item, here.in_run), extent, item_size)?;
-                self.to_file(&mut item);
+                self.items.to_file(self.component_len, &mut item);
                 item.get_mut(within..end).ok_or_else(outside)?.copy_from_slice(data);
-                self.to_chunk(&mut item);
+                self.items.to_chunk(self.component_len, &mut item);
                 region::copy((&item, here.in_run), (chunk, here.in_chunk), extent, item_size)
             })
         })
@@ -282,42 +305,6 @@ impl Elements {
     fn span(&self, first: u64, last: u64) -> Result<usize> {
         let len = last.saturating_sub(first).checked_mul(self.item_len).ok_or_else(outside)?;
         usize::try_from(len).map_err(|_| outside())
-    }
-
-    /// From what a chunk has to what the file has.
-    fn to_file(&self, bytes: &mut [u8]) {
-        self.flip(bytes);
-        self.swap(bytes);
-    }
-
-    /// And back.
-    fn to_chunk(&self, bytes: &mut [u8]) {
-        self.swap(bytes);
-        self.flip(bytes);
-    }
-
-    /// Turns the highest bit of each number that is little endian.
-    fn flip(&self, bytes: &mut [u8]) {
-        if self.items.flip_sign {
-            for number in bytes.chunks_exact_mut(self.component_len.max(1)) {
-                if let Some(highest) = number.last_mut() {
-                    *highest ^= 0x80;
-                }
-            }
-        }
-    }
-
-    fn swap(&self, bytes: &mut [u8]) {
-        if !self.items.big_endian {
-            return;
-        }
-        match self.component_len {
-            1 => {}
-            2 => reverse::<2>(bytes),
-            4 => reverse::<4>(bytes),
-            8 => reverse::<8>(bytes),
-            len => bytes.chunks_exact_mut(len.max(1)).for_each(<[u8]>::reverse),
-        }
     }
 
     /// Elements as chunks have them, from the one of the number `first` on.
@@ -569,13 +556,6 @@ fn split(shape: &[u64], above: &mut Vec<u64>, (first, last): (u64, u64), runs: &
         runs.push(Run { start, extent });
     }
     inner(above, until, (0, rest), runs);
-}
-
-fn reverse<const LEN: usize>(bytes: &mut [u8]) {
-    let (numbers, _) = bytes.as_chunks_mut::<LEN>();
-    for number in numbers {
-        number.reverse();
-    }
 }
 
 fn outside() -> Error {

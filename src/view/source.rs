@@ -4,7 +4,8 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::{Elements, GetChunk, Items, Layout};
+use super::elements::{Elements, GetChunk};
+use super::layout::{Items, Layout};
 use crate::array::{Array, Coords, region};
 use crate::buffer::reserve;
 use crate::codec::vlen_items;

@@ -3,10 +3,15 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::array::Coords;
+use crate::array::region::Cover;
+use crate::buffer::Buffer;
+use crate::error::{Kind, Result};
 use crate::hierarchy::{Hierarchy, Options};
 use crate::metadata::NodePath;
 use crate::store::Store;

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::{clean, distinct};
+use super::names::{clean, distinct};
 use crate::dtype::{DType, FillValue, integer};
 use crate::json::Object;
 use crate::metadata::{FILL, masked_value};

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::error::Result;
-use crate::view::Source;
+use crate::view::source::Source;
 
 /// The most arrays that may be asked for by the attributes of one.
 const MAX_NAMES: usize = 256;

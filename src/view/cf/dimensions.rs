@@ -1,8 +1,8 @@
 //! The dimensions of a group: each has a name and a length, and arrays share them.
 
-use super::{clean, unused};
+use super::names::{clean, unused};
 use crate::error::Result;
-use crate::view::Source;
+use crate::view::source::Source;
 use std::collections::{HashMap, HashSet};
 
 /// A dimension.

@@ -2,12 +2,17 @@
 
 use std::collections::HashSet;
 
-use super::{Attribute, Dimensions, Many, Values, attributes, clean, cleaned, exactly, unused};
+use super::attributes;
+use super::attributes::{Attribute, Many, Values, cleaned};
+use super::dimensions::Dimensions;
+use super::exact::exactly;
+use super::names::{clean, unused};
 use crate::array::Array;
 use crate::dtype::{DType, Time};
 use crate::error::{Error, Result};
 use crate::metadata::FILL;
-use crate::view::{Items, Layout, Source};
+use crate::view::layout::{Items, Layout};
+use crate::view::source::Source;
 
 /// A value that means nothing, beside [`FILL`].
 const MISSING: &str = "missing_value";

@@ -1,15 +1,17 @@
 //! `hdr`: the header of ENVI, text that says how the elements in `X.raw` beside it are to be read.
 
-use super::line;
+use super::header::line;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::view::image::{Image, Kind};
-use crate::view::{Layout, Part, Source, View};
+use crate::view::layout::{Items, Layout};
+use crate::view::parts::{Part, View};
+use crate::view::source::Source;
 
 pub(super) fn build(source: &Source<'_>) -> Result<View> {
     let image = Image::of(source)?;
     // What has no elements to lie beside it has no header.
-    source.elements(Layout::Linear, crate::view::Items::default())?;
+    source.elements(Layout::Linear, Items::default())?;
     let code = match image.number() {
         DType::Uint(1) => 1,
         DType::Int(2) => 2,

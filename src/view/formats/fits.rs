@@ -3,11 +3,13 @@
 //!
 //! Integers that FITS has only with a sign, or only without, are stored less half of their range, and `BZERO` says so.
 
-use super::line;
+use super::header::line;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::view::image::{Axis, Image, Quantity};
-use crate::view::{Items, Layout, Part, Source, View};
+use crate::view::layout::{Items, Layout};
+use crate::view::parts::{Part, View};
+use crate::view::source::Source;
 
 const BLOCK_LEN: u64 = 2880;
 

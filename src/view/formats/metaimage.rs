@@ -1,11 +1,13 @@
 //! `mha`, and `mhd` which says the same of `X.raw` beside it: MetaImage (<https://itk.org/Wiki/ITK/MetaIO>), lines of
 //! names and values, the last of which says where the elements are.
 
-use super::data_file;
+use super::header::data_file;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::view::image::{Axis, Image};
-use crate::view::{Items, Layout, Part, Source, View};
+use crate::view::layout::{Items, Layout};
+use crate::view::parts::{Part, View};
+use crate::view::source::Source;
 
 /// The most axes that MetaIO reads.
 const MAX_RANK: usize = 10;

@@ -1,11 +1,13 @@
 //! `mrc`: MRC2014 (<https://www.ccpem.ac.uk/mrc_format/mrc2014.php>), a header of 1024 bytes, little endian, the
 //! elements.
 
-use super::{put, single};
+use super::header::{put, single};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::view::image::{Axis, Image, Kind};
-use crate::view::{Items, Layout, Part, Source, View};
+use crate::view::layout::{Items, Layout};
+use crate::view::parts::{Part, View};
+use crate::view::source::Source;
 
 const HEADER_LEN: usize = 1024;
 

@@ -14,7 +14,9 @@ use crate::dtype::DType;
 use crate::error::{Error, Kind, Result};
 use crate::metadata::NodeKind;
 use crate::view::cf::{Attribute, Data, Dataset, Room, Values, Variable, decimal, exactly};
-use crate::view::{Items, Layout, Part, Source, View};
+use crate::view::layout::{Items, Layout};
+use crate::view::parts::{Part, View};
+use crate::view::source::Source;
 
 const NC_DIMENSION: u32 = 10;
 const NC_VARIABLE: u32 = 11;

@@ -5,11 +5,14 @@
 //! way round) is put into this order volume by volume. Axes of space stay in their order, and the matrix says which is which. Where the
 //! header of another file is kept beside the image ([`nifti_zarr`](super::nifti_zarr)) it is that.
 
-use super::{nifti_zarr, put, single};
+use super::header::{put, single};
+use super::nifti_zarr;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::view::image::{Axis, Image, Kind, in_order};
-use crate::view::{Items, Layout, Part, Source, View};
+use crate::view::layout::{Items, Layout};
+use crate::view::parts::{Part, View};
+use crate::view::source::Source;
 
 /// Axes of a file.
 const RANK: usize = 7;

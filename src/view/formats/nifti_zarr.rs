@@ -1,8 +1,8 @@
 //! NIfTI-Zarr (<https://github.com/neuroscales/nifti-zarr>): an OME-Zarr image with the header of the NIfTI file that it was
 //! made of, as an array `nifti` of bytes beside its levels. The file that the largest level is has that header again.
 
-use crate::view::Source;
 use crate::view::image::levels;
+use crate::view::source::Source;
 
 /// The name of the array.
 const NAME: &str = "nifti";

@@ -4,7 +4,9 @@ use std::fmt::Write;
 
 use crate::dtype::{DType, Field};
 use crate::error::{Error, Result};
-use crate::view::{Items, Layout, Part, Source, View};
+use crate::view::layout::{Items, Layout};
+use crate::view::parts::{Part, View};
+use crate::view::source::Source;
 
 /// Where the elements begin is a multiple of this, for `np.memmap`.
 const ALIGNMENT: usize = 64;

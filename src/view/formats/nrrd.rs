@@ -1,11 +1,13 @@
 //! `nrrd`, and `nhdr` which says the same of `X.raw` beside it: "nearly raw raster data"
 //! (<https://teem.sourceforge.net/nrrd/format.html>), a text header, an empty line, the elements.
 
-use super::{data_file, line};
+use super::header::{data_file, line};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::view::image::{Axis, Image, Kind, Scale};
-use crate::view::{Items, Layout, Part, Source, View};
+use crate::view::layout::{Items, Layout};
+use crate::view::parts::{Part, View};
+use crate::view::source::Source;
 
 /// The most axes that Teem reads.
 const MAX_RANK: usize = 16;

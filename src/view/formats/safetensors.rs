@@ -7,7 +7,10 @@ use crate::dtype::{DType, Narrow};
 use crate::error::{Error, Result};
 use crate::json::Object;
 use crate::metadata::NodeKind;
-use crate::view::{Children, Elements, Items, Layout, Part, Source, View};
+use crate::view::elements::Elements;
+use crate::view::layout::{Items, Layout};
+use crate::view::parts::{Part, View};
+use crate::view::source::{Children, Source};
 
 /// The most arrays of a file.
 const MAX_ARRAYS: usize = 1 << 16;

@@ -4,7 +4,8 @@ use serde_json::Value;
 
 use crate::dtype::{DType, FillValue};
 use crate::error::{Error, Result};
-use crate::view::{Part, Source, View};
+use crate::view::parts::{Part, View};
+use crate::view::source::Source;
 
 /// The most values.
 const MAX_COUNT: u64 = 1 << 20;

@@ -4,12 +4,14 @@
 use std::collections::HashSet;
 use std::fmt::Write;
 
-use super::line;
+use super::header::line;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::view::cf::unused;
 use crate::view::image::{Axis, Image, Kind, Scale, escape};
-use crate::view::{Items, Layout, Part, Source, View};
+use crate::view::layout::{Items, Layout};
+use crate::view::parts::{Part, View};
+use crate::view::source::Source;
 
 /// The most arrays that axes before those of space become.
 const MAX_ARRAYS: u64 = 1 << 12;

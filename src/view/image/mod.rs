@@ -4,67 +4,22 @@
 //! An array of an OME-Zarr image is described by the group it is in (`multiscales`, `omero`); any other by the names of
 //! its dimensions; and one without names by their number: the last two are y and x, the one before is z.
 
+mod axis;
 mod ome;
 mod unit;
 
-use serde_json::Value;
-
-use super::{Elements, Part, Source};
+use super::elements::Elements;
+use super::parts::Part;
+use super::source::Source;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use axis::kind_of;
+pub use axis::{Axis, Channel, Kind, Scale};
 pub use ome::{levels, title};
 pub use unit::{Quantity, Unit};
 
 /// The most parts that the elements of an image are taken apart into, to put its planes into another order.
 const MAX_PARTS: u64 = 1 << 18;
-
-/// What lies along an axis.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// Time.
-    Time,
-    /// Channels, or the samples of a pixel.
-    Channel,
-    /// Space, of the planes.
-    Z,
-    /// Space, of the rows.
-    Y,
-    /// Space, of the columns.
-    X,
-}
-
-/// An axis.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Axis {
-    /// Its name.
-    pub name: Option<String>,
-    /// What lies along it, if that is known.
-    pub kind: Option<Kind>,
-    /// How many elements the array has along it.
-    pub len: u64,
-    /// Where the elements lie, if that is known.
-    pub scale: Option<Scale>,
-}
-
-/// Where the elements along an axis lie.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Scale {
-    /// From one to the next.
-    pub step: f64,
-    /// The place of the first.
-    pub start: f64,
-    /// What both are measured in.
-    pub unit: Option<Unit>,
-}
-
-/// A channel.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Channel {
-    /// What it is called.
-    pub label: Option<String>,
-    /// Red, green and blue.
-    pub color: Option<u32>,
-}
 
 /// An array as an image.
 #[derive(Debug, Clone, PartialEq)]
@@ -158,55 +113,6 @@ impl Image {
     pub fn no_type(&self, format: &str) -> Error {
         Error::unsupported(format!("{format} has no type for {}", self.dtype.name()))
     }
-}
-
-impl Axis {
-    /// A letter or a word for it.
-    pub fn label(&self) -> &str {
-        self.name.as_deref().unwrap_or(match self.kind {
-            Some(Kind::Time) => "t",
-            Some(Kind::Channel) => "c",
-            Some(Kind::Z) => "z",
-            Some(Kind::Y) => "y",
-            Some(Kind::X) => "x",
-            None => "",
-        })
-    }
-
-    /// Whether it is one of space.
-    pub fn is_space(&self) -> bool {
-        matches!(self.kind, Some(Kind::X | Kind::Y | Kind::Z))
-    }
-
-    /// From one element to the next, in a unit of ten to that power of metres, or of seconds; none where that is not
-    /// known.
-    pub fn step_in(&self, exponent: i32) -> Option<f64> {
-        let scale = self.scale.as_ref()?;
-        scale.unit.as_ref()?.convert(scale.step, exponent)
-    }
-
-    /// The place of the first element, in the same way.
-    pub fn start_in(&self, exponent: i32) -> Option<f64> {
-        let scale = self.scale.as_ref()?;
-        scale.unit.as_ref()?.convert(scale.start, exponent)
-    }
-}
-
-/// What an axis of this name is.
-fn kind_of(name: &str) -> Option<Kind> {
-    Some(match name.to_lowercase().as_str() {
-        "t" | "time" => Kind::Time,
-        "c" | "ch" | "channel" | "channels" | "band" | "bands" => Kind::Channel,
-        "z" => Kind::Z,
-        "y" => Kind::Y,
-        "x" => Kind::X,
-        _ => return None,
-    })
-}
-
-/// Numbers of a list.
-fn floats(value: &Value) -> Option<Vec<f64>> {
-    value.as_array()?.iter().map(Value::as_f64).collect()
 }
 
 /// The elements of an array of `shape` whose first axes follow one another in the order `order`, the slowest first; the

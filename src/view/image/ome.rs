@@ -3,10 +3,11 @@
 
 use serde_json::Value;
 
-use super::{Axis, Channel, Kind, Scale, Unit, floats, kind_of};
+use super::axis::{Axis, Channel, Kind, Scale, kind_of};
+use super::unit::Unit;
 use crate::error::{Error, Result};
 use crate::metadata::NodePath;
-use crate::view::Source;
+use crate::view::source::Source;
 
 /// The most levels of an image: each has half as many elements along an axis as the one before.
 const MAX_LEVELS: usize = 64;
@@ -118,4 +119,9 @@ fn channels(group: &Source<'_>) -> Vec<Channel> {
         }
     };
     listed.into_iter().flatten().map(channel).collect()
+}
+
+/// Numbers of a list.
+fn floats(value: &Value) -> Option<Vec<f64>> {
+    value.as_array()?.iter().map(Value::as_f64).collect()
 }

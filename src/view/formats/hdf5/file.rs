@@ -11,7 +11,7 @@ use super::message::{self, Kind, UNDEFINED};
 use crate::codec::lookup3;
 use crate::error::{Error, Result};
 use crate::view::cf::Room;
-use crate::view::{Part, View};
+use crate::view::parts::{Part, View, max_prefix_len};
 
 const SUPERBLOCK_LEN: u64 = 48;
 
@@ -23,6 +23,12 @@ const HEAP_COUNT: usize = 60_000;
 
 /// The least length of one.
 const HEAP_LEN: usize = 4 << 10;
+
+/// The most nodes of a file.
+const MAX_NODES: usize = 50_000;
+
+/// The most groups in one another.
+const MAX_DEPTH: usize = 100;
 
 /// A file that is being made. The first object is the root.
 #[derive(Debug, Default)]
@@ -116,6 +122,50 @@ impl File {
     pub fn add(&mut self, object: Object) -> usize {
         self.objects.push(object);
         self.objects.len().saturating_sub(1)
+    }
+
+    /// The names in a group.
+    pub fn names(&self, group: usize) -> impl Iterator<Item = &str> {
+        let links = match self.objects.get(group).map(|group| &group.content) {
+            Some(Content::Group(links)) => links.as_slice(),
+            _ => &[],
+        };
+        links.iter().map(|(name, _)| name.as_str())
+    }
+
+    /// Gives an object a name in a group.
+    pub fn link(&mut self, group: usize, name: &str, object: usize) {
+        let group = self.objects.get_mut(group).map(|group| &mut group.content);
+        if let Some(Content::Group(links)) = group {
+            links.push((name.to_owned(), object));
+        }
+    }
+
+    /// Gives an object an attribute.
+    pub fn describe(&mut self, object: usize, attribute: Attribute) {
+        self.attributes_len = self.attributes_len.saturating_add(attribute.len());
+        if let Some(object) = self.objects.get_mut(object) {
+            object.attributes.push(attribute);
+        }
+    }
+
+    /// Refuses more nodes than a file may have, groups that are nested too deeply, and attributes
+    /// that are too long in all.
+    pub fn check_count(&self, depth: usize) -> Result<()> {
+        let refused = |limit: usize, what: &str| {
+            Err(Error::unsupported(format!("it has more than {limit} {what}")))
+        };
+        if self.objects.len() > MAX_NODES {
+            return refused(MAX_NODES, "nodes");
+        }
+        if depth > MAX_DEPTH {
+            return refused(MAX_DEPTH, "nested groups");
+        }
+        if u64::try_from(self.attributes_len).is_ok_and(|len| len > max_prefix_len()) {
+            let detail = format!("its attributes have more than {} bytes", max_prefix_len());
+            return Err(Error::unsupported(detail));
+        }
+        Ok(())
     }
 
     /// A text in a global heap.
@@ -258,6 +308,11 @@ impl Attribute {
 }
 
 impl Object {
+    /// A group without members.
+    pub fn group() -> Self {
+        Self { attributes: Vec::new(), content: Content::Group(Vec::new()) }
+    }
+
     fn elements_len(&self) -> u64 {
         match &self.content {
             Content::Dataset(Dataset {

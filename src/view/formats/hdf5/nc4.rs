@@ -1,18 +1,20 @@
-//! netCDF-4: HDF5 in which each dimension is a scale.
+//! `nc4`: what [`cf`](crate::view::cf) makes of a group, as HDF5 in which each dimension is a scale.
 //!
 //! [netCDF-4](https://docs.unidata.ucar.edu/netcdf-c/current/file_format_specifications.html#netcdf_4_spec)
 
 use std::collections::HashSet;
 
 use super::attributes::{Texts, describe, numbers};
+use super::elements::stored;
 use super::file::{Content, Dataset, File, Object, Stored};
+use super::message;
 use super::scales::{add_scale, make_scale, refer};
-use super::{check_count, message, stored};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::metadata::NodeKind;
 use crate::view::cf::{self, Data, Dimension, Many, Values, Variable, distinct};
-use crate::view::{Part, Source, View};
+use crate::view::parts::{Part, View};
+use crate::view::source::Source;
 
 /// Stands before the name of a variable that has the name of a dimension, and is not its coordinates. netCDF leaves it out
 /// of every name that begins with it, and h5netcdf out of every name that has it anywhere.
@@ -49,7 +51,7 @@ impl Netcdf {
         depth: usize,
     ) -> Result<usize> {
         let number = self.file.add(Object::group());
-        check_count(&self.file, depth)?;
+        self.file.check_count(depth)?;
         let mut dataset = cf::Dataset::of(source, &mut self.file.room)?;
         dataset.leave_out(|variable| {
             let fits = message::dataspace(&vec![1; variable.dimensions.len()]);
@@ -116,7 +118,7 @@ impl Netcdf {
 
     /// Adds a variable, as yet without its dimensions.
     fn variable(&mut self, variable: &Variable<'_>, dimensions: &[Dimension]) -> Result<usize> {
-        check_count(&self.file, 0)?;
+        self.file.check_count(0)?;
         let lens = variable.dimensions.iter().filter_map(|number| dimensions.get(*number));
         let shape: Vec<u64> = lens.map(|dimension| dimension.len).collect();
         let rank = variable.source.array()?.model().shape.len();

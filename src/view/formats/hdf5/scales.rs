@@ -10,8 +10,8 @@ use super::file::{Attribute, Content, Dataset, File, Object, Stored, Value};
 use super::message;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::view::Source;
 use crate::view::cf::{Dimension, is_coordinate};
+use crate::view::source::Source;
 
 /// Of the arrays of a group that have names of dimensions, says what those are: names, and scales where there is a dataset
 /// for each of them or none has its name. Each array is with its object.

@@ -5,11 +5,14 @@
 //! Below 4 GiB there is a directory for each page. A longer hyperstack has one alone, as ImageJ writes it: the
 //! other pages follow the first. Anything else that is longer is a BigTIFF.
 
-use super::{Form, Page, Value, Writer, resolution, stack, tag};
+use super::directory::{Form, Value, Writer, resolution, tag};
+use super::page::{Page, stack};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::view::image::{Axis, Image, Kind, in_order};
-use crate::view::{Items, Layout, Part, Source, View, max_prefix_len};
+use crate::view::layout::{Items, Layout};
+use crate::view::parts::{Part, View, max_prefix_len};
+use crate::view::source::Source;
 
 /// Bytes of a strip. Readers take a strip as a whole.
 const STRIP_LEN: u64 = 4 << 20;

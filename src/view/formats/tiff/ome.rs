@@ -5,10 +5,15 @@
 //! Tiles have sides that are multiples of 16. Chunks as wide as the page are strips. Where chunks are neither, or are
 //! so small that their places would fill the header, pages lie one after another.
 
-use super::{Entry, Form, Page, Value, Writer, lens, ome_xml, resolution, stack, tag};
+use super::directory::{Entry, Form, Value, Writer, lens, resolution, tag};
+use super::ome_xml;
+use super::page::{Page, stack};
 use crate::error::{Error, Result};
+use crate::view::elements::Elements;
 use crate::view::image::{Image, Kind, levels, title};
-use crate::view::{Elements, Items, Layout, Part, Source, View, max_prefix_len};
+use crate::view::layout::{Items, Layout};
+use crate::view::parts::{Part, View, max_prefix_len};
+use crate::view::source::Source;
 
 const FORM: Form = Form { is_big: true, big_endian: false };
 

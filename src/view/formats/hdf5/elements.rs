@@ -1,0 +1,37 @@
+//! How the elements of an array lie in the file.
+//!
+//! Chunks that divide more than the first dimension are chunks of the file, one after another and
+//! without an index, as HDF5 1.10 and later read them. Other elements are in C order.
+
+use super::file::Stored;
+use crate::error::Result;
+use crate::view::layout::{Items, Layout};
+use crate::view::parts::Part;
+use crate::view::source::Source;
+
+/// Chunks have less than this.
+const MAX_CHUNK_LEN: u64 = 1 << 32;
+
+/// The elements of an array: of `characters` where each is as many elements of the file.
+pub(super) fn stored(source: &Source<'_>, characters: Option<u64>) -> Result<Stored> {
+    let array = source.array()?;
+    let (grid, shape) = (array.grid(), &array.model().shape);
+    let item_len = array.model().dtype.item_len();
+    let mut chunk = array.chunk_shape().to_vec();
+    let chunk_len = chunk.iter().try_fold(u64::try_from(item_len).ok(), |len, n| {
+        Some(len.and_then(|len| len.checked_mul(*n)))
+    });
+    let is_chunked = grid.is_regular()
+        && !shape.contains(&0)
+        // In C order they are in the file what they are there, if they divide the first dimension alone.
+        && grid.counts().iter().skip(1).any(|count| *count > 1)
+        // Libraries refuse to make a dataset of chunks that are larger than it, as a copy would.
+        && chunk.iter().zip(shape).all(|(chunk, len)| chunk <= len)
+        && chunk_len.flatten().is_some_and(|len| len < MAX_CHUNK_LEN);
+    if !is_chunked {
+        return Ok(Stored::Contiguous(source.elements(Layout::Linear, Items::default())?.into()));
+    }
+    chunk.extend(characters);
+    let part = Part::from(source.elements(Layout::Chunks, Items::default())?);
+    Ok(Stored::Chunks(part, chunk, if characters.is_some() { 1 } else { item_len }))
+}

@@ -1,0 +1,40 @@
+//! Text and bytes of headers, as several formats need them.
+
+use crate::error::{Error, Result};
+use crate::view::source::Source;
+
+/// A text without characters that would end its line.
+pub(super) fn line(text: &str) -> String {
+    text.chars().map(|char| if char.is_control() { '_' } else { char }).collect()
+}
+
+/// The name of the file of elements that a text header names. Readers take some names for others, and would read another
+/// node's elements: they skip spaces and separators in front, take a `%` for the number of a slice, and a `\` for a `/`.
+pub(super) fn data_file(source: &Source<'_>) -> Result<String> {
+    let name = source.raw_name();
+    let is_skipped = |char: char| char.is_whitespace() || matches!(char, '=' | ':');
+    if name.contains(|char: char| char.is_control() || matches!(char, '%' | '\\'))
+        || name.starts_with(is_skipped)
+        || name.starts_with("LIST")
+    {
+        return Err(Error::unsupported(format!(
+            "readers would not accept {name:?} as a file name"
+        )));
+    }
+    Ok(name)
+}
+
+/// Puts `data` at a place in a header, which is long enough.
+pub(super) fn put(header: &mut [u8], at: usize, data: &[u8]) {
+    let target = at.checked_add(data.len()).and_then(|end| header.get_mut(at..end));
+    debug_assert!(target.is_some(), "{at} lies outside of the header");
+    if let Some(target) = target {
+        target.copy_from_slice(data);
+    }
+}
+
+/// The nearest number of single precision.
+#[expect(clippy::as_conversions, clippy::cast_possible_truncation, reason = "nothing else rounds")]
+pub(super) fn single(value: f64) -> f32 {
+    value as f32
+}

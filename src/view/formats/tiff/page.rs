@@ -1,0 +1,136 @@
+//! The pages of a TIFF file: planes of an image, stacked along the other axes.
+
+use super::directory::{Entry, Value, lens, tag};
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::view::image::{Axis, Image, Kind};
+
+/// The most strips of a page.
+const MAX_STRIPS: u64 = 1 << 16;
+
+/// What a page is: all but where its elements are.
+pub(super) struct Page {
+    pub width: u32,
+    pub height: u32,
+    pub samples: u16,
+    /// Bytes of a row.
+    pub row_len: u64,
+    bits: u16,
+    sample_format: u16,
+    is_rgb: bool,
+}
+
+impl Page {
+    /// The page that the last axes of an image are, and the axes before them.
+    pub fn of(image: &Image) -> Result<(Self, &[Axis])> {
+        let (sample_format, len) = match image.number() {
+            DType::Uint(len) => (1, len),
+            DType::Int(len) => (2, len),
+            DType::Float(len) => (3, len),
+            DType::Complex(len @ (8 | 16)) => (6, len),
+            _ => return Err(image.no_type("TIFF")),
+        };
+        let in_pixel = usize::from(image.is_interleaved());
+        let (axes, pixel) = image.axes.split_at(image.axes.len().saturating_sub(in_pixel));
+        let samples = pixel.first().map_or(1, |axis| axis.len);
+        let samples = u16::try_from(samples)
+            .map_err(|_| Error::unsupported("TIFF has fewer than 65536 samples in a pixel"))?;
+        let (outer, plane) = axes.split_at(axes.len().saturating_sub(2));
+        let (height, width) = match plane {
+            [height, width] => (height.len, width.len),
+            [width] => (1, width.len),
+            _ => return Err(Error::unsupported("it has no dimensions")),
+        };
+        let long = |len: u64| {
+            let short = u32::try_from(len).ok().filter(|len| i32::try_from(*len).is_ok());
+            short.ok_or_else(|| {
+                Error::unsupported("TIFF has pages of fewer than 2^31 rows and columns")
+            })
+        };
+        let bits = u16::from(len).saturating_mul(8);
+        let row_len = width.saturating_mul(u64::from(len)).saturating_mul(u64::from(samples));
+        let (width, height) = (long(width)?, long(height)?);
+        let is_rgb = matches!(samples, 3 | 4) && sample_format == 1 && len <= 2;
+        Ok((Self { width, height, samples, row_len, bits, sample_format, is_rgb }, outer))
+    }
+
+    /// Bytes of a page.
+    pub fn len(&self) -> u64 {
+        self.row_len.saturating_mul(u64::from(self.height))
+    }
+
+    /// Rows of a strip, if strips should have up to so many bytes.
+    pub fn rows_of(&self, strip_len: u64) -> u32 {
+        let strip_len = strip_len.max(self.len() / MAX_STRIPS);
+        let rows = (strip_len / self.row_len.max(1)).clamp(1, u64::from(self.height));
+        u32::try_from(rows).unwrap_or(self.height)
+    }
+
+    pub fn entries(&self) -> Vec<Entry> {
+        let samples = usize::from(self.samples);
+        let color: u16 = if self.is_rgb { 3 } else { 1 };
+        let mut entries = vec![
+            (tag::IMAGE_WIDTH, Value::Long(vec![self.width])),
+            (tag::IMAGE_LENGTH, Value::Long(vec![self.height])),
+            (tag::BITS_PER_SAMPLE, Value::Short(vec![self.bits; samples])),
+            (tag::COMPRESSION, Value::Short(vec![1])),
+            // RGB, or black is zero.
+            (tag::PHOTOMETRIC_INTERPRETATION, Value::Short(vec![if self.is_rgb { 2 } else { 1 }])),
+            (tag::SAMPLES_PER_PIXEL, Value::Short(vec![self.samples])),
+            (tag::SAMPLE_FORMAT, Value::Short(vec![self.sample_format; samples])),
+        ];
+        if self.samples > color {
+            // The fourth of four is the opacity of the pixel, which is not multiplied with the colours.
+            let kind = if self.is_rgb { 2 } else { 0 };
+            let extra = usize::from(self.samples.saturating_sub(color));
+            entries.push((tag::EXTRA_SAMPLES, Value::Short(vec![kind; extra])));
+        }
+        entries
+    }
+
+    /// Strips of `rows` that follow one another from `at` on.
+    pub fn strips(&self, at: u64, rows: u32) -> Vec<Entry> {
+        let strip_len = self.row_len.saturating_mul(u64::from(rows));
+        let (mut offsets, mut counts) = (Vec::new(), Vec::new());
+        let mut from = 0;
+        while from < self.len() {
+            offsets.push(at.saturating_add(from));
+            counts.push(self.len().saturating_sub(from).min(strip_len));
+            from = from.saturating_add(strip_len);
+        }
+        vec![
+            (tag::STRIP_OFFSETS, Value::Offsets(offsets)),
+            (tag::ROWS_PER_STRIP, Value::Long(vec![rows])),
+            (tag::STRIP_BYTE_COUNTS, lens(counts)),
+        ]
+    }
+}
+
+/// What each axis before those of a page is, if there are no more than one of time, of channels and of space: those that
+/// are not known take what is left. None where there are more.
+pub(super) fn stack(outer: &[Axis], has_samples: bool) -> Option<Vec<Option<Kind>>> {
+    let known = |kind| outer.iter().any(|axis| axis.kind == Some(kind));
+    let mut free = match outer.iter().filter(|axis| axis.len > 1).count() {
+        0..=2 => vec![Kind::Z, Kind::Time, Kind::Channel],
+        _ => vec![Kind::Z, Kind::Channel, Kind::Time],
+    };
+    free.retain(|kind| !known(*kind));
+    free.retain(|kind| !has_samples || *kind != Kind::Channel);
+    let mut free = free.into_iter();
+    let mut kinds = Vec::new();
+    for axis in outer.iter().rev() {
+        kinds.push(if is_of_stack(axis) {
+            axis.kind
+        } else if axis.len == 1 {
+            None
+        } else {
+            Some(free.next()?)
+        });
+    }
+    kinds.reverse();
+    Some(kinds)
+}
+
+fn is_of_stack(axis: &Axis) -> bool {
+    matches!(axis.kind, Some(Kind::Time | Kind::Channel | Kind::Z))
+}

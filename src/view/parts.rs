@@ -1,0 +1,362 @@
+//! A file as a sequence of parts: bytes that its format wants, and elements of arrays.
+//!
+//! The length of a file is known without reading chunks, and any range of it is made from the chunks
+//! that the range touches. A file never changes, but a library may rewrite bytes that the format
+//! reserves for it.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+
+use super::elements::{ChangeChunk, Elements, GetChunk, Touch};
+use super::layout::Layout;
+use crate::array::Coords;
+use crate::buffer::reserve;
+use crate::error::{Error, Kind, Result};
+use crate::resources;
+
+/// The most bytes of a file that are not elements: a header names every tile of an image, or every array of a group.
+pub fn max_prefix_len() -> u64 {
+    resources::within_memory(64 << 20, 16)
+}
+
+/// What has to be decoded to go on with a sweep.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Slab {
+    /// A row of chunks, which has so many bytes.
+    Row(u64),
+    /// A chunk.
+    Chunk(u64),
+}
+
+/// A part of a file.
+#[derive(Debug)]
+pub enum Part {
+    /// These bytes.
+    Bytes(Bytes),
+    /// As many zero bytes.
+    Zeros(u64),
+    /// The elements of an array.
+    Elements(Elements),
+}
+
+/// A node as a file.
+#[derive(Debug)]
+pub struct View {
+    /// Each part, and where in the file it ends.
+    parts: Vec<(Part, u64)>,
+    len: u64,
+    prefix_len: u64,
+    /// Bytes that a library rewrites for its own bookkeeping: kept here, and nowhere else. A leaf.
+    overlay: Mutex<Overlay>,
+}
+
+#[derive(Debug, Default)]
+struct Overlay {
+    /// Which bytes may be rewritten.
+    allowed: Vec<Range<u64>>,
+    /// What was written there: the offset, and the bytes.
+    written: Vec<(u64, Vec<u8>)>,
+}
+
+/// A piece of a part that a range of the file touches.
+struct Piece<'v> {
+    part: &'v Part,
+    /// Where in the part it lies.
+    from: u64,
+    /// Where in the range it lies.
+    within: Range<usize>,
+}
+
+impl View {
+    /// A file of these parts, one after another.
+    pub fn new(parts: impl IntoIterator<Item = Part>) -> Result<Self> {
+        let mut ends = Vec::new();
+        let (mut len, mut prefix_len) = (0_u64, 0_u64);
+        for part in parts {
+            let part_len = part.len();
+            if let Part::Bytes(_) = part {
+                prefix_len = prefix_len.saturating_add(part_len);
+            }
+            len = len
+                .checked_add(part_len)
+                .filter(|len| i64::try_from(*len).is_ok())
+                .ok_or_else(|| Error::unsupported("it would exceed the maximum size of a file"))?;
+            ends.push((part, len));
+        }
+        let limit = max_prefix_len();
+        if prefix_len > limit {
+            return Err(Error::unsupported(format!(
+                "its header would have {prefix_len} bytes, the limit is {limit}"
+            )));
+        }
+        Ok(Self { parts: ends, len, prefix_len, overlay: Mutex::default() })
+    }
+
+    /// The same file, of which a library may rewrite the bytes in `range` for itself.
+    #[must_use]
+    pub fn with_bookkeeping(self, range: Range<u64>) -> Self {
+        self.overlay.lock().allowed.push(range);
+        self
+    }
+
+    /// Its length in bytes.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Whether another file has the same bytes around the same elements.
+    pub fn is_like(&self, other: &Self) -> bool {
+        let is_like = |(one, other): (&(Part, u64), &(Part, u64))| match (&one.0, &other.0) {
+            (Part::Bytes(one), Part::Bytes(other)) => one == other,
+            (Part::Zeros(one), Part::Zeros(other)) => one == other,
+            (Part::Elements(one), Part::Elements(other)) => one.is_like(other),
+            _ => false,
+        };
+        self.parts.len() == other.parts.len() && self.parts.iter().zip(&other.parts).all(is_like)
+    }
+
+    /// The length of what is kept of it in memory.
+    pub fn prefix_len(&self) -> u64 {
+        self.prefix_len
+    }
+
+    /// The elements in it.
+    pub fn elements(&self) -> impl Iterator<Item = &Elements> {
+        self.parts.iter().filter_map(|(part, _)| match part {
+            Part::Elements(elements) => Some(elements),
+            Part::Bytes(_) | Part::Zeros(_) => None,
+        })
+    }
+
+    /// Up to `len` bytes from `offset`: fewer only at the end.
+    pub fn read(&self, offset: u64, len: usize, get: &GetChunk<'_>) -> Result<Vec<u8>> {
+        let left = self.len.saturating_sub(offset);
+        let len = usize::try_from(left).unwrap_or(usize::MAX).min(len);
+        let mut bytes = reserve(len)?;
+        bytes.resize(len, 0);
+        for Piece { part, from, within } in self.pieces(offset, len) {
+            let target = bytes.get_mut(within).ok_or_else(outside)?;
+            match part {
+                Part::Bytes(own) => target.copy_from_slice(slice(own, from, target.len())?),
+                Part::Zeros(_) => {}
+                Part::Elements(elements) => elements.read(from, target, get)?,
+            }
+        }
+        self.overlay.lock().read(offset, &mut bytes);
+        Ok(bytes)
+    }
+
+    /// Each chunk that the bytes between two offsets are made of.
+    pub fn for_each_chunk(
+        &self,
+        (from, until): (u64, u64),
+        each: &mut dyn FnMut(&Elements, &Coords, &Touch) -> Result<()>,
+    ) -> Result<()> {
+        let len = usize::try_from(until.saturating_sub(from)).unwrap_or(usize::MAX);
+        for Piece { part, from, within } in self.pieces(from, len) {
+            if let Part::Elements(elements) = part {
+                elements.for_each_chunk(from, within.len(), each)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The end of the last whole rows of elements between two offsets, of the longest that end in the second half; `until` where there
+    /// are none. What is read so has one box in each chunk.
+    pub fn rows_until(&self, from: u64, until: u64) -> u64 {
+        let at = self.parts.partition_point(|(_, end)| *end <= from);
+        let Some((Part::Elements(elements), end)) = self.parts.get(at) else { return until };
+        let begin = end.saturating_sub(elements.len());
+        if until >= *end {
+            return until;
+        }
+        let rows = elements.rows_until(from.saturating_sub(begin), until.saturating_sub(begin));
+        rows.map_or(until, |rows| begin.saturating_add(rows))
+    }
+
+    /// What has to be decoded at `offset` to go on with a sweep.
+    pub fn slab_at(&self, offset: u64) -> Option<Slab> {
+        let at = self.parts.partition_point(|(_, end)| *end <= offset);
+        match self.parts.get(at)? {
+            (Part::Elements(elements), _) => {
+                let len = elements.slab_len()?;
+                Some(match elements.layout() {
+                    Layout::Linear => Slab::Row(len),
+                    Layout::Chunks => Slab::Chunk(len),
+                })
+            }
+            _ => Some(Slab::Chunk(0)),
+        }
+    }
+
+    /// Puts `data` at `offset`: into the chunks, where elements lie there. All else must be as it is already; nothing is
+    /// taken where it is not, or where the data goes past the end.
+    pub fn write(&self, offset: u64, data: &[u8], change: &mut ChangeChunk<'_>) -> Result<()> {
+        self.check_write(offset, data)?;
+        self.overlay.lock().write(offset, data);
+        self.write_elements(offset, data, change)
+    }
+
+    /// The same, where what lies between elements stays as it is, whatever `data` has there.
+    pub fn write_elements(
+        &self,
+        offset: u64,
+        data: &[u8],
+        change: &mut ChangeChunk<'_>,
+    ) -> Result<()> {
+        for Piece { part, from, within } in self.pieces(offset, data.len()) {
+            if let Part::Elements(elements) = part {
+                elements.write(from, data.get(within).ok_or_else(outside)?, change)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a library has rewritten some of it for itself.
+    pub fn is_rewritten(&self) -> bool {
+        !self.overlay.lock().written.is_empty()
+    }
+
+    /// Whether `data` at `offset` can be written, whatever it is that elements become.
+    pub fn check_write(&self, offset: u64, data: &[u8]) -> Result<()> {
+        let len = u64::try_from(data.len()).unwrap_or(u64::MAX);
+        if offset.checked_add(len).is_none_or(|end| end > self.len) {
+            return Err(Error::too_large(format!(
+                "a write past the end: the file has {} bytes and cannot grow",
+                self.len
+            )));
+        }
+        let overlay = self.overlay.lock();
+        for Piece { part, from, within } in self.pieces(offset, data.len()) {
+            let at = offset.saturating_add(u64::try_from(within.start).unwrap_or(u64::MAX));
+            let new = data.get(within).ok_or_else(outside)?;
+            let differs = match part {
+                Part::Bytes(own) => first_other(new, slice(own, from, new.len())?),
+                Part::Zeros(_) => new.iter().position(|byte| *byte != 0),
+                Part::Elements(_) => None,
+            };
+            let Some(first) = differs else { continue };
+            let last = match part {
+                Part::Bytes(own) => last_other(new, slice(own, from, new.len())?),
+                _ => new.iter().rposition(|byte| *byte != 0),
+            };
+            let place = |index: usize| at.saturating_add(u64::try_from(index).unwrap_or(u64::MAX));
+            if !overlay.allows(place(first), place(last.unwrap_or(first))) {
+                let detail = format!(
+                    "the header cannot change (byte {} of the file): change it in a copy, or \
+                     change the metadata of the node",
+                    place(first)
+                );
+                return Err(Error::new(Kind::NotPermitted, detail));
+            }
+        }
+        Ok(())
+    }
+
+    /// The pieces of parts in `len` bytes from `offset`.
+    fn pieces(&self, offset: u64, len: usize) -> impl Iterator<Item = Piece<'_>> {
+        let first = self.parts.partition_point(|(_, end)| *end <= offset);
+        let end = offset.saturating_add(u64::try_from(len).unwrap_or(u64::MAX));
+        let mut at = offset;
+        self.parts.iter().skip(first).map_while(move |(part, part_end)| {
+            if at >= end {
+                return None;
+            }
+            let until = end.min(*part_end);
+            let from = at.saturating_sub(part_end.saturating_sub(part.len()));
+            let place = |at: u64| usize::try_from(at.saturating_sub(offset)).ok();
+            let within = place(at)?..place(until)?;
+            at = until;
+            Some(Piece { part, from, within })
+        })
+    }
+}
+
+impl Part {
+    /// Its length in bytes.
+    pub fn len(&self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => u64::try_from(bytes.len()).unwrap_or(u64::MAX),
+            Self::Zeros(len) => *len,
+            Self::Elements(elements) => elements.len(),
+        }
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl From<Vec<u8>> for Part {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::Bytes(bytes.into())
+    }
+}
+
+impl From<String> for Part {
+    fn from(text: String) -> Self {
+        Self::Bytes(text.into())
+    }
+}
+
+impl From<Elements> for Part {
+    fn from(elements: Elements) -> Self {
+        Self::Elements(elements)
+    }
+}
+
+impl Overlay {
+    /// Whether the bytes from `first` to `last` may be rewritten.
+    fn allows(&self, first: u64, last: u64) -> bool {
+        self.allowed.iter().any(|range| range.contains(&first) && range.contains(&last))
+    }
+
+    fn read(&self, offset: u64, bytes: &mut [u8]) {
+        for (at, written) in &self.written {
+            for (at, byte) in (*at..).zip(written) {
+                let within = at.checked_sub(offset).and_then(|index| usize::try_from(index).ok());
+                if let Some(target) = within.and_then(|index| bytes.get_mut(index)) {
+                    *target = *byte;
+                }
+            }
+        }
+    }
+
+    /// Keeps what of `data` lies where it may be rewritten.
+    fn write(&mut self, offset: u64, data: &[u8]) {
+        let end = offset.saturating_add(u64::try_from(data.len()).unwrap_or(u64::MAX));
+        for range in &self.allowed {
+            let (start, end) = (range.start.max(offset), range.end.min(end));
+            let within = |at: u64| usize::try_from(at.saturating_sub(offset)).unwrap_or(usize::MAX);
+            if let Some(bytes) = data.get(within(start)..within(end)).filter(|b| !b.is_empty()) {
+                self.written.retain(|(at, written)| *at != start || written.len() > bytes.len());
+                self.written.push((start, bytes.to_vec()));
+            }
+        }
+    }
+}
+
+fn slice(bytes: &[u8], from: u64, len: usize) -> Result<&[u8]> {
+    let from = usize::try_from(from).map_err(|_| outside())?;
+    from.checked_add(len).and_then(|end| bytes.get(from..end)).ok_or_else(outside)
+}
+
+fn first_other(one: &[u8], other: &[u8]) -> Option<usize> {
+    one.iter().zip(other).position(|(one, other)| one != other)
+}
+
+fn last_other(one: &[u8], other: &[u8]) -> Option<usize> {
+    one.iter().zip(other).rposition(|(one, other)| one != other)
+}
+
+fn outside() -> Error {
+    Error::new(Kind::Internal, "a range outside of its part")
+}
