@@ -3,7 +3,8 @@
 use std::io::{ErrorKind, Write};
 
 use super::args::Cat;
-use super::{Failure, failed, open, print};
+use super::failure::{Failure, failed};
+use super::{open, print};
 use crate::cache::ChunkCache;
 use crate::resources;
 use crate::view::{Elements, GetChunk, Source, View};

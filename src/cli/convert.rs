@@ -11,9 +11,10 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
 
 use super::args::Convert;
+use super::describe::describe;
+use super::failure::{Failure, failed};
 use super::mounted::{self, Mounted};
-use super::tree::describe;
-use super::{Failure, failed, open, print};
+use super::{open, print};
 use crate::array::FillChunks;
 use crate::codec::CodecSpec;
 use crate::convert::{self, Claim, Copied, How, Mark, Plan, Survey, Target, Verify, Watch, Wishes};

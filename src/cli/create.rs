@@ -4,8 +4,9 @@ use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
 
 use super::args::Create;
-use super::tree::describe;
-use super::{Failure, failed, open, print};
+use super::describe::describe;
+use super::failure::{Failure, failed};
+use super::{open, print};
 use crate::error::{Kind, Result};
 use crate::hierarchy::{Hierarchy, Options, Raised};
 use crate::json::Object;

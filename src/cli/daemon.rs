@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use super::{Failure, failed};
+use super::failure::{Failure, failed};
 
 const READY: &str = "ready";
 

@@ -7,7 +7,8 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::args::Demo;
-use super::{Failure, failed, open, print};
+use super::failure::{Failure, failed};
+use super::{open, print};
 use crate::array::{Coords, FillChunks};
 use crate::hierarchy::{Hierarchy, Options};
 use crate::metadata::{Dialect, NodePath};

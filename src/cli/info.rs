@@ -6,8 +6,9 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::args::Info;
-use super::tree::shape;
-use super::{Failure, open, print};
+use super::describe::shape;
+use super::failure::Failure;
+use super::{open, print};
 use crate::array::Array;
 use crate::cache::ChunkCache;
 use crate::codec::CodecSpec;
@@ -171,29 +172,6 @@ fn stored(array: &Arc<Array>) -> Result<Stored, Failure> {
         stored.len = stored.len.saturating_add(array.stored_len(&coords)?.unwrap_or_default());
     }
     Ok(stored)
-}
-
-/// The names of the codecs that are more than a byte order, those inside of shards too.
-pub fn codec_names(codecs: &[CodecSpec]) -> Vec<String> {
-    let mut names = Vec::new();
-    for codec in codecs {
-        match codec.name.as_str() {
-            "sharding_indexed" | "n5_default" => {
-                let inner = codec.configuration.get("codecs").and_then(Value::as_array);
-                let inner = inner
-                    .into_iter()
-                    .flatten()
-                    .filter_map(|codec| CodecSpec::from_json(codec).ok());
-                names.extend(codec_names(&inner.collect::<Vec<_>>()));
-            }
-            "bytes" if codec.configuration.get("endian") == Some(&json!("big")) => {
-                names.push("big endian".to_owned());
-            }
-            "bytes" => {}
-            name => names.push(name.to_owned()),
-        }
-    }
-    names
 }
 
 fn for_people(name: &str, value: &Value) -> String {

@@ -7,7 +7,7 @@ use std::path::Path;
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use parking_lot::Mutex;
 
-use super::{Failure, failed};
+use super::failure::{Failure, failed};
 use crate::fuse;
 
 struct Logger {

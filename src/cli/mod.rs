@@ -6,6 +6,8 @@ mod convert;
 mod create;
 mod daemon;
 mod demo;
+mod describe;
+mod failure;
 mod info;
 mod logger;
 mod mount;
@@ -21,51 +23,8 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::error::Error;
 use args::{Args, Command};
-
-/// It did not work.
-const FAILED: u8 = 1;
-/// Wrong usage.
-const USAGE: u8 = 2;
-
-/// Not everything was stored, but all of it was written somewhere.
-const RESCUED: u8 = 3;
-
-/// Why a command ended early, as a person is told.
-#[derive(Debug)]
-enum Failure {
-    /// It did not work.
-    Failed(String),
-    /// It was asked for in a way that makes no sense.
-    Usage(String),
-    /// The mount has ended; what the store did not take was written elsewhere.
-    Rescued(String),
-}
-
-impl Failure {
-    fn message(&self) -> &str {
-        match self {
-            Self::Failed(message) | Self::Usage(message) | Self::Rescued(message) => message,
-        }
-    }
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        Self::Failed(error.to_string())
-    }
-}
-
-impl From<std::io::Error> for Failure {
-    fn from(error: std::io::Error) -> Self {
-        Self::Failed(error.to_string())
-    }
-}
-
-fn failed(message: impl Into<String>) -> Failure {
-    Failure::Failed(message.into())
-}
+use failure::{Failure, USAGE};
 
 /// Runs the command that `args` ask for, the program's name first.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -99,14 +58,13 @@ fn run_command(command: Command, typed: &[OsString]) -> Result<(), Failure> {
     }
 }
 
-/// The exit code of a command; what went wrong is printed.
+/// The exit code of a command. A failure is printed.
 fn end(done: Result<(), Failure>) -> ExitCode {
-    let (code, message) = match done {
-        Ok(()) => return ExitCode::SUCCESS,
-        Err(Failure::Failed(message)) => (FAILED, message),
-        Err(Failure::Usage(message)) => (USAGE, message),
-        Err(Failure::Rescued(message)) => (RESCUED, message),
-    };
-    print::error(&format!("zarrfs: {message}"));
-    ExitCode::from(code)
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            print::error(&format!("zarrfs: {}", failure.message()));
+            failure.code()
+        }
+    }
 }

@@ -13,7 +13,8 @@ use rustix::process::{getegid, geteuid, setsid};
 use super::args::{
     Args, Durability as DurabilityArg, Mount, ShardWriteArg, Writeback as WritebackArg,
 };
-use super::{Failure, daemon, failed, logger, open, rescue, umount};
+use super::failure::{Failure, failed};
+use super::{daemon, logger, open, rescue, umount};
 use crate::array::{FillChunks, ShardLayout, ShardWrite};
 use crate::fuse::{self, MountOptions, Mounted, Others};
 use crate::hierarchy;

@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Failure, umount};
+use super::failure::Failure;
+use super::umount;
 
 /// A mount of ours.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{Failure, failed};
+use super::failure::{Failure, failed};
 use crate::error::{Error, Kind};
 use crate::hierarchy::{Hierarchy, Holds, Options, holds_node};
 use crate::metadata::{Dialect, NodePath, draft_root_marker};

@@ -3,7 +3,7 @@
 use std::io::{self, BufWriter, ErrorKind, StdoutLock, Write};
 use std::ops::ControlFlow;
 
-use super::{Failure, failed};
+use super::failure::{Failure, failed};
 use crate::sys;
 
 /// Refuses to go on if standard output is closed: nobody would get what is printed.

@@ -11,7 +11,8 @@ use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 
 use super::args::Umount;
-use super::{Failure, failed, rescue};
+use super::failure::{Failure, failed};
+use super::rescue;
 
 /// How long the daemon may take to go after everything was stored and the mount has ended.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -21,7 +21,11 @@ use std::collections::{BTreeMap, HashSet};
 
 use serde_json::{Value, json};
 
-use super::{Dialect, Era, NodePath, ZMETADATA, skim, split};
+use super::dialect::Dialect;
+use super::era::Era;
+use super::joined::split;
+use super::path::NodePath;
+use super::{skim, v2};
 use crate::error::{Error, Result};
 use crate::json::{self, Text};
 use crate::store::Key;
@@ -144,7 +148,7 @@ impl Dialect {
     /// Where those copies lie that are what a group has for consolidated metadata.
     pub fn own_copies(&self, group: &NodePath) -> Result<Option<Key>> {
         match self {
-            Self::V2 => self.chunk_prefix(group)?.key(ZMETADATA).map(Some),
+            Self::V2 => self.chunk_prefix(group)?.key(v2::ZMETADATA).map(Some),
             Self::V3 | Self::D2023_02 | Self::Draft(_) | Self::N5 => Ok(None),
         }
     }
@@ -340,8 +344,7 @@ fn checked(text: Text) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metadata::NodeKind;
-    use crate::metadata::model::{Group, Node};
+    use crate::metadata::model::{Group, Node, NodeKind};
 
     const GROUP: &str = r#"{"zarr_format":3,"node_type":"group","attributes":{"x":NaN}}"#;
 

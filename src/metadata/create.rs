@@ -7,17 +7,21 @@
 
 mod draft;
 mod n5;
-pub(super) mod v2;
+mod splice;
+mod v2;
 mod v3;
 
 use serde_json::Value;
 
 use super::codecs::{self, Elements};
+use super::dialect::Dialect;
+use super::era::Draft;
 use super::members::{check_size, named};
-use super::model::{Array, Group, KeyEncoding, Node, Separator};
+use super::model::{Array, Group, KeyEncoding, Node, NodeKind, Separator};
+use super::path::NodePath;
 use super::policy::{self, Policy};
+use super::rectilinear;
 use super::types::{Endian, data_type};
-use super::{Dialect, Draft, NodeKind, NodePath, rectilinear};
 use crate::codec::CodecSpec;
 use crate::codec::table::{self, CodecKind};
 use crate::dtype::{DType, FillValue, integer};
@@ -25,6 +29,7 @@ use crate::error::{Error, Kind, Result};
 use crate::json::Object;
 use crate::json::{self, Text, describe};
 use crate::store::Key;
+use splice::New;
 
 /// What a new node is to be stored as.
 #[derive(Debug, Clone)]
@@ -152,16 +157,6 @@ impl Dialect {
             Self::D2023_02 => self.check_makes_nodes().map(|()| array),
         }
     }
-}
-
-/// How the chunks of a new array are stored.
-struct New {
-    /// The codecs of a chunk.
-    chain: Vec<CodecSpec>,
-    /// The chunks that the program writes.
-    chunk_shape: Vec<u64>,
-    /// The shape of the shards, where there are any.
-    shards: Option<Vec<u64>>,
 }
 
 fn invalid(error: Error) -> Error {
@@ -307,38 +302,6 @@ fn released(mut chain: Vec<CodecSpec>, dtype: &DType) -> Vec<CodecSpec> {
         }
     }
     chain
-}
-
-/// Sets the member `name`, unless the document already has it so.
-fn put(text: &mut Text, document: &Object, name: &str, value: &Value) -> Result<()> {
-    if document.get(name) == Some(value) { Ok(()) } else { text.set(&[name], value) }
-}
-
-/// Sets the fill value to `canonical`, unless it is a number that is spelled as its type may be.
-fn put_fill(text: &mut Text, document: &Object, dtype: &DType, canonical: &Value) -> Result<()> {
-    let is_number = |value: &Value| canonical.is_number() && value.is_number();
-    let digits = |value: &Value| value.to_string().trim_start_matches('-').parse::<u64>().is_ok();
-    let kept = document.get("fill_value").is_some_and(|written| match dtype {
-        DType::Int(_) | DType::Uint(_) => is_number(written) && digits(written),
-        DType::Float(_) => is_number(written),
-        DType::Complex(_) => {
-            let numbers = |value: &Value| {
-                value.as_array().is_some_and(|parts| parts.iter().all(Value::is_number))
-            };
-            numbers(written) && numbers(canonical)
-        }
-        DType::Raw(_) => written.is_array() && written == canonical,
-        _ => written == canonical,
-    });
-    if kept { Ok(()) } else { text.set(&["fill_value"], canonical) }
-}
-
-/// Makes sure that there are attributes.
-fn put_attributes(text: &mut Text, document: &Object) -> Result<()> {
-    match document.get("attributes") {
-        None | Some(Value::Null) => text.set(&["attributes"], &Value::Object(Object::new())),
-        Some(_) => Ok(()),
-    }
 }
 
 #[cfg(test)]

@@ -6,9 +6,8 @@
 
 use serde_json::{Value, json};
 
-use super::model::Node;
+use super::model::{Lowered, Node, NodeKind};
 use super::v3;
-use super::{Lowered, NodeKind};
 use crate::error::{Error, Result};
 
 /// What a document's `zarr_format` begins with.

@@ -8,8 +8,10 @@ use std::collections::VecDeque;
 
 use serde_json::Value;
 
+use super::dialect::Dialect;
+use super::era::Era;
 use super::members::check_extensions;
-use super::{Dialect, Era, skim, v3};
+use super::{skim, v3};
 use crate::dtype::integer;
 use crate::error::{At, Error, Kind, Result};
 use crate::json::Object;

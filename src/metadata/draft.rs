@@ -14,12 +14,13 @@
 use serde_json::{Value, json};
 
 use super::codecs::{self, Elements};
+use super::era::{Draft, Era};
 use super::members::{
     attributes, check_extensions, check_size, dimension_names, lengths, required, separator,
 };
-use super::model::{Array, Group, KeyEncoding, Node, Separator};
+use super::model::{Array, Group, KeyEncoding, Lowered, Node, NodeKind, Separator};
 use super::types::{Endian, data_type};
-use super::{Draft, Era, Lowered, NodeKind, conventions, v3};
+use super::{conventions, v3};
 use crate::codec::CodecSpec;
 use crate::codec::table::{self, CodecKind};
 use crate::dtype::{FillValue, integer};

@@ -7,17 +7,17 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 
 use super::*;
 use crate::codec::CodecSpec;
 use crate::dtype::{DType, FillValue};
 use crate::error::Kind;
-use crate::json;
+use crate::json::MAX_DOCUMENT_LEN;
 use crate::metadata::model::{Array, KeyEncoding, Node, Separator};
 use crate::store::directory::{DirectoryStore, Durability};
 use crate::store::memory::MemoryStore;
-use crate::store::{Condition, Store};
+use crate::store::{Condition, Key, Store};
 
 /// A store in memory with these values.
 pub(super) fn store_of(values: &[(&str, &str)]) -> Store {
@@ -100,7 +100,7 @@ impl Tree {
     fn walk(&mut self, store: &Store, dialect: &Dialect, path: &NodePath) -> bool {
         let mut explicit = false;
         for (kind, key) in dialect.document_keys(path).expect("keys") {
-            let Some(value) = store.get(&key, json::MAX_DOCUMENT_LEN).expect("get") else {
+            let Some(value) = store.get(&key, MAX_DOCUMENT_LEN).expect("get") else {
                 continue;
             };
             let attributes = dialect.attributes_key(path).expect("a key");
@@ -459,7 +459,7 @@ fn every_array_is_made_again_from_what_is_shown_of_it() {
 fn document(fixture: &str, key: &str) -> Bytes {
     let store = Fixture::named(fixture).store;
     let key = Key::parse(key).expect("a key");
-    store.get(&key, json::MAX_DOCUMENT_LEN).expect("get").expect("a document").bytes
+    store.get(&key, MAX_DOCUMENT_LEN).expect("get").expect("a document").bytes
 }
 
 proptest! {

@@ -8,10 +8,11 @@ use serde_json::{Map, Value, json};
 
 use super::codecs::{self, Elements};
 use super::conventions::{self, DIMENSIONS, FILL, OME};
+use super::dialect::Dialect;
 use super::members::{dimension_names, lengths, may_be_ignored, named};
-use super::model::{Array, Node};
+use super::model::{Array, Node, NodeKind};
 use super::types::{Endian, data_type};
-use super::{Dialect, NodeKind, create, draft, n5, rectilinear, skim, v2, v3};
+use super::{draft, n5, rectilinear, skim, v2, v3};
 use crate::dtype::{FillValue, integer};
 use crate::error::{Error, Result};
 use crate::json::Object;
@@ -392,7 +393,7 @@ fn put_v2_attribute(
                 text.set(&["fill_value"], &v2::stored_fill(document, &new)?)
             }
             new if !fill.is_defined() => {
-                let value = new.map(|new| create::v2::fill_value(&new, &dtype, &Endian::Little));
+                let value = new.map(|new| v2::fill_to_json(&new, &dtype, &Endian::Little));
                 put(text, &["attributes", FILL], value.transpose()?.as_ref())
             }
             _ => Err(Error::invalid(

@@ -4,6 +4,7 @@
 
 use crate::codec::CodecSpec;
 use crate::dtype::{DType, FillValue};
+use crate::error::Result;
 use crate::json::Object;
 
 /// A group or an array.
@@ -84,4 +85,22 @@ pub enum KeyEncoding {
     N5,
     /// The drafts: `c1/23`, `c1.23`; without dimensions `c`, or `c0` as zarr-python 2, GDAL and xtensor-zarr write it.
     Draft(Separator),
+}
+
+/// What a node is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum NodeKind {
+    /// It has children.
+    Group,
+    /// It has chunks.
+    Array,
+}
+
+/// What a document says.
+#[derive(Debug, Clone)]
+pub struct Lowered {
+    /// What the node is; a guess where the document was not understood.
+    pub kind: NodeKind,
+    /// The node, or in one sentence what of its document was not understood.
+    pub node: Result<Node>,
 }

@@ -6,8 +6,8 @@
 use serde_json::{Value, json};
 
 use super::codecs::plain;
-use super::model::{Array, Group};
-use super::{NodeKind, rectilinear};
+use super::model::{Array, Group, NodeKind};
+use super::rectilinear;
 use crate::json::Object;
 use crate::json::parse;
 

@@ -5,6 +5,8 @@ use super::model::{Array, KeyEncoding, Node, Separator};
 use super::*;
 use crate::codec::CodecSpec;
 use crate::dtype::DType;
+use crate::error::Result;
+use crate::store::{Entry, Prefix};
 
 fn draft() -> Dialect {
     Dialect::draft(Era::D2020_10, ".json")

@@ -15,15 +15,26 @@ use serde_json::{Value, json};
 use super::codecs::{self, Elements};
 use super::conventions;
 use super::members::{attributes, check_size, chunk_lengths, lengths, required, separator};
-use super::model::{Array, Group, KeyEncoding, Node, Separator};
+use super::model::{Array, Group, KeyEncoding, Lowered, Node, NodeKind, Separator};
 use super::types::{Endian, component_orders, data_type};
-use super::{Lowered, NodeKind};
 use crate::codec::CodecSpec;
 use crate::codec::table::{self, CodecKind};
-use crate::dtype::{DType, FillValue, integer};
+use crate::dtype::{DType, FillValue, base64_encode, integer};
 use crate::error::{Error, Result};
 use crate::json::Object;
 use crate::json::{self, describe};
+
+/// The metadata file of an array.
+pub(super) const ZARRAY: &str = ".zarray";
+
+/// The metadata file of a group.
+pub(super) const ZGROUP: &str = ".zgroup";
+
+/// The attributes of a node.
+pub(super) const ZATTRS: &str = ".zattrs";
+
+/// The copies of all metadata files below a group.
+pub(super) const ZMETADATA: &str = ".zmetadata";
 
 /// The node of `kind` that a document describes.
 pub(super) fn lower(kind: NodeKind, text: &[u8]) -> Lowered {
@@ -122,7 +133,7 @@ pub(super) fn stored_fill(document: &Object, fill: &FillValue) -> Result<Value> 
         Some(dtype) => (dtype, None),
         None => data_type(written)?,
     };
-    super::create::v2::fill_value(fill, &dtype, &endian.unwrap_or(Endian::Little))
+    fill_to_json(fill, &dtype, &endian.unwrap_or(Endian::Little))
 }
 
 /// The codecs in the order of encoding: layout, filters, compressor.
@@ -216,6 +227,39 @@ fn fill_value(document: &Object, dtype: &DType, endian: &Endian) -> Result<FillV
             Ok(FillValue::UNDEFINED)
         }
         _ => FillValue::parse(value, dtype),
+    }
+}
+
+/// The fill value as Zarr 2 writes it: bytes in base64, an element as it is stored.
+pub(super) fn fill_to_json(fill: &FillValue, dtype: &DType, endian: &Endian) -> Result<Value> {
+    if !fill.is_defined() {
+        return Ok(Value::Null);
+    }
+    let item = fill.item(dtype);
+    let value = match dtype {
+        DType::Raw(_) | DType::Bytes(_) => Value::from(base64_encode(&item)),
+        DType::Struct(_) => {
+            let stored = fill.clone().turned(&component_orders(dtype, endian));
+            Value::from(base64_encode(&stored.item(dtype)))
+        }
+        // As zarr-python 2 writes it: an empty text is no bytes to it.
+        DType::VariableBytes if item.is_empty() => json!(0),
+        DType::VariableBytes => Value::from(String::from_utf8_lossy(&item)),
+        DType::Time(_) => match fill.to_json(dtype) {
+            Value::String(_) => json!(i64::MIN),
+            count => count,
+        },
+        _ => fill.to_json(dtype),
+    };
+    let parts = value.as_array().map_or(std::slice::from_ref(&value), Vec::as_slice);
+    let is_float = matches!(dtype, DType::Float(_) | DType::Complex(_));
+    let is_bits = |part: &&Value| part.as_str().is_some_and(|text| text.starts_with("0x"));
+    match parts.iter().find(is_bits).filter(|_| is_float) {
+        Some(bits) => Err(Error::invalid(format!(
+            "fill_value {bits} is a NaN with a payload, which readers of Zarr 2 do not accept: \
+             use \"NaN\""
+        ))),
+        None => Ok(value),
     }
 }
 

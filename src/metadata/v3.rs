@@ -11,9 +11,9 @@ use super::members::{
     attributes, check_extensions, check_size, chunk_lengths, dimension_names, lengths,
     may_be_ignored, named, required, separator,
 };
-use super::model::{Array, Group, KeyEncoding, Node, Separator};
+use super::model::{Array, Group, KeyEncoding, Lowered, Node, NodeKind, Separator};
 use super::types::{Endian, data_type};
-use super::{Lowered, NodeKind, rectilinear, skim};
+use super::{rectilinear, skim};
 use crate::dtype::{FillValue, integer};
 use crate::error::{Error, Result};
 use crate::json::Object;

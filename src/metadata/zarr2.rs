@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 
 use super::codecs::plain;
 use super::conventions::{self, DIMENSIONS, FILL, OME};
-use super::create::v2::fill_value;
 use super::joined::join;
-use super::model::{Array, Group, KeyEncoding, Node, Separator};
+use super::model::{Array, Group, KeyEncoding, Node, NodeKind, Separator};
 use super::shown::Copies;
 use super::types::{Endian, numpy_type};
-use super::{NodeKind, shown, v2};
+use super::v2::fill_to_json;
+use super::{shown, v2};
 use crate::codec::CodecSpec;
 use crate::dtype::{DType, FillValue};
 use crate::error::{Error, Kind, Result};
@@ -59,10 +59,10 @@ pub fn array(array: &Array, chunk_shape: &[u64], told: Told) -> Result<Documents
         fill = FillValue::UNDEFINED;
     }
     let shows_fill = fill != array.fill || !fill.is_defined();
-    let value = match fill_value(&fill, &array.dtype, &Endian::Little) {
+    let value = match fill_to_json(&fill, &array.dtype, &Endian::Little) {
         Ok(_) if dtype != array.dtype => {
             let fill = FillValue::from_item(&fill.item(&array.dtype));
-            fill_value(&fill, &dtype, &Endian::Little)?
+            fill_to_json(&fill, &dtype, &Endian::Little)?
         }
         Ok(value) => value,
         // A NaN of other bits than numpy's.
@@ -169,8 +169,8 @@ pub fn stored_attributes(joined: &[u8]) -> Option<String> {
 /// The kind of the node that the document `name` is for; none where that is no document of Zarr 2.
 pub fn kind_of(name: &str) -> Option<NodeKind> {
     match name {
-        super::ZARRAY => Some(NodeKind::Array),
-        super::ZGROUP => Some(NodeKind::Group),
+        v2::ZARRAY => Some(NodeKind::Array),
+        v2::ZGROUP => Some(NodeKind::Group),
         _ => None,
     }
 }
@@ -193,7 +193,7 @@ fn print(document: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metadata::Dialect;
+    use crate::metadata::dialect::Dialect;
 
     const TOLD: Told = Told { is_null: false, names_none: true };
 

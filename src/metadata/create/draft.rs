@@ -13,17 +13,17 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::{New, put, put_attributes, put_fill};
+use super::splice::{New, put, put_attributes, put_fill};
 use crate::codec::CodecSpec;
 use crate::codec::table;
 use crate::dtype::DType;
 use crate::error::{Error, Kind, Result};
 use crate::json::Object;
 use crate::json::Text;
-use crate::metadata::Era;
 use crate::metadata::codecs::{self, Elements};
 use crate::metadata::conventions::{DIMENSIONS, names_of};
 use crate::metadata::draft::{FILTERS, FORMAT_OF_2019, are_filters};
+use crate::metadata::era::Era;
 use crate::metadata::model::{Array, KeyEncoding, Separator};
 use crate::metadata::types::{Endian, numpy_type};
 

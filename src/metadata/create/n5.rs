@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::New;
+use super::splice::New;
 use crate::codec::CodecSpec;
 use crate::codec::table;
 use crate::dtype::DType;

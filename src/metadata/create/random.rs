@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::metadata::Shards;
+use crate::metadata::policy::Shards;
 
 const TYPES: [&str; 16] = [
     "bool",

@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::metadata::Shards;
+use crate::metadata::policy::Shards;
 
 fn draft() -> Dialect {
     Dialect::draft(crate::metadata::Era::D2020_10, ".json")

@@ -2,18 +2,18 @@
 
 use serde_json::{Value, json};
 
-use super::{New, put};
+use super::splice::{New, put};
 use crate::codec::CodecSpec;
 use crate::codec::table::{self, CodecKind};
-use crate::dtype::{DType, FillValue, base64_encode};
+use crate::dtype::{DType, FillValue};
 use crate::error::{Error, Result};
 use crate::json::Object;
 use crate::json::{self, Text};
 use crate::metadata::codecs::{self, Elements};
 use crate::metadata::conventions::{self, DIMENSIONS, FILL, OME, names_of};
 use crate::metadata::model::{Array, Group, KeyEncoding};
-use crate::metadata::types::{Endian, component_orders, numpy_type};
-use crate::metadata::v2::{SEPARATOR, shown_attributes};
+use crate::metadata::types::{Endian, numpy_type};
+use crate::metadata::v2::{SEPARATOR, fill_to_json, shown_attributes};
 
 /// Members of released v3 and of the drafts.
 const DROPPED: [&str; 12] = [
@@ -92,7 +92,7 @@ pub(super) fn array(text: &mut Text, document: &Object, array: Array, new: New) 
     text.set(&["dimension_separator"], &json!(SEPARATOR.as_str()))?;
     name(text, document, &array)?;
     let fill = mask(text, &array)?;
-    text.set(&["fill_value"], &fill_value(&fill, &dtype, &endian)?)?;
+    text.set(&["fill_value"], &fill_to_json(&fill, &dtype, &endian)?)?;
     let order = reversed && rank > 1;
     let order = order.then(|| {
         let order = json!(codecs::reversed(rank));
@@ -170,50 +170,13 @@ fn mask(text: &mut Text, array: &Array) -> Result<FillValue> {
             Ok(masked)
         }
         Some(masked) if is_zero => {
-            let value = fill_value(&masked, &array.dtype, &Endian::Little)?;
+            let value = fill_to_json(&masked, &array.dtype, &Endian::Little)?;
             text.set(&["attributes", FILL], &value)?;
             Ok(FillValue::UNDEFINED)
         }
         Some(_) => Err(Error::invalid(
             "fill_value and _FillValue differ, and Zarr 2 has one value for both: use the same, or fill_value 0",
         )),
-    }
-}
-
-/// The fill value as Zarr 2 has it: bytes in base64, an element as it is stored.
-pub(in crate::metadata) fn fill_value(
-    fill: &FillValue,
-    dtype: &DType,
-    endian: &Endian,
-) -> Result<Value> {
-    if !fill.is_defined() {
-        return Ok(Value::Null);
-    }
-    let item = fill.item(dtype);
-    let value = match dtype {
-        DType::Raw(_) | DType::Bytes(_) => Value::from(base64_encode(&item)),
-        DType::Struct(_) => {
-            let stored = fill.clone().turned(&component_orders(dtype, endian));
-            Value::from(base64_encode(&stored.item(dtype)))
-        }
-        // As zarr-python 2 writes it: an empty text is no bytes to it.
-        DType::VariableBytes if item.is_empty() => json!(0),
-        DType::VariableBytes => Value::from(String::from_utf8_lossy(&item)),
-        DType::Time(_) => match fill.to_json(dtype) {
-            Value::String(_) => json!(i64::MIN),
-            count => count,
-        },
-        _ => fill.to_json(dtype),
-    };
-    let parts = value.as_array().map_or(std::slice::from_ref(&value), Vec::as_slice);
-    let is_float = matches!(dtype, DType::Float(_) | DType::Complex(_));
-    let is_bits = |part: &&Value| part.as_str().is_some_and(|text| text.starts_with("0x"));
-    match parts.iter().find(is_bits).filter(|_| is_float) {
-        Some(bits) => Err(Error::invalid(format!(
-            "fill_value {bits} is a NaN with a payload, which readers of Zarr 2 do not accept: \
-             use \"NaN\""
-        ))),
-        None => Ok(value),
     }
 }
 

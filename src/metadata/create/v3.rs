@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{New, put, put_attributes, put_fill};
+use super::splice::{New, put, put_attributes, put_fill};
 use crate::codec::CodecSpec;
 use crate::dtype::DType;
 use crate::error::Result;
@@ -10,6 +10,7 @@ use crate::json::Object;
 use crate::json::Text;
 use crate::metadata::codecs;
 use crate::metadata::model::Array;
+use crate::metadata::types;
 
 /// Members of early 2023 and the copies of other documents.
 const DROPPED: [&str; 3] =
@@ -107,7 +108,7 @@ fn data_type(document: &Object, array: &Array) -> Value {
     }
     // What the program wrote names the type, perhaps in a spelling that more libraries read.
     let released = array.dtype.to_json();
-    let is_same = || super::data_type(written).is_ok_and(|(dtype, _)| dtype == array.dtype);
+    let is_same = || types::data_type(written).is_ok_and(|(dtype, _)| dtype == array.dtype);
     if released.is_object() && written.is_object() && is_same() {
         written.clone()
     } else {

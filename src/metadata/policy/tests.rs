@@ -1,6 +1,5 @@
-use super::*;
+use super::{Policy, *};
 use crate::codec::registry;
-use crate::metadata::Policy;
 
 fn spelled(text: &str) -> Value {
     let codecs = Policy::parse_codecs(text).unwrap_or_else(|error| panic!("{text}: {error}"));

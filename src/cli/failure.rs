@@ -1,0 +1,60 @@
+//! Why a command ended early, and its exit code.
+
+use std::process::ExitCode;
+
+use crate::error::Error;
+
+/// It did not work.
+const FAILED: u8 = 1;
+
+/// Wrong usage.
+pub const USAGE: u8 = 2;
+
+/// Not everything was stored, but all of it was written somewhere.
+const RESCUED: u8 = 3;
+
+/// Why a command ended early, as a person is told.
+#[derive(Debug)]
+pub enum Failure {
+    /// It did not work.
+    Failed(String),
+    /// It was asked for in a way that makes no sense.
+    Usage(String),
+    /// The mount has ended; what the store did not take was written elsewhere.
+    Rescued(String),
+}
+
+impl Failure {
+    /// The exit code of a command that ends with it.
+    pub fn code(&self) -> ExitCode {
+        ExitCode::from(match self {
+            Self::Failed(_) => FAILED,
+            Self::Usage(_) => USAGE,
+            Self::Rescued(_) => RESCUED,
+        })
+    }
+
+    /// The sentence for the user.
+    pub fn message(&self) -> &str {
+        match self {
+            Self::Failed(message) | Self::Usage(message) | Self::Rescued(message) => message,
+        }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+/// A failure with this message.
+pub fn failed(message: impl Into<String>) -> Failure {
+    Failure::Failed(message.into())
+}

@@ -1,0 +1,55 @@
+//! Changes that turn the string that a program wrote into the stored one, as several dialects need them.
+
+use serde_json::Value;
+
+use crate::codec::CodecSpec;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::json::{Object, Text};
+
+/// How the chunks of a new array are stored.
+pub(super) struct New {
+    /// The codecs of a chunk.
+    pub chain: Vec<CodecSpec>,
+    /// The chunks that the program writes.
+    pub chunk_shape: Vec<u64>,
+    /// The shape of the shards, where there are any.
+    pub shards: Option<Vec<u64>>,
+}
+
+/// Sets the member `name`, unless the document already has it so.
+pub(super) fn put(text: &mut Text, document: &Object, name: &str, value: &Value) -> Result<()> {
+    if document.get(name) == Some(value) { Ok(()) } else { text.set(&[name], value) }
+}
+
+/// Sets the fill value to `canonical`, unless it is a number that is spelled as its type may be.
+pub(super) fn put_fill(
+    text: &mut Text,
+    document: &Object,
+    dtype: &DType,
+    canonical: &Value,
+) -> Result<()> {
+    let is_number = |value: &Value| canonical.is_number() && value.is_number();
+    let digits = |value: &Value| value.to_string().trim_start_matches('-').parse::<u64>().is_ok();
+    let kept = document.get("fill_value").is_some_and(|written| match dtype {
+        DType::Int(_) | DType::Uint(_) => is_number(written) && digits(written),
+        DType::Float(_) => is_number(written),
+        DType::Complex(_) => {
+            let numbers = |value: &Value| {
+                value.as_array().is_some_and(|parts| parts.iter().all(Value::is_number))
+            };
+            numbers(written) && numbers(canonical)
+        }
+        DType::Raw(_) => written.is_array() && written == canonical,
+        _ => written == canonical,
+    });
+    if kept { Ok(()) } else { text.set(&["fill_value"], canonical) }
+}
+
+/// Makes sure that there are attributes.
+pub(super) fn put_attributes(text: &mut Text, document: &Object) -> Result<()> {
+    match document.get("attributes") {
+        None | Some(Value::Null) => text.set(&["attributes"], &Value::Object(Object::new())),
+        Some(_) => Ok(()),
+    }
+}

@@ -1,0 +1,335 @@
+//! A dialect: where its metadata files and chunks lie, what the metadata files mean, and those of new groups.
+//!
+//! `v3`, `v2`, `n5`, `draft` and `d2023` do this for one syntax each; an `Era` says where the files of
+//! a draft lie. Arrays are made in `create`.
+
+use serde_json::json;
+
+use super::era::{Draft, Era};
+use super::model::{Lowered, NodeKind};
+use super::path::NodePath;
+use super::{d2023, draft, n5, v2, v3};
+use crate::error::{Error, Kind, Result};
+use crate::store::{Entry, Key, PRIVATE, Prefix};
+
+/// What an entry of a listing says about a child.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Child {
+    /// Its name.
+    pub name: String,
+    /// Whether the entry is a document; a prefix is a node only if a document lies somewhere below it.
+    pub certain: bool,
+}
+
+/// An on-disk form of Zarr.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Dialect {
+    /// Core 3.0 and 3.1, and the provisional 3.0 of 2023 and 2024.
+    V3,
+    /// The draft of February 2023: the keys of v3, but documents that name themselves by URIs.
+    D2023_02,
+    /// A draft whose documents and chunks lie in trees of their own.
+    Draft(Draft),
+    /// Zarr 2.
+    V2,
+    /// N5, as zarr-python shows it: dimensions reversed.
+    N5,
+}
+
+impl Dialect {
+    /// A draft.
+    pub fn draft(era: Era, suffix: &str) -> Self {
+        Self::Draft(Draft { era, suffix: suffix.to_owned(), base: NodePath::root() })
+    }
+
+    /// The same with `base` for the root; none in a dialect where any directory of a node is a hierarchy by itself.
+    pub fn below(&self, base: &NodePath) -> Option<Self> {
+        match self {
+            Self::Draft(draft) => {
+                let base = draft.base.join(base.as_str()).ok()?;
+                Some(Self::Draft(Draft { base, ..draft.clone() }))
+            }
+            Self::V3 | Self::D2023_02 | Self::V2 | Self::N5 => None,
+        }
+    }
+
+    /// The node that is taken for the root.
+    pub fn base(&self) -> NodePath {
+        match self {
+            Self::Draft(draft) => draft.base.clone(),
+            Self::V3 | Self::D2023_02 | Self::V2 | Self::N5 => NodePath::root(),
+        }
+    }
+
+    /// The same with another node taken for the root, from the root of the whole.
+    #[must_use]
+    pub fn with_base(&self, base: NodePath) -> Self {
+        match self {
+            Self::Draft(draft) => Self::Draft(Draft { base, ..draft.clone() }),
+            Self::V3 | Self::D2023_02 | Self::V2 | Self::N5 => self.clone(),
+        }
+    }
+
+    /// The node that a directory of a hierarchy is of, by its path from there; none where it is of none.
+    pub fn node_of_directory(&self, relative: &str) -> Option<NodePath> {
+        let Self::Draft(draft) = self else { return NodePath::parse(relative).ok() };
+        let (documents, chunks) = draft.era.trees();
+        let below = [documents, chunks].iter().find_map(|tree| relative.strip_prefix(tree))?;
+        NodePath::parse(below).ok().filter(|path| !path.is_root())
+    }
+
+    /// The name, as `--from` takes it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::V3 => "v3",
+            Self::D2023_02 => "d2023-02",
+            Self::Draft(draft) => draft.era.name(),
+            Self::V2 => "v2",
+            Self::N5 => "n5",
+        }
+    }
+
+    /// The dialect of this name, in its usual form; none where there is no such dialect.
+    pub fn parse_name(name: &str) -> Option<Self> {
+        Self::all().into_iter().find(|dialect| dialect.name() == name)
+    }
+
+    /// Every dialect, in its usual form.
+    pub fn all() -> Vec<Self> {
+        let drafts = Era::ALL.map(|era| Self::draft(era, era.suffix()));
+        [Self::V3, Self::V2, Self::N5, Self::D2023_02].into_iter().chain(drafts).collect()
+    }
+
+    /// Why no new nodes are made in this dialect, where none are: nobody would read them.
+    pub fn check_makes_nodes(&self) -> Result<()> {
+        match self {
+            Self::V3
+            | Self::V2
+            | Self::N5
+            | Self::Draft(Draft {
+                era: Era::D2019_05 | Era::D2019_06 | Era::D2020_09 | Era::D2020_10,
+                ..
+            }) => Ok(()),
+            Self::D2023_02 | Self::Draft(_) => Err(Error::new(
+                Kind::NotPermitted,
+                format!(
+                    "no program reads the draft {}, so zarrfs creates no nodes in it: use \
+                     another dialect (`zarrfs convert` makes a copy)",
+                    self.name()
+                ),
+            )),
+        }
+    }
+
+    /// Where the document of `path` may lie, in order of preference: an array hides a group of its name.
+    /// Where the document itself tells what the node is the kind is absent.
+    pub fn document_keys(&self, path: &NodePath) -> Result<Vec<(Option<NodeKind>, Key)>> {
+        let beside = |name: &str| prefix_of("", path)?.key(name);
+        let draft = match self {
+            Self::V3 | Self::D2023_02 => return Ok(vec![(None, beside(v3::DOCUMENT)?)]),
+            Self::V2 => {
+                return Ok(vec![
+                    (Some(NodeKind::Array), beside(v2::ZARRAY)?),
+                    (Some(NodeKind::Group), beside(v2::ZGROUP)?),
+                ]);
+            }
+            Self::N5 => return Ok(vec![(None, beside(n5::DOCUMENT)?)]),
+            Self::Draft(draft) => draft,
+        };
+        let path = &draft.whole(path)?;
+        let stems: Vec<String> = if path.is_root() {
+            draft.era.root_stems().iter().map(|stem| (*stem).to_owned()).collect()
+        } else {
+            vec![format!("{}{}.", draft.era.trees().0, path.as_str())]
+        };
+        let mut keys = Vec::with_capacity(2 * stems.len());
+        for stem in stems {
+            for (kind, ending) in [(NodeKind::Array, "array"), (NodeKind::Group, "group")] {
+                let key = Key::parse(&format!("{stem}{ending}{}", draft.suffix))?;
+                keys.push((Some(kind), key));
+            }
+        }
+        Ok(keys)
+    }
+
+    /// Where a dialect keeps attributes that are not in a node's document.
+    pub fn attributes_key(&self, path: &NodePath) -> Result<Option<Key>> {
+        match self {
+            Self::V2 => prefix_of("", path)?.key(v2::ZATTRS).map(Some),
+            Self::V3 | Self::D2023_02 | Self::Draft(_) | Self::N5 => Ok(None),
+        }
+    }
+
+    /// What the document `text` says, which lies at a key of that kind. Attributes that lie elsewhere are in it
+    /// ([`join`]).
+    pub fn lower(&self, kind: Option<NodeKind>, text: &[u8]) -> Lowered {
+        match self {
+            Self::V3 => v3::lower(text),
+            Self::D2023_02 => d2023::lower(text),
+            Self::Draft(draft) => draft::lower(draft.era, kind.unwrap_or(NodeKind::Array), text),
+            Self::V2 => v2::lower(kind.unwrap_or(NodeKind::Array), text),
+            Self::N5 => n5::lower(text),
+        }
+    }
+
+    /// Where the keys of an array's chunks begin, and those of ordinary files beside a node.
+    pub fn chunk_prefix(&self, path: &NodePath) -> Result<Prefix> {
+        match self {
+            Self::V3 | Self::D2023_02 | Self::V2 | Self::N5 => prefix_of("", path),
+            Self::Draft(draft) => prefix_of(draft.era.trees().1, &draft.whole(path)?),
+        }
+    }
+
+    /// What to list for the children of a group; see [`Dialect::child`].
+    pub fn children_prefix(&self, path: &NodePath) -> Result<Prefix> {
+        match self {
+            Self::V3 | Self::D2023_02 | Self::V2 | Self::N5 => prefix_of("", path),
+            Self::Draft(draft) => prefix_of(draft.era.trees().0, &draft.whole(path)?),
+        }
+    }
+
+    /// What an entry of that listing says about a child; none where it is not one.
+    ///
+    /// The same child may come twice: as a document and as a prefix of what lies below it.
+    pub fn child(&self, entry: &Entry) -> Option<Child> {
+        let (name, certain) = match (self, entry) {
+            // Names with two underscores are reserved ("node names", v3 core).
+            (Self::V3 | Self::D2023_02, Entry::Prefix(name)) if name.starts_with("__") => {
+                return None;
+            }
+            (Self::Draft(draft), Entry::Key(name)) => {
+                let stem = name.strip_suffix(draft.suffix.as_str())?;
+                (stem.strip_suffix(".array").or_else(|| stem.strip_suffix(".group"))?, true)
+            }
+            (_, Entry::Key(_)) => return None,
+            (_, Entry::Prefix(name)) if name == PRIVATE => return None,
+            (_, Entry::Prefix(name)) => (name.as_str(), false),
+        };
+        crate::store::is_component(name).then(|| Child { name: name.to_owned(), certain })
+    }
+
+    /// Whether `key`, below the prefix of some group's children, is that of a document.
+    pub fn is_document(&self, key: &Key) -> bool {
+        match self {
+            Self::V3 | Self::D2023_02 => key.name() == v3::DOCUMENT,
+            Self::V2 => matches!(key.name(), v2::ZARRAY | v2::ZGROUP),
+            Self::N5 => key.name() == n5::DOCUMENT,
+            Self::Draft(_) => {
+                self.child(&Entry::Key(key.name().to_owned())).is_some_and(|child| child.certain)
+            }
+        }
+    }
+
+    /// Whether what is above a node is a group without having a document. The drafts say so; in v3 and v2
+    /// `TensorStore` writes no documents for groups, and in N5 any directory is one.
+    pub fn has_implicit_groups(&self) -> bool {
+        true
+    }
+
+    /// Whether every group above a new node is to have a document ("group metadata", v3 core; "hierarchies", v2). In
+    /// the drafts creating a node does not need those above.
+    pub fn wants_group_documents(&self) -> bool {
+        match self {
+            Self::V3 | Self::D2023_02 | Self::V2 | Self::N5 => true,
+            Self::Draft(_) => false,
+        }
+    }
+
+    /// Whether the root is a group though nothing is below it and it has no document.
+    pub fn has_implicit_root(&self) -> bool {
+        match self {
+            Self::V3 | Self::D2023_02 | Self::V2 | Self::N5 => false,
+            Self::Draft(_) => true,
+        }
+    }
+
+    /// Whether the key `relative` below the prefix of a node's chunks is a document's in this dialect,
+    /// so that no ordinary file can have it.
+    pub fn is_reserved(&self, node: &NodePath, relative: &str) -> bool {
+        let _ = node;
+        let name = relative.rsplit('/').next();
+        match self {
+            Self::V3 | Self::D2023_02 => name == Some(v3::DOCUMENT),
+            Self::V2 => matches!(name, Some(v2::ZARRAY | v2::ZGROUP | v2::ZATTRS | v2::ZMETADATA)),
+            Self::N5 => name == Some(n5::DOCUMENT),
+            // Documents lie in a tree of their own.
+            Self::Draft(_) => false,
+        }
+    }
+
+    /// Whether two names that differ in the case of their letters alone cannot stand beside one another.
+    pub fn folds_case(&self) -> bool {
+        matches!(self, Self::Draft(draft) if draft.era.folds_case())
+    }
+
+    /// Refuses what the dialect does not allow as the name of a new node. Any name that is stored is read.
+    pub fn check_name(&self, name: &str) -> Result<()> {
+        let wrong = |rule: &str| Err(Error::invalid(format!("{name:?}: {rule}")));
+        if !crate::store::is_component(name) || name.bytes().all(|byte| byte == b'.') {
+            return wrong("not a valid name of a node");
+        }
+        if name == v3::DOCUMENT {
+            return wrong("this is the name of a metadata file in every mount");
+        }
+        match self {
+            Self::V3 | Self::D2023_02 if name.starts_with("__") => {
+                wrong("names that begin with two underscores are reserved in Zarr")
+            }
+            Self::V3 | Self::D2023_02 | Self::V2 | Self::N5
+                if self.is_reserved(&NodePath::root(), name) =>
+            {
+                wrong("this is the name of a metadata file")
+            }
+            // Whoever reads Zarr 2 takes a backslash for a slash ("logical storage paths").
+            Self::V2 if name.contains('\\') => wrong("Zarr 2 treats a backslash as a slash"),
+            Self::V3 | Self::D2023_02 | Self::V2 | Self::N5 => Ok(()),
+            Self::Draft(_) => {
+                let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+                if name.bytes().all(plain) {
+                    Ok(())
+                } else {
+                    wrong("the drafts of 2019 to 2022 allow a-z, A-Z, 0-9, -, _ and . in names")
+                }
+            }
+        }
+    }
+
+    /// The documents of an empty hierarchy.
+    pub fn new_root(&self) -> Result<Vec<(Key, String)>> {
+        let group = self.new_group(&NodePath::root())?;
+        Ok(self.new_entry_point()?.into_iter().chain([group]).collect())
+    }
+
+    /// What a hierarchy has at its root besides the documents of nodes.
+    pub fn new_entry_point(&self) -> Result<Option<(Key, String)>> {
+        self.check_makes_nodes()?;
+        let entry = match self {
+            Self::V3 | Self::D2023_02 | Self::V2 | Self::N5 => None,
+            Self::Draft(draft) => draft::entry_point(draft),
+        };
+        entry.map(|text| Key::parse(v3::DOCUMENT).map(|key| (key, text))).transpose()
+    }
+
+    /// The document of a group without attributes, and where it lies.
+    pub fn new_group(&self, path: &NodePath) -> Result<(Key, String)> {
+        let keys = self.document_keys(path)?;
+        let key = keys.into_iter().find(|(kind, _)| *kind != Some(NodeKind::Array));
+        let (_, key) = key.ok_or_else(|| Error::new(Kind::Internal, "a group has no key"))?;
+        let text = match self {
+            Self::V3 => {
+                let document = json!({"zarr_format": 3, "node_type": "group", "attributes": {}});
+                format!("{document:#}\n")
+            }
+            Self::D2023_02 => d2023::group_document(),
+            Self::Draft(draft) => draft::group_document(draft.era),
+            Self::V2 => v2::group_document(),
+            Self::N5 => n5::group_document(path),
+        };
+        Ok((key, text))
+    }
+}
+
+/// `head` followed by the names of `path`.
+fn prefix_of(head: &str, path: &NodePath) -> Result<Prefix> {
+    Prefix::parse(&format!("{head}{}", path.as_str()))
+}
