@@ -1,14 +1,16 @@
 //! The chunks of one array, copied by all threads: each stored value of the target is made once, by one of them.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use parking_lot::Mutex;
 
+use super::how::{How, Standing, Verify};
 use super::plan::{Chunks, Form};
 use super::survey::Stored;
 use super::units::{self, places};
-use super::{Copied, How, Standing, Verify, Watch, stopped};
+use super::watch::{Watch, stopped};
 use crate::array::region::{self, Place};
 use crate::array::{Array, Change, Coords, FillChunks};
 use crate::buffer::Buffer;
@@ -19,6 +21,25 @@ use crate::store::{ByteRange, Key, Store};
 
 /// How many values are made durable at a time.
 const SYNCED: usize = 4096;
+
+/// What was copied.
+#[derive(Debug, Default)]
+pub struct Copied {
+    /// Values that were stored: chunks, or shards.
+    pub stored: AtomicU64,
+    /// Values that were there already.
+    pub found: AtomicU64,
+    /// Decoded bytes of the chunks that were stored.
+    pub bytes: AtomicU64,
+    /// Arrays that others were changing to the end: their chunks may be from different moments.
+    pub changing: Vec<NodePath>,
+}
+
+impl Copied {
+    fn add(counter: &AtomicU64, count: u64) {
+        counter.fetch_add(count, Ordering::Relaxed);
+    }
+}
 
 /// Copies what is stored of an array, which is `stored`.
 pub fn copy(
@@ -31,8 +52,7 @@ pub fn copy(
     let work = Work { chunks, store, how, cache, copied, unsynced: Mutex::default() };
     let needs_fill = chunks.needs_fill(how.fill_chunks);
     let units = if needs_fill { units::all(&chunks.dest) } else { units::stored(chunks)? };
-    let expected =
-        if needs_fill { units::count_all(&chunks.dest) } else { chunks.expected(stored.count) };
+    let expected = if needs_fill { chunks.count_all() } else { chunks.expected(stored.count) };
     watch.begin(path, expected);
     let units = Mutex::new(units);
     let failure: Mutex<Option<Error>> = Mutex::new(None);

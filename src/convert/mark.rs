@@ -6,7 +6,7 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::Target;
+use super::how::{Standing, Target};
 use crate::error::{At, Error, Kind, Result};
 use crate::store::{Aside, Condition, Entry, Key, PRIVATE, Prefix, Stat, Store};
 
@@ -19,18 +19,6 @@ const DOCUMENT: &str = "zarr.json";
 
 /// How often it is tried again because others change the mark at the same time.
 const ATTEMPTS: usize = 100;
-
-/// What can be trusted of a target.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
-    /// It is new.
-    Fresh,
-    /// The copy was interrupted, and the source is what it was then: values that are there are whole and right.
-    Resumed,
-    /// The source has changed since, or the machine may have gone down and lost bytes: values that are there must be
-    /// compared with the source.
-    Doubtful,
-}
 
 /// What a conversion is to make, and of what.
 #[derive(Debug, Clone)]

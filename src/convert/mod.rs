@@ -14,101 +14,28 @@
 
 mod chunks;
 mod compare;
+mod how;
 mod mark;
 mod plan;
 mod survey;
 mod units;
+mod watch;
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
-use crate::array::FillChunks;
-use crate::codec::CodecSpec;
 use crate::error::{At, Error, Kind, Result};
 use crate::hierarchy::{Content, Hierarchy, Node};
+use crate::metadata::NodePath;
 use crate::metadata::merge::Edit;
 use crate::metadata::model::Group;
-use crate::metadata::{NodePath, Shards};
-pub use mark::{Claim, Mark, Standing, is_ignored};
-pub use plan::{Chunks, Plan, plan};
+pub use chunks::Copied;
+pub use how::{How, Standing, Target, Verify};
+pub use mark::{Claim, Mark, is_ignored};
+pub use plan::{Chunks, Plan, Wishes, plan};
 pub use survey::Survey;
 use survey::{Change, Stored};
-
-/// What a copy is to be.
-#[derive(Debug, Clone, Default)]
-pub struct Wishes {
-    /// The codecs of chunks; those of the source where nothing is said and the target has them.
-    pub codecs: Option<Vec<CodecSpec>>,
-    /// The shape of chunks in arrays of as many dimensions; those of the source where nothing is said.
-    pub chunk_shape: Option<Vec<u64>>,
-    /// Which chunks are stored together; those of the source where nothing is said and the target has shards.
-    pub shards: Option<Shards>,
-    /// The nodes that are copied with all below and the groups above them; all where the list is empty.
-    pub only: Vec<NodePath>,
-}
-
-/// Where a copy is made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Target {
-    /// In a directory: it is what is stored there.
-    Directory,
-    /// In a mount, which shows arrays decoded and stores them in its own way.
-    Mount,
-}
-
-/// Whether chunks are read back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verify {
-    /// Every chunk, and compared with the source.
-    All,
-    /// None.
-    None,
-}
-
-/// How a copy is made.
-#[derive(Debug, Clone)]
-pub struct How {
-    /// How many chunks are worked on at a time.
-    pub threads: usize,
-    /// Whether chunks are read back.
-    pub verify: Verify,
-    /// What values are worth that the target has already.
-    pub standing: Standing,
-    /// Whether chunks that the source does not have are stored where the target has no fill value.
-    pub fill_chunks: FillChunks,
-    /// Where the copy is made.
-    pub target: Target,
-    /// Bytes for decoded chunks of the source that are needed more than once.
-    pub cache_len: u64,
-}
-
-/// Who is told how far a copy has come, and may end it.
-pub trait Watch: Sync {
-    /// An array begins that has about so many values to store.
-    fn begin(&self, path: &NodePath, values: u64);
-    /// One of them is done.
-    fn advance(&self);
-    /// Whether to end early.
-    fn is_stopped(&self) -> bool;
-}
-
-/// What was copied.
-#[derive(Debug, Default)]
-pub struct Copied {
-    /// Values that were stored: chunks, or shards.
-    pub stored: AtomicU64,
-    /// Values that were there already.
-    pub found: AtomicU64,
-    /// Decoded bytes of the chunks that were stored.
-    pub bytes: AtomicU64,
-    /// Arrays that others were changing to the end: their chunks may be from different moments.
-    pub changing: Vec<NodePath>,
-}
-
-impl Copied {
-    fn add(counter: &AtomicU64, count: u64) {
-        counter.fetch_add(count, Ordering::Relaxed);
-    }
-}
+pub use watch::Watch;
+use watch::stopped;
 
 /// Makes the copy that was planned, of a source of which `survey` was made before. `survey_again` makes another one; it
 /// fails if other nodes are to be made by now.
@@ -249,11 +176,6 @@ fn says_nothing(node: &Node) -> bool {
         }
         Content::Array(_) | Content::NotUnderstood(..) => false,
     }
-}
-
-/// Why a copy ended early.
-fn stopped() -> Error {
-    Error::new(Kind::Busy, "interrupted")
 }
 
 #[cfg(test)]

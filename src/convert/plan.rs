@@ -5,8 +5,9 @@ use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use super::{Wishes, stopped, units};
-use crate::array::{Array, FillChunks};
+use super::watch::stopped;
+use crate::array::{Array, FillChunks, Grid};
+use crate::codec::CodecSpec;
 use crate::dtype::FillValue;
 use crate::error::{Error, Kind, Result};
 use crate::hierarchy::{Bounds, Content, Hierarchy, Node, Raised, Wanted};
@@ -15,6 +16,19 @@ use crate::metadata::wanted::{self, with_chunks};
 use crate::metadata::{Dialect, NodeKind, NodePath, Policy, Shards, shown};
 use crate::resources;
 use crate::store::Store;
+
+/// What a copy is to be.
+#[derive(Debug, Clone, Default)]
+pub struct Wishes {
+    /// The codecs of chunks; those of the source where nothing is said and the target has them.
+    pub codecs: Option<Vec<CodecSpec>>,
+    /// The shape of chunks in arrays of as many dimensions; those of the source where nothing is said.
+    pub chunk_shape: Option<Vec<u64>>,
+    /// Which chunks are stored together; those of the source where nothing is said and the target has shards.
+    pub shards: Option<Shards>,
+    /// The nodes that are copied with all below and the groups above them; all where the list is empty.
+    pub only: Vec<NodePath>,
+}
 
 /// A node that is to be made.
 #[derive(Debug)]
@@ -90,9 +104,12 @@ impl Chunks {
         self.source.grid().is_regular() && (wanted || !has_fill_of(&self.source, &self.dest))
     }
 
-    /// How many values the target can have.
+    /// How many values the target can have: shards if it has shards, otherwise chunks.
     pub fn count_all(&self) -> u64 {
-        units::count_all(&self.dest)
+        Grid::of(self.dest.model())
+            .counts()
+            .iter()
+            .fold(1, |product: u64, count| product.saturating_mul(*count))
     }
 
     /// About how many values the target gets from `stored` values of the source.

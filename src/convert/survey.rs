@@ -3,8 +3,8 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use super::plan::Chunks;
-use super::{Plan, Watch, stopped};
+use super::plan::{Chunks, Plan};
+use super::watch::{Watch, stopped};
 use crate::array::{ChunkStore, Coords, Direct, Grid};
 use crate::error::Result;
 use crate::metadata::NodePath;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use super::*;
+use crate::array::FillChunks;
 use crate::hierarchy::Options;
 use crate::metadata::Dialect;
 use crate::store::Store;

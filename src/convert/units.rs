@@ -29,11 +29,6 @@ pub fn all(dest: &Array) -> Units<'static> {
     Box::new(places(&vec![0; grid.rank()], grid.counts()).map(Ok))
 }
 
-/// How many values [`all`] has; no more than can be counted.
-pub fn count_all(dest: &Array) -> u64 {
-    Grid::of(dest.model()).counts().iter().fold(1, |product, count| product.saturating_mul(*count))
-}
-
 /// The stored values that something of the source goes into.
 pub fn stored(chunks: &Chunks) -> Result<Units<'_>> {
     let list = Arc::clone(chunks.source.chunks()).list()?;
