@@ -1,12 +1,14 @@
-//! Listings: positions of an open directory to the lines of a reply.
+//! Open directories, and their listings: positions to the lines of a reply.
 
+use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use fuser::FileHandle;
+use parking_lot::Mutex;
 
-use super::Fs;
 use crate::error::{Error, Kind, Result};
-use crate::vfs::DirHandle;
+use crate::vfs::{DirHandle, Vfs};
 
 /// A line of a listing.
 pub(super) enum Entry<'a> {
@@ -21,46 +23,67 @@ pub(super) enum Room {
     None,
 }
 
-impl Fs {
-    pub(super) fn dir(&self, fh: FileHandle) -> Result<Arc<DirHandle>> {
-        let found = self.dirs.lock().get(&fh.0).cloned();
+/// The directories that programs have open, by handle.
+#[derive(Debug, Default)]
+pub(super) struct Directories {
+    /// A leaf.
+    open: Mutex<HashMap<u64, Arc<DirHandle>>>,
+    /// The last handle that was given out.
+    last: AtomicU64,
+}
+
+impl Directories {
+    /// Adds a directory. Returns its handle.
+    pub fn insert(&self, dir: DirHandle) -> FileHandle {
+        let handle = self.last.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+        self.open.lock().insert(handle, Arc::new(dir));
+        FileHandle(handle)
+    }
+
+    /// The directory of a handle; `EBADF` if there is none.
+    pub fn get(&self, fh: FileHandle) -> Result<Arc<DirHandle>> {
+        let found = self.open.lock().get(&fh.0).cloned();
         found.ok_or_else(|| Error::new(Kind::Os(libc::EBADF), "unknown file handle"))
     }
 
-    /// Lists from `offset` until `add` has no more room. Positions 0 and 1 are `.` and `..`.
-    pub(super) fn list(
-        &self,
-        fh: FileHandle,
-        offset: u64,
-        add: &mut dyn FnMut(u64, Entry<'_>) -> Result<Room>,
-    ) -> Result<()> {
-        let dir = self.dir(fh)?;
-        self.vfs.forget_stats(&dir);
-        let dots = [(".", self.vfs.number_of(&dir)), ("..", self.vfs.number_above(&dir))];
-        let mut position = offset;
-        for (at, (name, number)) in (0..).zip(dots) {
-            if position == at {
-                position += 1;
-                if add(position, Entry::Dot(name, number))? == Room::None {
-                    return Ok(());
-                }
-            }
-        }
-        let first = position;
-        loop {
-            let at = usize::try_from(position.saturating_sub(2)).unwrap_or(usize::MAX);
-            let listed = match self.vfs.readdir(&dir, at) {
-                Ok(Some(listed)) => listed,
-                Ok(None) => return Ok(()),
-                // The kernel has not seen the names of an answer that is an error: those first.
-                Err(_) if position > first => return Ok(()),
-                Err(error) => return Err(error),
-            };
+    /// Closes a directory.
+    pub fn remove(&self, fh: FileHandle) {
+        self.open.lock().remove(&fh.0);
+    }
+}
+
+/// Lists `dir` from `offset` until `add` has no more room. Positions 0 and 1 are `.` and `..`.
+pub(super) fn list(
+    vfs: &Vfs,
+    dir: &Arc<DirHandle>,
+    offset: u64,
+    add: &mut dyn FnMut(u64, Entry<'_>) -> Result<Room>,
+) -> Result<()> {
+    vfs.forget_stats(dir);
+    let dots = [(".", vfs.number_of(dir)), ("..", vfs.number_above(dir))];
+    let mut position = offset;
+    for (at, (name, number)) in (0..).zip(dots) {
+        if position == at {
             position += 1;
-            if add(position, Entry::Listed(&dir, &listed))? == Room::None {
-                self.vfs.list_ahead(&dir, at);
+            if add(position, Entry::Dot(name, number))? == Room::None {
                 return Ok(());
             }
+        }
+    }
+    let first = position;
+    loop {
+        let at = usize::try_from(position.saturating_sub(2)).unwrap_or(usize::MAX);
+        let listed = match vfs.readdir(dir, at) {
+            Ok(Some(listed)) => listed,
+            Ok(None) => return Ok(()),
+            // The kernel has not seen the names of an answer that is an error: those first.
+            Err(_) if position > first => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        position += 1;
+        if add(position, Entry::Listed(dir, &listed))? == Room::None {
+            vfs.list_ahead(dir, at);
+            return Ok(());
         }
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use fuser::{BackgroundSession, Config, INodeNo, MountOption, Session, SessionACL};
 
-use super::Fs;
+use super::fs::Fs;
 use super::terms::Owner;
 use crate::error::{Error, Kind, Result};
 use crate::pool::Pool;
@@ -66,14 +66,8 @@ pub fn mount(vfs: &Arc<Vfs>, mountpoint: &Path, options: &MountOptions) -> Resul
     let (uid, gid) = options.owner;
     let pool = Arc::new(Pool::new(options.workers, options.ahead)?);
     vfs.use_pool(Arc::clone(&pool));
-    let fs = Fs {
-        vfs: Arc::clone(vfs),
-        pool,
-        dirs: Arc::default(),
-        next_dir: 1.into(),
-        owner: Owner { uid, gid, read_only: options.read_only },
-        direct_io: options.direct_io,
-    };
+    let owner = Owner { uid, gid, read_only: options.read_only };
+    let fs = Fs::new(Arc::clone(vfs), pool, owner, options.direct_io);
     let mut config = Config::default();
     config.mount_options = vec![
         MountOption::FSName(options.source.clone()),

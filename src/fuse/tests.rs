@@ -1,8 +1,14 @@
-use super::*;
+use std::sync::Arc;
+
+use fuser::Errno;
+
+use super::answer::answer;
+use crate::error::Result;
 use crate::hierarchy::{Hierarchy, Options};
 use crate::metadata::Dialect;
 use crate::store::Store;
 use crate::store::memory::MemoryStore;
+use crate::vfs::Vfs;
 
 fn vfs() -> Vfs {
     let store = Store::new(Arc::new(MemoryStore::new()));

@@ -1,6 +1,6 @@
 //! A directory as a store: a key is a path, a value is a regular file.
 //!
-//! The only file that opens backing files. Everything goes through `openat2` with
+//! This module alone opens backing files. Everything goes through `openat2` with
 //! `RESOLVE_BENEATH` from one descriptor of the root, so that no name and no link,
 //! not even one that is swapped in meanwhile, leads out of it. A FIFO, a socket or a
 //! device is never opened for reading.
@@ -15,52 +15,44 @@
 
 mod circles;
 mod listing;
+mod names;
+mod opening;
+mod parents;
 mod recover;
 mod session;
 mod trees;
+mod turn;
+mod value;
 mod version;
 
-use std::ffi::{CString, OsStr};
-use std::fs::{File, Metadata};
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::{IoSlice, Read, Seek, SeekFrom, Write};
+use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, fchown};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, fstat, fstatvfs, mkdirat, renameat, statat, unlinkat,
-};
+use rustix::fs::{AtFlags, FileType, OFlags, fstatvfs, renameat, statat, unlinkat};
 use rustix::io::Errno;
 
 use super::{
     Aside, ByteRange, Condition, Entries, Key, Keys, ListableStore, PRIVATE, Piece, Prefix,
     ReadableStore, Room, Stat, Value, Version, WasRead, WritableStore,
 };
-use crate::buffer::unset;
 use crate::error::{At, Error, Kind, Result};
 use crate::sys::{self, Dir, Links};
 use circles::Root;
 use listing::{Listing, Walk};
-use session::{Session, Written};
+pub use names::LOCK_SUFFIX;
+use names::{c_name, is_lock};
+use opening::{kind_of, open_at, open_dir, open_file};
+use parents::{make_parent, prune};
+use recover::recover;
+use session::Session;
 use trees::{empty, move_tree};
+use turn::Turn;
+use value::{Opened, digest_of, keep_owner, read_range, write_all};
 use version::Clock;
-
-/// The end of the names under which values are written before they take their key.
-pub const LOCK_SUFFIX: &str = ".__lock";
-
-/// How long a writer waits for another one of the same key.
-const LOCK_PATIENCE: Duration = Duration::from_secs(30);
-
-/// How often a directory is made again because others remove it, being empty.
-const MAKE_ATTEMPTS: usize = 1000;
-
-/// The longest name that the usual file systems take, in bytes.
-const NAME_MAX: usize = 255;
 
 /// Whether new bytes are on the medium before they take their key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,22 +73,6 @@ pub struct DirectoryStore {
 }
 
 impl DirectoryStore {
-    fn stat_one(&self, key: &Key) -> Result<Option<Stat>> {
-        if is_lock(key) {
-            return Ok(None);
-        }
-        let Some(fd) = open_at(&self.root, key.as_str(), OFlags::PATH).at(key)? else {
-            return Ok(None);
-        };
-        let file = File::from(fd);
-        let metadata = file.metadata()?;
-        match kind_of(&metadata) {
-            FileType::RegularFile => Ok(Some(self.clock.stat(&file, &metadata))),
-            FileType::Directory => Ok(None),
-            _ => Err(not_a_file().at(key)),
-        }
-    }
-
     /// Opens the directory at `path`, which must exist.
     pub fn open(path: &Path, durability: Durability) -> Result<Self> {
         let root = File::open(path).map_err(|error| Error::os(&error)).at(path.display())?;
@@ -109,71 +85,24 @@ impl DirectoryStore {
         Ok(Self { root: Arc::new(Root::new(root)), durability, clock, session })
     }
 
+    fn stat_one(&self, key: &Key) -> Result<Option<Stat>> {
+        let found = open_file(&self.root, key, OFlags::PATH)?;
+        Ok(found.map(|(file, metadata)| self.clock.stat(&file, &metadata)))
+    }
+
     /// The regular file of `key`, or none, and its version before anything is read.
     fn open_value(&self, key: &Key) -> Result<Option<Opened>> {
-        if is_lock(key) {
-            return Ok(None);
-        }
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let fd = match open_at(&self.root, key.as_str(), flags) {
-            Ok(Some(fd)) => fd,
-            Ok(None) => return Ok(None),
-            Err(error) => return Err(error.at(key)),
-        };
-        let file = File::from(fd);
-        let metadata = file.metadata()?;
-        match kind_of(&metadata) {
-            FileType::RegularFile => {
-                let stat = self.clock.stat(&file, &metadata);
-                Ok(Some(Opened { file, metadata, stat }))
-            }
-            FileType::Directory => Ok(None),
-            _ => Err(not_a_file().at(key)),
-        }
+        let found = open_file(&self.root, key, flags)?;
+        Ok(found.map(|(file, metadata)| {
+            let stat = self.clock.stat(&file, &metadata);
+            Opened { file, metadata, stat }
+        }))
     }
 
-    fn open_dir(&self, prefix: &Prefix) -> Result<Option<OwnedFd>> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-        open_at(&self.root, prefix.as_str(), flags).at(prefix)
-    }
-
-    /// The directory that `key` lies in, made with its ancestors where it is missing.
-    fn make_parent(&self, key: &Key) -> Result<OwnedFd> {
-        let parent = key.parent();
-        for _ in 0..MAKE_ATTEMPTS {
-            if let Some(dir) = self.open_dir(&parent)? {
-                return Ok(dir);
-            }
-            self.make_dirs(&parent).at(key)?;
-        }
-        Err(Error::new(
-            Kind::Busy,
-            "gave up after repeated conflicts: other programs keep \
-             removing its directory",
-        )
-        .at(key))
-    }
-
-    /// Makes `prefix` and what is above it, as far as others do not remove that meanwhile ([`Self::prune`]
-    /// of another writer): the caller looks whether it is there.
-    fn make_dirs(&self, prefix: &Prefix) -> Result<()> {
-        let mut above = Prefix::root();
-        for component in prefix.as_str().split_terminator('/') {
-            let Some(dir) = self.open_dir(&above)? else { return Ok(()) };
-            match mkdirat(&dir, &c_name(component)?, Mode::from(0o777)) {
-                Err(Errno::NOENT) => return Ok(()),
-                Err(Errno::EXIST) => {
-                    let key = above.key(component)?;
-                    if self.stat(&[key])?.iter().any(Option::is_some) {
-                        let detail = "a component of its path is not a directory";
-                        return Err(Error::new(Kind::NotDirectory, detail));
-                    }
-                }
-                made => made?,
-            }
-            above = above.join(component)?;
-        }
-        Ok(())
+    /// Waits for the turn to write `key`.
+    fn turn(&self, key: &Key) -> Result<Turn<'_>> {
+        Turn::take(&self.root, &self.session, key).at(key)
     }
 
     /// Writes `pieces` to the locked file, makes them durable where that is wanted, and gives them the key.
@@ -237,19 +166,6 @@ impl DirectoryStore {
                 Err(stale())
             }
         }
-    }
-
-    /// Removes directories above `key` that hold nothing any more; the root stays.
-    fn prune(&self, key: &Key) -> Result<()> {
-        let mut parent = key.parent();
-        while let Some(dir) = parent.as_key() {
-            let Some(above) = self.open_dir(&dir.parent())? else { break };
-            if unlinkat(&above, &c_name(dir.name())?, AtFlags::REMOVEDIR).is_err() {
-                break;
-            }
-            parent = dir.parent();
-        }
-        Ok(())
     }
 }
 
@@ -319,12 +235,12 @@ impl WritableStore for DirectoryStore {
             let detail = "this name is reserved for lock files";
             return Err(Error::new(Kind::NotPermitted, detail).at(key));
         }
-        let turn = Turn::take(self, key).at(key)?;
+        let turn = self.turn(key)?;
         let stored = self.replace(&turn, key, pieces, condition);
         if stored.is_err() {
             turn.end_unused();
             // Why nothing was stored matters more than a directory that stays.
-            let pruned = self.prune(key);
+            let pruned = prune(&self.root, key);
             pruned.unwrap_or_else(|error| log::debug!("{error}"));
         }
         stored.at(key)
@@ -343,7 +259,7 @@ impl WritableStore for DirectoryStore {
 
     fn erase_values(&self, keys: &[Key]) -> Result<()> {
         for key in keys.iter().filter(|key| !is_lock(key)) {
-            let Some(dir) = self.open_dir(&key.parent())? else { continue };
+            let Some(dir) = open_dir(&self.root, &key.parent())? else { continue };
             let name = c_name(key.name())?;
             let flags = OFlags::PATH | OFlags::NOFOLLOW;
             match sys::open_beneath(&dir, &name, flags, Links::Beneath).map(File::from) {
@@ -353,38 +269,38 @@ impl WritableStore for DirectoryStore {
                 _ => {}
             }
             // A writer that has checked its condition must not find out that the value went after that.
-            let turn = Turn::take(self, key).at(key)?;
+            let turn = self.turn(key)?;
             let erased = match unlinkat(&turn.dir, &turn.name, AtFlags::empty()) {
                 Ok(()) | Err(Errno::NOENT) => Ok(()),
                 Err(error) => Err(Error::from(error)),
             };
             turn.end_unused();
-            self.prune(key)?;
+            prune(&self.root, key)?;
             erased.at(key)?;
         }
         Ok(())
     }
 
     fn erase_unchanged(&self, key: &Key, version: Version) -> Result<()> {
-        let turn = Turn::take(self, key).at(key)?;
+        let turn = self.turn(key)?;
         let found = self.stat(std::slice::from_ref(key))?.pop().flatten();
         let found = found.map(|stat| stat.version);
         let checked = self.check(key, Condition::Unchanged(version), found);
         let erased = checked.and_then(|()| Ok(unlinkat(&turn.dir, &turn.name, AtFlags::empty())?));
         turn.end_unused();
-        self.prune(key)?;
+        prune(&self.root, key)?;
         erased.at(key)
     }
 
     fn erase_prefix(&self, prefix: &Prefix) -> Result<()> {
-        let Some(dir) = self.open_dir(prefix)? else { return Ok(()) };
+        let Some(dir) = open_dir(&self.root, prefix)? else { return Ok(()) };
         empty(dir).at(prefix)?;
         match prefix.as_key() {
             Some(key) => {
-                let Some(above) = self.open_dir(&key.parent())? else { return Ok(()) };
+                let Some(above) = open_dir(&self.root, &key.parent())? else { return Ok(()) };
                 unlinkat(&above, &c_name(key.name())?, AtFlags::REMOVEDIR)
                     .map_err(|e| Error::from(e).at(&key))?;
-                self.prune(&key)
+                prune(&self.root, &key)
             }
             None => Ok(()),
         }
@@ -395,21 +311,21 @@ impl WritableStore for DirectoryStore {
             return Err(Error::new(Kind::Internal, "the root of a store cannot be moved"));
         };
         let Some(target) = to.as_key() else {
-            let Some(dir) = self.open_dir(from)? else { return Ok(()) };
+            let Some(dir) = open_dir(&self.root, from)? else { return Ok(()) };
             for entry in Dir::new(dir.try_clone()?)?.collect::<rustix::io::Result<Vec<_>>>()? {
                 move_tree(&dir, entry.file_name(), &self.root, entry.file_name()).at(&source)?;
             }
             return self.erase_prefix(from);
         };
-        let Some(above) = self.open_dir(&source.parent())? else { return Ok(()) };
+        let Some(above) = open_dir(&self.root, &source.parent())? else { return Ok(()) };
         let (name, new_name) = (c_name(source.name())?, c_name(target.name())?);
-        let new_above = self.make_parent(&target)?;
+        let new_above = make_parent(&self.root, &target)?;
         let moved = match move_tree(&above, &name, &new_above, &new_name) {
             Err(error) if error.kind() == Kind::NotFound => Ok(()),
             moved => moved,
         };
-        self.prune(&target)?;
-        self.prune(&source)?;
+        prune(&self.root, &target)?;
+        prune(&self.root, &source)?;
         moved.at(&source)
     }
 
@@ -417,15 +333,15 @@ impl WritableStore for DirectoryStore {
         if is_lock(from) || self.stat(std::slice::from_ref(from))?.iter().all(Option::is_none) {
             return Ok(());
         }
-        let new_dir = self.make_parent(to)?;
-        let turn = Turn::take(self, from).at(from)?;
+        let new_dir = make_parent(&self.root, to)?;
+        let turn = self.turn(from)?;
         let moved = match renameat(&turn.dir, &turn.name, &new_dir, &c_name(to.name())?) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(error) => Err(Error::from(error)),
         };
         turn.end_unused();
-        self.prune(from)?;
-        self.prune(to)?;
+        prune(&self.root, from)?;
+        prune(&self.root, to)?;
         moved.at(from)
     }
 
@@ -449,7 +365,7 @@ impl WritableStore for DirectoryStore {
             }
         }
         for prefix in dirs.iter().rev() {
-            if let Some(dir) = unless_replaced(self.open_dir(prefix))? {
+            if let Some(dir) = unless_replaced(open_dir(&self.root, prefix))? {
                 File::from(dir).sync_all().map_err(|error| Error::os(&error)).at(prefix)?;
             }
         }
@@ -470,7 +386,7 @@ impl WritableStore for DirectoryStore {
     }
 
     fn abandoned(&self) -> Result<Vec<Aside>> {
-        self.recover()
+        recover(&self.root)
     }
 
     fn rest(&self, quiet: Duration) -> Result<()> {
@@ -491,145 +407,6 @@ impl ListableStore for DirectoryStore {
     }
 }
 
-/// A value that is open.
-#[derive(Debug)]
-struct Opened {
-    file: File,
-    metadata: Metadata,
-    /// Its version when it was opened: whatever changes it later gives it another one.
-    stat: Stat,
-}
-
-/// The right to write one key: its lock file, locked, in the directory of the key.
-struct Turn<'s> {
-    dir: OwnedFd,
-    file: File,
-    name: CString,
-    lock_name: CString,
-    _written: Written<'s>,
-}
-
-impl<'s> Turn<'s> {
-    /// Removes the lock file of a turn that stored nothing. The lock is still ours, so nobody else is
-    /// writing to it.
-    fn end_unused(self) {
-        let removed = unlinkat(&self.dir, &self.lock_name, AtFlags::empty());
-        removed.unwrap_or_else(|error| log::debug!("{:?}: {error}", self.lock_name));
-    }
-
-    fn take(store: &'s DirectoryStore, key: &Key) -> Result<Self> {
-        let name = c_name(key.name())?;
-        let lock_name = c_name(&lock_name(key.name()))?;
-        let started = Instant::now();
-        let written = store.session.write(key);
-        loop {
-            let dir = store.make_parent(key)?;
-            let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NONBLOCK;
-            let file = match sys::open_beneath(&dir, &lock_name, flags, Links::Refuse) {
-                Ok(fd) => File::from(fd),
-                // The directory was pruned between the two calls.
-                Err(Errno::NOENT) => {
-                    check_root(&store.root)?;
-                    continue;
-                }
-                Err(Errno::ISDIR) => {
-                    let name = lock_name.to_string_lossy();
-                    let detail = format!("a directory has the name of its lock file, {name}");
-                    return Err(Error::new(Kind::Os(libc::EISDIR), detail));
-                }
-                Err(error) => return Err(error.into()),
-            };
-            let locked = sys::try_lock(&file).inspect_err(|_| {
-                drop(recover::remove_dead(&dir, &lock_name)); // Why it cannot be locked matters more.
-            })?;
-            if locked {
-                // The file that was locked may have become the key meanwhile: the writer before us renamed it.
-                let named = sys::open_beneath(&dir, &lock_name, OFlags::PATH, Links::Refuse);
-                let named = named.ok().map(|fd| File::from(fd).metadata()).transpose()?;
-                let ours = file.metadata()?;
-                if named.is_some_and(|named| (named.dev(), named.ino()) == (ours.dev(), ours.ino()))
-                {
-                    if ours.nlink() == 1 {
-                        return Ok(Self { dir, file, name, lock_name, _written: written });
-                    }
-                    // A second name of some other value, which is not to be written over.
-                    unlinkat(&dir, &lock_name, AtFlags::empty())?;
-                }
-            } else if started.elapsed() > LOCK_PATIENCE {
-                return Err(Error::new(
-                    Kind::Busy,
-                    "another program has held its lock file for 30 seconds",
-                ));
-            } else {
-                std::thread::park_timeout(Duration::from_micros(200));
-            }
-        }
-    }
-}
-
-/// Opens `path` below the root; none where it or a directory on the way is not there.
-fn open_at(root: &Root, path: &str, flags: OFlags) -> Result<Option<OwnedFd>> {
-    Ok(open_by(root, path, flags)?.map(|(fd, _)| fd))
-}
-
-/// The same, and whether there is a symbolic link on the path.
-fn open_by(root: &Root, path: &str, flags: OFlags) -> Result<Option<(OwnedFd, bool)>> {
-    let path = if path.is_empty() { "." } else { path.trim_end_matches('/') };
-    let name = c_name(path)?;
-    let mut opened = sys::open_beneath(root, &name, flags, Links::Refuse);
-    let has_link = matches!(opened, Err(Errno::LOOP));
-    if has_link {
-        root.check(path)?;
-        opened = sys::open_beneath(root, &name, flags, Links::Beneath);
-    }
-    match opened {
-        Ok(fd) => Ok(Some((fd, has_link))),
-        Err(Errno::NOENT | Errno::NOTDIR) => check_root(root).map(|()| None),
-        Err(Errno::XDEV) => Err(Error::corrupt("a symbolic link that leads out of the store")),
-        Err(Errno::LOOP) => Err(circles::error()),
-        // A socket, or a device without a driver.
-        Err(Errno::NXIO) => Err(not_a_file()),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// Refuses to take a store whose own directory was removed for one that holds nothing.
-fn check_root(root: &OwnedFd) -> Result<()> {
-    if fstat(root)?.st_nlink == 0 {
-        let detail = "the directory of the store was removed: unmount, and mount again";
-        return Err(Error::new(Kind::Os(libc::ESTALE), detail));
-    }
-    Ok(())
-}
-
-fn read_range(value: &Opened, range: ByteRange) -> Result<Value> {
-    let (offset, len) = range.within(value.stat.len);
-    let capacity = usize::try_from(len)
-        .map_err(|_| Error::too_large(format!("{len} bytes do not fit into memory")))?;
-    let mut bytes = unset(capacity)?;
-    let (mut rest, mut at) = (bytes.as_mut_slice(), offset);
-    while !rest.is_empty() {
-        match value.file.read_at(rest, at) {
-            Ok(0) => break, // It has become shorter.
-            Ok(read) => {
-                rest = rest.get_mut(read..).unwrap_or_default();
-                at = at.saturating_add(u64::try_from(read).unwrap_or(u64::MAX));
-            }
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    let read = capacity.saturating_sub(rest.len());
-    bytes.truncate(read);
-    let mut stat = value.stat;
-    if !stat.version.is_settled {
-        let is_whole = offset == 0 && len == stat.len;
-        stat.version.read =
-            if is_whole { WasRead::Whole(digest_of(&bytes)) } else { WasRead::Part };
-    }
-    Ok(Value { bytes: bytes.into(), stat })
-}
-
 /// The opened value or directory, `None` if another program has replaced it by a FIFO or by a link
 /// that leads out of the store.
 fn unless_replaced<T>(found: Result<Option<T>>) -> Result<Option<T>> {
@@ -637,101 +414,6 @@ fn unless_replaced<T>(found: Result<Option<T>>) -> Result<Option<T>> {
         Err(error) if error.kind() == Kind::Corrupt => Ok(None),
         found => found,
     }
-}
-
-fn digest_of(bytes: &[u8]) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    bytes.hash(&mut hasher);
-    hasher.finish()
-}
-
-fn write_all(file: &File, pieces: &[Piece], old: Option<&File>) -> Result<()> {
-    let mut new: Vec<IoSlice<'_>> = Vec::new();
-    for piece in pieces {
-        match piece {
-            Piece::New(bytes) => new.push(IoSlice::new(bytes)),
-            Piece::Kept { offset, len } => {
-                write_slices(file, &mut std::mem::take(&mut new))?;
-                copy_range(old, *offset, *len, file)?;
-            }
-        }
-    }
-    write_slices(file, &mut new)
-}
-
-fn write_slices(mut file: &File, slices: &mut [IoSlice<'_>]) -> Result<()> {
-    let mut rest = slices;
-    IoSlice::advance_slices(&mut rest, 0);
-    while !rest.is_empty() {
-        match file.write_vectored(rest) {
-            Ok(0) => return Err(Error::new(Kind::Os(libc::EIO), "the disk accepts no more bytes")),
-            Ok(written) => IoSlice::advance_slices(&mut rest, written),
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(())
-}
-
-/// Copies a range of `old` to where `file` is; the kernel does it (`copy_file_range`), without our memory.
-fn copy_range(old: Option<&File>, offset: u64, len: u64, mut file: &File) -> Result<()> {
-    let stale = || Error::new(Kind::Stale, "the file to copy from became shorter");
-    let mut old = old.ok_or_else(stale)?;
-    old.seek(SeekFrom::Start(offset))?;
-    let copied = std::io::copy(&mut old.take(len), &mut file)?;
-    if copied == len { Ok(()) } else { Err(stale()) }
-}
-
-/// Gives a new file the mode and owner of the one that it replaces, as far as this user may.
-fn keep_owner(file: &File, old: &Metadata) -> Result<()> {
-    let new = file.metadata()?;
-    if (new.uid(), new.gid()) != (old.uid(), old.gid()) {
-        match fchown(file, Some(old.uid()), Some(old.gid())) {
-            Err(error) if error.raw_os_error() != Some(libc::EPERM) => return Err(error.into()),
-            _ => {}
-        }
-    }
-    if new.mode() & 0o777 != old.mode() & 0o777 {
-        file.set_permissions(std::fs::Permissions::from_mode(old.mode() & 0o777))?;
-    }
-    Ok(())
-}
-
-/// Whether the name is that of a lock file, ours or TensorStore's, or of a session. Whoever holds it is writing the
-/// value beside it, or some value: it is not listed, has no value, and goes by its holder's hand only.
-fn is_lock(key: &Key) -> bool {
-    key.name().ends_with(LOCK_SUFFIX) || is_session(&key.parent(), key.name())
-}
-
-/// Whether `name` in `dir` is that of a session file.
-fn is_session(dir: &Prefix, name: &str) -> bool {
-    let is_private = dir.as_str().strip_suffix('/') == Some(PRIVATE);
-    is_private && name.starts_with(session::WRITING) && session::session_of(name).is_some()
-}
-
-fn lock_name(name: &str) -> String {
-    if name.len() + LOCK_SUFFIX.len() <= NAME_MAX {
-        return format!("{name}{LOCK_SUFFIX}");
-    }
-    let mut hasher = DefaultHasher::new();
-    name.hash(&mut hasher);
-    format!(".zarrfs-{:016x}{LOCK_SUFFIX}", hasher.finish())
-}
-
-fn c_name(name: &str) -> Result<CString> {
-    if name.split('/').any(|component| component.len() > NAME_MAX) {
-        return Err(Error::new(Kind::Os(libc::ENAMETOOLONG), "the name is longer than 255 bytes"));
-    }
-    CString::new(OsStr::new(name).as_bytes())
-        .map_err(|_| Error::invalid("the name contains a NUL byte"))
-}
-
-fn not_a_file() -> Error {
-    Error::corrupt("not a regular file (a FIFO, a socket or a device)")
-}
-
-fn kind_of(metadata: &Metadata) -> FileType {
-    FileType::from_raw_mode(metadata.mode())
 }
 
 impl AsFd for DirectoryStore {

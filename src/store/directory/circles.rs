@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use rustix::fs::{AtFlags, FileType, OFlags, Stat, statat};
 
-use super::c_name;
+use super::names::c_name;
 use crate::error::{Error, Kind, Result};
 use crate::sys::{self, Links};
 

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use rustix::fs::{DirEntry, FileType, OFlags};
 
 use super::circles::Root;
-use super::{LOCK_SUFFIX, check_root, is_session, kind_of, open_at, open_by};
+use super::names::{LOCK_SUFFIX, is_session};
+use super::opening::{check_root, kind_of, open_at, open_by};
 use crate::error::{At, Error, Result};
 use crate::store::{Entry, Key, PRIVATE, Prefix};
 use crate::sys::Dir;

@@ -14,8 +14,11 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, FileType, OFlags, unlinkat};
 use rustix::io::Errno;
 
-use super::session::{self, open_private, session_of};
-use super::{DirectoryStore, LOCK_SUFFIX, c_name, lock_name};
+use super::circles::Root;
+use super::names::{ASIDE, LOCK_SUFFIX, c_name, lock_name, session_of};
+use super::opening::open_dir;
+use super::parents::prune;
+use super::session::{self, open_private};
 use crate::error::{At, Result};
 use crate::store::{Aside, Key, PRIVATE, Prefix};
 use crate::sys::{self, Dir, Links};
@@ -38,87 +41,81 @@ struct Dead {
     file: File,
 }
 
-impl DirectoryStore {
-    /// Removes the lock files that dead writers have left, and returns what they have aside.
-    pub(super) fn recover(&self) -> Result<Vec<Aside>> {
-        let Some(dir) = open_private(&self.root).at(PRIVATE)? else { return Ok(Vec::new()) };
-        let names = names_in(&dir)?;
-        let ids: BTreeSet<&str> = names.iter().filter_map(|name| session_of(name)).collect();
-        let mut asides = Vec::new();
-        for ids in ids.into_iter().collect::<Vec<_>>().chunks(MAX_HELD) {
-            let mut held = Vec::new();
-            for id in ids {
-                match self.take_dead(&dir, id) {
-                    Ok(dead) => held.extend(dead.map(Arc::new)),
-                    Err(error) => {
-                        log::warn!(
-                            "{PRIVATE}: files left by writer {id} cannot be removed: \
-                             {error}"
-                        );
-                    }
-                }
-            }
-            match self.sweep(&held) {
-                Ok(0) => {}
-                Ok(count) => {
-                    log::info!("removed {count} temporary files of killed writers");
-                }
+/// Removes the lock files that dead writers have left, and returns what they have aside.
+pub(super) fn recover(root: &Root) -> Result<Vec<Aside>> {
+    let Some(dir) = open_private(root).at(PRIVATE)? else { return Ok(Vec::new()) };
+    let names = names_in(&dir)?;
+    let ids: BTreeSet<&str> = names.iter().filter_map(|name| session_of(name)).collect();
+    let mut asides = Vec::new();
+    for ids in ids.into_iter().collect::<Vec<_>>().chunks(MAX_HELD) {
+        let mut held = Vec::new();
+        for id in ids {
+            match take_dead(root, &dir, id) {
+                Ok(dead) => held.extend(dead.map(Arc::new)),
                 Err(error) => {
-                    log::warn!("temporary files of killed writers may remain: {error}");
-                }
-            }
-            for dead in held {
-                for name in &names {
-                    if name.starts_with(session::ASIDE) && session_of(name) == Some(&dead.id) {
-                        let prefix = Prefix::parse(&format!("{PRIVATE}/{name}"))?;
-                        asides.push(Aside::new(prefix, Box::new(Arc::clone(&dead))));
-                    }
+                    log::warn!(
+                        "{PRIVATE}: files left by writer {id} cannot be removed: \
+                         {error}"
+                    );
                 }
             }
         }
-        Ok(asides)
-    }
-
-    /// The session of a writer, if that is dead.
-    fn take_dead(&self, dir: &OwnedFd, id: &str) -> Result<Option<Dead>> {
-        // One that has gone, but not what it had aside, is held by a file of the same name.
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NONBLOCK;
-        let name = session::file_name(id)?;
-        let file = match sys::open_beneath(dir, &name, flags, Links::Refuse) {
-            Ok(fd) => File::from(fd),
-            Err(Errno::NOENT) => return Ok(None),
-            Err(error) => return Err(error.into()),
-        };
-        let is_ours =
-            file.metadata()?.is_file() && sys::try_lock(&file)? && is_named(dir, &name, &file)?;
-        Ok(if is_ours {
-            Some(Dead { root: self.root.try_clone()?, id: id.to_owned(), file })
-        } else {
-            None
-        })
-    }
-
-    /// Removes the lock files of the keys that dead writers were writing; how many.
-    fn sweep(&self, dead: &[Arc<Dead>]) -> Result<usize> {
-        let mut keys = BTreeSet::new();
-        for dead in dead {
-            let Some(written) = dead.keys()? else { return sweep_below(&self.root, 0) };
-            keys.extend(written);
-            if keys.len() > MAX_KEYS {
-                return sweep_below(&self.root, 0);
+        match sweep(root, &held) {
+            Ok(0) => {}
+            Ok(count) => {
+                log::info!("removed {count} temporary files of killed writers");
+            }
+            Err(error) => {
+                log::warn!("temporary files of killed writers may remain: {error}");
             }
         }
-        let mut count = 0;
-        for key in keys {
-            let Ok(Some(dir)) = self.open_dir(&key.parent()) else { continue };
-            let removed = c_name(&lock_name(key.name())).and_then(|name| remove_dead(&dir, &name));
-            if removed.at(&key)? {
-                count += 1;
-                self.prune(&key)?;
+        for dead in held {
+            for name in &names {
+                if name.starts_with(ASIDE) && session_of(name) == Some(&dead.id) {
+                    let prefix = Prefix::parse(&format!("{PRIVATE}/{name}"))?;
+                    asides.push(Aside::new(prefix, Box::new(Arc::clone(&dead))));
+                }
             }
         }
-        Ok(count)
     }
+    Ok(asides)
+}
+
+/// The session of a writer, if that is dead.
+fn take_dead(root: &Root, dir: &OwnedFd, id: &str) -> Result<Option<Dead>> {
+    // One that has gone, but not what it had aside, is held by a file of the same name.
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NONBLOCK;
+    let name = session::file_name(id)?;
+    let file = match sys::open_beneath(dir, &name, flags, Links::Refuse) {
+        Ok(fd) => File::from(fd),
+        Err(Errno::NOENT) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let is_ours =
+        file.metadata()?.is_file() && sys::try_lock(&file)? && is_named(dir, &name, &file)?;
+    Ok(if is_ours { Some(Dead { root: root.try_clone()?, id: id.to_owned(), file }) } else { None })
+}
+
+/// Removes the lock files of the keys that dead writers were writing; how many.
+fn sweep(root: &Root, dead: &[Arc<Dead>]) -> Result<usize> {
+    let mut keys = BTreeSet::new();
+    for dead in dead {
+        let Some(written) = dead.keys()? else { return sweep_below(root, 0) };
+        keys.extend(written);
+        if keys.len() > MAX_KEYS {
+            return sweep_below(root, 0);
+        }
+    }
+    let mut count = 0;
+    for key in keys {
+        let Ok(Some(dir)) = open_dir(root, &key.parent()) else { continue };
+        let removed = c_name(&lock_name(key.name())).and_then(|name| remove_dead(&dir, &name));
+        if removed.at(&key)? {
+            count += 1;
+            prune(root, &key)?;
+        }
+    }
+    Ok(count)
 }
 
 impl Dead {
@@ -142,9 +139,8 @@ impl Drop for Dead {
     fn drop(&mut self) {
         let left = || -> Result<bool> {
             let Some(dir) = open_private(&self.root)? else { return Ok(false) };
-            let is_aside = |name: &String| {
-                name.starts_with(session::ASIDE) && session_of(name) == Some(&self.id)
-            };
+            let is_aside =
+                |name: &String| name.starts_with(ASIDE) && session_of(name) == Some(&self.id);
             Ok(names_in(&dir)?.iter().any(is_aside))
         };
         let removed = left().and_then(|left| {

@@ -27,16 +27,11 @@ use parking_lot::Mutex;
 use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, unlinkat};
 use rustix::io::Errno;
 
-use super::{MAKE_ATTEMPTS, c_name};
+use super::names::{ASIDE, WRITING, c_name};
+use super::parents::MAKE_ATTEMPTS;
 use crate::error::{Error, Kind, Result};
 use crate::store::{Aside, Key, PRIVATE, Prefix};
 use crate::sys::{self, Links};
-
-/// How the names of session files begin.
-pub(super) const WRITING: &str = "writing-";
-
-/// How the names begin below which changes have values on their way.
-pub(super) const ASIDE: &str = "aside-";
 
 /// The length from which a session file is cut back to the keys that are being written.
 const CUT_LEN: u64 = 64 << 10;
@@ -290,18 +285,4 @@ pub(super) fn unlink_if_there(dir: &OwnedFd, name: &CStr) -> Result<()> {
         Ok(()) | Err(Errno::NOENT) => Ok(()),
         Err(error) => Err(error.into()),
     }
-}
-
-/// The session that an entry of the directory is of: its file, or something aside.
-pub(super) fn session_of(name: &str) -> Option<&str> {
-    let is_id = |id: &str| id.split('-').count() == 2 && id.split('-').all(is_number);
-    if let Some(id) = name.strip_prefix(WRITING) {
-        return Some(id).filter(|id| is_id(id));
-    }
-    let (id, number) = name.strip_prefix(ASIDE)?.rsplit_once('-')?;
-    Some(id).filter(|id| is_id(id) && is_number(number))
-}
-
-fn is_number(text: &str) -> bool {
-    !text.is_empty() && text.len() <= 24 && text.bytes().all(|byte| byte.is_ascii_digit())
 }

@@ -1,9 +1,12 @@
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::process::Command;
 use std::sync::Arc;
+use std::time::Instant;
 
+use rustix::fs::{Mode, mkdirat};
 use tempfile::TempDir;
 
+use super::names::lock_name;
 use super::*;
 use crate::store::{Entry, Store, suite};
 

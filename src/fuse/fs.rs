@@ -1,0 +1,79 @@
+//! The tree as fuser wants it, and the two ways to answer a request: at once, or from the pool.
+
+use std::ffi::OsStr;
+use std::sync::Arc;
+
+use fuser::{Errno, INodeNo};
+
+use super::answer::answer;
+use super::listing::Directories;
+use super::terms::Owner;
+use crate::error::Result;
+use crate::pool::{Pool, Urgency};
+use crate::vfs::Vfs;
+
+/// A mounted tree.
+#[derive(Debug)]
+pub(super) struct Fs {
+    pub vfs: Arc<Vfs>,
+    pub pool: Arc<Pool>,
+    pub dirs: Arc<Directories>,
+    pub owner: Owner,
+    /// Whether the kernel is to keep no pages.
+    pub direct_io: bool,
+}
+
+impl Fs {
+    /// The tree of `vfs`, whose slow requests `pool` answers.
+    pub fn new(vfs: Arc<Vfs>, pool: Arc<Pool>, owner: Owner, direct_io: bool) -> Self {
+        Self { vfs, pool, dirs: Arc::default(), owner, direct_io }
+    }
+
+    /// Answers a request from the pool.
+    pub fn later<T>(
+        &self,
+        operation: &'static str,
+        request: impl FnOnce(&Vfs) -> Result<T> + Send + 'static,
+        then: impl FnOnce(Result<T, Errno>) + Send + 'static,
+    ) {
+        let vfs = Arc::clone(&self.vfs);
+        let task = move || then(answer(&vfs, operation, || request(&vfs)));
+        self.pool.run(Urgency::Asked, task);
+    }
+
+    /// Answers a request about an inode at once, or from the pool where that may take time.
+    pub fn soon<T>(
+        &self,
+        (ino, name): (INodeNo, Option<&OsStr>),
+        operation: &'static str,
+        request: impl FnOnce(&Vfs) -> Result<T> + Send + 'static,
+        then: impl FnOnce(Result<T, Errno>) + Send + 'static,
+    ) {
+        let takes_time = self.vfs.may_take_time(ino.0, name.and_then(OsStr::to_str));
+        self.soon_or_later(takes_time, operation, request, then);
+    }
+
+    /// Answers a request at once, or from the pool if it `takes_time`.
+    pub fn soon_or_later<T>(
+        &self,
+        takes_time: bool,
+        operation: &'static str,
+        request: impl FnOnce(&Vfs) -> Result<T> + Send + 'static,
+        then: impl FnOnce(Result<T, Errno>) + Send + 'static,
+    ) {
+        if takes_time {
+            self.later(operation, request, then);
+        } else {
+            then(self.now(operation, request));
+        }
+    }
+
+    /// Answers a request at once.
+    pub fn now<T>(
+        &self,
+        operation: &str,
+        request: impl FnOnce(&Vfs) -> Result<T>,
+    ) -> Result<T, Errno> {
+        answer(&self.vfs, operation, || request(&self.vfs))
+    }
+}

@@ -1,0 +1,555 @@
+//! The requests of the kernel, each answered by the tree at once or from the pool.
+
+use std::ffi::OsStr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use fuser::{
+    BsdFileFlags, Errno, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
+    InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags, PollEvents, PollFlags, PollNotifier,
+    RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty,
+    ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr,
+    Request, TimeOrNow, WriteFlags,
+};
+
+use super::answer::{answer, gone};
+use super::fs::Fs;
+use super::listing::{Entry, Room, list};
+use super::passthrough;
+use super::terms::{
+    access_of, dot, is_past_pages, nul_separated, open_flags, permissions, reply_xattr, utf8,
+};
+use crate::error::{At, Error, Kind, Result};
+use crate::vfs::{DirHandle, Presence, Replace, Use, Vfs};
+
+/// Answers with the `$ok` of a reply, or its error.
+macro_rules! reply {
+    ($reply:expr, $result:expr, $ok:ident ( $value:pat => $($argument:expr),* )) => {
+        match $result {
+            Ok($value) => $reply.$ok($($argument),*),
+            Err(errno) => $reply.error(errno),
+        }
+    };
+}
+
+impl Filesystem for Fs {
+    fn init(&mut self, _: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
+        // Opening with O_TRUNC is one request, so that a reader never sees half of it.
+        let wanted = [
+            InitFlags::FUSE_ATOMIC_O_TRUNC,
+            InitFlags::FUSE_DO_READDIRPLUS,
+            InitFlags::FUSE_PARALLEL_DIROPS,
+            InitFlags::FUSE_HANDLE_KILLPRIV,
+            InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
+            InitFlags::FUSE_PASSTHROUGH,
+        ];
+        for flag in wanted {
+            if config.add_capabilities(flag).is_err() {
+                log::debug!("the kernel does not offer {flag:?}");
+            }
+        }
+        if let Err(most) = config.set_max_stack_depth(1) {
+            log::debug!("the kernel stacks at most {most} file systems");
+        }
+        if let Err(nearest) = config.set_max_background(64) {
+            log::debug!("the kernel accepts at most {nearest} background requests");
+        }
+        Ok(())
+    }
+
+    fn destroy(&mut self) {
+        self.pool.close();
+        if let Err(error) = self.vfs.sync() {
+            self.vfs.note("unmount", &error);
+            log::error!("not everything is stored: {error}");
+        }
+    }
+
+    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let (owner, vfs, own) = (self.owner, Arc::clone(&self.vfs), name.to_owned());
+        let lookup = move |vfs: &Vfs| match own.to_str() {
+            Some(name) => vfs.lookup(parent.0, name),
+            None => Err(Error::not_found()),
+        };
+        self.soon((parent, Some(name)), "lookup", lookup, move |found| {
+            reply!(reply, found, entry(attr => &vfs.ttl(&attr), &owner.attr(&attr), Generation(0)));
+        });
+    }
+
+    fn forget(&self, _: &Request, ino: INodeNo, nlookup: u64) {
+        self.vfs.forget(ino.0, nlookup);
+    }
+
+    fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        let (owner, vfs) = (self.owner, Arc::clone(&self.vfs));
+        self.soon((ino, None), "getattr", move |vfs| vfs.getattr(ino.0), move |found| {
+            reply!(reply, found.map_err(gone), attr(attr => &vfs.ttl(&attr), &owner.attr(&attr)));
+        });
+    }
+
+    fn setattr(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        size: Option<u64>,
+        _atime: Option<TimeOrNow>,
+        mtime: Option<TimeOrNow>,
+        _ctime: Option<SystemTime>,
+        _fh: Option<FileHandle>,
+        _crtime: Option<SystemTime>,
+        _chgtime: Option<SystemTime>,
+        _bkuptime: Option<SystemTime>,
+        _flags: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        let (owner, vfs) = (self.owner, Arc::clone(&self.vfs));
+        let change = move |vfs: &Vfs| {
+            // What is being made is its maker's to hide; what is stored has the mode that everything has.
+            // It keeps nothing but permissions: what else is asked for is refused.
+            let is_plain = |mode: u32| mode & 0o7000 == 0;
+            let mode = match mode {
+                Some(mode) if is_plain(mode) && vfs.set_mode(ino.0, permissions(mode))? => None,
+                mode => mode,
+            };
+            if mode.is_some() || uid.is_some() || gid.is_some() {
+                let checked = owner.check(&vfs.getattr(ino.0)?, mode, uid, gid);
+                checked.map_err(|error| match vfs.path_of(ino.0) {
+                    Some(path) => error.at(path),
+                    None => error,
+                })?;
+            }
+            if let Some(size) = size {
+                vfs.truncate(ino.0, size)?;
+            }
+            match mtime {
+                Some(TimeOrNow::SpecificTime(time)) => vfs.set_modified(ino.0, time),
+                Some(TimeOrNow::Now) if size.is_none() => {
+                    vfs.set_modified(ino.0, SystemTime::now())
+                }
+                _ => vfs.getattr(ino.0),
+            }
+        };
+        self.later("setattr", change, move |changed| {
+            reply!(reply, changed.map_err(gone), attr(attr => &vfs.ttl(&attr), &owner.attr(&attr)));
+        });
+    }
+
+    fn mkdir(&self, _: &Request, parent: INodeNo, name: &OsStr, _: u32, _: u32, reply: ReplyEntry) {
+        let (owner, vfs, name) = (self.owner, Arc::clone(&self.vfs), name.to_owned());
+        let mkdir = move |vfs: &Vfs| vfs.mkdir(parent.0, utf8(&name)?);
+        self.later("mkdir", mkdir, move |made| {
+            reply!(reply, made, entry(attr => &vfs.ttl(&attr), &owner.attr(&attr), Generation(0)));
+        });
+    }
+
+    fn link(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        newparent: INodeNo,
+        newname: &OsStr,
+        reply: ReplyEntry,
+    ) {
+        let (owner, vfs, name) = (self.owner, Arc::clone(&self.vfs), newname.to_owned());
+        let link = move |vfs: &Vfs| vfs.link(ino.0, newparent.0, utf8(&name)?);
+        self.later("link", link, move |linked| {
+            reply!(reply, linked, entry(attr => &vfs.ttl(&attr), &owner.attr(&attr), Generation(0)));
+        });
+    }
+
+    fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let name = name.to_owned();
+        let unlink = move |vfs: &Vfs| vfs.unlink(parent.0, utf8(&name)?);
+        self.later("unlink", unlink, move |done| reply!(reply, done, ok(() =>)));
+    }
+
+    fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let name = name.to_owned();
+        let rmdir = move |vfs: &Vfs| vfs.rmdir(parent.0, utf8(&name)?);
+        self.later("rmdir", rmdir, move |done| reply!(reply, done, ok(() =>)));
+    }
+
+    fn rename(
+        &self,
+        _: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        newparent: INodeNo,
+        newname: &OsStr,
+        flags: RenameFlags,
+        reply: ReplyEmpty,
+    ) {
+        let (name, newname) = (name.to_owned(), newname.to_owned());
+        let rename = move |vfs: &Vfs| {
+            let replace = if flags.is_empty() {
+                Replace::Yes
+            } else if flags == RenameFlags::RENAME_NOREPLACE {
+                Replace::No
+            } else {
+                return Err(Error::invalid("RENAME_EXCHANGE is not supported"));
+            };
+            vfs.rename(parent.0, utf8(&name)?, newparent.0, utf8(&newname)?, replace)
+        };
+        self.later("rename", rename, move |done| reply!(reply, done, ok(() =>)));
+    }
+
+    fn open(&self, _: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        let access = access_of(flags);
+        let is_direct = self.direct_io || is_past_pages(flags);
+        let open = move |vfs: &Vfs| vfs.open(ino.0, access);
+        let vfs = Arc::clone(&self.vfs);
+        let takes_time = !self.vfs.opens_stored(ino.0, access);
+        self.soon_or_later(takes_time, "open", open, move |opened| {
+            let opened = match opened.map_err(gone) {
+                Ok(opened) => opened,
+                Err(errno) => return reply.error(errno),
+            };
+            let id = passthrough::register(&vfs, &opened, |file| reply.open_backing(file));
+            let handle = FileHandle(opened.handle);
+            match id {
+                Some(id) => reply.opened_passthrough(handle, passthrough::FLAGS, &id),
+                None => reply.opened(handle, open_flags(&opened, access, is_direct)),
+            }
+        });
+    }
+
+    fn create(
+        &self,
+        _: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _umask: u32,
+        flags: i32,
+        reply: ReplyCreate,
+    ) {
+        let (owner, vfs, name) = (self.owner, Arc::clone(&self.vfs), name.to_owned());
+        let access = access_of(OpenFlags(flags));
+        let is_direct = self.direct_io || is_past_pages(OpenFlags(flags));
+        let create = move |vfs: &Vfs| {
+            let exclusive = flags & libc::O_EXCL != 0;
+            let mode = permissions(mode);
+            vfs.create(parent.0, utf8(&name)?, mode, access, exclusive)
+        };
+        self.later("create", create, move |created| match created {
+            Ok((attr, opened)) => {
+                let id = passthrough::register(&vfs, &opened, |file| reply.open_backing(file));
+                let (ttl, handle) = (vfs.ttl(&attr), FileHandle(opened.handle));
+                let (attr, generation) = (owner.attr(&attr), Generation(0));
+                if let Some(id) = id {
+                    let flags = passthrough::FLAGS;
+                    reply.created_passthrough(&ttl, &attr, generation, handle, flags, &id);
+                } else {
+                    let flags = open_flags(&opened, access, is_direct);
+                    reply.created(&ttl, &attr, generation, handle, flags);
+                }
+            }
+            Err(errno) => reply.error(errno),
+        });
+    }
+
+    fn read(
+        &self,
+        _: &Request,
+        _ino: INodeNo,
+        fh: FileHandle,
+        offset: u64,
+        size: u32,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        let len = usize::try_from(size).unwrap_or(usize::MAX);
+        // A panic here is answered by the pool's attempt.
+        let at_hand = catch_unwind(AssertUnwindSafe(|| self.vfs.try_read(fh.0, offset, len)));
+        if let Ok(Some(bytes)) = at_hand {
+            return reply.data(&bytes);
+        }
+        let read = move |vfs: &Vfs| vfs.read(fh.0, offset, len);
+        self.later("read", read, move |read| reply!(reply, read, data(bytes => &bytes)));
+    }
+
+    fn write(
+        &self,
+        request: &Request,
+        _ino: INodeNo,
+        fh: FileHandle,
+        offset: u64,
+        data: &[u8],
+        _write_flags: WriteFlags,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        let written = u32::try_from(data.len()).unwrap_or(u32::MAX);
+        let by = Use::by(fh.0, request.pid());
+        match self.now("write", |vfs| vfs.try_write(by, offset, data)) {
+            Ok(true) => reply.written(written),
+            Err(errno) => reply.error(errno),
+            Ok(false) => {
+                let data = data.to_vec();
+                let write = move |vfs: &Vfs| vfs.write(by, offset, &data);
+                self.later("write", write, move |done| reply!(reply, done, written(() => written)));
+            }
+        }
+    }
+
+    fn flush(
+        &self,
+        request: &Request,
+        _: INodeNo,
+        fh: FileHandle,
+        _: LockOwner,
+        reply: ReplyEmpty,
+    ) {
+        let by = Use::by(fh.0, request.pid());
+        let flush = move |vfs: &Vfs| vfs.flush(by);
+        self.later("close", flush, move |done| reply!(reply, done, ok(() =>)));
+    }
+
+    fn release(
+        &self,
+        _: &Request,
+        _ino: INodeNo,
+        fh: FileHandle,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        _flush: bool,
+        reply: ReplyEmpty,
+    ) {
+        let release = move |vfs: &Vfs| {
+            vfs.release(fh.0);
+            vfs.store_full();
+            Ok(())
+        };
+        self.later("release", release, move |done| reply!(reply, done, ok(() =>)));
+    }
+
+    fn fsync(&self, _: &Request, _: INodeNo, fh: FileHandle, _: bool, reply: ReplyEmpty) {
+        let fsync = move |vfs: &Vfs| vfs.fsync(fh.0);
+        self.later("fsync", fsync, move |done| reply!(reply, done, ok(() =>)));
+    }
+
+    fn opendir(&self, _: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        let dirs = Arc::clone(&self.dirs);
+        let open = move |vfs: &Vfs| vfs.opendir(ino.0);
+        let then = move |opened: Result<DirHandle, Errno>| {
+            let handle = opened.map(|dir| dirs.insert(dir));
+            reply!(reply, handle, opened(handle => handle, FopenFlags::empty()));
+        };
+        if self.vfs.lists_views() {
+            self.later("opendir", open, then);
+        } else {
+            self.soon((ino, None), "opendir", open, then);
+        }
+    }
+
+    fn readdir(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        fh: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectory,
+    ) {
+        let mut add = |next: u64, entry: Entry<'_>| {
+            let (name, number, is_dir) = match entry {
+                Entry::Dot(name, number) => (name, number, true),
+                Entry::Listed(_, listed) => {
+                    (listed.name.as_str(), self.vfs.number_listed(listed), listed.is_dir)
+                }
+            };
+            let kind = if is_dir { FileType::Directory } else { FileType::RegularFile };
+            let full = reply.add(INodeNo(number), next, kind, name);
+            Ok(if full { Room::None } else { Room::Some })
+        };
+        let listed =
+            answer(&self.vfs, "readdir", || list(&self.vfs, &self.dirs.get(fh)?, offset, &mut add));
+        reply!(reply, listed, ok(() =>));
+    }
+
+    fn readdirplus(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        fh: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectoryPlus,
+    ) {
+        let (owner, vfs) = (self.owner, Arc::clone(&self.vfs));
+        let mut add = |next: u64, entry: Entry<'_>| {
+            let (name, attr) = match entry {
+                Entry::Dot(name, number) => (name, dot(number)),
+                Entry::Listed(dir, listed) => match vfs.tell_listed(dir, listed) {
+                    Ok(Some(attr)) => (listed.name.as_str(), attr),
+                    Ok(None) => return Ok(Room::Some),
+                    Err(error) => {
+                        // One bad entry is no reason to show none of the others.
+                        vfs.note("readdir", &error);
+                        (listed.name.as_str(), vfs.tell_name(listed))
+                    }
+                },
+            };
+            let (ttl, shown) = (vfs.ttl(&attr), owner.attr(&attr));
+            let number = INodeNo(attr.number);
+            let full = reply.add(number, next, name, &ttl, &shown, Generation(0));
+            if full && matches!(entry, Entry::Listed(..)) {
+                vfs.forget(attr.number, 1);
+            }
+            Ok(if full { Room::None } else { Room::Some })
+        };
+        let listed =
+            answer(&self.vfs, "readdir", || list(&self.vfs, &self.dirs.get(fh)?, offset, &mut add));
+        reply!(reply, listed, ok(() =>));
+    }
+
+    fn releasedir(&self, _: &Request, _: INodeNo, fh: FileHandle, _: OpenFlags, reply: ReplyEmpty) {
+        self.dirs.remove(fh);
+        reply.ok();
+    }
+
+    fn fsyncdir(&self, _: &Request, ino: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+        let sync = move |vfs: &Vfs| vfs.sync_directory(ino.0);
+        self.later("fsync", sync, move |done| reply!(reply, done, ok(() =>)));
+    }
+
+    fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
+        match self.now("statfs", Vfs::room) {
+            Ok(Some(room)) => reply.statfs(
+                room.total,
+                room.free,
+                room.available,
+                room.values,
+                room.values_free,
+                room.unit_len,
+                room.name_max.min(255),
+                room.unit_len,
+            ),
+            Ok(None) => reply.statfs(0, 0, 0, 0, 0, 4096, 255, 4096),
+            Err(errno) => reply.error(errno),
+        }
+    }
+
+    fn setxattr(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        name: &OsStr,
+        value: &[u8],
+        flags: i32,
+        _position: u32,
+        reply: ReplyEmpty,
+    ) {
+        let (name, value) = (name.to_owned(), value.to_vec());
+        let presence = match flags {
+            libc::XATTR_CREATE => Presence::Absent,
+            libc::XATTR_REPLACE => Presence::Present,
+            _ => Presence::Any,
+        };
+        let set = move |vfs: &Vfs| vfs.setxattr(ino.0, utf8(&name)?, &value, presence);
+        self.later("setxattr", set, move |done| reply!(reply, done, ok(() =>)));
+    }
+
+    fn getxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        let value = self.now("getxattr", |vfs| match name.to_str() {
+            Some(name) => vfs.getxattr(ino.0, name),
+            None => Err(Error::new(Kind::NoAttribute, "no such attribute")),
+        });
+        reply_xattr(reply, value, size);
+    }
+
+    fn listxattr(&self, _: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+        let names = self.now("listxattr", |vfs| vfs.listxattr(ino.0));
+        reply_xattr(reply, names.map(|names| nul_separated(&names)), size);
+    }
+
+    fn removexattr(&self, _: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let name = name.to_owned();
+        let remove = move |vfs: &Vfs| vfs.removexattr(ino.0, utf8(&name)?);
+        self.later("removexattr", remove, move |done| reply!(reply, done, ok(() =>)));
+    }
+
+    fn fallocate(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        offset: u64,
+        length: u64,
+        mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        let allocate = move |vfs: &Vfs| {
+            let end = offset.saturating_add(length);
+            match mode {
+                0 if vfs.getattr(ino.0)?.len < end => vfs.truncate(ino.0, end).map(drop),
+                0 | libc::FALLOC_FL_KEEP_SIZE => vfs.check_len(ino.0, end),
+                _ => Err(Error::unsupported("fallocate can only reserve space, not punch holes")),
+            }
+        };
+        self.later("fallocate", allocate, move |done| reply!(reply, done, ok(() =>)));
+    }
+
+    // What the kernel does itself where it is told that we do not.
+
+    fn lseek(&self, _: &Request, _: INodeNo, _: FileHandle, _: i64, _: i32, reply: ReplyLseek) {
+        reply.error(Errno::ENOSYS);
+    }
+
+    fn copy_file_range(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        _: u64,
+        _: INodeNo,
+        _: FileHandle,
+        _: u64,
+        _: u64,
+        _: fuser::CopyFileRangeFlags,
+        reply: ReplyWrite,
+    ) {
+        reply.error(Errno::ENOSYS);
+    }
+
+    fn poll(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        _: PollNotifier,
+        _: PollEvents,
+        _: PollFlags,
+        reply: ReplyPoll,
+    ) {
+        reply.error(Errno::ENOSYS);
+    }
+
+    // What a mount does not have.
+
+    fn ioctl(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        _: IoctlFlags,
+        _: u32,
+        _: &[u8],
+        _: u32,
+        reply: ReplyIoctl,
+    ) {
+        reply.error(Errno::ENOTTY);
+    }
+
+    fn mknod(&self, _: &Request, _: INodeNo, _: &OsStr, _: u32, _: u32, _: u32, reply: ReplyEntry) {
+        reply.error(Errno::EPERM);
+    }
+
+    fn symlink(&self, _: &Request, _: INodeNo, _: &OsStr, _: &std::path::Path, reply: ReplyEntry) {
+        reply.error(Errno::EPERM);
+    }
+}

@@ -1,0 +1,65 @@
+//! Names of files: of lock files, of session files and of values aside.
+
+use std::ffi::{CString, OsStr};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::os::unix::ffi::OsStrExt;
+
+use crate::error::{Error, Kind, Result};
+use crate::store::{Key, PRIVATE, Prefix};
+
+/// The end of the names under which values are written before they take their key.
+pub const LOCK_SUFFIX: &str = ".__lock";
+
+/// How the names of session files begin.
+pub(super) const WRITING: &str = "writing-";
+
+/// How the names begin below which changes have values on their way.
+pub(super) const ASIDE: &str = "aside-";
+
+/// The longest name that the usual file systems take, in bytes.
+const NAME_MAX: usize = 255;
+
+/// The name of the lock file of a key that has the name `name`.
+pub(super) fn lock_name(name: &str) -> String {
+    if name.len() + LOCK_SUFFIX.len() <= NAME_MAX {
+        return format!("{name}{LOCK_SUFFIX}");
+    }
+    let mut hasher = DefaultHasher::new();
+    name.hash(&mut hasher);
+    format!(".zarrfs-{:016x}{LOCK_SUFFIX}", hasher.finish())
+}
+
+/// A path as system calls take it.
+pub(super) fn c_name(name: &str) -> Result<CString> {
+    if name.split('/').any(|component| component.len() > NAME_MAX) {
+        return Err(Error::new(Kind::Os(libc::ENAMETOOLONG), "the name is longer than 255 bytes"));
+    }
+    CString::new(OsStr::new(name).as_bytes())
+        .map_err(|_| Error::invalid("the name contains a NUL byte"))
+}
+
+/// The session that an entry of the directory is of: its file, or something aside.
+pub(super) fn session_of(name: &str) -> Option<&str> {
+    let is_id = |id: &str| id.split('-').count() == 2 && id.split('-').all(is_number);
+    if let Some(id) = name.strip_prefix(WRITING) {
+        return Some(id).filter(|id| is_id(id));
+    }
+    let (id, number) = name.strip_prefix(ASIDE)?.rsplit_once('-')?;
+    Some(id).filter(|id| is_id(id) && is_number(number))
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.len() <= 24 && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Whether the name is that of a lock file, ours or TensorStore's, or of a session. Whoever holds it is writing the
+/// value beside it, or some value: it is not listed, has no value, and goes by its holder's hand only.
+pub(super) fn is_lock(key: &Key) -> bool {
+    key.name().ends_with(LOCK_SUFFIX) || is_session(&key.parent(), key.name())
+}
+
+/// Whether `name` in `dir` is that of a session file.
+pub(super) fn is_session(dir: &Prefix, name: &str) -> bool {
+    let is_private = dir.as_str().strip_suffix('/') == Some(PRIVATE);
+    is_private && name.starts_with(WRITING) && session_of(name).is_some()
+}

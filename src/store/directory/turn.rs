@@ -1,0 +1,95 @@
+//! Lock files: all writers of a key on one machine take turns.
+//!
+//! This is `TensorStore`'s protocol. A writer opens `NAME.__lock` beside the key and locks the open
+//! file. It writes the new value there and renames it onto the key. The next writer takes over a file
+//! that a killed one left.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{AtFlags, OFlags, unlinkat};
+use rustix::io::Errno;
+
+use super::circles::Root;
+use super::names::{c_name, lock_name};
+use super::opening::check_root;
+use super::parents::make_parent;
+use super::recover::remove_dead;
+use super::session::{Session, Written};
+use crate::error::{Error, Kind, Result};
+use crate::store::Key;
+use crate::sys::{self, Links};
+
+/// How long a writer waits for another one of the same key.
+const LOCK_PATIENCE: Duration = Duration::from_secs(30);
+
+/// The right to write one key: its lock file, locked, in the directory of the key.
+pub(super) struct Turn<'s> {
+    pub dir: OwnedFd,
+    pub file: File,
+    pub name: CString,
+    pub lock_name: CString,
+    _written: Written<'s>,
+}
+
+impl<'s> Turn<'s> {
+    /// Removes the lock file of a turn that stored nothing. The lock is still ours, so nobody else is
+    /// writing to it.
+    pub fn end_unused(self) {
+        let removed = unlinkat(&self.dir, &self.lock_name, AtFlags::empty());
+        removed.unwrap_or_else(|error| log::debug!("{:?}: {error}", self.lock_name));
+    }
+
+    /// Waits for the turn to write `key`, up to [`LOCK_PATIENCE`].
+    pub fn take(root: &Root, session: &'s Session, key: &Key) -> Result<Self> {
+        let name = c_name(key.name())?;
+        let lock_name = c_name(&lock_name(key.name()))?;
+        let started = Instant::now();
+        let written = session.write(key);
+        loop {
+            let dir = make_parent(root, key)?;
+            let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NONBLOCK;
+            let file = match sys::open_beneath(&dir, &lock_name, flags, Links::Refuse) {
+                Ok(fd) => File::from(fd),
+                // The directory was pruned between the two calls.
+                Err(Errno::NOENT) => {
+                    check_root(root)?;
+                    continue;
+                }
+                Err(Errno::ISDIR) => {
+                    let name = lock_name.to_string_lossy();
+                    let detail = format!("a directory has the name of its lock file, {name}");
+                    return Err(Error::new(Kind::Os(libc::EISDIR), detail));
+                }
+                Err(error) => return Err(error.into()),
+            };
+            let locked = sys::try_lock(&file).inspect_err(|_| {
+                drop(remove_dead(&dir, &lock_name)); // Why it cannot be locked matters more.
+            })?;
+            if locked {
+                // The file that was locked may have become the key meanwhile: the writer before us renamed it.
+                let named = sys::open_beneath(&dir, &lock_name, OFlags::PATH, Links::Refuse);
+                let named = named.ok().map(|fd| File::from(fd).metadata()).transpose()?;
+                let ours = file.metadata()?;
+                if named.is_some_and(|named| (named.dev(), named.ino()) == (ours.dev(), ours.ino()))
+                {
+                    if ours.nlink() == 1 {
+                        return Ok(Self { dir, file, name, lock_name, _written: written });
+                    }
+                    // A second name of some other value, which is not to be written over.
+                    unlinkat(&dir, &lock_name, AtFlags::empty())?;
+                }
+            } else if started.elapsed() > LOCK_PATIENCE {
+                return Err(Error::new(
+                    Kind::Busy,
+                    "another program has held its lock file for 30 seconds",
+                ));
+            } else {
+                std::thread::park_timeout(Duration::from_micros(200));
+            }
+        }
+    }
+}
