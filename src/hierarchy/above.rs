@@ -6,25 +6,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Hierarchy, Options};
+use super::nodes::{Above, Hierarchy, Options};
 use crate::error::{At, Error, Result};
 use crate::metadata::{Dialect, NodeKind, NodePath, declared};
 use crate::store::{Entry, Store};
-
-/// Where a hierarchy lies in another one.
-#[derive(Debug, Clone)]
-pub(super) struct Above {
-    pub(super) hierarchy: Arc<Hierarchy>,
-    /// What is the root there.
-    base: NodePath,
-}
-
-impl Above {
-    /// The whole path of a node.
-    pub(super) fn path_of(&self, path: &NodePath) -> Result<NodePath> {
-        self.base.join(path.as_str())
-    }
-}
 
 impl Hierarchy {
     /// The hierarchy as a part of the one in `store`, where its root is the node `base`: the consolidated metadata
@@ -32,7 +17,7 @@ impl Hierarchy {
     pub fn below(mut self, store: Store, base: NodePath) -> Result<Self> {
         // What this hierarchy stores is to be seen there at once.
         let options = Options { metadata_ttl: Duration::ZERO, ..self.options.clone() };
-        let hierarchy = Self::open(store, Some(self.dialect.clone()), options)?;
+        let hierarchy = Self::open(store, Some(self.dialect().clone()), options)?;
         self.above = Some(Above { hierarchy: Arc::new(hierarchy), base });
         Ok(self)
     }
@@ -63,7 +48,7 @@ impl Hierarchy {
         if let Some(above) = &self.above {
             above.hierarchy.rest(quiet);
         }
-        let Ok(write) = self.store.write() else { return };
+        let Ok(write) = self.store().write() else { return };
         if let Err(error) = write.rest(quiet) {
             log::debug!("{error}"); // Whatever is stored is stored; it comes to rest later.
         }

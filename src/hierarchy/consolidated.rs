@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::documents::Replaced;
-use super::edit::{ATTEMPTS, is_late, overtaken};
+use super::documents::{ATTEMPTS, Replaced, is_late, overtaken};
+use super::node::{Content, Node};
+use super::nodes::Hierarchy;
 use super::walk::Bounds;
-use super::{Content, Hierarchy, Node};
 use crate::error::{At, Kind, Result};
 use crate::json;
 use crate::metadata::consolidated::Copied;
@@ -42,7 +42,7 @@ impl Hierarchy {
         }
         path.ancestors().iter().try_for_each(|group| self.update_copy(group, path, document))?;
         for group in path.ancestors().iter().chain([path]) {
-            if let Some(copies) = self.dialect.shared_copies(group)? {
+            if let Some(copies) = self.dialect().shared_copies(group)? {
                 self.update_shared_copy(&copies, group, path, document)?;
             }
         }
@@ -57,13 +57,13 @@ impl Hierarchy {
         path: &NodePath,
         document: Option<&str>,
     ) -> Result<()> {
-        if self.store.stat(copies)?.is_none() {
+        if self.store().stat(copies)?.is_none() {
             return Ok(());
         }
         let kind = self.node(path)?.map_or(NodeKind::Group, |node| node.kind());
-        let key = self.document_key(path, kind)?;
+        let key = self.documents.key_of(path, kind)?;
         self.change_shared_copies(copies, path, &|text| {
-            self.dialect.set_shared_copy(text, (group, path), &key, document)
+            self.dialect().set_shared_copy(text, (group, path), &key, document)
         })
     }
 
@@ -75,7 +75,7 @@ impl Hierarchy {
         change: &dyn Fn(&str) -> Result<String>,
     ) -> Result<()> {
         for _ in 0..ATTEMPTS {
-            let Some(value) = self.store.get(copies, json::max_text_len())? else {
+            let Some(value) = self.store().get(copies, json::max_text_len())? else {
                 return Ok(());
             };
             let text = String::from_utf8_lossy(&value.bytes);
@@ -86,7 +86,7 @@ impl Hierarchy {
                 Err(error) => return Err(error.at(copies)),
             };
             let condition = Condition::Unchanged(value.stat.version);
-            match self.store.write()?.set(copies, &[Bytes::from(new).into()], condition) {
+            match self.store().write()?.set(copies, &[Bytes::from(new).into()], condition) {
                 Err(error) if is_late(&error) => {}
                 stored => return stored.map(drop),
             }
@@ -105,7 +105,7 @@ impl Hierarchy {
         let mut documents = Vec::new();
         let is_node = |node: &Arc<Node>| !node.is_bare() || node.stored().is_some();
         if let Some(node) = self.node(path)?.filter(is_node) {
-            let key = self.document_key(path, node.kind())?;
+            let key = self.documents.key_of(path, node.kind())?;
             documents.push(Copied { path: path.clone(), key, document: self.text_of(&node)? });
             if node.kind() == NodeKind::Group {
                 self.add_copied_below(path, &mut documents)?;
@@ -117,13 +117,13 @@ impl Hierarchy {
             self.change_copies(&group, &|text| {
                 let copy = |copied: &Copied| (relative(&copied.path), copied.document.clone());
                 let copies: Vec<_> = documents.iter().map(copy).collect();
-                self.dialect.replace_consolidated(text, &relative(path), &copies)
+                self.dialect().replace_consolidated(text, &relative(path), &copies)
             })?;
         }
         for group in path.ancestors().iter().chain([path]) {
-            let Some(copies) = self.dialect.shared_copies(group)? else { continue };
+            let Some(copies) = self.dialect().shared_copies(group)? else { continue };
             self.change_shared_copies(&copies, path, &|text| {
-                self.dialect.replace_shared_copies(text, (group, path), &documents)
+                self.dialect().replace_shared_copies(text, (group, path), &documents)
             })?;
         }
         Ok(())
@@ -133,7 +133,7 @@ impl Hierarchy {
     pub(super) fn text_of(&self, node: &Node) -> Result<String> {
         match node.stored() {
             Some(document) => Ok(String::from_utf8_lossy(&document.text).into_owned()),
-            None => Ok(self.dialect.new_group(node.path())?.1),
+            None => Ok(self.dialect().new_group(node.path())?.1),
         }
     }
 
@@ -146,9 +146,9 @@ impl Hierarchy {
     /// Whether the documents below a group, and its own, are in a value beside it, and are shown as consolidated
     /// metadata.
     pub(super) fn has_shared_copies(&self, node: &Node) -> Result<bool> {
-        match self.dialect.own_copies(node.path())? {
+        match self.dialect().own_copies(node.path())? {
             Some(copies) if node.document().or(node.removed()).is_some() => {
-                Ok(self.store.stat(&copies)?.is_some())
+                Ok(self.store().stat(&copies)?.is_some())
             }
             Some(_) | None => Ok(false),
         }
@@ -156,8 +156,8 @@ impl Hierarchy {
 
     /// Makes that value anew, or erases it, in a dialect that has such a thing.
     pub(super) fn set_shared_copies(&self, group: &NodePath, wanted: bool) -> Result<()> {
-        let Some(copies) = self.dialect.own_copies(group)? else { return Ok(()) };
-        let write = self.store.write()?;
+        let Some(copies) = self.dialect().own_copies(group)? else { return Ok(()) };
+        let write = self.store().write()?;
         if !wanted {
             return write.erase_values(std::slice::from_ref(&copies));
         }
@@ -167,8 +167,8 @@ impl Hierarchy {
             documents.push(Copied { path: group.clone(), key: document.key, document: text });
         }
         self.add_copied_below(group, &mut documents)?;
-        let none = self.dialect.no_shared_copies();
-        let text = self.dialect.replace_shared_copies(&none, (group, group), &documents)?;
+        let none = self.dialect().no_shared_copies();
+        let text = self.dialect().replace_shared_copies(&none, (group, group), &documents)?;
         write.set(&copies, &[Bytes::from(text).into()], Condition::Always).map(drop)
     }
 
@@ -177,7 +177,7 @@ impl Hierarchy {
         for (relative, document) in self.documents_below(group)? {
             let path = group.join(&relative)?;
             let kind = self.node(&path)?.map_or(NodeKind::Group, |node| node.kind());
-            let key = self.document_key(&path, kind)?;
+            let key = self.documents.key_of(&path, kind)?;
             documents.push(Copied { path, key, document });
         }
         Ok(())
@@ -194,8 +194,8 @@ impl Hierarchy {
             }
         }
         for group in path.ancestors().iter().chain([path]) {
-            if let Some(copies) = self.dialect.shared_copies(group)?
-                && self.store.stat(&copies)?.is_some()
+            if let Some(copies) = self.dialect().shared_copies(group)?
+                && self.store().stat(&copies)?.is_some()
             {
                 return Ok(true);
             }
@@ -214,7 +214,7 @@ impl Hierarchy {
 
     fn update_copy(&self, group: &NodePath, path: &NodePath, document: Option<&str>) -> Result<()> {
         let relative = path.relative_to(group).unwrap_or_default();
-        self.change_copies(group, &|text| self.dialect.set_consolidated(text, relative, document))
+        self.change_copies(group, &|text| self.dialect().set_consolidated(text, relative, document))
     }
 
     /// Changes the document of a group that has copies in it; not where `change` has nothing to change.
@@ -230,12 +230,12 @@ impl Hierarchy {
             self.invalidate(group);
             let Some(node) = self.node(group)? else { return Ok(()) };
             let Some(stored) = node.document() else { return Ok(()) };
-            let text = match self.whole_text(stored) {
+            let text = match self.documents.whole_text(stored) {
                 Err(error) if is_late(&error) => continue,
                 text => text?,
             };
             let Some(new) = change(&text).at(&stored.key)? else { return Ok(()) };
-            let set = self.set_document(group, &stored.key, &new, Replaced::Unchanged(stored));
+            let set = self.documents.set(group, &stored.key, &new, Replaced::Unchanged(stored));
             self.invalidate(group);
             match set {
                 Err(error) if is_late(&error) => {}

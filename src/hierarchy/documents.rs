@@ -7,12 +7,14 @@ use std::cell::Cell;
 
 use bytes::Bytes;
 
-use super::Hierarchy;
 use super::node::{Attributes, Document};
 use crate::error::{At, Error, Kind, Result};
 use crate::json;
-use crate::metadata::{NodePath, join, skim, split};
-use crate::store::{Condition, Key, Stat, Version};
+use crate::metadata::{Dialect, NodeKind, NodePath, join, skim, split};
+use crate::store::{Condition, Key, Stat, Store, Version};
+
+/// How often an edit starts again because someone else changed the document meanwhile.
+pub(super) const ATTEMPTS: usize = 100;
 
 /// What a document takes the place of.
 #[derive(Debug, Clone, Copy)]
@@ -21,6 +23,13 @@ pub(super) enum Replaced<'d> {
     Absent,
     /// This one, which must be what is stored still.
     Unchanged(&'d Document),
+}
+
+impl<'d> Replaced<'d> {
+    /// This document, or nothing if there is none.
+    pub fn of(document: Option<&'d Document>) -> Self {
+        document.map_or(Self::Absent, Self::Unchanged)
+    }
 }
 
 /// What one of the keys of a document has before a change of it, and after.
@@ -46,6 +55,19 @@ pub(super) struct Planned {
     attributes: Option<Attributes>,
 }
 
+/// How much of a document's change is in the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// No key has changed.
+    Nothing,
+    /// Some have.
+    Part,
+    /// All have.
+    Everything,
+    /// Somebody else has changed one of them since.
+    Unknown,
+}
+
 impl Planned {
     /// The keys that change, in order.
     pub(super) fn steps(&self) -> Vec<Step> {
@@ -53,9 +75,16 @@ impl Planned {
     }
 }
 
-impl Hierarchy {
+/// The metadata files of a hierarchy, where its dialect puts them in a store.
+#[derive(Debug)]
+pub(super) struct DocumentStore {
+    pub store: Store,
+    pub dialect: Dialect,
+}
+
+impl DocumentStore {
     /// The document at `key`, which is one of those of `path`.
-    pub(super) fn get_document(&self, path: &NodePath, key: &Key) -> Result<Option<Document>> {
+    pub fn get(&self, path: &NodePath, key: &Key) -> Result<Option<Document>> {
         let Some(found) = skim::get(&self.store, key)? else { return Ok(None) };
         let document = Document {
             key: key.clone(),
@@ -81,7 +110,7 @@ impl Hierarchy {
     }
 
     /// All of the text of a document; [`Kind::Stale`] where another one is stored by now.
-    pub(super) fn whole_text(&self, document: &Document) -> Result<String> {
+    pub fn whole_text(&self, document: &Document) -> Result<String> {
         if document.is_whole {
             return Ok(String::from_utf8_lossy(&document.text).into_owned());
         }
@@ -94,7 +123,7 @@ impl Hierarchy {
     }
 
     /// Whether a document is what is stored still.
-    pub(super) fn is_current(&self, document: &Document) -> Result<bool> {
+    pub fn is_current(&self, document: &Document) -> Result<bool> {
         let is_same = |key: &Key, known: Option<&Stat>| -> Result<bool> {
             let version = self.store.stat(key)?.map(|stat| stat.version);
             Ok(Version::holds_of(known.map(|stat| stat.version), version))
@@ -108,18 +137,18 @@ impl Hierarchy {
 
     /// Stores a document. Of two files those are stored whose text differs, the attributes first: whoever finds the
     /// node finds them.
-    pub(super) fn set_document(
+    pub fn set(
         &self,
         path: &NodePath,
         key: &Key,
         text: &str,
         replaced: Replaced<'_>,
     ) -> Result<Document> {
-        self.apply(self.plan_document(path, key, text, replaced)?, &Taken::default())
+        self.apply(self.plan(path, key, text, replaced)?, &Taken::default())
     }
 
     /// What storing a document takes.
-    pub(super) fn plan_document(
+    pub fn plan(
         &self,
         path: &NodePath,
         key: &Key,
@@ -189,7 +218,7 @@ impl Hierarchy {
     }
 
     /// Does what was planned, and counts the steps.
-    pub(super) fn apply(&self, planned: Planned, taken: &Taken) -> Result<Document> {
+    pub fn apply(&self, planned: Planned, taken: &Taken) -> Result<Document> {
         let Planned { key, text, steps, mut stat, mut attributes } = planned;
         for (step, condition) in &steps {
             let stored = self.take_step(&step.key, step.new.as_deref(), *condition)?;
@@ -211,7 +240,7 @@ impl Hierarchy {
     }
 
     /// Gives one key of a document its text, or erases it.
-    pub(super) fn take_step(
+    pub fn take_step(
         &self,
         key: &Key,
         text: Option<&str>,
@@ -228,34 +257,21 @@ impl Hierarchy {
     }
 
     /// The text that is stored at the key of a document, or of a part of one.
-    pub(super) fn text_at(&self, key: &Key) -> Result<Option<String>> {
+    pub fn text_at(&self, key: &Key) -> Result<Option<String>> {
         let value = self.store.get(key, json::MAX_DOCUMENT_LEN)?;
         Ok(value.map(|value| String::from_utf8_lossy(&value.bytes).into_owned()))
     }
 
     /// Refuses what was planned where others have changed the document meanwhile.
-    pub(super) fn check_planned(&self, planned: &Planned) -> Result<()> {
+    pub fn check(&self, planned: &Planned) -> Result<()> {
         for (step, condition) in &planned.steps {
             condition.check(self.store.stat(&step.key)?.map(|stat| stat.version)).at(&step.key)?;
         }
         Ok(())
     }
 
-    /// What erasing a document takes.
-    pub(super) fn steps_to_erase(document: &Document) -> Result<Vec<Step>> {
-        let text = String::from_utf8_lossy(&document.text);
-        let step = |key: &Key, old: String| Step { key: key.clone(), old: Some(old), new: None };
-        let Some(attributes) = &document.attributes else {
-            return Ok(vec![step(&document.key, text.into_owned())]);
-        };
-        let (own, old) = split(&text)?;
-        let mut steps = vec![step(&document.key, own)];
-        steps.extend(old.map(|old| step(&attributes.key, old)));
-        Ok(steps)
-    }
-
     /// Erases a document: first what makes the node visible.
-    pub(super) fn erase_document(&self, document: &Document, taken: &Taken) -> Result<()> {
+    pub fn erase(&self, document: &Document, taken: &Taken) -> Result<()> {
         let write = self.store.write()?;
         write.erase_values(std::slice::from_ref(&document.key))?;
         taken.set(taken.get() + 1);
@@ -268,9 +284,86 @@ impl Hierarchy {
             None => Ok(()),
         }
     }
+
+    /// Where the document of a node of `kind` lies.
+    pub fn key_of(&self, path: &NodePath, kind: NodeKind) -> Result<Key> {
+        let keys = self.dialect.document_keys(path)?;
+        let key = keys.into_iter().find(|(found, _)| found.is_none_or(|found| found == kind));
+        key.map(|(_, key)| key).ok_or_else(|| Error::new(Kind::Internal, "a node has no key"))
+    }
+
+    /// How far a change of documents has come.
+    pub fn progress(&self, steps: &[Step]) -> Result<Progress> {
+        let (mut old, mut new) = (0, 0);
+        for step in steps {
+            let found = self.text_at(&step.key)?;
+            if is_same(found.as_deref(), step.new.as_deref()) {
+                new += 1;
+            } else if is_same(found.as_deref(), step.old.as_deref()) {
+                old += 1;
+            } else {
+                return Ok(Progress::Unknown);
+            }
+        }
+        Ok(match (old, new) {
+            (0, _) => Progress::Everything,
+            (_, 0) => Progress::Nothing,
+            _ => Progress::Part,
+        })
+    }
+
+    /// Gives a key another text, if it has `from` still.
+    pub fn replace_step(&self, key: &Key, from: Option<&str>, to: Option<&str>) -> Result<()> {
+        let stat = self.store.stat(key)?;
+        if !is_same(self.text_at(key)?.as_deref(), from) {
+            return Ok(());
+        }
+        let condition = stat.map_or(Condition::Absent, |stat| Condition::Unchanged(stat.version));
+        self.take_step(key, to, condition).map(drop)
+    }
+}
+
+/// What erasing a document takes.
+pub(super) fn steps_to_erase(document: &Document) -> Result<Vec<Step>> {
+    let text = String::from_utf8_lossy(&document.text);
+    let step = |key: &Key, old: String| Step { key: key.clone(), old: Some(old), new: None };
+    let Some(attributes) = &document.attributes else {
+        return Ok(vec![step(&document.key, text.into_owned())]);
+    };
+    let (own, old) = split(&text)?;
+    let mut steps = vec![step(&document.key, own)];
+    steps.extend(old.map(|old| step(&attributes.key, old)));
+    Ok(steps)
 }
 
 /// Whether the text of an object has any members.
 fn has_members(text: &str) -> bool {
     json::parse_object(text.as_bytes()).is_ok_and(|members| !members.is_empty())
+}
+
+/// Whether two documents say the same, or neither is there.
+pub(super) fn is_same(one: Option<&str>, other: Option<&str>) -> bool {
+    let parsed = |text: &str| json::parse_object(text.as_bytes()).ok();
+    match (one, other) {
+        (Some(one), Some(other)) => {
+            one == other || parsed(one).is_some_and(|one| parsed(other) == Some(one))
+        }
+        (None, None) => true,
+        _ => false,
+    }
+}
+
+/// Whether others have changed a document meanwhile, so that it must be read again.
+pub(super) fn is_late(error: &Error) -> bool {
+    matches!(error.kind(), Kind::Stale | Kind::Exists)
+}
+
+/// What becomes of an edit that never comes first.
+pub(super) fn overtaken(path: &NodePath) -> Error {
+    Error::new(
+        Kind::Busy,
+        "gave up after repeated conflicts: other programs keep changing the \
+         metadata file",
+    )
+    .at(path)
 }

@@ -3,15 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde_json::Value as Json;
 
 use super::*;
-use crate::array::{ChunkLen, Coords};
+use crate::array::{Array, ChunkLen, Coords};
 use crate::codec::array_to_bytes::Turn;
 use crate::codec::vlen;
 use crate::dtype::DType;
-use crate::metadata::numpy_type;
+use crate::error::Result;
+use crate::metadata::{NodePath, numpy_type};
+use crate::store::Store;
 use crate::store::directory::{DirectoryStore, Durability};
 
 /// Arrays that cannot be read: the case, the path, and a word of the reason that must be given.

@@ -10,11 +10,10 @@
 
 use serde_json::{Value, json};
 
-use super::Hierarchy;
 use super::documents::Step;
 use crate::error::{Error, Result};
 use crate::json;
-use crate::metadata::{NodeKind, NodePath};
+use crate::metadata::{Dialect, NodeKind, NodePath};
 use crate::store::Key;
 
 const VERSION: u64 = 1;
@@ -87,11 +86,11 @@ impl Intent {
     }
 
     /// The text that is stored.
-    pub(super) fn to_text(&self, hierarchy: &Hierarchy) -> String {
+    pub(super) fn to_text(&self, dialect: &Dialect) -> String {
         let mut text = json!({
             "zarrfs_change": VERSION,
-            "dialect": hierarchy.dialect().name(),
-            "base": hierarchy.dialect().base().as_str(),
+            "dialect": dialect.name(),
+            "base": dialect.base().as_str(),
             "path": self.path().as_str(),
         });
         let more = match self {
@@ -182,15 +181,9 @@ impl Stage {
 mod tests {
     use super::*;
     use crate::error::Kind;
-    use crate::store::Store;
-    use crate::store::memory::MemoryStore;
 
     #[test]
     fn an_intent_is_read_as_it_was_meant() {
-        let dialect = crate::metadata::Dialect::V2;
-        let store = Store::new(std::sync::Arc::new(MemoryStore::new()));
-        let hierarchy = Hierarchy::open(store, Some(dialect), super::super::Options::default());
-        let hierarchy = hierarchy.expect("opens");
         let path = |text| NodePath::parse(text).expect("a path");
         let step = |key, old: Option<&str>, new: Option<&str>| Step {
             key: Key::parse(key).expect("a key"),
@@ -222,7 +215,7 @@ mod tests {
             Intent::Move(moved),
             Intent::Move(of_group),
         ] {
-            let text = intent.to_text(&hierarchy);
+            let text = intent.to_text(&Dialect::V2);
             let read = Intent::parse(text.as_bytes());
             assert_eq!(read, Ok(("v2".to_owned(), NodePath::root(), intent)), "{text}");
         }

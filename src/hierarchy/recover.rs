@@ -5,10 +5,10 @@
 
 use std::time::Duration;
 
-use super::Hierarchy;
-use super::documents::Step;
+use super::documents::{Progress, Step};
 use super::intent::{Documents, Intent, MAX_LEN, Move, Stage};
-use super::whole::{Progress, is_for_good};
+use super::node::Content;
+use super::nodes::Hierarchy;
 use crate::error::{At, Error, Kind, Result};
 use crate::metadata::{NodeKind, NodePath};
 use crate::store::{Aside, Key, Prefix, Stat, WritableStore};
@@ -29,7 +29,7 @@ impl Hierarchy {
         if let Some(above) = &self.above {
             above.hierarchy.recover();
         }
-        let abandoned = match self.store.write().and_then(WritableStore::abandoned) {
+        let abandoned = match self.store().write().and_then(WritableStore::abandoned) {
             Ok(abandoned) => abandoned,
             Err(error) if error.kind() == Kind::ReadOnly => return,
             Err(error) => {
@@ -49,17 +49,17 @@ impl Hierarchy {
     }
 
     fn settle(&self, aside: &Aside) -> Result<()> {
-        let write = self.store.write()?;
-        let Some(declared) = self.store.get(&aside.declaration()?, MAX_LEN)? else {
+        let write = self.store().write()?;
+        let Some(declared) = self.store().get(&aside.declaration()?, MAX_LEN)? else {
             // Nothing had changed yet.
             return write.erase_prefix(aside.prefix());
         };
         let (dialect, base, intent) = Intent::parse(&declared.bytes)?;
-        if dialect != self.dialect.name() {
+        if dialect != self.dialect().name() {
             return Err(Error::unsupported(format!("it is a change of a hierarchy in {dialect}")));
         }
-        let dialect = self.dialect.with_base(base);
-        let mut whole = Self::open(self.store.clone(), Some(dialect), self.options.clone())?;
+        let dialect = self.dialect().with_base(base);
+        let mut whole = Self::open(self.store().clone(), Some(dialect), self.options.clone())?;
         whole.above.clone_from(&self.above);
         let path = intent.path();
         let outcome = match &intent {
@@ -83,8 +83,8 @@ impl Hierarchy {
     fn settle_documents(&self, documents: &Documents, aside: &Aside) -> Result<Outcome> {
         let Documents { path, steps, consolidated, was, stage } = documents;
         self.check_steps(path, steps)?;
-        let write = self.store.write()?;
-        let progress = self.progress(steps)?;
+        let write = self.store().write()?;
+        let progress = self.documents.progress(steps)?;
         match stage {
             None if progress == Progress::Nothing => {
                 // Copies may have been changed before it, or not have been put back.
@@ -102,13 +102,13 @@ impl Hierarchy {
                 return Err(Error::new(Kind::Exists, "another node was created in its place"));
             }
             Some(Stage::Chunks) => {
-                let chunks = self.dialect.chunk_prefix(path)?;
+                let chunks = self.dialect().chunk_prefix(path)?;
                 write.move_prefix(&aside.prefix().join(CHUNKS)?, &chunks)?;
             }
         }
         if matches!(progress, Progress::Nothing | Progress::Part) {
             for Step { key, old, new } in steps {
-                self.replace_step(key, old.as_deref(), new.as_deref())?;
+                self.documents.replace_step(key, old.as_deref(), new.as_deref())?;
             }
         }
         self.invalidate_below(path);
@@ -127,8 +127,8 @@ impl Hierarchy {
     /// Refuses steps that are not those of a document of `path`.
     fn check_steps(&self, path: &NodePath, steps: &[Step]) -> Result<()> {
         let mut own: Vec<Key> =
-            self.dialect.document_keys(path)?.into_iter().map(|(_, key)| key).collect();
-        own.extend(self.dialect.attributes_key(path)?);
+            self.dialect().document_keys(path)?.into_iter().map(|(_, key)| key).collect();
+        own.extend(self.dialect().attributes_key(path)?);
         match steps.iter().find(|step| !own.contains(&step.key)) {
             Some(step) => {
                 Err(Error::corrupt("not a metadata file of the node that it names").at(&step.key))
@@ -141,11 +141,11 @@ impl Hierarchy {
     pub(super) fn erase_outside_of_now(&self, path: &NodePath, was: &str) -> Result<()> {
         let node = self.node(path)?;
         let Some(now) = node.as_ref().and_then(|node| node.array()) else { return Ok(()) };
-        let lowered = self.dialect.lower(Some(NodeKind::Array), was.as_bytes());
+        let lowered = self.dialect().lower(Some(NodeKind::Array), was.as_bytes());
         let Ok(content) = lowered.node.and_then(|node| self.bind(path, node)) else {
             return Ok(());
         };
-        let super::Content::Array(before) = content else { return Ok(()) };
+        let Content::Array(before) = content else { return Ok(()) };
         if before.model().shape.len() != now.model().shape.len() {
             return Ok(());
         }
@@ -169,14 +169,15 @@ impl Hierarchy {
             self.renew_copies(path)?;
             return Ok(Outcome::Undone);
         }
-        let write = self.store.write()?;
-        let list = self.store.list().ok_or_else(|| Error::unsupported("the store cannot list"))?;
-        let prefixes = [self.dialect.chunk_prefix(path)?, self.dialect.children_prefix(path)?];
+        let write = self.store().write()?;
+        let list =
+            self.store().list().ok_or_else(|| Error::unsupported("the store cannot list"))?;
+        let prefixes = [self.dialect().chunk_prefix(path)?, self.dialect().children_prefix(path)?];
         let mut is_left = false;
         for prefix in &prefixes {
             for key in list.list_prefix(prefix)? {
                 let key = key?;
-                match self.store.stat(&key)? {
+                match self.store().stat(&key)? {
                     Some(stat) if stat.modified > declared.modified => is_left = true,
                     _ => write.erase_values(std::slice::from_ref(&key))?,
                 }
@@ -204,18 +205,19 @@ impl Hierarchy {
 
     fn settle_trees(&self, moved: &Move, aside: &Aside) -> Result<Outcome> {
         let Move { from, to, kind, document } = moved;
-        let write = self.store.write()?;
+        let write = self.store().write()?;
         let (nodes, chunks) =
-            (self.dialect.children_prefix(from)?, self.dialect.chunk_prefix(from)?);
+            (self.dialect().children_prefix(from)?, self.dialect().chunk_prefix(from)?);
         let (new_nodes, new_chunks) =
-            (self.dialect.children_prefix(to)?, self.dialect.chunk_prefix(to)?);
+            (self.dialect().children_prefix(to)?, self.dialect().chunk_prefix(to)?);
         let holds = |prefix: &Prefix| -> Result<bool> {
             let list =
-                self.store.list().ok_or_else(|| Error::unsupported("the store cannot list"))?;
+                self.store().list().ok_or_else(|| Error::unsupported("the store cannot list"))?;
             Ok(list.list_prefix(prefix)?.next().transpose()?.is_some())
         };
-        let (key, new_key) = (self.document_key(from, *kind)?, self.document_key(to, *kind)?);
-        let (old, new) = (self.text_at(&key)?, self.text_at(&new_key)?);
+        let (key, new_key) =
+            (self.documents.key_of(from, *kind)?, self.documents.key_of(to, *kind)?);
+        let (old, new) = (self.documents.text_at(&key)?, self.documents.text_at(&new_key)?);
         if nodes == chunks {
             return match (holds(&nodes)?, holds(&new_nodes)?) {
                 (true, false) => Ok(Outcome::Undone),
@@ -255,7 +257,7 @@ impl Hierarchy {
         write.move_prefix(&chunks, &new_chunks)?;
         write.move_prefix(&below, &new_nodes)?;
         if let Some(text) = document {
-            self.replace_step(&new_key, None, Some(text))?;
+            self.documents.replace_step(&new_key, None, Some(text))?;
         }
         Ok(Outcome::Finished)
     }
@@ -269,3 +271,8 @@ pub(super) const CHUNKS: &str = "chunks";
 
 /// Where the files lie that they were, by their whole keys.
 pub(super) const FILES: &str = "files";
+
+/// Whether an error says that something can never be done, and not that the store could not do it now.
+pub(super) fn is_for_good(kind: Kind) -> bool {
+    matches!(kind, Kind::Corrupt | Kind::Unsupported | Kind::Invalid | Kind::TooLarge)
+}

@@ -7,7 +7,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::vec::IntoIter;
 
-use super::{Hierarchy, Node};
+use super::node::Node;
+use super::nodes::Hierarchy;
 use crate::error::{At, Error, Result};
 use crate::metadata::{NodeKind, NodePath};
 

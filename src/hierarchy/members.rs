@@ -1,0 +1,121 @@
+//! What is directly below a group: nodes, directories and ordinary files.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+use super::node::Node;
+use super::nodes::Hierarchy;
+use crate::error::{At, Error, Result};
+use crate::metadata::NodePath;
+use crate::store::{Entry, ListableStore};
+
+/// How many bytes the names in one group may take.
+const MAX_NAMES_LEN: usize = 64 << 20;
+
+/// What is directly below a group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Member {
+    /// A node, or a directory of ordinary files: both are directories.
+    Directory(String),
+    /// An ordinary file.
+    File(String),
+}
+
+/// Members as they are found, each once.
+pub type Members<'a> = Box<dyn Iterator<Item = Result<Member>> + Send + 'a>;
+
+impl Hierarchy {
+    /// What is directly below a group, its own document left out.
+    pub fn members(&self, path: &NodePath) -> Result<Members<'static>> {
+        let known = self.directories.below(path);
+        let stored = self.stored_members(path)?;
+        let names: HashSet<String> = known.iter().cloned().collect();
+        let stored = stored.filter(move |member| match member {
+            Ok(Member::Directory(name)) => !names.contains(name),
+            Ok(Member::File(_)) | Err(_) => true,
+        });
+        Ok(Box::new(known.into_iter().map(|name| Ok(Member::Directory(name))).chain(stored)))
+    }
+
+    fn stored_members(&self, path: &NodePath) -> Result<Members<'static>> {
+        let list = self.listing()?;
+        let nodes = self.dialect().children_prefix(path)?;
+        let ordinary = self.ordinary_prefix(path)?;
+        let (dialect, parent) = (self.dialect().clone(), path.clone());
+        if nodes == ordinary {
+            let entries = list.list_dir(&ordinary)?;
+            return Ok(Box::new(entries.filter_map(move |entry| match entry {
+                Ok(Entry::Prefix(name)) => Some(Ok(Member::Directory(name))),
+                Ok(Entry::Key(name)) if dialect.is_reserved(&parent, &name) => None,
+                Ok(Entry::Key(name)) => Some(Ok(Member::File(name))),
+                Err(error) => Some(Err(error)),
+            })));
+        }
+        // Two trees: the same name may come from both, and twice from one.
+        let mut names = BTreeMap::new();
+        for entry in list.list_dir(&nodes)? {
+            let Some(child) = dialect.child(&entry?) else { continue };
+            if child.certain || self.is_implicit_group(&path.child(&child.name)?)? {
+                names.insert(child.name.clone(), Member::Directory(child.name));
+            }
+        }
+        for entry in list.list_dir(&ordinary)? {
+            match entry? {
+                Entry::Prefix(name) => {
+                    names.entry(name.clone()).or_insert(Member::Directory(name));
+                }
+                Entry::Key(name) if !dialect.is_reserved(&parent, &name) => {
+                    names.entry(name.clone()).or_insert(Member::File(name));
+                }
+                Entry::Key(_) => {}
+            }
+        }
+        Ok(Box::new(names.into_values().map(Ok)))
+    }
+
+    /// The names of what may be nodes directly below a group, sorted.
+    pub fn child_names(&self, path: &NodePath) -> Result<Vec<String>> {
+        let (mut names, mut len) = (Vec::new(), 0_usize);
+        for entry in self.listing()?.list_dir(&self.dialect().children_prefix(path)?)? {
+            let Some(child) = self.dialect().child(&entry?) else { continue };
+            len = len.saturating_add(child.name.capacity()).saturating_add(size_of::<String>());
+            if len > MAX_NAMES_LEN {
+                let detail = format!("the names in it take more than {MAX_NAMES_LEN} bytes");
+                return Err(Error::too_large(detail).at(path));
+            }
+            names.push(child.name);
+        }
+        names.sort_unstable();
+        names.dedup();
+        Ok(names)
+    }
+
+    /// The node at `path`, which is one of those names; none where it is no node.
+    pub fn child_node(&self, path: &NodePath) -> Result<Option<Arc<Node>>> {
+        let is_node = |node: &Arc<Node>| !node.is_bare() || node.stored().is_some();
+        Ok(self.node(path)?.filter(is_node))
+    }
+
+    /// The nodes directly below a group, sorted by name. Each is read when its turn comes.
+    pub fn children(
+        &self,
+        path: &NodePath,
+    ) -> Result<impl Iterator<Item = Result<Arc<Node>>> + use<'_>> {
+        let (names, path) = (self.child_names(path)?, path.clone());
+        Ok(names.into_iter().filter_map(move |name| {
+            let path = path.child(&name);
+            path.and_then(|path| self.child_node(&path)).transpose()
+        }))
+    }
+
+    fn listing(&self) -> Result<&dyn ListableStore> {
+        self.store().list().ok_or_else(|| Error::unsupported("the store cannot list its keys"))
+    }
+
+    /// Whether the root is more than the dialect says of any root: it has a document, or nodes are below it.
+    pub fn is_there(&self) -> Result<bool> {
+        let root = NodePath::root();
+        Ok(self.existing(&root)?.document().is_some()
+            || self.children(&root)?.next().transpose()?.is_some())
+    }
+}

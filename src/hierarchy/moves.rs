@@ -1,0 +1,73 @@
+//! The paths of nodes that were moved or removed, for those who look a path up again.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::metadata::NodePath;
+
+/// The nodes that were moved or removed in this mount, each with all below it.
+#[derive(Debug, Default)]
+pub(super) struct Moves {
+    /// A leaf.
+    noted: Mutex<Noted>,
+    /// How many there were, for those who need not lock to learn that nothing moved.
+    count: AtomicU64,
+}
+
+impl Moves {
+    /// Notes that the node at `path` was moved or removed.
+    pub fn note(&self, path: &NodePath) {
+        let mut noted = self.noted.lock();
+        noted.note(path);
+        self.count.store(noted.count, Ordering::Release);
+    }
+
+    /// How many there were.
+    pub fn count(&self) -> u64 {
+        self.count.load(Ordering::Acquire)
+    }
+
+    /// Whether a node at `path` or above it was moved or removed after the first `count` moves.
+    pub fn any_since(&self, count: u64, path: &NodePath) -> bool {
+        self.count() != count && self.noted.lock().any_since(count, path)
+    }
+}
+
+/// Moves and removals.
+#[derive(Debug, Default)]
+struct Noted {
+    /// How many there were.
+    count: u64,
+    /// Which was the last one of each path.
+    last: HashMap<NodePath, u64>,
+    /// What was before this one is not known any more: it may have been of any path.
+    known_since: u64,
+}
+
+/// Paths that are remembered.
+const MAX_MOVES: usize = 1 << 16;
+
+impl Noted {
+    fn note(&mut self, path: &NodePath) {
+        self.count = self.count.saturating_add(1);
+        if self.last.len() >= MAX_MOVES {
+            (self.last, self.known_since) = (HashMap::new(), self.count);
+        }
+        self.last.insert(path.clone(), self.count);
+    }
+
+    /// Whether a node at `path` or above it was moved after so many others.
+    fn any_since(&self, count: u64, path: &NodePath) -> bool {
+        let is_later = |path: &NodePath| self.last.get(path).is_some_and(|last| *last > count);
+        let mut at = Some(path.clone());
+        while let Some(path) = at {
+            if is_later(&path) {
+                return true;
+            }
+            at = path.parent();
+        }
+        count < self.known_since
+    }
+}

@@ -1,0 +1,52 @@
+//! The names that new nodes may have.
+
+use super::members::Member;
+use super::nodes::Hierarchy;
+use crate::error::{At, Error, Kind, Result};
+use crate::metadata::NodePath;
+use crate::store::PRIVATE;
+use crate::store::directory::LOCK_SUFFIX;
+
+/// Refuses a node where zarrfs keeps files of its own, or under the name of a lock file, which no listing shows.
+pub(super) fn check_is_not_private(path: &NodePath) -> Result<()> {
+    let wrong = |name: &&str| *name == PRIVATE || name.ends_with(LOCK_SUFFIX);
+    match path.components().find(wrong) {
+        None => Ok(()),
+        Some(name) => {
+            let detail = format!("{name:?}: this name is reserved for zarrfs; choose another");
+            Err(Error::new(Kind::NotPermitted, detail).at(path))
+        }
+    }
+}
+
+impl Hierarchy {
+    /// Refuses a name that the dialect does not allow, or not beside those that are there.
+    pub(super) fn check_new_name(&self, path: &NodePath) -> Result<()> {
+        let name = path.name().unwrap_or_default();
+        self.check_name(name)?;
+        let Some(parent) = path.parent().filter(|_| self.dialect().folds_case()) else {
+            return Ok(());
+        };
+        for member in self.members(&parent)? {
+            let (Member::Directory(other) | Member::File(other)) = member?;
+            if other != name && other.eq_ignore_ascii_case(name) {
+                return Err(Error::invalid(format!(
+                    "{name:?} differs from {other:?} only in case, which the drafts of 2019 do \
+                     not allow"
+                ))
+                .at(path));
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses what neither the dialect nor the store allows as the name of a new node.
+    pub(super) fn check_name(&self, name: &str) -> Result<()> {
+        if name.ends_with(LOCK_SUFFIX) {
+            let detail =
+                format!("{name:?}: names that end in {LOCK_SUFFIX} are reserved for lock files");
+            return Err(Error::invalid(detail));
+        }
+        self.dialect().check_name(name)
+    }
+}

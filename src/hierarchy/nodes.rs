@@ -1,0 +1,286 @@
+//! A hierarchy: nodes by path, read from their metadata files and kept for a while.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::directories::Directories;
+use super::documents::DocumentStore;
+use super::kept::KeptNodes;
+use super::node::{Content, Node, Standing};
+use super::texts::Texts;
+use crate::array::{Array, ShardLayout, parse_index};
+use crate::error::{At, Error, Kind, Result};
+use crate::metadata::model::{self, Group, KeyEncoding, Separator};
+use crate::metadata::{Dialect, NodeKind, NodePath, Policy, detect};
+use crate::resources;
+use crate::store::{Entry, Prefix, Store};
+
+/// How many keys below a prefix are looked at to find out whether a node is among them.
+const IMPLICIT_GROUP_SEARCH: usize = 10_000;
+
+/// How a hierarchy is read.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// How long what was read of a document is taken to be so.
+    pub metadata_ttl: Duration,
+    /// The most bytes that a decoded chunk may have.
+    pub max_chunk_len: u64,
+    /// How shards are written.
+    pub layout: ShardLayout,
+    /// How new arrays are stored that leave it to the mount.
+    pub policy: Policy,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            metadata_ttl: Duration::from_secs(1),
+            max_chunk_len: resources::within_memory(1 << 30, 8),
+            layout: ShardLayout::default(),
+            policy: Policy::default(),
+        }
+    }
+}
+
+/// A hierarchy in a store.
+#[derive(Debug)]
+pub struct Hierarchy {
+    pub(super) documents: DocumentStore,
+    pub(super) options: Options,
+    nodes: KeptNodes,
+    /// Directories that only this mount knows.
+    pub(super) directories: Directories,
+    /// The hierarchy that this one is a part of, if its root is a node of another one.
+    pub(super) above: Option<Above>,
+    /// Documents that are shown with copies of others.
+    pub(super) shown: Texts,
+}
+
+/// What lies below a path that has no document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Below {
+    Node,
+    Files,
+    Nothing,
+}
+
+impl Hierarchy {
+    /// Opens the hierarchy at the root of `store`; its dialect is found out unless it is told.
+    pub fn open(store: Store, dialect: Option<Dialect>, options: Options) -> Result<Self> {
+        let dialect = dialect.map_or_else(|| detect(&store), Ok)?;
+        Ok(Self {
+            documents: DocumentStore { store, dialect },
+            options,
+            nodes: KeptNodes::default(),
+            directories: Directories::default(),
+            above: None,
+            shown: Texts::default(),
+        })
+    }
+
+    /// The store.
+    pub fn store(&self) -> &Store {
+        &self.documents.store
+    }
+
+    /// The dialect.
+    pub fn dialect(&self) -> &Dialect {
+        &self.documents.dialect
+    }
+
+    /// How it is read.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// The node at `path`, or the directory that may become one; none where there is nothing.
+    pub fn node(&self, path: &NodePath) -> Result<Option<Arc<Node>>> {
+        let kept = self.nodes.get(path);
+        if let Some(read) = &kept
+            && read.at.elapsed() < self.options.metadata_ttl
+        {
+            return Ok(Some(Arc::clone(&read.node)));
+        }
+        let generation = self.nodes.generation();
+        let node = self.read_node(path, kept.as_ref().map(|read| &read.node))?;
+        self.nodes.keep(path, node.as_ref(), generation);
+        Ok(node)
+    }
+
+    /// The node at `path`; its absence is an error.
+    pub fn existing(&self, path: &NodePath) -> Result<Arc<Node>> {
+        self.node(path)?.ok_or_else(|| Error::not_found().at(path))
+    }
+
+    /// A number that is another one whenever something was changed here.
+    pub fn generation(&self) -> u64 {
+        self.nodes.generation()
+    }
+
+    /// How many nodes were moved or removed here so far, with all below them.
+    pub fn moves(&self) -> u64 {
+        self.nodes.moves().count()
+    }
+
+    /// Whether the node at `path` was moved or removed here after so many others were: another one may be there now.
+    pub fn has_moved_since(&self, path: &NodePath, moves: u64) -> bool {
+        self.nodes.moves().any_since(moves, path)
+    }
+
+    /// Forgets what was read of `path`, so that it is read anew.
+    pub fn invalidate(&self, path: &NodePath) {
+        self.nodes.forget(path);
+    }
+
+    /// Forgets what was read of `path` and of all that is below it.
+    pub(super) fn invalidate_below(&self, path: &NodePath) {
+        self.nodes.forget_below(path);
+    }
+
+    /// The node at `path` if it is kept, however old it is.
+    pub(super) fn kept(&self, path: &NodePath) -> Option<Arc<Node>> {
+        self.nodes.get(path).map(|read| read.node)
+    }
+
+    fn read_node(&self, path: &NodePath, kept: Option<&Arc<Node>>) -> Result<Option<Arc<Node>>> {
+        let known = self.directories.get(path);
+        for (kind, key) in self.dialect().document_keys(path)? {
+            if let Some(document) = known.as_ref().and_then(|known| known.stored())
+                && document.key == key
+            {
+                if self.documents.is_current(document)? {
+                    return Ok(known);
+                }
+                // Another program has made a node of it.
+                self.directories.remove(path);
+            }
+            if let Some(kept) = kept
+                && let Some(document) = kept.document().filter(|document| document.key == key)
+                && self.documents.is_current(document)?
+            {
+                return Ok(Some(Arc::clone(kept)));
+            }
+            let document = match self.documents.get(path, &key) {
+                Ok(Some(document)) => document,
+                Ok(None) => continue,
+                // The node is visible all the same, with the reason why it is no more than that.
+                Err(error) if matches!(error.kind(), Kind::TooLarge | Kind::Corrupt) => {
+                    let kind = kind.unwrap_or(NodeKind::Group);
+                    let content = Content::NotUnderstood(kind, error);
+                    let standing = Standing::Unreadable(key);
+                    return Ok(Some(Arc::new(Node { path: path.clone(), standing, content })));
+                }
+                Err(error) => return Err(error),
+            };
+            let lowered = self.dialect().lower(kind, &document.text);
+            let content = match lowered.node.and_then(|node| self.bind(path, node)) {
+                Ok(content) => content,
+                Err(error) => Content::NotUnderstood(lowered.kind, error.at(&key)),
+            };
+            if known.as_ref().is_some_and(|known| known.is_made()) {
+                // Another program has made a node of it.
+                self.directories.remove(path);
+            }
+            let standing = Standing::Stored(document);
+            return Ok(Some(Arc::new(Node { path: path.clone(), standing, content })));
+        }
+        if let Some(known) = known.filter(|known| known.stored().is_none()) {
+            return Ok(Some(known));
+        }
+        Ok(match self.find_below(path)? {
+            Below::Node => {
+                let content = Content::Group(Group::default());
+                let standing = Standing::Implicit;
+                Some(Arc::new(Node { path: path.clone(), standing, content }))
+            }
+            Below::Files => Some(Arc::new(Node::bare(path.clone(), None))),
+            Below::Nothing => None,
+        })
+    }
+
+    pub(super) fn bind(&self, path: &NodePath, node: model::Node) -> Result<Content> {
+        match node {
+            model::Node::Group(group) => Ok(Content::Group(group)),
+            model::Node::Array(mut array) => {
+                let prefix = self.dialect().chunk_prefix(path)?;
+                if array.key_encoding == KeyEncoding::V2Unsaid {
+                    array.key_encoding = KeyEncoding::V2(self.separator_in_use(&prefix)?);
+                }
+                let limit = self.options.max_chunk_len;
+                let array = Array::open(*array, self.store(), prefix, limit, self.options.layout)?;
+                Ok(Content::Array(Arc::new(array)))
+            }
+        }
+    }
+
+    /// What stands between the indices in keys below `prefix`, where the document does not say: `/` where there is a
+    /// directory of chunks.
+    fn separator_in_use(&self, prefix: &Prefix) -> Result<Separator> {
+        let Some(list) = self.store().list() else { return Ok(Separator::Dot) };
+        for entry in list.list_dir(prefix)?.take(IMPLICIT_GROUP_SEARCH) {
+            let entry = entry?;
+            let mut indices = entry.name().split('.');
+            if indices.all(|part| parse_index(part).is_some()) {
+                let is_level = matches!(entry, Entry::Prefix(_));
+                return Ok(if is_level { Separator::Slash } else { Separator::Dot });
+            }
+        }
+        Ok(Separator::Dot)
+    }
+
+    pub(super) fn is_implicit_group(&self, path: &NodePath) -> Result<bool> {
+        Ok(self.find_below(path)? == Below::Node)
+    }
+
+    /// What lies below `path`, which has no document.
+    fn find_below(&self, path: &NodePath) -> Result<Below> {
+        if path.is_root() && self.dialect().has_implicit_root() {
+            return Ok(Below::Node);
+        }
+        let Some(list) = self.store().list() else {
+            return Ok(if path.is_root() { Below::Node } else { Below::Nothing });
+        };
+        let mut found = if path.is_root() { Below::Files } else { Below::Nothing };
+        let nodes = self.dialect().children_prefix(path)?;
+        if self.dialect().has_implicit_groups() {
+            for key in list.list_prefix(&nodes)?.take(IMPLICIT_GROUP_SEARCH) {
+                if self.dialect().is_document(&key?) {
+                    return Ok(Below::Node);
+                }
+                found = Below::Files;
+            }
+        }
+        let ordinary = self.ordinary_prefix(path)?;
+        if ordinary != nodes {
+            // In a tree of documents other keys mean nothing.
+            let any = list.list_dir(&ordinary)?.next().transpose()?.is_some();
+            found = if any { Below::Files } else { Below::Nothing };
+        }
+        Ok(found)
+    }
+
+    /// Where ordinary files beside a node lie.
+    pub fn ordinary_prefix(&self, path: &NodePath) -> Result<Prefix> {
+        self.dialect().chunk_prefix(path)
+    }
+
+    pub(super) fn known_as_stored(&self, path: &NodePath) {
+        self.directories.remove(path);
+        self.invalidate(path);
+    }
+}
+
+/// Where a hierarchy lies in another one.
+#[derive(Debug, Clone)]
+pub(super) struct Above {
+    pub(super) hierarchy: Arc<Hierarchy>,
+    /// What is the root there.
+    pub(super) base: NodePath,
+}
+
+impl Above {
+    /// The whole path of a node.
+    pub(super) fn path_of(&self, path: &NodePath) -> Result<NodePath> {
+        self.base.join(path.as_str())
+    }
+}
