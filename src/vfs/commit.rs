@@ -11,7 +11,8 @@ use super::file::{Content, File, Unstored};
 use super::inode::Inode;
 use super::overlay::Shown;
 use super::place::Place;
-use super::{Access, Form, Vfs};
+use super::{ATTEMPTS, Access, Form, Vfs};
+use crate::array::ArrayId;
 use crate::buffer::Buffer;
 use crate::cache::Base;
 use crate::error::{At, Error, Kind, Result};
@@ -54,20 +55,43 @@ impl Vfs {
         }
         self.check_still(inode, &file)?;
         drop(file);
-        // While nothing moves: what is not there any more must not read as the fill value.
-        let _shared = self.tree_lock.read();
-        let place = inode.place().ok_or_else(Error::not_found)?;
-        match &place {
-            Place::Ordinary(path, relative) => {
-                let key = self.ordinary_key(path, relative)?;
-                let range = ByteRange::Span { offset, len: u64::try_from(len).unwrap_or(u64::MAX) };
-                let value =
-                    self.hierarchy.store().read().get_partial_values(&[(key, range)])?.pop();
-                Ok(value.flatten().ok_or_else(Error::not_found)?.bytes)
+        let mut attempts = 1;
+        loop {
+            let alone = (attempts >= ATTEMPTS).then(|| self.tree_lock.read());
+            let place = inode.place().ok_or_else(Error::not_found)?;
+            let before = self.state_of(&place);
+            let read = self.read_stored(&place, offset, len);
+            // If its node was moved, removed or changed meanwhile, a chunk that has gone may have been
+            // read as the fill value: it is read again, where it is now.
+            let shared = if alone.is_some() { alone } else { Some(self.tree_lock.read()) };
+            if attempts >= ATTEMPTS
+                || inode.place().as_ref() == Some(&place) && self.state_of(&place) == before
+            {
+                return read.at(place.shown());
             }
-            other => Ok(super::slice(&self.stored_bytes(other)?.into(), offset, len)),
+            drop(shared);
+            attempts += 1;
         }
-        .at(place.shown())
+    }
+
+    /// What changes when the node of a file is moved, removed or gets other metadata.
+    fn state_of(&self, place: &Place) -> (u64, Option<ArrayId>) {
+        let array = match place {
+            Place::Chunk(path, _) => self.array(path).ok().map(|array| array.id()),
+            _ => None,
+        };
+        (self.hierarchy.moves(), array)
+    }
+
+    /// A range of what is stored at `place`.
+    fn read_stored(&self, place: &Place, offset: u64, len: usize) -> Result<Bytes> {
+        let Place::Ordinary(path, relative) = place else {
+            return Ok(super::slice(&self.stored_bytes(place)?.into(), offset, len));
+        };
+        let key = self.ordinary_key(path, relative)?;
+        let range = ByteRange::Span { offset, len: u64::try_from(len).unwrap_or(u64::MAX) };
+        let value = self.hierarchy.store().read().get_partial_values(&[(key, range)])?.pop();
+        Ok(value.flatten().ok_or_else(Error::not_found)?.bytes)
     }
 
     pub(super) fn try_read_content(&self, inode: &Inode, offset: u64, len: usize) -> Option<Bytes> {

@@ -65,7 +65,7 @@ use overlay::Overlay;
 use passthrough::Passed;
 pub use passthrough::Passthrough;
 use place::{DOCUMENT, Place, Report, ZMETADATA};
-use reader::{Followed, Windows};
+use reader::{Followed, Spans};
 pub use unstored::Unstored;
 use unsynced::Unsynced;
 pub use views::ListedViews;
@@ -187,7 +187,7 @@ pub struct Vfs {
     written_len: AtomicU64,
     /// Ranges of chunks that were read without the rest.
     excerpts: AtomicU64,
-    windows: Windows,
+    spans: Spans,
     /// Bytes of files that wait to be stored, or are those of removed files that are still open.
     unstored_len: AtomicU64,
     /// Whether anybody has asked for a chunk whose length is known only when it is decoded.
@@ -244,7 +244,7 @@ impl Vfs {
             read_len: AtomicU64::new(0),
             written_len: AtomicU64::new(0),
             excerpts: AtomicU64::new(0),
-            windows: Windows::default(),
+            spans: Spans::default(),
             unstored_len: AtomicU64::new(0),
             has_variable: AtomicBool::new(false),
             mounted: SystemTime::now(),
@@ -437,7 +437,7 @@ impl Vfs {
         self.inodes.sweep();
         self.passed.sweep(&self.cache);
         self.cache.set_elsewhere(Elsewhere::MemoryFiles, self.passed.len());
-        self.let_windows_go();
+        self.drop_old_spans();
         buffer::rest();
         if self.unsynced.len() > MAX_UNSYNCED
             && let Err(error) = self.unsynced.sync_all(self.hierarchy.store())

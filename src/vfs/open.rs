@@ -518,7 +518,7 @@ impl Vfs {
         let Ok(open) = self.handle(handle) else { return };
         let is_writer = open.access != Access::Read;
         if let Some(view) = open.view() {
-            view.sweep.end();
+            view.reader.end();
             if is_writer {
                 // What a mapping wrote after the last close.
                 self.store_view(&view.view).unwrap_or_else(|error| self.note("close", &error));

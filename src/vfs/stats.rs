@@ -30,7 +30,7 @@ impl Vfs {
             (
                 "view_windows_total",
                 "Long parts of views assembled at once because a row of chunks exceeds the cache.",
-                count(&self.windows.made),
+                count(&self.spans.made),
             ),
             ("chunks_stored_total", "Chunks encoded and stored.", count(&done.stored)),
             ("chunks_erased_total", "Chunks erased from the store.", count(&done.erased)),

@@ -74,12 +74,7 @@ impl Seen {
         self.0.lock().last = Some(Instant::now());
     }
 
-    /// Notes that a chunk was read as it was stored as this version, or was not.
-    pub fn note(&self, path: &NodePath, coords: &Coords, version: Option<Version>) {
-        self.note_all([(path.clone(), coords.clone(), version)]);
-    }
-
-    /// Notes the same of the chunks of an answer.
+    /// Notes the versions of the chunks that an answer was made of, or that they were not stored.
     pub fn note_all(&self, read: impl IntoIterator<Item = (NodePath, Coords, Option<Version>)>) {
         let mut chunks = self.0.lock();
         chunks.last = Some(Instant::now());

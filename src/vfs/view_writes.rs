@@ -7,6 +7,8 @@
 //! request fills. A writer that did not truncate the view may stop anywhere, so its chunks are read
 //! at once, and `write` reports a damaged chunk, not `close`.
 
+use std::ops::ControlFlow;
+
 use parking_lot::Mutex;
 
 use super::Vfs;
@@ -115,13 +117,15 @@ impl Vfs {
         let Some(shared) = self.tree_lock.try_read() else { return Ok(false) };
         let mut left = MOST_AT_HAND;
         let looked = open.view.for_each_chunk((offset, end), &mut |elements, coords, _| {
-            left = left.checked_sub(1).ok_or_else(Error::not_found)?;
             let array = self.array_of(elements, open.moves)?;
-            let waits = self.cache.has_waiting(&array, coords)?;
-            waits.then_some(()).ok_or_else(Error::not_found)
+            if left == 0 || !self.cache.has_waiting(&array, coords)? {
+                return Ok(ControlFlow::Break(()));
+            }
+            left -= 1;
+            Ok(ControlFlow::Continue(()))
         });
-        if looked.is_err() {
-            // Who takes his time finds out why.
+        // An error is reported by the write that may wait.
+        if !matches!(looked, Ok(ControlFlow::Continue(()))) {
             return Ok(false);
         }
         let mut all_wait = true;

@@ -5,6 +5,7 @@
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
+use std::ops::ControlFlow;
 use std::sync::{Arc, Weak};
 use std::time::{Instant, SystemTime};
 
@@ -13,15 +14,15 @@ use parking_lot::Mutex;
 use super::file::OpenedAs;
 use super::inode::Inode;
 use super::place::Place;
-use super::reader::{Excerpts, Sweep, Window};
+use super::reader::Reader;
 use super::view_pages::{Generations, KernelPages, Seen};
 use super::view_writes::Writing;
 use super::{Access, Form, Pages, Vfs};
-use crate::array::{Array, Coords};
+use crate::array::Array;
 use crate::error::{At, Error, Kind, Result};
 use crate::hierarchy::Node;
 use crate::metadata::{NodeKind, NodePath};
-use crate::view::{Elements, FORMATS, Format, GetChunk, Source, Touch, View};
+use crate::view::{FORMATS, Format, GetChunk, Source, View};
 
 /// The most nodes that a text lists which cannot be in a file.
 const MAX_REASONS: usize = 100;
@@ -94,12 +95,8 @@ pub(super) struct OpenView {
     pub writing: Option<Arc<Writing>>,
     /// Whether it was cut to nothing when it was opened.
     pub is_cut: bool,
-    /// How it is read.
-    pub sweep: Sweep,
-    /// Of which chunks ranges were read.
-    pub excerpts: Excerpts,
-    /// A long part of it, where the cache does not hold a row of its chunks.
-    pub window: Mutex<Window>,
+    /// How it is being read.
+    pub reader: Reader,
 }
 
 /// A view that was made.
@@ -255,7 +252,7 @@ impl Vfs {
 
     /// Says once where a sweep through a view decodes each chunk many times.
     fn warn_of_slabs(&self, path: &NodePath, format: &Format, view: &View) {
-        let at_once = self.made_at_once(view);
+        let at_once = self.assembled_at_once(view);
         for elements in view.elements() {
             if let Some(warning) = elements.warning(self.options.cache_len, at_once) {
                 log::warn!("{}: {warning}", view_name(path, format));
@@ -355,9 +352,7 @@ impl Vfs {
             seen,
             writing,
             is_cut: access == Access::Truncate,
-            sweep: Sweep::default(),
-            excerpts: Excerpts::default(),
-            window: Mutex::default(),
+            reader: Reader::default(),
         };
         Ok((Arc::new(view), if are_kept { Pages::Keep } else { Pages::Drop }))
     }
@@ -387,12 +382,12 @@ impl Vfs {
 
     /// Whether a view is made of so many chunks at the most.
     pub(super) fn is_of_chunks(view: &View, most: usize) -> bool {
-        let mut left = most;
-        let mut count = |_: &Elements, _: &Coords, _: &Touch| {
-            left = left.checked_sub(1).ok_or_else(Error::not_found)?;
-            Ok(())
-        };
-        view.for_each_chunk((0, view.len()), &mut count).is_ok()
+        let mut found = 0_usize;
+        let walked = view.for_each_chunk((0, view.len()), &mut |_, _, _| {
+            found = found.saturating_add(1);
+            Ok(if found > most { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        });
+        matches!(walked, Ok(ControlFlow::Continue(())))
     }
 
     /// The kernel has dropped the pages that it had, where it was told to: it asks.

@@ -1,6 +1,6 @@
 //! The elements of an array as a range of a file.
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use super::layout::{Items, Layout};
@@ -32,6 +32,12 @@ impl From<Buffer> for Excerpt {
 /// Changes the decoded bytes of a chunk, and keeps other changes of the chunk out until it returns.
 pub type ChangeChunk<'g> = dyn FnMut(&Elements, &Coords, Cover, &mut dyn FnMut(&mut [u8]) -> Result<()>) -> Result<()>
     + 'g;
+
+/// Looks at a chunk of a walk, and says whether to go on.
+pub type EachChunk<'f, 'v> = dyn FnMut(&'v Elements, &Coords, &Touch) -> Walk + 'f;
+
+/// How a walk over chunks goes on, or ended.
+pub type Walk = Result<ControlFlow<()>>;
 
 /// What a range of a file has of a chunk.
 #[derive(Debug, Clone)]
@@ -231,13 +237,13 @@ impl Elements {
         Ok(())
     }
 
-    /// Each chunk that `len` bytes from `from` on are made of.
-    pub(super) fn for_each_chunk(
-        &self,
+    /// Each chunk that `len` bytes from `from` on are made of, until `each` breaks.
+    pub(super) fn for_each_chunk<'e>(
+        &'e self,
         from: u64,
         len: usize,
-        each: &mut dyn FnMut(&Self, &Coords, &Touch) -> Result<()>,
-    ) -> Result<()> {
+        each: &mut EachChunk<'_, 'e>,
+    ) -> Walk {
         let from = self.start.checked_add(from).ok_or_else(outside)?;
         let (first, last) = self.items_of(from, len);
         self.for_each_box(first, self.span(first, last)?, &mut |coords, here| {
@@ -292,8 +298,10 @@ impl Elements {
                 item.get_mut(within..end).ok_or_else(outside)?.copy_from_slice(data);
                 self.items.to_chunk(self.component_len, &mut item);
                 region::copy((&item, here.in_run), (chunk, here.in_chunk), extent, item_size)
-            })
+            })?;
+            Ok(ControlFlow::Continue(()))
         })
+        .map(|_| ())
     }
 
     /// The numbers of the first element that a range touches, and of the one after the last.
@@ -315,15 +323,18 @@ impl Elements {
             target.chunks_exact_mut(fill.len()).for_each(|item| item.copy_from_slice(&fill));
         }
         self.for_each_box(first, target.len(), &mut |coords, here| {
-            let Some(got) = get(self, coords, &self.bytes_of(&here)?)? else { return Ok(()) };
-            let run = target.get_mut(here.run).ok_or_else(outside)?;
-            region::copy_from(
-                (&got.bytes, got.start, here.in_chunk),
-                (run, here.in_run),
-                here.extent,
-                self.item_size()?,
-            )
+            if let Some(got) = get(self, coords, &self.bytes_of(&here)?)? {
+                let run = target.get_mut(here.run).ok_or_else(outside)?;
+                region::copy_from(
+                    (&got.bytes, got.start, here.in_chunk),
+                    (run, here.in_run),
+                    here.extent,
+                    self.item_size()?,
+                )?;
+            }
+            Ok(ControlFlow::Continue(()))
         })
+        .map(|_| ())
     }
 
     fn write_items(&self, first: u64, data: &[u8], change: &mut ChangeChunk<'_>) -> Result<()> {
@@ -332,8 +343,10 @@ impl Elements {
             let run = data.get(here.run).ok_or_else(outside)?;
             change(self, coords, here.cover, &mut |chunk| {
                 region::copy((run, here.in_run), (chunk, here.in_chunk), here.extent, item_len)
-            })
+            })?;
+            Ok(ControlFlow::Continue(()))
         })
+        .map(|_| ())
     }
 
     /// From the first byte that a box has of a chunk to the last.
@@ -353,8 +366,8 @@ impl Elements {
         &self,
         first: u64,
         len: usize,
-        each: &mut dyn FnMut(&Coords, Here<'_>) -> Result<()>,
-    ) -> Result<()> {
+        each: &mut dyn FnMut(&Coords, Here<'_>) -> Walk,
+    ) -> Walk {
         let last = u64::try_from(len / self.item_size()?).map_err(|_| outside())?;
         let last = first.checked_add(last).ok_or_else(outside)?;
         match self.layout {
@@ -367,8 +380,8 @@ impl Elements {
         &self,
         first: u64,
         last: u64,
-        each: &mut dyn FnMut(&Coords, Here<'_>) -> Result<()>,
-    ) -> Result<()> {
+        each: &mut dyn FnMut(&Coords, Here<'_>) -> Walk,
+    ) -> Walk {
         let mut runs = Vec::new();
         split(&self.array.model().shape, &mut Vec::new(), (first, last), &mut runs);
         let mut at = 0_usize;
@@ -378,9 +391,11 @@ impl Elements {
             let run_len = count.and_then(|len| usize::try_from(len).ok()).ok_or_else(outside)?;
             let run = at..at.checked_add(run_len).ok_or_else(outside)?;
             at = run.end;
-            self.for_each_chunk_of_box(&run, (&start, &extent), each)?;
+            if self.for_each_chunk_of_box(&run, (&start, &extent), each)?.is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
         }
-        Ok(())
+        Ok(ControlFlow::Continue(()))
     }
 
     /// The part of each chunk that a box of elements touches, in C order of the chunks. The box lies in the range `run`.
@@ -388,8 +403,8 @@ impl Elements {
         &self,
         run: &Range<usize>,
         (start, extent): (&[u64], &[u64]),
-        each: &mut dyn FnMut(&Coords, Here<'_>) -> Result<()>,
-    ) -> Result<()> {
+        each: &mut dyn FnMut(&Coords, Here<'_>) -> Walk,
+    ) -> Walk {
         let grid = self.array.grid();
         let index_of =
             |(axis, element): (usize, u64)| grid.index_of(axis, element).ok_or_else(outside);
@@ -445,9 +460,9 @@ impl Elements {
                 cover,
                 reach,
             };
-            each(&coords, here)?;
-            if !region::step(&mut step, &counts) {
-                return Ok(());
+            let walk = each(&coords, here)?;
+            if walk.is_break() || !region::step(&mut step, &counts) {
+                return Ok(walk);
             }
         }
     }
@@ -456,8 +471,8 @@ impl Elements {
         &self,
         first: u64,
         last: u64,
-        each: &mut dyn FnMut(&Coords, Here<'_>) -> Result<()>,
-    ) -> Result<()> {
+        each: &mut dyn FnMut(&Coords, Here<'_>) -> Walk,
+    ) -> Walk {
         let per_chunk = (self.chunk_len / self.item_len).max(1);
         let (mut item, mut at) = (first, 0_usize);
         while item < last {
@@ -481,10 +496,12 @@ impl Elements {
                     _ => Reach::Within,
                 },
             };
-            each(&self.coords_of(chunk), here)?;
+            if each(&self.coords_of(chunk), here)?.is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
             (item, at) = (item.saturating_add(count), end);
         }
-        Ok(())
+        Ok(ControlFlow::Continue(()))
     }
 
     /// So many elements of a chunk, which follow one another in a range of them.

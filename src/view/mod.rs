@@ -24,7 +24,7 @@ mod layout;
 mod parts;
 mod source;
 
-pub use elements::{ChangeChunk, Elements, Excerpt, GetChunk, Reach, Touch};
+pub use elements::{ChangeChunk, EachChunk, Elements, Excerpt, GetChunk, Reach, Touch, Walk};
 pub use formats::{FORMATS, Format, Nodes};
 pub use layout::{Items, Layout};
 pub use parts::{Part, Slab, View, max_prefix_len};

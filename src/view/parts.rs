@@ -4,14 +4,13 @@
 //! that the range touches. A file never changes, but a library may rewrite bytes that the format
 //! reserves for it.
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use super::elements::{ChangeChunk, Elements, GetChunk, Touch};
+use super::elements::{ChangeChunk, EachChunk, Elements, GetChunk, Walk};
 use super::layout::Layout;
-use crate::array::Coords;
 use crate::buffer::reserve;
 use crate::error::{Error, Kind, Result};
 use crate::resources;
@@ -153,19 +152,21 @@ impl View {
         Ok(bytes)
     }
 
-    /// Each chunk that the bytes between two offsets are made of.
-    pub fn for_each_chunk(
-        &self,
+    /// Each chunk that the bytes between two offsets are made of, until `each` breaks.
+    pub fn for_each_chunk<'v>(
+        &'v self,
         (from, until): (u64, u64),
-        each: &mut dyn FnMut(&Elements, &Coords, &Touch) -> Result<()>,
-    ) -> Result<()> {
+        each: &mut EachChunk<'_, 'v>,
+    ) -> Walk {
         let len = usize::try_from(until.saturating_sub(from)).unwrap_or(usize::MAX);
         for Piece { part, from, within } in self.pieces(from, len) {
-            if let Part::Elements(elements) = part {
-                elements.for_each_chunk(from, within.len(), each)?;
+            if let Part::Elements(elements) = part
+                && elements.for_each_chunk(from, within.len(), each)?.is_break()
+            {
+                return Ok(ControlFlow::Break(()));
             }
         }
-        Ok(())
+        Ok(ControlFlow::Continue(()))
     }
 
     /// The end of the last whole rows of elements between two offsets, of the longest that end in the second half; `until` where there

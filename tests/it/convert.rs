@@ -272,6 +272,15 @@ fn many(place: &Path, along: usize) -> PathBuf {
     source
 }
 
+/// How many chunks of an array of two dimensions are stored.
+fn stored_chunks(at: &Path) -> usize {
+    let entries = |at: &Path| fs::read_dir(at).into_iter().flatten().flatten();
+    let is_chunk =
+        |name: &std::ffi::OsStr| name.to_str().is_some_and(|name| name.parse::<u64>().is_ok());
+    let rows = entries(at).flat_map(|row| entries(&row.path()));
+    rows.filter(|chunk| is_chunk(&chunk.file_name())).count()
+}
+
 /// A conversion that was stopped as soon as it had stored a chunk; it is killed at the end.
 struct Stopped(std::process::Child);
 
@@ -284,7 +293,8 @@ impl Stopped {
         let mark = dest.join(".zarrfs/convert");
         let holder = format!("aside-{}-", this.0.id());
         let is_marked = || fs::read_to_string(&mark).is_ok_and(|mark| mark.contains(&holder));
-        until("the first chunk", || is_marked() && dest.join("x/c").exists());
+        // More than the threads that may each be in the midst of one.
+        until("the first chunks", || is_marked() && stored_chunks(&dest.join("x/c")) > 20);
         this.signal("-STOP");
         assert!(is_marked(), "it was faster than the signal");
         this

@@ -1,49 +1,93 @@
-//! How a range of a view is read: from chunks that are in the cache, that others decode meanwhile, or of which a range
-//! is enough.
+//! How views and chunk files are read: what was read so far and what the cache has go in, a plan comes
+//! out (`plan`), and this module does what the plan says.
+//!
+//! A reader finds a chunk that was decoded in advance in the cache, or waits there for its decoding.
+//! `tree_lock` is not held while chunks are read and decoded: a read whose arrays were moved, removed
+//! or changed meanwhile fails with `ESTALE`, so a chunk that has gone with its array never reads as
+//! the fill value.
 
-mod ahead;
-mod excerpts;
+mod assemble;
+mod decode;
+mod files;
+mod pattern;
+mod plan;
 mod request;
-mod windows;
+mod span;
 
-use std::cell::{Cell, RefCell};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use bytes::Bytes;
+use parking_lot::{Condvar, Mutex};
 
-use crate::array::{Array, ChunkLen};
+use crate::array::{Array, ChunkRef};
 use crate::buffer::Buffer;
-use crate::cache::Residency;
 use crate::error::{At, Error, Kind, Result};
+use crate::pool::Urgency;
 use crate::vfs::Vfs;
 use crate::vfs::view_pages::Seen;
 use crate::vfs::view_writes::MOST_AT_HAND;
 use crate::vfs::views::OpenView;
-use crate::view::{Elements, GetChunk};
-use ahead::Way;
-pub(super) use ahead::{Followed, Sweep};
-pub(super) use excerpts::Excerpts;
-use request::{Request, Wanted};
-pub(super) use windows::{Window, Windows};
+use crate::view::{Elements, View};
+use assemble::Execution;
+use decode::Target;
+pub(super) use files::Followed;
+use pattern::Ticket;
+use plan::{Fetch, Limits, Outlook, Plan, Reads};
+use request::{Part, Request};
+use span::Span;
+pub(super) use span::Spans;
 
 /// Chunks of one request that are looked for in the cache together; the others are when they are copied.
 const MOST_CHUNKS: usize = 1024;
 
-/// Up to `1/SMALL_PART` of a chunk is a small part of it.
-const SMALL_PART: u64 = 2;
+/// Chunks of a range that are decoded in advance: there is no gain where chunks are smaller.
+const MOST_CHUNKS_AHEAD: usize = 1024;
+
+/// A request of the kernel has at most so many bytes.
+const REQUEST: u64 = 1 << 20;
+
+/// How one open view is being read.
+#[derive(Debug, Default)]
+pub(super) struct Reader {
+    /// A leaf: never held while something is read, decoded or looked up.
+    state: Mutex<State>,
+    /// Signals that a span was assembled, or could not be.
+    assembled: Condvar,
+    /// Whether there may be a span.
+    has_span: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    reads: Reads<ChunkRef>,
+    span: Span,
+}
+
+impl Reader {
+    /// Notes that a partial read of a chunk has decoded so many bytes more than those of the range.
+    fn note_decoded(&self, chunk: &ChunkRef, more: u64) {
+        self.state.lock().reads.note_decoded(chunk, more);
+    }
+
+    /// Ends all sequences, as the view is closed: nothing is decoded for them any more.
+    pub fn end(&self) {
+        self.state.lock().reads.end();
+    }
+}
 
 impl Vfs {
     /// Since when a chunk must be known to be what is stored: since the file was opened, and not for longer than
     /// `--metadata-ttl`. None where nobody else changes anything.
-    pub(in crate::vfs) fn fresh_since(&self, opened: Option<Instant>) -> Option<Instant> {
+    pub(super) fn fresh_since(&self, opened: Option<Instant>) -> Option<Instant> {
         let aged = Instant::now().checked_sub(self.hierarchy.options().metadata_ttl)?;
         Some(opened.map_or(aged, |opened| opened.max(aged)))
     }
 
     /// The array of a part of a view, as it is now: it must be the same one, with the same elements. One that has gone has no
     /// chunks here, and must not read as the fill value.
-    pub(in crate::vfs) fn array_of(&self, elements: &Elements, moves: u64) -> Result<Arc<Array>> {
+    pub(super) fn array_of(&self, elements: &Elements, moves: u64) -> Result<Arc<Array>> {
         if !self.hierarchy.has_moved_since(&elements.path, moves) {
             match self.array(&elements.path) {
                 Ok(current) if current.has_elements_of(&elements.array) => return Ok(current),
@@ -55,106 +99,154 @@ impl Vfs {
         Err(Error::new(Kind::Stale, detail).at(&elements.path))
     }
 
+    /// How many bytes of a view are assembled at once, where the cache does not hold a row of its
+    /// chunks.
+    pub(super) fn assembled_at_once(&self, view: &View) -> u64 {
+        plan::longest_part(view, self.limits(true)).max(REQUEST)
+    }
+
     /// Reads all bytes of a view, and notes in `seen` what they were made of. Returns `None` if something of it cannot
     /// be read, or nodes are about to move.
-    pub(in crate::vfs) fn whole_view(&self, open: &OpenView, seen: &Seen) -> Option<Buffer> {
-        let _shared = self.tree_lock.try_read()?;
-        let len = usize::try_from(open.view.len()).ok()?;
-        let request = self.request(open, (0, len), MOST_CHUNKS).ok()?;
-        self.view_bytes(open, seen, &request).ok().map(Buffer::from)
+    pub(super) fn whole_view(&self, open: &OpenView, seen: &Seen) -> Option<Buffer> {
+        let mut request = self.request(open, (0, open.view.len()), MOST_CHUNKS).ok()?;
+        self.look_in_cache(open, &mut request);
+        let fetches = vec![Fetch::Whole; request.parts.len()];
+        let ticket = Ticket::default();
+        let how = Execution { fetches: &fetches, beside: 0, ticket: &ticket, is_long_part: false };
+        let bytes = self.assemble(open, seen, &request, &how).ok()?;
+        // An opener holds it already.
+        let _shared = self.tree_lock.try_read_recursive()?;
+        self.check_unchanged(open, &request).ok()?;
+        Some(Buffer::from(bytes))
     }
 
     /// Like [`Self::read_view`], if all chunks are in the cache: nothing is read, decoded or waited for.
-    pub(in crate::vfs) fn try_read_view(
-        &self,
-        open: &OpenView,
-        offset: u64,
-        len: usize,
-    ) -> Option<Bytes> {
-        let _shared = self.tree_lock.try_read()?;
-        let mut request = self.request(open, (offset, len), MOST_AT_HAND).ok()?;
+    pub(super) fn try_read_view(&self, open: &OpenView, offset: u64, len: usize) -> Option<Bytes> {
+        let range = range_of(open, offset, len);
+        if let Some(bytes) = self.bytes_of_span(open, range) {
+            self.note_pages(open);
+            open.reader.state.lock().reads.note(range, &*open.view, self.limits_of(open));
+            return Some(bytes);
+        }
+        let mut request = self.request(open, range, MOST_AT_HAND).ok()?;
+        self.look_in_cache(open, &mut request);
         if !request.is_ready() {
             return None;
         }
         self.note_pages(open);
-        let way = self.before_view(open, offset, request.end);
-        if way != Way::Window {
-            self.before_chunks(open, &mut request, way == Way::Sweep);
-        }
-        let bytes = self.view_bytes(open, &open.seen, &request).ok()?;
-        Some(Buffer::from(bytes).into())
+        let (outlook, plan) = self.note_and_plan(open, &request);
+        self.answer(open, &request, &outlook, plan).ok()
     }
 
     /// Reads up to `len` bytes from `offset` of a view.
-    pub(in crate::vfs) fn read_view(
-        &self,
-        open: &OpenView,
-        offset: u64,
-        len: usize,
-    ) -> Result<Bytes> {
-        // While nothing moves: a chunk that is gone must not read as the fill value.
-        let mut shared = self.tree_lock.read();
+    pub(super) fn read_view(&self, open: &OpenView, offset: u64, len: usize) -> Result<Bytes> {
         self.note_pages(open);
-        let end = offset.saturating_add(u64::try_from(len).unwrap_or(u64::MAX));
-        let way = self.before_view(open, offset, end.min(open.view.len()));
-        if way == Way::Window {
-            drop(shared); // This takes a while.
-            if let Some(bytes) = self.read_window(open, offset, len) {
-                return Ok(bytes);
-            }
-            shared = self.tree_lock.read();
+        let range = range_of(open, offset, len);
+        let outlook = open.reader.state.lock().reads.note(range, &*open.view, self.limits_of(open));
+        if outlook.is_for_long_part
+            && let Some(bytes) = self.read_span(open, range)
+        {
+            return Ok(bytes);
         }
-        let mut request = self.request(open, (offset, len), MOST_CHUNKS)?;
-        self.before_chunks(open, &mut request, way != Way::Jump);
-        let bytes = self.view_bytes(open, &open.seen, &request);
-        drop(shared);
-        if way == Way::Jump {
+        let mut request = self.request(open, range, MOST_CHUNKS)?;
+        self.look_in_cache(open, &mut request);
+        let plan = self.plan(open, &request, &outlook);
+        let bytes = self.answer(open, &request, &outlook, plan)?;
+        if !outlook.is_sequential {
             self.note_jumps(&request);
         }
-        bytes.map(|bytes| Buffer::from(bytes).into())
+        Ok(bytes)
     }
 
-    /// Notes of which chunks a small part was read, though all of each was decoded.
-    fn note_jumps(&self, request: &Request) {
-        for Wanted { array, coords, range, residency, .. } in &request.chunks {
-            let len = array.chunk_len(coords).ok().and_then(ChunkLen::exactly).unwrap_or_default();
-            let is_small =
-                u64::try_from(range.len()).is_ok_and(|wanted| wanted <= len / SMALL_PART);
-            if is_small && matches!(residency, Residency::Absent) {
-                self.cache.note_jump(array, coords);
-            }
+    fn limits(&self, may_be_old: bool) -> Limits {
+        let at_once = self.crew.get().map_or(1, |crew| crew.pool.most_ahead());
+        Limits {
+            cache_len: self.options.cache_len,
+            at_once: u64::try_from(at_once).unwrap_or(u64::MAX),
+            has_long_parts: may_be_old && !self.hierarchy.options().metadata_ttl.is_zero(),
         }
     }
 
-    fn view_bytes(&self, open: &OpenView, seen: &Seen, request: &Request) -> Result<Vec<u8>> {
-        let since = self.fresh_since(Some(open.opened));
-        let (next, read) = (Cell::new(0_usize), RefCell::new(Vec::new()));
-        let get: &GetChunk<'_> = &|elements, coords, range| {
-            let wanted = request.chunks.get(next.replace(next.get().saturating_add(1)));
-            debug_assert!(wanted.is_none_or(|wanted| wanted.coords == *coords));
-            let note = |version| {
-                read.borrow_mut().push((elements.path.clone(), coords.clone(), version));
-            };
-            let array = match wanted {
-                Some(Wanted { residency: Residency::Ready(chunk), .. }) => {
-                    note(Some(chunk.stat.version));
-                    return Ok(Some(chunk.bytes.clone().into()));
-                }
-                Some(wanted) => Arc::clone(&wanted.array),
-                None => self.array_of(elements, open.moves)?,
-            };
-            if wanted.is_some_and(|wanted| wanted.is_partial)
-                && let Some((excerpt, stat)) = self.excerpt(open, &array, coords, range)
-            {
-                note(Some(stat.version));
-                return Ok(Some(excerpt));
-            }
-            let chunk = self.cache.get_fresh(&array, coords, since).at(&elements.path)?;
-            note(chunk.as_ref().map(|chunk| chunk.stat.version));
-            Ok(chunk.map(|chunk| chunk.bytes.into()))
-        };
-        let bytes = open.view.read(request.offset, request.len(), get)?;
-        seen.note_all(read.into_inner());
-        Ok(bytes)
+    fn limits_of(&self, open: &OpenView) -> Limits {
+        self.limits(open.writing.is_none())
     }
+
+    /// Plans a read that was noted with this outlook.
+    fn plan(&self, open: &OpenView, request: &Request<'_>, outlook: &Outlook) -> Plan<ChunkRef> {
+        let soon = self.chunks_ahead(open, &outlook.soon);
+        let wanted: Vec<_> = request.parts.iter().map(Part::wanted).collect();
+        let read = (request.end, outlook.is_sequential);
+        open.reader.state.lock().reads.plan(read, &wanted, soon, self.limits_of(open))
+    }
+
+    /// Notes a read and plans it, with one look at the state where nothing is decoded in advance.
+    fn note_and_plan(&self, open: &OpenView, request: &Request<'_>) -> (Outlook, Plan<ChunkRef>) {
+        let limits = self.limits_of(open);
+        let wanted: Vec<_> = request.parts.iter().map(Part::wanted).collect();
+        let mut state = open.reader.state.lock();
+        let range = (request.offset, request.end);
+        let outlook = state.reads.note(range, &*open.view, limits);
+        if outlook.soon.is_empty() {
+            let read = (request.end, outlook.is_sequential);
+            let plan = state.reads.plan(read, &wanted, Vec::new(), limits);
+            return (outlook, plan);
+        }
+        drop(state);
+        let plan = self.plan(open, request, &outlook);
+        (outlook, plan)
+    }
+
+    /// The chunks of some ranges of a view, each with the end of its range.
+    fn chunks_ahead(&self, open: &OpenView, ranges: &[(u64, u64)]) -> Vec<(ChunkRef, u64)> {
+        let mut chunks = Vec::new();
+        for (from, until) in ranges {
+            let ahead = self.request(open, (*from, *until), MOST_CHUNKS_AHEAD);
+            // An error is reported when the range is read.
+            let ahead = ahead.inspect_err(|error| log::debug!("ahead: {error}"));
+            let parts = ahead.map(|ahead| ahead.parts).unwrap_or_default();
+            chunks.extend(parts.into_iter().map(|part| (part.chunk, *until)));
+        }
+        chunks
+    }
+
+    /// Reads a request as it was planned.
+    fn answer(
+        &self,
+        open: &OpenView,
+        request: &Request<'_>,
+        outlook: &Outlook,
+        plan: Plan<ChunkRef>,
+    ) -> Result<Bytes> {
+        self.let_go(plan.passed, plan.run_len);
+        let how = Execution {
+            fetches: &plan.fetches,
+            beside: plan.beside,
+            ticket: &outlook.now,
+            is_long_part: false,
+        };
+        for (chunk, ticket) in plan.soon {
+            if !self.cache.is_here(&chunk.array, &chunk.coords) {
+                let to = Target::Cache(self.fresh_since(Some(open.opened)));
+                self.decode(Urgency::Ahead, ticket, chunk, to);
+            }
+        }
+        let bytes = self.assemble_unchanged(open, request, &how)?;
+        Ok(Buffer::from(bytes).into())
+    }
+
+    /// Removes chunks from the cache that a sequence has passed, since the kernel has their bytes.
+    /// Where it keeps no pages, they stay if all that the sequence has read, `len` bytes, fits.
+    fn let_go(&self, passed: impl IntoIterator<Item = ChunkRef>, len: u64) {
+        if self.options.kernel_keeps || len > self.options.cache_len {
+            for ChunkRef { array, coords } in passed {
+                self.cache.remove(&array, &coords);
+            }
+        }
+    }
+}
+
+/// The range of a view that up to `len` bytes from `offset` are.
+fn range_of(open: &OpenView, offset: u64, len: usize) -> (u64, u64) {
+    let end = offset.saturating_add(u64::try_from(len).unwrap_or(u64::MAX));
+    (offset, end.min(open.view.len()))
 }

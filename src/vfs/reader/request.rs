@@ -1,46 +1,75 @@
-//! The chunks that one read of a view needs, found in one walk.
+//! The chunks that a range of a view is made of, found in one walk.
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
-use crate::array::{Array, Coords};
+use super::plan::{Chunk, Ranges, Wanted};
+use crate::array::{ChunkLen, ChunkRef};
 use crate::cache::Residency;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::vfs::Vfs;
 use crate::vfs::views::OpenView;
 use crate::view::{Elements, Reach};
 
-/// The chunks of a read, in the order in which the view copies them.
+/// A read of a view, from `offset` to `end` in bytes.
 #[derive(Debug)]
-pub(in crate::vfs) struct Request {
+pub(super) struct Request<'v> {
     pub offset: u64,
-    /// Where the read ends: at the end of the view at the latest.
+    /// At most the end of the view.
     pub end: u64,
-    /// The first of them only, if there are many.
-    pub chunks: Vec<Wanted>,
-    /// Whether `chunks` are all of them.
-    pub is_whole: bool,
+    /// The chunks in the order in which the view copies them; only the first if there are many.
+    pub parts: Vec<Part>,
+    /// Whether `parts` are all of them.
+    pub is_complete: bool,
+    /// The elements of the view that they are chunks of.
+    pub elements: Vec<&'v Elements>,
 }
 
 /// A chunk of a read.
 #[derive(Debug)]
-pub(in crate::vfs) struct Wanted {
-    pub array: Arc<Array>,
-    pub coords: Coords,
+pub(super) struct Part {
+    pub chunk: ChunkRef,
     /// From the first of its bytes that are read to the last.
     pub range: Range<usize>,
-    /// Whether its last element is read.
     pub reach: Reach,
     pub residency: Residency,
-    /// Whether this range is read from the store without the rest of the chunk.
-    pub is_partial: bool,
 }
 
-impl Request {
+impl Chunk for ChunkRef {
+    fn len(&self) -> Option<u64> {
+        self.array.chunk_len(&self.coords).ok().and_then(ChunkLen::exactly)
+    }
+
+    fn longest(&self) -> u64 {
+        self.array.chunk_len(&self.coords).map_or(u64::MAX, ChunkLen::longest)
+    }
+
+    fn ranges(&self) -> Ranges {
+        match self.array.has_ranges(&self.coords) {
+            _ if self.array.is_by_element() => Ranges::Exact,
+            true => Ranges::Blocks,
+            false => Ranges::None,
+        }
+    }
+}
+
+impl Part {
+    /// What the planner is told of it.
+    pub fn wanted(&self) -> Wanted<ChunkRef> {
+        Wanted {
+            chunk: self.chunk.clone(),
+            len: u64::try_from(self.range.len()).unwrap_or(u64::MAX),
+            reach: self.reach,
+            is_absent: matches!(self.residency, Residency::Absent),
+        }
+    }
+}
+
+impl Request<'_> {
     /// Whether every chunk is in the cache.
     pub fn is_ready(&self) -> bool {
-        let is_ready = |wanted: &Wanted| matches!(wanted.residency, Residency::Ready(_));
-        self.is_whole && self.chunks.iter().all(is_ready)
+        let is_ready = |part: &Part| matches!(part.residency, Residency::Ready(_));
+        self.is_complete && self.parts.iter().all(is_ready)
     }
 
     /// The number of bytes that are read.
@@ -50,57 +79,53 @@ impl Request {
 }
 
 impl Vfs {
-    /// Finds the chunks of a read of up to `len` bytes from `offset` on, at most `most` of them, and looks which of them
-    /// are in the cache. Waits for nothing.
-    pub(in crate::vfs) fn request(
+    /// Finds the chunks of a read from `offset` to `end`, at most `most` of them. Nothing is known of
+    /// what the cache has of them. [`Kind::Stale`](crate::error::Kind::Stale) if an array has gone.
+    pub(super) fn request<'v>(
         &self,
-        open: &OpenView,
-        (offset, len): (u64, usize),
+        open: &'v OpenView,
+        (offset, end): (u64, u64),
         most: usize,
-    ) -> Result<Request> {
-        let end = offset.saturating_add(u64::try_from(len).unwrap_or(u64::MAX));
-        let mut request =
-            Request { offset, end: end.min(open.view.len()), chunks: Vec::new(), is_whole: true };
-        let mut bound: Option<(*const Elements, Arc<Array>)> = None;
-        let walk =
-            open.view.for_each_chunk((offset, request.end), &mut |elements, coords, touch| {
-                if request.chunks.len() >= most {
-                    request.is_whole = false;
-                    return Err(Error::not_found());
+    ) -> Result<Request<'v>> {
+        let end = end.min(open.view.len());
+        let (mut parts, mut elements): (Vec<Part>, Vec<&Elements>) = (Vec::new(), Vec::new());
+        let walk = open.view.for_each_chunk((offset, end), &mut |of, coords, touch| {
+            if parts.len() >= most {
+                return Ok(ControlFlow::Break(()));
+            }
+            let array = match (elements.last(), parts.last()) {
+                (Some(last), Some(part)) if std::ptr::eq(*last, of) => {
+                    Arc::clone(&part.chunk.array)
                 }
-                let array = match &bound {
-                    Some((of, array)) if std::ptr::eq(*of, elements) => Arc::clone(array),
-                    _ => {
-                        let array = self.array_of(elements, open.moves)?;
-                        bound = Some((std::ptr::from_ref(elements), Arc::clone(&array)));
-                        array
-                    }
-                };
-                request.chunks.push(Wanted {
-                    array,
-                    coords: coords.clone(),
-                    range: touch.bytes.clone(),
-                    reach: touch.reach,
-                    residency: Residency::Absent,
-                    is_partial: false,
-                });
-                Ok(())
+                _ => {
+                    elements.push(of);
+                    self.array_of(of, open.moves)?
+                }
+            };
+            parts.push(Part {
+                chunk: ChunkRef { array, coords: coords.clone() },
+                range: touch.bytes.clone(),
+                reach: touch.reach,
+                residency: Residency::Absent,
             });
-        if request.is_whole {
-            walk?;
-        }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(Request { offset, end, parts, is_complete: walk.is_continue(), elements })
+    }
+
+    /// Looks which chunks of a request are in the cache, as what is stored now. Waits for nothing.
+    pub(super) fn look_in_cache(&self, open: &OpenView, request: &mut Request<'_>) {
         let since = self.fresh_since(Some(open.opened));
-        for chunks in request.chunks.chunk_by_mut(|one, next| Arc::ptr_eq(&one.array, &next.array))
-        {
-            let Some(array) = chunks.first().map(|first| Arc::clone(&first.array)) else {
+        let is_of_one = |one: &Part, next: &Part| one.chunk.array.id() == next.chunk.array.id();
+        for parts in request.parts.chunk_by_mut(is_of_one) {
+            let Some(array) = parts.first().map(|first| Arc::clone(&first.chunk.array)) else {
                 continue;
             };
-            let found =
-                self.cache.peek_many(&array, chunks.iter().map(|wanted| &wanted.coords), since);
-            for (wanted, residency) in chunks.iter_mut().zip(found) {
-                wanted.residency = residency;
+            let coords = parts.iter().map(|part| &part.chunk.coords);
+            let found = self.cache.peek_many(&array, coords, since);
+            for (part, residency) in parts.iter_mut().zip(found) {
+                part.residency = residency;
             }
         }
-        Ok(request)
     }
 }

@@ -1,0 +1,158 @@
+//! The bytes of a range of a view, made from its chunks as a plan says.
+
+use std::cell::{Cell, RefCell};
+use std::sync::atomic::Ordering;
+
+use super::decode::Target;
+use super::pattern::Ticket;
+use super::plan::{Chunk, Fetch};
+use super::request::{Part, Request};
+use crate::array::ChunkRef;
+use crate::cache::Residency;
+use crate::error::{At, Error, Kind, Result};
+use crate::pool::Urgency;
+use crate::store::Version;
+use crate::vfs::Vfs;
+use crate::vfs::view_pages::Seen;
+use crate::vfs::views::OpenView;
+use crate::view::{Excerpt, GetChunk};
+
+/// Up to `1/SMALL_PART` of a chunk is a small part of it.
+const SMALL_PART: u64 = 2;
+
+/// How the chunks of a request are got.
+pub(super) struct Execution<'e> {
+    pub fetches: &'e [Fetch],
+    /// How many chunks other threads decode at a time.
+    pub beside: usize,
+    /// For as long as it is wanted.
+    pub ticket: &'e Ticket,
+    /// Whether the chunks are for this read alone, which ends with its sequence.
+    pub is_long_part: bool,
+}
+
+impl Vfs {
+    /// Makes the bytes of a request from its chunks, and notes in `seen` which versions of them were
+    /// read. They count only if [`Self::check_unchanged`] then finds that no array has changed.
+    pub(super) fn assemble(
+        &self,
+        open: &OpenView,
+        seen: &Seen,
+        request: &Request<'_>,
+        how: &Execution<'_>,
+    ) -> Result<Vec<u8>> {
+        let since = self.fresh_since(Some(open.opened));
+        let (next, read) = (Cell::new(0_usize), RefCell::new(Vec::new()));
+        let is_beside = |(part, fetch): &(&Part, &Fetch)| {
+            **fetch == Fetch::Whole && matches!(part.residency, Residency::Absent)
+        };
+        // The first one is for this thread.
+        let beside = request.parts.iter().zip(how.fetches).filter(is_beside).skip(1);
+        let beside = RefCell::new(beside);
+        let decode_next = |count: usize| {
+            for (part, _) in beside.borrow_mut().by_ref().take(count) {
+                let (ticket, to) = (how.ticket.clone(), Target::Cache(since));
+                self.decode(Urgency::Next, ticket, part.chunk.clone(), to);
+            }
+        };
+        decode_next(how.beside);
+        let get: &GetChunk<'_> = &|elements, coords, range| {
+            let at = next.replace(next.get().saturating_add(1));
+            let part = request.parts.get(at);
+            debug_assert!(part.is_none_or(|part| part.chunk.coords == *coords));
+            let note = |version| {
+                read.borrow_mut().push((elements.path.clone(), coords.clone(), version));
+            };
+            if let Some(Part { residency: Residency::Ready(chunk), .. }) = part {
+                note(Some(chunk.stat.version));
+                return Ok(Some(chunk.bytes.clone().into()));
+            }
+            if how.is_long_part && how.ticket.has_ended() {
+                return Err(Error::new(Kind::Stale, "the sequence of reads has ended"));
+            }
+            decode_next(how.beside.min(1));
+            let chunk = match part {
+                Some(part) => part.chunk.clone(),
+                None => ChunkRef::new(&self.array_of(elements, open.moves)?, coords),
+            };
+            if how.fetches.get(at) == Some(&Fetch::Range)
+                && let Some((excerpt, version)) = self.read_range(open, &chunk, range)
+            {
+                note(Some(version));
+                return Ok(Some(excerpt));
+            }
+            let found = self.cache.get_fresh(&chunk.array, coords, since).at(&elements.path)?;
+            note(found.as_ref().map(|found| found.stat.version));
+            if how.is_long_part {
+                self.cache.remove(&chunk.array, coords);
+            }
+            Ok(found.map(|found| found.bytes.into()))
+        };
+        let bytes = open.view.read(request.offset, request.len(), get);
+        seen.note_all(read.into_inner());
+        bytes
+    }
+
+    /// Makes the bytes of a request like [`Self::assemble`]. [`Kind::Stale`] if an array was moved,
+    /// removed or changed meanwhile.
+    pub(super) fn assemble_unchanged(
+        &self,
+        open: &OpenView,
+        request: &Request<'_>,
+        how: &Execution<'_>,
+    ) -> Result<Vec<u8>> {
+        let bytes = self.assemble(open, &open.seen, request, how);
+        if !request.is_ready() {
+            // Whoever changes a node now has done so afterwards.
+            let _shared = self.tree_lock.read();
+            self.check_unchanged(open, request)?;
+        }
+        bytes
+    }
+
+    /// Fails with [`Kind::Stale`] if an array of a request was moved, removed or changed. The caller
+    /// holds `tree_lock`.
+    pub(super) fn check_unchanged(&self, open: &OpenView, request: &Request<'_>) -> Result<()> {
+        let others = open.view.elements().filter(|_| !request.is_complete);
+        for elements in request.elements.iter().copied().chain(others) {
+            self.array_of(elements, open.moves)?;
+        }
+        Ok(())
+    }
+
+    /// Reads a range of a chunk without the rest, with the version of what is stored. Returns `None`
+    /// where the chunk must be read as a whole, if only to find out what is wrong with it.
+    fn read_range(
+        &self,
+        open: &OpenView,
+        chunk: &ChunkRef,
+        range: &std::ops::Range<usize>,
+    ) -> Option<(Excerpt, Version)> {
+        let read = chunk.array.read_range(&chunk.coords, range).unwrap_or_else(|error| {
+            log::debug!("partial read: {error}");
+            None
+        });
+        // Where it takes most of the chunk it is not tried again.
+        let more = read.as_ref().map_or(u64::MAX, |(bytes, _, decoded_len)| {
+            u64::try_from(decoded_len.saturating_sub(bytes.len())).unwrap_or(u64::MAX)
+        });
+        if more > 0 {
+            open.reader.note_decoded(chunk, more);
+        }
+        let (bytes, stat, _) = read?;
+        self.excerpts.fetch_add(1, Ordering::Relaxed);
+        Some((Excerpt { bytes, start: range.start }, stat.version))
+    }
+
+    /// Notes of which chunks a small part was read, though all of each was decoded.
+    pub(super) fn note_jumps(&self, request: &Request<'_>) {
+        for Part { chunk, range, residency, .. } in &request.parts {
+            let len = chunk.len().unwrap_or_default();
+            let is_small =
+                u64::try_from(range.len()).is_ok_and(|wanted| wanted <= len / SMALL_PART);
+            if is_small && matches!(residency, Residency::Absent) {
+                self.cache.note_jump(&chunk.array, &chunk.coords);
+            }
+        }
+    }
+}

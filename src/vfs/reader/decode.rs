@@ -1,0 +1,52 @@
+//! Decoding in advance, on the threads of the pool.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use super::pattern::Ticket;
+use crate::array::ChunkRef;
+use crate::pool::Urgency;
+use crate::vfs::{Crew, Vfs};
+
+/// Where a chunk is decoded to.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Target {
+    /// The cache, where it must be what was stored at this time, or later.
+    Cache(Option<Instant>),
+    /// A memory file that the kernel reads without us; the cache where that cannot be.
+    MemoryFile,
+}
+
+impl Vfs {
+    /// Has a chunk decoded, unless it is here already or is not wanted any more when its turn comes.
+    /// An error is reported to the reader that needs the chunk.
+    pub(super) fn decode(
+        &self,
+        urgency: Urgency,
+        ticket: Ticket,
+        ChunkRef { array, coords }: ChunkRef,
+        to: Target,
+    ) {
+        let Some(Crew { pool, .. }) = self.crew.get() else { return };
+        let (cache, passed) = (Arc::clone(&self.cache), Arc::clone(&self.passed));
+        pool.run(urgency, move || {
+            if !ticket.is_wanted() || cache.is_here(&array, &coords) {
+                return;
+            }
+            if urgency == Urgency::Ahead {
+                cache.counters().ahead.fetch_add(1, Ordering::Relaxed);
+            }
+            let since = match to {
+                Target::MemoryFile if passed.chunk(&cache, &array, &coords, None).is_some() => {
+                    return;
+                }
+                Target::MemoryFile => None,
+                Target::Cache(since) => since,
+            };
+            if let Err(error) = cache.get_fresh(&array, &coords, since) {
+                log::debug!("decoding in advance: {error}");
+            }
+        });
+    }
+}
