@@ -39,7 +39,7 @@ impl Base {
         Ok(stored.map_or(Self::Absent, |(bytes, stat)| Self::Stored(bytes, stat.version)))
     }
 
-    /// The state of a chunk after `bytes` were stored, or after it was erased if there are none.
+    /// Returns the state of a chunk after `bytes` were stored, or after it was erased.
     pub(super) fn of(bytes: Option<Buffer>, stat: Option<Stat>) -> Self {
         match (bytes, stat) {
             (Some(bytes), Some(stat)) => Self::Stored(bytes, stat.version),
@@ -72,7 +72,7 @@ impl Base {
         error
     }
 
-    /// The bytes of memory that it takes.
+    /// Returns its memory in bytes.
     pub fn bytes_len(&self) -> usize {
         match self {
             Self::Absent => 0,
@@ -80,7 +80,7 @@ impl Base {
         }
     }
 
-    /// The condition that holds in the store as long as no other program has stored the chunk.
+    /// Returns the condition that fails if another program stored the chunk.
     fn condition(&self) -> Condition {
         match self {
             Self::Absent => Condition::Absent,
@@ -134,7 +134,7 @@ impl Base {
     }
 }
 
-/// The bytes of a chunk, or `None` to erase it, and its base if only a part of it was changed.
+/// The bytes of a chunk, `None` to erase it, and its base if only a part of it was changed.
 type ToStore<'c> = (Option<&'c Buffer>, Option<&'c Base>);
 
 /// Stores `chunks` of one stored value. A chunk with a base is stored under the condition that no
@@ -174,7 +174,7 @@ pub(super) fn write_rebased<C>(
 }
 
 impl Chunk {
-    /// This chunk as the base of a change.
+    /// Returns this chunk as the base of a change.
     pub fn base(&self) -> Base {
         Base::Stored(self.bytes.clone(), self.stat.version)
     }

@@ -1,12 +1,11 @@
-//! Decoded chunks, bounded in bytes, one decode per chunk however many ask.
+//! A cache of decoded chunks, limited in bytes, in which concurrent readers share one decode.
 //!
-//! A chunk that is asked for while it is being decoded is waited for, not decoded
-//! twice. Writes go through here too, so that a chunk that was just stored is found
-//! decoded, and one that waits for the others of its shard ([`ChunkCache::hold`]) as it was written.
-//! Order of locks: `keys`, then a slot, then the tables.
+//! A reader that needs a chunk while it is being decoded waits for it. Writes go through the cache
+//! too: it returns chunks that were just stored without decoding them, and pending chunks as they
+//! were written ([`ChunkCache::defer`]). Lock order: `keys`, then a slot, then the tables.
 
 mod base;
-mod waiting;
+mod pending;
 mod write_back;
 
 use std::collections::{HashMap, VecDeque};
@@ -23,62 +22,62 @@ use crate::buffer::{self, Buffer};
 use crate::error::Result;
 use crate::store::{Key, Prefix, Stat, Version};
 pub use base::{Base, NewChunk};
-pub use waiting::Due;
-use waiting::{Held, Waiting};
+pub use pending::Due;
+use pending::{PendingChunk, PendingChunks};
 use write_back::Merged;
 pub use write_back::Stored;
 
-/// Writers of stored values that share a lock by chance wait for one another: a few are enough.
+/// Writers of different values share a lock only by chance, so a few locks are enough.
 const KEY_LOCKS: usize = 64;
 
 /// Written chunks may use at most `1/WRITTEN_PART` of the cache.
 const WRITTEN_PART: u64 = 16;
 
-/// Chunks of which one read took a small part, and that were not read again, may use at most `1/JUMP_PART` of the cache,
-/// and at most so many bytes.
-const JUMP_PART: u64 = 8;
-const MOST_JUMPED_TO: u64 = 48 << 20;
+/// Chunks that one read used a small part of, and that were not read again, may use at most
+/// `1/RANDOM_READ_PART` of the cache, and at most `MAX_RANDOM_READ_LEN` bytes.
+const RANDOM_READ_PART: u64 = 8;
+const MAX_RANDOM_READ_LEN: u64 = 48 << 20;
 
-/// What a chunk takes besides its bytes: chunks may have a byte each.
+/// The memory of an entry besides its bytes, which matters for chunks of a few bytes.
 const SLOT_LEN: u64 = 512;
 
-/// This part of the cache is left to memory that is waiting to be used again.
+/// At most `1/SPARE` of the cache is memory that was freed and can be reused.
 const SPARE: u64 = 16;
 
 /// A decoded chunk and the version of the stored value that it came from.
 #[derive(Debug, Clone)]
 pub struct Chunk {
-    /// Its elements, little endian and in C order.
+    /// The elements, little endian and in C order.
     pub bytes: Buffer,
-    /// What was stored when it was read or written.
+    /// The stat of the stored value when it was read or written.
     pub stat: Stat,
 }
 
 impl Chunk {
-    /// One that waits; none where it waits to be erased.
-    fn held(held: Held) -> Option<Self> {
-        debug_assert!(!held.is_unread());
-        held.bytes.map(|bytes| Self { bytes, stat: held.stat })
+    /// Returns a pending chunk; `None` if it is to be erased.
+    fn of_pending(pending: PendingChunk) -> Option<Self> {
+        debug_assert!(!pending.is_unread());
+        pending.bytes.map(|bytes| Self { bytes, stat: pending.stat })
     }
 }
 
-/// What of decoded chunks is kept elsewhere.
+/// Memory for decoded chunks that other modules use within the limit of the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Elsewhere {
-    /// Chunks, and views, that the kernel reads by itself.
+    /// Chunks and views in memory files that the kernel reads directly.
     MemoryFiles,
-    /// Parts of views.
+    /// Assembled ranges of views.
     Windows,
 }
 
-/// What the cache has of a chunk.
+/// The state of a chunk in the cache.
 #[derive(Debug)]
 pub enum Residency {
-    /// All of it, and it is what is stored.
+    /// The cache has the whole chunk, and it matches the store.
     Ready(Chunk),
-    /// It is being decoded or waits to be stored, or must be compared with what is stored first.
+    /// The chunk is being decoded, is pending, or must first be compared with the store.
     Pending,
-    /// Nothing.
+    /// The cache does not have the chunk.
     Absent,
 }
 
@@ -95,34 +94,34 @@ pub struct PutChunk {
 #[derive(Debug)]
 pub struct ChunkCache {
     limit: u64,
-    /// Bytes that are kept elsewhere, within the same limit: as [`Elsewhere`] says.
+    /// Bytes that other modules use within the limit, indexed by [`Elsewhere`].
     elsewhere: [AtomicU64; 2],
-    /// Which chunks are here, in order of use. A leaf: held for look-ups only, never while decoding.
+    /// The cached chunks in order of use. A leaf lock for look-ups, never held while decoding.
     table: Mutex<Table>,
-    /// Writers of one stored value (a chunk, or a shard) take turns here before they take them in the
-    /// store. Held over the encoding and storing of the value; nothing else may be held when one is taken.
+    /// Locks by hash of the key: one writer of a stored value (a chunk or a shard) at a time. Held
+    /// while the value is encoded and stored, and taken before the store's own lock.
     keys: Vec<Mutex<()>>,
-    /// What is here and not in the store yet: it counts before all else. Its lock is a leaf.
-    waiting: Waiting,
-    /// How often chunks of an array were changed here. A leaf.
+    /// Chunks that are not stored yet; they take precedence. Its lock is a leaf.
+    pending: PendingChunks,
+    /// The number and time of the latest change of each array's chunks. A leaf lock.
     generations: Mutex<HashMap<Prefix, (u64, SystemTime)>>,
     counters: Counters,
-    /// A leaf.
-    written: Mutex<Trial>,
-    /// Chunks of which one read took a small part. A leaf.
-    jumped_to: Mutex<Trial>,
+    /// Chunks that are cached because they were written. A leaf lock.
+    written: Mutex<Probation>,
+    /// Chunks that one read used a small part of. A leaf lock.
+    random_reads: Mutex<Probation>,
 }
 
-/// Chunks that stay only while there are few of them, the oldest first, and their length in all. Each new one takes memory
-/// that the kernel has to clear, which costs as much as decoding, unless one before it goes.
+/// Chunks that may use little of the cache, the oldest first, and their total length. Without this
+/// limit each of them takes memory that the kernel has to clear, which costs as much as decoding.
 #[derive(Debug, Default)]
-struct Trial {
+struct Probation {
     chunks: VecDeque<(Weak<Slot>, Coords, u64)>,
     len: u64,
 }
 
-impl Trial {
-    /// Adds a chunk, and returns those that are more than `most` bytes.
+impl Probation {
+    /// Adds a chunk, and returns the oldest ones that exceed `most` bytes.
     fn add(
         &mut self,
         slot: &Arc<Slot>,
@@ -149,40 +148,40 @@ struct Table {
     len: u64,
 }
 
-/// A chunk that is here or being decoded.
+/// A chunk that is cached or being decoded.
 #[derive(Debug)]
 struct Slot {
     array: Arc<Array>,
-    /// Held while the chunk is read and decoded: whoever wants the same chunk waits here.
+    /// Held while the chunk is read and decoded; other readers of the chunk wait for it.
     chunk: Mutex<Option<Chunk>>,
-    /// Bytes that the table counts for it.
+    /// The bytes that the table counts for it.
     counted: AtomicU64,
-    /// When it was last known to be what is stored. A leaf.
+    /// When the chunk was last known to match the store. A leaf lock.
     checked: Mutex<Option<Instant>>,
-    /// Whether it was found here since it was put on trial.
+    /// Whether the chunk was read again after it was added to a [`Probation`].
     is_read_again: AtomicBool,
 }
 
-/// What the cache has done, for `.zarrfs/stats`.
+/// Counters of the cache, for `.zarrfs/stats`.
 #[derive(Debug, Default)]
 pub struct Counters {
-    /// Chunks found decoded.
+    /// Chunks found in the cache.
     pub hits: AtomicU64,
     /// Chunks read and decoded.
     pub decoded: AtomicU64,
-    /// Those of them that nobody had asked for.
+    /// Chunks that were prefetched, included in `decoded`.
     pub ahead: AtomicU64,
     /// Chunks encoded and stored.
     pub stored: AtomicU64,
     /// Chunks erased.
     pub erased: AtomicU64,
-    /// Bytes that chunks had when they were decoded.
+    /// Bytes of chunks after decoding.
     pub decoded_len: AtomicU64,
-    /// Bytes that chunks had before they were encoded and stored.
+    /// Bytes of chunks before encoding and storing.
     pub stored_len: AtomicU64,
-    /// Nanoseconds that threads were busy with reading and decoding.
+    /// Nanoseconds that threads spent reading and decoding.
     pub decoding: AtomicU64,
-    /// Nanoseconds that threads were busy with encoding and storing.
+    /// Nanoseconds that threads spent encoding and storing.
     pub storing: AtomicU64,
 }
 
@@ -197,14 +196,14 @@ fn add_len(counter: &AtomicU64, bytes: &[u8]) {
 }
 
 impl Counters {
-    /// Counts a chunk whose reading and decoding began then.
+    /// Counts a chunk whose reading and decoding began at `started`.
     fn count_decoded(&self, bytes: &[u8], started: Instant) {
         self.decoded.fetch_add(1, Ordering::Relaxed);
         add_len(&self.decoded_len, bytes);
         add_time(&self.decoding, started);
     }
 
-    /// Counts a chunk that was stored, or erased where it is none.
+    /// Counts a chunk that was stored, or erased if `bytes` is `None`.
     fn count_stored(&self, bytes: Option<&Buffer>) {
         let counter = if bytes.is_some() { &self.stored } else { &self.erased };
         counter.fetch_add(1, Ordering::Relaxed);
@@ -215,7 +214,7 @@ impl Counters {
 }
 
 impl ChunkCache {
-    /// An empty cache that holds at most `limit` bytes of decoded chunks.
+    /// Returns an empty cache for at most `limit` bytes of decoded chunks.
     pub fn new(limit: u64) -> Self {
         let table = Mutex::new(Table { slots: LruCache::unbounded(), len: 0 });
         let keys = (0..KEY_LOCKS).map(|_| Mutex::new(())).collect();
@@ -224,25 +223,25 @@ impl ChunkCache {
             elsewhere: Default::default(),
             table,
             keys,
-            waiting: Waiting::default(),
+            pending: PendingChunks::default(),
             generations: Mutex::default(),
             counters: Counters::default(),
             written: Mutex::default(),
-            jumped_to: Mutex::default(),
+            random_reads: Mutex::default(),
         }
     }
 
-    /// What it has done so far.
+    /// Returns its counters.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// Bytes of decoded chunks that are here, with what it takes to keep them.
+    /// Returns the bytes of the cached chunks, including their overhead.
     pub fn len(&self) -> u64 {
         self.table.lock().len
     }
 
-    /// Notes how many bytes are kept elsewhere: there is so much less room here.
+    /// Sets how many bytes another module uses, which reduces the room for chunks.
     pub fn set_elsewhere(&self, whose: Elsewhere, len: u64) {
         let [files, windows] = &self.elsewhere;
         match whose {
@@ -252,15 +251,15 @@ impl ChunkCache {
         self.make_room(self.table.lock());
     }
 
-    /// Whether nothing is here.
+    /// Whether the cache is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The chunk if all of it is here, without waiting for anything.
+    /// Returns the chunk if all of it is cached, without waiting.
     pub fn peek(&self, array: &Arc<Array>, coords: &Coords) -> Option<Chunk> {
-        if let Some(held) = self.held(array, coords) {
-            return if held.is_unread() { None } else { Chunk::held(held) };
+        if let Some(pending) = self.pending_chunk(array, coords) {
+            return if pending.is_unread() { None } else { Chunk::of_pending(pending) };
         }
         let slot = Arc::clone(self.table.lock().slots.get(&id(array, coords))?);
         let chunk = slot.chunk.try_lock()?.clone();
@@ -270,18 +269,18 @@ impl ChunkCache {
         chunk
     }
 
-    /// Whether the chunk is here, or on its way.
+    /// Whether the chunk is cached, pending or being decoded.
     pub fn is_here(&self, array: &Arc<Array>, coords: &Coords) -> bool {
-        self.table.lock().slots.contains(&id(array, coords)) || self.waits_at(array, coords)
+        self.table.lock().slots.contains(&id(array, coords)) || self.is_pending(array, coords)
     }
 
-    /// The chunk, read and decoded if need be; `None` where it is not stored.
+    /// Returns the chunk, after reading and decoding it if necessary; `None` if it is not stored.
     pub fn get(&self, array: &Arc<Array>, coords: &Coords) -> Result<Option<Chunk>> {
-        while let Some(held) = self.held(array, coords) {
-            if !held.is_unread() {
-                return Ok(Chunk::held(held));
+        while let Some(pending) = self.pending_chunk(array, coords) {
+            if !pending.is_unread() {
+                return Ok(Chunk::of_pending(pending));
             }
-            drop(held);
+            drop(pending);
             self.complete(array, &array.key(coords)?, coords)?;
         }
         let slot = self.slot(array, coords);
@@ -311,8 +310,8 @@ impl ChunkCache {
         read
     }
 
-    /// As [`Self::get`], where what is here must have been what is stored at `since`, or later; where that is not given,
-    /// at any time.
+    /// Like [`Self::get`], but the cached chunk must have matched the store at `since` or later.
+    /// `None` accepts any time.
     pub fn get_fresh(
         &self,
         array: &Arc<Array>,
@@ -327,7 +326,7 @@ impl ChunkCache {
             checked.is_some_and(|checked| checked >= since)
         };
         match known {
-            Some(slot) if !is_fresh(&slot) && self.held(array, coords).is_none() => {
+            Some(slot) if !is_fresh(&slot) && self.pending_chunk(array, coords).is_none() => {
                 let stored = array.stat(coords)?.map(|stat| stat.version);
                 self.keep_only(array, coords, stored);
                 *slot.checked.lock() = Some(now);
@@ -344,8 +343,8 @@ impl ChunkCache {
         }
     }
 
-    /// What is here of some chunks of an array, without waiting for anything. A chunk is ready only if it was what is
-    /// stored at `since` or later.
+    /// Returns the state of some chunks of an array, without waiting. A chunk is ready only if it
+    /// matched the store at `since` or later.
     pub fn peek_many<'c>(
         &self,
         array: &Arc<Array>,
@@ -366,8 +365,8 @@ impl ChunkCache {
         slot: Option<Arc<Slot>>,
         since: Option<Instant>,
     ) -> Residency {
-        if let Some(held) = self.held(array, coords) {
-            let chunk = if held.is_unread() { None } else { Chunk::held(held) };
+        if let Some(pending) = self.pending_chunk(array, coords) {
+            let chunk = if pending.is_unread() { None } else { Chunk::of_pending(pending) };
             return chunk.map_or(Residency::Pending, Residency::Ready);
         }
         let Some(slot) = slot else { return Residency::Absent };
@@ -383,7 +382,7 @@ impl ChunkCache {
         Residency::Ready(chunk)
     }
 
-    /// A number that is another one whenever a chunk of an array was changed here.
+    /// Returns a number that changes whenever a chunk of the array changes in this mount.
     pub fn generation(&self, array: &Array) -> u64 {
         self.generations
             .lock()
@@ -392,12 +391,12 @@ impl ChunkCache {
             .unwrap_or_default()
     }
 
-    /// When a chunk of an array was changed here last.
+    /// Returns when a chunk of the array last changed in this mount.
     pub fn modified(&self, array: &Array) -> Option<SystemTime> {
         self.generations.lock().get(array.prefix()).map(|(_, modified)| *modified)
     }
 
-    /// Notes that a chunk of an array is another one.
+    /// Counts a change of one of the array's chunks.
     fn changed(&self, array: &Array) {
         let now = SystemTime::now();
         let mut generations = self.generations.lock();
@@ -408,7 +407,7 @@ impl ChunkCache {
         }
     }
 
-    /// Forgets the chunk unless it is of this version.
+    /// Drops the cached chunk unless it has this version.
     pub fn keep_only(&self, array: &Arc<Array>, coords: &Coords, version: Option<Version>) {
         if let Some(chunk) = self.peek_quietly(array, coords)
             && !Version::holds_of(Some(chunk.stat.version), version)
@@ -417,8 +416,7 @@ impl ChunkCache {
         }
     }
 
-    /// Notes that the chunk, if it is here as the version `before`, is stored as another one now, with the
-    /// same bytes.
+    /// Changes the version of the cached chunk from `before` to `after`, which has the same bytes.
     pub fn set_version(
         &self,
         array: &Arc<Array>,
@@ -435,8 +433,8 @@ impl ChunkCache {
         }
     }
 
-    /// Stores a chunk, or erases it if `new` has no bytes. Elements that other writers stored since
-    /// the base was read are kept. Afterwards the cache holds the stored bytes.
+    /// Stores a chunk, or erases it if `new` has no bytes. Keeps elements that other writers stored
+    /// since the base was read. Afterwards the cache holds the stored bytes.
     pub fn write(
         &self,
         array: &Arc<Array>,
@@ -446,10 +444,10 @@ impl ChunkCache {
     ) -> Result<PutChunk> {
         let key = array.key(coords)?;
         let mut new = new.into();
-        let _turn = self.turn(&key);
-        let Merged { mut is_merged, waits } =
-            self.merge_waiting(array, (&key, coords), &mut new)?;
-        // The stat comes from this write: a later `stat` could see the value of another writer.
+        let _turn = self.lock_key(&key);
+        let Merged { mut is_merged, pending } =
+            self.merge_pending(array, (&key, coords), &mut new)?;
+        // Use the stat of this write: a later `stat` could see the value of another writer.
         let started = Instant::now();
         let rebase = |_: &Coords, new: &mut NewChunk, now: Option<Base>| {
             if let NewChunk { bytes: Some(bytes), base: Some(base) } = new
@@ -473,17 +471,17 @@ impl ChunkCache {
         self.counters.count_stored(bytes.as_ref());
         let stat = stored.into_iter().next().flatten();
         self.put(array, coords, bytes.clone(), stat);
-        if let Some(known) = &waits {
-            self.waiting.written((&key, coords), known, array, Base::of(bytes, stat))?;
+        if let Some(known) = &pending {
+            self.pending.written((&key, coords), known, array, Base::of(bytes, stat))?;
         }
-        // A file that is opened before this line may read the old bytes: no writer knows yet that the
-        // new ones are stored.
+        // A file that is opened before this line may read the old bytes, since no writer knows yet
+        // that the new ones are stored.
         self.changed(array);
         Ok(PutChunk { stat, is_merged })
     }
 
-    /// The turn of those who write the value of `key`.
-    fn turn(&self, key: &Key) -> Option<MutexGuard<'_, ()>> {
+    /// Waits until no other thread writes the value of `key`, and locks it.
+    fn lock_key(&self, key: &Key) -> Option<MutexGuard<'_, ()>> {
         let mut hasher = DefaultHasher::new();
         key.hash(&mut hasher);
         let stripes = u64::try_from(self.keys.len()).unwrap_or(1);
@@ -491,11 +489,12 @@ impl ChunkCache {
         self.keys.get(stripe).map(Mutex::lock)
     }
 
-    fn held(&self, array: &Array, coords: &Coords) -> Option<Held> {
-        self.waiting.get(array, coords)
+    fn pending_chunk(&self, array: &Array, coords: &Coords) -> Option<PendingChunk> {
+        self.pending.get(array, coords)
     }
 
-    /// Keeps what was just stored, in the place of what was here; nothing where the store gives other bytes.
+    /// Caches what was just stored, and drops what was cached, unless the store returns other bytes
+    /// than it was given.
     fn put(&self, array: &Arc<Array>, coords: &Coords, bytes: Option<Buffer>, stat: Option<Stat>) {
         self.remove(array, coords);
         if let (Some(bytes), Some(stat)) = (bytes.filter(|_| array.reads_as_written(coords)), stat)
@@ -509,22 +508,22 @@ impl ChunkCache {
         }
     }
 
-    /// Notes that a chunk is kept because it was written, and lets go of older ones, since a program that writes an array
-    /// from end to end reads none of them.
+    /// Limits the memory of written chunks: a program that writes an array from end to end reads
+    /// none of them.
     fn note_written(&self, slot: &Arc<Slot>, coords: &Coords, len: u64) {
         let gone = self.written.lock().add(slot, coords, len, self.limit / WRITTEN_PART);
         self.remove_slots(gone);
     }
 
-    /// Notes that one read took a small part of a chunk, and lets go of older ones that were not read again, since a
-    /// program that reads at random places needs few of them twice.
+    /// Limits the memory of chunks that one read used a small part of: random reads rarely need a
+    /// chunk twice.
     pub fn note_jump(&self, array: &Arc<Array>, coords: &Coords) {
         let slot = self.table.lock().slots.peek(&id(array, coords)).map(Arc::clone);
         let Some(slot) = slot else { return };
         slot.is_read_again.store(false, Ordering::Relaxed);
         let len = slot.counted.load(Ordering::Relaxed);
-        let most = (self.limit / JUMP_PART).min(MOST_JUMPED_TO);
-        let gone = self.jumped_to.lock().add(&slot, coords, len, most);
+        let most = (self.limit / RANDOM_READ_PART).min(MAX_RANDOM_READ_LEN);
+        let gone = self.random_reads.lock().add(&slot, coords, len, most);
         let is_unread =
             |(slot, _): &(Arc<Slot>, Coords)| !slot.is_read_again.load(Ordering::Relaxed);
         self.remove_slots(gone.into_iter().filter(is_unread));
@@ -532,7 +531,7 @@ impl ChunkCache {
 
     fn remove_slots(&self, gone: impl IntoIterator<Item = (Arc<Slot>, Coords)>) {
         for (slot, coords) in gone {
-            // A chunk that was written or read again since has another slot.
+            // A chunk that was written or read again since is in another slot.
             self.remove_where(&slot.array, &coords, |here| Arc::ptr_eq(here, &slot));
         }
     }
@@ -542,7 +541,7 @@ impl ChunkCache {
         slot.chunk.lock().clone()
     }
 
-    /// The slot of a chunk, made if need be.
+    /// Returns the slot of a chunk, an empty one if the chunk is not cached.
     fn slot(&self, array: &Arc<Array>, coords: &Coords) -> Arc<Slot> {
         let new = || {
             let (array, counted) = (Arc::clone(array), AtomicU64::new(0));
@@ -557,10 +556,10 @@ impl ChunkCache {
         Arc::clone(self.table.lock().slots.get_or_insert(id(array, coords), new))
     }
 
-    /// Counts the bytes of a slot that has been filled, and lets go of the chunks that were not used for longest.
+    /// Counts the bytes of a slot that was filled, and evicts the least recently used chunks.
     fn count(&self, id: &ChunkId, slot: &Arc<Slot>, len: u64) {
         let mut table = self.table.lock();
-        // Between filling the slot and here it may have been removed: then nobody will find it.
+        // A slot that was removed since it was filled is unreachable and must not be counted.
         if !table.slots.peek(id).is_some_and(|here| Arc::ptr_eq(here, slot)) {
             return;
         }
@@ -569,12 +568,12 @@ impl ChunkCache {
         self.make_room(table);
     }
 
-    /// Lets go of what was used longest ago until the rest is within the limit.
+    /// Evicts the least recently used chunks until the rest is within the limit.
     fn make_room(&self, mut table: MutexGuard<'_, Table>) {
         let mut gone = Vec::new();
         let elsewhere = self.elsewhere.iter().map(|len| len.load(Ordering::Relaxed));
         let limit = elsewhere.fold(self.limit, u64::saturating_sub);
-        // Memory that nobody uses goes first, but for what the next chunks will want.
+        // First free unused memory, except a reserve for the next chunks.
         let spare = usize::try_from(limit / SPARE).unwrap_or(usize::MAX);
         let unused = buffer::kept();
         let room = usize::try_from(limit.saturating_sub(table.len)).unwrap_or(usize::MAX);
@@ -590,7 +589,7 @@ impl ChunkCache {
         drop((gone, memory)); // Freeing memory takes time: not under the lock.
     }
 
-    /// Lets go of a decoded chunk.
+    /// Drops a cached chunk.
     pub fn remove(&self, array: &Arc<Array>, coords: &Coords) {
         self.remove_where(array, coords, |_| true);
     }

@@ -14,7 +14,7 @@ use crate::store::counting::CountingStore;
 use crate::store::directory::{DirectoryStore, Durability};
 use crate::store::{Condition, Key, Prefix, Store};
 
-/// An array of chunks of `chunk_len` bytes each, over `store`.
+/// Returns an array with chunks of `chunk_len` bytes, in `store`.
 fn array(store: &Store, chunk_len: u64, codecs: &serde_json::Value) -> Arc<Array> {
     let codecs = codecs.as_array().expect("a list").iter();
     let model = model::Array {
@@ -55,7 +55,7 @@ fn many_readers_of_one_chunk_cost_one_read_and_one_decode() {
     let cache = ChunkCache::new(1 << 20);
     let arrived = Arc::new(AtomicUsize::new(0));
     let all = Arc::clone(&arrived);
-    // The read takes until everybody has asked.
+    // The read lasts until all threads have asked.
     counting.interrupt_get(1, move || {
         while all.load(Ordering::SeqCst) < READERS {
             std::thread::yield_now();
@@ -179,7 +179,7 @@ fn only_the_version_that_is_asked_for_is_kept() {
     assert_eq!(bytes(cache.get(&array, &at(1)).expect("read")), Some(vec![6; 4]));
     cache.keep_only(&array, &at(1), None);
     assert!(cache.peek(&array, &at(1)).is_none(), "gone");
-    // Of another array, though of the same name, nothing is found.
+    // Another array of the same name does not share the chunks.
     cache.get(&array, &at(1)).expect("read");
     assert!(cache.peek(&other, &at(1)).is_none());
 }
@@ -260,12 +260,12 @@ fn whoever_changes_parts_of_one_chunk_at_once_loses_nothing() {
         });
         let found = cache.get(&array, &at(0)).expect("read");
         assert_eq!(bytes(found), Some(vec![round; WRITERS]));
-        // Each round begins with nothing that waits.
-        cache.hold(&root, &array, &at(0), None, None).expect("held");
+        // Each round begins without pending chunks.
+        cache.defer(&root, &array, &at(0), None, None).expect("deferred");
     }
 }
 
-/// Puts `byte` into a range of a chunk that somebody is going to write as a whole.
+/// Writes `byte` to a range of a chunk, as a program does that goes on to write the whole chunk.
 fn put(cache: &ChunkCache, array: &Arc<Array>, range: std::ops::Range<usize>, byte: u8) {
     let cover = Cover::Range(range.len() as u64, range.clone());
     let mut change = |bytes: &mut [u8]| {
@@ -291,7 +291,7 @@ fn a_chunk_that_is_written_from_end_to_end_is_not_read() {
     assert_eq!(cache.take_full(), Some(key.clone()));
     store_all().expect("read");
     assert_eq!(counting.take().gets, 0);
-    // What was not written is as it was, whoever asks first.
+    // Bytes that were not written have their stored values, whichever is read first.
     put(&cache, &array, 2..4, 3);
     assert!(cache.peek(&array, &at(0)).is_none(), "it takes a read");
     assert_eq!(
@@ -301,7 +301,7 @@ fn a_chunk_that_is_written_from_end_to_end_is_not_read() {
     put(&cache, &array, 6..7, 4);
     store_all().expect("read");
     put(&cache, &array, 0..1, 5);
-    // It does not follow: what is between is read.
+    // The ranges are not adjacent, so the bytes between them must be read.
     put(&cache, &array, 5..8, 5);
     store_all().expect("read");
     put(&cache, &array, 3..5, 6);
@@ -324,7 +324,7 @@ fn a_part_of_a_chunk_that_cannot_be_decoded_waits_for_the_rest() {
     let (stored, unread) = store_all();
     assert!(stored.is_empty() && unread.is_err(), "nor can it be stored");
     assert_eq!(cache.complete_all(&array, &key).len(), 1, "what was written of it is gone");
-    // Who writes all of it need not know.
+    // A complete write needs no stored bytes.
     put(&cache, &array, 3..8, 2);
     let (stored, unread) = store_all();
     assert!(stored.len() == 1 && unread.is_ok());
@@ -345,7 +345,7 @@ fn readers_of_a_chunk_that_is_being_written_find_old_bytes_or_new_ones() {
             scope.spawn(move || {
                 while done.load(Ordering::SeqCst) == 0 {
                     let found = cache.get(array, &at(0)).expect("read").expect("there").bytes;
-                    // A round is written from the beginning on.
+                    // Each round writes from the first byte on.
                     assert!(found.is_sorted_by(|one, other| one >= other), "{:?}", &found[..]);
                     assert!(found[0] - found[63] <= 1, "{:?}", &found[..]);
                     if storing {
@@ -371,14 +371,14 @@ fn a_chunk_that_waits_is_changed_in_place_and_copied_only_where_others_have_its_
     let (store, _) = CountingStore::new();
     let array = array(&store, 100, &json!([{"name": "bytes"}]));
     let cache = ChunkCache::new(1 << 20);
-    cache.hold(&NodePath::root(), &array, &at(3), chunk(7, 100), None).expect("held");
+    cache.defer(&NodePath::root(), &array, &at(3), chunk(7, 100), None).expect("deferred");
     let mut change = |bytes: &mut [u8]| {
         bytes[0] = bytes[0].wrapping_add(1);
         Ok(())
     };
     let cover = Cover::Part(1);
     assert!(cache.try_change(&array, &at(3), &cover, &mut change).expect("changed"));
-    // A program that waits for nothing does not wait for a copy, and nobody waits for the table meanwhile.
+    // `try_change` must not copy, and the copy must not block the table.
     let shared = cache.get(&array, &at(3)).expect("read").expect("there");
     assert!(!cache.try_change(&array, &at(3), &cover, &mut change).expect("asked"));
     cache.change(&NodePath::root(), &array, &at(3), &cover, &mut change).expect("changed");
@@ -387,7 +387,7 @@ fn a_chunk_that_waits_is_changed_in_place_and_copied_only_where_others_have_its_
     assert_eq!(bytes(cache.get(&array, &at(3)).expect("read")).expect("there")[0], 10);
 }
 
-/// The chunk that a program stores if it opens the chunk file and writes `byte` at `index`.
+/// Returns the chunk that a program stores if it opens the chunk file and writes `byte` at `index`.
 fn changed(cache: &ChunkCache, array: &Arc<Array>, index: usize, byte: u8) -> NewChunk {
     let chunk = cache.get(array, &at(0)).expect("read").expect("there");
     let mut bytes = chunk.bytes.to_vec();
@@ -395,7 +395,7 @@ fn changed(cache: &ChunkCache, array: &Arc<Array>, index: usize, byte: u8) -> Ne
     NewChunk { bytes: Some(bytes.into()), base: Some(chunk.base()) }
 }
 
-/// A chunk of eight ones in `store`.
+/// Returns a chunk of eight ones in `store`.
 fn ones(store: &Store) -> (Arc<Array>, Key) {
     let array = array(store, 8, &json!([]));
     array.write_chunks(vec![(at(0), chunk(1, 8))], FillChunks::Store).expect("written");
@@ -412,10 +412,10 @@ fn an_element_that_is_changed_back_while_its_chunk_is_stored_stays_changed_back(
     let (store, _) = CountingStore::new();
     let (array, key) = ones(&store);
     let cache = ChunkCache::new(1 << 20);
-    let hold = |new| cache.hold(&NodePath::root(), &array, &at(0), new, None).expect("held");
-    hold(changed(&cache, &array, 0, 9));
+    let defer = |new| cache.defer(&NodePath::root(), &array, &at(0), new, None).expect("deferred");
+    defer(changed(&cache, &array, 0, 9));
     let back = || {
-        hold(changed(&cache, &array, 0, 1));
+        defer(changed(&cache, &array, 0, 1));
     };
     cache.store(&key, &array, FillChunks::Store, back).expect("stored").1.expect("read");
     assert_eq!(stored(&array), [9, 1, 1, 1, 1, 1, 1, 1]);
@@ -439,7 +439,7 @@ fn what_others_change_of_a_chunk_while_its_file_is_stored_goes_on_waiting() {
     );
     cache.store(&key, &array, FillChunks::Store, || {}).expect("stored").1.expect("read");
     assert_eq!(stored(&array), [2, 2, 3, 1, 4, 1, 1, 1]);
-    assert_eq!(cache.waiting_len(), 0);
+    assert_eq!(cache.pending_len(), 0);
 }
 
 #[test]
@@ -456,7 +456,7 @@ fn a_change_of_a_chunk_that_another_program_has_damaged_meanwhile_is_stored() {
     cache.write(&array, &at(0), new, FillChunks::Store).expect("written");
     assert_eq!(stored(&array), [2, 1, 1, 1, 1, 1, 1, 1]);
     let new = changed(&cache, &array, 1, 2);
-    cache.hold(&NodePath::root(), &array, &at(0), new, None).expect("held");
+    cache.defer(&NodePath::root(), &array, &at(0), new, None).expect("deferred");
     damage();
     cache.store(&key, &array, FillChunks::Store, || {}).expect("stored").1.expect("read");
     assert_eq!(stored(&array), [2, 2, 1, 1, 1, 1, 1, 1]);
@@ -479,7 +479,7 @@ fn a_change_of_a_chunk_that_another_program_has_replaced_by_a_link_is_stored() {
     cache.write(&array, &at(0), new, FillChunks::Store).expect("written");
     assert_eq!(stored(&array), [2, 1, 1, 1, 1, 1, 1, 1]);
     let new = changed(&cache, &array, 1, 2);
-    cache.hold(&NodePath::root(), &array, &at(0), new, None).expect("held");
+    cache.defer(&NodePath::root(), &array, &at(0), new, None).expect("deferred");
     replace();
     cache.store(&key, &array, FillChunks::Store, || {}).expect("stored").1.expect("read");
     assert_eq!(stored(&array), [2, 2, 1, 1, 1, 1, 1, 1]);

@@ -1,10 +1,10 @@
-//! Arrays with what waits to be stored in them: the operations of an array that see both.
+//! Operations on arrays that cover both pending and stored chunks.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use super::waiting::{Begin, Changed, Held, Pending};
+use super::pending::{Begin, Changed, PendingChunk, PendingState};
 use super::{Base, ChunkCache, Due, NewChunk, PutChunk, add_time, base};
 use crate::array::region::Cover;
 use crate::array::{Array, Coords, CoordsList, FillChunks, Indices};
@@ -13,34 +13,34 @@ use crate::error::{At, Error, Kind, Result};
 use crate::metadata::NodePath;
 use crate::store::{Key, Stat, Version};
 
-/// A chunk that waited, and is stored now.
+/// A pending chunk that is stored now.
 #[derive(Debug)]
 pub struct Stored {
-    /// Which chunk.
+    /// The coordinates of the chunk.
     pub coords: Coords,
-    /// The version that it had while it waited.
+    /// The version that it had while it was pending.
     pub was: Version,
     /// The stat of the stored chunk, `None` if the chunk was erased.
     pub now: Option<Stat>,
-    /// When a program said that it was modified.
+    /// The modification time that a program set.
     pub modified: Option<SystemTime>,
 }
 
-/// The result of merging a change with the chunk that waits.
+/// The result of merging a change into a pending chunk.
 pub(super) struct Merged {
-    /// Whether elements of the waiting chunk are in the changed chunk now.
+    /// Whether the changed chunk contains elements of the pending chunk.
     pub(super) is_merged: bool,
-    /// The chunk that waited, if there was one.
-    pub(super) waits: Option<Held>,
+    /// The chunk that was pending, if there was one.
+    pub(super) pending: Option<PendingChunk>,
 }
 
-/// A chunk that waits, and its bytes, `None` to erase it.
-pub type Waits = (Coords, Option<Buffer>);
+/// A pending chunk with its bytes, `None` to erase it.
+pub type PendingBytes = (Coords, Option<Buffer>);
 
 impl ChunkCache {
-    /// Lets a chunk wait for the rest of its shard. Without bytes, it waits to be erased. From now
-    /// on the cache returns this chunk, and its `stat` is the returned one until it is stored.
-    pub fn hold(
+    /// Makes a chunk pending, to be stored with the rest of its shard. Without bytes, it is erased
+    /// then. The cache now returns this chunk with the returned stat.
+    pub fn defer(
         &self,
         path: &NodePath,
         array: &Arc<Array>,
@@ -52,16 +52,16 @@ impl ChunkCache {
         let new = new.into();
         let is_there = new.bytes.is_some();
         loop {
-            let mut held = new.clone();
-            let merged = self.merge_waiting(array, (&key, coords), &mut held)?;
+            let mut pending = new.clone();
+            let merged = self.merge_pending(array, (&key, coords), &mut pending)?;
             let to = (&key, coords);
             let stat = match &new {
                 NewChunk { bytes: Some(_), base: Some(_) } => {
-                    self.waiting.hold_changed(path, array, to, (held, merged.waits), modified)
+                    self.pending.defer_changed(path, array, to, (pending, merged.pending), modified)
                 }
-                _ => Some(self.waiting.hold(path, array, to, held, modified)),
+                _ => Some(self.pending.defer(path, array, to, pending, modified)),
             };
-            // `None` if the waiting chunk was changed or stored meanwhile: merge again.
+            // `None` if the pending chunk was changed or stored meanwhile: merge again.
             let Some(stat) = stat else { continue };
             self.remove(array, coords);
             self.changed(array);
@@ -70,33 +70,35 @@ impl ChunkCache {
         }
     }
 
-    /// Merges the changed elements of `new` with the chunk that already waits, if there is one.
-    pub(super) fn merge_waiting(
+    /// Merges the changed elements of `new` into the chunk that is already pending, if there is
+    /// one.
+    pub(super) fn merge_pending(
         &self,
         array: &Array,
         (key, coords): (&Key, &Coords),
         new: &mut NewChunk,
     ) -> Result<Merged> {
-        let mut waits = self.waiting.get(array, coords);
+        let mut pending = self.pending.get(array, coords);
         let NewChunk { bytes: Some(bytes), base: Some(base) } = new else {
-            return Ok(Merged { is_merged: false, waits });
+            return Ok(Merged { is_merged: false, pending });
         };
-        while waits.as_ref().is_some_and(Held::is_unread) {
+        while pending.as_ref().is_some_and(PendingChunk::is_unread) {
             self.complete(array, key, coords)?;
-            waits = self.waiting.get(array, coords);
+            pending = self.pending.get(array, coords);
         }
-        let Some(held) = &waits else { return Ok(Merged { is_merged: false, waits }) };
-        let now = match &held.bytes {
-            Some(bytes) => Base::Stored(bytes.clone(), held.stat.version),
+        let Some(chunk) = &pending else { return Ok(Merged { is_merged: false, pending }) };
+        let now = match &chunk.bytes {
+            Some(bytes) => Base::Stored(bytes.clone(), chunk.stat.version),
             None => Base::Absent,
         };
         let is_same = now.has_version_of(base);
         let is_merged = !is_same && base.merge(&now, (array, coords), bytes)?;
-        new.base.clone_from(&held.base);
-        Ok(Merged { is_merged, waits })
+        new.base.clone_from(&chunk.base);
+        Ok(Merged { is_merged, pending })
     }
 
-    /// As [`Self::change`], of a chunk that waits; whether one does, and need not be read first.
+    /// Like [`Self::change`], but only for a pending chunk that needs no reading; `false` if it is
+    /// not.
     pub fn try_change(
         &self,
         array: &Arc<Array>,
@@ -106,21 +108,22 @@ impl ChunkCache {
     ) -> Result<bool> {
         let key = array.key(coords)?;
         let whole = array_len(array, coords)?;
-        let changed = self.waiting.try_change(array, (&key, coords), cover, whole, change)?;
+        let changed = self.pending.try_change(array, (&key, coords), cover, whole, change)?;
         if changed == Changed::Done {
             self.changed(array);
         }
         Ok(changed == Changed::Done)
     }
 
-    /// Whether bytes of a chunk wait.
-    pub fn has_waiting(&self, array: &Array, coords: &Coords) -> Result<bool> {
-        Ok(self.waiting.what_waits(array, &array.key(coords)?, coords) == Pending::Bytes)
+    /// Whether the chunk is pending with bytes.
+    pub fn has_pending_bytes(&self, array: &Array, coords: &Coords) -> Result<bool> {
+        Ok(self.pending.state(array, &array.key(coords)?, coords) == PendingState::Bytes)
     }
 
-    /// Changes bytes of a chunk, which waits then: of what waits already in place. What is there of it is read when it is
-    /// wanted where all that lies in a range is changed, never where all of it is, and else at once. What is neither read
-    /// nor there is made of the fill value. When all have been changed it is complete.
+    /// Changes bytes of a chunk and makes it pending; a pending chunk changes in place. If `cover`
+    /// is the whole chunk, its old bytes are never read. If it is a contiguous range, they are read
+    /// when needed, otherwise at once. Bytes without a stored value have the fill value. The chunk
+    /// is complete once all of its bytes were changed.
     pub fn change(
         &self,
         path: &NodePath,
@@ -133,7 +136,7 @@ impl ChunkCache {
         let whole = array_len(array, coords)?;
         let missing = whole.saturating_sub(cover.part().unwrap_or(whole));
         loop {
-            match self.waiting.change(array, (&key, coords), cover, whole, change)? {
+            match self.pending.change(array, (&key, coords), cover, whole, change)? {
                 Changed::Done => break,
                 Changed::Unread => {
                     self.complete(array, &key, coords)?;
@@ -141,37 +144,38 @@ impl ChunkCache {
                 }
                 Changed::Nothing | Changed::Shared => {}
             }
-            // Two who begin with the same chunk take turns, and so does who stores it.
-            let _turn = self.turn(&key);
-            // One that another began meanwhile is what is to be changed.
-            let before = self.waiting.what_waits(array, &key, coords);
+            // The lock excludes another thread that begins with the same chunk, and one that stores
+            // it.
+            let _turn = self.lock_key(&key);
+            // Another thread may have begun meanwhile; then the change applies to its chunk.
+            let before = self.pending.state(array, &key, coords);
             let stored = match (before, cover) {
-                (Pending::Bytes, _) => continue,
-                (Pending::Nothing, Cover::Part(_)) => {
+                (PendingState::Bytes, _) => continue,
+                (PendingState::Nothing, Cover::Part(_)) => {
                     self.get_fresh(array, coords, Some(Instant::now()))?
                 }
                 _ => None,
             };
             let base = match (before, cover, &stored) {
-                (Pending::Nothing, Cover::Part(_), Some(chunk)) => Some(chunk.base()),
-                (Pending::Nothing, Cover::Part(_), None) => Some(Base::Absent),
+                (PendingState::Nothing, Cover::Part(_), Some(chunk)) => Some(chunk.base()),
+                (PendingState::Nothing, Cover::Part(_), None) => Some(Base::Absent),
                 _ => None,
             };
             let mut bytes = match stored {
                 Some(chunk) => chunk.bytes,
                 None => array.fill_chunk(coords)?,
             };
-            // Nobody else has it: it is changed in place.
+            // Drop the cached chunk, so that the bytes have one owner and change in place.
             self.remove(array, coords);
             change(bytes.to_mut())?;
             let begin = match (before, cover) {
-                (Pending::Nothing, Cover::Range(_, range)) => {
+                (PendingState::Nothing, Cover::Range(_, range)) => {
                     Begin::Range(bytes, missing, range.clone())
                 }
-                // So is a whole one that was closed meanwhile.
+                // The same applies to a whole chunk that was closed meanwhile.
                 _ => Begin::Whole(NewChunk { bytes: Some(bytes), base }, missing),
             };
-            if self.waiting.hold_after(before, path, array, (&key, coords), begin).is_some() {
+            if self.pending.defer_after(before, path, array, (&key, coords), begin).is_some() {
                 self.remove(array, coords);
                 break;
             }
@@ -180,66 +184,70 @@ impl ChunkCache {
         Ok(())
     }
 
-    /// Reads what is stored of a chunk that waits, where some of its bytes were not written.
+    /// Reads the bytes of a pending chunk that were not written.
     pub(super) fn complete(&self, array: &Array, key: &Key, coords: &Coords) -> Result<()> {
-        let Some(begun) = self.waiting.unread_since(key, coords) else { return Ok(()) };
+        let Some(begun) = self.pending.unread_since(key, coords) else { return Ok(()) };
         let started = Instant::now();
         let stored = Base::read(array, coords)?;
         if let Base::Stored(bytes, _) = &stored {
             self.counters.count_decoded(bytes, started);
         }
-        self.waiting.complete((key, coords), begun, stored)
+        self.pending.complete((key, coords), begun, stored)
     }
 
-    /// The same of all that wait for the value of `key`. All are tried; which could not be read, and why.
+    /// Completes all pending chunks in the value of `key`. Returns those that could not be read,
+    /// with the reason.
     pub fn complete_all(&self, array: &Array, key: &Key) -> Vec<(Coords, Error)> {
-        // Those that have gone from the array are dropped when the others are stored.
+        // Chunks that are now outside the array's shape are dropped when the others are stored.
         let is_there = |coords: &Coords| array.grid().contains(coords);
         let failed = |coords: Coords| {
             let error = self.complete(array, key, &coords).err()?;
             Some((coords, error))
         };
-        self.waiting.unread(key).into_iter().filter(is_there).filter_map(failed).collect()
+        self.pending.unread(key).into_iter().filter(is_there).filter_map(failed).collect()
     }
 
-    /// Length, time and version of a chunk, waiting or stored; `None` where there is none. The length of one that
-    /// waits is the decoded one.
+    /// Returns the stat of a chunk, pending or stored; `None` if there is none. The length of a
+    /// pending chunk is the decoded one.
     pub fn stat(&self, array: &Array, coords: &Coords) -> Result<Option<Stat>> {
-        match self.waiting.get(array, coords) {
-            Some(held) => Ok(held.bytes.map(|_| held.stat)),
+        match self.pending.get(array, coords) {
+            Some(pending) => Ok(pending.bytes.map(|_| pending.stat)),
             None => array.stat(coords),
         }
     }
 
-    /// The same of several chunks.
+    /// Returns the stats of several chunks.
     pub fn stat_many(&self, array: &Array, coords: &[Coords]) -> Result<Vec<Option<Stat>>> {
-        // In this order: what waits may be stored meanwhile, and is not found waiting then.
-        let waiting: Vec<_> = coords.iter().map(|coords| self.waiting.get(array, coords)).collect();
+        // In this order, because a chunk may be stored in between and is then no longer pending.
+        let pending: Vec<_> = coords.iter().map(|coords| self.pending.get(array, coords)).collect();
         let stored = array.stat_many(coords)?;
-        let each = waiting.into_iter().zip(stored);
-        Ok(each.map(|(held, stored)| held.map_or(stored, |h| h.bytes.map(|_| h.stat))).collect())
+        let each = pending.into_iter().zip(stored);
+        Ok(each
+            .map(|(chunk, stored)| chunk.map_or(stored, |chunk| chunk.bytes.map(|_| chunk.stat)))
+            .collect())
     }
 
-    /// Changes when a chunk that waits was modified; whether one does.
+    /// Sets the modification time of a pending chunk; `false` if it is not pending.
     pub fn set_modified(&self, key: &Key, coords: &Coords, modified: SystemTime) -> bool {
-        self.waiting.set_modified(key, coords, modified)
+        self.pending.set_modified(key, coords, modified)
     }
 
-    /// The next index of every chunk whose first indices are `prefix`, which is shorter than the rank.
+    /// Returns the next index of every chunk whose first indices are `prefix`, which is shorter
+    /// than the rank.
     pub fn list_dir(&self, array: &Arc<Array>, prefix: &[u64]) -> Result<Indices> {
         let stored = Arc::clone(array.chunks()).list_dir(prefix)?;
-        let waiting = self.waiting.below(array, prefix);
-        if waiting.is_empty() {
+        let pending = self.pending.below(array, prefix);
+        if pending.is_empty() {
             return Ok(stored);
         }
         let depth = prefix.len();
         let index = |coords: &Coords| coords.indices().get(depth).copied();
-        let new: BTreeSet<u64> = waiting
+        let new: BTreeSet<u64> = pending
             .iter()
             .filter(|(_, is_there)| *is_there)
             .filter_map(|(c, _)| index(c))
             .collect();
-        let erased: HashSet<Coords> = waiting
+        let erased: HashSet<Coords> = pending
             .into_iter()
             .filter(|(_, is_there)| !is_there)
             .map(|(coords, _)| coords)
@@ -264,22 +272,22 @@ impl ChunkCache {
 
     /// Whether there is a chunk whose first indices are `prefix`.
     pub fn has_chunks(&self, array: &Arc<Array>, prefix: &[u64]) -> Result<bool> {
-        if self.waiting.any_below(array, prefix) {
+        if self.pending.any_below(array, prefix) {
             return Ok(true);
         }
         Ok(self.list_prefix(array, prefix)?.next().transpose()?.is_some())
     }
 
-    /// Every chunk whose first indices are `prefix`.
+    /// Returns every chunk whose first indices are `prefix`.
     pub fn list_prefix(&self, array: &Arc<Array>, prefix: &[u64]) -> Result<CoordsList> {
         let stored = Arc::clone(array.chunks()).list_prefix(prefix)?;
-        let waiting = self.waiting.below(array, prefix);
-        if waiting.is_empty() {
+        let pending = self.pending.below(array, prefix);
+        if pending.is_empty() {
             return Ok(stored);
         }
-        let known: HashSet<Coords> = waiting.iter().map(|(coords, _)| coords.clone()).collect();
+        let known: HashSet<Coords> = pending.iter().map(|(coords, _)| coords.clone()).collect();
         let new =
-            waiting.into_iter().filter(|(_, is_there)| *is_there).map(|(coords, _)| Ok(coords));
+            pending.into_iter().filter(|(_, is_there)| *is_there).map(|(coords, _)| Ok(coords));
         let others = stored.filter(move |found| match found {
             Ok(coords) => !known.contains(coords),
             Err(_) => true,
@@ -287,73 +295,74 @@ impl ChunkCache {
         Ok(Box::new(new.chain(others)))
     }
 
-    /// The keys of the values that chunks wait for and that are due, the oldest first.
+    /// Returns the keys of the values that are due, the oldest first.
     pub fn due(&self, due: Due<'_>) -> Vec<Key> {
-        self.waiting.due(due)
+        self.pending.due(due)
     }
 
-    /// The node of the array that chunks wait for in the value of `key`.
-    pub fn waiting_in(&self, key: &Key) -> Option<NodePath> {
-        self.waiting.path(key)
+    /// Returns the path of the array with pending chunks in the value of `key`.
+    pub fn pending_array(&self, key: &Key) -> Option<NodePath> {
+        self.pending.path(key)
     }
 
-    /// The node of the array that chunks wait for in the value of `key`, and the chunks: without
-    /// bytes those that are to be erased. What of one is still to be read has the fill value.
-    pub fn waiting_for(&self, key: &Key) -> Option<(NodePath, Vec<Waits>)> {
-        let (path, chunks) = self.waiting.of(key)?;
-        let bytes = chunks.into_iter().map(|(coords, held)| (coords, held.bytes));
+    /// Returns the path of the array and its pending chunks in the value of `key`, without bytes
+    /// for chunks to erase. Bytes that are still to be read have the fill value.
+    pub fn pending_in_value(&self, key: &Key) -> Option<(NodePath, Vec<PendingBytes>)> {
+        let (path, chunks) = self.pending.of(key)?;
+        let bytes = chunks.into_iter().map(|(coords, pending)| (coords, pending.bytes));
         Some((path, bytes.collect()))
     }
 
-    /// Takes one of the keys of the values of which every chunk waits, so that nobody else does.
+    /// Takes the key of a value with all chunks pending, so that no other thread stores it.
     pub fn take_full(&self) -> Option<Key> {
-        self.waiting.take_full()
+        self.pending.take_full()
     }
 
-    /// Whether any chunks wait.
-    pub fn waits(&self) -> bool {
-        !self.waiting.is_empty()
+    /// Whether any chunks are pending.
+    pub fn has_pending(&self) -> bool {
+        !self.pending.is_empty()
     }
 
-    /// Bytes of chunks that wait.
-    pub fn waiting_len(&self) -> u64 {
-        self.waiting.len()
+    /// Returns the bytes of all pending chunks.
+    pub fn pending_len(&self) -> u64 {
+        self.pending.len()
     }
 
-    /// Why what waits for the value of `key` could not be stored, if it was tried.
+    /// Returns why the pending chunks in the value of `key` could not be stored, if that was tried.
     pub fn failure(&self, key: &Key) -> Option<Error> {
-        self.waiting.failure(key)
+        self.pending.failure(key)
     }
 
-    /// The same of anything that waits in an array.
+    /// Returns why any pending chunk of an array could not be stored.
     pub fn failure_in(&self, path: &NodePath) -> Option<Error> {
-        self.waiting.failure_in(path)
+        self.pending.failure_in(path)
     }
 
-    /// Notes why what waits for the value of `key` could not be stored; whether that is news.
-    pub fn note_failure(&self, key: &Key, error: &Error) -> bool {
-        self.waiting.failed(key, error)
+    /// Records why the pending chunks in the value of `key` could not be stored; `false` if the
+    /// reason is known already.
+    pub fn record_failure(&self, key: &Key, error: &Error) -> bool {
+        self.pending.failed(key, error)
     }
 
-    /// Whether a chunk waits to be stored, or erased.
-    pub fn waits_at(&self, array: &Array, coords: &Coords) -> bool {
-        self.held(array, coords).is_some()
+    /// Whether a chunk is pending, to be stored or erased.
+    pub fn is_pending(&self, array: &Array, coords: &Coords) -> bool {
+        self.pending_chunk(array, coords).is_some()
     }
 
-    /// Forgets what waits in the arrays at and below a node that is about to be removed: when this returns nobody is storing
-    /// any of it either.
+    /// Drops all pending chunks of the arrays at and below a node that is about to be removed. No
+    /// thread is storing any of them when this returns.
     pub fn forget_below(&self, path: &NodePath) {
-        for key in self.waiting.due(Due::Below(path)) {
-            let _turn = self.turn(&key);
-            self.waiting.forget_all(&key);
+        for key in self.pending.due(Due::Below(path)) {
+            let _turn = self.lock_key(&key);
+            self.pending.forget_all(&key);
         }
     }
 
-    /// Stores what waits for the value of `key`, as one change; `array` is what it is of now. What was written again
-    /// meanwhile goes on waiting, and so does everything where it cannot be stored. Chunks that an array which has
-    /// become smaller does not have any more are dropped. One of which a part was written goes on waiting where the rest cannot be
-    /// read: that is the second result, when the others are stored. Calls `changed` when the value has changed, before anybody
-    /// is told that nothing waits for it.
+    /// Stores the pending chunks in the value of `key` as one change; `array` is the array that the
+    /// key belongs to now. Chunks that were written again meanwhile stay pending, and on failure
+    /// all do. Chunks outside a smaller shape are dropped. A partially written chunk stays pending
+    /// if the rest of it cannot be read; the second result says so after the others are stored.
+    /// Calls `changed` after the value has changed, before any chunk stops being pending.
     pub fn store(
         &self,
         key: &Key,
@@ -361,9 +370,9 @@ impl ChunkCache {
         fill: FillChunks,
         changed: impl FnOnce(),
     ) -> Result<(Vec<Stored>, Result<()>)> {
-        let _turn = self.turn(key);
-        let _mark = self.waiting.being_stored(key);
-        if self.waiting.is_of_another(key, array) {
+        let _turn = self.lock_key(key);
+        let _mark = self.pending.being_stored(key);
+        if self.pending.is_of_another(key, array) {
             let detail = "another program replaced the array after these chunks were written";
             return Err(Error::new(Kind::Stale, detail).at(key));
         }
@@ -371,17 +380,17 @@ impl ChunkCache {
             Some((_, error)) => Err(error),
             None => Ok(()),
         };
-        let Some((_, chunks)) = self.waiting.of(key) else { return Ok((Vec::new(), unread)) };
-        let chunks = chunks.into_iter().filter(|(_, held)| !held.is_unread());
+        let Some((_, chunks)) = self.pending.of(key) else { return Ok((Vec::new(), unread)) };
+        let chunks = chunks.into_iter().filter(|(_, pending)| !pending.is_unread());
         let (mut chunks, outside): (Vec<_>, Vec<_>) =
             chunks.partition(|(coords, _)| array.grid().contains(coords));
-        for (coords, held) in outside {
-            self.waiting.done(key, &coords, (held.stat.version, held.begun), Base::Absent);
+        for (coords, pending) in outside {
+            self.pending.done(key, &coords, (pending.stat.version, pending.begun), Base::Absent);
         }
-        // In the order in which they came: a shard may be laid out so.
-        chunks.sort_by_key(|(_, held)| held.stat.version.state());
-        for (coords, held) in &chunks {
-            if let Some(bytes) = &held.bytes {
+        // In the order of their writes, because a shard may be laid out in that order.
+        chunks.sort_by_key(|(_, pending)| pending.stat.version.state());
+        for (coords, pending) in &chunks {
+            if let Some(bytes) = &pending.bytes {
                 array.check_decoded(coords, bytes)?;
             }
             if array.key(coords)? != *key {
@@ -396,21 +405,21 @@ impl ChunkCache {
             return Ok((Vec::new(), unread));
         }
         let started = Instant::now();
-        let stats = self.write_waiting(key, array, &mut chunks, fill)?;
+        let stats = self.write_pending(key, array, &mut chunks, fill)?;
         add_time(&self.counters.storing, started);
         changed();
         let mut stored = Vec::with_capacity(chunks.len());
-        for ((coords, held), now) in chunks.into_iter().zip(stats) {
-            self.counters.count_stored(held.bytes.as_ref());
-            let was = held.stat.version;
-            let base = Base::of(held.bytes.clone(), now);
-            // Found stored before it is no longer found waiting.
-            self.put(array, &coords, held.bytes, now);
+        for ((coords, pending), now) in chunks.into_iter().zip(stats) {
+            self.counters.count_stored(pending.bytes.as_ref());
+            let was = pending.stat.version;
+            let base = Base::of(pending.bytes.clone(), now);
+            // Cache the stored chunk before it stops being pending.
+            self.put(array, &coords, pending.bytes, now);
             if !array.reads_as_written(&coords) {
                 self.changed(array);
             }
-            if self.waiting.done(key, &coords, (was, held.begun), base) {
-                stored.push(Stored { coords, was, now, modified: held.modified });
+            if self.pending.done(key, &coords, (was, pending.begun), base) {
+                stored.push(Stored { coords, was, now, modified: pending.modified });
             }
         }
         Ok((stored, unread))
@@ -418,17 +427,17 @@ impl ChunkCache {
 }
 
 impl ChunkCache {
-    /// Stores chunks that wait for the value of `key`. If another program has stored partially
-    /// changed ones meanwhile, its elements are first merged into them and into the waiting chunks.
-    fn write_waiting(
+    /// Stores pending chunks in the value of `key`. If another program stored newer elements of
+    /// partially changed ones meanwhile, merges these into them and into the pending chunks first.
+    fn write_pending(
         &self,
         key: &Key,
         array: &Array,
-        chunks: &mut [(Coords, Held)],
+        chunks: &mut [(Coords, PendingChunk)],
         fill: FillChunks,
     ) -> Result<Vec<Option<Stat>>> {
-        let rebase = |coords: &Coords, held: &mut Held, now: Option<Base>| {
-            self.waiting.rebase((key, coords), held, array, now)?;
+        let rebase = |coords: &Coords, pending: &mut PendingChunk, now: Option<Base>| {
+            self.pending.rebase((key, coords), pending, array, now)?;
             self.changed(array);
             Ok(())
         };
@@ -436,20 +445,20 @@ impl ChunkCache {
             array,
             chunks,
             fill,
-            |held| (held.bytes.as_ref(), held.base.as_ref()),
+            |pending| (pending.bytes.as_ref(), pending.base.as_ref()),
             rebase,
         )
     }
 }
 
-/// How many bytes of a decoded chunk lie in the array.
+/// Returns how many bytes of a decoded chunk lie inside the array.
 fn array_len(array: &Array, coords: &Coords) -> Result<u64> {
     let extent = array.grid().extent(coords, &array.model().shape)?;
     let item_len = u64::try_from(array.model().dtype.item_len()).unwrap_or(u64::MAX);
     Ok(extent.iter().fold(item_len, |all, len| all.saturating_mul(*len)))
 }
 
-/// Whether an array has a stored chunk whose first indices are `prefix`, besides those that are erased.
+/// Whether an array has a stored chunk whose first indices are `prefix` that is not in `erased`.
 fn any_but(array: &Arc<Array>, prefix: &[u64], erased: &HashSet<Coords>) -> Result<bool> {
     for coords in Arc::clone(array.chunks()).list_prefix(prefix)? {
         if !erased.contains(&coords?) {

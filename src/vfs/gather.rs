@@ -60,7 +60,7 @@ impl Vfs {
         let array = self.array(path)?;
         // In this order: one that waits may be stored right now.
         if self.gathers(&array)
-            && !self.cache.waits_at(&array, coords)
+            && !self.cache.is_pending(&array, coords)
             && array.stat(coords)?.is_none()
         {
             return Ok(());
@@ -77,14 +77,14 @@ impl Vfs {
         modified: Option<SystemTime>,
     ) -> Result<PutChunk> {
         if self.gathers(array) {
-            return self.cache.hold(path, array, coords, new, modified);
+            return self.cache.defer(path, array, coords, new, modified);
         }
         // Where the shard could not be stored before, what waits for it goes with this one.
         if array.is_sharded()
             && let key = array.key(coords)?
-            && self.cache.waiting_in(&key).is_some()
+            && self.cache.pending_array(&key).is_some()
         {
-            self.cache.hold(path, array, coords, new, modified)?;
+            self.cache.defer(path, array, coords, new, modified)?;
             self.store_shard(&key)?;
             // What others have stored may be in it.
             return Ok(PutChunk { stat: self.cache.stat(array, coords)?, is_merged: true });
@@ -110,10 +110,10 @@ impl Vfs {
         let array = self.array(path)?;
         let modified = unstored.keep_modified.then_some(unstored.modified);
         let new = NewChunk { bytes: Some(unstored.bytes.clone()), base: unstored.base.clone() };
-        let held = self.cache.hold(path, &array, coords, new, modified)?;
-        self.cache.note_failure(&array.key(coords)?, error);
-        let seen = held.stat.map(|stat| stat.version);
-        file.seen = seen.filter(|_| !file.is_shared && !held.is_merged);
+        let deferred = self.cache.defer(path, &array, coords, new, modified)?;
+        self.cache.record_failure(&array.key(coords)?, error);
+        let seen = deferred.stat.map(|stat| stat.version);
+        file.seen = seen.filter(|_| !file.is_shared && !deferred.is_merged);
         self.forget_unstored(file);
         Ok(true)
     }
@@ -164,7 +164,7 @@ impl Vfs {
 
     /// Stores what waits for the value of `key`.
     pub(super) fn store_shard(&self, key: &Key) -> Result<()> {
-        let Some(path) = self.cache.waiting_in(key) else { return Ok(()) };
+        let Some(path) = self.cache.pending_array(key) else { return Ok(()) };
         let changed = || self.unsynced.changed(key.clone());
         let fill = self.options.fill_chunks;
         let stored = self
@@ -176,7 +176,7 @@ impl Vfs {
             })
             .at(&path);
         if let Err(error) = &stored
-            && self.cache.note_failure(key, error)
+            && self.cache.record_failure(key, error)
         {
             self.note("write back", error);
         }
@@ -217,7 +217,7 @@ impl Vfs {
     /// why another one of its array could not.
     pub(super) fn check_shard_of(&self, place: &Place) -> Result<()> {
         let Place::Chunk(path, coords) = place else { return Ok(()) };
-        if !self.cache.waits() {
+        if !self.cache.has_pending() {
             return Ok(());
         }
         let array = self.array(path)?;
@@ -232,7 +232,7 @@ impl Vfs {
 
     fn shard_of(&self, place: &Place) -> Result<Option<Key>> {
         let Place::Chunk(path, coords) = place else { return Ok(None) };
-        if !self.cache.waits() {
+        if !self.cache.has_pending() {
             return Ok(None);
         }
         self.array(path)?.key(coords).map(Some)
@@ -262,11 +262,11 @@ impl Vfs {
         let told = |stored: Result<()>| stored.unwrap_or_else(|error| log::debug!("{error}"));
         told(self.store_shards(Due::Full));
         let limit = self.options.dirty_limit / 2;
-        if self.cache.waiting_len() <= limit {
+        if self.cache.pending_len() <= limit {
             return;
         }
         for key in self.cache.due(Due::Since(Duration::ZERO)) {
-            if self.cache.waiting_len() <= limit {
+            if self.cache.pending_len() <= limit {
                 break;
             }
             if self.cache.failure(&key).is_none() {

@@ -38,7 +38,7 @@ impl Vfs {
 
     pub(super) fn try_reserve(&self, more: usize) -> Result<()> {
         let more = u64::try_from(more).unwrap_or(u64::MAX);
-        let limit = self.options.dirty_limit.saturating_sub(self.cache.waiting_len());
+        let limit = self.options.dirty_limit.saturating_sub(self.cache.pending_len());
         let fits = |now: u64| now.checked_add(more).filter(|after| more == 0 || *after <= limit);
         match self.unstored_len.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits) {
             Ok(_) => Ok(()),
@@ -46,7 +46,7 @@ impl Vfs {
                 Kind::NoMemory,
                 format!(
                     "{} bytes are not stored yet, the limit is {} (--dirty-limit)",
-                    now.saturating_add(self.cache.waiting_len()),
+                    now.saturating_add(self.cache.pending_len()),
                     self.options.dirty_limit
                 ),
             )),

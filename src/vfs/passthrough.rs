@@ -266,7 +266,7 @@ impl Passed {
         if let Some(backing) = self.find(array, coords, (version, generation)) {
             return Some(backing);
         }
-        if cache.waits_at(array, coords) {
+        if cache.is_pending(array, coords) {
             return None;
         }
         self.once(&id(array, coords), || self.make(cache, array, coords, (version, generation)))

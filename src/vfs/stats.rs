@@ -65,7 +65,7 @@ impl Vfs {
     /// What there is now.
     fn held(&self) -> Vec<Line> {
         let len = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
-        let waiting = self.unstored_len().saturating_add(self.cache.waiting_len());
+        let waiting = self.unstored_len().saturating_add(self.cache.pending_len());
         let in_use = resources::in_use();
         let mut lines = vec![
             ("process_id", "Process ID of the daemon.", u64::from(std::process::id())),

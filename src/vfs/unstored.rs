@@ -29,10 +29,10 @@ impl Vfs {
         for key in self.cache.due(Due::All) {
             let failure = self.cache.failure(&key);
             // Those of which a part was written, and the rest cannot be read.
-            let array = self.cache.waiting_in(&key).and_then(|path| self.array(&path).ok());
+            let array = self.cache.pending_array(&key).and_then(|path| self.array(&path).ok());
             let unread = array.map(|array| self.cache.complete_all(&array, &key));
             let mut unread: HashMap<_, _> = unread.unwrap_or_default().into_iter().collect();
-            let Some((path, chunks)) = self.cache.waiting_for(&key) else { continue };
+            let Some((path, chunks)) = self.cache.pending_in_value(&key) else { continue };
             for (coords, bytes) in chunks {
                 let failure = unread.remove(&coords).or_else(|| failure.clone());
                 let path = Place::Chunk(path.clone(), coords).shown();

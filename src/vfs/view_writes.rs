@@ -105,7 +105,7 @@ impl Vfs {
         (offset, data): (u64, &[u8]),
         by: Thread,
     ) -> Result<bool> {
-        if self.cache.waiting_len() > self.options.dirty_limit / 2 {
+        if self.cache.pending_len() > self.options.dirty_limit / 2 {
             return Ok(false);
         }
         open.view.check_write(offset, data)?;
@@ -118,7 +118,7 @@ impl Vfs {
         let mut left = MOST_AT_HAND;
         let looked = open.view.for_each_chunk((offset, end), &mut |elements, coords, _| {
             let array = self.array_of(elements, open.moves)?;
-            if left == 0 || !self.cache.has_waiting(&array, coords)? {
+            if left == 0 || !self.cache.has_pending_bytes(&array, coords)? {
                 return Ok(ControlFlow::Break(()));
             }
             left -= 1;
@@ -192,7 +192,7 @@ impl Vfs {
     }
 
     fn store_what_is_full(&self) {
-        if self.cache.waiting_len() > self.options.dirty_limit / 2 {
+        if self.cache.pending_len() > self.options.dirty_limit / 2 {
             self.store_full();
         } else {
             self.store_full_soon();
@@ -206,7 +206,7 @@ impl Vfs {
             let current = self.array_of(elements, moves)?;
             let len = usize::try_from(current.chunk_len(coords)?.longest()).unwrap_or(usize::MAX);
             // Counted while it is changed; then it counts as what waits.
-            let more = if self.cache.waits_at(&current, coords) { 0 } else { len };
+            let more = if self.cache.is_pending(&current, coords) { 0 } else { len };
             self.reserve(more)?;
             // Who does not cut the file may leave it at that.
             let cover = match cover {

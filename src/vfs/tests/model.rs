@@ -536,7 +536,7 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
             for file in 0..model.files.len() {
                 model.store(file);
             }
-            prop_assert_eq!(bed.vfs.unstored_len() + bed.vfs.cache.waiting_len(), 0);
+            prop_assert_eq!(bed.vfs.unstored_len() + bed.vfs.cache.pending_len(), 0);
             model.waiting.clear();
             bed.remount();
         }

@@ -1,25 +1,25 @@
-//! Chunks that wait to be stored together with the others of their stored value, a shard.
+//! Chunks that were written and are not stored yet.
 //!
-//! The cache shows them as part of the array: a chunk that waits is read, listed and measured as if
-//! it were stored, and a chunk that waits to be erased is absent. All chunks that wait for one
-//! stored value are stored as one change of it. If they cannot be stored, they keep waiting.
+//! Every reader sees them as part of the array: a pending chunk is read, listed and measured as if
+//! it were stored, and a chunk that is to be erased is absent. All pending chunks of one stored
+//! value, a shard, are stored as one change of it. If they cannot be stored, they stay pending.
 //!
 //! Every reader asks the cache (`get`, `stat`, `list_dir`, `has_chunks`), which puts pending chunks
 //! over stored ones, so no module above knows which is which. A pending chunk has a version of its
 //! own (`Version::unstored`). When it is stored, the kernel's pages stay valid under the version of
 //! the store.
 //!
-//! An inner chunk of a shard waits for the others. Any chunk waits if the store did not take it.
-//! With `--writeback=all` every chunk waits until a thread is free to encode it. So there is one
-//! place to retry, to report and to rescue from. Only `vfs::gather` decides when to store: `close`,
-//! `fsync`, the ticker and memory pressure all call it.
+//! An inner chunk of a shard is pending until the others arrive. Any chunk is pending if the store
+//! did not take it. With `--writeback=all` every chunk is pending until a thread is free to encode
+//! it. So there is one place to retry, to report and to rescue from. Only `vfs::gather` decides
+//! when to store: `close`, `fsync`, the ticker and memory pressure all call it.
 //!
 //! A chunk that is written through a view may be pending before all of its bytes are known.
-//! `Unread` names the range that is here. The rest is read when a program reads or stores the
-//! chunk, or writes elsewhere in it. If it cannot be read then, the chunk stays pending and only
-//! that is reported.
+//! `Unread` names the range that was written. The rest is read when a program reads or stores the
+//! chunk, or writes elsewhere in it. If that read fails, the chunk stays pending and only this
+//! failure is reported.
 
-mod held;
+mod chunk;
 mod table;
 
 use std::ops::Range;
@@ -29,8 +29,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
 
-use held::Unread;
-pub(super) use held::{Begin, Changed, Held, Pending};
+use chunk::Unread;
+pub(super) use chunk::{Begin, Changed, PendingChunk, PendingState};
 use table::{Shard, Table};
 
 use super::{Base, NewChunk};
@@ -41,38 +41,39 @@ use crate::error::{At, Error, Result};
 use crate::metadata::NodePath;
 use crate::store::{Key, Stat, Version};
 
-/// Which of them are to be stored.
+/// Selects the values to be stored.
 #[derive(Debug, Clone, Copy)]
 pub enum Due<'p> {
-    /// All.
+    /// All values.
     All,
-    /// Those that have waited for so long, and that nobody is storing.
+    /// Values that have been pending for this long, and that no thread is storing.
     Since(Duration),
-    /// Those of which every chunk waits: nothing would be gained by waiting longer. Not those that could not be stored,
-    /// or that somebody is storing.
+    /// Values with all chunks pending, which gain nothing by waiting longer. Excludes values that
+    /// could not be stored, or that a thread is storing.
     Full,
-    /// Those of the arrays at and below a node.
+    /// The values of the arrays at and below a node.
     Below(&'p NodePath),
 }
 
-/// All chunks that wait, by the key of the value that they will lie in.
+/// All pending chunks, by the key of their stored value.
 #[derive(Debug, Default)]
-pub(super) struct Waiting {
-    /// A leaf: held for look-ups only, never while storing.
+pub(super) struct PendingChunks {
+    /// A leaf lock for look-ups, never held while storing.
     table: Mutex<Table>,
-    /// Bytes of the chunks, and stored values that they wait for: nobody need lock to know that there are none.
+    /// Bytes of the chunks and of their values; zero shows without the lock that nothing is
+    /// pending.
     len: AtomicU64,
     count: AtomicU64,
     versions: AtomicU64,
 }
 
-impl Waiting {
-    /// Decoded bytes that wait, with what it takes to keep them.
+impl PendingChunks {
+    /// Returns the decoded bytes that are pending, including their overhead.
     pub(super) fn len(&self) -> u64 {
         self.len.load(Ordering::Relaxed)
     }
 
-    /// Whether nothing waits.
+    /// Whether nothing is pending.
     pub(super) fn is_empty(&self) -> bool {
         self.count.load(Ordering::Acquire) == 0
     }
@@ -82,8 +83,8 @@ impl Waiting {
         self.count.store(count, Ordering::Release);
     }
 
-    /// Lets a chunk wait. It replaces a chunk that already waits there.
-    pub(super) fn hold(
+    /// Makes a chunk pending, in place of the one that already is.
+    pub(super) fn defer(
         &self,
         path: &NodePath,
         array: &Arc<Array>,
@@ -95,17 +96,17 @@ impl Waiting {
         self.put(|_| true, (path, array), to, begin, modified).unwrap_or_else(|stat| stat)
     }
 
-    /// Lets a partially changed chunk wait if `known` is still what waits there. Otherwise it
+    /// Makes a partially changed chunk pending if `known` is still the pending chunk. Otherwise
     /// changes nothing and returns `None`.
-    pub(super) fn hold_changed(
+    pub(super) fn defer_changed(
         &self,
         path: &NodePath,
         array: &Arc<Array>,
         to: (&Key, &Coords),
-        (new, known): (NewChunk, Option<Held>),
+        (new, known): (NewChunk, Option<PendingChunk>),
         modified: Option<SystemTime>,
     ) -> Option<Stat> {
-        let version = |held: &Held| held.stat.version.state();
+        let version = |pending: &PendingChunk| pending.stat.version.state();
         let was = known.as_ref().map(version);
         let begin = match known {
             Some(known) => Begin::Changed(new, known.begun),
@@ -114,25 +115,26 @@ impl Waiting {
         self.put(|now| now.map(version) == was, (path, array), to, Some(begin), modified).ok()
     }
 
-    /// Lets a chunk begin to wait if `before` is still the state there. Otherwise it changes
-    /// nothing and returns `None`.
-    pub(super) fn hold_after(
+    /// Makes a chunk pending if its state is still `before`. Otherwise changes nothing and returns
+    /// `None`.
+    pub(super) fn defer_after(
         &self,
-        before: Pending,
+        before: PendingState,
         path: &NodePath,
         array: &Arc<Array>,
         to: (&Key, &Coords),
         begin: Begin,
     ) -> Option<Stat> {
-        self.put(|now| Pending::of(now) == before, (path, array), to, Some(begin), None).ok()
+        self.put(|now| PendingState::of(now) == before, (path, array), to, Some(begin), None).ok()
     }
 
-    /// What waits at `coords`.
-    pub(super) fn what_waits(&self, array: &Array, key: &Key, coords: &Coords) -> Pending {
-        self.table.lock().what_waits(array, key, coords)
+    /// Returns whether and how a chunk is pending.
+    pub(super) fn state(&self, array: &Array, key: &Key, coords: &Coords) -> PendingState {
+        self.table.lock().state(array, key, coords)
     }
 
-    /// Whether what waits for the value of `key` was written for another array than `array`.
+    /// Whether the pending chunks in the value of `key` were written for another array than
+    /// `array`.
     pub(super) fn is_of_another(&self, key: &Key, array: &Array) -> bool {
         let table = self.table.lock();
         table.shards.get(key).is_some_and(|shard| !array.has_chunks_of(&shard.array))
@@ -140,7 +142,7 @@ impl Waiting {
 
     fn put(
         &self,
-        is_as_known: impl FnOnce(Option<&Held>) -> bool,
+        is_as_known: impl FnOnce(Option<&PendingChunk>) -> bool,
         (path, array): (&NodePath, &Arc<Array>),
         (key, coords): (&Key, &Coords),
         begin: Option<Begin>,
@@ -171,7 +173,7 @@ impl Waiting {
         };
         let mut guard = self.table.lock();
         let table = &mut *guard;
-        if !is_as_known(table.held(array, key, coords)) {
+        if !is_as_known(table.pending(array, key, coords)) {
             return Err(stat);
         }
         let shard = table
@@ -180,24 +182,24 @@ impl Waiting {
             .or_insert_with(|| Shard::new(path, array, array.chunks_beside(coords)));
         let chunks = table.by_array.entry(shard.prefix.clone()).or_default();
         chunks.insert(coords.clone(), bytes.is_some());
-        let held = Held { bytes, stat, modified, missing, unread, base, begun };
-        let cost = held.cost();
-        shard.incomplete += held.incomplete();
-        let old = shard.chunks.insert(coords.clone(), held);
-        shard.incomplete -= old.as_ref().map_or(0, Held::incomplete);
+        let pending = PendingChunk { bytes, stat, modified, missing, unread, base, begun };
+        let cost = pending.cost();
+        shard.incomplete += pending.incomplete();
+        let old = shard.chunks.insert(coords.clone(), pending);
+        shard.incomplete -= old.as_ref().map_or(0, PendingChunk::incomplete);
         if shard.is_full() {
             table.full.insert(key.clone());
         }
         self.len.fetch_add(cost, Ordering::Relaxed);
-        self.len.fetch_sub(old.as_ref().map_or(0, Held::cost), Ordering::Relaxed);
+        self.len.fetch_sub(old.as_ref().map_or(0, PendingChunk::cost), Ordering::Relaxed);
         self.recount(table);
         drop(guard);
         drop(old); // Freeing memory takes time: not under the lock.
         Ok(stat)
     }
 
-    /// Changes bytes of a chunk that waits, of which `whole` lie in the array. It is another version then, though not a complete
-    /// one if that fails.
+    /// Changes bytes of a pending chunk with `whole` bytes inside the array. The chunk gets a new
+    /// version even if `change` fails, but is not complete then.
     pub(super) fn change(
         &self,
         array: &Array,
@@ -214,23 +216,26 @@ impl Waiting {
         }
     }
 
-    /// Gives a chunk that waits bytes of its own, which are copied while nobody waits for the table.
+    /// Copies the bytes of a pending chunk that other threads use. The table is not locked
+    /// meanwhile.
     fn unshare(&self, key: &Key, coords: &Coords) -> Result<()> {
         let table = self.table.lock();
-        let held = table.shards.get(key).and_then(|shard| shard.chunks.get(coords)).cloned();
+        let pending = table.shards.get(key).and_then(|shard| shard.chunks.get(coords)).cloned();
         drop(table);
-        let Some(held) = held else { return Ok(()) };
-        let Some(own) = held.bytes.as_ref().map(Buffer::copied).transpose()? else { return Ok(()) };
+        let Some(pending) = pending else { return Ok(()) };
+        let Some(own) = pending.bytes.as_ref().map(Buffer::copied).transpose()? else {
+            return Ok(());
+        };
         let mut table = self.table.lock();
         let now = table.shards.get_mut(key).and_then(|shard| shard.chunks.get_mut(coords));
-        let now = now.filter(|now| now.stat.version.is_same(held.stat.version));
+        let now = now.filter(|now| now.stat.version.is_same(pending.stat.version));
         let shared = now.and_then(|now| now.bytes.replace(own));
         drop(table);
         drop(shared); // Freeing memory takes time: not under the lock.
         Ok(())
     }
 
-    /// The same, if nobody else has a share of its bytes: then nothing is copied but what changes.
+    /// Like [`Self::change`], but returns [`Changed::Shared`] instead of copying shared bytes.
     pub(super) fn try_change(
         &self,
         array: &Array,
@@ -249,10 +254,10 @@ impl Waiting {
         else {
             return Ok(Changed::Nothing);
         };
-        let Some(held) = shard.chunks.get_mut(coords) else { return Ok(Changed::Nothing) };
-        let (before, cost) = (held.incomplete(), held.cost());
-        let Some(bytes) = &mut held.bytes else { return Ok(Changed::Nothing) };
-        let written = match &held.unread {
+        let Some(pending) = shard.chunks.get_mut(coords) else { return Ok(Changed::Nothing) };
+        let (before, cost) = (pending.incomplete(), pending.cost());
+        let Some(bytes) = &mut pending.bytes else { return Ok(Changed::Nothing) };
+        let written = match &pending.unread {
             Some(unread) => match unread.written_with(cover, bytes.len()) {
                 None => return Ok(Changed::Unread),
                 written => written,
@@ -263,20 +268,23 @@ impl Waiting {
             return Ok(Changed::Shared);
         }
         let number = self.versions.fetch_add(1, Ordering::Relaxed);
-        (held.stat.version, held.stat.modified) = (Version::unstored(number), SystemTime::now());
-        held.modified = None;
+        (pending.stat.version, pending.stat.modified) =
+            (Version::unstored(number), SystemTime::now());
+        pending.modified = None;
         change(bytes.to_mut())?;
         if matches!(cover, Cover::Whole) {
-            (held.base, held.begun) = (None, number);
+            (pending.base, pending.begun) = (None, number);
         }
-        held.missing = held.missing.saturating_sub(cover.part().unwrap_or(whole));
-        match (&mut held.unread, written) {
-            (unread, Some(all)) if all == (0..bytes.len()) => (*unread, held.missing) = (None, 0),
+        pending.missing = pending.missing.saturating_sub(cover.part().unwrap_or(whole));
+        match (&mut pending.unread, written) {
+            (unread, Some(all)) if all == (0..bytes.len()) => {
+                (*unread, pending.missing) = (None, 0);
+            }
             (Some(unread), Some(written)) => unread.written = written,
             _ => {}
         }
-        self.recost(cost, held);
-        let is_complete = held.incomplete() == 0;
+        self.recost(cost, pending);
+        let is_complete = pending.incomplete() == 0;
         if before > 0 && is_complete {
             shard.incomplete -= 1;
         }
@@ -286,21 +294,25 @@ impl Waiting {
         Ok(Changed::Done)
     }
 
-    /// The chunks that wait for the value of `key` and of which something is still to be read.
+    /// Returns the chunks in the value of `key` that must still be read in part.
     pub(super) fn unread(&self, key: &Key) -> Vec<Coords> {
         let table = self.table.lock();
         let chunks = table.shards.get(key).into_iter().flat_map(|shard| &shard.chunks);
-        chunks.filter(|(_, held)| held.is_unread()).map(|(coords, _)| coords.clone()).collect()
+        chunks
+            .filter(|(_, pending)| pending.is_unread())
+            .map(|(coords, _)| coords.clone())
+            .collect()
     }
 
-    /// Since which version the bytes of a chunk that waits are to be read that were not written; none where all are here.
+    /// Returns the [`PendingChunk::begun`] of a chunk that must still be read in part, else `None`.
     pub(super) fn unread_since(&self, key: &Key, coords: &Coords) -> Option<u64> {
         let table = self.table.lock();
-        let held = table.shards.get(key)?.chunks.get(coords)?;
-        held.is_unread().then_some(held.begun)
+        let pending = table.shards.get(key)?.chunks.get(coords)?;
+        pending.is_unread().then_some(pending.begun)
     }
 
-    /// Puts what is stored of a chunk where nothing was written, if it is still the one that began to wait so.
+    /// Fills the bytes that were not written from `stored`, if the pending chunk still has this
+    /// `begun`.
     pub(super) fn complete(
         &self,
         (key, coords): (&Key, &Coords),
@@ -312,10 +324,12 @@ impl Waiting {
         }
         let mut table = self.table.lock();
         let Some(shard) = table.shards.get_mut(key) else { return Ok(()) };
-        let Some(held) = shard.chunks.get_mut(coords) else { return Ok(()) };
-        let (before, cost) = (held.incomplete(), held.cost());
-        let (Some(bytes), Some(unread)) = (&mut held.bytes, &held.unread) else { return Ok(()) };
-        if held.begun != begun {
+        let Some(pending) = shard.chunks.get_mut(coords) else { return Ok(()) };
+        let (before, cost) = (pending.incomplete(), pending.cost());
+        let (Some(bytes), Some(unread)) = (&mut pending.bytes, &pending.unread) else {
+            return Ok(());
+        };
+        if pending.begun != begun {
             return Ok(());
         }
         if let Base::Stored(stored, _) = &stored {
@@ -329,13 +343,13 @@ impl Waiting {
                 }
             }
         }
-        (held.unread, held.base) = (None, Some(stored));
-        self.recost(cost, held);
-        shard.incomplete -= before.saturating_sub(held.incomplete());
+        (pending.unread, pending.base) = (None, Some(stored));
+        self.recost(cost, pending);
+        shard.incomplete -= before.saturating_sub(pending.incomplete());
         Ok(())
     }
 
-    /// Takes one of the values of which every chunk waits.
+    /// Takes the key of a value with all chunks pending.
     pub(super) fn take_full(&self) -> Option<Key> {
         if self.is_empty() {
             return None;
@@ -346,8 +360,8 @@ impl Waiting {
         Some(key)
     }
 
-    /// What waits at `coords` in the value of `key`.
-    pub(super) fn get(&self, array: &Array, coords: &Coords) -> Option<Held> {
+    /// Returns a pending chunk in the value of `key`.
+    pub(super) fn get(&self, array: &Array, coords: &Coords) -> Option<PendingChunk> {
         if self.is_empty() {
             return None;
         }
@@ -355,19 +369,20 @@ impl Waiting {
         self.table.lock().shard(&key, array)?.chunks.get(coords).cloned()
     }
 
-    /// Changes when a chunk that waits was modified; whether one does.
+    /// Sets the modification time of a pending chunk; `false` if it is not pending.
     pub(super) fn set_modified(&self, key: &Key, coords: &Coords, modified: SystemTime) -> bool {
         let mut table = self.table.lock();
-        let held = table.shards.get_mut(key).and_then(|shard| shard.chunks.get_mut(coords));
-        if let Some(held) = held {
-            held.modified = Some(modified);
-            held.stat.modified = modified;
-            return held.bytes.is_some();
+        let pending = table.shards.get_mut(key).and_then(|shard| shard.chunks.get_mut(coords));
+        if let Some(pending) = pending {
+            pending.modified = Some(modified);
+            pending.stat.modified = modified;
+            return pending.bytes.is_some();
         }
         false
     }
 
-    /// What waits in an array, of the chunks whose first indices are `prefix`: whether each is to be there.
+    /// Returns the pending chunks whose first indices are `prefix`; `false` marks those to be
+    /// erased.
     pub(super) fn below(&self, array: &Array, prefix: &[u64]) -> Vec<(Coords, bool)> {
         if self.is_empty() {
             return Vec::new();
@@ -377,13 +392,13 @@ impl Waiting {
         below.map(|(coords, is_there)| (coords.clone(), is_there)).collect()
     }
 
-    /// Whether a chunk of an array whose first indices are `prefix` waits to be there.
+    /// Whether a pending chunk with bytes has `prefix` as its first indices.
     pub(super) fn any_below(&self, array: &Array, prefix: &[u64]) -> bool {
         !self.is_empty()
             && self.table.lock().below(array.prefix(), prefix).any(|(_, is_there)| is_there)
     }
 
-    /// The keys of the values that are due, those that have waited longest first.
+    /// Returns the keys of the values that are due, the oldest first.
     pub(super) fn due(&self, due: Due<'_>) -> Vec<Key> {
         if self.is_empty() {
             return Vec::new();
@@ -408,20 +423,20 @@ impl Waiting {
         keys.into_iter().map(|(_, key)| key).collect()
     }
 
-    /// What waits for the value of `key`, and the array that it is of.
-    pub(super) fn of(&self, key: &Key) -> Option<(NodePath, Vec<(Coords, Held)>)> {
+    /// Returns the pending chunks in the value of `key`, and the path of their array.
+    pub(super) fn of(&self, key: &Key) -> Option<(NodePath, Vec<(Coords, PendingChunk)>)> {
         let table = self.table.lock();
         let shard = table.shards.get(key)?;
-        let chunks = shard.chunks.iter().map(|(coords, held)| (coords.clone(), held.clone()));
+        let chunks = shard.chunks.iter().map(|(coords, pending)| (coords.clone(), pending.clone()));
         Some((shard.path.clone(), chunks.collect()))
     }
 
-    /// The array that chunks wait for in the value of `key`.
+    /// Returns the path of the array with pending chunks in the value of `key`.
     pub(super) fn path(&self, key: &Key) -> Option<NodePath> {
         self.table.lock().shards.get(key).map(|shard| shard.path.clone())
     }
 
-    /// Notes that somebody is storing what waits for the value of `key`, until what is returned is dropped.
+    /// Marks the value of `key` as being stored until the result is dropped.
     pub(super) fn being_stored<'w>(&'w self, key: &'w Key) -> BeingStored<'w> {
         self.mark(key, true);
         BeingStored(self, key)
@@ -433,8 +448,8 @@ impl Waiting {
         }
     }
 
-    /// Notes that the chunk of `version` was stored, as `base`. Returns whether it has not changed
-    /// since, so that it no longer waits.
+    /// Records that the chunk of `version` was stored as `base`. Returns `true` if it has not
+    /// changed since, so that it is no longer pending.
     pub(super) fn done(
         &self,
         key: &Key,
@@ -442,108 +457,109 @@ impl Waiting {
         (version, begun): (Version, u64),
         base: Base,
     ) -> bool {
-        // The store has taken something: why it did not before is no longer so.
+        // The store works again, so an earlier failure is obsolete.
         let mut table = self.table.lock();
         if let Some(shard) = table.shards.get_mut(key) {
             shard.failure = None;
-            let held = shard.chunks.get_mut(coords).filter(|held| held.begun == begun);
-            if let Some(held) = held.filter(|held| !held.stat.version.is_same(version)) {
-                let cost = held.cost();
-                held.base = Some(base);
-                self.recost(cost, held);
+            let pending = shard.chunks.get_mut(coords).filter(|pending| pending.begun == begun);
+            if let Some(pending) = pending.filter(|pending| !pending.stat.version.is_same(version))
+            {
+                let cost = pending.cost();
+                pending.base = Some(base);
+                self.recost(cost, pending);
             }
             table.failed.remove(key);
         }
         drop(table);
-        self.remove(key, coords, |held| held.stat.version.is_same(version))
+        self.remove(key, coords, |pending| pending.stat.version.is_same(version))
     }
 
-    /// Merges `now`, the chunk that another program has stored, into the waiting chunk if it is
-    /// still the one of `known`, and sets `known` to the result.
+    /// Merges `now`, the chunk that another program stored, into the pending chunk if it is still
+    /// the one of `known`, and sets `known` to the result.
     pub(super) fn rebase(
         &self,
         (key, coords): (&Key, &Coords),
-        known: &mut Held,
+        known: &mut PendingChunk,
         array: &Array,
         now: Option<Base>,
     ) -> Result<()> {
         let mut table = self.table.lock();
-        let held = table.shards.get_mut(key).and_then(|shard| shard.chunks.get_mut(coords));
-        let Some(held) = held.filter(|held| held.begun == known.begun) else {
+        let pending = table.shards.get_mut(key).and_then(|shard| shard.chunks.get_mut(coords));
+        let Some(pending) = pending.filter(|pending| pending.begun == known.begun) else {
             drop(table);
-            // What waits now was written as a whole, and is stored after this.
+            // The pending chunk was written completely since, and is stored after this one.
             return known.rebase(array, coords, now).map(drop);
         };
-        let cost = held.cost();
-        if held.rebase(array, coords, now)? {
+        let cost = pending.cost();
+        if pending.rebase(array, coords, now)? {
             let number = self.versions.fetch_add(1, Ordering::Relaxed);
-            held.stat.version = Version::unstored(number);
+            pending.stat.version = Version::unstored(number);
         }
-        self.recost(cost, held);
-        *known = held.clone();
+        self.recost(cost, pending);
+        *known = pending.clone();
         Ok(())
     }
 
-    /// Notes that a chunk was stored as `now` while `known` was waiting. If the waiting chunk has
-    /// changed since `known`, these changes keep waiting, and the other elements are taken from
-    /// `now`. A chunk that was written completely since keeps waiting as it is. Otherwise the chunk
-    /// no longer waits.
+    /// Records that `known` was stored as `now`. If the pending chunk has changed since `known`,
+    /// these changes stay pending and the other elements are taken from `now`. A chunk that was
+    /// written completely since stays pending as it is. Otherwise the chunk is no longer pending.
     pub(super) fn written(
         &self,
         (key, coords): (&Key, &Coords),
-        known: &Held,
+        known: &PendingChunk,
         array: &Array,
         now: Base,
     ) -> Result<()> {
         let mut guard = self.table.lock();
         let table = &mut *guard;
         let Some(shard) = table.shards.get_mut(key) else { return Ok(()) };
-        let held = shard.chunks.get_mut(coords).filter(|held| held.begun == known.begun);
-        // What waits now was written as a whole, and is stored after this.
-        let Some(held) = held else { return Ok(()) };
-        if held.stat.version.is_same(known.stat.version) {
+        let pending = shard.chunks.get_mut(coords).filter(|pending| pending.begun == known.begun);
+        // The pending chunk was written completely since, and is stored after this one.
+        let Some(pending) = pending else { return Ok(()) };
+        if pending.stat.version.is_same(known.stat.version) {
             let gone = table.remove(key, coords, |_| true);
-            self.len.fetch_sub(gone.as_ref().map_or(0, Held::cost), Ordering::Relaxed);
+            self.len.fetch_sub(gone.as_ref().map_or(0, PendingChunk::cost), Ordering::Relaxed);
             self.recount(table);
             drop(guard);
             drop(gone); // Freeing memory takes time: not under the lock.
             return Ok(());
         }
-        let (before, cost) = (held.incomplete(), held.cost());
+        let (before, cost) = (pending.incomplete(), pending.cost());
         let number = self.versions.fetch_add(1, Ordering::Relaxed);
-        held.base = known.bytes.clone().map(|bytes| Base::Stored(bytes, known.stat.version));
-        held.rebase(array, coords, Some(now))?;
-        held.stat.version = Version::unstored(number);
-        // The bytes that were not written are those of `now`, so none has to be read.
-        held.unread = None;
-        shard.incomplete -= before.saturating_sub(held.incomplete());
-        self.recost(cost, held);
+        pending.base = known.bytes.clone().map(|bytes| Base::Stored(bytes, known.stat.version));
+        pending.rebase(array, coords, Some(now))?;
+        pending.stat.version = Version::unstored(number);
+        // The unwritten bytes are those of `now`, so none has to be read.
+        pending.unread = None;
+        shard.incomplete -= before.saturating_sub(pending.incomplete());
+        self.recost(cost, pending);
         Ok(())
     }
 
-    /// Counts what a chunk takes that took `before`.
-    fn recost(&self, before: u64, held: &Held) {
-        self.len.fetch_add(held.cost(), Ordering::Relaxed);
+    /// Updates the total cost after a chunk changed; `before` was its cost.
+    fn recost(&self, before: u64, pending: &PendingChunk) {
+        self.len.fetch_add(pending.cost(), Ordering::Relaxed);
         self.len.fetch_sub(before, Ordering::Relaxed);
     }
 
-    /// Forgets what waits at `coords`.
+    /// Drops a pending chunk.
     pub(super) fn forget(&self, key: &Key, coords: &Coords) {
         if !self.is_empty() {
             self.remove(key, coords, |_| true);
         }
     }
 
-    fn remove(&self, key: &Key, coords: &Coords, is_it: impl Fn(&Held) -> bool) -> bool {
+    fn remove(&self, key: &Key, coords: &Coords, is_it: impl Fn(&PendingChunk) -> bool) -> bool {
         let mut table = self.table.lock();
         let gone = table.remove(key, coords, is_it);
-        self.len.fetch_sub(gone.as_ref().map_or(0, Held::cost), Ordering::Relaxed);
+        self.len.fetch_sub(gone.as_ref().map_or(0, PendingChunk::cost), Ordering::Relaxed);
         self.recount(&table);
         drop(table);
         gone.is_some()
     }
 
-    /// Notes that what waits for the value of `key` could not be stored; whether that is news.
+    /// Records why the pending chunks in the value of `key` could not be stored; `false` if the
+    /// reason is known already.
     pub(super) fn failed(&self, key: &Key, error: &Error) -> bool {
         let mut table = self.table.lock();
         let Some(shard) = table.shards.get_mut(key) else { return true };
@@ -553,7 +569,7 @@ impl Waiting {
         before.as_ref() != Some(error)
     }
 
-    /// Why what waits for the value of `key` could not be stored, if it was tried.
+    /// Returns why the pending chunks in the value of `key` could not be stored, if that was tried.
     pub(super) fn failure(&self, key: &Key) -> Option<Error> {
         if self.is_empty() {
             return None;
@@ -561,7 +577,7 @@ impl Waiting {
         self.table.lock().shards.get(key)?.failure.clone()
     }
 
-    /// The same of anything that waits in an array.
+    /// Returns why any pending chunk of an array could not be stored.
     pub(super) fn failure_in(&self, path: &NodePath) -> Option<Error> {
         if self.is_empty() {
             return None;
@@ -571,7 +587,7 @@ impl Waiting {
         failed.find(|shard| shard.path == *path)?.failure.clone()
     }
 
-    /// Forgets what waits for the value of `key`.
+    /// Drops the pending chunks in the value of `key`.
     pub(super) fn forget_all(&self, key: &Key) {
         for (coords, _) in self.of(key).map(|(_, chunks)| chunks).unwrap_or_default() {
             self.forget(key, &coords);
@@ -579,8 +595,8 @@ impl Waiting {
     }
 }
 
-/// What waits for a value is being stored.
-pub(super) struct BeingStored<'w>(&'w Waiting, &'w Key);
+/// Marks a value as being stored until it is dropped.
+pub(super) struct BeingStored<'w>(&'w PendingChunks, &'w Key);
 
 impl Drop for BeingStored<'_> {
     fn drop(&mut self) {

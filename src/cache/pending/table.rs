@@ -1,36 +1,37 @@
-//! The chunks that wait, by the stored value that they will lie in and by array.
+//! The pending chunks by their stored value and by array.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::held::{Held, Pending};
+use super::chunk::{PendingChunk, PendingState};
 use crate::array::{Array, Coords};
 use crate::error::Error;
 use crate::metadata::NodePath;
 use crate::store::{Key, Prefix};
 
-/// The chunks that wait for one stored value.
+/// The pending chunks of one stored value.
 #[derive(Debug)]
 pub(super) struct Shard {
     pub(super) path: NodePath,
-    /// The array that the chunks were written for. Of another one that has its place now they are no chunks.
+    /// The array that the chunks were written for. They do not belong to another array that
+    /// replaced it.
     pub(super) array: Arc<Array>,
     pub(super) prefix: Prefix,
-    pub(super) chunks: BTreeMap<Coords, Held>,
-    /// How many chunks there are in all.
+    pub(super) chunks: BTreeMap<Coords, PendingChunk>,
+    /// The number of chunks in the value.
     pub(super) most: u64,
-    /// How many of those that wait are not complete.
+    /// The number of pending chunks that are incomplete.
     pub(super) incomplete: u64,
-    /// Since when the first of them has waited, or since when the last attempt to store them has failed.
+    /// When the first of them became pending, or when the last attempt to store them failed.
     pub(super) since: Instant,
-    /// Whether somebody is storing them.
+    /// Whether a thread is storing them.
     pub(super) is_being_stored: bool,
     pub(super) failure: Option<Error>,
 }
 
 impl Shard {
-    /// The value at which a chunk of `array` is to be stored, with up to `most` chunks; none waits yet.
+    /// Returns an empty entry for a value with up to `most` chunks of `array`.
     pub(super) fn new(path: &NodePath, array: &Arc<Array>, most: u64) -> Self {
         Self {
             path: path.clone(),
@@ -54,16 +55,17 @@ impl Shard {
 #[derive(Debug, Default)]
 pub(super) struct Table {
     pub(super) shards: BTreeMap<Key, Shard>,
-    /// The chunks of each array in order, and whether each is to be there.
+    /// The pending chunks of each array in order; `false` marks those to be erased.
     pub(super) by_array: HashMap<Prefix, BTreeMap<Coords, bool>>,
-    /// The values of which every chunk waits.
+    /// The values with all chunks pending.
     pub(super) full: BTreeSet<Key>,
-    /// Those that could not be stored so far.
+    /// The values that could not be stored so far.
     pub(super) failed: BTreeSet<Key>,
 }
 
 impl Table {
-    /// The values of which every chunk waits, and that could be stored so far and that nobody is storing.
+    /// Returns the values with all chunks pending that no thread is storing and that have not
+    /// failed.
     pub(super) fn full(&self) -> impl Iterator<Item = &Key> {
         let is_due = |key: &&Key| {
             let shard = self.shards.get(*key);
@@ -72,32 +74,38 @@ impl Table {
         self.full.iter().filter(is_due)
     }
 
-    /// What waits for the value of `key` in `array`; not what waits for another array that was there before.
+    /// Returns the pending chunks in the value of `key`, if they were written for `array` and not
+    /// for an array that it replaced.
     pub(super) fn shard(&self, key: &Key, array: &Array) -> Option<&Shard> {
         self.shards.get(key).filter(|shard| array.has_chunks_of(&shard.array))
     }
 
-    pub(super) fn what_waits(&self, array: &Array, key: &Key, coords: &Coords) -> Pending {
-        Pending::of(self.held(array, key, coords))
+    pub(super) fn state(&self, array: &Array, key: &Key, coords: &Coords) -> PendingState {
+        PendingState::of(self.pending(array, key, coords))
     }
 
-    pub(super) fn held(&self, array: &Array, key: &Key, coords: &Coords) -> Option<&Held> {
+    pub(super) fn pending(
+        &self,
+        array: &Array,
+        key: &Key,
+        coords: &Coords,
+    ) -> Option<&PendingChunk> {
         self.shard(key, array)?.chunks.get(coords)
     }
 
-    /// Takes out what waits at `coords`, if `is_it`.
+    /// Removes a pending chunk if `is_it` accepts it.
     pub(super) fn remove(
         &mut self,
         key: &Key,
         coords: &Coords,
-        is_it: impl Fn(&Held) -> bool,
-    ) -> Option<Held> {
+        is_it: impl Fn(&PendingChunk) -> bool,
+    ) -> Option<PendingChunk> {
         let shard = self.shards.get_mut(key)?;
         if !shard.chunks.get(coords).is_some_and(is_it) {
             return None;
         }
-        let held = shard.chunks.remove(coords);
-        shard.incomplete -= held.as_ref().map_or(0, Held::incomplete);
+        let pending = shard.chunks.remove(coords);
+        shard.incomplete -= pending.as_ref().map_or(0, PendingChunk::incomplete);
         self.full.remove(key);
         if let Some(chunks) = self.by_array.get_mut(&shard.prefix) {
             chunks.remove(coords);
@@ -109,10 +117,10 @@ impl Table {
             self.shards.remove(key);
             self.failed.remove(key);
         }
-        held
+        pending
     }
 
-    /// Every chunk of an array that waits, of those whose first indices are `prefix`.
+    /// Returns the pending chunks of an array whose first indices are `prefix`.
     pub(super) fn below<'t>(
         &'t self,
         array: &Prefix,

@@ -1,4 +1,4 @@
-//! One chunk that waits, and the states that changing it leads to.
+//! One pending chunk, and the states that a change takes it through.
 
 use std::ops::Range;
 use std::time::SystemTime;
@@ -10,14 +10,14 @@ use crate::cache::{Base, NewChunk};
 use crate::error::Result;
 use crate::store::Stat;
 
-/// A chunk that waits.
+/// A pending chunk.
 #[derive(Debug, Clone)]
-pub(in crate::cache) struct Held {
+pub(in crate::cache) struct PendingChunk {
     /// The decoded bytes, `None` to erase the chunk.
     pub(in crate::cache) bytes: Option<Buffer>,
-    /// Its decoded length, when it was written, and a version that no stored value has.
+    /// Its decoded length, the time when it was written, and a version that no stored value has.
     pub(in crate::cache) stat: Stat,
-    /// When a program said that it was modified.
+    /// The modification time that a program set.
     pub(in crate::cache) modified: Option<SystemTime>,
     /// How many bytes a sequential writer has not written yet. Bytes that are written twice count
     /// twice, so the chunk may be stored too early; it is then stored once more.
@@ -26,8 +26,7 @@ pub(in crate::cache) struct Held {
     pub(super) unread: Option<Unread>,
     /// The stored chunk before a part of it was changed, `None` if it was written completely.
     pub(in crate::cache) base: Option<Base>,
-    /// The number of the version with which the chunk began to wait, or was last written
-    /// completely.
+    /// The number of the version in which the chunk became pending, or was last written completely.
     pub(in crate::cache) begun: u64,
 }
 
@@ -54,39 +53,39 @@ impl Unread {
     }
 }
 
-/// The bytes with which a chunk begins to wait.
+/// The bytes with which a chunk becomes pending.
 #[derive(Debug)]
 pub(in crate::cache) enum Begin {
     /// All bytes, and how many more a sequential writer is expected to write.
     Whole(NewChunk, u64),
-    /// A partial change of the waiting chunk, and that chunk's [`Held::begun`].
+    /// A partial change of the pending chunk, and that chunk's [`PendingChunk::begun`].
     Changed(NewChunk, u64),
     /// The bytes of a range, and how many more are expected. The others are read from the store
     /// when they are needed, unless they are written first.
     Range(Buffer, u64, Range<usize>),
 }
 
-/// The result of changing a chunk that waits.
+/// The result of changing a pending chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::cache) enum Changed {
-    /// No chunk waits there.
+    /// The chunk is not pending.
     Nothing,
     /// The chunk must be read first.
     Unread,
-    /// The bytes are shared, so they must be copied first.
+    /// Other threads use the bytes, so they must be copied first.
     Shared,
     Done,
 }
 
-/// The memory that a chunk takes besides its bytes: millions of tiny chunks may wait.
+/// The memory of a chunk besides its bytes, because millions of tiny chunks may be pending.
 const HELD_LEN: u64 = 512;
 
-impl Held {
+impl PendingChunk {
     pub(super) fn incomplete(&self) -> u64 {
         u64::from(self.missing > 0 || self.is_unread())
     }
 
-    /// Whether some of its bytes are neither written nor read.
+    /// Whether some bytes were neither written nor read.
     pub(in crate::cache) fn is_unread(&self) -> bool {
         self.unread.is_some()
     }
@@ -96,9 +95,8 @@ impl Held {
         self.stat.len.saturating_add(HELD_LEN).saturating_add(base.unwrap_or_default())
     }
 
-    /// Takes the unchanged elements from `now`, the chunk that another program has stored
-    /// meanwhile, and returns whether any changes. If `now` is `None`, the chunk will be stored as
-    /// a whole.
+    /// Takes the unchanged elements from `now`, the chunk that another program stored meanwhile,
+    /// and returns whether any differ. If `now` is `None`, the chunk will be stored as a whole.
     pub(super) fn rebase(
         &mut self,
         array: &Array,
@@ -115,21 +113,21 @@ impl Held {
     }
 }
 
-/// The state in which a chunk waits.
+/// Whether and how a chunk is pending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::cache) enum Pending {
+pub(in crate::cache) enum PendingState {
     Nothing,
     Bytes,
-    /// The chunk waits to be erased, and has this version until then.
+    /// The chunk is to be erased, and has this version until then.
     Erased([u64; 4]),
 }
 
-impl Pending {
-    pub(super) fn of(held: Option<&Held>) -> Self {
-        match held {
+impl PendingState {
+    pub(super) fn of(pending: Option<&PendingChunk>) -> Self {
+        match pending {
             None => Self::Nothing,
-            Some(Held { bytes: Some(_), .. }) => Self::Bytes,
-            Some(held) => Self::Erased(held.stat.version.state()),
+            Some(PendingChunk { bytes: Some(_), .. }) => Self::Bytes,
+            Some(pending) => Self::Erased(pending.stat.version.state()),
         }
     }
 }
