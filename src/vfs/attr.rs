@@ -1,35 +1,35 @@
-//! What `stat` shows.
+//! File attributes as `stat` shows them.
 
 use std::time::SystemTime;
 
 use crate::store::Stat;
 
-/// Attributes of a file or directory.
+/// The attributes of a file or directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attr {
-    /// Inode number.
+    /// The inode number.
     pub number: u64,
-    /// Whether it is a directory; else it is a regular file.
+    /// Whether it is a directory; otherwise it is a regular file.
     pub is_dir: bool,
-    /// Length in bytes, decoded.
+    /// The decoded length in bytes.
     pub len: u64,
-    /// Units of 512 bytes that it takes in the store.
+    /// The stored size in units of 512 bytes.
     pub blocks: u64,
-    /// When it was last stored, or written if it is not stored yet.
+    /// The time when it was last stored, or written if it is not stored yet.
     pub modified: SystemTime,
-    /// Names that it has: 0 once it was unlinked.
+    /// The number of names; 0 once it was unlinked.
     pub links: u32,
-    /// The permissions of a file that was made here and is not stored yet; what is stored has none of its own.
+    /// The permissions of a file that was created here and is not stored yet. The store keeps none.
     pub mode: Option<u16>,
-    /// Whether it can be written, by what it is.
+    /// Whether this kind of file can be written.
     pub is_writable: bool,
-    /// Whether length and time may be others at the next look: of bytes that are not stored yet, and may be merged
-    /// or dropped, and of what is made from what others store.
+    /// Whether length and time may change without a write through this mount: unstored bytes may
+    /// still be merged or dropped, and generated files depend on what other programs store.
     pub may_change: bool,
 }
 
 impl Attr {
-    /// Those of a directory.
+    /// Returns the attributes of a directory.
     pub fn directory(modified: SystemTime) -> Self {
         let (is_writable, may_change) = (true, false);
         Self {
@@ -45,13 +45,13 @@ impl Attr {
         }
     }
 
-    /// The same of a file of `len` bytes that shows the stored value of `stat`.
+    /// Returns the attributes of a file of `len` bytes that shows the stored value of `stat`.
     pub(super) fn of_value(self, len: u64, stat: &Stat) -> Self {
         let blocks = Self::blocks_of(stat.len, len);
         Self { len, blocks, modified: stat.modified, ..self }
     }
 
-    /// The units that `stored_len` bytes take; at least 1 where the file has bytes.
+    /// Returns the 512-byte units for `stored_len` bytes; at least 1 if the file has bytes.
     pub fn blocks_of(stored_len: u64, len: u64) -> u64 {
         stored_len.div_ceil(512).max(u64::from(len > 0))
     }

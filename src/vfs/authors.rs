@@ -1,17 +1,18 @@
-//! Which processes have changed a file since it was stored.
+//! The processes that have changed a file since it was stored.
 //!
-//! The kernel sends a flush for every descriptor that is closed, also when a child closes one that it has inherited
-//! (`exec` closes most). An unfinished file is the business of the processes that write it: only they are told.
+//! The kernel sends a flush for every descriptor that is closed, even if a child closes one that it
+//! inherited (`exec` closes most). Only the processes that write an unfinished file get an error
+//! for it.
 
 use crate::sys;
 
-/// A thread that the kernel names in a request; `None` if the kernel does not say.
+/// The thread that the kernel names in a request; `None` if the kernel does not name one.
 pub type Thread = Option<u32>;
 
-/// More than so many threads that write one file are not told apart.
+/// If more threads than this write one file, they are not told apart.
 const MAX_THREADS: usize = 64;
 
-/// A handle, and the thread that uses it.
+/// A handle and the thread that uses it.
 #[derive(Debug, Clone, Copy)]
 pub struct Use {
     pub(super) handle: u64,
@@ -19,8 +20,8 @@ pub struct Use {
 }
 
 impl Use {
-    /// The use of a handle by a thread. The number 0 is the kernel itself, or a thread that this process cannot
-    /// see.
+    /// Names the user of a handle. The number 0 is the kernel itself, or a thread that this process
+    /// cannot see.
     pub fn by(handle: u64, thread: u32) -> Self {
         Self { handle, thread: Some(thread).filter(|thread| *thread != 0) }
     }
@@ -36,7 +37,7 @@ impl From<u64> for Use {
 #[derive(Debug, Default)]
 pub struct Authors {
     threads: Vec<Author>,
-    /// Whether any process may be one of them.
+    /// Whether any process may be an author.
     is_anybody: bool,
 }
 
@@ -47,7 +48,8 @@ struct Author {
 }
 
 impl Authors {
-    /// Notes that a thread changes the file. The thread must wait for the answer, so that its process is known.
+    /// Records that a thread changes the file. The thread must wait for the answer, so that its
+    /// process can be looked up.
     pub fn note(&mut self, thread: Thread) {
         let is_known = |thread| self.threads.iter().any(|author| author.thread == thread);
         if self.is_anybody || thread.is_some_and(is_known) {

@@ -1,4 +1,5 @@
-//! The bytes of files: read, changed, and stored as what their place says they are.
+//! The bytes of files: reads and changes them, and stores them as the kind of file that their place
+//! asks for.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,23 +21,24 @@ use crate::hierarchy::Wanted;
 use crate::metadata::NodePath;
 use crate::store::{ByteRange, Condition, Key, Version};
 
-/// Why a file is stored.
+/// The reason for storing a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum When {
-    /// A descriptor was closed: scratch files wait, since most are renamed or removed at once.
+    /// A descriptor was closed. Scratch files stay unstored, since most are renamed or removed at
+    /// once.
     Closing,
-    /// Someone wants it in the store now.
+    /// The file must be stored now.
     Asked,
-    /// Someone wants everything in the store: not what its writers have not completed yet.
+    /// Everything must be stored, except files that their writers have not completed.
     Everything,
-    /// Time has passed: scratch files that have lived long enough.
+    /// The ticker stores scratch files that are old enough.
     Aged,
 }
 
-/// The version of a stored value before and after something.
+/// The versions of a stored value before and after a change.
 pub(super) type Versions = (Version, Version);
 
-/// Why a file cannot be written, by what it is.
+/// Refuses writing to files that are read-only by their kind.
 pub(super) fn check_writable(place: Option<&Place>) -> Result<()> {
     match place {
         Some(Place::Report(_) | Place::ViewsOf(..)) => {
@@ -106,7 +108,7 @@ impl Vfs {
         Some(super::slice(&chunk.bytes.into(), offset, len))
     }
 
-    /// All bytes of what is stored at `place`.
+    /// Returns all bytes of the stored file at `place`.
     pub(super) fn stored_bytes(&self, place: &Place) -> Result<Buffer> {
         match place {
             Place::Chunk(path, coords) => {
@@ -142,7 +144,7 @@ impl Vfs {
         self.hierarchy.ordinary_prefix(path)?.key(relative)
     }
 
-    /// The most bytes that the file at `place` may have.
+    /// Returns the most bytes that the file at `place` may have.
     fn longest(&self, place: Option<&Place>) -> Result<u64> {
         Ok(match place {
             Some(Place::Chunk(path, coords)) => self.array(path)?.chunk_len(coords)?.longest(),
@@ -167,7 +169,7 @@ impl Vfs {
         (offset, data): (u64, &[u8]),
         by: Thread,
     ) -> Result<()> {
-        // Who moves its node waits for it.
+        // A thread that moves the node waits for this lock.
         let mut file = inode.file().lock();
         let place = inode.place();
         let shown = || place.as_ref().map_or_else(String::new, Place::shown);
@@ -196,7 +198,7 @@ impl Vfs {
         let shown = || place.as_ref().map_or_else(String::new, Place::shown);
         let full_len =
             self.check_end(place.as_ref(), offset, data.len()).map_err(|e| e.at(shown()))?;
-        // Room is not made here: that takes time.
+        // `try_reserve` only: freeing memory would take time.
         if self.try_reserve(grown(&file, offset, data)).is_err() {
             return Ok(false);
         }
@@ -205,8 +207,7 @@ impl Vfs {
         Ok(true)
     }
 
-    /// Refuses a write that ends past the most bytes that the file may have; returns the length worth
-    /// having room for at once.
+    /// Refuses a write that ends past the longest file. Returns the length to allocate at once.
     fn check_end(&self, place: Option<&Place>, offset: u64, len: usize) -> Result<usize> {
         let (limit, full_len) = match place {
             Some(Place::Chunk(path, coords)) => {
@@ -225,12 +226,12 @@ impl Vfs {
         Ok(full_len.and_then(|len| usize::try_from(len).ok()).unwrap_or_default())
     }
 
-    /// Puts bytes into a file whose bytes are here, and for which the room is reserved.
+    /// Writes bytes to a loaded file. The memory must be reserved.
     fn put(&self, file: &mut File, offset: u64, data: &[u8], full_len: usize) -> Result<()> {
         let offset =
             usize::try_from(offset).map_err(|_| Error::too_large("offset out of range"))?;
         match &mut file.content {
-            // Of what is detached nobody will ever store it; its openers see what they write.
+            // A detached file is never stored, but its openers see what they write.
             Content::Unstored(unstored) | Content::Detached(unstored) => {
                 let (before, base_len) = (unstored.bytes.len(), unstored.base_len());
                 let written = unstored.write(offset, data, full_len);
@@ -247,7 +248,7 @@ impl Vfs {
         }
     }
 
-    /// Brings the bytes of a file here, so that they can be changed.
+    /// Loads the bytes of a file into memory, so that they can be changed.
     fn load(&self, file: &mut File, place: Option<&Place>) -> Result<()> {
         if matches!(file.content, Content::Stored) {
             let place = place.ok_or_else(Error::not_found)?;
@@ -256,11 +257,11 @@ impl Vfs {
                 Place::Chunk(path, coords) => {
                     let chunk = self.cache.get(&self.array(path)?, coords)?;
                     let chunk = chunk.ok_or_else(Error::not_found)?;
-                    // Another program may have replaced the chunk since it was opened. The kernel's old
-                    // pages must then not count as pages of the version that is stored later. They
-                    // are not dropped here: the kernel locks the page that is being written until
-                    // this request is answered. If the daemon were killed while it waits for that
-                    // page, the writing program would hang.
+                    // Another program may have replaced the chunk since it was opened. The kernel's
+                    // old pages must then not count as pages of the version that is stored later.
+                    // They are not dropped here: the kernel locks the page that is being written
+                    // until this request is answered. If the daemon were killed while it waits for
+                    // that page, the writing program would hang.
                     file.is_shared |= !file.seen.is_some_and(|seen| seen.holds(chunk.stat.version));
                     base = Some(chunk.base());
                     chunk.bytes
@@ -268,15 +269,15 @@ impl Vfs {
                 place => self.stored_bytes(place)?,
             };
             self.reserve(bytes.len())?;
-            // Where there is no room for both, the chunk is stored as a whole.
+            // Without memory for both, the chunk is stored as a whole.
             let base = base.filter(|base| self.reserve(base.bytes_len()).is_ok());
             file.content = Content::Unstored(Unstored { base, ..Unstored::of(bytes) });
         }
         Ok(())
     }
 
-    /// Changes the length of a file. Where nobody has it open to write the rest it is stored as it is then,
-    /// or left as it was.
+    /// Changes the length of a file. If no program has it open for writing, also stores it, or
+    /// leaves it unchanged on failure.
     pub(super) fn truncate_and_store(&self, inode: &Inode, len: u64) -> Result<()> {
         let _turn = self.turn(inode);
         let mut file = inode.file().lock();
@@ -308,7 +309,7 @@ impl Vfs {
             .at(shown()));
         }
         if len == 0 && matches!(file.content, Content::Stored) {
-            // A file that is cut to nothing need not be read first: it may be damaged.
+            // Truncating to 0 must work on a damaged file, so it does not read the file.
             file.content = Content::Unstored(Unstored::empty());
             return Ok(());
         }
@@ -352,13 +353,14 @@ impl Vfs {
         else {
             return Ok(());
         };
-        // The kernel's pages are of what is stored now only if they were before.
+        // The kernel's pages match the new version only if they matched the old one.
         file.seen = Some(after).filter(|_| file.seen.is_some_and(|seen| seen.holds(before)));
         Ok(())
     }
 
-    /// Sets the time of what is stored at `place`; of an inner chunk that of its shard. Returns the versions
-    /// before and after; none where nothing is stored by itself.
+    /// Sets the modification time of what is stored at `place`; for an inner chunk, that of its
+    /// shard. Returns the versions before and after, or `None` if the file has no stored value of
+    /// its own.
     pub(super) fn set_stored_modified(
         &self,
         place: &Place,
@@ -373,7 +375,7 @@ impl Vfs {
         self.set_value_modified(place, &key, modified).map(Some)
     }
 
-    /// The same of the value that the store has for `key`, whatever waits for it.
+    /// Sets the modification time of the stored value of `key`, even if changes to it are pending.
     pub(super) fn set_value_modified(
         &self,
         place: &Place,
@@ -391,7 +393,7 @@ impl Vfs {
         Ok((before, after))
     }
 
-    /// The key that a file is stored at, or in; none where it is not stored by itself.
+    /// Returns the key of the value that contains the file; `None` if it has none.
     pub(super) fn key_of(&self, place: &Place) -> Result<Option<Key>> {
         Ok(match place {
             Place::Chunk(path, coords) => Some(self.array(path)?.key(coords)?),
@@ -418,12 +420,13 @@ impl Vfs {
         })
     }
 
-    /// Stores what was written to a file, if anything was and it is time.
+    /// Stores the unstored bytes of a file, if `when` asks for it.
     pub(super) fn store_content(&self, inode: &Inode, when: When) -> Result<()> {
         self.store_content_and(inode, when, |_| Ok(()))
     }
 
-    /// The same, and then something at its place before that can move.
+    /// Like [`Self::store_content`], and then calls `then` with the place of the file before that
+    /// can move.
     pub(super) fn store_content_and(
         &self,
         inode: &Inode,
@@ -435,7 +438,8 @@ impl Vfs {
         inode.place().map_or(Ok(()), |place| then(&place))
     }
 
-    /// The same of a file that is locked, and where the caller has the turn to store it.
+    /// Like [`Self::store_content`], for a caller that has locked the file and its names
+    /// ([`Self::lock_tree_to_store`]).
     pub(super) fn store_locked(&self, inode: &Inode, file: &mut File, when: When) -> Result<()> {
         let writers = file.writers;
         let still = self.check_still(inode, file);
@@ -452,14 +456,15 @@ impl Vfs {
                 When::Asked | When::Everything => true,
                 When::Aged => unstored.since.elapsed() >= self.options.writeback_delay,
             };
-            // A lock file of TensorStore's is renamed onto its key or removed, never of use in the store.
+            // TensorStore renames its lock files onto their keys or removes them, so they never
+            // need to be stored.
             if !is_due || relative.ends_with(crate::store::directory::LOCK_SUFFIX) {
                 return Ok(());
             }
         } else if when == When::Aged
             || (when == When::Everything && writers > 0 && !unstored.settled)
         {
-            // Somebody is still writing it, and the half of it would be stored.
+            // A program is still writing it, and half of the file would be stored.
             return Ok(());
         }
         let (bytes, base) = (unstored.bytes.clone(), unstored.base.clone());
@@ -469,7 +474,8 @@ impl Vfs {
         let stored =
             still.and_then(|()| self.store_as(&place, (bytes, base), shown.as_deref(), modified));
         let stored = stored.map_err(|error| {
-            // A shell closes a duplicate before anything is written: if nothing ever is, release says so.
+            // A shell closes a duplicate of the descriptor before it writes anything. If nothing is
+            // ever written, `release` reports it.
             let waits = is_empty && when == When::Closing && error.kind() == Kind::Invalid;
             let kind = if waits { Kind::Incomplete } else { error.kind() };
             error.of_kind(kind).at(place.shown())
@@ -479,12 +485,13 @@ impl Vfs {
         {
             self.leave_overlay(&place, inode);
         } else if let (Err(error), Content::Unstored(unstored)) = (&stored, &mut file.content) {
-            // A program is still writing it, or was told at its close that it cannot be stored.
+            // A program is still writing it, or got the error at its close.
             if when == When::Everything && error.kind() == Kind::Invalid {
                 return Ok(());
             }
             unstored.refused = Some(error.clone());
-            // Tried again when as much time has passed again: not at once, and told each time.
+            // Restart the delay before the next attempt, instead of trying and logging at every
+            // tick.
             unstored.since = Instant::now();
         }
         file.seen = stored?.filter(|_| !file.is_shared);
@@ -494,8 +501,9 @@ impl Vfs {
         Ok(())
     }
 
-    /// Stores `bytes` as what `place` says they are; of a chunk of which a part was changed, with what it was. Returns the
-    /// version that is stored then; none where what is read afterwards is not what was written (a document).
+    /// Stores `bytes` as the kind of file that `place` is; a partially changed chunk with its base.
+    /// Returns the stored version, or `None` if reading returns other bytes than were written
+    /// (metadata files).
     pub(super) fn store_as(
         &self,
         place: &Place,
@@ -509,7 +517,7 @@ impl Vfs {
                 if written.stat.is_some() {
                     self.forget_chunk_dirs(place);
                 }
-                // The kernel's pages have what was written.
+                // The kernel's pages hold what was written.
                 let is_in_pages = !written.is_merged && self.array(path)?.reads_as_written(coords);
                 written.stat.filter(|_| is_in_pages).map(|stat| stat.version)
             }
@@ -542,7 +550,7 @@ impl Vfs {
         match modified {
             Some(modified) if version.is_some() && !self.waits(place)? => {
                 let versions = self.set_stored_modified(place, modified)?;
-                // Whatever came in between is not what was written.
+                // If another program stored a value in between, that is not what was written.
                 let is_ours = |before| version.is_some_and(|version| version.holds(before));
                 Ok(versions.filter(|(before, _)| is_ours(*before)).map(|(_, after)| after))
             }
@@ -550,7 +558,7 @@ impl Vfs {
         }
     }
 
-    /// Lets go of bytes that need not be stored (any more).
+    /// Drops bytes that need not be stored, or no longer.
     pub(super) fn forget_unstored(&self, file: &mut File) {
         file.mode = None;
         file.authors = Authors::default();
@@ -563,15 +571,15 @@ impl Vfs {
         }
     }
 
-    /// A file that is stored, or has gone, is no longer one that exists in this mount only. Who has made
-    /// another one of the same name meanwhile keeps it.
+    /// Removes a file from the overlay, because it is stored or gone. A newer file of the same name
+    /// stays.
     pub(super) fn leave_overlay(&self, place: &Place, inode: &Inode) {
         if let Some(name) = place.name() {
             self.overlay.remove_file(&place.parent(), &name, inode);
         }
     }
 
-    /// Makes what was written to a file, or its removal, survive a power cut.
+    /// Syncs what was written to a file, or its removal, to disk.
     pub(super) fn sync_place(&self, place: &Place) -> Result<()> {
         let Some(key) = self.key_of(place)? else { return Ok(()) };
         if !self.hierarchy.store().is_writable() {
@@ -580,8 +588,9 @@ impl Vfs {
         self.unsynced.sync_key(self.hierarchy.store(), key)
     }
 
-    /// Ends an opener. What a mapping wrote after the last close is stored now; what could not be stored, as
-    /// that close has said, is dropped with the last opener. `end` ends what else he is counted as, before others can look.
+    /// Ends one open of a file. Stores what a mapping wrote after the last close. With the last
+    /// open, drops bytes that could not be stored, as that close has reported. `end` updates other
+    /// counters under the same lock.
     pub(super) fn release_content(
         &self,
         inode: &Arc<Inode>,
@@ -602,7 +611,7 @@ impl Vfs {
         }
         let place = inode.place();
         match (&file.content, &place) {
-            // It waits for its time, though no handle and perhaps soon no kernel knows it any more.
+            // It stays until it is due, even if no handle and no kernel inode refers to it.
             (Content::Unstored(_), Some(place @ Place::Ordinary(..))) => {
                 let name = place.name().unwrap_or_default();
                 let shown = Shown::File(place.clone(), Arc::clone(inode));
@@ -613,8 +622,8 @@ impl Vfs {
             (Content::Unstored(_) | Content::Detached(_), _) => {}
         }
         if let (Err(error), Some(place)) = (&stored, &place) {
-            // Nobody is there to be told: the program closed before its mapping was written, or had another
-            // process close the file.
+            // No program gets this error: it closed the file before the kernel wrote its mapping,
+            // or had another process close it.
             let detail = format!("unstored changes are discarded: {}", error.detail());
             self.note("close", &Error::new(error.kind(), detail).at(place.shown()));
         }
@@ -632,26 +641,26 @@ impl Vfs {
         self.invalidate(inode);
     }
 
-    /// The bytes of a file that is about to be unlinked or replaced, for those who have it open; none where
-    /// nobody has, or where they are here already.
+    /// Returns the bytes of a file that is about to be unlinked or replaced, for the programs that
+    /// have it open; `None` if there are none, or if the bytes are in memory already.
     pub(super) fn bytes_for_openers(&self, file: &File, place: &Place) -> Option<Buffer> {
         if let Place::View(..) = place {
             return None; // Its openers have it as it is.
         }
         let wanted = file.openers > 0 && matches!(file.content, Content::Stored);
-        // What cannot be read any more was not readable before.
+        // A file that cannot be read now could not be read before either.
         wanted.then(|| self.stored_bytes(place).unwrap_or_else(|_| Vec::new().into()))
     }
 
-    /// Notes that a file has no name any more: what its openers see is theirs alone. To be called when the
-    /// name is really gone, and under the same lock as [`Self::bytes_for_openers`]: an opener who comes in
-    /// between would have neither the old bytes nor the new ones.
+    /// Makes a file without a name private to its openers. Call this after the name is gone, under
+    /// the same lock as [`Self::bytes_for_openers`]; otherwise an open in between would see neither
+    /// the old bytes nor the new ones.
     pub(super) fn detach(&self, file: &mut File, kept: Option<Buffer>) {
         if file.openers == 0 {
             return self.forget_unstored(file);
         }
         if let Some(bytes) = kept {
-            // Over the limit too: a file can always be removed.
+            // The limit does not apply: removing a file must always work.
             let len = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
             self.unstored_len.fetch_add(len, Ordering::Relaxed);
             file.content = Content::Detached(Unstored::of(bytes));
@@ -661,7 +670,7 @@ impl Vfs {
     }
 }
 
-/// How many bytes a file whose bytes are here has more once `data` is at `offset`.
+/// Returns by how many bytes a loaded file grows if `data` is written at `offset`.
 fn grown(file: &File, offset: u64, data: &[u8]) -> usize {
     let (Content::Unstored(unstored) | Content::Detached(unstored)) = &file.content else {
         return 0;
@@ -677,6 +686,6 @@ fn unstored_range(content: &Content, offset: u64, len: usize) -> Option<Bytes> {
     };
     let start = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
     let end = start.saturating_add(len).min(bytes.len());
-    // A copy: a reader's share would make the next write copy the whole file.
+    // Copy the bytes: sharing them would make the next write copy the whole file.
     bytes.get(start..end).map(Bytes::copy_from_slice)
 }

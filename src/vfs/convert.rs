@@ -1,8 +1,8 @@
-//! A directory becomes an array: what lies below it with the name of a chunk goes through the pipeline.
+//! Turns a directory into an array: encodes the files below it that have names of chunks.
 //!
-//! `cp -r` and `tar` may bring chunks before the document. The chunks are encoded aside; when all of
-//! them are, they take the places of the files that they were, and the document is stored: whatever fails, nothing has
-//! changed.
+//! `cp -r` and `tar` may create chunk files before the metadata file. When the metadata file
+//! arrives, the chunks are encoded aside. After all of them succeed, they replace the files and the
+//! metadata file is stored; on any failure nothing changes.
 //!
 //! The steps: the metadata file is raised to the stored form and bound (`Hierarchy::raise`), and
 //! files below with names of chunks are encoded aside. Then these files go aside, the chunks take
@@ -26,18 +26,19 @@ use crate::error::{At, Error, Kind, Result};
 use crate::metadata::{NodeKind, NodePath};
 use crate::store::{Aside, Key};
 
-/// Decoded bytes that are encoded at a time.
+/// The decoded bytes to encode at a time.
 const BATCH_LEN: usize = 256 << 20;
 
-/// A file that is locked.
+/// A locked file.
 pub(super) type Locked<'i> = MutexGuard<'i, File>;
 
-/// What lies below a directory that becomes an array.
+/// The files and directories below a directory that becomes an array.
 #[derive(Default)]
 pub(super) struct Below {
-    /// Directories, by what they become.
+    /// The directories, by what they become.
     dirs: Vec<Place>,
-    /// Groups that say nothing: what directories have become whose maker took its time.
+    /// Groups without attributes: directories that became groups before their maker had filled
+    /// them.
     pub(super) groups: Vec<NodePath>,
     chunks: Vec<NewChunk>,
 }
@@ -47,12 +48,13 @@ struct NewChunk {
     from: Place,
     coords: Coords,
     inode: Arc<Inode>,
-    /// When it was modified, as it was when it was encoded; none where somebody is still writing it.
+    /// The modification time of the encoded bytes; `None` if a program is still writing the file.
     encoded: Option<SystemTime>,
 }
 
 impl Vfs {
-    /// What lies below `path`, which is to become `array`; an error where it cannot be in one.
+    /// Returns everything below `path`, which is to become `array`; an error if an array cannot
+    /// contain it.
     pub(super) fn below_new_array(&self, path: &NodePath, array: &Array) -> Result<Below> {
         let mut below = Below::default();
         self.collect_below(&Place::Node(path.clone()), path, array, &mut below)?;
@@ -123,8 +125,8 @@ impl Vfs {
         Ok(())
     }
 
-    /// Encodes the chunks that lie below, aside in the store; none where nothing below changes. Nothing else has changed
-    /// then.
+    /// Encodes the chunk files into a place aside. Returns `None` if nothing below changes. Changes
+    /// nothing else.
     pub(super) fn encode_below(
         &self,
         below: &mut Below,
@@ -143,13 +145,13 @@ impl Vfs {
         Ok(Some(aside))
     }
 
-    /// The keys of the files that were encoded.
+    /// Returns the keys of the files that were encoded.
     pub(super) fn plain_keys(&self, below: &Below) -> Result<Vec<Key>> {
         let encoded = below.chunks.iter().filter(|chunk| chunk.encoded.is_some());
         encoded.filter_map(|chunk| self.key_of(&chunk.from).transpose()).collect()
     }
 
-    /// Notes that what was encoded may not survive a power cut, nor that it is where it is.
+    /// Marks the encoded chunks and their new places as not synced to disk.
     pub(super) fn note_converted(
         &self,
         below: &Below,
@@ -171,7 +173,8 @@ impl Vfs {
         files: &[Locked<'_>],
         array: &Arc<Array>,
     ) -> Result<()> {
-        // A key aside says nothing to anybody: the document that is being stored is named instead.
+        // The user does not know the keys aside, so the error names the metadata file that is being
+        // stored.
         let store = |batch| {
             let stored = array.write_chunks(batch, self.options.fill_chunks);
             stored.map_err(|error| Error::new(error.kind(), error.detail().to_owned()))
@@ -183,7 +186,7 @@ impl Vfs {
             let found = self.bytes_to_encode(chunk, file).at(chunk.from.shown())?;
             let Some((bytes, modified)) = found else { continue };
             array.check_decoded(&chunk.coords, &bytes).at(chunk.from.shown())?;
-            // Of one shard as many as fit: it is written once then.
+            // Take as many chunks of one shard as fit, to write the shard once.
             let key = array.key(&chunk.coords)?;
             if shard.as_ref() != Some(&key) || batch_len >= BATCH_LEN {
                 store(std::mem::take(&mut batch))?;
@@ -197,7 +200,8 @@ impl Vfs {
         store(batch).map(drop)
     }
 
-    /// The bytes of a file and when they were modified; none where somebody is still writing them.
+    /// Returns the bytes of a file and their modification time; `None` if a program is still
+    /// writing it.
     fn bytes_to_encode(
         &self,
         chunk: &NewChunk,
@@ -215,7 +219,7 @@ impl Vfs {
         }
     }
 
-    /// Gives what lies below `path`, which is an array now, the places that it has in one.
+    /// Gives everything below `path`, an array now, its place in the array.
     pub(super) fn settle_below(
         &self,
         path: &NodePath,
@@ -225,7 +229,7 @@ impl Vfs {
         self.hierarchy.forget_directories(path);
         self.overlay.replace(|place| place.in_array(path, self.options.form));
         self.inodes.replace(|place| place.in_array(path, self.options.form));
-        // A chunk has its name in a directory of chunks, also where none is shown.
+        // A chunk's name belongs to a directory of chunks, even if none is shown.
         let directory = Place::Node(path.clone());
         for (name, shown) in self.overlay.list(&directory) {
             if let place @ Place::Chunk(..) = shown.place()
@@ -257,7 +261,7 @@ impl Vfs {
         encoded: Option<SystemTime>,
     ) -> Result<()> {
         let kept = match &file.content {
-            // Stored when its writer closes it.
+            // It is stored when its writer closes it.
             Content::Unstored(_) if encoded.is_none() || file.writers > 0 => return Ok(()),
             Content::Unstored(unstored) => unstored.keep_modified.then_some(unstored.modified),
             Content::Stored => encoded,
@@ -269,7 +273,7 @@ impl Vfs {
         drop(file);
         if let Some(modified) = kept {
             match self.set_stored_modified(place, modified) {
-                // A chunk of nothing but the fill value was not stored.
+                // A chunk that equals the fill value was not stored.
                 Err(error) if error.kind() == Kind::NotFound => {}
                 set => drop(set?),
             }
@@ -279,14 +283,14 @@ impl Vfs {
 }
 
 impl Below {
-    /// The inodes of the files that are chunks.
+    /// Returns the inodes of the files that are chunks.
     pub(super) fn inodes(&self) -> Vec<Arc<Inode>> {
         self.chunks.iter().map(|chunk| Arc::clone(&chunk.inode)).collect()
     }
 }
 
-/// Locks files: nobody writes to one, or stores it, until it has its new place. The caller has the shape of the tree
-/// alone, so that nobody else waits for two of them.
+/// Locks files, so that no thread writes or stores one before it has its new place. Only the
+/// caller, which has `tree_lock` exclusively, ever waits for two files.
 pub(super) fn lock(inodes: &[Arc<Inode>]) -> Vec<Locked<'_>> {
     inodes.iter().map(|inode| inode.file().lock()).collect()
 }

@@ -1,4 +1,4 @@
-//! Directories made, removed, moved, and stored as groups.
+//! Creates, removes and moves directories, and stores them as groups.
 
 use std::time::Duration;
 
@@ -16,8 +16,8 @@ use crate::metadata::{NodeKind, NodePath};
 use crate::store::PRIVATE;
 
 impl Vfs {
-    /// Makes the directory `name` in `parent`: in a group one that becomes a node, in an array one of chunks or of
-    /// ordinary files.
+    /// Makes the directory `name` in `parent`: in a group, one that becomes a node; in an array,
+    /// one of chunks or of ordinary files.
     pub fn mkdir(&self, parent: u64, name: &str) -> Result<Attr> {
         self.check_names_change()?;
         let _shared = self.tree_lock.read();
@@ -94,7 +94,7 @@ impl Vfs {
             self.note_documents(path)?;
         } else if let Some(name) = place.name() {
             if let Place::OrdinaryDir(path, relative) = &place {
-                // What was never shown.
+                // Files that were never shown.
                 let hidden = self.hierarchy.ordinary_prefix(path)?.join(relative)?;
                 self.hierarchy.store().write()?.erase_prefix(&hidden)?;
             }
@@ -104,7 +104,7 @@ impl Vfs {
         Ok(())
     }
 
-    /// Refuses what is no directory, or holds something.
+    /// Refuses a file, and a directory that is not empty.
     fn check_empty(&self, place: &Place) -> Result<()> {
         let holds_something = match place {
             Place::ChunkDir(path, prefix) => {
@@ -128,8 +128,8 @@ impl Vfs {
         Ok(())
     }
 
-    /// Moves the directory `from` to `new_name` in `new_parent`, with all that is below it. `taken` is what has that
-    /// name.
+    /// Moves the directory `from` with everything below it to `new_name` in `new_parent`. `taken`
+    /// is what has that name now.
     pub(super) fn rename_directory(
         &self,
         from: &Place,
@@ -141,7 +141,7 @@ impl Vfs {
         let path = match from {
             Place::Node(path) => path,
             Place::ChunkDir(..) | Place::OrdinaryDir(..) => {
-                // `mv` and `shutil.move` copy then, chunk by chunk, and remove.
+                // The error makes `mv` and `shutil.move` copy chunk by chunk, and then remove.
                 let detail = "a directory in an array cannot be renamed: copy its files";
                 return Err(Error::new(Kind::CrossDevice, detail));
             }
@@ -172,7 +172,7 @@ impl Vfs {
             Some(_) => return Err(Error::new(Kind::NotDirectory, "not a directory")),
         };
         self.note_documents(path)?;
-        // Whoever stores a file below has finished, or begins when it is at its new place.
+        // Threads that store a file below have finished, or begin when it has its new place.
         let below = self.inodes.below(path);
         let files: Vec<_> = below.iter().map(|inode| inode.file().lock()).collect();
         self.store_shards(Due::Below(path))?;
@@ -192,7 +192,7 @@ impl Vfs {
         self.note_documents(&new_path)
     }
 
-    /// Where a place is once the node `from` has become `to`.
+    /// Returns the new place after the node `from` has moved to `to`.
     fn moved_place(&self, place: &Place, from: &NodePath, to: &NodePath) -> Option<Place> {
         let Place::StoredDocument(path, key) = place else { return place.moved(from, to) };
         let new_path = path.moved(from, to)?;
@@ -201,18 +201,18 @@ impl Vfs {
         Some(Place::StoredDocument(new_path, new_key))
     }
 
-    /// Notes that the documents of a node may not survive a power cut, or that they have gone may not.
+    /// Marks the metadata files of a node, or their removal, as not synced to disk.
     fn note_documents(&self, path: &NodePath) -> Result<()> {
         for key in self.stored_keys(path)? {
             self.unsynced.changed(key);
         }
-        // Its chunks may lie in a tree of their own.
+        // Its chunks may lie in a separate tree.
         self.unsynced.changed(self.hierarchy.ordinary_prefix(path)?.key(DOCUMENT)?);
         Ok(())
     }
 
-    /// Stores directories that were made as groups, where nothing was done in them for `delay`. All are tried
-    /// before the first error is returned.
+    /// Stores made directories that were idle for `delay` as groups. Tries all before it returns
+    /// the first error.
     pub(super) fn store_directories(&self, delay: Duration) -> Result<()> {
         let mut first = Ok(());
         for path in self.hierarchy.quiet_directories(delay) {
@@ -224,7 +224,7 @@ impl Vfs {
         first
     }
 
-    /// Whether somebody has a file open to write below a directory.
+    /// Whether a program has a file below a directory open for writing.
     fn is_being_filled(&self, path: &NodePath) -> bool {
         let is_below =
             |place: &Place| place.node().is_some_and(|node| node.relative_to(path).is_some());
@@ -244,13 +244,14 @@ impl Vfs {
                 self.unsynced.changed(key);
                 self.settle_waiting(path)?;
             }
-            // Another program has made an array above it: there is no place for it any more.
+            // Another program created an array above it, so the directory can no longer become a
+            // group.
             Err(error) if error.kind() == Kind::Invalid => {
                 self.note("write back", &error);
                 self.hierarchy.forget_directories(path);
             }
             Err(error) => {
-                // Tried again when as much time has passed again.
+                // Restart the delay before the next attempt.
                 self.hierarchy.touch(path);
                 return Err(error.at(path));
             }
@@ -258,7 +259,8 @@ impl Vfs {
         Ok(())
     }
 
-    /// Whether a directory, or one that it is in, holds a node of Zarr 2, which a document of version 3 would hide.
+    /// Whether a directory or one above it holds a node of Zarr 2, which a Zarr 3 document would
+    /// hide.
     fn is_of_another_format(&self, path: &NodePath) -> Result<bool> {
         for path in path.ancestors().iter().chain([path]) {
             let directory = Place::Node(path.clone());
@@ -268,7 +270,7 @@ impl Vfs {
                 }
                 let is_here = self.overlay.get(&directory, name).is_some();
                 let key = self.hierarchy.ordinary_prefix(path)?.key(name)?;
-                // A stray one beside the root's own document hides nothing.
+                // Only a stray file beside the root's own document hides nothing.
                 if !path.is_root() && (is_here || self.hierarchy.store().stat(&key)?.is_some()) {
                     return Ok(true);
                 }
@@ -277,8 +279,8 @@ impl Vfs {
         Ok(false)
     }
 
-    /// Stores what is in the mount so that it survives a power cut: files that are complete, and the directory
-    /// itself as a group, if that is what it is to become. Of the root everything.
+    /// Syncs the unstored files of a directory that are complete, and stores the directory itself
+    /// as a group if it is to become one. On the root, syncs everything.
     pub fn sync_directory(&self, number: u64) -> Result<()> {
         if self.hierarchy.store().is_writable() {
             match self.inode(number)?.place() {

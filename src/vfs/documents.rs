@@ -1,4 +1,4 @@
-//! Documents that programs write: of new nodes, of nodes that are there, and as the store has them.
+//! Metadata files that programs write: of new nodes, of existing nodes, and in the stored dialect.
 
 use super::place::Place;
 use super::{Vfs, convert};
@@ -12,8 +12,8 @@ use crate::metadata::{NodeKind, NodePath};
 use crate::store::Key;
 
 impl Vfs {
-    /// Stores `written` as the document that the mount shows at `path`: a new node, or a change of the one that
-    /// was last shown as `shown`.
+    /// Stores `written` as the metadata file at `path`: a new node, or an edit of the one that was
+    /// last shown as `shown`.
     pub(super) fn store_document(
         &self,
         path: &NodePath,
@@ -40,8 +40,8 @@ impl Vfs {
         self.hierarchy.edit(path, &edit)
     }
 
-    /// What a document changes in the one that was removed from its place, where it describes the same node: then
-    /// its stored form is kept.
+    /// Returns how `written` differs from the document that was removed at the same place, if it
+    /// describes the same node. Its stored form can then be kept.
     fn edit_of_removed<'n>(
         &self,
         node: &'n Node,
@@ -61,7 +61,7 @@ impl Vfs {
     fn holds_chunks(&self, node: &Node) -> Result<bool> {
         match node.content() {
             Content::Array(array) => holds_chunks(array),
-            // What is not understood may be anything.
+            // An array that was not understood may have chunks under any key.
             Content::NotUnderstood(..) => {
                 let prefix = self.hierarchy.ordinary_prefix(node.path())?;
                 let list = self.hierarchy.store().list();
@@ -71,7 +71,7 @@ impl Vfs {
         }
     }
 
-    /// Makes a node of a directory that is none, or an array of a group that says nothing.
+    /// Creates a node from a directory that is none, or an array from a group without attributes.
     fn create_node(&self, node: &Node, raised: &Raised) -> Result<()> {
         let path = node.path();
         let replaced = node.stored();
@@ -83,7 +83,7 @@ impl Vfs {
             return Ok(());
         };
         if node.kind() == NodeKind::Array {
-            // A new array in the place of one that was removed, which has no chunks left.
+            // The new array replaces a removed one, which has no chunks left.
             self.hierarchy.put_document(path, raised, replaced)?;
             self.overlay.forget_directories(path);
             return Ok(());
@@ -108,7 +108,7 @@ impl Vfs {
         settled
     }
 
-    /// What lies below an array is no node: it cannot be in a group.
+    /// Refuses directories below: they belong to the removed array, and cannot lie in a group.
     fn check_no_directories(&self, path: &NodePath) -> Result<()> {
         for found in self.entries(&Place::Node(path.clone()))? {
             let (_, place) = found?;
@@ -120,7 +120,7 @@ impl Vfs {
         Ok(())
     }
 
-    /// Stores `written` as the document of a node in the form that the store's dialect has.
+    /// Stores `written` as the document of a node in the stored dialect.
     pub(super) fn store_stored_document(
         &self,
         path: &NodePath,
@@ -169,7 +169,8 @@ impl Vfs {
         }
     }
 
-    /// What is read of a document is not what was written: the kernel is told.
+    /// Makes the kernel drop its pages of a metadata file, because it reads back differently than
+    /// it was written.
     pub(super) fn invalidate_document(&self, path: &NodePath) {
         if let Some(inode) = self.inodes.known_at(&Place::Document(path.clone())) {
             self.invalidate(&inode);
@@ -177,7 +178,7 @@ impl Vfs {
     }
 }
 
-/// What `written` changes in the document of `node`, which was shown as `base`.
+/// Returns how `written` differs from the document of `node` that was shown as `base`.
 fn edit_of(node: &Node, base: &str, written: &[u8]) -> Result<Edit> {
     let (described, chunk_shape) = match node.content() {
         Content::Group(group) => (model::Node::Group(group.clone()), Vec::new()),
@@ -190,7 +191,7 @@ fn edit_of(node: &Node, base: &str, written: &[u8]) -> Result<Edit> {
     merge::diff(base, written, &described, &chunk_shape)
 }
 
-/// Whether a node is a group that says nothing: one that a directory became because its maker took its time.
+/// Whether a node is a group without attributes, such as a directory becomes by itself.
 pub(super) fn is_plain_group(node: &Node) -> bool {
     match node.content() {
         Content::Group(Group { attributes, consolidated }) => {
@@ -211,7 +212,7 @@ fn holds_chunks(array: &Array) -> Result<bool> {
     Ok(chunks.is_some())
 }
 
-/// Whether chunks of one array are chunks of the other.
+/// Whether chunks of one array are valid for the other.
 fn means_same(one: &model::Array, other: &model::Array) -> bool {
     one.shape.len() == other.shape.len()
         && one.dtype == other.dtype

@@ -1,8 +1,8 @@
 //! The bytes of a file that are not stored yet.
 //!
-//! They belong to the file, not to a handle: every opener sees them and the length
-//! that they have. What they will mean (a chunk, a document, a file) is the business of
-//! the place that the file is at, when they are stored.
+//! They belong to the file, not to a handle: all openers see the same bytes and length. When they
+//! are stored, the place of the file decides what they are: a chunk, a metadata file or an ordinary
+//! file.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,46 +17,48 @@ use crate::error::{Error, Kind, Result};
 use crate::store::Version;
 use crate::view::View;
 
-/// How many written ranges of a chunk are remembered at most.
+/// The most written ranges of a chunk to remember.
 const MAX_WRITTEN: usize = 256;
 
-/// What an inode knows of its bytes.
+/// The bytes of an inode and their state.
 ///
-/// Its lock is the file's own: it may be held over decoding, encoding and store I/O of this one
-/// file, and then any lock of the cache is taken under it. Only a rename locks two files, the one of the lower number first.
+/// Its lock may be held while this file is decoded, encoded and read from or written to the store,
+/// and locks of the cache are taken under it. Only a rename locks two files, the one with the lower
+/// number first.
 #[derive(Debug, Default)]
 pub struct File {
-    /// Where its bytes are.
+    /// Where the bytes are.
     pub content: Content,
-    /// What its openers have opened; none while nobody has it open.
+    /// The meaning of the bytes that all current openers share; `None` while it is not open.
     pub opened: Option<OpenedAs>,
-    /// Handles on it.
+    /// The number of open handles.
     pub openers: u32,
-    /// Those of them that may write.
+    /// The number of open handles that may write.
     pub writers: u32,
-    /// Those of them that are being opened: how they read it is not settled.
+    /// The number of opens in progress, which have not decided yet how they read.
     pub opening: u32,
-    /// The stored version that the kernel's pages are of.
+    /// The stored version that the kernel's pages show.
     pub seen: Option<Version>,
-    /// What they will be of when the kernel has dropped those that it has.
+    /// The version that they will show after the kernel has dropped its current pages.
     dropping: Option<Dropping>,
-    /// How many openers were told to have them dropped.
+    /// The number of opens that made the kernel drop its pages.
     drops: u64,
     /// Whether the kernel may have pages of several versions after a store: another program had the
     /// file open at the last open, or another program replaced the stored value since.
     pub is_shared: bool,
-    /// How the kernel reads it by itself.
+    /// The state of passthrough.
     pub passing: Passing,
-    /// Its mode, of one that was made here and is not stored yet.
+    /// The mode of a file that was created here and is not stored yet.
     pub mode: Option<u16>,
-    /// Who has changed the bytes that are not stored yet, while they were not whole.
+    /// The processes that changed the unstored bytes while they were incomplete.
     pub authors: Authors,
-    /// The document that was shown last, against which a rewrite of it is compared.
+    /// The metadata file as it was last shown; a rewrite is compared with it.
     pub shown: Option<Arc<str>>,
 }
 
-/// What gave the bytes of an open file their meaning when it was opened. All handles, mappings and pages of an inode are of this
-/// one thing. When the name leads to another one, the name gets another inode ([`super::identity`]).
+/// The meaning that an open file got from its place when it was opened. All handles, mappings and
+/// pages of an inode share it. If the name gets another meaning, it gets another inode
+/// ([`super::identity`]).
 #[derive(Debug, Clone)]
 pub enum OpenedAs {
     /// The header and the layout of a view.
@@ -66,7 +68,7 @@ pub enum OpenedAs {
 }
 
 impl OpenedAs {
-    /// Whether somebody who opens `now` may share the inode.
+    /// Whether an open with the meaning `now` may share the inode.
     pub fn is_like(&self, now: &Self) -> bool {
         match (self, now) {
             (Self::View(one), Self::View(other)) => Arc::ptr_eq(one, other) || one.is_like(other),
@@ -76,21 +78,21 @@ impl OpenedAs {
     }
 }
 
-/// What an opener is told of the kernel's pages.
+/// A pending drop of the kernel's pages.
 #[derive(Debug)]
 struct Dropping {
-    /// What is stored.
+    /// The stored version.
     version: Option<Version>,
-    /// The first opener that was told to have them dropped since that was stored.
+    /// The drop epoch of the first open that dropped the pages since that version was stored.
     first: u64,
 }
 
 impl File {
-    /// Notes that somebody opens it while `version` is stored, none where that is not known. Returns which one he is of
-    /// those for whom the kernel's pages are dropped; none where they are what is stored.
+    /// Records an open while `version` is stored; `None` if the version is unknown. Returns the
+    /// drop epoch if the kernel must drop its pages, `None` if they are current.
     ///
-    /// They are dropped when the kernel has our answer, which it may have after those to later openers: these must not keep
-    /// the old ones. Who asks for bytes has it.
+    /// The kernel drops the pages when it receives our answer, perhaps after the answers to later
+    /// opens, so these must drop them too. A read proves that the answer has arrived.
     pub fn open_pages(&mut self, version: Option<Version>) -> Option<u64> {
         if self.seen.zip(version).is_some_and(|(seen, version)| seen.holds(version)) {
             return None;
@@ -104,14 +106,15 @@ impl File {
         Some(self.drops)
     }
 
-    /// Notes that the opener of this number asks for bytes.
+    /// Records a read by the open of this drop epoch, which proves that the kernel has dropped its
+    /// pages.
     pub fn note_dropped(&mut self, opener: u64) {
         if let Some(dropping) = self.dropping.take_if(|dropping| dropping.first <= opener) {
             self.seen = dropping.version;
         }
     }
 
-    /// Notes that what was stored as one version is another one now, with the same bytes.
+    /// Records that the version `was` has become `now`, with the same bytes.
     pub fn renew_version(&mut self, was: Version, now: Option<Version>) {
         if self.seen.is_some_and(|seen| seen.holds(was)) {
             self.seen = now;
@@ -123,18 +126,19 @@ impl File {
         }
     }
 
-    /// Notes that it is settled how somebody who is opening it reads it.
+    /// Records that one open in progress has decided how it reads.
     pub fn settle(&mut self) {
         self.opening = self.opening.saturating_sub(1);
     }
 
-    /// Whether nobody writes it, and all for whom it is settled have the kernel read it: another one may, too.
+    /// Whether no program writes the file, and all other opens use passthrough, so that another one
+    /// may as well.
     pub fn is_for_kernel(&self) -> bool {
         self.writers == 0 && self.openers.saturating_sub(self.opening) == self.passing.openers
     }
 
-    /// Notes who has changed bytes that wait to be stored. A file that has its full length, `full_len`, has no
-    /// part missing, and its author does not matter; 0 if it has no such length.
+    /// Records who changed unstored bytes. Once the file has its full length, `full_len`, it is
+    /// complete and its authors do not matter; `full_len` is 0 if there is no such length.
     pub fn note_author(&mut self, full_len: usize, by: Thread) {
         let is_whole = matches!(&self.content, Content::Unstored(unstored)
             if full_len > 0 && unstored.bytes.len() == full_len);
@@ -143,12 +147,12 @@ impl File {
         }
     }
 
-    /// Whether its bytes wait to be stored, and are the business of other processes than that of `thread`.
+    /// Whether its unstored bytes belong only to other processes than that of `thread`.
     pub fn is_written_by_others(&self, thread: Thread) -> bool {
         matches!(self.content, Content::Unstored(_)) && !self.authors.may_include(thread)
     }
 
-    /// Whether it has bytes that wait to be stored.
+    /// Whether it has unstored changes.
     pub fn is_changed(&self) -> bool {
         matches!(&self.content, Content::Unstored(unstored) if unstored.changed)
     }
@@ -160,9 +164,9 @@ pub enum Content {
     /// In the store.
     #[default]
     Stored,
-    /// Here, to be stored.
+    /// In memory, to be stored.
     Unstored(Unstored),
-    /// Here, never to be stored: the file was unlinked or replaced while it was open.
+    /// In memory, never to be stored: the file was unlinked or replaced while it was open.
     Detached(Unstored),
 }
 
@@ -171,17 +175,17 @@ pub enum Content {
 pub struct Unstored {
     /// All bytes of the file.
     pub bytes: Buffer,
-    /// Whether they differ from what is stored.
+    /// Whether they differ from the stored bytes.
     pub changed: bool,
-    /// Why they could not be stored as they are now, which a program was told.
+    /// The reason why the store refused them as they are now, which was reported to a program.
     pub refused: Option<Error>,
-    /// When they were last written, or said to have been.
+    /// The time of the last write, or the time that a program set.
     pub modified: SystemTime,
-    /// Whether a program has set the time, so that it is to be kept.
+    /// Whether a program set the time, so that it must be kept.
     pub keep_modified: bool,
-    /// Whether they are as somebody who wrote them has left them: a close or `fsync` came after the last write.
+    /// Whether a close or `fsync` came after the last write.
     pub settled: bool,
-    /// Since when they have been here.
+    /// When they were loaded, or when storing them last failed.
     pub since: Instant,
     /// The chunk before a part of it was changed, `None` if it was written completely.
     pub base: Option<Base>,
@@ -191,7 +195,7 @@ pub struct Unstored {
 }
 
 impl Unstored {
-    /// Bytes that are what is stored.
+    /// Returns bytes that equal the stored ones.
     pub fn of(bytes: Buffer) -> Self {
         let (modified, since) = (SystemTime::now(), Instant::now());
         Self {
@@ -207,12 +211,13 @@ impl Unstored {
         }
     }
 
-    /// A file that has just been created, or cut to nothing.
+    /// Returns the bytes of a new or truncated file.
     pub fn empty() -> Self {
         Self { changed: true, ..Self::of(Vec::new().into()) }
     }
 
-    /// Puts `data` at `offset`; a gap before it becomes zero bytes. `full_len` is room worth having at once.
+    /// Writes `data` at `offset` and fills a gap before it with zeros. Allocates `full_len` bytes
+    /// at once.
     pub fn write(&mut self, offset: usize, data: &[u8], full_len: usize) -> Result<()> {
         let end = offset
             .checked_add(data.len())
@@ -226,7 +231,7 @@ impl Unstored {
             bytes
                 .try_reserve_exact(room)
                 .map_err(|_| Error::new(Kind::NoMemory, "not enough memory for the file"))?;
-            // What is written next to what is there need not be zero first.
+            // Do not zero bytes that `data` overwrites.
             bytes.resize(offset.max(bytes.len()), 0);
             let known = bytes.len().saturating_sub(offset).min(data.len());
             let (over, more) = data.split_at(known);
@@ -243,7 +248,7 @@ impl Unstored {
         Ok(())
     }
 
-    /// Notes a written range, and drops the base once the whole chunk has been written: the chunk is
+    /// Adds a written range, and drops the base once the whole chunk has been written: the chunk is
     /// then stored whatever it was before.
     fn note_written(&mut self, new: Range<usize>) {
         if self.base.is_none() {
@@ -265,12 +270,12 @@ impl Unstored {
         }
     }
 
-    /// How many bytes are kept of what the chunk was.
+    /// Returns the bytes that the base takes.
     pub fn base_len(&self) -> usize {
         self.base.as_ref().map_or(0, Base::bytes_len)
     }
 
-    /// Cuts the file, or adds zero bytes.
+    /// Truncates the file, or extends it with zeros.
     pub fn set_len(&mut self, len: usize) -> Result<()> {
         let bytes = self.bytes.to_mut();
         let more = len.saturating_sub(bytes.len());
@@ -285,7 +290,7 @@ impl Unstored {
         Ok(())
     }
 
-    /// Whether they are no chunk and no document, as a program was told at its close.
+    /// Whether they are no valid chunk or metadata file, as was reported at a close.
     pub fn is_unfit(&self) -> bool {
         let kind = self.refused.as_ref().map(Error::kind);
         matches!(kind, Some(Kind::Invalid | Kind::Incomplete))

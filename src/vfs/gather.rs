@@ -1,9 +1,10 @@
-//! Chunks that wait for the others of their shard: when they are stored, and who is told that they cannot be.
+//! Decides when pending chunks are stored, and reports when they cannot be.
 //!
-//! `close` hands an inner chunk of a shard to the cache, where everybody in this mount finds it. Its shard is
-//! stored once, with all that waits for it: when it is full, when somebody asks, when it has waited for
-//! `--writeback-delay`, or when too much waits. What cannot be stored goes on waiting and is tried again.
-//! With `--writeback=all` a chunk that is in no shard waits so, too: it is full by itself.
+//! `close` hands an inner chunk of a shard to the cache as pending; every reader of this mount sees
+//! it. The shard is stored once with all its pending chunks: when it is full, when a program asks,
+//! after `--writeback-delay`, or when too much is pending. What cannot be stored stays pending and
+//! is retried. With `--writeback=all` a chunk outside of a shard becomes pending too, and counts as
+//! a full shard.
 
 use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,7 +26,7 @@ use crate::pool::Urgency;
 use crate::store::Key;
 
 impl Vfs {
-    /// Stores a chunk, or lets it wait for the others of its shard. Returns what its `stat` is then.
+    /// Stores a chunk or makes it pending, and returns its new stat.
     pub(super) fn store_chunk(
         &self,
         path: &NodePath,
@@ -39,7 +40,8 @@ impl Vfs {
                           zarr-python: compressors=None)";
             Error::new(error.kind(), format!("{}: {advice}", error.detail()))
         });
-        // Of elements of any length, compressed bytes are no chunk: the better of two reasons.
+        // With elements of variable length, compressed bytes fail both checks, and this is the
+        // better reason.
         if (whole.is_ok() || array.model().dtype.is_variable()) && array.is_encoded(coords, &bytes)
         {
             return Err(Error::invalid(
@@ -49,16 +51,17 @@ impl Vfs {
         }
         whole?;
         let skipped = array.is_skipped(coords, &bytes, self.options.fill_chunks);
-        // One that is erased if nobody has changed it needs its bytes if somebody has.
+        // A chunk that would be skipped still needs its bytes, in case another program has changed
+        // it.
         let new = NewChunk { bytes: Some(bytes).filter(|_| !skipped || base.is_some()), base };
         self.change_chunk(path, &array, coords, new, modified)
     }
 
-    /// Erases a chunk, or lets that wait. Where there is none, here or in the store, nothing waits: another program may
-    /// store one meanwhile.
+    /// Erases a chunk, now or later. If there is no chunk, nothing becomes pending, because another
+    /// program may store one meanwhile.
     pub(super) fn erase_chunk(&self, path: &NodePath, coords: &Coords) -> Result<()> {
         let array = self.array(path)?;
-        // In this order: one that waits may be stored right now.
+        // In this order, because a pending chunk may be stored in between.
         if self.gathers(&array)
             && !self.cache.is_pending(&array, coords)
             && array.stat(coords)?.is_none()
@@ -79,21 +82,21 @@ impl Vfs {
         if self.gathers(array) {
             return self.cache.defer(path, array, coords, new, modified);
         }
-        // Where the shard could not be stored before, what waits for it goes with this one.
+        // If the shard could not be stored before, store its pending chunks with this one.
         if array.is_sharded()
             && let key = array.key(coords)?
             && self.cache.pending_array(&key).is_some()
         {
             self.cache.defer(path, array, coords, new, modified)?;
             self.store_shard(&key)?;
-            // What others have stored may be in it.
+            // The shard may contain elements of other writers.
             return Ok(PutChunk { stat: self.cache.stat(array, coords)?, is_merged: true });
         }
         self.cache.write(array, coords, new, self.options.fill_chunks)
     }
 
-    /// Lets the bytes of a file wait that the store did not take: they are tried again. Whether they do: only chunks
-    /// wait, and not what will never be one.
+    /// Makes a chunk pending if the store could not take it, so that it is retried. Returns `false`
+    /// for other files, and for bytes that can never be stored.
     pub(super) fn keep_waiting(
         &self,
         place: &Place,
@@ -118,7 +121,7 @@ impl Vfs {
         Ok(true)
     }
 
-    /// Whether a chunk of `array` may wait after it was closed.
+    /// Whether closing a chunk of `array` makes it pending.
     fn gathers(&self, array: &Array) -> bool {
         match self.options.writeback {
             Writeback::Sync => false,
@@ -127,7 +130,7 @@ impl Vfs {
         }
     }
 
-    /// Stores the shards that are due. All are tried before the first error is returned.
+    /// Stores the shards that are due. Tries all before it returns the first error.
     pub(super) fn store_shards(&self, due: Due<'_>) -> Result<()> {
         let keys = self.cache.due(due);
         if keys.is_empty() {
@@ -153,7 +156,7 @@ impl Vfs {
         };
         thread::scope(|scope| {
             for _ in 1..threads {
-                // Where no thread can be had, this one does it all.
+                // If no thread can be started, this one does all the work.
                 let spawned = thread::Builder::new().spawn_scoped(scope, work);
                 drop(spawned);
             }
@@ -162,7 +165,7 @@ impl Vfs {
         first.into_inner()
     }
 
-    /// Stores what waits for the value of `key`.
+    /// Stores the pending chunks in the value of `key`.
     pub(super) fn store_shard(&self, key: &Key) -> Result<()> {
         let Some(path) = self.cache.pending_array(key) else { return Ok(()) };
         let changed = || self.unsynced.changed(key.clone());
@@ -183,8 +186,9 @@ impl Vfs {
         stored
     }
 
-    /// Stores what waits in an array, which is about to change: its chunks mean then what they meant when they were written.
-    /// In groups nothing changes for what is below them.
+    /// Stores the pending chunks of an array before it changes, while they still mean what they
+    /// meant when they were written. Does nothing for a group, whose change does not affect the
+    /// nodes below.
     pub(super) fn store_array(&self, path: &NodePath) -> Result<()> {
         let node = self.hierarchy.node(path)?;
         match node.as_ref().map(|node| node.kind()) {
@@ -193,12 +197,13 @@ impl Vfs {
         }
     }
 
-    /// The same, before that is done for good: what cannot be stored is told then.
+    /// Like [`Self::store_array`], but ignores errors because the caller will call that again and
+    /// report them.
     pub(super) fn store_array_before(&self, path: &NodePath) {
         self.store_array(path).unwrap_or_else(|error| log::debug!("{error}"));
     }
 
-    /// What waits for the shard that a chunk lies in is stored.
+    /// Stores the pending chunks in the shard of a chunk.
     pub(super) fn store_shard_of(&self, place: &Place) -> Result<()> {
         match self.shard_of(place)? {
             Some(key) => self.store_shard(&key),
@@ -206,15 +211,15 @@ impl Vfs {
         }
     }
 
-    /// Whether what is at `place` waits to be stored with others.
+    /// Whether the chunk at `place` is pending.
     pub(super) fn waits(&self, place: &Place) -> Result<bool> {
         let Place::Chunk(path, coords) = place else { return Ok(false) };
         let stat = self.cache.stat(&*self.array(path)?, coords)?;
         Ok(stat.is_some_and(|stat| stat.version.is_unstored()))
     }
 
-    /// Why the shard that a chunk lies in could not be stored so far, if it was tried; where chunks wait that are in none,
-    /// why another one of its array could not.
+    /// Returns the error of the last attempt to store the shard of a chunk. Chunks outside of
+    /// shards fail with the error of any pending chunk of their array.
     pub(super) fn check_shard_of(&self, place: &Place) -> Result<()> {
         let Place::Chunk(path, coords) = place else { return Ok(()) };
         if !self.cache.has_pending() {
@@ -238,7 +243,7 @@ impl Vfs {
         self.array(path)?.key(coords).map(Some)
     }
 
-    /// Has chunks and shards of which nothing is missing stored meanwhile, by as many threads as there are processors.
+    /// Stores full shards in the background, with one thread for each processor.
     pub(super) fn store_full_soon(&self) {
         let Some(crew) = self.crew.get() else { return };
         while let Some(turn) = Storing::take(&crew.storing, crew.pool.most_ahead()) {
@@ -248,7 +253,7 @@ impl Vfs {
                 let _turn = turn;
                 let mut next = Some(key);
                 while let (Some(vfs), Some(key)) = (vfs.upgrade(), next.take()) {
-                    // Whoever closes or syncs next is told.
+                    // The next close or `fsync` reports the error.
                     vfs.store_shard(&key).unwrap_or_else(|error| log::debug!("{error}"));
                     next = vfs.cache.take_full();
                 }
@@ -256,9 +261,9 @@ impl Vfs {
         }
     }
 
-    /// Stores shards of which nothing is missing, and others where more waits than is good.
+    /// Stores full shards, and others if too much is pending.
     pub fn store_full(&self) {
-        // Whoever closes or syncs next in the shard is told.
+        // The next close or `fsync` in the shard reports the error.
         let told = |stored: Result<()>| stored.unwrap_or_else(|error| log::debug!("{error}"));
         told(self.store_shards(Due::Full));
         let limit = self.options.dirty_limit / 2;
@@ -275,7 +280,8 @@ impl Vfs {
         }
     }
 
-    /// Makes known what is stored now: the kernel's pages are of it, where it reads as it was written.
+    /// Updates the state of the stored chunks: the kernel's pages show them if they read as they
+    /// were written.
     fn settle_stored(&self, path: &NodePath, array: &Arc<Array>, chunks: &[Stored]) -> Result<()> {
         let modified = chunks.iter().filter_map(|chunk| chunk.modified).max();
         let mut versions = None;
@@ -300,7 +306,7 @@ impl Vfs {
             if !array.reads_as_written(coords) {
                 self.invalidate(&inode);
             } else if let Some(mut file) = inode.file().try_lock() {
-                // Whoever has it locked opens it again, and drops the pages then.
+                // The thread that has it locked will open it again, and then drops the pages.
                 file.renew_version(*was, now);
             }
         }
@@ -308,7 +314,7 @@ impl Vfs {
     }
 }
 
-/// One of those who store while programs go on.
+/// Counts a thread that stores in the background, until it is dropped.
 struct Storing(Arc<AtomicUsize>);
 
 impl Storing {
@@ -325,7 +331,7 @@ impl Drop for Storing {
     }
 }
 
-/// Whether an error is one of the medium below the store, which may take what it is given another time.
+/// Whether the medium below the store failed, so that a retry may succeed.
 fn is_of_medium(error: &Error) -> bool {
     matches!(error.kind(), Kind::Os(_) | Kind::ReadOnly | Kind::Busy | Kind::NoMemory)
 }

@@ -1,9 +1,10 @@
-//! A file is what it was when it was opened, or it is gone.
+//! An open file keeps the meaning that it had when it was opened.
 //!
-//! All who have an inode open share its pages in the kernel, so all of them must have the same file: the same header
-//! and layout of a view, or chunks of the same type and shape. If the name leads to something else (an attribute of the
-//! node was changed, the array was replaced), the name gets another inode. Those who have the old one open keep it: a view
-//! goes on with its old header, and a chunk of an array that was replaced is `ESTALE`.
+//! All opens of an inode share its pages in the kernel, so all of them must show the same file: the
+//! same header and layout of a view, or chunks of the same type and shape. If the name gets another
+//! meaning (an attribute of the node was changed, the array was replaced), the name gets another
+//! inode. Programs that have the old inode open keep it: a view continues with its old header, and
+//! a chunk of a replaced array returns `ESTALE`.
 
 use std::sync::Arc;
 
@@ -16,13 +17,14 @@ use crate::error::{Error, Kind, Result};
 use crate::view::View;
 
 impl Vfs {
-    /// The inode at a place that a name leads to now. If others have something else open there, that keeps the old inode.
+    /// Returns the inode for a name. If the current one is open with another meaning, the name gets
+    /// a new inode and the open one keeps its number.
     pub(super) fn inode_for_name(&self, place: &Place) -> Arc<Inode> {
         let inode = self.inodes.at(place);
         if inode.known_file().is_none_or(|file| file.lock().opened.is_none()) {
             return inode;
         }
-        // A node that cannot be read any more says so when it is looked at.
+        // If the node cannot be read, looking at the inode reports it.
         let Ok(Some(now)) = self.opened_as(place) else { return inode };
         let file = inode.file().lock();
         if file.opened.as_ref().is_none_or(|opened| opened.is_like(&now)) {
@@ -34,7 +36,7 @@ impl Vfs {
         renewed.unwrap_or(inode)
     }
 
-    /// What somebody opens who opens a place now; none for files whose bytes mean nothing here.
+    /// Returns the current meaning of a place; `None` for files whose bytes have no meaning here.
     fn opened_as(&self, place: &Place) -> Result<Option<OpenedAs>> {
         Ok(match place {
             Place::View(path, format) => Some(OpenedAs::View(self.view(path, format)?)),
@@ -43,8 +45,9 @@ impl Vfs {
         })
     }
 
-    /// Notes what somebody opens, and returns what all who have the inode open share: the first one's. If they have something
-    /// else open, the name gets another inode, which the kernel finds when it looks the name up again.
+    /// Records the meaning of an open, and returns the meaning that all opens of the inode share:
+    /// that of the first one. If they differ, the name gets another inode, which the kernel finds
+    /// at its next lookup.
     pub(super) fn share(&self, inode: &Arc<Inode>, now: OpenedAs) -> Result<OpenedAs> {
         let mut file = inode.file().lock();
         match &file.opened {
@@ -60,7 +63,7 @@ impl Vfs {
         }
     }
 
-    /// Gives the place of an inode whose file is locked to a new one.
+    /// Gives the place of a locked inode to a new one.
     fn renew(&self, inode: &Arc<Inode>) -> Option<Arc<Inode>> {
         if let Some(Place::View(path, format)) = inode.place() {
             self.views.forget_openers(&path, format);
@@ -68,12 +71,13 @@ impl Vfs {
         self.inodes.renew(inode)
     }
 
-    /// Whether those who have an inode open have something else than its name leads to: by its number nobody else opens it.
+    /// Whether the name of an open inode now has another meaning, so that its number cannot be
+    /// opened again.
     pub(super) fn is_left_to_openers(inode: &Inode) -> bool {
         inode.was_renewed() && inode.known_file().is_some_and(|file| file.lock().opened.is_some())
     }
 
-    /// Refuses to read or store the bytes of an open chunk if its array is another one now.
+    /// Fails if the array of an open chunk was replaced by another one.
     pub(super) fn check_still(&self, inode: &Inode, file: &File) -> Result<()> {
         let Some(OpenedAs::Chunk(opened)) = &file.opened else { return Ok(()) };
         if matches!(file.content, Content::Detached(_)) {
@@ -87,7 +91,7 @@ impl Vfs {
         }
     }
 
-    /// The view that those who have an inode open share.
+    /// Returns the view that all opens of an inode share.
     pub(super) fn open_as(inode: &Inode) -> Option<Arc<View>> {
         match &inode.known_file()?.lock().opened {
             Some(OpenedAs::View(view)) => Some(Arc::clone(view)),
@@ -95,7 +99,7 @@ impl Vfs {
         }
     }
 
-    /// The attributes of a view that somebody has open, whatever its name leads to now.
+    /// Returns the attributes of an open view, whatever its name means now.
     pub(super) fn attr_of_open_view(&self, inode: &Inode) -> Option<Attr> {
         let view = Self::open_as(inode)?;
         let place = inode.place();
@@ -115,7 +119,7 @@ impl Vfs {
     }
 }
 
-/// The array that a chunk was opened in has been replaced.
+/// Returns the error for an open chunk of a replaced array.
 fn replaced() -> Error {
     let detail = "another program replaced the array after the chunk was opened: open it again";
     Error::new(Kind::Stale, detail)

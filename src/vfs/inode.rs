@@ -1,9 +1,8 @@
-//! Inodes: numbers for files and directories, as long as someone knows them.
+//! Inodes: numbers for files and directories, as long as the kernel or a program uses them.
 //!
-//! A number belongs to a file, not to its name: it goes with a rename, and what the
-//! rename replaced keeps its own for those who have it open. As long as it was never
-//! renamed the number follows from the place, so that it is the same after the kernel
-//! has forgotten it.
+//! A number belongs to a file, not to its name: a rename keeps it, and a replaced file keeps its
+//! own while it is open. Until a file is renamed, its number is derived from its place, so that the
+//! number is the same after the kernel has forgotten it.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock, Weak};
@@ -15,75 +14,77 @@ use super::file::File;
 use super::place::Place;
 use crate::metadata::NodePath;
 
-/// The number of the root.
+/// The inode number of the root.
 pub const ROOT: u64 = 1;
 
-/// A file or directory that the kernel, an opener or the overlay knows.
+/// A file or directory that the kernel, an open handle or the overlay refers to.
 #[derive(Debug)]
 pub struct Inode {
     number: u64,
     is_dir: bool,
-    /// Where it is; none once it was unlinked or replaced. A leaf.
+    /// Its place; `None` once it was unlinked or replaced. A leaf lock.
     place: RwLock<Option<Place>>,
-    /// Where it was when another file took its name; none if it was never replaced. A leaf.
+    /// Its place before another file replaced it; `None` if that never happened. A leaf lock.
     replaced_at: RwLock<Option<Box<Place>>>,
-    /// What has its place since the kernel reads this one by itself. A leaf.
+    /// The inode that took its place while this one is open with another meaning. A leaf lock.
     successor: RwLock<Option<Weak<Inode>>>,
-    /// Of one that somebody has opened or made; most are looked at and never opened.
+    /// The state of its bytes, created at the first open; most files are never opened.
     file: OnceLock<Box<Mutex<File>>>,
 }
 
 impl Inode {
-    /// Its number.
+    /// Returns its number.
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// Whether it is a directory, also once it was removed.
+    /// Whether it is a directory, even after its removal.
     pub fn is_dir(&self) -> bool {
         self.is_dir
     }
 
-    /// Where it is; none once it was unlinked or replaced.
+    /// Returns its place; `None` once it was unlinked or replaced.
     pub fn place(&self) -> Option<Place> {
         self.place.read().clone()
     }
 
-    /// What was made in its place, wherever that is now; none where nothing was, or it has gone.
+    /// Returns the inode that took its place, wherever that is now; `None` if there is none, or no
+    /// longer.
     pub fn successor(&self) -> Option<Arc<Inode>> {
         self.successor.read().as_ref().and_then(Weak::upgrade)
     }
 
-    /// Whether its place was given to another inode, and its openers keep what they have opened.
+    /// Whether another inode took its place while programs keep this one open.
     pub fn was_renewed(&self) -> bool {
         self.successor.read().is_some() && self.place().is_none()
     }
 
-    /// Whether another one has its place now.
+    /// Whether another inode has its place now.
     pub fn is_replaced(&self) -> bool {
         self.place().is_none() && (self.replaced_at().is_some() || self.successor().is_some())
     }
 
-    /// Its bytes, if it is a file. See [`File`] for what may be done while it is locked.
+    /// Returns the state of its bytes. See [`File`] for what may be done under this lock.
     pub fn file(&self) -> &Mutex<File> {
         self.file.get_or_init(Box::default)
     }
 
-    /// The same, if anybody has asked for it before: what nobody has opened has nothing but what is stored.
+    /// Like [`Self::file`], but `None` if the file was never opened and all of its bytes are
+    /// stored.
     pub fn known_file(&self) -> Option<&Mutex<File>> {
         self.file.get().map(|file| &**file)
     }
 
-    /// Where it was when another file took its name; none if it was never replaced.
+    /// Returns its place before another file replaced it.
     pub fn replaced_at(&self) -> Option<Place> {
         self.replaced_at.read().as_deref().cloned()
     }
 }
 
-/// All inodes that someone knows.
+/// All inodes in use.
 #[derive(Debug)]
 pub struct Inodes {
-    /// A leaf: copy the `Arc` out, unlock, then work.
+    /// A leaf lock: copy the `Arc` out, unlock, then work.
     table: RwLock<Table>,
 }
 
@@ -91,31 +92,31 @@ pub struct Inodes {
 struct Table {
     by_number: HashMap<u64, Known, RandomState>,
     by_place: HashMap<Place, u64, RandomState>,
-    /// Those that the kernel does not know, and somebody did when that was last looked at.
+    /// Inodes that the kernel forgot while a thread still used them. `sweep` drops them.
     unclaimed: HashSet<u64>,
 }
 
 #[derive(Debug)]
 struct Known {
     inode: Arc<Inode>,
-    /// How often the kernel was told of it, less how often it forgot it.
+    /// The lookup count: answers that gave the inode to the kernel, minus those it forgot.
     lookups: u64,
 }
 
 impl Inodes {
-    /// A table that knows the root.
+    /// Returns a table with only the root.
     pub fn new() -> Self {
         let mut table = Table::default();
         table.insert(ROOT, Place::root(), 1);
         Self { table: RwLock::new(table) }
     }
 
-    /// The inode of this number.
+    /// Returns the inode of a number.
     pub fn get(&self, number: u64) -> Option<Arc<Inode>> {
         self.table.read().by_number.get(&number).map(|known| Arc::clone(&known.inode))
     }
 
-    /// The inode at `place`, made if nobody knew it.
+    /// Returns the inode at `place`, a new one if there is none.
     pub fn at(&self, place: &Place) -> Arc<Inode> {
         if let Some(inode) = self.known_at(place) {
             return inode;
@@ -123,35 +124,36 @@ impl Inodes {
         self.table.write().at(place)
     }
 
-    /// The inode at `place`, if someone knows it.
+    /// Returns the inode at `place` if there is one.
     pub fn known_at(&self, place: &Place) -> Option<Arc<Inode>> {
         let table = self.table.read();
         let number = table.by_place.get(place)?;
         table.by_number.get(number).map(|known| Arc::clone(&known.inode))
     }
 
-    /// Whether someone knows the inode at `place`.
+    /// Whether there is an inode at `place`.
     pub fn is_known(&self, place: &Place) -> bool {
         self.table.read().by_place.contains_key(place)
     }
 
-    /// The number that the inode at `place` has or would have.
+    /// Returns the number that the inode at `place` has or would have.
     pub fn number_at(&self, place: &Place) -> u64 {
         let table = self.table.read();
         table.by_place.get(place).copied().unwrap_or_else(|| table.free_number(place))
     }
 
-    /// Notes that the kernel was told of an inode.
+    /// Adds one to the lookup count of an inode.
     pub fn looked_up(&self, inode: &Arc<Inode>) {
         let mut table = self.table.write();
-        // It is in the table as long as somebody holds it, as the caller does.
+        // The inode is in the table, because the caller holds a reference to it.
         if let Some(known) = table.by_number.get_mut(&inode.number) {
             known.lookups = known.lookups.saturating_add(1);
             table.unclaimed.remove(&inode.number);
         }
     }
 
-    /// Makes the inode at a place that the kernel is told of now, and returns its number; none where somebody knows one there.
+    /// Creates the inode at `place` with a lookup count of one, and returns its number; `None` if
+    /// there is one already.
     pub fn tell_new(&self, place: &Place) -> Option<u64> {
         let mut table = self.table.write();
         if table.by_place.contains_key(place) {
@@ -162,7 +164,7 @@ impl Inodes {
         Some(number)
     }
 
-    /// Lets go of those that somebody still held when the kernel forgot them; to be called now and then.
+    /// Drops inodes that were still in use when the kernel forgot them. Call this now and then.
     pub fn sweep(&self) {
         let mut table = self.table.write();
         for number in std::mem::take(&mut table.unclaimed) {
@@ -170,7 +172,7 @@ impl Inodes {
         }
     }
 
-    /// Notes that the kernel forgot `count` of the times that it was told of an inode.
+    /// Subtracts `count` from the lookup count of an inode.
     pub fn forget(&self, number: u64, count: u64) {
         let mut table = self.table.write();
         if let Some(known) = table.by_number.get_mut(&number) {
@@ -179,14 +181,14 @@ impl Inodes {
         table.drop_unknown(number);
     }
 
-    /// Lets go of an inode that neither the kernel nor anybody else knows any more.
+    /// Drops an inode unless the kernel, or another thread, still refers to it.
     pub fn release(&self, inode: Arc<Inode>) {
         let number = inode.number;
         drop(inode);
         self.table.write().drop_unknown(number);
     }
 
-    /// Moves an inode to another place. What was there before is nowhere from now on, and is returned.
+    /// Moves an inode to another place. Returns the inode that was there, which has no place now.
     pub fn rename(&self, inode: &Arc<Inode>, to: &Place) -> Option<Arc<Inode>> {
         let mut table = self.table.write();
         let replaced = table.detach_at(to);
@@ -200,7 +202,7 @@ impl Inodes {
         replaced
     }
 
-    /// Gives the place of an inode to a new one; none where it has no place.
+    /// Gives the place of an inode to a new one; `None` if it has no place.
     pub fn renew(&self, inode: &Inode) -> Option<Arc<Inode>> {
         let mut table = self.table.write();
         let place = inode.place()?;
@@ -210,7 +212,8 @@ impl Inodes {
         Some(new)
     }
 
-    /// Gives the places that `new_place` has another one for that place: a node was moved, or has become an array.
+    /// Moves all inodes for whose place `new_place` returns another one, because a node was moved
+    /// or has become an array.
     pub fn replace(&self, new_place: impl Fn(&Place) -> Option<Place>) {
         let mut table = self.table.write();
         let moved: Vec<(Place, Place, u64)> = table
@@ -230,7 +233,7 @@ impl Inodes {
         }
     }
 
-    /// The inodes in and below a node, in the order of their numbers.
+    /// Returns the inodes in and below a node, ordered by number.
     pub fn below(&self, path: &NodePath) -> Vec<Arc<Inode>> {
         let table = self.table.read();
         let is_below =
@@ -246,12 +249,12 @@ impl Inodes {
         below
     }
 
-    /// Notes that what was at `place` is nowhere from now on, and returns it.
+    /// Takes the place from the inode at `place`, and returns it.
     pub fn unlink(&self, place: &Place) -> Option<Arc<Inode>> {
         self.table.write().detach_at(place)
     }
 
-    /// How many inodes are known.
+    /// Returns the number of inodes.
     pub fn len(&self) -> usize {
         self.table.read().by_number.len()
     }
@@ -282,7 +285,7 @@ impl Table {
         self.insert(number, place.clone(), 0)
     }
 
-    /// The number that follows from the place, or the next one that nobody has.
+    /// Returns the number derived from the place, or the next free one.
     fn free_number(&self, place: &Place) -> u64 {
         let mut number = place.number();
         while self.by_number.contains_key(&number) {

@@ -1,4 +1,4 @@
-//! The last errors in words: what a program saw as a number only.
+//! The latest errors as text. Programs only see the errno.
 
 use std::collections::VecDeque;
 use std::time::SystemTime;
@@ -7,13 +7,13 @@ use parking_lot::Mutex;
 
 use crate::error::Error;
 
-/// How many errors are kept.
+/// The most errors to keep.
 const CAPACITY: usize = 256;
 
-/// The last errors, for `.zarrfs/errors`.
+/// The latest errors, for `.zarrfs/errors`.
 #[derive(Debug, Default)]
 pub struct Journal {
-    /// A leaf.
+    /// A leaf lock.
     lines: Mutex<Lines>,
 }
 
@@ -24,11 +24,11 @@ struct Lines {
 }
 
 impl Journal {
-    /// Keeps `error`, which `operation` answered.
+    /// Adds an `error` of `operation`.
     pub fn note(&self, operation: &str, error: &Error) {
         let time = timestamp(SystemTime::now());
         let name = errno_name(error.errno());
-        // One error, one line: details may quote what a document says.
+        // Keep one line for each error, although details may quote several lines of a file.
         let text = error.to_string().replace(['\n', '\r'], " ");
         let mut lines = self.lines.lock();
         lines.count += 1;
@@ -38,18 +38,18 @@ impl Journal {
         lines.last.push_back(format!("{time} {operation}: {name}: {text}\n"));
     }
 
-    /// What is kept, the oldest first.
+    /// Returns the errors, the oldest first.
     pub fn text(&self) -> String {
         self.lines.lock().last.iter().map(String::as_str).collect()
     }
 
-    /// How many errors there were in all.
+    /// Returns the number of errors so far.
     pub fn count(&self) -> u64 {
         self.lines.lock().count
     }
 }
 
-/// The name of an errno that we answer, or its number.
+/// Returns the name of an errno that zarrfs uses, or its number.
 fn errno_name(errno: i32) -> String {
     let name = match errno {
         libc::EINVAL => "EINVAL",
@@ -73,11 +73,11 @@ fn errno_name(errno: i32) -> String {
     name.to_owned()
 }
 
-/// A time in UTC as RFC 3339 has it, to the second.
+/// Formats a time in UTC as in RFC 3339, to the second.
 fn timestamp(time: SystemTime) -> String {
     let seconds = time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let (days, of_day) = (seconds / 86_400, seconds % 86_400);
-    // Days to a date in the proleptic Gregorian calendar, counted from 1 March of year 0.
+    // Converts days to a date in the proleptic Gregorian calendar, counted from 1 March of year 0.
     let shifted = days + 719_468;
     let era = shifted / 146_097;
     let of_era = shifted % 146_097;

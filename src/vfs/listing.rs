@@ -1,4 +1,4 @@
-//! Listings of directories, read lazily: an array may have millions of chunks.
+//! Lazy listings of directories, because an array may have millions of chunks.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,7 +21,7 @@ use crate::store::{Entry, Stat};
 /// A name in a directory.
 #[derive(Debug)]
 pub struct Listed {
-    /// The name.
+    /// The name itself.
     pub name: String,
     /// Whether it is a directory.
     pub is_dir: bool,
@@ -32,12 +32,13 @@ pub struct Listed {
 type Found = Result<(String, Place)>;
 pub(super) type Source = Box<dyn Iterator<Item = Found> + Send>;
 
-/// An open directory. A position in it means the same until another is far behind it: then it is read anew.
+/// An open directory. A position stays valid while the listing stays near it; after a jump far back
+/// the directory is read again.
 pub struct DirHandle {
     place: Place,
     /// Held while the next names are read.
     read: Mutex<Read>,
-    /// What is stored of chunks that come next. A leaf.
+    /// The stats of the next chunks. A leaf lock.
     stats: Mutex<Stats>,
     _counted: Counted,
 }
@@ -58,54 +59,55 @@ impl Drop for Counted {
     }
 }
 
-/// What was stored of chunks, and when.
+/// Prefetched stats of chunks, and when the first was taken.
 #[derive(Default)]
 struct Stats {
     known: HashMap<Coords, Stat>,
     since: Option<Instant>,
 }
 
-/// Names that an open directory holds, for who goes back a little; fewer where many directories are open.
+/// The names that an open directory keeps, so that a reader can seek back; fewer if many are open.
 const MAX_LISTED: usize = 4096;
 const MIN_LISTED: usize = 512;
 
-/// How many these are.
+/// This many open directories are many.
 const MANY_DIRS: usize = 256;
 
-/// The part of the files that this process may have open which is for directories that are being read. In one of more than
-/// these as many names are read at once as the kernel takes, and it is closed.
+/// At most `1/PART_OF_LISTINGS` of this process's file descriptors are for directories being read.
+/// Beyond that, a directory is read as far as one answer to the kernel, and closed.
 const PART_OF_LISTINGS: usize = 4;
 
-/// Chunks whose attributes are asked for at once: as many as the kernel takes in an answer.
+/// How many chunks to stat at once, about as many as one answer to the kernel holds.
 const STAT_COUNT: usize = 256;
 
-/// How old attributes may be that were asked for while the kernel had its last answer, where the mount lets names be that old.
+/// The most age of prefetched attributes, if the mount allows names to be that old.
 const MOST_STALE: Duration = Duration::from_millis(100);
 
 struct Read {
-    /// The last names.
+    /// The names read last.
     listed: VecDeque<Arc<Listed>>,
     /// The position of the first of them.
     first: usize,
     rest: Rest,
-    /// Why names are missing, other than damage to what is stored; told at the end.
+    /// An error other than damaged data, to be reported at the end of the listing.
     failed: Option<Error>,
-    /// Errors since the last name.
+    /// The number of errors since the last name.
     errors: usize,
 }
 
-/// A listing that only fails ends after as many errors.
+/// A listing ends after this many errors in a row.
 const MAX_ERRORS: usize = 1000;
 
-/// The names of a directory that are still to come.
+/// The remaining names of a directory.
 enum Rest {
-    /// Nothing is open: the directory is read from its beginning.
+    /// Not open: the next read starts at the beginning and skips.
     Closed,
-    /// It is being read.
+    /// Open.
     Open(Source),
-    /// It was read so far, because too many others are open; whether there are more.
+    /// Read in part and closed, because too many directories are open. `true` if there may be more
+    /// names.
     Taken(VecDeque<Found>, bool),
-    /// There are none.
+    /// At the end.
     End,
 }
 
@@ -114,7 +116,7 @@ impl Read {
         Self { listed: VecDeque::new(), first: 0, rest, failed: None, errors: 0 }
     }
 
-    /// The position of the next name.
+    /// Returns the position of the next name.
     fn next_position(&self) -> usize {
         self.first.saturating_add(self.listed.len())
     }
@@ -132,7 +134,8 @@ impl Vfs {
         let place = self.directory(number)?;
         let entries = || {
             self.entries(&place).or_else(|error| {
-                // `zarrfs umount` opens the root to sync it, also if the store has gone: reading it gives the error.
+                // `zarrfs umount` opens the root to sync it, even if the store is gone. Reading the
+                // directory then returns the error.
                 if number != ROOT || error.errno() != libc::ESTALE {
                     return Err(error);
                 }
@@ -146,7 +149,7 @@ impl Vfs {
         Ok(DirHandle { place, read, stats: Mutex::default(), _counted: counted })
     }
 
-    /// Every name in a directory and what it stands for, those that only this mount has first.
+    /// Lists every name in a directory with its place, those that only this mount has first.
     pub(super) fn entries(&self, directory: &Place) -> Result<Source> {
         let mut own = self.overlay.list(directory);
         own.retain(|(_, shown)| self.is_current(shown).unwrap_or(true));
@@ -165,7 +168,7 @@ impl Vfs {
         Ok(Box::new(names.chain(self.listed_views(path)?.into_iter().map(Ok))))
     }
 
-    /// The groups directly below one, and the errors of nodes that cannot be read.
+    /// Lists the groups directly below one, with an error for each unreadable node.
     fn groups_in(&self, path: &NodePath) -> Result<Vec<Found>> {
         if self.hierarchy.existing(path)?.kind() == NodeKind::Array {
             return Ok(Vec::new());
@@ -184,8 +187,9 @@ impl Vfs {
         Ok(groups)
     }
 
-    /// The name at `position` of an open directory, `.` and `..` not counted; none past the end. Names that
-    /// cannot be told because what is stored is damaged are left out, and noted; other errors come at the end.
+    /// Returns the name at `position` of an open directory, without `.` and `..`; `None` at the
+    /// end. Skips names that are unreadable because stored data are damaged, and records the error;
+    /// other errors are returned at the end.
     pub fn readdir(&self, dir: &DirHandle, position: usize) -> Result<Option<Arc<Listed>>> {
         let many = self.open_dirs() > MANY_DIRS;
         let most = if many { MIN_LISTED } else { MAX_LISTED };
@@ -219,7 +223,7 @@ impl Vfs {
         Ok(position.checked_sub(read.first).and_then(|at| read.listed.get(at)).cloned())
     }
 
-    /// The next name, read from where the last one was.
+    /// Returns the next name.
     fn next_name(&self, read: &mut Read, place: &Place) -> Result<Option<Found>> {
         loop {
             let next = match &mut read.rest {
@@ -250,24 +254,24 @@ impl Vfs {
                 }
             };
             if next.is_none() {
-                // What it has open is given back before its reader closes it.
+                // Close the directory before its reader does, to free the descriptor.
                 read.rest = Rest::End;
             }
             return Ok(next);
         }
     }
 
-    /// How many directories programs have open.
+    /// Returns the number of directories that programs have open.
     pub(super) fn open_dirs(&self) -> usize {
         self.dirs.load(Ordering::Relaxed)
     }
 
-    /// Whether so many directories are being read that others must not stay open.
+    /// Whether too many directories are being read to keep another one open.
     fn is_crowded(&self) -> bool {
         resources::open_directories() >= self.options.descriptors / PART_OF_LISTINGS
     }
 
-    /// A listing goes on: what was asked for ahead may have changed since the kernel was answered last.
+    /// Drops prefetched stats that are too old for the next answer.
     pub fn forget_stats(&self, dir: &DirHandle) {
         let most = self.hierarchy.options().metadata_ttl.min(MOST_STALE);
         let mut stats = dir.stats.lock();
@@ -276,7 +280,7 @@ impl Vfs {
         }
     }
 
-    /// Has what comes next in a listing looked up while the kernel has the names before it.
+    /// Prefetches the next names while the kernel processes the previous ones.
     pub fn list_ahead(&self, dir: &Arc<DirHandle>, position: usize) {
         let Some(Crew { pool, vfs, .. }) = self.crew.get() else { return };
         if self.hierarchy.options().metadata_ttl < MOST_STALE {
@@ -285,7 +289,7 @@ impl Vfs {
         let (vfs, dir) = (Weak::clone(vfs), Arc::clone(dir));
         pool.run(Urgency::Ahead, move || {
             let Some(vfs) = vfs.upgrade() else { return };
-            // Who lists is told what is wrong, when he comes to it.
+            // The reader gets the error when it reaches that name.
             if let Ok(Some(listed)) = vfs.readdir(&dir, position)
                 && let Err(error) = vfs.stat_next(&dir, &listed)
             {
@@ -294,7 +298,7 @@ impl Vfs {
         });
     }
 
-    /// What is stored of a chunk that was listed, and of those after it, which are asked for next.
+    /// Returns the stat of a listed chunk, and prefetches those of the chunks after it.
     fn stat_listed(&self, dir: &DirHandle, listed: &Listed) -> Result<Option<Stat>> {
         let Place::Chunk(_, coords) = &listed.place else { return Ok(None) };
         if let Some(stat) = dir.stats.lock().known.remove(coords) {
@@ -304,7 +308,7 @@ impl Vfs {
         Ok(dir.stats.lock().known.remove(coords))
     }
 
-    /// Asks what is stored of a chunk that was listed, and of those after it.
+    /// Prefetches the stats of a listed chunk and the chunks after it.
     fn stat_next(&self, dir: &DirHandle, listed: &Listed) -> Result<()> {
         let Place::Chunk(path, _) = &listed.place else { return Ok(()) };
         let array = self.array(path)?;
@@ -325,10 +329,10 @@ impl Vfs {
         Ok(())
     }
 
-    /// The attributes of a name that was listed, which the kernel is told of now; none where it has gone since.
-    /// Who does not pass them on after all calls [`Self::forget`].
+    /// Returns the attributes of a listed name and adds one to its lookup count; `None` if it is
+    /// gone. A caller that does not pass them to the kernel must call [`Self::forget`].
     pub fn tell_listed(&self, dir: &DirHandle, listed: &Listed) -> Result<Option<Attr>> {
-        // Whether a directory below a group is a node was not looked up for the name alone.
+        // The listing did not check whether a directory in a group is a node.
         let place = match &listed.place {
             Place::Node(_) => self.resolve(&dir.place, &listed.name)?,
             known => Some(known.clone()),
@@ -340,12 +344,13 @@ impl Vfs {
         if let Place::Document(path) | Place::Copies(path) = &place
             && self.hierarchy.shows_many(path)
         {
-            // To know its length all below may have to be read. Whoever wants it asks.
+            // Computing the length may read all nodes below. `getattr` does that when a program
+            // asks.
             let len = self.last_len_shown(&place);
             let blocks = Attr::blocks_of(len, len);
             return Ok(Some(Attr { len, blocks, ..self.told_name(&place) }));
         }
-        // One that cannot be told of several is asked for by itself.
+        // If the stats of several chunks failed, stat this one alone.
         let stored = self.stat_listed(dir, listed).ok().flatten();
         match self.told_knowing(&place, stored.as_ref()) {
             Ok(attr) => Ok(Some(attr)),
@@ -354,8 +359,8 @@ impl Vfs {
         }
     }
 
-    /// The attributes of a name that was listed and whose own are not to be had: no more than that it is there. The
-    /// kernel is told of it now, and asks again before it uses them.
+    /// Returns placeholder attributes for a listed name whose own are unavailable, and adds one to
+    /// its lookup count. They expire at once, so the kernel asks again before it uses them.
     pub fn tell_name(&self, listed: &Listed) -> Attr {
         self.told_name(&listed.place)
     }
@@ -372,8 +377,9 @@ impl Vfs {
         }
     }
 
-    /// Whether a chunk would have to be decoded to know its attributes, only because it was listed. Of one that
-    /// somebody knows already, nothing but the truth can be told: it may be mapped.
+    /// Whether the length of a listed chunk is known only after decoding, which a listing should
+    /// not cause. Chunks with an inode are excluded: a program may map them, so their length must
+    /// be right.
     fn is_costly(&self, place: &Place) -> bool {
         let Place::Chunk(path, coords) = place else { return false };
         self.has_variable.load(Ordering::Relaxed)
@@ -383,17 +389,17 @@ impl Vfs {
             })
     }
 
-    /// The inode number that a name has or would have.
+    /// Returns the inode number that a name has or would have.
     pub fn number_listed(&self, listed: &Listed) -> u64 {
         self.inodes.number_at(&listed.place)
     }
 
-    /// The number of the directory that an open directory is in.
+    /// Returns the inode number of the parent of an open directory.
     pub fn number_above(&self, dir: &DirHandle) -> u64 {
         self.inodes.number_at(&dir.place.parent())
     }
 
-    /// The number of an open directory.
+    /// Returns the inode number of an open directory.
     pub fn number_of(&self, dir: &DirHandle) -> u64 {
         self.inodes.number_at(&dir.place)
     }
@@ -476,7 +482,7 @@ impl Vfs {
         }
     }
 
-    /// Ordinary files and directories in the store beside a node, in the directory `place`.
+    /// Lists the ordinary files and directories beside a node, in the directory `place`.
     pub(super) fn ordinary_entries(&self, path: &NodePath, place: &Place) -> Result<Source> {
         let Some(list) = self.hierarchy.store().list() else {
             return Ok(Box::new(std::iter::empty()));
@@ -550,7 +556,8 @@ impl Vfs {
 }
 
 impl Vfs {
-    /// The chunks and directories of chunks directly below those whose first indices are `prefix`.
+    /// Lists the chunks and directories directly below the directory with the first indices
+    /// `prefix`.
     fn chunk_names(&self, path: &NodePath, array: &Arc<Array>, prefix: &[u64]) -> Result<Source> {
         if prefix.len() >= array.grid().rank() {
             return Ok(Box::new(std::iter::empty()));

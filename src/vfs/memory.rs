@@ -1,4 +1,4 @@
-//! Bytes that wait to be stored, all of them together bounded.
+//! Limits the memory for unstored bytes of all files together.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -10,12 +10,12 @@ use super::place::Place;
 use crate::cache::Due;
 use crate::error::{Error, Kind, Result};
 
-/// How long a writer waits for room.
+/// How long a write waits for memory.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 impl Vfs {
-    /// Counts `more` bytes that are to wait here, or refuses them. Files that wait for their time go to the store
-    /// first. The caller may hold the lock of one file.
+    /// Reserves `more` bytes for unstored data, or fails. Stores files early to free memory. The
+    /// caller may hold the lock of one file.
     pub(super) fn reserve(&self, more: usize) -> Result<()> {
         let started = Instant::now();
         let fits = u64::try_from(more).is_ok_and(|more| more <= self.options.dirty_limit);
@@ -27,10 +27,10 @@ impl Vfs {
             let stored = self.store_shards(Due::All);
             match (self.try_reserve(more), stored) {
                 (Ok(()), _) => return Ok(()),
-                // Where the store takes no more, that is the reason.
+                // Memory cannot be freed because the store fails, so report that error.
                 (Err(_), Err(error)) => return Err(error),
                 (Err(error), Ok(())) if !fits || started.elapsed() > PATIENCE => return Err(error),
-                // Others take the room as fast as it is made, or have not closed what they write.
+                // Other writers take the memory as it is freed, or have not closed their files.
                 (Err(_), Ok(())) => std::thread::park_timeout(Duration::from_millis(1)),
             }
         }
@@ -53,14 +53,14 @@ impl Vfs {
         }
     }
 
-    /// Stores ordinary files that nobody is writing. One that somebody else has locked is left out: who holds the lock
-    /// of one file never waits for that of another.
+    /// Stores ordinary files that no program is writing. Skips locked files: a thread that holds
+    /// the lock of one file must not wait for that of another.
     fn store_waiting(&self) {
         for inode in self.overlay.files() {
             let Some(mut file) = inode.file().try_lock() else { continue };
             let is_ordinary = matches!(inode.place(), Some(Place::Ordinary(..)));
             if is_ordinary && file.writers == 0 && matches!(file.content, Content::Unstored(_)) {
-                // Whoever asks for it to be stored is told why it cannot be.
+                // The next request to store the file reports the error.
                 let stored = self.store_locked(&inode, &mut file, When::Asked);
                 stored.unwrap_or_else(|error| log::debug!("{error}"));
             }
@@ -73,7 +73,7 @@ impl Vfs {
         let _always = self.unstored_len.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
     }
 
-    /// Bytes that wait to be stored, in all files.
+    /// Returns the unstored bytes of all files.
     pub(super) fn unstored_len(&self) -> u64 {
         self.unstored_len.load(Ordering::Relaxed)
     }

@@ -1,10 +1,9 @@
-//! The mounted tree: look-ups, listings, opening, reading, writing, in plain types.
+//! The mounted tree in plain types: lookups, listings, opening, reading and writing.
 //!
-//! It does not know FUSE; most tests drive it without a mount. A file has bytes, and its
-//! `Place` gives them a meaning when they are stored: those of a chunk go through
-//! the codecs, those of a document are merged into the stored one, those of an ordinary
-//! file are kept as they are. So writing to a name, and renaming a scratch file onto it,
-//! are the same thing.
+//! It does not know FUSE; most tests drive it without a mount. A file has bytes, and its `Place`
+//! decides what they are when they are stored: bytes of a chunk go through the codecs, those of a
+//! metadata file are merged into the stored one, those of an ordinary file are stored as they are.
+//! Writing to a name and renaming a scratch file onto it therefore have the same effect.
 
 mod attr;
 mod authors;
@@ -72,16 +71,16 @@ pub use views::ListedViews;
 use views::Views;
 pub use xattr::Presence;
 
-/// How many keys may wait for a program to call `fsync` before they are synced without.
+/// The most keys to keep for a later `fsync` before syncing them anyway.
 const MAX_UNSYNCED: usize = 10_000;
 
-/// How often a file is looked for whose name others take just then.
+/// How often to retry finding a file whose name is being taken by others.
 const ATTEMPTS: usize = 16;
 
-/// How long nothing is written before the store is left as if nobody wrote to it.
+/// The idle time after which the store releases what it keeps for writing.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// What a tree shows.
+/// What the mounted tree shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Form {
     /// A hierarchy of Zarr 3.
@@ -89,42 +88,42 @@ pub enum Form {
     Zarr3,
     /// A hierarchy of Zarr 2.
     Zarr2,
-    /// Directories of groups, with each node as a file of this format, and nothing else.
+    /// Directories for groups, each node as a file of this format, and nothing else.
     View(&'static Format),
 }
 
-/// Which chunks may wait to be stored after they were closed.
+/// Which chunks become pending when they are closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Writeback {
-    /// None.
+    /// None: each is stored at `close`.
     Sync,
-    /// Those of a shard, for one another.
+    /// Chunks of a shard, until the others arrive.
     #[default]
     Delay,
-    /// All: others are stored while their writer goes on.
+    /// All chunks; they are stored in the background.
     All,
 }
 
-/// How a mount behaves.
+/// The options of a mount.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Bytes of decoded chunks that are kept.
+    /// The limit of the chunk cache, in bytes.
     pub cache_len: u64,
-    /// Whether the kernel keeps what it has read, so that it need not be kept here.
+    /// Whether the kernel keeps pages, so that views need not be cached here.
     pub kernel_keeps: bool,
-    /// Bytes of files that may wait to be stored.
+    /// The limit for unstored bytes.
     pub dirty_limit: u64,
     /// What to do with a chunk that equals the fill value.
     pub fill_chunks: FillChunks,
-    /// Which chunks may wait to be stored after they were closed.
+    /// Which chunks become pending when they are closed.
     pub writeback: Writeback,
-    /// How long a scratch file may live without being stored, and a chunk that waits.
+    /// How long scratch files and pending chunks may stay unstored.
     pub writeback_delay: Duration,
-    /// What is shown.
+    /// What the tree shows.
     pub form: Form,
     /// Which views are listed.
     pub listed_views: ListedViews,
-    /// When the kernel is to read chunks by itself, from files that it is given; none for never.
+    /// When to use kernel passthrough for chunks and views; `None` for never.
     pub passthrough: Option<Passthrough>,
     /// How many files this process may have open.
     pub descriptors: usize,
@@ -147,13 +146,13 @@ impl Default for Options {
     }
 }
 
-/// The right to change names.
+/// A lock on the names of the tree.
 enum TreeLock<'a> {
     Shared { _guard: RwLockReadGuard<'a, ()> },
     Alone { _guard: RwLockWriteGuard<'a, ()> },
 }
 
-/// Threads that decode ahead, and store what is complete.
+/// Background threads that prefetch, and store full shards.
 struct Crew {
     pool: Arc<Pool>,
     vfs: Weak<Vfs>,
@@ -171,7 +170,7 @@ pub struct Vfs {
     inodes: Inodes,
     overlay: Overlay,
     journal: Journal,
-    /// A leaf: copy the handle out, unlock, then work.
+    /// The open files. A leaf lock: copy the handle out, unlock, then work.
     handles: Mutex<HashMap<u64, Handle>>,
     next_handle: AtomicU64,
     /// How many of the handles may write.
@@ -180,35 +179,39 @@ pub struct Vfs {
     views: Views,
     followed: Followed,
     passed: Arc<Passed>,
-    /// Who does what nobody waits for; nobody where there is no mount.
+    /// Runs background work; unset without a mount.
     crew: OnceLock<Crew>,
     /// Bytes that were read and written through handles.
     read_len: AtomicU64,
     written_len: AtomicU64,
-    /// Ranges of chunks that were read without the rest.
+    /// The number of partial chunk reads.
     excerpts: AtomicU64,
     spans: Spans,
     /// Bytes of files that wait to be stored, or are those of removed files that are still open.
     unstored_len: AtomicU64,
-    /// Whether anybody has asked for a chunk whose length is known only when it is decoded.
+    /// Whether any chunk with a length that is known only after decoding was used.
     has_variable: AtomicBool,
     mounted: SystemTime,
-    /// Attributes of removed nodes that were removed, too, in a mount that shows Zarr 2. A leaf.
+    /// With Zarr 2: attributes files that were removed although their node was removed before. A
+    /// leaf lock.
     hidden: Mutex<HashSet<Place>>,
-    /// Attributes there that came before their document. A leaf.
+    /// With Zarr 2: attributes that were written before the metadata file of their node. A leaf
+    /// lock.
     waiting: Mutex<HashMap<NodePath, String>>,
-    /// Arrays there whose document gives no fill value. A leaf.
+    /// With Zarr 2: arrays whose metadata give no fill value. A leaf lock.
     without_fill: Mutex<HashSet<NodePath>>,
-    /// Groups there that are to have consolidated metadata, which came before their document. A leaf.
+    /// With Zarr 2: groups whose consolidated metadata were written before their metadata file. A
+    /// leaf lock.
     wished: Mutex<HashSet<NodePath>>,
-    /// Consolidated metadata shown there.
+    /// With Zarr 2: the consolidated metadata that are shown.
     copies: Texts,
-    /// How many directories programs have open.
+    /// The number of directories that programs have open.
     dirs: Arc<AtomicUsize>,
-    /// Which names there are: who makes, moves or removes nodes has it alone, who makes or renames files shares it.
-    /// Taken before the lock of any file, and held over store I/O.
+    /// Protects the names. A thread that creates, moves or removes nodes holds it exclusively, one
+    /// that creates or renames files holds it shared. Taken before the lock of any file, and held
+    /// while the store is read and written.
     tree_lock: RwLock<()>,
-    /// Told the number of an inode whose pages and attributes the kernel must not use any more.
+    /// Called with the number of an inode whose pages and attributes the kernel must drop.
     invalidate: Mutex<Option<Invalidate>>,
 }
 
@@ -219,7 +222,7 @@ impl fmt::Debug for Vfs {
 }
 
 impl Vfs {
-    /// The tree of `hierarchy`.
+    /// Returns the tree of `hierarchy`.
     pub fn new(hierarchy: Hierarchy, options: Options) -> Self {
         buffer::keep_at_most(usize::try_from(options.cache_len / 4).unwrap_or(usize::MAX));
         Self {
@@ -259,23 +262,23 @@ impl Vfs {
         }
     }
 
-    /// The hierarchy that is shown.
+    /// Returns the hierarchy.
     pub fn hierarchy(&self) -> &Hierarchy {
         &self.hierarchy
     }
 
-    /// How long what was answered about a name and its attributes holds.
+    /// Returns how long the kernel may cache an entry with these attributes.
     pub fn ttl(&self, attr: &Attr) -> Duration {
         if attr.may_change { Duration::ZERO } else { self.hierarchy.options().metadata_ttl }
     }
 
-    /// Calls `invalidate` with the number of each inode whose pages the kernel must drop. It is called
-    /// while a request is answered, so it must not wait for the kernel.
+    /// Calls `invalidate` with the number of each inode whose pages the kernel must drop. It is
+    /// called while a request is answered, so it must not wait for the kernel.
     pub fn on_invalidate(&self, invalidate: Invalidate) {
         *self.invalidate.lock() = Some(invalidate);
     }
 
-    /// Uses `pool` for what nobody waits for yet. Who gives it closes it before the tree goes.
+    /// Runs background work on `pool`. The caller must close the pool before it drops the tree.
     pub fn use_pool(self: &Arc<Self>, pool: Arc<Pool>) {
         let crew = Crew { pool, vfs: Arc::downgrade(self), storing: Arc::default() };
         if self.crew.set(crew).is_err() {
@@ -283,7 +286,7 @@ impl Vfs {
         }
     }
 
-    /// Keeps an error that a program is about to see as a number.
+    /// Records an error in the journal, because the program only sees its errno.
     pub fn note(&self, operation: &str, error: &Error) {
         if !error.is_expected() {
             log::warn!("{operation}: {error}");
@@ -291,7 +294,7 @@ impl Vfs {
         }
     }
 
-    /// The last errors in words, the oldest first.
+    /// Returns the latest errors as text, the oldest first.
     pub fn errors(&self) -> String {
         self.journal.text()
     }
@@ -305,28 +308,28 @@ impl Vfs {
         })
     }
 
-    /// The figures of the medium below the store.
+    /// Returns the capacity and the free space of the medium below the store.
     pub fn room(&self) -> Result<Option<Room>> {
         self.hierarchy.store().read().room()
     }
 
-    /// The file or directory `name` in the directory `parent`; the caller's kernel knows it from now on.
+    /// Looks up `name` in the directory `parent`, and adds one to its lookup count.
     pub fn lookup(&self, parent: u64, name: &str) -> Result<Attr> {
         let found = self.find(&self.directory(parent)?, name)?.ok_or_else(Error::not_found)?;
         self.told_knowing(&found.place, found.stored.as_ref())
     }
 
-    /// Notes that the kernel forgot `count` of the times that it was told of an inode.
+    /// Subtracts `count` from the lookup count of an inode.
     pub fn forget(&self, number: u64, count: u64) {
         self.inodes.forget(number, count);
     }
 
-    /// The path of an inode in the mount, for messages.
+    /// Returns the path of an inode in the mount, for messages.
     pub fn path_of(&self, number: u64) -> Option<String> {
         self.inode(number).ok()?.place().map(|place| place.shown())
     }
 
-    /// What `stat` shows.
+    /// Returns the attributes of an inode.
     pub fn getattr(&self, number: u64) -> Result<Attr> {
         let known = self.inode(number)?;
         if let Some(attr) = Self::attr_of_parted(&known) {
@@ -338,7 +341,7 @@ impl Vfs {
         let mut attempts = 1;
         let attr = loop {
             let inode = self.current(&known);
-            // It may just be moving, with its node: then it is looked for where that has gone.
+            // The first attempt may hit a moving node, so later ones exclude moves.
             let still = (attempts > 1).then(|| self.tree_lock.read());
             let attr = self.attr(&inode);
             drop(still);
@@ -347,7 +350,8 @@ impl Vfs {
                     if error.kind() == Kind::NotFound
                         && (inode.is_replaced() || attempts == 1)
                         && attempts < ATTEMPTS => {}
-                // `.zarrfs/errors` is below the root, and says what is wrong with the store.
+                // `.zarrfs/errors` explains what is wrong with the store, so the root must stay
+                // reachable.
                 Err(error) if number == ROOT && error.errno() == libc::ESTALE => {
                     self.note("getattr", &error);
                     break Attr::directory(self.mounted);
@@ -359,7 +363,7 @@ impl Vfs {
         Ok(Attr { number, ..attr })
     }
 
-    /// Changes the length of a file. Where nobody has it open to write the rest, it is stored as it is then.
+    /// Changes the length of a file. If no program has it open for writing, also stores it.
     pub fn truncate(&self, number: u64, len: u64) -> Result<Attr> {
         self.hierarchy.store().write()?;
         let inode = self.inode(number)?;
@@ -376,7 +380,8 @@ impl Vfs {
         self.getattr(number)
     }
 
-    /// Gives a file a mode that was made here and is not stored yet; whether it is one.
+    /// Sets the mode of a file that was created here and is not stored yet; `false` for other
+    /// files.
     pub fn set_mode(&self, number: u64, mode: u16) -> Result<bool> {
         let inode = self.inode(number)?;
         let mut file = inode.file().lock();
@@ -387,12 +392,12 @@ impl Vfs {
         Ok(is_new)
     }
 
-    /// Whether a file can have `len` bytes; [`Kind::TooLarge`] where it cannot.
+    /// Fails with [`Kind::TooLarge`] if a file cannot have `len` bytes.
     pub fn check_len(&self, number: u64, len: u64) -> Result<()> {
         self.check_longest(self.inode(number)?.place().as_ref(), len)
     }
 
-    /// Sets when a file was last modified.
+    /// Sets the modification time of a file.
     pub fn set_modified(&self, number: u64, modified: SystemTime) -> Result<Attr> {
         self.hierarchy.store().write()?;
         let inode = self.inode(number)?;
@@ -400,8 +405,8 @@ impl Vfs {
         self.getattr(number)
     }
 
-    /// Stores everything that waits and is complete, and returns when it survives a power cut. What a program
-    /// is still writing is its own to complete. All is tried before the first error is returned.
+    /// Syncs everything that is complete to disk. Files that a program is still writing are not
+    /// stored. Tries everything before it returns the first error.
     pub fn sync(&self) -> Result<()> {
         let directories = self.store_directories(Duration::ZERO);
         let stored = directories.and(self.sync_files());
@@ -418,7 +423,7 @@ impl Vfs {
         first.and(self.unsynced.sync_all(self.hierarchy.store()))
     }
 
-    /// Stores the scratch files, the shards and the directories that have lived long enough; to be called now and then.
+    /// Stores scratch files, shards and directories that are old enough. Call this now and then.
     pub fn tick(&self) {
         for error in self.hierarchy.take_notes() {
             self.note("consolidated metadata are not shown", &error);
@@ -431,7 +436,8 @@ impl Vfs {
                 self.note("write back", &error);
             }
         }
-        // Told as they fail, and whoever closes or syncs next in the shard.
+        // Errors are logged when they occur, and reported by the next close or `fsync` in the
+        // shard.
         let stored = self.store_shards(Due::Since(self.options.writeback_delay));
         stored.unwrap_or_else(|error| log::debug!("{error}"));
         self.inodes.sweep();
@@ -447,7 +453,7 @@ impl Vfs {
         self.rest(QUIET);
     }
 
-    /// Nothing stays in the store that is there for writing alone, where nothing was written for `quiet`.
+    /// Releases what the store keeps for writing, if nothing was written for `quiet`.
     fn rest(&self, quiet: Duration) {
         self.hierarchy.rest(quiet);
     }
@@ -465,14 +471,14 @@ impl Vfs {
         }
     }
 
-    /// The attributes of what is at `place`, which the kernel is told of now.
+    /// Returns the attributes of the file at `place`, and adds one to its lookup count.
     fn told(&self, place: &Place) -> Result<Attr> {
         self.told_knowing(place, None)
     }
 
-    /// The same, where it is known what is stored there: for a chunk.
+    /// Like [`Self::lookup_place`], with the stat of a stored chunk if the caller knows it.
     fn told_knowing(&self, place: &Place, stored: Option<&Stat>) -> Result<Attr> {
-        // Most names of a listing nobody knows yet.
+        // Fast path: most names of a listing have no inode yet.
         if stored.is_some() && !self.inodes.is_known(place) {
             let attr = self.attr_at(place, stored)?;
             if let Some(number) = self.inodes.tell_new(place) {
@@ -484,7 +490,7 @@ impl Vfs {
             let inode = self.inode_for_name(place);
             let attr = self.attr_knowing(&inode, stored);
             attempts += 1;
-            // Another file may take the name while this one is looked at.
+            // Another file may take the name meanwhile.
             let has_moved = inode.place().as_ref() != Some(place);
             match &attr {
                 Ok(_) => self.inodes.looked_up(&inode),
@@ -498,8 +504,8 @@ impl Vfs {
         }
     }
 
-    /// Whether an answer about `number`, or about `name` in it, may take its time: a node is being made, moved or
-    /// removed, a chunk must be decoded, or the header of a view be made.
+    /// Whether answering a request on `number`, or on `name` in it, may take long: a node is being
+    /// created, moved or removed, a chunk must be decoded, or the header of a view be generated.
     pub fn may_take_time(&self, number: u64, name: Option<&str>) -> bool {
         self.tree_lock.is_locked_exclusive()
             || name.is_some_and(Self::is_view_name)
@@ -507,7 +513,7 @@ impl Vfs {
             || self.may_show_many(number, name)
     }
 
-    /// Whether `number`, or a name in it, is a document that others are copied into.
+    /// Whether `number`, or a name in it, is a metadata file that includes others.
     fn may_show_many(&self, number: u64, name: Option<&str>) -> bool {
         match self.inodes.get(number).and_then(|inode| inode.place()) {
             Some(Place::Node(path)) if matches!(name, Some(DOCUMENT | ZMETADATA)) => {
@@ -518,19 +524,19 @@ impl Vfs {
         }
     }
 
-    /// Notes that something is done at a place, so that a directory above it that was made is not taken to be done.
+    /// Records activity at a place, so that made directories above it do not become groups yet.
     fn touch(&self, place: &Place) {
         if let Some(path) = place.node() {
             self.hierarchy.touch(path);
         }
     }
 
-    /// The right to store an inode: alone, where that makes or changes a node; of a chunk, while no node is made, moved
-    /// or removed: it waits, or is stored, where its array is.
+    /// Locks the tree for storing an inode: exclusively if that creates or changes a node; shared
+    /// for a chunk, whose array must not be moved or removed meanwhile.
     fn turn(&self, inode: &Inode) -> Option<TreeLock<'_>> {
         match inode.place()? {
             place if place.is_document() => {
-                // What can be stored before takes nobody's time.
+                // Storing pending chunks now shortens the time under the lock.
                 if let Some(path) = place.node() {
                     self.store_array_before(path);
                 }

@@ -1,4 +1,4 @@
-//! Names of files that go, change, or come twice: unlink, rename, link.
+//! Changes names of files: unlink, rename and link.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -16,35 +16,35 @@ use crate::error::{At, Error, Kind, Result};
 use crate::metadata::NodePath;
 use crate::view::Format;
 
-/// What a rename does where the new name is taken.
+/// What a rename does if the new name exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Replace {
-    /// What is there goes.
+    /// It replaces the existing file.
     Yes,
-    /// It is an error.
+    /// It fails.
     No,
 }
 
 /// The bytes of a file that is renamed.
 struct Moved {
     bytes: Buffer,
-    /// Whether its old name has a value in the store.
+    /// Whether the old name has a value in the store.
     is_stored: bool,
-    /// Whether they are what a program has written, and not what was stored.
+    /// Whether they are unstored bytes that a program has written.
     was_written: bool,
-    /// When a program said that they were modified.
+    /// The modification time that a program set.
     modified: Option<SystemTime>,
 }
 
-/// What was stored at a place before something else was.
+/// The stored value of a place before a rename replaced it.
 enum Before {
     Bytes(Buffer),
     Nothing,
-    /// It cannot be read, or is more than its bytes.
+    /// Unreadable, or more than bytes.
     Unknown,
 }
 
-/// Refuses to rename what has no bytes of its own.
+/// Refuses to rename a generated file.
 fn check_has_bytes(place: &Place) -> Result<()> {
     match place {
         Place::Chunk(..)
@@ -59,7 +59,7 @@ fn check_has_bytes(place: &Place) -> Result<()> {
     }
 }
 
-/// Refuses to make the document of an array of a file that would be one of its chunks.
+/// Refuses to rename a chunk of an array onto the metadata file of that array.
 fn check_is_no_chunk_of(from: &Place, to: &Place, form: Form) -> Result<()> {
     let (Place::Document(path) | Place::StoredDocument(path, _)) = to else { return Ok(()) };
     match from.in_array(path, form) {
@@ -71,13 +71,13 @@ fn check_is_no_chunk_of(from: &Place, to: &Place, form: Form) -> Result<()> {
     }
 }
 
-/// Whether a file of this name is the document of a node, or a part of it.
+/// Whether this name belongs to a metadata file.
 fn is_document_name(name: &str) -> bool {
     [DOCUMENT, ZARRAY, ZGROUP, ZATTRS, ZMETADATA].contains(&name)
 }
 
 impl Vfs {
-    /// Removes the file `name` from `parent`: a chunk is erased.
+    /// Removes the file `name` from `parent`; a chunk is erased.
     pub fn unlink(&self, parent: u64, name: &str) -> Result<()> {
         let _tree = self.lock_tree(is_document_name(name));
         let parent = self.directory(parent)?;
@@ -86,7 +86,7 @@ impl Vfs {
         match &place {
             place if place.is_dir() => return Err(Error::new(Kind::IsDirectory, "is a directory")),
             Place::Chunk(path, coords) if self.shows_fill(path, &*self.array(path)?) => {
-                // One that is there by its name alone cannot go.
+                // A chunk that is only shown as the fill value cannot be removed.
                 if self.cache.stat(&*self.array(path)?, coords)?.is_none()
                     && self
                         .overlay
@@ -126,8 +126,8 @@ impl Vfs {
         Ok(())
     }
 
-    /// Gives `name` in `parent` the name `new_name` in `new_parent`: the bytes of a file become what is there, a
-    /// node moves with all below it.
+    /// Renames `name` in `parent` to `new_name` in `new_parent`: the bytes of a file are stored as
+    /// what the new name is; a node moves with everything below it.
     pub fn rename(
         &self,
         parent: u64,
@@ -141,7 +141,8 @@ impl Vfs {
         let is_dir =
             self.resolve(&self.directory(parent)?, name)?.is_some_and(|from| from.is_dir());
         if is_dir && let Some(Place::Node(path)) = self.resolve(&self.directory(parent)?, name)? {
-            // What can be stored before takes nobody's time; the rest is told when the node moves.
+            // Storing pending chunks now shortens the time under the lock. The move reports what
+            // cannot be stored.
             let stored = self.store_shards(Due::Below(&path));
             stored.unwrap_or_else(|error| log::debug!("{error}"));
         }
@@ -190,7 +191,8 @@ impl Vfs {
         renamed.at(at)
     }
 
-    /// What a file has is what a view has from then on, and the file goes: a view is never another file.
+    /// Writes the bytes of a file to a view and removes the file, because a view cannot be
+    /// replaced.
     fn rename_onto_view(
         &self,
         inode: &Inode,
@@ -218,8 +220,7 @@ impl Vfs {
         }
     }
 
-    /// Gives the bytes of a file a second name. What has a meaning there (a chunk, a document) gets a copy, as everything
-    /// else does: no two names have the same bytes for ever.
+    /// Creates a second name for the bytes of a file. Every name gets a copy: a store has no links.
     pub fn link(&self, number: u64, new_parent: u64, new_name: &str) -> Result<Attr> {
         self.check_names_change()?;
         let _tree = self.lock_tree(is_document_name(new_name) || self.is_stored_dir(new_parent)?);
@@ -246,7 +247,7 @@ impl Vfs {
         self.told(&to)
     }
 
-    /// A new ordinary file that waits to be stored.
+    /// Creates an unstored ordinary file.
     fn put_new_file(&self, place: &Place, bytes: Buffer) -> Result<()> {
         let inode = self.inodes.at(place);
         if let Err(error) = self.reserve(bytes.len()) {
@@ -260,14 +261,14 @@ impl Vfs {
         Ok(())
     }
 
-    /// Both files are locked until it is done: whatever is written to one of them, or opened, comes before
-    /// or after the rename.
+    /// Renames a file. Both files stay locked, so that every concurrent write or open comes
+    /// entirely before or after the rename.
     fn rename_file(
         &self,
         (inode, from): (&Arc<Inode>, &Place),
         (replaced, to): (&Arc<Inode>, &Place),
     ) -> Result<()> {
-        // Two renames that meet from both ends would wait for one another without an order.
+        // Lock in the order of numbers, so that two opposite renames do not deadlock.
         let (mut file, mut old) = if inode.number() < replaced.number() {
             let file = inode.file().lock();
             (file, replaced.file().lock())
@@ -284,14 +285,14 @@ impl Vfs {
         } else {
             self.store_as(to, (moved.bytes, None), old.shown.as_deref(), moved.modified)?
         };
-        // Where it is now: the directory that it is in may have become an array's.
+        // Use the current place: the directory may have become an array meanwhile.
         let found = inode.place();
         let from = found.as_ref().unwrap_or(from);
         if moved.is_stored
             && let Err(error) = self.keep_parent(from).and_then(|()| self.erase(from))
         {
             self.restore_value(to, before);
-            // What is there was stored again.
+            // The old value was stored again, as another version.
             old.seen = None;
             drop((file, old));
             self.invalidate(replaced);
@@ -310,19 +311,19 @@ impl Vfs {
             self.overlay.insert(to.parent(), &name, Shown::File(to.clone(), Arc::clone(inode)));
         } else {
             self.forget_unstored(&mut file);
-            // The kernel has pages of what was written, but perhaps others than of what was stored.
+            // The kernel's pages hold what was written, which may differ from what was stored.
             file.seen = version.filter(|_| moved.was_written && !file.is_shared);
             file.shown = None;
         }
         drop((file, old));
         if to.is_document() {
-            // What is shown is not what was written.
+            // A metadata file is not shown as it was written.
             self.invalidate(inode);
         }
         Ok(())
     }
 
-    /// What is stored at the place of a chunk or an ordinary file.
+    /// Returns the stored value of a chunk or an ordinary file.
     fn value_at(&self, place: &Place) -> Before {
         let found = match place {
             Place::Chunk(path, coords) => {
@@ -342,7 +343,7 @@ impl Vfs {
         }
     }
 
-    /// Stores what was at a place before a change that has failed.
+    /// Restores the value of a place after a failed change.
     fn restore_value(&self, place: &Place, before: Before) {
         let restored = match before {
             Before::Bytes(bytes) => self.store_as(place, (bytes, None), None, None).map(drop),
@@ -354,7 +355,7 @@ impl Vfs {
         }
     }
 
-    /// The directory that something goes from stays.
+    /// Keeps the directory of a file that is about to be removed.
     pub(super) fn keep_parent(&self, place: &Place) -> Result<()> {
         match place.parent() {
             Place::Node(path) => self.hierarchy.keep_directory(&path),
@@ -362,7 +363,7 @@ impl Vfs {
         }
     }
 
-    /// All bytes of a file that is to be renamed.
+    /// Returns the bytes of a file that is to be renamed.
     fn bytes_to_move(&self, file: &File, from: &Place) -> Result<Moved> {
         let Content::Unstored(unstored) = &file.content else {
             let bytes = self.stored_bytes(from)?;
@@ -402,7 +403,8 @@ impl Vfs {
         Ok(())
     }
 
-    /// Directories of chunks stay until they are removed, though the store has none that are empty.
+    /// Keeps directories of chunks until a program removes them, although the store has no empty
+    /// ones.
     fn remember_chunk_dirs(&self, place: &Place) {
         if self.options.form == Form::Zarr2 {
             return; // It shows none.
@@ -417,7 +419,7 @@ impl Vfs {
         }
     }
 
-    /// A chunk was stored: the directories that it is in are those of the store from now on.
+    /// Forgets the directories of a chunk that was stored, because the store has them now.
     pub(super) fn forget_chunk_dirs(&self, place: &Place) {
         let mut directory = place.parent();
         while let Place::ChunkDir(..) = directory {

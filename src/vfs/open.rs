@@ -1,4 +1,4 @@
-//! Open files: what a program may do between `open` and its last `close`.
+//! Open files, from `open` to the last `close`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,33 +14,33 @@ use crate::backing::Backing;
 use crate::error::{At, Error, Kind, Result};
 use crate::metadata::NodePath;
 
-/// What an opener is going to do.
+/// The access mode of an open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
     /// Read only.
     Read,
     /// Write, and perhaps read.
     Write,
-    /// Write, beginning with nothing.
+    /// Write, after truncating to 0.
     Truncate,
 }
 
 /// An open file.
 #[derive(Debug, Clone)]
 pub struct Opened {
-    /// The number of the handle.
+    /// The handle number.
     pub handle: u64,
-    /// What may be done with pages that the kernel has of the file.
+    /// What the kernel may do with its pages of the file.
     pub pages: Pages,
-    /// What the kernel is to read by itself, if it is.
+    /// The backing file, if the kernel uses passthrough.
     pub backing: Option<Arc<Backing>>,
 }
 
-/// A file whose bytes are there for an opener.
+/// A file whose bytes are ready for an open.
 pub(super) struct Prepared {
     pub pages: Pages,
     pub backing: Option<Arc<Backing>>,
-    /// Which one this is of those for whom pages are dropped.
+    /// The drop epoch, if the kernel drops its pages.
     pub drops: Option<u64>,
 }
 
@@ -50,14 +50,14 @@ impl From<Pages> for Prepared {
     }
 }
 
-/// What may be done with pages that the kernel has of a file.
+/// What the kernel may do with its pages of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pages {
-    /// They are what is stored: kept.
+    /// Keep them, because they are current.
     Keep,
-    /// They may not be: dropped.
+    /// Drop them, because they may be outdated.
     Drop,
-    /// The file is made anew for each reader: no pages at all.
+    /// Use none: the file is generated for each open.
     None,
 }
 
@@ -68,21 +68,22 @@ pub(super) struct Handle {
     source: Source,
 }
 
-/// What a handle reads.
+/// Where a handle reads from.
 #[derive(Debug, Clone)]
 enum Source {
-    /// The bytes of its file, as they are when they are read; with which one it is of those for whom the kernel's pages
-    /// were dropped.
+    /// The current bytes of its file, with the drop epoch if this open made the kernel drop its
+    /// pages.
     File(Option<u64>),
-    /// What was made when it was opened.
+    /// Bytes that were generated at the open.
     Made(Bytes),
     /// A view.
     View(Arc<OpenView>),
-    /// A file that the kernel reads by itself, where it can: as long as it is open, its inode is read in no other way.
+    /// A backing file that the kernel reads. All opens of the inode use passthrough while this one
+    /// lasts.
     Backing(Arc<Backing>),
 }
 
-/// The text of a document as bytes, shared by all who have it open.
+/// The text of a metadata file as bytes, shared by all opens.
 struct SharedText(Arc<str>);
 
 impl AsRef<[u8]> for SharedText {
@@ -96,7 +97,7 @@ impl Handle {
         self.inode.place().map_or_else(String::new, |place| place.shown())
     }
 
-    /// The arrays whose elements the file has.
+    /// Returns the arrays with elements in this file.
     fn arrays(&self) -> Vec<NodePath> {
         match (self.view(), self.inode.place()) {
             (Some(open), _) => open.view.elements().map(|part| part.path.clone()).collect(),
@@ -114,7 +115,7 @@ impl Handle {
 }
 
 impl Vfs {
-    /// Opens a file. Its writers see the bytes of one another.
+    /// Opens a file. All writers share its bytes.
     pub fn open(&self, number: u64, access: Access) -> Result<Opened> {
         let known = self.inode(number)?;
         let mut attempts = 1;
@@ -123,12 +124,13 @@ impl Vfs {
                 return Err(Error::not_found());
             }
             let place = known.place();
-            // While no node moves.
+            // No node may move during the open.
             let shared = self.tree_lock.read();
             let opened = self.open_inode(&known, access);
             drop(shared);
             match opened {
-                // Another file has just taken the name. What the kernel reads by itself only the kernel can look for.
+                // Another file just took the name. For passthrough, only the kernel can look up the
+                // new inode.
                 Err(error)
                     if error.kind() == Kind::NotFound
                         && (known.is_replaced() || known.place() != place)
@@ -141,7 +143,7 @@ impl Vfs {
         }
     }
 
-    /// Creates the file `name` in `parent` and opens it, or opens the one that is there.
+    /// Creates the file `name` in `parent` and opens it, or opens the existing one.
     pub fn create(
         &self,
         parent: u64,
@@ -152,7 +154,7 @@ impl Vfs {
     ) -> Result<(Attr, Opened)> {
         let create = || self.create_once(parent, name, mode, (access, exclusive));
         match create() {
-            // The name may have been that of a file which the kernel reads by itself: it has another one now.
+            // The name may have led to an inode with passthrough; it has another inode now.
             Err(error) if error.kind() == Kind::NotFound => create(),
             created => created,
         }
@@ -217,7 +219,7 @@ impl Vfs {
             if Arc::ptr_eq(&inode, known) || !Self::is_passing(known) {
                 break inode;
             }
-            // It was parted from its name just now.
+            // The inode just lost its name to a new one.
             self.give_up(&inode, access);
         };
         let place = inode.place();
@@ -245,7 +247,7 @@ impl Vfs {
                 Ok(Pages::None.into())
             }
             (None, Some(place), None) => self.prepare(&inode, place, access).at(place.shown()),
-            // It lost its name just now.
+            // The file just lost its name.
             (None, None, None) => self.prepare_nameless(&inode, access).map(Prepared::from),
         };
         let made = made.or_else(|| self.shown_to_reader(&inode, place.as_ref()?, access));
@@ -262,15 +264,15 @@ impl Vfs {
             (None, None, Some(view)) => Source::View(view),
             (None, None, None) => Source::File(drops.filter(|_| Arc::ptr_eq(&inode, known))),
         };
-        // What the kernel knows of the length and the bytes may be of a file that was replaced, or of a document
-        // as it was.
+        // For another inode than the kernel asked for, and for a generated file, the kernel's
+        // length and pages may be wrong.
         let is_known = !matches!(source, Source::Made(_)) && Arc::ptr_eq(&inode, known);
         let pages = if is_known { pages } else { Pages::None };
         let handle = self.new_handle(Handle { inode, access, source });
         Ok(Opened { handle, pages, backing: backing.filter(|_| is_known) })
     }
 
-    /// Prepares a file for an opener that has lost its name, and has bytes of its own for those who still have its number.
+    /// Prepares a file that has lost its name and whose bytes are kept for its openers.
     pub(super) fn prepare_nameless(&self, inode: &Inode, access: Access) -> Result<Pages> {
         let file = inode.file().lock();
         if file.passing.openers > 0 || matches!(file.content, file::Content::Stored) {
@@ -281,11 +283,11 @@ impl Vfs {
             self.truncate_content(inode, 0)?;
         }
         inode.file().lock().settle();
-        // The kernel's may be older than what it had when it lost its name.
+        // The kernel's pages may be older than the bytes that were kept.
         Ok(Pages::Drop)
     }
 
-    /// Ends the opening of a file that was not opened.
+    /// Undoes the counting of an open that failed.
     fn give_up(&self, inode: &Arc<Inode>, access: Access) {
         self.release_content(inode, access, file::File::settle);
     }
@@ -299,8 +301,8 @@ impl Vfs {
         number
     }
 
-    /// Opens a file that has no name any more, and that the kernel reads by itself: as others have it, since by this number it
-    /// opens nothing else. None where it is no such file.
+    /// Opens an inode with passthrough that has lost its name: it can only be opened with the same
+    /// backing file. `None` if it is no such inode.
     fn open_parted(&self, known: &Arc<Inode>, access: Access) -> Result<Option<Opened>> {
         let Some(file) = known.known_file() else { return Ok(None) };
         let mut file = file.lock();
@@ -326,9 +328,10 @@ impl Vfs {
         self.open_content(inode, place, access)
     }
 
-    /// What a reader sees for as long as it has the file open, whatever others do: a document as it is now, since
-    /// others may change it, and its length, at any time; what is stored, where what was written cannot be stored
-    /// and is about to be dropped (the kernel tells of the last close later, and in no order).
+    /// Returns the bytes that a reader keeps while it has the file open. For a metadata file, these
+    /// are its current text, because its length may change at any time. For a file whose unstored
+    /// bytes were refused and will be dropped, these are the stored bytes: the kernel reports the
+    /// last close late and in no order.
     fn shown_to_reader(&self, inode: &Inode, place: &Place, access: Access) -> Option<Bytes> {
         if access != Access::Read {
             return None;
@@ -346,8 +349,8 @@ impl Vfs {
         }
     }
 
-    /// Counts an opener before anything is prepared for it, so that one who leaves at the same time does not clear
-    /// it away. Returns what is opened: another file, where that has replaced the one which the kernel looked up.
+    /// Counts an open before it is prepared, so that a concurrent last close does not drop the
+    /// bytes. Returns the inode to open: the one that replaced `known`, if any.
     fn count_opener(&self, known: &Arc<Inode>, access: Access) -> Result<Arc<Inode>> {
         loop {
             let inode = self.current(known);
@@ -365,7 +368,7 @@ impl Vfs {
         }
     }
 
-    /// The inode itself, or what has replaced it since the kernel looked its name up.
+    /// Returns the inode itself, or the one that has replaced it.
     pub(super) fn current(&self, known: &Arc<Inode>) -> Arc<Inode> {
         let mut inode = Arc::clone(known);
         while inode.place().is_none()
@@ -380,7 +383,7 @@ impl Vfs {
         inode
     }
 
-    /// Up to `len` bytes from `offset` of an open file: fewer only at its end.
+    /// Reads up to `len` bytes at `offset`, fewer only at the end of the file.
     pub fn read(&self, handle: u64, offset: u64, len: usize) -> Result<Bytes> {
         let handle = self.handle(handle)?;
         let read = match &handle.source {
@@ -397,7 +400,7 @@ impl Vfs {
         read.inspect(|bytes| add_len(&self.read_len, bytes))
     }
 
-    /// As [`Self::read`], where the bytes are at hand: nothing is read, decoded or waited for.
+    /// Like [`Self::read`], but only if nothing must be read from the store, decoded or waited for.
     pub fn try_read(&self, handle: u64, offset: u64, len: usize) -> Option<Bytes> {
         let handle = self.handle(handle).ok()?;
         let read = match &handle.source {
@@ -414,7 +417,7 @@ impl Vfs {
         read.inspect(|bytes| add_len(&self.read_len, bytes))
     }
 
-    /// Puts `data` at `offset` of an open file: all of it or none.
+    /// Writes all of `data` at `offset`, or nothing.
     pub fn write(&self, by: impl Into<Use>, offset: u64, data: &[u8]) -> Result<()> {
         let Use { handle, thread } = by.into();
         let handle = self.handle(handle)?;
@@ -423,7 +426,7 @@ impl Vfs {
                 let written = self.write_view(view, (offset, data), thread).at(handle.shown());
                 written.map(|is_filled| {
                     if is_filled {
-                        // The kernel knows of nothing but `data`.
+                        // The write may have changed more bytes than the kernel wrote.
                         self.invalidate(&handle.inode);
                     }
                 })
@@ -433,7 +436,7 @@ impl Vfs {
         written.inspect(|()| add_len(&self.written_len, data))
     }
 
-    /// As [`Self::write`], where nothing must be read, decoded or waited for; whether that was so.
+    /// Like [`Self::write`], but returns `false` if anything must be read, decoded or waited for.
     pub fn try_write(&self, by: impl Into<Use>, offset: u64, data: &[u8]) -> Result<bool> {
         let Use { handle, thread } = by.into();
         let handle = self.handle(handle)?;
@@ -447,9 +450,9 @@ impl Vfs {
         Ok(is_written)
     }
 
-    /// Stores what was written to a file: each close of a descriptor of it asks for this. A process that has written
-    /// none of it (a child that closes what it has inherited) neither stores it before it is whole nor is told that
-    /// it is not.
+    /// Stores the unstored bytes of a file at the close of a descriptor. If the process has written
+    /// none of them (a child that closes inherited descriptors), it neither stores an incomplete
+    /// file nor gets an error for it.
     pub fn flush(&self, by: impl Into<Use>) -> Result<()> {
         let Use { handle, thread } = by.into();
         let handle = self.handle(handle)?;
@@ -473,7 +476,7 @@ impl Vfs {
         stored
     }
 
-    /// Stores what was written to a file, so that it survives a power cut.
+    /// Syncs a file to disk.
     pub fn fsync(&self, handle: u64) -> Result<()> {
         let handle = self.handle(handle)?;
         let stored = match handle.view() {
@@ -489,9 +492,9 @@ impl Vfs {
         stored
     }
 
-    /// Makes the kernel drop its pages of all other files that are open for writing and have elements
-    /// of the same arrays. A mapping that changes one of these pages later reads it again first, so
-    /// that it does not undo what was just stored beside its own bytes.
+    /// Makes the kernel drop its pages of all other files that are open for writing and have
+    /// elements of the same arrays. A mapping that changes one of these pages later reads it again
+    /// first, so that it does not undo what was just stored beside its own bytes.
     fn drop_pages_of_others(&self, written: &Handle) {
         if self.writing_handles.load(Ordering::Relaxed) < 2 || written.access == Access::Read {
             return;
@@ -499,7 +502,7 @@ impl Vfs {
         let arrays = written.arrays();
         let is_other = |handle: &&Handle| {
             handle.access != Access::Read
-                // Two chunk files have no elements in common.
+                // Two different chunk files have no elements in common.
                 && (handle.view().is_some() || written.view().is_some())
                 && handle.inode.number() != written.inode.number()
                 && handle.arrays().iter().any(|path| arrays.contains(path))
@@ -513,14 +516,14 @@ impl Vfs {
         }
     }
 
-    /// Ends a handle. What is incomplete then is dropped, if it was the last one.
+    /// Closes a handle. The last close of a file drops incomplete bytes.
     pub fn release(&self, handle: u64) {
         let Ok(open) = self.handle(handle) else { return };
         let is_writer = open.access != Access::Read;
         if let Some(view) = open.view() {
             view.reader.end();
             if is_writer {
-                // What a mapping wrote after the last close.
+                // Store what a mapping wrote after the last close.
                 self.store_view(&view.view).unwrap_or_else(|error| self.note("close", &error));
             }
         }
@@ -530,7 +533,7 @@ impl Vfs {
     }
 
     pub(super) fn end(&self, handle: u64) {
-        // Not removed before its bytes are where `sync` finds them without it.
+        // Remove the handle only after its bytes are where `sync` finds them without it.
         let Ok(Handle { inode, access, source }) = self.handle(handle) else { return };
         self.release_content(&inode, access, |file| {
             if let Source::Backing(_) = source {
@@ -553,7 +556,7 @@ impl Vfs {
             .collect()
     }
 
-    /// A view as those have it open who have it by this inode.
+    /// Returns the open views of an inode.
     pub(super) fn open_views(&self, inode: &Inode) -> Vec<Arc<OpenView>> {
         let handles = self.handles.lock();
         let of_inode = handles.values().filter(|handle| handle.inode.number() == inode.number());
@@ -574,7 +577,7 @@ fn add_len(counter: &AtomicU64, bytes: &[u8]) {
     counter.fetch_add(u64::try_from(bytes.len()).unwrap_or_default(), Ordering::Relaxed);
 }
 
-/// Up to `len` bytes from `offset`.
+/// Returns up to `len` bytes at `offset`.
 pub(super) fn slice(bytes: &Bytes, offset: u64, len: usize) -> Bytes {
     let start = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
     let end = start.saturating_add(len).min(bytes.len());

@@ -1,7 +1,6 @@
-//! Names that exist in this mount only: files not stored yet, or not as they are now, and directories that
-//! hold nothing.
+//! Names that only this mount has: unstored files, and empty directories.
 //!
-//! A store has no empty directories, and a scratch file need not reach it.
+//! A store has no empty directories, and a scratch file need not be stored.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -13,24 +12,24 @@ use super::place::Place;
 use crate::array::Coords;
 use crate::metadata::NodePath;
 
-/// Names by the directory that they are in.
+/// The names by directory.
 #[derive(Debug, Default)]
 pub struct Overlay {
-    /// A leaf.
+    /// A leaf lock.
     names: Mutex<HashMap<Place, BTreeMap<String, Shown>>>,
 }
 
-/// A name that the store does not have, or not as it is now.
+/// A name that differs from the store.
 #[derive(Debug, Clone)]
 pub enum Shown {
-    /// A directory, which its place says all about.
+    /// A directory.
     Directory(Place),
-    /// A file with unstored bytes; the inode is kept here though the kernel may forget it.
+    /// A file with unstored bytes. This keeps its inode after the kernel has forgotten it.
     File(Place, Arc<Inode>),
 }
 
 impl Shown {
-    /// Where it is.
+    /// Returns its place.
     pub fn place(&self) -> &Place {
         match self {
             Self::Directory(place) | Self::File(place, _) => place,
@@ -39,19 +38,19 @@ impl Shown {
 }
 
 impl Overlay {
-    /// What `name` in `directory` is here.
+    /// Returns the entry for `name` in `directory`.
     pub fn get(&self, directory: &Place, name: &str) -> Option<Shown> {
         self.names.lock().get(directory)?.get(name).cloned()
     }
 
-    /// Every name in `directory`.
+    /// Lists the names in `directory`.
     pub fn list(&self, directory: &Place) -> Vec<(String, Shown)> {
         let names = self.names.lock();
         let list = names.get(directory).into_iter().flatten();
         list.map(|(name, shown)| (name.clone(), shown.clone())).collect()
     }
 
-    /// The chunks of an array that wait to be stored.
+    /// Returns the chunks of an array with unstored bytes.
     pub fn chunks_of(&self, array: &NodePath) -> Vec<Coords> {
         let names = self.names.lock();
         let shown = names.values().flat_map(BTreeMap::values);
@@ -62,7 +61,7 @@ impl Overlay {
         coords.collect()
     }
 
-    /// Whether a chunk waits in the directory of those whose first indices are `prefix`, or below it.
+    /// Whether any unstored chunk has the first indices `prefix`.
     pub fn has_chunks(&self, array: &NodePath, prefix: &[u64]) -> bool {
         let names = self.names.lock();
         let is_chunk = |shown: &Shown| match shown {
@@ -79,7 +78,7 @@ impl Overlay {
         self.names.lock().entry(directory).or_default().insert(name.to_owned(), shown);
     }
 
-    /// Removes a name; whether it was here.
+    /// Removes a name; `false` if it was not here.
     pub fn remove(&self, directory: &Place, name: &str) -> bool {
         let mut names = self.names.lock();
         let Some(list) = names.get_mut(directory) else { return false };
@@ -90,7 +89,7 @@ impl Overlay {
         removed
     }
 
-    /// Removes a name if it is that of `inode`.
+    /// Removes a name if it belongs to `inode`.
     pub fn remove_file(&self, directory: &Place, name: &str, inode: &Inode) {
         let mut names = self.names.lock();
         let Some(list) = names.get_mut(directory) else { return };
@@ -104,7 +103,7 @@ impl Overlay {
         }
     }
 
-    /// Forgets the directories of a node that hold nothing.
+    /// Removes the empty directories of a node.
     pub fn forget_directories(&self, path: &NodePath) {
         let mut names = self.names.lock();
         for list in names.values_mut() {
@@ -116,7 +115,7 @@ impl Overlay {
         names.retain(|_, list| !list.is_empty());
     }
 
-    /// Gives the places that `new_place` has another one for that place.
+    /// Moves all entries for whose place `new_place` returns another one.
     pub fn replace(&self, new_place: impl Fn(&Place) -> Option<Place>) {
         let moved = |place: Place| new_place(&place).unwrap_or(place);
         let mut names = self.names.lock();
@@ -133,7 +132,7 @@ impl Overlay {
         }
     }
 
-    /// Every file that is here.
+    /// Returns all files.
     pub fn files(&self) -> Vec<Arc<Inode>> {
         let names = self.names.lock();
         let all = names.values().flat_map(BTreeMap::values);

@@ -59,8 +59,9 @@ use crate::store::Version;
 /// Memory files that there may be, if as many files may be open: each is one.
 const MOST_FILES: usize = 512;
 
-/// The parts of the files that this process may have open: memory files, and files of the store that the kernel reads. The rest
-/// is for what is opened for the time of one call, and for listings.
+/// The parts of the files that this process may have open: memory files, and files of the store
+/// that the kernel reads. The rest is for what is opened for the time of one call, and for
+/// listings.
 const PART_IN_MEMORY: usize = 8;
 const PART_OF_STORE: usize = 4;
 
@@ -69,7 +70,8 @@ const PART_OF_STORE: usize = 4;
 pub struct Passthrough {
     /// Bytes that a chunk has at least: shorter ones are read faster through the kernel's pages.
     pub shortest: u64,
-    /// How long the chunks of an array are read through the page cache after one had to give way to a writer.
+    /// How long the chunks of an array are read through the page cache after one had to give way to
+    /// a writer.
     pub calm: Duration,
 }
 
@@ -116,8 +118,8 @@ impl Passing {
     }
 }
 
-/// What was stored when a chunk was opened: its version, and the generation of its array, since a version may come again
-/// (an inode number that is free again, a time that was set).
+/// What was stored when a chunk was opened: its version, and the generation of its array, since a
+/// version may come again (an inode number that is free again, a time that was set).
 type Seen = (Version, u64);
 
 /// What a memory file has.
@@ -143,7 +145,8 @@ pub(super) struct Passed {
     stored: Part,
     /// In order of use. A leaf.
     kept: Mutex<LruCache<Id, Kept>>,
-    /// What is being put into memory files, so that it is not decoded twice: locked over that. The table is a leaf.
+    /// What is being put into memory files, so that it is not decoded twice: locked over that. The
+    /// table is a leaf.
     making: Mutex<HashMap<Id, Arc<Mutex<()>>>>,
     /// Nodes in which a reader had to be parted from, and when. A leaf.
     parted: Mutex<HashMap<NodePath, Instant>>,
@@ -212,7 +215,8 @@ impl Passed {
         parted.insert(path.clone(), Instant::now());
     }
 
-    /// Whether a node is written to while it is read: the kernel looks a name up again once, and not each time.
+    /// Whether a node is written to while it is read: the kernel looks a name up again once, and
+    /// not each time.
     fn is_contended(&self, path: &NodePath) -> bool {
         self.parted.lock().get(path).is_some_and(|at| at.elapsed() < self.options.calm)
     }
@@ -240,7 +244,8 @@ impl Passed {
         }
     }
 
-    /// Lets go of chunks that a sweep has passed, where it will have passed all that fit before it comes again.
+    /// Lets go of chunks that a sweep has passed, where it will have passed all that fit before it
+    /// comes again.
     pub fn let_go(&self, array: &Arc<Array>, passed: &Coords) {
         let chunks = array.grid().counts().iter().copied().fold(1, u64::saturating_mul);
         if chunks.saturating_mul(array.longest_chunk_len().longest()) > self.limit {
@@ -249,7 +254,8 @@ impl Passed {
         }
     }
 
-    /// A chunk in a memory file, decoded if need be; of a certain version where one is given. None where it cannot be had so.
+    /// A chunk in a memory file, decoded if need be; of a certain version where one is given. None
+    /// where it cannot be had so.
     pub fn chunk(
         &self,
         cache: &ChunkCache,
@@ -272,7 +278,8 @@ impl Passed {
         self.once(&id(array, coords), || self.make(cache, array, coords, (version, generation)))
     }
 
-    /// Makes a memory file, or finds what another one has made meanwhile: `make` looks for that first.
+    /// Makes a memory file, or finds what another one has made meanwhile: `make` looks for that
+    /// first.
     fn once<T>(&self, id: &Id, make: impl FnOnce() -> T) -> T {
         let turn = Arc::clone(self.making.lock().entry(id.clone()).or_default());
         let alone = turn.lock();
@@ -305,7 +312,8 @@ impl Passed {
         Some(backing)
     }
 
-    /// Puts bytes that were stored then into a memory file, which is kept; none where there can be none.
+    /// Puts bytes that were stored then into a memory file, which is kept; none where there can be
+    /// none.
     fn keep(&self, id: Id, of: Of, bytes: &[u8], modified: SystemTime) -> Option<Arc<Backing>> {
         let backing = Arc::new(self.fill(bytes, modified)?);
         let kept = Kept { of, backing: Arc::clone(&backing) };
@@ -324,7 +332,8 @@ impl Passed {
         }
     }
 
-    /// Notes that a view in a memory file is opened, and since when it is known to be what is stored.
+    /// Notes that a view in a memory file is opened, and since when it is known to be what is
+    /// stored.
     fn renew_view(&self, id: &Id, known: Instant, opened: Instant) {
         if let Some(Kept { of: Of::View(pages, used), .. }) = self.kept.lock().get_mut(id) {
             (pages.since, *used) = (known, opened);
@@ -364,7 +373,8 @@ impl Passed {
 }
 
 impl Vfs {
-    /// What the kernel is to read a chunk from that is opened to be read, and that the store has as `version`.
+    /// What the kernel is to read a chunk from that is opened to be read, and that the store has as
+    /// `version`.
     pub(super) fn pass(
         &self,
         file: &mut File,
@@ -416,8 +426,8 @@ impl Vfs {
         self.count_passing(file, Some(seen), backing)
     }
 
-    /// Whether a file is a chunk that the kernel reads from the store's own file, if anybody opens it to read it: there is nothing
-    /// to decode, and little to wait for.
+    /// Whether a file is a chunk that the kernel reads from the store's own file, if anybody opens
+    /// it to read it: there is nothing to decode, and little to wait for.
     pub fn opens_stored(&self, number: u64, access: Access) -> bool {
         let Some(inode) = self.inodes.get(number) else { return false };
         let Some(Place::Chunk(path, coords)) = inode.place() else { return false };
@@ -435,8 +445,8 @@ impl Vfs {
         self.passed.is_possible_of_store.load(Ordering::Relaxed) && array.is_stored_decoded(coords)
     }
 
-    /// What another handle on a file that is read so, and has lost its name, is to be read from. None while whoever asks may
-    /// have come by that name, which is another file's now.
+    /// What another handle on a file that is read so, and has lost its name, is to be read from.
+    /// None while whoever asks may have come by that name, which is another file's now.
     pub(super) fn pass_again(&self, file: &mut File) -> Option<Arc<Backing>> {
         let window = PARTED.min(self.passed.options.calm);
         if file.passing.parted.is_some_and(|parted| parted.elapsed() < window) {
@@ -461,8 +471,8 @@ impl Vfs {
         })
     }
 
-    /// What the kernel is to read a small view from that is opened to be read. An error where it is reading another one in its
-    /// place.
+    /// What the kernel is to read a small view from that is opened to be read. An error where it is
+    /// reading another one in its place.
     pub(super) fn pass_view(
         &self,
         inode: &Arc<Inode>,
@@ -493,7 +503,8 @@ impl Vfs {
         }
     }
 
-    /// A small view in a memory file: one that is what is stored, or a new one. None where it cannot be had so.
+    /// A small view in a memory file: one that is what is stored, or a new one. None where it
+    /// cannot be had so.
     fn view_file(&self, open: &OpenView) -> Option<Arc<Backing>> {
         let (len, shortest) = (open.view.len(), self.passed.options.shortest);
         if !self.passed.is_possible() || self.passed.is_contended(&open.path) {
@@ -544,8 +555,9 @@ impl Vfs {
         inode.known_file().is_some_and(|file| file.lock().passing.openers > 0)
     }
 
-    /// Gives the name of a file, which the kernel is reading by itself, to a new inode that it does not; to be called where
-    /// the file is locked. Returns what makes the kernel look the name up again.
+    /// Gives the name of a file, which the kernel is reading by itself, to a new inode that it does
+    /// not; to be called where the file is locked. Returns what makes the kernel look the name up
+    /// again.
     pub(super) fn part(&self, inode: &Arc<Inode>, file: &mut File) -> Error {
         if matches!(file.content, Content::Unstored(_)) {
             let detail = "other readers still have the previous contents open";

@@ -105,7 +105,8 @@ pub enum Place {
     View(NodePath, &'static Format),
     /// `.zarrfs/views/GROUP`.
     ViewsDir(NodePath),
-    /// `.zarrfs/views/ARRAY`, `.zarrfs/views/GROUP/__group__`: which views the node has, made anew for each reader.
+    /// `.zarrfs/views/ARRAY`, `.zarrfs/views/GROUP/__group__`: which views the node has, made anew
+    /// for each reader.
     ViewsOf(NodePath, NodeKind),
 }
 
@@ -229,7 +230,8 @@ impl Place {
         Self::below_node(path, above, Form::Zarr3)
     }
 
-    /// The directory `relative` below an array or a group that is no node: of chunks if its name is that of one.
+    /// The directory `relative` below an array or a group that is no node: of chunks if its name is
+    /// that of one.
     fn below_node(path: &NodePath, relative: &str, form: Form) -> Self {
         if form == Form::Zarr2 {
             return Self::OrdinaryDir(path.clone(), relative.to_owned());
@@ -325,7 +327,8 @@ impl Place {
         }
     }
 
-    /// Where it is once the node `from` has become `to`; none where it is not in or below it, or has no place there.
+    /// Where it is once the node `from` has become `to`; none where it is not in or below it, or
+    /// has no place there.
     pub fn moved(&self, from: &NodePath, to: &NodePath) -> Option<Self> {
         let path = self.node()?.moved(from, to)?;
         Some(match self {
@@ -346,8 +349,8 @@ impl Place {
         })
     }
 
-    /// What a directory or an ordinary file below `array` is once that is an array: by its name a chunk, a
-    /// directory of chunks, or as before. None for what is not below it.
+    /// What a directory or an ordinary file below `array` is once that is an array: by its name a
+    /// chunk, a directory of chunks, or as before. None for what is not below it.
     pub fn in_array(&self, array: &NodePath, form: Form) -> Option<Self> {
         let above = self.node()?.relative_to(array)?;
         let relative = match (above, self.relative()) {

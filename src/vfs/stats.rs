@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::Vfs;
 use crate::resources;
 
-/// Name after `zarrfs_`, what it is, and the value. What counts up has a name that ends in `_total`.
+/// Name after `zarrfs_`, what it is, and the value. What counts up has a name that ends in
+/// `_total`.
 type Line = (&'static str, &'static str, u64);
 
 impl Vfs {

@@ -89,8 +89,8 @@ impl Vfs {
         }
     }
 
-    /// Whether a name that only this mount has still means something: a directory in an array, as long as there is
-    /// such an array.
+    /// Whether a name that only this mount has still means something: a directory in an array, as
+    /// long as there is such an array.
     pub(super) fn is_current(&self, shown: &Shown) -> Result<bool> {
         let Shown::Directory(place) = shown else { return Ok(true) };
         let depth = match place {
@@ -137,7 +137,8 @@ impl Vfs {
         }
     }
 
-    /// Where the chunks of an array are, if it has any: a directory, or the one chunk of an array without dimensions.
+    /// Where the chunks of an array are, if it has any: a directory, or the one chunk of an array
+    /// without dimensions.
     pub(super) fn chunks_of(&self, path: &NodePath, array: &Arc<Array>) -> Result<Option<Found>> {
         if array.grid().rank() == 0 {
             let coords = Coords::new([]);
@@ -193,7 +194,8 @@ impl Vfs {
         Ok(is_dir.then(|| Place::OrdinaryDir(path.clone(), relative).into()))
     }
 
-    /// Whether the stored dialect uses the path `relative` below a node itself: for a document, or for chunks.
+    /// Whether the stored dialect uses the path `relative` below a node itself: for a document, or
+    /// for chunks.
     pub(super) fn is_reserved(&self, path: &NodePath, relative: &str) -> Result<bool> {
         if self.hierarchy.dialect().is_reserved(path, relative) {
             return Ok(true);
@@ -375,8 +377,8 @@ impl Vfs {
             }
             Place::View(path, format) => {
                 let (len, modified) = self.stat_view(path, format)?;
-                // Programs that look for holes shall find none. Its name and its length change with the node, and the
-                // kernel is not told.
+                // Programs that look for holes shall find none. Its name and its length change with
+                // the node, and the kernel is not told.
                 let blocks = Attr::blocks_of(len, len);
                 Attr { len, blocks, modified, may_change: true, ..attr }
             }
@@ -407,14 +409,15 @@ impl Vfs {
         if let Some(len) = array.chunk_len(coords)?.exactly() {
             return Ok(attr.of_value(len, &stat));
         }
-        // The kernel asks for the length again each time: bytes that others have stored since are never
-        // cut off where the old ones ended.
+        // The kernel asks for the length again each time: bytes that others have stored since are
+        // never cut off where the old ones ended.
         let len = self.len_of_elements(&array, coords, &stat)?;
         Ok(Attr { may_change: true, ..attr.of_value(len, &stat) })
     }
 
-    /// The length of a chunk whose elements have lengths of their own: it must be decoded to know it. Of one that
-    /// cannot be, something, so that it can be listed and removed, and that whoever reads it is told why.
+    /// The length of a chunk whose elements have lengths of their own: it must be decoded to know
+    /// it. Of one that cannot be, something, so that it can be listed and removed, and that whoever
+    /// reads it is told why.
     fn len_of_elements(&self, array: &Arc<Array>, coords: &Coords, stat: &Stat) -> Result<u64> {
         self.has_variable.store(true, Ordering::Relaxed);
         self.cache.keep_only(array, coords, Some(stat.version));
@@ -426,7 +429,8 @@ impl Vfs {
         }
     }
 
-    /// Whether to know the attributes of `number`, or of a name in it, a chunk may have to be decoded.
+    /// Whether to know the attributes of `number`, or of a name in it, a chunk may have to be
+    /// decoded.
     pub(super) fn may_decode(&self, number: u64) -> bool {
         // Most hierarchies have no such arrays: they do not pay for the look.
         let place = || self.inodes.get(number).and_then(|inode| inode.place());
@@ -447,7 +451,8 @@ impl Vfs {
         self.hierarchy.store().stat(&key)?.ok_or_else(Error::not_found)
     }
 
-    /// Prepares the bytes of a file for an opener, and says what may be done with the kernel's pages of it.
+    /// Prepares the bytes of a file for an opener, and says what may be done with the kernel's
+    /// pages of it.
     pub(super) fn open_content(
         &self,
         inode: &Arc<Inode>,
@@ -488,7 +493,8 @@ impl Vfs {
             if file.passing.openers > 0 {
                 return Err(self.part(inode, &mut file));
             }
-            // Of what has been stored since it was opened before, and has not been written, the kernel may have old ones.
+            // Of what has been stored since it was opened before, and has not been written, the
+            // kernel may have old ones.
             file.settle();
             return Ok(Pages::Drop.into());
         }
@@ -513,8 +519,8 @@ impl Vfs {
         Ok(Prepared { pages, backing: None, drops })
     }
 
-    /// The version that the store has of a file that is opened; none where it has none, or what is shown may change without
-    /// it.
+    /// The version that the store has of a file that is opened; none where it has none, or what is
+    /// shown may change without it.
     fn version_for_opener(
         &self,
         place: &Place,
@@ -636,19 +642,22 @@ impl Vfs {
         Ok(Place::Ordinary(path.clone(), relative))
     }
 
-    /// Whether a chunk whose first indices are `prefix` is there. A store that cannot list may have one.
+    /// Whether a chunk whose first indices are `prefix` is there. A store that cannot list may have
+    /// one.
     pub(super) fn has_chunks(&self, array: &Arc<Array>, prefix: &[u64]) -> Result<bool> {
         if array.grid().rank() == 0 || !array.grid().contains_prefix(prefix) {
             return Ok(false);
         }
         match self.cache.has_chunks(array, prefix) {
-            // A damaged shard comes first, and what else there is can be reached; or the store cannot list.
+            // A damaged shard comes first, and what else there is can be reached; or the store
+            // cannot list.
             Err(error) if matches!(error.kind(), Kind::Corrupt | Kind::Unsupported) => Ok(true),
             found => found,
         }
     }
 
-    /// What there is of a chunk. One that the kernel still knows may lie outside of the array's grid by now.
+    /// What there is of a chunk. One that the kernel still knows may lie outside of the array's
+    /// grid by now.
     fn stat_chunk(&self, array: &Array, coords: &Coords) -> Result<Stat> {
         let stat =
             if array.grid().contains(coords) { self.cache.stat(array, coords)? } else { None };
@@ -656,7 +665,8 @@ impl Vfs {
     }
 }
 
-/// Whether a name can be the first part of a chunk key in any dialect: `c`, `c.0.1`, `c0`, `0`, `0.1`, `0_1`.
+/// Whether a name can be the first part of a chunk key in any dialect: `c`, `c.0.1`, `c0`, `0`,
+/// `0.1`, `0_1`.
 fn may_be_chunk(name: &str) -> bool {
     let is_index = |rest: &str| rest.starts_with(|first: char| first.is_ascii_digit());
     match name.strip_prefix('c') {

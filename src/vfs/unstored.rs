@@ -16,7 +16,8 @@ use crate::error::{Error, Result};
 pub struct Unstored {
     /// Its path in the mount.
     pub path: String,
-    /// Its bytes: of a chunk the decoded ones; none where it was removed, and the store has it still.
+    /// Its bytes: of a chunk the decoded ones; none where it was removed, and the store has it
+    /// still.
     pub bytes: Option<Buffer>,
     /// Why not, if it was tried.
     pub failure: Option<Error>,
@@ -52,16 +53,17 @@ impl Vfs {
         all.into_values().collect()
     }
 
-    /// What `.zarrfs/unstored` shows: a line for each, a JSON object of its path, of the reason if it was tried, and of
-    /// whether it was removed.
+    /// What `.zarrfs/unstored` shows: a line for each, a JSON object of its path, of the reason if
+    /// it was tried, and of whether it was removed.
     pub(super) fn unstored_text(&self) -> String {
         let lines = self.unstored();
         let lines: Vec<String> = lines.iter().map(|file| format!("{}\n", file.line())).collect();
         lines.concat()
     }
 
-    /// What `.zarrfs/unstored-bytes` shows: after each of these lines, which says their number too, the bytes of the file.
-    /// They come from memory, so that they can be had when the store is gone.
+    /// What `.zarrfs/unstored-bytes` shows: after each of these lines, which says their number too,
+    /// the bytes of the file. They come from memory, so that they can be had when the store is
+    /// gone.
     pub(super) fn unstored_bytes(&self) -> Result<Vec<u8>> {
         let all = self.unstored();
         let len_of = |file: &Unstored| file.bytes.as_ref().map_or(0, |bytes| bytes.len());

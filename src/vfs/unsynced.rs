@@ -47,8 +47,8 @@ impl Unsynced {
         self.sync(store, BTreeMap::from([(key, last)]))
     }
 
-    /// A key is forgotten only when it is synced, and only if it was not changed again meanwhile: whoever asks
-    /// next must not be told that there is nothing to do.
+    /// A key is forgotten only when it is synced, and only if it was not changed again meanwhile:
+    /// whoever asks next must not be told that there is nothing to do.
     fn sync(&self, store: &Store, changes: BTreeMap<Key, u64>) -> Result<()> {
         let keys: Vec<Key> = changes.keys().cloned().collect();
         store.write()?.sync(&keys)?;

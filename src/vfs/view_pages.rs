@@ -41,7 +41,8 @@ pub(super) struct KernelPages {
     pub seen: Arc<Seen>,
 }
 
-/// The versions of chunks that were read through a view, by whomever, since the kernel dropped its pages. A leaf.
+/// The versions of chunks that were read through a view, by whomever, since the kernel dropped its
+/// pages. A leaf.
 #[derive(Debug, Default)]
 pub(super) struct Seen(Mutex<Chunks>);
 
@@ -56,7 +57,8 @@ struct Chunks {
 }
 
 impl Seen {
-    /// Forgets what was read, since the kernel is told to drop its pages; but for what is still on its way to it.
+    /// Forgets what was read, since the kernel is told to drop its pages; but for what is still on
+    /// its way to it.
     pub fn forget(&self) {
         let mut chunks = self.0.lock();
         chunks.is_unsure = chunks.last.is_some_and(|last| last.elapsed() < ON_ITS_WAY);
@@ -69,7 +71,8 @@ impl Seen {
         self.0.lock().forgotten
     }
 
-    /// Notes that something is on its way to the kernel that was made of chunks which were noted before.
+    /// Notes that something is on its way to the kernel that was made of chunks which were noted
+    /// before.
     pub fn note_answer(&self) {
         self.0.lock().last = Some(Instant::now());
     }

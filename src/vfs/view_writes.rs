@@ -1,5 +1,5 @@
-//! What is written to files of other formats: it waits in the chunks that it lies in, as what is written to chunk files does,
-//! and is stored when the file is closed.
+//! What is written to files of other formats: it waits in the chunks that it lies in, as what is
+//! written to chunk files does, and is stored when the file is closed.
 //!
 //! A chunk counts the bytes that are still missing. When none are missing in it and in its shard,
 //! `vfs::gather` has the pool store it. So `cp` onto a view stores each chunk and shard once, while
@@ -29,8 +29,9 @@ const ZEROS: usize = 1 << 20;
 
 /// What those share who have a view open to write.
 ///
-/// A view keeps its length when it is opened to be cut to nothing, but what such a writer skips then is zero, as in any file: `cp`
-/// skips holes. Others who write it change what they write and nothing else.
+/// A view keeps its length when it is opened to be cut to nothing, but what such a writer skips
+/// then is zero, as in any file: `cp` skips holes. Others who write it change what they write and
+/// nothing else.
 #[derive(Debug, Default)]
 pub(super) struct Writing {
     /// Held over the writing of what was skipped.
@@ -47,7 +48,8 @@ impl Writing {
         *self.end.lock() = 0;
     }
 
-    /// Notes that bytes are about to be written from `offset` to `end`, after `fill` has made those zero that are skipped.
+    /// Notes that bytes are about to be written from `offset` to `end`, after `fill` has made those
+    /// zero that are skipped.
     fn begin(
         &self,
         offset: u64,
@@ -63,7 +65,8 @@ impl Writing {
         Ok(())
     }
 
-    /// The same where nothing is skipped, and nobody else is making anything zero; whether that is so.
+    /// The same where nothing is skipped, and nobody else is making anything zero; whether that is
+    /// so.
     fn try_begin(&self, offset: u64, end: u64, is_cut: bool) -> bool {
         let Some(_filling) = self.filling.try_lock() else { return false };
         if is_cut && offset > self.end() {
@@ -97,8 +100,8 @@ impl OpenView {
 }
 
 impl Vfs {
-    /// As [`Self::write_view`], where all chunks that it lies in wait already; whether they do, and it is written. Nothing is
-    /// waited for.
+    /// As [`Self::write_view`], where all chunks that it lies in wait already; whether they do, and
+    /// it is written. Nothing is waited for.
     pub(super) fn try_write_view(
         &self,
         open: &OpenView,
@@ -143,7 +146,8 @@ impl Vfs {
         Ok(all_wait)
     }
 
-    /// Puts `data` at `offset` of a view: it waits in the chunks that it lies in. Whether more was changed than that.
+    /// Puts `data` at `offset` of a view: it waits in the chunks that it lies in. Whether more was
+    /// changed than that.
     pub(super) fn write_view(
         &self,
         open: &OpenView,
@@ -160,7 +164,8 @@ impl Vfs {
         Ok(is_filled)
     }
 
-    /// Notes that somebody is about to write from `offset` to `end`; whether bytes before that were made zero.
+    /// Notes that somebody is about to write from `offset` to `end`; whether bytes before that were
+    /// made zero.
     fn begin_in_view(&self, open: &OpenView, offset: u64, end: u64) -> Result<bool> {
         let mut is_filled = false;
         let zero = |from, until| {
@@ -199,8 +204,9 @@ impl Vfs {
         }
     }
 
-    /// Changes chunks of a view, where the caller sees to it that nothing moves. Of one that was cut it is expected that all
-    /// is written: a chunk is not read before it is known that it is not.
+    /// Changes chunks of a view, where the caller sees to it that nothing moves. Of one that was
+    /// cut it is expected that all is written: a chunk is not read before it is known that it is
+    /// not.
     fn change_in_view(&self, moves: u64, is_cut: bool) -> Box<ChangeChunk<'_>> {
         Box::new(move |elements, coords, cover, change| {
             let current = self.array_of(elements, moves)?;
@@ -219,8 +225,8 @@ impl Vfs {
         })
     }
 
-    /// Stores what was written to a view that is closed. One that was cut to nothing must have been written whole: what was
-    /// not is as it was.
+    /// Stores what was written to a view that is closed. One that was cut to nothing must have been
+    /// written whole: what was not is as it was.
     pub(super) fn flush_view(&self, open: &OpenView) -> Result<()> {
         self.store_view(&open.view)?;
         let end = open.writing.as_ref().filter(|_| open.is_cut).map(|writing| writing.end());
@@ -246,8 +252,9 @@ impl Vfs {
         first
     }
 
-    /// Whether a view can be cut to `len` bytes: to nothing, after which it is written anew, or to what it has. Then what those
-    /// have skipped who cut it when they opened it is zero; whether that is so of any.
+    /// Whether a view can be cut to `len` bytes: to nothing, after which it is written anew, or to
+    /// what it has. Then what those have skipped who cut it when they opened it is zero; whether
+    /// that is so of any.
     pub(super) fn truncate_view(&self, inode: &Inode, view: &View, len: u64) -> Result<bool> {
         if len != 0 && len != view.len() {
             let detail = format!(
@@ -263,8 +270,8 @@ impl Vfs {
         Ok(is_filled)
     }
 
-    /// Puts all bytes of a file in the place of those of a view: they must be of the same length. What the store does not
-    /// take waits, as what was written to chunks does, and is told.
+    /// Puts all bytes of a file in the place of those of a view: they must be of the same length.
+    /// What the store does not take waits, as what was written to chunks does, and is told.
     pub(super) fn replace_view(
         &self,
         path: &NodePath,

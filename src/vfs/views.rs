@@ -87,7 +87,8 @@ pub(super) struct OpenView {
     pub modified: SystemTime,
     /// How many nodes had moved before.
     pub moves: u64,
-    /// The generations that the kernel's pages are of from now on, where it was told to drop those that it has.
+    /// The generations that the kernel's pages are of from now on, where it was told to drop those
+    /// that it has.
     pages: Option<Generations>,
     /// The chunks that are read.
     pub seen: Arc<Seen>,
@@ -260,7 +261,8 @@ impl Vfs {
         }
     }
 
-    /// The file that a node is, the arrays that its header has values of, and the generation of these.
+    /// The file that a node is, the arrays that its header has values of, and the generation of
+    /// these.
     fn make_view(
         &self,
         path: &NodePath,
@@ -290,7 +292,8 @@ impl Vfs {
         Ok(node.document().map_or(self.mounted, |document| document.total().modified))
     }
 
-    /// How often chunks of its arrays were changed here, and those of others that its header has values of.
+    /// How often chunks of its arrays were changed here, and those of others that its header has
+    /// values of.
     pub(super) fn generation_of(&self, view: &View, used: &[Arc<Array>]) -> u64 {
         let arrays = view.elements().map(|elements| &elements.array).chain(used);
         arrays.map(|array| self.cache.generation(array)).fold(0, u64::wrapping_add)
@@ -357,8 +360,8 @@ impl Vfs {
         Ok((Arc::new(view), if are_kept { Pages::Keep } else { Pages::Drop }))
     }
 
-    /// Since when bytes of a view are known to be what is stored when it is opened; none where they are not. What others store
-    /// is looked for once the time is over.
+    /// Since when bytes of a view are known to be what is stored when it is opened; none where they
+    /// are not. What others store is looked for once the time is over.
     fn stored_since(
         &self,
         pages: &KernelPages,
@@ -436,7 +439,8 @@ impl Vfs {
         matches!(self.options.form, Form::View(_)) || self.options.listed_views != ListedViews::None
     }
 
-    /// What `.zarrfs/views/NODE` shows: a line for each format, with the length of the file or why there is none.
+    /// What `.zarrfs/views/NODE` shows: a line for each format, with the length of the file or why
+    /// there is none.
     pub(super) fn views_text(&self, path: &NodePath) -> Result<String> {
         let node = self.hierarchy.existing(path)?;
         let width = FORMATS.iter().map(|format| format.extension.len()).max().unwrap_or_default();

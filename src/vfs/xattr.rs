@@ -1,4 +1,5 @@
-//! Extended attributes: what the model says (`user.zarr.*`), and the node's own attributes (`user.attrs.*`).
+//! Extended attributes: what the model says (`user.zarr.*`), and the node's own attributes
+//! (`user.attrs.*`).
 
 use std::sync::Arc;
 
@@ -145,7 +146,8 @@ impl Vfs {
     /// The node and the name of the attribute of it that `name` is, where that can be changed.
     fn attribute_of(&self, number: u64, name: &str) -> Result<(NodePath, String)> {
         if !name.starts_with("user.") {
-            // `cp -a` and `install` try to set access control lists and go on without: nothing to tell anyone.
+            // `cp -a` and `install` try to set access control lists and go on without: nothing to
+            // tell anyone.
             return Err(Error::new(Kind::NoSuchNamespace, "only user attributes can be set"));
         }
         self.hierarchy.store().write()?;

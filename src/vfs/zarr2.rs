@@ -1,8 +1,10 @@
-//! The tree as Zarr 2 has it: `.zarray`, `.zgroup`, `.zattrs` and `.zmetadata` in place of `zarr.json`, chunks named `0.0`.
+//! The tree as Zarr 2 has it: `.zarray`, `.zgroup`, `.zattrs` and `.zmetadata` in place of
+//! `zarr.json`, chunks named `0.0`.
 //!
-//! A name of Zarr 2 leads to the same place as the name of Zarr 3 that means the same, so that reading, writing,
-//! removing and moving know one tree. Attributes and consolidated metadata, which Zarr 3 has in the document, are places
-//! of their own. What a program writes into them becomes a change of the one document.
+//! A name of Zarr 2 leads to the same place as the name of Zarr 3 that means the same, so that
+//! reading, writing, removing and moving know one tree. Attributes and consolidated metadata, which
+//! Zarr 3 has in the document, are places of their own. What a program writes into them becomes a
+//! change of the one document.
 //!
 //! `Vfs::resolve` turns a name of Zarr 2 into the directory and the name that the same thing has in
 //! the tree of Zarr 3, and listings turn names the other way. The two places are
@@ -70,7 +72,8 @@ impl Vfs {
         }
     }
 
-    /// A chunk that is not stored, where the document shown does not say what is in it: found by its name, not listed.
+    /// A chunk that is not stored, where the document shown does not say what is in it: found by
+    /// its name, not listed.
     pub(super) fn unlisted_chunk(&self, directory: &Place, name: &str) -> Result<Option<Place>> {
         let Place::Node(path) = directory else { return Ok(None) };
         let Some(node) = self.hierarchy.node(path)?.filter(|node| !node.is_bare()) else {
@@ -316,7 +319,8 @@ impl Vfs {
         let written = String::from_utf8_lossy(written);
         let node = self.hierarchy.existing(path)?;
         if node.is_bare() && !matches!(place, Place::Document(_)) {
-            // They wait for the document that they are of; of copies it is enough to know that some are wanted.
+            // They wait for the document that they are of; of copies it is enough to know that some
+            // are wanted.
             if let Place::Attributes(_) = place {
                 crate::json::parse_object(written.as_bytes())
                     .map_err(|error| error.of_kind(Kind::Invalid))?;
