@@ -1,34 +1,35 @@
-//! Chunks and small views that the kernel reads by itself (FUSE passthrough): stored decoded chunks
-//! from the store's own file, others from a memory file with the decoded bytes. This saves the
-//! pages that the kernel would make of each answer, more than half of the cost of reading without
-//! it.
+//! FUSE passthrough of chunks and small views: the kernel reads a backing file without asking
+//! zarrfs. An uncompressed chunk is backed by its own file in the store, anything else by a memory
+//! file with the decoded bytes. This saves copying each answer into the page cache, more than half
+//! of the cost of other reads.
 //!
-//! The kernel reads an inode in one way at a time. While a file is open this way, it refuses with
-//! `EIO` to open it in another way or from another file. So an inode counts the handles that read
-//! it this way (`Passing`). It learns of a close later than the kernel does, which is the safe
-//! side. A program that wants to write, or that finds another version stored, gets `ESTALE`. The
-//! kernel then looks the name up again and finds a new inode (`Vfs::part`), which the old one knows
-//! as its successor wherever that goes. Programs that have the old inode open read on what they
-//! have opened.
+//! The kernel reads an inode in one way at a time. While a file is open with passthrough, opening
+//! it in another way or with another backing file fails with `EIO`. So an inode counts its handles
+//! with passthrough (`PassthroughState`). It learns of a close later than the kernel does, which is
+//! safe. A program that wants to write, or that finds another version stored, gets `ESTALE`. The
+//! kernel then looks the name up again and finds a new inode (`Vfs::detach_from_name`). The old
+//! inode remembers it as its successor, even if it is renamed later. Programs that have the old
+//! inode open keep reading what they opened.
 //!
-//! - For five seconds after that the array is read through the page cache, so that the kernel looks
-//!   names up again once and not each time.
-//! - A program that uses the old inode number within a second may have come by the name, and is
-//!   sent back to it. Later only programs that have the file open can (`/proc/self/fd`), and they
-//!   get it as it was.
-//! - A chunk that is in a memory file or open this way is current only while no chunk of its array
-//!   was changed here: a stored version may come again, since programs set times.
-//! - A handle of a replaced file, which the kernel cannot read by itself, reads the same memory
-//!   file through this process. So all openers are counted in one way (`vfs::open::Source`),
-//!   whatever the name leads to by then.
+//! - For five seconds after that, the array is read through the page cache, so that the kernel does
+//!   not look up names again at every open.
+//! - A program that uses the old inode number within a second may have looked up the name before,
+//!   and gets `ESTALE` too. Later, only programs that have the file open can use the number
+//!   (`/proc/self/fd`), and they get the old file.
+//! - A chunk with passthrough is current only while no chunk of its array changes in this mount: a
+//!   stored version may return, because programs can set times.
+//! - A handle of a replaced file, for which passthrough is impossible, reads the same memory file
+//!   through this process. So all handles are counted in one way (`vfs::open::Source`), whatever
+//!   the name means by then.
 //!
-//! Memory files take at most half of the cache, besides those that programs still have mapped, and
-//! the chunk cache does not hold what they hold. The page cache keeps the rest: chunks that a
-//! longer sequential read has passed, and chunks that are read again after they have left. A view
-//! of at most 4 MiB and 64 chunks is made as a whole when it is opened, and is passed like a chunk
-//! while it is current by the rule of `view_pages`. Longer views are read through the page cache. A
-//! program that only writes goes past the page cache (`fuse::terms::is_past_pages`), since making
-//! pages that it never reads takes longer than all else.
+//! Memory files take at most half of the cache, apart from those that programs still have mapped,
+//! and the chunk cache does not hold the same chunks. The page cache keeps the rest: chunks that a
+//! longer sequential read has passed, and chunks that are read again after their eviction. A view
+//! of at most 4 MiB and 64 chunks is generated as a whole when it is opened, and passthrough serves
+//! it like a chunk as long as it is current by the rule of `view_pages`. Longer views are read
+//! through the page cache. A program that only writes bypasses the page cache
+//! (`fuse::terms::is_past_pages`), since filling pages that are never read would take most of the
+//! time.
 //!
 //! The model of the tree (`vfs::tests::model`) also runs with passthrough for chunks of any length.
 
@@ -56,22 +57,20 @@ use crate::metadata::NodePath;
 use crate::resources::Part;
 use crate::store::Version;
 
-/// Memory files that there may be, if as many files may be open: each is one.
+/// The most memory files, if the limit of open files allows as many.
 const MOST_FILES: usize = 512;
 
-/// The parts of the files that this process may have open: memory files, and files of the store
-/// that the kernel reads. The rest is for what is opened for the time of one call, and for
-/// listings.
+/// The fraction of this process's file descriptors for memory files, and for store files that the
+/// kernel reads. The rest is for files that are open during a call, and for listings.
 const PART_IN_MEMORY: usize = 8;
 const PART_OF_STORE: usize = 4;
 
-/// When the kernel is to read chunks by itself.
+/// When to use passthrough.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Passthrough {
-    /// Bytes that a chunk has at least: shorter ones are read faster through the kernel's pages.
+    /// The least bytes of a chunk: shorter ones are faster through the page cache.
     pub shortest: u64,
-    /// How long the chunks of an array are read through the page cache after one had to give way to
-    /// a writer.
+    /// How long an array is read through the page cache after a write interrupted passthrough.
     pub calm: Duration,
 }
 
@@ -81,35 +80,35 @@ impl Default for Passthrough {
     }
 }
 
-/// Longer views are made as they are read.
+/// The most bytes of a view with passthrough; longer ones are generated as they are read.
 const LONGEST_VIEW: u64 = 4 << 20;
 
-/// And those of more chunks.
+/// The most chunks of a view with passthrough.
 const MOST_CHUNKS: usize = 64;
 
-/// How long a view is kept that nobody opens.
+/// How long to keep the memory file of a view after it was opened last.
 const KEPT_VIEW: Duration = Duration::from_secs(60);
 
-/// How long the kernel may still know a name by the number of the file that was parted from it.
+/// How long the kernel may still use the old inode number for a name.
 const PARTED: Duration = Duration::from_secs(1);
 
-/// How the kernel reads a file by itself.
+/// The passthrough state of a file.
 #[derive(Debug, Default)]
 pub struct Passing {
-    /// Handles that are read so: none or all of them.
+    /// The number of handles with passthrough: none or all of them.
     pub openers: u32,
-    /// What they are read from; none where there are none. Of a chunk with what was stored then.
+    /// Their backing file, for a chunk with the state that it shows; `None` without handles.
     backing: Option<(Option<Seen>, Arc<Backing>)>,
-    /// The version that was last read so.
+    /// The version that was last read with passthrough.
     last: Option<Version>,
-    /// Whether somebody has read it through the kernel's pages since.
+    /// Whether the page cache was used since then.
     pub has_pages: bool,
     /// When another inode got its name.
     parted: Option<Instant>,
 }
 
 impl Passing {
-    /// Ends a handle on a file that the kernel reads by itself.
+    /// Ends a handle with passthrough.
     pub fn end(&mut self) {
         self.openers = self.openers.saturating_sub(1);
         if self.openers == 0 {
@@ -118,11 +117,11 @@ impl Passing {
     }
 }
 
-/// What was stored when a chunk was opened: its version, and the generation of its array, since a
-/// version may come again (an inode number that is free again, a time that was set).
+/// The state of a chunk when it was opened: its version, and the generation of its array. A version
+/// alone may return (a reused inode number, a time that was set).
 type Seen = (Version, u64);
 
-/// What a memory file has.
+/// The contents of a memory file.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Id {
     /// This chunk of this open array.
@@ -131,26 +130,26 @@ enum Id {
     View(NodePath, &'static str),
 }
 
-/// Decoded chunks, and small views, in memory files.
+/// Decoded chunks and small views in memory files.
 #[derive(Debug)]
 pub(super) struct Passed {
-    /// Whether the kernel can do it, and is to.
+    /// Whether passthrough is enabled, and supported by the kernel.
     is_possible: AtomicBool,
-    /// Whether it can with files of the store: it cannot where that lies on an overlay.
+    /// Whether it works for files of the store; it does not if they are on an overlay.
     is_possible_of_store: AtomicBool,
     options: Passthrough,
     limit: u64,
     files: MemoryFiles,
-    /// Files of the store.
+    /// Counts open files of the store.
     stored: Part,
-    /// In order of use. A leaf.
+    /// The memory files in order of use. A leaf lock.
     kept: Mutex<LruCache<Id, Kept>>,
-    /// What is being put into memory files, so that it is not decoded twice: locked over that. The
-    /// table is a leaf.
+    /// A lock for each memory file that is being filled, held over the decoding, so that it happens
+    /// once. The lock of the table is a leaf.
     making: Mutex<HashMap<Id, Arc<Mutex<()>>>>,
-    /// Nodes in which a reader had to be parted from, and when. A leaf.
+    /// Nodes in which a write interrupted passthrough, and when. A leaf lock.
     parted: Mutex<HashMap<NodePath, Instant>>,
-    /// How often a file was opened so.
+    /// The number of opens with passthrough.
     opened: AtomicU64,
 }
 
@@ -160,17 +159,17 @@ struct Kept {
     backing: Arc<Backing>,
 }
 
-/// What the bytes of a memory file were made of.
+/// The origin of the bytes in a memory file.
 #[derive(Debug)]
 enum Of {
-    /// The array is held so that the address in its id stays taken.
+    /// The array, and the state of the chunk.
     Chunk(Arc<Array>, Seen),
-    /// With when it was opened last.
+    /// The state of the view, and when it was opened last.
     View(KernelPages, Instant),
 }
 
 impl Passed {
-    /// Half of the cache is for memory files at most.
+    /// Limits memory files to half of the cache.
     pub fn new(options: Option<Passthrough>, cache_len: u64, descriptors: usize) -> Self {
         let limit = cache_len / 2;
         let most_files = MOST_FILES.min(descriptors / PART_IN_MEMORY);
@@ -188,46 +187,45 @@ impl Passed {
         }
     }
 
-    /// Whether the kernel may read files by itself.
+    /// Whether passthrough is enabled and supported.
     pub fn is_possible(&self) -> bool {
         self.is_possible.load(Ordering::Relaxed)
     }
 
-    /// How often a file was opened so.
+    /// Returns the number of opens with passthrough.
     pub fn opened(&self) -> u64 {
         self.opened.load(Ordering::Relaxed)
     }
 
-    /// How many files are open that the kernel reads: those of the store, and memory files.
+    /// Returns the number of open backing files: memory files, and files of the store.
     pub fn open_files(&self) -> usize {
         self.stored.taken().saturating_add(self.files.count())
     }
 
-    /// Bytes of memory files.
+    /// Returns the bytes of all memory files.
     pub fn len(&self) -> u64 {
         self.files.len()
     }
 
-    /// Notes that a node is written to while it is read.
+    /// Records that a write interrupted passthrough in a node.
     fn note_parted(&self, path: &NodePath) {
         let mut parted = self.parted.lock();
         parted.retain(|_, at| at.elapsed() < self.options.calm);
         parted.insert(path.clone(), Instant::now());
     }
 
-    /// Whether a node is written to while it is read: the kernel looks a name up again once, and
-    /// not each time.
+    /// Whether a write interrupted passthrough in a node recently, so that it pauses there.
     fn is_contended(&self, path: &NodePath) -> bool {
         self.parted.lock().get(path).is_some_and(|at| at.elapsed() < self.options.calm)
     }
 
-    /// Whether a chunk is in a memory file.
+    /// Whether a memory file has the current chunk.
     pub fn is_here(&self, cache: &ChunkCache, array: &Arc<Array>, coords: &Coords) -> bool {
         let generation = cache.generation(array);
         self.find(array, coords, (None, generation)).is_some()
     }
 
-    /// Lets go of what was decoded before chunks of its array were changed here.
+    /// Drops memory files that are outdated, or unused for long.
     pub fn sweep(&self, cache: &ChunkCache) {
         let known = |(id, kept): (&Id, &Kept)| match &kept.of {
             Of::Chunk(array, seen) => (id.clone(), Some((Arc::clone(array), seen.1)), false),
@@ -244,8 +242,8 @@ impl Passed {
         }
     }
 
-    /// Lets go of chunks that a sweep has passed, where it will have passed all that fit before it
-    /// comes again.
+    /// Drops a chunk that a sequential read has passed, if the array exceeds the limit: it would be
+    /// evicted before the next sequential read reaches it.
     pub fn let_go(&self, array: &Arc<Array>, passed: &Coords) {
         let chunks = array.grid().counts().iter().copied().fold(1, u64::saturating_mul);
         if chunks.saturating_mul(array.longest_chunk_len().longest()) > self.limit {
@@ -254,8 +252,8 @@ impl Passed {
         }
     }
 
-    /// A chunk in a memory file, decoded if need be; of a certain version where one is given. None
-    /// where it cannot be had so.
+    /// Returns a memory file with a chunk, decoded if necessary, in the given version if there is
+    /// one. `None` if the chunk is unsuitable.
     pub fn chunk(
         &self,
         cache: &ChunkCache,
@@ -267,7 +265,7 @@ impl Passed {
         if len < self.options.shortest || len > self.limit / 4 {
             return None;
         }
-        // Before the chunk is looked at: whatever changes it from here on counts.
+        // Read the generation first, so that every later change counts.
         let generation = cache.generation(array);
         if let Some(backing) = self.find(array, coords, (version, generation)) {
             return Some(backing);
@@ -278,8 +276,8 @@ impl Passed {
         self.once(&id(array, coords), || self.make(cache, array, coords, (version, generation)))
     }
 
-    /// Makes a memory file, or finds what another one has made meanwhile: `make` looks for that
-    /// first.
+    /// Runs `make`, one thread at a time for each `id`. `make` must look first whether another
+    /// thread has made the file.
     fn once<T>(&self, id: &Id, make: impl FnOnce() -> T) -> T {
         let turn = Arc::clone(self.making.lock().entry(id.clone()).or_default());
         let alone = turn.lock();
@@ -299,7 +297,7 @@ impl Passed {
         if let Some(backing) = self.find(array, coords, (version, generation)) {
             return Some(backing); // Another one was faster.
         }
-        // Who reads it is told why it cannot be decoded.
+        // A read of the chunk will report why it cannot be decoded.
         let chunk = cache.get(array, coords).ok()??;
         let read = chunk.stat.version;
         if version.is_some_and(|version| !read.holds(version)) || read.is_unstored() {
@@ -312,8 +310,7 @@ impl Passed {
         Some(backing)
     }
 
-    /// Puts bytes that were stored then into a memory file, which is kept; none where there can be
-    /// none.
+    /// Creates a memory file with these bytes and keeps it; `None` if there is no room.
     fn keep(&self, id: Id, of: Of, bytes: &[u8], modified: SystemTime) -> Option<Arc<Backing>> {
         let backing = Arc::new(self.fill(bytes, modified)?);
         let kept = Kept { of, backing: Arc::clone(&backing) };
@@ -322,7 +319,7 @@ impl Passed {
         Some(backing)
     }
 
-    /// A view in a memory file, and what it was made of.
+    /// Returns the memory file of a view, and the state of the view in it.
     fn find_view(&self, id: &Id) -> Option<(KernelPages, Arc<Backing>)> {
         match self.kept.lock().get(id) {
             Some(Kept { of: Of::View(pages, _), backing }) => {
@@ -332,8 +329,8 @@ impl Passed {
         }
     }
 
-    /// Notes that a view in a memory file is opened, and since when it is known to be what is
-    /// stored.
+    /// Records that the memory file of a view is opened, and when it was last known to match the
+    /// store.
     fn renew_view(&self, id: &Id, known: Instant, opened: Instant) {
         if let Some(Kept { of: Of::View(pages, used), .. }) = self.kept.lock().get_mut(id) {
             (pages.since, *used) = (known, opened);
@@ -354,7 +351,7 @@ impl Passed {
         is_it.then(|| Arc::clone(backing))
     }
 
-    /// A memory file with these bytes, for which others may have to go.
+    /// Creates a memory file with these bytes, evicting others if necessary.
     fn fill(&self, bytes: &[u8], modified: SystemTime) -> Option<Backing> {
         loop {
             match self.files.with(bytes, modified) {
@@ -373,8 +370,8 @@ impl Passed {
 }
 
 impl Vfs {
-    /// What the kernel is to read a chunk from that is opened to be read, and that the store has as
-    /// `version`.
+    /// Returns the backing file for a reader of a chunk that is stored as `version`; `None` if it
+    /// should use the page cache.
     pub(super) fn pass(
         &self,
         file: &mut File,
@@ -399,7 +396,7 @@ impl Vfs {
             return None;
         }
         let stored = if self.may_be_stored(array, coords) {
-            // Where too many are open others are read through the page cache.
+            // If too many store files are open, the page cache serves the chunk.
             let taken = self.passed.stored.take()?;
             array.open_decoded(coords).transpose().map(|stored| (stored, taken))
         } else {
@@ -410,7 +407,7 @@ impl Vfs {
             let is_long = stat.len >= self.passed.options.shortest;
             Arc::new(is_long.then(|| Backing::stored(stored, stat.len, stat.modified, taken))?)
         } else {
-            // What was read before, and is not here any more, the kernel had better keep.
+            // The chunk was evicted and is read again: this time the page cache should keep it.
             if passing.last.is_some_and(|last| last.is_same(version))
                 && !self.passed.is_here(&self.cache, array, coords)
             {
@@ -426,12 +423,11 @@ impl Vfs {
         self.count_passing(file, Some(seen), backing)
     }
 
-    /// Whether a file is a chunk that the kernel reads from the store's own file, if anybody opens
-    /// it to read it: there is nothing to decode, and little to wait for.
+    /// Whether opening a file only opens the store's own file for passthrough, which is quick.
     pub fn opens_stored(&self, number: u64, access: Access) -> bool {
         let Some(inode) = self.inodes.get(number) else { return false };
         let Some(Place::Chunk(path, coords)) = inode.place() else { return false };
-        // Who stores it has it locked meanwhile.
+        // A thread that stores the file has it locked.
         let is_busy = inode.known_file().is_some_and(|file| file.is_locked());
         access == Access::Read
             && !is_busy
@@ -440,13 +436,13 @@ impl Vfs {
             && self.array(&path).is_ok_and(|array| array.is_stored_decoded(&coords))
     }
 
-    /// Whether the store has a chunk decoded, in a file that the kernel can read.
+    /// Whether the store's own file can back a chunk.
     fn may_be_stored(&self, array: &Array, coords: &Coords) -> bool {
         self.passed.is_possible_of_store.load(Ordering::Relaxed) && array.is_stored_decoded(coords)
     }
 
-    /// What another handle on a file that is read so, and has lost its name, is to be read from.
-    /// None while whoever asks may have come by that name, which is another file's now.
+    /// Returns the backing file for another handle of a file that has lost its name. `None` shortly
+    /// after that, while the kernel may still use the number for the name.
     pub(super) fn pass_again(&self, file: &mut File) -> Option<Arc<Backing>> {
         let window = PARTED.min(self.passed.options.calm);
         if file.passing.parted.is_some_and(|parted| parted.elapsed() < window) {
@@ -456,7 +452,7 @@ impl Vfs {
         Some(self.count_passing(file, seen, backing))
     }
 
-    /// The attributes of a file that has no name any more, and that the kernel reads by itself.
+    /// Returns the attributes of a file with passthrough that has lost its name.
     pub(super) fn attr_of_parted(inode: &Inode) -> Option<Attr> {
         let file = inode.known_file()?.lock();
         let (_, backing) = file.passing.backing.as_ref().filter(|_| inode.place().is_none())?;
@@ -471,15 +467,15 @@ impl Vfs {
         })
     }
 
-    /// What the kernel is to read a small view from that is opened to be read. An error where it is
-    /// reading another one in its place.
+    /// Returns the backing file for a reader of a small view. Fails if passthrough is in use with
+    /// another backing file.
     pub(super) fn pass_view(
         &self,
         inode: &Arc<Inode>,
         open: &OpenView,
         access: Access,
     ) -> Result<Option<Arc<Backing>>> {
-        // What cannot be used is not made.
+        // Do not generate a file that cannot be used.
         let is_wanted = access == Access::Read && inode.file().lock().is_for_kernel();
         let found = is_wanted.then(|| self.view_file(open)).flatten();
         let mut file = inode.file().lock();
@@ -503,8 +499,8 @@ impl Vfs {
         }
     }
 
-    /// A small view in a memory file: one that is what is stored, or a new one. None where it
-    /// cannot be had so.
+    /// Returns a memory file with a small view, a new one if necessary. `None` if the view is
+    /// unsuitable.
     fn view_file(&self, open: &OpenView) -> Option<Arc<Backing>> {
         let (len, shortest) = (open.view.len(), self.passed.options.shortest);
         if !self.passed.is_possible() || self.passed.is_contended(&open.path) {
@@ -550,14 +546,13 @@ impl Vfs {
         backing
     }
 
-    /// Whether the kernel reads a file by itself.
+    /// Whether the kernel reads a file with passthrough.
     pub(super) fn is_passing(inode: &Inode) -> bool {
         inode.known_file().is_some_and(|file| file.lock().passing.openers > 0)
     }
 
-    /// Gives the name of a file, which the kernel is reading by itself, to a new inode that it does
-    /// not; to be called where the file is locked. Returns what makes the kernel look the name up
-    /// again.
+    /// Gives the name of a locked file with passthrough to a new inode without it. Returns the
+    /// error that makes the kernel look up the name again.
     pub(super) fn part(&self, inode: &Arc<Inode>, file: &mut File) -> Error {
         if matches!(file.content, Content::Unstored(_)) {
             let detail = "other readers still have the previous contents open";
@@ -573,7 +568,7 @@ impl Vfs {
         Error::not_found()
     }
 
-    /// The kernel does not read such a file by itself: it asks us for what is in it.
+    /// Disables passthrough for this kind of backing file, because the kernel refused it.
     pub fn cannot_pass(&self, backing: &Backing, why: &str) {
         let (possible, what) = if backing.is_in_memory() {
             (&self.passed.is_possible, "zarrfs copies decoded chunks into the page cache")

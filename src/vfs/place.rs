@@ -1,4 +1,4 @@
-//! What a name in the mounted tree stands for.
+//! Places: what the names in the mounted tree mean.
 //!
 //! A place says what the bytes of a file are when they are stored. The bytes of a chunk go through
 //! the codecs, the bytes of a metadata file are merged into the stored one, and the bytes of an
@@ -20,45 +20,45 @@ use crate::metadata::{NodeKind, NodePath};
 use crate::store::{Key, Stat};
 use crate::view::Format;
 
-/// The name of a node's document in the mount, in every dialect.
+/// The name of a node's metadata file in the mount, in every dialect.
 pub const DOCUMENT: &str = "zarr.json";
-/// The document of an array in a mount that shows Zarr 2.
+/// With Zarr 2, the metadata file of an array.
 pub const ZARRAY: &str = ".zarray";
-/// That of a group.
+/// With Zarr 2, the metadata file of a group.
 pub const ZGROUP: &str = ".zgroup";
-/// The attributes of a node there.
+/// With Zarr 2, the attributes of a node.
 pub const ZATTRS: &str = ".zattrs";
-/// The copies of documents there.
+/// With Zarr 2, the consolidated metadata of a group.
 pub const ZMETADATA: &str = ".zmetadata";
-/// The directory of chunks in an array; also the chunk of an array without dimensions.
+/// The directory of chunks in an array, or the chunk of an array without dimensions.
 pub const CHUNKS: &str = "c";
-/// The directory, at the root and never listed, of what is not part of the hierarchy.
+/// The unlisted directory at the root for everything outside the hierarchy.
 pub const CONTROL: &str = ".zarrfs";
-/// In it: the documents as the store has them.
+/// The directory in it with the metadata files in the stored dialect.
 pub const STORED: &str = "stored";
-/// In it: which views nodes have.
+/// The directory in it that says which views the nodes have.
 pub const VIEWS: &str = "views";
-/// There, the file of a group, beside those of what lies in it.
+/// The file of a group in the previous directory, beside those of its children.
 pub const GROUP: &str = "__group__";
 
-/// A file in it that is made anew for each reader.
+/// A file in `.zarrfs` that is generated for each open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Report {
-    /// The last errors in words.
+    /// The latest errors as text.
     Errors,
     /// Counters.
     Stats,
-    /// What is not stored yet, and why if it was tried.
+    /// The unstored files, each with the error of the last attempt.
     Unstored,
-    /// The same with its bytes.
+    /// The unstored files with their bytes.
     UnstoredBytes,
 }
 
 impl Report {
-    /// All there are.
+    /// All reports.
     pub const ALL: [Self; 4] = [Self::Errors, Self::Stats, Self::Unstored, Self::UnstoredBytes];
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Errors => "errors",
@@ -68,26 +68,26 @@ impl Report {
         }
     }
 
-    /// The one of this name.
+    /// Returns the report of this name.
     pub fn of_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|report| report.name() == name)
     }
 }
 
-/// A place in the mounted tree. It says what a file or directory means, not whether it is there.
+/// A place in the mounted tree: what a file or directory means, whether it exists or not.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Place {
     /// The directory of a group or an array.
     Node(NodePath),
-    /// A directory of chunks: those of an array whose first indices are these.
+    /// A directory of chunks, by their first indices.
     ChunkDir(NodePath, Vec<u64>),
     /// A directory of ordinary files, by its path below a node.
     OrdinaryDir(NodePath, String),
-    /// The document of a node.
+    /// The metadata file of a node.
     Document(NodePath),
-    /// Its attributes, in a mount that shows Zarr 2.
+    /// With Zarr 2, the attributes of a node.
     Attributes(NodePath),
-    /// Copies of the documents below it, in a mount that shows Zarr 2.
+    /// With Zarr 2, the consolidated metadata of a group.
     Copies(NodePath),
     /// A chunk.
     Chunk(NodePath, Coords),
@@ -97,29 +97,29 @@ pub enum Place {
     Control,
     /// `.zarrfs/stored/NODE`.
     StoredDir(NodePath),
-    /// A document as the store has it, in the directory of its node.
+    /// A metadata file in the stored dialect, in the directory of its node.
     StoredDocument(NodePath, Key),
-    /// A file in `.zarrfs` that is made anew for each reader.
+    /// A file in `.zarrfs` that is generated for each open.
     Report(Report),
-    /// A node as a file of another format, in the directory of the group that it is in.
+    /// A view: a node as a file of another format, in the directory of its group.
     View(NodePath, &'static Format),
     /// `.zarrfs/views/GROUP`.
     ViewsDir(NodePath),
-    /// `.zarrfs/views/ARRAY`, `.zarrfs/views/GROUP/__group__`: which views the node has, made anew
-    /// for each reader.
+    /// `.zarrfs/views/ARRAY`, `.zarrfs/views/GROUP/__group__`: the list of the node's views,
+    /// generated for each open.
     ViewsOf(NodePath, NodeKind),
 }
 
-/// The place that a name stands for.
+/// The place of a name.
 #[derive(Debug, Clone)]
 pub struct Found {
     pub place: Place,
-    /// The attributes of the stored value, if they were read to find the name.
+    /// The stat of the stored value, if it was needed to find the name.
     pub stored: Option<Stat>,
 }
 
 impl Found {
-    /// A chunk or an ordinary file whose value is stored.
+    /// Returns the place of a stored chunk or ordinary file.
     pub fn stored(place: Place, stat: Stat) -> Self {
         Self { place, stored: Some(stat) }
     }
@@ -132,7 +132,7 @@ impl From<Place> for Found {
 }
 
 impl Place {
-    /// The root of the mount.
+    /// Returns the root of the mount.
     pub fn root() -> Self {
         Self::Node(NodePath::root())
     }
@@ -158,7 +158,8 @@ impl Place {
         }
     }
 
-    /// Whether it is a document, or a part of one: what is read of it is not what was written.
+    /// Whether it is a metadata file or a part of one, which reads back differently than it was
+    /// written.
     pub fn is_document(&self) -> bool {
         matches!(
             self,
@@ -166,7 +167,7 @@ impl Place {
         )
     }
 
-    /// The directory that it is in; the root is in itself.
+    /// Returns its directory; the root is its own.
     pub fn parent(&self) -> Self {
         match self {
             Self::Node(path) | Self::View(path, _) => {
@@ -192,7 +193,7 @@ impl Place {
         }
     }
 
-    /// Its name in the directory that it is in; none for the root.
+    /// Returns its name in its directory; `None` for the root.
     pub fn name(&self) -> Option<String> {
         let last = |relative: &str| relative.rsplit('/').next().unwrap_or(relative).to_owned();
         match self {
@@ -224,14 +225,14 @@ impl Place {
         }
     }
 
-    /// The directory that the ordinary file `relative` below a node is in.
+    /// Returns the directory of the ordinary file `relative` below a node.
     fn directory_of(path: &NodePath, relative: &str) -> Self {
         let Some((above, _)) = relative.rsplit_once('/') else { return Self::Node(path.clone()) };
         Self::below_node(path, above, Form::Zarr3)
     }
 
-    /// The directory `relative` below an array or a group that is no node: of chunks if its name is
-    /// that of one.
+    /// Returns the directory `relative` below an array or group: of chunks if the name fits, else
+    /// of ordinary files.
     fn below_node(path: &NodePath, relative: &str, form: Form) -> Self {
         if form == Form::Zarr2 {
             return Self::OrdinaryDir(path.clone(), relative.to_owned());
@@ -246,7 +247,8 @@ impl Place {
         Self::OrdinaryDir(path.clone(), relative.to_owned())
     }
 
-    /// Its path below its node in the mount, where ordinary files beside it lie in the store.
+    /// Returns its path relative to its node, which is also its path in the store for ordinary
+    /// files.
     pub fn relative(&self) -> String {
         match self {
             Self::ChunkDir(_, prefix) => Coords::new(prefix.as_slice()).to_string(),
@@ -266,7 +268,7 @@ impl Place {
         }
     }
 
-    /// Its path in the mount, for people.
+    /// Returns its path in the mount, for messages.
     pub fn shown(&self) -> String {
         let node = |path: &NodePath, relative: &str| match (path.is_root(), relative) {
             (true, relative) => relative.to_owned(),
@@ -307,7 +309,7 @@ impl Place {
         }
     }
 
-    /// The node that it belongs to; none for what is not part of the hierarchy.
+    /// Returns its node; `None` outside the hierarchy.
     pub fn node(&self) -> Option<&NodePath> {
         match self {
             Self::Node(path)
@@ -327,8 +329,8 @@ impl Place {
         }
     }
 
-    /// Where it is once the node `from` has become `to`; none where it is not in or below it, or
-    /// has no place there.
+    /// Returns the place after the node `from` has moved to `to`; `None` if it is not in or below
+    /// `from`, or has no place at `to`.
     pub fn moved(&self, from: &NodePath, to: &NodePath) -> Option<Self> {
         let path = self.node()?.moved(from, to)?;
         Some(match self {
@@ -344,13 +346,13 @@ impl Place {
             Self::View(_, format) => Self::View(path, format),
             Self::ViewsDir(_) => Self::ViewsDir(path),
             Self::ViewsOf(_, kind) => Self::ViewsOf(path, *kind),
-            // Its key does not go with the path alone.
+            // Its key depends on more than the path.
             Self::StoredDocument(..) | Self::Control | Self::Report(_) => return None,
         })
     }
 
-    /// What a directory or an ordinary file below `array` is once that is an array: by its name a
-    /// chunk, a directory of chunks, or as before. None for what is not below it.
+    /// Returns the place after `array` has become an array: by its name a chunk, a directory of
+    /// chunks, or unchanged. `None` if it is not below `array`.
     pub fn in_array(&self, array: &NodePath, form: Form) -> Option<Self> {
         let above = self.node()?.relative_to(array)?;
         let relative = match (above, self.relative()) {
@@ -362,7 +364,8 @@ impl Place {
             Self::Node(_) if relative.is_empty() => None,
             Self::Node(_) => Some(Self::below_node(array, &relative, form)),
             Self::Ordinary(..) if form == Form::Zarr2 => {
-                // Of an array without dimensions it is `0`, which its grid tells.
+                // The chunk of an array without dimensions is named `0`, too; the grid tells them
+                // apart.
                 let indices: Option<Vec<u64>> =
                     relative.split('.').map(crate::array::parse_index).collect();
                 Some(match indices {
@@ -378,9 +381,9 @@ impl Place {
         }
     }
 
-    /// A number for it: the same each time that it is asked for.
+    /// Returns a number that is always the same for this place.
     pub fn number(&self) -> u64 {
-        // 0 and 1 are taken, and some programs keep inode numbers as signed.
+        // 0 and 1 are reserved, and some programs store inode numbers as signed.
         (FixedState::default().hash_one(self) >> 1).max(2)
     }
 }

@@ -1,4 +1,4 @@
-//! Counters in the text form of Prometheus.
+//! Counters in the text format of Prometheus.
 
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,12 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::Vfs;
 use crate::resources;
 
-/// Name after `zarrfs_`, what it is, and the value. What counts up has a name that ends in
-/// `_total`.
+/// The name after `zarrfs_`, the help text, and the value. Names of counters end in `_total`.
 type Line = (&'static str, &'static str, u64);
 
 impl Vfs {
-    /// What was read, decoded, encoded and written.
+    /// Returns the counters of reading, decoding, encoding and writing.
     fn work_done(&self) -> Vec<Line> {
         let done = self.cache.counters();
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -63,7 +62,7 @@ impl Vfs {
         ]
     }
 
-    /// What there is now.
+    /// Returns the gauges.
     fn held(&self) -> Vec<Line> {
         let len = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
         let waiting = self.unstored_len().saturating_add(self.cache.pending_len());
@@ -110,7 +109,7 @@ impl Vfs {
         lines
     }
 
-    /// What `.zarrfs/stats` shows.
+    /// Returns the text of `.zarrfs/stats`.
     pub(super) fn stats(&self) -> String {
         let mut text = String::new();
         for (name, help, value) in self.held().into_iter().chain(self.work_done()) {

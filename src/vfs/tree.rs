@@ -1,4 +1,4 @@
-//! Which names there are, and what they stand for.
+//! Finds names in the tree, and returns the attributes of files and directories.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,12 +20,12 @@ use crate::store::{Key, Stat, Version};
 use crate::view::Format;
 
 impl Vfs {
-    /// The place that `name` in `directory` stands for, or `None` if there is nothing by that name.
+    /// Returns the place of `name` in `directory`; `None` if it does not exist.
     pub(super) fn resolve(&self, directory: &Place, name: &str) -> Result<Option<Place>> {
         Ok(self.find(directory, name)?.map(|found| found.place))
     }
 
-    /// Like [`Self::resolve`], with the attributes of the stored value if they had to be read.
+    /// Like [`Self::resolve`], with the stat of the stored value if it was needed.
     pub(super) fn find(&self, directory: &Place, name: &str) -> Result<Option<Found>> {
         let found = match self.options.form {
             Form::View(_) => self.find_among_views(directory, name)?,
@@ -37,7 +37,7 @@ impl Vfs {
         }
     }
 
-    /// Where views alone are shown there are directories of groups besides.
+    /// With `--as FORMAT`, only groups and views have names.
     fn find_among_views(&self, directory: &Place, name: &str) -> Result<Option<Found>> {
         let Place::Node(_) = directory else { return self.find_in_one_tree(directory, name) };
         Ok(match self.find_in_one_tree(directory, name)? {
@@ -89,8 +89,8 @@ impl Vfs {
         }
     }
 
-    /// Whether a name that only this mount has still means something: a directory in an array, as
-    /// long as there is such an array.
+    /// Whether a name that only this mount has is still valid: a directory in an array needs the
+    /// array.
     pub(super) fn is_current(&self, shown: &Shown) -> Result<bool> {
         let Shown::Directory(place) = shown else { return Ok(true) };
         let depth = match place {
@@ -115,7 +115,8 @@ impl Vfs {
             NodeContent::Array(array) if name == CHUNKS => self.chunks_of(path, array),
             NodeContent::NotUnderstood(NodeKind::Array, error) => {
                 let found = self.find_ordinary(path, &Place::Node(path.clone()), name)?;
-                // A stored chunk must not be taken for a decoded one.
+                // An encoded chunk must not appear as an ordinary file with the name of a decoded
+                // one.
                 let is_safe = found.is_none() && !may_be_chunk(name);
                 if is_safe { Ok(None) } else { Err(error.clone()) }
             }
@@ -126,7 +127,8 @@ impl Vfs {
                 if let NodeContent::NotUnderstood(_, error) = node.content()
                     && found.as_ref().is_none_or(|found| found.is_bare())
                 {
-                    // It may be an array: stored chunks must not pass for decoded ones.
+                    // The node may be an array, and its encoded chunks must not appear as decoded
+                    // ones.
                     return Err(error.clone());
                 }
                 if found.is_some() {
@@ -137,8 +139,8 @@ impl Vfs {
         }
     }
 
-    /// Where the chunks of an array are, if it has any: a directory, or the one chunk of an array
-    /// without dimensions.
+    /// Returns the place of an array's chunks, if it has any: a directory, or the only chunk of an
+    /// array without dimensions.
     pub(super) fn chunks_of(&self, path: &NodePath, array: &Arc<Array>) -> Result<Option<Found>> {
         if array.grid().rank() == 0 {
             let coords = Coords::new([]);
@@ -173,7 +175,7 @@ impl Vfs {
         self.find_ordinary(path, &Place::ChunkDir(path.clone(), prefix.to_vec()), name)
     }
 
-    /// An ordinary file or directory in the store, by its path below a node.
+    /// Finds an ordinary file or directory in the store, by its path below a node.
     fn find_ordinary(
         &self,
         path: &NodePath,
@@ -194,8 +196,8 @@ impl Vfs {
         Ok(is_dir.then(|| Place::OrdinaryDir(path.clone(), relative).into()))
     }
 
-    /// Whether the stored dialect uses the path `relative` below a node itself: for a document, or
-    /// for chunks.
+    /// Whether the stored dialect itself uses the path `relative` below a node, for metadata or
+    /// chunks.
     pub(super) fn is_reserved(&self, path: &NodePath, relative: &str) -> Result<bool> {
         if self.hierarchy.dialect().is_reserved(path, relative) {
             return Ok(true);
@@ -232,7 +234,7 @@ impl Vfs {
                 NodeKind::Group => Place::ViewsDir(child),
             }));
         }
-        // The name of the file that a user misses, such as `t2m.txt`.
+        // Name the file that a user misses, such as `t2m.txt`.
         for (stem, _) in Format::split(name) {
             let Ok(child) = path.child(stem) else { continue };
             if let Some(node) = self.hierarchy.node(&child)?.filter(|node| !node.is_bare()) {
@@ -242,7 +244,7 @@ impl Vfs {
         Ok(None)
     }
 
-    /// The documents that the store has for a node; at the root also the entry point.
+    /// Returns the keys of a node's stored metadata files; for the root, also of the entry point.
     pub(super) fn stored_documents(&self, node: &Node) -> Result<Vec<Key>> {
         let mut keys: Vec<Key> = node.document().map(Document::keys).unwrap_or_default();
         if node.path().is_root() {
@@ -254,14 +256,14 @@ impl Vfs {
         Ok(keys)
     }
 
-    /// The keys that the dialect may have documents of a node at.
+    /// Returns the keys at which the dialect may store the metadata of a node.
     pub(super) fn stored_keys(&self, path: &NodePath) -> Result<Vec<Key>> {
         let dialect = self.hierarchy.dialect();
         let keys = dialect.document_keys(path)?.into_iter().map(|(_, key)| key);
         Ok(keys.chain(dialect.attributes_key(path)?).collect())
     }
 
-    /// The array at `path`; the reason, where it was not understood.
+    /// Returns the array at `path`, or the reason why it was not understood.
     pub(super) fn array(&self, path: &NodePath) -> Result<Arc<Array>> {
         match self.hierarchy.existing(path)?.content() {
             NodeContent::Array(array) => Ok(Arc::clone(array)),
@@ -270,12 +272,12 @@ impl Vfs {
         }
     }
 
-    /// What `stat` shows of an inode.
+    /// Returns the attributes of an inode.
     pub(super) fn attr(&self, inode: &Inode) -> Result<Attr> {
         self.attr_knowing(inode, None)
     }
 
-    /// The same, where it is known what is stored at its place: for a chunk.
+    /// Like [`Self::attr`], with the stat of a stored chunk if the caller knows it.
     pub(super) fn attr_knowing(&self, inode: &Inode, stored: Option<&Stat>) -> Result<Attr> {
         let place = inode.place();
         if place.as_ref().is_none_or(|place| !place.is_dir())
@@ -287,7 +289,7 @@ impl Vfs {
             return Ok(attr);
         }
         let Some(place) = place else {
-            // Who has a directory open that was removed sees one that holds nothing.
+            // A program that has a removed directory open sees it empty.
             let removed =
                 Attr { number: inode.number(), links: 0, ..Attr::directory(self.mounted) };
             return if inode.is_dir() { Ok(removed) } else { Err(Error::not_found()) };
@@ -295,7 +297,7 @@ impl Vfs {
         Ok(Attr { number: inode.number(), ..self.attr_at(&place, stored)? })
     }
 
-    /// Of what is stored at a place, whatever its number is.
+    /// Returns the attributes of a place, without its inode number.
     pub(super) fn attr_at(&self, place: &Place, stored: Option<&Stat>) -> Result<Attr> {
         let attr = match (place, stored) {
             (Place::Chunk(path, coords), Some(stat)) => {
@@ -309,7 +311,7 @@ impl Vfs {
         attr.map_err(|error| error.at(place.shown()))
     }
 
-    /// What all have.
+    /// Returns the attributes that all files share.
     fn attr_of_file(&self, place: &Place) -> Attr {
         Attr {
             number: 0,
@@ -324,7 +326,7 @@ impl Vfs {
         }
     }
 
-    /// Of bytes that are not what is stored.
+    /// Returns the attributes of unstored or detached bytes.
     fn attr_of_content(inode: &Inode) -> Option<Attr> {
         let file = inode.known_file()?.lock();
         let (bytes, modified) = match &file.content {
@@ -377,8 +379,8 @@ impl Vfs {
             }
             Place::View(path, format) => {
                 let (len, modified) = self.stat_view(path, format)?;
-                // Programs that look for holes shall find none. Its name and its length change with
-                // the node, and the kernel is not told.
+                // All blocks count, so that programs find no holes. The name and the length may
+                // change with the node, without notice to the kernel.
                 let blocks = Attr::blocks_of(len, len);
                 Attr { len, blocks, modified, may_change: true, ..attr }
             }
@@ -409,15 +411,15 @@ impl Vfs {
         if let Some(len) = array.chunk_len(coords)?.exactly() {
             return Ok(attr.of_value(len, &stat));
         }
-        // The kernel asks for the length again each time: bytes that others have stored since are
-        // never cut off where the old ones ended.
+        // The kernel must ask for the length each time, or it would truncate longer bytes that
+        // another program stores.
         let len = self.len_of_elements(&array, coords, &stat)?;
         Ok(Attr { may_change: true, ..attr.of_value(len, &stat) })
     }
 
-    /// The length of a chunk whose elements have lengths of their own: it must be decoded to know
-    /// it. Of one that cannot be, something, so that it can be listed and removed, and that whoever
-    /// reads it is told why.
+    /// Returns the decoded length of a chunk with elements of variable length, which requires
+    /// decoding it. A damaged chunk gets its stored length, so that it can be listed and removed,
+    /// and a read reports the damage.
     fn len_of_elements(&self, array: &Arc<Array>, coords: &Coords, stat: &Stat) -> Result<u64> {
         self.has_variable.store(true, Ordering::Relaxed);
         self.cache.keep_only(array, coords, Some(stat.version));
@@ -429,10 +431,9 @@ impl Vfs {
         }
     }
 
-    /// Whether to know the attributes of `number`, or of a name in it, a chunk may have to be
-    /// decoded.
+    /// Whether the attributes of `number`, or of a name in it, may require decoding a chunk.
     pub(super) fn may_decode(&self, number: u64) -> bool {
-        // Most hierarchies have no such arrays: they do not pay for the look.
+        // Most hierarchies have no such arrays, so the flag avoids looking up the place.
         let place = || self.inodes.get(number).and_then(|inode| inode.place());
         if matches!(place(), Some(Place::View(..) | Place::ViewsDir(_))) {
             return true;
@@ -451,8 +452,7 @@ impl Vfs {
         self.hierarchy.store().stat(&key)?.ok_or_else(Error::not_found)
     }
 
-    /// Prepares the bytes of a file for an opener, and says what may be done with the kernel's
-    /// pages of it.
+    /// Prepares the bytes of a file for an open, and decides what the kernel may do with its pages.
     pub(super) fn open_content(
         &self,
         inode: &Arc<Inode>,
@@ -472,14 +472,14 @@ impl Vfs {
         }
         let mut file = inode.file().lock();
         if inode.place().is_none() {
-            // It has lost its name since that was looked at.
+            // The file has lost its name meanwhile.
             drop(file);
             return self.prepare_nameless(inode, access).map(Prepared::from);
         }
         if file.passing.openers > 0 && access != Access::Read {
             return Err(self.part(inode, &mut file));
         }
-        // What the kernel drops at this open may be pages that another one is just writing.
+        // This open may make the kernel drop pages that another program is just writing.
         file.is_shared = file.openers > 1;
         if access == Access::Truncate {
             drop(file);
@@ -493,8 +493,7 @@ impl Vfs {
             if file.passing.openers > 0 {
                 return Err(self.part(inode, &mut file));
             }
-            // Of what has been stored since it was opened before, and has not been written, the
-            // kernel may have old ones.
+            // The kernel may have old pages of parts that were stored since and not written.
             file.settle();
             return Ok(Pages::Drop.into());
         }
@@ -519,8 +518,8 @@ impl Vfs {
         Ok(Prepared { pages, backing: None, drops })
     }
 
-    /// The version that the store has of a file that is opened; none where it has none, or what is
-    /// shown may change without it.
+    /// Returns the stored version of a file that is being opened; `None` if there is none, or if
+    /// the contents may change without it.
     fn version_for_opener(
         &self,
         place: &Place,
@@ -550,19 +549,20 @@ impl Vfs {
             Place::Document(path) | Place::Attributes(path) | Place::Copies(path) => {
                 let node = self.hierarchy.existing(path)?;
                 if let NodeContent::NotUnderstood(_, error) = node.content() {
-                    // Its text is shown as it is, where there is one.
+                    // The text is shown as it is stored, if it can be read.
                     node.document().ok_or_else(|| error.clone())?;
                     self.note("open", error);
                 }
                 file.shown = Some(self.shown_at(place, Wanted::Text)?);
-                // What is shown may change without the document: with the mount's view of others.
+                // The contents also depend on other nodes and on the options of the mount.
                 Ok(None)
             }
             _ => Ok(None),
         }
     }
 
-    /// What a new file `name` in `directory` would be, or why there can be none.
+    /// Returns the place of a new file `name` in `directory`, or the reason why it cannot be
+    /// created.
     pub(super) fn place_for_new(&self, directory: &Place, name: &str) -> Result<Place> {
         let refused = |why: &str| {
             let path = below_shown(directory, name);
@@ -642,22 +642,20 @@ impl Vfs {
         Ok(Place::Ordinary(path.clone(), relative))
     }
 
-    /// Whether a chunk whose first indices are `prefix` is there. A store that cannot list may have
-    /// one.
+    /// Whether there is a chunk with the first indices `prefix`. `true` if the store cannot list.
     pub(super) fn has_chunks(&self, array: &Arc<Array>, prefix: &[u64]) -> Result<bool> {
         if array.grid().rank() == 0 || !array.grid().contains_prefix(prefix) {
             return Ok(false);
         }
         match self.cache.has_chunks(array, prefix) {
-            // A damaged shard comes first, and what else there is can be reached; or the store
-            // cannot list.
+            // The first shard is damaged, but later chunks may be readable; or the store cannot
+            // list.
             Err(error) if matches!(error.kind(), Kind::Corrupt | Kind::Unsupported) => Ok(true),
             found => found,
         }
     }
 
-    /// What there is of a chunk. One that the kernel still knows may lie outside of the array's
-    /// grid by now.
+    /// Returns the stat of a chunk. The kernel may know chunks that are now outside the grid.
     fn stat_chunk(&self, array: &Array, coords: &Coords) -> Result<Stat> {
         let stat =
             if array.grid().contains(coords) { self.cache.stat(array, coords)? } else { None };
@@ -665,8 +663,7 @@ impl Vfs {
     }
 }
 
-/// Whether a name can be the first part of a chunk key in any dialect: `c`, `c.0.1`, `c0`, `0`,
-/// `0.1`, `0_1`.
+/// Whether a name can begin a chunk key in any dialect: `c`, `c.0.1`, `c0`, `0`, `0.1`, `0_1`.
 fn may_be_chunk(name: &str) -> bool {
     let is_index = |rest: &str| rest.starts_with(|first: char| first.is_ascii_digit());
     match name.strip_prefix('c') {
@@ -676,7 +673,7 @@ fn may_be_chunk(name: &str) -> bool {
     }
 }
 
-/// The chunk at `indices`, or why there can be none.
+/// Returns the place of the chunk at `indices`, or the reason why it cannot exist.
 pub(super) fn new_chunk(path: &NodePath, array: &Array, indices: Vec<u64>) -> Result<Place> {
     let coords = Coords::new(indices);
     let place = Place::Chunk(path.clone(), coords.clone());
@@ -689,7 +686,7 @@ pub(super) fn new_chunk(path: &NodePath, array: &Array, indices: Vec<u64>) -> Re
     Ok(place)
 }
 
-/// The path below its node of `name` in `directory`.
+/// Returns the path of `name` in `directory` relative to its node.
 fn below(directory: &Place, name: &str) -> String {
     match directory.relative() {
         relative if relative.is_empty() => name.to_owned(),
@@ -697,7 +694,7 @@ fn below(directory: &Place, name: &str) -> String {
     }
 }
 
-/// The path in the mount of `name` in `directory`, for people.
+/// Returns the path of `name` in `directory` in the mount, for messages.
 pub(super) fn below_shown(directory: &Place, name: &str) -> String {
     match directory.shown() {
         shown if shown == "." => name.to_owned(),

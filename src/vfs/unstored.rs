@@ -1,4 +1,4 @@
-//! What is not stored yet, for people: by name, and why.
+//! Reports the unstored files.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,25 +11,24 @@ use crate::buffer::{Buffer, reserve};
 use crate::cache::Due;
 use crate::error::{Error, Result};
 
-/// A file that is not stored as it is now.
+/// A file with unstored changes.
 #[derive(Debug)]
 pub struct Unstored {
     /// Its path in the mount.
     pub path: String,
-    /// Its bytes: of a chunk the decoded ones; none where it was removed, and the store has it
-    /// still.
+    /// Its bytes, decoded for a chunk; `None` if it was removed here but is still in the store.
     pub bytes: Option<Buffer>,
-    /// Why not, if it was tried.
+    /// The error of the last attempt to store it.
     pub failure: Option<Error>,
 }
 
 impl Vfs {
-    /// Every file that is not stored as it is now, by path.
+    /// Returns all files with unstored changes, by path.
     pub fn unstored(&self) -> Vec<Unstored> {
         let mut all = BTreeMap::new();
         for key in self.cache.due(Due::All) {
             let failure = self.cache.failure(&key);
-            // Those of which a part was written, and the rest cannot be read.
+            // Partially written chunks whose other bytes cannot be read.
             let array = self.cache.pending_array(&key).and_then(|path| self.array(&path).ok());
             let unread = array.map(|array| self.cache.complete_all(&array, &key));
             let mut unread: HashMap<_, _> = unread.unwrap_or_default().into_iter().collect();
@@ -53,17 +52,17 @@ impl Vfs {
         all.into_values().collect()
     }
 
-    /// What `.zarrfs/unstored` shows: a line for each, a JSON object of its path, of the reason if
-    /// it was tried, and of whether it was removed.
+    /// Returns the text of `.zarrfs/unstored`: a JSON object in a line for each file, with its
+    /// path, the error of the last attempt, and whether it was removed.
     pub(super) fn unstored_text(&self) -> String {
         let lines = self.unstored();
         let lines: Vec<String> = lines.iter().map(|file| format!("{}\n", file.line())).collect();
         lines.concat()
     }
 
-    /// What `.zarrfs/unstored-bytes` shows: after each of these lines, which says their number too,
-    /// the bytes of the file. They come from memory, so that they can be had when the store is
-    /// gone.
+    /// Returns the contents of `.zarrfs/unstored-bytes`: like `.zarrfs/unstored`, with each line
+    /// followed by as many bytes of the file as it says. They come from memory and do not need the
+    /// store.
     pub(super) fn unstored_bytes(&self) -> Result<Vec<u8>> {
         let all = self.unstored();
         let len_of = |file: &Unstored| file.bytes.as_ref().map_or(0, |bytes| bytes.len());
@@ -86,7 +85,7 @@ impl Vfs {
 }
 
 impl Unstored {
-    /// Its path, the reason if storing it was tried, and whether it was removed.
+    /// Returns its path, the error of the last attempt, and whether it was removed.
     fn line(&self) -> Value {
         let mut line = json!({"path": self.path});
         if let Some(error) = &self.failure {

@@ -1,4 +1,4 @@
-//! Which keys were changed and may not survive a power cut yet.
+//! The keys that changed since they were last synced to disk.
 
 use std::collections::BTreeMap;
 
@@ -7,22 +7,22 @@ use parking_lot::Mutex;
 use crate::error::Result;
 use crate::store::{Key, Store};
 
-/// Keys whose values, or whose absence, may not survive a power cut yet.
+/// Keys whose values or removal may be lost in a power cut.
 #[derive(Debug, Default)]
 pub struct Unsynced {
-    /// A leaf: never held while the store is waited for.
+    /// A leaf lock, never held while waiting for the store.
     changes: Mutex<Changes>,
 }
 
 #[derive(Debug, Default)]
 struct Changes {
     count: u64,
-    /// Of each key its last change.
+    /// The number of the last change of each key.
     last: BTreeMap<Key, u64>,
 }
 
 impl Unsynced {
-    /// Notes that the value of `key` has changed.
+    /// Records a change of the value of `key`.
     pub fn changed(&self, key: Key) {
         let mut changes = self.changes.lock();
         changes.count += 1;
@@ -30,25 +30,25 @@ impl Unsynced {
         changes.last.insert(key, count);
     }
 
-    /// How many keys there are.
+    /// Returns the number of keys.
     pub fn len(&self) -> usize {
         self.changes.lock().last.len()
     }
 
-    /// Makes every change that was noted before survive a power cut.
+    /// Syncs all changes recorded so far.
     pub fn sync_all(&self, store: &Store) -> Result<()> {
         let last = self.changes.lock().last.clone();
         if last.is_empty() { Ok(()) } else { self.sync(store, last) }
     }
 
-    /// Makes the value of `key` survive a power cut, whether a change of it was noted or not.
+    /// Syncs the value of `key`, even if no change was recorded.
     pub fn sync_key(&self, store: &Store, key: Key) -> Result<()> {
         let last = self.changes.lock().last.get(&key).copied().unwrap_or_default();
         self.sync(store, BTreeMap::from([(key, last)]))
     }
 
-    /// A key is forgotten only when it is synced, and only if it was not changed again meanwhile:
-    /// whoever asks next must not be told that there is nothing to do.
+    /// Forgets a key only after it was synced, and only if it did not change again: otherwise a
+    /// concurrent `fsync` would return too early.
     fn sync(&self, store: &Store, changes: BTreeMap<Key, u64>) -> Result<()> {
         let keys: Vec<Key> = changes.keys().cloned().collect();
         store.write()?.sync(&keys)?;

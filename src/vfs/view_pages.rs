@@ -1,7 +1,7 @@
-//! What the kernel's pages of views are made of: they are kept while that is what is stored.
+//! The kernel's pages of views, which stay while they match the store.
 //!
 //! The pages stay while the generations of the arrays (`ChunkCache::generation`) and of the
-//! hierarchy are those of the last open. After `--metadata-ttl`, every chunk that they were made of
+//! hierarchy are those of the last open. After `--metadata-ttl`, every chunk that was read for them
 //! must also still have the version that was read.
 
 use std::collections::HashMap;
@@ -16,49 +16,49 @@ use crate::metadata::NodePath;
 use crate::store::{Stat, Version};
 use crate::view::View;
 
-/// Chunks that are asked for when a view is opened again, at the most.
+/// The most chunks to check when a view is opened again.
 const MAX_SEEN: usize = 4096;
 
-/// An answer may still be on its way to the kernel for so long after it was made.
+/// How long an answer may take to reach the kernel.
 const ON_ITS_WAY: Duration = Duration::from_millis(100);
 
-/// A chunk, and the version of it that was read; none where none was stored.
+/// A chunk and the version that was read; `None` if it was not stored.
 type Read = (Coords, Option<Version>);
 
-/// Of a hierarchy, and of chunks.
+/// The generation of the hierarchy, and the sum of those of the arrays.
 pub(super) type Generations = (u64, u64);
 
-/// The pages that the kernel has of a view.
+/// The kernel's pages of a view.
 #[derive(Debug, Clone)]
 pub(super) struct KernelPages {
-    /// What they are of.
+    /// The generations that they show.
     pub generations: Generations,
-    /// When they were last known to be what is stored.
+    /// When they were last known to match the store.
     pub since: Instant,
-    /// The file that they are of.
+    /// The view that they belong to.
     pub view: Arc<View>,
-    /// The chunks that they were made of.
+    /// The chunks that were read for them.
     pub seen: Arc<Seen>,
 }
 
-/// The versions of chunks that were read through a view, by whomever, since the kernel dropped its
-/// pages. A leaf.
+/// The versions of the chunks that any handle of a view has read since the kernel dropped its
+/// pages. A leaf lock.
 #[derive(Debug, Default)]
 pub(super) struct Seen(Mutex<Chunks>);
 
 #[derive(Debug, Default)]
 struct Chunks {
     versions: HashMap<(NodePath, Coords), Option<Version>>,
-    /// Whether there may be pages of other chunks or versions.
+    /// Whether the pages may show other chunks or versions.
     is_unsure: bool,
     last: Option<Instant>,
-    /// How often the kernel was told to drop its pages.
+    /// How often the kernel had to drop its pages.
     forgotten: u64,
 }
 
 impl Seen {
-    /// Forgets what was read, since the kernel is told to drop its pages; but for what is still on
-    /// its way to it.
+    /// Forgets the chunks because the kernel drops its pages, except if an answer may still be on
+    /// its way to the kernel.
     pub fn forget(&self) {
         let mut chunks = self.0.lock();
         chunks.is_unsure = chunks.last.is_some_and(|last| last.elapsed() < ON_ITS_WAY);
@@ -66,12 +66,12 @@ impl Seen {
         chunks.forgotten = chunks.forgotten.wrapping_add(1);
     }
 
-    /// How often it was.
+    /// Returns how often that happened.
     pub fn forgotten(&self) -> u64 {
         self.0.lock().forgotten
     }
 
-    /// Notes that something is on its way to the kernel that was made of chunks which were noted
+    /// Records that an answer is on its way to the kernel, made from chunks that were recorded
     /// before.
     pub fn note_answer(&self) {
         self.0.lock().last = Some(Instant::now());
@@ -94,7 +94,7 @@ impl Seen {
         }
     }
 
-    /// The chunks of each array, and their versions; none where others may have been read.
+    /// Returns the chunks and versions by array; `None` if there may be others.
     fn by_array(&self) -> Option<HashMap<NodePath, Vec<Read>>> {
         let chunks = self.0.lock();
         if chunks.is_unsure {
@@ -109,11 +109,12 @@ impl Seen {
 }
 
 impl Vfs {
-    /// Whether the kernel's pages of a view are what is stored, which others may have changed.
+    /// Whether the kernel's pages of a view still match the store, which other programs may have
+    /// changed.
     pub(super) fn pages_hold(&self, pages: &KernelPages, view: &View) -> bool {
         let Some(by_array) = pages.seen.by_array() else { return false };
         let holds = |path: &NodePath, mut chunks: Vec<Read>| {
-            // Those that lie in one directory are asked for together.
+            // Sort the chunks, so that those of one directory are checked together.
             chunks.sort_by(|(one, _), (other, _)| one.indices().cmp(other.indices()));
             let (coords, versions): (Vec<Coords>, Vec<Option<Version>>) =
                 chunks.into_iter().unzip();

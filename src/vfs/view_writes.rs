@@ -1,9 +1,9 @@
-//! What is written to files of other formats: it waits in the chunks that it lies in, as what is
-//! written to chunk files does, and is stored when the file is closed.
+//! Writes to views. They change the chunks behind the view, which become pending and are stored
+//! when the file is closed.
 //!
 //! A chunk counts the bytes that are still missing. When none are missing in it and in its shard,
 //! `vfs::gather` has the pool store it. So `cp` onto a view stores each chunk and shard once, while
-//! the copy goes on, and reads no chunk for it: `view::elements` says which range of a chunk a
+//! the copy continues, and reads no chunk for it: `view::elements` says which range of a chunk a
 //! request fills. A writer that did not truncate the view may stop anywhere, so its chunks are read
 //! at once, and `write` reports a damaged chunk, not `close`.
 
@@ -21,35 +21,33 @@ use crate::error::{At, Error, Result};
 use crate::metadata::NodePath;
 use crate::view::{ChangeChunk, Format, View};
 
-/// A request of more chunks is not answered at once, though all of them may be at hand.
+/// Requests for more chunks than this always go to the pool, even if all chunks are cached.
 pub(super) const MOST_AT_HAND: usize = 64;
 
-/// Zero bytes that are written at once.
+/// How many zero bytes to write at once.
 const ZEROS: usize = 1 << 20;
 
-/// What those share who have a view open to write.
+/// The state that all writers of a view share.
 ///
-/// A view keeps its length when it is opened to be cut to nothing, but what such a writer skips
-/// then is zero, as in any file: `cp` skips holes. Others who write it change what they write and
-/// nothing else.
+/// Truncating a view at `open` keeps its length, but the bytes that the writer then skips become
+/// zero, as in any file: `cp` skips holes. Other writers only change what they write.
 #[derive(Debug, Default)]
 pub(super) struct Writing {
-    /// Held over the writing of what was skipped.
+    /// Held while skipped bytes are zeroed.
     filling: Mutex<()>,
-    /// Where what was written ends, by any of them, since it was cut last. A leaf.
+    /// The end of the bytes that any writer has written since the last truncation. A leaf lock.
     end: Mutex<u64>,
-    /// Who has written. A leaf.
+    /// The processes that have written. A leaf lock.
     authors: Mutex<Authors>,
 }
 
 impl Writing {
-    /// Notes that it is cut to nothing.
+    /// Records a truncation.
     pub fn cut(&self) {
         *self.end.lock() = 0;
     }
 
-    /// Notes that bytes are about to be written from `offset` to `end`, after `fill` has made those
-    /// zero that are skipped.
+    /// Records a write from `offset` to `end`, after zeroing the bytes that it skips with `fill`.
     fn begin(
         &self,
         offset: u64,
@@ -65,8 +63,8 @@ impl Writing {
         Ok(())
     }
 
-    /// The same where nothing is skipped, and nobody else is making anything zero; whether that is
-    /// so.
+    /// Like [`Self::begin`], but returns `false` if the write skips bytes, or another thread is
+    /// zeroing some.
     fn try_begin(&self, offset: u64, end: u64, is_cut: bool) -> bool {
         let Some(_filling) = self.filling.try_lock() else { return false };
         if is_cut && offset > self.end() {
@@ -93,15 +91,15 @@ impl OpenView {
         }
     }
 
-    /// Whether it is written, and by other processes than that of `thread`.
+    /// Whether it was written, but not by the process of `thread`.
     pub(super) fn is_written_by_others(&self, thread: Thread) -> bool {
         self.writing.as_ref().is_some_and(|writing| !writing.authors.lock().may_include(thread))
     }
 }
 
 impl Vfs {
-    /// As [`Self::write_view`], where all chunks that it lies in wait already; whether they do, and
-    /// it is written. Nothing is waited for.
+    /// Like [`Self::write_view`], but only if all of its chunks are pending already, so that
+    /// nothing must be waited for. `false` if they are not.
     pub(super) fn try_write_view(
         &self,
         open: &OpenView,
@@ -132,7 +130,8 @@ impl Vfs {
             return Ok(false);
         }
         let mut all_wait = true;
-        // One that is stored right now does not wait any more: then all is written once more.
+        // If a chunk is stored at this moment, it is no longer pending, and the caller repeats the
+        // write.
         open.view.write(offset, data, &mut |elements, coords, cover, change| {
             let array = self.array_of(elements, open.moves)?;
             all_wait &= self.cache.try_change(&array, coords, &cover, change)?;
@@ -146,8 +145,8 @@ impl Vfs {
         Ok(all_wait)
     }
 
-    /// Puts `data` at `offset` of a view: it waits in the chunks that it lies in. Whether more was
-    /// changed than that.
+    /// Writes `data` at `offset` of a view, which makes its chunks pending. Returns whether it also
+    /// zeroed skipped bytes.
     pub(super) fn write_view(
         &self,
         open: &OpenView,
@@ -164,8 +163,7 @@ impl Vfs {
         Ok(is_filled)
     }
 
-    /// Notes that somebody is about to write from `offset` to `end`; whether bytes before that were
-    /// made zero.
+    /// Records a write from `offset` to `end`. Returns whether it zeroed skipped bytes.
     fn begin_in_view(&self, open: &OpenView, offset: u64, end: u64) -> Result<bool> {
         let mut is_filled = false;
         let zero = |from, until| {
@@ -181,7 +179,7 @@ impl Vfs {
         Ok(is_filled)
     }
 
-    /// Makes the elements between two offsets zero.
+    /// Zeroes the elements between two offsets.
     fn write_zeros(&self, view: &View, moves: u64, (from, until): (u64, u64)) -> Result<()> {
         let mut offset = from;
         while offset < until {
@@ -204,17 +202,17 @@ impl Vfs {
         }
     }
 
-    /// Changes chunks of a view, where the caller sees to it that nothing moves. Of one that was
-    /// cut it is expected that all is written: a chunk is not read before it is known that it is
-    /// not.
+    /// Returns a function that changes chunks of a view, for a caller that prevents moves. After a
+    /// truncation all bytes will probably be written, so a chunk is read only if that turns out
+    /// wrong.
     fn change_in_view(&self, moves: u64, is_cut: bool) -> Box<ChangeChunk<'_>> {
         Box::new(move |elements, coords, cover, change| {
             let current = self.array_of(elements, moves)?;
             let len = usize::try_from(current.chunk_len(coords)?.longest()).unwrap_or(usize::MAX);
-            // Counted while it is changed; then it counts as what waits.
+            // Reserve the memory while the chunk is changed; after that it counts as pending.
             let more = if self.cache.is_pending(&current, coords) { 0 } else { len };
             self.reserve(more)?;
-            // Who does not cut the file may leave it at that.
+            // Without truncation, the writer may stop anywhere.
             let cover = match cover {
                 Cover::Range(len, _) if !is_cut => Cover::Part(len),
                 cover => cover,
@@ -225,8 +223,8 @@ impl Vfs {
         })
     }
 
-    /// Stores what was written to a view that is closed. One that was cut to nothing must have been
-    /// written whole: what was not is as it was.
+    /// Stores the writes to a view at close. After a truncation, the view must have been written
+    /// completely; bytes that were not written keep their old values.
     pub(super) fn flush_view(&self, open: &OpenView) -> Result<()> {
         self.store_view(&open.view)?;
         let end = open.writing.as_ref().filter(|_| open.is_cut).map(|writing| writing.end());
@@ -243,7 +241,7 @@ impl Vfs {
         }
     }
 
-    /// Stores what waits in the arrays of a view.
+    /// Stores the pending chunks of a view's arrays.
     pub(super) fn store_view(&self, view: &View) -> Result<()> {
         let mut first = Ok(());
         for elements in view.elements() {
@@ -252,9 +250,8 @@ impl Vfs {
         first
     }
 
-    /// Whether a view can be cut to `len` bytes: to nothing, after which it is written anew, or to
-    /// what it has. Then what those have skipped who cut it when they opened it is zero; whether
-    /// that is so of any.
+    /// Truncates a view to `len` bytes: to 0, to be written again, or to its full length, which
+    /// zeroes the bytes that truncating writers have skipped. Returns whether any were zeroed.
     pub(super) fn truncate_view(&self, inode: &Inode, view: &View, len: u64) -> Result<bool> {
         if len != 0 && len != view.len() {
             let detail = format!(
@@ -270,8 +267,8 @@ impl Vfs {
         Ok(is_filled)
     }
 
-    /// Puts all bytes of a file in the place of those of a view: they must be of the same length.
-    /// What the store does not take waits, as what was written to chunks does, and is told.
+    /// Replaces all bytes of a view with those of a file of the same length. If the store fails,
+    /// the chunks stay pending and the error is reported.
     pub(super) fn replace_view(
         &self,
         path: &NodePath,

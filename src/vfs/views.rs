@@ -1,6 +1,7 @@
-//! Nodes as files of other formats: which there are, and what is read of them.
+//! Views: nodes as files of other formats.
 //!
-//! A view is made of metadata and kept for `--metadata-ttl`; its chunks are those of the cache.
+//! A view is generated from metadata and cached for `--metadata-ttl`; its elements come from the
+//! chunk cache.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -24,27 +25,27 @@ use crate::hierarchy::Node;
 use crate::metadata::{NodeKind, NodePath};
 use crate::view::{FORMATS, Format, GetChunk, Source, View};
 
-/// The most nodes that a text lists which cannot be in a file.
+/// The most nodes to list that a format cannot hold.
 const MAX_REASONS: usize = 100;
 
-/// The name of the root in the name of a file.
+/// The file name of the root's views.
 pub(super) const ROOT_NAME: &str = "__root__";
 
-/// Views that are kept.
+/// The most views to cache.
 const MAX_KEPT: usize = 256;
 
-/// Bytes of their headers.
+/// The most bytes of their headers.
 const MAX_KEPT_LEN: u64 = 128 << 20;
 
-/// Which views are listed. All can be opened by name.
+/// Which views appear in listings. All views can be opened by name.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum ListedViews {
-    /// None.
+    /// No views.
     #[default]
     None,
-    /// All there are.
+    /// All views.
     All,
-    /// Those of these formats.
+    /// The views of these formats.
     Of(Vec<&'static Format>),
 }
 
@@ -58,61 +59,60 @@ impl ListedViews {
     }
 }
 
-/// A node, and the extension of a format.
+/// A node and the file extension of a format.
 type Name = (NodePath, &'static str);
 
-/// Views that were made.
+/// The cached views, and the state that handles of a view share.
 #[derive(Debug, Default)]
 pub(super) struct Views {
-    /// A leaf.
+    /// The cached views. A leaf lock.
     kept: Mutex<HashMap<Name, Kept>>,
-    /// What was read of each that somebody has open, or that the kernel has pages of. A leaf.
+    /// The chunks read through each view that is open or has pages in the kernel. A leaf lock.
     seen: Mutex<HashMap<Name, Weak<Seen>>>,
-    /// Those that somebody has open to write. A leaf.
+    /// The state of the writers of each view. A leaf lock.
     writing: Mutex<HashMap<Name, Weak<Writing>>>,
-    /// Those whose slabs somebody was told of. A leaf.
+    /// The views with a logged warning about slow sequential reads. A leaf lock.
     warned: Mutex<HashSet<Name>>,
 }
 
-/// A view that is open: what was opened stays what it is.
+/// An open view. It does not change while it is open.
 #[derive(Debug)]
 pub(super) struct OpenView {
     pub view: Arc<View>,
     pub path: NodePath,
     pub format: &'static Format,
     pub opened: Instant,
-    /// The generations that it is made of.
+    /// The generations that it shows.
     pub generations: Generations,
-    /// When what it shows was last changed.
+    /// The time of the last change of its contents.
     pub modified: SystemTime,
-    /// How many nodes had moved before.
+    /// `Hierarchy::moves` before it was generated.
     pub moves: u64,
-    /// The generations that the kernel's pages are of from now on, where it was told to drop those
-    /// that it has.
+    /// The generations that the kernel's pages will show, if this open makes it drop its pages.
     pages: Option<Generations>,
     /// The chunks that are read.
     pub seen: Arc<Seen>,
-    /// Of one that is written.
+    /// The shared state of the writers, if it is open for writing.
     pub writing: Option<Arc<Writing>>,
-    /// Whether it was cut to nothing when it was opened.
+    /// Whether this open truncated it.
     pub is_cut: bool,
     /// How it is being read.
     pub reader: Reader,
 }
 
-/// A view that was made.
+/// A cached view.
 #[derive(Debug, Clone)]
 pub(super) struct Kept {
     pub view: Arc<View>,
     made: Instant,
-    /// How many nodes had moved before.
+    /// `Hierarchy::moves` before it was generated.
     pub moves: u64,
-    /// The generations of the hierarchy and of the chunks that it is made of.
+    /// The generations of the hierarchy and of its chunks.
     generations: Generations,
-    /// The arrays that its header has values of.
+    /// The arrays with values in the header.
     used: Vec<Arc<Array>>,
     modified: SystemTime,
-    /// What the kernel has pages of.
+    /// The kernel's pages.
     pages: Option<KernelPages>,
 }
 
@@ -121,7 +121,8 @@ impl Views {
         self.kept.lock().get(&(path.clone(), format.extension)).cloned()
     }
 
-    /// Keeps a view, with the pages that are known now: they may be others than when it was made.
+    /// Caches a view. Keeps the current state of the kernel's pages, which may be newer than the
+    /// view.
     fn keep(&self, path: &NodePath, format: &'static Format, mut kept: Kept) -> Kept {
         let mut all = self.kept.lock();
         let key = (path.clone(), format.extension);
@@ -139,17 +140,18 @@ impl Views {
         kept
     }
 
-    /// What is read of a view by all who have it open: the kernel's pages are theirs together.
+    /// Returns the chunks read through a view by all of its handles, which share the kernel's
+    /// pages.
     fn seen(&self, path: &NodePath, format: &'static Format) -> Arc<Seen> {
         shared(&self.seen, (path.clone(), format.extension))
     }
 
-    /// What is known of a view by all who have it open to write.
+    /// Returns the state that all writers of a view share.
     fn writing(&self, path: &NodePath, format: &'static Format) -> Arc<Writing> {
         shared(&self.writing, (path.clone(), format.extension))
     }
 
-    /// Notes that those who have a view open have another file than those who open it from now on.
+    /// Separates the current handles of a view from later ones, which show another file.
     pub(super) fn forget_openers(&self, path: &NodePath, format: &'static Format) {
         let name = (path.clone(), format.extension);
         self.seen.lock().remove(&name);
@@ -169,7 +171,7 @@ impl Views {
     }
 }
 
-/// What all share who have a view open; made for the first of them.
+/// Returns the state that all handles of a view share, a new one for the first of them.
 fn shared<T: Default>(all: &Mutex<HashMap<Name, Weak<T>>>, name: Name) -> Arc<T> {
     let mut all = all.lock();
     if all.len() > MAX_KEPT {
@@ -183,13 +185,13 @@ fn shared<T: Default>(all: &Mutex<HashMap<Name, Weak<T>>>, name: Name) -> Arc<T>
     })
 }
 
-/// The name of a file of a node, in the directory of the group that the node is in.
+/// Returns the file name of a view in the directory of its group.
 pub(super) fn view_name(path: &NodePath, format: &Format) -> String {
     format!("{}.{}", path.name().unwrap_or(ROOT_NAME), format.extension)
 }
 
 impl Vfs {
-    /// The view that `name` in the directory of a group is, if it is one.
+    /// Returns the view called `name` in the directory of a group, if it is one.
     pub(super) fn resolve_view(&self, directory: &Place, name: &str) -> Result<Option<Place>> {
         let Place::Node(group) = directory else { return Ok(None) };
         for (stem, format) in Format::split(name) {
@@ -225,7 +227,7 @@ impl Vfs {
         }
     }
 
-    /// The file that a node is in a format.
+    /// Returns the view of a node in a format.
     pub(super) fn view(&self, path: &NodePath, format: &'static Format) -> Result<Arc<View>> {
         self.kept_view(path, format).map(|kept| kept.view)
     }
@@ -251,7 +253,7 @@ impl Vfs {
         Ok(self.views.keep(path, format, kept))
     }
 
-    /// Says once where a sweep through a view decodes each chunk many times.
+    /// Logs once if a sequential read of a view decodes each chunk many times.
     fn warn_of_slabs(&self, path: &NodePath, format: &Format, view: &View) {
         let at_once = self.assembled_at_once(view);
         for elements in view.elements() {
@@ -261,8 +263,8 @@ impl Vfs {
         }
     }
 
-    /// The file that a node is, the arrays that its header has values of, and the generation of
-    /// these.
+    /// Generates a view. Returns it with the arrays whose values are in its header, and the sum of
+    /// their generations.
     fn make_view(
         &self,
         path: &NodePath,
@@ -274,7 +276,7 @@ impl Vfs {
             let array = &elements.array;
             let (arrays, generation) = &mut *used.borrow_mut();
             if !arrays.iter().any(|known| Arc::ptr_eq(known, array)) {
-                // Before it is read: what changes meanwhile is newer.
+                // Read the generation first, so that every later change counts.
                 *generation = generation.wrapping_add(self.cache.generation(array));
                 arrays.push(Arc::clone(array));
             }
@@ -292,14 +294,13 @@ impl Vfs {
         Ok(node.document().map_or(self.mounted, |document| document.total().modified))
     }
 
-    /// How often chunks of its arrays were changed here, and those of others that its header has
-    /// values of.
+    /// Returns the sum of the generations of its arrays and of those with values in its header.
     pub(super) fn generation_of(&self, view: &View, used: &[Arc<Array>]) -> u64 {
         let arrays = view.elements().map(|elements| &elements.array).chain(used);
         arrays.map(|array| self.cache.generation(array)).fold(0, u64::wrapping_add)
     }
 
-    /// Length and time of a view.
+    /// Returns the length and the modification time of a view.
     pub(super) fn stat_view(
         &self,
         path: &NodePath,
@@ -309,7 +310,7 @@ impl Vfs {
         Ok((kept.view.len(), kept.modified))
     }
 
-    /// Opens a view, and says what may be done with the kernel's pages of it.
+    /// Opens a view, and decides what the kernel may do with its pages.
     pub(super) fn open_view(
         &self,
         inode: &Arc<Inode>,
@@ -360,8 +361,8 @@ impl Vfs {
         Ok((Arc::new(view), if are_kept { Pages::Keep } else { Pages::Drop }))
     }
 
-    /// Since when bytes of a view are known to be what is stored when it is opened; none where they
-    /// are not. What others store is looked for once the time is over.
+    /// Returns when bytes of a view were last known to match the store; `None` if they may not.
+    /// Checks the store for changes of other programs after `--metadata-ttl`.
     fn stored_since(
         &self,
         pages: &KernelPages,
@@ -378,12 +379,12 @@ impl Vfs {
         self.pages_hold(pages, view).then_some(opened)
     }
 
-    /// The same of a view that is being opened.
+    /// Like [`Self::stored_since`], for a view that is being opened.
     pub(super) fn known_since(&self, pages: &KernelPages, open: &OpenView) -> Option<Instant> {
         self.stored_since(pages, &open.view, open.generations, open.opened)
     }
 
-    /// Whether a view is made of so many chunks at the most.
+    /// Whether a view has at most `most` chunks.
     pub(super) fn is_of_chunks(view: &View, most: usize) -> bool {
         let mut found = 0_usize;
         let walked = view.for_each_chunk((0, view.len()), &mut |_, _, _| {
@@ -393,7 +394,7 @@ impl Vfs {
         matches!(walked, Ok(ControlFlow::Continue(())))
     }
 
-    /// The kernel has dropped the pages that it had, where it was told to: it asks.
+    /// Records that the kernel has dropped its old pages, which a read proves.
     pub(super) fn note_pages(&self, open: &OpenView) {
         if let Some(generations) = open.pages {
             let (view, seen) = (Arc::clone(&open.view), Arc::clone(&open.seen));
@@ -402,7 +403,7 @@ impl Vfs {
         }
     }
 
-    /// The views that are listed in the directory of a group.
+    /// Returns the views that the directory of a group lists.
     pub(super) fn listed_views(&self, group: &NodePath) -> Result<Vec<(String, Place)>> {
         let formats = match self.options.form {
             Form::View(only) => vec![only],
@@ -416,7 +417,7 @@ impl Vfs {
             paths.push(NodePath::root());
         }
         if self.hierarchy.existing(group)?.array().is_none() {
-            // What cannot be read is no view.
+            // An unreadable node has no views.
             let children = self.hierarchy.children(group)?.flatten();
             paths.extend(children.map(|child| child.path().clone()));
         }
@@ -424,7 +425,8 @@ impl Vfs {
         for path in paths {
             for format in &formats {
                 let (name, place) = (view_name(&path, format), Place::View(path.clone(), format));
-                // A node or a file of that name wins. What cannot be told is left out.
+                // A node or file of the same name takes precedence. Skip names that cannot be
+                // checked.
                 let found = self.resolve(&Place::Node(group.clone()), &name);
                 if found.is_ok_and(|found| found.as_ref() == Some(&place)) {
                     names.push((name, place));
@@ -434,13 +436,13 @@ impl Vfs {
         Ok(names)
     }
 
-    /// Whether listings have views in them, which are made for that.
+    /// Whether listings include views, which generates them.
     pub fn lists_views(&self) -> bool {
         matches!(self.options.form, Form::View(_)) || self.options.listed_views != ListedViews::None
     }
 
-    /// What `.zarrfs/views/NODE` shows: a line for each format, with the length of the file or why
-    /// there is none.
+    /// Returns the text of `.zarrfs/views/NODE`: a line for each format, with the length of the
+    /// file or the reason why there is none.
     pub(super) fn views_text(&self, path: &NodePath) -> Result<String> {
         let node = self.hierarchy.existing(path)?;
         let width = FORMATS.iter().map(|format| format.extension.len()).max().unwrap_or_default();
@@ -454,7 +456,7 @@ impl Vfs {
             let _never = writeln!(text, "{:width$}  {said}", format.extension);
         }
         if node.kind() == NodeKind::Group {
-            // No chunk is read to list what is in a group.
+            // Listing must not read chunks.
             let source = Source::new(&self.hierarchy, path, &|_, _, _| Ok(None));
             let left_out = source.and_then(|source| Ok(source.children()?.left_out));
             for (name, error) in left_out.unwrap_or_default().iter().take(MAX_REASONS) {
@@ -464,7 +466,7 @@ impl Vfs {
         Ok(text)
     }
 
-    /// Refuses to make names in a mount that shows one format and nothing else.
+    /// Refuses to create or rename anything in a mount with `--as FORMAT`.
     pub(super) fn check_names_change(&self) -> Result<()> {
         match self.options.form {
             Form::View(format) => Err(Error::new(
@@ -478,18 +480,18 @@ impl Vfs {
         }
     }
 
-    /// Whether a name may be that of a view.
+    /// Whether a name may belong to a view.
     pub(super) fn is_view_name(name: &str) -> bool {
         !Format::split(name).is_empty()
     }
 }
 
-/// Whether an error says that the format cannot hold the node.
+/// Whether an error means that the format cannot hold the node.
 fn is_refusal(error: &Error) -> bool {
     matches!(error.kind(), Kind::Unsupported | Kind::NotFound)
 }
 
-/// A file that the kernel knows, of a node that cannot be shown so any more.
+/// Converts the error for a view that the kernel knows but the node no longer has.
 pub(super) fn as_gone(error: Error) -> Error {
     if is_refusal(&error) { error.of_kind(Kind::NotFound) } else { error }
 }

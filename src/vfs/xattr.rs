@@ -1,4 +1,4 @@
-//! Extended attributes: what the model says (`user.zarr.*`), and the node's own attributes
+//! Extended attributes: properties of the array (`user.zarr.*`) and the node's own attributes
 //! (`user.attrs.*`).
 
 use std::sync::Arc;
@@ -16,26 +16,26 @@ use crate::metadata::merge::Edit;
 const ZARR: &str = "user.zarr.";
 const ATTRS: &str = "user.attrs.";
 
-/// The most bytes that the kernel takes of a value.
+/// The most bytes of a value that the kernel accepts.
 const MAX_VALUE_LEN: usize = 65_536;
 
-/// Whether an attribute must be there, or must not, to be set.
+/// Whether the attribute must exist already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Presence {
-    /// Either.
+    /// It may exist or not.
     Any,
-    /// It must not be there (`XATTR_CREATE`).
+    /// It must not exist (`XATTR_CREATE`).
     Absent,
-    /// It must be there (`XATTR_REPLACE`).
+    /// It must exist (`XATTR_REPLACE`).
     Present,
 }
 
 impl Vfs {
-    /// The value of an extended attribute.
+    /// Returns the value of an extended attribute.
     pub fn getxattr(&self, number: u64, name: &str) -> Result<Vec<u8>> {
         let place = || -> Result<_> { Ok(self.inode(number)?.place()) };
         let found = if let Some(attribute) = name.strip_prefix(ATTRS) {
-            // One of them may be asked for after another, and each by itself.
+            // Programs ask for attributes one by one, so compute only this one.
             match self.node_of(place()?.as_ref())? {
                 Some(node) => {
                     node.attributes().and_then(|all| all.get(attribute)).map(ToString::to_string)
@@ -52,10 +52,10 @@ impl Vfs {
         found.map(String::into_bytes).ok_or_else(absent)
     }
 
-    /// The names of all extended attributes.
+    /// Returns the names of all extended attributes.
     pub fn listxattr(&self, number: u64) -> Result<Vec<String>> {
         let place = self.inode(number)?.place();
-        // A value that the kernel would not pass on is found in the document.
+        // Longer values can be read in the metadata file.
         let fits = |(name, value): &(String, String)| is_listed(name, value.len());
         let own = self.zarr_xattrs(place.as_ref())?.into_iter().filter(fits).map(|(name, _)| name);
         let mut names: Vec<String> = own.collect();
@@ -67,7 +67,7 @@ impl Vfs {
                     len = len.saturating_add(name.len());
                     names.push(name);
                 }
-                // The kernel takes no more names than that.
+                // The kernel accepts no longer list.
                 if len > MAX_VALUE_LEN {
                     break;
                 }
@@ -76,7 +76,7 @@ impl Vfs {
         Ok(names)
     }
 
-    /// The node whose attributes a place shows, if it is one.
+    /// Returns the node whose attributes a place shows.
     fn node_of(&self, place: Option<&Place>) -> Result<Option<Arc<Node>>> {
         match place {
             Some(Place::Node(path) | Place::Document(path)) => {
@@ -86,7 +86,7 @@ impl Vfs {
         }
     }
 
-    /// Sets an attribute of a node, by the JSON text of its value.
+    /// Sets an attribute of a node to a JSON value.
     pub fn setxattr(
         &self,
         number: u64,
@@ -143,11 +143,11 @@ impl Vfs {
         Ok(())
     }
 
-    /// The node and the name of the attribute of it that `name` is, where that can be changed.
+    /// Returns the node and its attribute for the extended attribute `name`, if it can be changed.
     fn attribute_of(&self, number: u64, name: &str) -> Result<(NodePath, String)> {
         if !name.starts_with("user.") {
-            // `cp -a` and `install` try to set access control lists and go on without: nothing to
-            // tell anyone.
+            // `cp -a` and `install` try to set access control lists and continue without them, so
+            // this error is not recorded.
             return Err(Error::new(Kind::NoSuchNamespace, "only user attributes can be set"));
         }
         self.hierarchy.store().write()?;
@@ -156,7 +156,8 @@ impl Vfs {
         if let Some(Place::Document(_)) = place
             && inode.file().lock().is_changed()
         {
-            // `cp -a` sets what the document says itself, and goes on without.
+            // `cp -a` sets attributes that the metadata file contains anyway, and continues without
+            // them.
             return Err(Error::unsupported(format!(
                 "{name}: a program is writing the metadata \
                  file"
@@ -175,7 +176,7 @@ impl Vfs {
         }
     }
 
-    /// What the model says.
+    /// Returns the properties of the array.
     fn zarr_xattrs(&self, place: Option<&Place>) -> Result<Vec<(String, String)>> {
         let mut all = Vec::new();
         match place {
@@ -224,12 +225,12 @@ impl Vfs {
     }
 }
 
-/// Whether the kernel passes on an attribute of this name whose value has so many bytes.
+/// Whether the kernel accepts an attribute with this name and length.
 fn is_listed(name: &str, len: usize) -> bool {
     len <= MAX_VALUE_LEN && name.len() <= 255
 }
 
-/// A string as it is, anything else as JSON.
+/// Returns a string as it is, and any other value as JSON.
 fn text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

@@ -1,16 +1,14 @@
-//! The tree as Zarr 2 has it: `.zarray`, `.zgroup`, `.zattrs` and `.zmetadata` in place of
-//! `zarr.json`, chunks named `0.0`.
+//! The tree with Zarr 2 names: `.zarray`, `.zgroup`, `.zattrs` and `.zmetadata` in place of
+//! `zarr.json`, and chunks named `0.0`.
 //!
-//! A name of Zarr 2 leads to the same place as the name of Zarr 3 that means the same, so that
+//! A name of Zarr 2 leads to the same place as the name of Zarr 3 with the same meaning, so that
 //! reading, writing, removing and moving know one tree. Attributes and consolidated metadata, which
-//! Zarr 3 has in the document, are places of their own. What a program writes into them becomes a
-//! change of the one document.
+//! Zarr 3 has in `zarr.json`, are places of their own; writing to them edits `zarr.json`.
 //!
-//! `Vfs::resolve` turns a name of Zarr 2 into the directory and the name that the same thing has in
-//! the tree of Zarr 3, and listings turn names the other way. The two places are
-//! `Place::Attributes` and `Place::Copies`. `metadata::zarr2::to_v3` makes a metadata file of Zarr
-//! 3 from what a program writes. The difference to the one that the mount shows is then an edit
-//! like any other.
+//! `Vfs::resolve` translates a name of Zarr 2 to the directory and name in the tree of Zarr 3, and
+//! listings translate names back. The two extra places are `Place::Attributes` and `Place::Copies`.
+//! `metadata::zarr2::to_v3` converts what a program writes to a metadata file of Zarr 3. The
+//! difference to the one that the mount shows is then an edit like any other.
 
 use std::sync::Arc;
 
@@ -27,20 +25,20 @@ use crate::metadata::shown::Copies;
 use crate::metadata::zarr2::{self, Documents, Told};
 use crate::metadata::{DIMENSIONS, Dialect, NodeKind, NodePath};
 
-/// What a name in a directory is called in the one tree.
+/// The translation of a name to the Zarr 3 tree.
 pub(super) enum Named {
-    /// As it is.
+    /// The same name.
     Same,
     /// Another name, perhaps in another directory.
     As(Place, String),
-    /// Attributes, or consolidated metadata.
+    /// Attributes or consolidated metadata.
     Beside(Place),
-    /// Nothing has this name.
+    /// No name.
     Nothing,
 }
 
 impl Vfs {
-    /// What `name` in `directory` is in the one tree.
+    /// Translates `name` in `directory` to the Zarr 3 tree.
     pub(super) fn in_one_tree(&self, directory: &Place, name: &str) -> Result<Named> {
         let Place::Node(path) = directory else { return Ok(Named::Same) };
         if self.options.form == Form::Zarr3 {
@@ -72,8 +70,8 @@ impl Vfs {
         }
     }
 
-    /// A chunk that is not stored, where the document shown does not say what is in it: found by
-    /// its name, not listed.
+    /// Returns the place of a chunk that is not stored, if the metadata shown give no fill value:
+    /// it can be opened by name, but is not listed.
     pub(super) fn unlisted_chunk(&self, directory: &Place, name: &str) -> Result<Option<Place>> {
         let Place::Node(path) = directory else { return Ok(None) };
         let Some(node) = self.hierarchy.node(path)?.filter(|node| !node.is_bare()) else {
@@ -98,7 +96,7 @@ impl Vfs {
                 .is_ok_and(|shown| shown.shows_fill)
     }
 
-    /// A place beside a document, if there is anything at it.
+    /// Returns `place` if its attributes or consolidated metadata exist.
     pub(super) fn beside(&self, place: Place) -> Result<Option<Place>> {
         let name = place.name().unwrap_or_default();
         if self.overlay.get(&place.parent(), &name).is_some() {
@@ -112,7 +110,7 @@ impl Vfs {
                 self.waiting.lock().contains_key(path)
             }
             Place::Attributes(_) => self.has_attributes(&node)?,
-            // Any group has them by name: who looks for them need not read document by document.
+            // Every group has them by name, so that libraries need not read each metadata file.
             Place::Copies(_) => {
                 let is_node = !node.is_bare() || node.removed().is_some();
                 is_node && matches!(node.content(), Content::Group(_))
@@ -122,7 +120,7 @@ impl Vfs {
         Ok(is_there.then_some(place))
     }
 
-    /// The names of a node's directory, as Zarr 2 has them, from those of the one tree.
+    /// Translates the names of a node's directory to Zarr 2.
     pub(super) fn names_of_zarr2(&self, path: &NodePath, names: Source) -> Result<Source> {
         let node = self.hierarchy.existing(path)?;
         let document = if node.kind() == NodeKind::Array { ZARRAY } else { ZGROUP };
@@ -130,11 +128,11 @@ impl Vfs {
         let is_bare = node.is_bare();
         let renamed = names.filter_map(move |found| match found {
             Ok((_, place @ Place::Document(_))) => Some(Ok((document.to_owned(), place))),
-            // They come one by one.
+            // They are added one by one.
             Ok((_, Place::ChunkDir(..) | Place::Attributes(_) | Place::Copies(_))) => None,
             Ok((_, Place::Chunk(_, coords))) if !coords.indices().is_empty() => None,
             Ok((_, place @ Place::Chunk(..))) => Some(Ok(("0".to_owned(), place))),
-            // A copy of the node in Zarr 2 that lies beside its document.
+            // A Zarr 2 copy of the metadata beside `zarr.json`.
             Ok((name, Place::Ordinary(..))) if !is_bare && is_own_name(&name) => None,
             Ok((name, _)) if is_array && name == CHUNKS => None,
             other => Some(other),
@@ -175,7 +173,8 @@ impl Vfs {
         })))
     }
 
-    /// What a new file `name` in a node's directory would be; none where Zarr 2 has no rule for it.
+    /// Returns the place of a new file `name` in a node's directory; `None` if Zarr 2 has no rule
+    /// for it.
     pub(super) fn place_for_new_of_zarr2(
         &self,
         path: &NodePath,
@@ -200,7 +199,7 @@ impl Vfs {
         })
     }
 
-    /// The text that is shown at a place of a document, or only for its length.
+    /// Returns the text shown at a metadata file, or an older one if only its length is wanted.
     pub(super) fn shown_at(&self, place: &Place, wanted: Wanted) -> Result<Arc<str>> {
         let path = place.node().ok_or_else(Error::not_found)?;
         let node = self.hierarchy.existing(path)?;
@@ -221,7 +220,7 @@ impl Vfs {
         }
     }
 
-    /// The documents that a node has in Zarr 2.
+    /// Returns the metadata files of a node in Zarr 2.
     fn documents_of(&self, node: &Node) -> Result<Documents> {
         let mut documents = match node.content() {
             Content::Group(group) => zarr2::group(group),
@@ -239,7 +238,7 @@ impl Vfs {
         Ok(documents)
     }
 
-    /// What the model of an array does not tell.
+    /// Returns what Zarr 2 needs besides the model of an array.
     fn told_of(&self, node: &Node) -> Told {
         let says_none = |text: &[u8]| {
             text.windows(DIMENSIONS.len()).any(|window| window == DIMENSIONS.as_bytes())
@@ -247,7 +246,7 @@ impl Vfs {
         let stored = node.stored().or(node.removed());
         Told {
             is_null: self.without_fill.lock().contains(node.path()),
-            // Other dialects have no way to say it, and xarray needs it.
+            // Other dialects cannot say it, and xarray needs it.
             names_none: *self.hierarchy.dialect() != Dialect::V2
                 || stored.is_none_or(|document| says_none(&document.text)),
         }
@@ -261,7 +260,7 @@ impl Vfs {
         }
     }
 
-    /// Consolidated metadata of a group; see [`Texts`](crate::hierarchy::Texts).
+    /// Returns the consolidated metadata of a group; see [`Texts`](crate::hierarchy::Texts).
     fn copies_of(&self, path: &NodePath, wanted: Wanted) -> Result<Arc<str>> {
         let node = self.hierarchy.existing(path)?;
         let version = node.stored().or(node.removed()).map(|stored| stored.stat.version.state());
@@ -274,7 +273,7 @@ impl Vfs {
         Ok(self.copies.get(path, (of, ttl), wanted, make)?.text)
     }
 
-    /// How long a document was that others are copied into, when it was shown last.
+    /// Returns the last known length of a metadata file that includes others.
     pub(super) fn last_len_shown(&self, place: &Place) -> u64 {
         let len = place.node().and_then(|path| match place {
             Place::Copies(_) => self.copies.last_len(path),
@@ -308,7 +307,7 @@ impl Vfs {
         Ok(copies)
     }
 
-    /// Stores what a program wrote at a place of a document.
+    /// Stores what a program wrote to a metadata file.
     pub(super) fn store_zarr2(
         &self,
         place: &Place,
@@ -319,8 +318,8 @@ impl Vfs {
         let written = String::from_utf8_lossy(written);
         let node = self.hierarchy.existing(path)?;
         if node.is_bare() && !matches!(place, Place::Document(_)) {
-            // They wait for the document that they are of; of copies it is enough to know that some
-            // are wanted.
+            // The metadata file of the node does not exist yet. Keep the attributes for it; for
+            // consolidated metadata, remember only that they are wanted.
             if let Place::Attributes(_) = place {
                 crate::json::parse_object(written.as_bytes())
                     .map_err(|error| error.of_kind(Kind::Invalid))?;
@@ -376,7 +375,7 @@ impl Vfs {
         Ok(())
     }
 
-    /// Remembers an array whose document gives no fill value: most dialects have to have one.
+    /// Remembers an array without a fill value, because most dialects need one.
     fn note_fill(&self, path: &NodePath, written: &str) {
         let document = crate::json::parse_object(written.as_bytes()).unwrap_or_default();
         let is_null = document.get("fill_value").is_none_or(Value::is_null);
@@ -390,7 +389,7 @@ impl Vfs {
         self.copies.forget();
     }
 
-    /// Gives a directory that has become a group the attributes that came before.
+    /// Adds the attributes that were written before to a directory that has become a group.
     pub(super) fn settle_waiting(&self, path: &NodePath) -> Result<()> {
         let waiting = self.waiting.lock().remove(path);
         match waiting {
@@ -399,7 +398,7 @@ impl Vfs {
         }
     }
 
-    /// Removes what lies beside a document.
+    /// Removes attributes or consolidated metadata.
     pub(super) fn erase_beside(&self, place: &Place) -> Result<()> {
         let path = place.node().ok_or_else(Error::not_found)?;
         let node = self.hierarchy.existing(path)?;
@@ -418,17 +417,17 @@ impl Vfs {
     }
 }
 
-/// Whether Zarr 2 has a document or a part of one under this name.
+/// Whether this name belongs to a metadata file of Zarr 2.
 fn is_own_name(name: &str) -> bool {
     [ZARRAY, ZGROUP, ZATTRS, ZMETADATA].contains(&name)
 }
 
-/// Whether the text of a document is that of an array.
+/// Whether a metadata file describes an array.
 fn is_array(text: &str) -> bool {
     crate::json::parse_object(text.as_bytes()).is_ok_and(|document| document.contains_key("shape"))
 }
 
-/// The indices of the chunk that Zarr 2 calls `name` in an array of `rank` dimensions.
+/// Parses the Zarr 2 name of a chunk in an array of `rank` dimensions.
 pub(super) fn indices(name: &str, rank: usize) -> Option<Vec<u64>> {
     if rank == 0 {
         return (name == "0").then(Vec::new);
@@ -437,7 +436,7 @@ pub(super) fn indices(name: &str, rank: usize) -> Option<Vec<u64>> {
     indices.filter(|indices| indices.len() == rank)
 }
 
-/// What Zarr 2 calls a chunk.
+/// Returns the Zarr 2 name of a chunk.
 fn name_of(coords: &Coords) -> String {
     coords.indices().iter().map(u64::to_string).collect::<Vec<_>>().join(".")
 }
