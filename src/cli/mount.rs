@@ -23,7 +23,7 @@ use crate::resources;
 use crate::store::directory::Durability;
 use crate::store::{Condition, Store};
 use crate::sys;
-use crate::vfs::{self, Passthrough, Vfs, Writeback};
+use crate::vfs::{self, PassthroughOptions, Vfs, Writeback};
 
 /// Kernel flags and fstab words that need nothing from us.
 const IGNORED: &[&str] = &[
@@ -138,7 +138,7 @@ fn serve(
         writeback_delay: args.writeback_delay,
         form: args.form,
         listed_views: args.views.clone(),
-        passthrough: (!flags.no_passthrough).then(Passthrough::default),
+        passthrough: (!flags.no_passthrough).then(PassthroughOptions::default),
         descriptors: usize::try_from(descriptors).unwrap_or(usize::MAX),
     };
     let vfs = Arc::new(Vfs::new(hierarchy, options));

@@ -25,7 +25,7 @@ pub fn register(
     match registered {
         Ok(registration) => Arc::clone(registration).downcast().ok(),
         Err(why) => {
-            vfs.cannot_pass(backing, why);
+            vfs.disable_passthrough(backing, why);
             None
         }
     }

@@ -21,7 +21,7 @@ use super::terms::{
     access_of, dot, is_past_pages, nul_separated, open_flags, permissions, reply_xattr, utf8,
 };
 use crate::error::{At, Error, Kind, Result};
-use crate::vfs::{DirHandle, Presence, Replace, Use, Vfs};
+use crate::vfs::{DirHandle, HandleUse, Presence, Replace, Vfs};
 
 /// Answers with the `$ok` of a reply, or its error.
 macro_rules! reply {
@@ -286,7 +286,7 @@ impl Filesystem for Fs {
         reply: ReplyWrite,
     ) {
         let written = u32::try_from(data.len()).unwrap_or(u32::MAX);
-        let by = Use::by(fh.0, request.pid());
+        let by = HandleUse::by(fh.0, request.pid());
         match self.now("write", |vfs| vfs.try_write(by, offset, data)) {
             Ok(true) => reply.written(written),
             Err(errno) => reply.error(errno),
@@ -306,7 +306,7 @@ impl Filesystem for Fs {
         _: LockOwner,
         reply: ReplyEmpty,
     ) {
-        let by = Use::by(fh.0, request.pid());
+        let by = HandleUse::by(fh.0, request.pid());
         let flush = move |vfs: &Vfs| vfs.flush(by);
         self.later("close", flush, move |done| reply!(reply, done, ok(() =>)));
     }
@@ -384,13 +384,13 @@ impl Filesystem for Fs {
         let mut add = |next: u64, entry: Entry<'_>| {
             let (name, attr) = match entry {
                 Entry::Dot(name, number) => (name, dot(number)),
-                Entry::Listed(dir, listed) => match vfs.tell_listed(dir, listed) {
+                Entry::Listed(dir, listed) => match vfs.lookup_listed(dir, listed) {
                     Ok(Some(attr)) => (listed.name.as_str(), attr),
                     Ok(None) => return Ok(Room::Some),
                     Err(error) => {
                         // One bad entry is no reason to show none of the others.
                         vfs.note("readdir", &error);
-                        (listed.name.as_str(), vfs.tell_name(listed))
+                        (listed.name.as_str(), vfs.lookup_listed_name(listed))
                     }
                 },
             };

@@ -14,12 +14,12 @@ const MAX_THREADS: usize = 64;
 
 /// A handle and the thread that uses it.
 #[derive(Debug, Clone, Copy)]
-pub struct Use {
+pub struct HandleUse {
     pub(super) handle: u64,
     pub(super) thread: Thread,
 }
 
-impl Use {
+impl HandleUse {
     /// Names the user of a handle. The number 0 is the kernel itself, or a thread that this process
     /// cannot see.
     pub fn by(handle: u64, thread: u32) -> Self {
@@ -27,7 +27,7 @@ impl Use {
     }
 }
 
-impl From<u64> for Use {
+impl From<u64> for HandleUse {
     fn from(handle: u64) -> Self {
         Self { handle, thread: None }
     }

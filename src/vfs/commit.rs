@@ -23,7 +23,7 @@ use crate::store::{ByteRange, Condition, Key, Version};
 
 /// The reason for storing a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum When {
+pub(super) enum StoreReason {
     /// A descriptor was closed. Scratch files stay unstored, since most are renamed or removed at
     /// once.
     Closing,
@@ -63,8 +63,8 @@ impl Vfs {
             let place = inode.place().ok_or_else(Error::not_found)?;
             let before = self.state_of(&place);
             let read = self.read_stored(&place, offset, len);
-            // If its node was moved, removed or changed meanwhile, a chunk that has gone may have been
-            // read as the fill value: it is read again, where it is now.
+            // If its node was moved, removed or changed meanwhile, a chunk that has gone may have
+            // been read as the fill value: it is read again, where it is now.
             let shared = if alone.is_some() { alone } else { Some(self.tree_lock.read()) };
             if attempts >= ATTEMPTS
                 || inode.place().as_ref() == Some(&place) && self.state_of(&place) == before
@@ -279,14 +279,14 @@ impl Vfs {
     /// Changes the length of a file. If no program has it open for writing, also stores it, or
     /// leaves it unchanged on failure.
     pub(super) fn truncate_and_store(&self, inode: &Inode, len: u64) -> Result<()> {
-        let _turn = self.turn(inode);
+        let _tree = self.lock_tree_to_store(inode);
         let mut file = inode.file().lock();
         let is_here = !matches!(file.content, Content::Stored);
         let cut = self.truncate_locked(inode, &mut file, len);
         if file.writers > 0 {
             return cut;
         }
-        let done = cut.and_then(|()| self.store_locked(inode, &mut file, When::Asked));
+        let done = cut.and_then(|()| self.store_locked(inode, &mut file, StoreReason::Asked));
         if done.is_err() && !is_here {
             self.forget_unstored(&mut file);
         }
@@ -420,9 +420,9 @@ impl Vfs {
         })
     }
 
-    /// Stores the unstored bytes of a file, if `when` asks for it.
-    pub(super) fn store_content(&self, inode: &Inode, when: When) -> Result<()> {
-        self.store_content_and(inode, when, |_| Ok(()))
+    /// Stores the unstored bytes of a file, if `reason` asks for it.
+    pub(super) fn store_content(&self, inode: &Inode, reason: StoreReason) -> Result<()> {
+        self.store_content_and(inode, reason, |_| Ok(()))
     }
 
     /// Like [`Self::store_content`], and then calls `then` with the place of the file before that
@@ -430,39 +430,44 @@ impl Vfs {
     pub(super) fn store_content_and(
         &self,
         inode: &Inode,
-        when: When,
+        reason: StoreReason,
         then: impl FnOnce(&Place) -> Result<()>,
     ) -> Result<()> {
-        let _turn = self.turn(inode);
-        self.store_locked(inode, &mut inode.file().lock(), when)?;
+        let _tree = self.lock_tree_to_store(inode);
+        self.store_locked(inode, &mut inode.file().lock(), reason)?;
         inode.place().map_or(Ok(()), |place| then(&place))
     }
 
     /// Like [`Self::store_content`], for a caller that has locked the file and its names
     /// ([`Self::lock_tree_to_store`]).
-    pub(super) fn store_locked(&self, inode: &Inode, file: &mut File, when: When) -> Result<()> {
+    pub(super) fn store_locked(
+        &self,
+        inode: &Inode,
+        file: &mut File,
+        reason: StoreReason,
+    ) -> Result<()> {
         let writers = file.writers;
         let still = self.check_still(inode, file);
         let Content::Unstored(unstored) = &mut file.content else { return Ok(()) };
         let Some(place) = inode.place() else { return still };
-        unstored.settled |= matches!(when, When::Closing | When::Asked);
+        unstored.settled |= matches!(reason, StoreReason::Closing | StoreReason::Asked);
         if !unstored.changed {
             self.forget_unstored(file);
             return Ok(());
         }
         if let Place::Ordinary(_, relative) = &place {
-            let is_due = match when {
-                When::Closing => false,
-                When::Asked | When::Everything => true,
-                When::Aged => unstored.since.elapsed() >= self.options.writeback_delay,
+            let is_due = match reason {
+                StoreReason::Closing => false,
+                StoreReason::Asked | StoreReason::Everything => true,
+                StoreReason::Aged => unstored.since.elapsed() >= self.options.writeback_delay,
             };
             // TensorStore renames its lock files onto their keys or removes them, so they never
             // need to be stored.
             if !is_due || relative.ends_with(crate::store::directory::LOCK_SUFFIX) {
                 return Ok(());
             }
-        } else if when == When::Aged
-            || (when == When::Everything && writers > 0 && !unstored.settled)
+        } else if reason == StoreReason::Aged
+            || (reason == StoreReason::Everything && writers > 0 && !unstored.settled)
         {
             // A program is still writing it, and half of the file would be stored.
             return Ok(());
@@ -476,17 +481,18 @@ impl Vfs {
         let stored = stored.map_err(|error| {
             // A shell closes a duplicate of the descriptor before it writes anything. If nothing is
             // ever written, `release` reports it.
-            let waits = is_empty && when == When::Closing && error.kind() == Kind::Invalid;
-            let kind = if waits { Kind::Incomplete } else { error.kind() };
+            let may_follow =
+                is_empty && reason == StoreReason::Closing && error.kind() == Kind::Invalid;
+            let kind = if may_follow { Kind::Incomplete } else { error.kind() };
             error.of_kind(kind).at(place.shown())
         });
         if let Err(error) = &stored
-            && self.keep_waiting(&place, file, error)?
+            && self.defer_failed(&place, file, error)?
         {
             self.leave_overlay(&place, inode);
         } else if let (Err(error), Content::Unstored(unstored)) = (&stored, &mut file.content) {
             // A program is still writing it, or got the error at its close.
-            if when == When::Everything && error.kind() == Kind::Invalid {
+            if reason == StoreReason::Everything && error.kind() == Kind::Invalid {
                 return Ok(());
             }
             unstored.refused = Some(error.clone());
@@ -548,7 +554,7 @@ impl Vfs {
             self.unsynced.changed(key);
         }
         match modified {
-            Some(modified) if version.is_some() && !self.waits(place)? => {
+            Some(modified) if version.is_some() && !self.is_pending(place)? => {
                 let versions = self.set_stored_modified(place, modified)?;
                 // If another program stored a value in between, that is not what was written.
                 let is_ours = |before| version.is_some_and(|version| version.holds(before));
@@ -605,7 +611,7 @@ impl Vfs {
             matches!(&file.content, Content::Unstored(unstored) if unstored.refused.is_some());
         let stores = access != Access::Read && file.writers == 0 && !refused;
         let stored =
-            if stores { self.store_locked(inode, &mut file, When::Closing) } else { Ok(()) };
+            if stores { self.store_locked(inode, &mut file, StoreReason::Closing) } else { Ok(()) };
         if file.openers == 0 {
             file.opened = None;
         }

@@ -27,7 +27,7 @@ impl Vfs {
         }
         self.hierarchy.store().write()?;
         let place = self.make_directory(&parent, name).at(below_shown(&parent, name))?;
-        self.told(&place)
+        self.lookup_place(&place)
     }
 
     fn make_directory(&self, directory: &Place, name: &str) -> Result<Place> {
@@ -89,8 +89,8 @@ impl Vfs {
         if let Place::Node(path) = &place {
             self.cache.forget_below(path);
             self.hierarchy.remove_directory(path).at(path)?;
-            self.hidden.lock().retain(|place| place.node() != Some(path));
-            self.waiting.lock().remove(path);
+            self.removed_attributes.lock().retain(|place| place.node() != Some(path));
+            self.early_attributes.lock().remove(path);
             self.note_documents(path)?;
         } else if let Some(name) = place.name() {
             if let Place::OrdinaryDir(path, relative) = &place {
@@ -242,7 +242,7 @@ impl Vfs {
         match self.hierarchy.store_group(path) {
             Ok(key) => {
                 self.unsynced.changed(key);
-                self.settle_waiting(path)?;
+                self.settle_early_attributes(path)?;
             }
             // Another program created an array above it, so the directory can no longer become a
             // group.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use super::authors::{Authors, Thread};
-use super::passthrough::Passing;
+use super::passthrough::PassthroughState;
 use crate::array::Array;
 use crate::buffer::{Buffer, reserve};
 use crate::cache::Base;
@@ -47,7 +47,7 @@ pub struct File {
     /// file open at the last open, or another program replaced the stored value since.
     pub is_shared: bool,
     /// The state of passthrough.
-    pub passing: Passing,
+    pub passthrough: PassthroughState,
     /// The mode of a file that was created here and is not stored yet.
     pub mode: Option<u16>,
     /// The processes that changed the unstored bytes while they were incomplete.
@@ -133,8 +133,8 @@ impl File {
 
     /// Whether no program writes the file, and all other opens use passthrough, so that another one
     /// may as well.
-    pub fn is_for_kernel(&self) -> bool {
-        self.writers == 0 && self.openers.saturating_sub(self.opening) == self.passing.openers
+    pub fn may_use_passthrough(&self) -> bool {
+        self.writers == 0 && self.openers.saturating_sub(self.opening) == self.passthrough.openers
     }
 
     /// Records who changed unstored bytes. Once the file has its full length, `full_len`, it is

@@ -62,7 +62,7 @@ impl Vfs {
     pub(super) fn erase_chunk(&self, path: &NodePath, coords: &Coords) -> Result<()> {
         let array = self.array(path)?;
         // In this order, because a pending chunk may be stored in between.
-        if self.gathers(&array)
+        if self.defers(&array)
             && !self.cache.is_pending(&array, coords)
             && array.stat(coords)?.is_none()
         {
@@ -79,7 +79,7 @@ impl Vfs {
         new: NewChunk,
         modified: Option<SystemTime>,
     ) -> Result<PutChunk> {
-        if self.gathers(array) {
+        if self.defers(array) {
             return self.cache.defer(path, array, coords, new, modified);
         }
         // If the shard could not be stored before, store its pending chunks with this one.
@@ -97,7 +97,7 @@ impl Vfs {
 
     /// Makes a chunk pending if the store could not take it, so that it is retried. Returns `false`
     /// for other files, and for bytes that can never be stored.
-    pub(super) fn keep_waiting(
+    pub(super) fn defer_failed(
         &self,
         place: &Place,
         file: &mut File,
@@ -107,7 +107,7 @@ impl Vfs {
         else {
             return Ok(false);
         };
-        if !is_of_medium(error) {
+        if !is_store_failure(error) {
             return Ok(false);
         }
         let array = self.array(path)?;
@@ -122,7 +122,7 @@ impl Vfs {
     }
 
     /// Whether closing a chunk of `array` makes it pending.
-    fn gathers(&self, array: &Array) -> bool {
+    fn defers(&self, array: &Array) -> bool {
         match self.options.writeback {
             Writeback::Sync => false,
             Writeback::Delay => array.is_sharded(),
@@ -212,7 +212,7 @@ impl Vfs {
     }
 
     /// Whether the chunk at `place` is pending.
-    pub(super) fn waits(&self, place: &Place) -> Result<bool> {
+    pub(super) fn is_pending(&self, place: &Place) -> Result<bool> {
         let Place::Chunk(path, coords) = place else { return Ok(false) };
         let stat = self.cache.stat(&*self.array(path)?, coords)?;
         Ok(stat.is_some_and(|stat| stat.version.is_unstored()))
@@ -245,12 +245,12 @@ impl Vfs {
 
     /// Stores full shards in the background, with one thread for each processor.
     pub(super) fn store_full_soon(&self) {
-        let Some(crew) = self.crew.get() else { return };
-        while let Some(turn) = Storing::take(&crew.storing, crew.pool.most_ahead()) {
+        let Some(background) = self.background.get() else { return };
+        while let Some(counted) = Storing::take(&background.storing, background.pool.most_ahead()) {
             let Some(key) = self.cache.take_full() else { return };
-            let vfs = Weak::clone(&crew.vfs);
-            crew.pool.run(Urgency::Asked, move || {
-                let _turn = turn;
+            let vfs = Weak::clone(&background.vfs);
+            background.pool.run(Urgency::Asked, move || {
+                let _counted = counted;
                 let mut next = Some(key);
                 while let (Some(vfs), Some(key)) = (vfs.upgrade(), next.take()) {
                     // The next close or `fsync` reports the error.
@@ -264,8 +264,8 @@ impl Vfs {
     /// Stores full shards, and others if too much is pending.
     pub fn store_full(&self) {
         // The next close or `fsync` in the shard reports the error.
-        let told = |stored: Result<()>| stored.unwrap_or_else(|error| log::debug!("{error}"));
-        told(self.store_shards(Due::Full));
+        let log_error = |stored: Result<()>| stored.unwrap_or_else(|error| log::debug!("{error}"));
+        log_error(self.store_shards(Due::Full));
         let limit = self.options.dirty_limit / 2;
         if self.cache.pending_len() <= limit {
             return;
@@ -275,7 +275,7 @@ impl Vfs {
                 break;
             }
             if self.cache.failure(&key).is_none() {
-                told(self.store_shard(&key));
+                log_error(self.store_shard(&key));
             }
         }
     }
@@ -332,6 +332,6 @@ impl Drop for Storing {
 }
 
 /// Whether the medium below the store failed, so that a retry may succeed.
-fn is_of_medium(error: &Error) -> bool {
+fn is_store_failure(error: &Error) -> bool {
     matches!(error.kind(), Kind::Os(_) | Kind::ReadOnly | Kind::Busy | Kind::NoMemory)
 }

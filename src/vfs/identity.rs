@@ -73,7 +73,7 @@ impl Vfs {
 
     /// Whether the name of an open inode now has another meaning, so that its number cannot be
     /// opened again.
-    pub(super) fn is_left_to_openers(inode: &Inode) -> bool {
+    pub(super) fn is_orphaned(inode: &Inode) -> bool {
         inode.was_renewed() && inode.known_file().is_some_and(|file| file.lock().opened.is_some())
     }
 

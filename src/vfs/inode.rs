@@ -154,7 +154,7 @@ impl Inodes {
 
     /// Creates the inode at `place` with a lookup count of one, and returns its number; `None` if
     /// there is one already.
-    pub fn tell_new(&self, place: &Place) -> Option<u64> {
+    pub fn insert_looked_up(&self, place: &Place) -> Option<u64> {
         let mut table = self.table.write();
         if table.by_place.contains_key(place) {
             return None;

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use super::attr::Attr;
 use super::place::{CHUNKS, CONTROL, DOCUMENT, GROUP, Place, Report, STORED, VIEWS};
-use super::{Crew, Form, ROOT, Vfs};
+use super::{Background, Form, ROOT, Vfs};
 use crate::array::{Array, Coords, Grid};
 use crate::error::{Error, Kind, Result};
 use crate::hierarchy::{Content, Member};
@@ -282,7 +282,7 @@ impl Vfs {
 
     /// Prefetches the next names while the kernel processes the previous ones.
     pub fn list_ahead(&self, dir: &Arc<DirHandle>, position: usize) {
-        let Some(Crew { pool, vfs, .. }) = self.crew.get() else { return };
+        let Some(Background { pool, vfs, .. }) = self.background.get() else { return };
         if self.hierarchy.options().metadata_ttl < MOST_STALE {
             return;
         }
@@ -331,7 +331,7 @@ impl Vfs {
 
     /// Returns the attributes of a listed name and adds one to its lookup count; `None` if it is
     /// gone. A caller that does not pass them to the kernel must call [`Self::forget`].
-    pub fn tell_listed(&self, dir: &DirHandle, listed: &Listed) -> Result<Option<Attr>> {
+    pub fn lookup_listed(&self, dir: &DirHandle, listed: &Listed) -> Result<Option<Attr>> {
         // The listing did not check whether a directory in a group is a node.
         let place = match &listed.place {
             Place::Node(_) => self.resolve(&dir.place, &listed.name)?,
@@ -339,7 +339,7 @@ impl Vfs {
         };
         let Some(place) = place else { return Ok(None) };
         if self.is_costly(&place) {
-            return Ok(Some(self.told_name(&place)));
+            return Ok(Some(self.lookup_name(&place)));
         }
         if let Place::Document(path) | Place::Copies(path) = &place
             && self.hierarchy.shows_many(path)
@@ -348,11 +348,11 @@ impl Vfs {
             // asks.
             let len = self.last_len_shown(&place);
             let blocks = Attr::blocks_of(len, len);
-            return Ok(Some(Attr { len, blocks, ..self.told_name(&place) }));
+            return Ok(Some(Attr { len, blocks, ..self.lookup_name(&place) }));
         }
         // If the stats of several chunks failed, stat this one alone.
         let stored = self.stat_listed(dir, listed).ok().flatten();
-        match self.told_knowing(&place, stored.as_ref()) {
+        match self.lookup_stored(&place, stored.as_ref()) {
             Ok(attr) => Ok(Some(attr)),
             Err(error) if error.kind() == Kind::NotFound => Ok(None),
             Err(error) => Err(error),
@@ -361,11 +361,11 @@ impl Vfs {
 
     /// Returns placeholder attributes for a listed name whose own are unavailable, and adds one to
     /// its lookup count. They expire at once, so the kernel asks again before it uses them.
-    pub fn tell_name(&self, listed: &Listed) -> Attr {
-        self.told_name(&listed.place)
+    pub fn lookup_listed_name(&self, listed: &Listed) -> Attr {
+        self.lookup_name(&listed.place)
     }
 
-    fn told_name(&self, place: &Place) -> Attr {
+    fn lookup_name(&self, place: &Place) -> Attr {
         let inode = self.inodes.at(place);
         self.inodes.looked_up(&inode);
         Attr {

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::Vfs;
-use super::commit::When;
+use super::commit::StoreReason;
 use super::file::Content;
 use super::place::Place;
 use crate::cache::Due;
@@ -23,7 +23,7 @@ impl Vfs {
             if self.try_reserve(more).is_ok() {
                 return Ok(());
             }
-            self.store_waiting();
+            self.store_idle_files();
             let stored = self.store_shards(Due::All);
             match (self.try_reserve(more), stored) {
                 (Ok(()), _) => return Ok(()),
@@ -55,13 +55,13 @@ impl Vfs {
 
     /// Stores ordinary files that no program is writing. Skips locked files: a thread that holds
     /// the lock of one file must not wait for that of another.
-    fn store_waiting(&self) {
+    fn store_idle_files(&self) {
         for inode in self.overlay.files() {
             let Some(mut file) = inode.file().try_lock() else { continue };
             let is_ordinary = matches!(inode.place(), Some(Place::Ordinary(..)));
             if is_ordinary && file.writers == 0 && matches!(file.content, Content::Unstored(_)) {
                 // The next request to store the file reports the error.
-                let stored = self.store_locked(&inode, &mut file, When::Asked);
+                let stored = self.store_locked(&inode, &mut file, StoreReason::Asked);
                 stored.unwrap_or_else(|error| log::debug!("{error}"));
             }
         }

@@ -52,7 +52,7 @@ use crate::pool::Pool;
 use crate::store::{Room, Stat};
 use crate::view::Format;
 pub use attr::Attr;
-pub use authors::Use;
+pub use authors::HandleUse;
 pub use inode::ROOT;
 use inode::{Inode, Inodes};
 use journal::Journal;
@@ -61,8 +61,8 @@ pub use names::Replace;
 pub use open::{Access, Opened, Pages};
 use open::{Handle, slice};
 use overlay::Overlay;
-use passthrough::Passed;
-pub use passthrough::Passthrough;
+use passthrough::BackingFiles;
+pub use passthrough::PassthroughOptions;
 use place::{DOCUMENT, Place, Report, ZMETADATA};
 use reader::{Followed, Spans};
 pub use unstored::Unstored;
@@ -124,7 +124,7 @@ pub struct Options {
     /// Which views are listed.
     pub listed_views: ListedViews,
     /// When to use kernel passthrough for chunks and views; `None` for never.
-    pub passthrough: Option<Passthrough>,
+    pub passthrough: Option<PassthroughOptions>,
     /// How many files this process may have open.
     pub descriptors: usize,
 }
@@ -153,7 +153,7 @@ enum TreeLock<'a> {
 }
 
 /// Background threads that prefetch, and store full shards.
-struct Crew {
+struct Background {
     pool: Arc<Pool>,
     vfs: Weak<Vfs>,
     /// How many of them are storing.
@@ -178,9 +178,9 @@ pub struct Vfs {
     unsynced: Unsynced,
     views: Views,
     followed: Followed,
-    passed: Arc<Passed>,
+    backing_files: Arc<BackingFiles>,
     /// Runs background work; unset without a mount.
-    crew: OnceLock<Crew>,
+    background: OnceLock<Background>,
     /// Bytes that were read and written through handles.
     read_len: AtomicU64,
     written_len: AtomicU64,
@@ -194,15 +194,15 @@ pub struct Vfs {
     mounted: SystemTime,
     /// With Zarr 2: attributes files that were removed although their node was removed before. A
     /// leaf lock.
-    hidden: Mutex<HashSet<Place>>,
+    removed_attributes: Mutex<HashSet<Place>>,
     /// With Zarr 2: attributes that were written before the metadata file of their node. A leaf
     /// lock.
-    waiting: Mutex<HashMap<NodePath, String>>,
+    early_attributes: Mutex<HashMap<NodePath, String>>,
     /// With Zarr 2: arrays whose metadata give no fill value. A leaf lock.
-    without_fill: Mutex<HashSet<NodePath>>,
+    lacks_fill: Mutex<HashSet<NodePath>>,
     /// With Zarr 2: groups whose consolidated metadata were written before their metadata file. A
     /// leaf lock.
-    wished: Mutex<HashSet<NodePath>>,
+    wants_copies: Mutex<HashSet<NodePath>>,
     /// With Zarr 2: the consolidated metadata that are shown.
     copies: Texts,
     /// The number of directories that programs have open.
@@ -227,7 +227,7 @@ impl Vfs {
         buffer::keep_at_most(usize::try_from(options.cache_len / 4).unwrap_or(usize::MAX));
         Self {
             cache: Arc::new(ChunkCache::new(options.cache_len)),
-            passed: Arc::new(Passed::new(
+            backing_files: Arc::new(BackingFiles::new(
                 options.passthrough,
                 options.cache_len,
                 options.descriptors,
@@ -243,7 +243,7 @@ impl Vfs {
             unsynced: Unsynced::default(),
             views: Views::default(),
             followed: Followed::default(),
-            crew: OnceLock::new(),
+            background: OnceLock::new(),
             read_len: AtomicU64::new(0),
             written_len: AtomicU64::new(0),
             excerpts: AtomicU64::new(0),
@@ -251,10 +251,10 @@ impl Vfs {
             unstored_len: AtomicU64::new(0),
             has_variable: AtomicBool::new(false),
             mounted: SystemTime::now(),
-            hidden: Mutex::default(),
-            waiting: Mutex::default(),
-            without_fill: Mutex::default(),
-            wished: Mutex::default(),
+            removed_attributes: Mutex::default(),
+            early_attributes: Mutex::default(),
+            lacks_fill: Mutex::default(),
+            wants_copies: Mutex::default(),
             copies: Texts::default(),
             dirs: Arc::default(),
             tree_lock: RwLock::new(()),
@@ -280,8 +280,8 @@ impl Vfs {
 
     /// Runs background work on `pool`. The caller must close the pool before it drops the tree.
     pub fn use_pool(self: &Arc<Self>, pool: Arc<Pool>) {
-        let crew = Crew { pool, vfs: Arc::downgrade(self), storing: Arc::default() };
-        if self.crew.set(crew).is_err() {
+        let background = Background { pool, vfs: Arc::downgrade(self), storing: Arc::default() };
+        if self.background.set(background).is_err() {
             log::debug!("the tree has a pool already");
         }
     }
@@ -316,7 +316,7 @@ impl Vfs {
     /// Looks up `name` in the directory `parent`, and adds one to its lookup count.
     pub fn lookup(&self, parent: u64, name: &str) -> Result<Attr> {
         let found = self.find(&self.directory(parent)?, name)?.ok_or_else(Error::not_found)?;
-        self.told_knowing(&found.place, found.stored.as_ref())
+        self.lookup_stored(&found.place, found.stored.as_ref())
     }
 
     /// Subtracts `count` from the lookup count of an inode.
@@ -332,10 +332,10 @@ impl Vfs {
     /// Returns the attributes of an inode.
     pub fn getattr(&self, number: u64) -> Result<Attr> {
         let known = self.inode(number)?;
-        if let Some(attr) = Self::attr_of_parted(&known) {
+        if let Some(attr) = Self::attr_of_unnamed(&known) {
             return Ok(attr);
         }
-        if Self::is_left_to_openers(&known) {
+        if Self::is_orphaned(&known) {
             return self.attr_of_open_view(&known).ok_or_else(Error::not_found);
         }
         let mut attempts = 1;
@@ -417,7 +417,7 @@ impl Vfs {
     fn sync_files(&self) -> Result<()> {
         let mut first = Ok(());
         for inode in self.overlay.files().into_iter().chain(self.open_files()) {
-            first = first.and(self.store_content(&inode, commit::When::Everything));
+            first = first.and(self.store_content(&inode, commit::StoreReason::Everything));
         }
         first = first.and(self.store_shards(Due::All));
         first.and(self.unsynced.sync_all(self.hierarchy.store()))
@@ -432,7 +432,7 @@ impl Vfs {
             self.note("write back", &error);
         }
         for inode in self.overlay.files() {
-            if let Err(error) = self.store_content(&inode, commit::When::Aged) {
+            if let Err(error) = self.store_content(&inode, commit::StoreReason::Aged) {
                 self.note("write back", &error);
             }
         }
@@ -441,8 +441,8 @@ impl Vfs {
         let stored = self.store_shards(Due::Since(self.options.writeback_delay));
         stored.unwrap_or_else(|error| log::debug!("{error}"));
         self.inodes.sweep();
-        self.passed.sweep(&self.cache);
-        self.cache.set_elsewhere(Elsewhere::MemoryFiles, self.passed.len());
+        self.backing_files.sweep(&self.cache);
+        self.cache.set_elsewhere(Elsewhere::MemoryFiles, self.backing_files.len());
         self.drop_old_spans();
         buffer::rest();
         if self.unsynced.len() > MAX_UNSYNCED
@@ -472,23 +472,23 @@ impl Vfs {
     }
 
     /// Returns the attributes of the file at `place`, and adds one to its lookup count.
-    fn told(&self, place: &Place) -> Result<Attr> {
-        self.told_knowing(place, None)
+    fn lookup_place(&self, place: &Place) -> Result<Attr> {
+        self.lookup_stored(place, None)
     }
 
     /// Like [`Self::lookup_place`], with the stat of a stored chunk if the caller knows it.
-    fn told_knowing(&self, place: &Place, stored: Option<&Stat>) -> Result<Attr> {
+    fn lookup_stored(&self, place: &Place, stored: Option<&Stat>) -> Result<Attr> {
         // Fast path: most names of a listing have no inode yet.
         if stored.is_some() && !self.inodes.is_known(place) {
             let attr = self.attr_at(place, stored)?;
-            if let Some(number) = self.inodes.tell_new(place) {
+            if let Some(number) = self.inodes.insert_looked_up(place) {
                 return Ok(Attr { number, ..attr });
             }
         }
         let mut attempts = 0;
         loop {
             let inode = self.inode_for_name(place);
-            let attr = self.attr_knowing(&inode, stored);
+            let attr = self.attr_with_stat(&inode, stored);
             attempts += 1;
             // Another file may take the name meanwhile.
             let has_moved = inode.place().as_ref() != Some(place);
@@ -533,7 +533,7 @@ impl Vfs {
 
     /// Locks the tree for storing an inode: exclusively if that creates or changes a node; shared
     /// for a chunk, whose array must not be moved or removed meanwhile.
-    fn turn(&self, inode: &Inode) -> Option<TreeLock<'_>> {
+    fn lock_tree_to_store(&self, inode: &Inode) -> Option<TreeLock<'_>> {
         match inode.place()? {
             place if place.is_document() => {
                 // Storing pending chunks now shortens the time under the lock.

@@ -244,7 +244,7 @@ impl Vfs {
         } else {
             self.store_as(&to, (bytes, None), None, None).at(to.shown())?;
         }
-        self.told(&to)
+        self.lookup_place(&to)
     }
 
     /// Creates an unstored ordinary file.

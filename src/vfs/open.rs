@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 
-use super::authors::Use;
+use super::authors::HandleUse;
 use super::inode::Inode;
 use super::place::Place;
 use super::views::OpenView;
@@ -120,7 +120,7 @@ impl Vfs {
         let known = self.inode(number)?;
         let mut attempts = 1;
         loop {
-            if Self::is_left_to_openers(&known) && !Self::is_passing(&known) {
+            if Self::is_orphaned(&known) && !Self::uses_passthrough(&known) {
                 return Err(Error::not_found());
             }
             let place = known.place();
@@ -134,8 +134,8 @@ impl Vfs {
                 Err(error)
                     if error.kind() == Kind::NotFound
                         && (known.is_replaced() || known.place() != place)
-                        && !Self::is_passing(&known)
-                        && !Self::is_left_to_openers(&known)
+                        && !Self::uses_passthrough(&known)
+                        && !Self::is_orphaned(&known)
                         && attempts < ATTEMPTS => {}
                 opened => return opened,
             }
@@ -176,7 +176,7 @@ impl Vfs {
             if place.is_dir() {
                 return Err(Error::new(Kind::IsDirectory, "is a directory"));
             }
-            return self.open_and_tell(&self.inode_for_name(&place), access);
+            return self.open_and_look_up(&self.inode_for_name(&place), access);
         }
         self.hierarchy.store().write()?;
         let place = self.place_for_new(&parent, name)?;
@@ -185,7 +185,7 @@ impl Vfs {
         let shown = overlay::Shown::File(place.clone(), Arc::clone(&inode));
         self.overlay.insert(place.parent(), &place.name().unwrap_or_default(), shown);
         inode.file().lock().mode = Some(mode);
-        let created = self.open_and_tell(&inode, Access::Truncate);
+        let created = self.open_and_look_up(&inode, Access::Truncate);
         if created.is_err() {
             self.leave_overlay(&place, &inode);
             self.inodes.release(inode);
@@ -193,7 +193,7 @@ impl Vfs {
         created
     }
 
-    fn open_and_tell(&self, inode: &Arc<Inode>, access: Access) -> Result<(Attr, Opened)> {
+    fn open_and_look_up(&self, inode: &Arc<Inode>, access: Access) -> Result<(Attr, Opened)> {
         let opened = self.open_inode(inode, access)?;
         match self.attr(inode) {
             Ok(attr) => {
@@ -212,15 +212,15 @@ impl Vfs {
             self.hierarchy.store().write()?;
         }
         let inode = loop {
-            if let Some(opened) = self.open_parted(known, access)? {
+            if let Some(opened) = self.open_unnamed(known, access)? {
                 return Ok(opened);
             }
             let inode = self.count_opener(known, access)?;
-            if Arc::ptr_eq(&inode, known) || !Self::is_passing(known) {
+            if Arc::ptr_eq(&inode, known) || !Self::uses_passthrough(known) {
                 break inode;
             }
             // The inode just lost its name to a new one.
-            self.give_up(&inode, access);
+            self.abort_open(&inode, access);
         };
         let place = inode.place();
         let opened = match &place {
@@ -235,11 +235,11 @@ impl Vfs {
             }
             _ => Ok((None, None)),
         };
-        let (made, opened_view) = opened.inspect_err(|_| self.give_up(&inode, access))?;
+        let (made, opened_view) = opened.inspect_err(|_| self.abort_open(&inode, access))?;
         let (view, view_pages) = opened_view.unzip();
         let prepared = match (&made, &place, view.as_ref().zip(view_pages)) {
             (_, _, Some((view, pages))) => {
-                let passed = self.pass_view(&inode, view, access);
+                let passed = self.backing_for_view(&inode, view, access);
                 passed.map(|backing| Prepared { pages, backing, drops: None })
             }
             (Some(_), _, None) => {
@@ -248,13 +248,13 @@ impl Vfs {
             }
             (None, Some(place), None) => self.prepare(&inode, place, access).at(place.shown()),
             // The file just lost its name.
-            (None, None, None) => self.prepare_nameless(&inode, access).map(Prepared::from),
+            (None, None, None) => self.prepare_unnamed(&inode, access).map(Prepared::from),
         };
         let made = made.or_else(|| self.shown_to_reader(&inode, place.as_ref()?, access));
         let Prepared { pages, backing, drops } = match prepared {
             Ok(prepared) => prepared,
             Err(error) => {
-                self.give_up(&inode, access);
+                self.abort_open(&inode, access);
                 return Err(error);
             }
         };
@@ -273,9 +273,9 @@ impl Vfs {
     }
 
     /// Prepares a file that has lost its name and whose bytes are kept for its openers.
-    pub(super) fn prepare_nameless(&self, inode: &Inode, access: Access) -> Result<Pages> {
+    pub(super) fn prepare_unnamed(&self, inode: &Inode, access: Access) -> Result<Pages> {
         let file = inode.file().lock();
-        if file.passing.openers > 0 || matches!(file.content, file::Content::Stored) {
+        if file.passthrough.openers > 0 || matches!(file.content, file::Content::Stored) {
             return Err(Error::not_found()); // What it has is another file's now.
         }
         drop(file);
@@ -288,7 +288,7 @@ impl Vfs {
     }
 
     /// Undoes the counting of an open that failed.
-    fn give_up(&self, inode: &Arc<Inode>, access: Access) {
+    fn abort_open(&self, inode: &Arc<Inode>, access: Access) {
         self.release_content(inode, access, file::File::settle);
     }
 
@@ -303,16 +303,16 @@ impl Vfs {
 
     /// Opens an inode with passthrough that has lost its name: it can only be opened with the same
     /// backing file. `None` if it is no such inode.
-    fn open_parted(&self, known: &Arc<Inode>, access: Access) -> Result<Option<Opened>> {
+    fn open_unnamed(&self, known: &Arc<Inode>, access: Access) -> Result<Option<Opened>> {
         let Some(file) = known.known_file() else { return Ok(None) };
         let mut file = file.lock();
-        if file.passing.openers == 0 || known.place().is_some() {
+        if file.passthrough.openers == 0 || known.place().is_some() {
             return Ok(None);
         }
         if access != Access::Read {
             return Err(Error::not_found());
         }
-        let backing = self.pass_again(&mut file).ok_or_else(Error::not_found)?;
+        let backing = self.backing_for_unnamed(&mut file).ok_or_else(Error::not_found)?;
         file.openers += 1;
         drop(file);
         let source = Source::Backing(Arc::clone(&backing));
@@ -418,8 +418,8 @@ impl Vfs {
     }
 
     /// Writes all of `data` at `offset`, or nothing.
-    pub fn write(&self, by: impl Into<Use>, offset: u64, data: &[u8]) -> Result<()> {
-        let Use { handle, thread } = by.into();
+    pub fn write(&self, by: impl Into<HandleUse>, offset: u64, data: &[u8]) -> Result<()> {
+        let HandleUse { handle, thread } = by.into();
         let handle = self.handle(handle)?;
         let written = match handle.view() {
             Some(view) => {
@@ -437,8 +437,8 @@ impl Vfs {
     }
 
     /// Like [`Self::write`], but returns `false` if anything must be read, decoded or waited for.
-    pub fn try_write(&self, by: impl Into<Use>, offset: u64, data: &[u8]) -> Result<bool> {
-        let Use { handle, thread } = by.into();
+    pub fn try_write(&self, by: impl Into<HandleUse>, offset: u64, data: &[u8]) -> Result<bool> {
+        let HandleUse { handle, thread } = by.into();
         let handle = self.handle(handle)?;
         let is_written = match handle.view() {
             Some(view) => self.try_write_view(view, (offset, data), thread).at(handle.shown())?,
@@ -453,8 +453,8 @@ impl Vfs {
     /// Stores the unstored bytes of a file at the close of a descriptor. If the process has written
     /// none of them (a child that closes inherited descriptors), it neither stores an incomplete
     /// file nor gets an error for it.
-    pub fn flush(&self, by: impl Into<Use>) -> Result<()> {
-        let Use { handle, thread } = by.into();
+    pub fn flush(&self, by: impl Into<HandleUse>) -> Result<()> {
+        let HandleUse { handle, thread } = by.into();
         let handle = self.handle(handle)?;
         if handle.access == Access::Read {
             return Ok(());
@@ -468,7 +468,7 @@ impl Vfs {
         }
         let stored = match handle.view() {
             Some(view) => self.flush_view(view).at(handle.shown()),
-            None => self.store_content_and(&handle.inode, commit::When::Closing, |place| {
+            None => self.store_content_and(&handle.inode, commit::StoreReason::Closing, |place| {
                 self.check_shard_of(place)
             }),
         };
@@ -483,7 +483,7 @@ impl Vfs {
             Some(view) => self
                 .store_view(&view.view)
                 .and_then(|()| self.unsynced.sync_all(self.hierarchy.store())),
-            None => self.store_content_and(&handle.inode, commit::When::Asked, |place| {
+            None => self.store_content_and(&handle.inode, commit::StoreReason::Asked, |place| {
                 self.store_shard_of(place)?;
                 self.sync_place(place)
             }),
@@ -527,7 +527,7 @@ impl Vfs {
                 self.store_view(&view.view).unwrap_or_else(|error| self.note("close", &error));
             }
         }
-        let _turn = is_writer.then(|| self.turn(&open.inode)).flatten();
+        let _tree = is_writer.then(|| self.lock_tree_to_store(&open.inode)).flatten();
         drop(open);
         self.end(handle);
     }
@@ -537,7 +537,7 @@ impl Vfs {
         let Ok(Handle { inode, access, source }) = self.handle(handle) else { return };
         self.release_content(&inode, access, |file| {
             if let Source::Backing(_) = source {
-                file.passing.end();
+                file.passthrough.end();
             }
         });
         let ended = self.handles.lock().remove(&handle);

@@ -67,14 +67,14 @@ const PART_OF_STORE: usize = 4;
 
 /// When to use passthrough.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Passthrough {
+pub struct PassthroughOptions {
     /// The least bytes of a chunk: shorter ones are faster through the page cache.
     pub shortest: u64,
     /// How long an array is read through the page cache after a write interrupted passthrough.
     pub calm: Duration,
 }
 
-impl Default for Passthrough {
+impl Default for PassthroughOptions {
     fn default() -> Self {
         Self { shortest: 64 << 10, calm: Duration::from_secs(5) }
     }
@@ -90,11 +90,11 @@ const MOST_CHUNKS: usize = 64;
 const KEPT_VIEW: Duration = Duration::from_secs(60);
 
 /// How long the kernel may still use the old inode number for a name.
-const PARTED: Duration = Duration::from_secs(1);
+const NAME_GRACE: Duration = Duration::from_secs(1);
 
 /// The passthrough state of a file.
 #[derive(Debug, Default)]
-pub struct Passing {
+pub struct PassthroughState {
     /// The number of handles with passthrough: none or all of them.
     pub openers: u32,
     /// Their backing file, for a chunk with the state that it shows; `None` without handles.
@@ -104,10 +104,10 @@ pub struct Passing {
     /// Whether the page cache was used since then.
     pub has_pages: bool,
     /// When another inode got its name.
-    parted: Option<Instant>,
+    lost_name_at: Option<Instant>,
 }
 
-impl Passing {
+impl PassthroughState {
     /// Ends a handle with passthrough.
     pub fn end(&mut self) {
         self.openers = self.openers.saturating_sub(1);
@@ -132,45 +132,45 @@ enum Id {
 
 /// Decoded chunks and small views in memory files.
 #[derive(Debug)]
-pub(super) struct Passed {
+pub(super) struct BackingFiles {
     /// Whether passthrough is enabled, and supported by the kernel.
     is_possible: AtomicBool,
     /// Whether it works for files of the store; it does not if they are on an overlay.
     is_possible_of_store: AtomicBool,
-    options: Passthrough,
+    options: PassthroughOptions,
     limit: u64,
     files: MemoryFiles,
     /// Counts open files of the store.
     stored: Part,
     /// The memory files in order of use. A leaf lock.
-    kept: Mutex<LruCache<Id, Kept>>,
+    kept: Mutex<LruCache<Id, CachedFile>>,
     /// A lock for each memory file that is being filled, held over the decoding, so that it happens
     /// once. The lock of the table is a leaf.
     making: Mutex<HashMap<Id, Arc<Mutex<()>>>>,
     /// Nodes in which a write interrupted passthrough, and when. A leaf lock.
-    parted: Mutex<HashMap<NodePath, Instant>>,
+    contended: Mutex<HashMap<NodePath, Instant>>,
     /// The number of opens with passthrough.
     opened: AtomicU64,
 }
 
 #[derive(Debug)]
-struct Kept {
-    of: Of,
+struct CachedFile {
+    origin: Origin,
     backing: Arc<Backing>,
 }
 
 /// The origin of the bytes in a memory file.
 #[derive(Debug)]
-enum Of {
+enum Origin {
     /// The array, and the state of the chunk.
     Chunk(Arc<Array>, Seen),
     /// The state of the view, and when it was opened last.
     View(KernelPages, Instant),
 }
 
-impl Passed {
+impl BackingFiles {
     /// Limits memory files to half of the cache.
-    pub fn new(options: Option<Passthrough>, cache_len: u64, descriptors: usize) -> Self {
+    pub fn new(options: Option<PassthroughOptions>, cache_len: u64, descriptors: usize) -> Self {
         let limit = cache_len / 2;
         let most_files = MOST_FILES.min(descriptors / PART_IN_MEMORY);
         Self {
@@ -182,7 +182,7 @@ impl Passed {
             stored: Part::new(descriptors / PART_OF_STORE),
             kept: Mutex::new(LruCache::unbounded()),
             making: Mutex::default(),
-            parted: Mutex::default(),
+            contended: Mutex::default(),
             opened: AtomicU64::new(0),
         }
     }
@@ -208,15 +208,15 @@ impl Passed {
     }
 
     /// Records that a write interrupted passthrough in a node.
-    fn note_parted(&self, path: &NodePath) {
-        let mut parted = self.parted.lock();
-        parted.retain(|_, at| at.elapsed() < self.options.calm);
-        parted.insert(path.clone(), Instant::now());
+    fn record_contention(&self, path: &NodePath) {
+        let mut contended = self.contended.lock();
+        contended.retain(|_, at| at.elapsed() < self.options.calm);
+        contended.insert(path.clone(), Instant::now());
     }
 
     /// Whether a write interrupted passthrough in a node recently, so that it pauses there.
     fn is_contended(&self, path: &NodePath) -> bool {
-        self.parted.lock().get(path).is_some_and(|at| at.elapsed() < self.options.calm)
+        self.contended.lock().get(path).is_some_and(|at| at.elapsed() < self.options.calm)
     }
 
     /// Whether a memory file has the current chunk.
@@ -227,9 +227,9 @@ impl Passed {
 
     /// Drops memory files that are outdated, or unused for long.
     pub fn sweep(&self, cache: &ChunkCache) {
-        let known = |(id, kept): (&Id, &Kept)| match &kept.of {
-            Of::Chunk(array, seen) => (id.clone(), Some((Arc::clone(array), seen.1)), false),
-            Of::View(_, used) => (id.clone(), None, used.elapsed() > KEPT_VIEW),
+        let known = |(id, kept): (&Id, &CachedFile)| match &kept.origin {
+            Origin::Chunk(array, seen) => (id.clone(), Some((Arc::clone(array), seen.1)), false),
+            Origin::View(_, used) => (id.clone(), None, used.elapsed() > KEPT_VIEW),
         };
         let all: Vec<_> = self.kept.lock().iter().map(known).collect();
         for (id, chunk, is_old) in all {
@@ -279,11 +279,11 @@ impl Passed {
     /// Runs `make`, one thread at a time for each `id`. `make` must look first whether another
     /// thread has made the file.
     fn once<T>(&self, id: &Id, make: impl FnOnce() -> T) -> T {
-        let turn = Arc::clone(self.making.lock().entry(id.clone()).or_default());
-        let alone = turn.lock();
+        let lock = Arc::clone(self.making.lock().entry(id.clone()).or_default());
+        let guard = lock.lock();
         let made = make();
         self.making.lock().remove(id);
-        drop(alone);
+        drop(guard);
         made
     }
 
@@ -303,17 +303,23 @@ impl Passed {
         if version.is_some_and(|version| !read.holds(version)) || read.is_unstored() {
             return None;
         }
-        let of = Of::Chunk(Arc::clone(array), (read, generation));
-        let backing = self.keep(id(array, coords), of, &chunk.bytes, chunk.stat.modified)?;
+        let origin = Origin::Chunk(Arc::clone(array), (read, generation));
+        let backing = self.keep(id(array, coords), origin, &chunk.bytes, chunk.stat.modified)?;
         cache.remove(array, coords);
         cache.set_elsewhere(Elsewhere::MemoryFiles, self.len());
         Some(backing)
     }
 
     /// Creates a memory file with these bytes and keeps it; `None` if there is no room.
-    fn keep(&self, id: Id, of: Of, bytes: &[u8], modified: SystemTime) -> Option<Arc<Backing>> {
+    fn keep(
+        &self,
+        id: Id,
+        origin: Origin,
+        bytes: &[u8],
+        modified: SystemTime,
+    ) -> Option<Arc<Backing>> {
         let backing = Arc::new(self.fill(bytes, modified)?);
-        let kept = Kept { of, backing: Arc::clone(&backing) };
+        let kept = CachedFile { origin, backing: Arc::clone(&backing) };
         let replaced = self.kept.lock().push(id, kept);
         drop(replaced);
         Some(backing)
@@ -322,7 +328,7 @@ impl Passed {
     /// Returns the memory file of a view, and the state of the view in it.
     fn find_view(&self, id: &Id) -> Option<(KernelPages, Arc<Backing>)> {
         match self.kept.lock().get(id) {
-            Some(Kept { of: Of::View(pages, _), backing }) => {
+            Some(CachedFile { origin: Origin::View(pages, _), backing }) => {
                 Some((pages.clone(), Arc::clone(backing)))
             }
             _ => None,
@@ -332,7 +338,9 @@ impl Passed {
     /// Records that the memory file of a view is opened, and when it was last known to match the
     /// store.
     fn renew_view(&self, id: &Id, known: Instant, opened: Instant) {
-        if let Some(Kept { of: Of::View(pages, used), .. }) = self.kept.lock().get_mut(id) {
+        if let Some(CachedFile { origin: Origin::View(pages, used), .. }) =
+            self.kept.lock().get_mut(id)
+        {
             (pages.since, *used) = (known, opened);
         }
     }
@@ -344,7 +352,9 @@ impl Passed {
         (version, generation): (Option<Version>, u64),
     ) -> Option<Arc<Backing>> {
         let mut kept = self.kept.lock();
-        let Kept { of: Of::Chunk(_, seen), backing } = kept.get(&id(array, coords))? else {
+        let CachedFile { origin: Origin::Chunk(_, seen), backing } =
+            kept.get(&id(array, coords))?
+        else {
             return None;
         };
         let is_it = generation == seen.1 && version.is_none_or(|version| seen.0.holds(version));
@@ -372,55 +382,61 @@ impl Passed {
 impl Vfs {
     /// Returns the backing file for a reader of a chunk that is stored as `version`; `None` if it
     /// should use the page cache.
-    pub(super) fn pass(
+    pub(super) fn backing_for_chunk(
         &self,
         file: &mut File,
         path: &NodePath,
         (array, coords): (&Arc<Array>, &Coords),
         version: Version,
     ) -> Option<Arc<Backing>> {
-        let passing = &file.passing;
+        let state = &file.passthrough;
         let seen = (version, self.cache.generation(array));
-        if let Some((opened, backing)) = &passing.backing {
+        if let Some((opened, backing)) = &state.backing {
             let backing = Arc::clone(backing);
             let is_same = opened
                 .is_some_and(|(version, generation)| version.holds(seen.0) && generation == seen.1);
-            let is_it = is_same && file.is_for_kernel();
-            return is_it.then(|| self.settle_passing(file, seen, backing));
+            let is_it = is_same && file.may_use_passthrough();
+            return is_it.then(|| self.settle_with_passthrough(file, seen, backing));
         }
-        if !file.is_for_kernel() || !self.passed.is_possible() || version.is_unstored() {
+        if !file.may_use_passthrough() || !self.backing_files.is_possible() || version.is_unstored()
+        {
             return None;
         }
-        let is_in_pages = passing.has_pages && file.seen.is_some_and(|seen| seen.holds(version));
-        if is_in_pages || self.passed.is_contended(path) {
+        let is_in_pages = state.has_pages && file.seen.is_some_and(|seen| seen.holds(version));
+        if is_in_pages || self.backing_files.is_contended(path) {
             return None;
         }
-        let stored = if self.may_be_stored(array, coords) {
+        let stored = if self.can_back_with_store(array, coords) {
             // If too many store files are open, the page cache serves the chunk.
-            let taken = self.passed.stored.take()?;
+            let taken = self.backing_files.stored.take()?;
             array.open_decoded(coords).transpose().map(|stored| (stored, taken))
         } else {
             None
         };
         let backing = if let Some((stored, taken)) = stored {
             let (stored, stat) = stored.ok().filter(|(_, stat)| version.is_same(stat.version))?;
-            let is_long = stat.len >= self.passed.options.shortest;
+            let is_long = stat.len >= self.backing_files.options.shortest;
             Arc::new(is_long.then(|| Backing::stored(stored, stat.len, stat.modified, taken))?)
         } else {
             // The chunk was evicted and is read again: this time the page cache should keep it.
-            if passing.last.is_some_and(|last| last.is_same(version))
-                && !self.passed.is_here(&self.cache, array, coords)
+            if state.last.is_some_and(|last| last.is_same(version))
+                && !self.backing_files.is_here(&self.cache, array, coords)
             {
                 return None;
             }
-            self.passed.chunk(&self.cache, array, coords, Some(version))?
+            self.backing_files.chunk(&self.cache, array, coords, Some(version))?
         };
-        Some(self.settle_passing(file, seen, backing))
+        Some(self.settle_with_passthrough(file, seen, backing))
     }
 
-    fn settle_passing(&self, file: &mut File, seen: Seen, backing: Arc<Backing>) -> Arc<Backing> {
+    fn settle_with_passthrough(
+        &self,
+        file: &mut File,
+        seen: Seen,
+        backing: Arc<Backing>,
+    ) -> Arc<Backing> {
         file.settle();
-        self.count_passing(file, Some(seen), backing)
+        self.count_passthrough(file, Some(seen), backing)
     }
 
     /// Whether opening a file only opens the store's own file for passthrough, which is quick.
@@ -431,31 +447,32 @@ impl Vfs {
         let is_busy = inode.known_file().is_some_and(|file| file.is_locked());
         access == Access::Read
             && !is_busy
-            && self.passed.is_possible()
+            && self.backing_files.is_possible()
             && !self.tree_lock.is_locked_exclusive()
             && self.array(&path).is_ok_and(|array| array.is_stored_decoded(&coords))
     }
 
     /// Whether the store's own file can back a chunk.
-    fn may_be_stored(&self, array: &Array, coords: &Coords) -> bool {
-        self.passed.is_possible_of_store.load(Ordering::Relaxed) && array.is_stored_decoded(coords)
+    fn can_back_with_store(&self, array: &Array, coords: &Coords) -> bool {
+        self.backing_files.is_possible_of_store.load(Ordering::Relaxed)
+            && array.is_stored_decoded(coords)
     }
 
     /// Returns the backing file for another handle of a file that has lost its name. `None` shortly
     /// after that, while the kernel may still use the number for the name.
-    pub(super) fn pass_again(&self, file: &mut File) -> Option<Arc<Backing>> {
-        let window = PARTED.min(self.passed.options.calm);
-        if file.passing.parted.is_some_and(|parted| parted.elapsed() < window) {
+    pub(super) fn backing_for_unnamed(&self, file: &mut File) -> Option<Arc<Backing>> {
+        let window = NAME_GRACE.min(self.backing_files.options.calm);
+        if file.passthrough.lost_name_at.is_some_and(|lost_at| lost_at.elapsed() < window) {
             return None;
         }
-        let (seen, backing) = file.passing.backing.clone()?;
-        Some(self.count_passing(file, seen, backing))
+        let (seen, backing) = file.passthrough.backing.clone()?;
+        Some(self.count_passthrough(file, seen, backing))
     }
 
     /// Returns the attributes of a file with passthrough that has lost its name.
-    pub(super) fn attr_of_parted(inode: &Inode) -> Option<Attr> {
+    pub(super) fn attr_of_unnamed(inode: &Inode) -> Option<Attr> {
         let file = inode.known_file()?.lock();
-        let (_, backing) = file.passing.backing.as_ref().filter(|_| inode.place().is_none())?;
+        let (_, backing) = file.passthrough.backing.as_ref().filter(|_| inode.place().is_none())?;
         Some(Attr {
             number: inode.number(),
             is_dir: false,
@@ -469,29 +486,29 @@ impl Vfs {
 
     /// Returns the backing file for a reader of a small view. Fails if passthrough is in use with
     /// another backing file.
-    pub(super) fn pass_view(
+    pub(super) fn backing_for_view(
         &self,
         inode: &Arc<Inode>,
         open: &OpenView,
         access: Access,
     ) -> Result<Option<Arc<Backing>>> {
         // Do not generate a file that cannot be used.
-        let is_wanted = access == Access::Read && inode.file().lock().is_for_kernel();
+        let is_wanted = access == Access::Read && inode.file().lock().may_use_passthrough();
         let found = is_wanted.then(|| self.view_file(open)).flatten();
         let mut file = inode.file().lock();
         if inode.place().is_none() {
-            return Err(Error::not_found()); // It was parted from its name just now.
+            return Err(Error::not_found()); // It just lost its name to a new one.
         }
-        let is_same = |found: &Arc<Backing>| match &file.passing.backing {
+        let is_same = |found: &Arc<Backing>| match &file.passthrough.backing {
             Some((_, opened)) => Arc::ptr_eq(opened, found),
             None => true,
         };
         match found {
-            Some(found) if file.is_for_kernel() && is_same(&found) => {
+            Some(found) if file.may_use_passthrough() && is_same(&found) => {
                 file.settle();
-                Ok(Some(self.count_passing(&mut file, None, found)))
+                Ok(Some(self.count_passthrough(&mut file, None, found)))
             }
-            _ if file.passing.openers > 0 => Err(self.part(inode, &mut file)),
+            _ if file.passthrough.openers > 0 => Err(self.detach_from_name(inode, &mut file)),
             _ => {
                 file.settle();
                 Ok(None)
@@ -502,79 +519,79 @@ impl Vfs {
     /// Returns a memory file with a small view, a new one if necessary. `None` if the view is
     /// unsuitable.
     fn view_file(&self, open: &OpenView) -> Option<Arc<Backing>> {
-        let (len, shortest) = (open.view.len(), self.passed.options.shortest);
-        if !self.passed.is_possible() || self.passed.is_contended(&open.path) {
+        let (len, shortest) = (open.view.len(), self.backing_files.options.shortest);
+        if !self.backing_files.is_possible() || self.backing_files.is_contended(&open.path) {
             return None;
         }
-        let is_small = (shortest..=LONGEST_VIEW.min(self.passed.limit / 4)).contains(&len);
+        let is_small = (shortest..=LONGEST_VIEW.min(self.backing_files.limit / 4)).contains(&len);
         if !is_small || !Self::is_of_chunks(&open.view, MOST_CHUNKS) || open.view.is_rewritten() {
             return None;
         }
         let id = Id::View(open.path.clone(), open.format.extension);
-        self.passed.once(&id, || self.make_view_file(&id, open))
+        self.backing_files.once(&id, || self.make_view_file(&id, open))
     }
 
     fn make_view_file(&self, id: &Id, open: &OpenView) -> Option<Arc<Backing>> {
-        if let Some((pages, backing)) = self.passed.find_view(id)
+        if let Some((pages, backing)) = self.backing_files.find_view(id)
             && let Some(known) = self.known_since(&pages, open)
         {
-            self.passed.renew_view(id, known, open.opened);
+            self.backing_files.renew_view(id, known, open.opened);
             return Some(backing);
         }
         let seen = Arc::new(SeenChunks::default());
         let bytes = self.whole_view(open, &seen)?;
         let (view, generations) = (Arc::clone(&open.view), open.generations);
         let pages = KernelPages { generations, since: open.opened, view, seen };
-        let of = Of::View(pages, open.opened);
-        let backing = self.passed.keep(id.clone(), of, &bytes, open.modified);
-        self.cache.set_elsewhere(Elsewhere::MemoryFiles, self.passed.len());
+        let origin = Origin::View(pages, open.opened);
+        let backing = self.backing_files.keep(id.clone(), origin, &bytes, open.modified);
+        self.cache.set_elsewhere(Elsewhere::MemoryFiles, self.backing_files.len());
         backing
     }
 
-    fn count_passing(
+    fn count_passthrough(
         &self,
         file: &mut File,
         seen: Option<Seen>,
         backing: Arc<Backing>,
     ) -> Arc<Backing> {
-        let passing = &mut file.passing;
-        passing.openers = passing.openers.saturating_add(1);
-        (passing.last, passing.has_pages) = (seen.map(|seen| seen.0), false);
-        passing.backing = Some((seen, Arc::clone(&backing)));
+        let state = &mut file.passthrough;
+        state.openers = state.openers.saturating_add(1);
+        (state.last, state.has_pages) = (seen.map(|seen| seen.0), false);
+        state.backing = Some((seen, Arc::clone(&backing)));
         file.seen = None; // The kernel keeps no pages, except of a file that it cannot read by itself.
-        self.passed.opened.fetch_add(1, Ordering::Relaxed);
+        self.backing_files.opened.fetch_add(1, Ordering::Relaxed);
         backing
     }
 
     /// Whether the kernel reads a file with passthrough.
-    pub(super) fn is_passing(inode: &Inode) -> bool {
-        inode.known_file().is_some_and(|file| file.lock().passing.openers > 0)
+    pub(super) fn uses_passthrough(inode: &Inode) -> bool {
+        inode.known_file().is_some_and(|file| file.lock().passthrough.openers > 0)
     }
 
     /// Gives the name of a locked file with passthrough to a new inode without it. Returns the
     /// error that makes the kernel look up the name again.
-    pub(super) fn part(&self, inode: &Arc<Inode>, file: &mut File) -> Error {
+    pub(super) fn detach_from_name(&self, inode: &Arc<Inode>, file: &mut File) -> Error {
         if matches!(file.content, Content::Unstored(_)) {
             let detail = "other readers still have the previous contents open";
             return Error::new(Kind::Busy, detail);
         }
         if let Some(path) = inode.place().as_ref().and_then(Place::node) {
-            self.passed.note_parted(path);
+            self.backing_files.record_contention(path);
         }
         if let Some(new) = self.inodes.renew(inode) {
-            file.passing.parted = Some(Instant::now());
+            file.passthrough.lost_name_at = Some(Instant::now());
             self.inodes.release(new);
         }
         Error::not_found()
     }
 
     /// Disables passthrough for this kind of backing file, because the kernel refused it.
-    pub fn cannot_pass(&self, backing: &Backing, why: &str) {
+    pub fn disable_passthrough(&self, backing: &Backing, why: &str) {
         let (possible, what) = if backing.is_in_memory() {
-            (&self.passed.is_possible, "zarrfs copies decoded chunks into the page cache")
+            (&self.backing_files.is_possible, "zarrfs copies decoded chunks into the page cache")
         } else {
             (
-                &self.passed.is_possible_of_store,
+                &self.backing_files.is_possible_of_store,
                 "zarrfs copies the store's files into the page \
                  cache",
             )

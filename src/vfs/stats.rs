@@ -11,7 +11,7 @@ type Line = (&'static str, &'static str, u64);
 
 impl Vfs {
     /// Returns the counters of reading, decoding, encoding and writing.
-    fn work_done(&self) -> Vec<Line> {
+    fn counters(&self) -> Vec<Line> {
         let done = self.cache.counters();
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let ms = |counter: &AtomicU64| count(counter) / 1_000_000;
@@ -56,16 +56,16 @@ impl Vfs {
             (
                 "passthrough_opens_total",
                 "Opens for which the kernel reads the file itself.",
-                self.passed.opened(),
+                self.backing_files.opened(),
             ),
             ("errors_total", "Errors returned to programs.", self.journal.count()),
         ]
     }
 
     /// Returns the gauges.
-    fn held(&self) -> Vec<Line> {
+    fn gauges(&self) -> Vec<Line> {
         let len = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
-        let waiting = self.unstored_len().saturating_add(self.cache.pending_len());
+        let unstored = self.unstored_len().saturating_add(self.cache.pending_len());
         let in_use = resources::in_use();
         let mut lines = vec![
             ("process_id", "Process ID of the daemon.", u64::from(std::process::id())),
@@ -73,15 +73,15 @@ impl Vfs {
             (
                 "passthrough_memory_bytes",
                 "Memory files that the kernel reads itself.",
-                self.passed.len(),
+                self.backing_files.len(),
             ),
-            ("unstored_bytes", "Changes that are not stored yet.", waiting),
+            ("unstored_bytes", "Changes that are not stored yet.", unstored),
             ("open_files", "Files that programs have open.", len(self.handles.lock().len())),
             ("inodes", "Inodes that the kernel knows.", len(self.inodes.len())),
             (
                 "passthrough_files",
                 "Open files that the kernel reads itself.",
-                len(self.passed.open_files()),
+                len(self.backing_files.open_files()),
             ),
             ("open_directories", "Directories that programs have open.", len(self.open_dirs())),
             (
@@ -112,7 +112,7 @@ impl Vfs {
     /// Returns the text of `.zarrfs/stats`.
     pub(super) fn stats(&self) -> String {
         let mut text = String::new();
-        for (name, help, value) in self.held().into_iter().chain(self.work_done()) {
+        for (name, help, value) in self.gauges().into_iter().chain(self.counters()) {
             let kind = if name.ends_with("_total") { "counter" } else { "gauge" };
             let name = format!("zarrfs_{name}");
             // Writing to a string does not fail.

@@ -39,8 +39,8 @@ impl Vfs {
 
     /// With `--as FORMAT`, only groups and views have names.
     fn find_among_views(&self, directory: &Place, name: &str) -> Result<Option<Found>> {
-        let Place::Node(_) = directory else { return self.find_in_one_tree(directory, name) };
-        Ok(match self.find_in_one_tree(directory, name)? {
+        let Place::Node(_) = directory else { return self.find_in_zarr3(directory, name) };
+        Ok(match self.find_in_zarr3(directory, name)? {
             Some(Found { place: Place::Node(path), .. }) => {
                 let node = self.hierarchy.existing(&path)?;
                 (node.kind() == NodeKind::Group).then(|| Place::Node(path).into())
@@ -50,10 +50,10 @@ impl Vfs {
     }
 
     fn find_in_form(&self, directory: &Place, name: &str) -> Result<Option<Found>> {
-        match self.in_one_tree(directory, name)? {
-            Named::Same => self.find_in_one_tree(directory, name),
-            Named::As(in_one, as_one) => match self.find_in_one_tree(&in_one, &as_one)? {
-                None if self.is_bare(directory)? => self.find_in_one_tree(directory, name),
+        match self.translate(directory, name)? {
+            Named::Same => self.find_in_zarr3(directory, name),
+            Named::As(parent, alias) => match self.find_in_zarr3(&parent, &alias)? {
+                None if self.is_bare(directory)? => self.find_in_zarr3(directory, name),
                 None => Ok(self.unlisted_chunk(directory, name)?.map(Found::from)),
                 found => Ok(found),
             },
@@ -67,7 +67,7 @@ impl Vfs {
         Ok(self.hierarchy.node(path)?.is_some_and(|node| node.is_bare()))
     }
 
-    fn find_in_one_tree(&self, directory: &Place, name: &str) -> Result<Option<Found>> {
+    fn find_in_zarr3(&self, directory: &Place, name: &str) -> Result<Option<Found>> {
         if let Some(shown) = self.overlay.get(directory, name) {
             if self.is_current(&shown)? {
                 return Ok(Some(shown.place().clone().into()));
@@ -274,11 +274,11 @@ impl Vfs {
 
     /// Returns the attributes of an inode.
     pub(super) fn attr(&self, inode: &Inode) -> Result<Attr> {
-        self.attr_knowing(inode, None)
+        self.attr_with_stat(inode, None)
     }
 
     /// Like [`Self::attr`], with the stat of a stored chunk if the caller knows it.
-    pub(super) fn attr_knowing(&self, inode: &Inode, stored: Option<&Stat>) -> Result<Attr> {
+    pub(super) fn attr_with_stat(&self, inode: &Inode, stored: Option<&Stat>) -> Result<Attr> {
         let place = inode.place();
         if place.as_ref().is_none_or(|place| !place.is_dir())
             && let Some(attr) = Self::attr_of_content(inode)
@@ -474,10 +474,10 @@ impl Vfs {
         if inode.place().is_none() {
             // The file has lost its name meanwhile.
             drop(file);
-            return self.prepare_nameless(inode, access).map(Prepared::from);
+            return self.prepare_unnamed(inode, access).map(Prepared::from);
         }
-        if file.passing.openers > 0 && access != Access::Read {
-            return Err(self.part(inode, &mut file));
+        if file.passthrough.openers > 0 && access != Access::Read {
+            return Err(self.detach_from_name(inode, &mut file));
         }
         // This open may make the kernel drop pages that another program is just writing.
         file.is_shared = file.openers > 1;
@@ -490,8 +490,8 @@ impl Vfs {
         if let Content::Unstored(unstored) = &file.content
             && unstored.changed
         {
-            if file.passing.openers > 0 {
-                return Err(self.part(inode, &mut file));
+            if file.passthrough.openers > 0 {
+                return Err(self.detach_from_name(inode, &mut file));
             }
             // The kernel may have old pages of parts that were stored since and not written.
             file.settle();
@@ -502,17 +502,17 @@ impl Vfs {
             && let (Some(array), Some(version)) = (&array, version)
             && inode.place().as_ref() == Some(place)
         {
-            let backing = self.pass(&mut file, path, (array, coords), version);
+            let backing = self.backing_for_chunk(&mut file, path, (array, coords), version);
             self.followed.note_passed(path, backing.is_some());
             if backing.is_some() {
                 return Ok(Prepared { pages: Pages::Drop, backing, drops: None });
             }
         }
-        if file.passing.openers > 0 {
-            return Err(self.part(inode, &mut file));
+        if file.passthrough.openers > 0 {
+            return Err(self.detach_from_name(inode, &mut file));
         }
         let drops = file.open_pages(version);
-        file.passing.has_pages |= access == Access::Read;
+        file.passthrough.has_pages |= access == Access::Read;
         file.settle();
         let pages = if drops.is_some() { Pages::Drop } else { Pages::Keep };
         Ok(Prepared { pages, backing: None, drops })

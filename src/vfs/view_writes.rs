@@ -32,7 +32,7 @@ const ZEROS: usize = 1 << 20;
 /// Truncating a view at `open` keeps its length, but the bytes that the writer then skips become
 /// zero, as in any file: `cp` skips holes. Other writers only change what they write.
 #[derive(Debug, Default)]
-pub(super) struct Writing {
+pub(super) struct ViewWriters {
     /// Held while skipped bytes are zeroed.
     filling: Mutex<()>,
     /// The end of the bytes that any writer has written since the last truncation. A leaf lock.
@@ -41,7 +41,7 @@ pub(super) struct Writing {
     authors: Mutex<Authors>,
 }
 
-impl Writing {
+impl ViewWriters {
     /// Records a truncation.
     pub fn cut(&self) {
         *self.end.lock() = 0;
@@ -159,7 +159,7 @@ impl Vfs {
         let shared = self.tree_lock.read();
         open.view.write(offset, data, &mut self.change_in_view(open.moves, open.is_cut))?;
         drop(shared);
-        self.store_what_is_full();
+        self.store_full_now_or_soon();
         Ok(is_filled)
     }
 
@@ -188,13 +188,13 @@ impl Vfs {
             let shared = self.tree_lock.read();
             view.write_elements(offset, &zeros, &mut self.change_in_view(moves, true))?;
             drop(shared);
-            self.store_what_is_full();
+            self.store_full_now_or_soon();
             offset = end_of(offset, &zeros);
         }
         Ok(())
     }
 
-    fn store_what_is_full(&self) {
+    fn store_full_now_or_soon(&self) {
         if self.cache.pending_len() > self.options.dirty_limit / 2 {
             self.store_full();
         } else {

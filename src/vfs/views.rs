@@ -17,7 +17,7 @@ use super::inode::Inode;
 use super::place::Place;
 use super::reader::Reader;
 use super::view_pages::{Generations, KernelPages, Seen};
-use super::view_writes::Writing;
+use super::view_writes::ViewWriters;
 use super::{Access, Form, Pages, Vfs};
 use crate::array::Array;
 use crate::error::{At, Error, Kind, Result};
@@ -70,7 +70,7 @@ pub(super) struct Views {
     /// The chunks read through each view that is open or has pages in the kernel. A leaf lock.
     seen: Mutex<HashMap<Name, Weak<Seen>>>,
     /// The state of the writers of each view. A leaf lock.
-    writing: Mutex<HashMap<Name, Weak<Writing>>>,
+    writing: Mutex<HashMap<Name, Weak<ViewWriters>>>,
     /// The views with a logged warning about slow sequential reads. A leaf lock.
     warned: Mutex<HashSet<Name>>,
 }
@@ -93,7 +93,7 @@ pub(super) struct OpenView {
     /// The chunks that are read.
     pub seen: Arc<Seen>,
     /// The shared state of the writers, if it is open for writing.
-    pub writing: Option<Arc<Writing>>,
+    pub writing: Option<Arc<ViewWriters>>,
     /// Whether this open truncated it.
     pub is_cut: bool,
     /// How it is being read.
@@ -147,7 +147,7 @@ impl Views {
     }
 
     /// Returns the state that all writers of a view share.
-    fn writing(&self, path: &NodePath, format: &'static Format) -> Arc<Writing> {
+    fn writing(&self, path: &NodePath, format: &'static Format) -> Arc<ViewWriters> {
         shared(&self.writing, (path.clone(), format.extension))
     }
 

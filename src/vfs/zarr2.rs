@@ -39,7 +39,7 @@ pub(super) enum Named {
 
 impl Vfs {
     /// Translates `name` in `directory` to the Zarr 3 tree.
-    pub(super) fn in_one_tree(&self, directory: &Place, name: &str) -> Result<Named> {
+    pub(super) fn translate(&self, directory: &Place, name: &str) -> Result<Named> {
         let Place::Node(path) = directory else { return Ok(Named::Same) };
         if self.options.form == Form::Zarr3 {
             return Ok(Named::Same);
@@ -55,7 +55,7 @@ impl Vfs {
             name => match node.array() {
                 Some(_) if name == CHUNKS => Named::Nothing,
                 Some(array) => match indices(name, array.grid().rank()) {
-                    Some(indices) => Self::chunk_in_one_tree(path, indices),
+                    Some(indices) => Self::translate_chunk(path, indices),
                     None => Named::Same,
                 },
                 None => Named::Same,
@@ -63,7 +63,7 @@ impl Vfs {
         })
     }
 
-    fn chunk_in_one_tree(path: &NodePath, mut indices: Vec<u64>) -> Named {
+    fn translate_chunk(path: &NodePath, mut indices: Vec<u64>) -> Named {
         match indices.pop() {
             Some(last) => Named::As(Place::ChunkDir(path.clone(), indices), last.to_string()),
             None => Named::As(Place::Node(path.clone()), CHUNKS.to_owned()),
@@ -90,9 +90,9 @@ impl Vfs {
             return false;
         }
         let Ok(Some(node)) = self.hierarchy.node(path) else { return false };
-        let told = self.told_of(&node);
+        let context = self.context_of(&node);
         array.not_understood().is_none()
-            && zarr2::array(array.model(), array.chunk_shape(), told)
+            && zarr2::array(array.model(), array.chunk_shape(), context)
                 .is_ok_and(|shown| shown.shows_fill)
     }
 
@@ -105,9 +105,11 @@ impl Vfs {
         let Some(path) = place.node() else { return Ok(None) };
         let Some(node) = self.hierarchy.node(path)? else { return Ok(None) };
         let is_there = match &place {
-            _ if node.removed().is_some() && self.hidden.lock().contains(&place) => false,
+            _ if node.removed().is_some() && self.removed_attributes.lock().contains(&place) => {
+                false
+            }
             Place::Attributes(path) if node.is_bare() && node.removed().is_none() => {
-                self.waiting.lock().contains_key(path)
+                self.early_attributes.lock().contains_key(path)
             }
             Place::Attributes(_) => self.has_attributes(&node)?,
             // Every group has them by name, so that libraries need not read each metadata file.
@@ -155,8 +157,8 @@ impl Vfs {
     }
 
     fn chunk_names_of_zarr2(&self, path: &NodePath, array: &Arc<Array>) -> Result<Source> {
-        let waiting: Vec<Coords> = self.overlay.chunks_of(path);
-        let known: std::collections::HashSet<Coords> = waiting.iter().cloned().collect();
+        let unstored: Vec<Coords> = self.overlay.chunks_of(path);
+        let known: std::collections::HashSet<Coords> = unstored.iter().cloned().collect();
         let stored = match self.cache.list_prefix(array, &[]) {
             Ok(stored) => stored,
             Err(error) if error.kind() == Kind::Unsupported => Box::new(std::iter::empty()),
@@ -167,7 +169,7 @@ impl Vfs {
             Err(_) => true,
         });
         let path = path.clone();
-        Ok(Box::new(waiting.into_iter().map(Ok).chain(stored).map(move |coords| {
+        Ok(Box::new(unstored.into_iter().map(Ok).chain(stored).map(move |coords| {
             let coords = coords?;
             Ok((name_of(&coords), Place::Chunk(path.clone(), coords)))
         })))
@@ -203,10 +205,10 @@ impl Vfs {
     pub(super) fn shown_at(&self, place: &Place, wanted: Wanted) -> Result<Arc<str>> {
         let path = place.node().ok_or_else(Error::not_found)?;
         let node = self.hierarchy.existing(path)?;
-        let waiting = || self.waiting.lock().get(path).cloned();
+        let early = || self.early_attributes.lock().get(path).cloned();
         match place {
             Place::Attributes(_) if node.is_bare() && node.removed().is_none() => {
-                waiting().map(Into::into).ok_or_else(Error::not_found)
+                early().map(Into::into).ok_or_else(Error::not_found)
             }
             Place::Attributes(_) => Ok(self.documents_of(&node)?.attributes.into()),
             Place::Copies(_) => self.copies_of(path, wanted),
@@ -225,7 +227,7 @@ impl Vfs {
         let mut documents = match node.content() {
             Content::Group(group) => zarr2::group(group),
             Content::Array(array) => {
-                zarr2::array(array.model(), array.chunk_shape(), self.told_of(node))?
+                zarr2::array(array.model(), array.chunk_shape(), self.context_of(node))?
             }
             Content::NotUnderstood(_, error) => return Err(error.clone()),
         };
@@ -239,13 +241,13 @@ impl Vfs {
     }
 
     /// Returns what Zarr 2 needs besides the model of an array.
-    fn told_of(&self, node: &Node) -> Told {
+    fn context_of(&self, node: &Node) -> Told {
         let says_none = |text: &[u8]| {
             text.windows(DIMENSIONS.len()).any(|window| window == DIMENSIONS.as_bytes())
         };
         let stored = node.stored().or(node.removed());
         Told {
-            is_null: self.without_fill.lock().contains(node.path()),
+            is_null: self.lacks_fill.lock().contains(node.path()),
             // Other dialects cannot say it, and xarray needs it.
             names_none: *self.hierarchy.dialect() != Dialect::V2
                 || stored.is_none_or(|document| says_none(&document.text)),
@@ -323,9 +325,9 @@ impl Vfs {
             if let Place::Attributes(_) = place {
                 crate::json::parse_object(written.as_bytes())
                     .map_err(|error| error.of_kind(Kind::Invalid))?;
-                self.waiting.lock().insert(path.clone(), written.into_owned());
+                self.early_attributes.lock().insert(path.clone(), written.into_owned());
             } else {
-                self.wished.lock().insert(path.clone());
+                self.wants_copies.lock().insert(path.clone());
             }
             return Ok(());
         }
@@ -340,14 +342,14 @@ impl Vfs {
         };
         let is_new = node.is_bare() || (kind == NodeKind::Array && node.kind() == NodeKind::Group);
         if is_new {
-            let waiting = self.waiting.lock().get(path).cloned();
-            let document = zarr2::to_v3(kind, &written, waiting.as_deref())?;
+            let attributes = self.early_attributes.lock().get(path).cloned();
+            let document = zarr2::to_v3(kind, &written, attributes.as_deref())?;
             self.store_document(path, None, document.as_bytes())?;
             self.note_fill(path, &written);
-            self.waiting.lock().remove(path);
-            self.hidden.lock().retain(|place| place.node() != Some(path));
-            let is_wished = self.wished.lock().remove(path);
-            if is_wished && kind == NodeKind::Group {
+            self.early_attributes.lock().remove(path);
+            self.removed_attributes.lock().retain(|place| place.node() != Some(path));
+            let is_wanted = self.wants_copies.lock().remove(path);
+            if is_wanted && kind == NodeKind::Group {
                 return self
                     .hierarchy
                     .edit(path, &Edit { consolidated: Some(true), ..Edit::default() });
@@ -379,20 +381,20 @@ impl Vfs {
     fn note_fill(&self, path: &NodePath, written: &str) {
         let document = crate::json::parse_object(written.as_bytes()).unwrap_or_default();
         let is_null = document.get("fill_value").is_none_or(Value::is_null);
-        let mut without_fill = self.without_fill.lock();
+        let mut lacks_fill = self.lacks_fill.lock();
         if is_null && document.contains_key("shape") {
-            without_fill.insert(path.clone());
+            lacks_fill.insert(path.clone());
         } else {
-            without_fill.remove(path);
+            lacks_fill.remove(path);
         }
-        drop(without_fill);
+        drop(lacks_fill);
         self.copies.forget();
     }
 
     /// Adds the attributes that were written before to a directory that has become a group.
-    pub(super) fn settle_waiting(&self, path: &NodePath) -> Result<()> {
-        let waiting = self.waiting.lock().remove(path);
-        match waiting {
+    pub(super) fn settle_early_attributes(&self, path: &NodePath) -> Result<()> {
+        let attributes = self.early_attributes.lock().remove(path);
+        match attributes {
             Some(text) => self.store_zarr2(&Place::Attributes(path.clone()), None, text.as_bytes()),
             None => Ok(()),
         }
@@ -403,9 +405,11 @@ impl Vfs {
         let path = place.node().ok_or_else(Error::not_found)?;
         let node = self.hierarchy.existing(path)?;
         match place {
-            Place::Attributes(path) if self.waiting.lock().remove(path).is_some() => Ok(()),
+            Place::Attributes(path) if self.early_attributes.lock().remove(path).is_some() => {
+                Ok(())
+            }
             _ if node.is_bare() => {
-                self.hidden.lock().insert(place.clone());
+                self.removed_attributes.lock().insert(place.clone());
                 Ok(())
             }
             Place::Attributes(_) => self.store_zarr2(place, None, b"{}").at(place.shown()),

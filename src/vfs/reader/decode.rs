@@ -7,7 +7,7 @@ use std::time::Instant;
 use super::pattern::Ticket;
 use crate::array::ChunkRef;
 use crate::pool::Urgency;
-use crate::vfs::{Crew, Vfs};
+use crate::vfs::{Background, Vfs};
 
 /// Where a chunk is decoded to.
 #[derive(Debug, Clone, Copy)]
@@ -28,8 +28,8 @@ impl Vfs {
         ChunkRef { array, coords }: ChunkRef,
         to: Target,
     ) {
-        let Some(Crew { pool, .. }) = self.crew.get() else { return };
-        let (cache, passed) = (Arc::clone(&self.cache), Arc::clone(&self.passed));
+        let Some(Background { pool, .. }) = self.background.get() else { return };
+        let (cache, passed) = (Arc::clone(&self.cache), Arc::clone(&self.backing_files));
         pool.run(urgency, move || {
             if !ticket.is_wanted() || cache.is_here(&array, &coords) {
                 return;

@@ -13,7 +13,7 @@ use super::pattern::{Run, Ticket};
 use crate::array::{Array, ChunkRef, Coords};
 use crate::metadata::NodePath;
 use crate::pool::Urgency;
-use crate::vfs::{Crew, Vfs};
+use crate::vfs::{Background, Vfs};
 
 /// Chunks without a file that a sequence may leave out at a time.
 const MOST_SKIPPED: usize = 16;
@@ -191,7 +191,7 @@ impl Vfs {
         array: &Arc<Array>,
         coords: &Coords,
     ) {
-        let Some(Crew { pool, .. }) = self.crew.get() else { return };
+        let Some(Background { pool, .. }) = self.background.get() else { return };
         let chunk_len = array.longest_chunk_len().longest();
         let count =
             u64::try_from(pool.most_ahead()).unwrap_or(u64::MAX).saturating_mul(FILES_PER_THREAD);
@@ -212,14 +212,14 @@ impl Vfs {
         drop(all);
         let Some(FilesPlan { soon, passed, run_len }) = plan else { return };
         for coords in &passed {
-            self.passed.let_go(array, coords);
+            self.backing_files.let_go(array, coords);
         }
         let passed = passed.iter().map(|coords| ChunkRef::new(array, coords));
         self.let_go(passed, run_len.saturating_mul(chunk_len));
         let since = if is_passing { Target::MemoryFile } else { Target::Cache(None) };
         for (coords, ticket) in soon {
             if !self.cache.is_here(array, &coords)
-                && !self.passed.is_here(&self.cache, array, &coords)
+                && !self.backing_files.is_here(&self.cache, array, &coords)
             {
                 let chunk = ChunkRef { array: Arc::clone(array), coords };
                 self.decode(Urgency::Ahead, ticket, chunk, since);

@@ -159,7 +159,7 @@ impl Vfs {
     }
 
     fn limits(&self, may_be_old: bool) -> Limits {
-        let at_once = self.crew.get().map_or(1, |crew| crew.pool.most_ahead());
+        let at_once = self.background.get().map_or(1, |crew| crew.pool.most_ahead());
         Limits {
             cache_len: self.options.cache_len,
             at_once: u64::try_from(at_once).unwrap_or(u64::MAX),

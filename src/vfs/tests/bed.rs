@@ -16,7 +16,7 @@ use crate::store::{
     Aside, ByteRange, Condition, Entries, Key, Keys, ListableStore, Piece, Prefix, ReadableStore,
     Room, Stat, Store, Value, Version, WritableStore,
 };
-use crate::vfs::{Access, Opened, Options, Passthrough, ROOT, Vfs, Writeback};
+use crate::vfs::{Access, Opened, Options, PassthroughOptions, ROOT, Vfs, Writeback};
 
 /// Bytes of every chunk: two elements of `uint16`.
 pub const CHUNK_LEN: usize = 4;
@@ -238,7 +238,7 @@ pub struct Bed {
     pub vfs: Arc<Vfs>,
     dialect: Dialect,
     policy: Policy,
-    passthrough: Option<Passthrough>,
+    passthrough: Option<PassthroughOptions>,
     /// Which chunks wait after they were closed.
     pub writeback: Writeback,
 }
@@ -330,7 +330,7 @@ impl Bed {
 
     /// The same, where the kernel reads chunks of any length by itself.
     pub fn passing() -> Self {
-        let passthrough = Some(Passthrough { shortest: 1, calm: Duration::ZERO });
+        let passthrough = Some(PassthroughOptions { shortest: 1, calm: Duration::ZERO });
         let mut bed = Self { passthrough, ..Self::new() };
         bed.remount();
         bed

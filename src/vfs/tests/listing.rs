@@ -37,10 +37,10 @@ fn inodes_are_let_go_of_when_nobody_knows_them() {
     // Told of in a listing, and not passed on.
     let dir = bed.vfs.opendir(ROOT).expect("opened");
     let first = bed.vfs.readdir(&dir, 0).expect("read").expect("there");
-    let attr = bed.vfs.tell_listed(&dir, &first).expect("told").expect("there");
+    let attr = bed.vfs.lookup_listed(&dir, &first).expect("told").expect("there");
     bed.vfs.forget(attr.number, 1);
     assert_eq!(bed.vfs.inodes.len(), 1);
-    let attr = bed.vfs.tell_name(&first);
+    let attr = bed.vfs.lookup_listed_name(&first);
     assert_eq!(bed.vfs.getattr(attr.number).expect("known").number, attr.number);
     bed.vfs.forget(attr.number, 1);
     assert_eq!(bed.vfs.inodes.len(), 1);

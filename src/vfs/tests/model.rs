@@ -114,7 +114,7 @@ struct Open {
     /// What it reads whatever others write: of a file that was refused when it was opened, or that the kernel reads.
     kept: Option<Vec<u8>>,
     /// Whether the kernel reads it by itself.
-    is_passing: bool,
+    uses_passthrough: bool,
     /// Whether it is read through the kernel's pages.
     is_paged: bool,
 }
@@ -224,7 +224,7 @@ impl Model {
 
     fn release(&mut self, open: &Open) {
         let file = &mut self.files[open.file];
-        file.openers -= usize::from(!open.is_passing);
+        file.openers -= usize::from(!open.uses_passthrough);
         file.writers -= usize::from(open.access != Access::Read);
         if file.openers == 0 && is_chunk(file.name) && file.changed {
             file.changed = false;
@@ -263,8 +263,16 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
             known.openers += 1;
             known.writers += 1;
             known.cut(0);
-            let (kept, is_passing, is_paged) = (None, false, opened.pages != Pages::None);
-            model.open.push(Open { handle, number, file, access, kept, is_passing, is_paged });
+            let (kept, uses_passthrough, is_paged) = (None, false, opened.pages != Pages::None);
+            model.open.push(Open {
+                handle,
+                number,
+                file,
+                access,
+                kept,
+                uses_passthrough,
+                is_paged,
+            });
         }
         Step::Open(n, access) => {
             let Some(&file) = model.names.get(name(n)) else {
@@ -272,19 +280,28 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
                 return Ok(());
             };
             let (number, opened) = bed.open_found(name(n), *access).expect("opened");
-            let is_passing = opened.backing.is_some();
+            let uses_passthrough = opened.backing.is_some();
             let known = &mut model.files[file];
             // Who has the kernel read it has it as it is now, and is none of those who share what is written.
-            known.openers += usize::from(!is_passing);
+            known.openers += usize::from(!uses_passthrough);
             known.writers += usize::from(*access != Access::Read);
             if *access == Access::Truncate {
                 known.cut(0);
             }
-            let is_kept = is_passing || *access == Access::Read && known.refused && known.changed;
+            let is_kept =
+                uses_passthrough || *access == Access::Read && known.refused && known.changed;
             let kept = is_kept.then(|| known.stored.clone()).flatten();
             let (handle, access) = (opened.handle, *access);
-            let is_paged = !is_passing && opened.pages != Pages::None;
-            model.open.push(Open { handle, number, file, access, kept, is_passing, is_paged });
+            let is_paged = !uses_passthrough && opened.pages != Pages::None;
+            model.open.push(Open {
+                handle,
+                number,
+                file,
+                access,
+                kept,
+                uses_passthrough,
+                is_paged,
+            });
         }
         Step::Write(n, offset, data) => {
             let Some((_, open)) = slot(model, n).filter(|(_, o)| o.access != Access::Read) else {
@@ -332,7 +349,7 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
         }
         Step::Fsync(n) => {
             let Some((_, open)) = slot(model, n) else { return Ok(()) };
-            if open.is_passing {
+            if open.uses_passthrough {
                 // What others write since is another file.
                 done(broken, bed.vfs.fsync(open.handle), true)?;
                 return Ok(());
@@ -550,10 +567,10 @@ fn compare(bed: &Bed, model: &Model) -> Result<(), TestCaseError> {
         let want = file.map(File::seen_anew);
         let found = match bed.open_found(name, Access::Read) {
             Ok((number, opened)) => {
-                let is_passing = opened.backing.is_some();
+                let uses_passthrough = opened.backing.is_some();
                 let is_refused = |open: &Open| {
                     open.number == number
-                        && if is_passing { open.is_paged } else { open.is_passing }
+                        && if uses_passthrough { open.is_paged } else { open.uses_passthrough }
                 };
                 let refused = model.open.iter().find(|open| is_refused(open));
                 prop_assert!(refused.is_none(), "{} in two ways: {:?}", name, refused);
