@@ -59,13 +59,13 @@ impl Vfs {
         drop(file);
         let mut attempts = 1;
         loop {
-            let alone = (attempts >= ATTEMPTS).then(|| self.tree_lock.read());
+            let alone = (attempts >= ATTEMPTS).then(|| self.core.tree_lock.read());
             let place = inode.place().ok_or_else(Error::not_found)?;
             let before = self.state_of(&place);
             let read = self.read_stored(&place, offset, len);
             // If its node was moved, removed or changed meanwhile, a chunk that has gone may have
             // been read as the fill value: it is read again, where it is now.
-            let shared = if alone.is_some() { alone } else { Some(self.tree_lock.read()) };
+            let shared = if alone.is_some() { alone } else { Some(self.core.tree_lock.read()) };
             if attempts >= ATTEMPTS
                 || inode.place().as_ref() == Some(&place) && self.state_of(&place) == before
             {
@@ -79,10 +79,10 @@ impl Vfs {
     /// What changes when the node of a file is moved, removed or gets other metadata.
     fn state_of(&self, place: &Place) -> (u64, Option<ArrayId>) {
         let array = match place {
-            Place::Chunk(path, _) => self.array(path).ok().map(|array| array.id()),
+            Place::Chunk(path, _) => self.core.array(path).ok().map(|array| array.id()),
             _ => None,
         };
-        (self.hierarchy.moves(), array)
+        (self.core.hierarchy.moves(), array)
     }
 
     /// A range of what is stored at `place`.
@@ -92,7 +92,7 @@ impl Vfs {
         };
         let key = self.ordinary_key(path, relative)?;
         let range = ByteRange::Span { offset, len: u64::try_from(len).unwrap_or(u64::MAX) };
-        let value = self.hierarchy.store().read().get_partial_values(&[(key, range)])?.pop();
+        let value = self.core.hierarchy.store().read().get_partial_values(&[(key, range)])?.pop();
         Ok(value.flatten().ok_or_else(Error::not_found)?.bytes)
     }
 
@@ -104,7 +104,7 @@ impl Vfs {
         self.check_still(inode, &file).ok()?;
         drop(file);
         let Some(Place::Chunk(path, coords)) = inode.place() else { return None };
-        let chunk = self.cache.peek(&self.array(&path).ok()?, &coords)?;
+        let chunk = self.core.cache.peek(&self.core.array(&path).ok()?, &coords)?;
         Some(super::slice(&chunk.bytes.into(), offset, len))
     }
 
@@ -112,8 +112,8 @@ impl Vfs {
     pub(super) fn stored_bytes(&self, place: &Place) -> Result<Buffer> {
         match place {
             Place::Chunk(path, coords) => {
-                let array = self.array(path)?;
-                match self.cache.get(&array, coords)? {
+                let array = self.core.array(path)?;
+                match self.core.cache.get(&array, coords)? {
                     Some(chunk) => Ok(chunk.bytes),
                     None if self.shows_fill(path, &array) => array.fill_chunk(coords),
                     None => Err(Error::not_found()),
@@ -135,22 +135,22 @@ impl Vfs {
     }
 
     fn value_of(&self, key: &Key) -> Result<Buffer> {
-        let limit = self.hierarchy.options().max_chunk_len;
-        let value = self.hierarchy.store().get(key, limit)?.ok_or_else(Error::not_found)?;
+        let limit = self.core.hierarchy.options().max_chunk_len;
+        let value = self.core.hierarchy.store().get(key, limit)?.ok_or_else(Error::not_found)?;
         Ok(value.bytes.into())
     }
 
     fn ordinary_key(&self, path: &NodePath, relative: &str) -> Result<Key> {
-        self.hierarchy.ordinary_prefix(path)?.key(relative)
+        self.core.hierarchy.ordinary_prefix(path)?.key(relative)
     }
 
     /// Returns the most bytes that the file at `place` may have.
     fn longest(&self, place: Option<&Place>) -> Result<u64> {
         Ok(match place {
-            Some(Place::Chunk(path, coords)) => self.array(path)?.chunk_len(coords)?.longest(),
+            Some(Place::Chunk(path, coords)) => self.core.array(path)?.chunk_len(coords)?.longest(),
             Some(place) if place.is_document() => crate::json::MAX_DOCUMENT_LEN,
             Some(Place::View(path, format)) => self.view(path, format)?.len(),
-            _ => self.hierarchy.options().max_chunk_len,
+            _ => self.core.hierarchy.options().max_chunk_len,
         })
     }
 
@@ -211,7 +211,7 @@ impl Vfs {
     fn check_end(&self, place: Option<&Place>, offset: u64, len: usize) -> Result<usize> {
         let (limit, full_len) = match place {
             Some(Place::Chunk(path, coords)) => {
-                let chunk_len = self.array(path)?.chunk_len(coords)?;
+                let chunk_len = self.core.array(path)?.chunk_len(coords)?;
                 (chunk_len.longest(), chunk_len.exactly())
             }
             _ => (self.longest(place)?, None),
@@ -255,7 +255,7 @@ impl Vfs {
             let mut base = None;
             let bytes = match place {
                 Place::Chunk(path, coords) => {
-                    let chunk = self.cache.get(&self.array(path)?, coords)?;
+                    let chunk = self.core.cache.get(&self.core.array(path)?, coords)?;
                     let chunk = chunk.ok_or_else(Error::not_found)?;
                     // Another program may have replaced the chunk since it was opened. The kernel's
                     // old pages must then not count as pages of the version that is stored later.
@@ -368,7 +368,7 @@ impl Vfs {
     ) -> Result<Option<Versions>> {
         let Some(key) = self.key_of(place)? else { return Ok(None) };
         if let Place::Chunk(_, coords) = place
-            && self.cache.set_modified(&key, coords, modified)
+            && self.core.cache.set_modified(&key, coords, modified)
         {
             return Ok(None);
         }
@@ -382,12 +382,12 @@ impl Vfs {
         key: &Key,
         modified: SystemTime,
     ) -> Result<Versions> {
-        let (before, after) = self.hierarchy.store().write()?.set_modified(key, modified)?;
+        let (before, after) = self.core.hierarchy.store().write()?.set_modified(key, modified)?;
         match place {
             Place::Chunk(path, coords) => {
-                self.cache.set_version(&self.array(path)?, coords, before, after);
+                self.core.cache.set_version(&self.core.array(path)?, coords, before, after);
             }
-            Place::Document(path) | Place::Attributes(path) => self.hierarchy.invalidate(path),
+            Place::Document(path) | Place::Attributes(path) => self.core.hierarchy.invalidate(path),
             _ => {}
         }
         Ok((before, after))
@@ -396,13 +396,13 @@ impl Vfs {
     /// Returns the key of the value that contains the file; `None` if it has none.
     pub(super) fn key_of(&self, place: &Place) -> Result<Option<Key>> {
         Ok(match place {
-            Place::Chunk(path, coords) => Some(self.array(path)?.key(coords)?),
+            Place::Chunk(path, coords) => Some(self.core.array(path)?.key(coords)?),
             Place::Document(path) => {
-                let node = self.hierarchy.existing(path)?;
+                let node = self.core.hierarchy.existing(path)?;
                 node.document().map(|document| document.key.clone())
             }
             Place::Attributes(path) => {
-                let node = self.hierarchy.existing(path)?;
+                let node = self.core.hierarchy.existing(path)?;
                 node.document().and_then(|document| document.keys().pop())
             }
             Place::Ordinary(path, relative) => Some(self.ordinary_key(path, relative)?),
@@ -459,7 +459,7 @@ impl Vfs {
             let is_due = match reason {
                 StoreReason::Closing => false,
                 StoreReason::Asked | StoreReason::Everything => true,
-                StoreReason::Aged => unstored.since.elapsed() >= self.options.writeback_delay,
+                StoreReason::Aged => unstored.since.elapsed() >= self.core.options.writeback_delay,
             };
             // TensorStore renames its lock files onto their keys or removes them, so they never
             // need to be stored.
@@ -524,10 +524,11 @@ impl Vfs {
                     self.forget_chunk_dirs(place);
                 }
                 // The kernel's pages hold what was written.
-                let is_in_pages = !written.is_merged && self.array(path)?.reads_as_written(coords);
+                let is_in_pages =
+                    !written.is_merged && self.core.array(path)?.reads_as_written(coords);
                 written.stat.filter(|_| is_in_pages).map(|stat| stat.version)
             }
-            Place::Document(path) if self.options.form == Form::Zarr3 => {
+            Place::Document(path) if self.core.options.form == Form::Zarr3 => {
                 self.store_document(path, shown, &bytes)?;
                 None
             }
@@ -543,7 +544,8 @@ impl Vfs {
             Place::Ordinary(path, relative) => {
                 let key = self.ordinary_key(path, relative)?;
                 let pieces = [Bytes::from(bytes).into()];
-                let stat = self.hierarchy.store().write()?.set(&key, &pieces, Condition::Always)?;
+                let stat =
+                    self.core.hierarchy.store().write()?.set(&key, &pieces, Condition::Always)?;
                 Some(stat.version)
             }
             other => {
@@ -588,10 +590,10 @@ impl Vfs {
     /// Syncs what was written to a file, or its removal, to disk.
     pub(super) fn sync_place(&self, place: &Place) -> Result<()> {
         let Some(key) = self.key_of(place)? else { return Ok(()) };
-        if !self.hierarchy.store().is_writable() {
+        if !self.core.hierarchy.store().is_writable() {
             return Ok(()); // A read-only mount has written nothing.
         }
-        self.unsynced.sync_key(self.hierarchy.store(), key)
+        self.unsynced.sync_key(self.core.hierarchy.store(), key)
     }
 
     /// Ends one open of a file. Stores what a mapping wrote after the last close. With the last

@@ -82,7 +82,7 @@ impl Vfs {
                 Place::Document(own) if own == path || below.groups.contains(own) => continue,
                 Place::Control | Place::Attributes(_) | Place::Copies(_) => continue,
                 Place::Node(child) => {
-                    let Some(node) = self.hierarchy.node(child)? else { continue };
+                    let Some(node) = self.core.hierarchy.node(child)? else { continue };
                     if is_plain_group(&node) || (node.is_made() && node.stored().is_some()) {
                         below.groups.push(child.clone());
                     } else if !node.is_bare() || node.kind() == NodeKind::Array {
@@ -97,7 +97,7 @@ impl Vfs {
                 }
             }
             let grid = array.grid();
-            match place.in_array(path, self.options.form) {
+            match place.in_array(path, self.core.options.form) {
                 Some(Place::ChunkDir(_, indices))
                     if indices.len() >= grid.rank() || !grid.contains_prefix(&indices) =>
                 {
@@ -136,10 +136,10 @@ impl Vfs {
         if below.chunks.is_empty() && below.groups.is_empty() {
             return Ok(None);
         }
-        let aside = self.hierarchy.aside()?;
-        let new = self.hierarchy.bind_aside(array, &aside)?;
+        let aside = self.core.hierarchy.aside()?;
+        let new = self.core.hierarchy.bind_aside(array, &aside)?;
         if let Err(error) = self.encode_aside(below, files, &new) {
-            self.hierarchy.drop_aside(&aside);
+            self.core.hierarchy.drop_aside(&aside);
             return Err(error);
         }
         Ok(Some(aside))
@@ -176,7 +176,7 @@ impl Vfs {
         // The user does not know the keys aside, so the error names the metadata file that is being
         // stored.
         let store = |batch| {
-            let stored = array.write_chunks(batch, self.options.fill_chunks);
+            let stored = array.write_chunks(batch, self.core.options.fill_chunks);
             stored.map_err(|error| Error::new(error.kind(), error.detail().to_owned()))
         };
         let mut batch: Vec<(Coords, Option<Buffer>)> = Vec::new();
@@ -226,9 +226,9 @@ impl Vfs {
         below: &Below,
         files: Vec<Locked<'_>>,
     ) -> Result<()> {
-        self.hierarchy.forget_directories(path);
-        self.overlay.replace(|place| place.in_array(path, self.options.form));
-        self.inodes.replace(|place| place.in_array(path, self.options.form));
+        self.core.hierarchy.forget_directories(path);
+        self.overlay.replace(|place| place.in_array(path, self.core.options.form));
+        self.inodes.replace(|place| place.in_array(path, self.core.options.form));
         // A chunk's name belongs to a directory of chunks, even if none is shown.
         let directory = Place::Node(path.clone());
         for (name, shown) in self.overlay.list(&directory) {

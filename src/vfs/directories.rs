@@ -20,19 +20,19 @@ impl Vfs {
     /// one of chunks or of ordinary files.
     pub fn mkdir(&self, parent: u64, name: &str) -> Result<Attr> {
         self.check_names_change()?;
-        let _shared = self.tree_lock.read();
+        let _shared = self.core.tree_lock.read();
         let parent = self.directory(parent)?;
         if self.resolve(&parent, name)?.is_some() {
             return Err(Error::new(Kind::Exists, "the file exists"));
         }
-        self.hierarchy.store().write()?;
+        self.core.hierarchy.store().write()?;
         let place = self.make_directory(&parent, name).at(below_shown(&parent, name))?;
         self.lookup_place(&place)
     }
 
     fn make_directory(&self, directory: &Place, name: &str) -> Result<Place> {
         let (path, indices) = match directory {
-            Place::Node(path) if name == CHUNKS && self.options.form == Form::Zarr3 => {
+            Place::Node(path) if name == CHUNKS && self.core.options.form == Form::Zarr3 => {
                 (path, Some(Vec::new()))
             }
             Place::ChunkDir(path, prefix) => {
@@ -43,11 +43,11 @@ impl Vfs {
             }
             _ => return Err(Error::new(Kind::NotPermitted, "nothing can be created here")),
         };
-        let node = self.hierarchy.existing(path)?;
+        let node = self.core.hierarchy.existing(path)?;
         let array = match node.content() {
             Content::Group(_) => {
                 let child = path.child(name)?;
-                self.hierarchy.make_directory(&child)?;
+                self.core.hierarchy.make_directory(&child)?;
                 return Ok(match directory {
                     Place::StoredDir(_) => Place::StoredDir(child),
                     _ => Place::Node(child),
@@ -81,22 +81,22 @@ impl Vfs {
     /// Removes the empty directory `name` from `parent`.
     pub fn rmdir(&self, parent: u64, name: &str) -> Result<()> {
         self.check_names_change()?;
-        let _alone = self.tree_lock.write();
+        let _alone = self.core.tree_lock.write();
         let parent = self.directory(parent)?;
         let place = self.resolve(&parent, name)?.ok_or_else(Error::not_found)?;
-        self.hierarchy.store().write()?;
+        self.core.hierarchy.store().write()?;
         self.check_empty(&place)?;
         if let Place::Node(path) = &place {
-            self.cache.forget_below(path);
-            self.hierarchy.remove_directory(path).at(path)?;
+            self.core.cache.forget_below(path);
+            self.core.hierarchy.remove_directory(path).at(path)?;
             self.removed_attributes.lock().retain(|place| place.node() != Some(path));
             self.early_attributes.lock().remove(path);
             self.note_documents(path)?;
         } else if let Some(name) = place.name() {
             if let Place::OrdinaryDir(path, relative) = &place {
                 // Files that were never shown.
-                let hidden = self.hierarchy.ordinary_prefix(path)?.join(relative)?;
-                self.hierarchy.store().write()?.erase_prefix(&hidden)?;
+                let hidden = self.core.hierarchy.ordinary_prefix(path)?.join(relative)?;
+                self.core.hierarchy.store().write()?.erase_prefix(&hidden)?;
             }
             self.overlay.remove(&place.parent(), &name);
         }
@@ -108,11 +108,11 @@ impl Vfs {
     fn check_empty(&self, place: &Place) -> Result<()> {
         let holds_something = match place {
             Place::ChunkDir(path, prefix) => {
-                self.has_chunks(&self.array(path)?, prefix)? || self.holds_ordinary(place)?
+                self.has_chunks(&self.core.array(path)?, prefix)? || self.holds_ordinary(place)?
             }
             Place::OrdinaryDir(..) => self.holds_ordinary(place)?,
             Place::Node(path) => {
-                let node = self.hierarchy.existing(path)?;
+                let node = self.core.hierarchy.existing(path)?;
                 !node.is_bare() || self.entries(place)?.next().transpose()?.is_some()
             }
             Place::Control | Place::StoredDir(_) => {
@@ -149,7 +149,7 @@ impl Vfs {
         };
         let new_path = match new_parent {
             Place::Node(group) => {
-                let node = self.hierarchy.existing(group)?;
+                let node = self.core.hierarchy.existing(group)?;
                 if node.kind() == NodeKind::Array {
                     return Err(Error::invalid("an array cannot contain nodes"));
                 }
@@ -177,18 +177,18 @@ impl Vfs {
         let files: Vec<_> = below.iter().map(|inode| inode.file().lock()).collect();
         self.store_shards(Due::Below(path))?;
         let renamed = if let Some(place) = replaced {
-            let renamed = self.hierarchy.rename_onto_empty(path, &new_path)?;
-            self.cache.forget_below(&new_path);
+            let renamed = self.core.hierarchy.rename_onto_empty(path, &new_path)?;
+            self.core.cache.forget_below(&new_path);
             self.inodes.unlink(place);
             renamed
         } else {
-            self.hierarchy.rename(path, &new_path)?
+            self.core.hierarchy.rename(path, &new_path)?
         };
         let moved = |place: &Place| self.moved_place(place, path, &new_path);
         self.overlay.replace(moved);
         self.inodes.replace(moved);
         drop(files);
-        self.hierarchy.consolidate_moved(renamed);
+        self.core.hierarchy.consolidate_moved(renamed);
         self.note_documents(&new_path)
     }
 
@@ -207,7 +207,7 @@ impl Vfs {
             self.unsynced.changed(key);
         }
         // Its chunks may lie in a separate tree.
-        self.unsynced.changed(self.hierarchy.ordinary_prefix(path)?.key(DOCUMENT)?);
+        self.unsynced.changed(self.core.hierarchy.ordinary_prefix(path)?.key(DOCUMENT)?);
         Ok(())
     }
 
@@ -215,9 +215,9 @@ impl Vfs {
     /// the first error.
     pub(super) fn store_directories(&self, delay: Duration) -> Result<()> {
         let mut first = Ok(());
-        for path in self.hierarchy.quiet_directories(delay) {
+        for path in self.core.hierarchy.quiet_directories(delay) {
             if delay.is_zero() || !self.is_being_filled(&path) {
-                let _alone = self.tree_lock.write();
+                let _alone = self.core.tree_lock.write();
                 first = first.and(self.store_as_group(&path));
             }
         }
@@ -232,14 +232,14 @@ impl Vfs {
     }
 
     fn store_as_group(&self, path: &NodePath) -> Result<()> {
-        if self.hierarchy.node(path)?.is_none_or(|node| !node.is_bare()) {
+        if self.core.hierarchy.node(path)?.is_none_or(|node| !node.is_bare()) {
             return Ok(());
         }
         let is_private = path.components().any(|name| name == PRIVATE);
         if is_private || self.is_of_another_format(path)? {
-            return self.hierarchy.leave_directory(path);
+            return self.core.hierarchy.leave_directory(path);
         }
-        match self.hierarchy.store_group(path) {
+        match self.core.hierarchy.store_group(path) {
             Ok(key) => {
                 self.unsynced.changed(key);
                 self.settle_early_attributes(path)?;
@@ -248,11 +248,11 @@ impl Vfs {
             // group.
             Err(error) if error.kind() == Kind::Invalid => {
                 self.note("write back", &error);
-                self.hierarchy.forget_directories(path);
+                self.core.hierarchy.forget_directories(path);
             }
             Err(error) => {
                 // Restart the delay before the next attempt.
-                self.hierarchy.touch(path);
+                self.core.hierarchy.touch(path);
                 return Err(error.at(path));
             }
         }
@@ -265,13 +265,14 @@ impl Vfs {
         for path in path.ancestors().iter().chain([path]) {
             let directory = Place::Node(path.clone());
             for name in [".zarray", ".zgroup"] {
-                if self.hierarchy.dialect().is_reserved(path, name) {
+                if self.core.hierarchy.dialect().is_reserved(path, name) {
                     continue;
                 }
                 let is_here = self.overlay.get(&directory, name).is_some();
-                let key = self.hierarchy.ordinary_prefix(path)?.key(name)?;
+                let key = self.core.hierarchy.ordinary_prefix(path)?.key(name)?;
                 // Only a stray file beside the root's own document hides nothing.
-                if !path.is_root() && (is_here || self.hierarchy.store().stat(&key)?.is_some()) {
+                if !path.is_root() && (is_here || self.core.hierarchy.store().stat(&key)?.is_some())
+                {
                     return Ok(true);
                 }
             }
@@ -282,12 +283,12 @@ impl Vfs {
     /// Syncs the unstored files of a directory that are complete, and stores the directory itself
     /// as a group if it is to become one. On the root, syncs everything.
     pub fn sync_directory(&self, number: u64) -> Result<()> {
-        if self.hierarchy.store().is_writable() {
+        if self.core.hierarchy.store().is_writable() {
             match self.inode(number)?.place() {
                 Some(Place::Node(path)) if path.is_root() => return self.sync(),
                 Some(Place::Node(path)) => {
-                    let _alone = self.tree_lock.write();
-                    let node = self.hierarchy.node(&path)?;
+                    let _alone = self.core.tree_lock.write();
+                    let node = self.core.hierarchy.node(&path)?;
                     if node.is_some_and(|node| node.is_made()) {
                         self.store_as_group(&path)?;
                     }

@@ -20,24 +20,24 @@ impl Vfs {
         shown: Option<&str>,
         written: &[u8],
     ) -> Result<()> {
-        self.hierarchy.touch(path);
+        self.core.hierarchy.touch(path);
         self.store_array(path)?;
-        let node = self.hierarchy.existing(path)?;
+        let node = self.core.hierarchy.existing(path)?;
         if node.is_bare() {
             return match self.edit_of_removed(&node, written)? {
-                Some((removed, edit)) => self.hierarchy.restore(&node, removed, &edit),
-                None => self.create_node(&node, &self.hierarchy.raise(path, written)?),
+                Some((removed, edit)) => self.core.hierarchy.restore(&node, removed, &edit),
+                None => self.create_node(&node, &self.core.hierarchy.raise(path, written)?),
             };
         }
         if is_plain_group(&node) && is_array(written) {
-            return self.create_node(&node, &self.hierarchy.raise(path, written)?);
+            return self.create_node(&node, &self.core.hierarchy.raise(path, written)?);
         }
         let base = match shown {
             Some(shown) => shown.into(),
-            None => self.hierarchy.shown(&node, Wanted::Text)?,
+            None => self.core.hierarchy.shown(&node, Wanted::Text)?,
         };
         let edit = edit_of(&node, &base, written)?;
-        self.hierarchy.edit(path, &edit)
+        self.core.hierarchy.edit(path, &edit)
     }
 
     /// Returns how `written` differs from the document that was removed at the same place, if it
@@ -48,7 +48,7 @@ impl Vfs {
         written: &[u8],
     ) -> Result<Option<(&'n Document, Edit)>> {
         let Some(removed) = node.removed() else { return Ok(None) };
-        match edit_of(node, &self.hierarchy.shown(node, Wanted::Text)?, written) {
+        match edit_of(node, &self.core.hierarchy.shown(node, Wanted::Text)?, written) {
             Ok(edit) => Ok(Some((removed, edit))),
             Err(_) if !self.holds_chunks(node)? => Ok(None),
             Err(error) => {
@@ -63,8 +63,8 @@ impl Vfs {
             Content::Array(array) => holds_chunks(array),
             // An array that was not understood may have chunks under any key.
             Content::NotUnderstood(..) => {
-                let prefix = self.hierarchy.ordinary_prefix(node.path())?;
-                let list = self.hierarchy.store().list();
+                let prefix = self.core.hierarchy.ordinary_prefix(node.path())?;
+                let list = self.core.hierarchy.store().list();
                 list.map_or(Ok(true), |list| Ok(list.list_prefix(&prefix)?.next().is_some()))
             }
             Content::Group(_) => Ok(false),
@@ -79,12 +79,12 @@ impl Vfs {
             if node.kind() == NodeKind::Array {
                 self.check_no_directories(path)?;
             }
-            self.hierarchy.put_document(path, raised, replaced)?;
+            self.core.hierarchy.put_document(path, raised, replaced)?;
             return Ok(());
         };
         if node.kind() == NodeKind::Array {
             // The new array replaces a removed one, which has no chunks left.
-            self.hierarchy.put_document(path, raised, replaced)?;
+            self.core.hierarchy.put_document(path, raised, replaced)?;
             self.overlay.forget_directories(path);
             return Ok(());
         }
@@ -95,10 +95,10 @@ impl Vfs {
             Some(aside) => {
                 let plain = self.plain_keys(&below)?;
                 let from = (&aside, plain.as_slice(), below.groups.as_slice());
-                self.hierarchy.put_converted(path, raised, replaced, from)?;
+                self.core.hierarchy.put_converted(path, raised, replaced, from)?;
                 self.note_converted(&below, plain, array)?;
             }
-            None => drop(self.hierarchy.put_document(path, raised, replaced)?),
+            None => drop(self.core.hierarchy.put_document(path, raised, replaced)?),
         }
         let settled = self.settle_below(path, &below, files);
         drop(below);
@@ -127,11 +127,11 @@ impl Vfs {
         key: &Key,
         written: &[u8],
     ) -> Result<()> {
-        self.hierarchy.touch(path);
+        self.core.hierarchy.touch(path);
         self.store_array(path)?;
-        self.hierarchy.invalidate(path);
-        let raised = self.hierarchy.raise_stored(path, key, written)?;
-        let node = self.hierarchy.existing(path)?;
+        self.core.hierarchy.invalidate(path);
+        let raised = self.core.hierarchy.raise_stored(path, key, written)?;
+        let node = self.core.hierarchy.existing(path)?;
         if node.is_bare() {
             if node.removed().is_some() && self.holds_chunks(&node)? {
                 let detail = "chunks of the removed array still exist";
@@ -152,16 +152,19 @@ impl Vfs {
                     ));
                 }
                 if means_same(old.model(), new.model()) {
-                    self.hierarchy.replace_document(path, &raised, (&**old, document)).map(drop)
+                    self.core
+                        .hierarchy
+                        .replace_document(path, &raised, (&**old, document))
+                        .map(drop)
                 } else {
-                    self.hierarchy.put_document(path, &raised, Some(document)).map(drop)
+                    self.core.hierarchy.put_document(path, &raised, Some(document)).map(drop)
                 }
             }
             (Content::Group(_), Some(_)) if is_plain_group(&node) => {
                 self.create_node(&node, &raised)
             }
             (Content::Group(_), None) | (Content::NotUnderstood(..), _) => {
-                self.hierarchy.put_document(path, &raised, Some(document)).map(drop)
+                self.core.hierarchy.put_document(path, &raised, Some(document)).map(drop)
             }
             (Content::Group(_), Some(_)) | (Content::Array(_), None) => {
                 Err(Error::invalid("node_type cannot change: remove the node and create it again"))

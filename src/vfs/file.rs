@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use super::authors::{Authors, Thread};
-use super::passthrough::PassthroughState;
+use super::backing_files::PassthroughState;
 use crate::array::Array;
 use crate::buffer::{Buffer, reserve};
 use crate::cache::Base;

@@ -34,7 +34,7 @@ impl Vfs {
         (bytes, base): (Buffer, Option<Base>),
         modified: Option<SystemTime>,
     ) -> Result<PutChunk> {
-        let array = self.array(path)?;
+        let array = self.core.array(path)?;
         let whole = array.check_decoded(coords, &bytes).map_err(|error| {
             let advice = "the stored chunk is unchanged; write chunks uncompressed (in \
                           zarr-python: compressors=None)";
@@ -50,7 +50,7 @@ impl Vfs {
             ));
         }
         whole?;
-        let skipped = array.is_skipped(coords, &bytes, self.options.fill_chunks);
+        let skipped = array.is_skipped(coords, &bytes, self.core.options.fill_chunks);
         // A chunk that would be skipped still needs its bytes, in case another program has changed
         // it.
         let new = NewChunk { bytes: Some(bytes).filter(|_| !skipped || base.is_some()), base };
@@ -60,10 +60,10 @@ impl Vfs {
     /// Erases a chunk, now or later. If there is no chunk, nothing becomes pending, because another
     /// program may store one meanwhile.
     pub(super) fn erase_chunk(&self, path: &NodePath, coords: &Coords) -> Result<()> {
-        let array = self.array(path)?;
+        let array = self.core.array(path)?;
         // In this order, because a pending chunk may be stored in between.
         if self.defers(&array)
-            && !self.cache.is_pending(&array, coords)
+            && !self.core.cache.is_pending(&array, coords)
             && array.stat(coords)?.is_none()
         {
             return Ok(());
@@ -80,19 +80,19 @@ impl Vfs {
         modified: Option<SystemTime>,
     ) -> Result<PutChunk> {
         if self.defers(array) {
-            return self.cache.defer(path, array, coords, new, modified);
+            return self.core.cache.defer(path, array, coords, new, modified);
         }
         // If the shard could not be stored before, store its pending chunks with this one.
         if array.is_sharded()
             && let key = array.key(coords)?
-            && self.cache.pending_array(&key).is_some()
+            && self.core.cache.pending_array(&key).is_some()
         {
-            self.cache.defer(path, array, coords, new, modified)?;
+            self.core.cache.defer(path, array, coords, new, modified)?;
             self.store_shard(&key)?;
             // The shard may contain elements of other writers.
-            return Ok(PutChunk { stat: self.cache.stat(array, coords)?, is_merged: true });
+            return Ok(PutChunk { stat: self.core.cache.stat(array, coords)?, is_merged: true });
         }
-        self.cache.write(array, coords, new, self.options.fill_chunks)
+        self.core.cache.write(array, coords, new, self.core.options.fill_chunks)
     }
 
     /// Makes a chunk pending if the store could not take it, so that it is retried. Returns `false`
@@ -110,11 +110,11 @@ impl Vfs {
         if !is_store_failure(error) {
             return Ok(false);
         }
-        let array = self.array(path)?;
+        let array = self.core.array(path)?;
         let modified = unstored.keep_modified.then_some(unstored.modified);
         let new = NewChunk { bytes: Some(unstored.bytes.clone()), base: unstored.base.clone() };
-        let deferred = self.cache.defer(path, &array, coords, new, modified)?;
-        self.cache.record_failure(&array.key(coords)?, error);
+        let deferred = self.core.cache.defer(path, &array, coords, new, modified)?;
+        self.core.cache.record_failure(&array.key(coords)?, error);
         let seen = deferred.stat.map(|stat| stat.version);
         file.seen = seen.filter(|_| !file.is_shared && !deferred.is_merged);
         self.forget_unstored(file);
@@ -123,7 +123,7 @@ impl Vfs {
 
     /// Whether closing a chunk of `array` makes it pending.
     fn defers(&self, array: &Array) -> bool {
-        match self.options.writeback {
+        match self.core.options.writeback {
             Writeback::Sync => false,
             Writeback::Delay => array.is_sharded(),
             Writeback::All => true,
@@ -132,7 +132,7 @@ impl Vfs {
 
     /// Stores the shards that are due. Tries all before it returns the first error.
     pub(super) fn store_shards(&self, due: Due<'_>) -> Result<()> {
-        let keys = self.cache.due(due);
+        let keys = self.core.cache.due(due);
         if keys.is_empty() {
             return Ok(());
         }
@@ -167,19 +167,20 @@ impl Vfs {
 
     /// Stores the pending chunks in the value of `key`.
     pub(super) fn store_shard(&self, key: &Key) -> Result<()> {
-        let Some(path) = self.cache.pending_array(key) else { return Ok(()) };
+        let Some(path) = self.core.cache.pending_array(key) else { return Ok(()) };
         let changed = || self.unsynced.changed(key.clone());
-        let fill = self.options.fill_chunks;
+        let fill = self.core.options.fill_chunks;
         let stored = self
+            .core
             .array(&path)
-            .and_then(|array| Ok((self.cache.store(key, &array, fill, changed)?, array)))
+            .and_then(|array| Ok((self.core.cache.store(key, &array, fill, changed)?, array)))
             .and_then(|((chunks, unread), array)| {
                 self.settle_stored(&path, &array, &chunks)?;
                 unread
             })
             .at(&path);
         if let Err(error) = &stored
-            && self.cache.record_failure(key, error)
+            && self.core.cache.record_failure(key, error)
         {
             self.note("write back", error);
         }
@@ -190,7 +191,7 @@ impl Vfs {
     /// meant when they were written. Does nothing for a group, whose change does not affect the
     /// nodes below.
     pub(super) fn store_array(&self, path: &NodePath) -> Result<()> {
-        let node = self.hierarchy.node(path)?;
+        let node = self.core.hierarchy.node(path)?;
         match node.as_ref().map(|node| node.kind()) {
             Some(NodeKind::Array) => self.store_shards(Due::Below(path)),
             Some(NodeKind::Group) | None => Ok(()),
@@ -214,7 +215,7 @@ impl Vfs {
     /// Whether the chunk at `place` is pending.
     pub(super) fn is_pending(&self, place: &Place) -> Result<bool> {
         let Place::Chunk(path, coords) = place else { return Ok(false) };
-        let stat = self.cache.stat(&*self.array(path)?, coords)?;
+        let stat = self.core.cache.stat(&*self.core.array(path)?, coords)?;
         Ok(stat.is_some_and(|stat| stat.version.is_unstored()))
     }
 
@@ -222,32 +223,32 @@ impl Vfs {
     /// shards fail with the error of any pending chunk of their array.
     pub(super) fn check_shard_of(&self, place: &Place) -> Result<()> {
         let Place::Chunk(path, coords) = place else { return Ok(()) };
-        if !self.cache.has_pending() {
+        if !self.core.cache.has_pending() {
             return Ok(());
         }
-        let array = self.array(path)?;
-        let is_alone = self.options.writeback == Writeback::All && !array.is_sharded();
+        let array = self.core.array(path)?;
+        let is_alone = self.core.options.writeback == Writeback::All && !array.is_sharded();
         let failure = if is_alone {
-            self.cache.failure_in(path)
+            self.core.cache.failure_in(path)
         } else {
-            self.cache.failure(&array.key(coords)?)
+            self.core.cache.failure(&array.key(coords)?)
         };
         failure.map_or(Ok(()), Err)
     }
 
     fn shard_of(&self, place: &Place) -> Result<Option<Key>> {
         let Place::Chunk(path, coords) = place else { return Ok(None) };
-        if !self.cache.has_pending() {
+        if !self.core.cache.has_pending() {
             return Ok(None);
         }
-        self.array(path)?.key(coords).map(Some)
+        self.core.array(path)?.key(coords).map(Some)
     }
 
     /// Stores full shards in the background, with one thread for each processor.
     pub(super) fn store_full_soon(&self) {
         let Some(background) = self.background.get() else { return };
         while let Some(counted) = Storing::take(&background.storing, background.pool.most_ahead()) {
-            let Some(key) = self.cache.take_full() else { return };
+            let Some(key) = self.core.cache.take_full() else { return };
             let vfs = Weak::clone(&background.vfs);
             background.pool.run(Urgency::Asked, move || {
                 let _counted = counted;
@@ -255,7 +256,7 @@ impl Vfs {
                 while let (Some(vfs), Some(key)) = (vfs.upgrade(), next.take()) {
                     // The next close or `fsync` reports the error.
                     vfs.store_shard(&key).unwrap_or_else(|error| log::debug!("{error}"));
-                    next = vfs.cache.take_full();
+                    next = vfs.core.cache.take_full();
                 }
             });
         }
@@ -266,15 +267,15 @@ impl Vfs {
         // The next close or `fsync` in the shard reports the error.
         let log_error = |stored: Result<()>| stored.unwrap_or_else(|error| log::debug!("{error}"));
         log_error(self.store_shards(Due::Full));
-        let limit = self.options.dirty_limit / 2;
-        if self.cache.pending_len() <= limit {
+        let limit = self.core.options.dirty_limit / 2;
+        if self.core.cache.pending_len() <= limit {
             return;
         }
-        for key in self.cache.due(Due::Since(Duration::ZERO)) {
-            if self.cache.pending_len() <= limit {
+        for key in self.core.cache.due(Due::Since(Duration::ZERO)) {
+            if self.core.cache.pending_len() <= limit {
                 break;
             }
-            if self.cache.failure(&key).is_none() {
+            if self.core.cache.failure(&key).is_none() {
                 log_error(self.store_shard(&key));
             }
         }
@@ -297,7 +298,7 @@ impl Vfs {
             let stored = now.map(|stat| stat.version);
             let now = match versions {
                 Some((before, after)) if stored.is_some_and(|stored| stored.holds(before)) => {
-                    self.cache.set_version(array, coords, before, after);
+                    self.core.cache.set_version(array, coords, before, after);
                     Some(after)
                 }
                 Some(_) => None,

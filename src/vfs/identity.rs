@@ -40,7 +40,7 @@ impl Vfs {
     fn opened_as(&self, place: &Place) -> Result<Option<OpenedAs>> {
         Ok(match place {
             Place::View(path, format) => Some(OpenedAs::View(self.view(path, format)?)),
-            Place::Chunk(path, _) => Some(OpenedAs::Chunk(self.array(path)?)),
+            Place::Chunk(path, _) => Some(OpenedAs::Chunk(self.core.array(path)?)),
             _ => None,
         })
     }
@@ -84,7 +84,7 @@ impl Vfs {
             return Ok(());
         }
         match inode.place() {
-            Some(Place::Chunk(path, _)) if self.array(&path)?.has_chunks_of(opened) => Ok(()),
+            Some(Place::Chunk(path, _)) if self.core.array(&path)?.has_chunks_of(opened) => Ok(()),
             Some(Place::Chunk(..)) => Err(replaced()),
             None if inode.was_renewed() => Err(replaced()),
             _ => Ok(()),
@@ -114,7 +114,7 @@ impl Vfs {
             blocks: Attr::blocks_of(view.len(), view.len()),
             links: u32::from(place.is_some()),
             may_change: true,
-            ..Attr::directory(modified.unwrap_or(self.mounted))
+            ..Attr::directory(modified.unwrap_or(self.core.mounted))
         })
     }
 }

@@ -160,7 +160,7 @@ impl Vfs {
         let own = own.into_iter().map(|(name, shown)| Ok((name, shown.place().clone())));
         let names: Source = Box::new(own.chain(stored));
         let Place::Node(path) = directory else { return Ok(names) };
-        let names = match self.options.form {
+        let names = match self.core.options.form {
             Form::Zarr3 => names,
             Form::Zarr2 => self.names_of_zarr2(path, names)?,
             Form::View(_) => Box::new(self.groups_in(path)?.into_iter()),
@@ -170,11 +170,11 @@ impl Vfs {
 
     /// Lists the groups directly below one, with an error for each unreadable node.
     fn groups_in(&self, path: &NodePath) -> Result<Vec<Found>> {
-        if self.hierarchy.existing(path)?.kind() == NodeKind::Array {
+        if self.core.hierarchy.existing(path)?.kind() == NodeKind::Array {
             return Ok(Vec::new());
         }
         let mut groups = Vec::new();
-        for child in self.hierarchy.children(path)? {
+        for child in self.core.hierarchy.children(path)? {
             match child {
                 Ok(child) if child.kind() == NodeKind::Group => {
                     let name = child.path().name().unwrap_or_default().to_owned();
@@ -268,12 +268,12 @@ impl Vfs {
 
     /// Whether too many directories are being read to keep another one open.
     fn is_crowded(&self) -> bool {
-        resources::open_directories() >= self.options.descriptors / PART_OF_LISTINGS
+        resources::open_directories() >= self.core.options.descriptors / PART_OF_LISTINGS
     }
 
     /// Drops prefetched stats that are too old for the next answer.
     pub fn forget_stats(&self, dir: &DirHandle) {
-        let most = self.hierarchy.options().metadata_ttl.min(MOST_STALE);
+        let most = self.core.hierarchy.options().metadata_ttl.min(MOST_STALE);
         let mut stats = dir.stats.lock();
         if stats.since.is_some_and(|since| since.elapsed() >= most) {
             *stats = Stats::default();
@@ -283,7 +283,7 @@ impl Vfs {
     /// Prefetches the next names while the kernel processes the previous ones.
     pub fn list_ahead(&self, dir: &Arc<DirHandle>, position: usize) {
         let Some(Background { pool, vfs, .. }) = self.background.get() else { return };
-        if self.hierarchy.options().metadata_ttl < MOST_STALE {
+        if self.core.hierarchy.options().metadata_ttl < MOST_STALE {
             return;
         }
         let (vfs, dir) = (Weak::clone(vfs), Arc::clone(dir));
@@ -311,7 +311,7 @@ impl Vfs {
     /// Prefetches the stats of a listed chunk and the chunks after it.
     fn stat_next(&self, dir: &DirHandle, listed: &Listed) -> Result<()> {
         let Place::Chunk(path, _) = &listed.place else { return Ok(()) };
-        let array = self.array(path)?;
+        let array = self.core.array(path)?;
         let mut next = Vec::new();
         for position in (listed.position..).take(STAT_COUNT) {
             let Ok(Some(listed)) = self.readdir(dir, position) else { break };
@@ -321,7 +321,7 @@ impl Vfs {
             }
         }
         let since = Instant::now();
-        let found = self.cache.stat_many(&array, &next)?;
+        let found = self.core.cache.stat_many(&array, &next)?;
         let found = next.into_iter().zip(found).filter_map(|(coords, stat)| Some((coords, stat?)));
         let mut stats = dir.stats.lock();
         stats.known.extend(found);
@@ -342,7 +342,7 @@ impl Vfs {
             return Ok(Some(self.lookup_name(&place)));
         }
         if let Place::Document(path) | Place::Copies(path) = &place
-            && self.hierarchy.shows_many(path)
+            && self.core.hierarchy.shows_many(path)
         {
             // Computing the length may read all nodes below. `getattr` does that when a program
             // asks.
@@ -373,7 +373,7 @@ impl Vfs {
             is_dir: place.is_dir(),
             links: if place.is_dir() { 2 } else { 1 },
             may_change: true,
-            ..Attr::directory(self.mounted)
+            ..Attr::directory(self.core.mounted)
         }
     }
 
@@ -384,8 +384,8 @@ impl Vfs {
         let Place::Chunk(path, coords) = place else { return false };
         self.has_variable.load(Ordering::Relaxed)
             && self.inodes.known_at(place).is_none()
-            && self.array(path).is_ok_and(|array| {
-                array.model().dtype.is_variable() && self.cache.peek(&array, coords).is_none()
+            && self.core.array(path).is_ok_and(|array| {
+                array.model().dtype.is_variable() && self.core.cache.peek(&array, coords).is_none()
             })
     }
 
@@ -408,7 +408,7 @@ impl Vfs {
         match place {
             Place::Node(path) => self.names_in_node(path),
             Place::ChunkDir(path, prefix) => {
-                let array = self.array(path)?;
+                let array = self.core.array(path)?;
                 let chunks = self.chunk_names(path, &array, prefix)?;
                 let ordinary = self.ordinary_entries(path, place)?;
                 Ok(Box::new(chunks.chain(ordinary)))
@@ -430,7 +430,7 @@ impl Vfs {
     }
 
     fn names_in_node(&self, path: &NodePath) -> Result<Source> {
-        let node = self.hierarchy.existing(path)?;
+        let node = self.core.hierarchy.existing(path)?;
         let document = (!node.is_bare())
             .then(|| Ok((DOCUMENT.to_owned(), Place::Document(path.clone()))))
             .into_iter();
@@ -438,7 +438,7 @@ impl Vfs {
             Content::NotUnderstood(NodeKind::Array, _) => Ok(Box::new(document)),
             Content::NotUnderstood(NodeKind::Group, _) => {
                 let mut nodes = Vec::new();
-                for child in self.hierarchy.children(path)? {
+                for child in self.core.hierarchy.children(path)? {
                     nodes.push(child.map(|child| {
                         let name = child.path().name().unwrap_or_default().to_owned();
                         (name, Place::Node(child.path().clone()))
@@ -457,7 +457,7 @@ impl Vfs {
                         Member::File(name) => (name.clone(), Place::Ordinary(at.clone(), name)),
                     })
                 };
-                let members = match self.hierarchy.members(path) {
+                let members = match self.core.hierarchy.members(path) {
                     Ok(members) => members,
                     Err(error) if error.kind() == Kind::Unsupported => {
                         return Ok(Box::new(document));
@@ -484,13 +484,13 @@ impl Vfs {
 
     /// Lists the ordinary files and directories beside a node, in the directory `place`.
     pub(super) fn ordinary_entries(&self, path: &NodePath, place: &Place) -> Result<Source> {
-        let Some(list) = self.hierarchy.store().list() else {
+        let Some(list) = self.core.hierarchy.store().list() else {
             return Ok(Box::new(std::iter::empty()));
         };
         let relative = place.relative();
-        let prefix = self.hierarchy.ordinary_prefix(path)?.join(&relative)?;
-        let dialect = self.hierarchy.dialect().clone();
-        let array = self.hierarchy.node(path)?.and_then(|node| node.array().cloned());
+        let prefix = self.core.hierarchy.ordinary_prefix(path)?.join(&relative)?;
+        let dialect = self.core.hierarchy.dialect().clone();
+        let array = self.core.hierarchy.node(path)?.and_then(|node| node.array().cloned());
         let path = path.clone();
         let entries = list.list_dir(&prefix)?;
         Ok(Box::new(entries.filter_map(move |entry| {
@@ -516,11 +516,11 @@ impl Vfs {
     }
 
     fn names_in_views(&self, path: &NodePath) -> Result<Source> {
-        let node = self.hierarchy.existing(path)?;
+        let node = self.core.hierarchy.existing(path)?;
         let own = Place::ViewsOf(path.clone(), node.kind());
         let mut names = vec![Ok((GROUP.to_owned(), own))];
         if node.kind() == NodeKind::Group {
-            for child in self.hierarchy.children(path)? {
+            for child in self.core.hierarchy.children(path)? {
                 names.push(child.map(|child| {
                     let (name, child_path) =
                         (child.path().name().unwrap_or_default().to_owned(), child.path().clone());
@@ -536,7 +536,7 @@ impl Vfs {
     }
 
     fn names_in_stored(&self, path: &NodePath) -> Result<Source> {
-        let node = self.hierarchy.existing(path)?;
+        let node = self.core.hierarchy.existing(path)?;
         let documents = self.stored_documents(&node)?;
         let at = path.clone();
         let documents = documents
@@ -544,7 +544,7 @@ impl Vfs {
             .map(move |key| Ok((key.name().to_owned(), Place::StoredDocument(at.clone(), key))));
         let mut children = Vec::new();
         if node.kind() == NodeKind::Group {
-            for child in self.hierarchy.children(path)? {
+            for child in self.core.hierarchy.children(path)? {
                 children.push(child.map(|child| {
                     let name = child.path().name().unwrap_or_default().to_owned();
                     (name, Place::StoredDir(child.path().clone()))
@@ -562,7 +562,7 @@ impl Vfs {
         if prefix.len() >= array.grid().rank() {
             return Ok(Box::new(std::iter::empty()));
         }
-        let indices = match self.cache.list_dir(array, prefix) {
+        let indices = match self.core.cache.list_dir(array, prefix) {
             Ok(indices) => indices,
             Err(error) if error.kind() == Kind::Unsupported => {
                 return Ok(Box::new(std::iter::empty()));

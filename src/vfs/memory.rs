@@ -18,7 +18,7 @@ impl Vfs {
     /// caller may hold the lock of one file.
     pub(super) fn reserve(&self, more: usize) -> Result<()> {
         let started = Instant::now();
-        let fits = u64::try_from(more).is_ok_and(|more| more <= self.options.dirty_limit);
+        let fits = u64::try_from(more).is_ok_and(|more| more <= self.core.options.dirty_limit);
         loop {
             if self.try_reserve(more).is_ok() {
                 return Ok(());
@@ -38,7 +38,7 @@ impl Vfs {
 
     pub(super) fn try_reserve(&self, more: usize) -> Result<()> {
         let more = u64::try_from(more).unwrap_or(u64::MAX);
-        let limit = self.options.dirty_limit.saturating_sub(self.cache.pending_len());
+        let limit = self.core.options.dirty_limit.saturating_sub(self.core.cache.pending_len());
         let fits = |now: u64| now.checked_add(more).filter(|after| more == 0 || *after <= limit);
         match self.unstored_len.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits) {
             Ok(_) => Ok(()),
@@ -46,8 +46,8 @@ impl Vfs {
                 Kind::NoMemory,
                 format!(
                     "{} bytes are not stored yet, the limit is {} (--dirty-limit)",
-                    now.saturating_add(self.cache.pending_len()),
-                    self.options.dirty_limit
+                    now.saturating_add(self.core.cache.pending_len()),
+                    self.core.options.dirty_limit
                 ),
             )),
         }

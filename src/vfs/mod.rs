@@ -7,8 +7,10 @@
 
 mod attr;
 mod authors;
+mod backing_files;
 mod commit;
 mod convert;
+mod core;
 mod directories;
 mod documents;
 mod file;
@@ -20,6 +22,8 @@ mod listing;
 mod memory;
 mod names;
 mod open;
+mod open_view;
+mod options;
 mod overlay;
 mod passthrough;
 mod place;
@@ -29,6 +33,7 @@ mod tree;
 mod unstored;
 mod unsynced;
 mod view_pages;
+mod view_writers;
 mod view_writes;
 mod views;
 mod xattr;
@@ -42,7 +47,6 @@ use std::time::{Duration, SystemTime};
 
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use crate::array::FillChunks;
 use crate::buffer;
 use crate::cache::{ChunkCache, Due, Elsewhere};
 use crate::error::{At, Error, Kind, Result};
@@ -50,9 +54,10 @@ use crate::hierarchy::{Hierarchy, Texts};
 use crate::metadata::NodePath;
 use crate::pool::Pool;
 use crate::store::{Room, Stat};
-use crate::view::Format;
 pub use attr::Attr;
 pub use authors::HandleUse;
+use backing_files::BackingFiles;
+use core::Core;
 pub use inode::ROOT;
 use inode::{Inode, Inodes};
 use journal::Journal;
@@ -60,14 +65,12 @@ pub use listing::{DirHandle, Listed};
 pub use names::Replace;
 pub use open::{Access, Opened, Pages};
 use open::{Handle, slice};
+pub use options::{Form, ListedViews, Options, PassthroughOptions, Writeback};
 use overlay::Overlay;
-use passthrough::BackingFiles;
-pub use passthrough::PassthroughOptions;
 use place::{DOCUMENT, Place, Report, ZMETADATA};
-use reader::{Followed, Spans};
+use reader::Reader;
 pub use unstored::Unstored;
 use unsynced::Unsynced;
-pub use views::ListedViews;
 use views::Views;
 pub use xattr::Presence;
 
@@ -79,72 +82,6 @@ const ATTEMPTS: usize = 16;
 
 /// The idle time after which the store releases what it keeps for writing.
 const QUIET: Duration = Duration::from_secs(1);
-
-/// What the mounted tree shows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Form {
-    /// A hierarchy of Zarr 3.
-    #[default]
-    Zarr3,
-    /// A hierarchy of Zarr 2.
-    Zarr2,
-    /// Directories for groups, each node as a file of this format, and nothing else.
-    View(&'static Format),
-}
-
-/// Which chunks become pending when they are closed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Writeback {
-    /// None: each is stored at `close`.
-    Sync,
-    /// Chunks of a shard, until the others arrive.
-    #[default]
-    Delay,
-    /// All chunks; they are stored in the background.
-    All,
-}
-
-/// The options of a mount.
-#[derive(Debug, Clone)]
-pub struct Options {
-    /// The limit of the chunk cache, in bytes.
-    pub cache_len: u64,
-    /// Whether the kernel keeps pages, so that views need not be cached here.
-    pub kernel_keeps: bool,
-    /// The limit for unstored bytes.
-    pub dirty_limit: u64,
-    /// What to do with a chunk that equals the fill value.
-    pub fill_chunks: FillChunks,
-    /// Which chunks become pending when they are closed.
-    pub writeback: Writeback,
-    /// How long scratch files and pending chunks may stay unstored.
-    pub writeback_delay: Duration,
-    /// What the tree shows.
-    pub form: Form,
-    /// Which views are listed.
-    pub listed_views: ListedViews,
-    /// When to use kernel passthrough for chunks and views; `None` for never.
-    pub passthrough: Option<PassthroughOptions>,
-    /// How many files this process may have open.
-    pub descriptors: usize,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            cache_len: 256 << 20,
-            kernel_keeps: true,
-            dirty_limit: 1 << 30,
-            fill_chunks: FillChunks::Store,
-            writeback: Writeback::default(),
-            writeback_delay: Duration::from_secs(5),
-            form: Form::default(),
-            listed_views: ListedViews::default(),
-            passthrough: None,
-            descriptors: 1024,
-        }
-    }
-}
 
 /// A lock on the names of the tree.
 enum TreeLock<'a> {
@@ -164,9 +101,8 @@ type Invalidate = Box<dyn Fn(u64) + Send + Sync>;
 
 /// A hierarchy as a tree of files.
 pub struct Vfs {
-    hierarchy: Hierarchy,
-    cache: Arc<ChunkCache>,
-    options: Options,
+    core: Arc<Core>,
+    reader: Reader,
     inodes: Inodes,
     overlay: Overlay,
     journal: Journal,
@@ -177,21 +113,16 @@ pub struct Vfs {
     writing_handles: AtomicUsize,
     unsynced: Unsynced,
     views: Views,
-    followed: Followed,
     backing_files: Arc<BackingFiles>,
     /// Runs background work; unset without a mount.
     background: OnceLock<Background>,
     /// Bytes that were read and written through handles.
     read_len: AtomicU64,
     written_len: AtomicU64,
-    /// The number of partial chunk reads.
-    excerpts: AtomicU64,
-    spans: Spans,
     /// Bytes of files that wait to be stored, or are those of removed files that are still open.
     unstored_len: AtomicU64,
     /// Whether any chunk with a length that is known only after decoding was used.
     has_variable: AtomicBool,
-    mounted: SystemTime,
     /// With Zarr 2: attributes files that were removed although their node was removed before. A
     /// leaf lock.
     removed_attributes: Mutex<HashSet<Place>>,
@@ -207,17 +138,13 @@ pub struct Vfs {
     copies: Texts,
     /// The number of directories that programs have open.
     dirs: Arc<AtomicUsize>,
-    /// Protects the names. A thread that creates, moves or removes nodes holds it exclusively, one
-    /// that creates or renames files holds it shared. Taken before the lock of any file, and held
-    /// while the store is read and written.
-    tree_lock: RwLock<()>,
     /// Called with the number of an inode whose pages and attributes the kernel must drop.
     invalidate: Mutex<Option<Invalidate>>,
 }
 
 impl fmt::Debug for Vfs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Vfs").field("hierarchy", &self.hierarchy).finish_non_exhaustive()
+        f.debug_struct("Vfs").field("hierarchy", &self.core.hierarchy).finish_non_exhaustive()
     }
 }
 
@@ -225,15 +152,23 @@ impl Vfs {
     /// Returns the tree of `hierarchy`.
     pub fn new(hierarchy: Hierarchy, options: Options) -> Self {
         buffer::keep_at_most(usize::try_from(options.cache_len / 4).unwrap_or(usize::MAX));
-        Self {
+        let backing_files = Arc::new(BackingFiles::new(
+            options.passthrough,
+            options.cache_len,
+            options.descriptors,
+        ));
+        let core = Arc::new(Core {
             cache: Arc::new(ChunkCache::new(options.cache_len)),
-            backing_files: Arc::new(BackingFiles::new(
-                options.passthrough,
-                options.cache_len,
-                options.descriptors,
-            )),
             hierarchy,
             options,
+            tree_lock: RwLock::new(()),
+            pool: OnceLock::new(),
+            mounted: SystemTime::now(),
+        });
+        Self {
+            reader: Reader::new(Arc::clone(&core), Arc::clone(&backing_files)),
+            core,
+            backing_files,
             inodes: Inodes::new(),
             overlay: Overlay::default(),
             journal: Journal::default(),
@@ -242,34 +177,29 @@ impl Vfs {
             writing_handles: AtomicUsize::new(0),
             unsynced: Unsynced::default(),
             views: Views::default(),
-            followed: Followed::default(),
             background: OnceLock::new(),
             read_len: AtomicU64::new(0),
             written_len: AtomicU64::new(0),
-            excerpts: AtomicU64::new(0),
-            spans: Spans::default(),
             unstored_len: AtomicU64::new(0),
             has_variable: AtomicBool::new(false),
-            mounted: SystemTime::now(),
             removed_attributes: Mutex::default(),
             early_attributes: Mutex::default(),
             lacks_fill: Mutex::default(),
             wants_copies: Mutex::default(),
             copies: Texts::default(),
             dirs: Arc::default(),
-            tree_lock: RwLock::new(()),
             invalidate: Mutex::new(None),
         }
     }
 
     /// Returns the hierarchy.
     pub fn hierarchy(&self) -> &Hierarchy {
-        &self.hierarchy
+        &self.core.hierarchy
     }
 
     /// Returns how long the kernel may cache an entry with these attributes.
     pub fn ttl(&self, attr: &Attr) -> Duration {
-        if attr.may_change { Duration::ZERO } else { self.hierarchy.options().metadata_ttl }
+        if attr.may_change { Duration::ZERO } else { self.core.hierarchy.options().metadata_ttl }
     }
 
     /// Calls `invalidate` with the number of each inode whose pages the kernel must drop. It is
@@ -280,7 +210,9 @@ impl Vfs {
 
     /// Runs background work on `pool`. The caller must close the pool before it drops the tree.
     pub fn use_pool(self: &Arc<Self>, pool: Arc<Pool>) {
-        let background = Background { pool, vfs: Arc::downgrade(self), storing: Arc::default() };
+        let pool = self.core.pool.get_or_init(|| pool);
+        let (pool, vfs) = (Arc::clone(pool), Arc::downgrade(self));
+        let background = Background { pool, vfs, storing: Arc::default() };
         if self.background.set(background).is_err() {
             log::debug!("the tree has a pool already");
         }
@@ -310,7 +242,7 @@ impl Vfs {
 
     /// Returns the capacity and the free space of the medium below the store.
     pub fn room(&self) -> Result<Option<Room>> {
-        self.hierarchy.store().read().room()
+        self.core.hierarchy.store().read().room()
     }
 
     /// Looks up `name` in the directory `parent`, and adds one to its lookup count.
@@ -342,7 +274,7 @@ impl Vfs {
         let attr = loop {
             let inode = self.current(&known);
             // The first attempt may hit a moving node, so later ones exclude moves.
-            let still = (attempts > 1).then(|| self.tree_lock.read());
+            let still = (attempts > 1).then(|| self.core.tree_lock.read());
             let attr = self.attr(&inode);
             drop(still);
             match attr {
@@ -354,7 +286,7 @@ impl Vfs {
                 // reachable.
                 Err(error) if number == ROOT && error.errno() == libc::ESTALE => {
                     self.note("getattr", &error);
-                    break Attr::directory(self.mounted);
+                    break Attr::directory(self.core.mounted);
                 }
                 attr => break attr?,
             }
@@ -365,7 +297,7 @@ impl Vfs {
 
     /// Changes the length of a file. If no program has it open for writing, also stores it.
     pub fn truncate(&self, number: u64, len: u64) -> Result<Attr> {
-        self.hierarchy.store().write()?;
+        self.core.hierarchy.store().write()?;
         let inode = self.inode(number)?;
         let place = inode.place();
         commit::check_writable(place.as_ref())?;
@@ -399,7 +331,7 @@ impl Vfs {
 
     /// Sets the modification time of a file.
     pub fn set_modified(&self, number: u64, modified: SystemTime) -> Result<Attr> {
-        self.hierarchy.store().write()?;
+        self.core.hierarchy.store().write()?;
         let inode = self.inode(number)?;
         self.set_modified_content(&inode, modified)?;
         self.getattr(number)
@@ -420,15 +352,15 @@ impl Vfs {
             first = first.and(self.store_content(&inode, commit::StoreReason::Everything));
         }
         first = first.and(self.store_shards(Due::All));
-        first.and(self.unsynced.sync_all(self.hierarchy.store()))
+        first.and(self.unsynced.sync_all(self.core.hierarchy.store()))
     }
 
     /// Stores scratch files, shards and directories that are old enough. Call this now and then.
     pub fn tick(&self) {
-        for error in self.hierarchy.take_notes() {
+        for error in self.core.hierarchy.take_notes() {
             self.note("consolidated metadata are not shown", &error);
         }
-        if let Err(error) = self.store_directories(self.options.writeback_delay) {
+        if let Err(error) = self.store_directories(self.core.options.writeback_delay) {
             self.note("write back", &error);
         }
         for inode in self.overlay.files() {
@@ -438,15 +370,15 @@ impl Vfs {
         }
         // Errors are logged when they occur, and reported by the next close or `fsync` in the
         // shard.
-        let stored = self.store_shards(Due::Since(self.options.writeback_delay));
+        let stored = self.store_shards(Due::Since(self.core.options.writeback_delay));
         stored.unwrap_or_else(|error| log::debug!("{error}"));
         self.inodes.sweep();
-        self.backing_files.sweep(&self.cache);
-        self.cache.set_elsewhere(Elsewhere::MemoryFiles, self.backing_files.len());
-        self.drop_old_spans();
+        self.backing_files.sweep(&self.core.cache);
+        self.core.cache.set_elsewhere(Elsewhere::MemoryFiles, self.backing_files.len());
+        self.reader.drop_old_spans(&self.all_open_views());
         buffer::rest();
         if self.unsynced.len() > MAX_UNSYNCED
-            && let Err(error) = self.unsynced.sync_all(self.hierarchy.store())
+            && let Err(error) = self.unsynced.sync_all(self.core.hierarchy.store())
         {
             self.note("write back", &error);
         }
@@ -455,7 +387,7 @@ impl Vfs {
 
     /// Releases what the store keeps for writing, if nothing was written for `quiet`.
     fn rest(&self, quiet: Duration) {
-        self.hierarchy.rest(quiet);
+        self.core.hierarchy.rest(quiet);
     }
 
     fn inode(&self, number: u64) -> Result<Arc<Inode>> {
@@ -507,7 +439,7 @@ impl Vfs {
     /// Whether answering a request on `number`, or on `name` in it, may take long: a node is being
     /// created, moved or removed, a chunk must be decoded, or the header of a view be generated.
     pub fn may_take_time(&self, number: u64, name: Option<&str>) -> bool {
-        self.tree_lock.is_locked_exclusive()
+        self.core.tree_lock.is_locked_exclusive()
             || name.is_some_and(Self::is_view_name)
             || self.may_decode(number)
             || self.may_show_many(number, name)
@@ -517,9 +449,11 @@ impl Vfs {
     fn may_show_many(&self, number: u64, name: Option<&str>) -> bool {
         match self.inodes.get(number).and_then(|inode| inode.place()) {
             Some(Place::Node(path)) if matches!(name, Some(DOCUMENT | ZMETADATA)) => {
-                self.hierarchy.shows_many(&path)
+                self.core.hierarchy.shows_many(&path)
             }
-            Some(Place::Document(path) | Place::Copies(path)) => self.hierarchy.shows_many(&path),
+            Some(Place::Document(path) | Place::Copies(path)) => {
+                self.core.hierarchy.shows_many(&path)
+            }
             _ => false,
         }
     }
@@ -527,7 +461,7 @@ impl Vfs {
     /// Records activity at a place, so that made directories above it do not become groups yet.
     fn touch(&self, place: &Place) {
         if let Some(path) = place.node() {
-            self.hierarchy.touch(path);
+            self.core.hierarchy.touch(path);
         }
     }
 
@@ -540,9 +474,9 @@ impl Vfs {
                 if let Some(path) = place.node() {
                     self.store_array_before(path);
                 }
-                Some(TreeLock::Alone { _guard: self.tree_lock.write() })
+                Some(TreeLock::Alone { _guard: self.core.tree_lock.write() })
             }
-            Place::Chunk(..) => Some(TreeLock::Shared { _guard: self.tree_lock.read() }),
+            Place::Chunk(..) => Some(TreeLock::Shared { _guard: self.core.tree_lock.read() }),
             _ => None,
         }
     }

@@ -82,12 +82,12 @@ impl Vfs {
         let _tree = self.lock_tree(is_document_name(name));
         let parent = self.directory(parent)?;
         let place = self.resolve(&parent, name)?.ok_or_else(Error::not_found)?;
-        self.hierarchy.store().write()?;
+        self.core.hierarchy.store().write()?;
         match &place {
             place if place.is_dir() => return Err(Error::new(Kind::IsDirectory, "is a directory")),
-            Place::Chunk(path, coords) if self.shows_fill(path, &*self.array(path)?) => {
+            Place::Chunk(path, coords) if self.shows_fill(path, &*self.core.array(path)?) => {
                 // A chunk that is only shown as the fill value cannot be removed.
-                if self.cache.stat(&*self.array(path)?, coords)?.is_none()
+                if self.core.cache.stat(&*self.core.array(path)?, coords)?.is_none()
                     && self
                         .overlay
                         .get(&place.parent(), &place.name().unwrap_or_default())
@@ -149,7 +149,7 @@ impl Vfs {
         let _tree = self.lock_tree(is_document || is_dir || self.is_stored_dir(new_parent)?);
         let (parent, new_parent) = (self.directory(parent)?, self.directory(new_parent)?);
         let from = self.resolve(&parent, name)?.ok_or_else(Error::not_found)?;
-        self.hierarchy.store().write()?;
+        self.core.hierarchy.store().write()?;
         let taken = self.resolve(&new_parent, new_name)?;
         if taken.is_some() && replace == Replace::No {
             return Err(Error::new(Kind::Exists, "the file exists"));
@@ -181,7 +181,7 @@ impl Vfs {
             self.inodes.release(inode);
             return replaced.at(at);
         }
-        check_is_no_chunk_of(&from, &to, self.options.form).at(at.clone())?;
+        check_is_no_chunk_of(&from, &to, self.core.options.form).at(at.clone())?;
         self.touch(&to);
         let (inode, replaced) = (self.inodes.at(&from), self.inodes.at(&to));
         let renamed = self.rename_file((&inode, &from), (&replaced, &to));
@@ -214,9 +214,9 @@ impl Vfs {
 
     fn lock_tree(&self, alone: bool) -> TreeLock<'_> {
         if alone {
-            TreeLock::Alone { _guard: self.tree_lock.write() }
+            TreeLock::Alone { _guard: self.core.tree_lock.write() }
         } else {
-            TreeLock::Shared { _guard: self.tree_lock.read() }
+            TreeLock::Shared { _guard: self.core.tree_lock.read() }
         }
     }
 
@@ -226,7 +226,7 @@ impl Vfs {
         let _tree = self.lock_tree(is_document_name(new_name) || self.is_stored_dir(new_parent)?);
         let inode = self.inode(number)?;
         let from = inode.place().ok_or_else(Error::not_found)?;
-        self.hierarchy.store().write()?;
+        self.core.hierarchy.store().write()?;
         check_has_bytes(&from)?;
         let new_parent = self.directory(new_parent)?;
         if self.resolve(&new_parent, new_name)?.is_some() {
@@ -327,7 +327,8 @@ impl Vfs {
     fn value_at(&self, place: &Place) -> Before {
         let found = match place {
             Place::Chunk(path, coords) => {
-                let chunk = self.array(path).and_then(|array| self.cache.get(&array, coords));
+                let chunk =
+                    self.core.array(path).and_then(|array| self.core.cache.get(&array, coords));
                 chunk.map(|chunk| chunk.map(|chunk| chunk.bytes))
             }
             Place::Ordinary(..) => match self.stored_bytes(place) {
@@ -358,7 +359,7 @@ impl Vfs {
     /// Keeps the directory of a file that is about to be removed.
     pub(super) fn keep_parent(&self, place: &Place) -> Result<()> {
         match place.parent() {
-            Place::Node(path) => self.hierarchy.keep_directory(&path),
+            Place::Node(path) => self.core.hierarchy.keep_directory(&path),
             _ => Ok(()),
         }
     }
@@ -384,7 +385,7 @@ impl Vfs {
 
     fn erase(&self, place: &Place) -> Result<()> {
         if let Place::Document(path) = place {
-            if let Some(key) = self.hierarchy.remove_document(path)? {
+            if let Some(key) = self.core.hierarchy.remove_document(path)? {
                 self.unsynced.changed(key);
             }
             return Ok(());
@@ -397,7 +398,7 @@ impl Vfs {
             Place::Chunk(path, coords) => {
                 self.erase_chunk(path, coords)?;
             }
-            _ => self.hierarchy.store().write()?.erase_values(std::slice::from_ref(&key))?,
+            _ => self.core.hierarchy.store().write()?.erase_values(std::slice::from_ref(&key))?,
         }
         self.unsynced.changed(key);
         Ok(())
@@ -406,7 +407,7 @@ impl Vfs {
     /// Keeps directories of chunks until a program removes them, although the store has no empty
     /// ones.
     fn remember_chunk_dirs(&self, place: &Place) {
-        if self.options.form == Form::Zarr2 {
+        if self.core.options.form == Form::Zarr2 {
             return; // It shows none.
         }
         let mut directory = place.parent();

@@ -7,8 +7,8 @@ use bytes::Bytes;
 
 use super::authors::HandleUse;
 use super::inode::Inode;
+use super::open_view::OpenView;
 use super::place::Place;
-use super::views::OpenView;
 use super::{ATTEMPTS, Attr, Vfs, commit, file, overlay};
 use crate::backing::Backing;
 use crate::error::{At, Error, Kind, Result};
@@ -125,7 +125,7 @@ impl Vfs {
             }
             let place = known.place();
             // No node may move during the open.
-            let shared = self.tree_lock.read();
+            let shared = self.core.tree_lock.read();
             let opened = self.open_inode(&known, access);
             drop(shared);
             match opened {
@@ -167,7 +167,7 @@ impl Vfs {
         mode: u16,
         (access, is_exclusive): (Access, bool),
     ) -> Result<(Attr, Opened)> {
-        let _shared = self.tree_lock.read();
+        let _shared = self.core.tree_lock.read();
         let parent = self.directory(parent)?;
         if let Some(place) = self.resolve(&parent, name)? {
             if is_exclusive {
@@ -178,7 +178,7 @@ impl Vfs {
             }
             return self.open_and_look_up(&self.inode_for_name(&place), access);
         }
-        self.hierarchy.store().write()?;
+        self.core.hierarchy.store().write()?;
         let place = self.place_for_new(&parent, name)?;
         self.touch(&place);
         let inode = self.inodes.at(&place);
@@ -209,7 +209,7 @@ impl Vfs {
 
     fn open_inode(&self, known: &Arc<Inode>, access: Access) -> Result<Opened> {
         if access != Access::Read {
-            self.hierarchy.store().write()?;
+            self.core.hierarchy.store().write()?;
         }
         let inode = loop {
             if let Some(opened) = self.open_unnamed(known, access)? {
@@ -394,7 +394,10 @@ impl Vfs {
                 self.read_content(&handle.inode, offset, len)
             }
             Source::Made(made) => Ok(slice(made, offset, len)),
-            Source::View(view) => self.read_view(view, offset, len).at(handle.shown()),
+            Source::View(view) => {
+                self.note_pages(view);
+                self.reader.read_view(view, offset, len).at(handle.shown())
+            }
             Source::Backing(backing) => Ok(backing.read(offset, len)?),
         };
         read.inspect(|bytes| add_len(&self.read_len, bytes))
@@ -411,7 +414,10 @@ impl Vfs {
                 self.try_read_content(&handle.inode, offset, len)
             }
             Source::Made(made) => Some(slice(made, offset, len)),
-            Source::View(view) => self.try_read_view(view, offset, len),
+            Source::View(view) => {
+                self.note_pages(view);
+                self.reader.try_read_view(view, offset, len)
+            }
             Source::Backing(_) => None,
         };
         read.inspect(|bytes| add_len(&self.read_len, bytes))
@@ -482,7 +488,7 @@ impl Vfs {
         let stored = match handle.view() {
             Some(view) => self
                 .store_view(&view.view)
-                .and_then(|()| self.unsynced.sync_all(self.hierarchy.store())),
+                .and_then(|()| self.unsynced.sync_all(self.core.hierarchy.store())),
             None => self.store_content_and(&handle.inode, commit::StoreReason::Asked, |place| {
                 self.store_shard_of(place)?;
                 self.sync_place(place)
@@ -521,7 +527,7 @@ impl Vfs {
         let Ok(open) = self.handle(handle) else { return };
         let is_writer = open.access != Access::Read;
         if let Some(view) = open.view() {
-            view.reader.end();
+            view.reads.end();
             if is_writer {
                 // Store what a mapping wrote after the last close.
                 self.store_view(&view.view).unwrap_or_else(|error| self.note("close", &error));

@@ -12,7 +12,7 @@ type Line = (&'static str, &'static str, u64);
 impl Vfs {
     /// Returns the counters of reading, decoding, encoding and writing.
     fn counters(&self) -> Vec<Line> {
-        let done = self.cache.counters();
+        let done = self.core.cache.counters();
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let ms = |counter: &AtomicU64| count(counter) / 1_000_000;
         vec![
@@ -25,12 +25,12 @@ impl Vfs {
             (
                 "partial_chunk_reads_total",
                 "Reads that decoded only a part of a chunk.",
-                count(&self.excerpts),
+                self.reader.partial_reads(),
             ),
             (
                 "view_windows_total",
                 "Long parts of views assembled at once because a row of chunks exceeds the cache.",
-                count(&self.spans.made),
+                self.reader.long_parts(),
             ),
             ("chunks_stored_total", "Chunks encoded and stored.", count(&done.stored)),
             ("chunks_erased_total", "Chunks erased from the store.", count(&done.erased)),
@@ -65,11 +65,11 @@ impl Vfs {
     /// Returns the gauges.
     fn gauges(&self) -> Vec<Line> {
         let len = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
-        let unstored = self.unstored_len().saturating_add(self.cache.pending_len());
+        let unstored = self.unstored_len().saturating_add(self.core.cache.pending_len());
         let in_use = resources::in_use();
         let mut lines = vec![
             ("process_id", "Process ID of the daemon.", u64::from(std::process::id())),
-            ("cache_bytes", "Memory for decoded chunks.", self.cache.len()),
+            ("cache_bytes", "Memory for decoded chunks.", self.core.cache.len()),
             (
                 "passthrough_memory_bytes",
                 "Memory files that the kernel reads itself.",

@@ -27,7 +27,7 @@ impl Vfs {
 
     /// Like [`Self::resolve`], with the stat of the stored value if it was needed.
     pub(super) fn find(&self, directory: &Place, name: &str) -> Result<Option<Found>> {
-        let found = match self.options.form {
+        let found = match self.core.options.form {
             Form::View(_) => self.find_among_views(directory, name)?,
             Form::Zarr3 | Form::Zarr2 => self.find_in_form(directory, name)?,
         };
@@ -42,7 +42,7 @@ impl Vfs {
         let Place::Node(_) = directory else { return self.find_in_zarr3(directory, name) };
         Ok(match self.find_in_zarr3(directory, name)? {
             Some(Found { place: Place::Node(path), .. }) => {
-                let node = self.hierarchy.existing(&path)?;
+                let node = self.core.hierarchy.existing(&path)?;
                 (node.kind() == NodeKind::Group).then(|| Place::Node(path).into())
             }
             found => found.filter(|found| found.place == Place::Control),
@@ -64,7 +64,7 @@ impl Vfs {
 
     fn is_bare(&self, directory: &Place) -> Result<bool> {
         let Place::Node(path) = directory else { return Ok(false) };
-        Ok(self.hierarchy.node(path)?.is_some_and(|node| node.is_bare()))
+        Ok(self.core.hierarchy.node(path)?.is_some_and(|node| node.is_bare()))
     }
 
     fn find_in_zarr3(&self, directory: &Place, name: &str) -> Result<Option<Found>> {
@@ -98,7 +98,7 @@ impl Vfs {
             Place::OrdinaryDir(..) => None,
             _ => return Ok(true),
         };
-        let node = place.node().map_or(Ok(None), |path| self.hierarchy.node(path))?;
+        let node = place.node().map_or(Ok(None), |path| self.core.hierarchy.node(path))?;
         let array = node.as_ref().and_then(|node| node.array());
         Ok(array.is_some_and(|array| depth.is_none_or(|depth| depth < array.grid().rank())))
     }
@@ -107,7 +107,7 @@ impl Vfs {
         if path.is_root() && name == CONTROL {
             return Ok(Some(Place::Control.into()));
         }
-        let Some(node) = self.hierarchy.node(path)? else { return Ok(None) };
+        let Some(node) = self.core.hierarchy.node(path)? else { return Ok(None) };
         if name == DOCUMENT {
             return Ok((!node.is_bare()).then(|| Place::Document(path.clone()).into()));
         }
@@ -123,7 +123,7 @@ impl Vfs {
             NodeContent::Array(_) => self.find_ordinary(path, &Place::Node(path.clone()), name),
             NodeContent::Group(_) | NodeContent::NotUnderstood(NodeKind::Group, _) => {
                 let child = path.child(name)?;
-                let found = self.hierarchy.node(&child)?;
+                let found = self.core.hierarchy.node(&child)?;
                 if let NodeContent::NotUnderstood(_, error) = node.content()
                     && found.as_ref().is_none_or(|found| found.is_bare())
                 {
@@ -144,7 +144,7 @@ impl Vfs {
     pub(super) fn chunks_of(&self, path: &NodePath, array: &Arc<Array>) -> Result<Option<Found>> {
         if array.grid().rank() == 0 {
             let coords = Coords::new([]);
-            let stat = self.cache.stat(array, &coords)?;
+            let stat = self.core.cache.stat(array, &coords)?;
             return Ok(stat.map(|stat| Found::stored(Place::Chunk(path.clone(), coords), stat)));
         }
         let place = Place::ChunkDir(path.clone(), Vec::new());
@@ -155,7 +155,7 @@ impl Vfs {
     }
 
     fn find_in_chunks(&self, path: &NodePath, prefix: &[u64], name: &str) -> Result<Option<Found>> {
-        let array = self.array(path)?;
+        let array = self.core.array(path)?;
         if let Some(index) = parse_index(name) {
             let indices = [prefix, &[index]].concat();
             if !array.grid().contains_prefix(&indices) {
@@ -163,7 +163,7 @@ impl Vfs {
             }
             return Ok(if indices.len() == array.grid().rank() {
                 let coords = Coords::new(indices);
-                let stat = self.cache.stat(&array, &coords)?;
+                let stat = self.core.cache.stat(&array, &coords)?;
                 stat.map(|stat| Found::stored(Place::Chunk(path.clone(), coords), stat))
             } else {
                 let is_there =
@@ -186,8 +186,8 @@ impl Vfs {
         if self.is_reserved(path, &relative)? {
             return Ok(None);
         }
-        let store = self.hierarchy.store();
-        let prefix = self.hierarchy.ordinary_prefix(path)?;
+        let store = self.core.hierarchy.store();
+        let prefix = self.core.hierarchy.ordinary_prefix(path)?;
         if let Some(stat) = store.stat(&prefix.key(&relative)?)? {
             return Ok(Some(Found::stored(Place::Ordinary(path.clone(), relative), stat)));
         }
@@ -199,15 +199,15 @@ impl Vfs {
     /// Whether the stored dialect itself uses the path `relative` below a node, for metadata or
     /// chunks.
     pub(super) fn is_reserved(&self, path: &NodePath, relative: &str) -> Result<bool> {
-        if self.hierarchy.dialect().is_reserved(path, relative) {
+        if self.core.hierarchy.dialect().is_reserved(path, relative) {
             return Ok(true);
         }
-        let node = self.hierarchy.node(path)?;
+        let node = self.core.hierarchy.node(path)?;
         Ok(node.is_some_and(|node| node.array().is_some_and(|array| array.owns(relative))))
     }
 
     fn resolve_stored(&self, path: &NodePath, name: &str) -> Result<Option<Place>> {
-        let Some(node) = self.hierarchy.node(path)? else { return Ok(None) };
+        let Some(node) = self.core.hierarchy.node(path)? else { return Ok(None) };
         if let Some(key) = self.stored_documents(&node)?.into_iter().find(|key| key.name() == name)
         {
             return Ok(Some(Place::StoredDocument(path.clone(), key)));
@@ -216,11 +216,11 @@ impl Vfs {
             return Ok(None);
         }
         let child = path.child(name)?;
-        Ok(self.hierarchy.node(&child)?.map(|_| Place::StoredDir(child)))
+        Ok(self.core.hierarchy.node(&child)?.map(|_| Place::StoredDir(child)))
     }
 
     fn resolve_views_of(&self, path: &NodePath, name: &str) -> Result<Option<Place>> {
-        let Some(node) = self.hierarchy.node(path)? else { return Ok(None) };
+        let Some(node) = self.core.hierarchy.node(path)? else { return Ok(None) };
         if name == GROUP || (name == ROOT_NAME && path.is_root()) {
             return Ok(Some(Place::ViewsOf(path.clone(), node.kind())).filter(|_| !node.is_bare()));
         }
@@ -228,7 +228,7 @@ impl Vfs {
         if node.kind() == NodeKind::Array {
             return Ok(None);
         }
-        if let Some(node) = self.hierarchy.node(&child)?.filter(|node| !node.is_bare()) {
+        if let Some(node) = self.core.hierarchy.node(&child)?.filter(|node| !node.is_bare()) {
             return Ok(Some(match node.kind() {
                 NodeKind::Array => Place::ViewsOf(child, NodeKind::Array),
                 NodeKind::Group => Place::ViewsDir(child),
@@ -237,7 +237,7 @@ impl Vfs {
         // Name the file that a user misses, such as `t2m.txt`.
         for (stem, _) in Format::split(name) {
             let Ok(child) = path.child(stem) else { continue };
-            if let Some(node) = self.hierarchy.node(&child)?.filter(|node| !node.is_bare()) {
+            if let Some(node) = self.core.hierarchy.node(&child)?.filter(|node| !node.is_bare()) {
                 return Ok(Some(Place::ViewsOf(child, node.kind())));
             }
         }
@@ -249,7 +249,7 @@ impl Vfs {
         let mut keys: Vec<Key> = node.document().map(Document::keys).unwrap_or_default();
         if node.path().is_root() {
             let entry = Key::parse(DOCUMENT)?;
-            if !keys.contains(&entry) && self.hierarchy.store().stat(&entry)?.is_some() {
+            if !keys.contains(&entry) && self.core.hierarchy.store().stat(&entry)?.is_some() {
                 keys.push(entry);
             }
         }
@@ -258,18 +258,9 @@ impl Vfs {
 
     /// Returns the keys at which the dialect may store the metadata of a node.
     pub(super) fn stored_keys(&self, path: &NodePath) -> Result<Vec<Key>> {
-        let dialect = self.hierarchy.dialect();
+        let dialect = self.core.hierarchy.dialect();
         let keys = dialect.document_keys(path)?.into_iter().map(|(_, key)| key);
         Ok(keys.chain(dialect.attributes_key(path)?).collect())
-    }
-
-    /// Returns the array at `path`, or the reason why it was not understood.
-    pub(super) fn array(&self, path: &NodePath) -> Result<Arc<Array>> {
-        match self.hierarchy.existing(path)?.content() {
-            NodeContent::Array(array) => Ok(Arc::clone(array)),
-            NodeContent::NotUnderstood(_, error) => Err(error.clone()),
-            NodeContent::Group(_) => Err(Error::new(Kind::Stale, "not an array any more").at(path)),
-        }
     }
 
     /// Returns the attributes of an inode.
@@ -291,7 +282,7 @@ impl Vfs {
         let Some(place) = place else {
             // A program that has a removed directory open sees it empty.
             let removed =
-                Attr { number: inode.number(), links: 0, ..Attr::directory(self.mounted) };
+                Attr { number: inode.number(), links: 0, ..Attr::directory(self.core.mounted) };
             return if inode.is_dir() { Ok(removed) } else { Err(Error::not_found()) };
         };
         Ok(Attr { number: inode.number(), ..self.attr_at(&place, stored)? })
@@ -318,7 +309,7 @@ impl Vfs {
             is_dir: place.is_dir(),
             len: 0,
             blocks: 0,
-            modified: self.mounted,
+            modified: self.core.mounted,
             links: if place.is_dir() { 2 } else { 1 },
             mode: None,
             is_writable: true,
@@ -354,13 +345,13 @@ impl Vfs {
         let attr = self.attr_of_file(place);
         Ok(match place {
             Place::Node(path) => {
-                let node = self.hierarchy.existing(path)?;
+                let node = self.core.hierarchy.existing(path)?;
                 let modified =
-                    node.document().map_or(self.mounted, |document| document.total().modified);
+                    node.document().map_or(self.core.mounted, |document| document.total().modified);
                 Attr { modified, ..attr }
             }
             Place::Document(path) | Place::Attributes(path) | Place::Copies(path) => {
-                let node = self.hierarchy.existing(path)?;
+                let node = self.core.hierarchy.existing(path)?;
                 let len =
                     u64::try_from(self.shown_at(place, Wanted::Len)?.len()).unwrap_or(u64::MAX);
                 match node.document() {
@@ -374,7 +365,7 @@ impl Vfs {
                 attr.of_value(stat.len, &stat)
             }
             Place::StoredDocument(_, key) => {
-                let stat = self.hierarchy.store().stat(key)?.ok_or_else(Error::not_found)?;
+                let stat = self.core.hierarchy.store().stat(key)?.ok_or_else(Error::not_found)?;
                 attr.of_value(stat.len, &stat)
             }
             Place::View(path, format) => {
@@ -398,7 +389,7 @@ impl Vfs {
         attr: Attr,
         stored: Option<&Stat>,
     ) -> Result<Attr> {
-        let array = self.array(path)?;
+        let array = self.core.array(path)?;
         let stat = stored.map_or_else(|| self.stat_chunk(&array, coords), |stat| Ok(*stat));
         let stat = match stat {
             Err(error) if error.kind() == Kind::NotFound && self.shows_fill(path, &array) => {
@@ -422,8 +413,8 @@ impl Vfs {
     /// and a read reports the damage.
     fn len_of_elements(&self, array: &Arc<Array>, coords: &Coords, stat: &Stat) -> Result<u64> {
         self.has_variable.store(true, Ordering::Relaxed);
-        self.cache.keep_only(array, coords, Some(stat.version));
-        match self.cache.get(array, coords) {
+        self.core.cache.keep_only(array, coords, Some(stat.version));
+        match self.core.cache.get(array, coords) {
             Ok(Some(chunk)) => Ok(u64::try_from(chunk.bytes.len()).unwrap_or(u64::MAX)),
             Ok(None) => Err(Error::not_found()),
             Err(error) if error.is_of_data() => Ok(stat.len.max(1)),
@@ -441,15 +432,15 @@ impl Vfs {
         self.has_variable.load(Ordering::Relaxed)
             && match place() {
                 Some(Place::Chunk(path, _) | Place::ChunkDir(path, _)) => {
-                    self.array(&path).is_ok_and(|array| array.model().dtype.is_variable())
+                    self.core.array(&path).is_ok_and(|array| array.model().dtype.is_variable())
                 }
                 _ => false,
             }
     }
 
     fn stat_ordinary(&self, path: &NodePath, relative: &str) -> Result<Stat> {
-        let key = self.hierarchy.ordinary_prefix(path)?.key(relative)?;
-        self.hierarchy.store().stat(&key)?.ok_or_else(Error::not_found)
+        let key = self.core.hierarchy.ordinary_prefix(path)?.key(relative)?;
+        self.core.hierarchy.store().stat(&key)?.ok_or_else(Error::not_found)
     }
 
     /// Prepares the bytes of a file for an open, and decides what the kernel may do with its pages.
@@ -460,7 +451,7 @@ impl Vfs {
         access: Access,
     ) -> Result<Prepared> {
         let array = match place {
-            Place::Chunk(path, _) => Some(self.array(path)?),
+            Place::Chunk(path, _) => Some(self.core.array(path)?),
             _ => None,
         };
         if let (Some(array), Place::Chunk(_, coords)) = (&array, place) {
@@ -468,7 +459,7 @@ impl Vfs {
             self.share(inode, OpenedAs::Chunk(Arc::clone(array)))?;
         }
         if let (Some(array), Place::Chunk(path, coords), Access::Read) = (&array, place, access) {
-            self.before_chunk(path, array, coords);
+            self.reader.before_chunk(path, array, coords);
         }
         let mut file = inode.file().lock();
         if inode.place().is_none() {
@@ -503,7 +494,7 @@ impl Vfs {
             && inode.place().as_ref() == Some(place)
         {
             let backing = self.backing_for_chunk(&mut file, path, (array, coords), version);
-            self.followed.note_passed(path, backing.is_some());
+            self.reader.note_passthrough(path, backing.is_some());
             if backing.is_some() {
                 return Ok(Prepared { pages: Pages::Drop, backing, drops: None });
             }
@@ -533,12 +524,12 @@ impl Vfs {
                     Err(error)
                         if error.kind() == Kind::NotFound && self.shows_fill(path, array) =>
                     {
-                        self.cache.keep_only(array, coords, None);
+                        self.core.cache.keep_only(array, coords, None);
                         Ok(None)
                     }
                     found => {
                         let version = found?.version;
-                        self.cache.keep_only(array, coords, Some(version));
+                        self.core.cache.keep_only(array, coords, Some(version));
                         Ok(Some(version))
                     }
                 }
@@ -547,7 +538,7 @@ impl Vfs {
                 Ok(Some(self.stat_ordinary(path, relative)?.version))
             }
             Place::Document(path) | Place::Attributes(path) | Place::Copies(path) => {
-                let node = self.hierarchy.existing(path)?;
+                let node = self.core.hierarchy.existing(path)?;
                 if let NodeContent::NotUnderstood(_, error) = node.content() {
                     // The text is shown as it is stored, if it can be read.
                     node.document().ok_or_else(|| error.clone())?;
@@ -569,7 +560,7 @@ impl Vfs {
             Err(Error::new(Kind::NotPermitted, why.to_owned()).at(path))
         };
         match directory {
-            _ if matches!(self.options.form, Form::View(_)) => {
+            _ if matches!(self.core.options.form, Form::View(_)) => {
                 refused("nothing can be created in a mount that shows one format (--as)")
             }
             Place::Control | Place::ViewsDir(_) => refused("nothing can be created here"),
@@ -581,7 +572,7 @@ impl Vfs {
                 }
             }
             Place::ChunkDir(path, prefix) => {
-                let array = self.array(path)?;
+                let array = self.core.array(path)?;
                 let Some(index) = parse_index(name) else {
                     return self.new_ordinary(path, directory, name);
                 };
@@ -593,7 +584,7 @@ impl Vfs {
                 new_chunk(path, &array, coords)
             }
             Place::Node(path) => {
-                if self.options.form == Form::Zarr2
+                if self.core.options.form == Form::Zarr2
                     && let Some(place) =
                         self.place_for_new_of_zarr2(path, name).at(below_shown(directory, name))?
                 {
@@ -605,7 +596,7 @@ impl Vfs {
                 if path.is_root() && name == CONTROL {
                     return refused("this name is reserved for zarrfs");
                 }
-                let node = self.hierarchy.existing(path)?;
+                let node = self.core.hierarchy.existing(path)?;
                 match node.content() {
                     NodeContent::Array(array) if name == CHUNKS && array.grid().rank() == 0 => {
                         new_chunk(path, array, Vec::new())
@@ -638,7 +629,7 @@ impl Vfs {
                 "the name is longer than 255 bytes",
             ));
         }
-        self.hierarchy.ordinary_prefix(path)?.key(&relative)?;
+        self.core.hierarchy.ordinary_prefix(path)?.key(&relative)?;
         Ok(Place::Ordinary(path.clone(), relative))
     }
 
@@ -647,7 +638,7 @@ impl Vfs {
         if array.grid().rank() == 0 || !array.grid().contains_prefix(prefix) {
             return Ok(false);
         }
-        match self.cache.has_chunks(array, prefix) {
+        match self.core.cache.has_chunks(array, prefix) {
             // The first shard is damaged, but later chunks may be readable; or the store cannot
             // list.
             Err(error) if matches!(error.kind(), Kind::Corrupt | Kind::Unsupported) => Ok(true),
@@ -658,7 +649,7 @@ impl Vfs {
     /// Returns the stat of a chunk. The kernel may know chunks that are now outside the grid.
     fn stat_chunk(&self, array: &Array, coords: &Coords) -> Result<Stat> {
         let stat =
-            if array.grid().contains(coords) { self.cache.stat(array, coords)? } else { None };
+            if array.grid().contains(coords) { self.core.cache.stat(array, coords)? } else { None };
         stat.ok_or_else(Error::not_found)
     }
 }

@@ -26,13 +26,14 @@ impl Vfs {
     /// Returns all files with unstored changes, by path.
     pub fn unstored(&self) -> Vec<Unstored> {
         let mut all = BTreeMap::new();
-        for key in self.cache.due(Due::All) {
-            let failure = self.cache.failure(&key);
+        for key in self.core.cache.due(Due::All) {
+            let failure = self.core.cache.failure(&key);
             // Partially written chunks whose other bytes cannot be read.
-            let array = self.cache.pending_array(&key).and_then(|path| self.array(&path).ok());
-            let unread = array.map(|array| self.cache.complete_all(&array, &key));
+            let array =
+                self.core.cache.pending_array(&key).and_then(|path| self.core.array(&path).ok());
+            let unread = array.map(|array| self.core.cache.complete_all(&array, &key));
             let mut unread: HashMap<_, _> = unread.unwrap_or_default().into_iter().collect();
-            let Some((path, chunks)) = self.cache.pending_in_value(&key) else { continue };
+            let Some((path, chunks)) = self.core.cache.pending_in_value(&key) else { continue };
             for (coords, bytes) in chunks {
                 let failure = unread.remove(&coords).or_else(|| failure.clone());
                 let path = Place::Chunk(path.clone(), coords).shown();

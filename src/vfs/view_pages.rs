@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::Vfs;
+use super::core::Core;
 use crate::array::Coords;
 use crate::metadata::NodePath;
 use crate::store::{Stat, Version};
@@ -108,24 +108,24 @@ impl Seen {
     }
 }
 
-impl Vfs {
+impl KernelPages {
     /// Whether the kernel's pages of a view still match the store, which other programs may have
     /// changed.
-    pub(super) fn pages_hold(&self, pages: &KernelPages, view: &View) -> bool {
-        let Some(by_array) = pages.seen.by_array() else { return false };
+    pub fn hold(&self, core: &Core, view: &View) -> bool {
+        let Some(by_array) = self.seen.by_array() else { return false };
         let holds = |path: &NodePath, mut chunks: Vec<Read>| {
             // Sort the chunks, so that those of one directory are checked together.
             chunks.sort_by(|(one, _), (other, _)| one.indices().cmp(other.indices()));
             let (coords, versions): (Vec<Coords>, Vec<Option<Version>>) =
                 chunks.into_iter().unzip();
-            let array = self.array(path).ok()?;
-            let stats = self.cache.stat_many(&array, &coords).ok()?;
+            let array = core.array(path).ok()?;
+            let stats = core.cache.stat_many(&array, &coords).ok()?;
             let holds = |(was, now): (Option<Version>, Option<Stat>)| {
                 Version::holds_of(was, now.map(|stat| stat.version))
             };
             Some(stats.len() == versions.len() && versions.into_iter().zip(stats).all(holds))
         };
-        pages.view.is_like(view)
+        self.view.is_like(view)
             && by_array.into_iter().all(|(path, chunks)| holds(&path, chunks) == Some(true))
     }
 }

@@ -9,12 +9,11 @@
 
 use std::ops::ControlFlow;
 
-use parking_lot::Mutex;
-
 use super::Vfs;
-use super::authors::{Authors, Thread};
+use super::authors::Thread;
 use super::inode::Inode;
-use super::views::{OpenView, as_gone};
+use super::open_view::OpenView;
+use super::views::as_gone;
 use crate::array::region::Cover;
 use crate::cache::Due;
 use crate::error::{At, Error, Result};
@@ -27,76 +26,6 @@ pub(super) const MOST_AT_HAND: usize = 64;
 /// How many zero bytes to write at once.
 const ZEROS: usize = 1 << 20;
 
-/// The state that all writers of a view share.
-///
-/// Truncating a view at `open` keeps its length, but the bytes that the writer then skips become
-/// zero, as in any file: `cp` skips holes. Other writers only change what they write.
-#[derive(Debug, Default)]
-pub(super) struct ViewWriters {
-    /// Held while skipped bytes are zeroed.
-    filling: Mutex<()>,
-    /// The end of the bytes that any writer has written since the last truncation. A leaf lock.
-    end: Mutex<u64>,
-    /// The processes that have written. A leaf lock.
-    authors: Mutex<Authors>,
-}
-
-impl ViewWriters {
-    /// Records a truncation.
-    pub fn cut(&self) {
-        *self.end.lock() = 0;
-    }
-
-    /// Records a write from `offset` to `end`, after zeroing the bytes that it skips with `fill`.
-    fn begin(
-        &self,
-        offset: u64,
-        end: u64,
-        fill: impl FnOnce(u64, u64) -> Result<()>,
-    ) -> Result<()> {
-        let _filling = self.filling.lock();
-        let before = self.end();
-        if offset > before {
-            fill(before, offset)?;
-        }
-        self.note(end);
-        Ok(())
-    }
-
-    /// Like [`Self::begin`], but returns `false` if the write skips bytes, or another thread is
-    /// zeroing some.
-    fn try_begin(&self, offset: u64, end: u64, is_cut: bool) -> bool {
-        let Some(_filling) = self.filling.try_lock() else { return false };
-        if is_cut && offset > self.end() {
-            return false;
-        }
-        self.note(end);
-        true
-    }
-
-    fn note(&self, end: u64) {
-        let mut known = self.end.lock();
-        *known = end.max(*known);
-    }
-
-    fn end(&self) -> u64 {
-        *self.end.lock()
-    }
-}
-
-impl OpenView {
-    fn note_author(&self, by: Thread) {
-        if let Some(writing) = &self.writing {
-            writing.authors.lock().note(by);
-        }
-    }
-
-    /// Whether it was written, but not by the process of `thread`.
-    pub(super) fn is_written_by_others(&self, thread: Thread) -> bool {
-        self.writing.as_ref().is_some_and(|writing| !writing.authors.lock().may_include(thread))
-    }
-}
-
 impl Vfs {
     /// Like [`Self::write_view`], but only if all of its chunks are pending already, so that
     /// nothing must be waited for. `false` if they are not.
@@ -106,7 +35,7 @@ impl Vfs {
         (offset, data): (u64, &[u8]),
         by: Thread,
     ) -> Result<bool> {
-        if self.cache.pending_len() > self.options.dirty_limit / 2 {
+        if self.core.cache.pending_len() > self.core.options.dirty_limit / 2 {
             return Ok(false);
         }
         open.view.check_write(offset, data)?;
@@ -115,11 +44,11 @@ impl Vfs {
         {
             return Ok(false);
         }
-        let Some(shared) = self.tree_lock.try_read() else { return Ok(false) };
+        let Some(shared) = self.core.tree_lock.try_read() else { return Ok(false) };
         let mut left = MOST_AT_HAND;
         let looked = open.view.for_each_chunk((offset, end), &mut |elements, coords, _| {
-            let array = self.array_of(elements, open.moves)?;
-            if left == 0 || !self.cache.has_pending_bytes(&array, coords)? {
+            let array = self.core.array_of(elements, open.moves)?;
+            if left == 0 || !self.core.cache.has_pending_bytes(&array, coords)? {
                 return Ok(ControlFlow::Break(()));
             }
             left -= 1;
@@ -133,8 +62,8 @@ impl Vfs {
         // If a chunk is stored at this moment, it is no longer pending, and the caller repeats the
         // write.
         open.view.write(offset, data, &mut |elements, coords, cover, change| {
-            let array = self.array_of(elements, open.moves)?;
-            all_wait &= self.cache.try_change(&array, coords, &cover, change)?;
+            let array = self.core.array_of(elements, open.moves)?;
+            all_wait &= self.core.cache.try_change(&array, coords, &cover, change)?;
             Ok(())
         })?;
         drop(shared);
@@ -156,7 +85,7 @@ impl Vfs {
         open.view.check_write(offset, data)?;
         open.note_author(by);
         let is_filled = self.begin_in_view(open, offset, end_of(offset, data))?;
-        let shared = self.tree_lock.read();
+        let shared = self.core.tree_lock.read();
         open.view.write(offset, data, &mut self.change_in_view(open.moves, open.is_cut))?;
         drop(shared);
         self.store_full_now_or_soon();
@@ -185,7 +114,7 @@ impl Vfs {
         while offset < until {
             let left = usize::try_from(until.saturating_sub(offset)).unwrap_or(usize::MAX);
             let zeros = vec![0; left.min(ZEROS)];
-            let shared = self.tree_lock.read();
+            let shared = self.core.tree_lock.read();
             view.write_elements(offset, &zeros, &mut self.change_in_view(moves, true))?;
             drop(shared);
             self.store_full_now_or_soon();
@@ -195,7 +124,7 @@ impl Vfs {
     }
 
     fn store_full_now_or_soon(&self) {
-        if self.cache.pending_len() > self.options.dirty_limit / 2 {
+        if self.core.cache.pending_len() > self.core.options.dirty_limit / 2 {
             self.store_full();
         } else {
             self.store_full_soon();
@@ -207,17 +136,17 @@ impl Vfs {
     /// wrong.
     fn change_in_view(&self, moves: u64, is_cut: bool) -> Box<ChangeChunk<'_>> {
         Box::new(move |elements, coords, cover, change| {
-            let current = self.array_of(elements, moves)?;
+            let current = self.core.array_of(elements, moves)?;
             let len = usize::try_from(current.chunk_len(coords)?.longest()).unwrap_or(usize::MAX);
             // Reserve the memory while the chunk is changed; after that it counts as pending.
-            let more = if self.cache.is_pending(&current, coords) { 0 } else { len };
+            let more = if self.core.cache.is_pending(&current, coords) { 0 } else { len };
             self.reserve(more)?;
             // Without truncation, the writer may stop anywhere.
             let cover = match cover {
                 Cover::Range(len, _) if !is_cut => Cover::Part(len),
                 cover => cover,
             };
-            let changed = self.cache.change(&elements.path, &current, coords, &cover, change);
+            let changed = self.core.cache.change(&elements.path, &current, coords, &cover, change);
             self.unreserve(more);
             changed.at(&elements.path)
         })

@@ -14,10 +14,12 @@ use parking_lot::Mutex;
 
 use super::file::OpenedAs;
 use super::inode::Inode;
+use super::open_view::OpenView;
+use super::options::ListedViews;
 use super::place::Place;
-use super::reader::Reader;
+use super::reader::ReadState;
 use super::view_pages::{Generations, KernelPages, Seen};
-use super::view_writes::ViewWriters;
+use super::view_writers::ViewWriters;
 use super::{Access, Form, Pages, Vfs};
 use crate::array::Array;
 use crate::error::{At, Error, Kind, Result};
@@ -37,28 +39,6 @@ const MAX_KEPT: usize = 256;
 /// The most bytes of their headers.
 const MAX_KEPT_LEN: u64 = 128 << 20;
 
-/// Which views appear in listings. All views can be opened by name.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum ListedViews {
-    /// No views.
-    #[default]
-    None,
-    /// All views.
-    All,
-    /// The views of these formats.
-    Of(Vec<&'static Format>),
-}
-
-impl ListedViews {
-    fn formats(&self) -> Vec<&'static Format> {
-        match self {
-            Self::None => Vec::new(),
-            Self::All => FORMATS.iter().collect(),
-            Self::Of(formats) => formats.clone(),
-        }
-    }
-}
-
 /// A node and the file extension of a format.
 type Name = (NodePath, &'static str);
 
@@ -73,31 +53,6 @@ pub(super) struct Views {
     writing: Mutex<HashMap<Name, Weak<ViewWriters>>>,
     /// The views with a logged warning about slow sequential reads. A leaf lock.
     warned: Mutex<HashSet<Name>>,
-}
-
-/// An open view. It does not change while it is open.
-#[derive(Debug)]
-pub(super) struct OpenView {
-    pub view: Arc<View>,
-    pub path: NodePath,
-    pub format: &'static Format,
-    pub opened: Instant,
-    /// The generations that it shows.
-    pub generations: Generations,
-    /// The time of the last change of its contents.
-    pub modified: SystemTime,
-    /// `Hierarchy::moves` before it was generated.
-    pub moves: u64,
-    /// The generations that the kernel's pages will show, if this open makes it drop its pages.
-    pages: Option<Generations>,
-    /// The chunks that are read.
-    pub seen: Arc<Seen>,
-    /// The shared state of the writers, if it is open for writing.
-    pub writing: Option<Arc<ViewWriters>>,
-    /// Whether this open truncated it.
-    pub is_cut: bool,
-    /// How it is being read.
-    pub reader: Reader,
 }
 
 /// A cached view.
@@ -211,11 +166,11 @@ impl Vfs {
     }
 
     fn has_view(&self, path: &NodePath, format: &'static Format) -> Result<bool> {
-        let shows = |format| match self.options.form {
+        let shows = |format| match self.core.options.form {
             Form::View(only) => only == format,
             Form::Zarr3 | Form::Zarr2 => true,
         };
-        let node = self.hierarchy.node(path)?;
+        let node = self.core.hierarchy.node(path)?;
         let is_for = |node: &Arc<Node>| !node.is_bare() && format.is_for(node.kind());
         if !shows(format) || !node.as_ref().is_some_and(is_for) {
             return Ok(false);
@@ -233,21 +188,21 @@ impl Vfs {
     }
 
     pub(super) fn kept_view(&self, path: &NodePath, format: &'static Format) -> Result<Kept> {
-        let age = self.hierarchy.options().metadata_ttl;
-        let generation = self.hierarchy.generation();
+        let age = self.core.hierarchy.options().metadata_ttl;
+        let generation = self.core.hierarchy.generation();
         let known = self.views.get(path, format);
         if let Some(kept) = &known
             && kept.made.elapsed() < age
-            && kept.generations == (generation, self.generation_of(&kept.view, &kept.used))
+            && kept.generations == (generation, self.core.generation_of(&kept.view, &kept.used))
         {
             return Ok(kept.clone());
         }
-        let (made, moves) = (Instant::now(), self.hierarchy.moves());
+        let (made, moves) = (Instant::now(), self.core.hierarchy.moves());
         let (view, used, of_values) = self.make_view(path, format)?;
         let modified = self.modified_of(path)?;
-        let generations = (generation, of_values.wrapping_add(self.generation_of(&view, &[])));
+        let generations = (generation, of_values.wrapping_add(self.core.generation_of(&view, &[])));
         let arrays = view.elements().map(|elements| &elements.array).chain(&used);
-        let changed = arrays.filter_map(|array| self.cache.modified(array)).max();
+        let changed = arrays.filter_map(|array| self.core.cache.modified(array)).max();
         let modified = changed.map_or(modified, |changed| changed.max(modified));
         let kept = Kept { view, made, moves, generations, used, modified, pages: None };
         Ok(self.views.keep(path, format, kept))
@@ -255,9 +210,9 @@ impl Vfs {
 
     /// Logs once if a sequential read of a view decodes each chunk many times.
     fn warn_of_slabs(&self, path: &NodePath, format: &Format, view: &View) {
-        let at_once = self.assembled_at_once(view);
+        let at_once = self.reader.assembled_at_once(view);
         for elements in view.elements() {
-            if let Some(warning) = elements.warning(self.options.cache_len, at_once) {
+            if let Some(warning) = elements.warning(self.core.options.cache_len, at_once) {
                 log::warn!("{}: {warning}", view_name(path, format));
             }
         }
@@ -270,34 +225,28 @@ impl Vfs {
         path: &NodePath,
         format: &'static Format,
     ) -> Result<(Arc<View>, Vec<Arc<Array>>, u64)> {
-        let (since, moves) = (self.fresh_since(None), self.hierarchy.moves());
+        let (since, moves) = (self.core.fresh_since(None), self.core.hierarchy.moves());
         let used = RefCell::new((Vec::<Arc<Array>>::new(), 0_u64));
         let get: &GetChunk<'_> = &|elements, coords, _| {
             let array = &elements.array;
             let (arrays, generation) = &mut *used.borrow_mut();
             if !arrays.iter().any(|known| Arc::ptr_eq(known, array)) {
                 // Read the generation first, so that every later change counts.
-                *generation = generation.wrapping_add(self.cache.generation(array));
+                *generation = generation.wrapping_add(self.core.cache.generation(array));
                 arrays.push(Arc::clone(array));
             }
-            let array = self.array_of(elements, moves)?;
-            let chunk = self.cache.get_fresh(&array, coords, since).at(&elements.path)?;
+            let array = self.core.array_of(elements, moves)?;
+            let chunk = self.core.cache.get_fresh(&array, coords, since).at(&elements.path)?;
             Ok(chunk.map(|chunk| chunk.bytes.into()))
         };
-        let view = format.view(&Source::new(&self.hierarchy, path, get)?)?;
+        let view = format.view(&Source::new(&self.core.hierarchy, path, get)?)?;
         let (arrays, generation) = used.into_inner();
         Ok((Arc::new(view), arrays, generation))
     }
 
     fn modified_of(&self, path: &NodePath) -> Result<SystemTime> {
-        let node = self.hierarchy.existing(path)?;
-        Ok(node.document().map_or(self.mounted, |document| document.total().modified))
-    }
-
-    /// Returns the sum of the generations of its arrays and of those with values in its header.
-    pub(super) fn generation_of(&self, view: &View, used: &[Arc<Array>]) -> u64 {
-        let arrays = view.elements().map(|elements| &elements.array).chain(used);
-        arrays.map(|array| self.cache.generation(array)).fold(0, u64::wrapping_add)
+        let node = self.core.hierarchy.existing(path)?;
+        Ok(node.document().map_or(self.core.mounted, |document| document.total().modified))
     }
 
     /// Returns the length and the modification time of a view.
@@ -356,7 +305,7 @@ impl Vfs {
             seen,
             writing,
             is_cut: access == Access::Truncate,
-            reader: Reader::default(),
+            reads: ReadState::default(),
         };
         Ok((Arc::new(view), if are_kept { Pages::Keep } else { Pages::Drop }))
     }
@@ -373,10 +322,10 @@ impl Vfs {
         if pages.generations != generations {
             return None;
         }
-        if opened.duration_since(pages.since) < self.hierarchy.options().metadata_ttl {
+        if opened.duration_since(pages.since) < self.core.hierarchy.options().metadata_ttl {
             return Some(pages.since);
         }
-        self.pages_hold(pages, view).then_some(opened)
+        pages.hold(&self.core, view).then_some(opened)
     }
 
     /// Like [`Self::stored_since`], for a view that is being opened.
@@ -405,9 +354,9 @@ impl Vfs {
 
     /// Returns the views that the directory of a group lists.
     pub(super) fn listed_views(&self, group: &NodePath) -> Result<Vec<(String, Place)>> {
-        let formats = match self.options.form {
+        let formats = match self.core.options.form {
             Form::View(only) => vec![only],
-            Form::Zarr3 | Form::Zarr2 => self.options.listed_views.formats(),
+            Form::Zarr3 | Form::Zarr2 => self.core.options.listed_views.formats(),
         };
         if formats.is_empty() {
             return Ok(Vec::new());
@@ -416,9 +365,9 @@ impl Vfs {
         if group.is_root() {
             paths.push(NodePath::root());
         }
-        if self.hierarchy.existing(group)?.array().is_none() {
+        if self.core.hierarchy.existing(group)?.array().is_none() {
             // An unreadable node has no views.
-            let children = self.hierarchy.children(group)?.flatten();
+            let children = self.core.hierarchy.children(group)?.flatten();
             paths.extend(children.map(|child| child.path().clone()));
         }
         let mut names = Vec::new();
@@ -438,13 +387,14 @@ impl Vfs {
 
     /// Whether listings include views, which generates them.
     pub fn lists_views(&self) -> bool {
-        matches!(self.options.form, Form::View(_)) || self.options.listed_views != ListedViews::None
+        matches!(self.core.options.form, Form::View(_))
+            || self.core.options.listed_views != ListedViews::None
     }
 
     /// Returns the text of `.zarrfs/views/NODE`: a line for each format, with the length of the
     /// file or the reason why there is none.
     pub(super) fn views_text(&self, path: &NodePath) -> Result<String> {
-        let node = self.hierarchy.existing(path)?;
+        let node = self.core.hierarchy.existing(path)?;
         let width = FORMATS.iter().map(|format| format.extension.len()).max().unwrap_or_default();
         let mut text = String::new();
         for format in FORMATS.iter().filter(|format| format.is_for(node.kind())) {
@@ -457,7 +407,7 @@ impl Vfs {
         }
         if node.kind() == NodeKind::Group {
             // Listing must not read chunks.
-            let source = Source::new(&self.hierarchy, path, &|_, _, _| Ok(None));
+            let source = Source::new(&self.core.hierarchy, path, &|_, _, _| Ok(None));
             let left_out = source.and_then(|source| Ok(source.children()?.left_out));
             for (name, error) in left_out.unwrap_or_default().iter().take(MAX_REASONS) {
                 let _never = writeln!(text, "left out: {name}: {}", error.detail());
@@ -468,7 +418,7 @@ impl Vfs {
 
     /// Refuses to create or rename anything in a mount with `--as FORMAT`.
     pub(super) fn check_names_change(&self) -> Result<()> {
-        match self.options.form {
+        match self.core.options.form {
             Form::View(format) => Err(Error::new(
                 Kind::NotPermitted,
                 format!(

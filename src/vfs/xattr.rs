@@ -80,7 +80,7 @@ impl Vfs {
     fn node_of(&self, place: Option<&Place>) -> Result<Option<Arc<Node>>> {
         match place {
             Some(Place::Node(path) | Place::Document(path)) => {
-                self.hierarchy.existing(path).map(Some)
+                self.core.hierarchy.existing(path).map(Some)
             }
             _ => Ok(None),
         }
@@ -101,7 +101,7 @@ impl Vfs {
                 r#"not JSON: a string needs quotes, in addition to those that setfattr removes: -v '"\"K\""'"#;
             Error::invalid(detail).at(format!("{path}: {name}"))
         })?;
-        let node = self.hierarchy.existing(&path)?;
+        let node = self.core.hierarchy.existing(&path)?;
         let is_there = node.attributes().is_some_and(|all| all.contains_key(&attribute));
         match presence {
             Presence::Absent if is_there => {
@@ -122,7 +122,7 @@ impl Vfs {
             return Ok(()); // `rsync -X` removes what its source has not: as with chmod nothing changes.
         }
         let (path, attribute) = self.attribute_of(number, name)?;
-        let node = self.hierarchy.existing(&path)?;
+        let node = self.core.hierarchy.existing(&path)?;
         if node.attributes().is_none_or(|all| !all.contains_key(&attribute)) {
             return Err(Error::new(Kind::NoAttribute, "no such attribute"));
         }
@@ -130,9 +130,9 @@ impl Vfs {
     }
 
     fn edit_attribute(&self, path: &NodePath, name: String, value: Option<Value>) -> Result<()> {
-        let _alone = self.tree_lock.write();
+        let _alone = self.core.tree_lock.write();
         let edit = Edit { attributes: vec![(name, value)], ..Edit::default() };
-        self.hierarchy.edit(path, &edit)?;
+        self.core.hierarchy.edit(path, &edit)?;
         let place = Place::Document(path.clone());
         if let Some(key) = self.key_of(&place)? {
             self.unsynced.changed(key);
@@ -150,7 +150,7 @@ impl Vfs {
             // this error is not recorded.
             return Err(Error::new(Kind::NoSuchNamespace, "only user attributes can be set"));
         }
-        self.hierarchy.store().write()?;
+        self.core.hierarchy.store().write()?;
         let inode = self.inode(number)?;
         let place = inode.place();
         if let Some(Place::Document(_)) = place
@@ -181,8 +181,11 @@ impl Vfs {
         let mut all = Vec::new();
         match place {
             Some(Place::Node(path) | Place::Document(path)) => {
-                let node = self.hierarchy.existing(path)?;
-                all.push((format!("{ZARR}dialect"), self.hierarchy.dialect().name().to_owned()));
+                let node = self.core.hierarchy.existing(path)?;
+                all.push((
+                    format!("{ZARR}dialect"),
+                    self.core.hierarchy.dialect().name().to_owned(),
+                ));
                 if let Content::Array(array) = node.content() {
                     let model = array.model();
                     let mut add = |name: &str, value: Value| {
@@ -208,7 +211,7 @@ impl Vfs {
                 }
             }
             Some(Place::Chunk(path, coords)) => {
-                let array = self.array(path)?;
+                let array = self.core.array(path)?;
                 all.push((format!("{ZARR}key"), array.key(coords)?.to_string()));
                 if let Some(stat) = array.stat(coords)? {
                     all.push((format!("{ZARR}stored_size"), stat.len.to_string()));

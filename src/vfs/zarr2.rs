@@ -41,10 +41,10 @@ impl Vfs {
     /// Translates `name` in `directory` to the Zarr 3 tree.
     pub(super) fn translate(&self, directory: &Place, name: &str) -> Result<Named> {
         let Place::Node(path) = directory else { return Ok(Named::Same) };
-        if self.options.form == Form::Zarr3 {
+        if self.core.options.form == Form::Zarr3 {
             return Ok(Named::Same);
         }
-        let Some(node) = self.hierarchy.node(path)? else { return Ok(Named::Same) };
+        let Some(node) = self.core.hierarchy.node(path)? else { return Ok(Named::Same) };
         let document = || Named::As(directory.clone(), DOCUMENT.to_owned());
         Ok(match name {
             ZARRAY | ZGROUP if node.is_bare() => document(),
@@ -74,7 +74,7 @@ impl Vfs {
     /// it can be opened by name, but is not listed.
     pub(super) fn unlisted_chunk(&self, directory: &Place, name: &str) -> Result<Option<Place>> {
         let Place::Node(path) = directory else { return Ok(None) };
-        let Some(node) = self.hierarchy.node(path)?.filter(|node| !node.is_bare()) else {
+        let Some(node) = self.core.hierarchy.node(path)?.filter(|node| !node.is_bare()) else {
             return Ok(None);
         };
         let Some(array) = node.array() else { return Ok(None) };
@@ -86,10 +86,10 @@ impl Vfs {
 
     /// Whether chunks that are not stored can be opened.
     pub(super) fn shows_fill(&self, path: &NodePath, array: &Array) -> bool {
-        if self.options.form == Form::Zarr3 {
+        if self.core.options.form == Form::Zarr3 {
             return false;
         }
-        let Ok(Some(node)) = self.hierarchy.node(path) else { return false };
+        let Ok(Some(node)) = self.core.hierarchy.node(path) else { return false };
         let context = self.context_of(&node);
         array.not_understood().is_none()
             && zarr2::array(array.model(), array.chunk_shape(), context)
@@ -103,7 +103,7 @@ impl Vfs {
             return Ok(Some(place));
         }
         let Some(path) = place.node() else { return Ok(None) };
-        let Some(node) = self.hierarchy.node(path)? else { return Ok(None) };
+        let Some(node) = self.core.hierarchy.node(path)? else { return Ok(None) };
         let is_there = match &place {
             _ if node.removed().is_some() && self.removed_attributes.lock().contains(&place) => {
                 false
@@ -124,7 +124,7 @@ impl Vfs {
 
     /// Translates the names of a node's directory to Zarr 2.
     pub(super) fn names_of_zarr2(&self, path: &NodePath, names: Source) -> Result<Source> {
-        let node = self.hierarchy.existing(path)?;
+        let node = self.core.hierarchy.existing(path)?;
         let document = if node.kind() == NodeKind::Array { ZARRAY } else { ZGROUP };
         let is_array = node.array().is_some();
         let is_bare = node.is_bare();
@@ -142,7 +142,9 @@ impl Vfs {
         let mut beside = Vec::new();
         for place in [Place::Attributes(path.clone()), Place::Copies(path.clone())] {
             let is_listed = match &place {
-                Place::Copies(_) => path.is_root() || self.hierarchy.shows_consolidated(&node)?,
+                Place::Copies(_) => {
+                    path.is_root() || self.core.hierarchy.shows_consolidated(&node)?
+                }
                 _ => true,
             };
             if let Some(found) = self.beside(place)?.filter(|_| is_listed) {
@@ -159,7 +161,7 @@ impl Vfs {
     fn chunk_names_of_zarr2(&self, path: &NodePath, array: &Arc<Array>) -> Result<Source> {
         let unstored: Vec<Coords> = self.overlay.chunks_of(path);
         let known: std::collections::HashSet<Coords> = unstored.iter().cloned().collect();
-        let stored = match self.cache.list_prefix(array, &[]) {
+        let stored = match self.core.cache.list_prefix(array, &[]) {
             Ok(stored) => stored,
             Err(error) if error.kind() == Kind::Unsupported => Box::new(std::iter::empty()),
             Err(error) => return Err(error),
@@ -183,7 +185,7 @@ impl Vfs {
         name: &str,
     ) -> Result<Option<Place>> {
         let refused = |why: &str| Err(Error::new(Kind::NotPermitted, why.to_owned()));
-        let node = self.hierarchy.existing(path)?;
+        let node = self.core.hierarchy.existing(path)?;
         Ok(match name {
             DOCUMENT => {
                 return refused("this mount shows Zarr 2 (--as zarr2): write .zarray or .zgroup");
@@ -204,7 +206,7 @@ impl Vfs {
     /// Returns the text shown at a metadata file, or an older one if only its length is wanted.
     pub(super) fn shown_at(&self, place: &Place, wanted: Wanted) -> Result<Arc<str>> {
         let path = place.node().ok_or_else(Error::not_found)?;
-        let node = self.hierarchy.existing(path)?;
+        let node = self.core.hierarchy.existing(path)?;
         let early = || self.early_attributes.lock().get(path).cloned();
         match place {
             Place::Attributes(_) if node.is_bare() && node.removed().is_none() => {
@@ -212,9 +214,9 @@ impl Vfs {
             }
             Place::Attributes(_) => Ok(self.documents_of(&node)?.attributes.into()),
             Place::Copies(_) => self.copies_of(path, wanted),
-            _ if self.options.form == Form::Zarr3 => self.hierarchy.shown(&node, wanted),
+            _ if self.core.options.form == Form::Zarr3 => self.core.hierarchy.shown(&node, wanted),
             _ => match node.content() {
-                Content::NotUnderstood(..) => self.hierarchy.shown(&node, wanted),
+                Content::NotUnderstood(..) => self.core.hierarchy.shown(&node, wanted),
                 Content::Group(_) | Content::Array(_) => {
                     Ok(self.documents_of(&node)?.document.into())
                 }
@@ -232,7 +234,7 @@ impl Vfs {
             Content::NotUnderstood(_, error) => return Err(error.clone()),
         };
         let stored = node.stored().or(node.removed());
-        if let Some(stored) = stored.filter(|_| *self.hierarchy.dialect() == Dialect::V2)
+        if let Some(stored) = stored.filter(|_| *self.core.hierarchy.dialect() == Dialect::V2)
             && let Some(attributes) = zarr2::stored_attributes(&stored.text)
         {
             documents.attributes = attributes;
@@ -249,7 +251,7 @@ impl Vfs {
         Told {
             is_null: self.lacks_fill.lock().contains(node.path()),
             // Other dialects cannot say it, and xarray needs it.
-            names_none: *self.hierarchy.dialect() != Dialect::V2
+            names_none: *self.core.hierarchy.dialect() != Dialect::V2
                 || stored.is_none_or(|document| says_none(&document.text)),
         }
     }
@@ -264,10 +266,10 @@ impl Vfs {
 
     /// Returns the consolidated metadata of a group; see [`Texts`](crate::hierarchy::Texts).
     fn copies_of(&self, path: &NodePath, wanted: Wanted) -> Result<Arc<str>> {
-        let node = self.hierarchy.existing(path)?;
+        let node = self.core.hierarchy.existing(path)?;
         let version = node.stored().or(node.removed()).map(|stored| stored.stat.version.state());
-        let of = Of { generation: self.hierarchy.generation(), version };
-        let ttl = self.hierarchy.options().metadata_ttl;
+        let of = Of { generation: self.core.hierarchy.generation(), version };
+        let ttl = self.core.hierarchy.options().metadata_ttl;
         let make = || {
             let text = zarr2::consolidated(&self.collect_copies(&node)?).into();
             Ok(Text { text, left_out: None })
@@ -279,14 +281,14 @@ impl Vfs {
     pub(super) fn last_len_shown(&self, place: &Place) -> u64 {
         let len = place.node().and_then(|path| match place {
             Place::Copies(_) => self.copies.last_len(path),
-            _ => self.hierarchy.last_len_shown(path),
+            _ => self.core.hierarchy.last_len_shown(path),
         });
         len.and_then(|len| u64::try_from(len).ok()).unwrap_or_default()
     }
 
     fn collect_copies(&self, group: &Arc<Node>) -> Result<Copies> {
         let mut copies = zarr2::no_copies();
-        let below = self.hierarchy.walk_below(group.path(), Bounds::COPIES);
+        let below = self.core.hierarchy.walk_below(group.path(), Bounds::COPIES);
         for node in std::iter::once(Ok(Arc::clone(group))).chain(below) {
             let node = node?;
             let Ok(Documents { document, attributes, .. }) = self.documents_of(&node) else {
@@ -318,7 +320,7 @@ impl Vfs {
     ) -> Result<()> {
         let path = place.node().ok_or_else(Error::not_found)?;
         let written = String::from_utf8_lossy(written);
-        let node = self.hierarchy.existing(path)?;
+        let node = self.core.hierarchy.existing(path)?;
         if node.is_bare() && !matches!(place, Place::Document(_)) {
             // The metadata file of the node does not exist yet. Keep the attributes for it; for
             // consolidated metadata, remember only that they are wanted.
@@ -333,7 +335,7 @@ impl Vfs {
         }
         if let Place::Copies(_) = place {
             let edit = Edit { consolidated: Some(true), ..Edit::default() };
-            return self.hierarchy.edit(path, &edit);
+            return self.core.hierarchy.edit(path, &edit);
         }
         let kind = match place {
             Place::Attributes(_) => node.kind(),
@@ -351,6 +353,7 @@ impl Vfs {
             let is_wanted = self.wants_copies.lock().remove(path);
             if is_wanted && kind == NodeKind::Group {
                 return self
+                    .core
                     .hierarchy
                     .edit(path, &Edit { consolidated: Some(true), ..Edit::default() });
             }
@@ -403,7 +406,7 @@ impl Vfs {
     /// Removes attributes or consolidated metadata.
     pub(super) fn erase_beside(&self, place: &Place) -> Result<()> {
         let path = place.node().ok_or_else(Error::not_found)?;
-        let node = self.hierarchy.existing(path)?;
+        let node = self.core.hierarchy.existing(path)?;
         match place {
             Place::Attributes(path) if self.early_attributes.lock().remove(path).is_some() => {
                 Ok(())
@@ -415,7 +418,7 @@ impl Vfs {
             Place::Attributes(_) => self.store_zarr2(place, None, b"{}").at(place.shown()),
             _ => {
                 let edit = Edit { consolidated: Some(false), ..Edit::default() };
-                self.hierarchy.edit(path, &edit)
+                self.core.hierarchy.edit(path, &edit)
             }
         }
     }

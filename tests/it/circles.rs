@@ -19,7 +19,7 @@ use crate::sources;
 /// if it is gone. Do not raise a number or add a row.
 const LEFT: [(&str, usize, &str); 2] = [
     ("cache", 6, "mod.rs has the cache and also the chunk types that its parts use"),
-    ("vfs", 23, "mod.rs has `Vfs`, and its parts implement methods of `Vfs`"),
+    ("vfs", 15, "mod.rs has `Vfs`, and its parts implement methods of `Vfs`"),
 ];
 
 /// The name of each file by the path of its module: `codec::table`.

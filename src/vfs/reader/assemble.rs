@@ -1,9 +1,9 @@
 //! The bytes of a range of a view, made from its chunks as a plan says.
 
 use std::cell::{Cell, RefCell};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::decode::Target;
+use super::decode::{Decoder, Target};
 use super::pattern::Ticket;
 use super::plan::{Chunk, Fetch};
 use super::request::{Part, Request};
@@ -12,9 +12,8 @@ use crate::cache::Residency;
 use crate::error::{At, Error, Kind, Result};
 use crate::pool::Urgency;
 use crate::store::Version;
-use crate::vfs::Vfs;
+use crate::vfs::open_view::OpenView;
 use crate::vfs::view_pages::Seen;
-use crate::vfs::views::OpenView;
 use crate::view::{Excerpt, GetChunk};
 
 /// Up to `1/SMALL_PART` of a chunk is a small part of it.
@@ -31,17 +30,29 @@ pub(super) struct Execution<'e> {
     pub is_long_part: bool,
 }
 
-impl Vfs {
+/// Makes ranges of views from their chunks.
+pub(super) struct Assembler {
+    pub decoder: Decoder,
+    /// The number of partial chunk reads.
+    pub partial_reads: AtomicU64,
+}
+
+impl Assembler {
+    /// Returns an assembler that has other threads decode with `decoder`.
+    pub fn new(decoder: Decoder) -> Self {
+        Self { decoder, partial_reads: AtomicU64::new(0) }
+    }
+
     /// Makes the bytes of a request from its chunks, and notes in `seen` which versions of them were
     /// read. They count only if [`Self::check_unchanged`] then finds that no array has changed.
-    pub(super) fn assemble(
+    pub fn assemble(
         &self,
         open: &OpenView,
         seen: &Seen,
         request: &Request<'_>,
         how: &Execution<'_>,
     ) -> Result<Vec<u8>> {
-        let since = self.fresh_since(Some(open.opened));
+        let since = self.decoder.core.fresh_since(Some(open.opened));
         let (next, read) = (Cell::new(0_usize), RefCell::new(Vec::new()));
         let is_beside = |(part, fetch): &(&Part, &Fetch)| {
             **fetch == Fetch::Whole && matches!(part.residency, Residency::Absent)
@@ -52,7 +63,7 @@ impl Vfs {
         let decode_next = |count: usize| {
             for (part, _) in beside.borrow_mut().by_ref().take(count) {
                 let (ticket, to) = (how.ticket.clone(), Target::Cache(since));
-                self.decode(Urgency::Next, ticket, part.chunk.clone(), to);
+                self.decoder.decode(Urgency::Next, ticket, part.chunk.clone(), to);
             }
         };
         decode_next(how.beside);
@@ -73,7 +84,7 @@ impl Vfs {
             decode_next(how.beside.min(1));
             let chunk = match part {
                 Some(part) => part.chunk.clone(),
-                None => ChunkRef::new(&self.array_of(elements, open.moves)?, coords),
+                None => ChunkRef::new(&self.decoder.core.array_of(elements, open.moves)?, coords),
             };
             if how.fetches.get(at) == Some(&Fetch::Range)
                 && let Some((excerpt, version)) = self.read_range(open, &chunk, range)
@@ -81,10 +92,11 @@ impl Vfs {
                 note(Some(version));
                 return Ok(Some(excerpt));
             }
-            let found = self.cache.get_fresh(&chunk.array, coords, since).at(&elements.path)?;
+            let found =
+                self.decoder.core.cache.get_fresh(&chunk.array, coords, since).at(&elements.path)?;
             note(found.as_ref().map(|found| found.stat.version));
             if how.is_long_part {
-                self.cache.remove(&chunk.array, coords);
+                self.decoder.core.cache.remove(&chunk.array, coords);
             }
             Ok(found.map(|found| found.bytes.into()))
         };
@@ -95,7 +107,7 @@ impl Vfs {
 
     /// Makes the bytes of a request like [`Self::assemble`]. [`Kind::Stale`] if an array was moved,
     /// removed or changed meanwhile.
-    pub(super) fn assemble_unchanged(
+    pub fn assemble_unchanged(
         &self,
         open: &OpenView,
         request: &Request<'_>,
@@ -104,7 +116,7 @@ impl Vfs {
         let bytes = self.assemble(open, &open.seen, request, how);
         if !request.is_ready() {
             // Whoever changes a node now has done so afterwards.
-            let _shared = self.tree_lock.read();
+            let _shared = self.decoder.core.tree_lock.read();
             self.check_unchanged(open, request)?;
         }
         bytes
@@ -112,10 +124,10 @@ impl Vfs {
 
     /// Fails with [`Kind::Stale`] if an array of a request was moved, removed or changed. The caller
     /// holds `tree_lock`.
-    pub(super) fn check_unchanged(&self, open: &OpenView, request: &Request<'_>) -> Result<()> {
+    pub fn check_unchanged(&self, open: &OpenView, request: &Request<'_>) -> Result<()> {
         let others = open.view.elements().filter(|_| !request.is_complete);
         for elements in request.elements.iter().copied().chain(others) {
-            self.array_of(elements, open.moves)?;
+            self.decoder.core.array_of(elements, open.moves)?;
         }
         Ok(())
     }
@@ -137,21 +149,21 @@ impl Vfs {
             u64::try_from(decoded_len.saturating_sub(bytes.len())).unwrap_or(u64::MAX)
         });
         if more > 0 {
-            open.reader.note_decoded(chunk, more);
+            open.reads.note_decoded(chunk, more);
         }
         let (bytes, stat, _) = read?;
-        self.excerpts.fetch_add(1, Ordering::Relaxed);
+        self.partial_reads.fetch_add(1, Ordering::Relaxed);
         Some((Excerpt { bytes, start: range.start }, stat.version))
     }
 
     /// Notes of which chunks a small part was read, though all of each was decoded.
-    pub(super) fn note_jumps(&self, request: &Request<'_>) {
+    pub fn note_jumps(&self, request: &Request<'_>) {
         for Part { chunk, range, residency, .. } in &request.parts {
             let len = chunk.len().unwrap_or_default();
             let is_small =
                 u64::try_from(range.len()).is_ok_and(|wanted| wanted <= len / SMALL_PART);
             if is_small && matches!(residency, Residency::Absent) {
-                self.cache.note_jump(&chunk.array, &chunk.coords);
+                self.decoder.core.cache.note_jump(&chunk.array, &chunk.coords);
             }
         }
     }

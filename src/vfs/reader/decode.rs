@@ -7,7 +7,8 @@ use std::time::Instant;
 use super::pattern::Ticket;
 use crate::array::ChunkRef;
 use crate::pool::Urgency;
-use crate::vfs::{Background, Vfs};
+use crate::vfs::backing_files::BackingFiles;
+use crate::vfs::core::Core;
 
 /// Where a chunk is decoded to.
 #[derive(Debug, Clone, Copy)]
@@ -18,18 +19,25 @@ pub(super) enum Target {
     MemoryFile,
 }
 
-impl Vfs {
+/// Decodes chunks in advance, and drops those that were read.
+#[derive(Clone)]
+pub(super) struct Decoder {
+    pub core: Arc<Core>,
+    pub backing_files: Arc<BackingFiles>,
+}
+
+impl Decoder {
     /// Has a chunk decoded, unless it is here already or is not wanted any more when its turn comes.
     /// An error is reported to the reader that needs the chunk.
-    pub(super) fn decode(
+    pub fn decode(
         &self,
         urgency: Urgency,
         ticket: Ticket,
         ChunkRef { array, coords }: ChunkRef,
         to: Target,
     ) {
-        let Some(Background { pool, .. }) = self.background.get() else { return };
-        let (cache, passed) = (Arc::clone(&self.cache), Arc::clone(&self.backing_files));
+        let Some(pool) = self.core.pool.get() else { return };
+        let (cache, passed) = (Arc::clone(&self.core.cache), Arc::clone(&self.backing_files));
         pool.run(urgency, move || {
             if !ticket.is_wanted() || cache.is_here(&array, &coords) {
                 return;
@@ -48,5 +56,15 @@ impl Vfs {
                 log::debug!("decoding in advance: {error}");
             }
         });
+    }
+
+    /// Removes chunks from the cache that a sequence has passed, since the kernel has their bytes.
+    /// Where it keeps no pages, they stay if all that the sequence has read, `len` bytes, fits.
+    pub fn drop_passed(&self, passed: impl IntoIterator<Item = ChunkRef>, len: u64) {
+        if self.core.options.kernel_keeps || len > self.core.options.cache_len {
+            for ChunkRef { array, coords } in passed {
+                self.core.cache.remove(&array, &coords);
+            }
+        }
     }
 }

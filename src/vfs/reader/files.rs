@@ -8,12 +8,11 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::decode::Target;
+use super::decode::{Decoder, Target};
 use super::pattern::{Run, Ticket};
 use crate::array::{Array, ChunkRef, Coords};
 use crate::metadata::NodePath;
 use crate::pool::Urgency;
-use crate::vfs::{Background, Vfs};
 
 /// Chunks without a file that a sequence may leave out at a time.
 const MOST_SKIPPED: usize = 16;
@@ -26,7 +25,7 @@ const FILES_PER_THREAD: u64 = 3;
 
 /// How the chunk files of arrays are being read. A leaf.
 #[derive(Debug, Default)]
-pub(in crate::vfs) struct Followed(Mutex<HashMap<NodePath, Files>>);
+pub(super) struct Followed(Mutex<HashMap<NodePath, Files>>);
 
 /// How the chunk files of one array are being read.
 #[derive(Debug)]
@@ -113,15 +112,6 @@ impl Files {
     }
 }
 
-impl Followed {
-    /// Notes whether the kernel reads the chunk file that was opened last without us.
-    pub fn note_passed(&self, path: &NodePath, is_passing: bool) {
-        if let Some(files) = self.0.lock().get_mut(path) {
-            files.is_passing = is_passing;
-        }
-    }
-}
-
 /// The order in which chunk files are opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Order {
@@ -183,19 +173,27 @@ impl Order {
     }
 }
 
-impl Vfs {
+/// Decodes the chunk files that follow those that were opened.
+pub(super) struct ChunkFiles {
+    pub decoder: Decoder,
+    pub followed: Followed,
+}
+
+impl ChunkFiles {
+    /// Notes whether the kernel reads the chunk file of an array that was opened last with passthrough.
+    pub fn note_passthrough(&self, path: &NodePath, is_used: bool) {
+        if let Some(files) = self.followed.0.lock().get_mut(path) {
+            files.is_passing = is_used;
+        }
+    }
+
     /// Has the next chunk files decoded, if the one that is opened to be read now continues a sequence.
-    pub(in crate::vfs) fn before_chunk(
-        &self,
-        path: &NodePath,
-        array: &Arc<Array>,
-        coords: &Coords,
-    ) {
-        let Some(Background { pool, .. }) = self.background.get() else { return };
+    pub fn before_chunk(&self, path: &NodePath, array: &Arc<Array>, coords: &Coords) {
+        let Some(pool) = self.decoder.core.pool.get() else { return };
         let chunk_len = array.longest_chunk_len().longest();
         let count =
             u64::try_from(pool.most_ahead()).unwrap_or(u64::MAX).saturating_mul(FILES_PER_THREAD);
-        let fits = chunk_len.saturating_mul(count) <= self.options.cache_len / 3;
+        let fits = chunk_len.saturating_mul(count) <= self.decoder.core.options.cache_len / 3;
         let mut all = self.followed.0.lock();
         let Some(files) = all.get_mut(path) else {
             if all.len() >= MOST_FOLLOWED {
@@ -212,17 +210,17 @@ impl Vfs {
         drop(all);
         let Some(FilesPlan { soon, passed, run_len }) = plan else { return };
         for coords in &passed {
-            self.backing_files.let_go(array, coords);
+            self.decoder.backing_files.let_go(array, coords);
         }
         let passed = passed.iter().map(|coords| ChunkRef::new(array, coords));
-        self.let_go(passed, run_len.saturating_mul(chunk_len));
+        self.decoder.drop_passed(passed, run_len.saturating_mul(chunk_len));
         let since = if is_passing { Target::MemoryFile } else { Target::Cache(None) };
         for (coords, ticket) in soon {
-            if !self.cache.is_here(array, &coords)
-                && !self.backing_files.is_here(&self.cache, array, &coords)
+            if !self.decoder.core.cache.is_here(array, &coords)
+                && !self.decoder.backing_files.is_here(&self.decoder.core.cache, array, &coords)
             {
                 let chunk = ChunkRef { array: Arc::clone(array), coords };
-                self.decode(Urgency::Ahead, ticket, chunk, since);
+                self.decoder.decode(Urgency::Ahead, ticket, chunk, since);
             }
         }
     }

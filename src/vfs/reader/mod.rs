@@ -9,35 +9,38 @@
 mod assemble;
 mod decode;
 mod files;
+mod long_parts;
 mod pattern;
 mod plan;
 mod request;
 mod span;
+pub(super) mod state;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::time::Instant;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use parking_lot::{Condvar, Mutex};
 
-use crate::array::{Array, ChunkRef};
+use crate::array::{Array, ChunkRef, Coords};
 use crate::buffer::Buffer;
-use crate::error::{At, Error, Kind, Result};
+use crate::error::Result;
+use crate::metadata::NodePath;
 use crate::pool::Urgency;
-use crate::vfs::Vfs;
+use crate::vfs::backing_files::BackingFiles;
+use crate::vfs::core::Core;
+use crate::vfs::open_view::OpenView;
 use crate::vfs::view_pages::Seen;
 use crate::vfs::view_writes::MOST_AT_HAND;
-use crate::vfs::views::OpenView;
-use crate::view::{Elements, View};
-use assemble::Execution;
-use decode::Target;
-pub(super) use files::Followed;
+use crate::view::View;
+use assemble::{Assembler, Execution};
+use decode::{Decoder, Target};
+use files::{ChunkFiles, Followed};
+use long_parts::LongParts;
 use pattern::Ticket;
-use plan::{Fetch, Limits, Outlook, Plan, Reads};
+use plan::{Fetch, Limits, Outlook, Plan};
 use request::{Part, Request};
-use span::Span;
-pub(super) use span::Spans;
+use span::Spans;
+pub(super) use state::ReadState;
 
 /// Chunks of one request that are looked for in the cache together; the others are when they are copied.
 const MOST_CHUNKS: usize = 1024;
@@ -48,55 +51,50 @@ const MOST_CHUNKS_AHEAD: usize = 1024;
 /// A request of the kernel has at most so many bytes.
 const REQUEST: u64 = 1 << 20;
 
-/// How one open view is being read.
-#[derive(Debug, Default)]
+/// Reads views and chunk files from their chunks.
 pub(super) struct Reader {
-    /// A leaf: never held while something is read, decoded or looked up.
-    state: Mutex<State>,
-    /// Signals that a span was assembled, or could not be.
-    assembled: Condvar,
-    /// Whether there may be a span.
-    has_span: AtomicBool,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    reads: Reads<ChunkRef>,
-    span: Span,
+    core: Arc<Core>,
+    decoder: Decoder,
+    assembler: Arc<Assembler>,
+    long_parts: LongParts,
+    files: ChunkFiles,
 }
 
 impl Reader {
-    /// Notes that a partial read of a chunk has decoded so many bytes more than those of the range.
-    fn note_decoded(&self, chunk: &ChunkRef, more: u64) {
-        self.state.lock().reads.note_decoded(chunk, more);
+    /// Returns the reader of the data in `core`.
+    pub fn new(core: Arc<Core>, backing_files: Arc<BackingFiles>) -> Self {
+        let decoder = Decoder { core: Arc::clone(&core), backing_files };
+        let assembler = Arc::new(Assembler::new(decoder.clone()));
+        let (spans, followed) = (Spans::default(), Followed::default());
+        let long_parts = LongParts { assembler: Arc::clone(&assembler), spans };
+        let files = ChunkFiles { decoder: decoder.clone(), followed };
+        Self { core, decoder, assembler, long_parts, files }
     }
 
-    /// Ends all sequences, as the view is closed: nothing is decoded for them any more.
-    pub fn end(&self) {
-        self.state.lock().reads.end();
-    }
-}
-
-impl Vfs {
-    /// Since when a chunk must be known to be what is stored: since the file was opened, and not for longer than
-    /// `--metadata-ttl`. None where nobody else changes anything.
-    pub(super) fn fresh_since(&self, opened: Option<Instant>) -> Option<Instant> {
-        let aged = Instant::now().checked_sub(self.hierarchy.options().metadata_ttl)?;
-        Some(opened.map_or(aged, |opened| opened.max(aged)))
+    /// Returns the number of partial chunk reads.
+    pub fn partial_reads(&self) -> u64 {
+        self.assembler.partial_reads.load(Ordering::Relaxed)
     }
 
-    /// The array of a part of a view, as it is now: it must be the same one, with the same elements. One that has gone has no
-    /// chunks here, and must not read as the fill value.
-    pub(super) fn array_of(&self, elements: &Elements, moves: u64) -> Result<Arc<Array>> {
-        if !self.hierarchy.has_moved_since(&elements.path, moves) {
-            match self.array(&elements.path) {
-                Ok(current) if current.has_elements_of(&elements.array) => return Ok(current),
-                Err(error) if error.kind() != Kind::NotFound => return Err(error),
-                _ => {}
-            }
-        }
-        let detail = "the array has changed since the file was opened";
-        Err(Error::new(Kind::Stale, detail).at(&elements.path))
+    /// Returns the number of long parts that were assembled.
+    pub fn long_parts(&self) -> u64 {
+        self.long_parts.spans.made.load(Ordering::Relaxed)
+    }
+
+    /// Gives back the memory of long parts that are too old to be used.
+    pub fn drop_old_spans(&self, open: &[Arc<OpenView>]) {
+        self.long_parts.drop_old_spans(open);
+    }
+
+    /// Has the next chunk files decoded, if the one that is opened to be read now continues a
+    /// sequence.
+    pub fn before_chunk(&self, path: &NodePath, array: &Arc<Array>, coords: &Coords) {
+        self.files.before_chunk(path, array, coords);
+    }
+
+    /// Records whether the chunk file of an array that was opened last is read with passthrough.
+    pub fn note_passthrough(&self, path: &NodePath, is_used: bool) {
+        self.files.note_passthrough(path, is_used);
     }
 
     /// How many bytes of a view are assembled at once, where the cache does not hold a row of its
@@ -108,62 +106,60 @@ impl Vfs {
     /// Reads all bytes of a view, and notes in `seen` what they were made of. Returns `None` if something of it cannot
     /// be read, or nodes are about to move.
     pub(super) fn whole_view(&self, open: &OpenView, seen: &Seen) -> Option<Buffer> {
-        let mut request = self.request(open, (0, open.view.len()), MOST_CHUNKS).ok()?;
-        self.look_in_cache(open, &mut request);
+        let mut request =
+            request::find(&self.core, open, (0, open.view.len()), MOST_CHUNKS).ok()?;
+        request::look_in_cache(&self.core, open, &mut request);
         let fetches = vec![Fetch::Whole; request.parts.len()];
         let ticket = Ticket::default();
         let how = Execution { fetches: &fetches, beside: 0, ticket: &ticket, is_long_part: false };
-        let bytes = self.assemble(open, seen, &request, &how).ok()?;
+        let bytes = self.assembler.assemble(open, seen, &request, &how).ok()?;
         // An opener holds it already.
-        let _shared = self.tree_lock.try_read_recursive()?;
-        self.check_unchanged(open, &request).ok()?;
+        let _shared = self.core.tree_lock.try_read_recursive()?;
+        self.assembler.check_unchanged(open, &request).ok()?;
         Some(Buffer::from(bytes))
     }
 
     /// Like [`Self::read_view`], if all chunks are in the cache: nothing is read, decoded or waited for.
     pub(super) fn try_read_view(&self, open: &OpenView, offset: u64, len: usize) -> Option<Bytes> {
         let range = range_of(open, offset, len);
-        if let Some(bytes) = self.bytes_of_span(open, range) {
-            self.note_pages(open);
-            open.reader.state.lock().reads.note(range, &*open.view, self.limits_of(open));
+        if let Some(bytes) = self.long_parts.bytes_of_span(open, range) {
+            open.reads.state.lock().reads.note(range, &*open.view, self.limits_of(open));
             return Some(bytes);
         }
-        let mut request = self.request(open, range, MOST_AT_HAND).ok()?;
-        self.look_in_cache(open, &mut request);
+        let mut request = request::find(&self.core, open, range, MOST_AT_HAND).ok()?;
+        request::look_in_cache(&self.core, open, &mut request);
         if !request.is_ready() {
             return None;
         }
-        self.note_pages(open);
         let (outlook, plan) = self.note_and_plan(open, &request);
         self.answer(open, &request, &outlook, plan).ok()
     }
 
     /// Reads up to `len` bytes from `offset` of a view.
     pub(super) fn read_view(&self, open: &OpenView, offset: u64, len: usize) -> Result<Bytes> {
-        self.note_pages(open);
         let range = range_of(open, offset, len);
-        let outlook = open.reader.state.lock().reads.note(range, &*open.view, self.limits_of(open));
+        let outlook = open.reads.state.lock().reads.note(range, &*open.view, self.limits_of(open));
         if outlook.is_for_long_part
-            && let Some(bytes) = self.read_span(open, range)
+            && let Some(bytes) = self.long_parts.read_span(open, range, self.limits_of(open))
         {
             return Ok(bytes);
         }
-        let mut request = self.request(open, range, MOST_CHUNKS)?;
-        self.look_in_cache(open, &mut request);
+        let mut request = request::find(&self.core, open, range, MOST_CHUNKS)?;
+        request::look_in_cache(&self.core, open, &mut request);
         let plan = self.plan(open, &request, &outlook);
         let bytes = self.answer(open, &request, &outlook, plan)?;
         if !outlook.is_sequential {
-            self.note_jumps(&request);
+            self.assembler.note_jumps(&request);
         }
         Ok(bytes)
     }
 
     fn limits(&self, may_be_old: bool) -> Limits {
-        let at_once = self.background.get().map_or(1, |crew| crew.pool.most_ahead());
+        let at_once = self.core.pool.get().map_or(1, |pool| pool.most_ahead());
         Limits {
-            cache_len: self.options.cache_len,
+            cache_len: self.core.options.cache_len,
             at_once: u64::try_from(at_once).unwrap_or(u64::MAX),
-            has_long_parts: may_be_old && !self.hierarchy.options().metadata_ttl.is_zero(),
+            has_long_parts: may_be_old && !self.core.hierarchy.options().metadata_ttl.is_zero(),
         }
     }
 
@@ -176,14 +172,14 @@ impl Vfs {
         let soon = self.chunks_ahead(open, &outlook.soon);
         let wanted: Vec<_> = request.parts.iter().map(Part::wanted).collect();
         let read = (request.end, outlook.is_sequential);
-        open.reader.state.lock().reads.plan(read, &wanted, soon, self.limits_of(open))
+        open.reads.state.lock().reads.plan(read, &wanted, soon, self.limits_of(open))
     }
 
     /// Notes a read and plans it, with one look at the state where nothing is decoded in advance.
     fn note_and_plan(&self, open: &OpenView, request: &Request<'_>) -> (Outlook, Plan<ChunkRef>) {
         let limits = self.limits_of(open);
         let wanted: Vec<_> = request.parts.iter().map(Part::wanted).collect();
-        let mut state = open.reader.state.lock();
+        let mut state = open.reads.state.lock();
         let range = (request.offset, request.end);
         let outlook = state.reads.note(range, &*open.view, limits);
         if outlook.soon.is_empty() {
@@ -200,7 +196,7 @@ impl Vfs {
     fn chunks_ahead(&self, open: &OpenView, ranges: &[(u64, u64)]) -> Vec<(ChunkRef, u64)> {
         let mut chunks = Vec::new();
         for (from, until) in ranges {
-            let ahead = self.request(open, (*from, *until), MOST_CHUNKS_AHEAD);
+            let ahead = request::find(&self.core, open, (*from, *until), MOST_CHUNKS_AHEAD);
             // An error is reported when the range is read.
             let ahead = ahead.inspect_err(|error| log::debug!("ahead: {error}"));
             let parts = ahead.map(|ahead| ahead.parts).unwrap_or_default();
@@ -217,7 +213,7 @@ impl Vfs {
         outlook: &Outlook,
         plan: Plan<ChunkRef>,
     ) -> Result<Bytes> {
-        self.let_go(plan.passed, plan.run_len);
+        self.decoder.drop_passed(plan.passed, plan.run_len);
         let how = Execution {
             fetches: &plan.fetches,
             beside: plan.beside,
@@ -225,23 +221,13 @@ impl Vfs {
             is_long_part: false,
         };
         for (chunk, ticket) in plan.soon {
-            if !self.cache.is_here(&chunk.array, &chunk.coords) {
-                let to = Target::Cache(self.fresh_since(Some(open.opened)));
-                self.decode(Urgency::Ahead, ticket, chunk, to);
+            if !self.core.cache.is_here(&chunk.array, &chunk.coords) {
+                let to = Target::Cache(self.core.fresh_since(Some(open.opened)));
+                self.decoder.decode(Urgency::Ahead, ticket, chunk, to);
             }
         }
-        let bytes = self.assemble_unchanged(open, request, &how)?;
+        let bytes = self.assembler.assemble_unchanged(open, request, &how)?;
         Ok(Buffer::from(bytes).into())
-    }
-
-    /// Removes chunks from the cache that a sequence has passed, since the kernel has their bytes.
-    /// Where it keeps no pages, they stay if all that the sequence has read, `len` bytes, fits.
-    fn let_go(&self, passed: impl IntoIterator<Item = ChunkRef>, len: u64) {
-        if self.options.kernel_keeps || len > self.options.cache_len {
-            for ChunkRef { array, coords } in passed {
-                self.cache.remove(&array, &coords);
-            }
-        }
     }
 }
 

@@ -7,8 +7,8 @@ use super::plan::{Chunk, Ranges, Wanted};
 use crate::array::{ChunkLen, ChunkRef};
 use crate::cache::Residency;
 use crate::error::Result;
-use crate::vfs::Vfs;
-use crate::vfs::views::OpenView;
+use crate::vfs::core::Core;
+use crate::vfs::open_view::OpenView;
 use crate::view::{Elements, Reach};
 
 /// A read of a view, from `offset` to `end` in bytes.
@@ -78,54 +78,50 @@ impl Request<'_> {
     }
 }
 
-impl Vfs {
-    /// Finds the chunks of a read from `offset` to `end`, at most `most` of them. Nothing is known of
-    /// what the cache has of them. [`Kind::Stale`](crate::error::Kind::Stale) if an array has gone.
-    pub(super) fn request<'v>(
-        &self,
-        open: &'v OpenView,
-        (offset, end): (u64, u64),
-        most: usize,
-    ) -> Result<Request<'v>> {
-        let end = end.min(open.view.len());
-        let (mut parts, mut elements): (Vec<Part>, Vec<&Elements>) = (Vec::new(), Vec::new());
-        let walk = open.view.for_each_chunk((offset, end), &mut |of, coords, touch| {
-            if parts.len() >= most {
-                return Ok(ControlFlow::Break(()));
+/// Finds the chunks of a read from `offset` to `end`, at most `most` of them. Nothing is known of
+/// what the cache has of them. [`Kind::Stale`](crate::error::Kind::Stale) if an array has gone.
+pub(super) fn find<'v>(
+    core: &Core,
+    open: &'v OpenView,
+    (offset, end): (u64, u64),
+    most: usize,
+) -> Result<Request<'v>> {
+    let end = end.min(open.view.len());
+    let (mut parts, mut elements): (Vec<Part>, Vec<&Elements>) = (Vec::new(), Vec::new());
+    let walk = open.view.for_each_chunk((offset, end), &mut |of, coords, touch| {
+        if parts.len() >= most {
+            return Ok(ControlFlow::Break(()));
+        }
+        let array = match (elements.last(), parts.last()) {
+            (Some(last), Some(part)) if std::ptr::eq(*last, of) => Arc::clone(&part.chunk.array),
+            _ => {
+                elements.push(of);
+                core.array_of(of, open.moves)?
             }
-            let array = match (elements.last(), parts.last()) {
-                (Some(last), Some(part)) if std::ptr::eq(*last, of) => {
-                    Arc::clone(&part.chunk.array)
-                }
-                _ => {
-                    elements.push(of);
-                    self.array_of(of, open.moves)?
-                }
-            };
-            parts.push(Part {
-                chunk: ChunkRef { array, coords: coords.clone() },
-                range: touch.bytes.clone(),
-                reach: touch.reach,
-                residency: Residency::Absent,
-            });
-            Ok(ControlFlow::Continue(()))
-        })?;
-        Ok(Request { offset, end, parts, is_complete: walk.is_continue(), elements })
-    }
+        };
+        parts.push(Part {
+            chunk: ChunkRef { array, coords: coords.clone() },
+            range: touch.bytes.clone(),
+            reach: touch.reach,
+            residency: Residency::Absent,
+        });
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(Request { offset, end, parts, is_complete: walk.is_continue(), elements })
+}
 
-    /// Looks which chunks of a request are in the cache, as what is stored now. Waits for nothing.
-    pub(super) fn look_in_cache(&self, open: &OpenView, request: &mut Request<'_>) {
-        let since = self.fresh_since(Some(open.opened));
-        let is_of_one = |one: &Part, next: &Part| one.chunk.array.id() == next.chunk.array.id();
-        for parts in request.parts.chunk_by_mut(is_of_one) {
-            let Some(array) = parts.first().map(|first| Arc::clone(&first.chunk.array)) else {
-                continue;
-            };
-            let coords = parts.iter().map(|part| &part.chunk.coords);
-            let found = self.cache.peek_many(&array, coords, since);
-            for (part, residency) in parts.iter_mut().zip(found) {
-                part.residency = residency;
-            }
+/// Looks which chunks of a request are in the cache, as what is stored now. Waits for nothing.
+pub(super) fn look_in_cache(core: &Core, open: &OpenView, request: &mut Request<'_>) {
+    let since = core.fresh_since(Some(open.opened));
+    let is_of_one = |one: &Part, next: &Part| one.chunk.array.id() == next.chunk.array.id();
+    for parts in request.parts.chunk_by_mut(is_of_one) {
+        let Some(array) = parts.first().map(|first| Arc::clone(&first.chunk.array)) else {
+            continue;
+        };
+        let coords = parts.iter().map(|part| &part.chunk.coords);
+        let found = core.cache.peek_many(&array, coords, since);
+        for (part, residency) in parts.iter_mut().zip(found) {
+            part.residency = residency;
         }
     }
 }

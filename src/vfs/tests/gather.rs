@@ -175,7 +175,7 @@ fn no_more_waits_than_the_limit_and_what_does_not_fit_says_why() {
     for (chunk, byte) in (0..4).chain(0..4).zip(b'a'..) {
         let name = format!("sharded/c/{chunk}");
         bed.write(&name, &[byte; 4]).expect("room is made");
-        assert!(bed.vfs.cache.pending_len() <= limit + 600, "one more is let in");
+        assert!(bed.vfs.core.cache.pending_len() <= limit + 600, "one more is let in");
         assert_eq!(bed.read(&name).expect("read"), [byte; 4]);
     }
     bed.vfs.sync().expect("stored");

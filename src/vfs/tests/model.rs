@@ -532,7 +532,7 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
                 Step::Tick => bed.vfs.tick(),
                 _ => drop(done(broken, bed.vfs.sync(), true)?),
             }
-            let keys = bed.vfs.cache.due(crate::cache::Due::All);
+            let keys = bed.vfs.core.cache.due(crate::cache::Due::All);
             if keys.is_empty() {
                 model.waiting.clear();
             }
@@ -553,7 +553,7 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
             for file in 0..model.files.len() {
                 model.store(file);
             }
-            prop_assert_eq!(bed.vfs.unstored_len() + bed.vfs.cache.pending_len(), 0);
+            prop_assert_eq!(bed.vfs.unstored_len() + bed.vfs.core.cache.pending_len(), 0);
             model.waiting.clear();
             bed.remount();
         }

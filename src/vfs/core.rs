@@ -1,0 +1,69 @@
+//! What every part of the mounted tree stands on: the hierarchy, its decoded chunks, and the options
+//! of the mount.
+
+use std::sync::{Arc, OnceLock};
+use std::time::{Instant, SystemTime};
+
+use parking_lot::RwLock;
+
+use super::options::Options;
+use crate::array::Array;
+use crate::cache::ChunkCache;
+use crate::error::{At, Error, Kind, Result};
+use crate::hierarchy::{Content as NodeContent, Hierarchy};
+use crate::metadata::NodePath;
+use crate::pool::Pool;
+use crate::view::{Elements, View};
+
+/// The stored data that the tree shows.
+pub(super) struct Core {
+    pub hierarchy: Hierarchy,
+    pub cache: Arc<ChunkCache>,
+    pub options: Options,
+    /// Protects the names. A thread that creates, moves or removes nodes holds it exclusively, one
+    /// that creates or renames files holds it shared. Taken before the lock of any file.
+    pub tree_lock: RwLock<()>,
+    /// Runs background work; unset without a mount.
+    pub pool: OnceLock<Arc<Pool>>,
+    /// When the hierarchy was mounted.
+    pub mounted: SystemTime,
+}
+
+impl Core {
+    /// Returns the array at `path`, or the reason why it was not understood.
+    pub fn array(&self, path: &NodePath) -> Result<Arc<Array>> {
+        match self.hierarchy.existing(path)?.content() {
+            NodeContent::Array(array) => Ok(Arc::clone(array)),
+            NodeContent::NotUnderstood(_, error) => Err(error.clone()),
+            NodeContent::Group(_) => Err(Error::new(Kind::Stale, "not an array any more").at(path)),
+        }
+    }
+
+    /// Returns the current array of a part of a view that was generated after `moves` nodes had
+    /// moved. [`Kind::Stale`] if it is not the same array with the same elements: an array that has
+    /// gone has no chunks, and must not read as the fill value.
+    pub fn array_of(&self, elements: &Elements, moves: u64) -> Result<Arc<Array>> {
+        if !self.hierarchy.has_moved_since(&elements.path, moves) {
+            match self.array(&elements.path) {
+                Ok(current) if current.has_elements_of(&elements.array) => return Ok(current),
+                Err(error) if error.kind() != Kind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        let detail = "the array has changed since the file was opened";
+        Err(Error::new(Kind::Stale, detail).at(&elements.path))
+    }
+
+    /// Returns the earliest time at which a cached chunk may have been compared with the store: when
+    /// the file was opened, and at most `--metadata-ttl` ago. `None` if no other program writes.
+    pub fn fresh_since(&self, opened: Option<Instant>) -> Option<Instant> {
+        let aged = Instant::now().checked_sub(self.hierarchy.options().metadata_ttl)?;
+        Some(opened.map_or(aged, |opened| opened.max(aged)))
+    }
+
+    /// Returns the sum of the generations of the arrays of a view and of other arrays.
+    pub fn generation_of(&self, view: &View, used: &[Arc<Array>]) -> u64 {
+        let arrays = view.elements().map(|elements| &elements.array).chain(used);
+        arrays.map(|array| self.cache.generation(array)).fold(0, u64::wrapping_add)
+    }
+}

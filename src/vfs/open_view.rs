@@ -1,0 +1,49 @@
+//! A view that a program has open.
+
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+use super::authors::Thread;
+use super::reader::state::ReadState;
+use super::view_pages::{Generations, Seen};
+use super::view_writers::ViewWriters;
+use crate::metadata::NodePath;
+use crate::view::{Format, View};
+
+/// An open view. It does not change while it is open.
+#[derive(Debug)]
+pub(super) struct OpenView {
+    pub view: Arc<View>,
+    pub path: NodePath,
+    pub format: &'static Format,
+    pub opened: Instant,
+    /// The generations that it shows.
+    pub generations: Generations,
+    /// The time of the last change of its contents.
+    pub modified: SystemTime,
+    /// `Hierarchy::moves` before it was generated.
+    pub moves: u64,
+    /// The generations that the kernel's pages will show, if this open makes it drop its pages.
+    pub pages: Option<Generations>,
+    /// The chunks that are read.
+    pub seen: Arc<Seen>,
+    /// The shared state of the writers, if it is open for writing.
+    pub writing: Option<Arc<ViewWriters>>,
+    /// Whether this open truncated it.
+    pub is_cut: bool,
+    /// How it is being read.
+    pub reads: ReadState,
+}
+
+impl OpenView {
+    pub(super) fn note_author(&self, by: Thread) {
+        if let Some(writing) = &self.writing {
+            writing.authors.lock().note(by);
+        }
+    }
+
+    /// Whether it was written, but not by the process of `thread`.
+    pub(super) fn is_written_by_others(&self, thread: Thread) -> bool {
+        self.writing.as_ref().is_some_and(|writing| !writing.authors.lock().may_include(thread))
+    }
+}

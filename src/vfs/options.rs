@@ -1,0 +1,109 @@
+//! The options of a mount.
+
+use std::time::Duration;
+
+use crate::array::FillChunks;
+use crate::view::{FORMATS, Format};
+
+/// What the mounted tree shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Form {
+    /// A hierarchy of Zarr 3.
+    #[default]
+    Zarr3,
+    /// A hierarchy of Zarr 2.
+    Zarr2,
+    /// Directories for groups, each node as a file of this format, and nothing else.
+    View(&'static Format),
+}
+
+/// Which chunks become pending when they are closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Writeback {
+    /// None: each is stored at `close`.
+    Sync,
+    /// Chunks of a shard, until the others arrive.
+    #[default]
+    Delay,
+    /// All chunks; they are stored in the background.
+    All,
+}
+
+/// The options of a mount.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The limit of the chunk cache, in bytes.
+    pub cache_len: u64,
+    /// Whether the kernel keeps pages, so that views need not be cached here.
+    pub kernel_keeps: bool,
+    /// The limit for unstored bytes.
+    pub dirty_limit: u64,
+    /// What to do with a chunk that equals the fill value.
+    pub fill_chunks: FillChunks,
+    /// Which chunks become pending when they are closed.
+    pub writeback: Writeback,
+    /// How long scratch files and pending chunks may stay unstored.
+    pub writeback_delay: Duration,
+    /// What the tree shows.
+    pub form: Form,
+    /// Which views are listed.
+    pub listed_views: ListedViews,
+    /// When to use kernel passthrough for chunks and views; `None` for never.
+    pub passthrough: Option<PassthroughOptions>,
+    /// How many files this process may have open.
+    pub descriptors: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            cache_len: 256 << 20,
+            kernel_keeps: true,
+            dirty_limit: 1 << 30,
+            fill_chunks: FillChunks::Store,
+            writeback: Writeback::default(),
+            writeback_delay: Duration::from_secs(5),
+            form: Form::default(),
+            listed_views: ListedViews::default(),
+            passthrough: None,
+            descriptors: 1024,
+        }
+    }
+}
+
+/// When to use passthrough.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PassthroughOptions {
+    /// The least bytes of a chunk: shorter ones are faster through the page cache.
+    pub shortest: u64,
+    /// How long an array is read through the page cache after a write interrupted passthrough.
+    pub calm: Duration,
+}
+
+impl Default for PassthroughOptions {
+    fn default() -> Self {
+        Self { shortest: 64 << 10, calm: Duration::from_secs(5) }
+    }
+}
+
+/// Which views appear in listings. All views can be opened by name.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum ListedViews {
+    /// No views.
+    #[default]
+    None,
+    /// All views.
+    All,
+    /// The views of these formats.
+    Of(Vec<&'static Format>),
+}
+
+impl ListedViews {
+    pub(super) fn formats(&self) -> Vec<&'static Format> {
+        match self {
+            Self::None => Vec::new(),
+            Self::All => FORMATS.iter().collect(),
+            Self::Of(formats) => formats.clone(),
+        }
+    }
+}

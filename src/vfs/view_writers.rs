@@ -1,0 +1,63 @@
+//! What those share that have a view open for writing.
+
+use parking_lot::Mutex;
+
+use super::authors::Authors;
+use crate::error::Result;
+
+/// The state that all writers of a view share.
+///
+/// Truncating a view at `open` keeps its length, but the bytes that the writer then skips become
+/// zero, as in any file: `cp` skips holes. Other writers only change what they write.
+#[derive(Debug, Default)]
+pub(super) struct ViewWriters {
+    /// Held while skipped bytes are zeroed.
+    filling: Mutex<()>,
+    /// The end of the bytes that any writer has written since the last truncation. A leaf lock.
+    end: Mutex<u64>,
+    /// The processes that have written. A leaf lock.
+    pub authors: Mutex<Authors>,
+}
+
+impl ViewWriters {
+    /// Records a truncation.
+    pub fn cut(&self) {
+        *self.end.lock() = 0;
+    }
+
+    /// Records a write from `offset` to `end`, after zeroing the bytes that it skips with `fill`.
+    pub fn begin(
+        &self,
+        offset: u64,
+        end: u64,
+        fill: impl FnOnce(u64, u64) -> Result<()>,
+    ) -> Result<()> {
+        let _filling = self.filling.lock();
+        let before = self.end();
+        if offset > before {
+            fill(before, offset)?;
+        }
+        self.note(end);
+        Ok(())
+    }
+
+    /// Like [`Self::begin`], but returns `false` if the write skips bytes, or another thread is
+    /// zeroing some.
+    pub fn try_begin(&self, offset: u64, end: u64, is_cut: bool) -> bool {
+        let Some(_filling) = self.filling.try_lock() else { return false };
+        if is_cut && offset > self.end() {
+            return false;
+        }
+        self.note(end);
+        true
+    }
+
+    fn note(&self, end: u64) {
+        let mut known = self.end.lock();
+        *known = end.max(*known);
+    }
+
+    pub fn end(&self) -> u64 {
+        *self.end.lock()
+    }
+}
