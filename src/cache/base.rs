@@ -12,7 +12,6 @@
 use std::thread;
 use std::time::Duration;
 
-use super::Chunk;
 use crate::array::{Array, Coords, FillChunks, retried};
 use crate::buffer::Buffer;
 use crate::error::{Error, Kind, Result};
@@ -171,13 +170,6 @@ pub(super) fn write_rebased<C>(
             stored
         }
     })
-}
-
-impl Chunk {
-    /// Returns this chunk as the base of a change.
-    pub fn base(&self) -> Base {
-        Base::Stored(self.bytes.clone(), self.stat.version)
-    }
 }
 
 /// A chunk to be stored, or to be erased.

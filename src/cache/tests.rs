@@ -1,11 +1,13 @@
-use std::sync::atomic::AtomicUsize;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use serde_json::json;
 
 use super::*;
-use crate::array::ShardLayout;
 use crate::array::region::Cover;
+use crate::array::{Array, Coords, FillChunks, ShardLayout};
+use crate::buffer::Buffer;
 use crate::codec::CodecSpec;
 use crate::dtype::{DType, FillValue};
 use crate::metadata::NodePath;
@@ -112,7 +114,7 @@ fn chunks_of_a_byte_each_do_not_fill_the_memory_with_their_slots() {
     for index in 0..1000 {
         cache.write(&array, &at(index), chunk(1, 1), FillChunks::Store).expect("written");
     }
-    let slots = cache.table.lock().slots.len();
+    let slots = cache.slots.slot_count();
     assert!(slots < 250, "{slots} slots");
 }
 

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use crate::array::region::Cover;
 use crate::array::{Array, Coords};
 use crate::buffer::Buffer;
-use crate::cache::{Base, NewChunk};
+use crate::cache::base::{Base, NewChunk};
 use crate::error::Result;
 use crate::store::Stat;
 

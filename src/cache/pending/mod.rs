@@ -33,7 +33,7 @@ use chunk::Unread;
 pub(super) use chunk::{Begin, Changed, PendingChunk, PendingState};
 use table::{Shard, Table};
 
-use super::{Base, NewChunk};
+use super::base::{Base, NewChunk};
 use crate::array::region::Cover;
 use crate::array::{Array, Coords};
 use crate::buffer::Buffer;

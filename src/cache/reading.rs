@@ -1,0 +1,136 @@
+//! Chunks as readers get them: from the cache, or decoded for all who wait.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use super::chunk::{Chunk, Residency};
+use super::chunk_cache::ChunkCache;
+use super::slots::Slot;
+use crate::array::{Array, Coords};
+use crate::error::Result;
+
+impl ChunkCache {
+    /// Returns the chunk if all of it is cached, without waiting.
+    pub fn peek(&self, array: &Arc<Array>, coords: &Coords) -> Option<Chunk> {
+        if let Some(pending) = self.pending_chunk(array, coords) {
+            return if pending.is_unread() { None } else { Chunk::of_pending(pending) };
+        }
+        let slot = self.slots.find(array, coords)?;
+        let chunk = slot.chunk.try_lock()?.clone();
+        if chunk.is_some() {
+            self.counters.hits.fetch_add(1, Ordering::Relaxed);
+        }
+        chunk
+    }
+
+    /// Whether the chunk is cached, pending or being decoded.
+    pub fn is_here(&self, array: &Arc<Array>, coords: &Coords) -> bool {
+        self.slots.contains(array, coords) || self.is_pending(array, coords)
+    }
+
+    /// Returns the chunk, after reading and decoding it if necessary; `None` if it is not stored.
+    pub fn get(&self, array: &Arc<Array>, coords: &Coords) -> Result<Option<Chunk>> {
+        while let Some(pending) = self.pending_chunk(array, coords) {
+            if !pending.is_unread() {
+                return Ok(Chunk::of_pending(pending));
+            }
+            drop(pending);
+            self.complete(array, &array.key(coords)?, coords)?;
+        }
+        let slot = self.slots.slot(array, coords);
+        let mut chunk = slot.chunk.lock();
+        if let Some(chunk) = &*chunk {
+            self.counters.hits.fetch_add(1, Ordering::Relaxed);
+            slot.is_read_again.store(true, Ordering::Relaxed);
+            return Ok(Some(chunk.clone()));
+        }
+        let started = Instant::now();
+        let read = match array.read_chunk(coords) {
+            Ok(Some((bytes, stat))) => {
+                self.counters.count_decoded(&bytes, started);
+                Ok(Some(Chunk { bytes, stat }))
+            }
+            Ok(None) => Ok(None),
+            Err(error) => Err(error),
+        };
+        if let Ok(Some(read)) = &read {
+            *chunk = Some(read.clone());
+            drop(chunk);
+            self.slots.count_read(array, coords, &slot, read);
+        } else {
+            drop(chunk);
+            self.remove(array, coords);
+        }
+        read
+    }
+
+    /// Like [`Self::get`], but the cached chunk must have matched the store at `since` or later.
+    /// `None` accepts any time.
+    pub fn get_fresh(
+        &self,
+        array: &Arc<Array>,
+        coords: &Coords,
+        since: Option<Instant>,
+    ) -> Result<Option<Chunk>> {
+        let Some(since) = since else { return self.get(array, coords) };
+        let now = Instant::now();
+        let known = self.slots.peek(array, coords);
+        let is_fresh = |slot: &Arc<Slot>| {
+            let checked = *slot.checked.lock();
+            checked.is_some_and(|checked| checked >= since)
+        };
+        match known {
+            Some(slot) if !is_fresh(&slot) && self.pending_chunk(array, coords).is_none() => {
+                let stored = array.stat(coords)?.map(|stat| stat.version);
+                self.keep_only(array, coords, stored);
+                *slot.checked.lock() = Some(now);
+                self.get(array, coords)
+            }
+            Some(_) => self.get(array, coords),
+            None => {
+                let found = self.get(array, coords)?;
+                if let Some(slot) = self.slots.peek(array, coords) {
+                    *slot.checked.lock() = Some(now);
+                }
+                Ok(found)
+            }
+        }
+    }
+
+    /// Returns the state of some chunks of an array, without waiting. A chunk is ready only if it
+    /// matched the store at `since` or later.
+    pub fn peek_many<'c>(
+        &self,
+        array: &Arc<Array>,
+        coords: impl Iterator<Item = &'c Coords> + Clone,
+        since: Option<Instant>,
+    ) -> Vec<Residency> {
+        let slots = self.slots.find_many(array, coords.clone());
+        coords.zip(slots).map(|(coords, slot)| self.residency(array, coords, slot, since)).collect()
+    }
+
+    fn residency(
+        &self,
+        array: &Arc<Array>,
+        coords: &Coords,
+        slot: Option<Arc<Slot>>,
+        since: Option<Instant>,
+    ) -> Residency {
+        if let Some(pending) = self.pending_chunk(array, coords) {
+            let chunk = if pending.is_unread() { None } else { Chunk::of_pending(pending) };
+            return chunk.map_or(Residency::Pending, Residency::Ready);
+        }
+        let Some(slot) = slot else { return Residency::Absent };
+        let is_fresh = |since| slot.checked.lock().is_some_and(|checked| checked >= since);
+        if !since.is_none_or(is_fresh) {
+            return Residency::Pending;
+        }
+        let Some(chunk) = slot.chunk.try_lock().and_then(|chunk| chunk.clone()) else {
+            return Residency::Pending;
+        };
+        slot.is_read_again.store(true, Ordering::Relaxed);
+        self.counters.hits.fetch_add(1, Ordering::Relaxed);
+        Residency::Ready(chunk)
+    }
+}

@@ -1,0 +1,326 @@
+//! The decoded chunks of the cache in order of use, within a limit in bytes.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Instant;
+
+use lru::LruCache;
+use parking_lot::{Mutex, MutexGuard};
+
+use super::chunk::Chunk;
+use crate::array::{Array, ChunkId, Coords};
+use crate::buffer::{self, Buffer};
+use crate::store::{Stat, Version};
+
+/// Written chunks may use at most `1/WRITTEN_PART` of the cache.
+const WRITTEN_PART: u64 = 16;
+
+/// Chunks that one read used a small part of, and that were not read again, may use at most
+/// `1/RANDOM_READ_PART` of the cache, and at most `MAX_RANDOM_READ_LEN` bytes.
+const RANDOM_READ_PART: u64 = 8;
+
+const MAX_RANDOM_READ_LEN: u64 = 48 << 20;
+
+/// The memory of an entry besides its bytes, which matters for chunks of a few bytes.
+const SLOT_LEN: u64 = 512;
+
+/// At most `1/SPARE` of the cache is memory that was freed and can be reused.
+const SPARE: u64 = 16;
+
+/// Memory for decoded chunks that other modules use within the limit of the cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Elsewhere {
+    /// Chunks and views in memory files that the kernel reads directly.
+    MemoryFiles,
+    /// Assembled ranges of views.
+    Windows,
+}
+
+/// Chunks that may use little of the cache, the oldest first, and their total length. Without this
+/// limit each of them takes memory that the kernel has to clear, which costs as much as decoding.
+#[derive(Debug, Default)]
+struct Probation {
+    chunks: VecDeque<(Weak<Slot>, Coords, u64)>,
+    len: u64,
+}
+
+impl Probation {
+    /// Adds a chunk, and returns the oldest ones that exceed `most` bytes.
+    fn add(
+        &mut self,
+        slot: &Arc<Slot>,
+        coords: &Coords,
+        len: u64,
+        most: u64,
+    ) -> Vec<(Arc<Slot>, Coords)> {
+        self.len = self.len.saturating_add(len);
+        self.chunks.push_back((Arc::downgrade(slot), coords.clone(), len));
+        let mut gone = Vec::new();
+        while self.len > most && self.chunks.len() > 1 {
+            if let Some((slot, coords, len)) = self.chunks.pop_front() {
+                self.len = self.len.saturating_sub(len);
+                gone.extend(slot.upgrade().map(|slot| (slot, coords)));
+            }
+        }
+        gone
+    }
+}
+
+#[derive(Debug)]
+struct Table {
+    slots: LruCache<ChunkId, Arc<Slot>>,
+    len: u64,
+}
+
+/// A chunk that is cached or being decoded.
+#[derive(Debug)]
+pub(super) struct Slot {
+    array: Arc<Array>,
+    /// Held while the chunk is read and decoded; other readers of the chunk wait for it.
+    pub chunk: Mutex<Option<Chunk>>,
+    /// The bytes that the table counts for it.
+    counted: AtomicU64,
+    /// When the chunk was last known to match the store. A leaf lock.
+    pub checked: Mutex<Option<Instant>>,
+    /// Whether the chunk was read again after it was added to a [`Probation`].
+    pub is_read_again: AtomicBool,
+}
+
+fn id(array: &Array, coords: &Coords) -> ChunkId {
+    (array.id(), coords.clone())
+}
+
+fn len_of(chunk: &Chunk) -> u64 {
+    u64::try_from(chunk.bytes.len()).unwrap_or(u64::MAX).saturating_add(SLOT_LEN)
+}
+
+/// Decoded chunks, each in a slot.
+#[derive(Debug)]
+pub(super) struct Slots {
+    limit: u64,
+    /// Bytes that other modules use within the limit, indexed by [`Elsewhere`].
+    elsewhere: [AtomicU64; 2],
+    /// The cached chunks in order of use. A leaf lock for look-ups, never held while decoding.
+    table: Mutex<Table>,
+    /// Chunks that are cached because they were written. A leaf lock.
+    written: Mutex<Probation>,
+    /// Chunks that one read used a small part of. A leaf lock.
+    random_reads: Mutex<Probation>,
+}
+
+impl Slots {
+    /// Returns an empty table for at most `limit` bytes.
+    pub fn new(limit: u64) -> Self {
+        Self {
+            limit,
+            elsewhere: Default::default(),
+            table: Mutex::new(Table { slots: LruCache::unbounded(), len: 0 }),
+            written: Mutex::default(),
+            random_reads: Mutex::default(),
+        }
+    }
+
+    /// Returns how many slots there are.
+    #[cfg(test)]
+    pub fn slot_count(&self) -> usize {
+        self.table.lock().slots.len()
+    }
+
+    /// Returns the slot of a chunk if there is one, as the most recently used.
+    pub fn find(&self, array: &Array, coords: &Coords) -> Option<Arc<Slot>> {
+        self.table.lock().slots.get(&id(array, coords)).map(Arc::clone)
+    }
+
+    /// Returns the slots of several chunks, as [`Self::find`] does.
+    pub fn find_many<'c>(
+        &self,
+        array: &Array,
+        coords: impl Iterator<Item = &'c Coords>,
+    ) -> Vec<Option<Arc<Slot>>> {
+        let mut table = self.table.lock();
+        coords.map(|coords| table.slots.get(&id(array, coords)).map(Arc::clone)).collect()
+    }
+
+    /// Returns the slot of a chunk if there is one, without using it.
+    pub fn peek(&self, array: &Array, coords: &Coords) -> Option<Arc<Slot>> {
+        self.table.lock().slots.peek(&id(array, coords)).map(Arc::clone)
+    }
+
+    /// Whether a chunk has a slot.
+    pub fn contains(&self, array: &Array, coords: &Coords) -> bool {
+        self.table.lock().slots.contains(&id(array, coords))
+    }
+
+    /// Returns the bytes of the cached chunks, including their overhead.
+    pub fn len(&self) -> u64 {
+        self.table.lock().len
+    }
+
+    /// Sets how many bytes another module uses, which reduces the room for chunks.
+    pub fn set_elsewhere(&self, whose: Elsewhere, len: u64) {
+        let [files, windows] = &self.elsewhere;
+        match whose {
+            Elsewhere::MemoryFiles => files.store(len, Ordering::Relaxed),
+            Elsewhere::Windows => windows.store(len, Ordering::Relaxed),
+        }
+        self.make_room(self.table.lock());
+    }
+
+    /// Drops the cached chunk unless it has this version.
+    pub fn keep_only(&self, array: &Arc<Array>, coords: &Coords, version: Option<Version>) {
+        if let Some(chunk) = self.peek_quietly(array, coords)
+            && !Version::holds_of(Some(chunk.stat.version), version)
+        {
+            self.remove(array, coords);
+        }
+    }
+
+    /// Changes the version of the cached chunk from `before` to `after`, which has the same bytes.
+    pub fn set_version(
+        &self,
+        array: &Arc<Array>,
+        coords: &Coords,
+        before: Version,
+        after: Version,
+    ) {
+        let slot = self.peek(array, coords);
+        if let Some(slot) = slot
+            && let Some(chunk) = &mut *slot.chunk.lock()
+            && chunk.stat.version.holds(before)
+        {
+            chunk.stat.version = after;
+        }
+    }
+
+    /// Caches what was just stored, and drops what was cached, unless the store returns other bytes
+    /// than it was given.
+    pub fn put(
+        &self,
+        array: &Arc<Array>,
+        coords: &Coords,
+        bytes: Option<Buffer>,
+        stat: Option<Stat>,
+    ) {
+        self.remove(array, coords);
+        if let (Some(bytes), Some(stat)) = (bytes.filter(|_| array.reads_as_written(coords)), stat)
+        {
+            let slot = self.slot(array, coords);
+            let chunk = Chunk { bytes, stat };
+            let len = len_of(&chunk);
+            *slot.chunk.lock() = Some(chunk);
+            self.count(&id(array, coords), &slot, len);
+            self.note_written(&slot, coords, len);
+        }
+    }
+
+    /// Limits the memory of written chunks: a program that writes an array from end to end reads
+    /// none of them.
+    fn note_written(&self, slot: &Arc<Slot>, coords: &Coords, len: u64) {
+        let gone = self.written.lock().add(slot, coords, len, self.limit / WRITTEN_PART);
+        self.remove_slots(gone);
+    }
+
+    /// Limits the memory of chunks that one read used a small part of: random reads rarely need a
+    /// chunk twice.
+    pub fn note_jump(&self, array: &Arc<Array>, coords: &Coords) {
+        let slot = self.peek(array, coords);
+        let Some(slot) = slot else { return };
+        slot.is_read_again.store(false, Ordering::Relaxed);
+        let len = slot.counted.load(Ordering::Relaxed);
+        let most = (self.limit / RANDOM_READ_PART).min(MAX_RANDOM_READ_LEN);
+        let gone = self.random_reads.lock().add(&slot, coords, len, most);
+        let is_unread =
+            |(slot, _): &(Arc<Slot>, Coords)| !slot.is_read_again.load(Ordering::Relaxed);
+        self.remove_slots(gone.into_iter().filter(is_unread));
+    }
+
+    fn remove_slots(&self, gone: impl IntoIterator<Item = (Arc<Slot>, Coords)>) {
+        for (slot, coords) in gone {
+            // A chunk that was written or read again since is in another slot.
+            self.remove_where(&slot.array, &coords, |here| Arc::ptr_eq(here, &slot));
+        }
+    }
+
+    fn peek_quietly(&self, array: &Arc<Array>, coords: &Coords) -> Option<Chunk> {
+        let slot = self.peek(array, coords)?;
+        slot.chunk.lock().clone()
+    }
+
+    /// Returns the slot of a chunk, an empty one if the chunk is not cached.
+    pub fn slot(&self, array: &Arc<Array>, coords: &Coords) -> Arc<Slot> {
+        let new = || {
+            let (array, counted) = (Arc::clone(array), AtomicU64::new(0));
+            Arc::new(Slot {
+                array,
+                chunk: Mutex::new(None),
+                counted,
+                checked: Mutex::new(None),
+                is_read_again: AtomicBool::new(false),
+            })
+        };
+        Arc::clone(self.table.lock().slots.get_or_insert(id(array, coords), new))
+    }
+
+    /// Counts the bytes of a slot that was filled, and evicts the least recently used chunks.
+    fn count(&self, id: &ChunkId, slot: &Arc<Slot>, len: u64) {
+        let mut table = self.table.lock();
+        // A slot that was removed since it was filled is unreachable and must not be counted.
+        if !table.slots.peek(id).is_some_and(|here| Arc::ptr_eq(here, slot)) {
+            return;
+        }
+        let before = slot.counted.swap(len, Ordering::Relaxed);
+        table.len = table.len.saturating_sub(before).saturating_add(len);
+        self.make_room(table);
+    }
+
+    /// Evicts the least recently used chunks until the rest is within the limit.
+    fn make_room(&self, mut table: MutexGuard<'_, Table>) {
+        let mut gone = Vec::new();
+        let elsewhere = self.elsewhere.iter().map(|len| len.load(Ordering::Relaxed));
+        let limit = elsewhere.fold(self.limit, u64::saturating_sub);
+        // First free unused memory, except a reserve for the next chunks.
+        let spare = usize::try_from(limit / SPARE).unwrap_or(usize::MAX);
+        let unused = buffer::kept();
+        let room = usize::try_from(limit.saturating_sub(table.len)).unwrap_or(usize::MAX);
+        let memory = buffer::let_go(unused.saturating_sub(spare.max(room)));
+        let limit = limit.saturating_sub(u64::try_from(spare.min(unused)).unwrap_or(u64::MAX));
+        while table.len > limit
+            && let Some((_, slot)) = table.slots.pop_lru()
+        {
+            table.len = table.len.saturating_sub(slot.counted.load(Ordering::Relaxed));
+            gone.push(slot);
+        }
+        drop(table);
+        drop((gone, memory)); // Freeing memory takes time: not under the lock.
+    }
+
+    /// Counts a chunk that was read into its slot.
+    pub fn count_read(&self, array: &Array, coords: &Coords, slot: &Arc<Slot>, chunk: &Chunk) {
+        self.count(&id(array, coords), slot, len_of(chunk));
+    }
+
+    /// Drops a cached chunk.
+    pub fn remove(&self, array: &Arc<Array>, coords: &Coords) {
+        self.remove_where(array, coords, |_| true);
+    }
+
+    fn remove_where(
+        &self,
+        array: &Arc<Array>,
+        coords: &Coords,
+        is_it: impl FnOnce(&Arc<Slot>) -> bool,
+    ) {
+        let mut table = self.table.lock();
+        if !table.slots.peek(&id(array, coords)).is_some_and(is_it) {
+            return;
+        }
+        let gone = table.slots.pop(&id(array, coords));
+        if let Some(slot) = &gone {
+            debug_assert!(Arc::ptr_eq(&slot.array, array));
+            table.len = table.len.saturating_sub(slot.counted.load(Ordering::Relaxed));
+        }
+        drop(table);
+        drop(gone);
+    }
+}
