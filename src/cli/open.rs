@@ -131,7 +131,7 @@ pub fn hierarchy(
     let below = hierarchy.dialect().below(node).ok_or_else(no_node)?;
     let hierarchy = Hierarchy::open(store, Some(below), options)?;
     match hierarchy.node(&NodePath::root())? {
-        Some(found) if !found.is_bare() && hierarchy.is_there()? => Ok(hierarchy),
+        Some(found) if !found.is_bare() && hierarchy.exists()? => Ok(hierarchy),
         Some(_) | None => Err(no_node()),
     }
 }

@@ -9,7 +9,7 @@ use super::describe::describe;
 use super::failure::{Failure, failed};
 use super::{open, print};
 use crate::error::Result as Found;
-use crate::hierarchy::{Hierarchy, Met, Node};
+use crate::hierarchy::{Hierarchy, Node, Visited};
 use crate::metadata::{NodeKind, NodePath};
 
 /// Lines of a tree: nobody reads more.
@@ -82,7 +82,7 @@ fn draw(hierarchy: &Hierarchy, node: &Node, lines: &mut print::Lines) -> Result<
     if node.kind() == NodeKind::Group {
         levels.push(Level::open(hierarchy, node.path(), String::new())?);
     }
-    let (mut count, mut met) = (0_usize, Met::default());
+    let (mut count, mut visited) = (0_usize, Visited::default());
     while let Some(level) = levels.last_mut() {
         let Some((name, found, is_last)) = level.take(hierarchy) else {
             levels.pop();
@@ -94,7 +94,7 @@ fn draw(hierarchy: &Hierarchy, node: &Node, lines: &mut print::Lines) -> Result<
             return Ok(Drawn { is_whole: false, why });
         }
         if let Ok(node) = &found
-            && let Err(error) = met.meet(node)
+            && let Err(error) = visited.visit(node)
         {
             return Ok(Drawn { is_whole: false, why: error.to_string() });
         }

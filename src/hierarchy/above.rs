@@ -1,7 +1,8 @@
-//! The hierarchy that another one is a part of: a node that is opened by itself.
+//! The hierarchy around a node that was opened by itself.
 //!
-//! A group above that node may have consolidated metadata with copies of the documents below it. Keeping these true
-//! is left to the hierarchy of all groups, which knows them by their whole paths.
+//! A group above that node may have consolidated metadata with copies of the documents below it.
+//! The hierarchy of the whole store keeps those copies current, because it knows the nodes by their
+//! full paths.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,18 +13,18 @@ use crate::metadata::{Dialect, NodeKind, NodePath, declared};
 use crate::store::{Entry, Store};
 
 impl Hierarchy {
-    /// The hierarchy as a part of the one in `store`, where its root is the node `base`: the consolidated metadata
-    /// of the groups above it are kept true, too.
+    /// Makes this hierarchy a part of the one in `store`, with its root at the node `base`, so that
+    /// the consolidated metadata of the groups above `base` stay current.
     pub fn below(mut self, store: Store, base: NodePath) -> Result<Self> {
-        // What this hierarchy stores is to be seen there at once.
+        // Changes made through this hierarchy must be visible there at once.
         let options = Options { metadata_ttl: Duration::ZERO, ..self.options.clone() };
         let hierarchy = Self::open(store, Some(self.dialect().clone()), options)?;
         self.above = Some(Above { hierarchy: Arc::new(hierarchy), base });
         Ok(self)
     }
 
-    /// Has `change` done in the hierarchy of all groups.
-    pub(super) fn leave_to(
+    /// Runs `change` on the larger hierarchy, with the full path of the node.
+    pub(super) fn change_above(
         &self,
         above: &Above,
         path: &NodePath,
@@ -33,7 +34,7 @@ impl Hierarchy {
         for group in path.ancestors() {
             self.invalidate(&group);
         }
-        // Its keys are those of another store than that of this hierarchy.
+        // The keys in its errors belong to another store than this hierarchy's.
         changed.map_err(|error| {
             let detail = format!(
                 "consolidated metadata of the groups above cannot be read: \
@@ -43,7 +44,7 @@ impl Hierarchy {
         })
     }
 
-    /// Nothing stays in the store that is there for writing alone, if nothing was written for `quiet`.
+    /// Removes what the store keeps only for writing, if nothing was written for `quiet`.
     pub fn rest(&self, quiet: Duration) {
         if let Some(above) = &self.above {
             above.hierarchy.rest(quiet);
@@ -55,18 +56,18 @@ impl Hierarchy {
     }
 }
 
-/// What lies at the root of a store, to a node of a hierarchy that lies somewhere below it.
+/// How the root of a store relates to a node in a hierarchy that starts below it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Holds {
-    /// A group of the same dialect: the node is one of its nodes.
+    /// The root is a group of the same dialect, so the node belongs to it.
     Node,
-    /// No document: it may be an implicit group of a hierarchy further up.
+    /// The root has no document; it may be an implicit group of a larger hierarchy.
     Perhaps,
-    /// Something else.
+    /// The root holds something else.
     Nothing,
 }
 
-/// What the root of `store` is to a node in `dialect` that lies below it at `relative`.
+/// Checks whether the root of `store` holds the node in `dialect` at `relative`.
 pub fn holds_node(store: &Store, dialect: &Dialect, relative: &NodePath) -> Holds {
     let is_name = |name: &str| dialect.child(&Entry::Prefix(name.to_owned())).is_some();
     if !dialect.copies_directories_below() || !relative.components().all(is_name) {

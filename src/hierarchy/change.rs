@@ -1,9 +1,9 @@
-//! Nodes that come, go and move.
+//! Creates, changes and removes nodes.
 
 use super::documents::{Replaced, Taken, steps_to_erase};
 use super::intent::{Documents, Intent};
 use super::names::check_is_not_private;
-use super::node::{Content, Document, Node, Standing};
+use super::node::{Content, Document, Node, NodeState};
 use super::nodes::Hierarchy;
 use super::raise::Raised;
 use crate::array::Array;
@@ -13,10 +13,11 @@ use crate::metadata::merge::Edit;
 use crate::store::Key;
 
 impl Hierarchy {
-    /// Makes a directory that becomes a group in time, or what a document says that is created in it.
+    /// Makes a directory. It becomes a group after a while, or the node whose document a program
+    /// creates in it.
     pub fn make_directory(&self, path: &NodePath) -> Result<()> {
         self.check_new_name(path)?;
-        // The longest name that the directories of most stores take, also of what the dialect makes of it.
+        // Most file systems limit names to 255 bytes, including the dialect's prefix or suffix.
         for (_, key) in self.dialect().document_keys(path)? {
             if key.name().len() > 255 || path.name().is_some_and(|name| name.len() > 255) {
                 let detail = "the name is too long for the store";
@@ -29,18 +30,18 @@ impl Hierarchy {
         Ok(())
     }
 
-    /// Notes that something was done at `path`: a directory above it that was made is still being filled.
+    /// Records activity at `path`, so that directories above it do not become groups yet.
     pub fn touch(&self, path: &NodePath) {
         self.directories.touch(path);
     }
 
-    /// Directories that were made and in which nothing was done for `delay`, those above first.
+    /// Returns the made directories that were idle for `delay`, parents first.
     pub fn quiet_directories(&self, delay: std::time::Duration) -> Vec<NodePath> {
         self.directories.quiet(delay)
     }
 
-    /// Makes the directories above a new node, which become groups with it. A name that the dialect does not
-    /// allow is refused.
+    /// Makes the missing directories above a new node, which become groups with it. Refuses a name
+    /// that the dialect does not allow.
     pub fn make_directories(&self, path: &NodePath) -> Result<()> {
         check_is_not_private(path)?;
         for above in path.ancestors() {
@@ -51,8 +52,8 @@ impl Hierarchy {
         path.name().map_or(Ok(()), |name| self.check_name(name))
     }
 
-    /// Stores the document of a new node, where there is none; or in the place of `replaced`, which must be what is
-    /// stored still.
+    /// Stores the document of a new node. `replaced` is the document that must still be stored;
+    /// without it the key must be absent.
     pub fn put_document(
         &self,
         path: &NodePath,
@@ -62,7 +63,8 @@ impl Hierarchy {
         self.put(path, raised, replaced, None)
     }
 
-    /// Stores another document for `array`, whose chunks mean the same in it; then erases those outside of its shape.
+    /// Replaces the document of `array`, whose chunks stay valid, and then erases the chunks
+    /// outside the new shape.
     pub fn replace_document(
         &self,
         path: &NodePath,
@@ -89,18 +91,18 @@ impl Hierarchy {
             }
             _ => None,
         };
-        self.set_whole(path, planned, raised.is_consolidated().then_some(true), was)?;
+        self.set_atomically(path, planned, raised.is_consolidated().then_some(true), was)?;
         Ok(raised.key().clone())
     }
 
-    /// Stores again the document that was removed from `node`, with `edit` in it.
+    /// Stores a document that was removed from `node` again, after applying `edit`.
     pub fn restore(&self, node: &Node, removed: &Document, edit: &Edit) -> Result<()> {
         let (path, key) = (&node.path, &removed.key);
         let text = String::from_utf8_lossy(&removed.text);
         let mut edited = self.dialect().edit(node.kind(), &text, edit).at(key)?;
         let had = matches!(&node.content, Content::Group(group) if group.consolidated);
         if edit.consolidated.unwrap_or(had) {
-            // What lies below may have changed since.
+            // Nodes below it may have changed since it was removed.
             edited = self.dialect().consolidate(&edited, &self.documents_below(path)?).at(key)?;
         }
         self.store_groups_above(path)?;
@@ -109,20 +111,21 @@ impl Hierarchy {
             _ => None,
         };
         let planned = self.documents.plan(path, key, &edited, Replaced::of(None))?;
-        self.set_whole(path, planned, None, was)
+        self.set_atomically(path, planned, None, was)
     }
 
-    /// Erases the document of a node. What it was is kept in this mount until its directory is removed.
+    /// Erases the document of a node. This mount remembers its content until the directory is
+    /// removed.
     pub fn remove_document(&self, path: &NodePath) -> Result<Option<Key>> {
         self.invalidate(path);
         let node = self.existing(path)?;
-        let key = match &node.standing {
-            Standing::Stored(document) => Some(document.key.clone()),
-            Standing::Unreadable(key) => Some(key.clone()),
-            Standing::Implicit | Standing::Bare(_) | Standing::Removed(_) => None,
+        let key = match &node.state {
+            NodeState::Stored(document) => Some(document.key.clone()),
+            NodeState::Unreadable(key) => Some(key.clone()),
+            NodeState::Implicit | NodeState::Bare(_) | NodeState::Removed(_) => None,
         };
         if key.is_some() {
-            // A group above it that has no document of its own is one because of this node.
+            // A group above it without a document is a group only because of this node.
             path.ancestors().iter().try_for_each(|above| self.keep_directory(above))?;
         }
         let steps = match (&key, node.document()) {
@@ -136,8 +139,8 @@ impl Hierarchy {
             was: None,
             stage: None,
         });
-        self.whole(&intent, false, |taken| {
-            // First, since it may need room in the store.
+        self.atomically(&intent, false, |taken| {
+            // This goes first because it may need free space in the store.
             self.update_consolidated(path, None)?;
             match (&key, node.document()) {
                 (Some(_), Some(document)) => self.documents.erase(document, taken),
@@ -145,15 +148,15 @@ impl Hierarchy {
                 (None, _) => Ok(()),
             }
         })?;
-        let standing = Standing::Removed(node.document().cloned());
+        let state = NodeState::Removed(node.document().cloned());
         let content = node.content.clone();
-        self.directories.insert(Node { path: path.clone(), standing, content });
+        self.directories.insert(Node { path: path.clone(), state, content });
         self.invalidate(path);
         Ok(key)
     }
 
-    /// Removes the directory `path`, which shows nothing any more, with what the store still has below it:
-    /// chunks outside of the grid, and what was never shown.
+    /// Removes the directory `path`, which looks empty, with everything that the store still has
+    /// below it: chunks outside the grid, and files that are never shown.
     pub fn remove_directory(&self, path: &NodePath) -> Result<()> {
         let write = self.store().write()?;
         let chunks = self.dialect().chunk_prefix(path)?;
@@ -161,7 +164,7 @@ impl Hierarchy {
         path.ancestors().iter().try_for_each(|above| self.keep_directory(above))?;
         let node = self.existing(path)?;
         let remove = |taken: &Taken| -> Result<()> {
-            // Whoever reads the copies alone must not find a node whose chunks are missing.
+            // Programs that read only the copies must not find a node whose chunks are missing.
             self.update_consolidated(path, None)?;
             if let Some(document) = node.stored() {
                 self.documents.erase(document, taken)?;
@@ -173,49 +176,48 @@ impl Hierarchy {
             Ok(())
         };
         let removed = if node.stored().is_some() || self.holds_values(path)? {
-            self.whole(&Intent::Remove(path.clone()), true, remove)
+            self.atomically(&Intent::Remove(path.clone()), true, remove)
         } else {
             remove(&Taken::default())
         };
-        removed.inspect_err(|_| self.put_back(&node))?;
+        removed.inspect_err(|_| self.restore_directory(&node))?;
         drop(self.directories.take_below(path));
         self.invalidate_below(path);
         Ok(())
     }
 
-    /// Nothing becomes of the directory `path` by itself.
-    pub fn leave_directory(&self, path: &NodePath) -> Result<()> {
+    /// Keeps the directory `path` from becoming a group by itself.
+    pub fn keep_plain_directory(&self, path: &NodePath) -> Result<()> {
         let content = self.existing(path)?.content.clone();
         self.directories.insert(Node {
             path: path.clone(),
-            standing: Standing::Removed(None),
+            state: NodeState::Removed(None),
             content,
         });
         self.invalidate(path);
         Ok(())
     }
 
-    /// Forgets the directories below `path`, which are those of an array from now on.
+    /// Forgets the directories below `path`, because they now belong to an array.
     pub fn forget_directories(&self, path: &NodePath) {
         drop(self.directories.take_below(path));
         self.invalidate_below(path);
     }
 
-    /// A directory that showed nothing is there again, though it could not be removed, or what was to have its name could
-    /// not.
-    pub(super) fn put_back(&self, node: &Node) {
-        let standing = match &node.standing {
-            Standing::Removed(document) => Standing::Removed(document.clone()),
-            Standing::Bare(None) => Standing::Bare(None),
-            // As well as that goes: it becomes a group in time.
-            Standing::Bare(Some(document)) => {
-                Standing::Bare(self.put_back_document(document, &node.path).ok())
+    /// Restores a directory that looked empty, after its removal or replacement failed.
+    pub(super) fn restore_directory(&self, node: &Node) {
+        let state = match &node.state {
+            NodeState::Removed(document) => NodeState::Removed(document.clone()),
+            NodeState::Bare(None) => NodeState::Bare(None),
+            // Best effort: otherwise it becomes a group after a while.
+            NodeState::Bare(Some(document)) => {
+                NodeState::Bare(self.put_back_document(document, &node.path).ok())
             }
-            Standing::Stored(_) | Standing::Unreadable(_) | Standing::Implicit => return,
+            NodeState::Stored(_) | NodeState::Unreadable(_) | NodeState::Implicit => return,
         };
         let (path, content) = (node.path.clone(), node.content.clone());
         self.invalidate(&path);
-        self.directories.insert(Node { path, standing, content });
+        self.directories.insert(Node { path, state, content });
     }
 
     fn put_back_document(&self, document: &Document, path: &NodePath) -> Result<Document> {

@@ -1,10 +1,10 @@
-//! Consolidated metadata: copies of the documents below a group, in its own, kept true.
+//! Consolidated metadata: copies of all documents below a group, kept current in its own document.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::documents::{ATTEMPTS, Replaced, is_late, overtaken};
+use super::documents::{ATTEMPTS, Replaced, is_conflict, too_many_conflicts};
 use super::node::{Content, Node};
 use super::nodes::Hierarchy;
 use super::walk::Bounds;
@@ -16,8 +16,8 @@ use crate::metadata::{NodeKind, NodePath};
 use crate::store::{Condition, Key};
 
 impl Hierarchy {
-    /// The stored documents below a group, each with its path from there; of a group that has none
-    /// an empty one.
+    /// Returns the stored documents below a group with their relative paths. A group without a
+    /// document has an empty one.
     pub(super) fn documents_below(&self, group: &NodePath) -> Result<Vec<(String, String)>> {
         let mut documents = Vec::new();
         let bounds = Bounds { text_len: json::max_text_len(), ..Bounds::COPIES };
@@ -29,16 +29,17 @@ impl Hierarchy {
         Ok(documents)
     }
 
-    /// Keeps consolidated metadata true: sets the copies that the groups above `path` have of its document, or
-    /// removes them with those of all that is below it.
+    /// Updates the copies of the document of `path` in the groups above it. `None` removes the
+    /// copies of `path` and of all nodes below it.
     pub(super) fn update_consolidated(
         &self,
         path: &NodePath,
         document: Option<&str>,
     ) -> Result<()> {
         if let Some(above) = &self.above {
-            return self
-                .leave_to(above, path, |whole, path| whole.update_consolidated(path, document));
+            return self.change_above(above, path, |whole, path| {
+                whole.update_consolidated(path, document)
+            });
         }
         path.ancestors().iter().try_for_each(|group| self.update_copy(group, path, document))?;
         for group in path.ancestors().iter().chain([path]) {
@@ -49,7 +50,7 @@ impl Hierarchy {
         Ok(())
     }
 
-    /// The same of the copies that a library has put into a value of their own.
+    /// Updates copies that a library stored under a key of their own.
     fn update_shared_copy(
         &self,
         copies: &Key,
@@ -67,7 +68,7 @@ impl Hierarchy {
         })
     }
 
-    /// Changes the text of copies that are a value of their own, where that is there.
+    /// Changes the copies that are stored under a key of their own, if it exists.
     fn change_shared_copies(
         &self,
         copies: &Key,
@@ -81,23 +82,24 @@ impl Hierarchy {
             let text = String::from_utf8_lossy(&value.bytes);
             let new = match change(&text) {
                 Ok(new) => new,
-                // Nobody reads it as it is.
+                // No library reads corrupt copies, so there is nothing to keep current.
                 Err(error) if error.kind() == Kind::Corrupt => return Ok(()),
                 Err(error) => return Err(error.at(copies)),
             };
             let condition = Condition::Unchanged(value.stat.version);
             match self.store().write()?.set(copies, &[Bytes::from(new).into()], condition) {
-                Err(error) if is_late(&error) => {}
+                Err(error) if is_conflict(&error) => {}
                 stored => return stored.map(drop),
             }
         }
-        Err(overtaken(path))
+        Err(too_many_conflicts(path))
     }
 
-    /// Makes the copies above `path` of its document, and of those below it, anew from what is stored.
-    pub(super) fn renew_copies(&self, path: &NodePath) -> Result<()> {
+    /// Rebuilds the copies of `path` and the nodes below it in the groups above, from the stored
+    /// documents.
+    pub(super) fn rebuild_copies(&self, path: &NodePath) -> Result<()> {
         if let Some(above) = &self.above {
-            return self.leave_to(above, path, Self::renew_copies);
+            return self.change_above(above, path, Self::rebuild_copies);
         }
         if !self.has_copies_above(path)? {
             return Ok(());
@@ -129,7 +131,7 @@ impl Hierarchy {
         Ok(())
     }
 
-    /// The stored document of a node; of a group that has none an empty one.
+    /// Returns the stored document of a node, an empty one for a group that has none.
     pub(super) fn text_of(&self, node: &Node) -> Result<String> {
         match node.stored() {
             Some(document) => Ok(String::from_utf8_lossy(&document.text).into_owned()),
@@ -137,14 +139,14 @@ impl Hierarchy {
         }
     }
 
-    /// Whether a group is shown with consolidated metadata.
+    /// Whether the group is shown with consolidated metadata.
     pub fn shows_consolidated(&self, node: &Node) -> Result<bool> {
         let in_document = matches!(node.content(), Content::Group(group) if group.consolidated);
         Ok(in_document || self.has_shared_copies(node)?)
     }
 
-    /// Whether the documents below a group, and its own, are in a value beside it, and are shown as consolidated
-    /// metadata.
+    /// Whether the store keeps the copies of a group under a key of their own, which are shown as
+    /// consolidated metadata.
     pub(super) fn has_shared_copies(&self, node: &Node) -> Result<bool> {
         match self.dialect().own_copies(node.path())? {
             Some(copies) if node.document().or(node.removed()).is_some() => {
@@ -154,7 +156,7 @@ impl Hierarchy {
         }
     }
 
-    /// Makes that value anew, or erases it, in a dialect that has such a thing.
+    /// Rebuilds or erases the copies under a key of their own, if the dialect has them.
     pub(super) fn set_shared_copies(&self, group: &NodePath, wanted: bool) -> Result<()> {
         let Some(copies) = self.dialect().own_copies(group)? else { return Ok(()) };
         let write = self.store().write()?;
@@ -183,7 +185,7 @@ impl Hierarchy {
         Ok(())
     }
 
-    /// Whether there are any copies that could have one of the document of `path`.
+    /// Whether any group above `path` may hold a copy of its document.
     pub(super) fn has_copies_above(&self, path: &NodePath) -> Result<bool> {
         if let Some(above) = &self.above {
             return above.hierarchy.has_copies_above(&above.path_of(path)?);
@@ -203,7 +205,7 @@ impl Hierarchy {
         Ok(false)
     }
 
-    /// Whether a group has such copies.
+    /// Whether the document of a group holds copies.
     pub(super) fn is_consolidated(&self, group: &NodePath) -> Result<bool> {
         let node = self.node(group)?;
         Ok(node.is_some_and(|node| {
@@ -217,7 +219,7 @@ impl Hierarchy {
         self.change_copies(group, &|text| self.dialect().set_consolidated(text, relative, document))
     }
 
-    /// Changes the document of a group that has copies in it; not where `change` has nothing to change.
+    /// Changes the document of a group that holds copies, unless `change` returns `None`.
     fn change_copies(
         &self,
         group: &NodePath,
@@ -231,17 +233,17 @@ impl Hierarchy {
             let Some(node) = self.node(group)? else { return Ok(()) };
             let Some(stored) = node.document() else { return Ok(()) };
             let text = match self.documents.whole_text(stored) {
-                Err(error) if is_late(&error) => continue,
+                Err(error) if is_conflict(&error) => continue,
                 text => text?,
             };
             let Some(new) = change(&text).at(&stored.key)? else { return Ok(()) };
             let set = self.documents.set(group, &stored.key, &new, Replaced::Unchanged(stored));
             self.invalidate(group);
             match set {
-                Err(error) if is_late(&error) => {}
+                Err(error) if is_conflict(&error) => {}
                 stored => return stored.map(drop),
             }
         }
-        Err(overtaken(group))
+        Err(too_many_conflicts(group))
     }
 }

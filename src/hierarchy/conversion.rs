@@ -1,14 +1,14 @@
-//! Directories that become arrays: files that programs wrote turn into chunks.
+//! Turns directories into arrays: files that programs wrote become chunks.
 
 use std::sync::Arc;
 
+use super::atomic::leave_copies;
 use super::documents::{Planned, Replaced, Taken};
 use super::intent::{Documents, Intent, MAX_LEN, Stage};
 use super::node::Document;
 use super::nodes::Hierarchy;
 use super::raise::Raised;
 use super::recover::{CHUNKS, FILES};
-use super::whole::leave_copies;
 use crate::array::Array;
 use crate::error::{Error, Kind, Result};
 use crate::metadata::NodePath;
@@ -19,23 +19,23 @@ use crate::store::{Aside, Key, Prefix};
 struct Conversion<'a> {
     planned: Planned,
     aside: &'a Aside,
-    /// Where each file is kept, and its key.
+    /// The place aside of each file, and its key.
     files: Vec<(Key, Key)>,
     /// The key of each chunk, and where it is encoded.
     chunks: Vec<(Key, Key)>,
-    /// Where chunks are encoded, and where they belong.
+    /// The prefix with the encoded chunks, and the prefix where they belong.
     trees: (Prefix, Prefix),
-    /// With the stage before any chunk has its key.
+    /// The change of the document, in the stage before any chunk has its key.
     documents: Documents,
 }
 
 impl Hierarchy {
-    /// A place in the store for what a directory gets that becomes an array.
+    /// Returns a private place in the store for a directory that becomes an array.
     pub fn aside(&self) -> Result<Aside> {
         self.store().write()?.aside()
     }
 
-    /// `array` as if its chunks lay in `aside`.
+    /// Returns `array` with its chunks in `aside`.
     pub fn bind_aside(&self, array: &Array, aside: &Aside) -> Result<Arc<Array>> {
         let (model, prefix) = (array.model().clone(), aside.prefix().join(CHUNKS)?);
         Ok(Arc::new(Array::open(
@@ -47,15 +47,17 @@ impl Hierarchy {
         )?))
     }
 
-    /// What was put aside is not needed.
+    /// Discards `aside` and its contents.
     pub fn drop_aside(&self, aside: &Aside) {
         self.end(aside);
     }
 
-    /// Makes an array of a directory whose chunks are encoded in `aside`. The `files` that they were go, and so do
-    /// the documents of `groups`, which are directories of the array from now on. Where that fails nothing has changed.
+    /// Turns a directory into an array. Its chunks are already encoded in `aside`; `files` are the
+    /// files that they replace, and `groups` are nodes below it that become plain directories of
+    /// the array. On failure nothing changes.
     ///
-    /// The files go aside, the chunks take their keys, and the document comes last: who finds the array finds its chunks.
+    /// The files move aside, the chunks get their keys, and the document comes last: a program that
+    /// finds the array finds its chunks.
     pub fn put_converted(
         &self,
         path: &NodePath,
@@ -79,10 +81,10 @@ impl Hierarchy {
             self.invalidate_below(path);
             return Err(error);
         }
-        self.known_as_stored(path);
-        match self.renew_copies(path) {
+        self.forget_unstored(path);
+        match self.rebuild_copies(path) {
             Ok(()) => self.end(aside),
-            // The array is there.
+            // The array itself is complete.
             Err(error) => leave_copies(path, &error),
         }
         Ok(())
@@ -98,7 +100,8 @@ impl Hierarchy {
         self.store_groups_above(path)?;
         let text = self.text_to_store(path, raised)?;
         let planned = self.documents.plan(path, raised.key(), &text, Replaced::of(replaced))?;
-        // Before anything moves: the files may be chunks by now, of an array that somebody else has made.
+        // Before anything moves: the files may be chunks of an array that another program created
+        // meanwhile.
         self.documents.check(&planned)?;
         let mut all = files.to_vec();
         for group in groups {
@@ -141,7 +144,7 @@ impl Hierarchy {
         self.documents.apply(planned.clone(), taken).map(drop)
     }
 
-    /// How far a directory has come, by what is declared of it.
+    /// Returns the declared progress of a conversion.
     fn declared_stage(&self, aside: &Aside) -> Result<Option<Stage>> {
         let declared = self.store().get(&aside.declaration()?, MAX_LEN)?;
         let intent = declared.map(|declared| Intent::parse(&declared.bytes)).transpose()?;
@@ -151,7 +154,7 @@ impl Hierarchy {
         })
     }
 
-    /// Puts everything back. At every instant what is declared can be done with what is there.
+    /// Puts everything back. The declaration in the store matches the files at every instant.
     fn undo_conversion(
         &self,
         conversion: &Conversion<'_>,
@@ -171,6 +174,6 @@ impl Hierarchy {
         self.declare(aside, &Intent::Documents(documents.clone()))?;
         write.move_prefix(&aside.prefix().join(FILES)?, &Prefix::root())?;
         self.invalidate_below(&documents.path);
-        self.renew_copies(&documents.path)
+        self.rebuild_copies(&documents.path)
     }
 }

@@ -1,8 +1,10 @@
-//! Directories that only this mount knows: made and not stored yet, or left by a document that was removed.
+//! Directories that only this mount knows: made but not stored yet, or left behind after their
+//! document was removed.
 //!
-//! A store has no empty directories. One that a program makes becomes a group in time; until then
-//! nothing shows as its document, so that the program can create one. One whose document was removed keeps what
-//! it was, so that what lies below it can still be walked and removed, in whatever order.
+//! A store has no empty directories. A directory that a program makes becomes a group after a
+//! while; until then it shows no document, so that the program can create one. A directory whose
+//! document was removed remembers its content, so that programs can still walk and remove what lies
+//! below it, in any order.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,42 +12,42 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::node::{Node, Standing};
+use super::node::{Node, NodeState};
 use crate::metadata::NodePath;
 
-/// Directories by path.
+/// The directories by path.
 #[derive(Debug, Default)]
 pub(super) struct Directories {
-    /// A leaf.
+    /// A leaf lock.
     known: Mutex<BTreeMap<NodePath, Known>>,
 }
 
 #[derive(Debug)]
 struct Known {
     node: Arc<Node>,
-    /// When something was last done in it.
+    /// The time of the last activity in it.
     touched: Instant,
 }
 
 impl Directories {
-    /// The directory at `path`, if it is one of these.
+    /// Returns the directory at `path`, if only this mount knows it.
     pub(super) fn get(&self, path: &NodePath) -> Option<Arc<Node>> {
         self.known.lock().get(path).map(|known| Arc::clone(&known.node))
     }
 
-    /// Adds a directory, or what it is now.
+    /// Adds a directory, or replaces its state.
     pub(super) fn insert(&self, node: Node) {
         let path = node.path().clone();
         let known = Known { node: Arc::new(node), touched: Instant::now() };
         self.known.lock().insert(path, known);
     }
 
-    /// Takes a directory out: it has become a node, or has gone.
+    /// Removes a directory that became a node or was removed.
     pub(super) fn remove(&self, path: &NodePath) -> Option<Arc<Node>> {
         self.known.lock().remove(path).map(|known| known.node)
     }
 
-    /// Takes out `path` and every directory below it.
+    /// Removes `path` and every directory below it.
     pub(super) fn take_below(&self, path: &NodePath) -> Vec<Arc<Node>> {
         let mut known = self.known.lock();
         let paths: Vec<NodePath> = known
@@ -56,7 +58,7 @@ impl Directories {
         paths.iter().filter_map(|path| known.remove(path)).map(|known| known.node).collect()
     }
 
-    /// The names of the directories directly in `path`.
+    /// Returns the names of the directories directly below `path`.
     pub(super) fn below(&self, path: &NodePath) -> Vec<String> {
         let known = self.known.lock();
         let below = known.range(path.clone()..).map(|(found, _)| found);
@@ -67,7 +69,7 @@ impl Directories {
             .collect()
     }
 
-    /// Notes that something was done at `path`: the directories that it is in are in use.
+    /// Records activity at `path` for all directories above it.
     pub(super) fn touch(&self, path: &NodePath) {
         let mut known = self.known.lock();
         if known.is_empty() {
@@ -81,19 +83,19 @@ impl Directories {
         }
     }
 
-    /// Directories that are to become groups and that nothing was done in for `delay`, those above first.
+    /// Returns the directories that are to become groups and were idle for `delay`, parents first.
     pub(super) fn quiet(&self, delay: Duration) -> Vec<NodePath> {
         let all = self.known.lock();
         let is_quiet =
             |path: &NodePath| all.get(path).is_none_or(|known| known.touched.elapsed() >= delay);
         let quiet = all.iter().filter(|(path, known)| {
-            let is_made = matches!(known.node.standing, Standing::Bare(_));
-            // What begins with a dot is some program's own: a repository, a directory of scratch files.
+            let is_made = matches!(known.node.state, NodeState::Bare(_));
+            // Hidden directories belong to other programs: repositories, scratch files.
             let is_hidden = path.components().any(|name| name.starts_with('.'));
-            // While one directory is being filled its neighbours may wait for their document, too.
+            // While a program fills one directory, it may still write documents into the siblings.
             let mut above = std::iter::successors(Some((*path).clone()), NodePath::parent);
             (is_made && !is_hidden && above.all(|path| is_quiet(&path)))
-                // The root stays a group though its document was removed.
+                // The root stays a group after its document was removed.
                 || (path.is_root() && delay.is_zero())
         });
         quiet.map(|(path, _)| path.clone()).collect()

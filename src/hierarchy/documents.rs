@@ -1,7 +1,8 @@
-//! Documents in the store: read, checked, replaced and erased as one, though a dialect has two files for them.
+//! Documents in the store: read, checked, replaced and erased as one, even if the dialect splits
+//! them into two files.
 //!
-//! No other file knows that there may be two. This one asks for both versions and stores the file
-//! that differs. It stores the attributes of a new node before its metadata file.
+//! No other file knows that there may be two. This one checks both versions and stores only the
+//! file that differs. It stores the attributes of a new node before its metadata file.
 
 use std::cell::Cell;
 
@@ -13,63 +14,63 @@ use crate::json;
 use crate::metadata::{Dialect, NodeKind, NodePath, join, skim, split};
 use crate::store::{Condition, Key, Stat, Store, Version};
 
-/// How often an edit starts again because someone else changed the document meanwhile.
+/// How often to retry an edit because another program changed the document in the meantime.
 pub(super) const ATTEMPTS: usize = 100;
 
-/// What a document takes the place of.
+/// The condition on the document that a new one replaces.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Replaced<'d> {
-    /// Nothing: there must be none.
+    /// There must be none.
     Absent,
-    /// This one, which must be what is stored still.
+    /// This document must still be stored.
     Unchanged(&'d Document),
 }
 
 impl<'d> Replaced<'d> {
-    /// This document, or nothing if there is none.
+    /// Returns the condition that `document` is still stored, or that there is none.
     pub fn of(document: Option<&'d Document>) -> Self {
         document.map_or(Self::Absent, Self::Unchanged)
     }
 }
 
-/// What one of the keys of a document has before a change of it, and after.
+/// One key of a document before and after a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Step {
     pub(super) key: Key,
-    /// None where there is no value.
+    /// `None` if the key has no value.
     pub(super) old: Option<String>,
     pub(super) new: Option<String>,
 }
 
-/// How many steps of a change have been taken.
+/// The number of steps of a change that were done.
 pub(super) type Taken = Cell<usize>;
 
-/// What is to be done to store a document.
+/// The plan for storing a document.
 #[derive(Debug, Clone)]
 pub(super) struct Planned {
     key: Key,
     text: Bytes,
     steps: Vec<(Step, Condition)>,
-    /// Of the document that is there, where it stays.
+    /// The stat of the stored document, if its file does not change.
     stat: Option<Stat>,
     attributes: Option<Attributes>,
 }
 
-/// How much of a document's change is in the store.
+/// How far a change of documents is visible in the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Progress {
     /// No key has changed.
     Nothing,
-    /// Some have.
+    /// Some keys have changed.
     Part,
-    /// All have.
+    /// All keys have changed.
     Everything,
-    /// Somebody else has changed one of them since.
+    /// Another program has changed one of the keys since.
     Unknown,
 }
 
 impl Planned {
-    /// The keys that change, in order.
+    /// Returns the keys that change, in order.
     pub(super) fn steps(&self) -> Vec<Step> {
         self.steps.iter().map(|(step, _)| step.clone()).collect()
     }
@@ -83,7 +84,7 @@ pub(super) struct DocumentStore {
 }
 
 impl DocumentStore {
-    /// The document at `key`, which is one of those of `path`.
+    /// Reads the document at `key`, one of the keys of `path`.
     pub fn get(&self, path: &NodePath, key: &Key) -> Result<Option<Document>> {
         let Some(found) = skim::get(&self.store, key)? else { return Ok(None) };
         let document = Document {
@@ -100,7 +101,7 @@ impl DocumentStore {
         let text = found.as_ref().map(|value| String::from_utf8_lossy(&value.bytes));
         let stat = found.as_ref().map(|value| value.stat);
         let own = String::from_utf8_lossy(&document.text);
-        // What is wrong with the document itself is found when it is lowered.
+        // Lowering reports what is wrong with the document itself.
         let joined = match json::parse_object(own.as_bytes()) {
             Ok(_) => join(&own, text.as_deref()).at(&attributes)?,
             Err(_) => own.into_owned(),
@@ -109,7 +110,7 @@ impl DocumentStore {
         Ok(Some(Document { text: joined.into(), attributes: Some(attributes), ..document }))
     }
 
-    /// All of the text of a document; [`Kind::Stale`] where another one is stored by now.
+    /// Returns the full text of a document; [`Kind::Stale`] if another version is stored by now.
     pub fn whole_text(&self, document: &Document) -> Result<String> {
         if document.is_whole {
             return Ok(String::from_utf8_lossy(&document.text).into_owned());
@@ -122,7 +123,7 @@ impl DocumentStore {
         Ok(String::from_utf8_lossy(&value.bytes).into_owned())
     }
 
-    /// Whether a document is what is stored still.
+    /// Whether this version of a document is still stored.
     pub fn is_current(&self, document: &Document) -> Result<bool> {
         let is_same = |key: &Key, known: Option<&Stat>| -> Result<bool> {
             let version = self.store.stat(key)?.map(|stat| stat.version);
@@ -135,8 +136,8 @@ impl DocumentStore {
             })
     }
 
-    /// Stores a document. Of two files those are stored whose text differs, the attributes first: whoever finds the
-    /// node finds them.
+    /// Stores a document. If it has two files, stores only those that differ, the attributes first,
+    /// so that a program that finds the node also finds its attributes.
     pub fn set(
         &self,
         path: &NodePath,
@@ -147,7 +148,7 @@ impl DocumentStore {
         self.apply(self.plan(path, key, text, replaced)?, &Taken::default())
     }
 
-    /// What storing a document takes.
+    /// Plans the steps that store a document.
     pub fn plan(
         &self,
         path: &NodePath,
@@ -210,14 +211,14 @@ impl DocumentStore {
             planned.steps.push((step, condition));
         }
         if let Some(other) = other {
-            // What it had the place of goes last.
+            // The document that it replaces goes last.
             let step = Step { key: other.key.clone(), old: Some(of(other)?.0), new: None };
             planned.steps.push((step, Condition::Always));
         }
         Ok(planned)
     }
 
-    /// Does what was planned, and counts the steps.
+    /// Runs a plan and counts its steps.
     pub fn apply(&self, planned: Planned, taken: &Taken) -> Result<Document> {
         let Planned { key, text, steps, mut stat, mut attributes } = planned;
         for (step, condition) in &steps {
@@ -239,7 +240,7 @@ impl DocumentStore {
         Ok(Document { key, text, stat, attributes, is_whole: true })
     }
 
-    /// Gives one key of a document its text, or erases it.
+    /// Sets or erases one key of a document.
     pub fn take_step(
         &self,
         key: &Key,
@@ -256,13 +257,13 @@ impl DocumentStore {
         }
     }
 
-    /// The text that is stored at the key of a document, or of a part of one.
+    /// Returns the stored text of one key of a document.
     pub fn text_at(&self, key: &Key) -> Result<Option<String>> {
         let value = self.store.get(key, json::MAX_DOCUMENT_LEN)?;
         Ok(value.map(|value| String::from_utf8_lossy(&value.bytes).into_owned()))
     }
 
-    /// Refuses what was planned where others have changed the document meanwhile.
+    /// Fails if another program changed the document since it was planned.
     pub fn check(&self, planned: &Planned) -> Result<()> {
         for (step, condition) in &planned.steps {
             condition.check(self.store.stat(&step.key)?.map(|stat| stat.version)).at(&step.key)?;
@@ -270,7 +271,7 @@ impl DocumentStore {
         Ok(())
     }
 
-    /// Erases a document: first what makes the node visible.
+    /// Erases a document, starting with the file that makes the node visible.
     pub fn erase(&self, document: &Document, taken: &Taken) -> Result<()> {
         let write = self.store.write()?;
         write.erase_values(std::slice::from_ref(&document.key))?;
@@ -285,14 +286,14 @@ impl DocumentStore {
         }
     }
 
-    /// Where the document of a node of `kind` lies.
+    /// Returns the key of the document of a node of `kind`.
     pub fn key_of(&self, path: &NodePath, kind: NodeKind) -> Result<Key> {
         let keys = self.dialect.document_keys(path)?;
         let key = keys.into_iter().find(|(found, _)| found.is_none_or(|found| found == kind));
         key.map(|(_, key)| key).ok_or_else(|| Error::new(Kind::Internal, "a node has no key"))
     }
 
-    /// How far a change of documents has come.
+    /// Returns how far a change of documents is visible in the store.
     pub fn progress(&self, steps: &[Step]) -> Result<Progress> {
         let (mut old, mut new) = (0, 0);
         for step in steps {
@@ -312,7 +313,7 @@ impl DocumentStore {
         })
     }
 
-    /// Gives a key another text, if it has `from` still.
+    /// Changes a key from one value to another, unless another program changed it.
     pub fn replace_step(&self, key: &Key, from: Option<&str>, to: Option<&str>) -> Result<()> {
         let stat = self.store.stat(key)?;
         if !is_same(self.text_at(key)?.as_deref(), from) {
@@ -323,7 +324,7 @@ impl DocumentStore {
     }
 }
 
-/// What erasing a document takes.
+/// Returns the steps that erase a document.
 pub(super) fn steps_to_erase(document: &Document) -> Result<Vec<Step>> {
     let text = String::from_utf8_lossy(&document.text);
     let step = |key: &Key, old: String| Step { key: key.clone(), old: Some(old), new: None };
@@ -336,12 +337,12 @@ pub(super) fn steps_to_erase(document: &Document) -> Result<Vec<Step>> {
     Ok(steps)
 }
 
-/// Whether the text of an object has any members.
+/// Whether the text is a JSON object with members.
 fn has_members(text: &str) -> bool {
     json::parse_object(text.as_bytes()).is_ok_and(|members| !members.is_empty())
 }
 
-/// Whether two documents say the same, or neither is there.
+/// Whether two documents are equal as JSON, or both are absent.
 pub(super) fn is_same(one: Option<&str>, other: Option<&str>) -> bool {
     let parsed = |text: &str| json::parse_object(text.as_bytes()).ok();
     match (one, other) {
@@ -353,13 +354,13 @@ pub(super) fn is_same(one: Option<&str>, other: Option<&str>) -> bool {
     }
 }
 
-/// Whether others have changed a document meanwhile, so that it must be read again.
-pub(super) fn is_late(error: &Error) -> bool {
+/// Whether an error means that another program changed the document, so that it must be read again.
+pub(super) fn is_conflict(error: &Error) -> bool {
     matches!(error.kind(), Kind::Stale | Kind::Exists)
 }
 
-/// What becomes of an edit that never comes first.
-pub(super) fn overtaken(path: &NodePath) -> Error {
+/// Returns the error for an edit that lost every race.
+pub(super) fn too_many_conflicts(path: &NodePath) -> Error {
     Error::new(
         Kind::Busy,
         "gave up after repeated conflicts: other programs keep changing the \

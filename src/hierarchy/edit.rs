@@ -1,8 +1,8 @@
-//! Documents shown, and edits of stored ones.
+//! Shows documents, and edits stored ones.
 
 use std::sync::Arc;
 
-use super::documents::{ATTEMPTS, Replaced, is_late, overtaken};
+use super::documents::{ATTEMPTS, Replaced, is_conflict, too_many_conflicts};
 use super::node::Content;
 use super::nodes::Hierarchy;
 use crate::error::{At, Error, Kind, Result};
@@ -10,8 +10,9 @@ use crate::metadata::merge::Edit;
 use crate::metadata::{FILL, NodePath};
 
 impl Hierarchy {
-    /// Applies an edit to the stored document of `path`. What others change in it meanwhile is kept. A new
-    /// shape is stored first; then the chunks that lie wholly outside of it are erased.
+    /// Applies an edit to the stored document of `path` and keeps concurrent changes of other
+    /// programs. A new shape is stored first; then the chunks that lie wholly outside of it are
+    /// erased.
     pub fn edit(&self, path: &NodePath, edit: &Edit) -> Result<()> {
         if edit.is_empty() {
             return Ok(());
@@ -39,7 +40,7 @@ impl Hierarchy {
             }
             let (key, text, replaced) = if let Some(document) = node.document() {
                 let text = match self.documents.whole_text(document) {
-                    Err(error) if is_late(&error) => continue,
+                    Err(error) if is_conflict(&error) => continue,
                     text => text?,
                 };
                 (document.key.clone(), text, Replaced::Unchanged(document))
@@ -58,11 +59,11 @@ impl Hierarchy {
                 _ => None,
             };
             let planned = self.documents.plan(path, &key, &new, replaced);
-            match planned.and_then(|plan| self.set_whole(path, plan, edit.consolidated, was)) {
-                Err(error) if is_late(&error) => {}
+            match planned.and_then(|plan| self.set_atomically(path, plan, edit.consolidated, was)) {
+                Err(error) if is_conflict(&error) => {}
                 done => return done,
             }
         }
-        Err(overtaken(path))
+        Err(too_many_conflicts(path))
     }
 }

@@ -1,4 +1,5 @@
-//! Hierarchies that other programs wrote, read from disk chunk by chunk and compared with what was written.
+//! Reads hierarchies of other programs from disk chunk by chunk, and compares them with the values
+//! that were written.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -17,10 +18,10 @@ use crate::metadata::{NodePath, numpy_type};
 use crate::store::Store;
 use crate::store::directory::{DirectoryStore, Durability};
 
-/// Arrays that cannot be read: the case, the path, and a word of the reason that must be given.
+/// Arrays that zarrfs cannot read: the case, the path, and a word of the expected reason.
 const NOT_UNDERSTOOD: &[(&str, &str, &str)] = &[];
 
-/// A directory of fixtures: what another program wrote, and what it says.
+/// A directory of fixtures from another program, with the expected values.
 struct Case {
     dir: PathBuf,
     name: String,
@@ -33,7 +34,7 @@ impl Case {
         let mut cases = Vec::new();
         for entry in fs::read_dir(root).expect("fixtures") {
             let dir = entry.expect("a fixture").path();
-            // The rest are bytes of single codecs.
+            // The other directories hold bytes of single codecs.
             let Ok(text) = fs::read(dir.join("case.json")) else { continue };
             let name = dir.file_name().and_then(|name| name.to_str()).expect("a name").to_owned();
             cases.push(Self { dir, name, json: serde_json::from_slice(&text).expect("case.json") });
@@ -65,7 +66,7 @@ struct Elements {
     items: Vec<Vec<u8>>,
 }
 
-/// What an `.npy` file holds. Its header is the text of a Python dictionary.
+/// Parses an `.npy` file. Its header is the text of a Python dictionary.
 fn npy(path: &Path) -> Elements {
     let file = fs::read(path).expect("an npy file");
     assert_eq!(&file[..6], b"\x93NUMPY", "{}", path.display());
@@ -79,7 +80,7 @@ fn npy(path: &Path) -> Elements {
         rest
     };
     let (descr, _) = member("descr").split_once(", 'fortran_order'").expect("a type");
-    // Python's tuples are JSON's lists.
+    // Python's tuples become JSON lists.
     let descr = descr.replace('\'', "\"").replace('(', "[").replace(')', "]").replace(",]", "]");
     let (dtype, endian) = numpy_type(&serde_json::from_str(&descr).expect("a type"));
     let (list, _) = member("shape")[1..].split_once(')').expect("a shape");
@@ -95,7 +96,7 @@ fn npy(path: &Path) -> Elements {
 }
 
 impl Elements {
-    /// What padded elements are where each has a length of its own.
+    /// Removes the padding of elements that have a length of their own.
     fn unpadded(self, dtype: &DType) -> Self {
         let unpadded = |item: Vec<u8>| -> Vec<u8> {
             if matches!(self.dtype, DType::Utf32(_)) {
@@ -120,7 +121,7 @@ fn from_fortran(bytes: &[u8], shape: &[u64], item_len: usize) -> Vec<u8> {
     elements
 }
 
-/// Every place of a grid, in C order.
+/// Returns all coordinates of a grid, in C order.
 fn places(counts: &[u64]) -> Vec<Vec<u64>> {
     let mut places = vec![Vec::new()];
     for count in counts {
@@ -133,7 +134,7 @@ fn places(counts: &[u64]) -> Vec<Vec<u64>> {
     places
 }
 
-/// The whole array, chunk by chunk, and where it has no chunk.
+/// Reads a whole array chunk by chunk; the flags mark elements of missing chunks.
 fn read(array: &Array) -> Result<(Elements, Vec<bool>)> {
     let model = array.model();
     let (shape, dtype) = (model.shape.clone(), model.dtype.clone());
@@ -166,7 +167,7 @@ fn read(array: &Array) -> Result<(Elements, Vec<bool>)> {
     Ok((Elements { shape, dtype, items }, missing))
 }
 
-/// The element that a chunk begins with along a dimension: as many as those before it have.
+/// Returns the first element of a chunk along a dimension, the sum of the chunk lengths before it.
 fn start(array: &Array, coords: &Coords, axis: usize) -> u64 {
     let before = (0..coords.indices()[axis]).map(|index| {
         let mut indices = coords.indices().to_vec();
@@ -176,7 +177,7 @@ fn start(array: &Array, coords: &Coords, axis: usize) -> u64 {
     before.sum()
 }
 
-/// Sets the payload of every NaN to the same, since producers differ in it.
+/// Sets all NaN payloads to the same value, because producers differ in them.
 fn without_payloads(bytes: &mut [u8], dtype: &DType) {
     if !matches!(dtype, DType::Float(_) | DType::Complex(_)) {
         return;
@@ -196,7 +197,7 @@ fn without_payloads(bytes: &mut [u8], dtype: &DType) {
     }
 }
 
-/// What keeps an array from being read, if anything does.
+/// Compares an array with the expected values; returns the reason if it cannot be read.
 fn compare(case: &Case, path: &str, entry: &Json) -> Result<()> {
     let hierarchy = case.open()?;
     let node = hierarchy.existing(&NodePath::parse(path.trim_start_matches('/'))?)?;
@@ -256,7 +257,7 @@ fn every_array_that_another_program_wrote_reads_as_it_was_written() {
     assert!(compared > 200, "{compared} arrays");
 }
 
-/// Reads everything below a group; the first error ends it.
+/// Reads everything below a group, up to the first error.
 fn read_all(hierarchy: &Hierarchy, path: &NodePath) -> Result<()> {
     let node = hierarchy.existing(path)?;
     match node.content() {

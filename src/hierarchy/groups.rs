@@ -1,48 +1,48 @@
-//! Groups: of directories that programs made, and above new nodes.
+//! Creates groups: from directories that programs made, and above new nodes.
 
 use bytes::Bytes;
 
 use super::documents::{Replaced, Step};
 use super::intent::{Documents, Intent};
 use super::names::check_is_not_private;
-use super::node::{Content, Document, Node, Standing};
+use super::node::{Content, Document, Node, NodeState};
 use super::nodes::Hierarchy;
 use crate::error::{At, Error, Kind, Result};
 use crate::metadata::{NodeKind, NodePath};
 use crate::store::{Condition, Key};
 
 impl Hierarchy {
-    /// Makes a group without attributes of the directory `path`, which is no node.
+    /// Turns the directory `path`, which is no node, into a group without attributes.
     pub fn store_group(&self, path: &NodePath) -> Result<Key> {
         self.store_groups_above(path)?;
         let stored = self.existing(path)?.stored().cloned();
         if let Some(document) = stored {
-            self.known_as_stored(path);
+            self.forget_unstored(path);
             self.update_consolidated(path, Some(&String::from_utf8_lossy(&document.text)))?;
             return Ok(document.key);
         }
-        Ok(self.set_group_whole(path)?.key)
+        Ok(self.set_group_atomically(path)?.key)
     }
 
-    /// Sets the document of a group without attributes, or finds the one that is there.
+    /// Stores the document of a group without attributes; returns the existing one if there is one.
     pub(super) fn put_group(&self, path: &NodePath) -> Result<Document> {
         let (key, text) = self.dialect().new_group(path)?;
         match self.documents.set(path, &key, &text, Replaced::Absent) {
             Err(error) if error.kind() == Kind::Exists => {
-                // Another program has made a node of it.
+                // Another program created a node here.
                 self.documents.get(path, &key)?.ok_or_else(|| Error::not_found().at(&key))
             }
             stored => stored,
         }
     }
 
-    /// Groups that the dialect wants above a node have documents in the store from now on. Directories that
-    /// programs have made still show none, so that they can be given one.
+    /// Stores documents for the groups above a node, if the dialect needs them. Directories that
+    /// programs made still show no document, so that programs can create one.
     pub(super) fn store_groups_above(&self, path: &NodePath) -> Result<()> {
         check_is_not_private(path)?;
         let mut wanted = Vec::new();
         for above in path.ancestors() {
-            // One that is stored may lie below one whose document was removed.
+            // A stored node may lie below one whose document was removed.
             wanted.extend(self.node(&above)?.map(|node| (above, node)));
         }
         for (above, node) in wanted {
@@ -52,25 +52,25 @@ impl Hierarchy {
                 }
                 continue;
             }
-            match &node.standing {
-                Standing::Bare(None) | Standing::Removed(_) => {
+            match &node.state {
+                NodeState::Bare(None) | NodeState::Removed(_) => {
                     let document = self.put_group(&above)?;
                     self.directories.insert(Node::bare(above.clone(), Some(document)));
                     self.invalidate(&above);
                 }
-                Standing::Implicit if self.dialect().wants_group_documents() => {
-                    self.set_group_whole(&above)?;
+                NodeState::Implicit if self.dialect().wants_group_documents() => {
+                    self.set_group_atomically(&above)?;
                 }
-                Standing::Implicit
-                | Standing::Bare(Some(_))
-                | Standing::Stored(_)
-                | Standing::Unreadable(_) => {}
+                NodeState::Implicit
+                | NodeState::Bare(Some(_))
+                | NodeState::Stored(_)
+                | NodeState::Unreadable(_) => {}
             }
         }
         Ok(())
     }
 
-    /// Stores what a hierarchy has at its root besides the documents of nodes, where it is not there yet.
+    /// Stores the file that the dialect has at the root besides node documents, unless it exists.
     pub fn store_entry_point(&self) -> Result<Option<Key>> {
         let Some((key, text)) = self.dialect().new_entry_point()? else { return Ok(None) };
         match self.store().write()?.set(&key, &[Bytes::from(text).into()], Condition::Absent) {
@@ -79,15 +79,15 @@ impl Hierarchy {
         }
     }
 
-    /// To be called before something goes from the directory `path`: it stays, though the store has no directory
-    /// that holds nothing.
+    /// Keeps the directory `path` alive before something in it is removed: the store itself has no
+    /// empty directories.
     pub fn keep_directory(&self, path: &NodePath) -> Result<()> {
         let Some(node) = self.node(path)? else { return Ok(()) };
-        match &node.standing {
-            Standing::Implicit if !path.is_root() => self.set_group_whole(path).map(drop),
-            Standing::Bare(None) if self.directories.get(path).is_none() => {
-                let (standing, content) = (Standing::Removed(None), node.content.clone());
-                self.directories.insert(Node { path: path.clone(), standing, content });
+        match &node.state {
+            NodeState::Implicit if !path.is_root() => self.set_group_atomically(path).map(drop),
+            NodeState::Bare(None) if self.directories.get(path).is_none() => {
+                let (state, content) = (NodeState::Removed(None), node.content.clone());
+                self.directories.insert(Node { path: path.clone(), state, content });
                 self.invalidate(path);
                 Ok(())
             }
@@ -95,8 +95,8 @@ impl Hierarchy {
         }
     }
 
-    /// The same of a group that gets the document of one that says nothing.
-    pub(super) fn set_group_whole(&self, path: &NodePath) -> Result<Document> {
+    /// Stores the document of a group without attributes atomically.
+    pub(super) fn set_group_atomically(&self, path: &NodePath) -> Result<Document> {
         let (key, text) = self.dialect().new_group(path)?;
         let step = Step { key, old: None, new: Some(text) };
         let intent = Intent::Documents(Documents {
@@ -107,10 +107,10 @@ impl Hierarchy {
             stage: None,
         });
         let mut stored = None;
-        self.whole(&intent, false, |taken| {
+        self.atomically(&intent, false, |taken| {
             let document = stored.insert(self.put_group(path)?);
             taken.set(1);
-            self.known_as_stored(path);
+            self.forget_unstored(path);
             self.update_consolidated(path, Some(&String::from_utf8_lossy(&document.text)))
         })?;
         stored.ok_or_else(|| Error::new(Kind::Internal, "a metadata file was not stored"))

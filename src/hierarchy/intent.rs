@@ -1,12 +1,13 @@
-//! What a change that takes several keys is about to do, as it is stored while that is done.
+//! The declaration of a change of several keys, stored while the change runs.
 //!
 //! ```text
 //! .zarrfs/aside-ID-N/change   {"zarrfs_change": 1, "dialect": "v2", "base": "", "path": "a",
 //!                              "documents": [{"key": "a/.zattrs", "old": null, "new": "{..}"}, ..], ..}
 //! ```
 //!
-//! It says what is to be, and not what to do, so that whoever finds it can do as much of it as is left, and again.
-//! It may be anybody's: nothing is taken from it that does not belong to the node that it names.
+//! It states the result and not the steps, so a reader can finish any remainder and may repeat
+//! parts of it. Another program may have forged it: recovery touches only keys of the node that it
+//! names.
 
 use serde_json::{Value, json};
 
@@ -18,65 +19,66 @@ use crate::store::Key;
 
 const VERSION: u64 = 1;
 
-/// The most bytes of what a change has declared: some documents of the greatest length, as they were and as they are to be.
+/// The most bytes of a declaration: a few documents of maximal length, before and after.
 pub(super) const MAX_LEN: u64 = 8 * json::MAX_DOCUMENT_LEN;
 
-/// The most values that a change says of itself: it names few documents, and has each as one string.
+/// The most JSON values in a declaration. It names few documents, and holds each as one string.
 const MAX_VALUES: usize = 64;
 
-/// A change that takes several keys.
+/// A change of several keys.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Intent {
-    /// The document of a node, and what goes with it.
+    /// A change of a node's document and what belongs to it.
     Documents(Documents),
-    /// The directory of a node goes, with all that the store has below it.
+    /// The removal of a node's directory with everything that the store has below it.
     Remove(NodePath),
-    /// A node moves.
+    /// A move of a node.
     Move(Move),
 }
 
-/// A document that is made, changed or removed.
+/// A document to create, change or remove.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Documents {
     pub(super) path: NodePath,
     /// The keys of the document, in the order in which they change.
     pub(super) steps: Vec<Step>,
-    /// Whether the group is to have consolidated metadata in a value of their own; as it was where nothing is said.
+    /// Whether the group gets consolidated metadata under a key of their own; `None` keeps the
+    /// current state.
     pub(super) consolidated: Option<bool>,
-    /// The document of the array before it became smaller: chunks that lie outside of it now go.
+    /// The document of an array before it shrinks: chunks outside the new shape are erased.
     pub(super) was: Option<String>,
-    /// How far a directory has come that becomes an array.
+    /// The progress of a directory that becomes an array.
     pub(super) stage: Option<Stage>,
 }
 
 impl Documents {
-    /// Whether the document goes.
+    /// Whether the document is removed.
     pub(super) fn is_removal(&self) -> bool {
         self.steps.iter().all(|step| step.new.is_none())
     }
 }
 
-/// How far a directory has come that becomes an array.
+/// The progress of a directory that becomes an array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// Files that are to be chunks go aside.
+    /// The files that become chunks are moved aside.
     Files,
-    /// All of them are aside: chunks take their keys, and then the document does.
+    /// All files are aside: the chunks get their keys, then the document is stored.
     Chunks,
 }
 
-/// A node that moves, with all below it.
+/// A node that moves, with everything below it.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Move {
     pub(super) from: NodePath,
     pub(super) to: NodePath,
     pub(super) kind: NodeKind,
-    /// Its document; none where it has none.
+    /// Its document; `None` for a node without one.
     pub(super) document: Option<String>,
 }
 
 impl Intent {
-    /// The node that it is about.
+    /// Returns the node that changes.
     pub(super) fn path(&self) -> &NodePath {
         match self {
             Self::Documents(documents) => &documents.path,
@@ -85,7 +87,7 @@ impl Intent {
         }
     }
 
-    /// The text that is stored.
+    /// Returns the text to store.
     pub(super) fn to_text(&self, dialect: &Dialect) -> String {
         let mut text = json!({
             "zarrfs_change": VERSION,
@@ -118,7 +120,7 @@ impl Intent {
         format!("{text:#}\n")
     }
 
-    /// The dialect and its base, and what is meant there.
+    /// Parses a declaration into the dialect, the base path and the change.
     pub(super) fn parse(text: &[u8]) -> Result<(String, NodePath, Self)> {
         let unknown = |what: &str| Error::corrupt(format!("unknown change: {what}"));
         let value = json::parse_within(text, MAX_LEN, MAX_VALUES)?;

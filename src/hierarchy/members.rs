@@ -1,4 +1,4 @@
-//! What is directly below a group: nodes, directories and ordinary files.
+//! Lists the nodes, directories and ordinary files directly below a group.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -9,23 +9,23 @@ use crate::error::{At, Error, Result};
 use crate::metadata::NodePath;
 use crate::store::{Entry, ListableStore};
 
-/// How many bytes the names in one group may take.
+/// The most bytes of all names in one group.
 const MAX_NAMES_LEN: usize = 64 << 20;
 
-/// What is directly below a group.
+/// An entry directly below a group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Member {
-    /// A node, or a directory of ordinary files: both are directories.
+    /// A node, or a directory of ordinary files.
     Directory(String),
     /// An ordinary file.
     File(String),
 }
 
-/// Members as they are found, each once.
+/// An iterator over members, each of them once.
 pub type Members<'a> = Box<dyn Iterator<Item = Result<Member>> + Send + 'a>;
 
 impl Hierarchy {
-    /// What is directly below a group, its own document left out.
+    /// Returns the members of a group, without its own document.
     pub fn members(&self, path: &NodePath) -> Result<Members<'static>> {
         let known = self.directories.below(path);
         let stored = self.stored_members(path)?;
@@ -51,7 +51,7 @@ impl Hierarchy {
                 Err(error) => Some(Err(error)),
             })));
         }
-        // Two trees: the same name may come from both, and twice from one.
+        // With two trees, a name may occur in both, or twice in one.
         let mut names = BTreeMap::new();
         for entry in list.list_dir(&nodes)? {
             let Some(child) = dialect.child(&entry?) else { continue };
@@ -73,7 +73,7 @@ impl Hierarchy {
         Ok(Box::new(names.into_values().map(Ok)))
     }
 
-    /// The names of what may be nodes directly below a group, sorted.
+    /// Returns the sorted names directly below a group that may be nodes.
     pub fn child_names(&self, path: &NodePath) -> Result<Vec<String>> {
         let (mut names, mut len) = (Vec::new(), 0_usize);
         for entry in self.listing()?.list_dir(&self.dialect().children_prefix(path)?)? {
@@ -90,13 +90,14 @@ impl Hierarchy {
         Ok(names)
     }
 
-    /// The node at `path`, which is one of those names; none where it is no node.
+    /// Returns the node at `path`, one of the child names; `None` if it is no node.
     pub fn child_node(&self, path: &NodePath) -> Result<Option<Arc<Node>>> {
         let is_node = |node: &Arc<Node>| !node.is_bare() || node.stored().is_some();
         Ok(self.node(path)?.filter(is_node))
     }
 
-    /// The nodes directly below a group, sorted by name. Each is read when its turn comes.
+    /// Returns the nodes directly below a group, sorted by name. Each is read when the iterator
+    /// reaches it.
     pub fn children(
         &self,
         path: &NodePath,
@@ -112,8 +113,8 @@ impl Hierarchy {
         self.store().list().ok_or_else(|| Error::unsupported("the store cannot list its keys"))
     }
 
-    /// Whether the root is more than the dialect says of any root: it has a document, or nodes are below it.
-    pub fn is_there(&self) -> Result<bool> {
+    /// Whether the store holds a hierarchy: its root has a document, or nodes below it.
+    pub fn exists(&self) -> Result<bool> {
         let root = NodePath::root();
         Ok(self.existing(&root)?.document().is_some()
             || self.children(&root)?.next().transpose()?.is_some())

@@ -1,19 +1,21 @@
-//! Nodes by path: documents read, lowered, kept for a while, edited; nodes made, moved and removed, each as a whole.
+//! Nodes by path: reads and lowers their documents, caches and edits them; creates, moves and
+//! removes nodes atomically.
 //!
-//! A node that was read stays as it is for [`Options::metadata_ttl`]; then the version
-//! of its document is asked for, and the document is read again only where that changed.
+//! A node is cached for [`Options::metadata_ttl`]. After that its document is read again only if
+//! the version in the store has changed.
 //!
-//! `nodes` has the [`Hierarchy`]. It stands on metadata files in the store (`documents`), nodes that
-//! are kept (`kept`, `moves`) and directories that only this mount knows (`directories`). The other
-//! files give it methods, each on top of those before it:
+//! `nodes` has the [`Hierarchy`]. It builds on metadata files in the store (`documents`), cached
+//! nodes (`node_cache`, `moves`) and directories that only this mount knows (`directories`). The
+//! other files add methods, each on top of those before it:
 //!
 //! - `members` and `walk` list nodes; `shown` makes the metadata files that the mount shows.
-//! - `consolidated` keeps copies of metadata files true, also in the hierarchy `above`.
-//! - `whole` makes a change complete or undoes it, by an `intent` that `recover` finds after a crash.
-//! - `names`, `raise` and `groups` prepare new nodes; `change`, `edit`, `moving` and `conversion` are
-//!   the changes that programs ask for.
+//! - `consolidated` keeps copies of metadata files current, also in the hierarchy `above`.
+//! - `atomic` completes a change or undoes it, by an `intent` that `recover` finds after a crash.
+//! - `names`, `raise` and `groups` prepare new nodes; `change`, `edit`, `moving` and `conversion`
+//!   are the changes that programs ask for.
 
 mod above;
+mod atomic;
 mod change;
 mod consolidated;
 mod conversion;
@@ -22,19 +24,18 @@ mod documents;
 mod edit;
 mod groups;
 mod intent;
-mod kept;
 mod members;
 mod moves;
 mod moving;
 mod names;
 mod node;
+mod node_cache;
 mod nodes;
 mod raise;
 mod recover;
 mod shown;
 mod texts;
 mod walk;
-mod whole;
 
 pub use above::{Holds, holds_node};
 pub use members::{Member, Members};
@@ -43,8 +44,8 @@ pub use node::{Content, Document, Node};
 pub use nodes::{Hierarchy, Options};
 pub use raise::Raised;
 pub use shown::check_len;
-pub use texts::{Of, Text, Texts, Wanted};
-pub use walk::{Bounds, Met, Walk};
+pub use texts::{Sources, Text, Texts, Wanted};
+pub use walk::{Bounds, Visited, Walk};
 
 #[cfg(test)]
 mod fixtures;

@@ -1,4 +1,4 @@
-//! The paths of nodes that were moved or removed, for those who look a path up again.
+//! Records which nodes were moved or removed, for callers that hold an old path.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,24 +7,24 @@ use parking_lot::Mutex;
 
 use crate::metadata::NodePath;
 
-/// The nodes that were moved or removed in this mount, each with all below it.
+/// The nodes that were moved or removed in this mount; a subtree counts once.
 #[derive(Debug, Default)]
 pub(super) struct Moves {
-    /// A leaf.
+    /// A leaf lock.
     noted: Mutex<Noted>,
-    /// How many there were, for those who need not lock to learn that nothing moved.
+    /// A copy of `Moves::count` that can be read without the lock.
     count: AtomicU64,
 }
 
 impl Moves {
-    /// Notes that the node at `path` was moved or removed.
+    /// Records that the node at `path` was moved or removed.
     pub fn note(&self, path: &NodePath) {
         let mut noted = self.noted.lock();
         noted.note(path);
         self.count.store(noted.count, Ordering::Release);
     }
 
-    /// How many there were.
+    /// The number of moves and removals so far.
     pub fn count(&self) -> u64 {
         self.count.load(Ordering::Acquire)
     }
@@ -35,18 +35,18 @@ impl Moves {
     }
 }
 
-/// Moves and removals.
+/// Moves and removals of nodes.
 #[derive(Debug, Default)]
 struct Noted {
-    /// How many there were.
+    /// The number of moves and removals so far.
     count: u64,
-    /// Which was the last one of each path.
+    /// The number of the last move or removal of each path.
     last: HashMap<NodePath, u64>,
-    /// What was before this one is not known any more: it may have been of any path.
+    /// Older entries were dropped: a move before this number may have been of any path.
     known_since: u64,
 }
 
-/// Paths that are remembered.
+/// The most paths to remember.
 const MAX_MOVES: usize = 1 << 16;
 
 impl Noted {
@@ -58,7 +58,7 @@ impl Noted {
         self.last.insert(path.clone(), self.count);
     }
 
-    /// Whether a node at `path` or above it was moved after so many others.
+    /// Whether a node at `path` or above it was moved after the first `count` moves.
     fn any_since(&self, count: u64, path: &NodePath) -> bool {
         let is_later = |path: &NodePath| self.last.get(path).is_some_and(|last| *last > count);
         let mut at = Some(path.clone());

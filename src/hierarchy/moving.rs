@@ -1,16 +1,16 @@
-//! Nodes that move, and directories that become arrays: changes with values on their way.
+//! Moves nodes, and turns directories into arrays; both move values in the store.
 
+use super::atomic::leave_copies;
 use super::documents::Taken;
 use super::intent::{Intent, Move};
-use super::node::{Content, Document, Node, Standing};
+use super::node::{Content, Document, Node, NodeState};
 use super::nodes::Hierarchy;
 use super::recover::BELOW;
-use super::whole::leave_copies;
 use crate::error::{Error, Kind, Result};
 use crate::metadata::{NodeKind, NodePath, model};
 use crate::store::{Aside, Condition, Prefix};
 
-/// A node that has moved; what is left is [`Hierarchy::consolidate_moved`].
+/// A node that was moved. [`Hierarchy::consolidate_moved`] completes the move.
 #[derive(Debug)]
 #[must_use = "the copies of its document are still to be told"]
 pub struct Moved {
@@ -20,7 +20,7 @@ pub struct Moved {
 }
 
 impl Hierarchy {
-    /// Moves the directory `from`, node or not, with all that is below it.
+    /// Moves the directory `from`, whether it is a node or not, with everything below it.
     pub fn rename(&self, from: &NodePath, to: &NodePath) -> Result<Moved> {
         self.check_new_name(to)?;
         self.invalidate_below(from);
@@ -38,7 +38,7 @@ impl Hierarchy {
         let intent =
             Intent::Move(Move { from: from.clone(), to: to.clone(), kind: node.kind(), document });
         let aside = if has_copies || nodes != chunks {
-            if matches!(node.standing, Standing::Unreadable(_)) && nodes != chunks {
+            if matches!(node.state, NodeState::Unreadable(_)) && nodes != chunks {
                 let detail = "a node with unreadable metadata cannot be moved";
                 return Err(Error::unsupported(detail));
             }
@@ -48,7 +48,7 @@ impl Hierarchy {
         };
         let moved = match &aside {
             Some(aside) => {
-                // Whoever reads the copies alone must not find a node whose chunks are missing.
+                // Programs that read only the copies must not find a node whose chunks are missing.
                 self.update_consolidated(from, None).and_then(|()| {
                     if nodes == chunks {
                         return self.store().write()?.move_prefix(&chunks, &new_chunks);
@@ -70,14 +70,14 @@ impl Hierarchy {
         Ok(Moved { from: from.clone(), to: to.clone(), aside })
     }
 
-    /// The same where `to` is a directory that shows nothing, which goes. If that fails it is there still.
+    /// Moves a directory onto `to`, a directory that looks empty. If that fails, `to` is restored.
     pub fn rename_onto_empty(&self, from: &NodePath, to: &NodePath) -> Result<Moved> {
         let replaced = self.existing(to)?;
         self.remove_directory(to)?;
-        self.rename(from, to).inspect_err(|_| self.put_back(&replaced))
+        self.rename(from, to).inspect_err(|_| self.restore_directory(&replaced))
     }
 
-    /// Gives directories that only this mount knows the paths that they have now.
+    /// Moves the directories that only this mount knows.
     fn rename_directories(&self, from: &NodePath, to: &NodePath) -> Result<()> {
         for known in self.directories.take_below(from) {
             let Some(path) = known.path.moved(from, to) else { continue };
@@ -87,40 +87,40 @@ impl Hierarchy {
                 }
                 other => other.clone(),
             };
-            let standing = match &known.standing {
-                Standing::Removed(Some(document)) => {
+            let state = match &known.state {
+                NodeState::Removed(Some(document)) => {
                     let key = self.documents.key_of(&path, known.kind())?;
-                    Standing::Removed(Some(Document { key, ..document.clone() }))
+                    NodeState::Removed(Some(Document { key, ..document.clone() }))
                 }
-                Standing::Removed(None) => Standing::Removed(None),
-                _ => Standing::Bare(self.document_of(&path)?.filter(|_| known.stored().is_some())),
+                NodeState::Removed(None) => NodeState::Removed(None),
+                _ => NodeState::Bare(self.document_of(&path)?.filter(|_| known.stored().is_some())),
             };
-            self.directories.insert(Node { path, standing, content });
+            self.directories.insert(Node { path, state, content });
         }
         Ok(())
     }
 
-    /// The document that the store has for a group.
+    /// Reads the stored document of a group.
     fn document_of(&self, path: &NodePath) -> Result<Option<Document>> {
         let key = self.documents.key_of(path, NodeKind::Group)?;
         self.documents.get(path, &key)
     }
 
-    /// Keeps consolidated metadata true, and ends the move.
+    /// Updates consolidated metadata, and completes the move.
     pub fn consolidate_moved(&self, moved: Moved) {
         let Some(aside) = moved.aside else { return };
         for path in [&moved.from, &moved.to] {
             self.invalidate(path);
         }
-        match self.renew_copies(&moved.to) {
+        match self.rebuild_copies(&moved.to) {
             Ok(()) => self.end(&aside),
-            // The node has moved.
+            // The move itself succeeded.
             Err(error) => leave_copies(&moved.to, &error),
         }
     }
 
-    /// Moves a node whose documents and chunks lie in trees of their own. Its documents go first and come last, so
-    /// that whoever looks in between sees no node, and never one whose chunks are missing.
+    /// Moves a node whose documents and chunks lie in separate trees. Its documents are removed
+    /// first and stored last, so that other programs never see a node whose chunks are missing.
     fn move_trees(
         &self,
         node: &Node,
@@ -149,7 +149,7 @@ impl Hierarchy {
             }
         };
         let Err(error) = moved() else { return Ok(()) };
-        // Each as far as it had come; what cannot be put back is left to whoever recovers.
+        // Undo only the steps that were done. Recovery puts back what cannot be put back here.
         if chunks_moved {
             write.move_prefix(chunks.1, chunks.0)?;
             write.move_prefix(nodes.1, nodes.0)?;
@@ -161,7 +161,7 @@ impl Hierarchy {
                 put_back => drop(put_back?),
             }
         }
-        // Whatever the kind was, the caller is to be told.
+        // Keep the errno, and report the error to the caller, whatever its kind was.
         Err(Error::new(Kind::Os(error.errno()), error.to_string()))
     }
 }

@@ -7,7 +7,7 @@ use crate::metadata::NodePath;
 use crate::store::PRIVATE;
 use crate::store::directory::LOCK_SUFFIX;
 
-/// Refuses a node where zarrfs keeps files of its own, or under the name of a lock file, which no listing shows.
+/// Refuses zarrfs's own names, and names of lock files, which listings leave out.
 pub(super) fn check_is_not_private(path: &NodePath) -> Result<()> {
     let wrong = |name: &&str| *name == PRIVATE || name.ends_with(LOCK_SUFFIX);
     match path.components().find(wrong) {
@@ -20,7 +20,7 @@ pub(super) fn check_is_not_private(path: &NodePath) -> Result<()> {
 }
 
 impl Hierarchy {
-    /// Refuses a name that the dialect does not allow, or not beside those that are there.
+    /// Refuses a name that the dialect does not allow, by itself or next to the existing ones.
     pub(super) fn check_new_name(&self, path: &NodePath) -> Result<()> {
         let name = path.name().unwrap_or_default();
         self.check_name(name)?;
@@ -40,7 +40,7 @@ impl Hierarchy {
         Ok(())
     }
 
-    /// Refuses what neither the dialect nor the store allows as the name of a new node.
+    /// Refuses a name that the dialect or the store does not allow for a new node.
     pub(super) fn check_name(&self, name: &str) -> Result<()> {
         if name.ends_with(LOCK_SUFFIX) {
             let detail =

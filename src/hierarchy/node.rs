@@ -1,6 +1,6 @@
 //! A node as it was when its document was read, and directories that are no nodes.
 //!
-//! `Standing` says what a directory is now: a node with a metadata file, a group because nodes lie
+//! `NodeState` says what a directory is now: a node with a metadata file, a group because nodes lie
 //! below it, a directory that may become a node, or a node whose metadata file was unlinked here.
 //! The last one keeps what it described, so that `rm -r` can walk on below an array after it has
 //! removed `zarr.json`.
@@ -15,67 +15,69 @@ use crate::metadata::model::Group;
 use crate::metadata::{NodeKind, NodePath, skim};
 use crate::store::{Key, Stat};
 
-/// What a node takes in memory without its document, about; and a value of that.
+/// The approximate memory of a node without its document, and of one JSON value.
 const MEMORY_OF_NODE: usize = 2 << 10;
 const MEMORY_OF_VALUE: usize = 96;
 
-/// A directory of the hierarchy: a node as it was when its document was read, or what may become one.
+/// A directory of the hierarchy: a node as of the time when its document was read, or a directory
+/// that may become a node.
 #[derive(Debug)]
 pub struct Node {
     pub(super) path: NodePath,
-    pub(super) standing: Standing,
+    pub(super) state: NodeState,
     pub(super) content: Content,
 }
 
-/// What makes a directory a node, or does not.
+/// The reason why a directory is a node, or is not.
 #[derive(Debug)]
-pub(super) enum Standing {
+pub(super) enum NodeState {
     /// It has a document.
     Stored(Document),
-    /// It has one that cannot be read, at this key.
+    /// It has a document at this key that cannot be read.
     Unreadable(Key),
     /// It is a group because nodes lie below it.
     Implicit,
-    /// It shows none: it was made in this mount, or has ordinary files alone. A document can be created in it; until
-    /// then the store may have one of ours, because nodes lie below it.
+    /// It shows no document: it was made in this mount, or holds only ordinary files. A program can
+    /// create a document in it. The store may already have one from zarrfs, because nodes lie below
+    /// it.
     Bare(Option<Document>),
-    /// It is none any more: its document was removed in this mount, and what it was is kept for what lies below it.
+    /// Its document was removed in this mount; the content is remembered for the files below it.
     Removed(Option<Document>),
 }
 
-/// A document as it is stored.
+/// A stored document.
 #[derive(Debug, Clone)]
 pub struct Document {
-    /// Where it lies.
+    /// The key of its metadata file.
     pub key: Key,
     /// Its text.
     pub text: Bytes,
     /// Its length, time and version.
     pub stat: Stat,
-    /// Where the dialect has a file of their own for the attributes, which are in the text, too.
+    /// The separate attributes file, if the dialect has one. Its members are in `text`, too.
     pub attributes: Option<Attributes>,
-    /// Whether it is all of the text: the copies in consolidated metadata are left out where they are too long.
+    /// Whether `text` is complete: consolidated metadata are left out if they are too long.
     pub is_whole: bool,
 }
 
-/// A file of attributes as it is stored.
+/// A stored attributes file.
 #[derive(Debug, Clone)]
 pub struct Attributes {
-    /// Where it lies, or would lie.
+    /// The key where it is stored or would be.
     pub key: Key,
-    /// Its length, time and version; none where it is not stored.
+    /// Its length, time and version; `None` if it is not stored.
     pub stat: Option<Stat>,
 }
 
 impl Document {
-    /// The keys of what is stored of it.
+    /// Returns the keys of its stored files.
     pub fn keys(&self) -> Vec<Key> {
         let attributes = self.attributes.as_ref().filter(|attributes| attributes.stat.is_some());
         let keys = [Some(&self.key), attributes.map(|attributes| &attributes.key)];
         keys.into_iter().flatten().cloned().collect()
     }
 
-    /// Length and time of all that is stored of it.
+    /// Returns the total length and the newest time of its stored files.
     pub fn total(&self) -> Stat {
         let attributes = self.attributes.as_ref().and_then(|attributes| attributes.stat.as_ref());
         attributes.map_or(self.stat, |attributes| Stat {
@@ -86,67 +88,68 @@ impl Document {
     }
 }
 
-/// What a node is.
+/// The content of a node.
 #[derive(Debug, Clone)]
 pub enum Content {
-    /// A group, perhaps one that only what lies below it implies.
+    /// A group, possibly an implicit one.
     Group(Group),
     /// An array.
     Array(Arc<Array>),
-    /// A node whose document was not understood, and why.
+    /// A node whose document was not understood, and the reason.
     NotUnderstood(NodeKind, Error),
 }
 
 impl Node {
-    /// A directory without a document.
+    /// Returns a directory without a visible document.
     pub(super) fn bare(path: NodePath, stored: Option<Document>) -> Self {
         let content = Content::Group(Group::default());
-        Self { path, standing: Standing::Bare(stored), content }
+        Self { path, state: NodeState::Bare(stored), content }
     }
 
-    /// Where in the hierarchy it is.
+    /// Returns its path in the hierarchy.
     pub fn path(&self) -> &NodePath {
         &self.path
     }
 
-    /// Its document; none where the group is implicit, or the directory is no node.
+    /// Returns its document; `None` for an implicit group or a directory that is no node.
     pub fn document(&self) -> Option<&Document> {
-        match &self.standing {
-            Standing::Stored(document) => Some(document),
-            Standing::Unreadable(_)
-            | Standing::Implicit
-            | Standing::Bare(_)
-            | Standing::Removed(_) => None,
+        match &self.state {
+            NodeState::Stored(document) => Some(document),
+            NodeState::Unreadable(_)
+            | NodeState::Implicit
+            | NodeState::Bare(_)
+            | NodeState::Removed(_) => None,
         }
     }
 
-    /// The document that the store has for it, though it may not be shown.
+    /// Returns the document that the store has for it, even if it is not shown.
     pub fn stored(&self) -> Option<&Document> {
-        match &self.standing {
-            Standing::Stored(document) | Standing::Bare(Some(document)) => Some(document),
+        match &self.state {
+            NodeState::Stored(document) | NodeState::Bare(Some(document)) => Some(document),
             _ => None,
         }
     }
 
-    /// The document that was removed in this mount, where what it described is still kept.
+    /// Returns the document that was removed in this mount, if its content is remembered.
     pub fn removed(&self) -> Option<&Document> {
-        match &self.standing {
-            Standing::Removed(document) => document.as_ref(),
+        match &self.state {
+            NodeState::Removed(document) => document.as_ref(),
             _ => None,
         }
     }
 
     /// Whether it is a directory and no node: it shows no document, and one can be created in it.
     pub fn is_bare(&self) -> bool {
-        matches!(self.standing, Standing::Bare(_) | Standing::Removed(_))
+        matches!(self.state, NodeState::Bare(_) | NodeState::Removed(_))
     }
 
-    /// Whether it is to become a group where nothing else is made of it.
+    /// Whether it becomes a group unless a program makes something else of it.
     pub fn is_made(&self) -> bool {
-        matches!(self.standing, Standing::Bare(_))
+        matches!(self.state, NodeState::Bare(_))
     }
 
-    /// How many bytes of memory it takes, about, and rather too many: a value of a document takes far more than its text.
+    /// Returns a generous estimate of its memory in bytes: a JSON value takes far more than its
+    /// text.
     pub fn memory_len(&self) -> usize {
         let text: &[u8] = self.stored().or(self.removed()).map_or(&[], |document| &document.text);
         let parsed = skim::without_copies(text);
@@ -155,12 +158,12 @@ impl Node {
         MEMORY_OF_NODE.saturating_add(2 * text.len()).saturating_add(of_values)
     }
 
-    /// What it is.
+    /// Returns its content.
     pub fn content(&self) -> &Content {
         &self.content
     }
 
-    /// The array that it is, if it is one that was understood.
+    /// Returns its array, if it is one that was understood.
     pub fn array(&self) -> Option<&Arc<Array>> {
         match &self.content {
             Content::Array(array) => Some(array),
@@ -177,7 +180,7 @@ impl Node {
         }
     }
 
-    /// Its attributes, where they were understood.
+    /// Returns its attributes, if they were understood.
     pub fn attributes(&self) -> Option<&crate::json::Object> {
         match &self.content {
             Content::Group(group) => Some(&group.attributes),

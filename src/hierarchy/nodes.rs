@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::directories::Directories;
 use super::documents::DocumentStore;
-use super::kept::KeptNodes;
-use super::node::{Content, Node, Standing};
+use super::node::{Content, Node, NodeState};
+use super::node_cache::NodeCache;
 use super::texts::Texts;
 use crate::array::{Array, ShardLayout, parse_index};
 use crate::error::{At, Error, Kind, Result};
@@ -15,19 +15,19 @@ use crate::metadata::{Dialect, NodeKind, NodePath, Policy, detect};
 use crate::resources;
 use crate::store::{Entry, Prefix, Store};
 
-/// How many keys below a prefix are looked at to find out whether a node is among them.
+/// The most keys below a prefix to look at when searching for a node among them.
 const IMPLICIT_GROUP_SEARCH: usize = 10_000;
 
-/// How a hierarchy is read.
+/// How to read and write a hierarchy.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// How long what was read of a document is taken to be so.
+    /// How long to cache nodes.
     pub metadata_ttl: Duration,
-    /// The most bytes that a decoded chunk may have.
+    /// The most bytes of a decoded chunk.
     pub max_chunk_len: u64,
-    /// How shards are written.
+    /// How to write shards.
     pub layout: ShardLayout,
-    /// How new arrays are stored that leave it to the mount.
+    /// How to store new arrays whose metadata leave it to the mount.
     pub policy: Policy,
 }
 
@@ -47,12 +47,12 @@ impl Default for Options {
 pub struct Hierarchy {
     pub(super) documents: DocumentStore,
     pub(super) options: Options,
-    nodes: KeptNodes,
+    nodes: NodeCache,
     /// Directories that only this mount knows.
     pub(super) directories: Directories,
-    /// The hierarchy that this one is a part of, if its root is a node of another one.
+    /// The hierarchy around this one, if its root is a node of a larger one.
     pub(super) above: Option<Above>,
-    /// Documents that are shown with copies of others.
+    /// Documents that are shown with consolidated metadata.
     pub(super) shown: Texts,
 }
 
@@ -65,35 +65,36 @@ enum Below {
 }
 
 impl Hierarchy {
-    /// Opens the hierarchy at the root of `store`; its dialect is found out unless it is told.
+    /// Opens the hierarchy at the root of `store`, and detects the dialect if it is `None`.
     pub fn open(store: Store, dialect: Option<Dialect>, options: Options) -> Result<Self> {
         let dialect = dialect.map_or_else(|| detect(&store), Ok)?;
         Ok(Self {
             documents: DocumentStore { store, dialect },
             options,
-            nodes: KeptNodes::default(),
+            nodes: NodeCache::default(),
             directories: Directories::default(),
             above: None,
             shown: Texts::default(),
         })
     }
 
-    /// The store.
+    /// Returns the store.
     pub fn store(&self) -> &Store {
         &self.documents.store
     }
 
-    /// The dialect.
+    /// Returns the dialect.
     pub fn dialect(&self) -> &Dialect {
         &self.documents.dialect
     }
 
-    /// How it is read.
+    /// Returns the options.
     pub fn options(&self) -> &Options {
         &self.options
     }
 
-    /// The node at `path`, or the directory that may become one; none where there is nothing.
+    /// Returns the node at `path`, or the directory that may become one; `None` if there is
+    /// nothing.
     pub fn node(&self, path: &NodePath) -> Result<Option<Arc<Node>>> {
         let kept = self.nodes.get(path);
         if let Some(read) = &kept
@@ -107,37 +108,38 @@ impl Hierarchy {
         Ok(node)
     }
 
-    /// The node at `path`; its absence is an error.
+    /// Returns the node at `path`; its absence is an error.
     pub fn existing(&self, path: &NodePath) -> Result<Arc<Node>> {
         self.node(path)?.ok_or_else(|| Error::not_found().at(path))
     }
 
-    /// A number that is another one whenever something was changed here.
+    /// Returns a number that changes with every change in this hierarchy.
     pub fn generation(&self) -> u64 {
         self.nodes.generation()
     }
 
-    /// How many nodes were moved or removed here so far, with all below them.
+    /// Returns how many nodes were moved or removed here so far; a subtree counts once.
     pub fn moves(&self) -> u64 {
         self.nodes.moves().count()
     }
 
-    /// Whether the node at `path` was moved or removed here after so many others were: another one may be there now.
+    /// Whether the node at `path` was moved or removed after the first `moves` moves, so that
+    /// another one may be there now.
     pub fn has_moved_since(&self, path: &NodePath, moves: u64) -> bool {
         self.nodes.moves().any_since(moves, path)
     }
 
-    /// Forgets what was read of `path`, so that it is read anew.
+    /// Drops the cached node at `path`.
     pub fn invalidate(&self, path: &NodePath) {
         self.nodes.forget(path);
     }
 
-    /// Forgets what was read of `path` and of all that is below it.
+    /// Drops the cached nodes at and below `path`, and counts a move.
     pub(super) fn invalidate_below(&self, path: &NodePath) {
         self.nodes.forget_below(path);
     }
 
-    /// The node at `path` if it is kept, however old it is.
+    /// Returns the cached node at `path`, however old it is.
     pub(super) fn kept(&self, path: &NodePath) -> Option<Arc<Node>> {
         self.nodes.get(path).map(|read| read.node)
     }
@@ -151,7 +153,7 @@ impl Hierarchy {
                 if self.documents.is_current(document)? {
                     return Ok(known);
                 }
-                // Another program has made a node of it.
+                // Another program created a node here.
                 self.directories.remove(path);
             }
             if let Some(kept) = kept
@@ -163,12 +165,12 @@ impl Hierarchy {
             let document = match self.documents.get(path, &key) {
                 Ok(Some(document)) => document,
                 Ok(None) => continue,
-                // The node is visible all the same, with the reason why it is no more than that.
+                // The node stays visible; its content is the reason why it cannot be read.
                 Err(error) if matches!(error.kind(), Kind::TooLarge | Kind::Corrupt) => {
                     let kind = kind.unwrap_or(NodeKind::Group);
                     let content = Content::NotUnderstood(kind, error);
-                    let standing = Standing::Unreadable(key);
-                    return Ok(Some(Arc::new(Node { path: path.clone(), standing, content })));
+                    let state = NodeState::Unreadable(key);
+                    return Ok(Some(Arc::new(Node { path: path.clone(), state, content })));
                 }
                 Err(error) => return Err(error),
             };
@@ -178,11 +180,11 @@ impl Hierarchy {
                 Err(error) => Content::NotUnderstood(lowered.kind, error.at(&key)),
             };
             if known.as_ref().is_some_and(|known| known.is_made()) {
-                // Another program has made a node of it.
+                // Another program created a node here.
                 self.directories.remove(path);
             }
-            let standing = Standing::Stored(document);
-            return Ok(Some(Arc::new(Node { path: path.clone(), standing, content })));
+            let state = NodeState::Stored(document);
+            return Ok(Some(Arc::new(Node { path: path.clone(), state, content })));
         }
         if let Some(known) = known.filter(|known| known.stored().is_none()) {
             return Ok(Some(known));
@@ -190,8 +192,8 @@ impl Hierarchy {
         Ok(match self.find_below(path)? {
             Below::Node => {
                 let content = Content::Group(Group::default());
-                let standing = Standing::Implicit;
-                Some(Arc::new(Node { path: path.clone(), standing, content }))
+                let state = NodeState::Implicit;
+                Some(Arc::new(Node { path: path.clone(), state, content }))
             }
             Below::Files => Some(Arc::new(Node::bare(path.clone(), None))),
             Below::Nothing => None,
@@ -213,8 +215,8 @@ impl Hierarchy {
         }
     }
 
-    /// What stands between the indices in keys below `prefix`, where the document does not say: `/` where there is a
-    /// directory of chunks.
+    /// Returns the separator of the chunk keys below `prefix` if the document does not name it: `/`
+    /// if there is a directory of chunks.
     fn separator_in_use(&self, prefix: &Prefix) -> Result<Separator> {
         let Some(list) = self.store().list() else { return Ok(Separator::Dot) };
         for entry in list.list_dir(prefix)?.take(IMPLICIT_GROUP_SEARCH) {
@@ -232,7 +234,7 @@ impl Hierarchy {
         Ok(self.find_below(path)? == Below::Node)
     }
 
-    /// What lies below `path`, which has no document.
+    /// Finds what lies below `path`, which has no document.
     fn find_below(&self, path: &NodePath) -> Result<Below> {
         if path.is_root() && self.dialect().has_implicit_root() {
             return Ok(Below::Node);
@@ -252,34 +254,34 @@ impl Hierarchy {
         }
         let ordinary = self.ordinary_prefix(path)?;
         if ordinary != nodes {
-            // In a tree of documents other keys mean nothing.
+            // In a dialect with a separate tree of documents, only that tree has nodes.
             let any = list.list_dir(&ordinary)?.next().transpose()?.is_some();
             found = if any { Below::Files } else { Below::Nothing };
         }
         Ok(found)
     }
 
-    /// Where ordinary files beside a node lie.
+    /// Returns the prefix of the ordinary files beside a node's document.
     pub fn ordinary_prefix(&self, path: &NodePath) -> Result<Prefix> {
         self.dialect().chunk_prefix(path)
     }
 
-    pub(super) fn known_as_stored(&self, path: &NodePath) {
+    pub(super) fn forget_unstored(&self, path: &NodePath) {
         self.directories.remove(path);
         self.invalidate(path);
     }
 }
 
-/// Where a hierarchy lies in another one.
+/// The position of a hierarchy inside a larger one.
 #[derive(Debug, Clone)]
 pub(super) struct Above {
     pub(super) hierarchy: Arc<Hierarchy>,
-    /// What is the root there.
+    /// The path of this hierarchy's root in the larger one.
     pub(super) base: NodePath,
 }
 
 impl Above {
-    /// The whole path of a node.
+    /// Returns the full path of a node in the larger hierarchy.
     pub(super) fn path_of(&self, path: &NodePath) -> Result<NodePath> {
         self.base.join(path.as_str())
     }

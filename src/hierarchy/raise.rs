@@ -1,4 +1,4 @@
-//! The metadata files of new nodes: made and checked before anything is stored.
+//! Makes and checks the metadata files of new nodes before anything is stored.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::error::{Error, Kind, Result};
 use crate::metadata::{NewDocument, NodePath, Policy, join, model, split};
 use crate::store::Key;
 
-/// A document for a new node, and what it describes.
+/// A document for a new node, with the parsed content.
 #[derive(Debug)]
 pub struct Raised {
     document: NewDocument,
@@ -17,27 +17,27 @@ pub struct Raised {
 }
 
 impl Raised {
-    /// Where it is to be stored.
+    /// Returns the key to store it at.
     pub(super) fn key(&self) -> &Key {
         &self.document.key
     }
 
-    /// Whether it is a group that is to have consolidated metadata.
+    /// Whether it is a group that asks for consolidated metadata.
     pub(super) fn is_consolidated(&self) -> bool {
         self.document.consolidated
     }
 
-    /// Its text.
+    /// Returns its text.
     pub fn text(&self) -> &str {
         &self.document.text
     }
 
-    /// What it describes.
+    /// Returns the content that it describes.
     pub fn content(&self) -> &Content {
         &self.content
     }
 
-    /// The array, if it is one.
+    /// Returns the array that it describes; `None` for a group.
     pub fn array(&self) -> Option<&Arc<Array>> {
         match &self.content {
             Content::Array(array) => Some(array),
@@ -47,24 +47,24 @@ impl Raised {
 }
 
 impl Hierarchy {
-    /// What is to be stored for the document that a program wrote for a new node at `path`.
+    /// Converts the document that a program wrote for a new node at `path` to the stored dialect.
     pub fn raise(&self, path: &NodePath, written: &[u8]) -> Result<Raised> {
         self.raise_with(path, written, &self.options.policy)
     }
 
-    /// The same, stored as `policy` says.
+    /// Like [`Hierarchy::raise`], with another policy for storing arrays.
     pub fn raise_with(&self, path: &NodePath, written: &[u8], policy: &Policy) -> Result<Raised> {
         let document = self.dialect().new_document(path, written, policy)?;
         let content = self.bind_new(path, document.node.clone())?;
         Ok(Raised { document, content })
     }
 
-    /// The same of a document as the dialect has it, which a person wrote to be stored at `key`.
+    /// Accepts a document in the stored dialect, as written to `key` by a user.
     pub fn raise_stored(&self, path: &NodePath, key: &Key, text: &[u8]) -> Result<Raised> {
         let keys = self.dialect().document_keys(path)?;
         let own = String::from_utf8_lossy(text).into_owned();
         let stored = self.existing(path)?.stored().cloned();
-        // What the dialect has in two files is one document.
+        // Some dialects split one document into two files.
         let (key, text) = match self.dialect().attributes_key(path)? {
             Some(attributes) if attributes == *key => {
                 let stored = stored.ok_or_else(|| {
@@ -96,7 +96,7 @@ impl Hierarchy {
         Ok(Raised { document, content })
     }
 
-    /// Nothing is stored that could not be read again.
+    /// Binds a new node, and refuses one that could not be read back.
     fn bind_new(&self, path: &NodePath, node: model::Node) -> Result<Content> {
         let as_invalid = |error: &Error| Error::invalid(error.detail().to_owned());
         let content = self.bind(path, node).map_err(|error| as_invalid(&error))?;
@@ -109,7 +109,7 @@ impl Hierarchy {
         }
     }
 
-    /// The text of a new document, with the copies in it that are wished.
+    /// Returns the text of a new document, including consolidated metadata if it asks for them.
     pub(super) fn text_to_store(&self, path: &NodePath, raised: &Raised) -> Result<String> {
         let NewDocument { text, consolidated, .. } = &raised.document;
         if *consolidated {

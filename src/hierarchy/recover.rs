@@ -1,7 +1,8 @@
-//! Changes that were cut short, finished or undone.
+//! Finishes or undoes interrupted changes.
 //!
-//! [`Hierarchy::recover`] runs before a mount that can write answers. What was done meanwhile by others stays: a key is
-//! changed only while it has what the change had found or put there, and a node that is there again is not removed.
+//! [`Hierarchy::recover`] runs before a writable mount answers requests. It keeps changes that
+//! other programs made since: it changes a key only if the key has the value from before or after
+//! the interrupted change, and does not remove a node that exists again.
 
 use std::time::Duration;
 
@@ -13,18 +14,18 @@ use crate::error::{At, Error, Kind, Result};
 use crate::metadata::{NodeKind, NodePath};
 use crate::store::{Aside, Key, Prefix, Stat, WritableStore};
 
-/// What became of a change.
+/// The result of recovering a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
     Finished,
     Undone,
-    /// Others have gone on from what it left.
-    Overtaken,
+    /// Other programs changed the same keys since.
+    Conflict,
 }
 
 impl Hierarchy {
-    /// Finishes or undoes what daemons that were killed have left half done, and says so in the log. What cannot be is
-    /// left as it is: the hierarchy can be used all the same.
+    /// Finishes or undoes the changes of killed daemons, and logs it. A change that cannot be
+    /// recovered stays as it is; the hierarchy remains usable.
     pub fn recover(&self) {
         if let Some(above) = &self.above {
             above.hierarchy.recover();
@@ -51,7 +52,7 @@ impl Hierarchy {
     fn settle(&self, aside: &Aside) -> Result<()> {
         let write = self.store().write()?;
         let Some(declared) = self.store().get(&aside.declaration()?, MAX_LEN)? else {
-            // Nothing had changed yet.
+            // The change had not begun.
             return write.erase_prefix(aside.prefix());
         };
         let (dialect, base, intent) = Intent::parse(&declared.bytes)?;
@@ -71,7 +72,7 @@ impl Hierarchy {
         match outcome.at(path)? {
             Outcome::Finished => log::info!("{path}: finished an interrupted change"),
             Outcome::Undone => log::info!("{path}: undid an interrupted change"),
-            Outcome::Overtaken => {
+            Outcome::Conflict => {
                 log::warn!(
                     "{path}: left unchanged: another program changed it after an interrupted change"
                 );
@@ -87,15 +88,15 @@ impl Hierarchy {
         let progress = self.documents.progress(steps)?;
         match stage {
             None if progress == Progress::Nothing => {
-                // Copies may have been changed before it, or not have been put back.
-                self.renew_copies(path)?;
+                // Copies are updated before a removal, and may not have been restored.
+                self.rebuild_copies(path)?;
                 return Ok(Outcome::Undone);
             }
             None => {}
             Some(Stage::Files) => {
                 write.move_prefix(&aside.prefix().join(FILES)?, &Prefix::root())?;
                 self.invalidate_below(path);
-                self.renew_copies(path)?;
+                self.rebuild_copies(path)?;
                 return Ok(Outcome::Undone);
             }
             Some(Stage::Chunks) if progress == Progress::Unknown => {
@@ -117,14 +118,14 @@ impl Hierarchy {
         {
             self.set_shared_copies(path, *wanted)?;
         }
-        self.renew_copies(path)?;
+        self.rebuild_copies(path)?;
         if let Some(was) = was {
             self.erase_outside_of_now(path, was)?;
         }
-        Ok(if progress == Progress::Unknown { Outcome::Overtaken } else { Outcome::Finished })
+        Ok(if progress == Progress::Unknown { Outcome::Conflict } else { Outcome::Finished })
     }
 
-    /// Refuses steps that are not those of a document of `path`.
+    /// Refuses steps that are not on the document of `path`.
     fn check_steps(&self, path: &NodePath, steps: &[Step]) -> Result<()> {
         let mut own: Vec<Key> =
             self.dialect().document_keys(path)?.into_iter().map(|(_, key)| key).collect();
@@ -137,7 +138,7 @@ impl Hierarchy {
         }
     }
 
-    /// Erases the chunks that an array had outside of the shape that it has now.
+    /// Erases the chunks outside an array's current shape, if `was` has a larger one.
     pub(super) fn erase_outside_of_now(&self, path: &NodePath, was: &str) -> Result<()> {
         let node = self.node(path)?;
         let Some(now) = node.as_ref().and_then(|node| node.array()) else { return Ok(()) };
@@ -150,7 +151,7 @@ impl Hierarchy {
             return Ok(());
         }
         match before.erase_outside(&now.model().shape) {
-            Err(error) if is_for_good(error.kind()) => {
+            Err(error) if is_permanent(error.kind()) => {
                 log::warn!("{path}: some chunks outside of its shape could not be erased: {error}");
                 Ok(())
             }
@@ -158,15 +159,15 @@ impl Hierarchy {
         }
     }
 
-    /// Removes what was below a directory when it was to be removed.
+    /// Finishes the removal of a directory.
     fn settle_removal(&self, path: &NodePath, declared: &Stat) -> Result<Outcome> {
         if path.is_root() {
             return Err(Error::corrupt("the root of a hierarchy cannot be removed"));
         }
         let node = self.node(path)?;
         if node.is_some_and(|node| !node.is_bare()) {
-            // Not begun, or made anew.
-            self.renew_copies(path)?;
+            // The removal had not begun, or the node was created again.
+            self.rebuild_copies(path)?;
             return Ok(Outcome::Undone);
         }
         let write = self.store().write()?;
@@ -186,11 +187,11 @@ impl Hierarchy {
         if !is_left {
             prefixes.iter().try_for_each(|prefix| write.erase_prefix(prefix))?;
         }
-        self.renew_copies(path)?;
+        self.rebuild_copies(path)?;
         Ok(Outcome::Finished)
     }
 
-    /// Finishes a move, or finds that it was not begun.
+    /// Finishes a move, or detects that it had not begun.
     pub(super) fn settle_move(&self, moved: &Move, aside: &Aside) -> Result<Outcome> {
         if moved.from.is_root() || moved.to.is_root() {
             return Err(Error::corrupt("the root of a hierarchy cannot be moved"));
@@ -198,7 +199,7 @@ impl Hierarchy {
         let outcome = self.settle_trees(moved, aside)?;
         for path in [&moved.from, &moved.to] {
             self.invalidate_below(path);
-            self.renew_copies(path)?;
+            self.rebuild_copies(path)?;
         }
         Ok(outcome)
     }
@@ -221,7 +222,7 @@ impl Hierarchy {
         if nodes == chunks {
             return match (holds(&nodes)?, holds(&new_nodes)?) {
                 (true, false) => Ok(Outcome::Undone),
-                (true, true) if old.is_some() && new.is_some() => Ok(Outcome::Overtaken),
+                (true, true) if old.is_some() && new.is_some() => Ok(Outcome::Conflict),
                 (true, true) => {
                     write.move_prefix(&nodes, &new_nodes)?;
                     Ok(Outcome::Finished)
@@ -231,12 +232,12 @@ impl Hierarchy {
         }
         let below = aside.prefix().join(BELOW)?;
         match (document, &old, &new) {
-            // It is the last that comes.
+            // Storing the document is the last step.
             (Some(text), _, Some(new)) if text == new => {
                 write.move_prefix(&below, &new_nodes)?;
                 return Ok(Outcome::Finished);
             }
-            // It is the first that goes.
+            // Removing the document is the first step.
             (Some(text), Some(old), _) if text == old => {
                 write.move_prefix(&below, &nodes)?;
                 return Ok(Outcome::Undone);
@@ -263,16 +264,16 @@ impl Hierarchy {
     }
 }
 
-/// Where the nodes below a node lie while it moves.
+/// Holds the nodes below a node while it moves.
 pub(super) const BELOW: &str = "below";
 
-/// Where the chunks lie that a directory gets when it becomes an array.
+/// Holds the encoded chunks of a directory that becomes an array.
 pub(super) const CHUNKS: &str = "chunks";
 
-/// Where the files lie that they were, by their whole keys.
+/// Holds the files that the chunks replace, by their full keys.
 pub(super) const FILES: &str = "files";
 
-/// Whether an error says that something can never be done, and not that the store could not do it now.
-pub(super) fn is_for_good(kind: Kind) -> bool {
+/// Whether an error is permanent, so that a retry is pointless.
+pub(super) fn is_permanent(kind: Kind) -> bool {
     matches!(kind, Kind::Corrupt | Kind::Unsupported | Kind::Invalid | Kind::TooLarge)
 }

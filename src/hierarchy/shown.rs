@@ -1,4 +1,4 @@
-//! Metadata files as the mount shows them, perhaps with copies of all below a group.
+//! Metadata files as the mount shows them, with consolidated metadata for some groups.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::node::{Content, Node};
 use super::nodes::Hierarchy;
-use super::texts::{Of, Text, Wanted};
+use super::texts::{Sources, Text, Wanted};
 use super::walk::Bounds;
 use crate::error::{At, Error, Kind, Result};
 use crate::metadata::model::Group;
@@ -14,12 +14,12 @@ use crate::metadata::shown::{self, Copies};
 use crate::metadata::{Dialect, NodePath};
 use crate::resources;
 
-/// The most bytes of the copies that the mount shows in a document: of these there are three while they are put together.
+/// The most bytes of copies in a shown document; three copies of the text exist while it is made.
 const MAX_COPIES_LEN: u64 = 64 << 20;
 
 impl Hierarchy {
-    /// The document that the mount shows for `node`; where it is wanted for its length alone, perhaps one that is a little
-    /// older ([`Texts`](super::Texts)).
+    /// Returns the document that the mount shows for `node`. If only its length is wanted, it may
+    /// come from a slightly older text ([`Texts`](super::Texts)).
     pub fn shown(&self, node: &Node, wanted: Wanted) -> Result<Arc<str>> {
         Ok(match node.content() {
             Content::Array(array) => {
@@ -28,7 +28,7 @@ impl Hierarchy {
             Content::Group(group) if group.consolidated || self.has_shared_copies(node)? => {
                 let version =
                     node.stored().or(node.removed()).map(|stored| stored.stat.version.state());
-                let of = Of { generation: self.generation(), version };
+                let of = Sources { generation: self.generation(), version };
                 let made = || self.shown_with_copies(node.path(), group);
                 let ttl = self.options.metadata_ttl;
                 self.shown.get(node.path(), (of, ttl), wanted, made)?.text
@@ -42,8 +42,8 @@ impl Hierarchy {
         })
     }
 
-    /// The document of a group with copies of all that is shown below it; without, where there is too much of that: then
-    /// programs read document by document.
+    /// Returns the document of a group with copies of all documents below it. If they are too long,
+    /// they are left out and programs read one document after the other.
     fn shown_with_copies(&self, path: &NodePath, group: &Group) -> Result<Text> {
         match self.copies_shown(path) {
             Ok(copies) => {
@@ -64,7 +64,7 @@ impl Hierarchy {
             let child = child?;
             let relative = child.path().relative_to(path).unwrap_or_default();
             match child.content() {
-                // As zarr-python has them: whoever reads the group reads no other document.
+                // zarr-python also copies the groups: it then reads no other document.
                 Content::Group(group) => {
                     copies.push(relative, &shown::group(group, Some(&no_copies)));
                 }
@@ -81,20 +81,20 @@ impl Hierarchy {
         Ok(copies)
     }
 
-    /// How long the document of `path` was that is shown with copies of others, when it was made last; none where that is
-    /// not known.
+    /// Returns the length of the document that `path` last showed with consolidated metadata;
+    /// `None` if unknown.
     pub fn last_len_shown(&self, path: &NodePath) -> Option<usize> {
         self.shown.last_len(path)
     }
 
-    /// Why documents that were shown lack the copies of others that they should have, once for each.
+    /// Takes the reasons why shown documents lack consolidated metadata; each is reported once.
     pub fn take_notes(&self) -> Vec<Error> {
         self.shown.take_notes()
     }
 
-    /// Whether it may take long to show the document of `path`, because others are copied into it.
+    /// Whether showing the document of `path` may take long, because it includes many others.
     pub fn shows_many(&self, path: &NodePath) -> bool {
-        // Of what is not known here nobody knows.
+        // A node that is not cached may be such a group.
         self.kept(path).is_none_or(|node| match node.content() {
             Content::Group(group) => group.consolidated || *self.dialect() == Dialect::V2,
             Content::Array(_) | Content::NotUnderstood(..) => false,
@@ -102,7 +102,7 @@ impl Hierarchy {
     }
 }
 
-/// Refuses copies that are too long to be shown in one document.
+/// Refuses copies that are too long for one document.
 pub fn check_len(len: usize, path: &NodePath) -> Result<()> {
     let limit = resources::within_memory(MAX_COPIES_LEN, 12);
     if u64::try_from(len).is_ok_and(|len| len <= limit) {
@@ -112,7 +112,7 @@ pub fn check_len(len: usize, path: &NodePath) -> Result<()> {
     Err(Error::too_large(detail).at(path))
 }
 
-/// The stored metadata file byte for byte if it says the same as `shown`, else `shown`.
+/// Returns the stored metadata file byte for byte if it equals `shown` as JSON, else `shown`.
 fn as_stored(node: &Node, shown: String) -> String {
     let stored = node.document().and_then(|document| std::str::from_utf8(&document.text).ok());
     match stored {

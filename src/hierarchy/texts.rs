@@ -1,8 +1,9 @@
-//! Texts that are made of many nodes: consolidated metadata.
+//! Caches texts that combine many nodes: consolidated metadata.
 //!
-//! Each is kept for as long as what was read of a node is, and made once however many ask. To make one takes as long as it
-//! takes to read all that is below a group: `stat`, which wants its length alone, gets that of an older one if making it
-//! takes long, so that a program that looks at a directory again and again does not read everything each time.
+//! Each is cached as long as nodes are, and concurrent requests for a text make it once. Making one
+//! takes as long as reading all nodes below the group. `stat` only needs the length, and uses that
+//! of an older text if making a new one is slow, so that listing a directory repeatedly does not
+//! read everything each time.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,56 +16,56 @@ use crate::error::{Error, Result};
 use crate::metadata::NodePath;
 use crate::resources;
 
-/// How many bytes all of them may have.
+/// The most bytes of all cached texts.
 const MAX_KEPT_LEN: u64 = 64 << 20;
 
-/// How many times as long as it took to make a text its length is taken to be right.
+/// An outdated length is used for this many times the duration of making the text.
 const PATIENCE: u32 = 10;
 
-/// Reasons that are kept until somebody takes them.
+/// The most reasons to keep until the caller takes them.
 const MAX_NOTES: usize = 16;
 
-/// What a text is wanted for.
+/// The purpose of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wanted {
-    /// To be read.
+    /// The text itself.
     Text,
-    /// For its length.
+    /// Only its length.
     Len,
 }
 
-/// What a text is made of: it is another one when this is.
+/// The sources of a text; a text is outdated if they differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Of {
+pub struct Sources {
     /// The generation of the hierarchy.
     pub generation: u64,
-    /// The state of the group's own document.
+    /// The version of the group's own document.
     pub version: Option<[u64; 4]>,
 }
 
-/// A text, and what it lacks.
+/// A text, perhaps without the consolidated metadata.
 #[derive(Debug, Clone)]
 pub struct Text {
-    /// The text.
+    /// The text itself.
     pub text: Arc<str>,
-    /// Why consolidated metadata are not in it, where they should be.
+    /// Why the consolidated metadata are missing; `None` if they are included.
     pub left_out: Option<Error>,
 }
 
 #[derive(Clone)]
 struct Made {
     text: Text,
-    of: Of,
+    of: Sources,
     at: Instant,
     took: Duration,
 }
 
-/// Texts by the path of their group.
+/// The cached texts by the path of their group.
 #[derive(Default)]
 pub struct Texts {
-    /// A leaf. Each text is locked while it is made; nothing else is then.
+    /// A leaf lock. The lock of a text is held while it is made, and no other lock is.
     slots: Mutex<HashMap<NodePath, Arc<Mutex<Option<Made>>>>>,
-    /// Why texts lack what they should have. A leaf.
+    /// Why texts lack the consolidated metadata. A leaf lock.
     notes: Mutex<Vec<Error>>,
 }
 
@@ -75,11 +76,12 @@ impl fmt::Debug for Texts {
 }
 
 impl Texts {
-    /// The text of `path`, made by `make` unless one is known that was made of the same no longer than `ttl` ago.
+    /// Returns the text of `path`. Calls `make` unless a text from the same sources, at most `ttl`
+    /// old, is cached.
     pub fn get(
         &self,
         path: &NodePath,
-        (of, ttl): (Of, Duration),
+        (of, ttl): (Sources, Duration),
         wanted: Wanted,
         make: impl FnOnce() -> Result<Text>,
     ) -> Result<Text> {
@@ -113,24 +115,24 @@ impl Texts {
         Ok(text)
     }
 
-    /// How long the text of `path` was when it was made last; none where that is not known, or being made.
+    /// Returns the length of the last text of `path`; `None` if unknown or being made.
     pub fn last_len(&self, path: &NodePath) -> Option<usize> {
         let slot = Arc::clone(self.slots.lock().get(path)?);
         let made = slot.try_lock()?;
         made.as_ref().map(|made| made.text.text.len())
     }
 
-    /// Forgets all texts: something that they are made of has changed.
+    /// Drops all texts because their sources have changed.
     pub fn forget(&self) {
         self.slots.lock().clear();
     }
 
-    /// Why texts lack what they should have, once for each.
+    /// Takes the reasons why texts lack the consolidated metadata.
     pub fn take_notes(&self) -> Vec<Error> {
         std::mem::take(&mut *self.notes.lock())
     }
 
-    /// Forgets the oldest texts, if there are too many bytes of them; not the one of `path`.
+    /// Drops the oldest texts until the rest fits, but never that of `path`.
     fn shrink(&self, path: &NodePath) {
         let mut slots = self.slots.lock();
         let known = |(path, slot): (&NodePath, &Arc<Mutex<Option<Made>>>)| {
@@ -157,8 +159,8 @@ impl Texts {
 mod tests {
     use super::*;
 
-    fn of(generation: u64) -> Of {
-        Of { generation, version: None }
+    fn of(generation: u64) -> Sources {
+        Sources { generation, version: None }
     }
 
     fn text(text: &str) -> Result<Text> {

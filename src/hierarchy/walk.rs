@@ -1,7 +1,9 @@
-//! Walks over the nodes below a group: parents before what is in them, siblings by name, one node at a time.
+//! Walks over the nodes below a group, one node at a time: parents before children, siblings by
+//! name.
 //!
-//! A hierarchy may have more nodes than anybody has memory or time for, and links to directories may show the same ones by
-//! any number of names. So every walk has [`Bounds`], and ends with an error that names the one that it has reached.
+//! A hierarchy may be too large to walk, and links to directories may repeat nodes under any number
+//! of names. Every walk therefore has [`Bounds`], and ends with an error that names the limit it
+//! reached.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -12,43 +14,43 @@ use super::nodes::Hierarchy;
 use crate::error::{At, Error, Result};
 use crate::metadata::{NodeKind, NodePath};
 
-/// Groups in one another.
+/// The most nested groups.
 const MAX_DEPTH: usize = 256;
 
-/// Nodes that are there by another name already, by way of a link.
+/// The most nodes that links repeat under another name.
 const MAX_REPEATED: usize = 10_000;
 
-/// Nodes that are remembered, to know whether one comes again.
+/// The most nodes to remember for detecting repetitions.
 const MAX_REMEMBERED: usize = 1_000_000;
 
-/// How far a walk goes.
+/// The limits of a walk.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
-    /// How many nodes there may be.
+    /// The most nodes.
     pub nodes: usize,
-    /// How many bytes the texts of their metadata files may have in all.
+    /// The most bytes of all metadata files together.
     pub text_len: u64,
 }
 
 impl Bounds {
-    /// For copies of all metadata below a group, which are one text in the end.
+    /// For consolidated metadata, which become a single text.
     pub const COPIES: Self = Self { nodes: 200_000, text_len: 256 << 20 };
 
-    /// For what keeps nothing of the nodes.
+    /// For callers that keep nothing of the nodes.
     pub const STREAM: Self = Self { nodes: 10_000_000, text_len: u64::MAX };
 }
 
-/// The nodes that a walk has met: by way of links it may meet the same ones again and again.
+/// The nodes that a walk has visited, because links may repeat nodes.
 #[derive(Debug, Default)]
-pub struct Met {
-    /// The versions of their documents: they have the identity of the file in them.
+pub struct Visited {
+    /// The versions of their documents, which include the identity of the file.
     documents: HashSet<[u64; 4]>,
     repeated: usize,
 }
 
-impl Met {
-    /// Notes one. An error where too many were met before.
-    pub fn meet(&mut self, node: &Node) -> Result<()> {
+impl Visited {
+    /// Records a node; an error after too many repetitions.
+    pub fn visit(&mut self, node: &Node) -> Result<()> {
         let Some(document) = node.stored() else { return Ok(()) };
         if self.documents.len() < MAX_REMEMBERED
             && !self.documents.insert(document.stat.version.state())
@@ -64,26 +66,27 @@ impl Met {
     }
 }
 
-/// The nodes below a group. After an error that is not that of a bound it goes on with the next node.
+/// An iterator over the nodes below a group. It continues with the next node after an error, unless
+/// it reached a limit.
 #[derive(Debug)]
 pub struct Walk<'h> {
     hierarchy: &'h Hierarchy,
     bounds: Bounds,
     top: NodePath,
-    /// The node that was looked at last.
+    /// The current node.
     last: NodePath,
-    /// The group whose nodes come next.
+    /// The group to enter next.
     next: Option<NodePath>,
-    /// Each group that the walk is in, with the names that are left in it.
+    /// The groups around the current node, each with its remaining names.
     open: Vec<(NodePath, IntoIter<String>)>,
     nodes: usize,
     text_len: u64,
-    met: Met,
+    visited: Visited,
     is_over: bool,
 }
 
 impl Hierarchy {
-    /// Walks over all that is below `path`.
+    /// Walks over all nodes below `path`.
     pub fn walk_below(&self, path: &NodePath, bounds: Bounds) -> Walk<'_> {
         Walk {
             hierarchy: self,
@@ -94,19 +97,19 @@ impl Hierarchy {
             open: Vec::new(),
             nodes: 0,
             text_len: 0,
-            met: Met::default(),
+            visited: Visited::default(),
             is_over: false,
         }
     }
 }
 
 impl Walk<'_> {
-    /// The path of the node that was looked at last, whether it could be read or not.
+    /// Returns the path of the current node, even if the node could not be read.
     pub fn at(&self) -> &NodePath {
         &self.last
     }
 
-    /// Leaves out what is below the node that came last.
+    /// Skips everything below the current node.
     pub fn skip_below(&mut self) {
         self.next = None;
     }
@@ -116,7 +119,7 @@ impl Walk<'_> {
         Err(Error::too_large(what.to_owned())).at(&self.top)
     }
 
-    /// Opens the group that comes next.
+    /// Enters the next group.
     fn enter(&mut self) -> Result<()> {
         let Some(path) = self.next.take() else { return Ok(()) };
         self.last = path.clone();
@@ -141,9 +144,9 @@ impl Walk<'_> {
         if self.text_len > text_len {
             return self.over(&format!("the metadata below it have more than {text_len} bytes"));
         }
-        let met = self.met.meet(node);
-        self.is_over |= met.is_err();
-        met.at(&self.top)
+        let visited = self.visited.visit(node);
+        self.is_over |= visited.is_err();
+        visited.at(&self.top)
     }
 }
 

@@ -237,7 +237,7 @@ impl Vfs {
         }
         let is_private = path.components().any(|name| name == PRIVATE);
         if is_private || self.is_of_another_format(path)? {
-            return self.core.hierarchy.leave_directory(path);
+            return self.core.hierarchy.keep_plain_directory(path);
         }
         match self.core.hierarchy.store_group(path) {
             Ok(key) => {

@@ -342,7 +342,7 @@ impl Vfs {
     pub fn sync(&self) -> Result<()> {
         let directories = self.store_directories(Duration::ZERO);
         let stored = directories.and(self.sync_files());
-        self.rest(Duration::ZERO);
+        self.release_idle(Duration::ZERO);
         stored
     }
 
@@ -376,18 +376,18 @@ impl Vfs {
         self.backing_files.sweep(&self.core.cache);
         self.core.cache.set_elsewhere(Elsewhere::MemoryFiles, self.backing_files.len());
         self.reader.drop_old_spans(&self.all_open_views());
-        buffer::rest();
+        buffer::release_idle();
         if self.unsynced.len() > MAX_UNSYNCED
             && let Err(error) = self.unsynced.sync_all(self.core.hierarchy.store())
         {
             self.note("write back", &error);
         }
-        self.rest(QUIET);
+        self.release_idle(QUIET);
     }
 
     /// Releases what the store keeps for writing, if nothing was written for `quiet`.
-    fn rest(&self, quiet: Duration) {
-        self.core.hierarchy.rest(quiet);
+    fn release_idle(&self, quiet: Duration) {
+        self.core.hierarchy.release_idle(quiet);
     }
 
     fn inode(&self, number: u64) -> Result<Arc<Inode>> {

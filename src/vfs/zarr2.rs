@@ -19,7 +19,7 @@ use super::place::{CHUNKS, DOCUMENT, Place, ZARRAY, ZATTRS, ZGROUP, ZMETADATA};
 use super::{Form, Vfs};
 use crate::array::{Array, Coords, parse_index};
 use crate::error::{At, Error, Kind, Result};
-use crate::hierarchy::{Bounds, Content, Node, Of, Text, Wanted, check_len};
+use crate::hierarchy::{Bounds, Content, Node, Sources, Text, Wanted, check_len};
 use crate::metadata::merge::Edit;
 use crate::metadata::shown::Copies;
 use crate::metadata::zarr2::{self, Documents, Told};
@@ -268,7 +268,7 @@ impl Vfs {
     fn copies_of(&self, path: &NodePath, wanted: Wanted) -> Result<Arc<str>> {
         let node = self.core.hierarchy.existing(path)?;
         let version = node.stored().or(node.removed()).map(|stored| stored.stat.version.state());
-        let of = Of { generation: self.core.hierarchy.generation(), version };
+        let of = Sources { generation: self.core.hierarchy.generation(), version };
         let ttl = self.core.hierarchy.options().metadata_ttl;
         let make = || {
             let text = zarr2::consolidated(&self.collect_copies(&node)?).into();

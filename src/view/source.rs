@@ -11,7 +11,7 @@ use crate::buffer::reserve;
 use crate::codec::vlen_items;
 use crate::dtype::DType;
 use crate::error::{Error, Kind, Result};
-use crate::hierarchy::{Content, Hierarchy, Met, Node};
+use crate::hierarchy::{Content, Hierarchy, Node, Visited};
 use crate::json::Object;
 use crate::metadata::{NodeKind, NodePath};
 use crate::resources;
@@ -42,7 +42,7 @@ pub struct Source<'s> {
 #[derive(Debug, Default)]
 struct Taken {
     len: Cell<u64>,
-    met: RefCell<Met>,
+    visited: RefCell<Visited>,
 }
 
 impl Taken {
@@ -56,7 +56,7 @@ impl Taken {
                 "the metadata of the nodes in it take more than {limit} bytes of memory"
             )));
         }
-        self.met.borrow_mut().meet(node).map_err(|error| error.of_kind(Kind::Unsupported))
+        self.visited.borrow_mut().visit(node).map_err(|error| error.of_kind(Kind::Unsupported))
     }
 }
 

@@ -1,38 +1,41 @@
-//! Changes that take several keys, kept whole.
+//! Makes changes of several keys atomic.
 //!
-//! What is about to be done is stored first ([`Intent`]), and erased when it is done. A change that fails is undone as
-//! far as that can be; one whose daemon is killed is finished or undone by the next that writes (`recover`). A
-//! change of one key is whole by itself, and costs nothing more.
+//! The change is declared in the store first ([`Intent`]), and the declaration is erased at the
+//! end. A failed change is undone as far as possible. If the daemon is killed, the next mount that
+//! can write finishes or undoes the change (`recover`). A change of a single key is atomic by
+//! itself and needs no declaration.
 //!
-//! `recover` touches a key only while it has the value that the change found or put there. Copies
-//! of metadata files are made again from what is stored. Undoing a change uses the steps that it
-//! has counted: a value that another program stored meanwhile stays, even if it is equal.
+//! `recover` changes a key only if it has the value from before or after the change. It rebuilds
+//! copies of metadata files from the stored documents. Undoing a failed change uses its count of
+//! steps: a value that another program stored meanwhile stays, even if it is equal.
 
 use bytes::Bytes;
 
-use super::documents::{Planned, Taken, is_late};
+use super::documents::{Planned, Taken, is_conflict};
 use super::intent::{Documents, Intent, MAX_LEN, Move};
 use super::node::Document;
 use super::nodes::Hierarchy;
-use super::recover::is_for_good;
+use super::recover::is_permanent;
 use crate::array::Array;
 use crate::error::{Error, Kind, Result};
 use crate::metadata::NodePath;
 use crate::store::Aside;
 
-/// What became of a change that has failed.
+/// The result of undoing a failed change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Undone {
     Yes,
-    /// All of it is done after all.
-    ByDoingTheRest,
+    /// The change is complete after all.
+    Completed,
     No,
 }
 
 impl Hierarchy {
-    /// Stores a document with what belongs to it: consolidated metadata of its own, where that is `wanted`
-    /// or not, the copies above it, and of an array that becomes smaller the end of chunks outside. `was` is that array.
-    pub(super) fn set_whole(
+    /// Stores a document atomically together with what depends on it: the shared copies
+    /// (`consolidated` adds or removes them), the copies above it, and the removal of chunks
+    /// outside a smaller shape. `was` is the array before it shrinks, its document, and the new
+    /// shape.
+    pub(super) fn set_atomically(
         &self,
         path: &NodePath,
         planned: Planned,
@@ -52,17 +55,17 @@ impl Hierarchy {
             stage: None,
         });
         let several = was.is_some() || consolidated.is_some();
-        // The copies of what lies below it have gone with its own.
+        // Removing the document also removed the copies of everything below it.
         let was_removed = self.node(path)?.is_some_and(|node| node.removed().is_some());
-        self.whole(&intent, several, |taken| {
+        self.atomically(&intent, several, |taken| {
             let document = self.documents.apply(planned, taken)?;
             self.invalidate(path);
             if let Some(wanted) = consolidated {
                 self.set_shared_copies(path, wanted)?;
             }
-            self.known_as_stored(path);
+            self.forget_unstored(path);
             if was_removed {
-                self.renew_copies(path)?;
+                self.rebuild_copies(path)?;
             } else {
                 let text = String::from_utf8_lossy(&document.text);
                 self.update_consolidated(path, Some(&text))?;
@@ -71,10 +74,10 @@ impl Hierarchy {
         })
     }
 
-    /// Does `change`, which is what `intent` says, as a whole. `several` is whether it takes more than
-    /// its documents and the copies of them. If it fails, what it has done is undone, or, where that is nearer, the rest
-    /// is done at a second attempt.
-    pub(super) fn whole(
+    /// Runs `change`, declared as `intent`, atomically. `several` is whether it changes more than
+    /// the documents and their copies. On failure it undoes the change, or completes it if only
+    /// little is left to do.
+    pub(super) fn atomically(
         &self,
         intent: &Intent,
         several: bool,
@@ -94,13 +97,13 @@ impl Hierarchy {
                 Ok(())
             }
             Err(error) => match self.undo(intent, &aside, &taken, &error) {
-                Undone::ByDoingTheRest => Ok(()),
+                Undone::Completed => Ok(()),
                 Undone::Yes | Undone::No => Err(error),
             },
         }
     }
 
-    /// Stores what is going to be done, before anything is.
+    /// Declares a change in the store.
     pub(super) fn begin(&self, intent: &Intent) -> Result<Aside> {
         let aside = self.store().write()?.aside()?;
         self.declare(&aside, intent).inspect_err(|_| self.end(&aside))?;
@@ -116,7 +119,7 @@ impl Hierarchy {
         self.store().write()?.declare(aside, Bytes::from(text))
     }
 
-    /// What was declared is done. Where that cannot be taken back, it is found to be done when it is found.
+    /// Erases a declaration. If that fails, recovery will find the change complete.
     pub(super) fn end(&self, aside: &Aside) {
         if let Err(error) =
             self.store().write().and_then(|write| write.erase_prefix(aside.prefix()))
@@ -128,7 +131,7 @@ impl Hierarchy {
         }
     }
 
-    /// Undoes what was done of a change that has failed; what cannot be undone is left to whoever recovers.
+    /// Undoes a failed change. Recovery undoes the rest at the next mount.
     pub(super) fn undo(
         &self,
         intent: &Intent,
@@ -141,17 +144,17 @@ impl Hierarchy {
             Intent::Documents(documents) => self
                 .undo_documents(documents, taken.get(), error)
                 .map(|is_there| is_done = is_there),
-            // What has gone has gone: the caller was told that the rest has not.
+            // Values that are gone stay gone, and the caller got an error for the others.
             Intent::Remove(path) => {
                 self.invalidate(path);
-                self.renew_copies(path)
+                self.rebuild_copies(path)
             }
             Intent::Move(moved) => self.undo_move(moved, aside),
         };
         match undone {
             Ok(()) => {
                 self.end(aside);
-                if is_done { Undone::ByDoingTheRest } else { Undone::Yes }
+                if is_done { Undone::Completed } else { Undone::Yes }
             }
             Err(error) => {
                 log::warn!(
@@ -163,7 +166,7 @@ impl Hierarchy {
         }
     }
 
-    /// Whoever moves puts back what has moved: it is left to see that it is there.
+    /// The mover has already moved everything back: checks that the node is there.
     fn undo_move(&self, moved: &Move, aside: &Aside) -> Result<()> {
         let key = self.documents.key_of(&moved.from, moved.kind)?;
         if moved.document.is_some() && self.documents.text_at(&key)? != moved.document {
@@ -172,8 +175,8 @@ impl Hierarchy {
         self.settle_move(moved, aside).map(drop)
     }
 
-    /// Undoes the steps that were `taken` before `error`; once there are no more, what is left to do is done. What somebody
-    /// else has put there is not ours, though it may be the same. Whether the document is there.
+    /// Undoes the `taken` steps before `error`, or completes the change if all were taken. Keeps
+    /// values that another program stored, even equal ones. Returns whether the document is stored.
     pub(super) fn undo_documents(
         &self,
         documents: &Documents,
@@ -183,27 +186,28 @@ impl Hierarchy {
         let Documents { path, steps, was, .. } = documents;
         self.invalidate(path);
         if taken < steps.len() {
-            // The one that has failed may have come to pass all the same, unless that was what it found.
-            let reached = if is_late(error) { taken } else { taken + 1 };
+            // The failed step may have taken effect, unless a conflict was the reason.
+            let reached = if is_conflict(error) { taken } else { taken + 1 };
             for step in steps.iter().take(reached).rev() {
                 self.documents.replace_step(&step.key, step.new.as_deref(), step.old.as_deref())?;
             }
             self.invalidate(path);
-            // The copies of a document go before it.
+            // A removal changes the copies before the document.
             let are_changed = taken > 0 || documents.is_removal();
-            return if are_changed { self.renew_copies(path).map(|()| false) } else { Ok(false) };
+            return if are_changed { self.rebuild_copies(path).map(|()| false) } else { Ok(false) };
         }
-        if let Err(error) = self.renew_copies(path) {
+        if let Err(error) = self.rebuild_copies(path) {
             for step in steps.iter().rev() {
                 self.documents.replace_step(&step.key, step.new.as_deref(), step.old.as_deref())?;
             }
             self.invalidate(path);
-            if !is_for_good(error.kind()) {
+            if !is_permanent(error.kind()) {
                 return Err(error);
             }
-            // No mount can ever change the copies that failed. Those changed before them are restored.
-            return match self.renew_copies(path) {
-                Err(error) if !is_for_good(error.kind()) => Err(error),
+            // The copies that failed can never be changed. This restores the ones changed before
+            // them.
+            return match self.rebuild_copies(path) {
+                Err(error) if !is_permanent(error.kind()) => Err(error),
                 _ => Ok(false),
             };
         }
@@ -213,7 +217,7 @@ impl Hierarchy {
         Ok(true)
     }
 
-    /// Whether there is anything to be changed in what describes `path` or lies below it.
+    /// Whether the store has any documents or values at or below `path`.
     pub(super) fn holds_values(&self, path: &NodePath) -> Result<bool> {
         let Some(list) = self.store().list() else { return Ok(true) };
         let (nodes, chunks) =
@@ -227,14 +231,14 @@ impl Hierarchy {
     }
 }
 
-/// Whether an array of another shape has fewer chunks along any dimension.
+/// Whether a new shape has fewer chunks along any dimension.
 fn loses_chunks(array: &Array, shape: &[u64]) -> bool {
     let counts = array.grid().counts();
     shape.len() == counts.len()
         && array.grid().resized(shape).counts().iter().zip(counts).any(|(new, old)| new < old)
 }
 
-/// Says that a change is done but for the copies of its documents, which are left to whoever recovers.
+/// Logs that a change is complete except for the copies of its documents, which recovery makes.
 pub(super) fn leave_copies(path: &NodePath, error: &Error) {
     log::warn!("{path}: consolidated metadata stay outdated until the next mount: {error}");
 }

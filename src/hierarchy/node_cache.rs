@@ -1,4 +1,4 @@
-//! Nodes that were read, kept for those who ask again.
+//! A cache of nodes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,28 +12,29 @@ use super::node::Node;
 use crate::metadata::NodePath;
 use crate::resources;
 
-/// How many bytes the nodes that are kept take, about; a walk over more of them must not fill the memory.
+/// The approximate most bytes of cached nodes, so that a walk over many nodes does not fill the
+/// memory.
 const MAX_KEPT_LEN: u64 = 64 << 20;
 
-/// Nodes that were read, by path.
+/// Cached nodes by path.
 #[derive(Debug, Default)]
-pub(super) struct KeptNodes {
-    /// A leaf: metadata files are read and lowered before it is locked.
-    nodes: RwLock<Kept>,
-    /// How often something was forgotten; changed only while `nodes` is locked.
+pub(super) struct NodeCache {
+    /// A leaf lock: metadata files are read and lowered before it is taken.
+    nodes: RwLock<Generations>,
+    /// Counts invalidations; changes only while `nodes` is locked.
     forgotten: AtomicU64,
     /// The paths of nodes that were moved or removed.
     moves: Moves,
 }
 
-impl KeptNodes {
-    /// The node at `path` as it was read last.
-    pub fn get(&self, path: &NodePath) -> Option<Read> {
+impl NodeCache {
+    /// Returns the cached node at `path`.
+    pub fn get(&self, path: &NodePath) -> Option<CachedNode> {
         self.nodes.read().get(path).cloned()
     }
 
-    /// Keeps the node that was read at `path`, or notes that there is none. Does nothing if something
-    /// was forgotten since `generation`: what was read may be older than that.
+    /// Caches the node that was read at `path`, or removes it if there is none. Does nothing after
+    /// an invalidation since `generation`, because the node may be outdated.
     pub fn keep(&self, path: &NodePath, node: Option<&Arc<Node>>, generation: u64) {
         let mut nodes = self.nodes.write();
         if self.generation() != generation {
@@ -45,19 +46,19 @@ impl KeptNodes {
         }
     }
 
-    /// A number that changes whenever something is forgotten.
+    /// Returns a number that changes with every invalidation.
     pub fn generation(&self) -> u64 {
         self.forgotten.load(Ordering::SeqCst)
     }
 
-    /// Forgets what was read of `path`.
+    /// Drops the cached node at `path`.
     pub fn forget(&self, path: &NodePath) {
         let mut nodes = self.nodes.write();
         self.forgotten.fetch_add(1, Ordering::SeqCst);
         nodes.remove(path);
     }
 
-    /// Forgets what was read of `path`, which was moved or removed, and of everything below it.
+    /// Drops the cached nodes at and below `path`, which was moved or removed.
     pub fn forget_below(&self, path: &NodePath) {
         let mut nodes = self.nodes.write();
         self.forgotten.fetch_add(1, Ordering::SeqCst);
@@ -65,37 +66,36 @@ impl KeptNodes {
         nodes.remove_below(path);
     }
 
-    /// The moves and removals so far.
+    /// Returns the moves and removals so far.
     pub fn moves(&self) -> &Moves {
         &self.moves
     }
 }
 
-/// Nodes that were read: those that came last, and those that came before them, which go when there are too many of the
-/// others.
+/// A cache of nodes in two generations: when the young one is full, it becomes the old one.
 #[derive(Debug, Default)]
-struct Kept {
-    young: HashMap<NodePath, Read>,
-    old: HashMap<NodePath, Read>,
-    /// The memory that the young take, about.
+struct Generations {
+    young: HashMap<NodePath, CachedNode>,
+    old: HashMap<NodePath, CachedNode>,
+    /// The approximate memory of the young nodes, in bytes.
     len: usize,
 }
 
-/// A node, and when it was read.
+/// A cached node, and when it was read.
 #[derive(Debug, Clone)]
-pub(super) struct Read {
+pub(super) struct CachedNode {
     pub at: Instant,
     pub node: Arc<Node>,
-    /// The memory that it takes, about.
+    /// Its approximate memory, in bytes.
     len: usize,
 }
 
-impl Kept {
-    fn get(&self, path: &NodePath) -> Option<&Read> {
+impl Generations {
+    fn get(&self, path: &NodePath) -> Option<&CachedNode> {
         self.young.get(path).or_else(|| self.old.get(path))
     }
 
-    /// Keeps a node; whoever uses one that goes for it holds it.
+    /// Caches a node. Callers keep their own reference, so eviction does not disturb them.
     fn insert(&mut self, path: &NodePath, node: &Arc<Node>) {
         let known = self.get(path).filter(|known| Arc::ptr_eq(&known.node, node));
         let len = known.map_or_else(|| node.memory_len(), |known| known.len);
@@ -105,7 +105,8 @@ impl Kept {
             (self.old, self.len) = (std::mem::take(&mut self.young), 0);
         }
         self.len = self.len.saturating_add(len);
-        self.young.insert(path.clone(), Read { at: Instant::now(), node: Arc::clone(node), len });
+        self.young
+            .insert(path.clone(), CachedNode { at: Instant::now(), node: Arc::clone(node), len });
     }
 
     fn remove(&mut self, path: &NodePath) {
@@ -116,7 +117,7 @@ impl Kept {
     }
 
     fn remove_below(&mut self, path: &NodePath) {
-        let is_other = |known: &NodePath, _: &mut Read| known.relative_to(path).is_none();
+        let is_other = |known: &NodePath, _: &mut CachedNode| known.relative_to(path).is_none();
         self.old.retain(is_other);
         self.young.retain(is_other);
         self.len = self.young.values().fold(0, |len, read| len.saturating_add(read.len));
