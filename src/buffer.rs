@@ -185,7 +185,7 @@ pub fn let_go(len: usize) -> Vec<Vec<u8>> {
 }
 
 /// Lets go of what nobody has wanted since this was called last; to be called now and then.
-pub fn rest() {
+pub fn release_idle() {
     let mut kept = KEPT.lock();
     let gone = kept.unused();
     kept.by_room.retain(|_, shelf| mem::take(&mut shelf.is_used));

@@ -45,12 +45,12 @@ impl Hierarchy {
     }
 
     /// Removes what the store keeps only for writing, if nothing was written for `quiet`.
-    pub fn rest(&self, quiet: Duration) {
+    pub fn release_idle(&self, quiet: Duration) {
         if let Some(above) = &self.above {
-            above.hierarchy.rest(quiet);
+            above.hierarchy.release_idle(quiet);
         }
         let Ok(write) = self.store().write() else { return };
-        if let Err(error) = write.rest(quiet) {
+        if let Err(error) = write.release_idle(quiet) {
             log::debug!("{error}"); // Whatever is stored is stored; it comes to rest later.
         }
     }

@@ -46,7 +46,7 @@ impl Hierarchy {
                 );
             }
         }
-        self.rest(Duration::ZERO);
+        self.release_idle(Duration::ZERO);
     }
 
     fn settle(&self, aside: &Aside) -> Result<()> {

@@ -1,7 +1,7 @@
-//! Laying out a shard: where each inner chunk will lie.
+//! Lays out a shard: decides where each inner chunk lies.
 //!
-//! Only lengths are needed: the bytes of an unchanged inner chunk stay where they
-//! are until the store copies them.
+//! Only lengths are needed: the bytes of an unchanged inner chunk stay where they are until the
+//! store copies them.
 
 use super::index::{Index, Span};
 use crate::error::{Error, Result};
@@ -15,9 +15,9 @@ pub struct Part {
     pub len: u64,
 }
 
-/// The index of a shard of `slots` whose `parts` follow one another in the order given, from `start`
-/// bytes into the shard (the length of an encoded index that comes first, else 0; or the end of what stays in its
-/// place). What is `placed` lies there already.
+/// Returns the index of a shard of `slots` in which `parts` follow one another in the given order,
+/// from the byte `start` of the shard: the length of an index at the beginning, 0 without one, or
+/// the end of the bytes that stay in place. `placed` are inner chunks that stay in place.
 pub fn assemble(
     slots: usize,
     placed: impl IntoIterator<Item = (usize, Span)>,

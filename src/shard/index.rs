@@ -18,17 +18,17 @@ use std::ops::Range;
 
 use crate::error::{Error, Result};
 
-/// Bytes of one entry.
+/// The bytes of one entry.
 pub const ENTRY_LEN: usize = 16;
 
 const MISSING: u64 = u64::MAX;
 
-/// Where an inner chunk lies in its shard.
+/// The bytes of an inner chunk in its shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
-    /// Bytes from the start of the shard.
+    /// The offset from the start of the shard.
     pub offset: u64,
-    /// Length of the encoded inner chunk in bytes.
+    /// The length of the encoded inner chunk.
     pub len: u64,
 }
 
@@ -37,7 +37,7 @@ pub struct Span {
 pub struct Index(Box<[(u64, u64)]>);
 
 impl Index {
-    /// Reads the entries from decoded index bytes (the index codecs undone, little endian).
+    /// Parses decoded index bytes: little endian, without the index codecs.
     pub fn parse(bytes: &[u8]) -> Result<Self> {
         let (entries, rest) = bytes.as_chunks::<ENTRY_LEN>();
         if !rest.is_empty() {
@@ -46,18 +46,18 @@ impl Index {
         Ok(Self(entries.iter().map(|entry| split(*entry)).collect()))
     }
 
-    /// An index of `slots` missing inner chunks.
+    /// Returns an index of `slots` missing inner chunks.
     pub fn empty(slots: usize) -> Self {
         Self(vec![(MISSING, MISSING); slots].into_boxed_slice())
     }
 
-    /// How many slots there are.
+    /// Returns the number of slots.
     pub fn slots(&self) -> usize {
         self.0.len()
     }
 
-    /// Where the inner chunk of `slot` lies, in a shard of `shard_len` bytes of which `index` is the
-    /// index itself; `None` where the inner chunk is missing.
+    /// Returns where the inner chunk of `slot` lies, `None` if it is missing. The shard has
+    /// `shard_len` bytes; `index` are those of the index itself.
     pub fn span(&self, slot: usize, shard_len: u64, index: &Range<u64>) -> Result<Option<Span>> {
         let Some(&(offset, len)) = self.0.get(slot) else {
             return Err(Error::corrupt(format!("shard index has no slot {slot}")));
@@ -76,24 +76,24 @@ impl Index {
         Ok(Some(Span { offset, len }))
     }
 
-    /// Whether the inner chunk of `slot` is there, wherever it lies.
+    /// Whether the inner chunk of `slot` exists.
     pub fn is_present(&self, slot: usize) -> bool {
         self.0.get(slot).is_some_and(|entry| *entry != (MISSING, MISSING))
     }
 
-    /// Whether no inner chunk is there.
+    /// Whether all inner chunks are missing.
     pub fn is_empty(&self) -> bool {
         self.0.iter().all(|entry| *entry == (MISSING, MISSING))
     }
 
-    /// Says where the inner chunk of `slot` lies, or that it is missing.
+    /// Sets where the inner chunk of `slot` lies; `None` if it is missing.
     pub(super) fn put(&mut self, slot: usize, span: Option<Span>) {
         if let Some(entry) = self.0.get_mut(slot) {
             *entry = span.map_or((MISSING, MISSING), |span| (span.offset, span.len));
         }
     }
 
-    /// The entries as bytes, before the index codecs.
+    /// Returns the entries as bytes, before the index codecs.
     pub fn to_bytes(&self) -> Vec<u8> {
         self.0
             .iter()

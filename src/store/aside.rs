@@ -1,7 +1,7 @@
-//! Places for values that are on their way: below `.zarrfs`, where no dialect has nodes or chunks.
+//! Places for values in transit: below `.zarrfs`, where no dialect has nodes or chunks.
 //!
-//! A change that takes several values has one of its own. What is stored there at [`Aside::declaration`] says what is
-//! being changed, so that whoever finds it after its writer was killed can finish or undo it.
+//! Every change of several values has one of its own. The value at [`Aside::declaration`] describes
+//! the change, so that another mount can finish or undo it after its writer was killed.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,30 +9,30 @@ use std::sync::Arc;
 use crate::error::Result;
 use crate::store::{Key, Prefix};
 
-/// Where what belongs to zarrfs, and not to the hierarchy, lies in a store.
+/// The directory of a store for files of zarrfs that are no part of the hierarchy.
 pub const PRIVATE: &str = ".zarrfs";
 
-/// A place in the store that nobody else touches until this is dropped. What lies there then is
-/// [abandoned](super::WritableStore::abandoned).
+/// A place in the store that no other writer touches until this is dropped. If it still holds
+/// values then, they are [abandoned](super::WritableStore::abandoned).
 #[derive(Clone)]
 pub struct Aside {
     prefix: Prefix,
-    /// What keeps others away.
+    /// The lock that keeps other writers away.
     _held: Arc<dyn fmt::Debug + Send + Sync>,
 }
 
 impl Aside {
-    /// A place that is its holder's for as long as `held` is there.
+    /// Returns a place that stays reserved until `held` is dropped.
     pub fn new(prefix: Prefix, held: Box<dyn fmt::Debug + Send + Sync>) -> Self {
         Self { prefix, _held: Arc::from(held) }
     }
 
-    /// Where its values lie.
+    /// Returns the prefix of its values.
     pub fn prefix(&self) -> &Prefix {
         &self.prefix
     }
 
-    /// Where it is stored what it is for.
+    /// Returns the key of the declaration.
     pub fn declaration(&self) -> Result<Key> {
         self.prefix.key("change")
     }

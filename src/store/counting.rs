@@ -1,4 +1,4 @@
-//! A store in memory that counts what is asked of it, for tests that promise how little that is.
+//! A store in memory that counts its calls, for tests of how few there are.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,19 +14,19 @@ use super::{
 };
 use crate::error::Result;
 
-/// How often each operation was called, and what went through.
+/// The number of calls of each operation, and of the bytes.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Calls {
     pub(crate) gets: usize,
-    /// Ranges in all `gets`.
+    /// The ranges in all `gets`.
     pub(crate) ranges: usize,
-    /// Bytes that came out of `gets`.
+    /// The bytes that `gets` returned.
     pub(crate) read_len: u64,
     pub(crate) stats: usize,
     pub(crate) sets: usize,
-    /// Bytes of new pieces.
+    /// The bytes of new pieces.
     pub(crate) new_len: u64,
-    /// Bytes of kept pieces.
+    /// The bytes of kept pieces.
     pub(crate) kept_len: u64,
     pub(crate) parts: usize,
     pub(crate) erases: usize,
@@ -52,17 +52,17 @@ impl CountingStore {
         (Store::new(Arc::clone(&counting)), counting)
     }
 
-    /// The calls since the last time that it was asked.
+    /// Returns the calls since the last `take`.
     pub(crate) fn take(&self) -> Calls {
         std::mem::take(&mut self.calls.lock())
     }
 
-    /// Lets `what` happen right before the `nth` get from now.
+    /// Runs `what` right before the `nth` get from now.
     pub(crate) fn interrupt_get(&self, nth: usize, what: impl FnOnce() + Send + 'static) {
         *self.interruption.lock() = Some((nth, Box::new(what)));
     }
 
-    /// Lets `what` happen right after the next set.
+    /// Runs `what` right after the next set.
     pub(crate) fn after_set(&self, what: impl FnOnce() + Send + 'static) {
         *self.after_set.lock() = Some(Box::new(what));
     }
@@ -175,8 +175,8 @@ impl WritableStore for CountingStore {
         self.store.abandoned()
     }
 
-    fn rest(&self, quiet: Duration) -> Result<()> {
-        self.store.rest(quiet)
+    fn release_idle(&self, quiet: Duration) -> Result<()> {
+        self.store.release_idle(quiet)
     }
 }
 

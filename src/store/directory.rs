@@ -1,19 +1,18 @@
 //! A directory as a store: a key is a path, a value is a regular file.
 //!
-//! This module alone opens backing files. Everything goes through `openat2` with
-//! `RESOLVE_BENEATH` from one descriptor of the root, so that no name and no link,
-//! not even one that is swapped in meanwhile, leads out of it. A FIFO, a socket or a
-//! device is never opened for reading.
+//! Only this module opens backing files. It always uses `openat2` with `RESOLVE_BENEATH` and one
+//! descriptor of the root, so that no name and no link leads out of it, even if a link is swapped
+//! in concurrently. It never opens a FIFO, a socket or a device for reading.
 //!
-//! `set` writes `NAME.__lock` beside the key, under a lock of the open file, and
-//! renames it onto the key. That is `TensorStore`'s protocol too, so that all writers of
-//! a key on one machine take turns; a file that a killed writer left is taken over
-//! by the next one, and never shown.
+//! `set` writes `NAME.__lock` beside the key, under a lock of the open file, and renames it onto
+//! the key. This is `TensorStore`'s protocol, so all writers of a key on one machine exclude each
+//! other. The next writer takes over a file that a killed one left; such a file is never shown.
 //!
 //! `set` checks its condition under that lock. Two mounts and `TensorStore` therefore never
 //! overwrite each other's changes of one shard.
 
 mod circles;
+mod key_lock;
 mod listing;
 mod names;
 mod opening;
@@ -21,7 +20,6 @@ mod parents;
 mod recover;
 mod session;
 mod trees;
-mod turn;
 mod value;
 mod version;
 
@@ -42,6 +40,7 @@ use super::{
 use crate::error::{At, Error, Kind, Result};
 use crate::sys::{self, Dir, Links};
 use circles::Root;
+use key_lock::KeyLock;
 use listing::{Listing, Walk};
 pub use names::LOCK_SUFFIX;
 use names::{c_name, is_lock};
@@ -50,20 +49,20 @@ use parents::{make_parent, prune};
 use recover::recover;
 use session::Session;
 use trees::{empty, move_tree};
-use turn::Turn;
 use value::{Opened, digest_of, keep_owner, read_range, write_all};
 use version::Clock;
 
-/// Whether new bytes are on the medium before they take their key.
+/// When new bytes are synced to the medium.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
-    /// They are: a power cut leaves the old value or the new one.
+    /// Before they take their key: after a power cut the value is either the old one or the new
+    /// one.
     Synced,
-    /// Only after `sync`: a power cut may leave a new value torn, on file systems that allow it.
+    /// Only by `sync`: a power cut may leave a torn value on some file systems.
     Buffered,
 }
 
-/// A directory whose files are the values.
+/// A directory of values.
 #[derive(Debug)]
 pub struct DirectoryStore {
     root: Arc<Root>,
@@ -90,7 +89,8 @@ impl DirectoryStore {
         Ok(found.map(|(file, metadata)| self.clock.stat(&file, &metadata)))
     }
 
-    /// The regular file of `key`, or none, and its version before anything is read.
+    /// Opens the regular file of `key` if there is one, and takes its version before anything is
+    /// read.
     fn open_value(&self, key: &Key) -> Result<Option<Opened>> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
         let found = open_file(&self.root, key, flags)?;
@@ -100,22 +100,22 @@ impl DirectoryStore {
         }))
     }
 
-    /// Waits for the turn to write `key`.
-    fn turn(&self, key: &Key) -> Result<Turn<'_>> {
-        Turn::take(&self.root, &self.session, key).at(key)
+    /// Waits for the lock to write `key`.
+    fn lock_key(&self, key: &Key) -> Result<KeyLock<'_>> {
+        KeyLock::take(&self.root, &self.session, key).at(key)
     }
 
-    /// Writes `pieces` to the locked file, makes them durable where that is wanted, and gives them the key.
+    /// Writes `pieces` to the locked file, syncs it if required, and renames it onto the key.
     fn replace(
         &self,
-        turn: &Turn<'_>,
+        lock: &KeyLock<'_>,
         key: &Key,
         pieces: &[Piece],
         condition: Condition,
     ) -> Result<Stat> {
-        let file = &turn.file;
+        let file = &lock.file;
         let old = match self.open_value(key) {
-            // Whatever it is that cannot be opened, it is replaced.
+            // Replace the value even if it cannot be opened.
             Err(_) if matches!(condition, Condition::Always) => None,
             old => old?,
         };
@@ -124,7 +124,8 @@ impl DirectoryStore {
         write_all(file, pieces, old.as_ref().map(|old| &old.file))?;
         if let Some(old) = &old {
             keep_owner(file, &old.metadata)?;
-            // A program that writes values in place takes no turns: what was kept may be half of its bytes.
+            // A program that writes values in place ignores the lock, so a kept range may be half
+            // written.
             if pieces.iter().any(|piece| matches!(piece, Piece::Kept { .. })) {
                 let now = self.clock.stat(&old.file, &old.file.metadata()?);
                 condition.check(Some(now.version))?;
@@ -136,7 +137,7 @@ impl DirectoryStore {
             file.sync_all()?;
         }
         let written = self.clock.stat(file, &file.metadata()?);
-        renameat(&turn.dir, &turn.lock_name, &turn.dir, &turn.name)?;
+        renameat(&lock.dir, &lock.lock_name, &lock.dir, &lock.name)?;
         // The rename itself changes the version. From here on other programs may change the file.
         let mut stat = self.clock.stat(file, &file.metadata()?);
         if (stat.len, stat.modified) != (written.len, written.modified) {
@@ -146,8 +147,8 @@ impl DirectoryStore {
         Ok(self.clock.note_own(stat, modified))
     }
 
-    /// Checks a condition on a value whose key is locked. If bytes were read while the value could change unnoticed,
-    /// they are compared with what is stored.
+    /// Checks a condition on a value whose key is locked. If bytes were read while the value could
+    /// change unnoticed, they are compared with what is stored.
     fn check(&self, key: &Key, condition: Condition, found: Option<Version>) -> Result<()> {
         condition.check(found)?;
         let Condition::Unchanged(version) = condition else { return Ok(()) };
@@ -161,7 +162,7 @@ impl DirectoryStore {
                 if digest_of(&now.bytes) == digest { Ok(()) } else { Err(stale()) }
             }
             WasRead::Part => {
-                // Whoever asked reads it again, and finds it settled.
+                // After the wait, the caller reads a settled version.
                 self.clock.wait();
                 Err(stale())
             }
@@ -189,7 +190,7 @@ impl ReadableStore for DirectoryStore {
     }
 
     fn stat(&self, keys: &[Key]) -> Result<Vec<Option<Stat>>> {
-        // Of many in one directory that is opened once: what is a file there is one, and needs no look at its path.
+        // Open a directory once for many keys in it; names of regular files need no path check.
         let mut beside: Option<(Prefix, Option<OwnedFd>)> = None;
         let stat = |key: &Key| {
             let parent = key.parent();
@@ -235,11 +236,11 @@ impl WritableStore for DirectoryStore {
             let detail = "this name is reserved for lock files";
             return Err(Error::new(Kind::NotPermitted, detail).at(key));
         }
-        let turn = self.turn(key)?;
-        let stored = self.replace(&turn, key, pieces, condition);
+        let lock = self.lock_key(key)?;
+        let stored = self.replace(&lock, key, pieces, condition);
         if stored.is_err() {
-            turn.end_unused();
-            // Why nothing was stored matters more than a directory that stays.
+            lock.end_unused();
+            // The first error matters more than an empty directory that stays.
             let pruned = prune(&self.root, key);
             pruned.unwrap_or_else(|error| log::debug!("{error}"));
         }
@@ -250,7 +251,7 @@ impl WritableStore for DirectoryStore {
         for (key, start, bytes) in parts {
             let stat = self.stat(std::slice::from_ref(key))?.pop().flatten();
             let stat = stat.ok_or_else(|| Error::not_found().at(key))?;
-            // The rest is copied by the kernel: a long value need not fit into memory.
+            // The kernel copies the rest, because a long value need not fit into memory.
             let pieces = Piece::overlay(stat.len, &[(*start, bytes.clone())]).at(key)?;
             self.set(key, &pieces, Condition::Unchanged(stat.version))?;
         }
@@ -268,13 +269,14 @@ impl WritableStore for DirectoryStore {
                 Err(Errno::NOENT) => continue,
                 _ => {}
             }
-            // A writer that has checked its condition must not find out that the value went after that.
-            let turn = self.turn(key)?;
-            let erased = match unlinkat(&turn.dir, &turn.name, AtFlags::empty()) {
+            // The lock keeps writers from checking their condition before the erasure and storing
+            // after it.
+            let lock = self.lock_key(key)?;
+            let erased = match unlinkat(&lock.dir, &lock.name, AtFlags::empty()) {
                 Ok(()) | Err(Errno::NOENT) => Ok(()),
                 Err(error) => Err(Error::from(error)),
             };
-            turn.end_unused();
+            lock.end_unused();
             prune(&self.root, key)?;
             erased.at(key)?;
         }
@@ -282,12 +284,12 @@ impl WritableStore for DirectoryStore {
     }
 
     fn erase_unchanged(&self, key: &Key, version: Version) -> Result<()> {
-        let turn = self.turn(key)?;
+        let lock = self.lock_key(key)?;
         let found = self.stat(std::slice::from_ref(key))?.pop().flatten();
         let found = found.map(|stat| stat.version);
         let checked = self.check(key, Condition::Unchanged(version), found);
-        let erased = checked.and_then(|()| Ok(unlinkat(&turn.dir, &turn.name, AtFlags::empty())?));
-        turn.end_unused();
+        let erased = checked.and_then(|()| Ok(unlinkat(&lock.dir, &lock.name, AtFlags::empty())?));
+        lock.end_unused();
         prune(&self.root, key)?;
         erased.at(key)
     }
@@ -334,12 +336,12 @@ impl WritableStore for DirectoryStore {
             return Ok(());
         }
         let new_dir = make_parent(&self.root, to)?;
-        let turn = self.turn(from)?;
-        let moved = match renameat(&turn.dir, &turn.name, &new_dir, &c_name(to.name())?) {
+        let lock = self.lock_key(from)?;
+        let moved = match renameat(&lock.dir, &lock.name, &new_dir, &c_name(to.name())?) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(error) => Err(Error::from(error)),
         };
-        turn.end_unused();
+        lock.end_unused();
         prune(&self.root, from)?;
         prune(&self.root, to)?;
         moved.at(from)
@@ -389,8 +391,8 @@ impl WritableStore for DirectoryStore {
         recover(&self.root)
     }
 
-    fn rest(&self, quiet: Duration) -> Result<()> {
-        self.session.rest(quiet).at(PRIVATE)
+    fn release_idle(&self, quiet: Duration) -> Result<()> {
+        self.session.release_idle(quiet).at(PRIVATE)
     }
 }
 
@@ -407,8 +409,8 @@ impl ListableStore for DirectoryStore {
     }
 }
 
-/// The opened value or directory, `None` if another program has replaced it by a FIFO or by a link
-/// that leads out of the store.
+/// Returns the opened file or directory; `None` if another program replaced it by a FIFO or by a
+/// link out of the store.
 fn unless_replaced<T>(found: Result<Option<T>>) -> Result<Option<T>> {
     match found {
         Err(error) if error.kind() == Kind::Corrupt => Ok(None),

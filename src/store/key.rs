@@ -1,15 +1,15 @@
 //! Keys and prefixes: the names in a store, validated once.
 //!
-//! A key is what the abstract store interface calls one: components that are
-//! joined by `/`. No component is empty, `.` or `..`, and none holds a NUL, so
-//! that a key can never lead out of the store, whatever a document says.
+//! As in the abstract store interface, a key has components joined by `/`. No component is empty,
+//! `.` or `..`, and none contains a NUL, so that a key never leads out of the store, whatever a
+//! document says.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::error::{Error, Kind, Result};
 
-/// Whether `name` may be one component of a key.
+/// Whether `name` is valid as one component of a key.
 pub fn is_component(name: &str) -> bool {
     !name.is_empty() && name != "." && name != ".." && !name.contains(['/', '\0'])
 }
@@ -19,7 +19,7 @@ pub fn is_component(name: &str) -> bool {
 pub struct Key(Arc<str>);
 
 impl Key {
-    /// Checks every component. A double slash is an error, not collapsed.
+    /// Parses a key and checks every component. A double slash is an error.
     pub fn parse(text: &str) -> Result<Self> {
         if text.split('/').all(is_component) {
             Ok(Self(text.into()))
@@ -28,17 +28,17 @@ impl Key {
         }
     }
 
-    /// The key as text, without a leading slash.
+    /// Returns the key as text, without a leading slash.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The last component.
+    /// Returns the last component.
     pub fn name(&self) -> &str {
         self.0.rsplit('/').next().unwrap_or(&self.0)
     }
 
-    /// All but the last component.
+    /// Returns the prefix of all but the last component.
     pub fn parent(&self) -> Prefix {
         match self.0.rfind('/') {
             Some(slash) => Prefix(self.0.get(..=slash).unwrap_or_default().into()),
@@ -59,17 +59,17 @@ impl fmt::Debug for Key {
     }
 }
 
-/// The beginning of keys: empty, or components that each end with `/`.
+/// A prefix of keys: empty, or components that each end with `/`.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Prefix(Arc<str>);
 
 impl Prefix {
-    /// The prefix of every key.
+    /// Returns the prefix of every key.
     pub fn root() -> Self {
         Self("".into())
     }
 
-    /// Parses `""`, `"a/b/"` or `"a/b"`, which means the same.
+    /// Parses `""`, `"a/b/"`, or `"a/b"` with the same meaning.
     pub fn parse(text: &str) -> Result<Self> {
         let text = text.strip_suffix('/').unwrap_or(text);
         if text.is_empty() {
@@ -78,7 +78,7 @@ impl Prefix {
         Key::parse(text).map(|key| Self(format!("{key}/").into()))
     }
 
-    /// The prefix as text: empty, or ending with `/`.
+    /// Returns the prefix as text: empty, or ending with `/`.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -88,19 +88,19 @@ impl Prefix {
         self.0.is_empty()
     }
 
-    /// The key `relative` below this prefix; `relative` may have several components.
+    /// Returns the key `relative` below this prefix; `relative` may have several components.
     pub fn key(&self, relative: &str) -> Result<Key> {
         Key::parse(relative)?;
         Ok(Key(format!("{}{relative}", self.0).into()))
     }
 
-    /// The prefix `relative` below this one.
+    /// Returns the prefix `relative` below this one.
     pub fn join(&self, relative: &str) -> Result<Self> {
         let below = Self::parse(relative)?;
         Ok(Self(format!("{}{below}", self.0).into()))
     }
 
-    /// The prefix as a key, which is what a directory is to the file system below; none for the root.
+    /// Returns the prefix as a key, which names a directory in a file system; `None` for the root.
     pub fn as_key(&self) -> Option<Key> {
         self.0.strip_suffix('/').map(|text| Key(text.into()))
     }

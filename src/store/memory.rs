@@ -1,4 +1,4 @@
-//! A store in memory: for tests, and the plainest statement of what a store does.
+//! A store in memory, for tests, and as the simplest definition of a store.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,22 +13,22 @@ use super::{
 };
 use crate::error::{At, Error, Kind, Result};
 
-/// Values in a map. Nothing outlives the process.
+/// Values in a map, which are lost when the process ends.
 #[derive(Debug, Default)]
 pub struct MemoryStore {
-    /// A leaf: nothing else is locked or waited for under it.
+    /// A leaf lock; nothing is waited for under it.
     values: Mutex<Values>,
     asides: Arc<Mutex<Asides>>,
 }
 
-/// Which places of changes are somebody's.
+/// The places aside that are in use.
 #[derive(Debug, Default)]
 struct Asides {
     made: u64,
     live: BTreeSet<Prefix>,
 }
 
-/// A place that is somebody's, until it is dropped.
+/// Marks a place aside as in use until it is dropped.
 #[derive(Debug)]
 struct Held {
     prefix: Prefix,
@@ -48,7 +48,7 @@ struct Values {
 }
 
 impl MemoryStore {
-    /// An empty store.
+    /// Returns an empty store.
     pub fn new() -> Self {
         Self::default()
     }
@@ -66,7 +66,7 @@ impl ReadableStore for MemoryStore {
         let get = |(key, range): &(Key, ByteRange)| {
             let (bytes, stat) = values.by_key.get(key)?;
             let (offset, len) = range.within(stat.len);
-            // Both are within a value that is in memory.
+            // Both lie within a value that is in memory.
             let start = usize::try_from(offset).unwrap_or(usize::MAX);
             let end = start.saturating_add(usize::try_from(len).unwrap_or(usize::MAX));
             Some(Value {
@@ -208,7 +208,7 @@ impl WritableStore for MemoryStore {
         Ok(abandoned)
     }
 
-    fn rest(&self, _quiet: Duration) -> Result<()> {
+    fn release_idle(&self, _quiet: Duration) -> Result<()> {
         Ok(()) // Nothing is there for writing alone.
     }
 }

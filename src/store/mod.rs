@@ -1,9 +1,9 @@
 //! The abstract store interface: keys to values.
 //!
-//! The three capabilities of the Zarr drafts (readable, writeable, listable),
-//! each apart, and what the promises of zarrfs need besides: the length, time and
-//! version of a value, `set` on a condition, and `sync`. [`Store`] holds
-//! whichever of the three there are: a store that cannot list still mounts.
+//! It has the three capabilities of the Zarr drafts (readable, writeable, listable) as separate
+//! traits, and what zarrfs needs besides: the length, time and version of a value, conditional
+//! `set`, and `sync`. [`Store`] holds the capabilities that a store has: one that cannot list can
+//! still be mounted.
 //!
 //! Nothing above this module does I/O on the source.
 //!
@@ -38,27 +38,27 @@ use crate::error::{Error, Kind, Result};
 pub use aside::{Aside, PRIVATE};
 pub use key::{Key, Prefix, is_component};
 
-/// Which bytes of a value.
+/// A range of the bytes of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ByteRange {
-    /// `len` bytes from `offset`; what lies past the end is left out.
+    /// `len` bytes from `offset`; bytes past the end are left out.
     Span {
-        /// Where it begins, in bytes from the start of the value.
+        /// The offset from the start of the value.
         offset: u64,
-        /// How many bytes at most.
+        /// The most bytes.
         len: u64,
     },
-    /// The last bytes: that many, or the whole value where it is shorter.
+    /// The last bytes: this many, or the whole value if it is shorter.
     Suffix(u64),
 }
 
 impl ByteRange {
-    /// The first `len` bytes.
+    /// Returns the range of the first `len` bytes.
     pub fn first(len: u64) -> Self {
         Self::Span { offset: 0, len }
     }
 
-    /// The bytes as an offset and a length inside a value of `value_len` bytes.
+    /// Returns the range as an offset and a length inside a value of `value_len` bytes.
     pub fn within(self, value_len: u64) -> (u64, u64) {
         match self {
             Self::Span { offset, len } => {
@@ -75,20 +75,21 @@ impl ByteRange {
 
 /// Identifies one state of a value.
 ///
-/// Two versions are not compared with `==`: a cache asks whether bytes that it read are still those of the store
-/// ([`Self::holds`]), and a condition whether a value is the one that was found ([`Self::is_same`]).
+/// There is no `==`: a cache asks whether bytes that it read still match the store
+/// ([`Self::holds`]), and a condition whether a value has not been replaced ([`Self::is_same`]).
 #[derive(Debug, Clone, Copy)]
 #[cfg_attr(test, derive(PartialEq, Eq))]
 pub struct Version {
     pub(crate) state: [u64; 4],
-    /// Whether every later change of the value has another state. If not, bytes that were read as this version may be
-    /// outdated though a later look finds the same state.
+    /// Whether every later change of the value has another state. Otherwise bytes that were read
+    /// under this version may be outdated even if a later `stat` finds the same state.
     pub(crate) is_settled: bool,
-    /// What was read of a value that is not settled: by this a condition tells whether it is the same still.
+    /// What was read of an unsettled value, so that a condition can compare it with the stored
+    /// bytes.
     pub(crate) read: WasRead,
 }
 
-/// What was read of a value along with its version.
+/// How much of a value was read together with its version.
 #[derive(Debug, Clone, Copy, Default)]
 #[cfg_attr(test, derive(PartialEq, Eq))]
 pub(crate) enum WasRead {
@@ -97,17 +98,18 @@ pub(crate) enum WasRead {
     Nothing,
     /// Some of its bytes.
     Part,
-    /// All of its bytes; a digest of them.
+    /// All of its bytes, as a digest.
     Whole(u64),
 }
 
 impl Version {
-    /// The version of a value of which every state is another one.
+    /// Returns a version whose every change has another state.
     pub(crate) fn settled(state: [u64; 4]) -> Self {
         Self { state, is_settled: true, read: WasRead::Nothing }
     }
 
-    /// A version that no stored value has, for bytes that are not stored yet. A greater number is a later version.
+    /// Returns a version that no stored value has, for unstored bytes. Later versions have greater
+    /// numbers.
     pub fn unstored(number: u64) -> Self {
         Self::settled([u64::MAX, number, u64::MAX, u64::MAX])
     }
@@ -117,13 +119,13 @@ impl Version {
         matches!(self.state, [u64::MAX, _, u64::MAX, u64::MAX])
     }
 
-    /// Whether bytes that were read as this version are those of the value in which `now` was found later.
+    /// Whether bytes that were read under this version match the value that has the version `now`.
     pub fn holds(self, now: Self) -> bool {
         self.is_settled && self.is_same(now)
     }
 
-    /// The same for a value that may be absent: bytes that were read hold until the value is erased, and its absence until
-    /// it is set.
+    /// Like [`Self::holds`], for a value that may be absent: bytes match until the value is erased,
+    /// and absence until it is set.
     pub fn holds_of(was: Option<Self>, now: Option<Self>) -> bool {
         match (was, now) {
             (Some(was), Some(now)) => was.holds(now),
@@ -132,35 +134,35 @@ impl Version {
         }
     }
 
-    /// Whether two looks at a value found the same state.
+    /// Whether two versions are the same state.
     pub fn is_same(self, other: Self) -> bool {
         self.state == other.state
     }
 
-    /// A number for each state. Of bytes that are not stored yet it grows with each write.
+    /// Returns a number for each state. For unstored bytes it grows with each write.
     pub fn state(self) -> [u64; 4] {
         self.state
     }
 }
 
-/// What is known of a value without its bytes.
+/// The properties of a value without its bytes.
 #[derive(Debug, Clone, Copy)]
 #[cfg_attr(test, derive(PartialEq, Eq))]
 pub struct Stat {
-    /// Length in bytes.
+    /// The length in bytes.
     pub len: u64,
-    /// When it was last set.
+    /// The time of the last set.
     pub modified: SystemTime,
-    /// Which state of the value this is.
+    /// The version.
     pub version: Version,
 }
 
-/// Bytes of a value, and what the whole value was when they were read.
+/// Bytes of a value, with the stat of the whole value when they were read.
 #[derive(Debug, Clone)]
 pub struct Value {
-    /// The bytes that were asked for, as far as the value has them.
+    /// The requested bytes, as far as the value has them.
     pub bytes: Bytes,
-    /// The whole value's length, time and version.
+    /// The stat of the whole value.
     pub stat: Stat,
 }
 
@@ -169,18 +171,18 @@ pub struct Value {
 pub enum Piece {
     /// New bytes.
     New(Bytes),
-    /// Bytes of the value that is replaced, so that a shard's unchanged inner chunks need not pass
-    /// through memory. Only with [`Condition::Unchanged`]: of which value would it be otherwise?
+    /// Bytes of the replaced value, so that a shard's unchanged inner chunks need not pass through
+    /// memory. Requires [`Condition::Unchanged`].
     Kept {
-        /// Bytes from the start of the old value.
+        /// The offset from the start of the old value.
         offset: u64,
-        /// How many bytes; all of them must be there.
+        /// The number of bytes, all of which must exist.
         len: u64,
     },
 }
 
 impl Piece {
-    /// Length in bytes.
+    /// Returns its length in bytes.
     pub fn len(&self) -> u64 {
         match self {
             Self::New(bytes) => u64::try_from(bytes.len()).unwrap_or(u64::MAX),
@@ -188,19 +190,19 @@ impl Piece {
         }
     }
 
-    /// Whether it adds nothing.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The length of `pieces` one after another; more than 2^64 bytes are an error.
+    /// Returns the total length of `pieces`; an error above 2^64 bytes.
     pub fn total_len(pieces: &[Self]) -> Result<u64> {
         let total = pieces.iter().try_fold(0_u64, |total, piece| total.checked_add(piece.len()));
         total.ok_or_else(|| Error::too_large("a value of more than 2^64 bytes"))
     }
 
-    /// A value of `len` bytes in which each of `parts` stands in the place of what was from its start. It
-    /// keeps its length: a part that would end past it is an error.
+    /// Returns the pieces for replacing each of `parts`, from its offset, in a value of `len`
+    /// bytes. The length stays: a part that ends past it is an error.
     pub fn overlay(len: u64, parts: &[(u64, Bytes)]) -> Result<Vec<Self>> {
         let mut pieces = vec![Self::Kept { offset: 0, len }];
         for (start, bytes) in parts {
@@ -220,7 +222,7 @@ impl Piece {
         Ok(pieces)
     }
 
-    /// The pieces before `at` bytes, and those from there.
+    /// Splits pieces at the byte `at`.
     fn cut(pieces: Vec<Self>, at: u64) -> (Vec<Self>, Vec<Self>) {
         let (mut before, mut after) = (Vec::new(), Vec::new());
         let mut room = at;
@@ -229,7 +231,7 @@ impl Piece {
             room -= head_len;
             let (head, tail) = match piece {
                 Self::New(mut bytes) => {
-                    // No longer than bytes that are in memory.
+                    // The length fits because the bytes are in memory.
                     let head = bytes.split_to(usize::try_from(head_len).unwrap_or(bytes.len()));
                     (Self::New(head), Self::New(bytes))
                 }
@@ -251,19 +253,19 @@ impl From<Bytes> for Piece {
     }
 }
 
-/// When a `set` may happen.
+/// The condition of a `set`.
 #[derive(Debug, Clone, Copy)]
 pub enum Condition {
-    /// Whatever is there.
+    /// None.
     Always,
-    /// Only where the key has no value; else [`Kind::Exists`].
+    /// The key must have no value, else [`Kind::Exists`].
     Absent,
-    /// Only where the value is still this one; else [`Kind::Stale`].
+    /// The value must still have this version, else [`Kind::Stale`].
     Unchanged(Version),
 }
 
 impl Condition {
-    /// Whether `found` is what the condition wants.
+    /// Checks the condition against the version `found`.
     pub fn check(self, found: Option<Version>) -> Result<()> {
         match self {
             Self::Always => Ok(()),
@@ -277,36 +279,36 @@ impl Condition {
     }
 }
 
-/// The room of the medium below a store, as `statfs` has it.
+/// The capacity of the medium below a store, as in `statfs`.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Room {
-    /// Bytes in one unit of the counts below.
+    /// The bytes of one unit in the following counts.
     pub unit_len: u32,
-    /// Units in all.
+    /// All units.
     pub total: u64,
-    /// Units free.
+    /// The free units.
     pub free: u64,
-    /// Units free to ordinary users.
+    /// The units that ordinary users may use.
     pub available: u64,
-    /// Values that fit in all.
+    /// The most values.
     pub values: u64,
-    /// Values that still fit.
+    /// How many more values fit.
     pub values_free: u64,
-    /// The longest name of a component, in bytes.
+    /// The most bytes of a component's name.
     pub name_max: u32,
 }
 
-/// What is directly below a prefix.
+/// An entry directly below a prefix.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Entry {
-    /// A value; the last component of its key.
+    /// A value, by the last component of its key.
     Key(String),
-    /// A prefix of further keys; its last component, without the slash.
+    /// A prefix of further keys, by its last component without the slash.
     Prefix(String),
 }
 
 impl Entry {
-    /// The component, whichever it is.
+    /// Returns the component.
     pub fn name(&self) -> &str {
         match self {
             Self::Key(name) | Self::Prefix(name) => name,
@@ -314,25 +316,26 @@ impl Entry {
     }
 }
 
-/// Entries as the store gives them, in no order, each once. Read lazily: a directory may hold millions.
+/// Entries in no particular order, each once. They are read lazily, because a directory may hold
+/// millions.
 pub type Entries = Box<dyn Iterator<Item = Result<Entry>> + Send>;
 
-/// Keys as the store gives them, in no order, each once.
+/// Keys in no particular order, each once.
 pub type Keys = Box<dyn Iterator<Item = Result<Key>> + Send>;
 
 /// A store that values can be read from.
 pub trait ReadableStore: Send + Sync + fmt::Debug {
-    /// For each key the bytes of its range; `None` where the key has no value.
+    /// Returns the bytes of each range; `None` for a key without a value.
     fn get_partial_values(&self, ranges: &[(Key, ByteRange)]) -> Result<Vec<Option<Value>>>;
 
-    /// The length, time and version of each value; `None` where the key has none.
+    /// Returns the stat of each value; `None` for a key without a value.
     fn stat(&self, keys: &[Key]) -> Result<Vec<Option<Stat>>>;
 
-    /// The room of the medium, where it has one.
+    /// Returns the capacity of the medium, if it has one.
     fn room(&self) -> Result<Option<Room>>;
 
-    /// A file that has the value's bytes, and what is known of it, where the store has it so. It stays what it is when the
-    /// key gets another value.
+    /// Opens a file with exactly the value's bytes, if the store has one. The file does not change
+    /// when the key gets another value.
     fn open(&self, _key: &Key) -> Result<Option<(OwnedFd, Stat)>> {
         Ok(None)
     }
@@ -340,68 +343,71 @@ pub trait ReadableStore: Send + Sync + fmt::Debug {
 
 /// A store that values can be written to.
 ///
-/// A value is at every instant the old one or the new one: the new bytes are
-/// complete before they take the key.
+/// At every instant a value is the old one or the new one: the new bytes are complete before they
+/// take the key.
 pub trait WritableStore: Send + Sync + fmt::Debug {
-    /// Stores the `pieces`, one after another, as the value of `key`. Returns what is stored now.
+    /// Stores the concatenated `pieces` as the value of `key`, and returns the new stat.
     fn set(&self, key: &Key, pieces: &[Piece], condition: Condition) -> Result<Stat>;
 
-    /// For each `(key, start, bytes)` replaces the bytes from `start`; the value must exist and be that long.
+    /// Replaces the bytes from `start` for each `(key, start, bytes)`. The value must exist and be
+    /// long enough.
     fn set_partial_values(&self, parts: &[(Key, u64, Bytes)]) -> Result<()>;
 
-    /// Erases the values of `keys`. A key without a value is none the worse.
+    /// Erases the values of `keys`. Keys without a value are skipped.
     fn erase_values(&self, keys: &[Key]) -> Result<()>;
 
-    /// Erases the value of `key` only while it is still `version`; else [`Kind::Stale`].
+    /// Erases the value of `key` if it still has this `version`, else fails with [`Kind::Stale`].
     fn erase_unchanged(&self, key: &Key, version: Version) -> Result<()>;
 
     /// Erases every value below `prefix`.
     fn erase_prefix(&self, prefix: &Prefix) -> Result<()>;
 
-    /// Moves every value below `from` to the same place below `to`, where it replaces what is there. Where nothing
-    /// is below `to` a store that can does it as one step.
+    /// Moves every value below `from` to the same place below `to`, replacing values there. If
+    /// nothing is below `to`, a store does it in one step if it can.
     fn move_prefix(&self, from: &Prefix, to: &Prefix) -> Result<()>;
 
-    /// Moves the value of `from` to `to`, where it replaces what is there. A `from` without a value is none the worse.
+    /// Moves the value of `from` to `to`, replacing a value there. Does nothing if `from` has no
+    /// value.
     fn move_value(&self, from: &Key, to: &Key) -> Result<()>;
 
-    /// Changes when the value was last set, and returns its versions before and after. A key without a value is
-    /// [`Kind::NotFound`].
+    /// Sets the modification time of a value, and returns the versions before and after.
+    /// [`Kind::NotFound`] if the key has no value.
     fn set_modified(&self, key: &Key, modified: SystemTime) -> Result<(Version, Version)>;
 
-    /// Returns when the values of `keys`, or their absence, survive a power cut.
+    /// Syncs the values of `keys`, or their absence, to the medium.
     fn sync(&self, keys: &[Key]) -> Result<()>;
 
-    /// A place for the values that one change has on their way.
+    /// Returns a place for the values that one change has in transit.
     fn aside(&self) -> Result<Aside>;
 
-    /// Stores what `aside` is for. It survives what values survive: where that is a power cut, from now on, and not
-    /// only after [`Self::sync`].
+    /// Stores the declaration of a change in `aside`. It is synced at once if values are, not only
+    /// by [`Self::sync`].
     fn declare(&self, aside: &Aside, text: Bytes) -> Result<()>;
 
-    /// What writers that are dead have aside, never a live one's; half-written values that they left are gone then.
+    /// Returns the places aside of dead writers, never those of live ones. Also removes their
+    /// half-written values.
     fn abandoned(&self) -> Result<Vec<Aside>>;
 
-    /// To be called now and then: where nothing was written for `quiet`, nothing stays in the store that is there for
-    /// writing alone.
-    fn rest(&self, quiet: Duration) -> Result<()>;
+    /// Releases what the store keeps only for writing, if nothing was written for `quiet`. Call
+    /// this now and then.
+    fn release_idle(&self, quiet: Duration) -> Result<()>;
 }
 
-/// A store that can say which keys there are.
+/// A store that can list its keys.
 pub trait ListableStore: Send + Sync + fmt::Debug {
-    /// What is directly below `prefix`; nothing where no key begins so.
+    /// Lists the entries directly below `prefix`; none if no key has this prefix.
     fn list_dir(&self, prefix: &Prefix) -> Result<Entries>;
 
-    /// Every key that begins with `prefix`.
+    /// Lists every key with this `prefix`.
     fn list_prefix(&self, prefix: &Prefix) -> Result<Keys>;
 
-    /// Every key.
+    /// Lists every key.
     fn list(&self) -> Result<Keys> {
         self.list_prefix(&Prefix::root())
     }
 }
 
-/// A store with the capabilities that it has.
+/// A store with its capabilities.
 #[derive(Debug, Clone)]
 pub struct Store {
     read: Arc<dyn ReadableStore>,
@@ -410,21 +416,21 @@ pub struct Store {
 }
 
 impl Store {
-    /// A store that can do everything.
+    /// Returns a store with all capabilities.
     pub fn new<S: ReadableStore + WritableStore + ListableStore + 'static>(store: Arc<S>) -> Self {
         let read: Arc<dyn ReadableStore> = Arc::<S>::clone(&store);
         let write: Arc<dyn WritableStore> = Arc::<S>::clone(&store);
         Self { read, write: Some(write), list: Some(store) }
     }
 
-    /// The same store, which now refuses to be changed.
+    /// Makes the store read-only.
     #[must_use]
     pub fn read_only(mut self) -> Self {
         self.write = None;
         self
     }
 
-    /// The same store, which now cannot say what it holds.
+    /// Makes the store unlistable.
     #[must_use]
     pub fn unlistable(mut self) -> Self {
         self.list = None;
@@ -436,22 +442,22 @@ impl Store {
         self.write.is_some()
     }
 
-    /// For reading.
+    /// Returns the readable store.
     pub fn read(&self) -> &dyn ReadableStore {
         &*self.read
     }
 
-    /// For writing; [`Kind::ReadOnly`] where the store or the mount takes none.
+    /// Returns the writable store; [`Kind::ReadOnly`] if the store or the mount is read-only.
     pub fn write(&self) -> Result<&dyn WritableStore> {
         self.write.as_deref().ok_or_else(|| Error::new(Kind::ReadOnly, "mounted read-only"))
     }
 
-    /// For listing, where that can be had.
+    /// Returns the listable store, if it can list.
     pub fn list(&self) -> Option<&dyn ListableStore> {
         self.list.as_deref()
     }
 
-    /// The whole value of `key`, which may have at most `limit` bytes.
+    /// Returns the whole value of `key`; an error if it has more than `limit` bytes.
     pub fn get(&self, key: &Key, limit: u64) -> Result<Option<Value>> {
         let range = ByteRange::first(limit);
         let mut values = self.read.get_partial_values(&[(key.clone(), range)])?;
@@ -465,14 +471,14 @@ impl Store {
         }
     }
 
-    /// The length, time and version of one value.
+    /// Returns the stat of one value.
     pub fn stat(&self, key: &Key) -> Result<Option<Stat>> {
         Ok(self.read.stat(std::slice::from_ref(key))?.pop().flatten())
     }
 }
 
 impl Error {
-    /// Names the key it is about.
+    /// Adds the key to an error.
     #[must_use]
     pub fn at_key(self, key: &Key) -> Self {
         crate::error::At::at(self, key)

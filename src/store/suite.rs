@@ -1,4 +1,4 @@
-//! What every store promises, as one suite that each store runs.
+//! A suite of tests for what every store promises.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::{ByteRange, Condition, Entry, Key, Piece, Prefix, Store};
 use crate::error::Kind;
 
-/// Runs the suite; `new` makes an empty store each time.
+/// Runs the suite; `new` returns an empty store each time.
 pub(crate) fn run(new: impl Fn() -> Store) {
     a_value_is_what_was_set(&new());
     ranges_are_clipped_to_the_value(&new());
@@ -239,12 +239,12 @@ fn what_is_aside_is_nobody_elses_until_it_is_abandoned(store: &Store) {
     for aside in [&one, &other] {
         write.declare(aside, Bytes::from_static(b"a change")).expect("stored");
     }
-    write.rest(Duration::ZERO).expect("it has not come to rest");
+    write.release_idle(Duration::ZERO).expect("it has not come to rest");
     assert!(write.abandoned().expect("looked").is_empty(), "it is somebody's");
     drop(one);
     write.erase_prefix(other.prefix()).expect("erased");
     drop(other);
-    write.rest(Duration::ZERO).expect("at rest");
+    write.release_idle(Duration::ZERO).expect("at rest");
     let abandoned = write.abandoned().expect("looked");
     assert_eq!(abandoned.len(), 1, "{abandoned:?}");
     assert!(write.abandoned().expect("looked").is_empty(), "two take care of it");

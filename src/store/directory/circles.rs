@@ -1,10 +1,11 @@
-//! Symbolic links that lead in a circle, or on and on.
+//! Symbolic links that form a circle or grow without end.
 //!
-//! A link that stays below the root is followed. If the directory that a path leads to is one that the path went through
-//! already, the same names would come again without end, so such a path leads nowhere ([`libc::ELOOP`]). A path through
-//! more than [`MAX_LINKS`] links does neither: two links in each of 40 directories to the next one would make 2^40 paths.
-//! Almost no path has a link in it: only for one that has is each directory on it looked at. [`Root`] remembers the result for
-//! the paths above it, so a walk below a link looks at each directory once, however deep it lies.
+//! A link that stays below the root is followed. If it leads to a directory that the path already
+//! went through, the same names would repeat without end, so such a path fails with
+//! [`libc::ELOOP`]. So does a path through more than [`MAX_LINKS`] links: two links in each of 40
+//! directories to the next one would make 2^40 paths. Only paths with links have their directories
+//! checked, and few paths have any. [`Root`] remembers the result for the paths above, so a walk
+//! below a link checks each directory once, however deep it lies.
 
 use std::collections::HashMap;
 use std::fs::{File, Metadata};
@@ -28,23 +29,23 @@ const MAX_LINKS: usize = 8;
 const MAX_AGE: Duration = Duration::from_secs(1);
 const MAX_KNOWN: usize = 256;
 
-/// The root of a store, and what paths with links in them go through.
+/// The root of a store, and checked paths with links.
 #[derive(Debug)]
 pub(super) struct Root {
     fd: OwnedFd,
-    /// Results by path. A leaf lock: held over a look-up alone.
+    /// The results by path. A leaf lock for look-ups.
     known: Mutex<HashMap<Box<str>, Known>>,
 }
 
-/// What a path to a directory goes through.
+/// The directories that a path goes through.
 #[derive(Debug, Clone, Default)]
 struct Passed {
-    /// Device and inode of each directory, from the root on.
+    /// The device and inode of each directory, beginning with the root.
     directories: Vec<(u64, u64)>,
     links: usize,
 }
 
-/// A result, and when it was found.
+/// A result, and its time.
 #[derive(Debug)]
 struct Known {
     since: Instant,
@@ -56,8 +57,8 @@ impl Root {
         Self { fd, known: Mutex::default() }
     }
 
-    /// Refuses `path`, which has a link in it, if it goes through one directory twice or has too many links. What cannot be
-    /// opened is left to the caller, who opens it next.
+    /// Refuses `path`, which contains a link, if it goes through a directory twice or has too many
+    /// links. Ignores what cannot be opened, because the caller opens it next.
     pub(super) fn check(&self, path: &str) -> Result<()> {
         let (mut at, mut passed, mut begin) = if let Some(known) = self.known_above(path)? {
             known
@@ -83,8 +84,9 @@ impl Root {
         }
     }
 
-    /// The directory above `path`, what its path goes through, and where the last name begins; `None` unless the directory
-    /// was checked a moment ago and is still the same.
+    /// Returns the directory above `path`, the directories that its path goes through, and where
+    /// the last name begins; `None` unless the directory was checked recently and is still the
+    /// same.
     fn known_above(&self, path: &str) -> Result<Option<(File, Arc<Passed>, usize)>> {
         let Some((above, _)) = path.rsplit_once('/') else { return Ok(None) };
         let Some(passed) = self.known(above) else { return Ok(None) };
@@ -93,7 +95,8 @@ impl Root {
         Ok(is_same.then_some((at, passed, above.len().saturating_add(1))))
     }
 
-    /// Goes from the directory `at` to `whole`, whose last name is `name`. Returns `None` if that is no directory.
+    /// Steps from the directory `at` to `whole`, which ends with `name`. Returns `None` if that is
+    /// no directory.
     fn step(
         &self,
         at: &File,
@@ -122,7 +125,7 @@ impl Root {
         Ok(Some((found, passed)))
     }
 
-    /// Whatever `path` leads to; `None` if it cannot be opened.
+    /// Opens `path`, whatever it is; `None` if that fails.
     fn open(&self, path: &str) -> Result<Option<File>> {
         let opened = sys::open_beneath(&self.fd, &c_name(path)?, OFlags::PATH, Links::Beneath);
         Ok(opened.map(File::from).ok())
@@ -162,7 +165,7 @@ impl AsFd for Root {
     }
 }
 
-/// Why a path that goes in a circle leads nowhere.
+/// Returns the error for a path in a circle.
 pub(super) fn error() -> Error {
     let detail = "a circular symbolic link: it leads to itself or to a directory that contains it";
     Error::new(Kind::Os(libc::ELOOP), detail)

@@ -1,7 +1,7 @@
-//! What a directory holds: entries of one directory, and every key below a prefix.
+//! Listings of one directory, and of all keys below a prefix.
 //!
-//! Read lazily, one descriptor for each level. The files of writers
-//! ([`LOCK_SUFFIX`], and those of sessions) are never shown.
+//! They are lazy and use one descriptor for each level. Files of writers ([`LOCK_SUFFIX`],
+//! sessions) are left out.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -15,28 +15,28 @@ use crate::error::{At, Error, Result};
 use crate::store::{Entry, Key, PRIVATE, Prefix};
 use crate::sys::Dir;
 
-/// Directories in one another that are walked: each is open meanwhile.
+/// The most nested directories to walk; all of them are open.
 const MAX_LEVELS: usize = 256;
 
-/// One directory being listed.
+/// A directory that is being listed.
 pub(super) struct Listing {
     root: Arc<Root>,
     prefix: Prefix,
     dir: Dir,
-    /// Whether there is a link on its path: then a directory in it may be one that it lies in.
+    /// Whether its path contains a link, so that a directory in it may be one of its parents.
     is_linked: bool,
 }
 
-/// An entry of a directory, and what the store shows of it: nothing for our own temporaries and for
-/// names that no key can have.
+/// An entry of a directory. The store hides its own temporary files, and names that no key can
+/// have.
 pub(super) struct Found {
     shown: Option<Entry>,
-    /// Whether it is a link to a directory, or to one that it lies in: what is below it is not walked.
+    /// Whether it is a link to a directory, or is one of its parents: a walk does not enter it.
     is_linked_dir: bool,
 }
 
 impl Listing {
-    /// None where there is no such directory.
+    /// Returns `None` if there is no such directory.
     pub(super) fn open(root: &Arc<Root>, prefix: &Prefix) -> Result<Option<Self>> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let opened = open_by(root, prefix.as_str(), flags).at(prefix)?;
@@ -48,7 +48,7 @@ impl Listing {
         Ok(Some(Self { root, prefix, dir, is_linked }))
     }
 
-    /// What the store shows of it.
+    /// Returns the entries that the store shows.
     pub(super) fn shown(self) -> impl Iterator<Item = Result<Entry>> {
         self.filter_map(|found| match found {
             Ok(found) => found.shown.map(Ok),
@@ -74,20 +74,20 @@ impl Listing {
         let name = name.to_owned();
         let is_linked_dir =
             is_circle || (entry.file_type() == FileType::Symlink && kind == FileType::Directory);
-        // What is neither a file nor a directory is a key, so that reading it says why it cannot be.
+        // Show sockets and the like as keys, so that reading them reports an error.
         let shown =
             if kind == FileType::Directory { Entry::Prefix(name) } else { Entry::Key(name) };
         Found { shown: Some(shown), is_linked_dir }
     }
 
-    /// Whether there is more in a directory than what is never shown.
+    /// Whether a directory holds anything that the store shows.
     fn holds_values(&self, name: &str) -> bool {
         let below = self.prefix.join(name).and_then(|prefix| Self::open(&self.root, &prefix));
-        // What cannot be looked at is shown, and says why when it is.
+        // Show an unreadable directory, so that opening it reports an error.
         below.map_or(true, |below| below.is_none_or(|below| below.shown().next().is_some()))
     }
 
-    /// What a name stands for, and whether that is a directory that it lies in.
+    /// Returns the type of the file that a name leads to, and whether it is a parent directory.
     fn target(&self, name: &str) -> (FileType, bool) {
         let found = || -> Result<_> {
             let key = self.prefix.key(name)?;
@@ -113,7 +113,8 @@ impl Iterator for Listing {
     }
 }
 
-/// Every key below a prefix, depth first. Links to directories are not walked: they may lead in a circle.
+/// Iterates over all keys below a prefix, depth first, without following links to directories,
+/// which may lead in a circle.
 pub(super) struct Walk {
     open: Vec<Listing>,
 }
@@ -124,7 +125,7 @@ impl Walk {
         Self { open: listing.into_iter().collect() }
     }
 
-    /// The key of the next entry, if it is one; a directory is opened, to be walked next.
+    /// Returns the key of an entry, or opens a directory to be walked next.
     fn enter(&mut self, found: Found) -> Result<Option<Key>> {
         let Some(listing) = self.open.last() else { return Ok(None) };
         match found.shown {

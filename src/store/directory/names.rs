@@ -1,4 +1,4 @@
-//! Names of files: of lock files, of session files and of values aside.
+//! Names of lock files, session files and places aside.
 
 use std::ffi::{CString, OsStr};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -7,19 +7,19 @@ use std::os::unix::ffi::OsStrExt;
 use crate::error::{Error, Kind, Result};
 use crate::store::{Key, PRIVATE, Prefix};
 
-/// The end of the names under which values are written before they take their key.
+/// The suffix of the files in which values are written before they take their key.
 pub const LOCK_SUFFIX: &str = ".__lock";
 
-/// How the names of session files begin.
+/// The prefix of session files.
 pub(super) const WRITING: &str = "writing-";
 
-/// How the names begin below which changes have values on their way.
+/// The prefix of places aside.
 pub(super) const ASIDE: &str = "aside-";
 
-/// The longest name that the usual file systems take, in bytes.
+/// The longest name in bytes that common file systems allow.
 const NAME_MAX: usize = 255;
 
-/// The name of the lock file of a key that has the name `name`.
+/// Returns the name of the lock file for a key called `name`.
 pub(super) fn lock_name(name: &str) -> String {
     if name.len() + LOCK_SUFFIX.len() <= NAME_MAX {
         return format!("{name}{LOCK_SUFFIX}");
@@ -29,7 +29,7 @@ pub(super) fn lock_name(name: &str) -> String {
     format!(".zarrfs-{:016x}{LOCK_SUFFIX}", hasher.finish())
 }
 
-/// A path as system calls take it.
+/// Converts a path for system calls.
 pub(super) fn c_name(name: &str) -> Result<CString> {
     if name.split('/').any(|component| component.len() > NAME_MAX) {
         return Err(Error::new(Kind::Os(libc::ENAMETOOLONG), "the name is longer than 255 bytes"));
@@ -38,7 +38,7 @@ pub(super) fn c_name(name: &str) -> Result<CString> {
         .map_err(|_| Error::invalid("the name contains a NUL byte"))
 }
 
-/// The session that an entry of the directory is of: its file, or something aside.
+/// Returns the session that an entry of the private directory belongs to.
 pub(super) fn session_of(name: &str) -> Option<&str> {
     let is_id = |id: &str| id.split('-').count() == 2 && id.split('-').all(is_number);
     if let Some(id) = name.strip_prefix(WRITING) {
@@ -52,13 +52,13 @@ fn is_number(text: &str) -> bool {
     !text.is_empty() && text.len() <= 24 && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Whether the name is that of a lock file, ours or TensorStore's, or of a session. Whoever holds it is writing the
-/// value beside it, or some value: it is not listed, has no value, and goes by its holder's hand only.
+/// Whether the name is that of a lock file, ours or TensorStore's, or of a session file. Its owner
+/// is writing a value; others do not list, read or remove it.
 pub(super) fn is_lock(key: &Key) -> bool {
     key.name().ends_with(LOCK_SUFFIX) || is_session(&key.parent(), key.name())
 }
 
-/// Whether `name` in `dir` is that of a session file.
+/// Whether `name` in `dir` is a session file.
 pub(super) fn is_session(dir: &Prefix, name: &str) -> bool {
     let is_private = dir.as_str().strip_suffix('/') == Some(PRIVATE);
     is_private && name.starts_with(WRITING) && session_of(name).is_some()

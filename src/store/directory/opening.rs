@@ -1,4 +1,4 @@
-//! Opening files below the root of a store: the only way from a key to a file.
+//! Opens files below the root of a store, which is the only way from a key to a file.
 
 use std::fs::{File, Metadata};
 use std::os::fd::OwnedFd;
@@ -13,12 +13,12 @@ use crate::error::{At, Error, Kind, Result};
 use crate::store::{Key, Prefix};
 use crate::sys::{self, Links};
 
-/// Opens `path` below the root; none where it or a directory on the way is not there.
+/// Opens `path` below the root; `None` if it or one of its directories does not exist.
 pub(super) fn open_at(root: &Root, path: &str, flags: OFlags) -> Result<Option<OwnedFd>> {
     Ok(open_by(root, path, flags)?.map(|(fd, _)| fd))
 }
 
-/// The same, and whether there is a symbolic link on the path.
+/// Like [`open_at`], and returns whether the path contains a symbolic link.
 pub(super) fn open_by(root: &Root, path: &str, flags: OFlags) -> Result<Option<(OwnedFd, bool)>> {
     let path = if path.is_empty() { "." } else { path.trim_end_matches('/') };
     let name = c_name(path)?;
@@ -45,8 +45,8 @@ pub(super) fn open_dir(root: &Root, prefix: &Prefix) -> Result<Option<OwnedFd>> 
     open_at(root, prefix.as_str(), flags).at(prefix)
 }
 
-/// Opens the regular file of `key`. `None` if there is none, if `key` is a directory, and for the
-/// files of writers, which are no values.
+/// Opens the regular file of `key`. `None` if there is none, if `key` is a directory, and for files
+/// of writers, which are no values.
 pub(super) fn open_file(root: &Root, key: &Key, flags: OFlags) -> Result<Option<(File, Metadata)>> {
     if is_lock(key) {
         return Ok(None);
@@ -61,7 +61,7 @@ pub(super) fn open_file(root: &Root, key: &Key, flags: OFlags) -> Result<Option<
     }
 }
 
-/// Refuses to take a store whose own directory was removed for one that holds nothing.
+/// Fails if the root directory was removed, so that the store does not appear empty.
 pub(super) fn check_root(root: &OwnedFd) -> Result<()> {
     if fstat(root)?.st_nlink == 0 {
         let detail = "the directory of the store was removed: unmount, and mount again";
@@ -74,7 +74,7 @@ fn not_a_file() -> Error {
     Error::corrupt("not a regular file (a FIFO, a socket or a device)")
 }
 
-/// Whether a file is a regular one, a directory or something else.
+/// Returns the type of a file.
 pub(super) fn kind_of(metadata: &Metadata) -> FileType {
     FileType::from_raw_mode(metadata.mode())
 }

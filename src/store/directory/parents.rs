@@ -1,4 +1,4 @@
-//! The directories that keys lie in: made with the first value below them, removed with the last one.
+//! Directories of keys: created with the first value below them, removed with the last one.
 
 use std::os::fd::OwnedFd;
 
@@ -11,10 +11,10 @@ use super::opening::{open_dir, open_file};
 use crate::error::{At, Error, Kind, Result};
 use crate::store::{Key, Prefix};
 
-/// How often a directory is made again because others remove it, being empty.
+/// How often to create a directory again because other writers remove it while it is empty.
 pub(super) const MAKE_ATTEMPTS: usize = 1000;
 
-/// The directory that `key` lies in, made with its ancestors where it is missing.
+/// Opens the directory of `key`, after creating it and its ancestors if they are missing.
 pub(super) fn make_parent(root: &Root, key: &Key) -> Result<OwnedFd> {
     let parent = key.parent();
     for _ in 0..MAKE_ATTEMPTS {
@@ -30,8 +30,8 @@ pub(super) fn make_parent(root: &Root, key: &Key) -> Result<OwnedFd> {
     .at(key))
 }
 
-/// Makes `prefix` and the directories above it, unless another writer removes one of them meanwhile
-/// ([`prune`]): the caller checks whether `prefix` is there.
+/// Creates `prefix` and the directories above it. Another writer may remove one of them
+/// concurrently ([`prune`]), so the caller checks whether `prefix` exists.
 fn make_dirs(root: &Root, prefix: &Prefix) -> Result<()> {
     let mut above = Prefix::root();
     for component in prefix.as_str().split_terminator('/') {
@@ -52,7 +52,7 @@ fn make_dirs(root: &Root, prefix: &Prefix) -> Result<()> {
     Ok(())
 }
 
-/// Removes the directories above `key` that are empty now; the root stays.
+/// Removes the empty directories above `key`, except the root.
 pub(super) fn prune(root: &Root, key: &Key) -> Result<()> {
     let mut parent = key.parent();
     while let Some(dir) = parent.as_key() {

@@ -1,7 +1,9 @@
-//! What writers that were killed have left: found by their session files, removed by the protocol of locks.
+//! Cleans up after killed writers: finds their files through session files, and removes them by the
+//! lock protocol.
 //!
-//! Whoever lives holds the lock of its session file and of each lock file that it writes, so nothing is removed
-//! whose lock cannot be taken. What a session file says is a hint where to look, and may be anything.
+//! A live writer holds the lock of its session file and of each of its lock files, so nothing is
+//! removed unless its lock can be taken. The contents of a session file are only a hint where to
+//! look.
 
 use std::collections::BTreeSet;
 use std::ffi::{CStr, OsStr};
@@ -23,17 +25,17 @@ use crate::error::{At, Result};
 use crate::store::{Aside, Key, PRIVATE, Prefix};
 use crate::sys::{self, Dir, Links};
 
-/// The most bytes of a session file that are looked at; a longer one is none of ours.
+/// The most bytes of a session file; zarrfs writes no longer ones.
 const MAX_LEN: u64 = 1 << 20;
 
-/// The most keys that are looked at one by one; for more the whole store is.
+/// The most keys to check one by one; with more keys, the whole store is checked.
 const MAX_KEYS: usize = 10_000;
 
-/// The most sessions that are held, by an open file each, while what they have left is removed.
+/// The most sessions to hold while cleaning up; each is an open file.
 const MAX_HELD: usize = 256;
 
-/// The session of a writer that is dead, held so that nobody else takes care of it. With the last thing that it has
-/// aside its file goes.
+/// The session of a dead writer, locked so that no other mount cleans it up. Its file is removed
+/// with its last place aside.
 #[derive(Debug)]
 struct Dead {
     root: OwnedFd,
@@ -41,7 +43,7 @@ struct Dead {
     file: File,
 }
 
-/// Removes the lock files that dead writers have left, and returns what they have aside.
+/// Removes the lock files of dead writers, and returns their places aside.
 pub(super) fn recover(root: &Root) -> Result<Vec<Aside>> {
     let Some(dir) = open_private(root).at(PRIVATE)? else { return Ok(Vec::new()) };
     let names = names_in(&dir)?;
@@ -81,9 +83,10 @@ pub(super) fn recover(root: &Root) -> Result<Vec<Aside>> {
     Ok(asides)
 }
 
-/// The session of a writer, if that is dead.
+/// Locks the session of a writer, if that is dead.
 fn take_dead(root: &Root, dir: &OwnedFd, id: &str) -> Result<Option<Dead>> {
-    // One that has gone, but not what it had aside, is held by a file of the same name.
+    // The session file may be gone while its places aside remain; a file of the same name then
+    // serves as the lock.
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NONBLOCK;
     let name = session::file_name(id)?;
     let file = match sys::open_beneath(dir, &name, flags, Links::Refuse) {
@@ -96,7 +99,7 @@ fn take_dead(root: &Root, dir: &OwnedFd, id: &str) -> Result<Option<Dead>> {
     Ok(if is_ours { Some(Dead { root: root.try_clone()?, id: id.to_owned(), file }) } else { None })
 }
 
-/// Removes the lock files of the keys that dead writers were writing; how many.
+/// Removes the lock files of the keys that dead writers were writing, and counts them.
 fn sweep(root: &Root, dead: &[Arc<Dead>]) -> Result<usize> {
     let mut keys = BTreeSet::new();
     for dead in dead {
@@ -119,8 +122,8 @@ fn sweep(root: &Root, dead: &[Arc<Dead>]) -> Result<usize> {
 }
 
 impl Dead {
-    /// The keys that it was writing. None where the machine went down since, and what was not synced, the session
-    /// file too, may be lost; or where the file is none of ours.
+    /// Returns the keys that it was writing. `None` after a reboot, which may have lost parts of
+    /// the unsynced session file, and for a file that zarrfs did not write.
     fn keys(&self) -> Result<Option<BTreeSet<Key>>> {
         let len = self.file.metadata()?.len();
         if len > MAX_LEN {
@@ -161,7 +164,7 @@ fn names_in(dir: &OwnedFd) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Whether a file that was opened by a name still has it.
+/// Whether an open file still has its name.
 fn is_named(dir: &OwnedFd, name: &CStr, file: &File) -> Result<bool> {
     let named = match sys::open_beneath(dir, name, OFlags::PATH, Links::Refuse) {
         Ok(fd) => File::from(fd).metadata()?,
@@ -172,16 +175,17 @@ fn is_named(dir: &OwnedFd, name: &CStr, file: &File) -> Result<bool> {
     Ok((named.dev(), named.ino()) == (ours.dev(), ours.ino()))
 }
 
-/// Removes a lock file that nobody holds: its writer is dead. Whether there was one.
+/// Removes a lock file whose writer is dead, because nobody locks it. Returns whether there was
+/// one.
 pub(super) fn remove_dead(dir: &OwnedFd, name: &CStr) -> Result<bool> {
     let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::NOFOLLOW;
     let file = match sys::open_beneath(dir, name, flags, Links::Refuse) {
         Ok(fd) => File::from(fd),
-        // None is there, or what is there is no lock file.
+        // There is no lock file of this name.
         Err(Errno::NOENT | Errno::LOOP | Errno::ISDIR | Errno::NXIO) => return Ok(false),
         Err(error) => return Err(error.into()),
     };
-    // One with another name may be a value; one that has taken its key meanwhile is one.
+    // A file with a second name may be a value, and one that was renamed onto its key is a value.
     let is_dead = file.metadata()?.is_file()
         && sys::try_lock(&file)?
         && file.metadata()?.nlink() == 1
@@ -193,10 +197,10 @@ pub(super) fn remove_dead(dir: &OwnedFd, name: &CStr) -> Result<bool> {
     Ok(true)
 }
 
-/// Directories in one another that are looked into: nothing lies so deep that was written.
+/// The most nested directories to check; zarrfs writes nothing deeper.
 const MAX_LEVELS: usize = 128;
 
-/// Removes every lock file below a directory that nobody holds; how many. Links are not followed.
+/// Removes every unlocked lock file below a directory and counts them, without following links.
 fn sweep_below(dir: &OwnedFd, level: usize) -> Result<usize> {
     if level > MAX_LEVELS {
         return Ok(0);

@@ -1,20 +1,21 @@
-//! What says in the store that somebody is writing to it: the session of a writer.
+//! The session of a writer: a file in the store that tells other mounts about it.
 //!
-//! While values are written `.zarrfs/writing-ID` is there and locked. When its writer is killed the lock goes, and
-//! the next writable mount finds in it what that one may have left:
+//! While values are written, `.zarrfs/writing-ID` exists and is locked. When its writer is killed
+//! the lock is released, and the next writable mount reads in it which files may need cleaning up:
 //!
 //! ```text
-//! 0b2c..-..-..\n            the boot of the machine: after another one the bytes below may have been lost
+//! 0b2c..-..-..\n            the boot of the machine: after a reboot the keys may be incomplete
 //! t2m/c/0/0\0t2m/c/0/1\0    keys whose lock file may be there
 //! ```
 //!
-//! It is never synced, made with the first write, and gone as soon as nothing was written for a moment: other programs
-//! wonder at names that they do not know. What one change has on its way lies beside it, below `.zarrfs/aside-ID-N/`.
+//! The file is never synced. It is created with the first write and removed after a moment without
+//! writes, because other programs may trip over names that they do not know. The values that one
+//! change has in transit lie beside it, below `.zarrfs/aside-ID-N/`.
 //!
 //! A program that can take the lock of a session (`WritableStore::abandoned`) knows that its writer
-//! is dead, and holds the lock while it finishes the work of that writer. Lock files follow the
-//! protocol of lock files alone, so a session file may say anything. An `Aside` keeps its session
-//! alive, and `rest` removes the session file when nothing was written for a second.
+//! is dead, and holds the lock while it finishes the work of that writer. Lock files have a
+//! protocol of their own, so a damaged session file does no harm. An `Aside` keeps its session
+//! alive, and `release_idle` removes the session file when nothing was written for a second.
 
 use std::ffi::{CStr, CString};
 use std::fs::{File, Permissions};
@@ -33,57 +34,57 @@ use crate::error::{Error, Kind, Result};
 use crate::store::{Aside, Key, PRIVATE, Prefix};
 use crate::sys::{self, Links};
 
-/// The length from which a session file is cut back to the keys that are being written.
+/// The length above which a session file is truncated to the keys being written.
 const CUT_LEN: u64 = 64 << 10;
 
-/// What a writer has said of itself in the store.
+/// The session of this writer.
 #[derive(Debug)]
 pub(super) struct Session {
     root: OwnedFd,
-    /// A leaf, held over one write to the session file.
+    /// A leaf lock, held during one write to the session file.
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     log: Option<Log>,
-    /// Keys that are being written.
+    /// The keys being written.
     active: Vec<Key>,
-    /// Changes that have values aside.
+    /// The number of places aside in use.
     held: usize,
     last_write: Option<Instant>,
     asides: u64,
 }
 
-/// A session file, which is locked.
+/// A locked session file.
 #[derive(Debug)]
 struct Log {
     id: String,
     file: File,
-    /// Bytes of the line with the boot.
+    /// The length in bytes of the first line.
     head_len: u64,
     len: u64,
 }
 
-/// A key that is being written, until it is dropped.
+/// Marks a key as being written until it is dropped.
 #[derive(Debug)]
 pub(super) struct Written<'s> {
     session: &'s Session,
     key: Key,
 }
 
-/// A change that has values aside, until it is dropped.
+/// Marks a place aside as in use until it is dropped.
 #[derive(Debug)]
 struct Held(Arc<Session>);
 
 impl Session {
-    /// Of a writer that has written nothing yet.
+    /// Returns the session of a writer that has written nothing yet.
     pub(super) fn new(root: OwnedFd) -> Self {
         Self { root, state: Mutex::default() }
     }
 
-    /// To be called before the lock file of `key` is made. A store that has no room for this can still be
-    /// written to, or at least erased from.
+    /// Marks `key` as being written. Call this before its lock file is created. If the store has no
+    /// room for the session file, the write continues without it, so that erasing still works.
     pub(super) fn write(&self, key: &Key) -> Written<'_> {
         let mut state = self.state.lock();
         state.active.push(key.clone());
@@ -94,7 +95,7 @@ impl Session {
         Written { session: self, key: key.clone() }
     }
 
-    /// A place for the values of one change.
+    /// Returns a place for the values of one change.
     pub(super) fn aside(self: &Arc<Self>) -> Result<Aside> {
         let mut state = self.state.lock();
         state.last_write = Some(Instant::now());
@@ -106,8 +107,8 @@ impl Session {
         Ok(Aside::new(prefix, Box::new(Held(Arc::clone(self)))))
     }
 
-    /// Removes the session file where nothing is being written and nothing was for `quiet`.
-    pub(super) fn rest(&self, quiet: Duration) -> Result<()> {
+    /// Removes the session file if nothing is being written and nothing was for `quiet`.
+    pub(super) fn release_idle(&self, quiet: Duration) -> Result<()> {
         let mut state = self.state.lock();
         let is_quiet = state.last_write.is_none_or(|last| last.elapsed() >= quiet);
         if !is_quiet || state.held > 0 || !state.active.is_empty() {
@@ -121,7 +122,7 @@ impl Session {
 }
 
 impl State {
-    /// The session file, made where there is none, or where somebody has removed it.
+    /// Returns the session file, after creating it if it is missing.
     fn log(&mut self, root: &OwnedFd) -> Result<&mut Log> {
         let is_there = match &self.log {
             Some(log) => log.file.metadata()?.nlink() > 0,
@@ -141,7 +142,7 @@ impl State {
             log.len = len;
             return Ok(());
         }
-        // Those that are being written come before what is cut off: they are named at every instant.
+        // Write these keys before truncating, so that the file names them at every instant.
         log.len = log.put(log.head_len, &self.active)?;
         Ok(log.file.set_len(log.len)?)
     }
@@ -164,11 +165,11 @@ impl Log {
             let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
             let file = match sys::open_beneath(&dir, &file_name(&id)?, flags, Links::Refuse) {
                 Ok(fd) => File::from(fd),
-                // The directory went with another session, or two began at the same time.
+                // Another session removed the directory, or created it at the same moment.
                 Err(Errno::NOENT | Errno::EXIST) => continue,
                 Err(error) => return Err(error.into()),
             };
-            // Somebody who recovers may have taken it for one whose writer is dead.
+            // A recovering mount may have removed it before it was locked.
             let begun = || -> std::io::Result<bool> {
                 let is_ours = sys::try_lock(&file)? && file.metadata()?.nlink() > 0;
                 if is_ours {
@@ -177,7 +178,8 @@ impl Log {
                 Ok(is_ours)
             };
             let is_ours = begun().inspect_err(|_| {
-                // What is no session does not stay; why it is none matters more.
+                // Remove a file that is no session; its error matters more than that of the
+                // removal.
                 drop(unlink_if_there(&dir, &file_name(&id).unwrap_or_default()));
                 drop(remove_empty(root));
             })?;
@@ -193,7 +195,7 @@ impl Log {
         ))
     }
 
-    /// Writes the names of `keys` from `at` on; where they end.
+    /// Writes the names of `keys` at `at`, and returns where they end.
     fn put(&self, at: u64, keys: &[Key]) -> Result<u64> {
         let mut bytes = Vec::new();
         for key in keys {
@@ -231,14 +233,14 @@ impl Drop for Session {
     }
 }
 
-/// The line by which a boot of the machine is known from others.
+/// Returns the line that identifies this boot of the machine.
 pub(super) fn boot() -> String {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     format!("{}\n", id.trim())
 }
 
-/// Lets whoever may write to the root of the store write to what is beside the hierarchy: another user's mount can
-/// begin a change while this one is at work.
+/// Gives the private directory the permissions of the root, so that mounts of other users can begin
+/// changes, too.
 fn share_like(root: &OwnedFd) -> Result<()> {
     let Some(dir) = open_private(root)? else { return Ok(()) };
     let (dir, root) = (File::from(dir), File::from(root.try_clone()?));
@@ -251,7 +253,7 @@ fn share_like(root: &OwnedFd) -> Result<()> {
     Ok(())
 }
 
-/// The directory of what is no part of the hierarchy, where there is one.
+/// Opens the private directory, if it exists.
 pub(super) fn open_private(root: &OwnedFd) -> Result<Option<OwnedFd>> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
     match sys::open_beneath(root, &c_name(PRIVATE)?, flags, Links::Refuse) {
@@ -265,14 +267,14 @@ pub(super) fn file_name(id: &str) -> Result<CString> {
     c_name(&format!("{WRITING}{id}"))
 }
 
-/// Removes a session file, whose lock the caller holds, and the directory where it was the last thing in it.
+/// Removes a session file that the caller has locked, and the directory if it is empty then.
 pub(super) fn remove(root: &OwnedFd, id: &str, _locked: &File) -> Result<()> {
     let Some(dir) = open_private(root)? else { return Ok(()) };
     unlink_if_there(&dir, &file_name(id)?)?;
     remove_empty(root)
 }
 
-/// Removes the directory where there is nothing in it.
+/// Removes the directory if it is empty.
 fn remove_empty(root: &OwnedFd) -> Result<()> {
     match unlinkat(root, &c_name(PRIVATE)?, AtFlags::REMOVEDIR) {
         Ok(()) | Err(Errno::NOTEMPTY | Errno::EXIST | Errno::NOENT) => Ok(()),

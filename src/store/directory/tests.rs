@@ -132,7 +132,7 @@ fn a_directory_that_moves_below_a_link_is_in_no_circle() {
     std::fs::create_dir(at("a/x")).expect("made");
     std::fs::rename(at("a/old"), at("a/x/x")).expect("moved");
     assert!(is_there("l/x/x/y/k") && !is_there("l/x/y/k"));
-    // The other way round: what was no circle a moment ago is one now.
+    // A circle that appears after the first check.
     symlink("../..", at("a/x/x/up")).expect("linked");
     assert!(store.get(&key("l/x/x/up/x/x/y/k"), 100).is_err());
 }
@@ -165,7 +165,7 @@ fn a_link_that_leads_in_a_circle_is_an_error_and_no_directory() {
     {
         assert_eq!(errno(text), libc::ELOOP, "{text}");
     }
-    // By way of `jump` the directory `a` is met once, and `b` in it for the second time.
+    // The path `jump` reaches `a` once, and then `b` for the second time.
     for (text, is_there) in [("a/other/k", true), ("c/back/b/k", true), ("jump/parent/b/k", false)]
     {
         assert_eq!(
@@ -208,7 +208,7 @@ fn the_file_of_a_killed_writer_is_taken_over_and_never_listed() {
     let write = store.write().expect("writable");
     write.set(&key("k"), &[Bytes::from_static(b"new").into()], Condition::Always).expect("set");
     assert_eq!(store.get(&key("k"), 100).expect("read").expect("there").bytes, "new");
-    write.rest(Duration::ZERO).expect("at rest");
+    write.release_idle(Duration::ZERO).expect("at rest");
     assert_eq!(std::fs::read_dir(dir.path()).expect("read").count(), 1);
 }
 
@@ -342,7 +342,7 @@ fn directories_that_come_and_go_fail_no_writer() {
 #[test]
 fn what_is_erased_is_not_brought_back_by_a_writer_that_knew_it() {
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-    // Long enough that a writer spends its time between looking and renaming.
+    // Long enough that writers are often between the check and the rename.
     const STEP: u64 = 64 << 10;
     let (_dir, store) = store();
     let step = Bytes::from(vec![7; 64 << 10]);
@@ -364,11 +364,11 @@ fn what_is_erased_is_not_brought_back_by_a_writer_that_knew_it() {
     let erase = || {
         for round in 0..100 {
             while store.stat(&key("k")).expect("stat").is_none_or(|stat| stat.len < 10 * STEP) {}
-            // At another moment of what the writer does each time.
+            // Hits the writer at another moment in each round.
             (0..round * 500).for_each(|_| std::hint::spin_loop());
             let before = begun.load(Ordering::SeqCst);
             store.write().expect("writable").erase_values(&[key("k")]).expect("erased");
-            // The write that was under way is over.
+            // The write in progress is over.
             while begun.load(Ordering::SeqCst) < before + 2 {}
             let len = store.stat(&key("k")).expect("stat").map_or(0, |stat| stat.len) / STEP;
             let since = begun.load(Ordering::SeqCst) - before + 1;
@@ -394,7 +394,7 @@ fn names(path: &Path) -> Vec<String> {
     names
 }
 
-/// A session file of a writer that is dead, as it would be with these bytes behind its first line.
+/// Writes the session file of a dead writer with these bytes after its first line.
 fn dead_session(dir: &Path, boot: &str, keys: &[u8]) {
     std::fs::create_dir_all(dir.join(".zarrfs")).expect("made");
     let bytes = [boot.as_bytes(), keys].concat();
@@ -411,10 +411,10 @@ fn a_session_is_in_the_store_while_values_are_written_and_no_longer() {
     let (dir, store) = store();
     let write = store.write().expect("writable");
     assert!(store.get(&key("k"), 100).expect("read").is_none());
-    write.rest(Duration::ZERO).expect("at rest");
+    write.release_idle(Duration::ZERO).expect("at rest");
     assert!(names(dir.path()).is_empty(), "who reads leaves a trace");
     set(&store, "k");
-    write.rest(Duration::from_secs(60)).expect("asked");
+    write.release_idle(Duration::from_secs(60)).expect("asked");
     assert_eq!(names(dir.path()), [".zarrfs", "k"]);
     let keys: Vec<_> = store.list().expect("listable").list().expect("listed").collect();
     assert_eq!(keys, [Ok(key("k"))], "a session is no value");
@@ -424,7 +424,7 @@ fn a_session_is_in_the_store_while_values_are_written_and_no_longer() {
     assert_eq!(store.stat(&session).expect("asked"), None);
     write.erase_values(std::slice::from_ref(&session)).expect("nothing to erase");
     assert!(dir.path().join(session.as_str()).exists(), "erased");
-    write.rest(Duration::ZERO).expect("at rest");
+    write.release_idle(Duration::ZERO).expect("at rest");
     assert_eq!(names(dir.path()), ["k"]);
     set(&store, "k");
     drop(store);
@@ -452,7 +452,7 @@ fn what_a_killed_writer_left_is_removed_and_never_what_a_live_one_has() {
     assert_eq!(names(&dir.path().join("a")), ["dead", "live", "live.__lock"]);
     assert!(!dir.path().join(&hashed).exists() && !dir.path().join("new").exists());
     assert!(dir.path().join("other.__lock").exists(), "nobody has named it");
-    write.rest(Duration::ZERO).expect("at rest");
+    write.release_idle(Duration::ZERO).expect("at rest");
     assert!(!dir.path().join(".zarrfs").exists(), "{:?}", names(&dir.path().join(".zarrfs")));
 }
 
@@ -592,7 +592,7 @@ fn a_session_names_every_key_that_is_being_written_and_stays_short() {
     assert!(longest < 80_000, "{longest} bytes");
 }
 
-/// Replaces a file as `tar x` and restores do: removed and made anew, with a time that is given.
+/// Replaces a file as `tar x` and restores do: removes it and creates it again with a given time.
 fn restore(path: &Path, bytes: &[u8], time: SystemTime) {
     std::fs::remove_file(path).expect("removed");
     std::fs::write(path, bytes).expect("written");
@@ -650,7 +650,7 @@ fn where_the_clock_is_coarse_a_value_is_trusted_once_it_could_not_have_changed_u
     assert!(looked.elapsed() < Duration::from_secs(5), "never trusted");
     assert!(now.holds(read()) && !at_once.holds(now));
 
-    // What this process has stored itself is trusted at once: nobody else gives a file that time.
+    // Values that this process stored are trusted at once, because no other program uses that time.
     let write = store.write().expect("writable");
     let new = || [Bytes::from_static(b"ours").into()];
     let mut version = now;
@@ -660,7 +660,7 @@ fn where_the_clock_is_coarse_a_value_is_trusted_once_it_could_not_have_changed_u
     }
     assert!(looked.elapsed() < Duration::from_secs(5), "waited each time");
 
-    // What others have stored just now is compared, or read again, before it is changed.
+    // Values that other programs stored just now are compared, or read again, before a change.
     std::fs::write(dir.path().join("k"), b"theirs").expect("written");
     write.set(&key("k"), &new(), Condition::Unchanged(read())).expect("set");
     std::fs::write(dir.path().join("k"), b"theirs").expect("written");

@@ -1,4 +1,4 @@
-//! Directories with all that is in them: moved, and emptied, however deep they are.
+//! Moves and empties directories, however deep they are.
 
 use std::ffi::{CStr, CString};
 use std::os::fd::OwnedFd;
@@ -9,14 +9,14 @@ use rustix::io::Errno;
 use crate::error::{Error, Result};
 use crate::sys::{self, Dir, Links};
 
-/// Directories in one another that are open at a time.
+/// The most nested directories to keep open.
 const MAX_LEVELS: usize = 64;
 
-/// A directory that is opened, and no link to one.
+/// Opens a directory, but no link to one.
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW);
 
-/// Renames `name`, a directory as a whole where that can be; where the new name is a directory that holds
-/// something what is in it is moved one by one.
+/// Renames `name`, as a whole if possible. If the new name is a directory that is not empty, moves
+/// the entries one by one.
 pub(super) fn move_tree(dir: &OwnedFd, name: &CStr, to_dir: &OwnedFd, to: &CStr) -> Result<()> {
     move_level(dir, name, (to_dir, to), 0)
 }
@@ -65,7 +65,7 @@ pub(super) fn empty(fd: OwnedFd) -> Result<()> {
 struct Level {
     entries: Dir,
     dir: OwnedFd,
-    /// What it is called in the one above.
+    /// Its name in its parent.
     name: CString,
 }
 
@@ -76,8 +76,8 @@ impl Level {
     }
 }
 
-/// Removes everything in `top`, except that what lies too deep is put into `top` itself under a name with a number, for the
-/// next time.
+/// Removes everything in `top`. Directories that lie too deep are moved into `top` under numbered
+/// names, for the next pass.
 fn empty_levels(top: &OwnedFd, number: &mut u64) -> Result<()> {
     let mut levels = vec![Level::new(top.try_clone()?, CString::default())?];
     loop {
@@ -106,7 +106,7 @@ fn put_up(level: &Level, name: &CStr, top: &OwnedFd, number: &mut u64) -> Result
         let new = CString::new(format!(".zarrfs-deep-{number}"))
             .map_err(|_| Error::invalid("the name contains a NUL byte"))?;
         match renameat(&level.dir, name, top, &new) {
-            // Another one has it.
+            // The name is taken.
             Err(Errno::NOTEMPTY | Errno::EXIST | Errno::NOTDIR) => {}
             renamed => return Ok(renamed?),
         }

@@ -1,4 +1,4 @@
-//! The bytes of values: read from an open file, and written to a new one.
+//! Reads the bytes of values from open files, and writes them to new ones.
 
 use std::fs::{File, Metadata};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -9,12 +9,12 @@ use crate::buffer::unset;
 use crate::error::{Error, Kind, Result};
 use crate::store::{ByteRange, Piece, Stat, Value, WasRead};
 
-/// A value that is open.
+/// An open value.
 #[derive(Debug)]
 pub(super) struct Opened {
     pub file: File,
     pub metadata: Metadata,
-    /// Its version when it was opened: whatever changes it later gives it another one.
+    /// Its stat at the time it was opened; every later change has another version.
     pub stat: Stat,
 }
 
@@ -47,14 +47,14 @@ pub(super) fn read_range(value: &Opened, range: ByteRange) -> Result<Value> {
     Ok(Value { bytes: bytes.into(), stat })
 }
 
-/// A number by which bytes are compared within one process.
+/// Returns a digest for comparing bytes within one process.
 pub(super) fn digest_of(bytes: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     bytes.hash(&mut hasher);
     hasher.finish()
 }
 
-/// Writes the pieces of a value to `file`, with the kept ones from `old`.
+/// Writes the pieces of a value to `file`, copying the kept ones from `old`.
 pub(super) fn write_all(file: &File, pieces: &[Piece], old: Option<&File>) -> Result<()> {
     let mut new: Vec<IoSlice<'_>> = Vec::new();
     for piece in pieces {
@@ -83,7 +83,8 @@ fn write_slices(mut file: &File, slices: &mut [IoSlice<'_>]) -> Result<()> {
     Ok(())
 }
 
-/// Copies a range of `old` to where `file` is; the kernel does it (`copy_file_range`), without our memory.
+/// Copies a range of `old` to the position of `file` in the kernel (`copy_file_range`), without our
+/// memory.
 fn copy_range(old: Option<&File>, offset: u64, len: u64, mut file: &File) -> Result<()> {
     let stale = || Error::new(Kind::Stale, "the file to copy from became shorter");
     let mut old = old.ok_or_else(stale)?;
@@ -92,7 +93,7 @@ fn copy_range(old: Option<&File>, offset: u64, len: u64, mut file: &File) -> Res
     if copied == len { Ok(()) } else { Err(stale()) }
 }
 
-/// Gives a new file the mode and owner of the one that it replaces, as far as this user may.
+/// Gives a new file the mode and owner of the one that it replaces, as far as permissions allow.
 pub(super) fn keep_owner(file: &File, old: &Metadata) -> Result<()> {
     let new = file.metadata()?;
     if (new.uid(), new.gid()) != (old.uid(), old.gid()) {

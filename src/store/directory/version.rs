@@ -1,13 +1,15 @@
-//! What tells one state of a file from every other: its [`Version`].
+//! Versions: identify one state of a file among all others ([`Version`]).
 //!
-//! A program may replace a file and give the new one the times of the old one (`tar x`, `cp -p`, a restore), and ext4
-//! and XFS reuse a freed inode number at once. A version therefore holds two things that no program can set: the
-//! inode's generation, which is part of its file handle, and its change time.
+//! A program may replace a file and give the new one the times of the old one (`tar x`, `cp -p`, a
+//! restore), and ext4 and XFS reuse a freed inode number at once. A version therefore holds two
+//! things that no program can set: the inode's generation, which is part of its file handle, and
+//! its change time.
 //!
-//! The kernel takes the change time from a clock that ticks every 1 to 10 ms. A file that changes again within the
-//! tick in which it was read keeps its change time. Linux 6.13 and later avoid this for ext4, XFS, btrfs and tmpfs:
-//! a change that follows a `stat` always gets a new time. Elsewhere a version is marked as unsettled while its file
-//! may still change unnoticed, and nobody trusts what was read under it ([`Version::holds`]).
+//! The kernel takes the change time from a clock that ticks every 1 to 10 ms. A file that changes
+//! again within the tick in which it was read keeps its change time. Linux 6.13 and later avoid
+//! this for ext4, XFS, btrfs and tmpfs: a change that follows a `stat` always gets a new time.
+//! Elsewhere a version is marked as unsettled while its file may still change unnoticed, and bytes
+//! read under it are not trusted ([`Version::holds`]).
 
 use std::collections::VecDeque;
 use std::ffi::CStr;
@@ -29,33 +31,34 @@ const SECOND: i128 = 1_000_000_000;
 /// Longer than a tick of the kernel's clock (10 ms at most).
 const TICK: Duration = Duration::from_millis(20);
 
-/// For file systems whose change time has whole seconds (FAT: two), or comes from another machine.
+/// For change times in whole seconds (FAT: two), or from another machine's clock.
 const COARSE: Duration = Duration::from_secs(2);
 
-/// The file systems whose change time differs after every change that follows a `stat`, from Linux 6.13 on: ext4, XFS,
-/// btrfs, tmpfs (`FS_MGTIME`).
+/// The file systems with a new change time after every change that follows a `stat`, since Linux
+/// 6.13: ext4, XFS, btrfs, tmpfs (`FS_MGTIME`).
 const MULTIGRAIN: [u64; 4] = [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994];
 const MULTIGRAIN_SINCE: (u32, u32) = (6, 13);
 
-/// Other file systems that take the time from this machine's clock: overlayfs, ZFS, F2FS, bcachefs, FUSE.
+/// Other file systems that take the time from this machine's clock: overlayfs, ZFS, F2FS, bcachefs,
+/// FUSE.
 const LOCAL: [u64; 5] = [0x794c_7630, 0x2fc1_2fc1, 0xf2f5_2010, 0xca45_1a4e, 0x6573_5546];
 
-/// How many values that this process stored are remembered, at most; older ones are settled by then, or looked at anew.
+/// The most values stored by this process to remember; older ones are settled, or looked at again.
 const MAX_OWN: usize = 4096;
 
-/// How far the change times of a directory's file system can be trusted.
+/// How far the change times of a file system can be trusted.
 #[derive(Debug)]
 pub(super) struct Clock {
-    /// The file system that this was found out for.
+    /// The file system.
     device: u64,
-    /// How long after its change time a file may change again and keep it; zero if it never does.
+    /// How long after its change time a file may change again and keep it; 0 if that never happens.
     window: Duration,
-    /// Versions that this process has stored within the window, with their change times. Their modification time is one that no
-    /// other change gives a file, so they are settled. A leaf lock.
+    /// The versions that this process stored within the window, with their change times. Their
+    /// modification time is unique, so they are settled. A leaf lock.
     own: Mutex<VecDeque<[u64; 4]>>,
 }
 
-/// The fields of `stat` that a version is made of; times in nanoseconds since 1970.
+/// The fields of `stat` that make up a version; times in nanoseconds since 1970.
 #[derive(Debug, Clone, Copy)]
 struct Fields {
     device: u64,
@@ -66,7 +69,7 @@ struct Fields {
 }
 
 impl Clock {
-    /// Finds out how far the change times of the file system of `root` can be trusted.
+    /// Detects how far the change times of the file system of `root` can be trusted.
     pub(super) fn of(root: &OwnedFd) -> io::Result<Self> {
         let device = File::from(root.try_clone()?).metadata()?.dev();
         let kind = u64::try_from(fstatfs(root)?.f_type).map_err(io::Error::other)?;
@@ -89,7 +92,7 @@ impl Clock {
         Self { device, window, own: Mutex::default() }
     }
 
-    /// Length, time and version of an open file.
+    /// Returns the stat of an open file.
     pub(super) fn stat(&self, file: impl AsFd, metadata: &Metadata) -> Stat {
         let fields = Fields {
             device: metadata.dev(),
@@ -101,7 +104,7 @@ impl Clock {
         self.stat_of(fields, generation(file, c""))
     }
 
-    /// The same of `name` in a directory, which was found to be a regular file.
+    /// Returns the stat of `name` in a directory, which `found` says is a regular file.
     pub(super) fn stat_at(&self, dir: impl AsFd, name: &CStr, found: &rustix::fs::Stat) -> Stat {
         let fields = Fields {
             device: found.st_dev,
@@ -110,7 +113,7 @@ impl Clock {
             modified: nanoseconds(found.st_mtime, found.st_mtime_nsec),
             len: found.st_size.cast_unsigned(),
         };
-        // If the name goes to another file in between, this is a version that no file has.
+        // If the name changes in between, this version matches no file.
         self.stat_of(fields, generation(dir, name))
     }
 
@@ -124,7 +127,7 @@ impl Clock {
         Stat { len: fields.len, modified, version }
     }
 
-    /// Whether every later change of the file gives it another version.
+    /// Whether every later change of the file has another version.
     fn is_settled(&self, fields: &Fields) -> bool {
         let has_whole_seconds = fields.changed % SECOND == 0;
         let window = match self.window {
@@ -133,13 +136,13 @@ impl Clock {
         };
         match SystemTime::now().duration_since(time(fields.changed)) {
             Ok(age) => age >= window,
-            // The clock was set back: what changes from now on gets an earlier time.
+            // The clock was set back, so later changes get an earlier time.
             Err(ahead) => window.is_zero() || ahead.duration() > COARSE,
         }
     }
 
-    /// Notes a value that this process has just stored with the modification time `modified`, of which no other
-    /// program knows. Returns the version, settled if the file system keeps such times.
+    /// Records a value that this process has just stored with the unique modification time
+    /// `modified`. Returns its stat, with a settled version if the file system keeps such times.
     pub(super) fn note_own(&self, stat: Stat, modified: SystemTime) -> Stat {
         let mut version = stat.version;
         if version.is_settled || stat.modified != modified {
@@ -154,13 +157,13 @@ impl Clock {
         Stat { version, ..stat }
     }
 
-    /// Returns when a file that was looked at just now is settled if it has not changed since.
+    /// Waits until files that were looked at just now are settled.
     pub(super) fn wait(&self) {
         std::thread::sleep(self.window.max(TICK));
     }
 }
 
-/// A number that differs between an inode and the one that had its number before; zero if the file system has none.
+/// Returns a number that differs when an inode number is reused; 0 if the file system has none.
 fn generation(dir: impl AsFd, name: &CStr) -> u64 {
     let Ok(handle) = sys::file_handle(dir, name) else { return 0 };
     let mut hasher = DefaultHasher::new();
@@ -172,7 +175,7 @@ fn nanoseconds(seconds: i64, part: impl Into<i128>) -> i128 {
     i128::from(seconds) * SECOND + part.into()
 }
 
-/// The low 64 bits: they come again after 584 years.
+/// Returns the low 64 bits, which repeat after 584 years.
 fn folded(nanoseconds: i128) -> u64 {
     u64::try_from(nanoseconds.rem_euclid(1 << 64)).unwrap_or_default()
 }

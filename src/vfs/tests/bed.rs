@@ -214,9 +214,9 @@ impl WritableStore for FaultyStore {
         self.store.abandoned()
     }
 
-    fn rest(&self, quiet: Duration) -> Result<()> {
+    fn release_idle(&self, quiet: Duration) -> Result<()> {
         self.look()?;
-        self.store.rest(quiet)
+        self.store.release_idle(quiet)
     }
 }
 

@@ -1,8 +1,8 @@
-//! Lock files: all writers of a key on one machine take turns.
+//! Lock files: one writer of a key at a time on each machine.
 //!
 //! This is `TensorStore`'s protocol. A writer opens `NAME.__lock` beside the key and locks the open
-//! file. It writes the new value there and renames it onto the key. The next writer takes over a file
-//! that a killed one left.
+//! file. It writes the new value there and renames it onto the key. The next writer takes over a
+//! file that a killed one left.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -23,11 +23,11 @@ use crate::error::{Error, Kind, Result};
 use crate::store::Key;
 use crate::sys::{self, Links};
 
-/// How long a writer waits for another one of the same key.
+/// How long to wait for another writer of the same key.
 const LOCK_PATIENCE: Duration = Duration::from_secs(30);
 
-/// The right to write one key: its lock file, locked, in the directory of the key.
-pub(super) struct Turn<'s> {
+/// The lock for writing one key: its lock file, locked, in the directory of the key.
+pub(super) struct KeyLock<'s> {
     pub dir: OwnedFd,
     pub file: File,
     pub name: CString,
@@ -35,15 +35,15 @@ pub(super) struct Turn<'s> {
     _written: Written<'s>,
 }
 
-impl<'s> Turn<'s> {
-    /// Removes the lock file of a turn that stored nothing. The lock is still ours, so nobody else is
-    /// writing to it.
+impl<'s> KeyLock<'s> {
+    /// Removes the lock file after a write that stored nothing. The lock is still held, so no other
+    /// writer uses the file.
     pub fn end_unused(self) {
         let removed = unlinkat(&self.dir, &self.lock_name, AtFlags::empty());
         removed.unwrap_or_else(|error| log::debug!("{:?}: {error}", self.lock_name));
     }
 
-    /// Waits for the turn to write `key`, up to [`LOCK_PATIENCE`].
+    /// Takes the lock for writing `key`; waits up to [`LOCK_PATIENCE`].
     pub fn take(root: &Root, session: &'s Session, key: &Key) -> Result<Self> {
         let name = c_name(key.name())?;
         let lock_name = c_name(&lock_name(key.name()))?;
@@ -70,7 +70,7 @@ impl<'s> Turn<'s> {
                 drop(remove_dead(&dir, &lock_name)); // Why it cannot be locked matters more.
             })?;
             if locked {
-                // The file that was locked may have become the key meanwhile: the writer before us renamed it.
+                // The previous writer may have renamed the file onto the key before we locked it.
                 let named = sys::open_beneath(&dir, &lock_name, OFlags::PATH, Links::Refuse);
                 let named = named.ok().map(|fd| File::from(fd).metadata()).transpose()?;
                 let ours = file.metadata()?;
@@ -79,7 +79,7 @@ impl<'s> Turn<'s> {
                     if ours.nlink() == 1 {
                         return Ok(Self { dir, file, name, lock_name, _written: written });
                     }
-                    // A second name of some other value, which is not to be written over.
+                    // The file is a hard link to another value, which must not be overwritten.
                     unlinkat(&dir, &lock_name, AtFlags::empty())?;
                 }
             } else if started.elapsed() > LOCK_PATIENCE {
