@@ -1,9 +1,10 @@
 //! Files that the kernel reads by itself in the place of one of ours (FUSE passthrough), and a bounded number of memory
 //! files among them.
 //!
-//! A program that has such a file open, mapped, or in a pipe (`splice`, `sendfile`) reads it without us, and may do so
-//! after the last `close` that we are told of. So a memory file is filled once and never changes: when it is not needed
-//! here any more it is closed, and its memory goes with the last who has some of it.
+//! A program that has such a file open, mapped, or in a pipe (`splice`, `sendfile`) reads it
+//! without us, and may do so after the last `close` that the kernel reports. So a memory file is
+//! filled once and never changes: when zarrfs no longer needs it, it closes the file, and the
+//! kernel frees the memory after its last user.
 //!
 //! Nothing says when such a memory file may be filled again: map counts miss a mapping that was not
 //! touched, and a write lease misses a pipe. Making a file takes some microseconds.

@@ -63,7 +63,7 @@ impl Buffer {
         &mut Arc::make_mut(&mut self.0).0
     }
 
-    /// Whether somebody else has them, too: then changing them copies all of them.
+    /// Whether other owners share the bytes, so that changing them copies all of them.
     pub fn is_shared(&self) -> bool {
         Arc::strong_count(&self.0) > 1
     }
@@ -75,7 +75,7 @@ impl Buffer {
         Ok(bytes.into())
     }
 
-    /// The bytes themselves, copied only where somebody else has them too.
+    /// Returns the bytes, copied only if other owners share them.
     pub fn into_vec(self) -> Vec<u8> {
         mem::take(&mut Arc::unwrap_or_clone(self.0).0)
     }
@@ -102,8 +102,8 @@ pub fn reserve(len: usize) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// `len` bytes for who writes all of them: they are what was in memory that is used again, as far as it was, since to clear it
-/// takes as long as a fast decoder does for a twentieth of it.
+/// Returns `len` bytes for a caller that writes all of them. They hold what was in reused memory,
+/// because clearing takes as long as a fast decoder takes for a twentieth of the memory.
 pub fn unset(len: usize) -> Result<Vec<u8>> {
     let mut bytes = used(len)?;
     bytes.resize(len, 0);
@@ -184,7 +184,7 @@ pub fn let_go(len: usize) -> Vec<Vec<u8>> {
     kept.shrink_to(left)
 }
 
-/// Lets go of what nobody has wanted since this was called last; to be called now and then.
+/// Frees memory that was not reused since the last call. Call this now and then.
 pub fn release_idle() {
     let mut kept = KEPT.lock();
     let gone = kept.unused();

@@ -43,11 +43,12 @@ pub enum Kind {
     NoAttribute,
     /// Extended attributes of a sort that no file here has.
     NoSuchNamespace,
-    /// An extended attribute that can only be read; whoever copies files tries to set all that it finds.
+    /// An extended attribute that can only be read. Programs that copy files try to set all
+    /// attributes.
     FixedAttribute,
     /// More bytes than the caller has room for.
     Range,
-    /// Someone else holds it.
+    /// Another program holds it.
     Busy,
     /// Memory for it is over a limit, for now.
     NoMemory,
@@ -167,7 +168,8 @@ impl Error {
         matches!(self.kind, Kind::Corrupt | Kind::Unsupported | Kind::TooLarge)
     }
 
-    /// Whether it is part of ordinary life (a name that is not there), so that no one need be told.
+    /// Whether it is part of normal operation (a name that does not exist), so that it is not
+    /// logged.
     pub fn is_expected(&self) -> bool {
         matches!(
             self.kind,

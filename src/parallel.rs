@@ -1,8 +1,8 @@
 //! Work on chunks that several processors share, as far as others leave them idle: the inner chunks of a shard, and the blocks of
 //! a chunk.
 //!
-//! Threads that encode or decode are counted, whoever they belong to. Where each processor has one, more would only take turns
-//! with them.
+//! All threads that encode or decode are counted. If there is one for each processor, more threads
+//! would only compete with them.
 
 use std::cell::Cell;
 use std::num::NonZero;

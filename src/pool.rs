@@ -1,4 +1,4 @@
-//! Threads that do what may take time: what somebody waits for first, then what somebody may want soon.
+//! Threads for slow work: first the requests that wait for an answer, then prefetching.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -10,14 +10,14 @@ use parking_lot::{Condvar, Mutex};
 
 type Task = Box<dyn FnOnce() + Send>;
 
-/// Who waits for a task.
+/// How urgent a task is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Urgency {
     /// A program does.
     Asked,
     /// A program will, when it has what comes first.
     Next,
-    /// Nobody yet.
+    /// Nothing waits for it yet.
     Ahead,
 }
 
@@ -98,7 +98,8 @@ impl Pool {
         self.shared.most_ahead
     }
 
-    /// Waits until every task that somebody waits for is done, and drops the others. Not to be called by a task.
+    /// Waits until every task that a request waits for is done, and drops the others. A task must
+    /// not call this.
     pub fn close(&self) {
         self.shared.close();
         let threads = std::mem::take(&mut *self.threads.lock());

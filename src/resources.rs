@@ -1,4 +1,4 @@
-//! What this process may have besides what its caches are told: memory, open files and threads.
+//! Limits of this process besides those of its caches: memory, open files and threads.
 //!
 //! Open files are counted by what they are kept open for, so that each kind has a part of the limit at most and what is opened
 //! for the time of one call always has some left.

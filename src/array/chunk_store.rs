@@ -19,7 +19,8 @@ use crate::error::{At, Error, Kind, Result};
 use crate::metadata::model::KeyEncoding;
 use crate::store::{ByteRange, Condition, Entry, Key, Piece, Prefix, Stat, Store, Value, Version};
 
-/// How often a change starts again because someone else changed the same stored value meanwhile.
+/// How often to retry a change because another program changed the same stored value in the
+/// meantime.
 const ATTEMPTS: usize = 1000;
 
 /// Tries `change` again while others come in between.

@@ -48,7 +48,8 @@ pub struct Grid {
     axes: Arc<[Axis]>,
 }
 
-/// The chunks along a dimension, as far as anybody has said, those outside of the array too.
+/// The chunks along a dimension, as far as the metadata list them, including those outside of the
+/// array.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Axis {
     /// All of this length, without an end.

@@ -349,7 +349,8 @@ impl ChunkStore for Sharded {
 
     fn update(&self, changes: Vec<Change>) -> Result<Vec<Option<Stat>>> {
         if changes.iter().all(|change| matches!(change.condition, Condition::Always)) {
-            // Whoever came in between changed other inner chunks, or these ones: then the last one counts.
+            // Other writers changed other inner chunks, or the same ones, for which the last writer
+            // wins.
             retried(|| self.try_update(changes.clone()))
         } else {
             self.try_update(changes)

@@ -45,7 +45,7 @@ fn write(view: &View, step: u64, get: &GetChunk<'_>) -> Result<(), Failure> {
         let bytes = view.read(at, len, get)?;
         at = at.saturating_add(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
         match out.write_all(&bytes) {
-            // Who reads it has seen enough.
+            // The reader has closed the pipe on purpose.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(()),
             written => print::ended(written)?,
         }

@@ -100,7 +100,7 @@ fn copy(
         cache_len: resources::within_memory(args.cache_size, 4),
     };
     let survey_again = || {
-        // Read anew, past everything that is kept of it.
+        // Read the source again, without any caches.
         let (source, from) = open::node(&args.source, args.from.as_ref())
             .map_err(|failure| Error::new(Kind::Stale, failure.message().to_owned()))?;
         let again = convert::plan((&source, &from), dest, wishes, &|| watch.is_stopped())?;
@@ -354,7 +354,7 @@ fn report(
     print::output(&text)
 }
 
-/// The bar on a terminal, and whether somebody wants it to end.
+/// The progress bar on a terminal, and whether the user interrupted the copy.
 struct Progress {
     bar: ProgressBar,
     arrays: usize,

@@ -55,7 +55,7 @@ pub fn run(args: &Create) -> Result<(), Failure> {
         )));
     }
     dialect.check_makes_nodes()?;
-    // Whatever is wrong with the wishes is said before anything is made.
+    // Report wrong options before anything is created.
     let document = document(args)?;
     let is_new = !place.root.exists();
     std::fs::create_dir_all(&place.root)
@@ -161,7 +161,8 @@ fn document(args: &Create) -> Result<String, Failure> {
     Ok(wanted.document()?)
 }
 
-/// The hierarchy that `path` is to be in: the one that is there, the outermost of those in one another; or a new one.
+/// Finds the hierarchy for `path`: the existing one (the outermost, if they are nested), or a new
+/// one.
 fn find(path: &Path) -> Result<Place, Failure> {
     let shown = path.display();
     let (existing, names) = existing(path)?;

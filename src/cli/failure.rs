@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use crate::error::Error;
 
-/// It did not work.
+/// The exit code for failures.
 const FAILED: u8 = 1;
 
 /// Wrong usage.
@@ -13,10 +13,10 @@ pub const USAGE: u8 = 2;
 /// Not everything was stored, but all of it was written somewhere.
 const RESCUED: u8 = 3;
 
-/// Why a command ended early, as a person is told.
+/// Why a command ended early, for the user.
 #[derive(Debug)]
 pub enum Failure {
-    /// It did not work.
+    /// The command failed.
     Failed(String),
     /// It was asked for in a way that makes no sense.
     Usage(String),

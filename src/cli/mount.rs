@@ -189,7 +189,7 @@ fn end(mounted: Mounted, vfs: &Vfs, rescue: Option<&Path>) -> Result<(), Failure
         let paths: Vec<String> = unstored.into_iter().map(|file| file.path).collect();
         format!("not everything is stored: {error}; unstored: {}", rescue::named(&paths))
     };
-    // Nobody reads what a daemon says but in its log.
+    // A daemon can only report in its log.
     log::error!("{said}");
     Err(failed(said))
 }
@@ -360,7 +360,7 @@ fn check_mountpoint(args: &Mount, flags: &Flags) -> Result<PathBuf, Failure> {
     Ok(mountpoint)
 }
 
-/// A mount whose daemon would have to answer its own requests would wait for itself for ever.
+/// Refuses a mountpoint inside the source: the daemon would wait for itself without limit.
 fn check_apart(source: &Path, mountpoint: &Path) -> Result<(), Failure> {
     if source.starts_with(mountpoint) || mountpoint.starts_with(source) {
         return Err(failed(format!(
@@ -384,7 +384,7 @@ fn check_fuse() -> Result<(), Failure> {
             "/dev/fuse: permission denied, so nothing can be mounted; run as root, or give all \
              users access, as is usual (chmod 666 /dev/fuse)",
         )),
-        // Whatever else is wrong with it the attempt to mount says.
+        // The attempt to mount reports other errors.
         _ => Ok(()),
     }
 }

@@ -1,4 +1,4 @@
-//! From a path that someone typed to a hierarchy, and a node in it.
+//! Opens the hierarchy, and a node in it, for a path from the command line.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -53,7 +53,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// What someone typed: a directory of a hierarchy or of a node, or `HIERARCHY#NODE`.
+    /// A path from the command line: a directory of a hierarchy or of a node, or `HIERARCHY#NODE`.
     pub fn parse(path: &Path) -> Result<Self, Failure> {
         if let Ok(root) = path.canonicalize() {
             return Ok(Self::of_draft(&root).unwrap_or(Self { root, node: NodePath::root() }));

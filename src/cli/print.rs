@@ -55,7 +55,7 @@ impl Lines {
     }
 }
 
-/// Prints a line of error, if anybody is there to read it.
+/// Prints a line on standard error, and ignores failures.
 pub fn error(text: &str) {
     let _nobody = writeln!(io::stderr().lock(), "{text}");
 }

@@ -15,7 +15,7 @@ use crate::metadata::{NodeKind, NodePath};
 /// Lines of a tree: nobody reads more.
 const MAX_LINES: usize = 1_000_000;
 
-/// Groups in one another.
+/// The most nested groups.
 const MAX_DEPTH: usize = 256;
 
 /// Prints the tree of a hierarchy, or of a node in one.

@@ -126,7 +126,8 @@ pub fn is_dead(error: &std::io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOTCONN | libc::ECONNABORTED))
 }
 
-/// What is at a mountpoint, as whoever serves it says: the kernel may still know attributes of a mount that is dead.
+/// Returns the attributes of a mountpoint from the process that serves it: the kernel may still
+/// have attributes of a dead mount.
 pub fn alive(mountpoint: &Path) -> std::io::Result<std::fs::Metadata> {
     let found = std::fs::metadata(mountpoint)?;
     if found.is_dir() {

@@ -89,7 +89,7 @@ impl Pipeline {
         self.array_to_array.iter().any(|codec| codec.is_lossy()) || self.array_to_bytes.is_lossy()
     }
 
-    /// Whether what is stored is the decoded chunk as it is.
+    /// Whether a chunk is stored exactly as it is decoded.
     pub fn is_identity(&self) -> bool {
         let has_bytes_alone = self.array_to_array.is_empty() && self.bytes_to_bytes.is_empty();
         has_bytes_alone && self.array_to_bytes.is_identity()

@@ -1,7 +1,8 @@
-//! What says that a copy is not whole: a value at its root, which goes when it is.
+//! The mark of an incomplete copy: a value at its root, which is removed at the end.
 //!
-//! It also says who is making the copy. A process that does has a place aside in the store, which the store knows to be
-//! abandoned when the process is dead: one process at a time works on a target, and after it was killed another one can.
+//! It also names the process that makes the copy. That process has a place aside in the store,
+//! which is abandoned when the process dies: one process at a time works on a target, and another
+//! one can take over after it was killed.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -86,7 +87,7 @@ impl<'s> Mark<'s> {
         .at(&mark.key))
     }
 
-    /// Tries to set the mark; none if somebody else did something to it meanwhile.
+    /// Tries to set the mark; `None` if another process changed it in the meantime.
     fn take(&self, claim: &Claim) -> Result<Option<Standing>> {
         // While these are held nobody else takes care of what the dead have left.
         let abandoned = self.store.write()?.abandoned()?;
@@ -139,7 +140,7 @@ impl<'s> Mark<'s> {
         }))
     }
 
-    /// Stores the mark; none if somebody else was faster.
+    /// Stores the mark; `None` if another process was faster.
     fn put(
         &self,
         claim: &Claim,
@@ -170,7 +171,8 @@ impl<'s> Mark<'s> {
         list.list_dir(&Prefix::root())?.filter(is_other).collect()
     }
 
-    /// Takes a new mark off again if the target holds anything: somebody may have finished it since it was looked at.
+    /// Removes a new mark if the target is not empty: another process may have completed it since
+    /// the check.
     fn check_empty(&self) -> Result<()> {
         if self.entries()?.is_empty() {
             return Ok(());

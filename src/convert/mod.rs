@@ -122,8 +122,8 @@ fn copy_arrays<'p>(
     Ok(())
 }
 
-/// Stores the documents of all nodes, the groups first. Then each is read back: it may be somebody else's, and who
-/// owns the target may have made something else of it.
+/// Stores the documents of all nodes, the groups first. Then reads each back, because the owner of
+/// the target, or another program, may have changed it.
 fn store_documents(dest: &Hierarchy, plan: &Plan, target: Target, watch: &dyn Watch) -> Result<()> {
     let go_on = || if watch.is_stopped() { Err(stopped()) } else { Ok(()) };
     let mut keys: Vec<_> = dest.store_entry_point()?.into_iter().collect();

@@ -1,4 +1,4 @@
-//! What every node of a hierarchy becomes in another one, found out before anything is stored.
+//! Plans what every node of a hierarchy becomes in another one, before anything is stored.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -59,7 +59,7 @@ pub struct Chunks {
 pub(super) enum Form {
     /// The same encoded bytes.
     Encoded,
-    /// The same elements, encoded anew.
+    /// The same elements, encoded again.
     Decoded,
     /// Its elements go into chunks of another shape.
     Regridded,

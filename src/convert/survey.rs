@@ -61,8 +61,9 @@ impl Survey {
         format!("{:016x}", hasher.finish())
     }
 
-    /// Of each array, whether its stored chunks have changed since the survey `before`. Some file systems number a file anew
-    /// when they are asked for it again: the versions of values are others then, their lengths and times are not.
+    /// Returns whether the stored chunks of each array have changed since the survey `before`.
+    /// Ignores version changes with equal lengths and times, because some file systems give a file
+    /// a new number when it is looked up again.
     pub fn compare(&self, before: &Self) -> Vec<Change> {
         let pairs = self.0.iter().zip(&before.0);
         let change = |((_, now), (_, then)): (&(_, Stored), &(_, Stored))| {

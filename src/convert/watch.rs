@@ -3,7 +3,7 @@
 use crate::error::{Error, Kind};
 use crate::metadata::NodePath;
 
-/// Who is told how far a copy has come, and may end it.
+/// Watches the progress of a copy, and may end it.
 pub trait Watch: Sync {
     /// An array begins that has about so many values to store.
     fn begin(&self, path: &NodePath, values: u64);

@@ -1,7 +1,7 @@
 //! Numbers that no processor knows: the registered small integers and floats, each in whole bytes.
 //!
-//! An integer of 2 or 4 bits lies in the low bits of a byte. A float of fewer than 8 bits does, too. What is stored
-//! is never computed with here; only fill values need their value.
+//! An integer of 2 or 4 bits lies in the low bits of a byte. A float of fewer than 8 bits does,
+//! too. Only fill values are converted to numbers here; chunks are not.
 //!
 //! <https://github.com/zarr-developers/zarr-extensions/tree/main/data-types>
 

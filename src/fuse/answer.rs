@@ -24,8 +24,8 @@ pub fn answer<T>(
     })
 }
 
-/// Of a file that the kernel knows by its inode and that is not there any more: told so, it looks the name up
-/// again, so that `O_CREAT` creates it, and whoever does not create learns that there is no such file.
+/// Converts `ENOENT` for an inode that the kernel knows to the errno that makes it look up the name
+/// again. Then `O_CREAT` creates the file, and other opens fail with `ENOENT`.
 pub fn gone(errno: Errno) -> Errno {
     if errno.code() == libc::ENOENT { Errno::ESTALE } else { errno }
 }

@@ -494,7 +494,7 @@ impl Filesystem for Fs {
         self.later("fallocate", allocate, move |done| reply!(reply, done, ok(() =>)));
     }
 
-    // What the kernel does itself where it is told that we do not.
+    // The kernel handles these itself if zarrfs does not implement them.
 
     fn lseek(&self, _: &Request, _: INodeNo, _: FileHandle, _: i64, _: i32, reply: ReplyLseek) {
         reply.error(Errno::ENOSYS);

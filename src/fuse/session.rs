@@ -24,7 +24,7 @@ pub struct MountOptions {
     pub source: String,
     /// Whether nothing may be changed.
     pub read_only: bool,
-    /// Who may look into it besides the user who mounted it.
+    /// Which users may access the mount besides the one who mounts it.
     pub others: Others,
     /// Whether reads and writes go past the kernel's pages, as large as programs make them.
     pub direct_io: bool,
@@ -38,14 +38,14 @@ pub struct MountOptions {
     pub owner: (u32, u32),
 }
 
-/// Who may look into a mount besides the user who made it.
+/// Which users may access a mount besides the one who made it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Others {
     /// Nobody.
     Nobody,
     /// Root.
     Root,
-    /// Everybody, as far as the mode bits allow.
+    /// All users, within the mode bits.
     Everybody,
 }
 
@@ -116,14 +116,16 @@ pub fn mount(vfs: &Arc<Vfs>, mountpoint: &Path, options: &MountOptions) -> Resul
 }
 
 impl Mounted {
-    /// Waits until it is unmounted, by whomever, and everything is stored that can be.
+    /// Waits until the mount is gone, however it was unmounted, and pending data are stored as far
+    /// as possible.
     pub fn wait(mut self) -> Result<()> {
         let nothing = std::thread::Builder::new().spawn(|| Ok(()))?;
         let ended = std::mem::replace(&mut self.session.guard, nothing).join();
         let _gone = self.stop.send(Wake::Stop);
         match ended {
             Ok(Ok(())) => {
-                // fuser 0.18 would unmount again by the path, where someone may have mounted anew meanwhile.
+                // fuser 0.18 would unmount the path again, where another file system may be mounted
+                // by now.
                 let _unmounted = ManuallyDrop::new(self.session);
                 Ok(())
             }

@@ -106,10 +106,10 @@ pub fn is_past_pages(flags: OpenFlags) -> bool {
     flags.acc_mode() == OpenAccMode::O_WRONLY
 }
 
-/// What the kernel may do with its pages, and that it need not say when somebody closes what he only read.
+/// Returns what the kernel may do with its pages. It need not report the close of a read-only file.
 pub fn open_flags(opened: &Opened, access: Access, is_direct: bool) -> FopenFlags {
     let pages = match opened.pages {
-        // Or the kernel would drop those that somebody else is just writing.
+        // Without this flag, the kernel would drop pages that another program is just writing.
         Pages::Keep if is_direct => FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_KEEP_CACHE,
         Pages::Drop if is_direct => FopenFlags::FOPEN_DIRECT_IO,
         Pages::Keep => FopenFlags::FOPEN_KEEP_CACHE,

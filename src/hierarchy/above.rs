@@ -51,7 +51,7 @@ impl Hierarchy {
         }
         let Ok(write) = self.store().write() else { return };
         if let Err(error) = write.release_idle(quiet) {
-            log::debug!("{error}"); // Whatever is stored is stored; it comes to rest later.
+            log::debug!("{error}"); // It is released later.
         }
     }
 }

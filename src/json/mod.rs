@@ -1,11 +1,10 @@
 //! Documents as they are on disk, which is not always JSON.
 //!
-//! Python writes the bare words `NaN`, `Infinity` and `-Infinity` where JSON has
-//! no number for them, integers of any length, lone surrogates and, after some
-//! editors, a byte order mark. All of these are read here, where `serde_json` would refuse the
-//! document. A bare word becomes the string of its name, so that every value
-//! can be shown as strict JSON; the stored text keeps the word, since [`Text`] changes
-//! only the members that it is told to change.
+//! Python writes the bare words `NaN`, `Infinity` and `-Infinity` where JSON has no number for
+//! them, integers of any length, lone surrogates and, after some editors, a byte order mark. All of
+//! these are read here, where `serde_json` would refuse the document. A bare word becomes the
+//! string of its name, so that every value can be shown as strict JSON; the stored text keeps the
+//! word, since [`Text`] changes only the members that an edit names.
 
 mod same;
 mod text;
@@ -23,7 +22,8 @@ pub type Object = Map<String, Value>;
 /// The longest document that is read, in bytes.
 pub const MAX_DOCUMENT_LEN: u64 = 16 << 20;
 
-/// Objects and lists inside one another; what `serde_json` allows, so that a reader of the mount gets as far.
+/// The most nested objects and lists: the limit of `serde_json`, so that other readers succeed,
+/// too.
 const MAX_DEPTH: usize = 127;
 
 /// Values in one document: each takes far more memory than the one or two bytes that it may have as text, and an object as

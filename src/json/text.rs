@@ -39,7 +39,7 @@ struct Layout {
     newline: &'static str,
     /// What stands after a name: `:` or `: `.
     colon: &'static str,
-    /// What stands between two items on one line: `,` or `, `.
+    /// The separator of two items on one line: `,` or `, `.
     comma: &'static str,
 }
 

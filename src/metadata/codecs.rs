@@ -1,10 +1,10 @@
 //! Codecs: the spellings of all dialects to the names and configurations of released v3.
 //!
-//! What comes out: `bytes` says its byte order where one matters, `transpose` has
-//! a permutation, `blosc` a word for its shuffle and a typesize, `sharding_indexed` lists its
-//! codecs and the place of its index. A shard without `index_codecs` (April to July 2023)
-//! stays without: whether a checksum follows the index is found out from the data. Other
-//! configurations, and names that are not known, stay as they are; they are judged when the codec is made.
+//! What comes out: `bytes` says its byte order where one matters, `transpose` has a permutation,
+//! `blosc` a word for its shuffle and a typesize, `sharding_indexed` lists its codecs and the place
+//! of its index. A shard without `index_codecs` (April to July 2023) stays without: the data show
+//! whether a checksum follows the index. Other configurations, and names that are not known, stay
+//! as they are; they are judged when the codec is made.
 
 use serde_json::{Value, json};
 
@@ -20,7 +20,7 @@ use crate::json::describe;
 /// The most codecs in one list.
 const MAX_CODECS: usize = 16;
 
-/// The most shards inside one another.
+/// The most nested shards.
 const MAX_NESTING: usize = 4;
 
 /// What a list of codecs works on.
@@ -28,7 +28,7 @@ const MAX_NESTING: usize = 4;
 pub(super) struct Elements {
     /// How many dimensions.
     pub(super) rank: usize,
-    /// Of which type.
+    /// The data type.
     pub(super) dtype: DType,
     /// In which byte order where no codec says it.
     pub(super) endian: Endian,

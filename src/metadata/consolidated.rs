@@ -98,8 +98,9 @@ impl Dialect {
         Text::parse(group.as_bytes()).map(Some)
     }
 
-    /// `group`, the stored document of a group, with consolidated metadata made anew of the stored `documents` below
-    /// it, each with its path from there. A dialect that has no such thing returns it as it is.
+    /// Returns the stored document `group` of a group with new consolidated metadata, made from the
+    /// stored `documents` below it with their relative paths. In a dialect without them, returns it
+    /// unchanged.
     pub fn consolidate(&self, group: &str, documents: &[(String, String)]) -> Result<String> {
         match self {
             Self::V3 => {}

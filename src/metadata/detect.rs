@@ -84,8 +84,8 @@ pub fn declared(store: &Store) -> Result<Option<Dialect>> {
     Ok(None)
 }
 
-/// The draft whose entry point `zarr_json` is, if it is one. Whoever points at a directory inside such a
-/// hierarchy has to be told of its root.
+/// Returns the draft of which `zarr_json` is the entry point, if it is one. A user who names a
+/// directory inside such a hierarchy must use its root.
 pub fn draft_root_marker(zarr_json: &[u8]) -> Option<Dialect> {
     match entry_point(zarr_json).ok()? {
         EntryPoint::V3 | EntryPoint::Uris => None,

@@ -280,7 +280,7 @@ impl Dialect {
             {
                 wrong("this is the name of a metadata file")
             }
-            // Whoever reads Zarr 2 takes a backslash for a slash ("logical storage paths").
+            // Readers of Zarr 2 treat a backslash as a slash ("logical storage paths").
             Self::V2 if name.contains('\\') => wrong("Zarr 2 treats a backslash as a slash"),
             Self::V3 | Self::D2023_02 | Self::V2 | Self::N5 => Ok(()),
             Self::Draft(_) => {

@@ -8,8 +8,8 @@
 //! `bytes` codec's, layout F is a transpose, the compressor is a codec, and a storage transformer
 //! is `sharding_indexed` with a plain index at the end.
 //!
-//! zarr-python 2 keeps numpy filters in `attributes.filters`, which the draft has no place for;
-//! whoever does not look there decodes garbage.
+//! zarr-python 2 keeps numpy filters in `attributes.filters`, which the draft has no place for; a
+//! reader that ignores them decodes garbage.
 
 use serde_json::{Value, json};
 

@@ -129,7 +129,7 @@ pub(super) fn may_be_ignored(extension: &Value) -> bool {
     extension.get("must_understand") == Some(&Value::Bool(false))
 }
 
-/// What stands between the indices of a chunk key.
+/// Parses the separator of the indices in a chunk key.
 pub(super) fn separator(value: &Value) -> Result<Separator> {
     match value.as_str() {
         Some("/") => Ok(Separator::Slash),

@@ -53,7 +53,7 @@ pub struct Array {
 /// a single run of `u64::MAX`.
 pub type Runs = Vec<(u64, u64)>;
 
-/// What stands between the coordinates in a chunk key.
+/// The separator of the coordinates in a chunk key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Separator {
     /// `/`: each dimension is a level of prefixes.

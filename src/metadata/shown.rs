@@ -76,9 +76,10 @@ pub fn group(group: &Group, copies: Option<&Copies>) -> String {
     with_member(&text, "attributes", &printed(&group.attributes))
 }
 
-/// The document of a node that was not understood: the stored one, as strict JSON if it can be had.
+/// Returns the metadata file of a node that was not understood: the stored one, as strict JSON if
+/// possible.
 ///
-/// Whatever the node is, nothing is made up for it.
+/// Nothing is invented for such a node.
 pub fn not_understood(_kind: NodeKind, stored: &[u8]) -> String {
     match parse(stored) {
         Ok(document) => print(&document),

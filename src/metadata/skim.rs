@@ -1,7 +1,8 @@
 //! Metadata files without the copies of others in them.
 //!
-//! Consolidated metadata may be a thousand times as long as all else that a group says, and nobody here reads them: what is
-//! shown is made anew. So they are passed over, byte by byte and without being kept, and the rest is read:
+//! Consolidated metadata may be a thousand times as long as all else that a group says, and zarrfs
+//! never uses them: it generates the ones that it shows. So they are skipped byte by byte without
+//! keeping them, and the rest is parsed:
 //!
 //! ```text
 //! {"zarr_format": 3, .., "consolidated_metadata": {"kind": "inline", "metadata": { /* passed over */ }}}

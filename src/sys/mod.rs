@@ -127,7 +127,7 @@ impl MemoryFs {
 pub struct MemoryFile(File);
 
 impl MemoryFile {
-    /// One that is empty, for who has no right to mount.
+    /// Returns an empty one, for callers that may not mount.
     pub fn new() -> io::Result<Self> {
         Ok(Self(File::from(memfd_create(c"zarrfs", MemfdFlags::CLOEXEC)?)))
     }

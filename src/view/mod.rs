@@ -13,8 +13,7 @@
 //! A view never changes. A program that has it open keeps it, and after a change of metadata the
 //! next program that opens the name gets another one. Written bytes go through
 //! `ChunkCache::change`, so a chunk waits, is stored, fails and is rescued like any written chunk.
-//! `GetChunk` is told the range that a read needs, and answers with that range or with more
-//! (`Excerpt`).
+//! `GetChunk` gets the range that a read needs, and returns that range or more (`Excerpt`).
 
 mod cf;
 mod elements;

@@ -1,4 +1,4 @@
-//! What a format is told of a node.
+//! The properties of a node that a format may use.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

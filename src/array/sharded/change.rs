@@ -1,8 +1,8 @@
-//! Changing inner chunks: a shard is written anew, and what does not change is kept.
+//! Changing inner chunks: a shard is written again, and unchanged inner chunks are kept.
 //!
-//! Nothing is read where all chunks of a shard are set. Else its index is read, and the
-//! new shard is stored only if the old one is still the one that the index is of. A shard
-//! whose index is damaged cannot be changed in part: nobody knows what to keep.
+//! If all chunks of a shard are set, nothing is read. Otherwise its index is read, and the new
+//! shard is stored only if the old one has not changed since. A shard with a damaged index cannot
+//! be changed in part, because it is unknown what to keep.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -60,7 +60,8 @@ struct NewIndex {
 }
 
 impl Sharded {
-    /// Applies `changes` once: a shard that someone else changes meanwhile is [`Kind::Stale`] or [`Kind::Exists`].
+    /// Applies `changes` once; [`Kind::Stale`] or [`Kind::Exists`] if another program changes a
+    /// shard in the meantime.
     pub(super) fn try_update(&self, changes: Vec<Change>) -> Result<Vec<Option<Stat>>> {
         let mut asked = Vec::with_capacity(changes.len());
         for change in &changes {

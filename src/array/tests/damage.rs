@@ -216,7 +216,7 @@ fn a_bomb_around_a_shard_is_stopped_at_the_limit() {
     let error = array.read_chunk(&at(0)).expect_err("64 MiB for a shard of 8 bytes");
     assert_eq!(error.kind(), Kind::Corrupt);
     assert!(error.to_string().contains("decodes to more than"), "{error}");
-    // Stored longer than it may be it is not read at all, let alone cut off and decoded.
+    // A shard above the limit is not read at all.
     put(&store, &key("c/0"), vec![0; 64 << 20]);
     let error = array.read_chunk(&at(0)).expect_err("64 MiB for a shard of 8 bytes");
     assert!(error.to_string().contains("67108864 bytes stored"), "{error}");

@@ -81,7 +81,7 @@ fn what_is_appended_comes_behind_until_half_of_the_shard_is_dead() {
         assert_eq!(stored(&store, location), "A2B4ccdd", "index at the {location}");
         assert_eq!(text(&array, [1, 0]), "cc");
         let stat = array.stat(&Coords::new([1, 1])).expect("stat").expect("there");
-        // Who has read an older shard does not append to this one.
+        // A writer that read an older shard does not append to this one.
         let mut change = Change::set(Coords::new([0, 0]), bytes::Bytes::from_static(b"x"));
         set(&array, &[([1, 1], "E")]);
         change.coords = Coords::new([1, 1]);

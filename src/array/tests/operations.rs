@@ -85,7 +85,8 @@ fn chunks_are_there_as_they_were_set_in_every_form() {
         set(&array, &want);
         check(&form, &array, &want);
         check(&form, &form.open(&store), &want);
-        // Some anew, longer or shorter, some for the first time, one by one.
+        // Replaces some with longer or shorter ones, and stores some for the first time, one by
+        // one.
         for (i, coords) in places(array.grid().counts()).into_iter().enumerate().skip(1).step_by(4)
         {
             let new = Chunks::from([(coords.clone(), value(&coords, i % 9))]);

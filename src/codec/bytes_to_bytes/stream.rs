@@ -80,7 +80,8 @@ fn no_room(codec: &str, len: usize, more: usize) -> Error {
     Error::new(Kind::NoMemory, format!("{codec}: cannot allocate {len} bytes"))
 }
 
-/// `len` bytes for who writes all of them (see [`buffer::unset`]), or out of memory as an error.
+/// Returns `len` bytes for a caller that writes all of them (see [`buffer::unset`]); out of memory
+/// is an error.
 pub(super) fn unset(codec: &str, len: usize) -> Result<Vec<u8>> {
     buffer::unset(len).map_err(|_| no_room(codec, 0, len))
 }

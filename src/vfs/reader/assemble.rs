@@ -132,8 +132,8 @@ impl Assembler {
         Ok(())
     }
 
-    /// Reads a range of a chunk without the rest, with the version of what is stored. Returns `None`
-    /// where the chunk must be read as a whole, if only to find out what is wrong with it.
+    /// Reads a range of a chunk without the rest, with the stored version. Returns `None` if the
+    /// chunk must be read as a whole, perhaps to detect what is wrong with it.
     fn read_range(
         &self,
         open: &OpenView,

@@ -54,7 +54,7 @@ impl Chunk for ChunkRef {
 }
 
 impl Part {
-    /// What the planner is told of it.
+    /// Returns the input of the planner.
     pub fn wanted(&self) -> Wanted<ChunkRef> {
         Wanted {
             chunk: self.chunk.clone(),

@@ -1,9 +1,10 @@
 //! Long parts of views that were assembled at once, for sequential reads of views whose row of chunks
 //! does not fit into the cache.
 //!
-//! A span is used if the generations of hierarchy and chunks are those from before it was assembled.
-//! Readers use it for ten seconds, or for as long as it took to assemble, like pages that the kernel
-//! has read ahead. They do not use it after the kernel was told to drop its pages of the view.
+//! A span is used if the generations of hierarchy and chunks are those from before it was
+//! assembled. Readers use it for ten seconds, or for as long as it took to assemble, like pages
+//! that the kernel has read ahead. They do not use it after the kernel had to drop its pages of the
+//! view.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,7 +26,7 @@ pub(super) enum Span {
     /// A thread assembles one; the others wait for it.
     Assembling,
     Ready(Assembled),
-    /// Something of it could not be read, at this time. Who reads that is told why.
+    /// Assembling failed at this time. A read of the range reports the error.
     Failed(Instant),
 }
 
@@ -45,7 +46,7 @@ pub(super) struct Assembled {
 pub(super) struct Stamp {
     pub until: Instant,
     pub generations: Generations,
-    /// How often the kernel was told to drop the pages of the view.
+    /// How often the kernel had to drop the pages of the view.
     pub forgotten: u64,
 }
 

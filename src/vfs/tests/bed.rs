@@ -1,4 +1,4 @@
-//! A hierarchy in memory, and a store that fails when it is told to.
+//! A hierarchy in memory, in a store that fails on demand.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub const CHUNK_LEN: usize = 4;
 
 type Hook = Box<dyn FnOnce() + Send>;
 
-/// A [`MemoryStore`] whose calls fail when they are told to.
+/// A [`MemoryStore`] with calls that fail on demand.
 #[derive(Default)]
 pub struct FaultyStore {
     store: MemoryStore,

@@ -115,7 +115,7 @@ fn pages_are_kept_when_what_waited_is_stored_as_it_was() {
     bed.vfs.release(before.handle);
     bed.vfs.sync().expect("stored");
     assert_eq!(bed.vfs.open(number, Access::Read).expect("opened").pages, Pages::Keep);
-    // Somebody else replaces the shard.
+    // Another program replaces the shard.
     bed.put("sharded/c/0", bed.stored("sharded/c/0").expect("stored"));
     assert_eq!(bed.vfs.open(number, Access::Read).expect("opened").pages, Pages::Drop);
 }

@@ -1,4 +1,4 @@
-//! Whatever programs do, the tree and the store are what a plain model says.
+//! Whatever programs do, the tree and the store match a simple model.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
@@ -215,7 +215,7 @@ impl Model {
         open.access == Access::Read || waits || self.store_or_refuse(open.file)
     }
 
-    /// As [`Self::store`], of which a program is told.
+    /// Like [`Self::store`], for a close that reports the error.
     fn store_or_refuse(&mut self, file: usize) -> bool {
         let is_stored = self.store(file);
         self.files[file].refused = !is_stored;
@@ -282,7 +282,8 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
             let (number, opened) = bed.open_found(name(n), *access).expect("opened");
             let uses_passthrough = opened.backing.is_some();
             let known = &mut model.files[file];
-            // Who has the kernel read it has it as it is now, and is none of those who share what is written.
+            // A handle with passthrough keeps the bytes of its open, and is not one of those that
+            // share unstored bytes.
             known.openers += usize::from(!uses_passthrough);
             known.writers += usize::from(*access != Access::Read);
             if *access == Access::Truncate {
@@ -684,7 +685,7 @@ fn whichever_set_fails_it_is_told_and_the_store_keeps_what_it_had() {
                 assert_eq!(bed.read(name).expect("read"), want, "{name}, set {nth}");
             }
             assert_eq!(failures, 1, "{name}, set {nth}: a failure was not told");
-            // What could not be stored is kept, is told, and is tried again.
+            // A chunk that could not be stored is kept, reported and retried.
             let stored = bed.stored("plain/c/0");
             bed.store.fail_set.store(1, Ordering::Relaxed);
             let open = bed.create(name).expect("opened");

@@ -1,4 +1,4 @@
-//! When and how bytes reach the store, and what is told where they do not.
+//! When and how bytes reach the store, and what is reported when they do not.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
@@ -63,7 +63,7 @@ fn a_time_that_is_set_does_not_make_old_bytes_those_of_a_newer_value() {
     bed.write("plain/c/0", b"abcd").expect("stored");
     assert_eq!(bed.read("plain/c/0").expect("read"), b"abcd");
     let number = bed.find("plain/c/0").expect("there");
-    // Someone else replaces it, and then somebody here touches it.
+    // Another program replaces it, and then a program of this mount touches it.
     bed.put("plain/c/0", b"ABCD".to_vec());
     bed.vfs.set_modified(number, SystemTime::UNIX_EPOCH).expect("set");
     let opened = bed.vfs.open(number, Access::Read).expect("opened");

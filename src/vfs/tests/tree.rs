@@ -1,4 +1,5 @@
-//! Whatever nodes are made, moved and removed, the tree is what a plain model says, in every dialect.
+//! Whatever nodes are created, moved and removed, the tree matches a simple model, in every
+//! dialect.
 
 use std::collections::BTreeMap;
 

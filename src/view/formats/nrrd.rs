@@ -103,7 +103,7 @@ fn spacings(axes: &[&Axis]) -> String {
         let words = scales().map(|scale| scale.map_or_else(|| without.to_owned(), of));
         words.collect::<Vec<_>>().join(" ")
     };
-    // The first element lies at the least place, and not half an element beyond it.
+    // The first element lies at the minimum, not half an element beyond it.
     format!(
         "spacings: {}\naxis mins: {}\ncenters: {}\nunits: {}\n",
         list(&|scale| scale.step.to_string(), "nan"),

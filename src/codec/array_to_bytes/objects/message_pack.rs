@@ -177,7 +177,7 @@ pub(super) fn items(list: &[u8]) -> Result<Vec<&[u8]>> {
     Err(Error::corrupt(format!("msgpack2: {} bytes after the list", reader.0.len())))
 }
 
-/// What is written there.
+/// The value that was written.
 pub(super) fn value(item: &[u8]) -> Result<Value> {
     Reader(item).value(MAX_DEPTH)
 }

@@ -150,7 +150,7 @@ fn common_end_len(a: &[u8], b: &[u8]) -> usize {
     a.iter().rev().zip(b.iter().rev()).take_while(|(a, b)| a == b).count()
 }
 
-/// What is written; no part of it has an effect where the whole does not fit.
+/// The output. It is discarded if the whole does not fit.
 struct Stream<'a> {
     output: &'a mut [u8],
     len: usize,

@@ -1,5 +1,5 @@
-//! The memory that blocks go through, kept by each thread: to get it anew from the system for each
-//! chunk takes longer than to decode one.
+//! Scratch memory for blocks, kept by each thread: allocating it for each chunk takes longer than
+//! decoding one.
 
 use std::cell::Cell;
 

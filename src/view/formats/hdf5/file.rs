@@ -27,7 +27,7 @@ const HEAP_LEN: usize = 4 << 10;
 /// The most nodes of a file.
 const MAX_NODES: usize = 50_000;
 
-/// The most groups in one another.
+/// The most nested groups.
 const MAX_DEPTH: usize = 100;
 
 /// A file that is being made. The first object is the root.
