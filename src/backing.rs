@@ -1,5 +1,5 @@
-//! Files that the kernel reads by itself in the place of one of ours (FUSE passthrough), and a bounded number of memory
-//! files among them.
+//! Files that the kernel reads by itself in the place of one of ours (FUSE passthrough), and a
+//! bounded number of memory files among them.
 //!
 //! A program that has such a file open, mapped, or in a pipe (`splice`, `sendfile`) reads it
 //! without us, and may do so after the last `close` that the kernel reports. So a memory file is
@@ -35,7 +35,8 @@ pub struct Backing {
     file: File,
     len: u64,
     modified: SystemTime,
-    /// Made the first time, and kept if it failed: all who have one inode open have it open in one way.
+    /// Made the first time, and kept if it failed: all who have one inode open have it open in one
+    /// way.
     registration: OnceLock<Registration>,
 }
 
@@ -50,7 +51,8 @@ enum File {
 struct Share(Arc<Mutex<Held>>, u64);
 
 impl Backing {
-    /// A file of the store, which has the bytes as they are: so many, stored then. It is one of those that may be open.
+    /// A file of the store, which has the bytes as they are: so many, stored then. It is one of
+    /// those that may be open.
     pub fn stored(file: OwnedFd, len: u64, modified: SystemTime, taken: Taken) -> Self {
         Self::new(File::Stored { file, _taken: taken }, len, modified)
     }
@@ -79,7 +81,8 @@ impl Backing {
         self.modified
     }
 
-    /// Up to `len` bytes from `offset`: fewer only at its end. For who cannot have the kernel read it.
+    /// Up to `len` bytes from `offset`: fewer only at its end. For who cannot have the kernel read
+    /// it.
     pub fn read(&self, offset: u64, len: usize) -> io::Result<Bytes> {
         let left = usize::try_from(self.len.saturating_sub(offset)).unwrap_or(usize::MAX);
         let mut bytes = BytesMut::zeroed(len.min(left));

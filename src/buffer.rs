@@ -1,7 +1,9 @@
-//! The bytes of a chunk: shared, copied only when one of several owners changes them, and in memory that is used again.
+//! The bytes of a chunk: shared, copied only when one of several owners changes them, and in memory
+//! that is used again.
 //!
-//! Memory that is new to the process costs as much as decoding what comes into it: the kernel clears it, page by page
-//! (0.5 s per GB). So what is let go of is kept for those who want as much, where it is much.
+//! Memory that is new to the process costs as much as decoding what comes into it: the kernel
+//! clears it, page by page (0.5 s per GB). So what is let go of is kept for those who want as much,
+//! where it is much.
 //!
 //! blosc decodes faster than the kernel clears memory. Buffers of chunks, answers and encoded
 //! chunks are kept for requests of the same size, up to a quarter of the cache and within its
@@ -95,7 +97,8 @@ impl Drop for Pooled {
     }
 }
 
-/// An empty vector with room for `len` bytes, and hardly more, or an error where there is no memory.
+/// An empty vector with room for `len` bytes, and hardly more, or an error where there is no
+/// memory.
 pub fn reserve(len: usize) -> Result<Vec<u8>> {
     let mut bytes = used(len)?;
     bytes.clear();
@@ -127,7 +130,8 @@ fn used(len: usize) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The same bytes without much more room than they need: for those who made room for the most that could come.
+/// The same bytes without much more room than they need: for those who made room for the most that
+/// could come.
 pub fn fitted(mut bytes: Vec<u8>) -> Vec<u8> {
     if bytes.capacity() < LEAST {
         bytes.shrink_to_fit();

@@ -25,9 +25,11 @@ pub enum Kind {
     NotEmpty,
     /// The mount or the store takes no writes.
     ReadOnly,
-    /// The request makes no sense for this file: a wrong length, a document that says the wrong thing.
+    /// The request makes no sense for this file: a wrong length, a document that says the wrong
+    /// thing.
     Invalid,
-    /// As [`Kind::Invalid`], of a file that nothing was written to yet: said again when it stays so.
+    /// As [`Kind::Invalid`], of a file that nothing was written to yet: said again when it stays
+    /// so.
     Incomplete,
     /// Past the end of what has a fixed size, or larger than a limit.
     TooLarge,

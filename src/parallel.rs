@@ -1,5 +1,5 @@
-//! Work on chunks that several processors share, as far as others leave them idle: the inner chunks of a shard, and the blocks of
-//! a chunk.
+//! Work on chunks that several processors share, as far as others leave them idle: the inner chunks
+//! of a shard, and the blocks of a chunk.
 //!
 //! All threads that encode or decode are counted. If there is one for each processor, more threads
 //! would only compete with them.
@@ -66,10 +66,11 @@ fn helpers() -> Option<&'static ThreadPool> {
     HELPERS.get_or_init(start).as_ref()
 }
 
-/// What `make` makes of each of `items`, in their order, or the first error. Each thread that takes part has a `state` of its
-/// own for that.
+/// What `make` makes of each of `items`, in their order, or the first error. Each thread that takes
+/// part has a `state` of its own for that.
 ///
-/// `make` holds no lock while it calls this in its turn: a thread that waits for others does what else there is meanwhile.
+/// `make` holds no lock while it calls this in its turn: a thread that waits for others does what
+/// else there is meanwhile.
 pub fn map<T: Send, U: Send, S>(
     items: Vec<T>,
     state: impl Fn() -> Result<S> + Sync,

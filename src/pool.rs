@@ -32,7 +32,8 @@ struct Shared {
     /// A leaf.
     queue: Mutex<Queue>,
     changed: Condvar,
-    /// How many threads may be busy with what nobody waits for: the others are for those who ask meanwhile.
+    /// How many threads may be busy with what nobody waits for: the others are for those who ask
+    /// meanwhile.
     most_ahead: usize,
 }
 
@@ -58,7 +59,7 @@ impl fmt::Debug for Pool {
 }
 
 impl Pool {
-    /// Starts `threads` threads, up to `most_ahead` of which do what nobody waits for.
+    /// Starts `threads` threads. At most `most_ahead` of them prefetch at a time.
     pub fn new(threads: usize, most_ahead: usize) -> std::io::Result<Self> {
         let (queue, changed) = (Mutex::default(), Condvar::new());
         let shared = Arc::new(Shared { queue, changed, most_ahead });

@@ -1,7 +1,7 @@
 //! Limits of this process besides those of its caches: memory, open files and threads.
 //!
-//! Open files are counted by what they are kept open for, so that each kind has a part of the limit at most and what is opened
-//! for the time of one call always has some left.
+//! Open files are counted by what they are kept open for, so that each kind has a part of the limit
+//! at most and what is opened for the time of one call always has some left.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -20,13 +20,15 @@ pub fn memory_limit() -> u64 {
     *LIMIT.get_or_init(sys::memory_limit)
 }
 
-/// `len` bytes, or where there is less than 2 GiB of memory the part of it that is one of `parts`, if that is less.
+/// `len` bytes, or where there is less than 2 GiB of memory the part of it that is one of `parts`,
+/// if that is less.
 pub fn within_memory(len: u64, parts: u64) -> u64 {
     let limit = memory_limit();
     if limit < LITTLE_MEMORY { len.min(limit / parts.max(1)) } else { len }
 }
 
-/// Lets this process have as many files open as it may; how many these are. Programs that it starts inherit the limit.
+/// Lets this process have as many files open as it may; how many these are. Programs that it starts
+/// inherit the limit.
 pub fn raise_descriptor_limit() -> u64 {
     match sys::raise_descriptor_limit(MAX_DESCRIPTORS) {
         Ok((now, was)) => {

@@ -1,7 +1,7 @@
 //! The codecs of an array, bound to the shapes that its chunks have.
 //!
-//! On a regular grid there is one shape, bound when the array is opened. On a rectilinear one each shape is
-//! bound when a chunk of it is first asked for, and the last ones are kept.
+//! On a regular grid there is one shape, bound when the array is opened. On a rectilinear one each
+//! shape is bound when a chunk of it is first asked for, and the last ones are kept.
 //!
 //! `Grid` says where each chunk begins and ends: by a step, or by a search in the runs that a
 //! rectilinear grid lists. There is never a table of chunks, since a few bytes of metadata can
@@ -105,7 +105,8 @@ impl Pipelines {
         Ok(Self::One(pipeline))
     }
 
-    /// Those of a grid in which chunks differ, the first of which has the shape `first`.
+    /// Returns the pipelines of a grid with different chunks; the first chunk has the shape
+    /// `first`.
     pub fn by_shape(stack: Stack, first: Vec<u64>, dtype: &DType, limit: u64) -> Result<Self> {
         let first = stack.bind(&Elements { shape: first, dtype: dtype.clone() }, limit)?;
         let kept = Mutex::new(LruCache::new(SHAPES));

@@ -1,4 +1,4 @@
-//! Which chunk of which open array.
+//! References to a chunk of an open array.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};

@@ -1,9 +1,9 @@
 //! Where the encoded chunks of an array lie.
 //!
-//! [`ChunkStore`] is the abstract store interface of the drafts with coordinates in
-//! the place of keys. [`Direct`] gives each chunk a key of its own; [`Sharded`](super::sharded::Sharded) puts
-//! many into one value of the chunk store below it, so that shards nest. The storage
-//! transformer of 2022 and the `sharding_indexed` codec are the same here.
+//! [`ChunkStore`] is the abstract store interface of the drafts with coordinates in the place of
+//! keys. [`Direct`] gives each chunk a key of its own; [`Sharded`](super::sharded::Sharded) puts
+//! many into one value of the chunk store below it, so that shards nest. The storage transformer of
+//! 2022 and the `sharding_indexed` codec are the same here.
 //!
 //! Coordinates replace keys so that no level parses a key to find a chunk.
 
@@ -72,21 +72,22 @@ pub trait ChunkStore: Send + Sync + fmt::Debug {
     /// The grid that the coordinates are in.
     fn grid(&self) -> &Grid;
 
-    /// For each chunk the bytes of its range; `None` where it is not stored. A value's length is the
-    /// chunk's, its time and version those of the stored value that it lies in.
+    /// For each chunk the bytes of its range; `None` where it is not stored. A value's length is
+    /// the chunk's, its time and version those of the stored value that it lies in.
     fn get_partial_values(&self, ranges: &[(Coords, ByteRange)]) -> Result<Vec<Option<Value>>>;
 
     /// Length, time and version as [`Self::get_partial_values`] has them.
     fn stat(&self, coords: &[Coords]) -> Result<Vec<Option<Stat>>>;
 
-    /// Sets and erases whole chunks; of two changes of one chunk the later counts. Of the chunks of one stored
-    /// value all are changed or none; a condition that does not hold is [`Kind::Stale`] or [`Kind::Exists`].
+    /// Sets and erases whole chunks; of two changes of one chunk the later counts. Of the chunks of
+    /// one stored value all are changed or none; a condition that does not hold is [`Kind::Stale`]
+    /// or [`Kind::Exists`].
     ///
     /// Returns for each change what it stored, `None` for what it erased.
     fn update(&self, changes: Vec<Change>) -> Result<Vec<Option<Stat>>>;
 
-    /// Replaces bytes inside chunks, from a start that counts in their encoded form. A chunk must exist and
-    /// keeps its length. What others change meanwhile is kept.
+    /// Replaces bytes inside chunks, from a start that counts in their encoded form. A chunk must
+    /// exist and keeps its length. What others change meanwhile is kept.
     fn set_partial_values(&self, parts: &[(Coords, u64, Bytes)]) -> Result<()> {
         let mut by_chunk: BTreeMap<&Coords, Vec<(u64, Bytes)>> = BTreeMap::new();
         for (coords, start, bytes) in parts {
@@ -117,7 +118,8 @@ pub trait ChunkStore: Send + Sync + fmt::Debug {
     /// Erases every chunk whose first indices are `prefix`.
     fn erase_prefix(&self, prefix: &[u64]) -> Result<()>;
 
-    /// The next index of every chunk whose first indices are `prefix`, which is shorter than the rank.
+    /// The next index of every chunk whose first indices are `prefix`, which is shorter than the
+    /// rank.
     fn list_dir(self: Arc<Self>, prefix: &[u64]) -> Result<Indices>;
 
     /// Every chunk whose first indices are `prefix`.
@@ -128,8 +130,8 @@ pub trait ChunkStore: Send + Sync + fmt::Debug {
         self.list_prefix(&[])
     }
 
-    /// The key of the stored value that the chunk lies in, or would lie in: of an array without dimensions
-    /// whichever is there.
+    /// The key of the stored value that the chunk lies in, or would lie in: of an array without
+    /// dimensions whichever is there.
     fn key(&self, coords: &Coords) -> Result<Key>;
 }
 

@@ -41,7 +41,8 @@ impl fmt::Debug for Coords {
     }
 }
 
-/// A grid of chunks over an array: how many there are along each dimension, and where each begins and ends.
+/// A grid of chunks over an array: how many there are along each dimension, and where each begins
+/// and ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Grid {
     counts: Vec<u64>,
@@ -72,7 +73,8 @@ struct Run {
 }
 
 impl Grid {
-    /// The grid of chunks of `chunk_shape` over an array of `shape`; those at the edges may overhang.
+    /// The grid of chunks of `chunk_shape` over an array of `shape`; those at the edges may
+    /// overhang.
     pub fn regular(shape: &[u64], chunk_shape: &[u64]) -> Self {
         Self::over(shape, chunk_shape.iter().map(|len| Axis::Regular((*len).max(1))).collect())
     }

@@ -1,8 +1,9 @@
-//! What is kept of shards from one call to the next: their indexes, and those that had to be decoded whole.
+//! What is kept of shards from one call to the next: their indexes, and those that had to be
+//! decoded whole.
 //!
-//! Bounded in bytes over all arrays of the process: a hierarchy may have any number of
-//! arrays, and an index as many entries as its document likes. The newest is always kept, however long,
-//! since the next call most likely wants it again.
+//! Bounded in bytes over all arrays of the process: a hierarchy may have any number of arrays, and
+//! an index as many entries as its document likes. The newest is always kept, however long, since
+//! the next call most likely wants it again.
 
 use std::fmt;
 use std::sync::LazyLock;

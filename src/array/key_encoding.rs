@@ -65,14 +65,15 @@ pub fn index(text: &str) -> Option<u64> {
         .flatten()
 }
 
-/// Whether `text` is the prefix of the keys of chunks, where keys have levels that are not levels of coordinates.
+/// Whether `text` is the prefix of the keys of chunks, where keys have levels that are not levels
+/// of coordinates.
 pub fn is_level_of_n5(encoding: KeyEncoding, text: &str, rank: usize) -> bool {
     let count = text.split('/').count();
     encoding == KeyEncoding::N5 && count < rank && text.split('/').all(|part| index(part).is_some())
 }
 
-/// Where keys are levels of prefixes: the prefix of all chunks whose first indices are `coords`, without
-/// the slash at its end, and what stands before the next index in the names below it.
+/// Where keys are levels of prefixes: the prefix of all chunks whose first indices are `coords`,
+/// without the slash at its end, and what stands before the next index in the names below it.
 pub fn level(encoding: KeyEncoding, coords: &[u64]) -> Option<(String, &'static str)> {
     let separator = match encoding {
         KeyEncoding::Default(separator)

@@ -1,8 +1,9 @@
-//! From the codecs of an array to the levels of its chunk store and the pipeline of its innermost chunk.
+//! From the codecs of an array to the levels of its chunk store and the pipeline of its innermost
+//! chunk.
 //!
-//! A `sharding_indexed` codec becomes a [`Level`]; the transposes in front of it go
-//! into the pipeline of its inner chunks, where they do the same to each. What is shown
-//! as a chunk is therefore always the smallest unit that can be read by itself.
+//! A `sharding_indexed` codec becomes a [`Level`]; the transposes in front of it go into the
+//! pipeline of its inner chunks, where they do the same to each. What is shown as a chunk is
+//! therefore always the smallest unit that can be read by itself.
 //!
 //! What is left of the codecs is the pipeline of the innermost chunk. Slots are counted in the
 //! transposed shard. Stacked storage transformers and nested codecs are levels over levels; the
@@ -37,14 +38,15 @@ pub struct Stack {
 }
 
 impl Stack {
-    /// Binds the codecs to chunks of `elements`, of at most `max_len` bytes where that does not follow from the shape.
+    /// Binds the codecs to chunks of `elements`, of at most `max_len` bytes where that does not
+    /// follow from the shape.
     pub fn bind(&self, elements: &Elements, max_len: u64) -> Result<Pipeline> {
         Pipeline::bind(&self.chain, &self.before, elements, max_len)
     }
 }
 
-/// Splits the codecs of `array` at its sharding codecs and binds each of these to its shape. A shard that must be
-/// decoded as a whole may have `max_chunk_len` bytes.
+/// Splits the codecs of `array` at its sharding codecs and binds each of these to its shape. A
+/// shard that must be decoded as a whole may have `max_chunk_len` bytes.
 pub fn split(array: &model::Array, max_chunk_len: u64) -> Result<Layers> {
     let rank = array.chunk_shape.len();
     let mut levels = Vec::new();
@@ -103,7 +105,8 @@ pub fn chunk_len(shape: &[u64], dtype: &DType) -> Result<Option<u64>> {
     })
 }
 
-/// The codecs in a member of a sharding codec's configuration, in canonical form; none where it is absent.
+/// The codecs in a member of a sharding codec's configuration, in canonical form; none where it is
+/// absent.
 pub fn nested(configuration: &Object, member: &str) -> Result<Option<Vec<CodecSpec>>> {
     let Some(list) = configuration.get(member) else { return Ok(None) };
     let malformed =

@@ -1,4 +1,5 @@
-//! How the inner chunks of a shard that is written lie in it: a choice of the writer, which no reader need know.
+//! How the inner chunks of a shard that is written lie in it: a choice of the writer, which no
+//! reader need know.
 //!
 //! `ShardLayout` orders the parts of a new shard, or leaves unchanged parts where they were. Both
 //! make the pieces of a new value: no shard is ever changed in place.
@@ -36,13 +37,14 @@ pub enum ShardWrite {
     /// They are written one after another with the new ones.
     #[default]
     Rewrite,
-    /// They stay where they were, and the new ones come behind: a file system with reflinks shares the bytes. What
-    /// is no longer of use stays, too, until it is more than half of the shard.
+    /// They stay where they were, and the new ones come behind: a file system with reflinks shares
+    /// the bytes. What is no longer of use stays, too, until it is more than half of the shard.
     Append,
 }
 
 impl ShardOrder {
-    /// The order of two inner chunks by their indices in the shard. Those of [`Self::Arrival`] are equal.
+    /// The order of two inner chunks by their indices in the shard. Those of [`Self::Arrival`] are
+    /// equal.
     pub(super) fn compare(self, one: &[u64], other: &[u64]) -> Ordering {
         match self {
             Self::C => one.cmp(other),
@@ -64,8 +66,8 @@ impl ShardOrder {
     }
 }
 
-/// By the bits of the indices in turn, the highest first, of the last dimension last: the dimension whose
-/// difference has the highest bit decides.
+/// By the bits of the indices in turn, the highest first, of the last dimension last: the dimension
+/// whose difference has the highest bit decides.
 fn morton(one: &[u64], other: &[u64]) -> Ordering {
     let mut decides = (0_u64, Ordering::Equal);
     for (a, b) in one.iter().zip(other) {

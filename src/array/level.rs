@@ -22,8 +22,8 @@ use crate::resources;
 use crate::shard::Index;
 use crate::store::{ByteRange, Value};
 
-/// The most inner chunks that a shard may have: their index takes 64 MiB. Where there is little memory there may be one for
-/// each KiB: several threads may read an index, encoded and decoded.
+/// The most inner chunks that a shard may have: their index takes 64 MiB. Where there is little
+/// memory there may be one for each KiB: several threads may read an index, encoded and decoded.
 const MAX_SLOTS: u64 = 1 << 22;
 const MEMORY_OF_SLOT: u64 = 1 << 10;
 
@@ -58,14 +58,15 @@ enum IndexLocation {
 enum IndexForm {
     /// As `index_codecs` says.
     Known(Pipeline),
-    /// The document does not say, as those of April to July 2023: with or without a checksum, which is tried.
+    /// The document does not say, as those of April to July 2023: with or without a checksum, which
+    /// is tried.
     Either { plain: Pipeline, checked: Pipeline },
 }
 
 impl Level {
-    /// Binds the configuration of a sharding codec. `shard_shape` and `inner_shape` are in the array's own
-    /// order of dimensions, `order` is what comes before the codec. Inner chunks have `inner_len` bytes decoded; none
-    /// where each has a length of its own, of at most `max_len`.
+    /// Binds the configuration of a sharding codec. `shard_shape` and `inner_shape` are in the
+    /// array's own order of dimensions, `order` is what comes before the codec. Inner chunks have
+    /// `inner_len` bytes decoded; none where each has a length of its own, of at most `max_len`.
     #[expect(clippy::too_many_arguments, reason = "what a codec in a chain depends on")]
     pub fn bind(
         configuration: &Object,
@@ -123,8 +124,8 @@ impl Level {
         self.longest
     }
 
-    /// The most bytes that a change need copy out of a shard of `shard_len` bytes. Entries of a damaged or
-    /// crafted index that overlap could ask for any number of times its length.
+    /// The most bytes that a change need copy out of a shard of `shard_len` bytes. Entries of a
+    /// damaged or crafted index that overlap could ask for any number of times its length.
     pub fn most_kept(&self, shard_len: u64) -> u64 {
         self.most_kept.max(shard_len)
     }
@@ -198,7 +199,8 @@ impl Level {
         }
     }
 
-    /// The index in `value`, which was read from [`Self::index_range`], and where in the shard it is.
+    /// The index in `value`, which was read from [`Self::index_range`], and where in the shard it
+    /// is.
     pub fn parse_index(&self, value: &Value) -> Result<(Index, Range<u64>)> {
         match &self.index {
             IndexForm::Known(pipeline) => self.parse_as(pipeline, value),

@@ -1,8 +1,8 @@
 //! An array: coordinates to decoded chunks.
 //!
-//! Opening one resolves codecs, lengths, keys and fill bytes once; a chunk that is
-//! read looks nothing up. An array whose codecs are not understood opens all the same:
-//! it has a shape and chunks that can be listed, and the reason why they cannot be decoded.
+//! Opening it resolves codecs, lengths, keys and fill bytes once; reading a chunk looks nothing up.
+//! An array can be opened even if its codecs are not understood: it has a shape, chunks that can be
+//! listed, and the reason why they cannot be decoded.
 
 mod bound;
 mod chunk_ref;
@@ -41,7 +41,8 @@ pub use key_encoding::{decode as decode_key, index as parse_index};
 pub use layout::{ShardLayout, ShardOrder, ShardWrite};
 pub use sharded::Sharded;
 
-/// Chunks outside of a smaller shape that are erased at a time; as many more as lie in the last shard.
+/// Chunks outside of a smaller shape that are erased at a time; as many more as lie in the last
+/// shard.
 const MAX_ERASED: usize = 10_000;
 
 /// What to do with a chunk that equals the fill value bit for bit.
@@ -72,8 +73,8 @@ pub struct Array {
 }
 
 impl Array {
-    /// Binds `model` to the chunks below `prefix`. Chunks of more than `max_chunk_len` decoded bytes are
-    /// listed but not read. Shards are written as `layout` says.
+    /// Binds `model` to the chunks below `prefix`. Chunks of more than `max_chunk_len` decoded
+    /// bytes are listed but not read. Shards are written as `layout` says.
     pub fn open(
         model: model::Array,
         store: &Store,
@@ -135,13 +136,14 @@ impl Array {
         &self.model
     }
 
-    /// Elements along each dimension of a chunk that is shown: of the innermost, where shards nest. On a rectilinear
-    /// grid the longest along each.
+    /// Elements along each dimension of a chunk that is shown: of the innermost, where shards nest.
+    /// On a rectilinear grid the longest along each.
     pub fn chunk_shape(&self) -> &[u64] {
         &self.chunk_shape
     }
 
-    /// The chunk shape as JSON: a length for each dimension, or where chunks differ along one, their lengths.
+    /// The chunk shape as JSON: a length for each dimension, or where chunks differ along one,
+    /// their lengths.
     pub fn chunk_shape_json(&self) -> Value {
         match &self.model.rectilinear {
             Some(runs) => chunk_shapes(runs),
@@ -182,7 +184,8 @@ impl Array {
         &self.prefix
     }
 
-    /// Whether a chunk that was stored may read back changed, because of a codec that loses something.
+    /// Whether a chunk that was stored may read back changed, because of a codec that loses
+    /// something.
     pub fn is_lossy(&self) -> bool {
         self.pipelines.as_ref().is_ok_and(Pipelines::is_lossy)
     }
@@ -197,8 +200,8 @@ impl Array {
         !self.is_lossy() && (!pipeline.crops() || is_whole())
     }
 
-    /// A file of the store that has the decoded chunk at `coords` and nothing else, and what is known of it; none where it
-    /// must be decoded, or the store has no files.
+    /// A file of the store that has the decoded chunk at `coords` and nothing else, and what is
+    /// known of it; none where it must be decoded, or the store has no files.
     pub fn open_decoded(&self, coords: &Coords) -> Result<Option<(OwnedFd, Stat)>> {
         if !self.is_stored_decoded(coords) {
             return Ok(None);
@@ -213,8 +216,8 @@ impl Array {
         !self.is_sharded() && self.pipeline(coords).is_ok_and(|pipeline| pipeline.is_identity())
     }
 
-    /// Whether a range of the decoded chunk at `coords` takes less to read than all of it: its elements are stored one by one, or
-    /// compressed in blocks.
+    /// Whether a range of the decoded chunk at `coords` takes less to read than all of it: its
+    /// elements are stored one by one, or compressed in blocks.
     pub fn has_ranges(&self, coords: &Coords) -> bool {
         !self.is_in_one_block.load(Ordering::Relaxed)
             && self.pipeline(coords).is_ok_and(|pipeline| pipeline.has_ranges())
@@ -225,8 +228,9 @@ impl Array {
         self.pipelines.as_ref().is_ok_and(Pipelines::is_by_element)
     }
 
-    /// A range of the bytes of a chunk that has ranges, of whole elements, what is stored of the chunk, and how many of its bytes
-    /// were decoded; none where none is stored, or one of another length, or where most of it must be decoded for that.
+    /// A range of the bytes of a chunk that has ranges, of whole elements, what is stored of the
+    /// chunk, and how many of its bytes were decoded; none where none is stored, or one of another
+    /// length, or where most of it must be decoded for that.
     pub fn read_range(
         &self,
         coords: &Coords,
@@ -256,7 +260,8 @@ impl Array {
         self.pipelines.as_ref().err()
     }
 
-    /// Refuses a chunk that cannot be decoded whatever its bytes are: of an array that is not understood, or too long.
+    /// Refuses a chunk that cannot be decoded whatever its bytes are: of an array that is not
+    /// understood, or too long.
     pub fn check_readable(&self, coords: &Coords) -> Result<()> {
         self.pipeline(coords).map(drop)
     }
@@ -284,8 +289,8 @@ impl Array {
                 && self.grid() == other.grid())
     }
 
-    /// Whether a decoded chunk of `other` means the same in this array: type and chunk grid are equal. The shape may
-    /// differ, as after a resize.
+    /// Whether a decoded chunk of `other` means the same in this array: type and chunk grid are
+    /// equal. The shape may differ, as after a resize.
     pub fn has_chunks_of(&self, other: &Self) -> bool {
         let (one, two) = (&self.model, &other.model);
         std::ptr::eq(self, other)
@@ -314,8 +319,8 @@ impl Array {
         self.chunks.key(coords)
     }
 
-    /// Whether `relative`, a path below the array in the store, can be that of chunks: a key, or what
-    /// keys begin with.
+    /// Whether `relative`, a path below the array in the store, can be that of chunks: a key, or
+    /// what keys begin with.
     pub fn owns(&self, relative: &str) -> bool {
         let encoding = self.model.key_encoding;
         let is_level =
@@ -352,8 +357,8 @@ impl Array {
     }
 
     /// Stores decoded chunks, and erases those that are `None`. Of the chunks of one shard all are
-    /// changed or none. What others change in the same shards meanwhile is kept. Returns for each what
-    /// is stored then.
+    /// changed or none. What others change in the same shards meanwhile is kept. Returns for each
+    /// what is stored then.
     pub fn write_chunks(
         &self,
         chunks: Vec<(Coords, Option<Buffer>)>,
@@ -363,8 +368,8 @@ impl Array {
         self.write_chunks_if(chunks.into_iter().map(always).collect(), fill)
     }
 
-    /// The same, if of each chunk its condition holds: else [`Kind::Stale`](crate::error::Kind::Stale) or
-    /// [`Kind::Exists`](crate::error::Kind::Exists).
+    /// The same, if of each chunk its condition holds: else
+    /// [`Kind::Stale`](crate::error::Kind::Stale) or [`Kind::Exists`](crate::error::Kind::Exists).
     pub fn write_chunks_if(
         &self,
         chunks: Vec<(Coords, Option<Buffer>, Condition)>,
@@ -389,8 +394,8 @@ impl Array {
         fill == FillChunks::Skip && self.is_fill(coords, decoded)
     }
 
-    /// How many chunks of the grid lie in the stored value that the chunk at `coords` lies in: 1, or as many as
-    /// its shard has.
+    /// How many chunks of the grid lie in the stored value that the chunk at `coords` lies in: 1,
+    /// or as many as its shard has.
     pub fn chunks_beside(&self, coords: &Coords) -> u64 {
         let outer = self.model.chunk_shape.iter().zip(&self.chunk_shape);
         let along = coords.indices().iter().zip(outer).zip(self.grid().counts());
@@ -435,12 +440,14 @@ impl Array {
         Ok(bytes.into())
     }
 
-    /// Refuses bytes that are no decoded chunk: of another length, or elements that are not those of the chunk.
+    /// Refuses bytes that are no decoded chunk: of another length, or elements that are not those
+    /// of the chunk.
     pub fn check_decoded(&self, coords: &Coords, bytes: &[u8]) -> Result<()> {
         self.elements(coords)?.check(bytes)
     }
 
-    /// Whether bytes of a chunk's length are an encoded chunk, by a chance that a compressor takes sometimes.
+    /// Whether bytes of a chunk's length are an encoded chunk, by a chance that a compressor takes
+    /// sometimes.
     pub fn is_encoded(&self, coords: &Coords, bytes: &[u8]) -> bool {
         self.pipeline(coords).is_ok_and(|pipeline| pipeline.is_encoded(bytes))
     }
@@ -464,8 +471,8 @@ impl Array {
         }
     }
 
-    /// Erases the chunks that lie wholly outside of `shape`. Where a shard is damaged the others are
-    /// erased all the same, and the error comes last.
+    /// Erases the chunks that lie wholly outside of `shape`. If a shard is damaged, erases the
+    /// others and then returns the error.
     pub fn erase_outside(&self, shape: &[u64]) -> Result<()> {
         if shape.len() != self.grid().rank() {
             return Err(Error::invalid(format!(
@@ -498,7 +505,8 @@ impl Array {
         failure.map_or(Ok(()), Err)
     }
 
-    /// Erases chunks, those of one shard together. The last error comes after all others were tried.
+    /// Erases chunks, those of one shard together. The last error comes after all others were
+    /// tried.
     fn erase_shards(&self, chunks: &[(Key, Coords)]) -> Result<()> {
         let mut failure = None;
         // Not the indexes of all shards at once into memory.

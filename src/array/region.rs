@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use crate::error::{Error, Kind, Result};
 
-/// A box in an array: the shape of the array, and the first element of the box along each dimension.
+/// A box in an array: the shape of the array, and the first element of the box along each
+/// dimension.
 #[derive(Debug, Clone, Copy)]
 pub struct Place<'p> {
     /// Elements of the array along each dimension.
@@ -34,8 +35,8 @@ impl Cover {
     }
 }
 
-/// The range of elements of a chunk in which a box has all that lie in the array; none where there is none. `within` has along
-/// each dimension the elements of the chunk that do.
+/// The range of elements of a chunk in which a box has all that lie in the array; none where there
+/// is none. `within` has along each dimension the elements of the chunk that do.
 pub fn range_of(chunk: Place<'_>, extent: &[u64], within: &[u64]) -> Option<Range<u64>> {
     let (mut is_cut, mut carries) = (false, true);
     let (mut from, mut until, mut stride) = (0_u64, 0_u64, 1_u64);

@@ -35,8 +35,8 @@ pub struct Sharded {
     layout: ShardLayout,
     /// Under which [`kept`] has indexes and decoded shards of this level.
     id: LevelId,
-    /// Held while a shard is decoded as a whole, so that those who want the same one do not decode it too, and
-    /// at most one is in memory twice. Only that of the level below is taken under it.
+    /// Held while a shard is decoded as a whole, so that those who want the same one do not decode
+    /// it too, and at most one is in memory twice. Only that of the level below is taken under it.
     decoding: Mutex<()>,
 }
 
@@ -142,7 +142,8 @@ impl Sharded {
         kept::INDEXES.put(self.id, shard, Arc::clone(index), len);
     }
 
-    /// The indexes of `shards`: kept ones, unless `Freshness::Read` is asked for, and the rest read.
+    /// The indexes of `shards`: kept ones, unless `Freshness::Read` is asked for, and the rest
+    /// read.
     fn indexes_of(&self, shards: &BTreeMap<Coords, Freshness>) -> Result<BTreeMap<Coords, Known>> {
         let mut found = BTreeMap::new();
         let mut wanted = Vec::new();
@@ -177,7 +178,8 @@ impl Sharded {
         Ok(changed.map(|((shard, _), _)| shard.clone()).collect())
     }
 
-    /// One attempt at reading `wanted` (positions in `ranges`); returns those whose shards changed meanwhile.
+    /// One attempt at reading `wanted` (positions in `ranges`); returns those whose shards changed
+    /// meanwhile.
     fn try_get(
         &self,
         ranges: &[(Coords, ByteRange)],
@@ -198,7 +200,8 @@ impl Sharded {
             let slot = self.level.slot_of(coords);
             match loaded.span(slot).map_err(|error| error.at_key_of(self, &shard)) {
                 Ok(Some(span)) => spans.push((*at, shard, span, *range, Arc::clone(loaded))),
-                // A kept index may be outdated in what it does not have, and in what is wrong with it.
+                // A kept index may be outdated in what it does not have, and in what is wrong with
+                // it.
                 missing if *freshness == Freshness::Kept => {
                     absent.push((*at, shard, Arc::clone(loaded), missing.err()));
                 }
@@ -340,7 +343,7 @@ impl ChunkStore for Sharded {
             if !loaded.index.is_present(slot) {
                 return Ok(None);
             }
-            // A damaged entry is there all the same: reading it says what is wrong.
+            // List a damaged entry, so that reading it reports the damage.
             let len = loaded.span(slot).ok().flatten().map_or(0, |span| span.len);
             Ok(Some(Stat { len, ..loaded.stat }))
         };
@@ -386,7 +389,7 @@ impl ChunkStore for Sharded {
                 for coords in Arc::clone(&self).list_below(&shards, &prefix)? {
                     match coords {
                         Ok(coords) => seen.extend(coords.indices().get(depth).copied()),
-                        // What the other shards have can be told all the same.
+                        // Continue with the other shards.
                         Err(error) => damage = Some(error),
                     }
                     if u64::try_from(seen.len()).is_ok_and(|seen| seen == most) {

@@ -79,8 +79,8 @@ When a program closes a file, zarrfs encodes and stores it. A new directory beco
 zarr.json makes a group or an array, stored as --codecs and --shards say. Write uncompressed \
 chunks (in zarr-python: compressors=None); zarrfs compresses them.")]
 pub struct Mount {
-    /// The directory of a hierarchy, or of a group or array in it (climate.zarr/t2m). In some drafts
-    /// of Zarr 3 a node has no directory: write climate.zarr#t2m.
+    /// The directory of a hierarchy, or of a group or array in it (climate.zarr/t2m). In some
+    /// drafts of Zarr 3 a node has no directory: write climate.zarr#t2m.
     pub source: PathBuf,
     /// The directory to mount it on; it must exist and be empty.
     pub mountpoint: PathBuf,
@@ -90,15 +90,15 @@ pub struct Mount {
     /// Mount options as in fstab, separated by commas.
     ///
     /// These are `ro`, `rw`, `allow_other`, `allow_root`, `nonempty`, `direct_io` (bypass the page
-    /// cache; faster for programs that read in megabytes), `nopassthrough` (disable FUSE passthrough),
-    /// and every long option below without its dashes, such as `cache-size=1G`.
+    /// cache; faster for programs that read in megabytes), `nopassthrough` (disable FUSE
+    /// passthrough), and every long option below without its dashes, such as `cache-size=1G`.
     #[arg(short, value_name = "OPTIONS", value_delimiter = ',')]
     pub options: Vec<String>,
     /// What the mount shows: a Zarr hierarchy, or a tree of files of one format.
     #[arg(long = "as", value_name = "FORMAT", value_parser = form_values(), default_value = "zarr")]
     pub form: Form,
-    /// Formats whose files are listed beside their nodes, such as t2m.npy beside t2m: `none`, `all`,
-    /// or formats separated by commas (in -o separate them by +, as in `-o views=npy+nc`).
+    /// Formats whose files are listed beside their nodes, such as t2m.npy beside t2m: `none`,
+    /// `all`, or formats separated by commas (in -o separate them by +, as in `-o views=npy+nc`).
     ///
     /// Files of the other formats can be opened by name. `.zarrfs/views/NODE` says which formats a
     /// node (group or array) has.
@@ -120,13 +120,14 @@ pub struct Mount {
     /// Codecs with a short name: blosc, bz2, crc32c, gzip, lz4, lzma, shuffle, zlib, zstd.
     #[arg(long, value_name = "LIST", value_parser = codecs, default_value = "zstd")]
     pub codecs: Codecs,
-    /// Shards of new arrays whose metadata name none: `none`, a SIZE such as `16M` (each shard holds
-    /// at most that many decoded bytes), or a SHAPE such as `[1024,1024]` (for arrays with as many
-    /// dimensions).
+    /// Shards of new arrays whose metadata name none: `none`, a SIZE such as `16M` (each shard
+    /// holds at most that many decoded bytes), or a SHAPE such as `[1024,1024]` (for arrays with as
+    /// many dimensions).
     #[arg(long, value_name = "SIZE|SHAPE", value_parser = Policy::parse_shards, default_value = "none")]
     pub shards: Shards,
-    /// Order of the chunks within a shard when zarrfs writes it: `c` (last index varies fastest), `f`
-    /// (first index varies fastest), `morton` (Z-order curve) or `arrival` (as they were written).
+    /// Order of the chunks within a shard when zarrfs writes it: `c` (last index varies fastest),
+    /// `f` (first index varies fastest), `morton` (Z-order curve) or `arrival` (as they were
+    /// written).
     #[arg(long, value_name = "ORDER", value_parser = shard_orders(), default_value = "c")]
     pub shard_order: ShardOrder,
     /// How to update a shard if only some of its chunks change.
@@ -144,7 +145,8 @@ pub struct Mount {
     /// How long to cache names, sizes and metadata.
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1s")]
     pub metadata_ttl: Duration,
-    /// Assume that nothing else changes the hierarchy: cache names, sizes and metadata without limit.
+    /// Assume that nothing else changes the hierarchy: cache names, sizes and metadata without
+    /// limit.
     #[arg(long, conflicts_with = "metadata_ttl")]
     pub immutable: bool,
     /// Do not store a chunk whose elements all equal the fill value bit for bit; erase it instead.
@@ -160,8 +162,8 @@ pub struct Mount {
     /// When to force stored bytes to disk.
     #[arg(long, value_name = "WHEN", value_enum, default_value = "always")]
     pub durability: Durability,
-    /// If the last changes cannot be stored at unmount (full disk), write them below DIR: each file at
-    /// its path in the mount, chunks decoded [default: name them in the log and discard them].
+    /// If the last changes cannot be stored at unmount (full disk), write them below DIR: each file
+    /// at its path in the mount, chunks decoded [default: name them in the log and discard them].
     #[arg(long, value_name = "DIR")]
     pub rescue: Option<PathBuf>,
     /// Threads that decode and store [default: the number of processors plus 2, at least 4].
@@ -183,8 +185,8 @@ pub struct Mount {
 pub struct Umount {
     /// The directory that a hierarchy is mounted on.
     pub mountpoint: PathBuf,
-    /// Unmount even if some changes cannot be stored, and write those below DIR: each file at its path
-    /// in the mount, chunks decoded.
+    /// Unmount even if some changes cannot be stored, and write those below DIR: each file at its
+    /// path in the mount, chunks decoded.
     #[arg(long, value_name = "DIR")]
     pub rescue: Option<PathBuf>,
 }
@@ -219,7 +221,8 @@ pub struct Info {
 pub struct Cat {
     /// The group or array: climate.zarr/t2m.
     pub source: PathBuf,
-    /// Format of the file. `zarrfs info` says which formats a node has, and why it lacks the others.
+    /// Format of the file. `zarrfs info` says which formats a node has, and why it lacks the
+    /// others.
     #[arg(long = "as", value_name = "FORMAT", value_parser = view_formats())]
     pub format: &'static Format,
     /// Memory for decoded chunks.
@@ -257,16 +260,16 @@ pub struct Create {
     /// Shape of the chunks: 1,721,1440 [default: chosen so that a chunk has about 1 MiB].
     #[arg(long, value_name = "SHAPE", value_parser = lengths, requires = "shape")]
     pub chunks: Option<Lengths>,
-    /// Shards: `none`, a SIZE such as `16M` (each shard holds at most that many decoded bytes), or a
-    /// SHAPE such as `1024,1024` [default: none].
+    /// Shards: `none`, a SIZE such as `16M` (each shard holds at most that many decoded bytes), or
+    /// a SHAPE such as `1024,1024` [default: none].
     #[arg(long, value_name = "SIZE|SHAPE", value_parser = shards, requires = "shape")]
     pub shards: Option<Shards>,
     /// Codecs: `none`, codecs separated by commas (`blosc,crc32c`), or a JSON list of v3 codecs
     /// [default: the first of zstd, gzip and none that the dialect has].
     #[arg(long, value_name = "LIST", value_parser = codecs, requires = "shape")]
     pub codecs: Option<Codecs>,
-    /// Fill value, which elements of missing chunks have: a number, true, NaN, or JSON [default: zero,
-    /// false or empty].
+    /// Fill value, which elements of missing chunks have: a number, true, NaN, or JSON [default:
+    /// zero, false or empty].
     #[arg(long, value_name = "VALUE", allow_hyphen_values = true, requires = "shape")]
     pub fill: Option<String>,
     /// Attributes: a JSON object.
@@ -311,8 +314,8 @@ pub struct Convert {
     /// Shape of the chunks, for arrays with as many dimensions: 64,64,64 [default: as in SOURCE].
     #[arg(long, value_name = "SHAPE", value_parser = lengths)]
     pub chunks: Option<Lengths>,
-    /// Shards: `none`, a SIZE such as `16M` (each shard holds at most that many decoded bytes), or a
-    /// SHAPE such as `1024,1024` [default: as in SOURCE].
+    /// Shards: `none`, a SIZE such as `16M` (each shard holds at most that many decoded bytes), or
+    /// a SHAPE such as `1024,1024` [default: as in SOURCE].
     #[arg(long, value_name = "SIZE|SHAPE", value_parser = shards)]
     pub shards: Option<Shards>,
     /// Copy only this node, everything below it, and the groups above it. Can be repeated.
@@ -321,8 +324,8 @@ pub struct Convert {
     /// Leave out nodes that DEST cannot hold, and convert the rest.
     #[arg(long)]
     pub skip_unsupported: bool,
-    /// Do not store chunks that are missing in SOURCE, even if DEST has no fill value for the array (Zarr
-    /// 2 with named dimensions). zarr-python 2 then reads arbitrary values from them.
+    /// Do not store chunks that are missing in SOURCE, even if DEST has no fill value for the array
+    /// (Zarr 2 with named dimensions). zarr-python 2 then reads arbitrary values from them.
     #[arg(long)]
     pub skip_fill_chunks: bool,
     /// Read every chunk back and compare it with SOURCE.
@@ -344,7 +347,8 @@ pub struct Demo {
     pub dir: PathBuf,
 }
 
-/// The codecs of one `--codecs`: clap takes a plain `Vec` for an option that is given several times.
+/// The codecs of one `--codecs`: clap takes a plain `Vec` for an option that is given several
+/// times.
 pub type Codecs = Vec<CodecSpec>;
 
 /// Lengths along each dimension, for the same reason.
@@ -367,8 +371,8 @@ pub enum Writeback {
 pub enum ShardWriteArg {
     /// Write the whole shard again.
     Rewrite,
-    /// Append the changed chunks, so that reflinks (XFS, Btrfs) share the old bytes; rewrite a shard
-    /// once more than half of it is unused.
+    /// Append the changed chunks, so that reflinks (XFS, Btrfs) share the old bytes; rewrite a
+    /// shard once more than half of it is unused.
     Append,
 }
 
@@ -420,8 +424,8 @@ fn dialects() -> impl TypedValueParser<Value = Dialect> {
     PossibleValuesParser::new(all.iter().map(Dialect::name)).try_map(|name| dialect(&name))
 }
 
-/// The names of the dialects that a new hierarchy can have. The others are parsed as well, so that the
-/// command can say why it refuses them.
+/// The names of the dialects that a new hierarchy can have. The others are parsed as well, so that
+/// the command can say why it refuses them.
 fn new_dialects() -> impl TypedValueParser<Value = Dialect> {
     let value = |dialect: &Dialect| {
         PossibleValue::new(dialect.name()).hide(dialect.check_makes_nodes().is_err())

@@ -164,7 +164,8 @@ fn check_mounted(args: &Convert, mounted: &Mounted) -> Result<(), Failure> {
     check_apart(&resolved(&args.source)?, &backing)
 }
 
-/// Says how many chunks are stored only because the target has no fill value, and refuses very many of them.
+/// Says how many chunks are stored only because the target has no fill value, and refuses very many
+/// of them.
 fn check_fill(
     args: &Convert,
     plan: &Plan,
@@ -198,7 +199,7 @@ fn check_fill(
     Ok(())
 }
 
-/// The empty hierarchy, and what is to be made in it. What it cannot hold is said.
+/// Opens the empty hierarchy and plans the copy. Reports what it cannot hold.
 fn prepare(
     args: &Convert,
     source: &Hierarchy,

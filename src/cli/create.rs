@@ -124,7 +124,8 @@ fn make_root(hierarchy: &Hierarchy) -> Result<()> {
     }
 }
 
-/// What is to be stored: encoded as was asked for, else with the first of the usual codecs that the dialect has.
+/// What is to be stored: encoded as was asked for, else with the first of the usual codecs that the
+/// dialect has.
 fn raise(args: &Create, hierarchy: &Hierarchy, path: &NodePath, document: &str) -> Result<Raised> {
     let shards = args.shards.clone().unwrap_or(Shards::None);
     let chains = match &args.codecs {
@@ -166,7 +167,8 @@ fn document(args: &Create) -> Result<String, Failure> {
 fn find(path: &Path) -> Result<Place, Failure> {
     let shown = path.display();
     let (existing, names) = existing(path)?;
-    // Looked at first: another program may be making the same hierarchy, and what it needs for that is nothing yet.
+    // Looked at first: another program may be making the same hierarchy, and what it needs for that
+    // is nothing yet.
     let is_temporary = |name: &str| name == PRIVATE || name.ends_with(LOCK_SUFFIX);
     let is_empty = std::fs::read_dir(&existing)?
         .all(|entry| entry.is_ok_and(|entry| entry.file_name().to_str().is_some_and(is_temporary)));

@@ -52,7 +52,8 @@ pub fn start(typed: &[OsString], source: &Path, mountpoint: &Path) -> Result<(),
     }))
 }
 
-/// In the child: the mount answers. Every path that was typed is open by now, so the working directory can go.
+/// In the child: the mount answers. Every path that was typed is open by now, so the working
+/// directory can go.
 pub fn tell_parent() -> Result<(), Failure> {
     // No directory is kept busy by a process that needs none.
     std::env::set_current_dir("/")?;

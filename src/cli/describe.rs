@@ -35,8 +35,8 @@ pub fn describe(node: &Node) -> String {
     }
 }
 
-/// Lengths as people write them: `12 x 90 x 180`; `scalar` without dimensions. Where chunks differ along a dimension,
-/// the shortest and the longest: `12 x 1..5`.
+/// Lengths as people write them: `12 x 90 x 180`; `scalar` without dimensions. Where chunks differ
+/// along a dimension, the shortest and the longest: `12 x 1..5`.
 pub fn shape(lens: &[Value]) -> String {
     if lens.is_empty() {
         return "scalar".to_owned();

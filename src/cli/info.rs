@@ -61,7 +61,8 @@ fn facts(hierarchy: &Hierarchy, node: &Node) -> Result<Object, Failure> {
     Ok(facts)
 }
 
-/// Which files of other formats the node is, what a sweep through one needs, and why it is none of the others.
+/// Which files of other formats the node is, what a sweep through one needs, and why it is none of
+/// the others.
 fn view_facts(hierarchy: &Hierarchy, node: &Node, add: &mut dyn FnMut(&str, Value)) {
     let cache = ChunkCache::new(CACHE_LEN);
     let get: &GetChunk<'_> = &|elements, coords, _| {

@@ -16,8 +16,8 @@ struct Logger {
 
 impl Log for Logger {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        // What the protocol library finds worth an error (a reply that the kernel, which has just ended the
-        // mount, no longer waits for) is none here: what matters it returns.
+        // What the protocol library finds worth an error (a reply that the kernel, which has just
+        // ended the mount, no longer waits for) is none here: what matters it returns.
         let is_protocol = metadata.target().starts_with(fuse::LOG_TARGET);
         let level = if is_protocol { Level::Debug } else { metadata.level() };
         level <= log::max_level()

@@ -161,7 +161,8 @@ fn serve(
     };
     let mounted = fuse::mount(&vfs, mountpoint, &options)
         .map_err(|error| failed(format!("{}: {error}", mountpoint.display())))?;
-    // Whether it answers is for the parent to see: a process that waits for an answer of its own cannot be killed.
+    // Whether it answers is for the parent to see: a process that waits for an answer of its own
+    // cannot be killed.
     if let Some(device) = device_of(mountpoint) {
         raise_readahead(&device);
     }
@@ -222,7 +223,8 @@ fn device_of(mountpoint: &Path) -> Option<String> {
     mounts.lines().rev().find_map(of)
 }
 
-/// Lets the kernel ask for as much at once as it can: a quarter of the requests of its default. Only root may.
+/// Lets the kernel ask for as much at once as it can: a quarter of the requests of its default.
+/// Only root may.
 fn raise_readahead(device: &str) {
     let path = format!("/sys/class/bdi/{device}/read_ahead_kb");
     let opened = std::fs::OpenOptions::new().write(true).open(&path);

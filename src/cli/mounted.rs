@@ -16,7 +16,8 @@ pub struct Mounted {
     pub is_zarr3: bool,
 }
 
-/// The mount of ours that a path lies in, which need not be there but must be absolute and without links.
+/// The mount of ours that a path lies in, which need not be there but must be absolute and without
+/// links.
 pub fn find(path: &Path) -> Result<Option<Mounted>, Failure> {
     let mounts = umount::mounts()?;
     // Of two at the same place the later one shows.
@@ -32,7 +33,8 @@ pub fn find(path: &Path) -> Result<Option<Mounted>, Failure> {
 }
 
 impl Mounted {
-    /// Where a path in the mount leads to in the hierarchy that is mounted, if its nodes are directories.
+    /// Where a path in the mount leads to in the hierarchy that is mounted, if its nodes are
+    /// directories.
     pub fn backing(&self, path: &Path) -> PathBuf {
         let (source, node) = match self.source.to_str().and_then(|text| text.rsplit_once('#')) {
             Some((root, node)) => (Path::new(root), node),

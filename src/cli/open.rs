@@ -136,8 +136,8 @@ pub fn hierarchy(
     }
 }
 
-/// A hierarchy that lies in the directory `root`, as a part of the outermost one that it is a node of: consolidated
-/// metadata of the groups above it are kept true where it is written.
+/// A hierarchy that lies in the directory `root`, as a part of the outermost one that it is a node
+/// of: consolidated metadata of the groups above it are kept true where it is written.
 pub fn within_groups_above(hierarchy: Hierarchy, root: &Path) -> crate::error::Result<Hierarchy> {
     if !hierarchy.store().is_writable() {
         return Ok(hierarchy);
@@ -181,8 +181,9 @@ fn draft_root_above(path: &Path) -> Option<PathBuf> {
     path.ancestors().skip(1).find(|above| draft_root_of(above).is_some()).map(Path::to_owned)
 }
 
-/// The hierarchy that `path` leads into, and the node in it: of `climate.zarr/t2m` the node `t2m`. A directory
-/// that is a hierarchy by itself is opened as one, unless it is a node of a draft, which has one root only.
+/// The hierarchy that `path` leads into, and the node in it: of `climate.zarr/t2m` the node `t2m`.
+/// A directory that is a hierarchy by itself is opened as one, unless it is a node of a draft,
+/// which has one root only.
 pub fn node(path: &Path, from: Option<&Dialect>) -> Result<(Hierarchy, NodePath), Failure> {
     check_local(path)?;
     if let Ok(source) = Source::parse(path)
@@ -230,8 +231,8 @@ pub fn node(path: &Path, from: Option<&Dialect>) -> Result<(Hierarchy, NodePath)
     }
 }
 
-/// The same node in the hierarchy of all groups that it lies in, where these are directories of Zarr 2 or 3: what a group
-/// says of its arrays is part of what they mean.
+/// The same node in the hierarchy of all groups that it lies in, where these are directories of
+/// Zarr 2 or 3: what a group says of its arrays is part of what they mean.
 pub fn node_with_groups(
     path: &Path,
     from: Option<&Dialect>,

@@ -20,7 +20,8 @@ pub fn output(text: &str) -> Result<(), Failure> {
     ended(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
 }
 
-/// Whether everything was written to standard output. That its reader has gone (`zarrfs tree | head`) is no failure.
+/// Whether everything was written to standard output. That its reader has gone (`zarrfs tree |
+/// head`) is no failure.
 pub fn ended(written: io::Result<()>) -> Result<(), Failure> {
     match written {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {

@@ -120,8 +120,9 @@ fn numbered(name: &str, number: u32) -> String {
     if number == 0 { name.to_owned() } else { format!("{name}.{number}") }
 }
 
-/// Writes a file, and returns when it survives a power cut. One that is there already is left alone: the new one gets a
-/// number, which is returned. Where it cannot be written whole nothing is left of it.
+/// Writes a file, and returns when it survives a power cut. One that is there already is left
+/// alone: the new one gets a number, which is returned. Where it cannot be written whole nothing is
+/// left of it.
 fn write(at: &Path, bytes: &[u8]) -> io::Result<u32> {
     let above = at.parent().unwrap_or(at);
     fs::create_dir_all(above)?;

@@ -63,7 +63,8 @@ pub fn run(args: &Umount) -> Result<(), Failure> {
              space and unmount again, or save these files elsewhere with --rescue DIR"
         )));
     };
-    // The daemon has them in memory; through their names they cannot be read when the store is gone.
+    // The daemon has them in memory; through their names they cannot be read when the store is
+    // gone.
     let all = std::fs::read(mountpoint.join(".zarrfs/unstored-bytes"))
         .map_err(|failure| untold(args, &error, &failure))?;
     let mut rescue = rescue::Rescue::default();
@@ -147,7 +148,7 @@ fn wait_for(process: u32) -> Result<(), Failure> {
     let path = PathBuf::from(format!("/proc/{process}/stat"));
     let started = Instant::now();
     let has_gone = || match std::fs::read_to_string(&path) {
-        // A child that nobody waits for is a zombie (Z) until then: it has gone all the same.
+        // A dead child whose parent does not wait for it stays as a zombie (Z).
         Ok(stat) => stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z')),
         Err(_) => true,
     };
@@ -202,7 +203,8 @@ pub fn is_mounted(mountpoint: &Path) -> Result<bool, Failure> {
     Ok(mounts()?.iter().any(|mount| mount.path == mountpoint))
 }
 
-/// Where root mounts the kernel does not tell one FUSE file system from another: the mount itself does.
+/// Where root mounts the kernel does not tell one FUSE file system from another: the mount itself
+/// does.
 fn is_fuse(mountpoint: &Path) -> Result<bool, Failure> {
     let mounts = mounts()?;
     let found = mounts.iter().rev().find(|mount| mount.path == mountpoint);

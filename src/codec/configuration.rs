@@ -66,7 +66,7 @@ pub(in crate::codec) fn flag(codec: &str, configuration: &Object, member: &str) 
 pub(in crate::codec) struct Stated {
     /// The type; `|O` is text of any length.
     pub dtype: DType,
-    /// Whether the order is said, and is big endian.
+    /// Whether the byte order is given and is big endian.
     pub is_big: bool,
 }
 
@@ -99,7 +99,8 @@ pub(in crate::codec) fn dtype(
     Ok(Some(stated))
 }
 
-/// What NumPy calls a type of little endian elements; none where it has none, or arrays of Zarr 2 have not.
+/// What NumPy calls a type of little endian elements; none where it has none, or arrays of Zarr 2
+/// have not.
 pub(in crate::codec) fn numpy_name(dtype: &DType) -> Option<String> {
     let order = if dtype.component_len() > 1 { '<' } else { '|' };
     Some(match dtype {

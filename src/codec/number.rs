@@ -1,8 +1,8 @@
 //! The numbers in a chunk, and NumPy's casts between their types.
 //!
-//! The codecs that compute are defined by what NumPy does: integers wrap, floats are rounded to
-//! the type that an operation is in, and a number that does not fit the integer it is cast to becomes what
-//! x86-64 makes of it.
+//! The codecs that compute are defined by what NumPy does: integers wrap, floats are rounded to the
+//! type that an operation is in, and a number that does not fit the integer it is cast to becomes
+//! what x86-64 makes of it.
 
 use crate::buffer::{Buffer, reserve};
 use crate::dtype::{DType, half_bits, half_value};
@@ -79,7 +79,7 @@ impl Format {
         }
     }
 
-    /// The number that is stored in these bytes, of which there are [`Self::len`].
+    /// Returns the number in these [`Self::len`] bytes.
     pub fn load(self, item: &[u8]) -> Number {
         let bits = bits(item);
         match self {
@@ -179,7 +179,8 @@ impl Format {
         }
     }
 
-    /// The float of this format that comes after `float`, which is one of it, away from zero or towards it.
+    /// The float of this format that comes after `float`, which is one of it, away from zero or
+    /// towards it.
     pub fn neighbour(self, float: f64, away: bool) -> f64 {
         let mut item = Vec::with_capacity(8);
         self.store(Number::Float(float), &mut item);
@@ -223,8 +224,8 @@ pub(in crate::codec) fn push(target: &mut Vec<u8>, bytes: &[u8], len: u8) {
     target.extend_from_slice(bytes.get(..usize::from(len)).unwrap_or(bytes));
 }
 
-/// A float without its fraction as an integer of `len` bytes, of which only those count. What does not fit
-/// is undefined in C; here it is what the instructions of x86-64 give.
+/// Returns the integer part of a float as the low `len` bytes of an integer. A float out of range
+/// is undefined in C; this returns what the instructions of x86-64 do.
 fn truncated(float: f64, len: u8, is_signed: bool) -> i64 {
     const TWO_31: f64 = 2_147_483_648.0;
     const TWO_63: f64 = 9_223_372_036_854_775_808.0;

@@ -27,7 +27,7 @@ pub struct Pipeline {
     array_to_array: Vec<Box<dyn ArrayToArray>>,
     array_to_bytes: Box<dyn ArrayToBytes>,
     bytes_to_bytes: Vec<Stage>,
-    /// None where elements have lengths of their own.
+    /// `None` for elements of variable length.
     decoded_len: Option<usize>,
     /// The most bytes that a decoded chunk may have.
     limit: usize,
@@ -42,9 +42,9 @@ struct Stage {
 }
 
 impl Pipeline {
-    /// Binds `chain` (whose array-to-bytes codec is not sharding) to chunks of `elements`; `before` are codecs
-    /// from array to array that come first, those around a shard. A chunk whose length is not settled by its shape may
-    /// have `max_len` bytes.
+    /// Binds `chain` (whose array-to-bytes codec is not sharding) to chunks of `elements`; `before`
+    /// are codecs from array to array that come first, those around a shard. A chunk whose length
+    /// is not settled by its shape may have `max_len` bytes.
     pub fn bind(
         chain: &Chain,
         before: &[CodecSpec],
@@ -113,7 +113,8 @@ impl Pipeline {
         decoded_len.saturating_mul(2).saturating_add(SLACK)
     }
 
-    /// The decoded chunk: little endian, C order, exactly [`Self::decoded_len`] bytes where that is known.
+    /// The decoded chunk: little endian, C order, exactly [`Self::decoded_len`] bytes where that is
+    /// known.
     pub fn decode(&self, encoded: Bytes) -> Result<Buffer> {
         let _busy = parallel::busy();
         let mut elements = self.array_to_bytes.decode(undone(&self.bytes_to_bytes, encoded)?)?;
@@ -139,7 +140,8 @@ impl Pipeline {
         self.has_ranges() && self.bytes_to_bytes.is_empty()
     }
 
-    /// Which bytes of the encoded chunk a range of the decoded one is decoded from, where there are ranges.
+    /// Which bytes of the encoded chunk a range of the decoded one is decoded from, where there are
+    /// ranges.
     pub fn encoded_range(&self, range: &Range<usize>) -> Range<u64> {
         let number = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
         if self.bytes_to_bytes.is_empty() {
@@ -148,8 +150,9 @@ impl Pipeline {
         0..self.longest()
     }
 
-    /// A range of the decoded chunk, of whole elements, from the bytes that it is decoded from, and how many bytes of the chunk were
-    /// decoded for it; none where that would be most of them. What is wrong with the rest is not seen.
+    /// A range of the decoded chunk, of whole elements, from the bytes that it is decoded from, and
+    /// how many bytes of the chunk were decoded for it; none where that would be most of them. What
+    /// is wrong with the rest is not seen.
     pub fn decode_range(
         &self,
         encoded: Bytes,
@@ -172,8 +175,8 @@ impl Pipeline {
         Ok(Some((self.array_to_bytes.decode_elements(bytes)?, decoded_len)))
     }
 
-    /// Whether `bytes` are an encoded chunk, and not by the chance that any bytes are one: only where the length of
-    /// what is encoded depends on what it is.
+    /// Whether `bytes` are an encoded chunk, and not by the chance that any bytes are one: only
+    /// where the length of what is encoded depends on what it is.
     pub fn is_encoded(&self, bytes: &[u8]) -> bool {
         let Some(last) = self.bytes_to_bytes.last() else { return false };
         self.encoded_len().is_none()
@@ -181,8 +184,8 @@ impl Pipeline {
             && self.decode(Bytes::copy_from_slice(bytes)).is_ok()
     }
 
-    /// The encoded form of a decoded chunk, of which `extent`, its first so many elements along each dimension,
-    /// lies in the array: a codec may leave the rest out.
+    /// Encodes a decoded chunk. `extent` is the number of elements along each dimension that lie in
+    /// the array; a codec may leave out the others.
     pub fn encode(&self, decoded: Buffer, extent: &[u64]) -> Result<Bytes> {
         if let Some(expected) = self.decoded_len.filter(|expected| *expected != decoded.len()) {
             return Err(Error::invalid(format!(

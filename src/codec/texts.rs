@@ -10,7 +10,7 @@
 
 use crate::error::{Error, Result};
 
-/// The elements of such a chunk, of which there must be `count`.
+/// Returns the elements of such a chunk, which must be `count`.
 pub fn items(chunk: &[u8], count: usize) -> Result<Vec<&[u8]>> {
     let short = || Error::corrupt(format!("strings: truncated after {} bytes", chunk.len()));
     let (stored, mut rest) = chunk.split_first_chunk().ok_or_else(short)?;
@@ -41,7 +41,7 @@ pub(in crate::codec) struct Writer {
 }
 
 impl Writer {
-    /// A chunk of `count` elements, none of which is there yet. It may have `limit` bytes.
+    /// Returns an empty chunk for `count` elements, which may have up to `limit` bytes.
     pub fn new(count: usize, limit: usize) -> Result<Self> {
         let mut writer = Self { chunk: Vec::new(), limit };
         writer.number(count)?;

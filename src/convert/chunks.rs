@@ -1,4 +1,5 @@
-//! The chunks of one array, copied by all threads: each stored value of the target is made once, by one of them.
+//! The chunks of one array, copied by all threads: each stored value of the target is made once, by
+//! one of them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -66,9 +67,9 @@ pub fn copy(
             watch.advance();
         }
     };
-    // Not `parallel::map`: it takes a list of known length and chooses the number of threads itself.
-    // Also, a thread of that pool that waits for inner chunks takes up other work, and must not hold
-    // the lock of a cached chunk, which it does here.
+    // Not `parallel::map`: it takes a list of known length and chooses the number of threads
+    // itself. Also, a thread of that pool that waits for inner chunks takes up other work, and must
+    // not hold the lock of a cached chunk, which it does here.
     thread::scope(|scope| {
         for _ in 1..how.threads {
             scope.spawn(run);
@@ -316,7 +317,8 @@ impl Work<'_> {
         Ok(made)
     }
 
-    /// Whether what was found of a chunk of the target is what it has to hold, as far as it lies in the array.
+    /// Whether what was found of a chunk of the target is what it has to hold, as far as it lies in
+    /// the array.
     fn is_same(&self, coords: &Coords, found: Option<&Buffer>) -> Result<bool> {
         let expected = self.elements(coords)?;
         Ok(match (found, &expected) {
@@ -340,7 +342,8 @@ impl Work<'_> {
         Err(Error::new(Kind::Corrupt, detail)).at(self.dest().key(coords)?)
     }
 
-    /// The elements of a chunk that lie in the array; all of it where they have lengths of their own.
+    /// The elements of a chunk that lie in the array; all of it where they have lengths of their
+    /// own.
     fn inside(&self, coords: &Coords, decoded: &Buffer) -> Result<Buffer> {
         let model = self.dest().model();
         if model.dtype.is_variable() {

@@ -9,8 +9,8 @@ use crate::hierarchy::{Content, Node};
 use crate::json::Object;
 use crate::metadata::{DIMENSIONS, FILL, masked_value};
 
-/// What is different in a node that was `found`, in words; none if it is as `planned`. In a mount it is shown decoded, and
-/// in the words of its store's dialect.
+/// What is different in a node that was `found`, in words; none if it is as `planned`. In a mount
+/// it is shown decoded, and in the words of its store's dialect.
 pub fn difference(planned: &Content, found: Option<&Node>, target: Target) -> Option<String> {
     let Some(found) = found.filter(|node| node.document().is_some()) else {
         return Some("it has no metadata".to_owned());
@@ -54,8 +54,8 @@ fn array(planned: &Array, found: &Array, target: Target) -> Option<String> {
         .or_else(|| attributes(&old.attributes, &new.attributes, &new.dtype))
 }
 
-/// What is different in the attributes of an array. Zarr 2 has the value that xarray masks and the fill value in one place:
-/// a mount of such a store says of every fill value that it is masked.
+/// What is different in the attributes of an array. Zarr 2 has the value that xarray masks and the
+/// fill value in one place: a mount of such a store says of every fill value that it is masked.
 fn attributes(planned: &Object, found: &Object, dtype: &DType) -> Option<String> {
     let masked = |attributes: &Object| {
         attributes.get(FILL).map(|value| masked_value(value, dtype).ok_or_else(|| value.clone()))

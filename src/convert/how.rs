@@ -25,10 +25,11 @@ pub enum Verify {
 pub enum Standing {
     /// It is new.
     Fresh,
-    /// The copy was interrupted, and the source is what it was then: values that are there are whole and right.
+    /// The copy was interrupted, and the source is what it was then: values that are there are
+    /// whole and right.
     Resumed,
-    /// The source has changed since, or the machine may have gone down and lost bytes: values that are there must be
-    /// compared with the source.
+    /// The source has changed since, or the machine may have gone down and lost bytes: values that
+    /// are there must be compared with the source.
     Doubtful,
 }
 

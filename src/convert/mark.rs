@@ -34,7 +34,7 @@ pub struct Claim {
     pub source: String,
 }
 
-/// The mark of a copy that is not whole, of which this process alone has one.
+/// The mark of an incomplete copy. Only this process can have this one.
 #[derive(Debug)]
 pub struct Mark<'s> {
     store: &'s Store,
@@ -65,8 +65,8 @@ impl Found {
 }
 
 impl<'s> Mark<'s> {
-    /// Marks the target as a copy that this process makes. Nothing that another copy has left stays, unless it is of use
-    /// to this one.
+    /// Marks the target as a copy that this process makes. Nothing that another copy has left
+    /// stays, unless it is of use to this one.
     pub fn set(store: &'s Store, target: Target, claim: &Claim) -> Result<(Self, Standing)> {
         let write = store.write()?;
         let aside = write.aside()?;
@@ -215,7 +215,7 @@ impl Drop for Mark<'_> {
     }
 }
 
-/// Whether a target may have an entry of this name and be empty all the same.
+/// Whether an empty target may have an entry of this name.
 pub fn is_ignored(name: &str, target: Target) -> bool {
     name == PRIVATE || (target == Target::Mount && name == DOCUMENT)
 }

@@ -1,16 +1,19 @@
 //! A copy of a hierarchy in another dialect, with other codecs, chunks or shards.
 //!
-//! [`plan`] says beforehand what every node becomes, and what the target cannot hold. [`run`] stores all
-//! chunks first and all documents last, so that a copy that is not whole has no nodes; a [`Mark`] at its
-//! root says what it is, and goes when it is whole. Chunks that are there when a copy is taken up
-//! again are whole, since values take their keys by renaming: they are not copied again, unless the source has changed.
+//! [`plan`] says beforehand what every node becomes, and what the target cannot hold. [`run`]
+//! stores all chunks first and all documents last, so that a copy that is not whole has no nodes; a
+//! [`Mark`] at its root says what it is, and goes when it is whole. Chunks that are there when a
+//! copy is taken up again are whole, since values take their keys by renaming: they are not copied
+//! again, unless the source has changed.
 //!
-//! A copy is what the source was at one moment, if nobody writes to the source all the time: a [`Survey`] before the first
-//! chunk is read and one after the last are compared. Arrays that have changed between them are compared with the copy, chunk by chunk, once;
-//! those that have changed again by then are named in [`Copied::changing`]. What is stored of each node is read
-//! back and compared with the plan.
+//! A copy is what the source was at one moment, if nobody writes to the source all the time: a
+//! [`Survey`] before the first chunk is read and one after the last are compared. Arrays that have
+//! changed between them are compared with the copy, chunk by chunk, once; those that have changed
+//! again by then are named in [`Copied::changing`]. What is stored of each node is read back and
+//! compared with the plan.
 //!
-//! In a mount the documents come first: chunk files go through the pipeline of the array that they are in.
+//! In a mount the documents come first: chunk files go through the pipeline of the array that they
+//! are in.
 
 mod chunks;
 mod compare;
@@ -37,8 +40,8 @@ use survey::{Change, Stored};
 pub use watch::Watch;
 use watch::stopped;
 
-/// Makes the copy that was planned, of a source of which `survey` was made before. `survey_again` makes another one; it
-/// fails if other nodes are to be made by now.
+/// Makes a planned copy. `survey` is from before the plan. `survey_again` makes another one, and
+/// fails if the plan would be different now.
 pub fn run(
     dest: &Hierarchy,
     (plan, survey): (&Plan, &Survey),
@@ -63,8 +66,8 @@ pub fn run(
         let again = stored(plan, &third).zip(third.compare(&second));
         for (array, change) in again.filter(|(_, change)| *change != Change::None) {
             let path = array.0;
-            // If only the versions changed, the files of the source may just have new inode numbers,
-            // so the chunks are compared once more.
+            // If only the versions changed, the files of the source may just have new inode
+            // numbers, so the chunks are compared once more.
             if change == Change::Sure || is_other(dest, array, &how, watch)? {
                 copied.changing.push(path.clone());
             }

@@ -20,13 +20,14 @@ use crate::store::Store;
 /// What a copy is to be.
 #[derive(Debug, Clone, Default)]
 pub struct Wishes {
-    /// The codecs of chunks; those of the source where nothing is said and the target has them.
+    /// The codecs of chunks; by default those of the source, if the target has them.
     pub codecs: Option<Vec<CodecSpec>>,
-    /// The shape of chunks in arrays of as many dimensions; those of the source where nothing is said.
+    /// The chunk shape for arrays with as many dimensions; by default that of the source.
     pub chunk_shape: Option<Vec<u64>>,
-    /// Which chunks are stored together; those of the source where nothing is said and the target has shards.
+    /// The chunks to store together; by default those of the source, if the target has shards.
     pub shards: Option<Shards>,
-    /// The nodes that are copied with all below and the groups above them; all where the list is empty.
+    /// The nodes that are copied with all below and the groups above them; all where the list is
+    /// empty.
     pub only: Vec<NodePath>,
 }
 
@@ -95,8 +96,9 @@ impl Chunks {
         Self { source, source_store: self.source_store.clone(), dest, filled, form }
     }
 
-    /// Whether chunks that are not stored in the source have to be stored in the target: because another value would be
-    /// read there, or because the target has no fill value and zarr-python 2 reads anything at all then.
+    /// Whether chunks that are not stored in the source have to be stored in the target: because
+    /// another value would be read there, or because the target has no fill value and zarr-python 2
+    /// reads anything at all then.
     pub fn needs_fill(&self, fill_chunks: FillChunks) -> bool {
         let is_undefined =
             self.source.model().fill.is_defined() && !self.dest.model().fill.is_defined();
@@ -193,8 +195,8 @@ impl Plan {
     }
 }
 
-/// What becomes of the node `from` of `source`, which is to be the root of `dest`, and of all below it. `is_stopped` is asked
-/// at each node.
+/// What becomes of the node `from` of `source`, which is to be the root of `dest`, and of all below
+/// it. `is_stopped` is asked at each node.
 pub fn plan(
     (source, from): (&Hierarchy, &NodePath),
     dest: &Hierarchy,

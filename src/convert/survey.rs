@@ -1,4 +1,5 @@
-//! What is stored of a source at one moment, in a few bytes: by this a change of the source is detected.
+//! What is stored of a source at one moment, in a few bytes: by this a change of the source is
+//! detected.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;

@@ -1,7 +1,9 @@
-//! The stored values of a target that something of the source goes into: each once, one after another.
+//! The stored values of a target that something of the source goes into: each once, one after
+//! another.
 //!
-//! A target may have more of them than fit into memory, so none are collected. A value that is made of several chunks
-//! of the source comes with the first of those that are stored, in the order of their coordinates.
+//! A target may have more of them than fit into memory, so none are collected. A value that is made
+//! of several chunks of the source comes with the first of those that are stored, in the order of
+//! their coordinates.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -58,8 +60,8 @@ pub struct Span {
 }
 
 impl Span {
-    /// The places in the grid of chunks of `others` that the chunk at `coords` of the grid of `lens` overlaps, in an array of
-    /// `shape`.
+    /// The places in the grid of chunks of `others` that the chunk at `coords` of the grid of
+    /// `lens` overlaps, in an array of `shape`.
     fn over(coords: &Coords, lens: &[u64], others: &[u64], shape: &[u64]) -> Self {
         let span = |(((index, len), other), all): (((&u64, &u64), &u64), &u64)| {
             let start = index.saturating_mul(*len);

@@ -14,7 +14,8 @@ use super::number::{float_bits, float_text, integer};
 use super::{DType, Field, Narrow};
 use crate::error::{Error, Result};
 
-/// The value of elements that are not stored: the bits of one element, or undefined (a null in the document).
+/// The value of elements that are not stored: the bits of one element, or undefined (a null in the
+/// document).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FillValue(Option<Box<[u8]>>);
 
@@ -32,8 +33,8 @@ impl FillValue {
         self.0.is_some()
     }
 
-    /// The bytes of one element, little endian; zeros where it is undefined. Of an element that has a length of its own
-    /// it is what it holds.
+    /// The bytes of one element, little endian; zeros where it is undefined. Of an element that has
+    /// a length of its own it is what it holds.
     pub fn item(&self, dtype: &DType) -> Cow<'_, [u8]> {
         match &self.0 {
             Some(bits) => Cow::Borrowed(bits),
@@ -41,7 +42,8 @@ impl FillValue {
         }
     }
 
-    /// The element that `value` stands for, in any of the forms that have been written. Null is undefined.
+    /// The element that `value` stands for, in any of the forms that have been written. Null is
+    /// undefined.
     pub fn parse(value: &Value, dtype: &DType) -> Result<Self> {
         if value.is_null() {
             return Ok(Self::UNDEFINED);
@@ -56,8 +58,8 @@ impl FillValue {
         })
     }
 
-    /// The same value where its bytes are those of a stored element: `is_big` says of each component, in order,
-    /// whether its bytes run from the most significant one.
+    /// The same value where its bytes are those of a stored element: `is_big` says of each
+    /// component, in order, whether its bytes run from the most significant one.
     #[must_use]
     pub fn turned(self, components: &[(usize, bool)]) -> Self {
         Self(self.0.map(|mut bits| {
@@ -356,7 +358,8 @@ fn float(value: &Value, len: u8) -> Option<u64> {
     Some(sign | bits)
 }
 
-/// The significand of `nan(0x..)`, in which bit 0 is the most significant one (pull request of May 2023).
+/// The significand of `nan(0x..)`, in which bit 0 is the most significant one (pull request of May
+/// 2023).
 fn significand(payload: u64, len: u8) -> Option<u64> {
     let bits = fraction_bits(len);
     let fits = payload != 0 && payload >> bits == 0;

@@ -1,7 +1,7 @@
 //! Data types and fill values.
 //!
-//! A type here says how long an element is and in which units its byte order turns;
-//! arithmetic is the business of the codecs that need it. Names are those of released v3 and its registered
+//! A type here says how long an element is and in which units its byte order turns; arithmetic is
+//! the business of the codecs that need it. Names are those of released v3 and its registered
 //! extensions; the spellings of other dialects end in `metadata`.
 
 mod base64;
@@ -40,15 +40,18 @@ pub enum DType {
     Complex(u8),
     /// That many bytes without a meaning (`r24` is 3).
     Raw(u32),
-    /// A registered number that no processor knows: `bfloat16`, `float8_e4m3`, `int4` and their like.
+    /// A registered number that no processor knows: `bfloat16`, `float8_e4m3`, `int4` and their
+    /// like.
     Narrow(&'static Narrow),
     /// Two of those floats, real then imaginary.
     ComplexNarrow(&'static Narrow),
-    /// A time or a span of time in 64 bits, counted in `scale` of a unit; the least number is no time at all.
+    /// A time or a span of time in 64 bits, counted in `scale` of a unit; the least number is no
+    /// time at all.
     Time(Time),
     /// That many bytes, those at the end that are not needed NUL (`null_terminated_bytes`).
     Bytes(u32),
-    /// That many code points of four bytes, those at the end that are not needed NUL (`fixed_length_utf32`).
+    /// That many code points of four bytes, those at the end that are not needed NUL
+    /// (`fixed_length_utf32`).
     Utf32(u32),
     /// Fields one after another, without gaps.
     Struct(Arc<[Field]>),
@@ -122,8 +125,9 @@ impl DType {
         matches!(self, Self::String | Self::VariableBytes)
     }
 
-    /// The bytes that change places between little and big endian; 1 where byte order has no meaning.
-    /// Of a complex number it is each part, never the pair; of a structure the most that any field has.
+    /// The bytes that change places between little and big endian; 1 where byte order has no
+    /// meaning. Of a complex number it is each part, never the pair; of a structure the most that
+    /// any field has.
     pub fn component_len(&self) -> usize {
         match self {
             Self::Bool | Self::Raw(_) | Self::Bytes(_) | Self::String | Self::VariableBytes => 1,
@@ -194,8 +198,8 @@ impl DType {
         }
     }
 
-    /// The type as a v3 document has it: a name, with a configuration where one is needed. Where the registry and
-    /// the libraries differ it is what more of them open.
+    /// The type as a v3 document has it: a name, with a configuration where one is needed. Where
+    /// the registry and the libraries differ it is what more of them open.
     pub fn to_json(&self) -> Value {
         let configuration = match self {
             // The core's own name, `r24`, is read by neither zarr-python nor `TensorStore`.
@@ -207,7 +211,8 @@ impl DType {
             Self::Utf32(len) => json!({"length_bytes": u64::from(*len) * 4}),
             Self::Struct(fields) => {
                 let field = |field: &Field| {
-                    // There are no arrays in such a structure: their bytes are all that can be said.
+                    // There are no arrays in such a structure: their bytes are all that can be
+                    // said.
                     let dtype = if field.shape.is_empty() {
                         field.dtype.to_json()
                     } else {
@@ -222,7 +227,8 @@ impl DType {
         json!({"name": self.name(), "configuration": configuration})
     }
 
-    /// How the bytes of an element turn: runs of that many components of that many bytes each, in order.
+    /// How the bytes of an element turn: runs of that many components of that many bytes each, in
+    /// order.
     pub fn components(&self) -> Vec<(usize, usize)> {
         match self {
             Self::Struct(fields) => {

@@ -124,7 +124,8 @@ impl Narrow {
         matches!(self.form, Form::Int { signed: true, .. })
     }
 
-    /// The bits of an integer in its byte, with its sign in all of them; none where it does not fit.
+    /// The bits of an integer in its byte, with its sign in all of them; none where it does not
+    /// fit.
     pub(super) fn int_bits(&self, int: i128) -> Option<u16> {
         let Form::Int { bits, signed } = self.form else { return None };
         let range = if signed { -(1 << (bits - 1))..1 << (bits - 1) } else { 0..1 << bits };
@@ -136,7 +137,7 @@ impl Narrow {
         range.contains(&int).then_some(u16::from(byte))
     }
 
-    /// The integer in a byte, of which only the low bits count.
+    /// Returns the integer in the low bits of a byte.
     pub(super) fn int_value(&self, byte: u16) -> Option<i64> {
         let Form::Int { bits, signed } = self.form else { return None };
         let low = i64::from(byte) & ((1 << bits) - 1);
@@ -168,8 +169,8 @@ impl Narrow {
         float.value(bits)
     }
 
-    /// The bits of the number nearest to `wide`, ties to even; beyond the largest it is that one. There are
-    /// few patterns: all are tried.
+    /// The bits of the number nearest to `wide`, ties to even; beyond the largest it is that one.
+    /// There are few patterns: all are tried.
     pub(super) fn float_bits(&self, wide: f64) -> Option<u16> {
         let Form::Float(float) = self.form else { return None };
         if wide.is_nan() {

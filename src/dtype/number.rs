@@ -38,8 +38,8 @@ pub fn integer(text: &str) -> Option<i128> {
     Some(if negative { -size } else { size })
 }
 
-/// The bits of the float of `len` bytes that is nearest to a decimal number, ties to even.
-/// None where the text is no number. Beyond the largest float it is infinity, as IEEE 754 has it.
+/// Returns the bits of the float of `len` bytes nearest to a decimal number, ties to even; `None`
+/// if the string is no number. A number beyond the largest float is infinity, as in IEEE 754.
 pub(super) fn float_bits(text: &str, len: u8) -> Option<u64> {
     let plain =
         |byte: u8| byte.is_ascii_digit() || matches!(byte, b'+' | b'-' | b'.' | b'e' | b'E');
@@ -94,8 +94,8 @@ pub fn half_value(bits: u16) -> f64 {
     half.to_f64()
 }
 
-/// The shortest decimal that gives these bits again, also to a reader that rounds to a double on the way.
-/// None for infinities and NaN, which have no number.
+/// The shortest decimal that gives these bits again, also to a reader that rounds to a double on
+/// the way. None for infinities and NaN, which have no number.
 pub(super) fn float_text(bits: u64, len: u8) -> Option<String> {
     let text = match len {
         2 => {

@@ -108,8 +108,8 @@ impl Filesystem for Fs {
     ) {
         let (owner, vfs) = (self.owner, Arc::clone(&self.vfs));
         let change = move |vfs: &Vfs| {
-            // What is being made is its maker's to hide; what is stored has the mode that everything has.
-            // It keeps nothing but permissions: what else is asked for is refused.
+            // What is being made is its maker's to hide; what is stored has the mode that
+            // everything has. It keeps nothing but permissions: what else is asked for is refused.
             let is_plain = |mode: u32| mode & 0o7000 == 0;
             let mode = match mode {
                 Some(mode) if is_plain(mode) && vfs.set_mode(ino.0, permissions(mode))? => None,

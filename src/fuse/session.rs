@@ -95,7 +95,8 @@ pub fn mount(vfs: &Arc<Vfs>, mountpoint: &Path, options: &MountOptions) -> Resul
         // The mount has ended where nobody listens: there are no pages to drop.
         let _ended = wake.send(Wake::Invalidate(number));
     }));
-    // Telling the kernel may wait for a request that it has sent us: never from a thread that answers requests.
+    // Telling the kernel may wait for a request that it has sent us: never from a thread that
+    // answers requests.
     std::thread::Builder::new().name("notifier".to_owned()).spawn(move || {
         while let Ok(Wake::Invalidate(number)) = wakes.recv() {
             if let Err(error) = notifier.inval_inode(INodeNo(number), 0, 0) {

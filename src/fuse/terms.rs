@@ -29,9 +29,9 @@ impl Owner {
         }
     }
 
-    /// Refuses another mode or owner than what is shown: a store has neither for each chunk, and a program that hides
-    /// a file must not think that it has. Only that a file is not to be executed here says nothing (`install` asks
-    /// for it).
+    /// Refuses another mode or owner than what is shown: a store has neither for each chunk, and a
+    /// program that hides a file must not think that it has. Only that a file is not to be executed
+    /// here says nothing (`install` asks for it).
     pub fn check(
         self,
         attr: &Attr,
@@ -100,8 +100,8 @@ pub fn access_of(flags: OpenFlags) -> Access {
     }
 }
 
-/// Whether an opener goes past the kernel's pages though others do not: of who only writes they would be of no use, and
-/// making them takes longer than all else.
+/// Whether an opener goes past the kernel's pages though others do not: of who only writes they
+/// would be of no use, and making them takes longer than all else.
 pub fn is_past_pages(flags: OpenFlags) -> bool {
     flags.acc_mode() == OpenAccMode::O_WRONLY
 }
@@ -127,7 +127,7 @@ pub fn utf8(name: &OsStr) -> Result<&str> {
     name.to_str().ok_or_else(|| Error::new(Kind::Os(libc::EILSEQ), "the name is not UTF-8"))
 }
 
-/// `.` or `..`, of which the kernel takes nothing but the number.
+/// Returns the attributes of `.` or `..`; the kernel only uses the number.
 pub fn dot(number: u64) -> Attr {
     Attr {
         number,
@@ -142,7 +142,8 @@ pub fn dot(number: u64) -> Attr {
     }
 }
 
-/// Names as the kernel wants them. What does not fit into its largest list can still be got by name.
+/// Names as the kernel wants them. What does not fit into its largest list can still be got by
+/// name.
 pub fn nul_separated(names: &[String]) -> Vec<u8> {
     let mut list = Vec::new();
     for name in names {

@@ -26,8 +26,9 @@ pub const MAX_DOCUMENT_LEN: u64 = 16 << 20;
 /// too.
 const MAX_DEPTH: usize = 127;
 
-/// Values in one document: each takes far more memory than the one or two bytes that it may have as text, and an object as
-/// much as ten others. Where there is little memory there may be one for each KiB.
+/// Values in one document: each takes far more memory than the one or two bytes that it may have as
+/// text, and an object as much as ten others. Where there is little memory there may be one for
+/// each KiB.
 const MAX_VALUES: usize = 1 << 22;
 const MEMORY_OF_VALUE: u64 = 1 << 10;
 const VALUES_OF_OBJECT: usize = 10;
@@ -46,8 +47,8 @@ pub fn parse(text: &[u8]) -> Result<Value> {
     Scanner::new(text, start).document()
 }
 
-/// The most bytes of a text that is edited: of a group with consolidated metadata it may be much longer than what is read of
-/// it.
+/// The most bytes of a text that is edited: of a group with consolidated metadata it may be much
+/// longer than what is read of it.
 pub fn max_text_len() -> u64 {
     (resources::memory_limit() / 16).clamp(MAX_DOCUMENT_LEN, 256 << 20)
 }
@@ -212,7 +213,8 @@ impl<'t> Scanner<'t> {
         }
     }
 
-    /// Passes over the next value of a text that is known to be a document, and says where it begins.
+    /// Passes over the next value of a text that is known to be a document, and says where it
+    /// begins.
     fn skip(&mut self) -> usize {
         self.space();
         let start = self.at;

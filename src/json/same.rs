@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-/// Whether two values mean the same: members in any order, numbers by value.
+/// Whether two values are equal: members in any order, numbers by value.
 ///
-/// Of two numbers of which one has a fraction or an exponent it is enough that they are the same
-/// double: a library that rewrites a document has read its numbers so.
+/// If one of two numbers has a fraction or an exponent, they are equal if they are the same double:
+/// a library that rewrites a document reads its numbers as doubles.
 pub fn same(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Number(one), Value::Number(other)) => same_number(one.as_str(), other.as_str()),

@@ -60,12 +60,14 @@ impl Text {
         self.0
     }
 
-    /// Gives the member at `path` this value. Objects on the way that are missing, or null, are made.
+    /// Gives the member at `path` this value. Objects on the way that are missing, or null, are
+    /// made.
     pub fn set(&mut self, path: &[&str], value: &Value) -> Result<()> {
         self.set_to(path, New::Value(value))
     }
 
-    /// Like [`Text::set`], to the value that `text` is: numbers, strings and bare words keep every byte.
+    /// Like [`Text::set`], to the value that `text` is: numbers, strings and bare words keep every
+    /// byte.
     pub fn set_text(&mut self, path: &[&str], text: &Self) -> Result<()> {
         self.set_to(path, New::Text(text.slice(&text.root())))
     }
@@ -97,7 +99,8 @@ impl Text {
         Err(Error::invalid("a path of no names is no member"))
     }
 
-    /// Gives members of the object at `path` these values: in one pass, however many there are. All come last.
+    /// Gives members of the object at `path` these values: in one pass, however many there are. All
+    /// come last.
     pub fn set_members(&mut self, path: &[&str], new: &[(String, Self)]) -> Result<()> {
         if new.is_empty() {
             return Ok(());
@@ -137,8 +140,8 @@ impl Text {
         Ok(self.find(path)?.map(|span| self.slice(&span)))
     }
 
-    /// Makes `value`, already the text of a value, the last member of the object: no byte of it changes. One
-    /// that has this name goes.
+    /// Makes `value`, already the text of a value, the last member of the object: no byte of it
+    /// changes. One that has this name goes.
     pub fn append_raw(&mut self, name: &str, value: &str) -> Result<()> {
         self.remove(&[name])?;
         let object = self.root();
@@ -174,7 +177,8 @@ impl Text {
         Ok(())
     }
 
-    /// Takes the member at `path` away, all of them if there are several of that name. Nothing happens where there is none.
+    /// Takes the member at `path` away, all of them if there are several of that name. Nothing
+    /// happens where there is none.
     pub fn remove(&mut self, path: &[&str]) -> Result<()> {
         match path.split_last() {
             Some((name, parents)) => self.remove_members(parents, |member| member == *name),
@@ -182,7 +186,8 @@ impl Text {
         }
     }
 
-    /// Takes away every member of the object at `path` whose name `goes`. Nothing happens where there is no object.
+    /// Takes away every member of the object at `path` whose name `goes`. Nothing happens where
+    /// there is no object.
     pub fn remove_members(&mut self, path: &[&str], goes: impl Fn(&str) -> bool) -> Result<()> {
         let Some(object) = self.find(path)?.filter(|span| self.slice(span).starts_with('{')) else {
             return Ok(());
@@ -323,7 +328,8 @@ fn cuts(
         let inside = object.start + 1..object.end.saturating_sub(1);
         return std::iter::once(inside).collect();
     }
-    // The comma goes with the white space before a member, but in front of the first that stays behind it.
+    // The comma goes with the white space before a member, but in front of the first that stays
+    // behind it.
     let mut cuts = Vec::new();
     let mut some_stay = false;
     for (at, member) in members.iter().enumerate() {
@@ -339,8 +345,8 @@ fn cuts(
 }
 
 impl Layout {
-    /// `value` as text at `depth`, inside objects of the names `below`: on lines if the document has lines and
-    /// `lines` says so.
+    /// `value` as text at `depth`, inside objects of the names `below`: on lines if the document
+    /// has lines and `lines` says so.
     fn print(&self, below: &[&str], value: New<'_>, depth: usize, lines: bool) -> String {
         let mut text = String::new();
         let indent = self.indent.as_deref().filter(|_| lines);

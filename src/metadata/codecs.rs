@@ -99,7 +99,8 @@ pub(super) fn shuffle_number(word: Option<&str>) -> u8 {
 /// The canonical form of `codecs`, whose names are canonical, for chunks of `elements`.
 ///
 /// Where no codec makes bytes of an array, `bytes` is put behind those from array to array: it was
-/// the default representation until July 2023, and GDAL wrote it so until 3.10. Elements of any length have another.
+/// the default representation until July 2023, and GDAL wrote it so until 3.10. Elements of any
+/// length have another.
 pub(super) fn canonical(codecs: Vec<CodecSpec>, elements: &Elements) -> Result<Vec<CodecSpec>> {
     nested(codecs, elements, 0)
 }
@@ -119,7 +120,8 @@ fn nested(mut codecs: Vec<CodecSpec>, elements: &Elements, depth: usize) -> Resu
         0 => {
             let last = codecs.iter().rposition(|codec| is(codec, CodecKind::ArrayToArray));
             let plain = if codecs.iter().any(names_type) {
-                // What such a filter makes is no text, and in the order that the filter says, not the array.
+                // What such a filter makes is no text, and in the order that the filter says, not
+                // the array.
                 let endian = ("endian".to_owned(), json!("little"));
                 CodecSpec::new("bytes", Object::from_iter([endian]))
             } else {
@@ -170,7 +172,8 @@ fn hoist_orders(codecs: &mut Vec<CodecSpec>) -> Result<()> {
     Ok(())
 }
 
-/// Writes the order as a permutation; `"C"` and `"F"` were words for two of them until October 2023.
+/// Writes the order as a permutation; `"C"` and `"F"` were words for two of them until October
+/// 2023.
 fn transpose(configuration: &mut Object, rank: Option<usize>) -> Result<()> {
     let order = configuration.get("order").unwrap_or(&Value::Null);
     let wrong =
@@ -189,8 +192,8 @@ fn transpose(configuration: &mut Object, rank: Option<usize>) -> Result<()> {
     Ok(())
 }
 
-/// The one codec of what is shown: elements, little endian. Those of any length have no form without a codec of
-/// their own.
+/// The one codec of what is shown: elements, little endian. Those of any length have no form
+/// without a codec of their own.
 pub(super) fn plain(dtype: &DType) -> CodecSpec {
     let name = match dtype {
         DType::String => "vlen-utf8",

@@ -10,12 +10,14 @@
 //!      "a/b": {"zarr_format": 3, "node_type": "array", ..}}}}
 //! ```
 //!
-//! A copy is the stored text, bare words and long numbers too, without a copy of copies in it. A group that
-//! has no document gets the copy of an empty one: zarr-python finds nothing at all where one is missing.
+//! A copy is the stored text, bare words and long numbers too, without a copy of copies in it. A
+//! group that has no document gets the copy of an empty one: zarr-python finds nothing at all where
+//! one is missing.
 //!
-//! The drafts have no such thing in their documents. There a group keeps the wish alone, as a member that no
-//! reader looks at, with no copies in it; and zarr-python 2 has all documents of a hierarchy in one value of
-//! its own, `meta/root/consolidated/.zmetadata`, which is kept true where it is.
+//! The drafts have no such thing in their documents. There a group keeps the wish alone, as a
+//! member that no reader looks at, with no copies in it; and zarr-python 2 has all documents of a
+//! hierarchy in one value of its own, `meta/root/consolidated/.zmetadata`, which is kept true where
+//! it is.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -33,7 +35,7 @@ use crate::store::Key;
 /// Where the copies are.
 const METADATA: [&str; 2] = ["consolidated_metadata", "metadata"];
 
-/// A document of which there is a copy in a value of their own.
+/// A document with a copy under a key of their own.
 #[derive(Debug, Clone)]
 pub struct Copied {
     /// The path of the node.
@@ -45,9 +47,9 @@ pub struct Copied {
 }
 
 impl Dialect {
-    /// `group`, the stored document of a group, without the copies of the documents of the node at `relative` and of all
-    /// that is below it, and then with those of `documents`, each with its path from the group. Returns `None` if the group
-    /// has no inline consolidated metadata.
+    /// `group`, the stored document of a group, without the copies of the documents of the node at
+    /// `relative` and of all that is below it, and then with those of `documents`, each with its
+    /// path from the group. Returns `None` if the group has no inline consolidated metadata.
     pub fn replace_consolidated(
         &self,
         group: &str,
@@ -65,9 +67,9 @@ impl Dialect {
         checked(text).map(Some)
     }
 
-    /// `group`, the stored document of a group, with the copy of the document of the node at `relative` below it
-    /// set to `document`, or where that is absent removed with all copies of what is below the node. Returns `None` if the
-    /// group has no inline consolidated metadata.
+    /// `group`, the stored document of a group, with the copy of the document of the node at
+    /// `relative` below it set to `document`, or where that is absent removed with all copies of
+    /// what is below the node. Returns `None` if the group has no inline consolidated metadata.
     pub fn set_consolidated(
         &self,
         group: &str,
@@ -134,8 +136,9 @@ impl Dialect {
         checked(text)
     }
 
-    /// Where copies of the documents of a group and of all that is below it lie, in a dialect where some library puts
-    /// them into a value of their own: `.zmetadata` in Zarr 2, and in the drafts for the root.
+    /// Where copies of the documents of a group and of all that is below it lie, in a dialect where
+    /// some library puts them into a value of their own: `.zmetadata` in Zarr 2, and in the drafts
+    /// for the root.
     pub fn shared_copies(&self, group: &NodePath) -> Result<Option<Key>> {
         match self {
             Self::Draft(draft) if draft.era == Era::D2020_10 && group.is_root() => {
@@ -168,8 +171,9 @@ impl Dialect {
         format!("{:#}\n", json!({"metadata": {}, "zarr_consolidated_format": 1}))
     }
 
-    /// The value that has copies of all documents below a group, with that of `key`, the document of the node at
-    /// `path`, set to `document`; or where that is absent without any of the node and of what is below it.
+    /// The value that has copies of all documents below a group, with that of `key`, the document
+    /// of the node at `path`, set to `document`; or where that is absent without any of the node
+    /// and of what is below it.
     pub fn set_shared_copy(
         &self,
         copies: &str,
@@ -186,7 +190,8 @@ impl Dialect {
         checked(text)
     }
 
-    /// The value without the copies of the node at `path` and of what is below it, and then with those of `documents`.
+    /// The value without the copies of the node at `path` and of what is below it, and then with
+    /// those of `documents`.
     pub fn replace_shared_copies(
         &self,
         copies: &str,
@@ -281,7 +286,8 @@ impl Dialect {
     }
 }
 
-/// Sets the copies of `documents`, each with its path from the group, and makes those of groups between that have none.
+/// Sets the copies of `documents`, each with its path from the group, and makes those of groups
+/// between that have none.
 fn set_copies(text: &mut Text, documents: &[(String, String)]) -> Result<()> {
     if !text.member(&METADATA)?.is_some_and(|copies| copies.starts_with('{')) {
         text.set(&METADATA, &json!({}))?;

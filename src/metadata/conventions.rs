@@ -1,10 +1,12 @@
-//! Conventions that go with a version of the format, from that of Zarr 2 to that of Zarr 3 and back.
+//! Conventions that go with a version of the format, from that of Zarr 2 to that of Zarr 3 and
+//! back.
 //!
 //! - Names of dimensions: xarray's attribute `_ARRAY_DIMENSIONS`, and the member `dimension_names`.
-//! - The value that xarray masks: in Zarr 2 the fill value itself, in Zarr 3 the attribute `_FillValue`, in which floats
-//!   are base64 of their eight bytes (`FillValueCoder` in xarray/backends/zarr.py).
-//! - OME-Zarr: 0.4 has its members among the attributes, each with the version; 0.5 has them in `ome`, with the
-//!   version once (<https://ngff.openmicroscopy.org/0.5/>).
+//! - The value that xarray masks: in Zarr 2 the fill value itself, in Zarr 3 the attribute
+//!   `_FillValue`, in which floats   are base64 of their eight bytes (`FillValueCoder` in
+//!   xarray/backends/zarr.py).
+//! - OME-Zarr: 0.4 has its members among the attributes, each with the version; 0.5 has them in
+//!   `ome`, with the   version once (<https://ngff.openmicroscopy.org/0.5/>).
 
 use serde_json::{Value, json};
 

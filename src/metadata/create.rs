@@ -1,4 +1,5 @@
-//! New nodes: the document that a program wrote for the decoded files beside it, to the one that is stored.
+//! New nodes: the document that a program wrote for the decoded files beside it, to the one that is
+//! stored.
 //!
 //! What a program writes into a mount is released v3 and describes decoded chunk files. It is
 //! checked here, the model that the store is to have is made of it and of the [`Policy`], and the
@@ -40,14 +41,14 @@ pub struct NewDocument {
     pub text: String,
     /// What the text means.
     pub node: Node,
-    /// Whether the program's document of a group has consolidated metadata of the inline kind: a wish
-    /// for some, which is never copied.
+    /// Whether the program's document of a group has consolidated metadata of the inline kind: a
+    /// wish for some, which is never copied.
     pub consolidated: bool,
 }
 
 impl Dialect {
-    /// The stored document for a new node at `path`, from the released v3 document `written` that a program
-    /// wrote for the decoded files beside it.
+    /// The stored document for a new node at `path`, from the released v3 document `written` that a
+    /// program wrote for the decoded files beside it.
     pub fn new_document(
         &self,
         path: &NodePath,
@@ -93,8 +94,8 @@ impl Dialect {
         Ok(NewDocument { key, text, node, consolidated })
     }
 
-    /// Checks a *stored* document that a person wrote, in this dialect's own form, with any pipeline. The kind is
-    /// that of [`Dialect::document_keys`].
+    /// Checks a *stored* document that a person wrote, in this dialect's own form, with any
+    /// pipeline. The kind is that of [`Dialect::document_keys`].
     pub fn check_stored(&self, kind: Option<NodeKind>, text: &[u8]) -> Result<Node> {
         self.lower(kind, text).node.map_err(invalid)
     }

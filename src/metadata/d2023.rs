@@ -1,8 +1,8 @@
-//! The draft of February 2023: a `zarr.json` in every directory of a node, whose `zarr_format` is a URI that ends in `#array`
-//! or `#group`.
+//! The draft of February 2023: a `zarr.json` in every directory of a node, whose `zarr_format` is a
+//! URI that ends in `#array` or `#group`.
 //!
-//! Everything else is what the reader of provisional v3 documents takes: `type` for `name`, type names of either kind,
-//! the separator in the chunk grid.
+//! Everything else is what the reader of provisional v3 documents takes: `type` for `name`, type
+//! names of either kind, the separator in the chunk grid.
 
 use serde_json::{Value, json};
 

@@ -33,7 +33,7 @@ enum EntryPoint {
     Early,
     /// The draft of October 2020.
     Suffix(String),
-    /// The draft of September 2020, which has no suffix; zarrita wrote one all the same.
+    /// The draft of September 2020. It has no suffix, but zarrita wrote one.
     NoSuffix,
     /// The drafts of November and December 2022, which differ in where documents lie.
     Late2022(String),
@@ -48,7 +48,8 @@ pub fn detect(store: &Store) -> Result<Dialect> {
     declared(store)?.map_or_else(|| search(store), Ok)
 }
 
-/// The dialect of the hierarchy whose root has a document in `store`; none where what lies below would have to tell.
+/// The dialect of the hierarchy whose root has a document in `store`; none where what lies below
+/// would have to tell.
 pub fn declared(store: &Store) -> Result<Option<Dialect>> {
     let entry = Key::parse(v3::DOCUMENT)?;
     if let Some(found) = skim::get(store, &entry)? {
@@ -84,8 +85,8 @@ pub fn declared(store: &Store) -> Result<Option<Dialect>> {
     Ok(None)
 }
 
-/// Returns the draft of which `zarr_json` is the entry point, if it is one. A user who names a
-/// directory inside such a hierarchy must use its root.
+/// Returns the draft whose entry point `zarr_json` is, if it is one. A user who names a directory
+/// inside such a hierarchy must use its root.
 pub fn draft_root_marker(zarr_json: &[u8]) -> Option<Dialect> {
     match entry_point(zarr_json).ok()? {
         EntryPoint::V3 | EntryPoint::Uris => None,

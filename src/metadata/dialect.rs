@@ -1,7 +1,8 @@
-//! A dialect: where its metadata files and chunks lie, what the metadata files mean, and those of new groups.
+//! A dialect: where its metadata files and chunks lie, what the metadata files mean, and those of
+//! new groups.
 //!
-//! `v3`, `v2`, `n5`, `draft` and `d2023` do this for one syntax each; an `Era` says where the files of
-//! a draft lie. Arrays are made in `create`.
+//! `v3`, `v2`, `n5`, `draft` and `d2023` do this for one syntax each; an `Era` says where the files
+//! of a draft lie. Arrays are made in `create`.
 
 use serde_json::json;
 
@@ -17,7 +18,8 @@ use crate::store::{Entry, Key, PRIVATE, Prefix};
 pub struct Child {
     /// Its name.
     pub name: String,
-    /// Whether the entry is a document; a prefix is a node only if a document lies somewhere below it.
+    /// Whether the entry is a document; a prefix is a node only if a document lies somewhere below
+    /// it.
     pub certain: bool,
 }
 
@@ -42,7 +44,8 @@ impl Dialect {
         Self::Draft(Draft { era, suffix: suffix.to_owned(), base: NodePath::root() })
     }
 
-    /// The same with `base` for the root; none in a dialect where any directory of a node is a hierarchy by itself.
+    /// The same with `base` for the root; none in a dialect where any directory of a node is a
+    /// hierarchy by itself.
     pub fn below(&self, base: &NodePath) -> Option<Self> {
         match self {
             Self::Draft(draft) => {
@@ -70,7 +73,8 @@ impl Dialect {
         }
     }
 
-    /// The node that a directory of a hierarchy is of, by its path from there; none where it is of none.
+    /// The node that a directory of a hierarchy is of, by its path from there; none where it is of
+    /// none.
     pub fn node_of_directory(&self, relative: &str) -> Option<NodePath> {
         let Self::Draft(draft) = self else { return NodePath::parse(relative).ok() };
         let (documents, chunks) = draft.era.trees();
@@ -121,8 +125,8 @@ impl Dialect {
         }
     }
 
-    /// Where the document of `path` may lie, in order of preference: an array hides a group of its name.
-    /// Where the document itself tells what the node is the kind is absent.
+    /// Where the document of `path` may lie, in order of preference: an array hides a group of its
+    /// name. Where the document itself tells what the node is the kind is absent.
     pub fn document_keys(&self, path: &NodePath) -> Result<Vec<(Option<NodeKind>, Key)>> {
         let beside = |name: &str| prefix_of("", path)?.key(name);
         let draft = match self {
@@ -160,8 +164,8 @@ impl Dialect {
         }
     }
 
-    /// What the document `text` says, which lies at a key of that kind. Attributes that lie elsewhere are in it
-    /// ([`join`]).
+    /// What the document `text` says, which lies at a key of that kind. Attributes that lie
+    /// elsewhere are in it ([`join`]).
     pub fn lower(&self, kind: Option<NodeKind>, text: &[u8]) -> Lowered {
         match self {
             Self::V3 => v3::lower(text),
@@ -220,14 +224,14 @@ impl Dialect {
         }
     }
 
-    /// Whether what is above a node is a group without having a document. The drafts say so; in v3 and v2
-    /// `TensorStore` writes no documents for groups, and in N5 any directory is one.
+    /// Whether what is above a node is a group without having a document. The drafts say so; in v3
+    /// and v2 `TensorStore` writes no documents for groups, and in N5 any directory is one.
     pub fn has_implicit_groups(&self) -> bool {
         true
     }
 
-    /// Whether every group above a new node is to have a document ("group metadata", v3 core; "hierarchies", v2). In
-    /// the drafts creating a node does not need those above.
+    /// Whether every group above a new node is to have a document ("group metadata", v3 core;
+    /// "hierarchies", v2). In the drafts creating a node does not need those above.
     pub fn wants_group_documents(&self) -> bool {
         match self {
             Self::V3 | Self::D2023_02 | Self::V2 | Self::N5 => true,
@@ -243,8 +247,8 @@ impl Dialect {
         }
     }
 
-    /// Whether the key `relative` below the prefix of a node's chunks is a document's in this dialect,
-    /// so that no ordinary file can have it.
+    /// Whether the key `relative` below the prefix of a node's chunks is a document's in this
+    /// dialect, so that no ordinary file can have it.
     pub fn is_reserved(&self, node: &NodePath, relative: &str) -> bool {
         let _ = node;
         let name = relative.rsplit('/').next();
@@ -257,12 +261,14 @@ impl Dialect {
         }
     }
 
-    /// Whether two names that differ in the case of their letters alone cannot stand beside one another.
+    /// Whether two names that differ in the case of their letters alone cannot stand beside one
+    /// another.
     pub fn folds_case(&self) -> bool {
         matches!(self, Self::Draft(draft) if draft.era.folds_case())
     }
 
-    /// Refuses what the dialect does not allow as the name of a new node. Any name that is stored is read.
+    /// Refuses what the dialect does not allow as the name of a new node. Any name that is stored
+    /// is read.
     pub fn check_name(&self, name: &str) -> Result<()> {
         let wrong = |rule: &str| Err(Error::invalid(format!("{name:?}: {rule}")));
         if !crate::store::is_component(name) || name.bytes().all(|byte| byte == b'.') {

@@ -1,8 +1,9 @@
-//! The drafts of May 2019 to December 2022, whose documents and chunks lie in trees of their own (`meta`, `data`), with
-//! the sharding storage transformer of 2022.
+//! The drafts of May 2019 to December 2022, whose documents and chunks lie in trees of their own
+//! (`meta`, `data`), with the sharding storage transformer of 2022.
 //!
-//! Where documents and chunks lie is [`Era`]'s. Everything else is taken from a document as it has it, since the texts
-//! overlap: type names of 2020 and of 2022, a list of codecs or one compressor, layout or transpose.
+//! Where documents and chunks lie is [`Era`]'s. Everything else is taken from a document as it has
+//! it, since the texts overlap: type names of 2020 and of 2022, a list of codecs or one compressor,
+//! layout or transpose.
 //!
 //! Every array of it has a form in released v3 with its chunk files untouched: byte order is the
 //! `bytes` codec's, layout F is a transpose, the compressor is a codec, and a storage transformer
@@ -76,8 +77,8 @@ fn array(era: Era, document: &Object) -> Result<Array> {
     })
 }
 
-/// How chunks are named: until September 2020 as in Zarr 2, then with a `c` in front. zarr-python 2 repeats the
-/// separator in a member of its own.
+/// How chunks are named: until September 2020 as in Zarr 2, then with a `c` in front. zarr-python 2
+/// repeats the separator in a member of its own.
 fn key_encoding(era: Era, document: &Object, grid: &Value) -> Result<KeyEncoding> {
     let in_grid = grid.get("separator").or_else(|| grid.get("configuration")?.get("separator"));
     let found = in_grid.or_else(|| document.get("dimension_separator"));
@@ -160,7 +161,8 @@ fn chain(document: &Object, filters: Vec<Object>, elements: &Elements) -> Result
     codecs::canonical(chain, elements)
 }
 
-/// Filters see the elements in the order of the layout; those that work on bytes come after the byte order.
+/// Filters see the elements in the order of the layout; those that work on bytes come after the
+/// byte order.
 fn push_filters(chain: &mut Vec<CodecSpec>, filters: Vec<Object>) -> Result<()> {
     let mut bytes_seen = false;
     for mut filter in filters {
@@ -248,8 +250,8 @@ fn chunks_per_shard(transformer: &Value, rank: usize) -> Result<Vec<u64>> {
     Ok(counts)
 }
 
-/// The document of an empty hierarchy's entry point, as zarr-python 2, GDAL and zarrita read it; the text of May 2019 has
-/// none.
+/// The document of an empty hierarchy's entry point, as zarr-python 2, GDAL and zarrita read it;
+/// the text of May 2019 has none.
 pub(super) fn entry_point(draft: &Draft) -> Option<String> {
     let core = "https://purl.org/zarr/spec/protocol/core/3.0";
     let document = match draft.era {

@@ -10,7 +10,8 @@ pub struct Draft {
     pub era: Era,
     /// What ends the key of every document: `.json`.
     pub suffix: String,
-    /// The node that is taken for the root: a draft has one place for its documents, whatever is looked at.
+    /// The node that is taken for the root: a draft has one place for its documents, whatever is
+    /// looked at.
     pub base: NodePath,
 }
 
@@ -21,7 +22,8 @@ impl Draft {
     }
 }
 
-/// The states of the draft that differ in where documents and chunks lie, and in how chunks are named.
+/// The states of the draft that differ in where documents and chunks lie, and in how chunks are
+/// named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Era {
     /// Of May 2019: no entry point.
@@ -76,8 +78,8 @@ impl Era {
         }
     }
 
-    /// What the keys of the root's documents begin with; xtensor-zarr gives the root's document the key of a child
-    /// without a name.
+    /// What the keys of the root's documents begin with; xtensor-zarr gives the root's document the
+    /// key of a child without a name.
     pub(super) fn root_stems(self) -> &'static [&'static str] {
         match self {
             Self::D2019_05 => &["root."],
@@ -87,7 +89,8 @@ impl Era {
         }
     }
 
-    /// Whether no two names in a group may differ in the case of their letters alone (until July 2020).
+    /// Whether no two names in a group may differ in the case of their letters alone (until July
+    /// 2020).
     pub(super) fn folds_case(self) -> bool {
         matches!(self, Self::D2019_05 | Self::D2019_06)
     }

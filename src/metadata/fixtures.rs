@@ -53,7 +53,7 @@ impl Fixture {
         Self::open(&root.join(name)).expect("a fixture of these dialects")
     }
 
-    /// None where it is no hierarchy.
+    /// `None` if it is no hierarchy.
     fn open(dir: &Path) -> Option<Self> {
         let case: Json =
             serde_json::from_slice(&fs::read(dir.join("case.json")).ok()?).expect("case.json");
@@ -214,7 +214,8 @@ fn every_array_has_the_shape_and_type_of_its_truth() {
 
 #[test]
 fn what_must_be_refused_is_refused_with_a_sentence() {
-    // What is wrong with these is in the chunks, or in a codec's name: that is found where codecs are made.
+    // What is wrong with these is in the chunks, or in a codec's name: that is found where codecs
+    // are made.
     let later =
         ["synth__reject_crc32c_bad", "synth__reject_short_chunk", "synth__reject_unknown_codec"];
     let expected = BTreeMap::from([
@@ -335,7 +336,8 @@ fn hidden_filters_are_codecs_and_no_attribute() {
     assert_eq!(array.attributes, json!({"user": "x"}).as_object().cloned().expect("an object"));
 }
 
-/// The codecs of a chunk file's elements and the shards that they are stored in; none where there is more to it.
+/// The codecs of a chunk file's elements and the shards that they are stored in; none where there
+/// is more to it.
 fn as_policy(array: &Array) -> Option<(Policy, Vec<u64>)> {
     let inner = |codec: &CodecSpec| codec.configuration["codecs"].as_array().cloned();
     let (codecs, shards, chunk_shape) = match array.codecs.as_slice() {

@@ -1,8 +1,8 @@
 //! Documents of Zarr 2, which come in two files, as one text and back.
 //!
-//! A node has `.zarray` or `.zgroup`, and its attributes in `.zattrs`. Joined, the attributes are the member
-//! `attributes` of the one object, as in every other dialect, so that reading and editing know one form. Every byte of
-//! either stays.
+//! A node has `.zarray` or `.zgroup`, and its attributes in `.zattrs`. Joined, the attributes are
+//! the member `attributes` of the one object, as in every other dialect, so that reading and
+//! editing know one form. Every byte of either stays.
 
 use crate::error::{Error, Result};
 use crate::json::{self, Text};

@@ -38,7 +38,8 @@ pub(super) fn lengths(value: &Value, name: &str) -> Result<Vec<u64>> {
         .ok_or_else(wrong)
 }
 
-/// Chunk lengths for a `shape`. A length of 0 along a dimension of 0, which the 2020 draft allows, becomes 1.
+/// Chunk lengths for a `shape`. A length of 0 along a dimension of 0, which the 2020 draft allows,
+/// becomes 1.
 pub(super) fn chunk_lengths(value: &Value, shape: &[u64]) -> Result<Vec<u64>> {
     let mut chunk_shape = lengths(value, "chunk_shape")?;
     if chunk_shape.len() != shape.len() {
@@ -100,7 +101,8 @@ pub(super) fn dimension_names(value: &Value, rank: usize) -> Result<Vec<Option<S
     })
 }
 
-/// Refuses extensions that must be understood, as all that are not marked must ("extensions" of the drafts).
+/// Refuses extensions that must be understood, as all that are not marked must ("extensions" of the
+/// drafts).
 pub(super) fn check_extensions(document: &Object) -> Result<()> {
     let list = match document.get("extensions") {
         None | Some(Value::Null) => return Ok(()),

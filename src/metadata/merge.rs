@@ -31,7 +31,8 @@ pub struct Edit {
     pub consolidated: Option<bool>,
     /// Other members to set or to remove.
     pub members: Vec<(String, Option<Value>)>,
-    /// Whether the array has no chunks yet, so that none reads otherwise when its fill value changes.
+    /// Whether the array has no chunks yet, so that none reads otherwise when its fill value
+    /// changes.
     pub has_no_chunks: bool,
 }
 
@@ -223,7 +224,7 @@ fn names(base: &Object, new: &Object, array: &Array) -> Result<Option<Vec<Option
         Ok(if names.iter().all(Option::is_none) { Vec::new() } else { names })
     };
     let found = of(new)?;
-    // Of no dimensions it is said that they have no names, or nothing.
+    // An array without dimensions may have an empty list of names, or none.
     let says = |document: &Object| document.get("dimension_names").is_some_and(Value::is_array);
     let says_none = array.shape.is_empty() && says(new) && !says(base);
     Ok((says_none || found != of(base)?).then_some(found))
@@ -266,8 +267,8 @@ fn changes(base: &Object, new: &Object) -> Vec<(String, Option<Value>)> {
 }
 
 impl Dialect {
-    /// The stored document with `edit` in it, in the spelling of the dialect; every byte that is not
-    /// edited stays. A result that would no longer be understood is refused.
+    /// The stored document with `edit` in it, in the spelling of the dialect; every byte that is
+    /// not edited stays. A result that would no longer be understood is refused.
     pub fn edit(&self, kind: NodeKind, stored: &str, edit: &Edit) -> Result<String> {
         let mut text = Text::parse(stored.as_bytes())?;
         let document = json::parse_object(&skim::without_copies(stored.as_bytes()))?;

@@ -1,10 +1,10 @@
 //! Dialects: the documents of a hierarchy to one model, and back.
 //!
 //! A dialect says where documents and chunks lie ([`Dialect::document_keys`],
-//! [`Dialect::chunk_prefix`]), what its documents mean ([`Dialect::lower`]), how they are
-//! made ([`Dialect::new_document`]) and changed in their own spelling ([`Dialect::edit`]). Nothing above this module can
-//! tell one dialect from another. Nothing here reads a store, but [`detect`]
-//! and [`skim`].
+//! [`Dialect::chunk_prefix`]), what its documents mean ([`Dialect::lower`]), how they are made
+//! ([`Dialect::new_document`]) and changed in their own spelling ([`Dialect::edit`]). Nothing above
+//! this module can tell one dialect from another. Nothing here reads a store, but [`detect`] and
+//! [`skim`].
 //!
 //! A dialect is two files: `v3`, `v2`, `n5`, `draft` and `d2023` say what a metadata file means in
 //! the model, and the files in `create` make new ones. An `Era` of the drafts says where metadata
@@ -52,7 +52,8 @@ pub use path::NodePath;
 pub use policy::{Policy, Shards};
 pub use rectilinear::chunk_shapes;
 
-/// The type of a typestring of numpy, or of a list of fields, and its byte order as the codec `bytes` has it.
+/// The type of a typestring of numpy, or of a list of fields, and its byte order as the codec
+/// `bytes` has it.
 #[cfg(test)]
 pub(crate) fn numpy_type(value: &serde_json::Value) -> (crate::dtype::DType, serde_json::Value) {
     let (dtype, endian) = types::data_type(value).expect("a type of numpy");

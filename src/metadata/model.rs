@@ -34,14 +34,16 @@ pub struct Array {
     pub dtype: DType,
     /// The value of elements in chunks that the store does not have.
     pub fill: FillValue,
-    /// Elements of a stored chunk along each dimension, each at least 1: of the shard where there are shards.
-    /// On a rectilinear grid the longest along each.
+    /// Elements of a stored chunk along each dimension, each at least 1: of the shard where there
+    /// are shards. On a rectilinear grid the longest along each.
     pub chunk_shape: Vec<u64>,
-    /// On a rectilinear grid the lengths of the chunks along each dimension; none where all have the same shape.
+    /// On a rectilinear grid the lengths of the chunks along each dimension; none where all have
+    /// the same shape.
     pub rectilinear: Option<Vec<Runs>>,
     /// How the coordinates of a stored chunk become the end of its key.
     pub key_encoding: KeyEncoding,
-    /// What an element goes through on its way to the store, in order of encoding, at most one array-to-bytes codec.
+    /// What an element goes through on its way to the store, in order of encoding, at most one
+    /// array-to-bytes codec.
     pub codecs: Vec<CodecSpec>,
     /// A name for each dimension; empty where the document has none.
     pub dimension_names: Vec<Option<String>>,
@@ -49,8 +51,8 @@ pub struct Array {
     pub attributes: Object,
 }
 
-/// The lengths of chunks along a dimension: each length, and how many chunks in a row have it. A step without an end is
-/// a single run of `u64::MAX`.
+/// The lengths of chunks along a dimension: each length, and how many chunks in a row have it. A
+/// step without an end is a single run of `u64::MAX`.
 pub type Runs = Vec<(u64, u64)>;
 
 /// The separator of the coordinates in a chunk key.
@@ -83,7 +85,8 @@ pub enum KeyEncoding {
     V2Unsaid,
     /// N5: `23/1`, the last dimension first; `0` without dimensions.
     N5,
-    /// The drafts: `c1/23`, `c1.23`; without dimensions `c`, or `c0` as zarr-python 2, GDAL and xtensor-zarr write it.
+    /// The drafts: `c1/23`, `c1.23`; without dimensions `c`, or `c0` as zarr-python 2, GDAL and
+    /// xtensor-zarr write it.
     Draft(Separator),
 }
 

@@ -4,9 +4,9 @@
 //! {"dimensions": [10, 7], "blockSize": [4, 3], "dataType": "int32", "compression": {"type": "gzip", "level": 5}}
 //! ```
 //!
-//! Dimensions are shown in the opposite order, as zarr-python's `N5Store` does: the first of N5 is the fastest, the last of
-//! Zarr is. The bytes are the same. A block begins with a header of its own, which the codec `n5_default` knows; there is
-//! no fill value but zero.
+//! Dimensions are shown in the opposite order, as zarr-python's `N5Store` does: the first of N5 is
+//! the fastest, the last of Zarr is. The bytes are the same. A block begins with a header of its
+//! own, which the codec `n5_default` knows; there is no fill value but zero.
 //!
 //! <https://github.com/saalfeldlab/n5#file-system-specification>
 

@@ -51,7 +51,8 @@ impl NodePath {
         Some(Self(self.0.rsplit_once('/').map_or("", |(parent, _)| parent).into()))
     }
 
-    /// The path `relative`, of names that are joined by slashes, below this node; the node itself where it is empty.
+    /// The path `relative`, of names that are joined by slashes, below this node; the node itself
+    /// where it is empty.
     pub fn join(&self, relative: &str) -> Result<Self> {
         relative
             .split('/')
@@ -59,8 +60,8 @@ impl NodePath {
             .try_fold(self.clone(), |path, name| path.child(name))
     }
 
-    /// The names that lead from `above` to this node, joined by slashes: none at all for `above` itself. `None`
-    /// where this node is not below it.
+    /// The names that lead from `above` to this node, joined by slashes: none at all for `above`
+    /// itself. `None` where this node is not below it.
     pub fn relative_to(&self, above: &Self) -> Option<&str> {
         if above.is_root() {
             return Some(&self.0);
@@ -69,7 +70,8 @@ impl NodePath {
         if rest.is_empty() { Some(rest) } else { rest.strip_prefix('/') }
     }
 
-    /// Where this node is once `from`, which is it or above it, has become `to`; none for other nodes.
+    /// Where this node is once `from`, which is it or above it, has become `to`; none for other
+    /// nodes.
     pub fn moved(&self, from: &Self, to: &Self) -> Option<Self> {
         to.join(self.relative_to(from)?).ok()
     }

@@ -1,7 +1,8 @@
-//! How new arrays are stored whose documents leave it to the mount: what `--codecs` and `--shards` ask for.
+//! How new arrays are stored whose documents leave it to the mount: what `--codecs` and `--shards`
+//! ask for.
 //!
-//! What can be judged without an array is judged when the text is parsed; what needs the shape
-//! and the type, when a document is made.
+//! What can be judged without an array is judged when the text is parsed; what needs the shape and
+//! the type, when a document is made.
 
 use serde_json::{Value, json};
 
@@ -24,7 +25,8 @@ const TYPICAL_LEN: usize = 16;
 /// How new arrays are stored whose documents leave it to the mount.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Policy {
-    /// The codecs of a chunk, in order of encoding; without one from array to bytes it is `bytes`, little endian.
+    /// The codecs of a chunk, in order of encoding; without one from array to bytes it is `bytes`,
+    /// little endian.
     pub codecs: Vec<CodecSpec>,
     /// Which chunks are stored together.
     pub shards: Shards,
@@ -57,7 +59,8 @@ impl Policy {
         vec![one("zstd"), one("gzip"), Vec::new()]
     }
 
-    /// What `--codecs` says: `none`, names separated by commas (`zstd`, `blosc,crc32c`), or a JSON list of v3 codecs.
+    /// What `--codecs` says: `none`, names separated by commas (`zstd`, `blosc,crc32c`), or a JSON
+    /// list of v3 codecs.
     pub fn parse_codecs(text: &str) -> Result<Vec<CodecSpec>> {
         let text = text.trim();
         let codecs = if text == "none" {
@@ -146,8 +149,8 @@ impl Policy {
     }
 }
 
-/// The largest shards of at most `target` bytes: chunks are joined along the last dimension first, as far
-/// as the array has them, since those follow one another in the array.
+/// The largest shards of at most `target` bytes: chunks are joined along the last dimension first,
+/// as far as the array has them, since those follow one another in the array.
 fn filled(target: u64, shape: &[u64], chunk_shape: &[u64], dtype: &DType) -> Vec<u64> {
     let item_len = if dtype.is_variable() { TYPICAL_LEN } else { dtype.item_len() };
     let item_len = u64::try_from(item_len).unwrap_or(u64::MAX);

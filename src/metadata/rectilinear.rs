@@ -1,4 +1,5 @@
-//! The rectilinear chunk grid of Zarr 3.1: along each dimension chunks have the lengths that its document lists.
+//! The rectilinear chunk grid of Zarr 3.1: along each dimension chunks have the lengths that its
+//! document lists.
 //!
 //! ```text
 //! {"name": "rectilinear", "configuration": {"kind": "inline", "chunk_shapes": [
@@ -7,8 +8,8 @@
 //! ]}}
 //! ```
 //!
-//! The lengths reach to the end of the array, or past it: a library that shrinks an array leaves them as they are.
-//! Repeats are never written out: a few bytes may say any number of chunks.
+//! The lengths reach to the end of the array, or past it: a library that shrinks an array leaves
+//! them as they are. Repeats are never written out: a few bytes may say any number of chunks.
 //!
 //! <https://github.com/zarr-developers/zarr-extensions/tree/main/chunk-grids/rectilinear>
 

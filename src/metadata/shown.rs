@@ -14,11 +14,12 @@ use crate::json::parse;
 /// Where the indentation of copies costs more than it helps: further ones are on one line.
 const MAX_INDENTED_LEN: usize = 4 << 20;
 
-/// Longer metadata files are always shown as the mount prints them: parsing them to compare takes too much memory.
+/// Longer metadata files are always shown as the mount prints them: parsing them to compare takes
+/// too much memory.
 const MAX_COMPARED_LEN: usize = 256 << 10;
 
-/// Whether a stored metadata file is strict JSON that says the same as the text `shown`, so that it can be shown byte for
-/// byte, and a checksum of one is that of the other.
+/// Whether a stored metadata file is strict JSON that says the same as the text `shown`, so that it
+/// can be shown byte for byte, and a checksum of one is that of the other.
 pub fn says_the_same(stored: &str, shown: &str) -> bool {
     let parsed = |text: &str| {
         let mut document: Object = serde_json::from_str(text).ok()?;
@@ -56,7 +57,8 @@ pub fn array(array: &Array, chunk_shape: &[u64]) -> String {
     with_member(&print(&Value::Object(document)), "attributes", &printed(&array.attributes))
 }
 
-/// The document of a group, with copies of the documents that are shown below it where the store has such metadata.
+/// The document of a group, with copies of the documents that are shown below it where the store
+/// has such metadata.
 pub fn group(group: &Group, copies: Option<&Copies>) -> String {
     let mut document = Object::new();
     document.insert("zarr_format".to_owned(), json!(3));
@@ -87,7 +89,8 @@ pub fn not_understood(_kind: NodeKind, stored: &[u8]) -> String {
     }
 }
 
-/// Copies of documents by name, as the text of an object: there may be too many of them to be values.
+/// Copies of documents by name, as the text of an object: there may be too many of them to be
+/// values.
 #[derive(Debug)]
 pub struct Copies {
     text: String,
@@ -153,7 +156,8 @@ fn with_member(document: &str, name: &str, value: &str) -> String {
 }
 
 fn replaced(document: &str, name: &str, value: &str) -> String {
-    // Members of objects inside are further to the right, and no string has the end of a line in it.
+    // Members of objects inside are further to the right, and no string has the end of a line in
+    // it.
     let null = format!("\n  \"{name}\": null");
     let Some(at) = document.find(&null) else { return document.to_owned() };
     let (head, rest) = document.split_at(at);

@@ -147,7 +147,8 @@ pub fn without_copies(text: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-/// The value of a key, which is a metadata file: whole if it is not too long for that, else without the copies in it.
+/// The value of a key, which is a metadata file: whole if it is not too long for that, else without
+/// the copies in it.
 pub fn get(store: &Store, key: &Key) -> Result<Option<Skimmed>> {
     match store.get(key, MAX_DOCUMENT_LEN) {
         Err(error) if error.kind() == Kind::TooLarge => {}

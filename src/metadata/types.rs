@@ -183,7 +183,8 @@ fn fields_of_lists(items: &[Value]) -> Option<(DType, Option<Endian>)> {
     Some((dtype, has_order.then_some(endian)))
 }
 
-/// Of an element of a type in byte order `endian`: the length of each component, and whether it is big endian.
+/// Of an element of a type in byte order `endian`: the length of each component, and whether it is
+/// big endian.
 pub(super) fn component_orders(dtype: &DType, endian: &Endian) -> Vec<(usize, bool)> {
     let mut orders: Box<dyn Iterator<Item = Endian>> = match endian {
         Endian::Each(each) => Box::new(each.clone().into_iter()),
@@ -259,8 +260,8 @@ fn type_string(text: &str) -> Option<(DType, Option<Endian>)> {
     }
 }
 
-/// The type as `NumPy` and Zarr 2 write it, with its byte order: a string, or a list of fields. `TensorStore` gives the
-/// registered numbers their own names there.
+/// The type as `NumPy` and Zarr 2 write it, with its byte order: a string, or a list of fields.
+/// `TensorStore` gives the registered numbers their own names there.
 pub(super) fn numpy_type(dtype: &DType, endian: &Endian) -> Value {
     let mut orders: Box<dyn Iterator<Item = Endian>> = match endian {
         Endian::Each(each) => Box::new(each.clone().into_iter()),

@@ -1,12 +1,14 @@
-//! Zarr 2: `.zarray`, `.zgroup` and `.zattrs`, the attributes joined into the document as its member `attributes`.
+//! Zarr 2: `.zarray`, `.zgroup` and `.zattrs`, the attributes joined into the document as its
+//! member `attributes`.
 //!
 //! ```text
 //! {"zarr_format": 2, "shape": [7, 10], "chunks": [3, 4], "dtype": "<i4", "compressor": {"id": "zlib", "level": 1},
 //!  "fill_value": 0, "order": "C", "filters": null, "dimension_separator": "."}
 //! ```
 //!
-//! Its order is a transpose in front; its byte order, which is the type's, the codec `bytes`; its filters and its compressor
-//! are the codecs `numcodecs.*`. Objects are what their codec makes of them: text (`vlen-utf8`, `json2`), or bytes.
+//! Its order is a transpose in front; its byte order, which is the type's, the codec `bytes`; its
+//! filters and its compressor are the codecs `numcodecs.*`. Objects are what their codec makes of
+//! them: text (`vlen-utf8`, `json2`), or bytes.
 //!
 //! <https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html>
 
@@ -263,7 +265,8 @@ pub(super) fn fill_to_json(fill: &FillValue, dtype: &DType, endian: &Endian) -> 
     }
 }
 
-/// Says the masked value as Zarr 3 does: the fill value, or what the attribute has in the form of Zarr 2.
+/// Says the masked value as Zarr 3 does: the fill value, or what the attribute has in the form of
+/// Zarr 2.
 fn mask(attributes: &mut Object, fill: &FillValue, dtype: &DType) {
     let own = attributes.get(conventions::FILL);
     let own = own.and_then(|value| FillValue::parse(value, dtype).ok());

@@ -40,7 +40,8 @@ const ARRAY_MEMBERS: [&str; 11] = [
 /// The members of a group document.
 const GROUP_MEMBERS: [&str; 3] = ["zarr_format", "node_type", "attributes"];
 
-/// Members that any document may have: a cache that only libraries read, and two names of early 2023.
+/// Members that any document may have: a cache that only libraries read, and two names of early
+/// 2023.
 const IGNORED_MEMBERS: [&str; 3] =
     ["consolidated_metadata", "extensions", "descenents_may_have_group_extensions"];
 
@@ -81,7 +82,8 @@ fn check_document(document: &Object) -> Result<()> {
     }
 }
 
-/// Refuses members that are not known and do not say that they may be ignored ("extension points", v3 core).
+/// Refuses members that are not known and do not say that they may be ignored ("extension points",
+/// v3 core).
 fn check_members(document: &Object, known: &[&str]) -> Result<()> {
     check_extensions(document)?;
     for (name, value) in document {

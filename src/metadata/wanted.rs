@@ -1,5 +1,5 @@
-//! Nodes that a person asks for in words (`zarrfs create`, `zarrfs convert`): the document that a program would write
-//! for them, from which every dialect makes its own.
+//! Nodes that a person asks for in words (`zarrfs create`, `zarrfs convert`): the document that a
+//! program would write for them, from which every dialect makes its own.
 
 use serde_json::{Value, json};
 
@@ -29,9 +29,9 @@ pub struct Wanted {
     pub shape: Vec<u64>,
     /// The name of the type, or its JSON.
     pub data_type: String,
-    /// Elements of a chunk along each dimension; about 1 MiB where nothing is said.
+    /// The chunk shape in elements; by default chunks have about 1 MiB.
     pub chunk_shape: Option<Vec<u64>>,
-    /// The fill value: JSON, or plain words like NaN; that of the type where nothing is said.
+    /// The fill value, as JSON or plain words like NaN; by default that of the type.
     pub fill: Option<String>,
     /// User attributes.
     pub attributes: Object,
@@ -76,7 +76,8 @@ impl Wanted {
         Ok(format!("{:#}\n", Value::Object(document)))
     }
 
-    /// The data type. numpy's names need no byte order (`f4` means `<f4`), which is the store's business.
+    /// The data type. numpy's names need no byte order (`f4` means `<f4`), which is the store's
+    /// business.
     fn dtype(&self) -> Result<DType> {
         let written = worded(&self.data_type);
         let Err(error) = check_type(&written) else { return Ok(data_type(&written)?.0) };
@@ -87,7 +88,8 @@ impl Wanted {
         }
     }
 
-    /// Refuses a size in which no two chunks fit, if the array has several: the array would have no shards.
+    /// Refuses a size in which no two chunks fit, if the array has several: the array would have no
+    /// shards.
     pub fn check_shards(&self, shards: &Shards) -> Result<()> {
         let Shards::Target(target) = shards else { return Ok(()) };
         let dtype = self.dtype()?;
@@ -132,7 +134,8 @@ pub fn with_chunks(shown: &str, chunk_shape: &[u64]) -> Result<String> {
     Ok(format!("{:#}\n", Value::Object(document)))
 }
 
-/// Whether the encoded chunks of one array are those of the other, where their shapes and types are the same.
+/// Whether the encoded chunks of one array are those of the other, where their shapes and types are
+/// the same.
 pub fn same_encoding(one: &Array, other: &Array) -> bool {
     let (one, other) = (chunk_codecs(one), chunk_codecs(other));
     one.len() == other.len() && one.iter().zip(&other).all(|(one, other)| is_same(one, other))
@@ -160,7 +163,8 @@ fn is_same(one: &CodecSpec, other: &CodecSpec) -> bool {
         && one.optional == other.optional
 }
 
-/// What a chunk of an array goes through: of shards the innermost, without what a byte order says of single bytes.
+/// What a chunk of an array goes through: of shards the innermost, without what a byte order says
+/// of single bytes.
 fn chunk_codecs(array: &Array) -> Vec<CodecSpec> {
     let mut codecs = innermost(&array.codecs);
     for codec in codecs.iter_mut().filter(|codec| codec.name == "bytes") {
@@ -171,7 +175,8 @@ fn chunk_codecs(array: &Array) -> Vec<CodecSpec> {
     codecs
 }
 
-/// Codecs for a copy of an array, the likest first: its own; those of them that compress; the usual ones.
+/// Codecs for a copy of an array, the likest first: its own; those of them that compress; the usual
+/// ones.
 pub fn codecs_like(array: &Array) -> Vec<Vec<CodecSpec>> {
     let own = match chunk_codecs(array).as_slice() {
         [n5] if n5.name == "n5_default" => nested(n5),
@@ -186,8 +191,8 @@ pub fn codecs_like(array: &Array) -> Vec<Vec<CodecSpec>> {
     all
 }
 
-/// The document `shown` of a node with the attributes in the words that `stored` has for them: a document that is shown
-/// has strings where Python wrote a bare NaN.
+/// The document `shown` of a node with the attributes in the words that `stored` has for them: a
+/// document that is shown has strings where Python wrote a bare NaN.
 pub fn with_stored_attributes(shown: &str, stored: &[u8]) -> Result<String> {
     let mut text = Text::parse(shown.as_bytes())?;
     let Ok(stored) = Text::parse(stored) else { return Ok(text.into_string()) };
@@ -247,8 +252,8 @@ fn worded(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| json!(text))
 }
 
-/// Chunks of at most [`CHUNK_LEN`] bytes: the longest dimension is halved until they are, so that they are about as long
-/// along each, and the last one along a dimension is nearly full.
+/// Chunks of at most [`CHUNK_LEN`] bytes: the longest dimension is halved until they are, so that
+/// they are about as long along each, and the last one along a dimension is nearly full.
 fn chunk_shape(shape: &[u64], dtype: &DType) -> Vec<u64> {
     let mut parts = vec![1_u64; shape.len()];
     let lens = |parts: &[u64]| -> Vec<u64> {

@@ -1,8 +1,8 @@
 //! The documents that a mount shows to programs that stopped at Zarr 2, and back.
 //!
-//! Like [`super::shown`] they describe decoded chunk files: no compressor, no filters, C order, little endian, names like
-//! `0.0`. What a program writes becomes the document of Zarr 3 that means the same, so that there is one way
-//! from there into the store.
+//! Like [`super::shown`] they describe decoded chunk files: no compressor, no filters, C order,
+//! little endian, names like `0.0`. What a program writes becomes the document of Zarr 3 that means
+//! the same, so that there is one way from there into the store.
 
 use serde_json::{Value, json};
 
@@ -26,7 +26,8 @@ pub struct Documents {
     pub document: String,
     /// `.zattrs`.
     pub attributes: String,
-    /// Whether chunks that are not stored have to be shown: the fill value of the document is another, or none.
+    /// Whether chunks that are not stored have to be shown: the fill value of the document is
+    /// another, or none.
     pub shows_fill: bool,
 }
 
@@ -127,7 +128,8 @@ fn unversioned(mut attributes: Object) -> Object {
     attributes
 }
 
-/// The document of Zarr 3 that says what two of Zarr 2 say, which a program has written, or was shown.
+/// The document of Zarr 3 that says what two of Zarr 2 say, which a program has written, or was
+/// shown.
 pub fn to_v3(kind: NodeKind, document: &str, attributes: Option<&str>) -> Result<String> {
     let invalid = |error: Error| error.of_kind(Kind::Invalid);
     let joined = join(document, attributes).map_err(invalid)?;
@@ -159,7 +161,8 @@ pub fn to_v3(kind: NodeKind, document: &str, attributes: Option<&str>) -> Result
     }
 }
 
-/// The attributes of a node of Zarr 2 as they are stored, in strict JSON; `joined` is its document with them in it.
+/// The attributes of a node of Zarr 2 as they are stored, in strict JSON; `joined` is its document
+/// with them in it.
 pub fn stored_attributes(joined: &[u8]) -> Option<String> {
     let document = crate::json::parse_object(joined).ok()?;
     let attributes = document.get("attributes").cloned().unwrap_or_else(|| json!({}));

@@ -176,7 +176,7 @@ pub enum Piece {
     Kept {
         /// The offset from the start of the old value.
         offset: u64,
-        /// The number of bytes, all of which must exist.
+        /// The number of bytes, which must all exist.
         len: u64,
     },
 }

@@ -7,11 +7,13 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ptr;
 
-/// A page of memory as large as the processor has them besides small ones (x86-64, and `AArch64` with pages of 4 KiB).
+/// A page of memory as large as the processor has them besides small ones (x86-64, and `AArch64`
+/// with pages of 4 KiB).
 const LARGE_PAGE: usize = 2 << 20;
 
-/// The system's allocator, but for 2 MiB and more: that begins where a large page does, and the kernel is asked for these.
-/// It clears them three to ten times as fast as small ones when they are first written.
+/// The system's allocator, but for 2 MiB and more: that begins where a large page does, and the
+/// kernel is asked for these. It clears them three to ten times as fast as small ones when they are
+/// first written.
 #[derive(Debug)]
 pub struct LargePages;
 
@@ -19,8 +21,9 @@ fn is_large(layout: Layout) -> bool {
     layout.size() >= LARGE_PAGE && layout.align() <= LARGE_PAGE
 }
 
-// SAFETY: memory of at least a large page is a mapping of its own, of `size` bytes from an address that is a multiple of
-// LARGE_PAGE when it is made; the layout tells such memory from the system allocator's, which does the rest.
+// SAFETY: memory of at least a large page is a mapping of its own, of `size` bytes from an address
+// that is a multiple of LARGE_PAGE when it is made; the layout tells such memory from the system
+// allocator's, which does the rest.
 unsafe impl GlobalAlloc for LargePages {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if !is_large(layout) {
@@ -55,7 +58,8 @@ unsafe impl GlobalAlloc for LargePages {
             (false, false) => unsafe { System.realloc(memory, layout, new_size) },
             (true, true) if layout.align() <= SMALL_PAGE => {
                 let (old_size, flags) = (layout.size(), libc::MREMAP_MAYMOVE);
-                // SAFETY: it is a mapping of this length, which is not used by its old address any more.
+                // SAFETY: it is a mapping of this length, which is not used by its old address any
+                // more.
                 let moved = unsafe { libc::mremap(memory.cast(), old_size, new_size, flags) };
                 if moved == libc::MAP_FAILED { ptr::null_mut() } else { moved.cast() }
             }
@@ -107,7 +111,8 @@ fn map(len: usize) -> *mut u8 {
             }
         }
     }
-    // SAFETY: the range is ours; the advice changes no byte of it, and where it is refused pages are small.
+    // SAFETY: the range is ours; the advice changes no byte of it, and where it is refused pages
+    // are small.
     unsafe { libc::madvise(memory.cast(), len, libc::MADV_HUGEPAGE) };
     memory
 }

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// How much memory this process may have, in bytes: what the machine has, or less where a control group or a limit of address
-/// space says so.
+/// How much memory this process may have, in bytes: what the machine has, or less where a control
+/// group or a limit of address space says so.
 pub fn memory_limit() -> u64 {
     let total = fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
         let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
@@ -20,7 +20,8 @@ pub fn memory_limit() -> u64 {
     total.into_iter().chain(groups).chain(address_space).min().unwrap_or(u64::MAX)
 }
 
-/// The files that say how much memory the control groups of this process may have, of version 1 and 2.
+/// The files that say how much memory the control groups of this process may have, of version 1 and
+/// 2.
 fn control_group_files() -> Vec<PathBuf> {
     let text = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let mut files = Vec::new();
@@ -45,7 +46,8 @@ pub fn descriptor_limit() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// Lets this process have as many files open as it may, up to `most`. Returns how many these are, and how many they were.
+/// Lets this process have as many files open as it may, up to `most`. Returns how many these are,
+/// and how many they were.
 pub fn raise_descriptor_limit(most: u64) -> io::Result<(u64, u64)> {
     let was = descriptor_limit();
     let allowed = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);

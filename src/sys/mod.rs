@@ -1,8 +1,8 @@
-//! System calls that need more than one line, or that neither the standard library nor rustix has: the
-//! only unsafe code here. Callers use rustix directly for the others.
+//! System calls that need more than one line, or that neither the standard library nor rustix has:
+//! the only unsafe code here. Callers use rustix directly for the others.
 //!
-//! Nothing here knows Zarr; callers are
-//! [`store::directory`](crate::store), [`backing`](crate::backing), `vfs::authors` and [`cli`](crate::cli).
+//! Nothing here knows Zarr; callers are [`store::directory`](crate::store),
+//! [`backing`](crate::backing), `vfs::authors` and [`cli`](crate::cli).
 #![expect(unsafe_code, reason = "this module is where it is allowed")]
 
 mod dir;
@@ -50,11 +50,12 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
 /// How often a path with `..` in a link is resolved again, when something was renamed meanwhile.
 const RESOLVE_ATTEMPTS: u32 = 10_000;
 
-/// Opens `path` below `dir` and nothing else: a path or a link that leads out is `EXDEV`, or `ELOOP`
-/// where links are refused. A file that it creates has the mode 0666 without the bits of the umask.
+/// Opens `path` below `dir` and nothing else: a path or a link that leads out is `EXDEV`, or
+/// `ELOOP` where links are refused. A file that it creates has the mode 0666 without the bits of
+/// the umask.
 ///
-/// With `RESOLVE_BENEATH`, openat2(2) gives `EAGAIN` for a `..` while anything is renamed or mounted
-/// anywhere in the system, and leaves it to the caller to try again.
+/// With `RESOLVE_BENEATH`, openat2(2) gives `EAGAIN` for a `..` while anything is renamed or
+/// mounted anywhere in the system, and leaves it to the caller to try again.
 pub fn open_beneath(
     dir: impl AsFd,
     path: &CStr,
@@ -98,8 +99,8 @@ pub fn try_lock(file: &File) -> io::Result<bool> {
     }
 }
 
-/// A file system in memory that is mounted nowhere: files in it have large pages, of which a program reads faster than
-/// of small ones. It goes with its last file.
+/// A file system in memory that is mounted nowhere. Its files have large pages, which programs read
+/// faster than small ones. It is freed with its last file.
 #[derive(Debug)]
 pub struct MemoryFs(OwnedFd);
 
@@ -107,7 +108,8 @@ impl MemoryFs {
     /// Makes one, which takes the right to mount.
     pub fn new() -> io::Result<Self> {
         let context = fsopen(c"tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
-        // Large pages where the whole of one lies in the file: no file takes more memory than it has bytes.
+        // Large pages where the whole of one lies in the file: no file takes more memory than it
+        // has bytes.
         fsconfig_set_string(&context, c"huge", c"within_size")?;
         fsconfig_set_string(&context, c"size", c"0")?;
         fsconfig_create(&context)?;
@@ -146,7 +148,8 @@ impl AsFd for MemoryFile {
     }
 }
 
-/// What the kernel calls a file apart from its names: inode number and generation, on most file systems.
+/// What the kernel calls a file apart from its names: inode number and generation, on most file
+/// systems.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct FileHandle {
@@ -166,13 +169,14 @@ impl FileHandle {
     }
 }
 
-/// The handle of `name` in the directory `dir`, or of `dir` itself if the name is empty; `EOPNOTSUPP` where the file
-/// system has none.
+/// The handle of `name` in the directory `dir`, or of `dir` itself if the name is empty;
+/// `EOPNOTSUPP` where the file system has none.
 pub fn file_handle(dir: impl AsFd, name: &CStr) -> io::Result<FileHandle> {
     let mut handle = FileHandle { len: 128, kind: 0, bytes: [0; MAX_HANDLE_LEN] };
     let mut mount = 0;
     let flags = if name.is_empty() { libc::AT_EMPTY_PATH } else { 0 };
-    // SAFETY: `FileHandle` has the layout of `file_handle`, followed by as many bytes as its length says; all outlive the call.
+    // SAFETY: `FileHandle` has the layout of `file_handle`, followed by as many bytes as its length
+    // says; all outlive the call.
     check(unsafe {
         libc::name_to_handle_at(
             dir.as_fd().as_raw_fd(),

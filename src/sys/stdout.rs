@@ -1,7 +1,7 @@
 //! Whether standard output was open when the process was started.
 //!
-//! The runtime of Rust opens `/dev/null` in the place of a closed standard stream before `main`. A program that prints
-//! would lose what it prints, and not notice.
+//! The runtime of Rust opens `/dev/null` in the place of a closed standard stream before `main`. A
+//! program that prints would lose what it prints, and not notice.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -14,7 +14,8 @@ extern "C" fn look() {
     WAS_CLOSED.store(flags == -1, Ordering::Relaxed);
 }
 
-// SAFETY: the section holds pointers to functions of this type, which are called once each, by one thread.
+// SAFETY: the section holds pointers to functions of this type, which are called once each, by one
+// thread.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static LOOK: extern "C" fn() = look;

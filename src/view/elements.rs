@@ -70,7 +70,8 @@ pub struct Elements {
     /// Bytes that turn together.
     component_len: usize,
     chunk_len: u64,
-    /// Where among all elements of the array, in bytes, those begin that are meant, and their length.
+    /// Where among all elements of the array, in bytes, those begin that are meant, and their
+    /// length.
     start: u64,
     len: u64,
 }
@@ -167,14 +168,15 @@ impl Elements {
         self.layout
     }
 
-    /// The decoded bytes of the chunks that a sweep from the first element to the last has to keep, or decodes again and
-    /// again: a row of chunks. One chunk where each is a range of the file.
+    /// The decoded bytes of the chunks that a sweep from the first element to the last has to keep,
+    /// or decodes again and again: a row of chunks. One chunk where each is a range of the file.
     pub fn slab_len(&self) -> Option<u64> {
         let chunk_len = self.array.longest_chunk_len().longest();
         match self.layout {
             Layout::Chunks => Some(chunk_len),
             Layout::Linear => {
-                // Along leading dimensions of one element, or one chunk of one element, rows do not meet.
+                // Along leading dimensions of one element, or one chunk of one element, rows do not
+                // meet.
                 let (counts, shape) = (self.array.grid().counts(), self.array.chunk_shape());
                 let first = shape.iter().position(|len| *len > 1).unwrap_or(shape.len());
                 let across = counts.iter().skip(first.saturating_add(1));
@@ -183,7 +185,8 @@ impl Elements {
         }
     }
 
-    /// The end of the last whole rows between two places: of the longest that end in the second half.
+    /// The end of the last whole rows between two places: of the longest that end in the second
+    /// half.
     pub(super) fn rows_until(&self, from: u64, until: u64) -> Option<u64> {
         let least = from.saturating_add(until.saturating_sub(from) / 2);
         let until = self.start.checked_add(until)?;
@@ -200,8 +203,9 @@ impl Elements {
         None
     }
 
-    /// What is to be said of a sweep where a cache of `limit` bytes does not hold a row of chunks, and so many of the file are made
-    /// at once; nothing where chunks need not be decoded as a whole.
+    /// What is to be said of a sweep where a cache of `limit` bytes does not hold a row of chunks,
+    /// and so many of the file are made at once; nothing where chunks need not be decoded as a
+    /// whole.
     pub fn warning(&self, limit: u64, at_once: u64) -> Option<String> {
         let slab = match self.slab_len() {
             Some(slab) if slab <= limit => return None,
@@ -277,8 +281,8 @@ impl Elements {
         Ok(())
     }
 
-    /// Puts `data` into one element, whose other bytes stay: while the chunk is held, since another request may write
-    /// these at the same time.
+    /// Puts `data` into one element, whose other bytes stay: while the chunk is held, since another
+    /// request may write these at the same time.
     fn write_part(
         &self,
         number: u64,
@@ -398,7 +402,8 @@ impl Elements {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// The part of each chunk that a box of elements touches, in C order of the chunks. The box lies in the range `run`.
+    /// The part of each chunk that a box of elements touches, in C order of the chunks. The box
+    /// lies in the range `run`.
     fn for_each_chunk_of_box(
         &self,
         run: &Range<usize>,
@@ -538,8 +543,7 @@ struct Here<'h> {
     reach: Reach,
 }
 
-/// Splits the elements of the numbers from `first` up to `last` of an array of `shape` into boxes, each of which follows
-/// the one before it.
+/// Splits the elements from number `first` to `last` of an array of `shape` into consecutive boxes.
 fn split(shape: &[u64], above: &mut Vec<u64>, (first, last): (u64, u64), runs: &mut Vec<Run>) {
     if first >= last {
         return;

@@ -1,9 +1,10 @@
 //! A node as one ordinary file, in a format that programs from before Zarr read.
 //!
-//! A [`View`] is a sequence of parts: bytes that the format wants (a header, padding), and the elements of arrays,
-//! one after another in C order or chunk after chunk. Its length is known without reading chunks, and any range of it is
-//! made from the chunks that the range touches. Each format is a file in `formats`, which says how the parts
-//! follow one another for a [`Source`], or why the format cannot hold it.
+//! A [`View`] is a sequence of parts: bytes that the format wants (a header, padding), and the
+//! elements of arrays, one after another in C order or chunk after chunk. Its length is known
+//! without reading chunks, and any range of it is made from the chunks that the range touches. Each
+//! format is a file in `formats`, which says how the parts follow one another for a [`Source`], or
+//! why the format cannot hold it.
 //!
 //! Reading and writing are one walk over boxes of elements (`Elements::for_each_box`). A chunk
 //! file, a linear file and a chunk-exact file differ only in how a range becomes boxes. A reason

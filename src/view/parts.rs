@@ -1,8 +1,8 @@
 //! A file as a sequence of parts: bytes that its format wants, and elements of arrays.
 //!
-//! The length of a file is known without reading chunks, and any range of it is made from the chunks
-//! that the range touches. A file never changes, but a library may rewrite bytes that the format
-//! reserves for it.
+//! The length of a file is known without reading chunks, and any range of it is made from the
+//! chunks that the range touches. A file never changes, but a library may rewrite bytes that the
+//! format reserves for it.
 
 use std::ops::{ControlFlow, Range};
 
@@ -15,7 +15,8 @@ use crate::buffer::reserve;
 use crate::error::{Error, Kind, Result};
 use crate::resources;
 
-/// The most bytes of a file that are not elements: a header names every tile of an image, or every array of a group.
+/// The most bytes of a file that are not elements: a header names every tile of an image, or every
+/// array of a group.
 pub fn max_prefix_len() -> u64 {
     resources::within_memory(64 << 20, 16)
 }
@@ -93,7 +94,7 @@ impl View {
         Ok(Self { parts: ends, len, prefix_len, overlay: Mutex::default() })
     }
 
-    /// The same file, of which a library may rewrite the bytes in `range` for itself.
+    /// Returns the same file with a `range` that libraries may rewrite for themselves.
     #[must_use]
     pub fn with_bookkeeping(self, range: Range<u64>) -> Self {
         self.overlay.lock().allowed.push(range);
@@ -169,8 +170,8 @@ impl View {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// The end of the last whole rows of elements between two offsets, of the longest that end in the second half; `until` where there
-    /// are none. What is read so has one box in each chunk.
+    /// The end of the last whole rows of elements between two offsets, of the longest that end in
+    /// the second half; `until` where there are none. What is read so has one box in each chunk.
     pub fn rows_until(&self, from: u64, until: u64) -> u64 {
         let at = self.parts.partition_point(|(_, end)| *end <= from);
         let Some((Part::Elements(elements), end)) = self.parts.get(at) else { return until };
@@ -197,8 +198,8 @@ impl View {
         }
     }
 
-    /// Puts `data` at `offset`: into the chunks, where elements lie there. All else must be as it is already; nothing is
-    /// taken where it is not, or where the data goes past the end.
+    /// Puts `data` at `offset`: into the chunks, where elements lie there. All else must be as it
+    /// is already; nothing is taken where it is not, or where the data goes past the end.
     pub fn write(&self, offset: u64, data: &[u8], change: &mut ChangeChunk<'_>) -> Result<()> {
         self.check_write(offset, data)?;
         self.overlay.lock().write(offset, data);

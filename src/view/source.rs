@@ -69,8 +69,9 @@ pub struct Children<'s> {
     pub left_out: Vec<(String, Error)>,
 }
 
-/// Whether a node that fails with this error fails until its metadata file is changed. Its group is shown without it.
-/// After any other error the next attempt may succeed, so a file without the node would be wrong.
+/// Whether a node that fails with this error fails until its metadata file is changed. Its group is
+/// shown without it. After any other error the next attempt may succeed, so a file without the node
+/// would be wrong.
 fn is_lasting(error: &Error) -> bool {
     match error.kind() {
         Kind::Corrupt
@@ -184,7 +185,8 @@ impl<'s> Source<'s> {
         Elements::new(self.path(), self.array()?, layout, items)
     }
 
-    /// All elements of the array that it is, little endian and in C order, where they are few enough to be part of a header.
+    /// All elements of the array that it is, little endian and in C order, where they are few
+    /// enough to be part of a header.
     pub fn values(&self) -> Result<Vec<u8>> {
         let elements = self.elements(Layout::Linear, Items::default())?;
         let len = elements.len();
@@ -202,7 +204,8 @@ impl<'s> Source<'s> {
         Ok(bytes)
     }
 
-    /// All elements of an array of texts, in C order and in UTF-8, where they are few; bytes where it is one of bytes.
+    /// All elements of an array of texts, in C order and in UTF-8, where they are few; bytes where
+    /// it is one of bytes.
     pub fn texts(&self) -> Result<Vec<Vec<u8>>> {
         let array = self.array()?;
         let model = array.model();

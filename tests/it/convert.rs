@@ -255,7 +255,8 @@ fn attributes_go_over_in_the_words_that_are_stored() {
     assert!(bare > 0, "no attribute is NaN");
 }
 
-/// An array `x` of so many chunks of one element each along two dimensions, all stored; its directory.
+/// An array `x` of so many chunks of one element each along two dimensions, all stored; its
+/// directory.
 fn many(place: &Path, along: usize) -> PathBuf {
     let source = place.join("source.zarr");
     let shape = format!("{along},{along}");

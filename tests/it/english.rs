@@ -1,4 +1,4 @@
-//! The English of what users and contributors read: the pages, `--help`, and messages.
+//! The English of what users and contributors read: the pages, `--help`, messages, and comments.
 //!
 //! The ban list holds phrases that have to be read twice. Add a phrase if it came up in a review,
 //! with what to write instead; a phrase that good sentences need does not belong here.
@@ -8,13 +8,11 @@ use std::path::{Path, PathBuf};
 
 use crate::support::zarrfs;
 
-/// Phrases, as whole words in any case, and what to write instead.
-const PHRASES: [(&str, &str); 38] = [
-    ("none where", "a condition comes with `if` or `unless`"),
+/// Phrases, as whole words in any case, and what to write instead. They hold for everything.
+const PHRASES: [(&str, &str); 40] = [
     ("of which", "begin a new sentence"),
     ("as others have it", "say what others do"),
     ("as they have it", "say what they do"),
-    ("so many", "name the number"),
     ("he", "a program is not a person: name it"),
     ("his", "a program is not a person: name it"),
     ("him", "a program is not a person: name it"),
@@ -37,7 +35,6 @@ const PHRASES: [(&str, &str); 38] = [
     ("are told", "`reports`, `know`"),
     ("is said", "`reports`, with the program as the subject"),
     ("what waits", "`pending changes`"),
-    ("what is written", "name what is written"),
     ("what is stored is", "name what is stored"),
     ("all the same", "`nevertheless`, `the same`"),
     ("it did not work", "`failure`"),
@@ -45,6 +42,21 @@ const PHRASES: [(&str, &str); 38] = [
     ("inside one another", "`nested`"),
     ("stands between", "`limits`, `the reason`"),
     ("at the least", "`at least`"),
+    ("whomever", "name the program or the user"),
+    ("someone", "name the program or the user"),
+    ("by whom", "name the program or the user"),
+    ("anybody", "name the program or the user"),
+    ("everybody", "name the programs or the users"),
+    ("was told", "`reported`, `knew`"),
+    ("lets go", "`drops`, `frees`"),
+    ("who is", "name the program or the user"),
+];
+
+/// Phrases that only comments may have: the words of the code, or old comments.
+const NOT_FOR_USERS: [(&str, &str); 6] = [
+    ("none where", "a condition comes with `if` or `unless`"),
+    ("so many", "name the number"),
+    ("what is written", "name what is written"),
     ("texts", "`strings`"),
     ("documents", "`metadata files`"),
     ("the document", "`the metadata file`"),
@@ -61,6 +73,10 @@ const STARTS: [(&str, &str); 8] = [
     ("None where ", "a condition comes with `if` or `unless`"),
     ("Nobody ", "name the program or the user"),
 ];
+
+/// Words that begin no sentence of a comment either.
+const COMMENT_STARTS: [&str; 6] =
+    ["Who ", "Whoever ", "Whatever ", "Of which ", "Of these ", "Nobody "];
 
 /// The longest line of prose.
 const COLUMNS: usize = 100;
@@ -85,8 +101,14 @@ fn without_code(text: &str) -> String {
     text.split('`').step_by(2).collect::<Vec<_>>().join("`x`")
 }
 
-/// Every banned phrase in a text, with what to write instead.
+/// Every phrase in a text that is banned for users, with what to write instead.
 fn phrases(text: &str) -> Vec<String> {
+    let banned: Vec<_> = PHRASES.into_iter().chain(NOT_FOR_USERS).collect();
+    phrases_of(text, &banned)
+}
+
+/// Every one of the `banned` phrases in a text, with what to write instead.
+fn phrases_of(text: &str, banned: &[(&str, &str)]) -> Vec<String> {
     let words: String = text.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase();
     let is_part = |char: Option<char>| {
         char.is_some_and(|char| char.is_alphanumeric() || matches!(char, '-' | '_'))
@@ -97,7 +119,7 @@ fn phrases(text: &str) -> Vec<String> {
             !is_part(before.chars().next_back()) && !is_part(after.chars().next())
         })
     };
-    let banned = PHRASES.iter().filter(|(phrase, _)| holds(phrase));
+    let banned = banned.iter().filter(|(phrase, _)| holds(phrase));
     banned.map(|(phrase, instead)| format!("{phrase:?} ({instead})")).collect()
 }
 
@@ -180,6 +202,81 @@ fn no_help_has_a_phrase_that_must_be_read_twice() {
     }
 }
 
+/// The Rust files in a directory.
+fn sources(directory: PathBuf) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut open = vec![directory];
+    while let Some(path) = open.pop() {
+        if path.is_dir() {
+            open.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+    found
+}
+
+/// The text of a line of comment, without its slashes.
+fn comment(line: &str) -> Option<&str> {
+    let line = line.trim_start().strip_prefix("//")?;
+    Some(line.strip_prefix(['/', '!']).unwrap_or(line).trim())
+}
+
+/// The paragraphs of comments in a source outside of code blocks, each with its first line.
+fn comments(source: &str) -> Vec<(usize, String)> {
+    let mut found: Vec<(usize, String)> = Vec::new();
+    let mut in_code = false;
+    let mut goes_on = false;
+    for (number, line) in (1..).zip(source.lines()) {
+        let text = comment(line).unwrap_or_default();
+        in_code ^= text.starts_with("```");
+        let is_prose = !in_code && !text.is_empty() && !text.starts_with("```");
+        match found.last_mut().filter(|_| goes_on && is_prose && !text.starts_with("- ")) {
+            Some((_, paragraph)) => *paragraph += &format!(" {text}"),
+            None if is_prose => found.push((number, text.to_owned())),
+            None => {}
+        }
+        goes_on = is_prose;
+    }
+    found
+}
+
+#[test]
+fn the_comments_of_a_source_are_found() {
+    let source =
+        "//! One\n//! two.\n//!\n//! ```text\n//! code\n//! ```\nfn f() {\n    // - Three.\n}";
+    let found = comments(source);
+    assert_eq!(found, [(1, "One two.".to_owned()), (8, "- Three.".to_owned())]);
+}
+
+#[test]
+fn no_comment_has_a_phrase_that_must_be_read_twice() {
+    let mut wrong = Vec::new();
+    let mut count = 0;
+    for path in sources(root().join("src")) {
+        let source = fs::read_to_string(&path).unwrap();
+        let name = path.strip_prefix(root()).unwrap().display();
+        for (number, text) in comments(&source) {
+            count += 1;
+            let text = without_code(&text);
+            let starts = starts(&text).into_iter();
+            let is_banned = |found: &String| COMMENT_STARTS.iter().any(|s| found.contains(s));
+            let found = phrases_of(&text, &PHRASES).into_iter().chain(starts.filter(is_banned));
+            wrong.extend(found.map(|found| format!("{name}:{number}: {found}")));
+        }
+        let mut in_code = false;
+        for (number, line) in (1..).zip(source.lines()) {
+            let Some(text) = comment(line) else { continue };
+            in_code ^= text.starts_with("```");
+            if !in_code && !line.contains("://") && line.chars().count() > COLUMNS {
+                wrong.push(format!("{name}:{number}: more than {COLUMNS} columns"));
+            }
+        }
+    }
+    assert!(count > 5000, "only {count} comments are found");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
 /// The string literals of a source outside of comments and unit tests, with the text before each.
 fn literals(source: &str) -> Vec<(&str, String)> {
     let end = source.find("#[cfg(test)]\nmod tests {").unwrap_or(source.len());
@@ -238,14 +335,9 @@ mod tests { "seven" }"#;
 fn no_message_has_a_phrase_that_must_be_read_twice() {
     let mut wrong = Vec::new();
     let mut count = 0;
-    let mut open = vec![root().join("src")];
-    while let Some(path) = open.pop() {
+    for path in sources(root().join("src")) {
         let is_of_tests = ["tests", "tests.rs", "suite.rs", "fixtures.rs", "random.rs"];
-        if path.file_name().is_some_and(|name| is_of_tests.iter().any(|of| name == *of)) {
-            continue;
-        }
-        if path.is_dir() {
-            open.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        if path.iter().any(|name| is_of_tests.iter().any(|of| name == *of)) {
             continue;
         }
         let source = fs::read_to_string(&path).unwrap();

@@ -16,7 +16,8 @@ const OPTIONS: [&str; 2] = ["--metadata-ttl", "50ms"];
 /// Views of up to 64 KiB, of up to 4 MiB (which the kernel may read by itself), and longer ones.
 const LENGTHS: [usize; 3] = [3_000, 50_000, 2_500_000];
 
-/// The group `m` with the array `x` of `len` numbers of two bytes in ten chunks; each number is its index.
+/// The group `m` with the array `x` of `len` numbers of two bytes in ten chunks; each number is its
+/// index.
 fn mount(len: usize, codecs: &str) -> Mount {
     let mount = Mount::new(&["--create", "--codecs", codecs]);
     fs::create_dir(mount.at("m")).unwrap();

@@ -1,5 +1,5 @@
-//! A model of views of every format that stay open while their nodes change: a view is read and written as it was opened,
-//! or it is gone.
+//! A model of views of every format that stay open while their nodes change: a view is read and
+//! written as it was opened, or it is gone.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -77,7 +77,8 @@ enum Change {
     Add,
     Remove,
     Rename,
-    /// Another array takes the name of `x`: of another type, or with other chunks, or of another shape.
+    /// Another array takes the name of `x`: of another type, or with other chunks, or of another
+    /// shape.
     Replace {
         with: usize,
         is_outside: bool,
@@ -340,8 +341,8 @@ impl Model {
         self.values[at].push(new);
     }
 
-    /// What is read of an open view is what it was when it was opened, with elements that have been written since; of
-    /// one that has gone nothing else is read.
+    /// What is read of an open view is what it was when it was opened, with elements that have been
+    /// written since; of one that has gone nothing else is read.
     fn read(&self, view: usize) {
         let Some(view) = self.views.get(view) else { return };
         let mut found = view.whole.clone();

@@ -57,8 +57,8 @@ fn named(text: &str) -> (&str, &str) {
     text.split_at(end.unwrap_or(text.len()))
 }
 
-/// The locks that an item of a source declares, each as often as its type holds one: `Struct::field`,
-/// `Struct` if the field has no name, or the name of a static, an enum or a type.
+/// The locks that an item of a source declares, each as often as its type holds one:
+/// `Struct::field`, `Struct` if the field has no name, or the name of a static, an enum or a type.
 fn locks_of_item(item: &str) -> Vec<String> {
     let (keyword, rest) = item.split_once(' ').unwrap_or((item, ""));
     let rest = rest.strip_prefix("mut ").unwrap_or(rest);

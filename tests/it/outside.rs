@@ -16,7 +16,8 @@ const CHUNKS: usize = 4;
 /// How long after a change every program must see it, with the options of [`mount`].
 const TTL: Duration = Duration::from_millis(120);
 
-/// The array `x` of bytes in four chunks, stored with `codecs` and `shards`; each chunk is full of `first` plus its number.
+/// The array `x` of bytes in four chunks, stored with `codecs` and `shards`; each chunk is full of
+/// `first` plus its number.
 fn mount(codecs: &str, shards: &str, first: u8) -> Mount {
     let mount = Mount::new(&["--create", "--codecs", codecs, "--shards", shards]);
     let document = json!({

@@ -1,5 +1,5 @@
-//! A model of two programs that change parts of the same chunks: one through the mount, one in the store. What either has
-//! stored stays, unless the other one stores the same element later.
+//! A model of two programs that change parts of the same chunks: one through the mount, one in the
+//! store. What either has stored stays, unless the other one stores the same element later.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -404,7 +404,8 @@ fn two_mounts_that_write_elements_of_the_same_chunks_at_once_lose_none() {
             for (own, root) in [(0, mount.path()), (1, place.path().to_owned())] {
                 scope.spawn(move || {
                     for round in 1..=rounds {
-                        // Through the view in turn with all elements of this mount, some of each chunk at a time.
+                        // Through the view in turn with all elements of this mount, some of each
+                        // chunk at a time.
                         let path = root.join("x.npy");
                         let file = OpenOptions::new().write(true).open(path).unwrap();
                         for at in (own..CHUNKS * COUNT).step_by(2) {

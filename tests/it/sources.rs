@@ -69,7 +69,8 @@ fn test_modules(text: &str) -> Vec<&str> {
         .collect()
 }
 
-/// The lines of a source without comments, and without the test module in it, which is the last item.
+/// The lines of a source without comments, and without the test module in it, which is the last
+/// item.
 fn code(text: &str) -> Vec<(usize, String)> {
     let lines: Vec<&str> = text.lines().collect();
     let is_test_module = |pair: &[&str]| {

@@ -36,7 +36,8 @@ struct Parts {
     new: Vec<(usize, usize, Vec<Piece>)>,
 }
 
-/// Which of two inner chunks comes first where nothing else decides: what was there before, as it was.
+/// Which of two inner chunks comes first where nothing else decides: what was there before, as it
+/// was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Order {
     /// At this offset in the old shard.
@@ -48,7 +49,7 @@ enum Order {
 /// A change of a shard, and the index that it has then.
 struct Planned {
     change: Change,
-    /// None where the shard is erased.
+    /// `None` if the shard is erased.
     index: Option<NewIndex>,
 }
 
@@ -229,8 +230,8 @@ impl Sharded {
         }
     }
 
-    /// The bytes of the old shard that stay where they are, dead ones too, if it is to be appended to; none where
-    /// more than half of the new one would be dead.
+    /// The bytes of the old shard that stay where they are, dead ones too, if it is to be appended
+    /// to; none where more than half of the new one would be dead.
     fn stays(
         &self,
         start: u64,
@@ -251,8 +252,8 @@ impl Sharded {
         (dead <= live.saturating_add(added)).then_some(start..end)
     }
 
-    /// The inner chunks of a shard that do not change. An entry that is damaged can be replaced, but not
-    /// kept: that would spread the damage.
+    /// The inner chunks of a shard that do not change. An entry that is damaged can be replaced,
+    /// but not kept: that would spread the damage.
     fn kept(&self, old: &Loaded, changes: &Slots) -> Result<BTreeMap<usize, Span>> {
         let mut parts = BTreeMap::new();
         let most = self.level.most_kept(old.stat.len);
@@ -312,8 +313,8 @@ fn stale() -> Error {
     Error::new(Kind::Stale, "another program changed the shard in the meantime")
 }
 
-/// Pieces that count from the start of an inner chunk, counted from the start of its shard. The place of
-/// the old inner chunk is asked for only where some of it is kept: it may be damaged.
+/// Pieces that count from the start of an inner chunk, counted from the start of its shard. The
+/// place of the old inner chunk is asked for only where some of it is kept: it may be damaged.
 fn rebase(pieces: Vec<Piece>, base: impl FnOnce() -> Result<Option<Span>>) -> Result<Vec<Piece>> {
     let is_kept = |piece: &Piece| matches!(piece, Piece::Kept { .. });
     let base = if pieces.iter().any(is_kept) { base()? } else { None };

@@ -127,7 +127,8 @@ fn erasing_all_chunks_of_shards_is_one_erase_and_reads_nothing() {
         assert_eq!(counting.take(), Calls { erases: 1, ..Calls::default() }, "{}", form.name);
         array.chunks().erase_prefix(&[]).expect("erased");
         let calls = counting.take();
-        // Of the draft the shards lie beside other keys, so that they are listed and erased by name.
+        // Of the draft the shards lie beside other keys, so that they are listed and erased by
+        // name.
         assert_eq!((calls.gets, calls.erases + calls.erased_prefixes), (0, 1), "{}", form.name);
     }
 }

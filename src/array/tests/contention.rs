@@ -30,8 +30,8 @@ fn last(thread: usize, round: usize, coords: &Coords) -> Option<Bytes> {
         .then(|| format!("{coords} {thread} {round} {}", "x".repeat(len)).into())
 }
 
-/// Each thread, with an array of its own, changes the chunks that are its own again and again, and looks
-/// whether the others left them as they are; every shard has chunks of all of them.
+/// Each thread, with an array of its own, changes the chunks that are its own again and again, and
+/// looks whether the others left them as they are; every shard has chunks of all of them.
 fn contend(form: &Form, stores: &[Store]) {
     let all = places(form.open(&stores[0]).grid().counts());
     let mine = |thread: usize| all.iter().skip(thread).step_by(THREADS);

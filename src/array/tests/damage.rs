@@ -1,4 +1,5 @@
-//! Shards that are damaged or crafted: errors, never fill, and a change never spreads or drops anything.
+//! Shards that are damaged or crafted: errors, never fill, and a change never spreads or drops
+//! anything.
 
 use std::sync::Arc;
 
@@ -51,8 +52,8 @@ fn get(store: &Store, key: &Key) -> Vec<u8> {
     store.get(key, 1 << 30).expect("read").expect("there").bytes.to_vec()
 }
 
-/// Nothing can be read from the shard of chunks 0 to 3, nothing in it changed in part, and it is as it was
-/// after each attempt; chunks 4 to 7 are as they were; then it is replaced as a whole.
+/// Nothing can be read from the shard of chunks 0 to 3, nothing in it changed in part, and it is as
+/// it was after each attempt; chunks 4 to 7 are as they were; then it is replaced as a whole.
 fn check_beyond_repair(form: &Form, store: &Store, what: &str) {
     let (array, stored) = (form.open(store), get(store, &key("c/0")));
     for index in 0..4 {

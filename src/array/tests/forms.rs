@@ -121,8 +121,8 @@ pub fn encodings() -> impl Iterator<Item = KeyEncoding> {
     })
 }
 
-/// Chunks of 2 x 2 in a grid of 5 x 7, six to a shard where there are shards, so that the shards at the
-/// edges have slots outside of the array.
+/// Chunks of 2 x 2 in a grid of 5 x 7, six to a shard where there are shards, so that the shards at
+/// the edges have slots outside of the array.
 pub fn sharded() -> Vec<Form> {
     let form = |name: &str, codecs: Json| Form::new(name, &[10, 14], &[4, 6], codecs);
     let raw = || json!([bytes("little")]);

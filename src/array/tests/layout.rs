@@ -9,7 +9,7 @@ use crate::array::{Array, Change, Coords, ShardLayout, ShardOrder, ShardWrite};
 use crate::store::memory::MemoryStore;
 use crate::store::{ByteRange, Condition, Store};
 
-/// Shards of two by two inner chunks, of which the tests store texts.
+/// Opens an array with shards of two by two inner chunks; the tests store strings in them.
 fn open(store: &Store, location: &str, layout: ShardLayout) -> Array {
     let codecs = json!([sharding(&[1, 1], json!([bytes("little")]), checked(), location)]);
     let form = Form::new("layout", &[2, 2], &[2, 2], codecs);

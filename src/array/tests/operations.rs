@@ -364,7 +364,8 @@ fn of_a_draft_without_dimensions_both_spellings_of_the_key_are_read_and_one_is_l
         let chunk = |text: &str| Chunks::from([(Coords::new([]), text.as_bytes().to_vec())]);
         set(&array, &chunk("as zarr-python 2 has it"));
         assert_eq!(keys(&store), ["data/root/a/c0"], "{}", form.name);
-        // What another writer calls it by the text of the draft comes first, and is what is replaced.
+        // What another writer calls it by the text of the draft comes first, and is what is
+        // replaced.
         let value = store.get(&key("c0"), 1 << 20).expect("read").expect("there").bytes;
         let write = store.write().expect("writable");
         write.set(&key("c"), &[value.into()], Condition::Always).expect("set");

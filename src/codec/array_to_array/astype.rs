@@ -1,4 +1,5 @@
-//! `numcodecs.astype` {`encode_dtype`, `decode_dtype`}: each element cast to another type, as NumPy does it.
+//! `numcodecs.astype` {`encode_dtype`, `decode_dtype`}: each element cast to another type, as NumPy
+//! does it.
 //!
 //! Length: that of as many elements of `encode_dtype`.
 //!

@@ -1,8 +1,9 @@
-//! `bitround` {keepbits}, and `numcodecs.bitround`: numbers without their last bits, rounded to the nearest, ties to
-//! even.
+//! `bitround` {keepbits}, and `numcodecs.bitround`: numbers without their last bits, rounded to the
+//! nearest, ties to even.
 //!
-//! Of a float so many bits of the fraction are kept, of an integer so many from its first set bit on. A NaN stays
-//! what it is, where numcodecs may round it to -0. Decoding does nothing. Length: the same.
+//! Of a float so many bits of the fraction are kept, of an integer so many from its first set bit
+//! on. A NaN stays what it is, where numcodecs may round it to -0. Decoding does nothing. Length:
+//! the same.
 //!
 //! <https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/bitround>,
 //! <https://numcodecs.readthedocs.io/en/stable/filter/bitround.html>

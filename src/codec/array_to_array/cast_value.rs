@@ -1,8 +1,9 @@
-//! `cast_value` {`data_type`, rounding?, `out_of_range`?, `scalar_map`?}: each number as one of another type.
+//! `cast_value` {`data_type`, rounding?, `out_of_range`?, `scalar_map`?}: each number as one of
+//! another type.
 //!
-//! What `scalar_map` names becomes what it says; another number is rounded and, where that is too large, clamped or
-//! wrapped, or it is an error. Decoding is the same the other way. Length: that of as many
-//! elements of `data_type`.
+//! What `scalar_map` names becomes what it says; another number is rounded and, where that is too
+//! large, clamped or wrapped, or it is an error. Decoding is the same the other way. Length: that
+//! of as many elements of `data_type`.
 //!
 //! <https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/cast_value>
 

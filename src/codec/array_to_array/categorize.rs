@@ -1,7 +1,8 @@
-//! `numcodecs.categorize` {labels, dtype?, astype?}: texts as numbers: 0 for none of the labels, else which one.
+//! `numcodecs.categorize` {labels, dtype?, astype?}: texts as numbers: 0 for none of the labels,
+//! else which one.
 //!
-//! A text that is no label comes back empty. Length: that of as many elements of `astype`, which is `|u1` where it
-//! is absent.
+//! A text that is no label comes back empty. Length: that of as many elements of `astype`, which is
+//! `|u1` where it is absent.
 //!
 //! <https://numcodecs.readthedocs.io/en/stable/filter/categorize.html>
 

@@ -1,7 +1,8 @@
 //! `numcodecs.delta` {dtype, astype?}: each element less the one before it.
 //!
-//! The chunk is taken as one row in C order. Integers wrap in `dtype`; differences of floats are rounded to it and sums
-//! to the wider of both types, so that they come back only nearly. Length: that of as many elements of `astype`.
+//! The chunk is taken as one row in C order. Integers wrap in `dtype`; differences of floats are
+//! rounded to it and sums to the wider of both types, so that they come back only nearly. Length:
+//! that of as many elements of `astype`.
 //!
 //! <https://numcodecs.readthedocs.io/en/stable/filter/delta.html>
 

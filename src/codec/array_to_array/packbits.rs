@@ -5,8 +5,8 @@
 //! u8               u8          u8
 //! ```
 //!
-//! Out of any shape comes one dimension of bytes. Length: one byte and an eighth, rounded up. The registered
-//! `packbits`, which makes bytes, has the order of bits the other way round.
+//! Out of any shape comes one dimension of bytes. Length: one byte and an eighth, rounded up. The
+//! registered `packbits`, which makes bytes, has the order of bits the other way round.
 //!
 //! <https://numcodecs.readthedocs.io/en/stable/filter/packbits.html>
 

@@ -1,5 +1,5 @@
-//! `numcodecs.quantize` {digits, dtype, astype?}: floats rounded to the least power of two that keeps so many
-//! decimal digits behind the point.
+//! `numcodecs.quantize` {digits, dtype, astype?}: floats rounded to the least power of two that
+//! keeps so many decimal digits behind the point.
 //!
 //! Decoding only casts to `dtype`. Length: that of as many elements of `astype`.
 //!

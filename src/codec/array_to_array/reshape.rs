@@ -1,7 +1,7 @@
 //! `reshape` {shape}: the same elements in C order, in another shape.
 //!
-//! An entry of `shape` is a length, a list of dimensions whose lengths are multiplied, or, once at most, -1 for what
-//! is left. Length: the same.
+//! An entry of `shape` is a length, a list of dimensions whose lengths are multiplied, or, once at
+//! most, -1 for what is left. Length: the same.
 //!
 //! <https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/reshape>
 

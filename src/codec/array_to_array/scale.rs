@@ -1,8 +1,10 @@
-//! `numcodecs.fixedscaleoffset` {offset, scale, dtype, astype?}: `(x - offset) * scale`, rounded to an integer.
+//! `numcodecs.fixedscaleoffset` {offset, scale, dtype, astype?}: `(x - offset) * scale`, rounded to
+//! an integer.
 //!
-//! Each operation is in the type that NumPy takes for it: that of a float array; of an integer array its own where the
-//! other number is an integer too, else double. `offset: 10` and `offset: 10.0` may so give different
-//! bits. Decoded is `y / scale + offset`. Length: that of as many elements of `astype`.
+//! Each operation is in the type that NumPy takes for it: that of a float array; of an integer
+//! array its own where the other number is an integer too, else double. `offset: 10` and `offset:
+//! 10.0` may so give different bits. Decoded is `y / scale + offset`. Length: that of as many
+//! elements of `astype`.
 //!
 //! <https://numcodecs.readthedocs.io/en/stable/filter/fixedscaleoffset.html>
 

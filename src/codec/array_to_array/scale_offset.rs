@@ -1,7 +1,8 @@
-//! `scale_offset` {offset?, scale?}: `(x - offset) * scale` in the arithmetic of the type, decoded `y / scale + offset`.
+//! `scale_offset` {offset?, scale?}: `(x - offset) * scale` in the arithmetic of the type, decoded
+//! `y / scale + offset`.
 //!
-//! A number on the way that the type does not have is an error: what an integer overflows to, or a quotient that is no
-//! integer, or the infinity that numbers come to. Length: the same.
+//! A number on the way that the type does not have is an error: what an integer overflows to, or a
+//! quotient that is no integer, or the infinity that numbers come to. Length: the same.
 //!
 //! <https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/scale_offset>
 

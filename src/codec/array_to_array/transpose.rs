@@ -151,7 +151,8 @@ impl ArrayToArray for Transpose {
 /// A copy of elements into another order of dimensions; those that stay together are one here.
 #[derive(Debug)]
 struct Permutation {
-    /// Of each dimension of the target, outermost first: its length and the step in the source, in items.
+    /// Of each dimension of the target, outermost first: its length and the step in the source, in
+    /// items.
     axes: Vec<Axis>,
     /// Bytes that move as one.
     item_len: usize,

@@ -1,9 +1,10 @@
 //! `bytes`: the elements one after another, in one byte order or the other.
 //!
-//! Length: the same. Byte order turns each component: of a complex number each
-//! part, never the pair; of a structure each of every field. Without `endian` (one-byte types, and what zarr-python 3.1
-//! wrote for structs) it is little. Structures of Zarr 2 may have an order for each field: then `endian` is a
-//! list, one for each field that is no structure itself; that is no configuration that is stored anywhere.
+//! Length: the same. Byte order turns each component: of a complex number each part, never the
+//! pair; of a structure each of every field. Without `endian` (one-byte types, and what zarr-python
+//! 3.1 wrote for structs) it is little. Structures of Zarr 2 may have an order for each field: then
+//! `endian` is a list, one for each field that is no structure itself; that is no configuration
+//! that is stored anywhere.
 //!
 //! <https://zarr-specs.readthedocs.io/en/latest/v3/codecs/bytes/index.html>
 
@@ -104,7 +105,8 @@ impl Turn {
     }
 }
 
-/// The runs of a type of which each field has an order; what stays as it is is a run of single bytes.
+/// Returns the byte runs to swap in a type whose fields have different byte orders; fields that are
+/// not swapped are runs of single bytes.
 fn ordered(dtype: &DType, orders: &mut impl Iterator<Item = bool>) -> Option<Vec<(usize, usize)>> {
     let DType::Struct(fields) = dtype else {
         return Some(if orders.next()? { dtype.components() } else { vec![(1, dtype.item_len())] });

@@ -7,10 +7,11 @@
 //! ..      the elements in that order, big endian, through at most one compressor
 //! ```
 //!
-//! In `codecs` stand `bytes` and what compresses. Dimensions are in C order here, those of N5 the other way round:
-//! the `transpose` that a document has in `codecs` comes before this codec. A block at the edge of an array may be
-//! as short as the array is there, which is how it is written; it is read as if zeros followed. Length: 4 bytes and
-//! 4 for each dimension more than its elements come to.
+//! In `codecs` stand `bytes` and what compresses. Dimensions are in C order here, those of N5 the
+//! other way round: the `transpose` that a document has in `codecs` comes before this codec. A
+//! block at the edge of an array may be as short as the array is there, which is how it is written;
+//! it is read as if zeros followed. Length: 4 bytes and 4 for each dimension more than its elements
+//! come to.
 //!
 //! <https://github.com/saalfeldlab/n5#file-system-specification>,
 //! <https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/n5_default>
@@ -90,11 +91,13 @@ impl N5Default {
         all.into_iter().zip(extent).map(least).collect()
     }
 
-    /// Where in a whole block each row of one of the shape `part` begins, in bytes, and how long such a row is.
+    /// Where in a whole block each row of one of the shape `part` begins, in bytes, and how long
+    /// such a row is.
     fn rows(&self, part: &[usize]) -> (impl Iterator<Item = usize>, usize) {
         let outer = part.split_last().map_or(part, |(_, outer)| outer);
         let row_len = part.last().unwrap_or(&1).saturating_mul(self.item_len);
-        // Of the dimensions but the last, innermost first: how many places, and the step between them.
+        // Of the dimensions but the last, innermost first: how many places, and the step between
+        // them.
         let mut steps = Vec::with_capacity(outer.len());
         let mut step = self.item_len.saturating_mul(*self.shape.last().unwrap_or(&1));
         for (len, count) in self.shape.iter().zip(outer).rev() {

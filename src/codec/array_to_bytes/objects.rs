@@ -1,12 +1,13 @@
-//! `numcodecs.json2` {encoding?, `ensure_ascii`?, ..} and `numcodecs.msgpack2` {}: a list of Python's objects.
+//! `numcodecs.json2` {encoding?, `ensure_ascii`?, ..} and `numcodecs.msgpack2` {}: a list of
+//! Python's objects.
 //!
 //! ```text
 //! [["a", null], ["b", 1.5], "|O", [2, 2]]
 //! ```
 //!
-//! The rows of the chunk in nested lists, then NumPy's name of the type, then the shape. A text is itself, null is
-//! an empty one, and what else there is its JSON. Numbers may be stored so, too. The shape may be another one of as
-//! many elements. Length: what it comes to.
+//! The rows of the chunk in nested lists, then NumPy's name of the type, then the shape. A text is
+//! itself, null is an empty one, and what else there is its JSON. Numbers may be stored so, too.
+//! The shape may be another one of as many elements. Length: what it comes to.
 //!
 //! <https://numcodecs.readthedocs.io/en/stable/other/json.html>,
 //! <https://numcodecs.readthedocs.io/en/stable/other/msgpacks.html>

@@ -1,4 +1,5 @@
-//! `packbits` {`padding_encoding`?, `first_bit`?, `last_bit`?}: some bits of each component, without gaps.
+//! `packbits` {`padding_encoding`?, `first_bit`?, `last_bit`?}: some bits of each component,
+//! without gaps.
 //!
 //! ```text
 //! byte 0                 byte 1
@@ -6,11 +7,12 @@
 //!     \first/ \second ...
 //! ```
 //!
-//! The bits of a component from `first_bit` to `last_bit` follow one another, the least significant one first. The
-//! specification does not say so; zarrs writes it, and numcodecs' own `packbits` is the other way round. What is
-//! left out is zero when it is decoded, and the sign of a signed integer. The number of bits
-//! that fill the last byte stands in a byte of its own, in front (`first_byte`) or behind (`last_byte`), or nowhere
-//! (`none`). zarrs leaves that byte out where whole bytes are stored anyway, and so does this. Length: known.
+//! The bits of a component from `first_bit` to `last_bit` follow one another, the least significant
+//! one first. The specification does not say so; zarrs writes it, and numcodecs' own `packbits` is
+//! the other way round. What is left out is zero when it is decoded, and the sign of a signed
+//! integer. The number of bits that fill the last byte stands in a byte of its own, in front
+//! (`first_byte`) or behind (`last_byte`), or nowhere (`none`). zarrs leaves that byte out where
+//! whole bytes are stored anyway, and so does this. Length: known.
 //!
 //! <https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/packbits>
 

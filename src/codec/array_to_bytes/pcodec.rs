@@ -1,7 +1,9 @@
-//! `numcodecs.pcodec` {level?, `mode_spec`?, `equal_pages_up_to`?, ..}: the elements as a standalone file of Pcodec.
+//! `numcodecs.pcodec` {level?, `mode_spec`?, `equal_pages_up_to`?, ..}: the elements as a
+//! standalone file of Pcodec.
 //!
-//! What says how to encode is kept as far as it is level, mode and pages; the rest is left to Pcodec. Its decoder has
-//! limits of its own for the tables that a file declares, some 2^24 numbers. Length: what it comes to.
+//! What says how to encode is kept as far as it is level, mode and pages; the rest is left to
+//! Pcodec. Its decoder has limits of its own for the tables that a file declares, some 2^24
+//! numbers. Length: what it comes to.
 //!
 //! <https://numcodecs.readthedocs.io/en/stable/compression/pcodec.html>,
 //! <https://github.com/pcodec/pcodec/blob/main/docs/format.md>
@@ -151,7 +153,8 @@ mod tests {
 
     #[test]
     fn what_numcodecs_wrote_is_read() {
-        // numcodecs 0.15.2 with pcodec 0.3.6: PCodec().encode(np.arange(6).astype(dtype).reshape(2, 3)).
+        // numcodecs 0.15.2 with pcodec 0.3.6: PCodec().encode(np.arange(6).astype(dtype).reshape(2,
+        // 3)).
         let head = |kind: u8| [112, 99, 111, 33, 2, 130, 1, 3, kind, 5, 0, 0];
         let numbers = |kind, rest: &[u8]| Bytes::from([&head(kind)[..], rest].concat());
         let ints: Vec<u8> = (0_i32..6).flat_map(i32::to_le_bytes).collect();

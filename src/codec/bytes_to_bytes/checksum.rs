@@ -1,8 +1,9 @@
-//! Checksums of four bytes, little endian: `numcodecs.crc32` {location?}, `numcodecs.adler32` {location?},
-//! `numcodecs.crc32c` {location?}, `numcodecs.fletcher32` {} and `numcodecs.jenkins_lookup3` {initval?, prefix?}.
+//! Checksums of four bytes, little endian: `numcodecs.crc32` {location?}, `numcodecs.adler32`
+//! {location?}, `numcodecs.crc32c` {location?}, `numcodecs.fletcher32` {} and
+//! `numcodecs.jenkins_lookup3` {initval?, prefix?}.
 //!
-//! `location` is `start` or `end` of the payload: the start for crc32 and adler32 where nothing is said, the end for
-//! the others. Length: 4 bytes more.
+//! `location` is `start` or `end` of the payload: by default the start for crc32 and adler32, and
+//! the end for the others. Length: 4 bytes more.
 //!
 //! <https://numcodecs.readthedocs.io/en/stable/checksum32.html>; `fletcher32` is that of HDF5.
 
@@ -168,7 +169,7 @@ impl BytesToBytes for Checksum {
 /// RFC 1950.
 fn adler32(bytes: &[u8]) -> u32 {
     const BASE: u32 = 65_521;
-    // The most bytes of which the sums cannot overflow.
+    // The most bytes without an overflow of the sums.
     const RUN: usize = 5552;
     let (mut a, mut b) = (1_u32, 0_u32);
     for run in bytes.chunks(RUN) {

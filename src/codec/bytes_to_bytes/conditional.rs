@@ -1,4 +1,5 @@
-//! `conditional` {codecs}: compressors of which each chunk says whether it went through them.
+//! `conditional` {codecs}: compressors that each chunk may skip, and flags that say which it
+//! skipped.
 //!
 //! ```text
 //! bits  one for each codec, the first in the least significant bit of the first byte: 1 where it was applied

@@ -16,7 +16,7 @@ const CHECKSUM_LEN: u64 = 4;
 pub struct Crc32c;
 
 impl Crc32c {
-    /// A codec with that configuration, of which it needs nothing.
+    /// Returns the codec, which needs nothing of its configuration.
     pub fn new(_configuration: &Object) -> Result<Self> {
         Ok(Self)
     }

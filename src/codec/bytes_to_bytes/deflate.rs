@@ -1,7 +1,9 @@
-//! Whole streams of gzip and zlib at once, by libdeflate, which is twice as fast as what works in steps.
+//! Whole streams of gzip and zlib at once, by libdeflate, which is twice as fast as what works in
+//! steps.
 //!
-//! Decoding takes one stream of the length that is expected; whatever else is there (members in a row, padding, another
-//! length, damage) is left to [`stream`](super::stream), which says what it is.
+//! Decoding takes one stream of the length that is expected; whatever else is there (members in a
+//! row, padding, another length, damage) is left to [`stream`](super::stream), which says what it
+//! is.
 
 use std::cell::RefCell;
 
@@ -46,7 +48,8 @@ pub(super) fn decode_whole(form: Form, encoded: &[u8], len: usize) -> Option<Vec
         decompressor.borrow_mut().deflate_decompress(stream, &mut decoded)
     };
     let found = DECOMPRESSOR.with(decompress).ok()?;
-    // This stands at the end. What lies between the stream and that, where anything does, changes nothing.
+    // This stands at the end. What lies between the stream and that, where anything does, changes
+    // nothing.
     let is_whole = match form {
         Form::Gzip => trailer.starts_with(&crc32(&decoded).to_le_bytes()),
         Form::Zlib => trailer == adler32(&decoded).to_be_bytes(),
@@ -54,13 +57,15 @@ pub(super) fn decode_whole(form: Form, encoded: &[u8], len: usize) -> Option<Vec
     (found == len && is_whole).then_some(decoded)
 }
 
-/// The length of the header of a gzip member, where it has nothing but the members that every one has.
+/// The length of the header of a gzip member, where it has nothing but the members that every one
+/// has.
 fn gzip_header_len(encoded: &[u8]) -> Option<usize> {
     // Two bytes that say gzip, deflate, no flags, a time of four bytes, and two more.
     encoded.starts_with(&[0x1f, 0x8b, 8, 0]).then_some(10)
 }
 
-/// Whether a stream begins as one of zlib does: deflate with a window that there is, no dictionary, and a sum of both bytes.
+/// Whether a stream begins as one of zlib does: deflate with a window that there is, no dictionary,
+/// and a sum of both bytes.
 fn is_zlib(encoded: &[u8]) -> bool {
     matches!(encoded, [method, flags, ..] if method & 0x0F == 8
         && method >> 4 <= 7

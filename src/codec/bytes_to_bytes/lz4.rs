@@ -27,7 +27,7 @@ const HEADER_LEN: usize = 4;
 pub struct Lz4;
 
 impl Lz4 {
-    /// A codec with that configuration, of which it needs nothing.
+    /// Returns the codec, which needs nothing of its configuration.
     pub fn new(_configuration: &Object) -> Result<Self> {
         Ok(Self)
     }

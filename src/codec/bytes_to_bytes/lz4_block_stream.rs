@@ -1,4 +1,5 @@
-//! `lz4_block_stream` {blockSize}: what N5 calls `lz4`, the blocks of Java's `LZ4BlockOutputStream`.
+//! `lz4_block_stream` {blockSize}: what N5 calls `lz4`, the blocks of Java's
+//! `LZ4BlockOutputStream`.
 //!
 //! ```text
 //! +------------+-------+---------------------+---------------------+--------------+------+
@@ -6,9 +7,10 @@
 //! +------------+-------+---------------------+---------------------+--------------+------+
 //! ```
 //!
-//! All numbers are little endian. The token has in its upper half how the data are stored (1 as they are, 2 as an LZ4
-//! block), in its lower half the size of blocks. The checksum is the lower 28 bits of xxHash32. A block of no bytes ends
-//! it. This is no name that any registry has: only N5 says it, in its own way.
+//! All numbers are little endian. The token has in its upper half how the data are stored (1 as
+//! they are, 2 as an LZ4 block), in its lower half the size of blocks. The checksum is the lower 28
+//! bits of xxHash32. A block of no bytes ends it. This is no name that any registry has: only N5
+//! says it, in its own way.
 //!
 //! Specification: `LZ4BlockOutputStream` of lz4-java. Length: 21 bytes more for each block at most.
 

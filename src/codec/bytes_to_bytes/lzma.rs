@@ -3,8 +3,8 @@
 //!
 //! Specification: numcodecs, which passes these to Python's lzma, and that to liblzma; the .xz file
 //! format 1.2. Length: at most 0.1 % and 100 bytes more, down to a 7,000th. Several .xz streams in
-//! a row are joined. .xz and .lzma tell themselves apart when decoding; raw needs `filters`. Decoding
-//! takes at most [`MEMORY_LIMIT`] besides, which is more than the largest preset needs.
+//! a row are joined. .xz and .lzma tell themselves apart when decoding; raw needs `filters`.
+//! Decoding takes at most [`MEMORY_LIMIT`] besides, which is more than the largest preset needs.
 
 use liblzma::stream::{Action, CONCATENATED, Check, Status, Stream};
 

@@ -1,6 +1,7 @@
 //! `numcodecs.shuffle` {elementsize, default 4}: byte k of element i is at k * n + i.
 //!
-//! Examples of the specification have it as `shuffle` {`element_size`}. Specification: numcodecs. Length: the same, which must be a multiple of `elementsize`.
+//! Examples of the specification have it as `shuffle` {`element_size`}. Specification: numcodecs.
+//! Length: the same, which must be a multiple of `elementsize`.
 
 use super::blosc::{shuffle, unshuffle};
 use super::stream::{too_long, unset};

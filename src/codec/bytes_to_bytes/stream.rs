@@ -20,20 +20,21 @@ pub(super) trait Decompressor {
     fn step(&mut self, input: &[u8], output: &mut Vec<u8>) -> Result<Step>;
 }
 
-/// How much longer than a stream it is first taken to be when it is decoded. What is longer makes more room.
+/// How much longer than a stream it is first taken to be when it is decoded. What is longer makes
+/// more room.
 const RATIO: usize = 8;
 
 /// Room worth having at once.
 const FIRST_LEN: usize = 64 << 10;
 
-/// Where `encoded_len` bytes are to be decoded, by steps, to at most `limit`: that may be far more than they will be, and
-/// decompressors fill all of the room that they are given.
+/// Where `encoded_len` bytes are to be decoded, by steps, to at most `limit`: that may be far more
+/// than they will be, and decompressors fill all of the room that they are given.
 pub(super) fn room_to_decode(codec: &str, encoded_len: usize, limit: usize) -> Result<Vec<u8>> {
     room(codec, encoded_len.saturating_mul(RATIO).saturating_add(FIRST_LEN).min(limit))
 }
 
-/// Decodes one stream from the start of `input` to the end of `output` (see [`room_to_decode`]), which may get `limit`
-/// bytes in all. Returns how many bytes of input the stream has.
+/// Decodes one stream from the start of `input` to the end of `output` (see [`room_to_decode`]),
+/// which may get `limit` bytes in all. Returns how many bytes of input the stream has.
 pub(super) fn decode_one(
     codec: &str,
     decompressor: &mut impl Decompressor,

@@ -1,4 +1,5 @@
-//! What holds for all codecs: they read what numcodecs wrote, stop at the limit and panic on nothing.
+//! What holds for all codecs: they read what numcodecs wrote, stop at the limit and panic on
+//! nothing.
 
 use std::path::Path;
 

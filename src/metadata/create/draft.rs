@@ -67,7 +67,8 @@ pub(super) fn group(era: Era, text: &mut Text, document: &Object) -> Result<()> 
     Ok(())
 }
 
-/// Makes `text`, which a program wrote, the stored document of an array, and says what it must mean.
+/// Makes `text`, which a program wrote, the stored document of an array, and says what it must
+/// mean.
 pub(super) fn array(
     era: Era,
     text: &mut Text,
@@ -259,8 +260,8 @@ fn fill_value(array: &Array) -> Result<Value> {
     }
 }
 
-/// Puts the names of dimensions where xarray and GDAL look for them, and says what that makes of the array.
-/// Where some have no name, or the attribute says something else, they are a member.
+/// Puts the names of dimensions where xarray and GDAL look for them, and says what that makes of
+/// the array. Where some have no name, or the attribute says something else, they are a member.
 fn named(text: &mut Text, mut array: Array) -> Result<Array> {
     let names = std::mem::take(&mut array.dimension_names);
     let attribute = array.attributes.get(DIMENSIONS);

@@ -35,7 +35,8 @@ pub(super) fn group(text: &mut Text) -> Result<()> {
     Ok(())
 }
 
-/// Makes `text`, which a program wrote, the stored document of an array, and says what it must mean.
+/// Makes `text`, which a program wrote, the stored document of an array, and says what it must
+/// mean.
 pub(super) fn array(text: &mut Text, array: Array, new: New) -> Result<Array> {
     let rank = array.shape.len();
     let refused = |what: String| Err(Error::invalid(what));

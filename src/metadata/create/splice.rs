@@ -1,4 +1,5 @@
-//! Changes that turn the string that a program wrote into the stored one, as several dialects need them.
+//! Changes that turn the string that a program wrote into the stored one, as several dialects need
+//! them.
 
 use serde_json::Value;
 

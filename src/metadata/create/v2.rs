@@ -64,7 +64,8 @@ fn attributes_in(text: &Text) -> Result<Object> {
     }
 }
 
-/// Makes `text`, which a program wrote, the stored document of an array, and says what it must mean.
+/// Makes `text`, which a program wrote, the stored document of an array, and says what it must
+/// mean.
 pub(super) fn array(text: &mut Text, document: &Object, array: Array, new: New) -> Result<Array> {
     let (rank, dtype) = (array.shape.len(), array.dtype.clone());
     if new.shards.is_some() {
@@ -143,8 +144,8 @@ fn name(text: &mut Text, document: &Object, array: &Array) -> Result<()> {
     }
 }
 
-/// The fill value to store, and the attribute `_FillValue` as xarray has it in Zarr 2: the fill value is what it masks, and
-/// where that is none of the array's values, none.
+/// The fill value to store, and the attribute `_FillValue` as xarray has it in Zarr 2: the fill
+/// value is what it masks, and where that is none of the array's values, none.
 fn mask(text: &mut Text, array: &Array) -> Result<FillValue> {
     let names_none = text.member(&["attributes", DIMENSIONS])?.is_some();
     let is_named = (array.shape.is_empty() && names_none)

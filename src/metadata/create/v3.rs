@@ -21,7 +21,8 @@ pub(super) fn group(text: &mut Text, document: &Object) -> Result<()> {
     node(text, document, "group")
 }
 
-/// Makes `text`, which a program wrote, the stored document of an array, and says what it must mean.
+/// Makes `text`, which a program wrote, the stored document of an array, and says what it must
+/// mean.
 pub(super) fn array(text: &mut Text, document: &Object, array: Array, new: New) -> Result<Array> {
     let mut new = new;
     if let DType::Struct(_) = array.dtype {
@@ -54,7 +55,8 @@ pub(super) fn array(text: &mut Text, document: &Object, array: Array, new: New) 
     let encoding = json!({"name": "default", "configuration": {"separator": "/"}});
     put(text, document, "chunk_key_encoding", &encoding)?;
     let fill = match (&array.dtype, document.get("fill_value")) {
-        // Base64, which the libraries that have such types write and read, or a list, as the core has it.
+        // Base64, which the libraries that have such types write and read, or a list, as the core
+        // has it.
         (DType::Raw(_), Some(written @ Value::String(text))) if is_base64(text) => written.clone(),
         (DType::Raw(_), Some(written @ Value::Array(_))) => written.clone(),
         _ => array.fill.to_json(&array.dtype),

@@ -1,7 +1,7 @@
 //! Chunk files that are opened one after another.
 //!
-//! After two names in sequence the next chunk files are decoded in advance. Names follow one another
-//! as numbers (a listing) or as texts (a shell's pattern).
+//! After two names in sequence the next chunk files are decoded in advance. Names follow one
+//! another as numbers (a listing) or as texts (a shell's pattern).
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -20,7 +20,8 @@ const MOST_SKIPPED: usize = 16;
 /// Arrays whose chunk files are followed.
 const MOST_FOLLOWED: usize = 64;
 
-/// Chunk files that are decoded in advance for each thread that does so: while one is read, another must be ready.
+/// Chunk files that are decoded in advance for each thread that does so: while one is read, another
+/// must be ready.
 const FILES_PER_THREAD: u64 = 3;
 
 /// How the chunk files of arrays are being read. A leaf.
@@ -63,8 +64,8 @@ impl Files {
         }
     }
 
-    /// Notes that the chunk file at `coords` was opened, and plans to decode the next `count` ones of
-    /// a grid with these counts. Returns `None` where nothing is to be done.
+    /// Notes that the chunk file at `coords` was opened, and plans to decode the next `count` ones
+    /// of a grid with these counts. Returns `None` where nothing is to be done.
     fn open(&mut self, coords: &Coords, counts: &[u64], count: u64) -> Option<FilesPlan> {
         if self.last == *coords {
             return None;

@@ -1,10 +1,10 @@
-//! How views and chunk files are read: what was read so far and what the cache has go in, a plan comes
-//! out (`plan`), and this module does what the plan says.
+//! How views and chunk files are read: what was read so far and what the cache has go in, a plan
+//! comes out (`plan`), and this module does what the plan says.
 //!
-//! A reader finds a chunk that was decoded in advance in the cache, or waits there for its decoding.
-//! `tree_lock` is not held while chunks are read and decoded: a read whose arrays were moved, removed
-//! or changed meanwhile fails with `ESTALE`, so a chunk that has gone with its array never reads as
-//! the fill value.
+//! A reader finds a chunk that was decoded in advance in the cache, or waits there for its
+//! decoding. `tree_lock` is not held while chunks are read and decoded: a read whose arrays were
+//! moved, removed or changed meanwhile fails with `ESTALE`, so a chunk that has gone with its array
+//! never reads as the fill value.
 
 mod assemble;
 mod decode;
@@ -42,7 +42,8 @@ use request::{Part, Request};
 use span::Spans;
 pub(super) use state::ReadState;
 
-/// Chunks of one request that are looked for in the cache together; the others are when they are copied.
+/// Chunks of one request that are looked for in the cache together; the others are when they are
+/// copied.
 const MOST_CHUNKS: usize = 1024;
 
 /// Chunks of a range that are decoded in advance: there is no gain where chunks are smaller.
@@ -103,8 +104,8 @@ impl Reader {
         plan::longest_part(view, self.limits(true)).max(REQUEST)
     }
 
-    /// Reads all bytes of a view, and notes in `seen` what they were made of. Returns `None` if something of it cannot
-    /// be read, or nodes are about to move.
+    /// Reads all bytes of a view, and notes in `seen` what they were made of. Returns `None` if
+    /// something of it cannot be read, or nodes are about to move.
     pub(super) fn whole_view(&self, open: &OpenView, seen: &Seen) -> Option<Buffer> {
         let mut request =
             request::find(&self.core, open, (0, open.view.len()), MOST_CHUNKS).ok()?;
@@ -119,7 +120,8 @@ impl Reader {
         Some(Buffer::from(bytes))
     }
 
-    /// Like [`Self::read_view`], if all chunks are in the cache: nothing is read, decoded or waited for.
+    /// Like [`Self::read_view`], if all chunks are in the cache: nothing is read, decoded or waited
+    /// for.
     pub(super) fn try_read_view(&self, open: &OpenView, offset: u64, len: usize) -> Option<Bytes> {
         let range = range_of(open, offset, len);
         if let Some(bytes) = self.long_parts.bytes_of_span(open, range) {

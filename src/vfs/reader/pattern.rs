@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// that are this many bytes apart belong to one sequence.
 pub(super) const DISORDER: u64 = 4 << 20;
 
-/// A read continues a sequence that is not the one of the last read only if it is this close, in bytes.
+/// A read continues a sequence that is not the one of the last read only if it is this close, in
+/// bytes.
 const CLOSE: u64 = 256 << 10;
 
 /// The number of reads that continue one another from which on a sequence is one.

@@ -4,17 +4,17 @@
 //! chunks in the cache go in, and what to get comes out. An entry of a plan names a chunk and how
 //! much of it to get, so a slow store can be told in advance, too.
 //!
-//! - A read that continues no other (random) reads only the needed range of a chunk where the codecs
-//!   allow it: uncompressed elements (by themselves or in a shard), or blocks of blosc. When a quarter
-//!   of a chunk was read this way, the whole chunk is read and cached.
+//! - A read that continues no other (random) reads only the needed range of a chunk where the
+//!   codecs   allow it: uncompressed elements (by themselves or in a shard), or blocks of blosc.
+//!   When a quarter   of a chunk was read this way, the whole chunk is read and cached.
 //! - A sequence of reads has the next row of chunks decoded in advance. Chunks that it has passed
 //!   leave the cache, because the kernel has their bytes. So a sequential read of an array of any
 //!   size keeps a few chunks, and their memory is used again.
-//! - A sequence through a view whose row of chunks does not fit into the cache assembles a long part
-//!   of the view at once, so each chunk is decoded once for that part and not for each request. The
-//!   part is twice as long as what was read so far, up to an eighth of the cache. An array of 1000 by
-//!   180 by 180 numbers in chunks of 1000 by 10 by 10 is read at 50 MB/s this way with a cache of half
-//!   its size, and was read at 1.6 MB/s before.
+//! - A sequence through a view whose row of chunks does not fit into the cache assembles a long
+//!   part   of the view at once, so each chunk is decoded once for that part and not for each
+//!   request. The   part is twice as long as what was read so far, up to an eighth of the cache. An
+//!   array of 1000 by   180 by 180 numbers in chunks of 1000 by 10 by 10 is read at 50 MB/s this
+//!   way with a cache of half   its size, and was read at 1.6 MB/s before.
 
 use std::collections::{HashSet, VecDeque};
 use std::fmt;
@@ -43,7 +43,8 @@ const PARTIAL: u64 = 4;
 /// Shorter chunks are read as fast as a whole, in bytes.
 const LEAST_PARTIAL: u64 = 64 << 10;
 
-/// A partial read counts as at least `1/LEAST_COUNTED` of its chunk: however short, it takes a while.
+/// A partial read counts as at least `1/LEAST_COUNTED` of its chunk: however short, it takes a
+/// while.
 const LEAST_COUNTED: u64 = 64;
 
 /// A long part has at most `1/LONG_PART` of the cache.
@@ -235,8 +236,8 @@ impl<C: Chunk> Reads<C> {
     }
 
     /// Returns the part to assemble for the read from `offset` to `end`, which was noted last: what
-    /// follows the part that is there, if the read goes on from that, else what begins with the read.
-    /// It ends with a row of elements, if a row ends in its second half.
+    /// follows the part that is there, if the read goes on from that, else what begins with the
+    /// read. It ends with a row of elements, if a row ends in its second half.
     pub fn long_part(
         &mut self,
         (offset, end): (u64, u64),
@@ -291,8 +292,8 @@ impl<C: Chunk> Reads<C> {
         Plan { fetches, beside, soon, passed, run_len }
     }
 
-    /// Notes that a partial read of a chunk has decoded so many bytes more than those of the range; all of it where
-    /// ranges of this chunk are no gain.
+    /// Notes that a partial read of a chunk has decoded so many bytes more than those of the range;
+    /// all of it where ranges of this chunk are no gain.
     pub fn note_decoded(&mut self, chunk: &C, more: u64) {
         self.add(chunk, more);
     }

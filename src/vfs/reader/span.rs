@@ -1,5 +1,5 @@
-//! Long parts of views that were assembled at once, for sequential reads of views whose row of chunks
-//! does not fit into the cache.
+//! Long parts of views that were assembled at once, for sequential reads of views whose row of
+//! chunks does not fit into the cache.
 //!
 //! A span is used if the generations of hierarchy and chunks are those from before it was
 //! assembled. Readers use it for ten seconds, or for as long as it took to assemble, like pages
@@ -103,7 +103,8 @@ impl Span {
         }
     }
 
-    /// The bytes from `offset` to `end`, if all of them are here and `now` says that they may be used.
+    /// The bytes from `offset` to `end`, if all of them are here and `now` says that they may be
+    /// used.
     pub fn range(&self, (offset, end): (u64, u64), now: &Stamp) -> Option<Bytes> {
         match self {
             Self::Ready(made) if made.stamp.holds(now) => made.range(offset, end),

@@ -31,7 +31,8 @@ pub struct FaultyStore {
     pub sets: AtomicUsize,
     /// Values whose attributes were asked for so far.
     pub stats: AtomicUsize,
-    /// Changes of single values until the store stops: that one and all calls that follow fail; 0 is never.
+    /// Changes of single values until the store stops: that one and all calls that follow fail; 0
+    /// is never.
     pub stop_at: AtomicUsize,
     /// Whether it goes on after the one that fails.
     pub stops_once: AtomicBool,
@@ -69,7 +70,8 @@ fn no_space() -> Error {
 }
 
 impl FaultyStore {
-    /// Counts a change of one value. Fails where the store has stopped, as it would for a daemon that is killed.
+    /// Counts a change of one value. Fails where the store has stopped, as it would for a daemon
+    /// that is killed.
     fn change(&self) -> Result<()> {
         let left = self.stop_at.load(Ordering::Relaxed);
         self.stop_at.store(left.saturating_sub(1), Ordering::Relaxed);
@@ -396,7 +398,8 @@ impl Bed {
         self.vfs = Self::mounted(&self.store, &self.dialect, policy, options);
     }
 
-    /// The same where the one before was killed: what it has in memory is lost, and nothing is recovered.
+    /// The same where the one before was killed: what it has in memory is lost, and nothing is
+    /// recovered.
     pub fn kill(&mut self) {
         self.store.restart();
         self.remount();
@@ -478,8 +481,8 @@ impl Bed {
         Ok(self.open_found(path, access)?.1.handle)
     }
 
-    /// Opens a file and says by which number: as the kernel does, which looks a name up again, once, where what it knew
-    /// is not there.
+    /// Opens a file and says by which number: as the kernel does, which looks a name up again,
+    /// once, where what it knew is not there.
     pub fn open_found(&self, path: &str, access: Access) -> Result<(u64, Opened)> {
         let number = self.find(path)?;
         match self.vfs.open(number, access) {

@@ -1,6 +1,8 @@
-//! A daemon that is killed at any instant leaves a hierarchy that opens, and the next one finishes or undoes what it did.
+//! A daemon that is killed at any instant leaves a hierarchy that opens, and the next one finishes
+//! or undoes what it did.
 //!
-//! The store stops before the n-th change of a value, for every n, as it does for a daemon that is killed there.
+//! The store stops before the n-th change of a value, for every n, as it does for a daemon that is
+//! killed there.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

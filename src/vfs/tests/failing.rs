@@ -1,4 +1,5 @@
-//! What fails leaves what was there: a change that the store refuses at any of its steps is not to be seen in the mount.
+//! What fails leaves what was there: a change that the store refuses at any of its steps is not to
+//! be seen in the mount.
 //!
 //! One change of a value fails, for every one that there is, and the store goes on after it.
 

@@ -1,4 +1,4 @@
-//! Whatever programs do, the tree and the store match a simple model.
+//! The tree and the store match a simple model, whatever programs do.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
@@ -35,7 +35,8 @@ enum Step {
     Link(usize, usize),
     /// Another mount stores a chunk, or erases it.
     Behind(usize, Option<u8>),
-    /// Something is written to the elements of an array as one file, which is closed then; it may be cut to nothing before.
+    /// Something is written to the elements of an array as one file, which is closed then; it may
+    /// be cut to nothing before.
     View {
         sharded: bool,
         cut: bool,
@@ -111,7 +112,8 @@ struct Open {
     number: u64,
     file: usize,
     access: Access,
-    /// What it reads whatever others write: of a file that was refused when it was opened, or that the kernel reads.
+    /// What it reads whatever others write: of a file that was refused when it was opened, or that
+    /// the kernel reads.
     kept: Option<Vec<u8>>,
     /// Whether the kernel reads it by itself.
     uses_passthrough: bool,
@@ -416,7 +418,8 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
             let name = name(n);
             let known = model.names.get(name).copied();
             let is_open = known.is_some_and(|file| model.files[file].openers > 0);
-            // What becomes of one that waits depends on how much of it was written: `tests/it/outside_model.rs` has that.
+            // What becomes of one that waits depends on how much of it was written:
+            // `tests/it/outside_model.rs` has that.
             let waits = model.waiting.contains(name);
             if !is_chunk(Some(name)) || is_open || broken || waits {
                 return Ok(());

@@ -1,5 +1,4 @@
-//! Whatever nodes are created, moved and removed, the tree matches a simple model, in every
-//! dialect.
+//! The tree matches a simple model after nodes are created, moved and removed, in every dialect.
 
 use std::collections::BTreeMap;
 
@@ -309,7 +308,8 @@ fn rmdir(bed: &Bed, path: &str) -> Result<()> {
     bed.vfs.rmdir(bed.find(parent(path))?, path.rsplit('/').next().unwrap_or(path))
 }
 
-/// As `rm -r` does it: everything that is listed, in the order of the listing or the other way round.
+/// As `rm -r` does it: everything that is listed, in the order of the listing or the other way
+/// round.
 fn remove_all(bed: &Bed, path: &str, reversed: bool) -> Result<()> {
     let mut names = bed.names(path);
     if reversed {

@@ -52,7 +52,8 @@ impl Attribute {
     }
 }
 
-/// The attributes of a node, with the type of its elements where they are numbers. Null is left out.
+/// The attributes of a node, with the type of its elements where they are numbers. Null is left
+/// out.
 pub(in crate::view) fn attributes(object: &Object, dtype: Option<&DType>) -> Vec<Attribute> {
     let attribute = |(name, value): (&String, &Value)| {
         let of_type = dtype.filter(|_| OF_THE_TYPE.contains(&name.as_str()));
@@ -105,7 +106,8 @@ fn elements(name: &str, value: &Value, dtype: &DType) -> Option<Values> {
     }
 }
 
-/// What an attribute holds, by its value alone: a list of several kinds, and what has members, is its text in JSON.
+/// What an attribute holds, by its value alone: a list of several kinds, and what has members, is
+/// its text in JSON.
 fn values(value: &Value) -> Option<Values> {
     let json = || Some(Values::Text(value.to_string()));
     match value {

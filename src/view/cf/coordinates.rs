@@ -17,8 +17,9 @@ pub(in crate::view) fn is_coordinate(array: &Source<'_>) -> bool {
     })
 }
 
-/// An array and what of its group belongs to it: the coordinates of its dimensions, what the attributes `coordinates`
-/// and `grid_mapping` name, if it has no other dimensions, and the `bounds` of those, which have one more. And the group.
+/// An array and what of its group belongs to it: the coordinates of its dimensions, what the
+/// attributes `coordinates` and `grid_mapping` name, if it has no other dimensions, and the
+/// `bounds` of those, which have one more. And the group.
 pub(in crate::view) fn with_coordinates<'s>(
     source: &Source<'s>,
 ) -> Result<(Vec<Source<'s>>, Option<Source<'s>>)> {

@@ -2,7 +2,8 @@
 
 use crate::dtype::{DType, half_value};
 
-/// The numbers in `bytes`, little endian, as those of another type; none where one of them is none of it.
+/// The numbers in `bytes`, little endian, as those of another type; none where one of them is none
+/// of it.
 pub(in crate::view) fn exactly(bytes: &[u8], from: &DType, to: &DType) -> Option<Vec<u8>> {
     if from == to {
         return Some(bytes.to_vec());

@@ -1,10 +1,14 @@
-//! A group as a data set of netCDF: dimensions, variables and attributes, as xarray maps Zarr to it.
+//! A group as a data set of netCDF: dimensions, variables and attributes, as xarray maps Zarr to
+//! it.
 //!
-//! The formats that are netCDF write what is here, and nothing else of a node. What netCDF has no type for is not in it;
-//! a global attribute says what that is, and why.
+//! The formats that are netCDF write what is here, and nothing else of a node. What netCDF has no
+//! type for is not in it; a global attribute says what that is, and why.
 //!
-//! - [CF conventions](https://cfconventions.org/cf-conventions/cf-conventions.html), what attributes mean.
-//! - [netCDF data models](https://docs.unidata.ucar.edu/nug/current/netcdf_data_set_components.html), what names may be.
+//! - [CF conventions](https://cfconventions.org/cf-conventions/cf-conventions.html), what
+//!   attributes mean.
+//! - [netCDF data
+//!   models](https://docs.unidata.ucar.edu/nug/current/netcdf_data_set_components.html), what names
+//!   may be.
 
 mod attributes;
 mod coordinates;
@@ -47,7 +51,8 @@ pub(super) struct Dataset<'s> {
 }
 
 impl<'s> Dataset<'s> {
-    /// The arrays that lie directly in a group; or one array, with what of its group its coordinates are.
+    /// The arrays that lie directly in a group; or one array, with what of its group its
+    /// coordinates are.
     pub fn of(source: &Source<'s>, room: &mut Room) -> Result<Self> {
         let mut left_out = Vec::new();
         let (arrays, attributes_of) = match source.kind() {

@@ -10,8 +10,8 @@ const MAX_NAME_LEN: usize = 240;
 /// Underscores that are put behind a name that is taken.
 const MAX_UNDERSCORES: usize = 4;
 
-/// Makes a name fit netCDF: composed (NFC), without slashes and control characters, beginning with a letter, digit or
-/// underscore, not ending with a space, and not too long.
+/// Makes a name fit netCDF: composed (NFC), without slashes and control characters, beginning with
+/// a letter, digit or underscore, not ending with a space, and not too long.
 pub(in crate::view) fn clean(name: &str) -> String {
     let trimmed = name.trim_end_matches(' ');
     let mut clean: String =
@@ -27,9 +27,9 @@ pub(in crate::view) fn clean(name: &str) -> String {
     clean
 }
 
-/// The names that things get in a file, in their order: what `fitting` makes of each, and none of those in `taken`. A
-/// name that fits as it is stays, so a program never finds something else under it. The other things get names that are
-/// left over, and never one in `avoided`.
+/// The names that things get in a file, in their order: what `fitting` makes of each, and none of
+/// those in `taken`. A name that fits as it is stays, so a program never finds something else under
+/// it. The other things get names that are left over, and never one in `avoided`.
 pub(in crate::view) fn distinct<'n>(
     names: impl Iterator<Item = &'n str> + Clone,
     taken: &mut HashSet<String>,

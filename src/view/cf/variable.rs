@@ -149,7 +149,8 @@ impl<'s> Variable<'s> {
         }
     }
 
-    /// The same with elements and attributes of the type `to`; none where one of them is none of it.
+    /// The same with elements and attributes of the type `to`; none where one of them is none of
+    /// it.
     pub fn exactly(&self, values: &[u8], to: &DType) -> Option<Self> {
         let data = Data::Values(exactly(values, &self.dtype, to)?);
         let mut attributes = self.attributes.clone();
@@ -195,8 +196,9 @@ fn add_converted(all: &mut Vec<Attribute>, mut added: Vec<Attribute>, dtype: &DT
     all.extend(added);
 }
 
-/// Puts an underscore behind the names of an array's own attributes that would say something wrong about the elements in
-/// the file: those that differ from the attributes in `added`, and those that say how to decode numbers if these are times.
+/// Puts an underscore behind the names of an array's own attributes that would say something wrong
+/// about the elements in the file: those that differ from the attributes in `added`, and those that
+/// say how to decode numbers if these are times.
 pub(in crate::view) fn set_aside(all: &mut [Attribute], added: &[Attribute], dtype: &DType) {
     let of_times: &[&str] = match dtype {
         // Spans without a unit are numbers.
@@ -243,7 +245,8 @@ fn time_attributes(time: Time) -> Result<Vec<Attribute>> {
     })
 }
 
-/// The texts of an array as characters in UTF-8, NUL behind those that are shorter than the longest, and its length.
+/// The texts of an array as characters in UTF-8, NUL behind those that are shorter than the
+/// longest, and its length.
 pub(in crate::view) fn characters(source: &Source<'_>, room: &mut Room) -> Result<(Vec<u8>, u64)> {
     check_small(source)?;
     let texts = source.texts()?;

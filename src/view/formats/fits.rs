@@ -1,7 +1,8 @@
-//! `fits`: a primary image (FITS standard 4.0, <https://fits.gsfc.nasa.gov/fits_standard.html>): cards of 80 characters
-//! and elements, each filled up to blocks of 2880 bytes, big endian.
+//! `fits`: a primary image (FITS standard 4.0, <https://fits.gsfc.nasa.gov/fits_standard.html>):
+//! cards of 80 characters and elements, each filled up to blocks of 2880 bytes, big endian.
 //!
-//! Integers that FITS has only with a sign, or only without, are stored less half of their range, and `BZERO` says so.
+//! Integers that FITS has only with a sign, or only without, are stored less half of their range,
+//! and `BZERO` says so.
 
 use super::header::line;
 use crate::dtype::DType;

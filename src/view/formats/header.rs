@@ -8,8 +8,9 @@ pub(super) fn line(text: &str) -> String {
     text.chars().map(|char| if char.is_control() { '_' } else { char }).collect()
 }
 
-/// The name of the file of elements that a text header names. Readers take some names for others, and would read another
-/// node's elements: they skip spaces and separators in front, take a `%` for the number of a slice, and a `\` for a `/`.
+/// The name of the file of elements that a text header names. Readers take some names for others,
+/// and would read another node's elements: they skip spaces and separators in front, take a `%` for
+/// the number of a slice, and a `\` for a `/`.
 pub(super) fn data_file(source: &Source<'_>) -> Result<String> {
     let name = source.raw_name();
     let is_skipped = |char: char| char.is_whitespace() || matches!(char, '=' | ':');

@@ -1,5 +1,6 @@
-//! `mha`, and `mhd` which says the same of `X.raw` beside it: MetaImage (<https://itk.org/Wiki/ITK/MetaIO>), lines of
-//! names and values, the last of which says where the elements are.
+//! `mha`, and `mhd` with the elements in `X.raw` beside it: MetaImage
+//! (<https://itk.org/Wiki/ITK/MetaIO>), lines of names and values. The last line says where the
+//! elements are.
 
 use super::header::data_file;
 use crate::dtype::DType;

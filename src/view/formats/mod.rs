@@ -44,7 +44,8 @@ pub struct Format {
     pub what: &'static str,
     /// What it is for.
     pub nodes: Nodes,
-    /// The file that a node is; [`Kind::Unsupported`](crate::error::Kind::Unsupported) with the reason where it is none.
+    /// The file that a node is; [`Kind::Unsupported`](crate::error::Kind::Unsupported) with the
+    /// reason where it is none.
     build: fn(&Source<'_>) -> Result<View>,
 }
 
@@ -175,7 +176,8 @@ impl Format {
         FORMATS.iter().find(|format| format.extension == extension)
     }
 
-    /// What a file name may say: the name of a node, and a format; that of the longest extension first.
+    /// What a file name may say: the name of a node, and a format; that of the longest extension
+    /// first.
     pub fn split(name: &str) -> Vec<(&str, &'static Self)> {
         let stem = |format: &'static Self| {
             let stem = name.strip_suffix(format.extension)?.strip_suffix('.')?;

@@ -1,5 +1,5 @@
-//! `mrc`: MRC2014 (<https://www.ccpem.ac.uk/mrc_format/mrc2014.php>), a header of 1024 bytes, little endian, the
-//! elements.
+//! `mrc`: MRC2014 (<https://www.ccpem.ac.uk/mrc_format/mrc2014.php>), a header of 1024 bytes,
+//! little endian, the elements.
 
 use super::header::{put, single};
 use crate::dtype::DType;

@@ -1,11 +1,13 @@
-//! `nc`: netCDF classic with 64-bit offsets (CDF-2), or with 64-bit data (CDF-5) where the former cannot hold it.
+//! `nc`: netCDF classic with 64-bit offsets (CDF-2), or with 64-bit data (CDF-5) where the former
+//! cannot hold it.
 //!
 //! ```text
 //! "CDF" 2|5 | number of records | dimensions | attributes | variables | room | data | padding | data ..
 //! ```
 //!
-//! All is big endian, lengths have four bytes, in CDF-5 eight; names and values are padded to a multiple of four. Elements
-//! of types that CDF-2 has not are converted where they are few and none changes, as xarray does it with times.
+//! All is big endian, lengths have four bytes, in CDF-5 eight; names and values are padded to a
+//! multiple of four. Elements of types that CDF-2 has not are converted where they are few and none
+//! changes, as xarray does it with times.
 //!
 //! - [The format](https://docs.unidata.ucar.edu/netcdf-c/current/file_format_specifications.html)
 //! - [CDF-5](https://parallel-netcdf.github.io/doc/c-reference/pnetcdf-c/CDF_002d5-file-format-specification.html)
@@ -22,15 +24,17 @@ const NC_DIMENSION: u32 = 10;
 const NC_VARIABLE: u32 = 11;
 const NC_ATTRIBUTE: u32 = 12;
 
-/// The data begin after so many bytes in which the header could grow, and at a multiple of [`PAGE`]: a program
-/// that adds an attribute in place then writes to the header first, which fails before anything is moved.
+/// The data begin after so many bytes in which the header could grow, and at a multiple of
+/// [`PAGE`]: a program that adds an attribute in place then writes to the header first, which fails
+/// before anything is moved.
 const ROOM: u64 = 8 << 10;
 const PAGE: u64 = 4 << 10;
 
 /// The most elements along a dimension of CDF-2.
 const MAX_DIMENSION: u64 = (1 << 31) - 4;
 
-/// The most bytes of each variable but the last of CDF-2; and what stands for the length of a longer one.
+/// The most bytes of each variable but the last of CDF-2; and what stands for the length of a
+/// longer one.
 const MAX_VSIZE: u64 = (1 << 32) - 4;
 const LONGER: u64 = (1 << 32) - 1;
 
@@ -77,8 +81,8 @@ pub(super) fn build(source: &Source<'_>) -> Result<View> {
     file(&dataset, version)
 }
 
-/// A dimension without elements is that of records, of which there can be one, and it comes first: leaves out what has
-/// others.
+/// Keeps a dimension without elements as the record dimension. There can be only one, and it comes
+/// first: leaves out variables with others.
 fn keep_one_record_dimension(dataset: &mut Dataset<'_>) -> Result<()> {
     let empty: Vec<bool> = dataset.dimensions.iter().map(|dimension| dimension.len == 0).collect();
     let is_empty = |number: &&usize| empty.get(**number).copied().unwrap_or_default();
@@ -106,7 +110,8 @@ fn vsize(variable: &Variable<'_>, dataset: &Dataset<'_>) -> Result<u64> {
         .ok_or_else(|| Error::unsupported("it would exceed the maximum size of a file"))
 }
 
-/// The variable in types that CDF-2 has; none where it has too many elements to convert, or one would change.
+/// The variable in types that CDF-2 has; none where it has too many elements to convert, or one
+/// would change.
 fn in_cdf2<'s>(variable: &Variable<'s>, room: &mut Room) -> Result<Option<Variable<'s>>> {
     match variable.dtype {
         DType::Uint(1) => {
@@ -121,7 +126,7 @@ fn in_cdf2<'s>(variable: &Variable<'s>, room: &mut Room) -> Result<Option<Variab
             signed.attributes.push(Attribute::text(UNSIGNED, "true"));
             Ok(Some(signed))
         }
-        // It says of which length the elements are.
+        // It says the length of the elements.
         DType::Int(8) | DType::Uint(_)
             if variable.attributes.iter().any(|attribute| attribute.name == UNSIGNED) =>
         {

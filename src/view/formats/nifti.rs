@@ -1,9 +1,11 @@
-//! `nii`: NIfTI-1 (<https://nifti.nimh.nih.gov/nifti-1>), a header of 348 bytes, four that say that there are no
-//! extensions, the elements; NIfTI-2 (540 bytes) where an axis has more than 32767 elements.
+//! `nii`: NIfTI-1 (<https://nifti.nimh.nih.gov/nifti-1>), a header of 348 bytes, four that say that
+//! there are no extensions, the elements; NIfTI-2 (540 bytes) where an axis has more than 32767
+//! elements.
 //!
-//! Axes are x, y, z, time and channels, the fastest first: an array whose channels come before its time (or the other
-//! way round) is put into this order volume by volume. Axes of space stay in their order, and the matrix says which is which. Where the
-//! header of another file is kept beside the image ([`nifti_zarr`](super::nifti_zarr)) it is that.
+//! Axes are x, y, z, time and channels, the fastest first: an array whose channels come before its
+//! time (or the other way round) is put into this order volume by volume. Axes of space stay in
+//! their order, and the matrix says which is which. Where the header of another file is kept beside
+//! the image ([`nifti_zarr`](super::nifti_zarr)) it is that.
 
 use super::header::{put, single};
 use super::nifti_zarr;
@@ -143,7 +145,8 @@ impl Header<'_> {
         dim
     }
 
-    /// From one element to the next along an axis, and the place of the first, in the units of the header.
+    /// From one element to the next along an axis, and the place of the first, in the units of the
+    /// header.
     fn place(&self, axis: &Axis) -> (f64, f64) {
         let unit = if axis.is_space() { self.units.space } else { self.units.time };
         let plain = || {
@@ -184,7 +187,8 @@ impl Header<'_> {
         space | time
     }
 
-    /// The rows of the matrix from the numbers of a voxel to x, y and z; none where nothing is known of space.
+    /// The rows of the matrix from the numbers of a voxel to x, y and z; none where nothing is
+    /// known of space.
     fn matrix(&self) -> Option<[[f64; 4]; 3]> {
         let space = self.axes.iter().take(3).flatten();
         if space.clone().all(|axis| axis.scale.is_none()) {

@@ -1,5 +1,6 @@
-//! NIfTI-Zarr (<https://github.com/neuroscales/nifti-zarr>): an OME-Zarr image with the header of the NIfTI file that it was
-//! made of, as an array `nifti` of bytes beside its levels. The file that the largest level is has that header again.
+//! NIfTI-Zarr (<https://github.com/neuroscales/nifti-zarr>): an OME-Zarr image with the header of
+//! the NIfTI file that it was made of, as an array `nifti` of bytes beside its levels. The file
+//! that the largest level is has that header again.
 
 use crate::view::image::levels;
 use crate::view::source::Source;
@@ -38,7 +39,8 @@ const FIELDS_2: &[(usize, usize, usize)] = &[
     (496, 4, 3),
 ];
 
-/// The header of an array, little endian: of version 1 if it has 348 bytes, of version 2 if it has 540. None where there is none.
+/// Returns the header of an array, little endian: of version 1 if it has 348 bytes, of version 2 if
+/// it has 540; `None` if there is none.
 pub(super) fn header(source: &Source<'_>) -> Option<Vec<u8>> {
     let is_largest = |group: &Source<'_>| {
         levels(group).ok()?.first().filter(|level| level.path() == source.path()).map(|_| ())

@@ -32,8 +32,8 @@ pub(super) fn build(source: &Source<'_>) -> Result<View> {
     View::new([Part::from(header(&dict)?), Part::from(elements)])
 }
 
-/// Magic, version, length and the text, filled up with spaces so that the elements are aligned: to the byte what `np.save`
-/// writes, so that a file of NumPy's can be copied onto the view.
+/// Magic, version, length and the text, filled up with spaces so that the elements are aligned: to
+/// the byte what `np.save` writes, so that a file of NumPy's can be copied onto the view.
 fn header(dict: &str) -> Result<Vec<u8>> {
     // A field's name may be outside of Latin 1: then it is UTF-8, which version 3 says.
     let latin1: Option<Vec<u8>> = dict.chars().map(|char| u8::try_from(char).ok()).collect();

@@ -84,8 +84,8 @@ fn header(source: &Source<'_>, data_file: Option<&str>) -> Result<String> {
     Ok(text)
 }
 
-/// How many axes of space there are, where it is known of all of them where they lie. ITK reads no file with directions in
-/// space whose other axes are more than those of channels.
+/// How many axes of space there are, where it is known of all of them where they lie. ITK reads no
+/// file with directions in space whose other axes are more than those of channels.
 fn space(axes: &[&Axis]) -> Option<usize> {
     let space = axes.iter().filter(|axis| axis.is_space());
     let known = space.clone().all(|axis| axis.scale.is_some())

@@ -1,5 +1,5 @@
-//! `safetensors`: all arrays below a group (<https://github.com/huggingface/safetensors>): the length of a JSON text in
-//! eight bytes, the text, the elements of one array after another.
+//! `safetensors`: all arrays below a group (<https://github.com/huggingface/safetensors>): the
+//! length of a JSON text in eight bytes, the text, the elements of one array after another.
 
 use serde_json::{Value, json};
 
@@ -64,7 +64,8 @@ struct Tensor {
     elements: Elements,
 }
 
-/// All arrays below a group. Each must be understood: a file that leaves some out would not be the group.
+/// All arrays below a group. Each must be understood: a file that leaves some out would not be the
+/// group.
 fn find(root: &Source<'_>, group: &Source<'_>, found: &mut Vec<Tensor>) -> Result<()> {
     let Children { nodes, left_out } = group.children()?;
     if let Some((name, error)) = left_out.first() {

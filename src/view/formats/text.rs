@@ -1,4 +1,5 @@
-//! `txt`: the values of a short array as text, one a line, so that each number is read back as it is.
+//! `txt`: the values of a short array as text, one a line, so that each number is read back as it
+//! is.
 
 use serde_json::Value;
 

@@ -1,5 +1,6 @@
-//! `vti`: image data of VTK, an XML text whose appended data are raw: for each array its length in eight bytes, little
-//! endian, and its elements. Axes before those of space are arrays of their own, each with a name.
+//! `vti`: image data of VTK, an XML text whose appended data are raw: for each array its length in
+//! eight bytes, little endian, and its elements. Axes before those of space are arrays of their
+//! own, each with a name.
 
 use std::collections::HashSet;
 use std::fmt::Write;
@@ -88,7 +89,8 @@ fn head(space: &[Axis]) -> Result<String> {
     ))
 }
 
-/// The name of the array of a number: that of the node, with where it lies along the axes before those of space.
+/// The name of the array of a number: that of the node, with where it lies along the axes before
+/// those of space.
 fn title(source: &Source<'_>, image: &Image, outer: &[Axis], number: u64) -> String {
     let mut left = number;
     let mut names = Vec::new();

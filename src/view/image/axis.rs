@@ -68,8 +68,8 @@ impl Axis {
         matches!(self.kind, Some(Kind::X | Kind::Y | Kind::Z))
     }
 
-    /// From one element to the next, in a unit of ten to that power of metres, or of seconds; none where that is not
-    /// known.
+    /// From one element to the next, in a unit of ten to that power of metres, or of seconds; none
+    /// where that is not known.
     pub fn step_in(&self, exponent: i32) -> Option<f64> {
         let scale = self.scale.as_ref()?;
         scale.unit.as_ref()?.convert(scale.step, exponent)

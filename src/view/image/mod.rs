@@ -1,8 +1,10 @@
-//! What an array is as an image: which of its axes are time, channels and space, how far apart its elements lie, and what
-//! its channels are called. The formats of images ask it here, so that they all say the same of an array.
+//! What an array is as an image: which of its axes are time, channels and space, how far apart its
+//! elements lie, and what its channels are called. The formats of images ask it here, so that they
+//! all say the same of an array.
 //!
-//! An array of an OME-Zarr image is described by the group it is in (`multiscales`, `omero`); any other by the names of
-//! its dimensions; and one without names by their number: the last two are y and x, the one before is z.
+//! An array of an OME-Zarr image is described by the group it is in (`multiscales`, `omero`); any
+//! other by the names of its dimensions; and one without names by their number: the last two are y
+//! and x, the one before is z.
 
 mod axis;
 mod ome;
@@ -18,7 +20,8 @@ pub use axis::{Axis, Channel, Kind, Scale};
 pub use ome::{levels, title};
 pub use unit::{Quantity, Unit};
 
-/// The most parts that the elements of an image are taken apart into, to put its planes into another order.
+/// The most parts that the elements of an image are taken apart into, to put its planes into
+/// another order.
 const MAX_PARTS: u64 = 1 << 18;
 
 /// An array as an image.
@@ -81,8 +84,8 @@ impl Image {
         self.axes.iter().enumerate().find(|(_, axis)| axis.kind == Some(kind))
     }
 
-    /// The same image without axes of one element at the front, as far as it takes to be left with `rank`. Refused where
-    /// other axes would have to go.
+    /// The same image without axes of one element at the front, as far as it takes to be left with
+    /// `rank`. Refused where other axes would have to go.
     pub fn of_rank(mut self, rank: usize) -> Result<Self> {
         while self.axes.len() > rank {
             if self.axes.first().is_none_or(|axis| axis.len != 1) {
@@ -96,7 +99,8 @@ impl Image {
         Ok(self)
     }
 
-    /// Whether the last axis is that of channels, and so each pixel has all its samples side by side.
+    /// Whether the last axis is that of channels, and so each pixel has all its samples side by
+    /// side.
     pub fn is_interleaved(&self) -> bool {
         self.axes.len() > 2 && self.axes.last().is_some_and(|axis| axis.kind == Some(Kind::Channel))
     }
@@ -115,8 +119,8 @@ impl Image {
     }
 }
 
-/// The elements of an array of `shape` whose first axes follow one another in the order `order`, the slowest first; the
-/// axes that are not in it follow as they are.
+/// The elements of an array of `shape` whose first axes follow one another in the order `order`,
+/// the slowest first; the axes that are not in it follow as they are.
 pub fn in_order(elements: &Elements, shape: &[u64], order: &[usize]) -> Result<Vec<Part>> {
     // Axes at the end that are where they were stay together.
     let kept = order.iter().enumerate().rev().take_while(|(place, axis)| place == *axis).count();

@@ -1,5 +1,6 @@
-//! What OME-Zarr says of an array: `ome.multiscales` and `ome.omero` of the group that names it among its `datasets`
-//! (<https://ngff.openmicroscopy.org/0.5/>; what 0.4 has among the attributes is lowered to that by `metadata`).
+//! What OME-Zarr says of an array: `ome.multiscales` and `ome.omero` of the group that names it
+//! among its `datasets` (<https://ngff.openmicroscopy.org/0.5/>; what 0.4 has among the attributes
+//! is lowered to that by `metadata`).
 
 use serde_json::Value;
 
@@ -15,7 +16,8 @@ const MAX_LEVELS: usize = 64;
 /// What versions before 0.3 do not say: the axes are always these.
 const AXES: [&str; 5] = ["t", "c", "z", "y", "x"];
 
-/// Describes the axes of an array that is in a multiscale image, and gives its channels; none where it is in none.
+/// Describes the axes of an array that is in a multiscale image, and gives its channels; none where
+/// it is in none.
 pub(super) fn of(source: &Source<'_>, axes: &mut [Axis]) -> Option<Vec<Channel>> {
     source.above().find_map(|group| {
         let relative = source.path().relative_to(group.path())?;
@@ -90,7 +92,8 @@ fn describe(image: &Value, dataset: &Value, axes: &mut [Axis]) -> Option<()> {
     Some(())
 }
 
-/// Puts a scale or a translation after those before it. One of another rank, or in another array, is left out.
+/// Puts a scale or a translation after those before it. One of another rank, or in another array,
+/// is left out.
 fn apply(transform: &Value, rank: usize, place: &mut Option<Vec<(f64, f64)>>) {
     let of = |name: &str| transform.get(name).and_then(floats).filter(|list| list.len() == rank);
     let place = place.get_or_insert_with(|| vec![(1.0, 0.0); rank]);

@@ -1,4 +1,5 @@
-//! Units of length and of time, by the names that OME-Zarr takes from UDUNITS, and by the symbols that people write.
+//! Units of length and of time, by the names that OME-Zarr takes from UDUNITS, and by the symbols
+//! that people write.
 
 /// What is measured in a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,7 +15,8 @@ pub enum Quantity {
 pub struct Unit {
     /// As it was written.
     pub name: String,
-    /// What it measures, and how much of a metre or of a second it is: `multiple` of ten to the power of `exponent`.
+    /// What it measures, and how much of a metre or of a second it is: `multiple` of ten to the
+    /// power of `exponent`.
     size: Option<(Quantity, u32, i32)>,
 }
 
@@ -77,7 +79,8 @@ impl Unit {
         let (_, multiple, own) = self.size?;
         let value = value * f64::from(multiple);
         let shift = own.saturating_sub(exponent);
-        // A division by a power of ten is exact to the last bit where a product with its inverse is not.
+        // A division by a power of ten is exact to the last bit where a product with its inverse is
+        // not.
         Some(if shift < 0 {
             value / 10_f64.powi(shift.saturating_neg())
         } else {

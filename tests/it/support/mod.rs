@@ -52,7 +52,8 @@ pub fn stat(mount: &Mount, name: &str) -> u64 {
     line.rsplit(' ').next().unwrap().parse().unwrap()
 }
 
-/// Waits until `done`, which must come soon: the kernel releases a file after its close has returned.
+/// Waits until `done`, which must come soon: the kernel releases a file after its close has
+/// returned.
 pub fn until(what: &str, mut done: impl FnMut() -> bool) {
     let started = Instant::now();
     while !done() {
@@ -129,7 +130,8 @@ impl Mount {
         self.start(options);
     }
 
-    /// The same by a process that may have so many files open, and a quarter of them unless it asks for more.
+    /// The same by a process that may have so many files open, and a quarter of them unless it asks
+    /// for more.
     pub fn mount_again_with_descriptors(&self, most: u32) {
         let limits = format!("ulimit -Sn {}; ulimit -Hn {most}; exec \"$@\"", most / 4);
         let command = zarrfs();
@@ -151,7 +153,8 @@ impl Mount {
         loop {
             let output = zarrfs().arg("umount").arg(self.path()).output().expect("runs");
             let said = String::from_utf8_lossy(&output.stderr);
-            // Between fork and exec the programs that other tests start have the files of this one open.
+            // Between fork and exec the programs that other tests start have the files of this one
+            // open.
             let is_in_use = said.contains("in use") && started.elapsed() < Duration::from_secs(5);
             if !is_in_use {
                 return assert!(output.status.success(), "{said}");

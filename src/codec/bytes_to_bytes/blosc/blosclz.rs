@@ -9,9 +9,9 @@
 //! ```
 //!
 //! The first byte always begins literals, whatever its upper bits are; C-Blosc sets the lowest of
-//! them. The last of the stream are literals, too: since 1.19 C-Blosc does not copy a match that ends
-//! it. C-Blosc's own decoder can be made to write where it should not (c-blosc#405); this one has no
-//! way to.
+//! them. The last of the stream are literals, too: since 1.19 C-Blosc does not copy a match that
+//! ends it. C-Blosc's own decoder can be made to write where it should not (c-blosc#405); this one
+//! has no way to.
 
 /// The distance that stands for two more bytes, less 1.
 const MAX_SHORT_DISTANCE: usize = 8191;
@@ -38,10 +38,12 @@ const LAST_LITERALS: usize = 2;
 const MIN_LOG: u32 = 10;
 const MAX_LOG: u32 = 14;
 
-/// Where sequences of 4 bytes were last seen, by their hash; kept from split to split for its memory.
+/// Where sequences of 4 bytes were last seen, by their hash; kept from split to split for its
+/// memory.
 pub(super) struct Table {
     positions: Vec<u32>,
-    /// After 2^n sequences without a match every other one is tried, after as many again every third.
+    /// After 2^n sequences without a match every other one is tried, after as many again every
+    /// third.
     patience_log: u32,
 }
 
@@ -75,8 +77,8 @@ impl Positions<'_> {
     }
 }
 
-/// Encodes `input` to the start of `output` and returns how many bytes that made. `None` where they do
-/// not fit, and where `input` is shorter than any match.
+/// Encodes `input` to the start of `output` and returns how many bytes that made. `None` where they
+/// do not fit, and where `input` is shorter than any match.
 pub(super) fn compress(input: &[u8], output: &mut [u8], table: &mut Table) -> Option<usize> {
     let start_limit = input.len().checked_sub(MATCHLESS_LEN)?;
     let matchable = input.get(..input.len() - LAST_LITERALS)?;
@@ -114,8 +116,8 @@ pub(super) fn compress(input: &[u8], output: &mut [u8], table: &mut Table) -> Op
         stream.put_match(at - from, len + len_before)?;
         at += len;
         (literals_at, miss) = (at, first_miss);
-        // What followed where another match ended like this one may follow again. Of what repeats with a
-        // long period each part by itself would be found too near.
+        // What followed where another match ended like this one may follow again. Of what repeats
+        // with a long period each part by itself would be found too near.
         let border = at - SEQUENCE_LEN / 2;
         let before = positions.swap(sequence_at(input, border), border)?;
         other = Some(before + SEQUENCE_LEN / 2);

@@ -31,7 +31,8 @@ pub(super) fn decode(encoded: &[u8], limit: usize) -> Result<Vec<u8>> {
     }
 }
 
-/// Decodes a range of one frame that has `decoded_len` bytes; none where that is in most of its blocks.
+/// Decodes a range of one frame that has `decoded_len` bytes; none where that is in most of its
+/// blocks.
 pub(super) fn decode_range(
     encoded: &[u8],
     decoded_len: usize,
@@ -191,7 +192,8 @@ impl<'a> Blocks<'a> {
         })
     }
 
-    /// Room for a decompressed block that is still shuffled, then the same again for the bit shuffle.
+    /// Room for a decompressed block that is still shuffled, then the same again for the bit
+    /// shuffle.
     fn scratch(&self) -> Result<Scratch> {
         Scratch::new(self.filter.room(self.block_len))
     }
@@ -212,7 +214,7 @@ impl<'a> Blocks<'a> {
         Ok(decoded)
     }
 
-    /// Decodes those at these offsets, the first of which is the one of that index.
+    /// Decodes the blocks at these offsets; the first of them has the given index.
     fn decode_blocks(
         &self,
         (first, offsets): (usize, &[[u8; NUMBER_LEN]]),

@@ -1,6 +1,6 @@
 //! The writer of Blosc frames: it chooses blocks and splits as C-Blosc 1.21 does in its default,
-//! forward compatible mode, so that the frames are as good for any reader. Stored frames say `BloscLZ`,
-//! which every reader has, and no shuffle.
+//! forward compatible mode, so that the frames are as good for any reader. Stored frames say
+//! `BloscLZ`, which every reader has, and no shuffle.
 
 use std::fmt::Display;
 
@@ -22,7 +22,7 @@ use crate::buffer::keep;
 use crate::error::{Error, Result};
 use crate::parallel;
 
-/// The longest input, of which the frame's length still fits 31 bits.
+/// The longest input whose frame length fits 31 bits.
 const MAX_DECODED_LEN: u32 = i32::MAX.unsigned_abs() - 16;
 
 /// The longest block that C-Blosc takes.

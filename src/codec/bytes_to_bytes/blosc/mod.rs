@@ -1,4 +1,5 @@
-//! `blosc` {cname, clevel, shuffle, typesize, blocksize}, also `numcodecs.blosc`: one Blosc 1 frame.
+//! `blosc` {cname, clevel, shuffle, typesize, blocksize}, also `numcodecs.blosc`: one Blosc 1
+//! frame.
 //!
 //! Specification: <https://zarr-specs.readthedocs.io/en/latest/v3/codecs/blosc/> and
 //! `README_CHUNK_FORMAT.rst` of C-Blosc 1, whose code decides where that is silent. Length: at most
@@ -20,14 +21,15 @@
 //! +---------------------+      +---------------+---------+-------+---------------+---------+--
 //! ```
 //!
-//! A block holds `blocksize` decoded bytes, the last one the rest. It is shuffled by itself and then
-//! compressed as one split or, see [`split_count`](frame::split_count), as `typesize` of them. A
-//! split that is as long as what it holds is stored.
+//! A block holds `blocksize` decoded bytes, the last one the rest. It is shuffled by itself and
+//! then compressed as one split or, see [`split_count`](frame::split_count), as `typesize` of them.
+//! A split that is as long as what it holds is stored.
 //!
 //! To decode, the header is enough; the configuration is for encoding. `typesize` (default 1) comes
-//! from the data type where a dialect does not have it here. [`decode`] reads what C-Blosc 1.x writes;
-//! frames of C-Blosc2 have other versions, also without its longer header, and C-Blosc 1 does not read
-//! them either. Besides the decoded bytes decoding takes one block for each thread that takes part, two with bit shuffle.
+//! from the data type where a dialect does not have it here. [`decode`] reads what C-Blosc 1.x
+//! writes; frames of C-Blosc2 have other versions, also without its longer header, and C-Blosc 1
+//! does not read them either. Besides the decoded bytes decoding takes one block for each thread
+//! that takes part, two with bit shuffle.
 
 mod bitshuffle;
 mod blosclz;
@@ -57,8 +59,8 @@ pub struct Blosc {
 }
 
 impl Blosc {
-    /// A codec with that configuration. Shuffle is one of 0, 1, 2 and -1 (bits for single bytes, else
-    /// bytes), or a word of v3.
+    /// A codec with that configuration. Shuffle is one of 0, 1, 2 and -1 (bits for single bytes,
+    /// else bytes), or a word of v3.
     pub fn new(configuration: &Object) -> Result<Self> {
         let compressor = match text(configuration, "cname")?.unwrap_or("lz4") {
             "blosclz" => Compressor::BloscLz,

@@ -1,8 +1,8 @@
 //! Byte shuffle, as C-Blosc does it to one block and numcodecs to a whole chunk.
 //!
-//! For n elements of T bytes, byte k of element i goes to k * n + i; bytes that are no whole element
-//! stay at the end. Source and destination are equally long; beyond the shorter one nothing is
-//! touched. No length makes it panic.
+//! For n elements of T bytes, byte k of element i goes to k * n + i; bytes that are no whole
+//! element stay at the end. Source and destination are equally long; beyond the shorter one nothing
+//! is touched. No length makes it panic.
 
 /// Elements to whose bytes are brought together in one step: what fits the first cache.
 const TILE_COUNT: usize = 1024;
@@ -167,8 +167,8 @@ fn unshuffle_8(rows: &[u8], elements: &mut [u8], count: usize) {
     }
 }
 
-/// Two rows, of which a step goes in or out at a time as one row of u16. That halving and doubling is
-/// what compilers turn into the instructions for it; a stride of 4 or 8 bytes they do not.
+/// Two rows that each step reads or writes as one row of u16. Compilers turn this halving and
+/// doubling into vector instructions, but not strides of 4 or 8 bytes.
 struct Pair<'a> {
     low: &'a [u8],
     high: &'a [u8],

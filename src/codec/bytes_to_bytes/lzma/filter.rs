@@ -30,7 +30,7 @@ const EXTREME: i64 = 1 << 31;
 /// The dictionaries of the presets, in bytes as powers of two.
 const PRESET_DICT_BITS: [u32; 10] = [18, 20, 21, 22, 22, 23, 23, 24, 25, 26];
 
-/// A chain of filters, the last of which compresses.
+/// A chain of filters that ends with a compressor.
 #[derive(Debug, Clone)]
 pub(super) struct Chain(Vec<Filter>);
 
@@ -103,7 +103,8 @@ impl Chain {
         matches!(self.0.as_slice(), [Filter::Lzma { version: Version::One, .. }])
     }
 
-    /// The chain as liblzma takes it. To encode `decoded_len` bytes no larger dictionary is asked for.
+    /// The chain as liblzma takes it. To encode `decoded_len` bytes no larger dictionary is asked
+    /// for.
     pub fn filters(&self, decoded_len: Option<usize>) -> Result<Filters> {
         let mut filters = Filters::new();
         for filter in &self.0 {

@@ -38,8 +38,8 @@ impl Chunk for At {
 /// Bytes of a chunk.
 const CHUNK: u64 = 2 * MIB;
 
-/// An array of so many rows of chunks, with so many chunks in each, in C order: every MiB of a row of
-/// chunks has a part of each of its chunks.
+/// An array of so many rows of chunks, with so many chunks in each, in C order: every MiB of a row
+/// of chunks has a part of each of its chunks.
 #[derive(Debug, Clone, Copy)]
 struct Grid {
     rows: u64,

@@ -14,8 +14,8 @@ const MAX_VALUE_LEN: usize = 60_000;
 /// The most bytes of a name: a message has less than 64 KiB, with the value.
 pub(super) const MAX_NAME_LEN: usize = 4096;
 
-/// Attributes that mean something to the libraries. If a node has one of that name, an underscore is put behind it.
-/// netCDF makes up the last three for every file.
+/// Attributes that mean something to the libraries. If a node has one of that name, an underscore
+/// is put behind it. netCDF makes up the last three for every file.
 const RESERVED: [&str; 12] = [
     "CLASS",
     "NAME",
@@ -43,8 +43,8 @@ pub(super) enum Texts {
     Fixed,
 }
 
-/// Gives an object the attributes of its node. Those whose names HDF5 does not have, or that mean something to the
-/// libraries, have other names.
+/// Gives an object the attributes of its node. Those whose names HDF5 does not have, or that mean
+/// something to the libraries, have other names.
 pub(super) fn describe(
     file: &mut File,
     object: usize,

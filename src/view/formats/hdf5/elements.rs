@@ -23,7 +23,8 @@ pub(super) fn stored(source: &Source<'_>, characters: Option<u64>) -> Result<Sto
     });
     let is_chunked = grid.is_regular()
         && !shape.contains(&0)
-        // In C order they are in the file what they are there, if they divide the first dimension alone.
+        // In C order they are in the file what they are there, if they divide the first dimension
+        // alone.
         && grid.counts().iter().skip(1).any(|count| *count > 1)
         // Libraries refuse to make a dataset of chunks that are larger than it, as a copy would.
         && chunk.iter().zip(shape).all(|(chunk, len)| chunk <= len)

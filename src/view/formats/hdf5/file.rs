@@ -4,8 +4,8 @@
 //! superblock | object headers | global heaps | elements of each dataset
 //! ```
 //!
-//! No object has another length for another address in it, so that they are written twice: to know how long they are, and
-//! with the addresses that follow from it.
+//! No object has another length for another address in it, so that they are written twice: to know
+//! how long they are, and with the addresses that follow from it.
 
 use super::message::{self, Kind, UNDEFINED};
 use crate::codec::lookup3;
@@ -15,7 +15,8 @@ use crate::view::parts::{Part, View, max_prefix_len};
 
 const SUPERBLOCK_LEN: u64 = 48;
 
-/// The elements of datasets that have so many bytes begin at a multiple of it, others at one of eight.
+/// The elements of datasets that have so many bytes begin at a multiple of it, others at one of
+/// eight.
 const PAGE: u64 = 4 << 10;
 
 /// The most objects of a global heap: their numbers have two bytes, and 0 is free room.
@@ -90,7 +91,8 @@ pub(super) struct Attribute {
 pub(super) enum Value {
     /// These.
     Bytes(Vec<u8>),
-    /// Each is what a global heap has under this number, with so many elements; none is no elements.
+    /// Each is what a global heap has under this number, with so many elements; none is no
+    /// elements.
     InHeap(Vec<Option<(usize, u32)>>),
 }
 

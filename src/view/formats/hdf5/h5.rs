@@ -1,7 +1,7 @@
 //! `h5`: HDF5 as it is. An array is a dataset, and a group is a group.
 //!
-//! The file has every type that HDF5 has, and attributes as strings of any length and as numbers. If
-//! dimensions have names, the file has these as labels and scales.
+//! The file has every type that HDF5 has, and attributes as strings of any length and as numbers.
+//! If dimensions have names, the file has these as labels and scales.
 
 use super::attributes::{Texts, describe};
 use super::elements::stored;

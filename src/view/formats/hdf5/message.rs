@@ -1,4 +1,5 @@
-//! The messages of object headers: what a dataset's elements are, how many, where, and what names it.
+//! The messages of object headers: what a dataset's elements are, how many, where, and what names
+//! it.
 //!
 //! Numbers are little endian, addresses and lengths have eight bytes. The specification:
 //! <https://support.hdfgroup.org/documentation/hdf5/latest/_f_m_t3.html>
@@ -105,7 +106,7 @@ pub(super) fn datatype(dtype: &DType) -> Result<Vec<u8>> {
         DType::Float(2) => float(2, (10, 5)),
         DType::Float(4) => float(4, (23, 8)),
         DType::Float(8) => float(8, (52, 11)),
-        // Those of which infinity and NaN are what IEEE 754 has them.
+        // The types whose infinity and NaN are those of IEEE 754.
         DType::Narrow(Narrow { name: "bfloat16", .. }) => float(2, (7, 8)),
         DType::Narrow(Narrow { name: "float8_e4m3", .. }) => float(1, (3, 4)),
         DType::Narrow(Narrow { name: "float8_e5m2", .. }) => float(1, (2, 5)),
@@ -189,7 +190,8 @@ fn width(number: usize) -> usize {
     usize::try_from(bits.div_ceil(8)).unwrap_or(8).max(1)
 }
 
-/// The value of elements that nobody wrote, and when room is made for them: at once, or when they are written.
+/// The value of elements that nobody wrote, and when room is made for them: at once, or when they
+/// are written.
 pub(super) fn fill_value(fill: Option<&[u8]>, is_there: bool) -> Result<Vec<u8>> {
     let room = if is_there { 0x09 } else { 0x0a };
     let Some(fill) = fill else { return Ok(vec![3, room]) };
@@ -247,8 +249,8 @@ pub(super) fn attribute_info() -> Vec<u8> {
     bytes
 }
 
-/// Says that links are all in the header, and know the order in which they were made; without that netCDF refuses to
-/// open a file for writing.
+/// Says that links are all in the header, and know the order in which they were made; without that
+/// netCDF refuses to open a file for writing.
 pub(super) fn link_info(count: usize) -> Vec<u8> {
     let mut bytes = vec![0, 3];
     bytes.extend(u64::try_from(count).unwrap_or(u64::MAX).to_le_bytes());
@@ -256,7 +258,7 @@ pub(super) fn link_info(count: usize) -> Vec<u8> {
     bytes
 }
 
-/// A name of a group, the number of which it is, and the address of what has it.
+/// A name in a group, by its number, with the address of the object.
 pub(super) fn link(name: &str, number: usize, address: u64) -> Result<Vec<u8>> {
     let len = u16::try_from(name.len()).map_err(|_| Error::unsupported("a name is too long"))?;
     let mut bytes = vec![1, 0x15];

@@ -1,4 +1,5 @@
-//! `nc4`: what [`cf`](crate::view::cf) makes of a group, as HDF5 in which each dimension is a scale.
+//! `nc4`: what [`cf`](crate::view::cf) makes of a group, as HDF5 in which each dimension is a
+//! scale.
 //!
 //! [netCDF-4](https://docs.unidata.ucar.edu/netcdf-c/current/file_format_specifications.html#netcdf_4_spec)
 
@@ -16,8 +17,9 @@ use crate::view::cf::{self, Data, Dimension, Many, Values, Variable, distinct};
 use crate::view::parts::{Part, View};
 use crate::view::source::Source;
 
-/// Stands before the name of a variable that has the name of a dimension, and is not its coordinates. netCDF leaves it out
-/// of every name that begins with it, and h5netcdf out of every name that has it anywhere.
+/// Stands before the name of a variable that has the name of a dimension, and is not its
+/// coordinates. netCDF leaves it out of every name that begins with it, and h5netcdf out of every
+/// name that has it anywhere.
 const NOT_A_COORDINATE: &str = "_nc4_non_coord_";
 
 /// Replaces [`NOT_A_COORDINATE`] in the names of nodes and dimensions.
@@ -145,7 +147,8 @@ fn free(name: &str) -> String {
     name.replace(NOT_A_COORDINATE, FREE)
 }
 
-/// Gives dimensions and variables names that none of the `groups` beside them has, and that netCDF does not change.
+/// Gives dimensions and variables names that none of the `groups` beside them has, and that netCDF
+/// does not change.
 fn name_members(dataset: &mut cf::Dataset<'_>, groups: &HashSet<String>) {
     let coordinates: Vec<Option<usize>> =
         dataset.variables.iter().map(|one| coordinate_of(one, &dataset.dimensions)).collect();

@@ -1,7 +1,8 @@
-//! Dimension scales: a dimension is a dataset, its coordinates or one that nobody reads, and the others refer to it.
+//! Dimension scales: a dimension is a dataset, its coordinates or one that nobody reads, and the
+//! others refer to it.
 //!
-//! [Scales](https://support.hdfgroup.org/documentation/hdf5/latest/_h5_d_s__u_g.html). What is referred to from elsewhere
-//! is not listed (`REFERENCE_LIST`): no reader looks for it.
+//! [Scales](https://support.hdfgroup.org/documentation/hdf5/latest/_h5_d_s__u_g.html). What is
+//! referred to from elsewhere is not listed (`REFERENCE_LIST`): no reader looks for it.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,8 +14,8 @@ use crate::error::{Error, Result};
 use crate::view::cf::{Dimension, is_coordinate};
 use crate::view::source::Source;
 
-/// Of the arrays of a group that have names of dimensions, says what those are: names, and scales where there is a dataset
-/// for each of them or none has its name. Each array is with its object.
+/// Of the arrays of a group that have names of dimensions, says what those are: names, and scales
+/// where there is a dataset for each of them or none has its name. Each array is with its object.
 pub(super) fn name_dimensions(
     file: &mut File,
     group: usize,

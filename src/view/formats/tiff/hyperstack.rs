@@ -1,9 +1,9 @@
-//! `tif`: pages one after another. Where ImageJ has the type it is one of its hyperstacks, which a text in the first
-//! directory describes, with channels fastest, then z, then time; any other has the text by which tifffile restores the
-//! shape.
+//! `tif`: pages one after another. Where ImageJ has the type it is one of its hyperstacks, which a
+//! text in the first directory describes, with channels fastest, then z, then time; any other has
+//! the text by which tifffile restores the shape.
 //!
-//! Below 4 GiB there is a directory for each page. A longer hyperstack has one alone, as ImageJ writes it: the
-//! other pages follow the first. Anything else that is longer is a BigTIFF.
+//! Below 4 GiB there is a directory for each page. A longer hyperstack has one alone, as ImageJ
+//! writes it: the other pages follow the first. Anything else that is longer is a BigTIFF.
 
 use super::directory::{Form, Value, Writer, resolution, tag};
 use super::page::{Page, stack};

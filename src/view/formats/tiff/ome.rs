@@ -1,9 +1,10 @@
 //! `ome.tif`: a BigTIFF whose tiles are the chunks, with an OME-XML text in the first directory
-//! (<https://ome-model.readthedocs.io/en/stable/ome-tiff/>). Of a group that is an OME-Zarr image the smaller levels are
-//! sub-directories of each page.
+//! (<https://ome-model.readthedocs.io/en/stable/ome-tiff/>). Of a group that is an OME-Zarr image
+//! the smaller levels are sub-directories of each page.
 //!
-//! Tiles have sides that are multiples of 16. Chunks as wide as the page are strips. Where chunks are neither, or are
-//! so small that their places would fill the header, pages lie one after another.
+//! Tiles have sides that are multiples of 16. Chunks as wide as the page are strips. Where chunks
+//! are neither, or are so small that their places would fill the header, pages lie one after
+//! another.
 
 use super::directory::{Entry, Form, Value, Writer, lens, resolution, tag};
 use super::ome_xml;
@@ -69,8 +70,8 @@ pub(in super::super) fn build(source: &Source<'_>) -> Result<View> {
     let mut all = vec![Level::of(first, &image, &mut places_left)?];
     for array in arrays {
         let smaller = Image::of(array)?;
-        // OME-TIFF has levels of fewer rows and columns, and of nothing else; what goes on from there is left out of
-        // the pyramid.
+        // OME-TIFF has levels of fewer rows and columns, and of nothing else; what goes on from
+        // there is left out of the pyramid.
         let level = (smaller.dtype == image.dtype)
             .then(|| Level::of(array, &smaller, &mut places_left))
             .transpose()?

@@ -80,7 +80,8 @@ impl Page {
             (tag::SAMPLE_FORMAT, Value::Short(vec![self.sample_format; samples])),
         ];
         if self.samples > color {
-            // The fourth of four is the opacity of the pixel, which is not multiplied with the colours.
+            // The fourth of four is the opacity of the pixel, which is not multiplied with the
+            // colours.
             let kind = if self.is_rgb { 2 } else { 0 };
             let extra = usize::from(self.samples.saturating_sub(color));
             entries.push((tag::EXTRA_SAMPLES, Value::Short(vec![kind; extra])));
@@ -106,8 +107,8 @@ impl Page {
     }
 }
 
-/// What each axis before those of a page is, if there are no more than one of time, of channels and of space: those that
-/// are not known take what is left. None where there are more.
+/// Returns the meaning of each axis outside of a page, if there is at most one of time, one of
+/// channels and one of space; unknown axes take the remaining ones. `None` if there are more.
 pub(super) fn stack(outer: &[Axis], has_samples: bool) -> Option<Vec<Option<Kind>>> {
     let known = |kind| outer.iter().any(|axis| axis.kind == Some(kind));
     let mut free = match outer.iter().filter(|axis| axis.len > 1).count() {

@@ -54,8 +54,8 @@ fn what_reaches_out_of_bounds_is_refused() {
     assert_eq!(decode(&[2, b'a', b'b', b'c'], 2), None);
 }
 
-/// How C-Blosc 1.19 and later read: they want more than one byte after the first of a match, and stop at
-/// the end of the stream before they copy.
+/// How C-Blosc 1.19 and later read: they want more than one byte after the first of a match, and
+/// stop at the end of the stream before they copy.
 fn decode_as_c_blosc(input: &[u8], len: usize) -> Option<Vec<u8>> {
     let mut output = Vec::new();
     let mut at = 1;
