@@ -1,14 +1,14 @@
-//! The codecs of an array, bound to the shapes that its chunks have.
+//! The codecs of an array, bound to the shapes of its chunks.
 //!
-//! On a regular grid there is one shape, bound when the array is opened. On a rectilinear one each
-//! shape is bound when a chunk of it is first asked for, and the last ones are kept.
+//! On a regular grid there is one shape, bound when the array is opened. On a rectilinear grid each
+//! shape is bound for the first chunk that has it, and the most recent ones are cached.
 //!
 //! `Grid` says where each chunk begins and ends: by a step, or by a search in the runs that a
 //! rectilinear grid lists. There is never a table of chunks, since a few bytes of metadata can
 //! describe any number of them. `Array::chunk_len` says how many bytes a chunk has: an exact number
-//! or, if elements have lengths of their own, an upper limit. `st_size` and the checks of a write
-//! use it. The decoded form of a chunk with elements of variable length is that of `vlen-utf8`,
-//! whatever codec stores it.
+//! or, for elements of variable length, an upper limit. `st_size` and the checks of a write use it.
+//! A chunk with elements of variable length is decoded to the form of `vlen-utf8`, whatever codec
+//! stores it.
 
 use std::num::NonZeroUsize;
 use std::ops::Deref;
@@ -22,32 +22,33 @@ use crate::codec::{Elements, Pipeline};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 
-/// How many shapes are kept.
+/// The most shapes to cache.
 const SHAPES: NonZeroUsize = NonZeroUsize::MIN.saturating_add(63);
 
-/// How many bytes a decoded chunk has.
+/// The length of a decoded chunk in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChunkLen {
-    /// As many.
+    /// Exactly this many.
     Exactly(u64),
-    /// Each chunk as many as its elements have, and no more than that.
+    /// Depends on the elements, and is at most this.
     UpTo(u64),
 }
 
 impl ChunkLen {
-    /// Of chunks of `shape`, which may have `limit` bytes where that depends on their elements.
+    /// Returns the length of chunks of `shape`; `limit` is the most bytes for elements of variable
+    /// length.
     pub fn of(shape: &[u64], dtype: &DType, limit: u64) -> Result<Self> {
         Ok(chunk_len(shape, dtype)?.map_or(Self::UpTo(limit), Self::Exactly))
     }
 
-    /// The most bytes that the chunk can have.
+    /// Returns the most bytes that the chunk can have.
     pub fn longest(self) -> u64 {
         match self {
             Self::Exactly(len) | Self::UpTo(len) => len,
         }
     }
 
-    /// The bytes that it has, where that is known without reading it.
+    /// Returns its length if that is known without reading it.
     pub fn exactly(self) -> Option<u64> {
         match self {
             Self::Exactly(len) => Some(len),
@@ -61,7 +62,7 @@ impl ChunkLen {
 pub enum Pipelines {
     /// All chunks have the same shape.
     One(Pipeline),
-    /// Chunks differ.
+    /// Chunks have different shapes.
     ByShape(Box<ByShape>),
 }
 
@@ -71,17 +72,17 @@ pub struct ByShape {
     stack: Stack,
     dtype: DType,
     limit: u64,
-    /// That of the first chunk: what is true of every shape is asked of it.
+    /// The pipeline of the first chunk, for properties that all shapes share.
     first: Pipeline,
-    /// A leaf: a pipeline is bound without it.
+    /// A leaf lock: pipelines are bound without it.
     kept: Mutex<LruCache<Vec<u64>, Arc<Pipeline>>>,
 }
 
-/// A pipeline, for as long as one chunk needs it.
+/// A pipeline in use for one chunk.
 pub enum Bound<'a> {
-    /// That of all chunks.
+    /// The pipeline of all chunks.
     Only(&'a Pipeline),
-    /// That of chunks of the same shape.
+    /// The pipeline of chunks of the same shape.
     Kept(Arc<Pipeline>),
 }
 
@@ -97,7 +98,7 @@ impl Deref for Bound<'_> {
 }
 
 impl Pipelines {
-    /// Those of a grid in which all chunks have `shape`, and may have `limit` bytes.
+    /// Returns the pipelines of a grid with chunks of one `shape`, of at most `limit` bytes.
     pub fn one(stack: &Stack, shape: Vec<u64>, dtype: &DType, limit: u64) -> Result<Self> {
         let elements = Elements { shape, dtype: dtype.clone() };
         let pipeline = stack.bind(&elements, limit)?;
@@ -113,7 +114,7 @@ impl Pipelines {
         Ok(Self::ByShape(Box::new(ByShape { stack, dtype: dtype.clone(), limit, first, kept })))
     }
 
-    /// That of a chunk whose shape is `shape()`.
+    /// Returns the pipeline of a chunk with the shape `shape()`.
     pub fn of(&self, shape: impl FnOnce() -> Result<Vec<u64>>) -> Result<Bound<'_>> {
         match self {
             Self::One(pipeline) => Ok(Bound::Only(pipeline)),
@@ -121,7 +122,7 @@ impl Pipelines {
         }
     }
 
-    /// Whether a range of a decoded chunk takes nothing else of it.
+    /// Whether a range of a decoded chunk can be read without the rest.
     pub fn is_by_element(&self) -> bool {
         match self {
             Self::One(pipeline) => pipeline.is_by_element(),
@@ -129,7 +130,7 @@ impl Pipelines {
         }
     }
 
-    /// Whether what is decoded may differ from what was encoded.
+    /// Whether decoding may return other elements than were encoded.
     pub fn is_lossy(&self) -> bool {
         match self {
             Self::One(pipeline) => pipeline.is_lossy(),

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{Array, Coords};
 
-/// The number of an open array. An array that is opened again, because its metadata has changed,
-/// has another number, so nothing that was kept for the old one is found for the new one.
+/// The number of an open array. An array that is opened again after its metadata changed has
+/// another number, so cached values of the old one are not found for the new one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ArrayId(u64);
 
@@ -23,18 +23,19 @@ impl ArrayId {
 /// A chunk by numbers alone: a key for maps that does not keep the array open.
 pub type ChunkId = (ArrayId, Coords);
 
-/// A chunk of an open array. Two are equal if they have the same array, as it was opened, and the
-/// same coordinates.
+/// A chunk of an open array. Two are equal if they have the same open array and the same
+/// coordinates.
 #[derive(Clone)]
 pub struct ChunkRef {
-    /// The array.
+    /// The open array.
     pub array: Arc<Array>,
-    /// The coordinates of the chunk in the grid that the mount shows: of an inner chunk in a shard.
+    /// The coordinates in the grid that the mount shows: those of the inner chunk in a sharded
+    /// array.
     pub coords: Coords,
 }
 
 impl ChunkRef {
-    /// The chunk of `array` at `coords`.
+    /// Returns the reference to the chunk of `array` at `coords`.
     pub fn new(array: &Arc<Array>, coords: &Coords) -> Self {
         Self { array: Arc::clone(array), coords: coords.clone() }
     }

@@ -1,9 +1,9 @@
-//! Where the encoded chunks of an array lie.
+//! Stores of encoded chunks.
 //!
-//! [`ChunkStore`] is the abstract store interface of the drafts with coordinates in the place of
-//! keys. [`Direct`] gives each chunk a key of its own; [`Sharded`](super::sharded::Sharded) puts
-//! many into one value of the chunk store below it, so that shards nest. The storage transformer of
-//! 2022 and the `sharding_indexed` codec are the same here.
+//! [`ChunkStore`] is the abstract store interface of the drafts with coordinates instead of keys.
+//! [`Direct`] gives each chunk a key of its own; [`Sharded`](super::sharded::Sharded) puts many
+//! into one value of the chunk store below it, so that shards nest. The storage transformer of 2022
+//! and the `sharding_indexed` codec are the same here.
 //!
 //! Coordinates replace keys so that no level parses a key to find a chunk.
 
@@ -23,7 +23,7 @@ use crate::store::{ByteRange, Condition, Entry, Key, Piece, Prefix, Stat, Store,
 /// meantime.
 const ATTEMPTS: usize = 1000;
 
-/// Tries `change` again while others come in between.
+/// Retries `change` while it conflicts with other writers.
 pub(crate) fn retried<T>(mut change: impl FnMut() -> Result<T>) -> Result<T> {
     for _ in 0..ATTEMPTS {
         match change() {
@@ -38,62 +38,62 @@ pub(crate) fn retried<T>(mut change: impl FnMut() -> Result<T>) -> Result<T> {
     ))
 }
 
-/// A new encoded value for one chunk, or its end.
+/// A new encoded value for a chunk, or its removal.
 #[derive(Debug, Clone)]
 pub struct Change {
-    /// Which chunk.
+    /// The coordinates of the chunk.
     pub coords: Coords,
-    /// The encoded bytes; none erases the chunk.
+    /// The encoded bytes; `None` erases the chunk.
     pub value: Option<Vec<Piece>>,
-    /// What must still be so.
+    /// The condition for the change.
     pub condition: Condition,
 }
 
 impl Change {
-    /// Sets a chunk, whatever was there.
+    /// Sets a chunk unconditionally.
     pub fn set(coords: Coords, encoded: Bytes) -> Self {
         Self { coords, value: Some(vec![encoded.into()]), condition: Condition::Always }
     }
 
-    /// Erases a chunk, whatever was there.
+    /// Erases a chunk unconditionally.
     pub fn erase(coords: Coords) -> Self {
         Self { coords, value: None, condition: Condition::Always }
     }
 }
 
-/// Indices along one dimension, as they are found, each once.
+/// Indices along one dimension, each once, read lazily.
 pub type Indices = Box<dyn Iterator<Item = Result<u64>> + Send>;
 
-/// Coordinates, as they are found, each once.
+/// Coordinates, each once, read lazily.
 pub type CoordsList = Box<dyn Iterator<Item = Result<Coords>> + Send>;
 
 /// A store of encoded chunks.
 pub trait ChunkStore: Send + Sync + fmt::Debug {
-    /// The grid that the coordinates are in.
+    /// Returns the grid of the coordinates.
     fn grid(&self) -> &Grid;
 
-    /// For each chunk the bytes of its range; `None` where it is not stored. A value's length is
-    /// the chunk's, its time and version those of the stored value that it lies in.
+    /// Returns the bytes of each range; `None` for a chunk that is not stored. The length in the
+    /// stat is the chunk's; time and version are those of the stored value that contains it.
     fn get_partial_values(&self, ranges: &[(Coords, ByteRange)]) -> Result<Vec<Option<Value>>>;
 
-    /// Length, time and version as [`Self::get_partial_values`] has them.
+    /// Returns the stats of chunks, as in [`Self::get_partial_values`].
     fn stat(&self, coords: &[Coords]) -> Result<Vec<Option<Stat>>>;
 
-    /// Sets and erases whole chunks; of two changes of one chunk the later counts. Of the chunks of
-    /// one stored value all are changed or none; a condition that does not hold is [`Kind::Stale`]
-    /// or [`Kind::Exists`].
+    /// Sets and erases whole chunks; the last change of a chunk counts. Changes all of the chunks
+    /// in one stored value or none; fails with [`Kind::Stale`] or [`Kind::Exists`] if a condition
+    /// does not hold.
     ///
-    /// Returns for each change what it stored, `None` for what it erased.
+    /// Returns the new stat for each change, `None` for an erased chunk.
     fn update(&self, changes: Vec<Change>) -> Result<Vec<Option<Stat>>>;
 
-    /// Replaces bytes inside chunks, from a start that counts in their encoded form. A chunk must
-    /// exist and keeps its length. What others change meanwhile is kept.
+    /// Replaces bytes inside encoded chunks, from an offset. A chunk must exist and keeps its
+    /// length. Keeps concurrent changes of other writers.
     fn set_partial_values(&self, parts: &[(Coords, u64, Bytes)]) -> Result<()> {
         let mut by_chunk: BTreeMap<&Coords, Vec<(u64, Bytes)>> = BTreeMap::new();
         for (coords, start, bytes) in parts {
             by_chunk.entry(coords).or_default().push((*start, bytes.clone()));
         }
-        // No bytes are wanted, but what is wrong with a damaged chunk, which a stat does not say.
+        // The empty read reports a damaged chunk, which a stat does not.
         let ranges: Vec<(Coords, ByteRange)> =
             by_chunk.keys().map(|coords| ((*coords).clone(), ByteRange::first(0))).collect();
         retried(|| {
@@ -110,7 +110,7 @@ pub trait ChunkStore: Send + Sync + fmt::Debug {
         })
     }
 
-    /// Erases chunks. One that is not stored is none the worse.
+    /// Erases chunks, and skips those that are not stored.
     fn erase_values(&self, coords: &[Coords]) -> Result<()> {
         self.update(coords.iter().cloned().map(Change::erase).collect()).map(drop)
     }
@@ -118,32 +118,32 @@ pub trait ChunkStore: Send + Sync + fmt::Debug {
     /// Erases every chunk whose first indices are `prefix`.
     fn erase_prefix(&self, prefix: &[u64]) -> Result<()>;
 
-    /// The next index of every chunk whose first indices are `prefix`, which is shorter than the
-    /// rank.
+    /// Lists the next index of every chunk whose first indices are `prefix`, which is shorter than
+    /// the rank.
     fn list_dir(self: Arc<Self>, prefix: &[u64]) -> Result<Indices>;
 
-    /// Every chunk whose first indices are `prefix`.
+    /// Lists every chunk whose first indices are `prefix`.
     fn list_prefix(self: Arc<Self>, prefix: &[u64]) -> Result<CoordsList>;
 
-    /// Every chunk.
+    /// Lists every chunk.
     fn list(self: Arc<Self>) -> Result<CoordsList> {
         self.list_prefix(&[])
     }
 
-    /// The key of the stored value that the chunk lies in, or would lie in: of an array without
-    /// dimensions whichever is there.
+    /// Returns the key of the stored value that contains the chunk or would contain it. An array
+    /// without dimensions may have one of two keys; this returns the one that exists.
     fn key(&self, coords: &Coords) -> Result<Key>;
 }
 
 impl Error {
-    /// Names the chunk it is about.
+    /// Adds the coordinates of the chunk to an error.
     #[must_use]
     pub fn at_coords(self, coords: &Coords) -> Self {
         self.at(coords)
     }
 }
 
-/// Each chunk is a value of its own.
+/// A chunk store with a value for each chunk.
 #[derive(Debug)]
 pub struct Direct {
     store: Store,
@@ -153,7 +153,7 @@ pub struct Direct {
 }
 
 impl Direct {
-    /// The chunks below `prefix` in `store`.
+    /// Returns the chunk store below `prefix` in `store`.
     pub fn new(store: Store, prefix: Prefix, encoding: KeyEncoding, grid: Grid) -> Self {
         Self { store, prefix, encoding, grid }
     }
@@ -224,7 +224,7 @@ impl ChunkStore for Direct {
             Some((level, _)) if !level.is_empty() => {
                 self.store.write()?.erase_prefix(&self.prefix.join(&level)?)
             }
-            // The names stand beside others (the array's document): only what is a chunk goes.
+            // The prefix holds other values (the array's document), so erase only chunks.
             _ => {
                 let mut keys = Vec::new();
                 for key in self.listing()?.list_prefix(&self.prefix)? {
@@ -243,7 +243,7 @@ impl ChunkStore for Direct {
     fn list_dir(self: Arc<Self>, prefix: &[u64]) -> Result<Indices> {
         let depth = prefix.len();
         let Some((level, before)) = key_encoding::level(self.encoding, prefix) else {
-            // All chunks are directly below the array: an index may come many times.
+            // All chunks lie directly below the array, so an index may occur many times.
             let mut seen = std::collections::HashSet::new();
             let is_leaf = depth + 1 == self.grid.rank();
             let list = self.list_prefix(prefix)?;
@@ -302,7 +302,8 @@ impl ChunkStore for Direct {
 }
 
 impl Direct {
-    /// The index that an entry of a level adds to `prefix`, where a chunk of the grid is there.
+    /// Returns the index that an entry of a level adds to `prefix`, if it leads to a chunk of the
+    /// grid.
     fn child(self: &Arc<Self>, prefix: &[u64], before: &str, entry: &Entry) -> Result<Option<u64>> {
         let Some(index) = entry.name().strip_prefix(before).and_then(key_encoding::index) else {
             return Ok(None);
@@ -314,7 +315,7 @@ impl Direct {
         let is_leaf = path.len() == self.grid.rank();
         let found = match entry {
             Entry::Key(_) => is_leaf,
-            // Left-over empty directories are not shown.
+            // Ignore empty directories.
             Entry::Prefix(_) if is_leaf => false,
             Entry::Prefix(_) => Arc::clone(self).list_prefix(&path)?.next().transpose()?.is_some(),
         };

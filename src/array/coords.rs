@@ -1,4 +1,4 @@
-//! Places in a grid of chunks.
+//! Coordinates of chunks, and the grid of an array.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use crate::metadata::model;
 pub struct Coords(Box<[u64]>);
 
 impl Coords {
-    /// One index along each dimension.
+    /// Returns coordinates from an index along each dimension.
     pub fn new(indices: impl Into<Box<[u64]>>) -> Self {
         Self(indices.into())
     }
 
-    /// The indices.
+    /// Returns the indices.
     pub fn indices(&self) -> &[u64] {
         &self.0
     }
@@ -28,7 +28,7 @@ impl Coords {
 }
 
 impl fmt::Display for Coords {
-    /// As the end of the name in a mount: `c/1/23`.
+    /// Formats them as in the names of a mount: `c/1/23`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("c")?;
         self.0.iter().try_for_each(|index| write!(f, "/{index}"))
@@ -41,8 +41,7 @@ impl fmt::Debug for Coords {
     }
 }
 
-/// A grid of chunks over an array: how many there are along each dimension, and where each begins
-/// and ends.
+/// The grid of an array: the number of chunks along each dimension, and where each begins and ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Grid {
     counts: Vec<u64>,
@@ -53,7 +52,7 @@ pub struct Grid {
 /// array.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Axis {
-    /// All of this length, without an end.
+    /// Chunks of this length, without an end.
     Regular(u64),
     /// Runs of chunks of the same length.
     Irregular(Box<[Run]>),
@@ -62,24 +61,24 @@ enum Axis {
 /// Chunks of the same length, one after another.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Run {
-    /// The index of the first.
+    /// The index of the first chunk.
     index: u64,
-    /// The element that it begins with.
+    /// The first element of the first chunk.
     start: u64,
-    /// Elements of each.
+    /// The elements of each chunk.
     len: u64,
-    /// How many they are.
+    /// The number of chunks.
     count: u64,
 }
 
 impl Grid {
-    /// The grid of chunks of `chunk_shape` over an array of `shape`; those at the edges may
-    /// overhang.
+    /// Returns the grid with chunks of `chunk_shape` over an array of `shape`; chunks at the edges
+    /// may overhang.
     pub fn regular(shape: &[u64], chunk_shape: &[u64]) -> Self {
         Self::over(shape, chunk_shape.iter().map(|len| Axis::Regular((*len).max(1))).collect())
     }
 
-    /// The grid of stored chunks that `array` has.
+    /// Returns the grid of the stored chunks of `array`.
     pub fn of(array: &model::Array) -> Self {
         match &array.rectilinear {
             Some(runs) => {
@@ -89,7 +88,7 @@ impl Grid {
         }
     }
 
-    /// The same chunks, over an array of another shape.
+    /// Returns the grid with the same chunks over an array of another shape.
     #[must_use]
     pub fn resized(&self, shape: &[u64]) -> Self {
         Self::over(shape, Arc::clone(&self.axes))
@@ -100,12 +99,12 @@ impl Grid {
         Self { counts, axes }
     }
 
-    /// Chunks along each dimension.
+    /// Returns the number of chunks along each dimension.
     pub fn counts(&self) -> &[u64] {
         &self.counts
     }
 
-    /// The number of dimensions.
+    /// Returns the number of dimensions.
     pub fn rank(&self) -> usize {
         self.counts.len()
     }
@@ -127,31 +126,33 @@ impl Grid {
             && self.counts.iter().skip(prefix.len()).all(|count| *count > 0)
     }
 
-    /// Elements along each dimension of the chunk at `coords`, those outside of the array too.
+    /// Returns the shape of the chunk at `coords`, including elements outside of the array.
     pub fn chunk_shape_at(&self, coords: &Coords) -> Result<Vec<u64>> {
         let spans = self.spans(coords)?;
         Ok(spans.into_iter().map(|(_, len)| len).collect())
     }
 
-    /// How many elements of the chunk at `coords` lie in an array of `shape`, along each dimension.
+    /// Returns how many elements of the chunk at `coords` lie in an array of `shape`, along each
+    /// dimension.
     pub fn extent(&self, coords: &Coords, shape: &[u64]) -> Result<Vec<u64>> {
         let along = self.spans(coords)?.into_iter().zip(shape);
         Ok(along.map(|((start, len), all)| all.saturating_sub(start).min(len)).collect())
     }
 
-    /// The index along dimension `axis` of the chunk that `element` lies in.
+    /// Returns the index along dimension `axis` of the chunk that contains `element`.
     pub fn index_of(&self, axis: usize, element: u64) -> Option<u64> {
         self.axes.get(axis)?.count_in(element.checked_add(1)?).checked_sub(1)
     }
 
-    /// Along each dimension the first element of the chunk at `coords`, and how many it has.
+    /// Returns the first element of the chunk at `coords` and the number of its elements, along
+    /// each dimension.
     pub fn spans(&self, coords: &Coords) -> Result<Vec<(u64, u64)>> {
         let found = coords.indices().iter().zip(&*self.axes).map(|(index, axis)| axis.span(*index));
         let found = if coords.indices().len() == self.rank() { found.collect() } else { None };
         found.ok_or_else(|| self.outside(coords))
     }
 
-    /// Why there is no chunk at `coords`.
+    /// Returns the error for coordinates outside the grid.
     pub fn outside(&self, coords: &Coords) -> Error {
         let detail = format!("outside the grid, which has {:?} chunks", self.counts);
         Error::invalid(detail).at_coords(coords)
@@ -170,7 +171,7 @@ impl Axis {
         Self::Irregular(runs.iter().map(run).collect())
     }
 
-    /// The number of chunks that begin before element `len`.
+    /// Returns the number of chunks that begin before element `len`.
     fn count_in(&self, len: u64) -> u64 {
         let runs = match self {
             Self::Regular(chunk) => return len.div_ceil(*chunk),
@@ -183,7 +184,7 @@ impl Axis {
         })
     }
 
-    /// The first element of a chunk, and how many it has.
+    /// Returns the first element of a chunk, and the number of its elements.
     fn span(&self, index: u64) -> Option<(u64, u64)> {
         let runs = match self {
             Self::Regular(chunk) => return Some((index.saturating_mul(*chunk), *chunk)),

@@ -1,9 +1,8 @@
-//! What is kept of shards from one call to the next: their indexes, and those that had to be
-//! decoded whole.
+//! Caches for shards: their indexes, and shards that had to be decoded as a whole.
 //!
-//! Bounded in bytes over all arrays of the process: a hierarchy may have any number of arrays, and
-//! an index as many entries as its document likes. The newest is always kept, however long, since
-//! the next call most likely wants it again.
+//! They are limited in bytes over all arrays of the process: a hierarchy may have any number of
+//! arrays, and metadata may ask for any number of index entries. The newest value is always kept,
+//! however long, since the next call probably needs it.
 
 use std::fmt;
 use std::sync::LazyLock;
@@ -16,31 +15,31 @@ use super::coords::Coords;
 use super::sharded::Loaded;
 use crate::store::Value;
 
-/// Bytes of decoded indexes.
+/// The decoded indexes.
 pub static INDEXES: LazyLock<Kept<std::sync::Arc<Loaded>>> = LazyLock::new(|| Kept::new(64 << 20));
 
-/// Bytes of shards that were decoded as a whole, because codecs lie around them.
+/// Shards that were decoded as a whole, because codecs are around them.
 pub static WHOLE: LazyLock<Kept<Value>> = LazyLock::new(|| Kept::new(64 << 20));
 
-/// What an entry takes besides what it holds.
+/// The bytes of an entry besides its value.
 const ENTRY_LEN: usize = 256;
 
-/// A level of sharding of an array that is open.
+/// The number of a sharding level of an open array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct LevelId(u64);
 
 impl LevelId {
-    /// One that no other has or had.
+    /// Returns a number that no other level has or had.
     pub fn new() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Self(NEXT.fetch_add(1, Ordering::Relaxed))
     }
 }
 
-/// Values by shard, those used last.
+/// The most recently used values by shard.
 pub struct Kept<V> {
     limit: usize,
-    /// A leaf: held for look-ups only.
+    /// A leaf lock for look-ups.
     table: Mutex<Table<V>>,
 }
 
@@ -50,17 +49,17 @@ struct Table<V> {
 }
 
 impl<V: Clone> Kept<V> {
-    /// Keeps at most `limit` bytes, or one value that is longer.
+    /// Returns a cache for at most `limit` bytes, or one value that is longer.
     pub fn new(limit: usize) -> Self {
         Self { limit, table: Mutex::new(Table { by_shard: LruCache::unbounded(), len: 0 }) }
     }
 
-    /// The value of a shard, if it is kept.
+    /// Returns the cached value of a shard.
     pub fn get(&self, level: LevelId, shard: &Coords) -> Option<V> {
         self.table.lock().by_shard.get(&(level, shard.clone())).map(|(value, _)| value.clone())
     }
 
-    /// Keeps the value of a shard, which takes `len` bytes, in the place of the one before.
+    /// Caches the value of a shard, which takes `len` bytes.
     pub fn put(&self, level: LevelId, shard: &Coords, value: V, len: usize) {
         let len = len.saturating_add(ENTRY_LEN);
         let mut gone = Vec::new();
@@ -81,7 +80,7 @@ impl<V: Clone> Kept<V> {
         drop(gone); // Freeing memory takes time: not under the lock.
     }
 
-    /// Forgets the value of a shard.
+    /// Drops the value of a shard.
     pub fn forget(&self, level: LevelId, shard: &Coords) {
         let mut table = self.table.lock();
         let old = table.by_shard.pop(&(level, shard.clone()));

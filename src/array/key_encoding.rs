@@ -1,9 +1,9 @@
-//! Coordinates to the end of a key, and back.
+//! Converts coordinates to the last part of a key, and back.
 
 use super::coords::Coords;
 use crate::metadata::model::{KeyEncoding, Separator};
 
-/// The end of the key of the chunk at `coords`, relative to the array.
+/// Returns the key of the chunk at `coords` relative to the array.
 pub fn encode(encoding: KeyEncoding, coords: &[u64]) -> String {
     let join = |separator: Separator| {
         coords.iter().map(u64::to_string).collect::<Vec<_>>().join(separator.as_str())
@@ -19,18 +19,18 @@ pub fn encode(encoding: KeyEncoding, coords: &[u64]) -> String {
         }
         KeyEncoding::V2(separator) => join(separator),
         KeyEncoding::V2Unsaid | KeyEncoding::N5 => join(Separator::Dot),
-        // What zarr-python 2, GDAL and xtensor-zarr write; the text says `c`.
+        // zarr-python 2, GDAL and xtensor-zarr write this; the specification says `c`.
         KeyEncoding::Draft(_) if coords.is_empty() => "c0".to_owned(),
         KeyEncoding::Draft(separator) => format!("c{}", join(separator)),
     }
 }
 
-/// Another end that the key of the chunk may have, where writers differ.
+/// Returns a second relative key that writers may use for the chunk.
 pub fn alternative(encoding: KeyEncoding, coords: &[u64]) -> Option<&'static str> {
     (matches!(encoding, KeyEncoding::Draft(_)) && coords.is_empty()).then_some("c")
 }
 
-/// The coordinates that `text` is the end of a key of, in a grid of `rank` dimensions.
+/// Parses the relative key `text` in a grid of `rank` dimensions.
 pub fn decode(encoding: KeyEncoding, text: &str, rank: usize) -> Option<Coords> {
     if rank == 0 {
         let names =
@@ -57,7 +57,7 @@ pub fn decode(encoding: KeyEncoding, text: &str, rank: usize) -> Option<Coords> 
     indices.filter(|indices| indices.len() == rank).map(Coords::new)
 }
 
-/// A chunk index as keys have it: decimal, without sign or leading zeros.
+/// Parses a chunk index: decimal, without sign or leading zeros.
 pub fn index(text: &str) -> Option<u64> {
     let canonical = text == "0" || (text.starts_with(|c: char| ('1'..='9').contains(&c)));
     (canonical && text.bytes().all(|byte| byte.is_ascii_digit()))
@@ -65,15 +65,15 @@ pub fn index(text: &str) -> Option<u64> {
         .flatten()
 }
 
-/// Whether `text` is the prefix of the keys of chunks, where keys have levels that are not levels
-/// of coordinates.
+/// Whether `text` is a prefix of chunk keys, in an encoding with levels that are no levels of
+/// coordinates.
 pub fn is_level_of_n5(encoding: KeyEncoding, text: &str, rank: usize) -> bool {
     let count = text.split('/').count();
     encoding == KeyEncoding::N5 && count < rank && text.split('/').all(|part| index(part).is_some())
 }
 
-/// Where keys are levels of prefixes: the prefix of all chunks whose first indices are `coords`,
-/// without the slash at its end, and what stands before the next index in the names below it.
+/// Returns, for encodings with levels of prefixes, the prefix of all chunks whose first indices are
+/// `coords`, without the last slash, and the separator before the next index in the names below it.
 pub fn level(encoding: KeyEncoding, coords: &[u64]) -> Option<(String, &'static str)> {
     let separator = match encoding {
         KeyEncoding::Default(separator)

@@ -1,11 +1,11 @@
-//! From the codecs of an array to the levels of its chunk store and the pipeline of its innermost
-//! chunk.
+//! Splits the codecs of an array into the levels of its chunk store and the pipeline of its
+//! innermost chunks.
 //!
-//! A `sharding_indexed` codec becomes a [`Level`]; the transposes in front of it go into the
-//! pipeline of its inner chunks, where they do the same to each. What is shown as a chunk is
-//! therefore always the smallest unit that can be read by itself.
+//! A `sharding_indexed` codec becomes a [`Level`]; the transposes in front of it move into the
+//! pipeline of its inner chunks, where they have the same effect. The mount therefore always shows
+//! the smallest unit that can be read by itself as a chunk.
 //!
-//! What is left of the codecs is the pipeline of the innermost chunk. Slots are counted in the
+//! The remaining codecs are the pipeline of the innermost chunks. Slots are counted in the
 //! transposed shard. Stacked storage transformers and nested codecs are levels over levels; the
 //! storage transformer of 2022 lowers to `sharding_indexed` in the model.
 
@@ -21,16 +21,16 @@ use crate::error::{Error, Result};
 use crate::json::Object;
 use crate::metadata::model;
 
-/// What a chain of codecs comes to.
+/// The result of splitting a chain of codecs.
 #[derive(Debug)]
 pub struct Layers {
-    /// Levels of sharding, the outermost first, each with the shape of its inner chunks.
+    /// The levels of sharding, the outermost first, each with the shape of its inner chunks.
     pub levels: Vec<(Level, Vec<u64>)>,
-    /// What the innermost chunks go through.
+    /// The codecs of the innermost chunks.
     pub stack: Stack,
 }
 
-/// The codecs of the innermost chunks, to be bound to a shape.
+/// The codecs of the innermost chunks, not yet bound to a shape.
 #[derive(Debug)]
 pub struct Stack {
     before: Vec<CodecSpec>,
@@ -38,14 +38,14 @@ pub struct Stack {
 }
 
 impl Stack {
-    /// Binds the codecs to chunks of `elements`, of at most `max_len` bytes where that does not
-    /// follow from the shape.
+    /// Binds the codecs to chunks of `elements`; `max_len` is the most bytes for elements of
+    /// variable length.
     pub fn bind(&self, elements: &Elements, max_len: u64) -> Result<Pipeline> {
         Pipeline::bind(&self.chain, &self.before, elements, max_len)
     }
 }
 
-/// Splits the codecs of `array` at its sharding codecs and binds each of these to its shape. A
+/// Splits the codecs of `array` at its sharding codecs, and binds each of these to its shape. A
 /// shard that must be decoded as a whole may have `max_chunk_len` bytes.
 pub fn split(array: &model::Array, max_chunk_len: u64) -> Result<Layers> {
     let rank = array.chunk_shape.len();
@@ -93,7 +93,7 @@ pub fn split(array: &model::Array, max_chunk_len: u64) -> Result<Layers> {
     }
 }
 
-/// The bytes of a decoded chunk of `shape`; none where elements have lengths of their own.
+/// Returns the bytes of a decoded chunk of `shape`; `None` for elements of variable length.
 pub fn chunk_len(shape: &[u64], dtype: &DType) -> Result<Option<u64>> {
     if dtype.is_variable() {
         return Ok(None);
@@ -105,8 +105,8 @@ pub fn chunk_len(shape: &[u64], dtype: &DType) -> Result<Option<u64>> {
     })
 }
 
-/// The codecs in a member of a sharding codec's configuration, in canonical form; none where it is
-/// absent.
+/// Returns the codecs in a member of a sharding codec's configuration, in canonical form; `None` if
+/// it is absent.
 pub fn nested(configuration: &Object, member: &str) -> Result<Option<Vec<CodecSpec>>> {
     let Some(list) = configuration.get(member) else { return Ok(None) };
     let malformed =

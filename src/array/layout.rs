@@ -1,5 +1,4 @@
-//! How the inner chunks of a shard that is written lie in it: a choice of the writer, which no
-//! reader need know.
+//! The layout of inner chunks in a written shard, which readers need not know.
 //!
 //! `ShardLayout` orders the parts of a new shard, or leaves unchanged parts where they were. Both
 //! make the pieces of a new value: no shard is ever changed in place.
@@ -8,12 +7,12 @@ use std::cmp::Ordering;
 
 use crate::error::{Error, Result};
 
-/// The order and the way in which shards are written.
+/// The order of inner chunks in shards, and how shards are updated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ShardLayout {
     /// The order of inner chunks.
     pub order: ShardOrder,
-    /// What becomes of those that do not change.
+    /// How unchanged inner chunks are treated.
     pub write: ShardWrite,
 }
 
@@ -25,26 +24,25 @@ pub enum ShardOrder {
     C,
     /// The first index changes fastest.
     F,
-    /// Along the Z-order curve: those that are near one another along all dimensions.
+    /// Along the Z-order curve: neighbours in all dimensions lie close together.
     Morton,
-    /// As they were written: what was there before comes first, as it was.
+    /// In the order of writes: unchanged inner chunks come first, in their old order.
     Arrival,
 }
 
-/// What becomes of the inner chunks that do not change.
+/// How unchanged inner chunks are treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ShardWrite {
-    /// They are written one after another with the new ones.
+    /// They are written again together with the new ones.
     #[default]
     Rewrite,
-    /// They stay where they were, and the new ones come behind: a file system with reflinks shares
-    /// the bytes. What is no longer of use stays, too, until it is more than half of the shard.
+    /// They stay where they were, and the new ones follow: a file system with reflinks shares the
+    /// bytes. Dead bytes stay, too, until they are more than half of the shard.
     Append,
 }
 
 impl ShardOrder {
-    /// The order of two inner chunks by their indices in the shard. Those of [`Self::Arrival`] are
-    /// equal.
+    /// Compares two inner chunks by their indices in the shard. In [`Self::Arrival`] all are equal.
     pub(super) fn compare(self, one: &[u64], other: &[u64]) -> Ordering {
         match self {
             Self::C => one.cmp(other),
@@ -54,7 +52,7 @@ impl ShardOrder {
         }
     }
 
-    /// The order of this name.
+    /// Parses the name of an order.
     pub fn parse(name: &str) -> Result<Self> {
         match name {
             "c" => Ok(Self::C),
@@ -66,13 +64,13 @@ impl ShardOrder {
     }
 }
 
-/// By the bits of the indices in turn, the highest first, of the last dimension last: the dimension
-/// whose difference has the highest bit decides.
+/// Compares by the interleaved bits of the indices, the highest first: the dimension with the
+/// highest differing bit decides.
 fn morton(one: &[u64], other: &[u64]) -> Ordering {
     let mut decides = (0_u64, Ordering::Equal);
     for (a, b) in one.iter().zip(other) {
         let difference = a ^ b;
-        // Whether its highest bit is above that of the one before.
+        // Whether its highest bit is above that of the previous one.
         if decides.0 < difference && decides.0 < (decides.0 ^ difference) {
             decides = (difference, a.cmp(b));
         }

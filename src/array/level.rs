@@ -1,8 +1,8 @@
-//! One level of sharding: which inner chunk is where in which shard.
+//! One level of sharding: the positions of inner chunks in shards.
 //!
-//! All that the 2022 transformer and the `sharding_indexed` codec differ in is data
-//! here: index codecs, index position, codecs around the shard. A `transpose` in front
-//! of the sharding codec means that slots are counted in the transposed shard.
+//! The differences between the 2022 transformer and the `sharding_indexed` codec are data here:
+//! index codecs, index position, codecs around the shard. With a `transpose` in front of the
+//! sharding codec, slots are counted in the transposed shard.
 //!
 //! <https://zarr-specs.readthedocs.io/en/latest/v3/codecs/sharding-indexed/index.html>
 
@@ -22,27 +22,28 @@ use crate::resources;
 use crate::shard::Index;
 use crate::store::{ByteRange, Value};
 
-/// The most inner chunks that a shard may have: their index takes 64 MiB. Where there is little
-/// memory there may be one for each KiB: several threads may read an index, encoded and decoded.
+/// The most inner chunks in a shard: their index takes 64 MiB. With little memory the limit is one
+/// for each KiB of memory, because several threads may read an index, encoded and decoded.
 const MAX_SLOTS: u64 = 1 << 22;
 const MEMORY_OF_SLOT: u64 = 1 << 10;
 
-/// What a shard may have beyond what follows from its chunks, in bytes.
+/// How many bytes a shard may have beyond those of its chunks.
 const SLACK: u64 = 1 << 20;
 
 /// A level of sharding, bound to a shard shape.
 #[derive(Debug)]
 pub struct Level {
-    /// Inner chunks along each dimension of a shard.
+    /// The number of inner chunks along each dimension of a shard.
     counts: Vec<u64>,
-    /// The order of dimensions that slots are counted in.
+    /// The order of dimensions for counting slots.
     order: Order,
     slots: usize,
     index: IndexForm,
     location: IndexLocation,
-    /// Codecs around the whole shard, in order of encoding: they leave no way to read a part.
+    /// The codecs around the whole shard, in order of encoding. With any of them, no part can be
+    /// read by itself.
     pub(super) around: Vec<Box<dyn BytesToBytes>>,
-    /// The most bytes that a shard may have, stored or decoded, where codecs lie around it.
+    /// The most bytes of a shard with codecs around it, stored or decoded.
     longest: u64,
     most_kept: u64,
 }
@@ -53,20 +54,19 @@ enum IndexLocation {
     End,
 }
 
-/// How the index is encoded.
+/// The encoding of the index.
 #[derive(Debug)]
 enum IndexForm {
-    /// As `index_codecs` says.
+    /// The codecs in `index_codecs`.
     Known(Pipeline),
-    /// The document does not say, as those of April to July 2023: with or without a checksum, which
-    /// is tried.
+    /// Unknown, in metadata of April to July 2023: with or without a checksum, so both are tried.
     Either { plain: Pipeline, checked: Pipeline },
 }
 
 impl Level {
     /// Binds the configuration of a sharding codec. `shard_shape` and `inner_shape` are in the
-    /// array's own order of dimensions, `order` is what comes before the codec. Inner chunks have
-    /// `inner_len` bytes decoded; none where each has a length of its own, of at most `max_len`.
+    /// array's own order of dimensions; `order` is the transpose before the codec. Decoded inner
+    /// chunks have `inner_len` bytes, or for `None` variable lengths of at most `max_len`.
     #[expect(clippy::too_many_arguments, reason = "what a codec in a chain depends on")]
     pub fn bind(
         configuration: &Object,
@@ -107,40 +107,41 @@ impl Level {
         }
         let overhead = slots.saturating_mul(1024).saturating_add(SLACK);
         let most_kept = shard_len.saturating_mul(2).saturating_add(overhead);
-        // Nested indexes and checksums may make much more of a few bytes, but never of many.
+        // Nested indexes and checksums may multiply a short shard, but not a long one.
         let longest = shard_len.saturating_mul(128).saturating_add(overhead);
         let longest = longest.min(max_len.saturating_mul(2).saturating_add(SLACK));
         let slots = usize::try_from(slots).unwrap_or(usize::MAX);
         Ok(Self { counts, order, slots, index, location, around, longest, most_kept })
     }
 
-    /// Inner chunks in a shard, those outside of the array too.
+    /// Returns the number of inner chunks in a shard, including those outside of the array.
     pub fn slots(&self) -> usize {
         self.slots
     }
 
-    /// The most bytes that a shard may have, stored or decoded, where codecs lie around it.
+    /// Returns the most bytes of a shard with codecs around it, stored or decoded.
     pub fn longest(&self) -> u64 {
         self.longest
     }
 
-    /// The most bytes that a change need copy out of a shard of `shard_len` bytes. Entries of a
-    /// damaged or crafted index that overlap could ask for any number of times its length.
+    /// Returns the most bytes that a change needs to copy from a shard of `shard_len` bytes.
+    /// Overlapping entries of a damaged or crafted index could ask for any multiple of its length.
     pub fn most_kept(&self, shard_len: u64) -> u64 {
         self.most_kept.max(shard_len)
     }
 
-    /// The shard that an inner chunk is in.
+    /// Returns the shard that contains an inner chunk.
     pub fn shard_of(&self, coords: &Coords) -> Coords {
         Coords::new(self.shard_prefix(coords.indices()))
     }
 
-    /// The first indices of the shards that inner chunks with these first indices are in.
+    /// Returns the first indices of the shards that contain the inner chunks with these first
+    /// indices.
     pub fn shard_prefix(&self, prefix: &[u64]) -> Vec<u64> {
         prefix.iter().zip(&self.counts).map(|(index, count)| index / count).collect()
     }
 
-    /// The place of an inner chunk in the index of its shard.
+    /// Returns the slot of an inner chunk in the index of its shard.
     pub fn slot_of(&self, coords: &Coords) -> usize {
         let within: Vec<u64> =
             coords.indices().iter().zip(&self.counts).map(|(index, count)| index % count).collect();
@@ -149,7 +150,7 @@ impl Level {
         usize::try_from(slot).unwrap_or(usize::MAX)
     }
 
-    /// The inner chunk that `slot` of `shard` is for.
+    /// Returns the inner chunk of `slot` in `shard`.
     pub fn coords_of(&self, shard: &Coords, slot: usize) -> Coords {
         let counts = self.order.apply(&self.counts);
         let mut rest = u64::try_from(slot).unwrap_or(u64::MAX);
@@ -170,23 +171,23 @@ impl Level {
         )
     }
 
-    /// Inner chunks of `shard` that are in the array.
+    /// Returns how many inner chunks of `shard` lie in the array.
     pub fn chunks_of(&self, shard: &Coords, grid: &Grid) -> u64 {
         let along = shard.indices().iter().zip(&self.counts).zip(grid.counts());
         along.map(|((s, n), all)| all.saturating_sub(s.saturating_mul(*n)).min(*n)).product()
     }
 
-    /// Inner chunks along dimension `axis` of a shard.
+    /// Returns the number of inner chunks along dimension `axis` of a shard.
     pub fn count_along(&self, axis: usize) -> u64 {
         self.counts.get(axis).copied().unwrap_or(1)
     }
 
-    /// Whether fixing the first `depth` indices of inner chunks never cuts a shard.
+    /// Whether the inner chunks with the same first `depth` indices always form whole shards.
     pub fn covers_whole_shards(&self, depth: usize) -> bool {
         self.counts.iter().take(depth).all(|count| *count == 1)
     }
 
-    /// Where in a shard its index is.
+    /// Returns the range of the index in a shard.
     pub fn index_range(&self) -> ByteRange {
         let len = match &self.index {
             IndexForm::Known(pipeline) => pipeline.encoded_len(),
@@ -199,8 +200,8 @@ impl Level {
         }
     }
 
-    /// The index in `value`, which was read from [`Self::index_range`], and where in the shard it
-    /// is.
+    /// Parses the index in `value`, which was read from [`Self::index_range`], and returns where in
+    /// the shard it is.
     pub fn parse_index(&self, value: &Value) -> Result<(Index, Range<u64>)> {
         match &self.index {
             IndexForm::Known(pipeline) => self.parse_as(pipeline, value),
@@ -230,7 +231,7 @@ impl Level {
         Ok((Index::parse(&decoded)?, self.index_at(len, shard_len)))
     }
 
-    /// The length of the index where it comes first, else 0.
+    /// Returns the length of an index at the beginning of a shard, else 0.
     pub fn index_first_len(&self) -> u64 {
         match (self.location, self.index_range()) {
             (IndexLocation::Start, ByteRange::Span { len, .. }) => len,
@@ -238,7 +239,7 @@ impl Level {
         }
     }
 
-    /// Where the index of `index_len` bytes is in a shard of `shard_len`.
+    /// Returns the range of an index of `index_len` bytes in a shard of `shard_len`.
     pub fn index_at(&self, index_len: u64, shard_len: u64) -> Range<u64> {
         match self.location {
             IndexLocation::Start => 0..index_len,
@@ -246,7 +247,7 @@ impl Level {
         }
     }
 
-    /// The encoded index; `old` is where the shard had its index before, whose form is kept.
+    /// Encodes an index; `old` is its range in the old shard, whose encoding is kept.
     pub fn encode_index(&self, index: &Index, old: Option<&Range<u64>>) -> Result<Bytes> {
         let pipeline = match &self.index {
             IndexForm::Known(pipeline) => pipeline,
@@ -258,7 +259,7 @@ impl Level {
         pipeline.encode(index.to_bytes().into(), &[])
     }
 
-    /// Puts the encoded index where it belongs among the pieces of a shard.
+    /// Inserts the encoded index at its place among the pieces of a shard.
     pub fn place_index<T>(&self, pieces: &mut Vec<T>, index: T) {
         match self.location {
             IndexLocation::Start => pieces.insert(0, index),
@@ -266,7 +267,7 @@ impl Level {
         }
     }
 
-    /// Undoes the codecs around a shard.
+    /// Decodes the codecs around a shard.
     pub fn decode_around(&self, encoded: Bytes) -> Result<Bytes> {
         let limit = usize::try_from(self.longest).unwrap_or(usize::MAX);
         let mut bytes = encoded;
@@ -276,7 +277,7 @@ impl Level {
         Ok(bytes)
     }
 
-    /// Does the codecs around a shard.
+    /// Encodes the codecs around a shard.
     pub fn encode_around(&self, shard: Vec<u8>) -> Result<Bytes> {
         let mut bytes = shard;
         for codec in &self.around {

@@ -41,7 +41,7 @@ pub use key_encoding::{decode as decode_key, index as parse_index};
 pub use layout::{ShardLayout, ShardOrder, ShardWrite};
 pub use sharded::Sharded;
 
-/// Chunks outside of a smaller shape that are erased at a time; as many more as lie in the last
+/// How many chunks outside of a smaller shape to erase at a time; more if they lie in the same
 /// shard.
 const MAX_ERASED: usize = 10_000;
 
@@ -50,7 +50,7 @@ const MAX_ERASED: usize = 10_000;
 pub enum FillChunks {
     /// Store it like any other.
     Store,
-    /// Erase it: readers see the same.
+    /// Erase it; reading returns the same.
     Skip,
 }
 
@@ -59,22 +59,23 @@ pub enum FillChunks {
 pub struct Array {
     id: ArrayId,
     model: model::Array,
-    /// Elements along each dimension of the chunks that are shown: the innermost.
+    /// The shape of the chunks that are shown, the innermost.
     chunk_shape: Vec<u64>,
-    /// Of the longest chunk.
+    /// The length of the longest chunk.
     chunk_len: ChunkLen,
     max_chunk_len: u64,
     chunks: Arc<dyn ChunkStore>,
     pipelines: Result<Pipelines>,
     prefix: Prefix,
     store: Store,
-    /// Whether a range was found to take most of its chunk: those of an array are compressed alike.
+    /// Whether reading a range had to decode most of its chunk. All chunks of an array are
+    /// compressed alike.
     is_in_one_block: AtomicBool,
 }
 
 impl Array {
     /// Binds `model` to the chunks below `prefix`. Chunks of more than `max_chunk_len` decoded
-    /// bytes are listed but not read. Shards are written as `layout` says.
+    /// bytes are listed but not read. Shards are written in `layout`.
     pub fn open(
         model: model::Array,
         store: &Store,
@@ -93,7 +94,7 @@ impl Array {
                     let grid = Grid::regular(&model.shape, &inner);
                     chunks = Arc::new(Sharded::new(chunks, level, grid, layout));
                     chunk_shape = inner;
-                    // A shard in a shard has no place of its own to stay at.
+                    // Nested shards cannot stay in place.
                     layout.write = ShardWrite::Rewrite;
                 }
                 Ok(layers.stack)
@@ -126,24 +127,24 @@ impl Array {
         })
     }
 
-    /// The number of this array as it was opened now.
+    /// Returns the number of this open array.
     pub fn id(&self) -> ArrayId {
         self.id
     }
 
-    /// What its document says.
+    /// Returns its metadata.
     pub fn model(&self) -> &model::Array {
         &self.model
     }
 
-    /// Elements along each dimension of a chunk that is shown: of the innermost, where shards nest.
-    /// On a rectilinear grid the longest along each.
+    /// Returns the shape of the chunks that are shown, the innermost. On a rectilinear grid this is
+    /// the longest length along each dimension.
     pub fn chunk_shape(&self) -> &[u64] {
         &self.chunk_shape
     }
 
-    /// The chunk shape as JSON: a length for each dimension, or where chunks differ along one,
-    /// their lengths.
+    /// Returns the chunk shape as JSON: a length for each dimension, or a list of lengths if they
+    /// differ.
     pub fn chunk_shape_json(&self) -> Value {
         match &self.model.rectilinear {
             Some(runs) => chunk_shapes(runs),
@@ -151,12 +152,12 @@ impl Array {
         }
     }
 
-    /// Elements along each dimension of the chunk at `coords`.
+    /// Returns the shape of the chunk at `coords`.
     pub fn chunk_shape_at(&self, coords: &Coords) -> Result<Vec<u64>> {
         self.grid().chunk_shape_at(coords)
     }
 
-    /// Bytes of the decoded chunk at `coords`.
+    /// Returns the decoded length of the chunk at `coords`.
     pub fn chunk_len(&self, coords: &Coords) -> Result<ChunkLen> {
         if self.model.rectilinear.is_none() {
             return Ok(self.chunk_len);
@@ -164,33 +165,32 @@ impl Array {
         ChunkLen::of(&self.chunk_shape_at(coords)?, &self.model.dtype, self.max_chunk_len)
     }
 
-    /// Bytes of the longest decoded chunk.
+    /// Returns the length of the longest decoded chunk.
     pub fn longest_chunk_len(&self) -> ChunkLen {
         self.chunk_len
     }
 
-    /// The grid of the chunks that are shown.
+    /// Returns the grid of the chunks that are shown.
     pub fn grid(&self) -> &Grid {
         self.chunks.grid()
     }
 
-    /// The encoded chunks.
+    /// Returns the store of encoded chunks.
     pub fn chunks(&self) -> &Arc<dyn ChunkStore> {
         &self.chunks
     }
 
-    /// Where its chunks begin.
+    /// Returns the prefix of its chunks.
     pub fn prefix(&self) -> &Prefix {
         &self.prefix
     }
 
-    /// Whether a chunk that was stored may read back changed, because of a codec that loses
-    /// something.
+    /// Whether a stored chunk may read back changed because of a lossy codec.
     pub fn is_lossy(&self) -> bool {
         self.pipelines.as_ref().is_ok_and(Pipelines::is_lossy)
     }
 
-    /// Whether the chunk at `coords` reads back as it was written, once it is stored.
+    /// Whether the chunk at `coords` reads back as it was written.
     pub fn reads_as_written(&self, coords: &Coords) -> bool {
         let Ok(pipeline) = self.pipeline(coords) else { return false };
         let is_whole = || {
@@ -200,8 +200,8 @@ impl Array {
         !self.is_lossy() && (!pipeline.crops() || is_whole())
     }
 
-    /// A file of the store that has the decoded chunk at `coords` and nothing else, and what is
-    /// known of it; none where it must be decoded, or the store has no files.
+    /// Opens a file of the store with exactly the decoded chunk at `coords`; `None` if it must be
+    /// decoded, or the store has no files.
     pub fn open_decoded(&self, coords: &Coords) -> Result<Option<(OwnedFd, Stat)>> {
         if !self.is_stored_decoded(coords) {
             return Ok(None);
@@ -211,26 +211,26 @@ impl Array {
         Ok(found.filter(|(_, stat)| Some(stat.len) == len))
     }
 
-    /// Whether the chunk at `coords` is stored as it is, by itself.
+    /// Whether the chunk at `coords` is stored uncompressed in a value of its own.
     pub fn is_stored_decoded(&self, coords: &Coords) -> bool {
         !self.is_sharded() && self.pipeline(coords).is_ok_and(|pipeline| pipeline.is_identity())
     }
 
-    /// Whether a range of the decoded chunk at `coords` takes less to read than all of it: its
-    /// elements are stored one by one, or compressed in blocks.
+    /// Whether a range of the chunk at `coords` can be read for less than the whole: its elements
+    /// are stored one by one, or compressed in blocks.
     pub fn has_ranges(&self, coords: &Coords) -> bool {
         !self.is_in_one_block.load(Ordering::Relaxed)
             && self.pipeline(coords).is_ok_and(|pipeline| pipeline.has_ranges())
     }
 
-    /// Whether its elements are stored one by one: each can be read without others.
+    /// Whether each element is stored by itself.
     pub fn is_by_element(&self) -> bool {
         self.pipelines.as_ref().is_ok_and(Pipelines::is_by_element)
     }
 
-    /// A range of the bytes of a chunk that has ranges, of whole elements, what is stored of the
-    /// chunk, and how many of its bytes were decoded; none where none is stored, or one of another
-    /// length, or where most of it must be decoded for that.
+    /// Reads a range of whole elements from a chunk that has ranges. Returns the bytes, the stat of
+    /// the chunk, and how many bytes were decoded. `None` if no chunk is stored, if it has another
+    /// length, or if most of it must be decoded.
     pub fn read_range(
         &self,
         coords: &Coords,
@@ -255,30 +255,30 @@ impl Array {
         Ok(part.map(|(bytes, decoded_len)| (bytes, value.stat, decoded_len)))
     }
 
-    /// Why its chunks cannot be decoded, if so.
+    /// Returns the reason why its chunks cannot be decoded.
     pub fn not_understood(&self) -> Option<&Error> {
         self.pipelines.as_ref().err()
     }
 
-    /// Refuses a chunk that cannot be decoded whatever its bytes are: of an array that is not
-    /// understood, or too long.
+    /// Refuses a chunk that can never be decoded: the array is not understood, or the chunk is too
+    /// long.
     pub fn check_readable(&self, coords: &Coords) -> Result<()> {
         self.pipeline(coords).map(drop)
     }
 
-    /// What the chunk at `coords` goes through.
+    /// Returns the pipeline of the chunk at `coords`.
     fn pipeline(&self, coords: &Coords) -> Result<Bound<'_>> {
         let pipelines = self.pipelines.as_ref().map_err(Clone::clone)?;
         pipelines.of(|| self.chunk_shape_at(coords))
     }
 
-    /// The elements of the chunk at `coords`.
+    /// Returns the elements of the chunk at `coords`.
     fn elements(&self, coords: &Coords) -> Result<Elements> {
         let dtype = self.model.dtype.clone();
         Ok(Elements { shape: self.chunk_shape_at(coords)?, dtype })
     }
 
-    /// Whether another binding has the same elements at the same places.
+    /// Whether another array has the same elements at the same places.
     pub fn has_elements_of(&self, other: &Self) -> bool {
         let (one, two) = (&self.model, &other.model);
         std::ptr::eq(self, other)
@@ -289,7 +289,7 @@ impl Array {
                 && self.grid() == other.grid())
     }
 
-    /// Whether a decoded chunk of `other` means the same in this array: type and chunk grid are
+    /// Whether decoded chunks of `other` are valid in this array: data type and chunk grid are
     /// equal. The shape may differ, as after a resize.
     pub fn has_chunks_of(&self, other: &Self) -> bool {
         let (one, two) = (&self.model, &other.model);
@@ -299,28 +299,28 @@ impl Array {
                 && one.rectilinear == two.rectilinear)
     }
 
-    /// Length, time and version of an encoded chunk; `None` where it is not stored.
+    /// Returns the stat of an encoded chunk; `None` if it is not stored.
     pub fn stat(&self, coords: &Coords) -> Result<Option<Stat>> {
         Ok(self.chunks.stat(std::slice::from_ref(coords))?.pop().flatten())
     }
 
-    /// The same of several chunks.
+    /// Returns the stats of several chunks.
     pub fn stat_many(&self, coords: &[Coords]) -> Result<Vec<Option<Stat>>> {
         self.chunks.stat(coords)
     }
 
-    /// Bytes of the stored value that a chunk lies in: of the shard where there are shards.
+    /// Returns the length of the stored value that contains a chunk, which may be a shard.
     pub fn stored_len(&self, coords: &Coords) -> Result<Option<u64>> {
         Ok(self.store.stat(&self.key(coords)?)?.map(|stat| stat.len))
     }
 
-    /// The key of the stored value that a chunk lies in.
+    /// Returns the key of the stored value that contains a chunk.
     pub fn key(&self, coords: &Coords) -> Result<Key> {
         self.chunks.key(coords)
     }
 
-    /// Whether `relative`, a path below the array in the store, can be that of chunks: a key, or
-    /// what keys begin with.
+    /// Whether `relative`, a path below the array in the store, can belong to chunks: as a key, or
+    /// as a prefix of keys.
     pub fn owns(&self, relative: &str) -> bool {
         let encoding = self.model.key_encoding;
         let is_level =
@@ -334,7 +334,7 @@ impl Array {
             })
     }
 
-    /// The decoded chunk and what is stored of it; `None` where it is not stored.
+    /// Reads and decodes a chunk, with its stat; `None` if it is not stored.
     pub fn read_chunk(&self, coords: &Coords) -> Result<Option<(Buffer, Stat)>> {
         let pipeline = self.pipeline(coords)?;
         let range = (coords.clone(), ByteRange::first(pipeline.longest()));
@@ -356,9 +356,9 @@ impl Array {
         Ok(Some((decoded, value.stat)))
     }
 
-    /// Stores decoded chunks, and erases those that are `None`. Of the chunks of one shard all are
-    /// changed or none. What others change in the same shards meanwhile is kept. Returns for each
-    /// what is stored then.
+    /// Stores decoded chunks, and erases those that are `None`. Changes all of the chunks in one
+    /// shard or none. Keeps concurrent changes of other writers in the same shards. Returns the new
+    /// stat of each chunk.
     pub fn write_chunks(
         &self,
         chunks: Vec<(Coords, Option<Buffer>)>,
@@ -368,7 +368,7 @@ impl Array {
         self.write_chunks_if(chunks.into_iter().map(always).collect(), fill)
     }
 
-    /// The same, if of each chunk its condition holds: else
+    /// Like [`Self::write_chunks`], with a condition for each chunk: fails with
     /// [`Kind::Stale`](crate::error::Kind::Stale) or [`Kind::Exists`](crate::error::Kind::Exists).
     pub fn write_chunks_if(
         &self,
@@ -389,13 +389,13 @@ impl Array {
         self.chunks.update(parallel::map(chunks, || Ok(()), |(), chunk| change(chunk))?)
     }
 
-    /// Whether a chunk is erased instead of stored, since it equals the fill value bit for bit.
+    /// Whether a chunk is erased instead of stored, because it equals the fill value bit for bit.
     pub fn is_skipped(&self, coords: &Coords, decoded: &[u8], fill: FillChunks) -> bool {
         fill == FillChunks::Skip && self.is_fill(coords, decoded)
     }
 
-    /// How many chunks of the grid lie in the stored value that the chunk at `coords` lies in: 1,
-    /// or as many as its shard has.
+    /// Returns how many chunks of the grid share the stored value of the chunk at `coords`: 1, or
+    /// those of its shard.
     pub fn chunks_beside(&self, coords: &Coords) -> u64 {
         let outer = self.model.chunk_shape.iter().zip(&self.chunk_shape);
         let along = coords.indices().iter().zip(outer).zip(self.grid().counts());
@@ -408,7 +408,7 @@ impl Array {
             .fold(1, u64::saturating_mul)
     }
 
-    /// Whether several chunks may lie in one stored value.
+    /// Whether one stored value may contain several chunks.
     pub fn is_sharded(&self) -> bool {
         self.model.rectilinear.is_none() && self.model.chunk_shape != self.chunk_shape
     }
@@ -418,7 +418,7 @@ impl Array {
         self.pipeline(coords)?.encode(decoded, &extent)
     }
 
-    /// A chunk of nothing but the fill value.
+    /// Returns a chunk of only the fill value.
     pub fn fill_chunk(&self, coords: &Coords) -> Result<Buffer> {
         self.check_readable(coords)?;
         let item = self.model.fill.item(&self.model.dtype);
@@ -440,14 +440,12 @@ impl Array {
         Ok(bytes.into())
     }
 
-    /// Refuses bytes that are no decoded chunk: of another length, or elements that are not those
-    /// of the chunk.
+    /// Refuses bytes that are no decoded chunk: of another length, or with invalid elements.
     pub fn check_decoded(&self, coords: &Coords, bytes: &[u8]) -> Result<()> {
         self.elements(coords)?.check(bytes)
     }
 
-    /// Whether bytes of a chunk's length are an encoded chunk, by a chance that a compressor takes
-    /// sometimes.
+    /// Whether bytes of a chunk's length are an encoded chunk, which can happen by chance.
     pub fn is_encoded(&self, coords: &Coords, bytes: &[u8]) -> bool {
         self.pipeline(coords).is_ok_and(|pipeline| pipeline.is_encoded(bytes))
     }
@@ -458,7 +456,7 @@ impl Array {
         }
         let item = self.model.fill.item(&self.model.dtype);
         match self.chunk_len(coords) {
-            // Of a wrong length it is no chunk at all.
+            // With a wrong length it is no chunk anyway.
             Ok(ChunkLen::Exactly(len)) => {
                 u64::try_from(decoded.len()).is_ok_and(|found| found == len)
                     && decoded.chunks_exact(item.len().max(1)).all(|element| element == &*item)
@@ -490,7 +488,8 @@ impl Array {
                 Ok(coords) if inside.contains(&coords) => {}
                 Ok(coords) => {
                     let key = self.chunks.key(&coords)?;
-                    // The chunks of one shard are listed one after another, and go together.
+                    // The chunks of one shard are listed one after another, and are erased
+                    // together.
                     let is_next = outside.last().is_some_and(|(last, _)| *last != key);
                     if is_next && outside.len() >= MAX_ERASED {
                         failure = self.erase_shards(&outside).err().or(failure);
@@ -505,11 +504,10 @@ impl Array {
         failure.map_or(Ok(()), Err)
     }
 
-    /// Erases chunks, those of one shard together. The last error comes after all others were
-    /// tried.
+    /// Erases chunks, those of one shard together. Returns the last error after trying all.
     fn erase_shards(&self, chunks: &[(Key, Coords)]) -> Result<()> {
         let mut failure = None;
-        // Not the indexes of all shards at once into memory.
+        // One shard at a time, because all indexes together may not fit into memory.
         for shard in chunks.chunk_by(|(one, _), (other, _)| one == other) {
             let coords: Vec<Coords> = shard.iter().map(|(_, coords)| coords.clone()).collect();
             failure = self.chunks.erase_values(&coords).err().or(failure);

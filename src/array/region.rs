@@ -1,32 +1,31 @@
-//! Boxes of elements, copied between arrays in C order.
+//! Boxes of elements in C order, and copies between arrays.
 
 use std::ops::Range;
 
 use crate::error::{Error, Kind, Result};
 
-/// A box in an array: the shape of the array, and the first element of the box along each
-/// dimension.
+/// The position of a box in an array.
 #[derive(Debug, Clone, Copy)]
 pub struct Place<'p> {
-    /// Elements of the array along each dimension.
+    /// The shape of the array.
     pub shape: &'p [u64],
-    /// Where in it the box begins.
+    /// The first element of the box along each dimension.
     pub start: &'p [u64],
 }
 
-/// What of a chunk is written.
+/// How much of a chunk is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Cover {
-    /// All of its elements that lie in the array: it need not be read first.
+    /// All of its elements that lie in the array, so it need not be read first.
     Whole,
-    /// So many bytes of them: all that lie in a range of its bytes.
+    /// This many bytes: all elements of the array in a range of the chunk's bytes.
     Range(u64, Range<usize>),
-    /// So many bytes of them.
+    /// This many bytes.
     Part(u64),
 }
 
 impl Cover {
-    /// How many bytes, where it is not all.
+    /// Returns the number of bytes, `None` for the whole chunk.
     pub fn part(&self) -> Option<u64> {
         match self {
             Self::Whole => None,
@@ -35,8 +34,9 @@ impl Cover {
     }
 }
 
-/// The range of elements of a chunk in which a box has all that lie in the array; none where there
-/// is none. `within` has along each dimension the elements of the chunk that do.
+/// Returns the range of a chunk's elements in which a box contains all that lie in the array;
+/// `None` if there is none. `within` is the number of the chunk's elements in the array along each
+/// dimension.
 pub fn range_of(chunk: Place<'_>, extent: &[u64], within: &[u64]) -> Option<Range<u64>> {
     let (mut is_cut, mut carries) = (false, true);
     let (mut from, mut until, mut stride) = (0_u64, 0_u64, 1_u64);
@@ -47,7 +47,7 @@ pub fn range_of(chunk: Place<'_>, extent: &[u64], within: &[u64]) -> Option<Rang
         }
         is_cut |= len < most;
         from = from.checked_add(start.checked_mul(stride)?)?;
-        // The element that follows the last one.
+        // The element after the last one.
         let next = start.checked_add(*len)?.checked_sub(u64::from(!carries))?;
         carries = next == *most;
         until = until.checked_add(if carries { 0 } else { next.checked_mul(stride)? })?;
@@ -56,7 +56,7 @@ pub fn range_of(chunk: Place<'_>, extent: &[u64], within: &[u64]) -> Option<Rang
     Some(from..if carries { stride } else { until })
 }
 
-/// From the first element of a box in an array to the last one, in C order.
+/// Returns the range from the first to the last element of a box in an array, in C order.
 pub fn bounds(array: Place<'_>, extent: &[u64]) -> Option<Range<u64>> {
     if extent.contains(&0) {
         return Some(0..0);
@@ -80,7 +80,8 @@ pub fn copy(
     copy_from((from, 0, from_place), to, extent, item_len)
 }
 
-/// The same from an array without its first `skipped` bytes, nor perhaps its last ones.
+/// Like [`copy`], from an array without its first `skipped` bytes, and perhaps without its last
+/// ones.
 pub fn copy_from(
     (from, skipped, from_place): (&[u8], usize, Place<'_>),
     (to, to_place): (&mut [u8], Place<'_>),
@@ -91,7 +92,7 @@ pub fn copy_from(
         return Ok(());
     }
     let item_len = u64::try_from(item_len).map_err(|_| outside())?;
-    // Dimensions that both arrays have as a whole make one row with the one before them.
+    // Dimensions that are complete in both arrays merge into one row with the previous one.
     let mut row_len = item_len;
     let mut outer = extent.len();
     while let Some(axis) = outer.checked_sub(1) {
@@ -131,7 +132,7 @@ pub fn copy_from(
     }
 }
 
-/// Goes on to the next place in a box, the last dimension first; false after the last one.
+/// Steps to the next position in a box, the last dimension first; `false` after the last one.
 pub fn step(at: &mut [u64], extent: &[u64]) -> bool {
     for (index, len) in at.iter_mut().zip(extent).rev() {
         *index = index.saturating_add(1);

@@ -1,10 +1,10 @@
 //! Chunks inside shards: many encoded chunks in one value of the chunk store below.
 //!
-//! The operations are those that the sharding storage transformer draft of 2022
-//! lists, with the calls that it asks for: two reads below for a batch of chunks, however
-//! many shards they are in; none where all chunks of a shard are set; one erase for
-//! a whole shard. A changed shard is written as a whole; the encoded bytes of its
-//! other inner chunks are kept, not decoded, and not even read where the store can copy them.
+//! It has the operations of the sharding storage transformer draft of 2022, with the calls that the
+//! draft asks for: two reads below for a batch of chunks, however many shards contain them; none if
+//! all chunks of a shard are set; one erase for a whole shard. A changed shard is written as a
+//! whole; the encoded bytes of its other inner chunks are kept without decoding, and are not even
+//! read if the store can copy them.
 
 mod change;
 
@@ -23,7 +23,7 @@ use crate::error::{Error, Kind, Result};
 use crate::shard::{ENTRY_LEN, Index, Span};
 use crate::store::{ByteRange, Condition, Key, Stat, Value};
 
-/// How often a read starts again when shards are replaced under it.
+/// How often to retry a read because shards were replaced in the meantime.
 const ATTEMPTS: usize = 1000;
 
 /// A level of shards over the chunk store that holds them.
@@ -33,20 +33,20 @@ pub struct Sharded {
     level: Level,
     grid: Grid,
     layout: ShardLayout,
-    /// Under which [`kept`] has indexes and decoded shards of this level.
+    /// The key of this level in the caches of [`kept`].
     id: LevelId,
-    /// Held while a shard is decoded as a whole, so that those who want the same one do not decode
-    /// it too, and at most one is in memory twice. Only that of the level below is taken under it.
+    /// Held while a shard is decoded as a whole, so that it is decoded once, and at most one is in
+    /// memory twice. Only the lock of the level below is taken under it.
     decoding: Mutex<()>,
 }
 
-/// The index of a shard, and the shard that it is of.
+/// The index of a shard.
 #[derive(Debug)]
 pub struct Loaded {
     index: Index,
-    /// Of the shard; its length is that before codecs around it.
+    /// The stat of the shard; the length is that inside the codecs around it.
     stat: Stat,
-    /// Where in the shard the index is.
+    /// The range of the index in the shard.
     at: Range<u64>,
 }
 
@@ -56,23 +56,23 @@ impl Loaded {
     }
 }
 
-/// How far an index may be trusted: read in this call, or kept from an earlier one.
+/// Whether an index was read in this call, or comes from the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Freshness {
     Read,
     Kept,
 }
 
-/// The index of a shard, none where there is no such shard, and how far that may be trusted.
+/// The index of a shard, `None` if there is no such shard, and where it comes from.
 type Known = (Option<Arc<Loaded>>, Freshness);
 
 impl Sharded {
-    /// The inner chunks of `grid` in the shards of `below`, which are written as `layout` says.
+    /// Returns the inner chunks of `grid` in the shards of `below`, which are written in `layout`.
     pub fn new(below: Arc<dyn ChunkStore>, level: Level, grid: Grid, layout: ShardLayout) -> Self {
         Self { below, level, grid, layout, id: LevelId::new(), decoding: Mutex::new(()) }
     }
 
-    /// Ranges of shards, as they are inside the codecs around them.
+    /// Reads ranges of shards, inside the codecs around them.
     fn get_from_shards(&self, ranges: &[(Coords, ByteRange)]) -> Result<Vec<Option<Value>>> {
         if self.level.around.is_empty() {
             return self.below.get_partial_values(ranges);
@@ -80,7 +80,7 @@ impl Sharded {
         let get = |(shard, range): &(Coords, ByteRange)| {
             let Some(value) = self.decoded_shard(shard)? else { return Ok(None) };
             let (offset, len) = range.within(value.stat.len);
-            // Both are within bytes that are in memory.
+            // Both lie within bytes that are in memory.
             let start = usize::try_from(offset).unwrap_or(usize::MAX).min(value.bytes.len());
             let len = usize::try_from(len).unwrap_or(usize::MAX).min(value.bytes.len() - start);
             Ok(Some(Value { bytes: value.bytes.slice(start..start + len), stat: value.stat }))
@@ -88,7 +88,7 @@ impl Sharded {
         ranges.iter().map(get).collect()
     }
 
-    /// A whole shard, the codecs around it undone.
+    /// Reads a whole shard, and decodes the codecs around it.
     pub(super) fn decoded_shard(&self, shard: &Coords) -> Result<Option<Value>> {
         let _turn = self.decoding.lock();
         let stat = self.below.stat(std::slice::from_ref(shard))?.pop().flatten();
@@ -115,7 +115,7 @@ impl Sharded {
         Ok(Some(value))
     }
 
-    /// Reads the indexes of `shards`, in one call below.
+    /// Reads the indexes of `shards` in one call below.
     pub(super) fn read_indexes(&self, shards: &[Coords]) -> Result<Vec<Option<Arc<Loaded>>>> {
         let range = self.level.index_range();
         let ranges: Vec<(Coords, ByteRange)> = shards.iter().map(|s| (s.clone(), range)).collect();
@@ -136,14 +136,14 @@ impl Sharded {
         Ok(loaded)
     }
 
-    /// Keeps the index of a shard for the next calls.
+    /// Caches the index of a shard.
     pub(super) fn keep(&self, shard: &Coords, index: &Arc<Loaded>) {
         let len = index.index.slots().saturating_mul(ENTRY_LEN);
         kept::INDEXES.put(self.id, shard, Arc::clone(index), len);
     }
 
-    /// The indexes of `shards`: kept ones, unless `Freshness::Read` is asked for, and the rest
-    /// read.
+    /// Returns the indexes of `shards`: cached ones unless `Freshness::Read` is asked for, and
+    /// reads the others.
     fn indexes_of(&self, shards: &BTreeMap<Coords, Freshness>) -> Result<BTreeMap<Coords, Known>> {
         let mut found = BTreeMap::new();
         let mut wanted = Vec::new();
@@ -165,7 +165,7 @@ impl Sharded {
         Ok(found)
     }
 
-    /// The shards of kept indexes that are no longer those that the indexes are of.
+    /// Returns the shards that have changed since their cached index was read.
     fn outdated(&self, kept: &[(Coords, Arc<Loaded>)]) -> Result<Vec<Coords>> {
         if kept.is_empty() {
             return Ok(Vec::new());
@@ -178,7 +178,7 @@ impl Sharded {
         Ok(changed.map(|((shard, _), _)| shard.clone()).collect())
     }
 
-    /// One attempt at reading `wanted` (positions in `ranges`); returns those whose shards changed
+    /// Tries once to read `wanted` (positions in `ranges`); returns those whose shards changed
     /// meanwhile.
     fn try_get(
         &self,
@@ -200,8 +200,7 @@ impl Sharded {
             let slot = self.level.slot_of(coords);
             match loaded.span(slot).map_err(|error| error.at_key_of(self, &shard)) {
                 Ok(Some(span)) => spans.push((*at, shard, span, *range, Arc::clone(loaded))),
-                // A kept index may be outdated in what it does not have, and in what is wrong with
-                // it.
+                // A cached index may be outdated, so a missing or damaged entry is no result.
                 missing if *freshness == Freshness::Kept => {
                     absent.push((*at, shard, Arc::clone(loaded), missing.err()));
                 }
@@ -244,7 +243,7 @@ impl Sharded {
         Ok(again)
     }
 
-    /// The index of a shard as it is now; none where there is no such shard.
+    /// Returns the current index of a shard; `None` if there is no such shard.
     fn index_now(&self, shard: &Coords) -> Result<Option<Arc<Loaded>>> {
         if let Some(kept) = kept::INDEXES.get(self.id, shard)
             && self.outdated(&[(shard.clone(), Arc::clone(&kept))])?.is_empty()
@@ -254,7 +253,7 @@ impl Sharded {
         Ok(self.read_indexes(std::slice::from_ref(shard))?.pop().flatten())
     }
 
-    /// The inner chunk of `slot`, if it is there and begins with `prefix`.
+    /// Returns the inner chunk of `slot` if it exists and begins with `prefix`.
     fn present(
         &self,
         shard: &Coords,
@@ -271,7 +270,8 @@ impl Sharded {
 }
 
 impl Sharded {
-    /// The inner chunks that begin with `prefix`, in the shards that begin with `shard_prefix`.
+    /// Lists the inner chunks that begin with `prefix`, in the shards that begin with
+    /// `shard_prefix`.
     fn list_below(self: Arc<Self>, shard_prefix: &[u64], prefix: &[u64]) -> Result<CoordsList> {
         let shards = Arc::clone(&self.below).list_prefix(shard_prefix)?;
         let prefix: Arc<[u64]> = prefix.into();
@@ -422,7 +422,7 @@ impl ChunkStore for Sharded {
 }
 
 impl Error {
-    /// Names the stored value of a shard, which is what a person can look at.
+    /// Adds the key of the shard to an error, so that the user can look at it.
     fn at_key_of(self, sharded: &Sharded, shard: &Coords) -> Self {
         match sharded.below.key(shard) {
             Ok(key) => self.at_key(&key),

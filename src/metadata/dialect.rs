@@ -165,7 +165,7 @@ impl Dialect {
     }
 
     /// What the document `text` says, which lies at a key of that kind. Attributes that lie
-    /// elsewhere are in it ([`join`]).
+    /// elsewhere are in it (`join`).
     pub fn lower(&self, kind: Option<NodeKind>, text: &[u8]) -> Lowered {
         match self {
             Self::V3 => v3::lower(text),

@@ -1,5 +1,5 @@
-//! What every part of the mounted tree stands on: the hierarchy, its decoded chunks, and the options
-//! of the mount.
+//! What every part of the mounted tree stands on: the hierarchy, its decoded chunks, and the
+//! options of the mount.
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime};
@@ -54,8 +54,9 @@ impl Core {
         Err(Error::new(Kind::Stale, detail).at(&elements.path))
     }
 
-    /// Returns the earliest time at which a cached chunk may have been compared with the store: when
-    /// the file was opened, and at most `--metadata-ttl` ago. `None` if no other program writes.
+    /// Returns the earliest time at which a cached chunk may have been compared with the store:
+    /// when the file was opened, and at most `--metadata-ttl` ago. `None` if no other program
+    /// writes.
     pub fn fresh_since(&self, opened: Option<Instant>) -> Option<Instant> {
         let aged = Instant::now().checked_sub(self.hierarchy.options().metadata_ttl)?;
         Some(opened.map_or(aged, |opened| opened.max(aged)))

@@ -119,7 +119,7 @@ pub struct Vfs {
     /// Bytes that were read and written through handles.
     read_len: AtomicU64,
     written_len: AtomicU64,
-    /// Bytes of files that wait to be stored, or are those of removed files that are still open.
+    /// The unstored bytes of files, including removed files that are still open.
     unstored_len: AtomicU64,
     /// Whether any chunk with a length that is known only after decoding was used.
     has_variable: AtomicBool,

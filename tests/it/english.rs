@@ -232,7 +232,7 @@ fn comments(source: &str) -> Vec<(usize, String)> {
         in_code ^= text.starts_with("```");
         let is_prose = !in_code && !text.is_empty() && !text.starts_with("```");
         match found.last_mut().filter(|_| goes_on && is_prose && !text.starts_with("- ")) {
-            Some((_, paragraph)) => *paragraph += &format!(" {text}"),
+            Some((_, paragraph)) => paragraph.extend([" ", text]),
             None if is_prose => found.push((number, text.to_owned())),
             None => {}
         }

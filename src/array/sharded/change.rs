@@ -18,35 +18,34 @@ use crate::error::{At, Error, Kind, Result};
 use crate::shard::{Index, Part, Span, assemble};
 use crate::store::{Condition, Piece, Stat};
 
-/// What becomes of the inner chunks of one shard, by slot.
+/// The changes of one shard, by slot.
 type Slots = BTreeMap<usize, Given>;
 
-/// A new value for an inner chunk, or its end.
+/// A new value for an inner chunk, or its removal.
 struct Given {
-    /// How many changes came before.
+    /// The number of earlier changes.
     arrival: usize,
     value: Option<Vec<Piece>>,
 }
 
 /// The inner chunks of a new shard.
 struct Parts {
-    /// Those that do not change, and where they lie in the old shard.
+    /// The unchanged ones, with their place in the old shard.
     kept: BTreeMap<usize, Span>,
-    /// The others, with the number of changes that came before.
+    /// The new ones, with the number of earlier changes.
     new: Vec<(usize, usize, Vec<Piece>)>,
 }
 
-/// Which of two inner chunks comes first where nothing else decides: what was there before, as it
-/// was.
+/// Decides the order of inner chunks if the layout does not: unchanged ones first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Order {
-    /// At this offset in the old shard.
+    /// Unchanged, at this offset in the old shard.
     Kept(u64),
-    /// After so many changes.
+    /// New, after this many changes.
     Arrival(usize),
 }
 
-/// A change of a shard, and the index that it has then.
+/// A change of a shard, and its new index.
 struct Planned {
     change: Change,
     /// `None` if the shard is erased.
@@ -56,7 +55,7 @@ struct Planned {
 struct NewIndex {
     index: Index,
     at: Range<u64>,
-    /// Of the shard, before codecs around it.
+    /// The length of the shard inside the codecs around it.
     shard_len: u64,
 }
 
@@ -94,7 +93,7 @@ impl Sharded {
         Ok(asked.into_iter().map(stat_of).collect())
     }
 
-    /// Groups changes by shard and slot, and checks their conditions against what is there.
+    /// Groups changes by shard and slot, and checks their conditions.
     fn plan(&self, changes: Vec<Change>) -> Result<Vec<Planned>> {
         let mut by_shard: BTreeMap<Coords, Vec<Change>> = BTreeMap::new();
         for change in changes {
@@ -137,7 +136,7 @@ impl Sharded {
         Ok(planned)
     }
 
-    /// Whether the changes leave nothing of the shard as it is.
+    /// Whether the changes replace the whole shard.
     fn replaces_all(&self, shard: &Coords, changes: &Slots) -> bool {
         let all = self.level.chunks_of(shard, &self.grid);
         u64::try_from(changes.len()).is_ok_and(|changed| changed >= all)
@@ -148,7 +147,7 @@ impl Sharded {
                 .all(|piece| matches!(piece, Piece::New(_)))
     }
 
-    /// The new value of one shard: what changes, and the rest as it is.
+    /// Plans the new value of one shard from its changes and its unchanged inner chunks.
     fn changed_shard(
         &self,
         shard: &Coords,
@@ -184,7 +183,7 @@ impl Sharded {
         Ok(Planned { change, index: Some(NewIndex { index, at, shard_len }) })
     }
 
-    /// Where each inner chunk lies in a new shard, and all of them one after another.
+    /// Lays out a new shard: returns its index, and the inner chunks one after another.
     fn lay_out(&self, Parts { kept, new }: Parts) -> Result<(Index, Vec<Piece>)> {
         let start = self.level.index_first_len();
         let mut sorted: Vec<(usize, Order, Vec<Piece>)> = Vec::with_capacity(new.len());
@@ -217,10 +216,10 @@ impl Sharded {
         })
     }
 
-    /// The order of two slots in a new shard.
+    /// Compares two slots by the order of the layout.
     fn compare(&self, one: usize, other: usize) -> Ordering {
         match self.layout.order {
-            // Of a transposed shard as it is stored.
+            // In a transposed shard, the order of the stored dimensions.
             ShardOrder::C => one.cmp(&other),
             order => {
                 let first = Coords::new(vec![0; self.grid.rank()]);
@@ -230,8 +229,8 @@ impl Sharded {
         }
     }
 
-    /// The bytes of the old shard that stay where they are, dead ones too, if it is to be appended
-    /// to; none where more than half of the new one would be dead.
+    /// Returns the bytes of the old shard that stay in place, including dead ones, if the layout
+    /// appends; `None` if more than half of the new shard would be dead.
     fn stays(
         &self,
         start: u64,
@@ -252,8 +251,8 @@ impl Sharded {
         (dead <= live.saturating_add(added)).then_some(start..end)
     }
 
-    /// The inner chunks of a shard that do not change. An entry that is damaged can be replaced,
-    /// but not kept: that would spread the damage.
+    /// Returns the unchanged inner chunks of a shard. A damaged entry can be replaced, but not
+    /// kept, because that would spread the damage.
     fn kept(&self, old: &Loaded, changes: &Slots) -> Result<BTreeMap<usize, Span>> {
         let mut parts = BTreeMap::new();
         let most = self.level.most_kept(old.stat.len);
@@ -272,7 +271,7 @@ impl Sharded {
         Ok(parts)
     }
 
-    /// The shard inside the codecs around it, if there are any.
+    /// Applies the codecs around the shard, if there are any.
     fn wrap(&self, shard: &Coords, pieces: Vec<Piece>, old: Option<&Loaded>) -> Result<Vec<Piece>> {
         if self.level.around.is_empty() {
             return Ok(pieces);
@@ -313,8 +312,8 @@ fn stale() -> Error {
     Error::new(Kind::Stale, "another program changed the shard in the meantime")
 }
 
-/// Pieces that count from the start of an inner chunk, counted from the start of its shard. The
-/// place of the old inner chunk is asked for only where some of it is kept: it may be damaged.
+/// Converts offsets of kept pieces from the inner chunk to its shard. Asks for the place of the old
+/// inner chunk only if some of it is kept, because its entry may be damaged.
 fn rebase(pieces: Vec<Piece>, base: impl FnOnce() -> Result<Option<Span>>) -> Result<Vec<Piece>> {
     let is_kept = |piece: &Piece| matches!(piece, Piece::Kept { .. });
     let base = if pieces.iter().any(is_kept) { base()? } else { None };
@@ -330,7 +329,7 @@ fn rebase(pieces: Vec<Piece>, base: impl FnOnce() -> Result<Option<Span>>) -> Re
     pieces.into_iter().map(rebase).collect()
 }
 
-/// Joins kept pieces that follow one another, so that they are copied in one go.
+/// Joins adjacent kept pieces, so that they are copied together.
 fn merge_kept(pieces: Vec<Piece>) -> Vec<Piece> {
     let mut merged: Vec<Piece> = Vec::with_capacity(pieces.len());
     for piece in pieces {

@@ -202,7 +202,7 @@ pub fn all() -> Vec<Form> {
     [sharded(), unsharded(), scalars()].concat()
 }
 
-/// Every place of a grid, in C order.
+/// Returns all coordinates of a grid, in C order.
 pub fn places(counts: &[u64]) -> Vec<Coords> {
     let mut places = vec![Vec::new()];
     for count in counts {

@@ -39,7 +39,7 @@ pub(super) struct Root {
 
 /// The directories that a path goes through.
 #[derive(Debug, Clone, Default)]
-struct Passed {
+struct PathTaken {
     /// The device and inode of each directory, beginning with the root.
     directories: Vec<(u64, u64)>,
     links: usize,
@@ -49,7 +49,7 @@ struct Passed {
 #[derive(Debug)]
 struct Known {
     since: Instant,
-    passed: Arc<Passed>,
+    path_taken: Arc<PathTaken>,
 }
 
 impl Root {
@@ -60,23 +60,23 @@ impl Root {
     /// Refuses `path`, which contains a link, if it goes through a directory twice or has too many
     /// links. Ignores what cannot be opened, because the caller opens it next.
     pub(super) fn check(&self, path: &str) -> Result<()> {
-        let (mut at, mut passed, mut begin) = if let Some(known) = self.known_above(path)? {
+        let (mut at, mut path_taken, mut begin) = if let Some(known) = self.known_above(path)? {
             known
         } else {
             let at = File::from(self.fd.try_clone()?);
             let directories = vec![id_of(&at.metadata()?)];
-            (at, Arc::new(Passed { directories, links: 0 }), 0)
+            (at, Arc::new(PathTaken { directories, links: 0 }), 0)
         };
         loop {
             let rest = path.get(begin..).unwrap_or_default();
             let name = rest.split('/').next().unwrap_or_default();
             let end = begin.saturating_add(name.len());
             let whole = path.get(..end).unwrap_or(path);
-            let Some((found, through)) = self.step(&at, &passed, whole, name)? else {
+            let Some((found, through)) = self.step(&at, &path_taken, whole, name)? else {
                 return Ok(());
             };
-            (at, passed) = (found, Arc::new(through));
-            self.remember(whole, &passed);
+            (at, path_taken) = (found, Arc::new(through));
+            self.remember(whole, &path_taken);
             if end == path.len() {
                 return Ok(());
             }
@@ -87,12 +87,12 @@ impl Root {
     /// Returns the directory above `path`, the directories that its path goes through, and where
     /// the last name begins; `None` unless the directory was checked recently and is still the
     /// same.
-    fn known_above(&self, path: &str) -> Result<Option<(File, Arc<Passed>, usize)>> {
+    fn known_above(&self, path: &str) -> Result<Option<(File, Arc<PathTaken>, usize)>> {
         let Some((above, _)) = path.rsplit_once('/') else { return Ok(None) };
-        let Some(passed) = self.known(above) else { return Ok(None) };
+        let Some(path_taken) = self.known(above) else { return Ok(None) };
         let Some(at) = self.open(above)? else { return Ok(None) };
-        let is_same = passed.directories.last() == Some(&id_of(&at.metadata()?));
-        Ok(is_same.then_some((at, passed, above.len().saturating_add(1))))
+        let is_same = path_taken.directories.last() == Some(&id_of(&at.metadata()?));
+        Ok(is_same.then_some((at, path_taken, above.len().saturating_add(1))))
     }
 
     /// Steps from the directory `at` to `whole`, which ends with `name`. Returns `None` if that is
@@ -100,15 +100,15 @@ impl Root {
     fn step(
         &self,
         at: &File,
-        passed: &Passed,
+        path_taken: &PathTaken,
         whole: &str,
         name: &str,
-    ) -> Result<Option<(File, Passed)>> {
-        let mut passed = passed.clone();
+    ) -> Result<Option<(File, PathTaken)>> {
+        let mut path_taken = path_taken.clone();
         let found = statat(at, c_name(name)?, AtFlags::SYMLINK_NOFOLLOW);
         let is_link = |found: Stat| FileType::from_raw_mode(found.st_mode).is_symlink();
-        passed.links += usize::from(found.is_ok_and(is_link));
-        if passed.links > MAX_LINKS {
+        path_taken.links += usize::from(found.is_ok_and(is_link));
+        if path_taken.links > MAX_LINKS {
             let detail = format!("more than {MAX_LINKS} symbolic links on its path");
             return Err(Error::new(Kind::Os(libc::ELOOP), detail));
         }
@@ -118,11 +118,11 @@ impl Root {
             return Ok(None);
         }
         let id = id_of(&metadata);
-        if passed.directories.contains(&id) {
+        if path_taken.directories.contains(&id) {
             return Err(error());
         }
-        passed.directories.push(id);
-        Ok(Some((found, passed)))
+        path_taken.directories.push(id);
+        Ok(Some((found, path_taken)))
     }
 
     /// Opens `path`, whatever it is; `None` if that fails.
@@ -131,19 +131,19 @@ impl Root {
         Ok(opened.map(File::from).ok())
     }
 
-    fn known(&self, path: &str) -> Option<Arc<Passed>> {
+    fn known(&self, path: &str) -> Option<Arc<PathTaken>> {
         let known = self.known.lock();
-        let Known { since, passed } = known.get(path)?;
-        (since.elapsed() < MAX_AGE).then(|| Arc::clone(passed))
+        let Known { since, path_taken } = known.get(path)?;
+        (since.elapsed() < MAX_AGE).then(|| Arc::clone(path_taken))
     }
 
-    fn remember(&self, path: &str, passed: &Arc<Passed>) {
+    fn remember(&self, path: &str, path_taken: &Arc<PathTaken>) {
         let mut known = self.known.lock();
         if known.len() >= MAX_KNOWN {
             known.clear();
         }
-        let passed = Arc::clone(passed);
-        known.insert(path.into(), Known { since: Instant::now(), passed });
+        let path_taken = Arc::clone(path_taken);
+        known.insert(path.into(), Known { since: Instant::now(), path_taken });
     }
 }
 

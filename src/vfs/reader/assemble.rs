@@ -43,8 +43,9 @@ impl Assembler {
         Self { decoder, partial_reads: AtomicU64::new(0) }
     }
 
-    /// Makes the bytes of a request from its chunks, and notes in `seen` which versions of them were
-    /// read. They count only if [`Self::check_unchanged`] then finds that no array has changed.
+    /// Makes the bytes of a request from its chunks, and notes in `seen` which versions of them
+    /// were read. They count only if [`Self::check_unchanged`] then finds that no array has
+    /// changed.
     pub fn assemble(
         &self,
         open: &OpenView,
@@ -115,15 +116,15 @@ impl Assembler {
     ) -> Result<Vec<u8>> {
         let bytes = self.assemble(open, &open.seen, request, how);
         if !request.is_ready() {
-            // Whoever changes a node now has done so afterwards.
+            // A later change of a node does not matter to this read.
             let _shared = self.decoder.core.tree_lock.read();
             self.check_unchanged(open, request)?;
         }
         bytes
     }
 
-    /// Fails with [`Kind::Stale`] if an array of a request was moved, removed or changed. The caller
-    /// holds `tree_lock`.
+    /// Fails with [`Kind::Stale`] if an array of a request was moved, removed or changed. The
+    /// caller holds `tree_lock`.
     pub fn check_unchanged(&self, open: &OpenView, request: &Request<'_>) -> Result<()> {
         let others = open.view.elements().filter(|_| !request.is_complete);
         for elements in request.elements.iter().copied().chain(others) {

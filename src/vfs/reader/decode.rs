@@ -27,8 +27,8 @@ pub(super) struct Decoder {
 }
 
 impl Decoder {
-    /// Has a chunk decoded, unless it is here already or is not wanted any more when its turn comes.
-    /// An error is reported to the reader that needs the chunk.
+    /// Has a chunk decoded, unless it is here already or is not wanted any more when its turn
+    /// comes. An error is reported to the reader that needs the chunk.
     pub fn decode(
         &self,
         urgency: Urgency,

@@ -181,14 +181,16 @@ pub(super) struct ChunkFiles {
 }
 
 impl ChunkFiles {
-    /// Notes whether the kernel reads the chunk file of an array that was opened last with passthrough.
+    /// Notes whether the kernel reads the chunk file of an array that was opened last with
+    /// passthrough.
     pub fn note_passthrough(&self, path: &NodePath, is_used: bool) {
         if let Some(files) = self.followed.0.lock().get_mut(path) {
             files.is_passing = is_used;
         }
     }
 
-    /// Has the next chunk files decoded, if the one that is opened to be read now continues a sequence.
+    /// Has the next chunk files decoded, if the one that is opened to be read now continues a
+    /// sequence.
     pub fn before_chunk(&self, path: &NodePath, array: &Arc<Array>, coords: &Coords) {
         let Some(pool) = self.decoder.core.pool.get() else { return };
         let chunk_len = array.longest_chunk_len().longest();

@@ -61,8 +61,8 @@ impl LongParts {
         Some(bytes)
     }
 
-    /// The bytes of a range of a view, from a span that is assembled if need be. Returns `None` where
-    /// that cannot be done.
+    /// The bytes of a range of a view, from a span that is assembled if need be. Returns `None`
+    /// where that cannot be done.
     pub fn read_span(&self, open: &OpenView, range: (u64, u64), limits: Limits) -> Option<Bytes> {
         let mut is_assembled = false;
         loop {
