@@ -157,7 +157,7 @@ impl Assembler {
         Some((Excerpt { bytes, start: range.start }, stat.version))
     }
 
-    /// Notes of which chunks a small part was read, though all of each was decoded.
+    /// Records the chunks that were decoded as a whole for a small part.
     pub fn note_jumps(&self, request: &Request<'_>) {
         for Part { chunk, range, residency, .. } in &request.parts {
             let len = chunk.len().unwrap_or_default();

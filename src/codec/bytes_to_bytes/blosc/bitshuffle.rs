@@ -1,8 +1,8 @@
 //! Bit shuffle, as C-Blosc 1 does it to one block.
 //!
 //! For n elements of T bytes, bit b of byte k of element i goes to bit i % 8 of byte i / 8 of row
-//! 8k + b, of 8T rows of n / 8 bytes. A block whose n is not a multiple of 8 is left as it is; bytes
-//! that are no whole element stay at the end. This is byte shuffle, and then each of its rows
+//! 8k + b, of 8T rows of n / 8 bytes. A block whose n is not a multiple of 8 is left as it is;
+//! bytes that are no whole element stay at the end. This is byte shuffle, and then each of its rows
 //! cut into 8. Source, destination and scratch are equally long. No length makes it panic.
 
 use super::shuffle::{copy, shuffle, unshuffle};
