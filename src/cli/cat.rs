@@ -33,6 +33,9 @@ pub fn run(args: &Cat) -> Result<(), Failure> {
     for warning in warnings {
         log::warn!("{shown}: {warning}");
     }
+    for line in view.left_out().lines() {
+        log::warn!("{shown}: left out: {line}");
+    }
     write(&view, step, get)
 }
 

@@ -69,13 +69,17 @@ fn view_facts(hierarchy: &Hierarchy, node: &Node, add: &mut dyn FnMut(&str, Valu
         Ok(cache.get(&elements.array, coords)?.map(|chunk| chunk.bytes.into()))
     };
     let Ok(source) = Source::new(hierarchy, node.path(), get) else { return };
-    let (mut views, mut others) = (Object::new(), Object::new());
+    let (mut views, mut others, mut left_out) = (Object::new(), Object::new(), Object::new());
     let mut slab = None;
     for format in FORMATS.iter().filter(|format| format.is_for(node.kind())) {
         match format.view(&source) {
             Ok(view) => {
                 views.insert(format.extension.to_owned(), json!(view.len()));
                 slab = slab.max(view.elements().filter_map(Elements::slab_len).max());
+                let lines: Vec<String> = view.left_out().lines().collect();
+                if !lines.is_empty() {
+                    left_out.insert(format.extension.to_owned(), json!(lines.join("; ")));
+                }
             }
             Err(error) => {
                 others.insert(format.extension.to_owned(), json!(error.detail()));
@@ -88,6 +92,9 @@ fn view_facts(hierarchy: &Hierarchy, node: &Node, add: &mut dyn FnMut(&str, Valu
     }
     if !others.is_empty() {
         add("no_views", Value::Object(others));
+    }
+    if !left_out.is_empty() {
+        add("left_out", Value::Object(left_out));
     }
 }
 
@@ -188,7 +195,7 @@ fn for_people(name: &str, value: &Value) -> String {
         ("views", Value::Object(views)) => {
             views.keys().map(String::as_str).collect::<Vec<_>>().join(" ")
         }
-        ("no_views", Value::Object(others)) => {
+        ("no_views" | "left_out", Value::Object(others)) => {
             let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
             for (format, why) in others {
                 let why = why.as_str().unwrap_or_default();

@@ -52,6 +52,7 @@ impl Journal {
 /// Returns the name of an errno that zarrfs uses, or its number.
 fn errno_name(errno: i32) -> String {
     let name = match errno {
+        libc::ENOENT => "ENOENT",
         libc::EINVAL => "EINVAL",
         libc::EIO => "EIO",
         libc::EFBIG => "EFBIG",

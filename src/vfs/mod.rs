@@ -247,7 +247,11 @@ impl Vfs {
 
     /// Looks up `name` in the directory `parent`, and adds one to its lookup count.
     pub fn lookup(&self, parent: u64, name: &str) -> Result<Attr> {
-        let found = self.find(&self.directory(parent)?, name)?.ok_or_else(Error::not_found)?;
+        let directory = self.directory(parent)?;
+        let Some(found) = self.find(&directory, name)? else {
+            self.note_refused_view(&directory, name);
+            return Err(Error::not_found());
+        };
         self.lookup_stored(&found.place, found.stored.as_ref())
     }
 

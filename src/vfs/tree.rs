@@ -9,7 +9,6 @@ use super::inode::Inode;
 use super::open::Prepared;
 use super::overlay::Shown;
 use super::place::{CHUNKS, CONTROL, DOCUMENT, Found, GROUP, Place, Report, STORED, VIEWS};
-use super::views::ROOT_NAME;
 use super::zarr2::Named;
 use super::{Access, Form, Pages, Vfs};
 use crate::array::{Array, Coords, parse_index};
@@ -17,7 +16,7 @@ use crate::error::{At, Error, Kind, Result};
 use crate::hierarchy::{Content as NodeContent, Document, Node, Wanted};
 use crate::metadata::{NodeKind, NodePath};
 use crate::store::{Key, Stat, Version};
-use crate::view::Format;
+use crate::view::{Format, ROOT_NAME};
 
 impl Vfs {
     /// Returns the place of `name` in `directory`; `None` if it does not exist.

@@ -24,14 +24,8 @@ use super::{Access, Form, Pages, Vfs};
 use crate::array::Array;
 use crate::error::{At, Error, Kind, Result};
 use crate::hierarchy::Node;
-use crate::metadata::{NodeKind, NodePath};
-use crate::view::{FORMATS, Format, GetChunk, Source, View};
-
-/// The most nodes to list that a format cannot hold.
-const MAX_REASONS: usize = 100;
-
-/// The file name of the root's views.
-pub(super) const ROOT_NAME: &str = "__root__";
+use crate::metadata::NodePath;
+use crate::view::{FORMATS, Format, GetChunk, ROOT_NAME, Source, View};
 
 /// The most views to cache.
 const MAX_KEPT: usize = 256;
@@ -53,6 +47,8 @@ pub(super) struct Views {
     writing: Mutex<HashMap<Name, Weak<ViewWriters>>>,
     /// The views with a logged warning about slow sequential reads. A leaf lock.
     warned: Mutex<HashSet<Name>>,
+    /// The views that do not exist, although programs looked them up. A leaf lock.
+    refused: Mutex<HashSet<Name>>,
 }
 
 /// A cached view.
@@ -163,6 +159,34 @@ impl Vfs {
             }
         }
         Ok(None)
+    }
+
+    /// Records, once for each name, why the file that a program looked up does not exist although
+    /// its node does.
+    pub(super) fn note_refused_view(&self, directory: &Place, name: &str) {
+        let Place::Node(group) = directory else { return };
+        for (stem, format) in Format::split(name) {
+            let path = match stem {
+                ROOT_NAME if group.is_root() => Ok(NodePath::root()),
+                stem => group.child(stem),
+            };
+            let Ok(path) = path else { continue };
+            let Ok(Some(node)) = self.core.hierarchy.node(&path) else { continue };
+            if node.is_bare() || !format.is_for(node.kind()) {
+                continue;
+            }
+            let Err(error) = self.view(&path, format) else { continue };
+            let mut refused = self.views.refused.lock();
+            if refused.len() > MAX_KEPT {
+                refused.clear();
+            }
+            if error.kind() == Kind::Unsupported && refused.insert((path.clone(), format.extension))
+            {
+                drop(refused);
+                let shown = Place::View(path, format).shown();
+                self.journal.note("lookup", &error.of_kind(Kind::NotFound).at(shown));
+            }
+        }
     }
 
     fn has_view(&self, path: &NodePath, format: &'static Format) -> Result<bool> {
@@ -398,19 +422,15 @@ impl Vfs {
         let width = FORMATS.iter().map(|format| format.extension.len()).max().unwrap_or_default();
         let mut text = String::new();
         for format in FORMATS.iter().filter(|format| format.is_for(node.kind())) {
-            let said = match self.view(path, format) {
+            let view = self.view(path, format);
+            let said = match &view {
                 Ok(view) => format!("{}  {} bytes", view_name(path, format), view.len()),
                 Err(error) => format!("-  {}", error.detail()),
             };
             // Writing to a string does not fail.
             let _never = writeln!(text, "{:width$}  {said}", format.extension);
-        }
-        if node.kind() == NodeKind::Group {
-            // Listing must not read chunks.
-            let source = Source::new(&self.core.hierarchy, path, &|_, _, _| Ok(None));
-            let left_out = source.and_then(|source| Ok(source.children()?.left_out));
-            for (name, error) in left_out.unwrap_or_default().iter().take(MAX_REASONS) {
-                let _never = writeln!(text, "left out: {name}: {}", error.detail());
+            for line in view.iter().flat_map(|view| view.left_out().lines()) {
+                let _never = writeln!(text, "{:width$}  left out: {line}", "");
             }
         }
         Ok(text)

@@ -21,14 +21,16 @@ mod elements;
 mod formats;
 mod image;
 mod layout;
+mod left_out;
 mod parts;
 mod source;
 
 pub use elements::{ChangeChunk, EachChunk, Elements, Excerpt, GetChunk, Reach, Touch, Walk};
 pub use formats::{FORMATS, Format, Nodes};
 pub use layout::{Items, Layout};
+pub use left_out::LeftOut;
 pub use parts::{Part, Slab, View, max_prefix_len};
-pub use source::{Children, Source};
+pub use source::{Children, ROOT_NAME, Source};
 
 #[cfg(test)]
 mod tests;

@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 
 use super::elements::{ChangeChunk, EachChunk, Elements, GetChunk, Walk};
 use super::layout::Layout;
+use super::left_out::LeftOut;
 use crate::buffer::reserve;
 use crate::error::{Error, Kind, Result};
 use crate::resources;
@@ -50,6 +51,7 @@ pub struct View {
     prefix_len: u64,
     /// Bytes that a library rewrites for its own bookkeeping: kept here, and nowhere else. A leaf.
     overlay: Mutex<Overlay>,
+    left_out: LeftOut,
 }
 
 #[derive(Debug, Default)]
@@ -91,7 +93,13 @@ impl View {
                 "its header would have {prefix_len} bytes, the limit is {limit}"
             )));
         }
-        Ok(Self { parts: ends, len, prefix_len, overlay: Mutex::default() })
+        Ok(Self {
+            parts: ends,
+            len,
+            prefix_len,
+            overlay: Mutex::default(),
+            left_out: LeftOut::default(),
+        })
     }
 
     /// Returns the same file with a `range` that libraries may rewrite for themselves.
@@ -99,6 +107,17 @@ impl View {
     pub fn with_bookkeeping(self, range: Range<u64>) -> Self {
         self.overlay.lock().allowed.push(range);
         self
+    }
+
+    /// Returns the same file with the nodes that it should have, but cannot hold.
+    #[must_use]
+    pub fn with_left_out(self, left_out: LeftOut) -> Self {
+        Self { left_out, ..self }
+    }
+
+    /// Returns the nodes that the format cannot hold in this file.
+    pub fn left_out(&self) -> &LeftOut {
+        &self.left_out
     }
 
     /// Its length in bytes.

@@ -28,6 +28,9 @@ const MAX_CHUNKS: u64 = 1 << 16;
 /// The most texts of one array that a header is made of.
 const MAX_TEXTS: u64 = 1 << 20;
 
+/// The name of the root group in the names of its files, without the extension.
+pub const ROOT_NAME: &str = "__root__";
+
 /// A node, and what a format may ask about it.
 #[derive(Clone)]
 pub struct Source<'s> {
@@ -119,7 +122,7 @@ impl<'s> Source<'s> {
 
     /// The name of the file of its elements alone, which lies beside those of other formats.
     pub fn raw_name(&self) -> String {
-        format!("{}.raw", self.path().name().unwrap_or("__root__"))
+        format!("{}.raw", self.path().name().unwrap_or(ROOT_NAME))
     }
 
     /// Whether it is an array or a group.

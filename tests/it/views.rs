@@ -417,7 +417,21 @@ fn what_a_format_cannot_hold_is_not_there_and_it_is_said_why() {
     assert!(told.contains("NumPy has no type for bfloat16") && told.contains("b.raw"), "{told}");
     let listed = names(&mount.at(".zarrfs/views/a"));
     assert_eq!(listed, ["__group__", "b", "x"].map(str::to_owned).into());
+    // Who misses a file finds the reason, once, where all other reasons are.
+    assert_eq!(errno(fs::metadata(mount.at("a/b.npy"))), libc::ENOENT);
+    let errors = mount.errors();
+    let lines: Vec<&str> = errors.lines().filter(|line| line.contains("b.npy")).collect();
+    assert_eq!(lines.len(), 1, "{errors}");
+    assert!(lines[0].ends_with("lookup: ENOENT: a/b.npy: NumPy has no type for bfloat16"));
     let of_group = fs::read(mount.at(".zarrfs/views/a/__group__")).unwrap();
+    let in_group = String::from_utf8(of_group.clone()).unwrap();
+    assert!(in_group.contains("left out: b: netCDF has no type for bfloat16"), "{in_group}");
+    let in_root = fs::read_to_string(mount.at(".zarrfs/views/__group__")).unwrap();
+    for part in
+        ["nc holds one group; open a.nc, or __root__.nc4, which", "left out: a/b: netCDF has no"]
+    {
+        assert!(in_root.contains(part), "{in_root}");
+    }
     // The names of the files themselves work too: a user looks for the one that is missing.
     assert_eq!(fs::read(mount.at(".zarrfs/views/a.nc")).unwrap(), of_group);
     assert_eq!(fs::read_to_string(mount.at(".zarrfs/views/a/b.npy")).unwrap(), told);
@@ -428,6 +442,12 @@ fn what_a_format_cannot_hold_is_not_there_and_it_is_said_why() {
     let node = mount.store().join("a/b").display().to_string();
     let (code, sentence) = said(&["cat", &node, "--as", "npy"]);
     assert!(code == 1 && sentence.contains("NumPy has no type"), "{sentence}");
+    let group = mount.store().join("a").display().to_string();
+    let (code, sentence) = said(&["cat", &group, "--as", "nc"]);
+    assert!(code == 0 && sentence.contains("left out: b: netCDF has no type"), "{sentence}");
+    let output = zarrfs().args(["info", &group, "--json"]).output().unwrap();
+    let facts: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(facts["left_out"]["nc4"], json!("b: netCDF has no type for bfloat16"));
     let node = mount.store().join("a/x").display().to_string();
     let output = zarrfs().args(["cat", &node, "--as", "raw"]).output().unwrap();
     assert_eq!(output.stdout, elements(&WHOLE));

@@ -426,9 +426,9 @@ def test_subgroups_are_groups(tmp_path):
     # Groups below are files of their own in the classic format.
     with netCDF4.Dataset(cat(tmp_path / "g", "nc", tmp_path / "g.nc")) as data:
         assert list(data.variables) == ["x"] and data.a == 1
-        assert data.zarrfs_left_out == "in: a group, which has a file of its own"
+        assert data.zarrfs_left_out == "in: nc holds one group; open in.nc, or __root__.nc4, which holds all groups"
     zarr.create_group(tmp_path / "only").create_group("in")
-    assert "in: a group, which has a file of its own" in refused(tmp_path / "only", "nc")
+    assert "in: nc holds one group; open in.nc, or __root__.nc4, which holds all groups" in refused(tmp_path / "only", "nc")
     zarr.create_group(tmp_path / "empty", attributes={"a": 1})
     file = cat(tmp_path / "empty", "nc", tmp_path / "empty.nc")
     validate(file)

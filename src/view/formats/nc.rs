@@ -17,8 +17,9 @@ use crate::error::{Error, Kind, Result};
 use crate::metadata::NodeKind;
 use crate::view::cf::{Attribute, Data, Dataset, Room, Values, Variable, decimal, exactly};
 use crate::view::layout::{Items, Layout};
+use crate::view::left_out::LeftOut;
 use crate::view::parts::{Part, View};
-use crate::view::source::Source;
+use crate::view::source::{ROOT_NAME, Source};
 
 const NC_DIMENSION: u32 = 10;
 const NC_VARIABLE: u32 = 11;
@@ -54,7 +55,11 @@ pub(super) fn build(source: &Source<'_>) -> Result<View> {
     if source.kind() == NodeKind::Group {
         let children = source.children()?.nodes;
         for group in children.iter().filter(|child| child.kind() == NodeKind::Group) {
-            let reason = Error::unsupported("a group, which has a file of its own");
+            let all = source.path().name().unwrap_or(ROOT_NAME);
+            let reason = Error::unsupported(format!(
+                "nc holds one group; open {}.nc, or {all}.nc4, which holds all groups",
+                group.name(),
+            ));
             dataset.left_out.push((group.name().to_owned(), reason));
         }
     }
@@ -78,7 +83,11 @@ pub(super) fn build(source: &Source<'_>) -> Result<View> {
             (dataset.variables, version) = (narrow, Version::Cdf2);
         }
     }
-    file(&dataset, version)
+    let mut left_out = LeftOut::default();
+    for (name, why) in &dataset.left_out {
+        left_out.add((source.path(), source.path()), name, why);
+    }
+    Ok(file(&dataset, version)?.with_left_out(left_out))
 }
 
 /// Keeps a dimension without elements as the record dimension. There can be only one, and it comes

@@ -10,16 +10,17 @@ use super::message;
 use super::scales::name_dimensions;
 use crate::dtype::DType;
 use crate::error::{Error, Kind, Result};
-use crate::metadata::NodeKind;
+use crate::metadata::{NodeKind, NodePath};
 use crate::view::cf;
+use crate::view::left_out::LeftOut;
 use crate::view::parts::{Part, View};
 use crate::view::source::{Children, Source};
 
 pub(in crate::view::formats) fn build(source: &Source<'_>) -> Result<View> {
-    let mut file = File::default();
+    let (mut file, mut not_held) = (File::default(), LeftOut::default());
     match source.kind() {
         NodeKind::Group => {
-            group(&mut file, source, 0)?;
+            group(&mut file, source, (source.path(), &mut not_held), 0)?;
         }
         NodeKind::Array => {
             let root = file.add(Object::group());
@@ -37,11 +38,16 @@ pub(in crate::view::formats) fn build(source: &Source<'_>) -> Result<View> {
             name_dimensions(&mut file, root, &arrays)?;
         }
     }
-    file.into_view()
+    Ok(file.into_view()?.with_left_out(not_held))
 }
 
 /// Adds a group and all below it.
-fn group(file: &mut File, source: &Source<'_>, depth: usize) -> Result<usize> {
+fn group(
+    file: &mut File,
+    source: &Source<'_>,
+    (top, not_held): (&NodePath, &mut LeftOut),
+    depth: usize,
+) -> Result<usize> {
     file.check_count(depth)?;
     let number = file.add(Object::group());
     let Children { nodes, mut left_out } = source.children()?;
@@ -49,7 +55,7 @@ fn group(file: &mut File, source: &Source<'_>, depth: usize) -> Result<usize> {
     for child in &nodes {
         file.check_count(depth)?;
         let object = match child.kind() {
-            NodeKind::Group => group(file, child, depth.saturating_add(1))?,
+            NodeKind::Group => group(file, child, (top, not_held), depth.saturating_add(1))?,
             NodeKind::Array => match dataset(file, child) {
                 Err(error) if error.kind() == Kind::Unsupported => {
                     left_out.push((child.name().to_owned(), error));
@@ -67,6 +73,9 @@ fn group(file: &mut File, source: &Source<'_>, depth: usize) -> Result<usize> {
     name_dimensions(file, number, &arrays)?;
     let mut all = cf::attributes(source.attributes(), None);
     all.extend(cf::left_out(&left_out));
+    for (name, error) in &left_out {
+        not_held.add((top, source.path()), name, error);
+    }
     describe(file, number, all, Texts::Any)?;
     Ok(number)
 }

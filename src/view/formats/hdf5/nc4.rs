@@ -12,8 +12,9 @@ use super::message;
 use super::scales::{add_scale, make_scale, refer};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::metadata::NodeKind;
+use crate::metadata::{NodeKind, NodePath};
 use crate::view::cf::{self, Data, Dimension, Many, Values, Variable, distinct};
+use crate::view::left_out::LeftOut;
 use crate::view::parts::{Part, View};
 use crate::view::source::Source;
 
@@ -36,12 +37,12 @@ struct Netcdf {
 
 pub(in crate::view::formats) fn build(source: &Source<'_>) -> Result<View> {
     let mut netcdf = Netcdf::default();
-    let mut left_out = Vec::new();
-    netcdf.group(source, &mut left_out, 0)?;
-    if netcdf.variable_count == 0 && !left_out.is_empty() {
-        return Err(Error::unsupported(left_out.join("; ")));
+    let mut left_out = LeftOut::default();
+    netcdf.group(source, (source.path(), &mut left_out), 0)?;
+    if netcdf.variable_count == 0 && !left_out.nodes().is_empty() {
+        return Err(Error::unsupported(left_out.lines().collect::<Vec<_>>().join("; ")));
     }
-    netcdf.file.into_view()
+    Ok(netcdf.file.into_view()?.with_left_out(left_out))
 }
 
 impl Netcdf {
@@ -49,7 +50,7 @@ impl Netcdf {
     fn group(
         &mut self,
         source: &Source<'_>,
-        reasons: &mut Vec<String>,
+        (root, left_out): (&NodePath, &mut LeftOut),
         depth: usize,
     ) -> Result<usize> {
         let number = self.file.add(Object::group());
@@ -85,11 +86,11 @@ impl Netcdf {
             self.variable_count = self.variable_count.saturating_add(1);
         }
         describe(&mut self.file, number, dataset.global_attributes(), Texts::Fixed)?;
-        let of_one =
-            dataset.left_out.iter().map(|(name, error)| format!("{name}: {}", error.detail()));
-        reasons.extend(of_one);
+        for (name, error) in &dataset.left_out {
+            left_out.add((root, source.path()), name, error);
+        }
         for (name, group) in names.iter().zip(groups) {
-            let object = self.group(group, reasons, depth.saturating_add(1))?;
+            let object = self.group(group, (root, left_out), depth.saturating_add(1))?;
             self.file.link(number, name, object);
         }
         Ok(number)
