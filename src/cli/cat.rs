@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Write};
 
 use super::args::Cat;
 use super::failure::{Failure, failed};
-use super::{open, print};
+use super::{logger, open, print};
 use crate::cache::ChunkCache;
 use crate::resources;
 use crate::view::{Elements, GetChunk, Source, View};
@@ -14,6 +14,7 @@ const STEP: u64 = 4 << 20;
 
 /// Writes a node to standard output.
 pub fn run(args: &Cat) -> Result<(), Failure> {
+    logger::start(log::LevelFilter::Warn, None)?;
     let (hierarchy, path) = open::node_with_groups(&args.source, args.from.as_ref())?;
     // The other half is for what is made at once.
     let half = resources::within_memory(args.cache_size, 4) / 2;
