@@ -124,10 +124,10 @@ impl Vfs {
                 return Err(Error::not_found());
             }
             let place = known.place();
-            // No node may move during the open.
-            let shared = self.core.tree_lock.read();
-            let opened = self.open_inode(&known, access);
-            drop(shared);
+            let Some(opened) = self.open_unmoved(&known, access, attempts >= ATTEMPTS) else {
+                attempts += 1;
+                continue;
+            };
             match opened {
                 // Another file just took the name. For passthrough, only the kernel can look up the
                 // new inode.
@@ -141,6 +141,34 @@ impl Vfs {
             }
             attempts += 1;
         }
+    }
+
+    /// Opens a file, unless a node was moved or removed meanwhile: then a chunk may seem to be
+    /// missing that is in another place now. Opening for reading may decode a chunk, so the lock is
+    /// not held over it, except in the last attempt.
+    fn open_unmoved(
+        &self,
+        known: &Arc<Inode>,
+        access: Access,
+        is_last: bool,
+    ) -> Option<Result<Opened>> {
+        if access != Access::Read || is_last {
+            let _shared = self.core.tree_lock.read();
+            return Some(self.open_inode(known, access));
+        }
+        let before = self.core.hierarchy.moves();
+        let opened = self.open_inode(known, access);
+        // A thread that moves a node now has done so when this one gets the lock.
+        let shared = self.core.tree_lock.read();
+        let is_unmoved = self.core.hierarchy.moves() == before;
+        drop(shared);
+        if is_unmoved {
+            return Some(opened);
+        }
+        if let Ok(opened) = opened {
+            self.end(opened.handle);
+        }
+        None
     }
 
     /// Creates the file `name` in `parent` and opens it, or opens the existing one.
