@@ -51,8 +51,8 @@ enum File {
 struct Share(Arc<Mutex<Held>>, u64);
 
 impl Backing {
-    /// A file of the store, which has the bytes as they are: so many, stored then. It is one of
-    /// those that may be open.
+    /// Returns a file of the store, which has the bytes as they are: so many, stored then. It is
+    /// one of those that may be open.
     pub fn stored(file: OwnedFd, len: u64, modified: SystemTime, taken: Taken) -> Self {
         Self::new(File::Stored { file, _taken: taken }, len, modified)
     }
@@ -128,7 +128,7 @@ pub struct MemoryFiles {
     most: usize,
     /// A leaf.
     held: Arc<Mutex<Held>>,
-    /// Where they lie; none where it may not be made.
+    /// Where they lie, `None` if it may not be made.
     fs: OnceLock<Option<MemoryFs>>,
 }
 
@@ -145,7 +145,7 @@ impl MemoryFiles {
         Self { limit, most, held: Arc::default(), fs: OnceLock::new() }
     }
 
-    /// The bytes that all of them have.
+    /// Returns the bytes that all of them have.
     pub fn len(&self) -> u64 {
         self.held.lock().len
     }
@@ -160,7 +160,8 @@ impl MemoryFiles {
         self.len() == 0
     }
 
-    /// A memory file that has `bytes`, which were stored then; none while there is no room for it.
+    /// Returns a memory file that has `bytes`, which were stored then; none while there is no room
+    /// for it.
     pub fn with(&self, bytes: &[u8], modified: SystemTime) -> Result<Option<Backing>> {
         let len = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
         let Some(share) = self.share(len) else { return Ok(None) };

@@ -70,7 +70,7 @@ impl Buffer {
         Arc::strong_count(&self.0) > 1
     }
 
-    /// A copy of its own.
+    /// Returns a copy of its own.
     pub fn copied(&self) -> Result<Self> {
         let mut bytes = reserve(self.len())?;
         bytes.extend_from_slice(self);
@@ -97,8 +97,8 @@ impl Drop for Pooled {
     }
 }
 
-/// An empty vector with room for `len` bytes, and hardly more, or an error where there is no
-/// memory.
+/// Returns an empty vector with room for `len` bytes, and hardly more, or an error where there is
+/// no memory.
 pub fn reserve(len: usize) -> Result<Vec<u8>> {
     let mut bytes = used(len)?;
     bytes.clear();
@@ -116,7 +116,7 @@ pub fn unset(len: usize) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// A vector with room for `len` bytes, and in it what it had when it was let go of.
+/// Returns a vector with room for `len` bytes, and in it what it had when it was let go of.
 fn used(len: usize) -> Result<Vec<u8>> {
     let is_much = len >= LEAST;
     let room = if is_much { room_for(len) } else { len };
@@ -197,13 +197,14 @@ pub fn release_idle() {
     drop(gone);
 }
 
-/// The room that is made for `len` bytes: at most an eighth more, so that few lengths differ.
+/// Returns the room that is made for `len` bytes: at most an eighth more, so that few lengths
+/// differ.
 fn room_for(len: usize) -> usize {
     let step = len.checked_next_power_of_two().unwrap_or(len) / 16;
     len.checked_next_multiple_of(step.max(1)).unwrap_or(len)
 }
 
-/// The largest such room within `capacity`; none where that is not worth keeping.
+/// Returns the largest such room within `capacity`, `None` if that is not worth keeping.
 fn room_in(capacity: usize) -> Option<usize> {
     let power = capacity.checked_ilog2().filter(|_| capacity >= LEAST)?;
     let step = (1_usize << power) / 8;

@@ -71,7 +71,7 @@ pub struct Error {
 }
 
 impl Error {
-    /// An error of `kind` with its reason, as yet without a subject.
+    /// Returns an error of `kind` with its reason, as yet without a subject.
     pub fn new(kind: Kind, detail: impl Into<Cow<'static, str>>) -> Self {
         Self { kind, subject: None, detail: detail.into().into_owned().into_boxed_str() }
     }
@@ -86,7 +86,7 @@ impl Error {
         Self::new(Kind::Unsupported, detail)
     }
 
-    /// A request that makes no sense.
+    /// Returns a request that makes no sense.
     pub fn invalid(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(Kind::Invalid, detail)
     }
@@ -130,17 +130,17 @@ impl Error {
         self.kind
     }
 
-    /// The key or path it is about, where one is known.
+    /// Returns the key or path it is about, where one is known.
     pub fn subject(&self) -> Option<&str> {
         self.subject.as_deref()
     }
 
-    /// The reason in words, without the subject.
+    /// Returns the reason in words, without the subject.
     pub fn detail(&self) -> &str {
         &self.detail
     }
 
-    /// The errno that a program gets.
+    /// Returns the errno that a program gets.
     pub fn errno(&self) -> i32 {
         match self.kind {
             Kind::NotFound => libc::ENOENT,

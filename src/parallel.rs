@@ -56,7 +56,7 @@ fn idle() -> usize {
     all.saturating_sub(BUSY.load(Ordering::Relaxed))
 }
 
-/// Threads that help; none where no more can be had.
+/// Threads that help, `None` if no more can be had.
 fn helpers() -> Option<&'static ThreadPool> {
     static HELPERS: OnceLock<Option<ThreadPool>> = OnceLock::new();
     let start = || {

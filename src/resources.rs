@@ -42,7 +42,7 @@ pub fn raise_descriptor_limit() -> u64 {
     }
 }
 
-/// What is in use, and how much of it there may be; none where the system does not say.
+/// What is in use, and how much of it there may be, `None` if the system does not say.
 #[derive(Debug, Clone, Copy)]
 pub struct InUse {
     /// Open files.
@@ -91,7 +91,7 @@ impl Part {
         Self { most, taken: Arc::default() }
     }
 
-    /// One more; none where all are taken.
+    /// One more, `None` if all are taken.
     pub fn take(&self) -> Option<Taken> {
         let more = |taken: usize| (taken < self.most).then_some(taken.saturating_add(1));
         let taken = self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);

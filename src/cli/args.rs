@@ -416,7 +416,7 @@ fn is_path(word: &OsString) -> bool {
     word.as_encoded_bytes().iter().any(|byte| b"/.#:".contains(byte)) || Path::new(word).exists()
 }
 
-/// The names of all dialects.
+/// Returns the names of all dialects.
 fn dialects() -> impl TypedValueParser<Value = Dialect> {
     let mut all = Dialect::all();
     // The drafts by date, after the others.
@@ -424,8 +424,8 @@ fn dialects() -> impl TypedValueParser<Value = Dialect> {
     PossibleValuesParser::new(all.iter().map(Dialect::name)).try_map(|name| dialect(&name))
 }
 
-/// The names of the dialects that a new hierarchy can have. The others are parsed as well, so that
-/// the command can say why it refuses them.
+/// Returns the names of the dialects that a new hierarchy can have. The others are parsed as well,
+/// so that the command can say why it refuses them.
 fn new_dialects() -> impl TypedValueParser<Value = Dialect> {
     let value = |dialect: &Dialect| {
         PossibleValue::new(dialect.name()).hide(dialect.check_makes_nodes().is_err())
@@ -513,12 +513,12 @@ fn attributes(text: &str) -> Result<Object, String> {
     wanted::attributes(text).map_err(|error| error.to_string())
 }
 
-/// A number of bytes: `64M`, `2G`, `1000`.
+/// Returns a number of bytes: `64M`, `2G`, `1000`.
 fn size(text: &str) -> Result<u64, String> {
     policy::size(text).map_err(|error| error.to_string())
 }
 
-/// A time: `1s`, `500ms`, `2m`, `0.5`.
+/// Returns a time: `1s`, `500ms`, `2m`, `0.5`.
 fn duration(text: &str) -> Result<Duration, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let scale = match text.get(digits.len()..).unwrap_or_default() {

@@ -257,7 +257,7 @@ fn check_dest(dest: &Path, target: Target) -> Result<bool, Failure> {
     }
 }
 
-/// The path of a directory that may not exist yet.
+/// Returns the path of a directory that may not exist yet.
 fn resolved(path: &Path) -> Result<PathBuf, Failure> {
     if path.to_str().is_some_and(|path| path.contains("://")) {
         let shown = path.display();
@@ -286,7 +286,7 @@ fn check_apart(source: &Path, dest: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// All that decides what the conversion makes, by which the same one is known again.
+/// Returns all that decides what the conversion makes, by which the same one is known again.
 fn arguments(args: &Convert, wishes: &Wishes) -> Result<Value, Failure> {
     let codecs = |codecs: &Vec<CodecSpec>| codecs.iter().map(CodecSpec::to_json).collect::<Value>();
     let shards = wishes.shards.as_ref().map(|shards| match shards {
@@ -307,7 +307,7 @@ fn arguments(args: &Convert, wishes: &Wishes) -> Result<Value, Failure> {
     }))
 }
 
-/// A number of things, which are more than one unless it is 1.
+/// Returns a number of things, which are more than one unless it is 1.
 fn counted(count: usize, thing: &str) -> String {
     format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
 }

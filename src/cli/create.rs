@@ -212,7 +212,7 @@ fn find(path: &Path) -> Result<Place, Failure> {
     Ok(Place { root, node, dialect: None })
 }
 
-/// The part of a path that is a directory, and the names that are not there.
+/// Returns the part of a path that is a directory, and the names that are not there.
 fn existing(path: &Path) -> Result<(PathBuf, Vec<String>), Failure> {
     let shown = path.display();
     if path.to_str().is_some_and(|path| path.contains("://")) {

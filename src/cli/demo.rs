@@ -71,7 +71,7 @@ pub fn run(args: &Demo) -> Result<(), Failure> {
     ))
 }
 
-/// The directories of the hierarchy and of the mountpoint, made.
+/// Returns the directories of the hierarchy and of the mountpoint, made.
 fn directories(dir: &Path) -> Result<(PathBuf, PathBuf), Failure> {
     let shown = dir.display();
     std::fs::create_dir_all(dir).map_err(|error| failed(format!("{shown}: {error}")))?;
@@ -208,7 +208,7 @@ fn float(n: u64) -> f64 {
     f64::from(u32::try_from(n).unwrap_or(u32::MAX))
 }
 
-/// The first elements of the first chunk as the store has them.
+/// Returns the first elements of the first chunk as the store has them.
 fn first_elements(source: &Path) -> Result<[f32; 3], Failure> {
     let store = open::store(source, Durability::Buffered)?.read_only();
     let hierarchy =

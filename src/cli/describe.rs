@@ -6,7 +6,7 @@ use crate::codec::CodecSpec;
 use crate::hierarchy::{Content, Node};
 use crate::metadata::NodeKind;
 
-/// A node in half a line.
+/// Returns a node in half a line.
 pub fn describe(node: &Node) -> String {
     match node.content() {
         Content::Group(_) if node.document().is_none() => "group, implicit".to_owned(),
@@ -44,7 +44,7 @@ pub fn shape(lens: &[Value]) -> String {
     lens.iter().map(length).collect::<Vec<_>>().join(" x ")
 }
 
-/// A length, or the ends of a list of lengths, some of them with how often they come.
+/// Returns a length, or the ends of a list of lengths, some of them with how often they come.
 fn length(value: &Value) -> String {
     let Some(items) = value.as_array() else { return value.to_string() };
     let lens = items.iter().filter_map(|item| item.get(0).unwrap_or(item).as_u64());
@@ -54,7 +54,7 @@ fn length(value: &Value) -> String {
     }
 }
 
-/// The names of the codecs that are more than a byte order, those inside of shards too.
+/// Returns the names of the codecs that are more than a byte order, those inside of shards too.
 fn codec_names(codecs: &[CodecSpec]) -> Vec<String> {
     let mut names = Vec::new();
     for codec in codecs {

@@ -25,7 +25,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// The exit code of a command that ends with it.
+    /// Returns the exit code of a command that ends with it.
     pub fn code(&self) -> ExitCode {
         ExitCode::from(match self {
             Self::Failed(_) => FAILED,
@@ -34,7 +34,7 @@ impl Failure {
         })
     }
 
-    /// The sentence for the user.
+    /// Returns the sentence for the user.
     pub fn message(&self) -> &str {
         match self {
             Self::Failed(message) | Self::Usage(message) | Self::Rescued(message) => message,
@@ -54,7 +54,7 @@ impl From<std::io::Error> for Failure {
     }
 }
 
-/// A failure with this message.
+/// Returns a failure with this message.
 pub fn failed(message: impl Into<String>) -> Failure {
     Failure::Failed(message.into())
 }

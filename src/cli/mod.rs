@@ -58,7 +58,7 @@ fn run_command(command: Command, typed: &[OsString]) -> Result<(), Failure> {
     }
 }
 
-/// The exit code of a command. A failure is printed.
+/// Returns the exit code of a command. A failure is printed.
 fn end(done: Result<(), Failure>) -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,

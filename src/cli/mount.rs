@@ -212,7 +212,8 @@ fn unmount_on_signal(mountpoint: PathBuf, vfs: Arc<Vfs>) {
     }
 }
 
-/// The numbers of the device that is mounted at `mountpoint`, as `MAJOR:MINOR`, without asking it.
+/// Returns the numbers of the device that is mounted at `mountpoint`, as `MAJOR:MINOR`, without
+/// asking it.
 fn device_of(mountpoint: &Path) -> Option<String> {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
     let of = |line: &str| {
@@ -233,7 +234,7 @@ fn raise_readahead(device: &str) {
     }
 }
 
-/// The arguments with the long options that `-o` names, and the rest of `-o`.
+/// Returns the arguments with the long options that `-o` names, and the rest of `-o`.
 fn with_options(args: &Mount, typed: &[OsString]) -> Result<(Mount, Flags), Failure> {
     let mut flags = Flags::default();
     let mut more: Vec<String> = Vec::new();
@@ -325,7 +326,7 @@ fn create_source(args: &Mount) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The mountpoint's own path; an error where nothing can be mounted on it.
+/// Returns the mountpoint's own path; an error where nothing can be mounted on it.
 fn check_mountpoint(args: &Mount, flags: &Flags) -> Result<PathBuf, Failure> {
     let mountpoint = &args.mountpoint;
     let shown = mountpoint.display();

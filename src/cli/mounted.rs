@@ -16,8 +16,8 @@ pub struct Mounted {
     pub is_zarr3: bool,
 }
 
-/// The mount of ours that a path lies in, which need not be there but must be absolute and without
-/// links.
+/// Returns the mount of ours that a path lies in, which need not be there but must be absolute and
+/// without links.
 pub fn find(path: &Path) -> Result<Option<Mounted>, Failure> {
     let mounts = umount::mounts()?;
     // Of two at the same place the later one shows.

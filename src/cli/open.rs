@@ -24,7 +24,7 @@ pub fn check_local(path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The store in a directory, which must exist.
+/// Returns the store in a directory, which must exist.
 pub fn store(path: &Path, durability: Durability) -> Result<Store, Failure> {
     let shown = path.display();
     check_local(path)?;
@@ -53,7 +53,8 @@ pub struct Source {
 }
 
 impl Source {
-    /// A path from the command line: a directory of a hierarchy or of a node, or `HIERARCHY#NODE`.
+    /// Returns a path from the command line: a directory of a hierarchy or of a node, or
+    /// `HIERARCHY#NODE`.
     pub fn parse(path: &Path) -> Result<Self, Failure> {
         if let Ok(root) = path.canonicalize() {
             return Ok(Self::of_draft(&root).unwrap_or(Self { root, node: NodePath::root() }));
@@ -72,7 +73,7 @@ impl Source {
         Ok(Self { root, node })
     }
 
-    /// The draft that a directory of one of its nodes lies in.
+    /// Returns the draft that a directory of one of its nodes lies in.
     fn of_draft(path: &Path) -> Option<Self> {
         let (root, dialect) = path
             .ancestors()
@@ -92,7 +93,7 @@ impl Source {
     }
 }
 
-/// The dialect of the draft whose entry point lies in `directory`.
+/// Returns the dialect of the draft whose entry point lies in `directory`.
 fn draft_root_of(directory: &Path) -> Option<Dialect> {
     let path = directory.join("zarr.json");
     // A FIFO would be waited for.
@@ -106,7 +107,7 @@ fn is_early_draft(directory: &Path) -> bool {
     ["root.group.json", "root.array.json"].iter().any(|name| directory.join(name).is_file())
 }
 
-/// The hierarchy in `store`, which lies at `source`.
+/// Returns the hierarchy in `store`, which lies at `source`.
 pub fn hierarchy(
     store: Store,
     source: &Source,
@@ -136,8 +137,8 @@ pub fn hierarchy(
     }
 }
 
-/// A hierarchy that lies in the directory `root`, as a part of the outermost one that it is a node
-/// of: consolidated metadata of the groups above it are kept true where it is written.
+/// Returns a hierarchy that lies in the directory `root`, as a part of the outermost one that it is
+/// a node of: consolidated metadata of the groups above it are kept true where it is written.
 pub fn within_groups_above(hierarchy: Hierarchy, root: &Path) -> crate::error::Result<Hierarchy> {
     if !hierarchy.store().is_writable() {
         return Ok(hierarchy);
@@ -175,15 +176,15 @@ fn explain(path: &Path, error: &Error) -> Failure {
     }
 }
 
-/// The root of the draft hierarchy that `path` lies in the `meta` or `data` of, if so.
+/// Returns the root of the draft hierarchy that `path` lies in the `meta` or `data` of, if so.
 fn draft_root_above(path: &Path) -> Option<PathBuf> {
     let path = path.canonicalize().ok()?;
     path.ancestors().skip(1).find(|above| draft_root_of(above).is_some()).map(Path::to_owned)
 }
 
-/// The hierarchy that `path` leads into, and the node in it: of `climate.zarr/t2m` the node `t2m`.
-/// A directory that is a hierarchy by itself is opened as one, unless it is a node of a draft,
-/// which has one root only.
+/// Returns the hierarchy that `path` leads into, and the node in it: of `climate.zarr/t2m` the node
+/// `t2m`. A directory that is a hierarchy by itself is opened as one, unless it is a node of a
+/// draft, which has one root only.
 pub fn node(path: &Path, from: Option<&Dialect>) -> Result<(Hierarchy, NodePath), Failure> {
     check_local(path)?;
     if let Ok(source) = Source::parse(path)

@@ -115,7 +115,7 @@ impl Rescue {
     }
 }
 
-/// The name of a file where others of that name were there.
+/// Returns the name of a file where others of that name were there.
 fn numbered(name: &str, number: u32) -> String {
     if number == 0 { name.to_owned() } else { format!("{name}.{number}") }
 }

@@ -62,7 +62,7 @@ impl Level {
         Ok(level)
     }
 
-    /// The name of the next node, the node, and whether it is the last one.
+    /// Returns the name of the next node, the node, and whether it is the last one.
     fn take(&mut self, hierarchy: &Hierarchy) -> Option<(String, Found<Arc<Node>>, bool)> {
         let path = &self.path;
         let node = |name: String| {

@@ -102,7 +102,7 @@ fn end_without_sync(mountpoint: &Path, daemon: u32, error: &std::io::Error) -> R
     )))
 }
 
-/// The failure if the list of unstored files cannot be read.
+/// Returns the failure if the list of unstored files cannot be read.
 fn untold(args: &Umount, error: &std::io::Error, failure: &std::io::Error) -> Failure {
     let shown = args.mountpoint.display();
     failed(format!(
@@ -111,7 +111,7 @@ fn untold(args: &Umount, error: &std::io::Error, failure: &std::io::Error) -> Fa
     ))
 }
 
-/// The path of a mountpoint without links. What is mounted there need not answer.
+/// Returns the path of a mountpoint without links. What is mounted there need not answer.
 fn located(mountpoint: &Path) -> std::io::Result<PathBuf> {
     mountpoint.canonicalize().or_else(|error| {
         let absolute = std::path::absolute(mountpoint)?;
@@ -137,7 +137,7 @@ pub fn alive(mountpoint: &Path) -> std::io::Result<std::fs::Metadata> {
     Ok(found)
 }
 
-/// The process that serves the mount, by what it says of itself.
+/// Returns the process that serves the mount, by what it says of itself.
 pub fn daemon_of(mountpoint: &Path) -> Option<u32> {
     let stats = std::fs::read_to_string(mountpoint.join(".zarrfs/stats")).ok()?;
     let line = stats.lines().find_map(|line| line.strip_prefix("zarrfs_process_id "))?;

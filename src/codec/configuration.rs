@@ -1,7 +1,7 @@
 //! Members of a codec's configuration, checked once when the codec is built.
 //!
-//! A member that is absent or null has its default. Members that nobody asks for are left alone:
-//! those that writers add (`acceleration`, `nthreads`) cannot change what is decoded.
+//! A member that is absent or null has its default. Unknown members are ignored: those that writers
+//! add (`acceleration`, `nthreads`) cannot change the decoded bytes.
 
 use std::ops::RangeInclusive;
 
@@ -11,7 +11,7 @@ use crate::dtype::{DType, MAX_ITEM_LEN, TIME_UNITS, Time};
 use crate::error::{Error, Result};
 use crate::json::Object;
 
-/// The integer `member`, in `range`; `codec` is for the message.
+/// Returns the integer `member`, which must be in `range`. Errors name `codec`.
 pub(in crate::codec) fn integer(
     codec: &str,
     configuration: &Object,
@@ -36,7 +36,7 @@ pub(in crate::codec) fn integer(
     }
 }
 
-/// Like [`integer`], for what is counted from 0 and fits 32 bits.
+/// Like [`integer`], for a number from 0 that fits 32 bits.
 pub(in crate::codec) fn count(
     codec: &str,
     configuration: &Object,
@@ -50,7 +50,7 @@ pub(in crate::codec) fn count(
         .map_err(|_| Error::invalid(format!("{codec}: {member} {number} is negative")))
 }
 
-/// The boolean `member`, false where it is absent.
+/// Returns the boolean `member`, false if it is absent.
 pub(in crate::codec) fn flag(codec: &str, configuration: &Object, member: &str) -> Result<bool> {
     match configuration.get(member) {
         None | Some(Value::Null) => Ok(false),
@@ -71,7 +71,7 @@ pub(in crate::codec) struct Stated {
 }
 
 impl Stated {
-    /// The type that NumPy calls `<i4`, `|u1`, `f8` or `float32`.
+    /// Returns the type that NumPy calls `<i4`, `|u1`, `f8` or `float32`.
     pub fn parse(text: &str) -> Option<Self> {
         let code = text.trim_start_matches(['<', '>', '=', '|', '!']);
         if text.len() - code.len() > 1 {
@@ -82,7 +82,7 @@ impl Stated {
     }
 }
 
-/// The type `member`, as NumPy spells it; none where it is absent.
+/// Returns the type `member` in NumPy's spelling, `None` if absent.
 pub(in crate::codec) fn dtype(
     codec: &str,
     configuration: &Object,
@@ -99,8 +99,7 @@ pub(in crate::codec) fn dtype(
     Ok(Some(stated))
 }
 
-/// What NumPy calls a type of little endian elements; none where it has none, or arrays of Zarr 2
-/// have not.
+/// Returns NumPy's name of a little-endian type; `None` if NumPy or Zarr 2 has no such type.
 pub(in crate::codec) fn numpy_name(dtype: &DType) -> Option<String> {
     let order = if dtype.component_len() > 1 { '<' } else { '|' };
     Some(match dtype {
@@ -114,7 +113,7 @@ pub(in crate::codec) fn numpy_name(dtype: &DType) -> Option<String> {
     })
 }
 
-/// The type of a code without its byte order.
+/// Parses a type code without its byte order.
 fn numpy_dtype(code: &str) -> Option<DType> {
     let (kind, len) = code.split_at_checked(1)?;
     let number = len.parse::<u8>().ok();
@@ -152,7 +151,7 @@ fn numpy_dtype(code: &str) -> Option<DType> {
     })
 }
 
-/// The type of `8`, `8[ns]` or `8[25us]`.
+/// Parses the type of `8`, `8[ns]` or `8[25us]`.
 fn numpy_time(is_span: bool, code: &str) -> Option<DType> {
     let units = code.strip_prefix('8')?;
     let units = match units.strip_prefix('[') {

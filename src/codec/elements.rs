@@ -14,7 +14,7 @@ pub struct Elements {
 }
 
 impl Elements {
-    /// The number of elements.
+    /// Returns the number of elements.
     pub fn count(&self) -> Result<usize> {
         let count = self.shape.iter().try_fold(1_u64, |count, len| count.checked_mul(*len));
         let count = count.and_then(|count| usize::try_from(count).ok());
@@ -34,8 +34,8 @@ impl Elements {
         }
     }
 
-    /// The length of a decoded chunk in bytes, `None` if elements differ in length. Then a chunk
-    /// has the form that [`vlen`] describes.
+    /// Returns the length of a decoded chunk in bytes, `None` if elements differ in length. Then a
+    /// chunk has the form that [`vlen`] describes.
     pub fn byte_len(&self) -> Result<Option<usize>> {
         if self.dtype.is_variable() {
             return Ok(None);

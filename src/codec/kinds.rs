@@ -12,14 +12,14 @@ use crate::error::Result;
 
 /// A codec from elements to elements, bound to one shape.
 pub trait ArrayToArray: Send + Sync + fmt::Debug {
-    /// The encoded elements, little endian and in C order of the encoded shape.
+    /// Returns the encoded elements, little endian and in C order of the encoded shape.
     fn encode(&self, decoded: Buffer) -> Result<Buffer>;
 
-    /// The decoded elements, little endian and in C order.
+    /// Returns the decoded elements, little endian and in C order.
     fn decode(&self, encoded: Buffer) -> Result<Buffer>;
 
-    /// The number of elements along each encoded dimension that the first `extent` elements along
-    /// each decoded dimension become.
+    /// Returns the number of elements along each encoded dimension that the first `extent` elements
+    /// along each decoded dimension become.
     fn encoded_extent(&self, extent: Vec<u64>) -> Vec<u64> {
         extent
     }
@@ -32,14 +32,14 @@ pub trait ArrayToArray: Send + Sync + fmt::Debug {
 
 /// A codec from elements to bytes, bound to one shape.
 pub trait ArrayToBytes: Send + Sync + fmt::Debug {
-    /// The encoded form of elements that are little endian and in C order. The first `extent` of
-    /// them along each dimension lie in the array.
+    /// Returns the encoded form of elements that are little endian and in C order. The first
+    /// `extent` of them along each dimension lie in the array.
     fn encode(&self, decoded: Buffer, extent: &[u64]) -> Result<Bytes>;
 
-    /// The elements, little endian and in C order.
+    /// Returns the elements, little endian and in C order.
     fn decode(&self, encoded: Bytes) -> Result<Buffer>;
 
-    /// The length of the encoded form in bytes, `None` if it depends on the values.
+    /// Returns the length of the encoded form in bytes, `None` if it depends on the values.
     fn encoded_len(&self) -> Option<u64>;
 
     /// Whether decoded elements may differ from the ones that were encoded.
@@ -79,12 +79,12 @@ pub struct Part {
 
 /// A codec from bytes to bytes: a compressor or a checksum.
 pub trait BytesToBytes: Send + Sync + fmt::Debug {
-    /// The encoded form of `decoded`.
+    /// Returns the encoded form of `decoded`.
     fn encode(&self, decoded: &[u8]) -> Result<Vec<u8>>;
 
-    /// The decoded form of `encoded`. More than `limit` bytes are an error, which the codec detects
-    /// before it produces them, because `encoded` is not trusted. If the decoded length is known,
-    /// `limit` equals it and serves as the capacity.
+    /// Returns the decoded form of `encoded`. More than `limit` bytes are an error, which the codec
+    /// detects before it produces them, because `encoded` is not trusted. If the decoded length is
+    /// known, `limit` equals it and serves as the capacity.
     fn decode(&self, encoded: &[u8], limit: usize) -> Result<Vec<u8>>;
 
     /// Whether decoding a range takes less work than decoding everything.
@@ -92,8 +92,8 @@ pub trait BytesToBytes: Send + Sync + fmt::Debug {
         false
     }
 
-    /// A range of the decoded form, which has `decoded_len` bytes. `None` if the range needs most
-    /// of the bytes. Damage outside the range goes undetected.
+    /// Returns a range of the decoded form, which has `decoded_len` bytes. `None` if the range
+    /// needs most of the bytes. Damage outside the range goes undetected.
     fn decode_range(
         &self,
         encoded: &[u8],
@@ -104,8 +104,8 @@ pub trait BytesToBytes: Send + Sync + fmt::Debug {
         Ok(None)
     }
 
-    /// The length of the encoded form if it follows from the decoded length, as that of a checksum
-    /// does.
+    /// Returns the length of the encoded form if it follows from the decoded length, as that of a
+    /// checksum does.
     fn encoded_len(&self, decoded_len: u64) -> Option<u64> {
         let _ = decoded_len;
         None

@@ -1,8 +1,8 @@
 //! The numbers in a chunk, and NumPy's casts between their types.
 //!
-//! The codecs that compute are defined by what NumPy does: integers wrap, floats are rounded to the
-//! type that an operation is in, and a number that does not fit the integer it is cast to becomes
-//! what x86-64 makes of it.
+//! NumPy defines the codecs that compute: integers wrap, floats are rounded to the type of an
+//! operation, and a number that does not fit an integer type becomes the result of the x86-64
+//! instruction.
 
 use crate::buffer::{Buffer, reserve};
 use crate::dtype::{DType, half_bits, half_value};
@@ -13,15 +13,15 @@ use crate::error::Result;
 pub(in crate::codec) enum Format {
     /// A byte, 0 or 1.
     Bool,
-    /// A signed integer of so many bytes.
+    /// A signed integer of this many bytes.
     Int(u8),
-    /// An unsigned one.
+    /// An unsigned integer of this many bytes.
     Uint(u8),
     /// A float of 2, 4 or 8 bytes.
     Float(u8),
 }
 
-/// A number of any [`Format`], exactly.
+/// The exact value of a number of any [`Format`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(in crate::codec) enum Number {
     /// An integer.
@@ -31,7 +31,7 @@ pub(in crate::codec) enum Number {
 }
 
 impl Format {
-    /// The format of a type; times are the integers that count them.
+    /// Returns the format of a type. Times have the format of the integers that count them.
     pub fn of(dtype: &DType) -> Option<Self> {
         Some(match dtype {
             DType::Bool => Self::Bool,
@@ -43,7 +43,7 @@ impl Format {
         })
     }
 
-    /// Bytes of a number, at least 1.
+    /// Returns the length of a number in bytes, at least 1.
     pub fn len(self) -> usize {
         match self {
             Self::Bool => 1,
@@ -51,14 +51,14 @@ impl Format {
         }
     }
 
-    /// Whether its numbers are floats.
+    /// Whether the numbers are floats.
     pub fn is_float(self) -> bool {
         matches!(self, Self::Float(_))
     }
 
-    /// Whether each number of `other` is one of this format, too.
+    /// Whether this format can represent each number of `other`.
     pub fn holds(self, other: Self) -> bool {
-        // Bits that hold any integer.
+        // The number of bits that hold any integer exactly.
         let exact = |len: u8| match len {
             2 => 11,
             4 => 24,
@@ -95,7 +95,7 @@ impl Format {
         }
     }
 
-    /// Adds the bytes of a number that is cast as NumPy does it.
+    /// Appends the bytes of a number after a cast as in NumPy.
     pub fn store(self, number: Number, target: &mut Vec<u8>) {
         match (self, number) {
             (Self::Bool, Number::Int(int)) => target.push(u8::from(int != 0)),
@@ -108,7 +108,7 @@ impl Format {
                 push(target, &int.to_le_bytes(), len);
             }
             (Self::Float(2), number) => {
-                // NumPy has no way from an integer to a half but through a single.
+                // NumPy casts an integer to a half only through a single.
                 let wide = match number {
                     Number::Int(int) => f64::from(single(int)),
                     Number::Float(float) => float,
@@ -127,7 +127,7 @@ impl Format {
         }
     }
 
-    /// The number as one of this format: cast there and back.
+    /// Returns the number after a cast to this format.
     pub fn cast(self, number: Number) -> Number {
         match (self, number) {
             (Self::Float(8), number) => Number::Float(number.to_float()),
@@ -141,7 +141,7 @@ impl Format {
         }
     }
 
-    /// Each number of `source`, changed and stored as one of the format `to`.
+    /// Applies `change` to each number of `source` and stores the results in the format `to`.
     pub fn map(self, to: Self, source: &[u8], change: impl Fn(Number) -> Number) -> Result<Buffer> {
         let count = source.len() / self.len();
         let mut target = reserve(count.saturating_mul(to.len()))?;
@@ -151,7 +151,7 @@ impl Format {
         Ok(target.into())
     }
 
-    /// As [`Self::map`], where a change may fail.
+    /// Like [`Self::map`] with a fallible change.
     pub fn try_map(
         self,
         to: Self,
@@ -166,7 +166,7 @@ impl Format {
         Ok(target.into())
     }
 
-    /// The least and the largest integer; none of floats.
+    /// Returns the least and the largest integer, `None` for floats.
     pub fn range(self) -> Option<(i128, i128)> {
         match self {
             Self::Bool => Some((0, 1)),
@@ -179,13 +179,13 @@ impl Format {
         }
     }
 
-    /// The float of this format that comes after `float`, which is one of it, away from zero or
-    /// towards it.
+    /// Returns the next float of this format after `float`, away from zero or towards it. `float`
+    /// must be of this format.
     pub fn neighbour(self, float: f64, away: bool) -> f64 {
         let mut item = Vec::with_capacity(8);
         self.store(Number::Float(float), &mut item);
         let bits = bits(&item);
-        // Without the sign, bits are in the order of the numbers.
+        // Without the sign, the bits sort like the numbers.
         let next = if away { bits.wrapping_add(1) } else { bits.wrapping_sub(1) };
         item.clear();
         push(&mut item, &next.to_le_bytes(), u8::try_from(self.len()).unwrap_or(8));
@@ -194,7 +194,7 @@ impl Format {
 }
 
 impl Number {
-    /// The nearest float of 8 bytes.
+    /// Returns the nearest double.
     pub fn to_float(self) -> f64 {
         match self {
             Self::Int(int) => double(int),
@@ -203,7 +203,7 @@ impl Number {
     }
 }
 
-/// The bits of an element of at most 8 bytes.
+/// Returns the bits of an element of at most 8 bytes.
 pub(in crate::codec) fn bits(item: &[u8]) -> u64 {
     match item {
         [a] => u64::from(*a),
@@ -213,13 +213,13 @@ pub(in crate::codec) fn bits(item: &[u8]) -> u64 {
     }
 }
 
-/// The signed integer in the lowest `len` bytes.
+/// Returns the signed integer in the lowest `len` bytes.
 pub(in crate::codec) fn sign_extended(bits: u64, len: u8) -> i64 {
     let unused = 64_u32.saturating_sub(8 * u32::from(len)).min(63);
     (bits << unused).cast_signed() >> unused
 }
 
-/// Adds the lowest `len` bytes.
+/// Appends the lowest `len` bytes.
 pub(in crate::codec) fn push(target: &mut Vec<u8>, bytes: &[u8], len: u8) {
     target.extend_from_slice(bytes.get(..usize::from(len)).unwrap_or(bytes));
 }

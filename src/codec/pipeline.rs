@@ -1,7 +1,7 @@
 //! A chain of codecs, bound to one chunk shape and data type.
 //!
-//! Everything that follows from the shape (lengths, permutations, limits) is settled
-//! when it is bound, so that a chunk that is read looks nothing up.
+//! Lengths, permutations and limits follow from the shape and are computed when the chain is bound,
+//! so that reading a chunk looks nothing up.
 
 use std::mem;
 use std::ops::Range;
@@ -18,10 +18,10 @@ use crate::error::{Error, Result};
 use crate::json::Object;
 use crate::parallel;
 
-/// How much longer than the decoded chunk an intermediate form may be, besides twice its length.
+/// The most bytes by which an intermediate form may exceed twice the decoded length.
 const SLACK: u64 = 1 << 20;
 
-/// What one chunk goes through on its way to the store and back.
+/// The codecs between a decoded chunk and its stored form.
 #[derive(Debug)]
 pub struct Pipeline {
     array_to_array: Vec<Box<dyn ArrayToArray>>,
@@ -29,11 +29,11 @@ pub struct Pipeline {
     bytes_to_bytes: Vec<Stage>,
     /// `None` for elements of variable length.
     decoded_len: Option<usize>,
-    /// The most bytes that a decoded chunk may have.
+    /// The most bytes of a decoded chunk.
     limit: usize,
 }
 
-/// A bytes-to-bytes codec and the length that it decodes to: exactly known, or at most.
+/// A bytes-to-bytes codec and its decoded length: exactly known, or an upper limit.
 #[derive(Debug)]
 struct Stage {
     codec: Box<dyn BytesToBytes>,
@@ -42,9 +42,9 @@ struct Stage {
 }
 
 impl Pipeline {
-    /// Binds `chain` (whose array-to-bytes codec is not sharding) to chunks of `elements`; `before`
-    /// are codecs from array to array that come first, those around a shard. A chunk whose length
-    /// is not settled by its shape may have `max_len` bytes.
+    /// Binds `chain` to chunks of `elements`. Its array-to-bytes codec is not sharding. The
+    /// array-to-array codecs `before`, those around a shard, come first. `max_len` limits the bytes
+    /// of a chunk whose length does not follow from its shape.
     pub fn bind(
         chain: &Chain,
         before: &[CodecSpec],
@@ -79,41 +79,41 @@ impl Pipeline {
         Ok(pipeline)
     }
 
-    /// The length of a decoded chunk in bytes; none where elements have lengths of their own.
+    /// Returns the length of a decoded chunk in bytes, `None` for elements of variable length.
     pub fn decoded_len(&self) -> Option<usize> {
         self.decoded_len
     }
 
-    /// Whether what is decoded may differ from what was encoded, because a codec loses something.
+    /// Whether decoding may return other elements than were encoded.
     pub fn is_lossy(&self) -> bool {
         self.array_to_array.iter().any(|codec| codec.is_lossy()) || self.array_to_bytes.is_lossy()
     }
 
-    /// Whether a chunk is stored exactly as it is decoded.
+    /// Whether the stored and the decoded form of a chunk are equal.
     pub fn is_identity(&self) -> bool {
         let has_bytes_alone = self.array_to_array.is_empty() && self.bytes_to_bytes.is_empty();
         has_bytes_alone && self.array_to_bytes.is_identity()
     }
 
-    /// Whether what lies outside of the array is left out.
+    /// Whether the encoded form omits elements outside the array.
     pub fn crops(&self) -> bool {
         self.array_to_bytes.crops()
     }
 
-    /// The length of every encoded chunk in bytes, where all have the same.
+    /// Returns the length of an encoded chunk in bytes if all chunks have the same.
     pub fn encoded_len(&self) -> Option<u64> {
         let stages = self.bytes_to_bytes.iter();
         let first = self.array_to_bytes.encoded_len();
         stages.fold(first, |len, stage| len.and_then(|len| stage.codec.encoded_len(len)))
     }
 
-    /// The most bytes that an encoded chunk can sensibly have; more is not worth reading.
+    /// Returns the most bytes that a valid encoded chunk can have. A reader reads no more.
     pub fn longest(&self) -> u64 {
         let decoded_len = u64::try_from(self.limit).unwrap_or(u64::MAX);
         decoded_len.saturating_mul(2).saturating_add(SLACK)
     }
 
-    /// The decoded chunk: little endian, C order, exactly [`Self::decoded_len`] bytes where that is
+    /// Decodes a chunk: little endian, C order, exactly [`Self::decoded_len`] bytes if that is
     /// known.
     pub fn decode(&self, encoded: Bytes) -> Result<Buffer> {
         let _busy = parallel::busy();
@@ -129,19 +129,19 @@ impl Pipeline {
         }
     }
 
-    /// Whether a range of the decoded chunk takes less to decode than all of it.
+    /// Whether decoding a range of a chunk takes less work than decoding all of it.
     pub fn has_ranges(&self) -> bool {
         let is_by_element = self.array_to_array.is_empty() && self.array_to_bytes.is_by_element();
         is_by_element && self.bytes_to_bytes.first().is_none_or(|stage| stage.codec.has_ranges())
     }
 
-    /// Whether a range of the decoded chunk takes nothing else of it.
+    /// Whether a range of the decoded chunk can be read without the rest.
     pub fn is_by_element(&self) -> bool {
         self.has_ranges() && self.bytes_to_bytes.is_empty()
     }
 
-    /// Which bytes of the encoded chunk a range of the decoded one is decoded from, where there are
-    /// ranges.
+    /// Returns the bytes of the encoded chunk that hold a range of the decoded one, if the codecs
+    /// support ranges.
     pub fn encoded_range(&self, range: &Range<usize>) -> Range<u64> {
         let number = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
         if self.bytes_to_bytes.is_empty() {
@@ -150,9 +150,9 @@ impl Pipeline {
         0..self.longest()
     }
 
-    /// A range of the decoded chunk, of whole elements, from the bytes that it is decoded from, and
-    /// how many bytes of the chunk were decoded for it; none where that would be most of them. What
-    /// is wrong with the rest is not seen.
+    /// Decodes a range of whole elements from the encoded bytes that hold it, and counts the bytes
+    /// that were decoded. `None` if the range needs most of the chunk. Damage outside the range
+    /// goes undetected.
     pub fn decode_range(
         &self,
         encoded: Bytes,
@@ -175,8 +175,8 @@ impl Pipeline {
         Ok(Some((self.array_to_bytes.decode_elements(bytes)?, decoded_len)))
     }
 
-    /// Whether `bytes` are an encoded chunk, and not by the chance that any bytes are one: only
-    /// where the length of what is encoded depends on what it is.
+    /// Whether `bytes` are certainly an encoded chunk. False if the encoded length does not depend
+    /// on the values, since then any bytes of that length decode.
     pub fn is_encoded(&self, bytes: &[u8]) -> bool {
         let Some(last) = self.bytes_to_bytes.last() else { return false };
         self.encoded_len().is_none()
@@ -185,7 +185,7 @@ impl Pipeline {
     }
 
     /// Encodes a decoded chunk. `extent` is the number of elements along each dimension that lie in
-    /// the array; a codec may leave out the others.
+    /// the array; a codec may omit the others.
     pub fn encode(&self, decoded: Buffer, extent: &[u64]) -> Result<Bytes> {
         if let Some(expected) = self.decoded_len.filter(|expected| *expected != decoded.len()) {
             return Err(Error::invalid(format!(
@@ -208,7 +208,7 @@ impl Pipeline {
     }
 }
 
-/// What some of the codecs from bytes to bytes have encoded.
+/// Decodes what these bytes-to-bytes codecs encoded.
 fn undone(stages: &[Stage], encoded: Bytes) -> Result<Bytes> {
     let mut bytes = encoded;
     for stage in stages.iter().rev() {
@@ -218,7 +218,7 @@ fn undone(stages: &[Stage], encoded: Bytes) -> Result<Bytes> {
                 return Err(wrong_len(decoded.len(), expected));
             }
             Some(_) => {}
-            // There may have been room for far more; a decoded chunk is kept for a while.
+            // The buffer may have far more capacity than bytes, and the decoded chunk is cached.
             None => decoded = fitted(decoded),
         }
         recycle(mem::replace(&mut bytes, decoded.into()));
@@ -226,7 +226,7 @@ fn undone(stages: &[Stage], encoded: Bytes) -> Result<Bytes> {
     Ok(bytes)
 }
 
-/// The codecs, with permutations that follow one another in one.
+/// Returns the codecs, with consecutive permutations merged into one.
 fn merged<'s>(specs: impl Iterator<Item = &'s CodecSpec>, rank: usize) -> Result<Vec<CodecSpec>> {
     let mut merged: Vec<CodecSpec> = Vec::new();
     for spec in specs {

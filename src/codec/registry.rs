@@ -46,8 +46,8 @@ impl Chain {
         Ok(chain)
     }
 
-    /// All `transpose` codecs of an array of `rank` dimensions as one permutation, `None` if some
-    /// other codec moves elements.
+    /// Returns all `transpose` codecs of an array of `rank` dimensions as one permutation, `None`
+    /// if some other codec moves elements.
     pub fn order(&self, rank: usize) -> Result<Option<Order>> {
         let mut order = Order::identity(rank);
         for spec in &self.array_to_array {
@@ -61,8 +61,8 @@ impl Chain {
     }
 }
 
-/// The array-to-array codec of `spec`, bound to chunks of `elements`, and the elements that it
-/// produces.
+/// Returns the array-to-array codec of `spec`, bound to chunks of `elements`, and the elements that
+/// it produces.
 pub fn array_to_array(spec: &CodecSpec, elements: &Elements) -> Result<Built> {
     match table::find(&spec.name).map(|row| row.build) {
         Some(Build::ArrayToArray(build)) => build(&spec.configuration, elements),
@@ -70,8 +70,8 @@ pub fn array_to_array(spec: &CodecSpec, elements: &Elements) -> Result<Built> {
     }
 }
 
-/// The array-to-bytes codec of `spec`, bound to chunks of `elements`. `limit` is the most decoded
-/// bytes of a chunk whose length does not follow from its shape.
+/// Returns the array-to-bytes codec of `spec`, bound to chunks of `elements`. `limit` is the most
+/// decoded bytes of a chunk whose length does not follow from its shape.
 pub fn array_to_bytes(
     spec: &CodecSpec,
     elements: &Elements,

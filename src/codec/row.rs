@@ -13,12 +13,12 @@ use crate::json::Object;
 /// A codec, `None` if it would change nothing, and the elements that it produces.
 pub type Built = (Option<Box<dyn ArrayToArray>>, Elements);
 
-/// A codec, and the elements that it produces.
+/// Returns a codec, and the elements that it produces.
 pub fn built((codec, encoded): (impl ArrayToArray + 'static, Elements)) -> Built {
     (Some(Box::new(codec)), encoded)
 }
 
-/// A codec that is `None` if it would change nothing, and the elements that it produces.
+/// Returns a codec that is `None` if it would change nothing, and the elements that it produces.
 pub fn unless_identity(codec: Option<impl ArrayToArray + 'static>, encoded: Elements) -> Built {
     let codec = codec.map(|codec| -> Box<dyn ArrayToArray> { Box::new(codec) });
     (codec, encoded)
@@ -127,7 +127,7 @@ impl Row {
         Self { id: Some(id), ..self }
     }
 
-    /// A codec of numcodecs.
+    /// Returns a codec of numcodecs.
     pub(super) const fn zarr2(self, id: &'static str) -> Self {
         Self { id: Some(id), in_zarr2: true, ..self }
     }
@@ -156,7 +156,7 @@ impl Row {
         Self { defaults_text, ..self }
     }
 
-    /// The kind of this codec.
+    /// Returns the kind of this codec.
     pub fn kind(&self) -> CodecKind {
         match self.build {
             Build::ArrayToArray(_) => CodecKind::ArrayToArray,

@@ -17,7 +17,7 @@ pub struct CodecSpec {
 }
 
 impl CodecSpec {
-    /// A codec that readers must know.
+    /// Returns a codec that readers must know.
     pub fn new(name: &str, configuration: Object) -> Self {
         Self { name: name.to_owned(), configuration, optional: false }
     }
@@ -52,7 +52,7 @@ impl CodecSpec {
         Ok(Self { name: name.to_owned(), configuration, optional })
     }
 
-    /// The item of a list of codecs in released v3.
+    /// Returns the item of a list of codecs in released v3.
     pub fn to_json(&self) -> Value {
         let mut codec = Object::from_iter([("name".to_owned(), json!(self.name))]);
         if !self.configuration.is_empty() {

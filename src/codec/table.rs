@@ -19,17 +19,17 @@ use super::row::{BuildBytes, Built, built, unless_identity};
 use crate::error::{Error, Result};
 use crate::json::Object;
 
-/// The codec with this name in v3 metadata.
+/// Returns the codec with this name in v3 metadata.
 pub fn find(name: &str) -> Option<&'static Row> {
     ROWS.iter().find(|row| row.name == name || row.alias == Some(name))
 }
 
-/// The codec with this identifier in Zarr 2 or a draft.
+/// Returns the codec with this identifier in Zarr 2 or a draft.
 pub fn find_id(id: &str) -> Option<&'static Row> {
     ROWS.iter().find(|row| row.id == Some(id) || (row.alias == Some(id)))
 }
 
-/// The function that builds the bytes-to-bytes codec with this name in v3 metadata.
+/// Returns the function that builds the bytes-to-bytes codec with this name in v3 metadata.
 pub fn find_bytes_to_bytes(name: &str) -> Option<BuildBytes> {
     match find(name)?.build {
         Build::BytesToBytes(build) => Some(build),
@@ -37,7 +37,8 @@ pub fn find_bytes_to_bytes(name: &str) -> Option<BuildBytes> {
     }
 }
 
-/// The kind of the codec with this name. An unknown codec counts as bytes to bytes, as most are.
+/// Returns the kind of the codec with this name. An unknown codec counts as bytes to bytes, as most
+/// are.
 pub fn kind(name: &str) -> CodecKind {
     find(name).map_or(CodecKind::BytesToBytes, Row::kind)
 }

@@ -1,4 +1,4 @@
-//! Elements that have lengths of their own, as a chunk of them is shown.
+//! The form of a chunk with elements of variable length.
 //!
 //! ```text
 //! u32 le  number of elements
@@ -6,11 +6,11 @@
 //! ..      its bytes, then the next length
 //! ```
 //!
-//! What `vlen-utf8` and `vlen-bytes` store is the same.
+//! `vlen-utf8` and `vlen-bytes` store this form.
 
 use crate::error::{Error, Result};
 
-/// Returns the elements of such a chunk, which must be `count`.
+/// Returns the elements of such a chunk. An error unless there are `count`.
 pub fn items(chunk: &[u8], count: usize) -> Result<Vec<&[u8]>> {
     let short = || Error::corrupt(format!("strings: truncated after {} bytes", chunk.len()));
     let (stored, mut rest) = chunk.split_first_chunk().ok_or_else(short)?;
@@ -18,7 +18,7 @@ pub fn items(chunk: &[u8], count: usize) -> Result<Vec<&[u8]>> {
     if usize::try_from(stored) != Ok(count) {
         return Err(Error::corrupt(format!("{stored} strings, the chunk needs {count}")));
     }
-    // Each has a length of four bytes.
+    // Each element has a length of four bytes in front.
     let mut items = Vec::with_capacity(count.min(rest.len() / 4));
     for _ in 0..count {
         let (len, after) = rest.split_first_chunk().ok_or_else(short)?;
@@ -33,7 +33,7 @@ pub fn items(chunk: &[u8], count: usize) -> Result<Vec<&[u8]>> {
     Ok(items)
 }
 
-/// A chunk that is being made, element by element.
+/// Writes a chunk element by element.
 #[derive(Debug)]
 pub(in crate::codec) struct Writer {
     chunk: Vec<u8>,
@@ -41,7 +41,7 @@ pub(in crate::codec) struct Writer {
 }
 
 impl Writer {
-    /// Returns an empty chunk for `count` elements, which may have up to `limit` bytes.
+    /// Returns the writer of a chunk with `count` elements and at most `limit` bytes.
     pub fn new(count: usize, limit: usize) -> Result<Self> {
         let mut writer = Self { chunk: Vec::new(), limit };
         writer.number(count)?;
@@ -58,7 +58,7 @@ impl Writer {
         Ok(())
     }
 
-    /// The chunk, when all elements are there.
+    /// Returns the chunk after the last element was added.
     pub fn into_chunk(self) -> Vec<u8> {
         self.chunk
     }

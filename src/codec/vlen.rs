@@ -23,7 +23,7 @@ pub struct Form {
 }
 
 impl Form {
-    /// The form of chunks of `elements`.
+    /// Returns the form of chunks of `elements`.
     pub fn new(elements: &Elements) -> Result<Self> {
         let is_text = match &elements.dtype {
             DType::String => true,
@@ -42,12 +42,12 @@ impl Form {
         Ok(Self { count, is_text })
     }
 
-    /// The codec that has this form.
+    /// Returns the name of the codec with this form.
     pub(in crate::codec) fn name(self) -> &'static str {
         if self.is_text { "vlen-utf8" } else { "vlen-bytes" }
     }
 
-    /// Returns what is wrong with `bytes` unless they are a chunk.
+    /// Returns an error with a reason if `bytes` are not a valid chunk.
     pub fn check(self, bytes: &[u8]) -> Result<(), String> {
         let wrong = |detail: String| Err(format!("{}: {detail}", self.name()));
         let Some((said, mut rest)) = number(bytes) else {
@@ -77,7 +77,7 @@ impl Form {
         wrong(format!("{} bytes follow the last of {} elements", rest.len(), self.count))
     }
 
-    /// A chunk in which every element holds `item`, of at most `limit` bytes.
+    /// Returns a chunk in which every element holds `item`, of at most `limit` bytes.
     pub fn filled(self, item: &[u8], limit: u64) -> Result<Vec<u8>> {
         let element = element(item)?;
         let count = usize::try_from(self.count).unwrap_or(usize::MAX);
@@ -107,7 +107,7 @@ impl Form {
     }
 }
 
-/// The elements of a chunk, each with its length in front, one after another.
+/// Returns the elements of a chunk in order, each with its length in front.
 pub fn elements(chunk: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = number(chunk).map_or(&[][..], |(_, rest)| rest);
     std::iter::from_fn(move || {
@@ -119,13 +119,13 @@ pub fn elements(chunk: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// The number at the start of `bytes`, and the rest.
+/// Splits off the number at the start of `bytes`.
 fn number(bytes: &[u8]) -> Option<(u32, &[u8])> {
     let (number, rest) = bytes.split_first_chunk::<NUMBER_LEN>()?;
     Some((u32::from_le_bytes(*number), rest))
 }
 
-/// An element with its length in front.
+/// Returns the bytes of an element with its length in front.
 fn element(item: &[u8]) -> Result<Vec<u8>> {
     let len = u32::try_from(item.len())
         .map_err(|_| Error::too_large(format!("an element of {} bytes", item.len())))?;

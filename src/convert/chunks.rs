@@ -108,7 +108,7 @@ impl Work<'_> {
         &self.chunks.dest
     }
 
-    /// The chunks of a stored value that are in the array.
+    /// Returns the chunks of a stored value that are in the array.
     fn inner(&self, unit: &Coords) -> Vec<Coords> {
         let dest = self.dest();
         let counts: Vec<u64> = if dest.grid().is_regular() {
@@ -248,7 +248,7 @@ impl Work<'_> {
         Copied::add(&self.copied.bytes, len);
     }
 
-    /// What a chunk of the target is to hold; none where nothing of it is stored.
+    /// What a chunk of the target is to hold, `None` if nothing of it is stored.
     fn elements(&self, coords: &Coords) -> Result<Option<Buffer>> {
         let found = match self.chunks.form {
             Form::Encoded | Form::Decoded => {
@@ -266,7 +266,7 @@ impl Work<'_> {
         self.chunks.needs_fill(self.how.fill_chunks)
     }
 
-    /// A chunk of the target, put together from those of the source that it overlaps.
+    /// Returns a chunk of the target, put together from those of the source that it overlaps.
     fn regridded(&self, coords: &Coords) -> Result<Option<Buffer>> {
         let (source, dest) = (self.source(), self.dest());
         let (old, new) = (source.chunk_shape(), dest.chunk_shape());
@@ -342,8 +342,8 @@ impl Work<'_> {
         Err(Error::new(Kind::Corrupt, detail)).at(self.dest().key(coords)?)
     }
 
-    /// The elements of a chunk that lie in the array; all of it where they have lengths of their
-    /// own.
+    /// Returns the elements of a chunk that lie in the array; all of it where they have lengths of
+    /// their own.
     fn inside(&self, coords: &Coords, decoded: &Buffer) -> Result<Buffer> {
         let model = self.dest().model();
         if model.dtype.is_variable() {

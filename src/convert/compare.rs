@@ -9,7 +9,7 @@ use crate::hierarchy::{Content, Node};
 use crate::json::Object;
 use crate::metadata::{DIMENSIONS, FILL, masked_value};
 
-/// What is different in a node that was `found`, in words; none if it is as `planned`. In a mount
+/// What is different in a node that was `found`, in words, `None` if it is as `planned`. In a mount
 /// it is shown decoded, and in the words of its store's dialect.
 pub fn difference(planned: &Content, found: Option<&Node>, target: Target) -> Option<String> {
     let Some(found) = found.filter(|node| node.document().is_some()) else {

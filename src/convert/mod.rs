@@ -92,7 +92,7 @@ fn is_other(
     Ok(compared.stored.load(Ordering::Relaxed) > 0)
 }
 
-/// Each array of a plan, and what is stored of it.
+/// Returns each array of a plan, and what is stored of it.
 fn stored<'p>(
     plan: &'p Plan,
     survey: &'p Survey,

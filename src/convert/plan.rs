@@ -145,12 +145,12 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Every node, groups before what is in them.
+    /// Returns every node, groups before what is in them.
     pub fn jobs(&self) -> &[Job] {
         &self.jobs
     }
 
-    /// A text that is another one when any other node would be made.
+    /// Returns a text that is another one when any other node would be made.
     pub fn digest(&self) -> String {
         let mut hasher = DefaultHasher::new();
         for job in &self.jobs {
@@ -189,7 +189,7 @@ impl Plan {
         )))
     }
 
-    /// Every array.
+    /// Returns every array.
     pub fn arrays(&self) -> impl Iterator<Item = (&NodePath, &Chunks)> {
         self.jobs.iter().filter_map(|job| Some((&job.path, job.chunks.as_ref()?)))
     }
@@ -388,7 +388,7 @@ impl Planner<'_> {
     }
 }
 
-/// The document shown of a node, with its attributes as they are stored.
+/// Returns the document shown of a node, with its attributes as they are stored.
 fn in_words_of(node: &Node, shown: &str) -> Result<String> {
     match node.document() {
         Some(document) => wanted::with_stored_attributes(shown, &document.text),
@@ -396,7 +396,7 @@ fn in_words_of(node: &Node, shown: &str) -> Result<String> {
     }
 }
 
-/// The bytes of an element that is not stored.
+/// Returns the bytes of an element that is not stored.
 fn fill_item(array: &Array) -> Cow<'_, [u8]> {
     array.model().fill.item(&array.model().dtype)
 }

@@ -48,12 +48,12 @@ impl Survey {
         plan.arrays().map(stored).collect::<Result<_>>().map(Self)
     }
 
-    /// Each array, and what is stored of it.
+    /// Returns each array, and what is stored of it.
     pub fn arrays(&self) -> impl Iterator<Item = (&NodePath, Stored)> {
         self.0.iter().map(|(path, stored)| (path, *stored))
     }
 
-    /// A text that is another one when any value of the source has changed.
+    /// Returns a text that is another one when any value of the source has changed.
     pub fn digest(&self) -> String {
         let mut hasher = DefaultHasher::new();
         for (path, stored) in &self.0 {
@@ -114,7 +114,7 @@ impl Stored {
     }
 }
 
-/// A number that is another one for another value, but for a chance of one in 2^64 or less.
+/// Returns a number that is another one for another value, but for a chance of one in 2^64 or less.
 fn digest(value: &impl Hash) -> u128 {
     let half = |salt: u8| {
         let mut hasher = DefaultHasher::new();

@@ -25,13 +25,13 @@ const ASKED: usize = 256;
 /// Coordinates of stored values of the target: of shards if it has shards.
 pub type Units<'c> = Box<dyn Iterator<Item = Result<Coords>> + Send + 'c>;
 
-/// Every stored value that the target can have.
+/// Returns every stored value that the target can have.
 pub fn all(dest: &Array) -> Units<'static> {
     let grid = Grid::of(dest.model());
     Box::new(places(&vec![0; grid.rank()], grid.counts()).map(Ok))
 }
 
-/// The stored values that something of the source goes into.
+/// Returns the stored values that something of the source goes into.
 pub fn stored(chunks: &Chunks) -> Result<Units<'_>> {
     let list = Arc::clone(chunks.source.chunks()).list()?;
     if !chunks.source.grid().is_regular() {
@@ -47,7 +47,7 @@ pub fn stored(chunks: &Chunks) -> Result<Units<'_>> {
     }))
 }
 
-/// The chunks of the source that overlap elements of a box of the target.
+/// Returns the chunks of the source that overlap elements of a box of the target.
 pub fn overlapping(source: &Array, coords: &Coords, lens: &[u64]) -> Span {
     Span::over(coords, lens, source.chunk_shape(), &source.model().shape)
 }
@@ -60,8 +60,8 @@ pub struct Span {
 }
 
 impl Span {
-    /// The places in the grid of chunks of `others` that the chunk at `coords` of the grid of
-    /// `lens` overlaps, in an array of `shape`.
+    /// Returns the places in the grid of chunks of `others` that the chunk at `coords` of the grid
+    /// of `lens` overlaps, in an array of `shape`.
     fn over(coords: &Coords, lens: &[u64], others: &[u64], shape: &[u64]) -> Self {
         let span = |(((index, len), other), all): (((&u64, &u64), &u64), &u64)| {
             let start = index.saturating_mul(*len);
@@ -85,7 +85,7 @@ impl Span {
         places(&self.first, &self.counts)
     }
 
-    /// The first of its places where `array` has a chunk.
+    /// Returns the first of its places where `array` has a chunk.
     pub fn first_stored(&self, array: &Array) -> Result<Option<Coords>> {
         let mut places = self.places().filter(|coords| array.grid().contains(coords));
         // Mostly it is the first.
@@ -118,7 +118,7 @@ struct Stored<'c> {
 }
 
 impl Stored<'_> {
-    /// The next chunk of the source.
+    /// Returns the next chunk of the source.
     fn next_chunk(&mut self) -> Option<Result<Coords>> {
         if let Some(coords) = self.batch.next() {
             return Some(Ok(coords));
@@ -180,7 +180,7 @@ impl Iterator for Stored<'_> {
     }
 }
 
-/// Every place in a box of `counts`, from `first` on.
+/// Returns every place in a box of `counts`, from `first` on.
 pub fn places(first: &[u64], counts: &[u64]) -> impl Iterator<Item = Coords> + use<> {
     let mut at = (!counts.contains(&0)).then(|| vec![0; counts.len()]);
     let (first, counts) = (first.to_vec(), counts.to_vec());

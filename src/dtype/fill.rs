@@ -23,7 +23,7 @@ impl FillValue {
     /// No value was given: elements that are not stored read as zero bits.
     pub const UNDEFINED: Self = Self(None);
 
-    /// The value of these bytes, little endian.
+    /// Returns the value of these bytes, little endian.
     pub fn from_item(item: &[u8]) -> Self {
         Self(Some(item.into()))
     }
@@ -33,8 +33,8 @@ impl FillValue {
         self.0.is_some()
     }
 
-    /// The bytes of one element, little endian; zeros where it is undefined. Of an element that has
-    /// a length of its own it is what it holds.
+    /// Returns the bytes of one element, little endian; zeros where it is undefined. Of an element
+    /// that has a length of its own it is what it holds.
     pub fn item(&self, dtype: &DType) -> Cow<'_, [u8]> {
         match &self.0 {
             Some(bits) => Cow::Borrowed(bits),
@@ -42,8 +42,8 @@ impl FillValue {
         }
     }
 
-    /// The element that `value` stands for, in any of the forms that have been written. Null is
-    /// undefined.
+    /// Returns the element that `value` stands for, in any of the forms that have been written.
+    /// Null is undefined.
     pub fn parse(value: &Value, dtype: &DType) -> Result<Self> {
         if value.is_null() {
             return Ok(Self::UNDEFINED);
@@ -75,7 +75,7 @@ impl FillValue {
         }))
     }
 
-    /// The value as released v3 spells it; zero where it is undefined.
+    /// Returns the value as released v3 spells it; zero where it is undefined.
     pub fn to_json(&self, dtype: &DType) -> Value {
         let item = self.item(dtype);
         match dtype {
@@ -103,7 +103,7 @@ impl FillValue {
     }
 }
 
-/// The bytes of the element that `value` stands for.
+/// Returns the bytes of the element that `value` stands for.
 fn item(value: &Value, dtype: &DType) -> Option<Vec<u8>> {
     match dtype {
         DType::Bool => boolean(alone(value)).map(|value| vec![u8::from(value)]),
@@ -183,7 +183,7 @@ fn narrow_json(bits: u64, number: &Narrow) -> Value {
     })
 }
 
-/// The code points of a text, in four bytes each, padded with NUL.
+/// Returns the code points of a text, in four bytes each, padded with NUL.
 fn utf32(value: &Value, len: u32) -> Option<Vec<u8>> {
     let text = if is_zero(value) { "" } else { value.as_str()? };
     let len = usize::try_from(len).ok()?;
@@ -195,7 +195,7 @@ fn utf32(value: &Value, len: u32) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// The text of padded code points; what is none of Unicode's is replaced.
+/// Returns the text of padded code points; what is none of Unicode's is replaced.
 fn text_of(item: &[u8]) -> String {
     let points = item.as_chunks::<4>().0.iter().map(|bytes| u32::from_le_bytes(*bytes));
     let text: String =
@@ -203,7 +203,7 @@ fn text_of(item: &[u8]) -> String {
     text.trim_end_matches('\0').to_owned()
 }
 
-/// A structure by its fields: an object, or a list of their values; or all of its bytes.
+/// Returns a structure by its fields: an object, or a list of their values; or all of its bytes.
 fn structure(value: &Value, dtype: &DType, fields: &[Field]) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(dtype.item_len());
     match value {
@@ -248,7 +248,7 @@ fn field_item(value: &Value, field: &Field) -> Option<Vec<u8>> {
     items.map(|items| items.concat()).filter(|bytes| bytes.len() == field.len())
 }
 
-/// The element of a list of one, as netCDF-C writes fill values.
+/// Returns the element of a list of one, as netCDF-C writes fill values.
 fn alone(value: &Value) -> &Value {
     match value.as_array().map(Vec::as_slice) {
         Some([only]) => only,
@@ -292,7 +292,7 @@ fn int_bits(int: i128, len: u8, signed: bool) -> Option<Vec<u8>> {
     in_range.then(|| int.to_le_bytes().into_iter().take(usize::from(len)).collect())
 }
 
-/// The value of `0x..` or `0b..`, of 64 bits at most.
+/// Returns the value of `0x..` or `0b..`, of 64 bits at most.
 fn pattern(text: &str) -> Option<u64> {
     let lower = text.to_ascii_lowercase();
     let (digits, radix) = match lower.strip_prefix("0x") {
@@ -320,14 +320,14 @@ fn fraction_bits(len: u8) -> u32 {
     }
 }
 
-/// The bits of infinity: the exponent's are set, those of the significand not.
+/// Returns the bits of infinity: the exponent's are set, those of the significand not.
 fn infinity_bits(len: u8) -> u64 {
     let sign = 1 << (8 * u32::from(len) - 1);
     let fraction = (1 << fraction_bits(len)) - 1;
     (sign - 1) & !fraction
 }
 
-/// The quiet NaN in which only the top bit of the significand is set.
+/// Returns the quiet NaN in which only the top bit of the significand is set.
 fn nan_bits(len: u8) -> u64 {
     infinity_bits(len) | (1 << (fraction_bits(len) - 1))
 }
@@ -358,8 +358,8 @@ fn float(value: &Value, len: u8) -> Option<u64> {
     Some(sign | bits)
 }
 
-/// The significand of `nan(0x..)`, in which bit 0 is the most significant one (pull request of May
-/// 2023).
+/// Returns the significand of `nan(0x..)`, in which bit 0 is the most significant one (pull request
+/// of May 2023).
 fn significand(payload: u64, len: u8) -> Option<u64> {
     let bits = fraction_bits(len);
     let fits = payload != 0 && payload >> bits == 0;
@@ -383,7 +383,7 @@ fn float_json(bits: u64, len: u8) -> Value {
     Value::String(text)
 }
 
-/// A pair of numbers, a real one alone, or the bytes of both.
+/// Returns a pair of numbers, a real one alone, or the bytes of both.
 fn complex(value: &Value, len: usize, part: impl Fn(&Value) -> Option<Vec<u8>>) -> Option<Vec<u8>> {
     let zero = Value::from(0);
     let bytes = value.as_str().and_then(base64).filter(|bytes| bytes.len() == len);
@@ -414,7 +414,7 @@ fn raw(value: &Value, len: usize) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// The bytes of `0x..` or `0b..` in full width, the first digits first.
+/// Returns the bytes of `0x..` or `0b..` in full width, the first digits first.
 fn wide_pattern(text: &str, len: usize) -> Option<Vec<u8>> {
     let lower = text.to_ascii_lowercase();
     let (digits, radix, per_byte) = match lower.strip_prefix("0x") {

@@ -102,7 +102,8 @@ impl Field {
 }
 
 impl DType {
-    /// The length of an element in bytes, at least 1; 0 where elements have lengths of their own.
+    /// Returns the length of an element in bytes, at least 1; 0 where elements are of variable
+    /// length.
     pub fn item_len(&self) -> usize {
         let count = |len: u32| usize::try_from(len).unwrap_or(usize::MAX);
         match self {
@@ -125,9 +126,9 @@ impl DType {
         matches!(self, Self::String | Self::VariableBytes)
     }
 
-    /// The bytes that change places between little and big endian; 1 where byte order has no
-    /// meaning. Of a complex number it is each part, never the pair; of a structure the most that
-    /// any field has.
+    /// Returns the bytes that change places between little and big endian; 1 where byte order has
+    /// no meaning. Of a complex number it is each part, never the pair; of a structure the most
+    /// that any field has.
     pub fn component_len(&self) -> usize {
         match self {
             Self::Bool | Self::Raw(_) | Self::Bytes(_) | Self::String | Self::VariableBytes => 1,
@@ -142,7 +143,7 @@ impl DType {
         }
     }
 
-    /// The type that released v3 and its registry call `name`, where the name says it all.
+    /// Returns the type that released v3 and its registry call `name`, where the name says it all.
     pub fn parse(name: &str) -> Option<Self> {
         Some(match name {
             "bool" => Self::Bool,
@@ -198,8 +199,8 @@ impl DType {
         }
     }
 
-    /// The type as a v3 document has it: a name, with a configuration where one is needed. Where
-    /// the registry and the libraries differ it is what more of them open.
+    /// Returns the type as a v3 document has it: a name, with a configuration where one is needed.
+    /// Where the registry and the libraries differ it is what more of them open.
     pub fn to_json(&self) -> Value {
         let configuration = match self {
             // The core's own name, `r24`, is read by neither zarr-python nor `TensorStore`.

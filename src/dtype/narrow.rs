@@ -96,7 +96,7 @@ static ALL: [Narrow; 16] = [
 ];
 
 impl Narrow {
-    /// The number that is registered under `name`.
+    /// Returns the number that is registered under `name`.
     pub fn parse(name: &str) -> Option<&'static Self> {
         ALL.iter().find(|number| number.name == name)
     }
@@ -124,8 +124,8 @@ impl Narrow {
         matches!(self.form, Form::Int { signed: true, .. })
     }
 
-    /// The bits of an integer in its byte, with its sign in all of them; none where it does not
-    /// fit.
+    /// Returns the bits of an integer in its byte, with its sign in all of them, `None` if it does
+    /// not fit.
     pub(super) fn int_bits(&self, int: i128) -> Option<u16> {
         let Form::Int { bits, signed } = self.form else { return None };
         let range = if signed { -(1 << (bits - 1))..1 << (bits - 1) } else { 0..1 << bits };
@@ -144,7 +144,7 @@ impl Narrow {
         Some(if signed && low >> (bits - 1) == 1 { low - (1 << bits) } else { low })
     }
 
-    /// The bits of the default NaN.
+    /// Returns the bits of the default NaN.
     pub(super) fn nan(&self) -> Option<u16> {
         match self.form {
             Form::Float(float) => float.nan,
@@ -152,7 +152,7 @@ impl Narrow {
         }
     }
 
-    /// The bits of an infinity.
+    /// Returns the bits of an infinity.
     pub(super) fn infinity(&self, negative: bool) -> Option<u16> {
         match self.form {
             Form::Float(float) if float.special == Ieee => {
@@ -163,14 +163,14 @@ impl Narrow {
         }
     }
 
-    /// The value of these bits; none where they are no number.
+    /// Returns the value of these bits, `None` if they are no number.
     pub(super) fn float_value(&self, bits: u16) -> Option<f64> {
         let Form::Float(float) = self.form else { return None };
         float.value(bits)
     }
 
-    /// The bits of the number nearest to `wide`, ties to even; beyond the largest it is that one.
-    /// There are few patterns: all are tried.
+    /// Returns the bits of the number nearest to `wide`, ties to even; beyond the largest it is
+    /// that one. There are few patterns: all are tried.
     pub(super) fn float_bits(&self, wide: f64) -> Option<u16> {
         let Form::Float(float) = self.form else { return None };
         if wide.is_nan() {

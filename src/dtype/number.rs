@@ -7,7 +7,8 @@ use std::cmp::Ordering;
 
 use half::f16;
 
-/// The integer that a JSON number is, if it has no fraction: `3`, `3.0` and `3e2` have none.
+/// Returns the integer that a JSON number is, if it has no fraction: `3`, `3.0` and `3e2` have
+/// none.
 pub fn integer(text: &str) -> Option<i128> {
     let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
     let (negative, mantissa) = match mantissa.strip_prefix('-') {
@@ -53,7 +54,8 @@ pub(super) fn float_bits(text: &str, len: u8) -> Option<u64> {
     })
 }
 
-/// The bits of the half that is nearest to `wide`, ties to even. A NaN keeps the bits that fit.
+/// Returns the bits of the half that is nearest to `wide`, ties to even. A NaN keeps the bits that
+/// fit.
 pub fn half_bits(wide: f64) -> u16 {
     if wide.is_nan() {
         // `half` would set the quiet bit, which NumPy does not.
@@ -84,7 +86,7 @@ fn rounded_to_odd(wide: f64) -> f32 {
     }
 }
 
-/// The value of a half, exactly; of a NaN its sign and what else it says, too.
+/// Returns the value of a half, exactly; of a NaN its sign and what else it says, too.
 pub fn half_value(bits: u16) -> f64 {
     let half = f16::from_bits(bits);
     if half.is_nan() {
@@ -94,8 +96,8 @@ pub fn half_value(bits: u16) -> f64 {
     half.to_f64()
 }
 
-/// The shortest decimal that gives these bits again, also to a reader that rounds to a double on
-/// the way. None for infinities and NaN, which have no number.
+/// Returns the shortest decimal that gives these bits again, also to a reader that rounds to a
+/// double on the way. None for infinities and NaN, which have no number.
 pub(super) fn float_text(bits: u64, len: u8) -> Option<String> {
     let text = match len {
         2 => {

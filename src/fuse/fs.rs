@@ -24,7 +24,7 @@ pub(super) struct Fs {
 }
 
 impl Fs {
-    /// The tree of `vfs`, whose slow requests `pool` answers.
+    /// Returns the tree of `vfs`, whose slow requests `pool` answers.
     pub fn new(vfs: Arc<Vfs>, pool: Arc<Pool>, owner: Owner, direct_io: bool) -> Self {
         Self { vfs, pool, dirs: Arc::default(), owner, direct_io }
     }

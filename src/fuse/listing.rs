@@ -40,7 +40,7 @@ impl Directories {
         FileHandle(handle)
     }
 
-    /// The directory of a handle; `EBADF` if there is none.
+    /// Returns the directory of a handle; `EBADF` if there is none.
     pub fn get(&self, fh: FileHandle) -> Result<Arc<DirHandle>> {
         let found = self.open.lock().get(&fh.0).cloned();
         found.ok_or_else(|| Error::new(Kind::Os(libc::EBADF), "unknown file handle"))

@@ -11,8 +11,8 @@ use crate::vfs::{Opened, Vfs};
 /// It is only read. Of other flags the kernel takes few together with this.
 pub const FLAGS: FopenFlags = FopenFlags::FOPEN_NOFLUSH;
 
-/// What the kernel knows the file by that it is to read in the place of one that was opened; none
-/// where it is to ask us.
+/// What the kernel knows the file by that it is to read in the place of one that was opened, `None`
+/// if it is to ask us.
 pub fn register(
     vfs: &Vfs,
     opened: &Opened,

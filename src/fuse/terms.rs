@@ -85,7 +85,7 @@ impl Owner {
     }
 }
 
-/// The permissions in a mode.
+/// Returns the permissions in a mode.
 pub fn permissions(mode: u32) -> u16 {
     u16::try_from(mode & 0o777).unwrap_or_default()
 }
@@ -122,7 +122,7 @@ pub fn open_flags(opened: &Opened, access: Access, is_direct: bool) -> FopenFlag
     }
 }
 
-/// The name as text: names that are not UTF-8 are in no hierarchy.
+/// Returns the name as text: names that are not UTF-8 are in no hierarchy.
 pub fn utf8(name: &OsStr) -> Result<&str> {
     name.to_str().ok_or_else(|| Error::new(Kind::Os(libc::EILSEQ), "the name is not UTF-8"))
 }

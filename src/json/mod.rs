@@ -39,7 +39,7 @@ fn max_values() -> usize {
     usize::try_from(most).unwrap_or(usize::MAX).min(MAX_VALUES)
 }
 
-/// The value of a document.
+/// Returns the value of a document.
 ///
 /// The last of several members of one name counts. Numbers keep their text.
 pub fn parse(text: &[u8]) -> Result<Value> {
@@ -47,8 +47,8 @@ pub fn parse(text: &[u8]) -> Result<Value> {
     Scanner::new(text, start).document()
 }
 
-/// The most bytes of a text that is edited: of a group with consolidated metadata it may be much
-/// longer than what is read of it.
+/// Returns the most bytes of a text that is edited: of a group with consolidated metadata it may be
+/// much longer than what is read of it.
 pub fn max_text_len() -> u64 {
     (resources::memory_limit() / 16).clamp(MAX_DOCUMENT_LEN, 256 << 20)
 }
@@ -61,14 +61,14 @@ pub fn check(text: &[u8]) -> Result<()> {
     scanner.end()
 }
 
-/// The value of a text that is no document of a node, and has limits of its own.
+/// Returns the value of a text that is no document of a node, and has limits of its own.
 pub fn parse_within(text: &[u8], max_len: u64, max_values: usize) -> Result<Value> {
     let (text, start) = decode(text, max_len)?;
     let mut scanner = Scanner { max_values, object: 1, ..Scanner::new(text, start) };
     scanner.document()
 }
 
-/// The members of a document that is an object, as documents of Zarr are.
+/// Returns the members of a document that is an object, as documents of Zarr are.
 pub fn parse_object(text: &[u8]) -> Result<Object> {
     match parse(text)? {
         Value::Object(members) => Ok(members),
@@ -102,7 +102,7 @@ pub fn describe(value: &Value) -> String {
     }
 }
 
-/// The text without regard to a byte order mark, and where it begins.
+/// Returns the text without regard to a byte order mark, and where it begins.
 fn decode(text: &[u8], max_len: u64) -> Result<(&str, usize)> {
     if u64::try_from(text.len()).unwrap_or(u64::MAX) > max_len {
         return Err(Error::too_large(format!(
@@ -196,7 +196,7 @@ impl<'t> Scanner<'t> {
         }
     }
 
-    /// The next value, with the white space before it.
+    /// Returns the next value, with the white space before it.
     fn value(&mut self) -> Result<Value> {
         self.space();
         self.values += if self.peek() == Some(b'{') { self.object } else { 1 };
@@ -336,7 +336,7 @@ impl<'t> Scanner<'t> {
         Ok(())
     }
 
-    /// A number or a word, bare words included.
+    /// Returns a number or a word, bare words included.
     fn scalar(&mut self) -> Result<Value> {
         let words = [
             ("null", Value::Null),
@@ -381,7 +381,8 @@ impl<'t> Scanner<'t> {
         }
     }
 
-    /// The character of an escape. Half of a surrogate pair, which Python writes, is U+FFFD here.
+    /// Returns the character of an escape. Half of a surrogate pair, which Python writes, is U+FFFD
+    /// here.
     fn escape(&mut self) -> Result<char> {
         self.at += 1;
         let kind = self.peek();
@@ -407,7 +408,7 @@ impl<'t> Scanner<'t> {
         })
     }
 
-    /// The character of the pair that `high` begins, if its second half is next.
+    /// Returns the character of the pair that `high` begins, if its second half is next.
     fn low_surrogate(&mut self, high: u32) -> Option<char> {
         let high = high.checked_sub(0xd800).filter(|high| *high < 0x400)?;
         let start = self.at;

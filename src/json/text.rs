@@ -33,7 +33,7 @@ enum New<'v> {
 /// How a document is laid out.
 #[derive(Debug, Clone)]
 struct Layout {
-    /// One level of indentation; none where the document is on one line.
+    /// One level of indentation, `None` if the document is on one line.
     indent: Option<String>,
     /// What ends a line.
     newline: &'static str,
@@ -50,12 +50,12 @@ impl Text {
         decode(text, max_text_len()).map(|(text, _)| Self(text.to_owned()))
     }
 
-    /// The text as it is now.
+    /// Returns the text as it is now.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The text as it is now.
+    /// Returns the text as it is now.
     pub fn into_string(self) -> String {
         self.0
     }
@@ -125,7 +125,7 @@ impl Text {
         Ok(())
     }
 
-    /// The names of the members of the object at `path`; none where there is no object.
+    /// Returns the names of the members of the object at `path`, `None` if there is no object.
     pub fn names(&self, path: &[&str]) -> Result<HashSet<String>> {
         match self.find(path)?.filter(|span| self.slice(span).starts_with('{')) {
             Some(object) => {
@@ -135,7 +135,7 @@ impl Text {
         }
     }
 
-    /// The text of the member at `path`.
+    /// Returns the text of the member at `path`.
     pub fn member(&self, path: &[&str]) -> Result<Option<&str>> {
         Ok(self.find(path)?.map(|span| self.slice(&span)))
     }
@@ -246,7 +246,8 @@ impl Text {
         Ok(members)
     }
 
-    /// The names of the root's members, each with its text from the name to the end of the value.
+    /// Returns the names of the root's members, each with its text from the name to the end of the
+    /// value.
     #[cfg(test)]
     pub(super) fn members_for_test(&self) -> Vec<(String, String)> {
         let members = self.members(&self.root()).unwrap_or_default();
@@ -293,7 +294,7 @@ impl Text {
         self.0.replace_range(end..end, &format!("{separator}{}", new.join(&separator)));
     }
 
-    /// The layout, taken from the first members of the document.
+    /// Returns the layout, taken from the first members of the document.
     fn layout(&self) -> Result<Layout> {
         let root = self.root();
         let newline = if self.0.contains("\r\n") { "\r\n" } else { "\n" };

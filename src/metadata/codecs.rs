@@ -34,7 +34,7 @@ pub(super) struct Elements {
     pub(super) endian: Endian,
 }
 
-/// The codecs of a list as a document has it; absent or null is an empty one.
+/// Returns the codecs of a list as a document has it; absent or null is an empty one.
 pub(super) fn list(value: Option<&Value>) -> Result<Vec<CodecSpec>> {
     match value {
         None | Some(Value::Null) => Ok(Vec::new()),
@@ -43,7 +43,7 @@ pub(super) fn list(value: Option<&Value>) -> Result<Vec<CodecSpec>> {
     }
 }
 
-/// The name in released v3 for a name in a v3 document.
+/// Returns the name in released v3 for a name in a v3 document.
 pub(super) fn v3_name(name: &str) -> String {
     match table::find(name) {
         Some(row) => row.name.to_owned(),
@@ -52,7 +52,7 @@ pub(super) fn v3_name(name: &str) -> String {
     }
 }
 
-/// The name in released v3 for a codec's URI in a draft, or its identifier alone.
+/// Returns the name in released v3 for a codec's URI in a draft, or its identifier alone.
 pub(super) fn draft_name(uri: &str) -> Result<String> {
     let path = uri.strip_prefix("https://").or_else(|| uri.strip_prefix("http://")).unwrap_or(uri);
     let id = ["purl.org/zarr/spec/codec/", "purl.org/zarr/spec/codecs/"]
@@ -69,7 +69,7 @@ pub(super) fn draft_name(uri: &str) -> Result<String> {
     })
 }
 
-/// A configuration of released v3 as the parameters that numcodecs takes.
+/// Returns a configuration of released v3 as the parameters that numcodecs takes.
 pub(super) fn numcodecs_parameters(id: &str, mut configuration: Object) -> Object {
     match id {
         "blosc" => {
@@ -87,7 +87,7 @@ pub(super) fn numcodecs_parameters(id: &str, mut configuration: Object) -> Objec
     configuration
 }
 
-/// The number of blosc's shuffle, for which released v3 has a word.
+/// Returns the number of blosc's shuffle, for which released v3 has a word.
 pub(super) fn shuffle_number(word: Option<&str>) -> u8 {
     match word {
         Some("shuffle") => 1,
@@ -96,7 +96,7 @@ pub(super) fn shuffle_number(word: Option<&str>) -> u8 {
     }
 }
 
-/// The canonical form of `codecs`, whose names are canonical, for chunks of `elements`.
+/// Returns the canonical form of `codecs`, whose names are canonical, for chunks of `elements`.
 ///
 /// Where no codec makes bytes of an array, `bytes` is put behind those from array to array: it was
 /// the default representation until July 2023, and GDAL wrote it so until 3.10. Elements of any
@@ -192,8 +192,8 @@ fn transpose(configuration: &mut Object, rank: Option<usize>) -> Result<()> {
     Ok(())
 }
 
-/// The one codec of what is shown: elements, little endian. Those of any length have no form
-/// without a codec of their own.
+/// Returns the one codec of what is shown: elements, little endian. Those of any length have no
+/// form without a codec of their own.
 pub(super) fn plain(dtype: &DType) -> CodecSpec {
     let name = match dtype {
         DType::String => "vlen-utf8",
@@ -204,7 +204,7 @@ pub(super) fn plain(dtype: &DType) -> CodecSpec {
     CodecSpec::new(name, endian.into_iter().collect())
 }
 
-/// The permutation that reverses `rank` dimensions.
+/// Returns the permutation that reverses `rank` dimensions.
 pub(super) fn reversed(rank: usize) -> Vec<u64> {
     let mut order: Vec<u64> = (0..).take(rank).collect();
     order.reverse();
@@ -296,7 +296,7 @@ fn inner_codecs(value: Option<&Value>, elements: &Elements, depth: usize) -> Res
     Ok(nested(codecs, elements, depth)?.iter().map(CodecSpec::to_json).collect())
 }
 
-/// The codecs of a v3 list under their canonical names.
+/// Returns the codecs of a v3 list under their canonical names.
 pub(super) fn named(mut codecs: Vec<CodecSpec>) -> Vec<CodecSpec> {
     for codec in &mut codecs {
         codec.name = v3_name(&codec.name);

@@ -84,7 +84,7 @@ impl Dialect {
         checked(text).map(Some)
     }
 
-    /// The stored document of a group as text, if there are copies in it.
+    /// Returns the stored document of a group as text, if there are copies in it.
     fn inline(&self, group: &str) -> Result<Option<Text>> {
         match self {
             Self::V3 => {}
@@ -166,14 +166,14 @@ impl Dialect {
         }
     }
 
-    /// A value that has no copies yet ("consolidated metadata" of zarr-python 2).
+    /// Returns a value that has no copies yet ("consolidated metadata" of zarr-python 2).
     pub fn no_shared_copies(&self) -> String {
         format!("{:#}\n", json!({"metadata": {}, "zarr_consolidated_format": 1}))
     }
 
-    /// The value that has copies of all documents below a group, with that of `key`, the document
-    /// of the node at `path`, set to `document`; or where that is absent without any of the node
-    /// and of what is below it.
+    /// Returns the value that has copies of all documents below a group, with that of `key`, the
+    /// document of the node at `path`, set to `document`; or where that is absent without any of
+    /// the node and of what is below it.
     pub fn set_shared_copy(
         &self,
         copies: &str,
@@ -190,8 +190,8 @@ impl Dialect {
         checked(text)
     }
 
-    /// The value without the copies of the node at `path` and of what is below it, and then with
-    /// those of `documents`.
+    /// Returns the value without the copies of the node at `path` and of what is below it, and then
+    /// with those of `documents`.
     pub fn replace_shared_copies(
         &self,
         copies: &str,
@@ -257,7 +257,7 @@ impl Dialect {
         text.set_members(&["metadata"], &new)
     }
 
-    /// The names that copies of the node at `path` may have.
+    /// Returns the names that copies of the node at `path` may have.
     fn names_of_copies(&self, root: &str, path: &NodePath) -> Result<Vec<String>> {
         let mut own = self.document_keys(path)?.into_iter().map(|(_, key)| key).collect::<Vec<_>>();
         own.extend(self.attributes_key(path)?);
@@ -267,7 +267,8 @@ impl Dialect {
             .collect())
     }
 
-    /// The groups between `group` and `path`, in a dialect where each of them has a document.
+    /// Returns the groups between `group` and `path`, in a dialect where each of them has a
+    /// document.
     fn groups_between(&self, group: &NodePath, path: &NodePath) -> Vec<NodePath> {
         let mut between = path.ancestors();
         between.retain(|above| above != group && above.relative_to(group).is_some());
@@ -317,7 +318,7 @@ fn no_copies() -> Value {
     json!({"kind": "inline", "must_understand": false, "metadata": {}})
 }
 
-/// The paths of the groups between the group and the node at `relative`.
+/// Returns the paths of the groups between the group and the node at `relative`.
 fn parents(relative: &str) -> impl Iterator<Item = &str> {
     relative.match_indices('/').filter_map(|(at, _)| relative.get(..at))
 }
@@ -327,14 +328,14 @@ fn empty_group() -> Value {
     json!({"zarr_format": 3, "node_type": "group", "attributes": {}})
 }
 
-/// A document as it is copied.
+/// Returns a document as it is copied.
 fn copy_of(document: &str) -> Result<Text> {
     let mut copy = Text::parse(document.trim_start_matches('\u{feff}').as_bytes())?;
     copy.remove(&["consolidated_metadata"])?;
     Ok(copy)
 }
 
-/// The text, if it can still be read: the copies may have made it too long or too deep.
+/// Returns the text, if it can still be read: the copies may have made it too long or too deep.
 fn checked(text: Text) -> Result<String> {
     let text = text.into_string();
     json::check(text.as_bytes()).map_err(|error| {

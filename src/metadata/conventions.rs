@@ -37,7 +37,7 @@ const OME_MEMBERS: [&str; 8] = [
 /// Those of them that say a version.
 const WITH_VERSION: [&str; 4] = ["multiscales", "plate", "well", "image-label"];
 
-/// The names that a `_ARRAY_DIMENSIONS` holds, if it is a list of `rank` strings.
+/// Returns the names that a `_ARRAY_DIMENSIONS` holds, if it is a list of `rank` strings.
 pub(super) fn names_of(value: &Value, rank: usize) -> Option<Vec<Option<String>>> {
     let items = value.as_array().filter(|items| items.len() == rank)?;
     items.iter().map(|item| item.as_str().map(|name| Some(name.to_owned()))).collect()
@@ -52,7 +52,7 @@ pub(super) fn take_names(attributes: &mut Object, rank: usize) -> Vec<Option<Str
     names.unwrap_or_default()
 }
 
-/// A value as the `_FillValue` of a Zarr 3 array; none for types that xarray has none for.
+/// Returns a value as the `_FillValue` of a Zarr 3 array; none for types that xarray has none for.
 pub(super) fn coded_fill(fill: &FillValue, dtype: &DType) -> Option<Value> {
     let item = fill.item(dtype);
     let double = |bytes: &[u8], len| Some(base64_encode(&as_double(bytes, len)?.to_le_bytes()));
@@ -84,7 +84,7 @@ pub(super) fn coded_fill(fill: &FillValue, dtype: &DType) -> Option<Value> {
     }
 }
 
-/// The value of such an attribute, in the form of a fill value.
+/// Returns the value of such an attribute, in the form of a fill value.
 pub fn decoded_fill(value: &Value, dtype: &DType) -> Option<FillValue> {
     let double = |value: &Value| -> Option<Value> {
         let bytes: [u8; 8] = base64_decode(value.as_str()?)?.try_into().ok()?;
@@ -173,7 +173,7 @@ fn is_ome_0_4(attributes: &Object) -> bool {
     any && versions
 }
 
-/// What `ome` of OME-Zarr 0.5 is among the attributes of 0.4; none where it is something else.
+/// What `ome` of OME-Zarr 0.5 is among the attributes of 0.4, `None` if it is something else.
 pub(super) fn ome_to_v2(ome: &Value) -> Option<Object> {
     let ome = ome.as_object()?;
     let is_ours = |name: &String| name == "version" || OME_MEMBERS.contains(&name.as_str());
@@ -192,7 +192,7 @@ pub(super) fn ome_to_v2(ome: &Value) -> Option<Object> {
     (!attributes.is_empty()).then_some(attributes)
 }
 
-/// The names of what OME-Zarr 0.4 has among the attributes, and 0.5 in `ome`.
+/// Returns the names of what OME-Zarr 0.4 has among the attributes, and 0.5 in `ome`.
 pub(super) fn ome_members() -> &'static [&'static str] {
     &OME_MEMBERS
 }

@@ -47,8 +47,8 @@ pub struct NewDocument {
 }
 
 impl Dialect {
-    /// The stored document for a new node at `path`, from the released v3 document `written` that a
-    /// program wrote for the decoded files beside it.
+    /// Returns the stored document for a new node at `path`, from the released v3 document
+    /// `written` that a program wrote for the decoded files beside it.
     pub fn new_document(
         &self,
         path: &NodePath,
@@ -283,19 +283,19 @@ fn check_codecs(document: &Object, stored: &str) -> Result<()> {
     Ok(())
 }
 
-/// The codecs of the document under their canonical names.
+/// Returns the codecs of the document under their canonical names.
 fn listed(document: &Object) -> Result<Vec<CodecSpec>> {
     codecs::list(document.get("codecs")).map(codecs::named).map_err(invalid)
 }
 
-/// The codecs that the program asks for behind the plain one.
+/// Returns the codecs that the program asks for behind the plain one.
 fn pipeline(document: &Object, dtype: &DType) -> Result<Vec<CodecSpec>> {
     let plain = codecs::plain(dtype);
     let listed = listed(document)?.into_iter();
     Ok(listed.filter(|codec| codec.name != plain.name).map(policy::completed).collect())
 }
 
-/// The chain as released v3 spells it: elements of one byte have no byte order.
+/// Returns the chain as released v3 spells it: elements of one byte have no byte order.
 fn released(mut chain: Vec<CodecSpec>, dtype: &DType) -> Vec<CodecSpec> {
     for codec in &mut chain {
         if codec.name == "bytes" && dtype.component_len() == 1 {

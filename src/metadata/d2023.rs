@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 /// What a document's `zarr_format` begins with.
 const FORMAT: &str = "https://purl.org/zarr/spec/v3";
 
-/// The node that a document describes.
+/// Returns the node that a document describes.
 pub(super) fn lower(text: &[u8]) -> Lowered {
     let document = match crate::json::parse_object(text) {
         Ok(document) => document,
@@ -35,7 +35,7 @@ pub(super) fn lower(text: &[u8]) -> Lowered {
     Lowered { kind: kind.unwrap_or(NodeKind::Group), node }
 }
 
-/// The document of a group without attributes.
+/// Returns the document of a group without attributes.
 pub(super) fn group_document() -> String {
     format!("{:#}\n", json!({"zarr_format": format!("{FORMAT}#group"), "attributes": {}}))
 }

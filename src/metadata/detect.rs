@@ -39,7 +39,7 @@ enum EntryPoint {
     Late2022(String),
 }
 
-/// The dialect of the hierarchy in `store`. An error is a sentence for a person.
+/// Returns the dialect of the hierarchy in `store`. An error is a sentence for a person.
 ///
 /// [`Kind::NotFound`] is a store that holds nothing at all; [`Kind::Invalid`] one that holds no
 /// hierarchy; [`Kind::Unsupported`] one that is not understood; [`Kind::Corrupt`] one whose entry
@@ -48,8 +48,8 @@ pub fn detect(store: &Store) -> Result<Dialect> {
     declared(store)?.map_or_else(|| search(store), Ok)
 }
 
-/// The dialect of the hierarchy whose root has a document in `store`; none where what lies below
-/// would have to tell.
+/// Returns the dialect of the hierarchy whose root has a document in `store`, `None` if what lies
+/// below would have to tell.
 pub fn declared(store: &Store) -> Result<Option<Dialect>> {
     let entry = Key::parse(v3::DOCUMENT)?;
     if let Some(found) = skim::get(store, &entry)? {
@@ -128,7 +128,7 @@ fn entry_point(text: &[u8]) -> Result<EntryPoint> {
     encoding(&document)
 }
 
-/// The version in the URI of the core protocol, in the spellings of 2019 to 2022.
+/// Returns the version in the URI of the core protocol, in the spellings of 2019 to 2022.
 fn core_version(uri: &str) -> Option<&str> {
     let path = uri.strip_prefix("https://").or_else(|| uri.strip_prefix("http://"))?;
     let path = path.strip_prefix("purl.org/zarr/spec/")?;
@@ -260,7 +260,8 @@ fn node_below(store: &Store, prefix: &Prefix) -> Result<Option<Result<Dialect>>>
     })
 }
 
-/// A draft's document without the entry point: of 2019, which had none, if it tells its format.
+/// Returns a draft's document without the entry point: of 2019, which had none, if it tells its
+/// format.
 fn lost_document(store: &Store, prefix: &Prefix, name: &str) -> Result<Result<Dialect>> {
     Ok(if says_its_format(store, prefix, name)? {
         Ok(Dialect::draft(Era::D2019_05, ".json"))

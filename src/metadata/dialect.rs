@@ -39,7 +39,7 @@ pub enum Dialect {
 }
 
 impl Dialect {
-    /// A draft.
+    /// Returns a draft.
     pub fn draft(era: Era, suffix: &str) -> Self {
         Self::Draft(Draft { era, suffix: suffix.to_owned(), base: NodePath::root() })
     }
@@ -56,7 +56,7 @@ impl Dialect {
         }
     }
 
-    /// The node that is taken for the root.
+    /// Returns the node that is taken for the root.
     pub fn base(&self) -> NodePath {
         match self {
             Self::Draft(draft) => draft.base.clone(),
@@ -73,8 +73,8 @@ impl Dialect {
         }
     }
 
-    /// The node that a directory of a hierarchy is of, by its path from there; none where it is of
-    /// none.
+    /// Returns the node that a directory of a hierarchy is of, by its path from there, `None` if it
+    /// is of none.
     pub fn node_of_directory(&self, relative: &str) -> Option<NodePath> {
         let Self::Draft(draft) = self else { return NodePath::parse(relative).ok() };
         let (documents, chunks) = draft.era.trees();
@@ -82,7 +82,7 @@ impl Dialect {
         NodePath::parse(below).ok().filter(|path| !path.is_root())
     }
 
-    /// The name, as `--from` takes it.
+    /// Returns the name, as `--from` takes it.
     pub fn name(&self) -> &'static str {
         match self {
             Self::V3 => "v3",
@@ -93,12 +93,12 @@ impl Dialect {
         }
     }
 
-    /// The dialect of this name, in its usual form; none where there is no such dialect.
+    /// Returns the dialect of this name, in its usual form, `None` if there is no such dialect.
     pub fn parse_name(name: &str) -> Option<Self> {
         Self::all().into_iter().find(|dialect| dialect.name() == name)
     }
 
-    /// Every dialect, in its usual form.
+    /// Returns every dialect, in its usual form.
     pub fn all() -> Vec<Self> {
         let drafts = Era::ALL.map(|era| Self::draft(era, era.suffix()));
         [Self::V3, Self::V2, Self::N5, Self::D2023_02].into_iter().chain(drafts).collect()
@@ -192,7 +192,7 @@ impl Dialect {
         }
     }
 
-    /// What an entry of that listing says about a child; none where it is not one.
+    /// What an entry of that listing says about a child, `None` if it is not one.
     ///
     /// The same child may come twice: as a document and as a prefix of what lies below it.
     pub fn child(&self, entry: &Entry) -> Option<Child> {
@@ -300,7 +300,7 @@ impl Dialect {
         }
     }
 
-    /// The documents of an empty hierarchy.
+    /// Returns the documents of an empty hierarchy.
     pub fn new_root(&self) -> Result<Vec<(Key, String)>> {
         let group = self.new_group(&NodePath::root())?;
         Ok(self.new_entry_point()?.into_iter().chain([group]).collect())
@@ -316,7 +316,7 @@ impl Dialect {
         entry.map(|text| Key::parse(v3::DOCUMENT).map(|key| (key, text))).transpose()
     }
 
-    /// The document of a group without attributes, and where it lies.
+    /// Returns the document of a group without attributes, and where it lies.
     pub fn new_group(&self, path: &NodePath) -> Result<(Key, String)> {
         let keys = self.document_keys(path)?;
         let key = keys.into_iter().find(|(kind, _)| *kind != Some(NodeKind::Array));

@@ -32,7 +32,7 @@ use crate::json::{self, describe};
 /// The attribute in which zarr-python 2 keeps filters.
 pub(super) const FILTERS: &str = "filters";
 
-/// The node of `kind` that a document describes.
+/// Returns the node of `kind` that a document describes.
 pub(super) fn lower(era: Era, kind: NodeKind, text: &[u8]) -> Lowered {
     let node = json::parse_object(text).and_then(|document| match kind {
         NodeKind::Array => array(era, &document).map(|array| Node::Array(Box::new(array))),
@@ -109,7 +109,8 @@ fn take_filters(attributes: &mut Object) -> Vec<Object> {
     }
 }
 
-/// The names of dimensions: a member since January 2023, before that an attribute by convention.
+/// Returns the names of dimensions: a member since January 2023, before that an attribute by
+/// convention.
 fn take_names(
     document: &Object,
     attributes: &mut Object,
@@ -121,7 +122,8 @@ fn take_names(
     Ok(conventions::take_names(attributes, rank))
 }
 
-/// The codecs of an inner chunk, in the order of encoding: layout, filters, byte order, compressor.
+/// Returns the codecs of an inner chunk, in the order of encoding: layout, filters, byte order,
+/// compressor.
 fn chain(document: &Object, filters: Vec<Object>, elements: &Elements) -> Result<Vec<CodecSpec>> {
     let mut chain = Vec::new();
     let layout = document.get("chunk_memory_layout").filter(|layout| !layout.is_null());
@@ -210,7 +212,7 @@ fn sharded(
     Ok((chain, chunk_shape))
 }
 
-/// The inner chunks of a shard along each dimension, from any spelling of the transformer
+/// Returns the inner chunks of a shard along each dimension, from any spelling of the transformer
 /// (sharding storage transformer, drafts of February 2022 to February 2023).
 fn chunks_per_shard(transformer: &Value, rank: usize) -> Result<Vec<u64>> {
     let configuration = transformer.get("configuration").unwrap_or(&Value::Null);
@@ -250,8 +252,8 @@ fn chunks_per_shard(transformer: &Value, rank: usize) -> Result<Vec<u64>> {
     Ok(counts)
 }
 
-/// The document of an empty hierarchy's entry point, as zarr-python 2, GDAL and zarrita read it;
-/// the text of May 2019 has none.
+/// Returns the document of an empty hierarchy's entry point, as zarr-python 2, GDAL and zarrita
+/// read it; the text of May 2019 has none.
 pub(super) fn entry_point(draft: &Draft) -> Option<String> {
     let core = "https://purl.org/zarr/spec/protocol/core/3.0";
     let document = match draft.era {
@@ -284,7 +286,7 @@ pub(super) fn entry_point(draft: &Draft) -> Option<String> {
 /// What every document of May 2019 says of itself.
 pub(super) const FORMAT_OF_2019: &str = "http://purl.org/zarr/spec/protocol/core/3.0";
 
-/// The document of a group without attributes.
+/// Returns the document of a group without attributes.
 pub(super) fn group_document(era: Era) -> String {
     let document = match era {
         Era::D2019_05 => {

@@ -16,7 +16,7 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// The path of a node from the root of the whole.
+    /// Returns the path of a node from the root of the whole.
     pub(super) fn whole(&self, path: &NodePath) -> Result<NodePath> {
         self.base.join(path.as_str())
     }

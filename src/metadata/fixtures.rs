@@ -19,7 +19,7 @@ use crate::store::directory::{DirectoryStore, Durability};
 use crate::store::memory::MemoryStore;
 use crate::store::{Condition, Key, Store};
 
-/// A store in memory with these values.
+/// Returns a store in memory with these values.
 pub(super) fn store_of(values: &[(&str, &str)]) -> Store {
     let store = Store::new(Arc::new(MemoryStore::new()));
     for (key, text) in values {
@@ -139,7 +139,7 @@ impl Tree {
     }
 }
 
-/// The type of a typestring of numpy, as case.json has it.
+/// Returns the type of a typestring of numpy, as case.json has it.
 fn expected_dtype(numpy: &Json) -> DType {
     let text = numpy.as_str().expect("a type");
     // A list of fields is written as Python writes it.
@@ -336,8 +336,8 @@ fn hidden_filters_are_codecs_and_no_attribute() {
     assert_eq!(array.attributes, json!({"user": "x"}).as_object().cloned().expect("an object"));
 }
 
-/// The codecs of a chunk file's elements and the shards that they are stored in; none where there
-/// is more to it.
+/// Returns the codecs of a chunk file's elements and the shards that they are stored in, `None` if
+/// there is more to it.
 fn as_policy(array: &Array) -> Option<(Policy, Vec<u64>)> {
     let inner = |codec: &CodecSpec| codec.configuration["codecs"].as_array().cloned();
     let (codecs, shards, chunk_shape) = match array.codecs.as_slice() {
@@ -357,7 +357,7 @@ fn as_policy(array: &Array) -> Option<(Policy, Vec<u64>)> {
     plain.then_some((Policy { codecs, shards }, chunk_shape))
 }
 
-/// The codecs of a chunk, without those that do nothing.
+/// Returns the codecs of a chunk, without those that do nothing.
 fn flat(codecs: &[CodecSpec]) -> Vec<CodecSpec> {
     let nested = |codec: &CodecSpec| -> Vec<CodecSpec> {
         let codecs = codec.configuration["codecs"].as_array().expect("codecs");
@@ -457,7 +457,7 @@ fn every_array_is_made_again_from_what_is_shown_of_it() {
     }
 }
 
-/// The document at `key` of a fixture.
+/// Returns the document at `key` of a fixture.
 fn document(fixture: &str, key: &str) -> Bytes {
     let store = Fixture::named(fixture).store;
     let key = Key::parse(key).expect("a key");

@@ -10,7 +10,7 @@ use crate::json::{self, Text};
 /// Where attributes are in a joined text.
 const ATTRIBUTES: &str = "attributes";
 
-/// The document and its attributes as one text.
+/// Returns the document and its attributes as one text.
 pub fn join(document: &str, attributes: Option<&str>) -> Result<String> {
     let mut text = Text::parse(document.as_bytes())?;
     let Some(attributes) = attributes else { return Ok(text.into_string()) };
@@ -20,7 +20,7 @@ pub fn join(document: &str, attributes: Option<&str>) -> Result<String> {
     Ok(text.into_string())
 }
 
-/// The document of a joined text, and its attributes, if it has any.
+/// Returns the document of a joined text, and its attributes, if it has any.
 pub fn split(joined: &str) -> Result<(String, Option<String>)> {
     let mut text = Text::parse(joined.as_bytes())?;
     let attributes = text.member(&[ATTRIBUTES])?.map(dedented);
@@ -31,7 +31,7 @@ pub fn split(joined: &str) -> Result<(String, Option<String>)> {
     Ok((text.into_string(), attributes.filter(|text| text != "null")))
 }
 
-/// The text of an object without the indentation that its place in another gave it.
+/// Returns the text of an object without the indentation that its place in another gave it.
 fn dedented(text: &str) -> String {
     let indent: String = match text.lines().next_back() {
         Some(last) if text.contains('\n') => {

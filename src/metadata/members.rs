@@ -11,12 +11,12 @@ use crate::json::describe;
 /// The most dimensions that an array may have.
 pub(super) const MAX_RANK: usize = 64;
 
-/// The member `name`, which must be there.
+/// Returns the member `name`, which must be there.
 pub(super) fn required<'d>(document: &'d Object, name: &str) -> Result<&'d Value> {
     document.get(name).ok_or_else(|| Error::corrupt(format!("{name} is missing")))
 }
 
-/// A list of lengths. Integral floats are taken, as some libraries write them.
+/// Returns a list of lengths. Integral floats are taken, as some libraries write them.
 pub(super) fn lengths(value: &Value, name: &str) -> Result<Vec<u64>> {
     let wrong = || {
         Error::corrupt(format!(
@@ -82,7 +82,7 @@ pub(super) fn attributes(document: &Object) -> Result<Object> {
     }
 }
 
-/// The names of dimensions; null is none.
+/// Returns the names of dimensions; null is none.
 pub(super) fn dimension_names(value: &Value, rank: usize) -> Result<Vec<Option<String>>> {
     if value.is_null() {
         return Ok(Vec::new());
@@ -143,8 +143,9 @@ pub(super) fn separator(value: &Value) -> Result<Separator> {
     }
 }
 
-/// The name of an extension point of v3 and its configuration: an object with `name` (or `type`,
-/// of spring 2023), or since 3.1 a plain string. Without a configuration the object itself is one.
+/// Returns the name of an extension point of v3 and its configuration: an object with `name` (or
+/// `type`, of spring 2023), or since 3.1 a plain string. Without a configuration the object itself
+/// is one.
 pub(super) fn named(value: &Value) -> Option<(&str, &Value)> {
     if let Some(name) = value.as_str() {
         return Some((name, &Value::Null));

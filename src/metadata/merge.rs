@@ -42,7 +42,7 @@ impl Edit {
         *self == Self::default()
     }
 
-    /// The edit of one attribute alone.
+    /// Returns the edit of one attribute alone.
     pub fn attribute(name: &str, value: Option<Value>) -> Self {
         Self { attributes: vec![(name.to_owned(), value)], ..Self::default() }
     }
@@ -215,7 +215,7 @@ fn shape(base: &Object, new: &Object, array: &Array) -> Result<Option<Vec<u64>>>
     Ok((found != of(base)?).then_some(found))
 }
 
-/// A list of no names but nulls says as little as none at all.
+/// Returns a list of no names but nulls says as little as none at all.
 fn names(base: &Object, new: &Object, array: &Array) -> Result<Option<Vec<Option<String>>>> {
     let of = |document: &Object| -> Result<Vec<Option<String>>> {
         let value = document.get("dimension_names").unwrap_or(&Value::Null);
@@ -267,8 +267,8 @@ fn changes(base: &Object, new: &Object) -> Vec<(String, Option<Value>)> {
 }
 
 impl Dialect {
-    /// The stored document with `edit` in it, in the spelling of the dialect; every byte that is
-    /// not edited stays. A result that would no longer be understood is refused.
+    /// Returns the stored document with `edit` in it, in the spelling of the dialect; every byte
+    /// that is not edited stays. A result that would no longer be understood is refused.
     pub fn edit(&self, kind: NodeKind, stored: &str, edit: &Edit) -> Result<String> {
         let mut text = Text::parse(stored.as_bytes())?;
         let document = json::parse_object(&skim::without_copies(stored.as_bytes()))?;
@@ -439,7 +439,8 @@ fn put_shape(text: &mut Text, document: &Object, member: &str, shape: &[u64]) ->
     Ok(())
 }
 
-/// The attribute that a dialect keeps names of dimensions in; it has no way to leave one out.
+/// Returns the attribute that a dialect keeps names of dimensions in; it has no way to leave one
+/// out.
 fn all_named(names: &[Option<String>]) -> Result<Option<Value>> {
     if names.is_empty() {
         return Ok(None);

@@ -52,8 +52,8 @@ pub use path::NodePath;
 pub use policy::{Policy, Shards};
 pub use rectilinear::chunk_shapes;
 
-/// The type of a typestring of numpy, or of a list of fields, and its byte order as the codec
-/// `bytes` has it.
+/// Returns the type of a typestring of numpy, or of a list of fields, and its byte order as the
+/// codec `bytes` has it.
 #[cfg(test)]
 pub(crate) fn numpy_type(value: &serde_json::Value) -> (crate::dtype::DType, serde_json::Value) {
     let (dtype, endian) = types::data_type(value).expect("a type of numpy");

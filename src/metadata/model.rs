@@ -37,8 +37,8 @@ pub struct Array {
     /// Elements of a stored chunk along each dimension, each at least 1: of the shard where there
     /// are shards. On a rectilinear grid the longest along each.
     pub chunk_shape: Vec<u64>,
-    /// On a rectilinear grid the lengths of the chunks along each dimension; none where all have
-    /// the same shape.
+    /// On a rectilinear grid the lengths of the chunks along each dimension, `None` if all have the
+    /// same shape.
     pub rectilinear: Option<Vec<Runs>>,
     /// How the coordinates of a stored chunk become the end of its key.
     pub key_encoding: KeyEncoding,
@@ -65,7 +65,7 @@ pub enum Separator {
 }
 
 impl Separator {
-    /// The character.
+    /// Returns the character.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Slash => "/",

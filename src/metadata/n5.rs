@@ -37,7 +37,7 @@ const MAX_MAJOR: u64 = 4;
 /// The version of N5 that is written at the root.
 pub(super) const VERSION: &str = "2.0.0";
 
-/// The node that a document describes.
+/// Returns the node that a document describes.
 pub(super) fn lower(text: &[u8]) -> Lowered {
     let document = match json::parse_object(text) {
         Ok(document) => document,
@@ -120,7 +120,7 @@ fn data_type(value: &Value) -> Result<DType> {
     }
 }
 
-/// The compressor, in the name and with the parameters of released v3.
+/// Returns the compressor, in the name and with the parameters of released v3.
 fn compression(document: &Object) -> Result<Option<CodecSpec>> {
     // A name alone before N5 2.0.
     let (kind, parameters) = match document.get("compression") {
@@ -170,7 +170,7 @@ fn compression(document: &Object) -> Result<Option<CodecSpec>> {
     }
 }
 
-/// The document of a group without attributes.
+/// Returns the document of a group without attributes.
 pub(super) fn group_document(path: &NodePath) -> String {
     let document = if path.is_root() { json!({"n5": VERSION}) } else { json!({}) };
     format!("{document:#}\n")

@@ -14,7 +14,7 @@ use crate::store::is_component;
 pub struct NodePath(Arc<str>);
 
 impl NodePath {
-    /// The root of the hierarchy.
+    /// Returns the root of the hierarchy.
     pub fn root() -> Self {
         Self("".into())
     }
@@ -31,7 +31,7 @@ impl NodePath {
         }
     }
 
-    /// The path of the child `name`.
+    /// Returns the path of the child `name`.
     pub fn child(&self, name: &str) -> Result<Self> {
         if !is_component(name) {
             return Err(Error::invalid(format!("{name:?} cannot be the name of a node")));
@@ -43,7 +43,7 @@ impl NodePath {
         })
     }
 
-    /// The path of the group that this node is in; none for the root.
+    /// Returns the path of the group that this node is in; none for the root.
     pub fn parent(&self) -> Option<Self> {
         if self.is_root() {
             return None;
@@ -51,8 +51,8 @@ impl NodePath {
         Some(Self(self.0.rsplit_once('/').map_or("", |(parent, _)| parent).into()))
     }
 
-    /// The path `relative`, of names that are joined by slashes, below this node; the node itself
-    /// where it is empty.
+    /// Returns the path `relative`, of names that are joined by slashes, below this node; the node
+    /// itself where it is empty.
     pub fn join(&self, relative: &str) -> Result<Self> {
         relative
             .split('/')
@@ -60,8 +60,8 @@ impl NodePath {
             .try_fold(self.clone(), |path, name| path.child(name))
     }
 
-    /// The names that lead from `above` to this node, joined by slashes: none at all for `above`
-    /// itself. `None` where this node is not below it.
+    /// Returns the names that lead from `above` to this node, joined by slashes: none at all for
+    /// `above` itself. `None` where this node is not below it.
     pub fn relative_to(&self, above: &Self) -> Option<&str> {
         if above.is_root() {
             return Some(&self.0);
@@ -76,19 +76,19 @@ impl NodePath {
         to.join(self.relative_to(from)?).ok()
     }
 
-    /// The groups that it is in, the root first.
+    /// Returns the groups that it is in, the root first.
     pub fn ancestors(&self) -> Vec<Self> {
         let mut above: Vec<Self> = std::iter::successors(self.parent(), Self::parent).collect();
         above.reverse();
         above
     }
 
-    /// The last component; none for the root.
+    /// Returns the last component; none for the root.
     pub fn name(&self) -> Option<&str> {
         self.components().next_back()
     }
 
-    /// The names from the root down.
+    /// Returns the names from the root down.
     pub fn components(&self) -> impl DoubleEndedIterator<Item = &str> {
         self.0.split('/').filter(|name| !name.is_empty())
     }
@@ -98,7 +98,7 @@ impl NodePath {
         self.0.is_empty()
     }
 
-    /// The components joined by slashes, without one at the start: the beginning of keys.
+    /// Returns the components joined by slashes, without one at the start: the beginning of keys.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -99,7 +99,7 @@ impl Policy {
         Ok(Shards::Shape(shape))
     }
 
-    /// The codecs of a chunk of `elements`, in canonical form.
+    /// Returns the codecs of a chunk of `elements`, in canonical form.
     pub(super) fn chain(&self, elements: &Elements) -> Result<Vec<CodecSpec>> {
         let mut chain = self.codecs.clone();
         for codec in chain.iter_mut().filter(|codec| codec.name == "numcodecs.shuffle") {
@@ -122,7 +122,7 @@ impl Policy {
         Ok(chain)
     }
 
-    /// The shape of the shards of an array; none where its chunks are stored each by itself.
+    /// Returns the shape of the shards of an array, `None` if its chunks are stored each by itself.
     pub(super) fn shard_shape(
         &self,
         shape: &[u64],
@@ -149,8 +149,8 @@ impl Policy {
     }
 }
 
-/// The largest shards of at most `target` bytes: chunks are joined along the last dimension first,
-/// as far as the array has them, since those follow one another in the array.
+/// Returns the largest shards of at most `target` bytes: chunks are joined along the last dimension
+/// first, as far as the array has them, since those follow one another in the array.
 fn filled(target: u64, shape: &[u64], chunk_shape: &[u64], dtype: &DType) -> Vec<u64> {
     let item_len = if dtype.is_variable() { TYPICAL_LEN } else { dtype.item_len() };
     let item_len = u64::try_from(item_len).unwrap_or(u64::MAX);
@@ -166,7 +166,7 @@ fn filled(target: u64, shape: &[u64], chunk_shape: &[u64], dtype: &DType) -> Vec
     shards
 }
 
-/// A codec by its plain name, with or without `numcodecs.` in front.
+/// Returns a codec by its plain name, with or without `numcodecs.` in front.
 fn plain(name: &str) -> Result<CodecSpec> {
     let id = name.strip_prefix("numcodecs.").filter(|id| *id != "crc32c").unwrap_or(name);
     let Some(row) = table::find_id(id).filter(|row| row.is_option) else {
@@ -178,7 +178,7 @@ fn plain(name: &str) -> Result<CodecSpec> {
     Ok(completed(CodecSpec::new(row.name, Object::new())))
 }
 
-/// An item of a JSON list of codecs.
+/// Returns an item of a JSON list of codecs.
 fn listed(item: &Value) -> Result<CodecSpec> {
     let is_option = |name: &&str| table::find_id(name).is_some_and(|row| row.is_option);
     if let Some(name) = item.as_str().filter(is_option) {
@@ -189,7 +189,8 @@ fn listed(item: &Value) -> Result<CodecSpec> {
     Ok(completed(codec))
 }
 
-/// The codec with what its configuration leaves out, as far as the specification wants it said.
+/// Returns the codec with what its configuration leaves out, as far as the specification wants it
+/// said.
 pub(super) fn completed(mut codec: CodecSpec) -> CodecSpec {
     // An lzma codec with filters cannot have a preset.
     let has_filters = codec.name == "numcodecs.lzma" && !codec.configuration.is_empty();
@@ -248,7 +249,7 @@ fn is_identity(codec: &CodecSpec) -> bool {
     codec.name == "transpose" && order.is_some_and(|order| order.iter().enumerate().all(in_place))
 }
 
-/// A number of bytes: `64M`, `2G`, `1000`.
+/// Returns a number of bytes: `64M`, `2G`, `1000`.
 pub fn size(text: &str) -> Result<u64> {
     let wrong = || Error::invalid("expected a size such as 64K, 16M or 2G");
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());

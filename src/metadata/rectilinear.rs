@@ -26,7 +26,7 @@ pub(super) const NAME: &str = "rectilinear";
 /// The most runs of chunks that a document may list.
 const MAX_RUNS: usize = 1 << 20;
 
-/// The lengths along each of `rank` dimensions that the configuration of a grid lists.
+/// Returns the lengths along each of `rank` dimensions that the configuration of a grid lists.
 pub(super) fn parse(configuration: &Value, rank: usize) -> Result<Vec<Runs>> {
     let kind = configuration.get("kind").unwrap_or(&Value::Null);
     if kind != "inline" {
@@ -46,7 +46,7 @@ pub(super) fn parse(configuration: &Value, rank: usize) -> Result<Vec<Runs>> {
     shapes.iter().map(runs).collect()
 }
 
-/// The lengths along one dimension, equal ones in a row as one run.
+/// Returns the lengths along one dimension, equal ones in a row as one run.
 fn runs(lens: &Value) -> Result<Runs> {
     let Some(items) = lens.as_array() else {
         return Ok(vec![(positive(lens)?, u64::MAX)]);
@@ -86,7 +86,7 @@ fn is_step(runs: &Runs) -> Option<u64> {
     }
 }
 
-/// How many elements the chunks have in all; none where they have no end.
+/// How many elements the chunks have in all, `None` if they have no end.
 fn total(runs: &Runs) -> Result<Option<u64>> {
     if is_step(runs).is_some() {
         return Ok(None);
@@ -108,12 +108,12 @@ pub(super) fn check(grid: &[Runs], shape: &[u64]) -> Result<()> {
     Ok(())
 }
 
-/// The longest chunk along each dimension, at least 1.
+/// Returns the longest chunk along each dimension, at least 1.
 pub(super) fn longest(grid: &[Runs]) -> Vec<u64> {
     grid.iter().map(|runs| runs.iter().map(|(len, _)| *len).max().unwrap_or(1)).collect()
 }
 
-/// The lengths along each dimension in the form that documents list them in.
+/// Returns the lengths along each dimension in the form that documents list them in.
 pub fn chunk_shapes(grid: &[Runs]) -> Value {
     let run = |(len, count): &(u64, u64)| match count {
         1 => json!(len),
@@ -126,7 +126,7 @@ pub fn chunk_shapes(grid: &[Runs]) -> Value {
     grid.iter().map(along).collect()
 }
 
-/// The grid as a document has it.
+/// Returns the grid as a document has it.
 pub(super) fn to_json(grid: &[Runs]) -> Value {
     json!({
         "name": NAME,

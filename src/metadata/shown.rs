@@ -33,7 +33,7 @@ pub fn says_the_same(stored: &str, shown: &str) -> bool {
         && parsed(stored).is_some_and(|stored| parsed(shown) == Some(stored))
 }
 
-/// The document of an array whose chunk files have `chunk_shape`.
+/// Returns the document of an array whose chunk files have `chunk_shape`.
 pub fn array(array: &Array, chunk_shape: &[u64]) -> String {
     let mut document = Object::new();
     let mut member = |name: &str, value: Value| document.insert(name.to_owned(), value);
@@ -57,8 +57,8 @@ pub fn array(array: &Array, chunk_shape: &[u64]) -> String {
     with_member(&print(&Value::Object(document)), "attributes", &printed(&array.attributes))
 }
 
-/// The document of a group, with copies of the documents that are shown below it where the store
-/// has such metadata.
+/// Returns the document of a group, with copies of the documents that are shown below it where the
+/// store has such metadata.
 pub fn group(group: &Group, copies: Option<&Copies>) -> String {
     let mut document = Object::new();
     document.insert("zarr_format".to_owned(), json!(3));
@@ -104,7 +104,7 @@ impl Copies {
         Self { text: String::new(), indent: levels.saturating_mul(2) }
     }
 
-    /// The bytes that they have so far.
+    /// Returns the bytes that they have so far.
     pub fn len(&self) -> usize {
         self.text.len()
     }
@@ -144,7 +144,8 @@ fn print(document: &Value) -> String {
     format!("{document:#}\n")
 }
 
-/// An object as it is printed; without a copy of it, which may take far more memory than the text.
+/// Returns an object as it is printed; without a copy of it, which may take far more memory than
+/// the text.
 fn printed(object: &Object) -> String {
     // Writing text to memory does not fail.
     serde_json::to_string_pretty(object).unwrap_or_default()

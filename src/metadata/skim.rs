@@ -134,7 +134,7 @@ impl Skim {
     }
 }
 
-/// A text without the copies in it, if it is so long that it matters.
+/// Returns a text without the copies in it, if it is so long that it matters.
 pub fn without_copies(text: &[u8]) -> Cow<'_, [u8]> {
     let may_have = || text.windows(OUTER.len()).any(|window| window == OUTER);
     if text.len() < MIN_LEN || !may_have() {
@@ -147,8 +147,8 @@ pub fn without_copies(text: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-/// The value of a key, which is a metadata file: whole if it is not too long for that, else without
-/// the copies in it.
+/// Returns the value of a key, which is a metadata file: whole if it is not too long for that, else
+/// without the copies in it.
 pub fn get(store: &Store, key: &Key) -> Result<Option<Skimmed>> {
     match store.get(key, MAX_DOCUMENT_LEN) {
         Err(error) if error.kind() == Kind::TooLarge => {}
@@ -176,7 +176,7 @@ pub fn get(store: &Store, key: &Key) -> Result<Option<Skimmed>> {
     .at_key(key))
 }
 
-/// The value without copies; none where it is another one by now.
+/// Returns the value without copies, `None` if it is another one by now.
 fn skim(store: &Store, key: &Key, stat: &Stat) -> Result<Option<Vec<u8>>> {
     let (mut skim, mut offset) = (Skim::default(), 0);
     while offset < stat.len {

@@ -26,7 +26,7 @@ impl Endian {
     }
 }
 
-/// The type that `value` names, and the byte order where the name says it (`>i4`).
+/// Returns the type that `value` names, and the byte order where the name says it (`>i4`).
 ///
 /// Takes the names of v3 and its registry, the type strings of Zarr 2 and the drafts, and extension
 /// objects: the type itself where it is known, otherwise its first known `fallback`
@@ -42,7 +42,7 @@ pub(super) fn data_type(value: &Value) -> Result<(DType, Option<Endian>)> {
         .ok_or_else(|| Error::unsupported(format!("data type {} is not known", named(value))))
 }
 
-/// The first known type of a fallback or of a list of them.
+/// Returns the first known type of a fallback or of a list of them.
 fn first(fallback: &Value) -> Option<(DType, Option<Endian>)> {
     match fallback.as_array() {
         Some(list) => list.iter().find_map(simple),
@@ -75,7 +75,7 @@ fn simple(value: &Value) -> Option<(DType, Option<Endian>)> {
     }
 }
 
-/// A registered type, or one of zarr-python, whose name needs a configuration.
+/// Returns a registered type, or one of zarr-python, whose name needs a configuration.
 fn configured(name: &str, configuration: &Value) -> Option<DType> {
     let length = || {
         let length = configuration.get("length_bytes")?.as_number()?;
@@ -132,7 +132,7 @@ fn structure(fields: Vec<Field>) -> Option<DType> {
     (distinct && fits).then(|| DType::Struct(fields.into()))
 }
 
-/// A structure as `NumPy` writes it: `[["x", "<i2"], ["y", "<f4", [2]]]`.
+/// Returns a structure as `NumPy` writes it: `[["x", "<i2"], ["y", "<f4", [2]]]`.
 fn fields_of_lists(items: &[Value]) -> Option<(DType, Option<Endian>)> {
     let mut fields = Vec::with_capacity(items.len().min(MAX_FIELDS));
     let mut orders = Vec::new();
@@ -212,7 +212,7 @@ fn leaves(dtype: &DType) -> usize {
     components(dtype).len()
 }
 
-/// The length of a component of each such field.
+/// Returns the length of a component of each such field.
 fn components(dtype: &DType) -> Vec<usize> {
     match dtype {
         DType::Struct(fields) => fields.iter().flat_map(|field| components(&field.dtype)).collect(),
@@ -220,7 +220,7 @@ fn components(dtype: &DType) -> Vec<usize> {
     }
 }
 
-/// A type string of `NumPy`: `<i4`, `|u1`, `|V3`, `<M8[25s]`. `|V5` is raw.
+/// Returns a type string of `NumPy`: `<i4`, `|u1`, `|V3`, `<M8[25s]`. `|V5` is raw.
 fn type_string(text: &str) -> Option<(DType, Option<Endian>)> {
     let (endian, rest) = match text.chars().next()? {
         '<' => (Some(Endian::Little), text.get(1..)?),
@@ -260,8 +260,8 @@ fn type_string(text: &str) -> Option<(DType, Option<Endian>)> {
     }
 }
 
-/// The type as `NumPy` and Zarr 2 write it, with its byte order: a string, or a list of fields.
-/// `TensorStore` gives the registered numbers their own names there.
+/// Returns the type as `NumPy` and Zarr 2 write it, with its byte order: a string, or a list of
+/// fields. `TensorStore` gives the registered numbers their own names there.
 pub(super) fn numpy_type(dtype: &DType, endian: &Endian) -> Value {
     let mut orders: Box<dyn Iterator<Item = Endian>> = match endian {
         Endian::Each(each) => Box::new(each.clone().into_iter()),

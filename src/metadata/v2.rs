@@ -38,7 +38,7 @@ pub(super) const ZATTRS: &str = ".zattrs";
 /// The copies of all metadata files below a group.
 pub(super) const ZMETADATA: &str = ".zmetadata";
 
-/// The node of `kind` that a document describes.
+/// Returns the node of `kind` that a document describes.
 pub(super) fn lower(kind: NodeKind, text: &[u8]) -> Lowered {
     let node = json::parse_object(text).and_then(|document| {
         check_format(&document)?;
@@ -63,7 +63,7 @@ fn group(document: &Object) -> Result<Group> {
     Ok(Group { attributes, consolidated: false })
 }
 
-/// The document of a group.
+/// Returns the document of a group.
 pub(super) fn group_document() -> String {
     format!("{:#}\n", json!({"zarr_format": 2}))
 }
@@ -105,7 +105,7 @@ fn array(document: &Object) -> Result<Array> {
     })
 }
 
-/// The names of dimensions and the attributes of an array, as Zarr 3 has them.
+/// Returns the names of dimensions and the attributes of an array, as Zarr 3 has them.
 pub(super) fn shown_attributes(
     mut attributes: Object,
     fill: &FillValue,
@@ -121,13 +121,13 @@ pub(super) fn shown_attributes(
     (names, conventions::ome_to_v3(attributes))
 }
 
-/// The type of an array, and its fill value.
+/// Returns the type of an array, and its fill value.
 pub(super) fn masked_by(document: &Object) -> Result<(DType, FillValue)> {
     let array = array(document)?;
     Ok((array.dtype, array.fill))
 }
 
-/// A fill value as the document of an array has to have it.
+/// Returns a fill value as the document of an array has to have it.
 pub(super) fn stored_fill(document: &Object, fill: &FillValue) -> Result<Value> {
     let filters = filters(document)?;
     let written = required(document, "dtype")?;
@@ -138,7 +138,7 @@ pub(super) fn stored_fill(document: &Object, fill: &FillValue) -> Result<Value> 
     fill_to_json(fill, &dtype, &endian.unwrap_or(Endian::Little))
 }
 
-/// The codecs in the order of encoding: layout, filters, compressor.
+/// Returns the codecs in the order of encoding: layout, filters, compressor.
 fn chain(
     document: &Object,
     rank: usize,
@@ -205,7 +205,7 @@ fn filters(document: &Object) -> Result<Vec<CodecSpec>> {
     }
 }
 
-/// A filter or a compressor: its parameters stand beside its `id`.
+/// Returns a filter or a compressor: its parameters stand beside its `id`.
 fn numcodec(value: &Value) -> Result<CodecSpec> {
     let id = value.get("id").and_then(Value::as_str);
     let id = id.ok_or_else(|| Error::corrupt(format!("codec {} has no id", describe(value))))?;
@@ -214,7 +214,7 @@ fn numcodec(value: &Value) -> Result<CodecSpec> {
     Ok(CodecSpec::new(&codecs::draft_name(id)?, configuration))
 }
 
-/// The fill value. In base64 it is a stored element, in the array's byte order.
+/// Returns the fill value. In base64 it is a stored element, in the array's byte order.
 fn fill_value(document: &Object, dtype: &DType, endian: &Endian) -> Result<FillValue> {
     let value = document.get("fill_value").unwrap_or(&Value::Null);
     match (dtype, value) {
@@ -232,7 +232,7 @@ fn fill_value(document: &Object, dtype: &DType, endian: &Endian) -> Result<FillV
     }
 }
 
-/// The fill value as Zarr 2 writes it: bytes in base64, an element as it is stored.
+/// Returns the fill value as Zarr 2 writes it: bytes in base64, an element as it is stored.
 pub(super) fn fill_to_json(fill: &FillValue, dtype: &DType, endian: &Endian) -> Result<Value> {
     if !fill.is_defined() {
         return Ok(Value::Null);

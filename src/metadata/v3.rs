@@ -45,7 +45,7 @@ const GROUP_MEMBERS: [&str; 3] = ["zarr_format", "node_type", "attributes"];
 const IGNORED_MEMBERS: [&str; 3] =
     ["consolidated_metadata", "extensions", "descenents_may_have_group_extensions"];
 
-/// The node that a document describes.
+/// Returns the node that a document describes.
 pub(super) fn lower(text: &[u8]) -> Lowered {
     let document = match json::parse_object(&skim::without_copies(text)) {
         Ok(document) => document,
@@ -157,7 +157,7 @@ pub(super) fn chunk_shape(grid: &Value, shape: &[u64]) -> Result<Vec<u64>> {
     }
 }
 
-/// The encoding of keys, and its separator from wherever the document has it.
+/// Returns the encoding of keys, and its separator from wherever the document has it.
 fn key_encoding(encoding: Option<&Value>, grid: &Value) -> Result<KeyEncoding> {
     let in_grid = || grid.get("separator").or_else(|| grid.get("configuration")?.get("separator"));
     let found = |configuration: Option<&Value>, default| {

@@ -35,12 +35,12 @@ pub struct Wanted {
     pub fill: Option<String>,
     /// User attributes.
     pub attributes: Object,
-    /// The names of dimensions; none where the list is empty.
+    /// The names of dimensions, `None` if the list is empty.
     pub dimension_names: Vec<String>,
 }
 
 impl Wanted {
-    /// The released v3 document of the array with decoded chunk files.
+    /// Returns the released v3 document of the array with decoded chunk files.
     pub fn document(&self) -> Result<String> {
         let rank = self.shape.len();
         let dtype = self.dtype()?;
@@ -76,8 +76,8 @@ impl Wanted {
         Ok(format!("{:#}\n", Value::Object(document)))
     }
 
-    /// The data type. numpy's names need no byte order (`f4` means `<f4`), which is the store's
-    /// business.
+    /// Returns the data type. numpy's names need no byte order (`f4` means `<f4`), which is the
+    /// store's business.
     fn dtype(&self) -> Result<DType> {
         let written = worded(&self.data_type);
         let Err(error) = check_type(&written) else { return Ok(data_type(&written)?.0) };
@@ -115,12 +115,12 @@ fn chunk_len(chunk_shape: &[u64], dtype: &DType) -> u64 {
     chunk_shape.iter().fold(item_len, |product, len| product.saturating_mul(*len))
 }
 
-/// The released v3 document of a group.
+/// Returns the released v3 document of a group.
 pub fn group(attributes: Object) -> String {
     shown::group(&Group { attributes, consolidated: false }, None)
 }
 
-/// The document of an array that is shown, with chunks of another shape.
+/// Returns the document of an array that is shown, with chunks of another shape.
 pub fn with_chunks(shown: &str, chunk_shape: &[u64]) -> Result<String> {
     let mut document = parse_object(shown.as_bytes())?;
     if document.get("shape").and_then(Value::as_array).map(Vec::len) != Some(chunk_shape.len()) {
@@ -191,8 +191,8 @@ pub fn codecs_like(array: &Array) -> Vec<Vec<CodecSpec>> {
     all
 }
 
-/// The document `shown` of a node with the attributes in the words that `stored` has for them: a
-/// document that is shown has strings where Python wrote a bare NaN.
+/// Returns the document `shown` of a node with the attributes in the words that `stored` has for
+/// them: a document that is shown has strings where Python wrote a bare NaN.
 pub fn with_stored_attributes(shown: &str, stored: &[u8]) -> Result<String> {
     let mut text = Text::parse(shown.as_bytes())?;
     let Ok(stored) = Text::parse(stored) else { return Ok(text.into_string()) };
@@ -231,7 +231,7 @@ fn innermost(codecs: &[CodecSpec]) -> Vec<CodecSpec> {
     chain
 }
 
-/// The codecs inside of one.
+/// Returns the codecs inside of one.
 fn nested(codec: &CodecSpec) -> Vec<CodecSpec> {
     list(codec.configuration.get("codecs")).unwrap_or_default()
 }

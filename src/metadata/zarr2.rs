@@ -31,7 +31,7 @@ pub struct Documents {
     pub shows_fill: bool,
 }
 
-/// A group.
+/// Returns a group.
 pub fn group(group: &Group) -> Documents {
     Documents {
         document: v2::group_document(),
@@ -49,7 +49,7 @@ pub struct Told {
     pub names_none: bool,
 }
 
-/// An array whose chunk files have `chunk_shape`.
+/// Returns an array whose chunk files have `chunk_shape`.
 pub fn array(array: &Array, chunk_shape: &[u64], told: Told) -> Result<Documents> {
     if array.rectilinear.is_some() {
         return Err(Error::unsupported("a rectilinear chunk grid cannot be expressed in Zarr 2"));
@@ -88,7 +88,7 @@ pub fn array(array: &Array, chunk_shape: &[u64], told: Told) -> Result<Documents
     })
 }
 
-/// The type in the terms of numpy: numbers that it does not know are their bytes.
+/// Returns the type in the terms of numpy: numbers that it does not know are their bytes.
 fn in_numpy(dtype: &DType) -> DType {
     match dtype {
         DType::Narrow(_) | DType::ComplexNarrow(_) | DType::Complex(4) => {
@@ -98,7 +98,7 @@ fn in_numpy(dtype: &DType) -> DType {
     }
 }
 
-/// The fill value and the attributes as xarray has them in Zarr 2.
+/// Returns the fill value and the attributes as xarray has them in Zarr 2.
 fn masked(array: &Array, names_none: bool) -> (FillValue, Object) {
     let mut attributes = unversioned(array.attributes.clone());
     let names: Option<Vec<&str>> = array.dimension_names.iter().map(Option::as_deref).collect();
@@ -128,8 +128,8 @@ fn unversioned(mut attributes: Object) -> Object {
     attributes
 }
 
-/// The document of Zarr 3 that says what two of Zarr 2 say, which a program has written, or was
-/// shown.
+/// Returns the document of Zarr 3 that says what two of Zarr 2 say, which a program has written, or
+/// was shown.
 pub fn to_v3(kind: NodeKind, document: &str, attributes: Option<&str>) -> Result<String> {
     let invalid = |error: Error| error.of_kind(Kind::Invalid);
     let joined = join(document, attributes).map_err(invalid)?;
@@ -161,15 +161,16 @@ pub fn to_v3(kind: NodeKind, document: &str, attributes: Option<&str>) -> Result
     }
 }
 
-/// The attributes of a node of Zarr 2 as they are stored, in strict JSON; `joined` is its document
-/// with them in it.
+/// Returns the attributes of a node of Zarr 2 as they are stored, in strict JSON; `joined` is its
+/// document with them in it.
 pub fn stored_attributes(joined: &[u8]) -> Option<String> {
     let document = crate::json::parse_object(joined).ok()?;
     let attributes = document.get("attributes").cloned().unwrap_or_else(|| json!({}));
     attributes.is_object().then(|| print(&attributes))
 }
 
-/// The kind of the node that the document `name` is for; none where that is no document of Zarr 2.
+/// Returns the kind of the node that the document `name` is for, `None` if that is no document of
+/// Zarr 2.
 pub fn kind_of(name: &str) -> Option<NodeKind> {
     match name {
         v2::ZARRAY => Some(NodeKind::Array),

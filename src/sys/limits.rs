@@ -20,8 +20,8 @@ pub fn memory_limit() -> u64 {
     total.into_iter().chain(groups).chain(address_space).min().unwrap_or(u64::MAX)
 }
 
-/// The files that say how much memory the control groups of this process may have, of version 1 and
-/// 2.
+/// Returns the files that say how much memory the control groups of this process may have, of
+/// version 1 and 2.
 fn control_group_files() -> Vec<PathBuf> {
     let text = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let mut files = Vec::new();
@@ -62,14 +62,14 @@ pub fn set_descriptor_limit(wanted: u64) -> io::Result<()> {
     Ok(setrlimit(Resource::Nofile, limit)?)
 }
 
-/// How many files this process has open, and how many threads; none where the system does not say.
+/// How many files this process has open, and how many threads, `None` if the system does not say.
 pub fn in_use() -> (Option<u64>, Option<u64>) {
     let count = |path| Some(u64::try_from(fs::read_dir(path).ok()?.count()).unwrap_or(u64::MAX));
     // One of them is that of the directory which is being read.
     (count("/proc/self/fd").map(|open| open.saturating_sub(1)), count("/proc/self/task"))
 }
 
-/// How many threads the user of this process may have; none where there is no limit.
+/// How many threads the user of this process may have, `None` if there is no limit.
 pub fn thread_limit() -> Option<u64> {
     getrlimit(Resource::Nproc).current
 }

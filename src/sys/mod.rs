@@ -117,7 +117,7 @@ impl MemoryFs {
         Ok(Self(fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?))
     }
 
-    /// A file in it that has no name, and is empty.
+    /// Returns a file in it that has no name, and is empty.
     pub fn file(&self) -> io::Result<MemoryFile> {
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
         Ok(MemoryFile(File::from(openat(&self.0, c".", flags, Mode::from(0o600))?)))
@@ -162,14 +162,14 @@ pub struct FileHandle {
 const MAX_HANDLE_LEN: usize = 128;
 
 impl FileHandle {
-    /// The bytes that tell files apart.
+    /// Returns the bytes that tell files apart.
     pub fn bytes(&self) -> &[u8] {
         let len = usize::try_from(self.len).unwrap_or_default();
         self.bytes.get(..len).unwrap_or_default()
     }
 }
 
-/// The handle of `name` in the directory `dir`, or of `dir` itself if the name is empty;
+/// Returns the handle of `name` in the directory `dir`, or of `dir` itself if the name is empty;
 /// `EOPNOTSUPP` where the file system has none.
 pub fn file_handle(dir: impl AsFd, name: &CStr) -> io::Result<FileHandle> {
     let mut handle = FileHandle { len: 128, kind: 0, bytes: [0; MAX_HANDLE_LEN] };
@@ -189,7 +189,7 @@ pub fn file_handle(dir: impl AsFd, name: &CStr) -> io::Result<FileHandle> {
     Ok(handle)
 }
 
-/// The first two numbers of the kernel's release, such as (6, 13).
+/// Returns the first two numbers of the kernel's release, such as (6, 13).
 pub fn kernel_release() -> (u32, u32) {
     let names = rustix::system::uname();
     let release = names.release().to_string_lossy();

@@ -2,8 +2,8 @@
 
 use std::fs;
 
-/// The process that the thread of this number belongs to; `None` if there is no such thread, or
-/// `/proc` does not show it.
+/// Returns the process that the thread of this number belongs to; `None` if there is no such
+/// thread, or `/proc` does not show it.
 pub fn process_of(thread: u32) -> Option<u32> {
     let status = fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
     let process = status.lines().find_map(|line| line.strip_prefix("Tgid:"))?;

@@ -84,7 +84,8 @@ struct Run {
 }
 
 impl Elements {
-    /// The elements of an array. Refused where they have no fixed length, or cannot be decoded.
+    /// Returns the elements of an array. Refused where they have no fixed length, or cannot be
+    /// decoded.
     pub fn new(path: &NodePath, array: &Arc<Array>, layout: Layout, items: Items) -> Result<Self> {
         if let Some(error) = array.not_understood() {
             return Err(Error::unsupported(format!("the array cannot be decoded: {error}")));
@@ -168,8 +169,9 @@ impl Elements {
         self.layout
     }
 
-    /// The decoded bytes of the chunks that a sweep from the first element to the last has to keep,
-    /// or decodes again and again: a row of chunks. One chunk where each is a range of the file.
+    /// Returns the decoded bytes of the chunks that a sweep from the first element to the last has
+    /// to keep, or decodes again and again: a row of chunks. One chunk where each is a range of the
+    /// file.
     pub fn slab_len(&self) -> Option<u64> {
         let chunk_len = self.array.longest_chunk_len().longest();
         match self.layout {
@@ -185,8 +187,8 @@ impl Elements {
         }
     }
 
-    /// The end of the last whole rows between two places: of the longest that end in the second
-    /// half.
+    /// Returns the end of the last whole rows between two places: of the longest that end in the
+    /// second half.
     pub(super) fn rows_until(&self, from: u64, until: u64) -> Option<u64> {
         let least = from.saturating_add(until.saturating_sub(from) / 2);
         let until = self.start.checked_add(until)?;
@@ -241,7 +243,7 @@ impl Elements {
         Ok(())
     }
 
-    /// Each chunk that `len` bytes from `from` on are made of, until `each` breaks.
+    /// Returns each chunk that `len` bytes from `from` on are made of, until `each` breaks.
     pub(super) fn for_each_chunk<'e>(
         &'e self,
         from: u64,
@@ -308,7 +310,8 @@ impl Elements {
         .map(|_| ())
     }
 
-    /// The numbers of the first element that a range touches, and of the one after the last.
+    /// Returns the numbers of the first element that a range touches, and of the one after the
+    /// last.
     fn items_of(&self, from: u64, len: usize) -> (u64, u64) {
         let end = from.saturating_add(u64::try_from(len).unwrap_or(u64::MAX));
         (from / self.item_len, end.div_ceil(self.item_len))
@@ -365,7 +368,7 @@ impl Elements {
         usize::try_from(self.item_len).map_err(|_| outside())
     }
 
-    /// Each box that `len` bytes of elements from the number `first` on have in a chunk.
+    /// Returns each box that `len` bytes of elements from the number `first` on have in a chunk.
     fn for_each_box(
         &self,
         first: u64,
@@ -402,8 +405,8 @@ impl Elements {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// The part of each chunk that a box of elements touches, in C order of the chunks. The box
-    /// lies in the range `run`.
+    /// Returns the part of each chunk that a box of elements touches, in C order of the chunks. The
+    /// box lies in the range `run`.
     fn for_each_chunk_of_box(
         &self,
         run: &Range<usize>,
@@ -519,7 +522,7 @@ impl Elements {
         }
     }
 
-    /// The coordinates of the chunk of a number in C order of the grid.
+    /// Returns the coordinates of the chunk of a number in C order of the grid.
     pub fn coords_of(&self, number: u64) -> Coords {
         let mut left = number;
         let mut indices: Vec<u64> = Vec::new();

@@ -16,8 +16,8 @@ use crate::buffer::reserve;
 use crate::error::{Error, Kind, Result};
 use crate::resources;
 
-/// The most bytes of a file that are not elements: a header names every tile of an image, or every
-/// array of a group.
+/// Returns the most bytes of a file that are not elements: a header names every tile of an image,
+/// or every array of a group.
 pub fn max_prefix_len() -> u64 {
     resources::within_memory(64 << 20, 16)
 }
@@ -72,7 +72,7 @@ struct Piece<'v> {
 }
 
 impl View {
-    /// A file of these parts, one after another.
+    /// Returns a file of these parts, one after another.
     pub fn new(parts: impl IntoIterator<Item = Part>) -> Result<Self> {
         let mut ends = Vec::new();
         let (mut len, mut prefix_len) = (0_u64, 0_u64);
@@ -141,12 +141,12 @@ impl View {
         self.parts.len() == other.parts.len() && self.parts.iter().zip(&other.parts).all(is_like)
     }
 
-    /// The length of what is kept of it in memory.
+    /// Returns the length of what is kept of it in memory.
     pub fn prefix_len(&self) -> u64 {
         self.prefix_len
     }
 
-    /// The elements in it.
+    /// Returns the elements in it.
     pub fn elements(&self) -> impl Iterator<Item = &Elements> {
         self.parts.iter().filter_map(|(part, _)| match part {
             Part::Elements(elements) => Some(elements),
@@ -172,7 +172,7 @@ impl View {
         Ok(bytes)
     }
 
-    /// Each chunk that the bytes between two offsets are made of, until `each` breaks.
+    /// Returns each chunk that the bytes between two offsets are made of, until `each` breaks.
     pub fn for_each_chunk<'v>(
         &'v self,
         (from, until): (u64, u64),
@@ -189,8 +189,9 @@ impl View {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// The end of the last whole rows of elements between two offsets, of the longest that end in
-    /// the second half; `until` where there are none. What is read so has one box in each chunk.
+    /// Returns the end of the last whole rows of elements between two offsets, of the longest that
+    /// end in the second half; `until` where there are none. What is read so has one box in each
+    /// chunk.
     pub fn rows_until(&self, from: u64, until: u64) -> u64 {
         let at = self.parts.partition_point(|(_, end)| *end <= from);
         let Some((Part::Elements(elements), end)) = self.parts.get(at) else { return until };
@@ -281,7 +282,7 @@ impl View {
         Ok(())
     }
 
-    /// The pieces of parts in `len` bytes from `offset`.
+    /// Returns the pieces of parts in `len` bytes from `offset`.
     fn pieces(&self, offset: u64, len: usize) -> impl Iterator<Item = Piece<'_>> {
         let first = self.parts.partition_point(|(_, end)| *end <= offset);
         let end = offset.saturating_add(u64::try_from(len).unwrap_or(u64::MAX));

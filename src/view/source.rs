@@ -98,7 +98,7 @@ impl std::fmt::Debug for Source<'_> {
 }
 
 impl<'s> Source<'s> {
-    /// The node at `path`, whose chunks `get` gets.
+    /// Returns the node at `path`, whose chunks `get` gets.
     pub fn new(hierarchy: &'s Hierarchy, path: &NodePath, get: &'s GetChunk<'s>) -> Result<Self> {
         let node = hierarchy.existing(path)?;
         if node.is_bare() {
@@ -120,7 +120,8 @@ impl<'s> Source<'s> {
         self.path().name().unwrap_or("root")
     }
 
-    /// The name of the file of its elements alone, which lies beside those of other formats.
+    /// Returns the name of the file of its elements alone, which lies beside those of other
+    /// formats.
     pub fn raw_name(&self) -> String {
         format!("{}.raw", self.path().name().unwrap_or(ROOT_NAME))
     }
@@ -130,7 +131,7 @@ impl<'s> Source<'s> {
         self.node.kind()
     }
 
-    /// The array that it is.
+    /// Returns the array that it is.
     pub fn array(&self) -> Result<&Arc<Array>> {
         self.node.array().ok_or_else(|| Error::unsupported("not an array"))
     }
@@ -145,7 +146,7 @@ impl<'s> Source<'s> {
         }
     }
 
-    /// The nodes directly below a group.
+    /// Returns the nodes directly below a group.
     pub fn children(&self) -> Result<Children<'s>> {
         let mut found = Children::default();
         for name in self.hierarchy.child_names(self.path())? {
@@ -170,26 +171,26 @@ impl<'s> Source<'s> {
         Ok(found)
     }
 
-    /// The node at `path` in the same hierarchy.
+    /// Returns the node at `path` in the same hierarchy.
     pub fn other(&self, path: &NodePath) -> Result<Self> {
         let other = Self::new(self.hierarchy, path, self.get)?;
         Ok(Self { taken: Rc::clone(&self.taken), ..other })
     }
 
-    /// The groups that it is in, the innermost first.
+    /// Returns the groups that it is in, the innermost first.
     pub fn above(&self) -> impl Iterator<Item = Self> {
         let paths = self.path().ancestors().into_iter().rev();
         // One that is not understood says nothing about what is in it.
         paths.filter_map(|path| self.other(&path).ok())
     }
 
-    /// The elements of the array that it is, as a part of a file.
+    /// Returns the elements of the array that it is, as a part of a file.
     pub fn elements(&self, layout: Layout, items: Items) -> Result<Elements> {
         Elements::new(self.path(), self.array()?, layout, items)
     }
 
-    /// All elements of the array that it is, little endian and in C order, where they are few
-    /// enough to be part of a header.
+    /// Returns all elements of the array that it is, little endian and in C order, where they are
+    /// few enough to be part of a header.
     pub fn values(&self) -> Result<Vec<u8>> {
         let elements = self.elements(Layout::Linear, Items::default())?;
         let len = elements.len();
@@ -207,8 +208,8 @@ impl<'s> Source<'s> {
         Ok(bytes)
     }
 
-    /// All elements of an array of texts, in C order and in UTF-8, where they are few; bytes where
-    /// it is one of bytes.
+    /// Returns all elements of an array of texts, in C order and in UTF-8, where they are few;
+    /// bytes where it is one of bytes.
     pub fn texts(&self) -> Result<Vec<Vec<u8>>> {
         let array = self.array()?;
         let model = array.model();

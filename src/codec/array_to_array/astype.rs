@@ -1,7 +1,7 @@
 //! `numcodecs.astype` {`encode_dtype`, `decode_dtype`}: each element cast to another type, as NumPy
 //! does it.
 //!
-//! Length: that of as many elements of `encode_dtype`.
+//! Length: that of the same number of elements of `encode_dtype`.
 //!
 //! <https://numcodecs.readthedocs.io/en/stable/filter/astype.html>
 
@@ -19,7 +19,7 @@ pub struct AsType {
 }
 
 impl AsType {
-    /// A codec with that configuration, and what comes out of it.
+    /// Returns the codec with this configuration, and the elements that it produces.
     pub fn new(configuration: &Object, elements: &Elements) -> Result<(Self, Elements)> {
         let members = ["decode_dtype", "encode_dtype"];
         let sides = Sides::named("astype", configuration, elements, members)?;

@@ -1,9 +1,9 @@
-//! `bitround` {keepbits}, and `numcodecs.bitround`: numbers without their last bits, rounded to the
-//! nearest, ties to even.
+//! `bitround` {keepbits}, and `numcodecs.bitround`: clears the last bits of numbers, rounding to
+//! the nearest, ties to even.
 //!
-//! Of a float so many bits of the fraction are kept, of an integer so many from its first set bit
-//! on. A NaN stays what it is, where numcodecs may round it to -0. Decoding does nothing. Length:
-//! the same.
+//! `keepbits` counts the bits of the fraction of a float, and of an integer those from its first
+//! set bit on. A NaN stays unchanged, while numcodecs may round it to -0. Decoding does nothing.
+//! Length: the same.
 //!
 //! <https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/bitround>,
 //! <https://numcodecs.readthedocs.io/en/stable/filter/bitround.html>
@@ -20,15 +20,15 @@ use crate::json::Object;
 /// The codec, bound to a type.
 #[derive(Debug)]
 pub struct BitRound {
-    /// Bytes of a component.
+    /// The length of a component in bytes.
     len: u8,
-    /// Bits of the fraction of a float; none of an integer.
+    /// The number of bits in the fraction of a float; `None` for an integer.
     fraction: Option<u32>,
     keep: u32,
 }
 
 impl BitRound {
-    /// A codec with that configuration; none where all bits are kept.
+    /// Returns the codec with this configuration, `None` if all bits are kept.
     pub fn new(configuration: &Object, elements: &Elements) -> Result<Option<Self>> {
         if configuration.get("keepbits").is_none() {
             return Err(Error::invalid("bitround: keepbits is missing"));
@@ -81,7 +81,7 @@ impl BitRound {
         let mask = all & u64::MAX.checked_shl(drop).unwrap_or_default();
         let odd = bits.checked_shr(drop).unwrap_or_default() & 1;
         let rounded = bits.wrapping_add((1 << (drop - 1)) - 1).wrapping_add(odd);
-        // An integer with nothing larger to round up to is cut off.
+        // An integer that cannot be rounded up is truncated.
         if self.fraction.is_none() && (rounded < bits || rounded > all) {
             return all & mask;
         }

@@ -1,7 +1,7 @@
-//! The byte order of elements whose filters name one, as `astype: ">i2"` does.
+//! The byte order of elements if their filters name one, as `astype: ">i2"` does.
 //!
-//! No codec of any document: between codecs elements are little endian, and `bytes` is so after
-//! a filter that names its type. Length: the same.
+//! No metadata file names this codec. Between codecs elements are little endian, and `bytes` is
+//! little endian after a filter that names its type. Length: the same.
 
 use crate::buffer::Buffer;
 use crate::codec::array_to_bytes::Turn;
@@ -14,7 +14,7 @@ use crate::error::Result;
 pub struct BigEndian(Turn);
 
 impl BigEndian {
-    /// For elements of a type.
+    /// Returns the codec for elements of a type.
     pub fn new(dtype: &DType) -> Result<Self> {
         Turn::parse(Some(&"big".into()), dtype).map(Self)
     }

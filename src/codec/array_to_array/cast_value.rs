@@ -1,9 +1,9 @@
-//! `cast_value` {`data_type`, rounding?, `out_of_range`?, `scalar_map`?}: each number as one of
+//! `cast_value` {`data_type`, rounding?, `out_of_range`?, `scalar_map`?}: casts each number to
 //! another type.
 //!
-//! What `scalar_map` names becomes what it says; another number is rounded and, where that is too
-//! large, clamped or wrapped, or it is an error. Decoding is the same the other way. Length: that
-//! of as many elements of `data_type`.
+//! A number in `scalar_map` becomes its counterpart. Any other number is rounded; if it is out of
+//! range, it is clamped, wrapped or an error. Decoding casts in the other direction. Length: that
+//! of the same number of elements of `data_type`.
 //!
 //! <https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/cast_value>
 
@@ -24,7 +24,7 @@ pub struct CastValue {
     decode: Cast,
 }
 
-/// One direction.
+/// The cast in one direction.
 #[derive(Debug)]
 struct Cast {
     from: Format,
@@ -57,7 +57,7 @@ fn format(dtype: &DType) -> Result<Format> {
 }
 
 impl CastValue {
-    /// A codec with that configuration, and what comes out of it.
+    /// Returns the codec with this configuration, and the elements that it produces.
     pub fn new(configuration: &Object, elements: &Elements) -> Result<(Self, Elements)> {
         let known = ["data_type", "rounding", "out_of_range", "scalar_map"];
         if let Some(other) = configuration.keys().find(|name| !known.contains(&name.as_str())) {
@@ -100,7 +100,7 @@ impl CastValue {
     }
 }
 
-/// The pairs of a list: what becomes what.
+/// Parses pairs of a number and its replacement.
 fn pairs(list: Option<&Value>, from: &DType, to: &DType) -> Result<Vec<(Number, Number)>> {
     let wrong = |value: &Value| Error::invalid(format!("cast_value: scalar_map has {value}"));
     let number = |value: &Value, dtype: &DType| -> Result<Number> {
@@ -118,7 +118,7 @@ fn pairs(list: Option<&Value>, from: &DType, to: &DType) -> Result<Vec<(Number, 
     list.iter().map(pair).collect()
 }
 
-/// Whether they are the same number; of NaN there is one.
+/// Whether two numbers are equal; all NaN are equal.
 fn is_same(a: Number, b: Number) -> bool {
     matches!((a, b), (Number::Float(a), Number::Float(b)) if a.is_nan() && b.is_nan()) || a == b
 }
@@ -169,7 +169,7 @@ impl Cast {
             return Some(Number::Float(nearest));
         }
         let is_negative = nearest.is_sign_negative();
-        // On either side of the number: the one nearer to zero, and the one farther off.
+        // The result is one of the two neighbours: the nearer to zero, or the farther from it.
         let is_outer = (compared == Some(1)) != is_negative;
         let other = self.to.neighbour(nearest, !is_outer);
         let (inner, outer) = if is_outer { (other, nearest) } else { (nearest, other) };
@@ -188,7 +188,7 @@ impl Cast {
         (self.out_of_range == OutOfRange::Clamp).then_some(Number::Float(infinity))
     }
 
-    /// Whether a number is a step or more beyond the largest one, to which it was cut.
+    /// Whether a number exceeds the largest one, to which it was clamped, by a step or more.
     fn is_beyond(&self, number: Number, rounded: f64) -> bool {
         let below = self.to.neighbour(rounded, false);
         let step = (rounded - below).abs();
@@ -198,7 +198,7 @@ impl Cast {
 }
 
 impl Rounding {
-    /// The integer to which a float is rounded.
+    /// Rounds a float to an integer.
     fn integral(self, float: f64) -> f64 {
         match self {
             Self::NearestEven => float.round_ties_even(),
@@ -210,11 +210,11 @@ impl Rounding {
     }
 }
 
-/// How a number compares with a float of its type: 1 where the float is more, -1 where it is less.
+/// Compares a float of the number's type with the number: 1 if the float is larger, -1 if smaller.
 fn compare(number: Number, float: f64) -> Option<i8> {
     let ordering = match number {
         Number::Float(number) => float.partial_cmp(&number)?,
-        // The float of an integer is one.
+        // Only integers too large for the float become infinite.
         Number::Int(_) if float.is_infinite() => float.partial_cmp(&0.0)?,
         Number::Int(int) => whole(float).cmp(&int),
     };
@@ -238,7 +238,7 @@ fn is_midway(number: Number, inner: f64, outer: f64) -> bool {
     reason = "integral, and what does not fit is out of any range"
 )]
 fn whole(float: f64) -> i128 {
-    // From here on a float is a multiple of 2^64, and wraps to nothing.
+    // Floats from here on are multiples of 2^64, which wrap to 0.
     const LARGE: f64 = 1e37;
     if float.abs() < LARGE { float as i128 } else { (1_i128 << 120) * (float.signum() as i128) }
 }

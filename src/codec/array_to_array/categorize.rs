@@ -1,8 +1,8 @@
-//! `numcodecs.categorize` {labels, dtype?, astype?}: texts as numbers: 0 for none of the labels,
-//! else which one.
+//! `numcodecs.categorize` {labels, dtype?, astype?}: strings as numbers: 0 if the string is no
+//! label, else the number of the label.
 //!
-//! A text that is no label comes back empty. Length: that of as many elements of `astype`, which is
-//! `|u1` where it is absent.
+//! A string that is no label is decoded to the empty string. Length: that of the same number of
+//! elements of `astype`, `|u1` by default.
 //!
 //! <https://numcodecs.readthedocs.io/en/stable/filter/categorize.html>
 
@@ -19,24 +19,24 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::json::Object;
 
-/// The longest chunk of texts that is made of numbers.
+/// The most bytes of a decoded chunk of strings.
 const MAX_LEN: usize = 1 << 30;
 
 /// The codec, bound to its types and to a length.
 #[derive(Debug)]
 pub struct Categorize {
-    /// What stands for each number, the empty text first: a text, or an element of fixed length.
+    /// The element for each number, the empty one first: a string, or an element of fixed length.
     items: Vec<Vec<u8>>,
     /// The number of each label.
     numbers: HashMap<Vec<u8>, usize>,
     encoded: Format,
     count: usize,
-    /// Bytes of a decoded element; none where elements have lengths of their own.
+    /// The length of a decoded element in bytes, `None` for elements of variable length.
     item_len: Option<usize>,
 }
 
 impl Categorize {
-    /// A codec with that configuration, and what comes out of it.
+    /// Returns the codec with this configuration, and the elements that it produces.
     pub fn new(configuration: &Object, elements: &Elements) -> Result<(Self, Elements)> {
         let labels = configuration.get("labels").and_then(Value::as_array);
         let labels: Option<Vec<_>> =

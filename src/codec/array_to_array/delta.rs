@@ -1,8 +1,8 @@
-//! `numcodecs.delta` {dtype, astype?}: each element less the one before it.
+//! `numcodecs.delta` {dtype, astype?}: the difference of each element and the previous one.
 //!
-//! The chunk is taken as one row in C order. Integers wrap in `dtype`; differences of floats are
-//! rounded to it and sums to the wider of both types, so that they come back only nearly. Length:
-//! that of as many elements of `astype`.
+//! The chunk counts as one row in C order. Integers wrap in `dtype`. Differences of floats are
+//! rounded to it and sums to the wider of both types, so floats are only restored approximately.
+//! Length: that of the same number of elements of `astype`.
 //!
 //! <https://numcodecs.readthedocs.io/en/stable/filter/delta.html>
 
@@ -21,11 +21,11 @@ pub struct Delta {
 }
 
 impl Delta {
-    /// A codec with that configuration, and what comes out of it.
+    /// Returns the codec with this configuration, and the elements that it produces.
     pub fn new(configuration: &Object, elements: &Elements) -> Result<(Self, Elements)> {
         let sides = Sides::parse("delta", configuration, elements)?;
         let (decoded, encoded) = (sides.decoded, sides.encoded);
-        // NumPy has no difference of booleans, and does not sum floats up in an integer.
+        // NumPy neither subtracts booleans nor sums floats in an integer.
         let sums_up = match decoded {
             Format::Bool => false,
             Format::Int(_) | Format::Uint(_) => {
@@ -42,7 +42,7 @@ impl Delta {
         Ok((Self { sides }, encoded))
     }
 
-    /// What NumPy sums up in: the type that holds those of both sides.
+    /// Returns the type in which NumPy sums: one that holds the numbers of both sides.
     fn summed(&self) -> Format {
         let needed = match self.sides.encoded {
             Format::Float(len) => len,

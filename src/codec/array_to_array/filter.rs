@@ -1,4 +1,4 @@
-//! What the filters of numcodecs have in common: a type on either side, spelled as NumPy does.
+//! Code that the filters of numcodecs share: the types on both sides, spelled as in NumPy.
 
 use crate::codec::configuration;
 use crate::codec::elements::Elements;
@@ -8,25 +8,25 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::json::Object;
 
-/// The types that a filter goes between.
+/// The types that a filter converts between.
 #[derive(Debug)]
 pub(super) struct Sides {
-    /// How decoded elements are taken.
+    /// The format of decoded elements.
     pub decoded: Format,
-    /// How encoded elements are made.
+    /// The format of encoded elements.
     pub encoded: Format,
     /// The type of the encoded elements.
     encoded_dtype: DType,
 }
 
 impl Sides {
-    /// The types that `configuration` names; `dtype` is that of the elements where it is absent,
-    /// and `astype` where that one is.
+    /// Returns the types that `configuration` names. `dtype` defaults to the type of the elements,
+    /// and `astype` to `dtype`.
     pub fn parse(codec: &str, configuration: &Object, elements: &Elements) -> Result<Self> {
         Self::named(codec, configuration, elements, ["dtype", "astype"])
     }
 
-    /// As [`Self::parse`], where the members for the decoded and the encoded type have other names.
+    /// Like [`Self::parse`], with other names for the members.
     pub fn named(
         codec: &str,
         configuration: &Object,
@@ -51,7 +51,7 @@ impl Sides {
         Ok(Self { decoded: format(&decoded)?, encoded: format(&encoded)?, encoded_dtype: encoded })
     }
 
-    /// What comes out for `elements`.
+    /// Returns the encoded elements for decoded `elements`.
     pub fn encoded_elements(&self, elements: &Elements) -> Elements {
         Elements { shape: elements.shape.clone(), dtype: self.encoded_dtype.clone() }
     }

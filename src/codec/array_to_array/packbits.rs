@@ -5,8 +5,8 @@
 //! u8               u8          u8
 //! ```
 //!
-//! Out of any shape comes one dimension of bytes. Length: one byte and an eighth, rounded up. The
-//! registered `packbits`, which makes bytes, has the order of bits the other way round.
+//! The result has one dimension of bytes. Length: an eighth, rounded up, and one byte. The
+//! registered `packbits`, an array-to-bytes codec, has the reverse order of bits.
 //!
 //! <https://numcodecs.readthedocs.io/en/stable/filter/packbits.html>
 
@@ -19,13 +19,13 @@ use crate::error::{Error, Result};
 /// The codec, bound to a length.
 #[derive(Debug)]
 pub struct PackBits {
-    /// How many booleans there are.
+    /// The number of booleans.
     count: usize,
     encoded_len: u64,
 }
 
 impl PackBits {
-    /// The codec for chunks of `elements`, and what comes out of it.
+    /// Returns the codec for chunks of `elements`, and the elements that it produces.
     pub fn new(elements: &Elements) -> Result<(Self, Elements)> {
         if elements.dtype.item_len() != 1 {
             return Err(Error::unsupported(format!(

@@ -1,7 +1,7 @@
-//! `numcodecs.quantize` {digits, dtype, astype?}: floats rounded to the least power of two that
-//! keeps so many decimal digits behind the point.
+//! `numcodecs.quantize` {digits, dtype, astype?}: rounds floats to multiples of the largest power
+//! of two that keeps `digits` decimal digits after the point.
 //!
-//! Decoding only casts to `dtype`. Length: that of as many elements of `astype`.
+//! Decoding only casts to `dtype`. Length: that of the same number of elements of `astype`.
 //!
 //! <https://numcodecs.readthedocs.io/en/stable/filter/quantize.html>
 
@@ -23,7 +23,7 @@ pub struct Quantize {
 }
 
 impl Quantize {
-    /// A codec with that configuration, and what comes out of it.
+    /// Returns the codec with this configuration, and the elements that it produces.
     pub fn new(configuration: &Object, elements: &Elements) -> Result<(Self, Elements)> {
         let sides = Sides::parse("quantize", configuration, elements)?;
         if !(sides.decoded.is_float() && sides.encoded.is_float()) {
@@ -32,7 +32,7 @@ impl Quantize {
         if configuration.get("digits").is_none() {
             return Err(Error::invalid("quantize: digits is missing"));
         }
-        // A double has no more.
+        // A double has no more digits.
         let digits = integer("quantize", configuration, "digits", 0, -300..=300)?;
         let digits = i32::try_from(digits).map(f64::from).unwrap_or_default();
         let exponent = 10_f64.powf(-digits).log10();

@@ -1,7 +1,7 @@
 //! `reshape` {shape}: the same elements in C order, in another shape.
 //!
-//! An entry of `shape` is a length, a list of dimensions whose lengths are multiplied, or, once at
-//! most, -1 for what is left. Length: the same.
+//! An entry of `shape` is a length, a list of dimensions whose lengths are multiplied, or -1, at
+//! most once, for the rest. Length: the same.
 //!
 //! <https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/reshape>
 
@@ -13,14 +13,14 @@ use crate::codec::kinds::ArrayToArray;
 use crate::error::{Error, Result};
 use crate::json::Object;
 
-/// The codec, bound to a shape. It has nothing to do but to say that dimensions are others now.
+/// The codec, bound to a shape. It changes only the dimensions, not the bytes.
 #[derive(Debug)]
 pub struct Reshape {
     encoded_shape: Vec<u64>,
 }
 
 impl Reshape {
-    /// A codec with that configuration, and what comes out of it.
+    /// Returns the codec with this configuration, and the elements that it produces.
     pub fn new(configuration: &Object, elements: &Elements) -> Result<(Self, Elements)> {
         let entries = configuration.get("shape").and_then(Value::as_array);
         let entries = entries.ok_or_else(|| Error::invalid("reshape: shape is not a list"))?;
@@ -37,11 +37,11 @@ fn product(lens: &[u64]) -> Option<u64> {
     lens.iter().try_fold(1_u64, |product, len| product.checked_mul(*len))
 }
 
-/// The shape that is meant; none where the elements do not fit it.
+/// Returns the encoded shape, `None` if the elements do not fit it.
 fn resolved(entries: &[Value], decoded: &[u64]) -> Option<Vec<u64>> {
     let mut shape = Vec::with_capacity(entries.len());
     let mut left = None;
-    // Of each list its place in the shape, its first dimension and the one after its last.
+    // For each list, its place in the shape, its first dimension, and the one after its last.
     let mut lists = Vec::new();
     let mut next = 0;
     for (place, entry) in entries.iter().enumerate() {

@@ -1,10 +1,10 @@
 //! `numcodecs.fixedscaleoffset` {offset, scale, dtype, astype?}: `(x - offset) * scale`, rounded to
 //! an integer.
 //!
-//! Each operation is in the type that NumPy takes for it: that of a float array; of an integer
-//! array its own where the other number is an integer too, else double. `offset: 10` and `offset:
-//! 10.0` may so give different bits. Decoded is `y / scale + offset`. Length: that of as many
-//! elements of `astype`.
+//! Each operation is in the type that NumPy uses for it: the type of a float array; the type of an
+//! integer array if the other operand is an integer too, else double. So `offset: 10` and `offset:
+//! 10.0` may give different bits. The decoded value is `y / scale + offset`. Length: that of the
+//! same number of elements of `astype`.
 //!
 //! <https://numcodecs.readthedocs.io/en/stable/filter/fixedscaleoffset.html>
 
@@ -27,7 +27,7 @@ pub struct FixedScaleOffset {
 }
 
 impl FixedScaleOffset {
-    /// A codec with that configuration, and what comes out of it.
+    /// Returns the codec with this configuration, and the elements that it produces.
     pub fn new(configuration: &Object, elements: &Elements) -> Result<(Self, Elements)> {
         let sides = Sides::parse("fixedscaleoffset", configuration, elements)?;
         let encoded = sides.encoded_elements(elements);
@@ -49,7 +49,7 @@ fn number(configuration: &Object, member: &str) -> Result<Number> {
     })
 }
 
-/// The type that NumPy computes in where an array meets one number.
+/// Returns the type in which NumPy computes with an array and a scalar.
 fn common(array: Format, number: Number) -> Format {
     match (array, number) {
         (Format::Float(_), _) => array,
@@ -67,7 +67,7 @@ enum Operation {
     Over,
 }
 
-/// What comes out of an operation in the arithmetic of `format`, whose numbers `a` is one of.
+/// Computes in the arithmetic of `format`, which `a` is a number of.
 fn compute(format: Format, a: Number, operation: Operation, b: Number) -> Number {
     if let (Number::Int(a), Number::Int(b), false) = (a, b, format.is_float()) {
         return format.cast(Number::Int(match operation {
@@ -78,7 +78,7 @@ fn compute(format: Format, a: Number, operation: Operation, b: Number) -> Number
         }));
     }
     let (a, b) = (format.cast(a).to_float(), format.cast(b).to_float());
-    // Rounding twice, to a double and then to a single or a half, is as rounding once.
+    // Rounding to a double and then to a single or a half equals rounding once.
     format.cast(Number::Float(match operation {
         Operation::Minus => a - b,
         Operation::Times => a * b,

@@ -1,8 +1,8 @@
-//! `scale_offset` {offset?, scale?}: `(x - offset) * scale` in the arithmetic of the type, decoded
-//! `y / scale + offset`.
+//! `scale_offset` {offset?, scale?}: `(x - offset) * scale` in the arithmetic of the type; decoded
+//! to `y / scale + offset`.
 //!
-//! A number on the way that the type does not have is an error: what an integer overflows to, or a
-//! quotient that is no integer, or the infinity that numbers come to. Length: the same.
+//! An intermediate result that the type cannot represent is an error: an integer overflow, a
+//! quotient that is not an integer, or a finite number that becomes infinite. Length: the same.
 //!
 //! <https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/scale_offset>
 
@@ -23,7 +23,7 @@ pub struct ScaleOffset {
 }
 
 impl ScaleOffset {
-    /// A codec with that configuration; none where it would change nothing.
+    /// Returns the codec with this configuration, `None` if it would change nothing.
     pub fn new(configuration: &Object, elements: &Elements) -> Result<Option<Self>> {
         if let Some(other) =
             configuration.keys().find(|name| !matches!(name.as_str(), "offset" | "scale"))
@@ -55,7 +55,7 @@ impl ScaleOffset {
         Ok(changes.then_some(Self { format, offset, scale }))
     }
 
-    /// The result of an operation if the type has it.
+    /// Returns the result of an operation, or an error if the type cannot represent it.
     fn held(&self, result: Option<Number>, x: Number) -> Result<Number> {
         let is_held = |result: &Number| match (result, self.format.range()) {
             (Number::Int(int), Some((least, most))) => (least..=most).contains(int),

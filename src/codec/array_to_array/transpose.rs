@@ -3,9 +3,8 @@
 //! `encoded.shape[i] = decoded.shape[order[i]]`. Length: the same. The inverse matters
 //! for cyclic permutations: applying `order` twice is right only for swaps.
 //!
-//! The copy is done in tiles over the two dimensions that are innermost on either
-//! side, so that reads and writes both stay in few cache lines: six times faster
-//! than the plain loop.
+//! The copy goes in tiles over the innermost dimensions of source and target, so that reads and
+//! writes both stay in few cache lines: six times faster than the plain loop.
 //!
 //! <https://zarr-specs.readthedocs.io/en/latest/v3/codecs/transpose/index.html>
 
@@ -16,17 +15,17 @@ use crate::codec::vlen::{self, Form};
 use crate::error::{Error, Result};
 use crate::json::Object;
 
-/// A permutation of dimensions: which decoded one each encoded one is.
+/// A permutation of dimensions: for each encoded dimension, the number of the decoded one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Order(Vec<usize>);
 
 impl Order {
-    /// Every dimension where it is.
+    /// Returns the permutation that changes nothing.
     pub fn identity(rank: usize) -> Self {
         Self((0..rank).collect())
     }
 
-    /// The `order` of a codec's configuration.
+    /// Parses the `order` of a codec's configuration.
     pub fn parse(configuration: &Object, rank: usize) -> Result<Self> {
         let list = configuration.get("order").and_then(|order| order.as_array());
         let entry =
@@ -42,13 +41,13 @@ impl Order {
         })
     }
 
-    /// This permutation and then `next`, in one.
+    /// Returns the permutation that applies this one and then `next`.
     #[must_use]
     pub fn then(&self, next: &Self) -> Self {
         Self(next.0.iter().filter_map(|axis| self.0.get(*axis).copied()).collect())
     }
 
-    /// The permutation that undoes this one.
+    /// Returns the permutation that undoes this one.
     #[must_use]
     pub fn inverse(&self) -> Self {
         let mut inverse = vec![0; self.0.len()];
@@ -60,17 +59,17 @@ impl Order {
         Self(inverse)
     }
 
-    /// `values`, one for each decoded dimension, in the order of encoded ones.
+    /// Reorders `values`, one for each decoded dimension, to the order of the encoded ones.
     pub fn apply<T: Copy>(&self, values: &[T]) -> Vec<T> {
         self.0.iter().filter_map(|axis| values.get(*axis).copied()).collect()
     }
 
-    /// The configuration of a codec that does this.
+    /// Returns the configuration of a `transpose` codec with this order.
     pub fn to_configuration(&self) -> Object {
         Object::from_iter([("order".to_owned(), serde_json::json!(self.0))])
     }
 
-    /// Whether every dimension stays where it is.
+    /// Whether the permutation changes nothing.
     pub fn is_identity(&self) -> bool {
         self.0.iter().enumerate().all(|(encoded, decoded)| encoded == *decoded)
     }
@@ -82,15 +81,15 @@ pub struct Transpose {
     order: Order,
     encode: Permutation,
     decode: Permutation,
-    /// Of elements that have lengths of their own; then their places are what is permuted.
+    /// The form of elements of variable length; then the codec permutes their places.
     form: Option<Form>,
 }
 
-/// Bytes of the place of an element among all.
+/// The length in bytes of an element's place.
 const PLACE_LEN: usize = size_of::<u64>();
 
 impl Transpose {
-    /// Binds `order` to chunks of the decoded `elements`; none where nothing moves.
+    /// Binds `order` to chunks of the decoded `elements`; `None` if the codec would change nothing.
     pub fn new(order: &Order, elements: &Elements) -> Result<Option<Self>> {
         let form = elements.dtype.is_variable().then(|| Form::new(elements)).transpose()?;
         let item_len = form.map_or_else(|| elements.dtype.item_len(), |_| PLACE_LEN);
@@ -107,7 +106,7 @@ impl Transpose {
     }
 }
 
-/// Permutes elements that have lengths of their own.
+/// Permutes elements of variable length.
 fn run_variable(permutation: &Permutation, chunk: &[u8]) -> Result<Buffer> {
     let elements: Vec<&[u8]> = vlen::elements(chunk).collect();
     let mut places = reserve(elements.len().saturating_mul(PLACE_LEN))?;
@@ -148,13 +147,13 @@ impl ArrayToArray for Transpose {
     }
 }
 
-/// A copy of elements into another order of dimensions; those that stay together are one here.
+/// A copy of elements to another order of dimensions. Dimensions that stay adjacent count as one.
 #[derive(Debug)]
 struct Permutation {
-    /// Of each dimension of the target, outermost first: its length and the step in the source, in
+    /// For each dimension of the target, outermost first, the length and the step in the source, in
     /// items.
     axes: Vec<Axis>,
-    /// Bytes that move as one.
+    /// The number of bytes that move together.
     item_len: usize,
 }
 
@@ -164,7 +163,7 @@ struct Axis {
     stride: usize,
 }
 
-/// Elements along each side of a tile.
+/// The number of elements along each side of a tile.
 const TILE: usize = 16;
 
 impl Permutation {
@@ -189,7 +188,7 @@ impl Permutation {
                 _ => axes.push(Axis { len, stride }),
             }
         }
-        // An innermost dimension that stays innermost moves as a whole.
+        // An innermost dimension that stays innermost is part of the item.
         let mut item_len = item_len;
         if let Some(inner) = axes.last().copied().filter(|axis| axis.stride == 1 && axes.len() > 1)
         {
@@ -274,7 +273,7 @@ impl Permutation {
         for_each_place(outer, &self.target_steps(), copy);
     }
 
-    /// The step in the target of each dimension, in items.
+    /// Returns the step in the target for each dimension, in items.
     fn target_steps(&self) -> Vec<usize> {
         let mut steps: Vec<usize> = self
             .axes
@@ -291,7 +290,7 @@ impl Permutation {
     }
 }
 
-/// Calls `copy` with the source and target index of every place of `axes`, the last one fastest.
+/// Calls `copy` with the source and target index of every place in `axes`, the last axis fastest.
 fn for_each_place(axes: &[Axis], steps: &[usize], mut copy: impl FnMut(usize, usize)) {
     if axes.iter().any(|axis| axis.len == 0) {
         return;

@@ -1,10 +1,10 @@
-//! `bytes`: the elements one after another, in one byte order or the other.
+//! `bytes`: the elements one after another, little or big endian.
 //!
-//! Length: the same. Byte order turns each component: of a complex number each part, never the
-//! pair; of a structure each of every field. Without `endian` (one-byte types, and what zarr-python
-//! 3.1 wrote for structs) it is little. Structures of Zarr 2 may have an order for each field: then
-//! `endian` is a list, one for each field that is no structure itself; that is no configuration
-//! that is stored anywhere.
+//! Length: the same. The byte order applies to each component: to both parts of a complex number,
+//! and to each field of a structure. Without `endian` (one-byte types, and structs that zarr-python
+//! 3.1 wrote) it is little. Structures of Zarr 2 may have an order for each field. Then `endian` is
+//! a list with an item for each field that is not itself a structure; no store has such a
+//! configuration.
 //!
 //! <https://zarr-specs.readthedocs.io/en/latest/v3/codecs/bytes/index.html>
 
@@ -25,19 +25,20 @@ pub struct BytesCodec {
     len: usize,
 }
 
-/// Which bytes change places.
+/// The bytes to reverse.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// None.
+    /// Nothing.
     Nothing,
-    /// All components, which have so many bytes.
+    /// All components, of this length in bytes.
     All(usize),
-    /// Of each element these: runs of so many components of so many bytes.
+    /// These runs in each element, as the count of components and their length in bytes; then the
+    /// length of an element.
     Runs(Vec<(usize, usize)>, usize),
 }
 
 impl BytesCodec {
-    /// As `configuration` says, for chunks of `elements`.
+    /// Returns the codec with this configuration, for chunks of `elements`.
     pub fn new(configuration: &Object, elements: &Elements) -> Result<Self> {
         let len = elements.byte_len()?.ok_or_else(|| {
             Error::unsupported(format!("bytes: {} has no fixed length", elements.dtype.name()))
@@ -47,7 +48,7 @@ impl BytesCodec {
 }
 
 impl Turn {
-    /// What `endian` says of elements of a type.
+    /// Returns the bytes to reverse in elements of a type for a value of `endian`.
     pub fn parse(endian: Option<&Value>, dtype: &DType) -> Result<Self> {
         let wrong = || Error::invalid("bytes: endian is neither little nor big");
         let is_big = |value: &Value| match value.as_str() {
@@ -83,7 +84,7 @@ impl Turn {
         if len > 1 { Self::All(len) } else { Self::Nothing }
     }
 
-    /// Turns the bytes of whole elements.
+    /// Reverses the bytes of the components of whole elements.
     pub fn apply(&self, bytes: &mut [u8]) {
         match self {
             Self::Nothing => {}

@@ -7,11 +7,10 @@
 //! ..      the elements in that order, big endian, through at most one compressor
 //! ```
 //!
-//! In `codecs` stand `bytes` and what compresses. Dimensions are in C order here, those of N5 the
-//! other way round: the `transpose` that a document has in `codecs` comes before this codec. A
-//! block at the edge of an array may be as short as the array is there, which is how it is written;
-//! it is read as if zeros followed. Length: 4 bytes and 4 for each dimension more than its elements
-//! come to.
+//! `codecs` has `bytes` and a compressor. Dimensions are in C order here, and in reverse order in
+//! N5: the `transpose` in the `codecs` of a metadata file comes before this codec. A block at the
+//! edge of an array is written as short as the array is there, and read as if zeros followed.
+//! Length: that of the elements, 4 bytes, and 4 bytes for each dimension.
 //!
 //! <https://github.com/saalfeldlab/n5#file-system-specification>,
 //! <https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/n5_default>
@@ -28,7 +27,7 @@ use crate::codec::spec::CodecSpec;
 use crate::error::{Error, Result};
 use crate::json::Object;
 
-/// How much longer than the elements an intermediate form may be, besides twice their length.
+/// The most bytes by which an intermediate form may exceed twice the length of the elements.
 const SLACK: usize = 1 << 20;
 
 /// The codec, bound to a shape.
@@ -43,8 +42,8 @@ pub struct N5Default {
 }
 
 impl N5Default {
-    /// The codec with this configuration, for chunks of `elements`. `find` finds the compressors in
-    /// its list.
+    /// Returns the codec with this configuration, for chunks of `elements`. `find` finds the
+    /// compressors in its list.
     pub fn new(configuration: &Object, elements: &Elements, find: FindBytes) -> Result<Self> {
         let list = configuration.get("codecs").and_then(Value::as_array);
         let list = list.ok_or_else(|| Error::corrupt("n5_default: codecs is not a list"))?;
@@ -81,7 +80,7 @@ impl N5Default {
         })
     }
 
-    /// The first `extent` elements along each dimension of those that are stored.
+    /// Returns the stored shape: at most `extent` elements along each dimension.
     fn stored(&self, extent: &[u64]) -> Vec<usize> {
         let all = self.shape.clone();
         if extent.len() != all.len() || extent.contains(&0) {
@@ -91,13 +90,13 @@ impl N5Default {
         all.into_iter().zip(extent).map(least).collect()
     }
 
-    /// Where in a whole block each row of one of the shape `part` begins, in bytes, and how long
-    /// such a row is.
+    /// Returns the offset in a whole block, in bytes, of each row of a block of the shape `part`,
+    /// and the length of a row.
     fn rows(&self, part: &[usize]) -> (impl Iterator<Item = usize>, usize) {
         let outer = part.split_last().map_or(part, |(_, outer)| outer);
         let row_len = part.last().unwrap_or(&1).saturating_mul(self.item_len);
-        // Of the dimensions but the last, innermost first: how many places, and the step between
-        // them.
+        // For each dimension but the last, innermost first: the number of places, and the step
+        // between them.
         let mut steps = Vec::with_capacity(outer.len());
         let mut step = self.item_len.saturating_mul(*self.shape.last().unwrap_or(&1));
         for (len, count) in self.shape.iter().zip(outer).rev() {
@@ -135,7 +134,7 @@ impl N5Default {
         Ok(bytes)
     }
 
-    /// The shape in the header of a block, in C order, and what comes after it.
+    /// Returns the shape in the header of a block, in C order, and the bytes after the header.
     fn header<'b>(&self, encoded: &'b [u8]) -> Result<(Vec<usize>, &'b [u8])> {
         let short = || {
             Error::corrupt(format!(

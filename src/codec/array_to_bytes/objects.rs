@@ -5,9 +5,10 @@
 //! [["a", null], ["b", 1.5], "|O", [2, 2]]
 //! ```
 //!
-//! The rows of the chunk in nested lists, then NumPy's name of the type, then the shape. A text is
-//! itself, null is an empty one, and what else there is its JSON. Numbers may be stored so, too.
-//! The shape may be another one of as many elements. Length: what it comes to.
+//! The list has the elements of the chunk in nested lists, then NumPy's name of the type, then the
+//! shape. A string stands for itself, null for an empty string, and any other object for its JSON.
+//! Numbers may be stored like this, too. The shape may be another one with the same number of
+//! elements. Length: depends on the values.
 //!
 //! <https://numcodecs.readthedocs.io/en/stable/other/json.html>,
 //! <https://numcodecs.readthedocs.io/en/stable/other/msgpacks.html>
@@ -30,7 +31,7 @@ use crate::dtype::{DType, FillValue};
 use crate::error::{Error, Result};
 use crate::json::Object;
 
-/// The most dimensions of NumPy.
+/// The most dimensions of an array in NumPy.
 const MAX_RANK: usize = 64;
 
 /// The codec, bound to a shape and a type.
@@ -52,7 +53,7 @@ enum Notation {
 }
 
 impl Objects {
-    /// `numcodecs.json2` for chunks of `elements`, of at most `limit` bytes.
+    /// Returns `numcodecs.json2` for chunks of `elements`, of at most `limit` bytes.
     pub fn json(configuration: &Object, elements: &Elements, limit: usize) -> Result<Self> {
         let encoding = configuration.get("encoding").and_then(Value::as_str).unwrap_or("utf-8");
         let ascii = configuration.get("ensure_ascii").and_then(Value::as_bool).unwrap_or(true);
@@ -65,7 +66,7 @@ impl Objects {
         Self::new(Notation::Json { ascii }, elements, limit)
     }
 
-    /// `numcodecs.msgpack2` for chunks of `elements`, of at most `limit` bytes.
+    /// Returns `numcodecs.msgpack2` for chunks of `elements`, of at most `limit` bytes.
     pub fn message_pack(elements: &Elements, limit: usize) -> Result<Self> {
         Self::new(Notation::MessagePack, elements, limit)
     }
@@ -77,7 +78,7 @@ impl Objects {
         Ok(Self { notation, elements: elements.clone(), type_name, limit })
     }
 
-    /// The elements as they stand in the list, in C order.
+    /// Returns the encoded elements of the list in C order.
     fn leaves<'b>(&self, encoded: &'b [u8]) -> Result<Vec<&'b [u8]>> {
         let mut leaves = self.notation.items(encoded)?;
         let wrong = || Error::corrupt("the list of objects has no type and shape");
@@ -112,7 +113,7 @@ impl Objects {
         Ok(leaves)
     }
 
-    /// The bytes of an element of fixed length.
+    /// Encodes an element of fixed length as in a decoded chunk.
     fn item(&self, value: &Value) -> Result<Vec<u8>> {
         let dtype = &self.elements.dtype;
         let value =
@@ -147,7 +148,7 @@ impl Objects {
 }
 
 impl Notation {
-    /// The encoded items of a list.
+    /// Returns the encoded items of a list.
     fn items(self, list: &[u8]) -> Result<Vec<&[u8]>> {
         match self {
             Self::Json { .. } => json::items(list),
@@ -155,7 +156,7 @@ impl Notation {
         }
     }
 
-    /// The value of an encoded item.
+    /// Decodes an item.
     fn value(self, item: &[u8]) -> Result<Value> {
         match self {
             Self::Json { .. } => crate::json::parse(item),
@@ -163,7 +164,7 @@ impl Notation {
         }
     }
 
-    /// Writes an object.
+    /// Writes a scalar.
     fn write(self, scalar: Scalar<'_>, target: &mut Vec<u8>) {
         match self {
             Self::Json { ascii } => json::write(scalar, ascii, target),
@@ -206,7 +207,7 @@ impl ArrayToBytes for Objects {
         let first = rows.first().copied().unwrap_or(1);
         let mut target = Vec::new();
         notation.open(first.saturating_add(2), &mut target);
-        // Of each dimension but the first, outermost first: elements in one of its rows.
+        // For each dimension but the first, outermost first, the number of elements in a row.
         let inner: Vec<(u64, u64)> = (1..rows.len())
             .map(|axis| {
                 let product = rows.iter().skip(axis).fold(1_u64, |len, n| len.saturating_mul(*n));

@@ -32,11 +32,11 @@ use crate::json::Object;
 #[derive(Debug)]
 pub struct PackBits {
     padding: Padding,
-    /// How many components there are in a chunk.
+    /// The number of components in a chunk.
     count: usize,
     component: Component,
     first_bit: u32,
-    /// Bits that are stored of each component, at least 1.
+    /// The number of bits that are stored of each component, at least 1.
     width: u32,
 }
 
@@ -47,15 +47,15 @@ enum Padding {
     LastByte,
 }
 
-/// What an element consists of.
+/// The components of an element.
 #[derive(Debug, Clone, Copy)]
 struct Component {
-    /// Bytes when it is decoded.
+    /// The length of a decoded component in bytes.
     len: u8,
-    /// Bits that mean something.
+    /// The number of bits that have a meaning.
     bits: u32,
     is_signed: bool,
-    /// How many an element has.
+    /// The number of components in an element.
     count: usize,
 }
 
@@ -82,7 +82,7 @@ impl Component {
 }
 
 impl PackBits {
-    /// As `configuration` says, for chunks of `elements`.
+    /// Returns the codec with this configuration, for chunks of `elements`.
     pub fn new(configuration: &Object, elements: &Elements) -> Result<Self> {
         let padding = match configuration.get("padding_encoding") {
             None | Some(Value::Null) => Padding::None,
@@ -119,7 +119,7 @@ impl PackBits {
         usize::try_from(self.width).unwrap_or(64).saturating_mul(self.count)
     }
 
-    /// The length without a byte for the padding.
+    /// Returns the length in bytes without the byte for the padding.
     fn packed_len(&self) -> usize {
         self.total_bits().div_ceil(8)
     }
@@ -133,12 +133,12 @@ impl PackBits {
         if used == 0 { 0 } else { 8 - used }
     }
 
-    /// The lowest `width` bits.
+    /// Returns a mask of the lowest `width` bits.
     fn mask(&self) -> u64 {
         u64::MAX >> (64 - self.width.clamp(1, 64))
     }
 
-    /// A component from the bits that are stored of it.
+    /// Restores a component from its stored bits.
     fn unpacked(&self, packed: u64) -> u64 {
         let unused = 64 - self.width.clamp(1, 64);
         let value = if self.component.is_signed {
@@ -156,7 +156,7 @@ impl ArrayToBytes for PackBits {
         if self.padding == Padding::FirstByte {
             target.push(self.padding_bits());
         }
-        // At most 7 bits of the components before, and 64 of the next.
+        // At most 7 bits of earlier components and 64 of the next.
         let (mut held, mut held_count) = (0_u128, 0_u32);
         for item in decoded.chunks_exact(usize::from(self.component.len.max(1))) {
             held |= u128::from(bits(item) >> self.first_bit & self.mask()) << held_count;

@@ -1,9 +1,8 @@
 //! `numcodecs.pcodec` {level?, `mode_spec`?, `equal_pages_up_to`?, ..}: the elements as a
 //! standalone file of Pcodec.
 //!
-//! What says how to encode is kept as far as it is level, mode and pages; the rest is left to
-//! Pcodec. Its decoder has limits of its own for the tables that a file declares, some 2^24
-//! numbers. Length: what it comes to.
+//! Encoding follows the configured level, mode and pages; Pcodec chooses the rest. Its decoder
+//! limits the tables that a file declares to about 2^24 numbers. Length: depends on the values.
 //!
 //! <https://numcodecs.readthedocs.io/en/stable/compression/pcodec.html>,
 //! <https://github.com/pcodec/pcodec/blob/main/docs/format.md>
@@ -32,9 +31,9 @@ pub struct Pcodec {
     encode: fn(&[u8], &ChunkConfig) -> Result<Bytes>,
 }
 
-/// A number as Pcodec takes it.
+/// A number type of Pcodec.
 trait Plain: Number + Default {
-    /// Bytes of a number.
+    /// The length of a number in bytes.
     const LEN: usize;
     fn from_bytes(bytes: &[u8]) -> Self;
     fn push_to(self, bytes: &mut Vec<u8>);
@@ -59,7 +58,7 @@ macro_rules! plain {
 plain!(u8: 1, u16: 2, u32: 4, u64: 8, i8: 1, i16: 2, i32: 4, i64: 8, f16: 2, f32: 4, f64: 8);
 
 impl Pcodec {
-    /// As `configuration` says, for chunks of `elements`.
+    /// Returns the codec with this configuration, for chunks of `elements`.
     pub fn new(configuration: &Object, elements: &Elements) -> Result<Self> {
         let level = count("pcodec", configuration, "level", 8, 0..=12)?;
         let page = count("pcodec", configuration, "equal_pages_up_to", 1 << 18, 1..=1 << 24)?;

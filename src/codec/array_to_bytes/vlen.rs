@@ -21,7 +21,7 @@ pub struct Vlen {
 }
 
 impl Vlen {
-    /// The codec of that name, for chunks of `elements` that may have `limit` bytes.
+    /// Returns the codec with this name, for chunks of `elements` with at most `limit` bytes.
     pub fn new(name: &str, elements: &Elements, limit: usize) -> Result<Self> {
         let form = Form::new(elements)?;
         if form.name() != name {

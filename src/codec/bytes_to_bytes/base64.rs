@@ -1,6 +1,6 @@
 //! `numcodecs.base64` {}: the payload as text in the standard alphabet, padded.
 //!
-//! Decoding passes over line breaks and blanks. Length: four bytes for each three, rounded up.
+//! Decoding skips line breaks and blanks. Length: four bytes for each three, rounded up.
 //!
 //! <https://numcodecs.readthedocs.io/en/stable/other/base64.html>, RFC 4648, section 4.
 

@@ -1,7 +1,8 @@
 //! `numcodecs.bz2` {level 1..=9, default 1}: one or more bzip2 streams in a row.
 //!
-//! Specification: numcodecs, and the program bzip2. Length: at most 1 % and 600 bytes more, down to
-//! a 40,000th. Bytes after the streams are an error. Decoding takes up to 3.7 MB besides.
+//! Specification: numcodecs, and the program bzip2. Length: at most 1 % and 600 bytes more, at
+//! least a 40,000th. Bytes after the streams are an error. Decoding takes up to 3.7 MB of extra
+//! memory.
 
 use bzip2::{Action, Compress, Compression, Decompress, Status};
 
@@ -11,7 +12,7 @@ use crate::codec::kinds::BytesToBytes;
 use crate::error::{Error, Result};
 use crate::json::Object;
 
-/// How much the compressor is given at a time: it counts its input in 32 bits.
+/// The most bytes to pass to the compressor at a time: it counts its input in 32 bits.
 const MAX_STEP_LEN: usize = 1 << 30;
 
 /// The codec `numcodecs.bz2`.
@@ -21,7 +22,7 @@ pub struct Bz2 {
 }
 
 impl Bz2 {
-    /// A codec with that configuration.
+    /// Returns the codec with this configuration.
     pub fn new(configuration: &Object) -> Result<Self> {
         Ok(Self { level: Compression::new(count("bz2", configuration, "level", 1, 1..=9)?) })
     }

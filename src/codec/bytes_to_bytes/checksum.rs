@@ -43,30 +43,30 @@ enum Location {
 }
 
 impl Checksum {
-    /// The CRC-32 of zlib.
+    /// Returns the codec for the CRC-32 of zlib.
     pub fn crc32(configuration: &Object) -> Result<Self> {
         let location = location("crc32", configuration, Location::Start)?;
         Ok(Self { name: "crc32", sum: Sum::Crc32, location })
     }
 
-    /// The CRC-32C, which may be at the start here.
+    /// Returns the codec for CRC-32C, which numcodecs can also put at the start.
     pub fn crc32c(configuration: &Object) -> Result<Self> {
         let location = location("crc32c", configuration, Location::End)?;
         Ok(Self { name: "crc32c", sum: Sum::Crc32c, location })
     }
 
-    /// The Adler-32 of zlib.
+    /// Returns the codec for the Adler-32 of zlib.
     pub fn adler32(configuration: &Object) -> Result<Self> {
         let location = location("adler32", configuration, Location::Start)?;
         Ok(Self { name: "adler32", sum: Sum::Adler32, location })
     }
 
-    /// The Fletcher-32 of HDF5.
+    /// Returns the codec for the Fletcher-32 of HDF5.
     pub fn fletcher32() -> Self {
         Self { name: "fletcher32", sum: Sum::Fletcher32, location: Location::End }
     }
 
-    /// Jenkins' lookup3, of a prefix and the payload.
+    /// Returns the codec for Jenkins' lookup3 of a prefix and the payload.
     pub fn lookup3(configuration: &Object) -> Result<Self> {
         let name = "jenkins_lookup3";
         let start = count(name, configuration, "initval", 0, 0..=u32::MAX)?;
@@ -92,7 +92,7 @@ fn location(codec: &str, configuration: &Object, default: Location) -> Result<Lo
     }
 }
 
-/// numcodecs takes bytes, which JSON has not.
+/// Parses the prefix: numcodecs takes bytes, which JSON does not have.
 fn prefix(value: &Value) -> Option<Vec<u8>> {
     match value {
         Value::Null => Some(Vec::new()),
@@ -166,10 +166,10 @@ impl BytesToBytes for Checksum {
     }
 }
 
-/// RFC 1950.
+/// Computes Adler-32 (RFC 1950).
 fn adler32(bytes: &[u8]) -> u32 {
     const BASE: u32 = 65_521;
-    // The most bytes without an overflow of the sums.
+    // The most bytes that cannot overflow the sums.
     const RUN: usize = 5552;
     let (mut a, mut b) = (1_u32, 0_u32);
     for run in bytes.chunks(RUN) {
@@ -183,7 +183,8 @@ fn adler32(bytes: &[u8]) -> u32 {
     b << 16 | a
 }
 
-/// Of words of two bytes, big endian; a last byte alone is the high one of a word.
+/// Computes Fletcher-32 of big-endian words of two bytes. A single byte at the end is the high byte
+/// of a word.
 fn fletcher32(bytes: &[u8]) -> u32 {
     let fold = |sum: u32| (sum & 0xffff) + (sum >> 16);
     let (mut a, mut b) = (0_u32, 0_u32);
@@ -193,7 +194,7 @@ fn fletcher32(bytes: &[u8]) -> u32 {
             a += u32::from(u16::from_be_bytes([word.first().copied().unwrap_or_default(), low]));
             b += a;
         }
-        // Sums of 360 words, and of what was left of those before, cannot overflow.
+        // Sums of 360 words and the previous remainder cannot overflow.
         a = fold(a);
         b = fold(b);
     }

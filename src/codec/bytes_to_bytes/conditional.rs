@@ -1,12 +1,11 @@
-//! `conditional` {codecs}: compressors that each chunk may skip, and flags that say which it
-//! skipped.
+//! `conditional` {codecs}: compressors that each chunk may skip, and flags for the skipped ones.
 //!
 //! ```text
 //! bits  one for each codec, the first in the least significant bit of the first byte: 1 where it was applied
 //! ..    the payload
 //! ```
 //!
-//! A codec is applied where it does not make the payload longer. Length: what it comes to.
+//! A codec is applied unless it makes the payload longer. Length: depends on the values.
 //!
 //! <https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/conditional>
 
@@ -19,10 +18,10 @@ use crate::codec::spec::CodecSpec;
 use crate::error::{Error, Result};
 use crate::json::Object;
 
-/// The most codecs inside.
+/// The most codecs in the list.
 const MAX_CODECS: usize = 16;
 
-/// How much longer than the payload an intermediate form may be, besides twice its length.
+/// The most bytes by which an intermediate form may exceed twice the length of the payload.
 const SLACK: usize = 1 << 20;
 
 /// The codec `conditional`.
@@ -32,7 +31,7 @@ pub struct Conditional {
 }
 
 impl Conditional {
-    /// The codec with this configuration. `find` finds the codecs in its list.
+    /// Returns the codec with this configuration. `find` finds the codecs in its list.
     pub fn new(configuration: &Object, find: FindBytes) -> Result<Self> {
         let list = configuration.get("codecs").and_then(Value::as_array);
         let list = list.filter(|list| list.len() <= MAX_CODECS);

@@ -16,7 +16,7 @@ const CHECKSUM_LEN: u64 = 4;
 pub struct Crc32c;
 
 impl Crc32c {
-    /// Returns the codec, which needs nothing of its configuration.
+    /// Returns the codec, which has no configuration.
     pub fn new(_configuration: &Object) -> Result<Self> {
         Ok(Self)
     }

@@ -1,9 +1,8 @@
-//! Whole streams of gzip and zlib at once, by libdeflate, which is twice as fast as what works in
+//! Whole streams of gzip and zlib in one call of libdeflate, which is twice as fast as decoding in
 //! steps.
 //!
-//! Decoding takes one stream of the length that is expected; whatever else is there (members in a
-//! row, padding, another length, damage) is left to [`stream`](super::stream), which says what it
-//! is.
+//! Decoding takes one stream of the expected length. Anything else (several members, padding,
+//! another length, damage) is left to [`stream`](super::stream), which reports it.
 
 use std::cell::RefCell;
 
@@ -12,16 +11,16 @@ use libdeflater::{CompressionError, CompressionLvl, Compressor, Decompressor, ad
 use super::stream::unset;
 use crate::error::{Error, Result};
 
-/// The most that deflate makes of a byte.
+/// The most bytes that deflate can decode from one byte.
 const MAX_RATIO: usize = 1032;
 
 thread_local! {
     static DECOMPRESSOR: RefCell<Decompressor> = RefCell::new(Decompressor::new());
-    /// A thread's compressor, and the level that it is for.
+    /// The compressor of a thread, with its level.
     static COMPRESSOR: RefCell<Option<(i32, Compressor)>> = const { RefCell::new(None) };
 }
 
-/// What stands around the deflated bytes.
+/// The container around the deflated bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     /// RFC 1952.
@@ -30,7 +29,7 @@ pub(super) enum Form {
     Zlib,
 }
 
-/// The decoded bytes, if `encoded` is one stream of exactly `len` of them and nothing else.
+/// Returns the decoded bytes if `encoded` is one stream of exactly `len` decoded bytes.
 pub(super) fn decode_whole(form: Form, encoded: &[u8], len: usize) -> Option<Vec<u8>> {
     if len > encoded.len().saturating_mul(MAX_RATIO) {
         return None;
@@ -48,8 +47,7 @@ pub(super) fn decode_whole(form: Form, encoded: &[u8], len: usize) -> Option<Vec
         decompressor.borrow_mut().deflate_decompress(stream, &mut decoded)
     };
     let found = DECOMPRESSOR.with(decompress).ok()?;
-    // This stands at the end. What lies between the stream and that, where anything does, changes
-    // nothing.
+    // The trailer is at the end. Any bytes between the stream and the trailer change nothing.
     let is_whole = match form {
         Form::Gzip => trailer.starts_with(&crc32(&decoded).to_le_bytes()),
         Form::Zlib => trailer == adler32(&decoded).to_be_bytes(),
@@ -57,15 +55,14 @@ pub(super) fn decode_whole(form: Form, encoded: &[u8], len: usize) -> Option<Vec
     (found == len && is_whole).then_some(decoded)
 }
 
-/// The length of the header of a gzip member, where it has nothing but the members that every one
-/// has.
+/// Returns the length of the header of a gzip member, `None` if the header has optional fields.
 fn gzip_header_len(encoded: &[u8]) -> Option<usize> {
-    // Two bytes that say gzip, deflate, no flags, a time of four bytes, and two more.
+    // Two magic bytes, deflate, no flags, a time of four bytes, and two more bytes.
     encoded.starts_with(&[0x1f, 0x8b, 8, 0]).then_some(10)
 }
 
-/// Whether a stream begins as one of zlib does: deflate with a window that there is, no dictionary,
-/// and a sum of both bytes.
+/// Whether the bytes begin with a header of zlib: deflate with a valid window, no dictionary, and a
+/// correct check.
 fn is_zlib(encoded: &[u8]) -> bool {
     matches!(encoded, [method, flags, ..] if method & 0x0F == 8
         && method >> 4 <= 7
@@ -85,7 +82,7 @@ pub(super) fn encode_whole(form: Form, level: i32, decoded: &[u8]) -> Result<Vec
     Ok(encoded)
 }
 
-/// The same to the start of `target`, and the length; none where there is no room for it.
+/// Encodes to the start of `target`, and returns the length; `None` if it does not fit.
 pub(super) fn encode_into(
     form: Form,
     level: i32,
@@ -102,7 +99,7 @@ pub(super) fn encode_into(
     }
 }
 
-/// Runs `work` with this thread's compressor, made for the level if need be.
+/// Runs `work` with this thread's compressor, which it creates if the level differs.
 fn with_compressor<T>(level: i32, work: impl FnOnce(&mut Compressor) -> T) -> Result<T> {
     let for_level = CompressionLvl::new(level).map_err(|error| broken(&error))?;
     COMPRESSOR.with(|kept| {

@@ -15,7 +15,7 @@ use crate::codec::kinds::BytesToBytes;
 use crate::error::{Error, Result};
 use crate::json::Object;
 
-/// The largest window that the format knows, as a power of two.
+/// The largest window of the format, as a power of two.
 const WINDOW_BITS: u8 = 15;
 
 /// The first bytes of a member.
@@ -28,7 +28,7 @@ pub struct Gzip {
 }
 
 impl Gzip {
-    /// A codec with that configuration.
+    /// Returns the codec with this configuration.
     pub fn new(configuration: &Object) -> Result<Self> {
         let level = count("gzip", configuration, "level", 1, 0..=9)?;
         Ok(Self { level: i32::try_from(level).unwrap_or(1) })

@@ -1,11 +1,11 @@
-//! Bob Jenkins' `hashlittle` of lookup3.c (May 2006), which HDF5 has for its metadata.
+//! Bob Jenkins' `hashlittle` of lookup3.c (May 2006), which HDF5 uses for its metadata.
 //!
-//! Twelve bytes at a time are three words, little endian; the last ones, at most twelve, are
-//! mixed in another way.
+//! Each twelve bytes are three little-endian words. The last ones, at most twelve, are mixed in
+//! another way.
 //!
 //! <https://www.burtleburtle.net/bob/c/lookup3.c>
 
-/// The hash of `bytes`, begun with `start`.
+/// Returns the hash of `bytes` with the initial value `start`.
 pub fn lookup3(bytes: &[u8], start: u32) -> u32 {
     let len = u32::try_from(bytes.len() & 0xffff_ffff).unwrap_or_default();
     let first = 0xdead_beef_u32.wrapping_add(len).wrapping_add(start);
@@ -25,7 +25,7 @@ pub fn lookup3(bytes: &[u8], start: u32) -> u32 {
     last(state)
 }
 
-/// Adds at most twelve bytes as words, those that are missing zero.
+/// Adds at most twelve bytes as words, padded with zeros.
 fn add(state: &mut [u32; 3], block: &[u8]) {
     for (word, bytes) in state.iter_mut().zip(block.chunks(4)) {
         let added = bytes.iter().rev().fold(0, |word, byte| word << 8 | u32::from(*byte));

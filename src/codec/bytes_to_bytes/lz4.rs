@@ -1,4 +1,5 @@
-//! `numcodecs.lz4` {acceleration, which decoding does not need and encoding ignores}.
+//! `numcodecs.lz4` {acceleration}. Decoding does not need the configuration, and encoding ignores
+//! it.
 //!
 //! ```text
 //! +------------------------+-----------+
@@ -7,7 +8,7 @@
 //! ```
 //!
 //! This is not the LZ4 frame format. Specification: numcodecs, and `lz4_Block_format.md` of LZ4.
-//! Length: at most 0.4 % and 20 bytes more, down to a 255th; at most 0x7e000000 decoded bytes.
+//! Length: at most 0.4 % and 20 bytes more, at least a 255th; at most 0x7e000000 decoded bytes.
 
 use lz4_flex::block::{compress_into, decompress_into, get_maximum_output_size};
 
@@ -19,7 +20,7 @@ use crate::json::Object;
 /// The longest input that LZ4 takes.
 const MAX_DECODED_LEN: u32 = 0x7e00_0000;
 
-/// The length of the length.
+/// The length of the header, which is the decoded length.
 const HEADER_LEN: usize = 4;
 
 /// The codec `numcodecs.lz4`.
@@ -27,7 +28,7 @@ const HEADER_LEN: usize = 4;
 pub struct Lz4;
 
 impl Lz4 {
-    /// Returns the codec, which needs nothing of its configuration.
+    /// Returns the codec, which has no configuration.
     pub fn new(_configuration: &Object) -> Result<Self> {
         Ok(Self)
     }
@@ -62,8 +63,8 @@ impl BytesToBytes for Lz4 {
             .ok()
             .filter(|len| *len <= limit)
             .ok_or_else(|| too_long("lz4", limit))?;
-        // Each byte of a block makes at most 255, and a token some more: what declares more than
-        // that is not worth the memory.
+        // Each byte of a block decodes to at most 255 bytes, and a token to a few more. A longer
+        // declared length is an error before memory is allocated.
         if len > block.len().saturating_mul(255).saturating_add(32) {
             return Err(Error::corrupt(format!(
                 "lz4: declares {len} bytes, which {} cannot hold",

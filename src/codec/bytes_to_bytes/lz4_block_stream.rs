@@ -1,4 +1,4 @@
-//! `lz4_block_stream` {blockSize}: what N5 calls `lz4`, the blocks of Java's
+//! `lz4_block_stream` {blockSize}: the `lz4` of N5, which is the format of Java's
 //! `LZ4BlockOutputStream`.
 //!
 //! ```text
@@ -7,12 +7,12 @@
 //! +------------+-------+---------------------+---------------------+--------------+------+
 //! ```
 //!
-//! All numbers are little endian. The token has in its upper half how the data are stored (1 as
-//! they are, 2 as an LZ4 block), in its lower half the size of blocks. The checksum is the lower 28
-//! bits of xxHash32. A block of no bytes ends it. This is no name that any registry has: only N5
-//! says it, in its own way.
+//! All numbers are little endian. The upper half of the token has the method (1 for stored bytes, 2
+//! for an LZ4 block), the lower half the size of blocks. The checksum is the lower 28 bits of
+//! xxHash32. A block of no bytes ends the stream. No registry has this name: only N5 uses the
+//! format, under its own name.
 //!
-//! Specification: `LZ4BlockOutputStream` of lz4-java. Length: 21 bytes more for each block at most.
+//! Specification: `LZ4BlockOutputStream` of lz4-java. Length: at most 21 bytes more for each block.
 
 use lz4_flex::block::{compress, decompress_into};
 use twox_hash::XxHash32;
@@ -27,22 +27,22 @@ const MAGIC: &[u8; 8] = b"LZ4Block";
 const HEADER_LEN: usize = 21;
 const RAW: u8 = 0x10;
 const LZ4: u8 = 0x20;
-/// What Java starts the hash with.
+/// The seed of the hash in Java.
 const SEED: u32 = 0x9747_b28c;
-/// The bits of the hash that Java keeps.
+/// The bits of the hash that Java stores.
 const MASK: u32 = 0x0fff_ffff;
 
 /// The codec.
 #[derive(Debug)]
 pub struct Lz4BlockStream {
-    /// Decoded bytes of a block.
+    /// The decoded length of a block in bytes.
     block_len: usize,
-    /// The size of blocks as the token has it.
+    /// The size of blocks in the form of the token.
     level: u8,
 }
 
 impl Lz4BlockStream {
-    /// A codec with that configuration.
+    /// Returns the codec with this configuration.
     pub fn new(configuration: &Object) -> Result<Self> {
         let size = count("lz4", configuration, "blockSize", 1 << 16, 64..=1 << 25)?;
         let bits = 32 - (size - 1).leading_zeros();
@@ -53,7 +53,7 @@ impl Lz4BlockStream {
     }
 }
 
-/// The checksum of decoded bytes.
+/// Returns the checksum of decoded bytes.
 fn checksum(decoded: &[u8]) -> u32 {
     XxHash32::oneshot(SEED, decoded) & MASK
 }
@@ -62,7 +62,7 @@ fn corrupt(what: &str) -> Error {
     Error::corrupt(format!("lz4: {what}"))
 }
 
-/// A number of a header.
+/// Reads a number of a header.
 fn number(header: &[u8], at: usize) -> Option<u32> {
     let bytes = header.get(at..)?.first_chunk::<4>()?;
     Some(u32::from_le_bytes(*bytes))
@@ -121,7 +121,7 @@ impl BytesToBytes for Lz4BlockStream {
             }
             let block = match token & 0xf0 {
                 RAW if stored == len => data.to_vec(),
-                // Each byte of a block makes at most 255, and a token some more.
+                // Each byte of a block decodes to at most 255 bytes, and a token to a few more.
                 LZ4 if len <= stored.saturating_mul(255).saturating_add(32) => {
                     let mut block = unset("lz4", len)?;
                     let found = decompress_into(data, &mut block)

@@ -1,10 +1,11 @@
 //! `numcodecs.lzma` {format 1 = .xz (default), 2 = .lzma, 3 = raw; check; preset; filters}, and the
 //! {preset, delta} of GDAL, which is .xz with a delta filter.
 //!
-//! Specification: numcodecs, which passes these to Python's lzma, and that to liblzma; the .xz file
-//! format 1.2. Length: at most 0.1 % and 100 bytes more, down to a 7,000th. Several .xz streams in
-//! a row are joined. .xz and .lzma tell themselves apart when decoding; raw needs `filters`.
-//! Decoding takes at most [`MEMORY_LIMIT`] besides, which is more than the largest preset needs.
+//! Specification: numcodecs passes the configuration to Python's lzma, which passes it to liblzma;
+//! the .xz file format 1.2. Length: at most 0.1 % and 100 bytes more, at least a 7,000th. Several
+//! .xz streams in a row are joined. The decoder detects .xz and .lzma; raw needs `filters`.
+//! Decoding takes at most [`MEMORY_LIMIT`] of extra memory, which is more than the largest preset
+//! needs.
 
 use liblzma::stream::{Action, CONCATENATED, Check, Status, Stream};
 
@@ -17,7 +18,7 @@ use crate::json::Object;
 
 mod filter;
 
-/// What liblzma may use to decode: a dictionary of 128 MiB and its tables.
+/// The memory limit of liblzma for decoding: a dictionary of 128 MiB and its tables.
 const MEMORY_LIMIT: u64 = 192 << 20;
 
 /// The container around the compressed bytes.
@@ -37,7 +38,7 @@ pub struct Lzma {
 }
 
 impl Lzma {
-    /// A codec with that configuration.
+    /// Returns the codec with this configuration.
     pub fn new(configuration: &Object) -> Result<Self> {
         let format = match integer("lzma", configuration, "format", 1, 1..=3)? {
             2 => Format::Alone,
@@ -73,7 +74,7 @@ impl Lzma {
         }
         let codec = Self { format, check, chain };
         if format == Format::Raw {
-            // liblzma knows best which chains there are.
+            // liblzma checks which chains are valid.
             codec.decoder()?;
         }
         Ok(codec)

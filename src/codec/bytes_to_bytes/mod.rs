@@ -1,8 +1,8 @@
 //! Codecs from bytes to bytes, one file each.
 //!
-//! The rows of [`table`](super::table) build them. A decoder here keeps three rules:
-//! it never produces more than its limit, it never allocates what the encoded bytes merely
-//! declare, and there are no bytes on which it panics.
+//! The rows of [`table`](super::table) build them. A decoder here keeps three rules: it never
+//! produces more than its limit, it never allocates a length only because the encoded bytes declare
+//! it, and no input makes it panic.
 
 mod base64;
 mod blosc;

@@ -1,6 +1,6 @@
 //! `numcodecs.shuffle` {elementsize, default 4}: byte k of element i is at k * n + i.
 //!
-//! Examples of the specification have it as `shuffle` {`element_size`}. Specification: numcodecs.
+//! Examples of the specification call it `shuffle` {`element_size`}. Specification: numcodecs.
 //! Length: the same, which must be a multiple of `elementsize`.
 
 use super::blosc::{shuffle, unshuffle};
@@ -13,14 +13,14 @@ use crate::json::Object;
 /// The codec `numcodecs.shuffle`.
 #[derive(Debug)]
 pub struct Shuffle {
-    /// Bytes of an element, at least 1.
+    /// The length of an element in bytes, at least 1.
     item_len: usize,
 }
 
 impl Shuffle {
-    /// A codec with that configuration.
+    /// Returns the codec with this configuration.
     pub fn new(configuration: &Object) -> Result<Self> {
-        // numcodecs takes 0 for 1.
+        // numcodecs treats 0 as 1.
         let names = ["elementsize", "element_size"];
         let name = names.into_iter().find(|name| configuration.contains_key(*name));
         let name = name.unwrap_or("elementsize");

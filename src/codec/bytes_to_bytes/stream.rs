@@ -1,40 +1,40 @@
-//! Runs a decompressor that works in steps against a limit.
+//! Runs a decompressor in steps, up to a limit.
 //!
-//! gzip, zlib, bz2 and lzma all take some input and fill some output at each call; the loop
-//! around them, and the three ways in which it can end badly, are here once.
+//! The decoders of gzip, zlib, bz2 and lzma take some input and fill some output at each call. They
+//! share this loop, with its three errors.
 
 use crate::buffer::{self, reserve};
 use crate::error::{Error, Kind, Result};
 
-/// What one call of a decompressor did.
+/// The result of one call of a decompressor.
 pub(super) struct Step {
-    /// Bytes of input that it took.
+    /// The number of input bytes that it consumed.
     pub consumed: usize,
-    /// Whether its stream is over and its checksum, if it has one, was right.
+    /// Whether the stream ended, with a correct checksum if it has one.
     pub ended: bool,
 }
 
-/// A decompressor at work on one stream.
+/// A decompressor in the middle of one stream.
 pub(super) trait Decompressor {
-    /// Decodes from `input` into the spare capacity of `output`, as far as either goes.
+    /// Decodes from `input` into the spare capacity of `output` until either is used up.
     fn step(&mut self, input: &[u8], output: &mut Vec<u8>) -> Result<Step>;
 }
 
-/// How much longer than a stream it is first taken to be when it is decoded. What is longer makes
-/// more room.
+/// The first guess of the ratio of decoded to encoded length. The output grows if a stream decodes
+/// to more.
 const RATIO: usize = 8;
 
-/// Room worth having at once.
+/// The least capacity to allocate at first.
 const FIRST_LEN: usize = 64 << 10;
 
-/// Where `encoded_len` bytes are to be decoded, by steps, to at most `limit`: that may be far more
-/// than they will be, and decompressors fill all of the room that they are given.
+/// Allocates the first output for decoding `encoded_len` bytes to at most `limit`. The limit may be
+/// far too large, and decompressors write to all of the capacity.
 pub(super) fn room_to_decode(codec: &str, encoded_len: usize, limit: usize) -> Result<Vec<u8>> {
     room(codec, encoded_len.saturating_mul(RATIO).saturating_add(FIRST_LEN).min(limit))
 }
 
 /// Decodes one stream from the start of `input` to the end of `output` (see [`room_to_decode`]),
-/// which may get `limit` bytes in all. Returns how many bytes of input the stream has.
+/// which may reach `limit` bytes. Returns the length of the stream in bytes of input.
 pub(super) fn decode_one(
     codec: &str,
     decompressor: &mut impl Decompressor,
@@ -42,7 +42,7 @@ pub(super) fn decode_one(
     output: &mut Vec<u8>,
     limit: usize,
 ) -> Result<usize> {
-    // A full output does not say whether more would come; the byte that lands here does.
+    // A full output does not show whether more would come; a byte that is written here does.
     let mut surplus = Vec::with_capacity(1);
     let mut used: usize = 0;
     loop {
@@ -70,8 +70,8 @@ pub(super) fn decode_one(
     }
 }
 
-/// An empty vector with room for `len` bytes, or out of memory as an error. The room costs nothing
-/// until it is written.
+/// Returns an empty vector with capacity for `len` bytes; an error if there is no memory. The
+/// capacity takes no memory until it is written.
 pub(super) fn room(codec: &str, len: usize) -> Result<Vec<u8>> {
     reserve(len).map_err(|_| no_room(codec, 0, len))
 }
@@ -81,13 +81,13 @@ fn no_room(codec: &str, len: usize, more: usize) -> Error {
     Error::new(Kind::NoMemory, format!("{codec}: cannot allocate {len} bytes"))
 }
 
-/// Returns `len` bytes for a caller that writes all of them (see [`buffer::unset`]); out of memory
-/// is an error.
+/// Returns `len` bytes for a caller that writes all of them (see [`buffer::unset`]); an error if
+/// there is no memory.
 pub(super) fn unset(codec: &str, len: usize) -> Result<Vec<u8>> {
     buffer::unset(len).map_err(|_| no_room(codec, 0, len))
 }
 
-/// The error of a stream that is longer than it may be.
+/// Returns the error for a stream that exceeds its limit.
 pub(super) fn too_long(codec: &str, limit: usize) -> Error {
     Error::corrupt(format!("{codec}: decodes to more than {limit} bytes"))
 }

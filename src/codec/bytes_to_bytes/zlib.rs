@@ -1,7 +1,7 @@
 //! `numcodecs.zlib` {level -1..=9, default 1}: one zlib stream.
 //!
-//! Specification: RFC 1950. Length: at most 0.1 % and 17 bytes more, down to a thousandth.
-//! Bytes after the stream are an error, a preset dictionary is not supported.
+//! Specification: RFC 1950. Length: at most 0.1 % and 17 bytes more, at least a thousandth. Bytes
+//! after the stream are an error. Preset dictionaries are not supported.
 
 use std::cell::Cell;
 
@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::json::Object;
 
 thread_local! {
-    /// A thread's decompressor: to make one costs as much as to decode a small chunk.
+    /// The decompressor of a thread: creating one takes as long as decoding a small chunk.
     static DECOMPRESS: Cell<Option<Decompress>> = const { Cell::new(None) };
 }
 
@@ -26,7 +26,7 @@ pub struct Zlib {
 }
 
 impl Zlib {
-    /// A codec with that configuration.
+    /// Returns the codec with this configuration.
     pub fn new(configuration: &Object) -> Result<Self> {
         let level = integer("zlib", configuration, "level", 1, -1..=9)?;
         Ok(Self { level: i32::try_from(level).ok().filter(|level| *level >= 0).unwrap_or(6) })
@@ -60,7 +60,7 @@ impl BytesToBytes for Zlib {
     }
 }
 
-/// Hands out this thread's decompressor, ready for a zlib stream.
+/// Runs `work` with this thread's decompressor, reset for a zlib stream.
 pub(super) fn with_decompress<T>(work: impl FnOnce(&mut Decompress) -> T) -> T {
     let mut decompress = DECOMPRESS.take().unwrap_or_else(|| Decompress::new(true));
     decompress.reset(true);

@@ -1,9 +1,9 @@
 //! `zstd` {level -131072..=22, default 0, which is zstd's own 3; checksum, default false}, also
 //! `numcodecs.zstd`: one or more Zstandard frames in a row.
 //!
-//! Specification: RFC 8878. Length: at most 0.4 % and 18 bytes more; down to nearly nothing. The
-//! content size may be absent, skippable frames are skipped. Decoding goes straight to the output,
-//! which serves as the window: no frame, whatever window it declares, takes memory beyond it.
+//! Specification: RFC 8878. Length: at most 0.4 % and 18 bytes more. The content size may be
+//! absent, and skippable frames are skipped. Decoding writes directly to the output, which serves
+//! as the window, so no frame takes memory beyond it, whatever window it declares.
 
 use std::cell::Cell;
 use std::io;
@@ -19,13 +19,13 @@ use crate::codec::kinds::BytesToBytes;
 use crate::error::{Error, Result};
 use crate::json::Object;
 
-/// The highest level whose context, some MiB, is kept by the thread; beyond, it can be hundreds.
+/// The highest level whose context, a few MiB, a thread caches; above, it can be hundreds of MiB.
 const MAX_KEPT_LEVEL: i32 = 6;
 
 thread_local! {
-    /// A thread's decompressor: to make one costs more than to decode a small chunk.
+    /// The decompressor of a thread: creating one takes longer than decoding a small chunk.
     static DECOMPRESSOR: Cell<Option<Decompressor<'static>>> = const { Cell::new(None) };
-    /// A thread's compressor for the levels that need little memory.
+    /// The compressor of a thread, for the levels that need little memory.
     static COMPRESSOR: Cell<Option<Compressor<'static>>> = const { Cell::new(None) };
 }
 
@@ -37,7 +37,7 @@ pub struct Zstd {
 }
 
 impl Zstd {
-    /// A codec with that configuration.
+    /// Returns the codec with this configuration.
     pub fn new(configuration: &Object) -> Result<Self> {
         let level = integer("zstd", configuration, "level", 0, -131_072..=22)?;
         let level = i32::try_from(level)
@@ -58,7 +58,7 @@ impl BytesToBytes for Zstd {
     }
 
     fn decode(&self, encoded: &[u8], limit: usize) -> Result<Vec<u8>> {
-        // Zstandard takes no input at all for no frames; a chunk has one.
+        // Zstandard accepts empty input as no frames, but a chunk has at least one.
         if encoded.is_empty() {
             return Err(Error::corrupt("zstd: 0 bytes, expected a frame"));
         }
@@ -74,14 +74,14 @@ impl BytesToBytes for Zstd {
     }
 }
 
-/// The decoded length, where there is one frame and it says so.
+/// Returns the decoded length if there is a single frame that declares it.
 fn declared_len(encoded: &[u8]) -> Option<usize> {
     let len = get_frame_content_size(encoded).ok()??;
     let frame_len = find_frame_compressed_size(encoded).ok()?;
     (frame_len == encoded.len()).then(|| usize::try_from(len).unwrap_or(usize::MAX))
 }
 
-/// Hands out this thread's decompressor.
+/// Runs `work` with this thread's decompressor.
 pub(super) fn with_decompressor<T>(
     work: impl FnOnce(&mut Decompressor<'static>) -> io::Result<T>,
 ) -> io::Result<T> {
@@ -94,7 +94,7 @@ pub(super) fn with_decompressor<T>(
     result
 }
 
-/// Hands out a compressor of that level.
+/// Runs `work` with a compressor of this level.
 fn with_compressor<T>(
     level: i32,
     work: impl FnOnce(&mut Compressor<'static>) -> io::Result<T>,
@@ -110,7 +110,7 @@ fn with_compressor<T>(
         None => Compressor::new(level)?,
     };
     let result = work(&mut compressor)?;
-    // Only here: one that failed would refuse a new level.
+    // Only after success: a compressor that failed would reject a new level.
     COMPRESSOR.set(Some(compressor));
     Ok(result)
 }

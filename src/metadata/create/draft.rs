@@ -130,7 +130,7 @@ pub(super) fn array(
     Ok(Array { chunk_shape, key_encoding, codecs, ..array })
 }
 
-/// A codec as the text of May 2019 has it: its parameters beside its name.
+/// Returns a codec as the text of May 2019 has it: its parameters beside its name.
 fn inline((id, configuration): &(String, Object)) -> Value {
     let name = json!(format!("http://purl.org/zarr/spec/codec/{id}"));
     let mut codec = Object::from_iter([("codec".to_owned(), name)]);
@@ -204,7 +204,7 @@ impl Chain {
     }
 }
 
-/// The name of the type, with its byte order.
+/// Returns the name of the type, with its byte order.
 fn data_type(era: Era, dtype: &DType, endian: &Endian) -> Result<Value> {
     let numpy = numpy_type(dtype, endian);
     let extension = match dtype {
@@ -236,7 +236,7 @@ fn data_type(era: Era, dtype: &DType, endian: &Endian) -> Result<Value> {
     Ok(json!({"extension": extension, "type": numpy, "fallback": null}))
 }
 
-/// The fill value in a form that the readers of the draft take: no bit patterns of floats.
+/// Returns the fill value in a form that the readers of the draft take: no bit patterns of floats.
 fn fill_value(array: &Array) -> Result<Value> {
     let fill = array.fill.to_json(&array.dtype);
     if let (DType::Time(_), Value::String(_)) = (&array.dtype, &fill) {

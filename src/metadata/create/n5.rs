@@ -99,7 +99,7 @@ fn named(text: &mut Text, mut array: Array) -> Result<Array> {
     Ok(array)
 }
 
-/// The one codec that N5 has a place for; its byte order is always big endian.
+/// Returns the one codec that N5 has a place for; its byte order is always big endian.
 fn compressor(chain: Vec<CodecSpec>) -> Result<Option<CodecSpec>> {
     let mut compressor = None;
     for codec in chain {

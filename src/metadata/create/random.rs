@@ -134,7 +134,7 @@ fn attributes() -> impl Strategy<Value = Value> {
     ])
 }
 
-/// The shape of the chunks that are decoded, and the names of the codecs that make them.
+/// Returns the shape of the chunks that are decoded, and the names of the codecs that make them.
 fn inner(array: &Array) -> (Vec<u64>, Vec<String>) {
     let names = |codecs: &[CodecSpec]| codecs.iter().map(|codec| codec.name.clone()).collect();
     match array.codecs.as_slice() {

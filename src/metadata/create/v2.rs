@@ -56,7 +56,7 @@ fn node(text: &mut Text, document: &Object) -> Result<()> {
     Ok(())
 }
 
-/// The attributes as they are in a text.
+/// Returns the attributes as they are in a text.
 fn attributes_in(text: &Text) -> Result<Object> {
     match text.member(&["attributes"])? {
         None | Some("null") => Ok(Object::new()),
@@ -144,8 +144,8 @@ fn name(text: &mut Text, document: &Object, array: &Array) -> Result<()> {
     }
 }
 
-/// The fill value to store, and the attribute `_FillValue` as xarray has it in Zarr 2: the fill
-/// value is what it masks, and where that is none of the array's values, none.
+/// Returns the fill value to store, and the attribute `_FillValue` as xarray has it in Zarr 2: the
+/// fill value is what it masks, and where that is none of the array's values, none.
 fn mask(text: &mut Text, array: &Array) -> Result<FillValue> {
     let names_none = text.member(&["attributes", DIMENSIONS])?.is_some();
     let is_named = (array.shape.is_empty() && names_none)
@@ -181,7 +181,7 @@ fn mask(text: &mut Text, array: &Array) -> Result<FillValue> {
     }
 }
 
-/// The byte order of what a filter decodes to, where it says that: it is the array's own.
+/// Returns the byte order of what a filter decodes to, where it says that: it is the array's own.
 fn decoded_order(filter: &CodecSpec) -> Option<Endian> {
     if table::kind(&filter.name) != CodecKind::ArrayToArray {
         return None;
@@ -239,7 +239,8 @@ impl Chain {
     }
 }
 
-/// The codec with its identifier and parameters in Zarr 2, under the name that it is read as again.
+/// Returns the codec with its identifier and parameters in Zarr 2, under the name that it is read
+/// as again.
 fn numcodec(codec: CodecSpec) -> Result<Numcodec> {
     let id = codec.name.strip_prefix("numcodecs.").unwrap_or(&codec.name).to_owned();
     let is_known = table::find(&codec.name).is_some_and(|row| row.in_zarr2);

@@ -72,7 +72,7 @@ pub(super) fn array(text: &mut Text, document: &Object, array: Array, new: New) 
     Ok(array)
 }
 
-/// A codec as zarr-python reads it: none of numcodecs' without a configuration.
+/// Returns a codec as zarr-python reads it: none of numcodecs' without a configuration.
 fn configured(mut codec: Value) -> Value {
     if let Some(Value::Array(inner)) = codec.pointer_mut("/configuration/codecs") {
         *inner = inner.drain(..).map(configured).collect();
@@ -97,7 +97,7 @@ fn node(text: &mut Text, document: &Object, kind: &str) -> Result<()> {
     DROPPED.iter().try_for_each(|name| text.remove(&[name]))
 }
 
-/// The name of the type. That of zarr-python for raw bytes stays, since it reads no other.
+/// Returns the name of the type. That of zarr-python for raw bytes stays, since it reads no other.
 fn data_type(document: &Object, array: &Array) -> Value {
     let written = document.get("data_type").unwrap_or(&Value::Null);
     let name = written.get("name").or_else(|| written.get("type"));

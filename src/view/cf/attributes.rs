@@ -45,15 +45,15 @@ pub(in crate::view) enum Many {
 }
 
 impl Attribute {
-    /// An attribute that is a text.
+    /// Returns an attribute that is a text.
     pub fn text(name: &str, text: impl Into<String>) -> Self {
         let values = Values::Text(text.into());
         Self { name: name.to_owned(), values, is_of_the_type: false }
     }
 }
 
-/// The attributes of a node, with the type of its elements where they are numbers. Null is left
-/// out.
+/// Returns the attributes of a node, with the type of its elements where they are numbers. Null is
+/// left out.
 pub(in crate::view) fn attributes(object: &Object, dtype: Option<&DType>) -> Vec<Attribute> {
     let attribute = |(name, value): (&String, &Value)| {
         let of_type = dtype.filter(|_| OF_THE_TYPE.contains(&name.as_str()));
@@ -71,7 +71,7 @@ pub(in crate::view) fn cleaned(mut attributes: Vec<Attribute>) -> Vec<Attribute>
     renamed(attributes, clean)
 }
 
-/// The attributes with names that fit a file, each with one of its own.
+/// Returns the attributes with names that fit a file, each with one of its own.
 pub(in crate::view) fn renamed(
     mut attributes: Vec<Attribute>,
     fitting: impl Fn(&str) -> String,
@@ -164,7 +164,7 @@ fn numbers(values: &[&Value], many: Many) -> Option<Values> {
     Some(Values::Numbers(DType::Uint(8), bytes?.concat(), many))
 }
 
-/// A number, or what the text of a document has for what is none, as a double.
+/// Returns a number, or what the text of a document has for what is none, as a double.
 fn double(value: &Value) -> Option<Vec<u8>> {
     let number = match value {
         Value::String(text) => match text.as_str() {

@@ -17,8 +17,8 @@ pub(in crate::view) fn is_coordinate(array: &Source<'_>) -> bool {
     })
 }
 
-/// An array and what of its group belongs to it: the coordinates of its dimensions, what the
-/// attributes `coordinates` and `grid_mapping` name, if it has no other dimensions, and the
+/// Returns an array and what of its group belongs to it: the coordinates of its dimensions, what
+/// the attributes `coordinates` and `grid_mapping` name, if it has no other dimensions, and the
 /// `bounds` of those, which have one more. And the group.
 pub(in crate::view) fn with_coordinates<'s>(
     source: &Source<'s>,
@@ -47,7 +47,7 @@ pub(in crate::view) fn with_coordinates<'s>(
     Ok((arrays, source.other(&group).ok()))
 }
 
-/// The names in attributes of an array; `grid_mapping` may have colons behind some.
+/// Returns the names in attributes of an array; `grid_mapping` may have colons behind some.
 fn names<'a>(array: &'a Source<'_>, attributes: &'a [&str]) -> impl Iterator<Item = &'a str> {
     let texts = attributes.iter().filter_map(|name| array.attributes().get(*name));
     texts.filter_map(Value::as_str).flat_map(|text| text.split([' ', ':'])).take(MAX_NAMES)

@@ -24,8 +24,8 @@ pub(in crate::view) struct Dimensions {
 }
 
 impl Dimensions {
-    /// The numbers of the dimensions of an array. One without a name is its own; the same name with
-    /// another length has the length behind it, as the levels of an OME-Zarr image have.
+    /// Returns the numbers of the dimensions of an array. One without a name is its own; the same
+    /// name with another length has the length behind it, as the levels of an OME-Zarr image have.
     pub fn claim(&mut self, array: &Source<'_>) -> Result<Vec<usize>> {
         let model = array.array()?.model();
         let mut names = model.dimension_names.iter();
@@ -37,7 +37,7 @@ impl Dimensions {
         Ok(model.shape.iter().enumerate().map(of_axis).collect())
     }
 
-    /// The number of a dimension.
+    /// Returns the number of a dimension.
     pub fn number(&mut self, name: String, len: u64) -> usize {
         let key = (name, len);
         if let Some(number) = self.numbers.get(&key) {

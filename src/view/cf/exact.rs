@@ -2,8 +2,8 @@
 
 use crate::dtype::{DType, half_value};
 
-/// The numbers in `bytes`, little endian, as those of another type; none where one of them is none
-/// of it.
+/// Returns the numbers in `bytes`, little endian, as those of another type, `None` if one of them
+/// is none of it.
 pub(in crate::view) fn exactly(bytes: &[u8], from: &DType, to: &DType) -> Option<Vec<u8>> {
     if from == to {
         return Some(bytes.to_vec());
@@ -42,7 +42,7 @@ fn integer(item: &[u8], dtype: &DType) -> Option<i128> {
     }
 }
 
-/// The double that is this integer.
+/// Returns the double that is this integer.
 fn double(integer: i128) -> Option<f64> {
     let size = u64::try_from(integer.unsigned_abs()).ok()?;
     let bits = 64_u32.checked_sub(size.leading_zeros())?.saturating_sub(size.trailing_zeros());

@@ -46,12 +46,12 @@ pub(super) struct Dataset<'s> {
     pub attributes: Vec<Attribute>,
     /// What is not in it, and why.
     pub left_out: Vec<(String, Error)>,
-    /// The array that it is about; none where it is about a group.
+    /// The array that it is about, `None` if it is about a group.
     array: Option<NodePath>,
 }
 
 impl<'s> Dataset<'s> {
-    /// The arrays that lie directly in a group; or one array, with what of its group its
+    /// Returns the arrays that lie directly in a group; or one array, with what of its group its
     /// coordinates are.
     pub fn of(source: &Source<'s>, room: &mut Room) -> Result<Self> {
         let mut left_out = Vec::new();
@@ -108,7 +108,7 @@ impl<'s> Dataset<'s> {
         self.drop_unused();
     }
 
-    /// The attributes of the group, and what is not here.
+    /// Returns the attributes of the group, and what is not here.
     pub fn global_attributes(&self) -> Vec<Attribute> {
         let mut attributes = self.attributes.clone();
         attributes.extend(left_out(&self.left_out));
@@ -154,7 +154,7 @@ impl<'s> Dataset<'s> {
     }
 }
 
-/// The attribute that says what is not in a file, and why; `None` if everything is.
+/// Returns the attribute that says what is not in a file, and why; `None` if everything is.
 pub(super) fn left_out(reasons: &[(String, Error)]) -> Option<Attribute> {
     let count = reasons.len().saturating_sub(MAX_REASONS);
     let reasons = reasons.iter().take(MAX_REASONS);

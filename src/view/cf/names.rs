@@ -27,9 +27,9 @@ pub(in crate::view) fn clean(name: &str) -> String {
     clean
 }
 
-/// The names that things get in a file, in their order: what `fitting` makes of each, and none of
-/// those in `taken`. A name that fits as it is stays, so a program never finds something else under
-/// it. The other things get names that are left over, and never one in `avoided`.
+/// Returns the names that things get in a file, in their order: what `fitting` makes of each, and
+/// none of those in `taken`. A name that fits as it is stays, so a program never finds something
+/// else under it. The other things get names that are left over, and never one in `avoided`.
 pub(in crate::view) fn distinct<'n>(
     names: impl Iterator<Item = &'n str> + Clone,
     taken: &mut HashSet<String>,
@@ -48,7 +48,8 @@ pub(in crate::view) fn distinct<'n>(
         .collect()
 }
 
-/// The name, or with underscores behind it where it is taken; with a number where many have it.
+/// Returns the name, or with underscores behind it where it is taken; with a number where many have
+/// it.
 pub(in crate::view) fn unused(names: &mut HashSet<String>, mut name: String) -> String {
     for _ in 0..MAX_UNDERSCORES {
         if names.insert(name.clone()) {

@@ -77,7 +77,7 @@ pub(in crate::view) enum Data {
 }
 
 impl<'s> Variable<'s> {
-    /// The array as a variable. Refused where netCDF has no type for it.
+    /// Returns the array as a variable. Refused where netCDF has no type for it.
     pub fn of(source: &Source<'s>, dimensions: &mut Dimensions, room: &mut Room) -> Result<Self> {
         let array = source.array()?;
         if let Some(error) = array.not_understood() {
@@ -245,7 +245,7 @@ fn time_attributes(time: Time) -> Result<Vec<Attribute>> {
     })
 }
 
-/// The texts of an array as characters in UTF-8, NUL behind those that are shorter than the
+/// Returns the texts of an array as characters in UTF-8, NUL behind those that are shorter than the
 /// longest, and its length.
 pub(in crate::view) fn characters(source: &Source<'_>, room: &mut Room) -> Result<(Vec<u8>, u64)> {
     check_small(source)?;
@@ -265,7 +265,7 @@ pub(in crate::view) fn characters(source: &Source<'_>, room: &mut Room) -> Resul
     Ok((values, u64::try_from(longest).unwrap_or(u64::MAX)))
 }
 
-/// The values of a small array, little endian and in C order.
+/// Returns the values of a small array, little endian and in C order.
 fn small_values(source: &Source<'_>, room: &mut Room) -> Result<Vec<u8>> {
     check_small(source)?;
     let len = source.elements(Layout::Linear, Items::default())?.len();

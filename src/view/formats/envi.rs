@@ -52,7 +52,7 @@ pub(super) fn build(source: &Source<'_>) -> Result<View> {
     View::new([Part::from(text)])
 }
 
-/// A text without what has a meaning in a header.
+/// Returns a text without what has a meaning in a header.
 fn plain(text: &str) -> String {
     line(text).replace(['{', '}', ','], "_")
 }

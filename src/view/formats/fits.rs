@@ -118,7 +118,7 @@ impl Cards {
     }
 }
 
-/// A number with a point, as FITS wants it.
+/// Returns a number with a point, as FITS wants it.
 fn float(value: f64) -> String {
     let text = format!("{value:?}").to_uppercase();
     match text.split_once('E') {

@@ -3,14 +3,14 @@
 use crate::error::{Error, Result};
 use crate::view::source::Source;
 
-/// A text without characters that would end its line.
+/// Returns a text without characters that would end its line.
 pub(super) fn line(text: &str) -> String {
     text.chars().map(|char| if char.is_control() { '_' } else { char }).collect()
 }
 
-/// The name of the file of elements that a text header names. Readers take some names for others,
-/// and would read another node's elements: they skip spaces and separators in front, take a `%` for
-/// the number of a slice, and a `\` for a `/`.
+/// Returns the name of the file of elements that a text header names. Readers take some names for
+/// others, and would read another node's elements: they skip spaces and separators in front, take a
+/// `%` for the number of a slice, and a `\` for a `/`.
 pub(super) fn data_file(source: &Source<'_>) -> Result<String> {
     let name = source.raw_name();
     let is_skipped = |char: char| char.is_whitespace() || matches!(char, '=' | ':');
@@ -34,7 +34,7 @@ pub(super) fn put(header: &mut [u8], at: usize, data: &[u8]) {
     }
 }
 
-/// The nearest number of single precision.
+/// Returns the nearest number of single precision.
 #[expect(clippy::as_conversions, clippy::cast_possible_truncation, reason = "nothing else rounds")]
 pub(super) fn single(value: f64) -> f32 {
     value as f32

@@ -171,7 +171,7 @@ impl Hash for Format {
 }
 
 impl Format {
-    /// The format of this name.
+    /// Returns the format of this name.
     pub fn of_extension(extension: &str) -> Option<&'static Self> {
         FORMATS.iter().find(|format| format.extension == extension)
     }
@@ -197,7 +197,7 @@ impl Format {
         }
     }
 
-    /// The file that a node is.
+    /// Returns the file that a node is.
     pub fn view(&self, source: &Source<'_>) -> Result<View> {
         (self.build)(source)
     }

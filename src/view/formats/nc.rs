@@ -109,7 +109,7 @@ fn keep_one_record_dimension(dataset: &mut Dataset<'_>) -> Result<()> {
     dataset.check_not_empty()
 }
 
-/// The bytes of a variable, or of one record of it, padded.
+/// Returns the bytes of a variable, or of one record of it, padded.
 fn vsize(variable: &Variable<'_>, dataset: &Dataset<'_>) -> Result<u64> {
     let lens = variable.dimensions.iter().filter_map(|number| dataset.dimensions.get(*number));
     let lens = lens.map(|dimension| dimension.len).filter(|len| *len > 0);
@@ -119,8 +119,8 @@ fn vsize(variable: &Variable<'_>, dataset: &Dataset<'_>) -> Result<u64> {
         .ok_or_else(|| Error::unsupported("it would exceed the maximum size of a file"))
 }
 
-/// The variable in types that CDF-2 has; none where it has too many elements to convert, or one
-/// would change.
+/// Returns the variable in types that CDF-2 has, `None` if it has too many elements to convert, or
+/// one would change.
 fn in_cdf2<'s>(variable: &Variable<'s>, room: &mut Room) -> Result<Option<Variable<'s>>> {
     match variable.dtype {
         DType::Uint(1) => {
@@ -153,7 +153,7 @@ fn in_cdf2<'s>(variable: &Variable<'s>, room: &mut Room) -> Result<Option<Variab
     }
 }
 
-/// The file of what is in a version's types.
+/// Returns the file of what is in a version's types.
 fn file(dataset: &Dataset<'_>, version: Version) -> Result<View> {
     // No number in the header has another length for another offset.
     let none = vec![0; dataset.variables.len()];
@@ -212,7 +212,7 @@ struct Header {
 }
 
 impl Header {
-    /// All of it, with where the elements of each variable are.
+    /// Returns all of it, with where the elements of each variable are.
     fn of(dataset: &Dataset<'_>, version: Version, begins: &[u64]) -> Result<Vec<u8>> {
         let magic = match version {
             Version::Cdf2 => b"CDF\x02",
@@ -318,7 +318,7 @@ impl Header {
     }
 }
 
-/// The number of a type.
+/// Returns the number of a type.
 fn type_code(dtype: &DType) -> Result<u32> {
     Ok(match dtype {
         DType::Int(1) => 1,

@@ -34,7 +34,7 @@ struct Header<'i> {
 }
 
 struct Units {
-    /// Ten to that power of metres; none where lengths are of no unit.
+    /// Ten to that power of metres, `None` if lengths are of no unit.
     space: Option<i32>,
     /// Ten to that power of seconds.
     time: Option<i32>,
@@ -61,7 +61,7 @@ pub(super) fn build(source: &Source<'_>) -> Result<View> {
     View::new([Part::from(bytes)].into_iter().chain(elements))
 }
 
-/// The code of the type, its bits, and how many axes of the array lie in a pixel.
+/// Returns the code of the type, its bits, and how many axes of the array lie in a pixel.
 fn datatype(image: &Image) -> Result<(i16, i16, usize)> {
     let samples = image.axes.last().filter(|_| image.is_interleaved()).map(|axis| axis.len);
     Ok(match (image.number(), samples) {
@@ -83,7 +83,7 @@ fn datatype(image: &Image) -> Result<(i16, i16, usize)> {
     })
 }
 
-/// The axis of the array that each axis of the file is.
+/// Returns the axis of the array that each axis of the file is.
 fn places(axes: &[Axis]) -> Result<[Option<usize>; RANK]> {
     let mut places = [None; RANK];
     let has = |kind| axes.iter().any(|axis| axis.kind == Some(kind));
@@ -187,8 +187,8 @@ impl Header<'_> {
         space | time
     }
 
-    /// The rows of the matrix from the numbers of a voxel to x, y and z; none where nothing is
-    /// known of space.
+    /// Returns the rows of the matrix from the numbers of a voxel to x, y and z, `None` if nothing
+    /// is known of space.
     fn matrix(&self) -> Option<[[f64; 4]; 3]> {
         let space = self.axes.iter().take(3).flatten();
         if space.clone().all(|axis| axis.scale.is_none()) {
@@ -234,7 +234,7 @@ impl Header<'_> {
         lens.iter().zip(self.dim().iter().skip(1)).all(|(one, own)| (*one).max(1) == *own)
     }
 
-    /// The header, from `base` where there is one, which says more.
+    /// Returns the header, from `base` where there is one, which says more.
     fn version_1(&self, dim: &[i16], base: Option<Vec<u8>>) -> Vec<u8> {
         let is_new = base.is_none();
         let mut bytes = base.unwrap_or_default();

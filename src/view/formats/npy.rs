@@ -58,7 +58,7 @@ fn header(dict: &str) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// A type as a Python literal that `np.dtype` takes.
+/// Returns a type as a Python literal that `np.dtype` takes.
 fn descr(dtype: &DType) -> Result<String> {
     Ok(match dtype {
         DType::Struct(fields) => {
@@ -79,7 +79,7 @@ fn field(field: &Field) -> Result<String> {
     Ok(format!("({name}, {dtype}, ({}))", shape.trim_end()))
 }
 
-/// A string as a Python literal, as Python shows it.
+/// Returns a string as a Python literal, as Python shows it.
 fn literal(text: &str) -> String {
     let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
     let mut literal = String::from(quote);

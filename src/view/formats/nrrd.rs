@@ -113,7 +113,7 @@ fn spacings(axes: &[&Axis]) -> String {
     )
 }
 
-/// The name of a unit, as it can be quoted.
+/// Returns the name of a unit, as it can be quoted.
 fn unit(scale: &Scale) -> String {
     scale.unit.as_ref().map(|unit| line(&unit.name).replace(['"', '\\'], "_")).unwrap_or_default()
 }

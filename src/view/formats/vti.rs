@@ -89,8 +89,8 @@ fn head(space: &[Axis]) -> Result<String> {
     ))
 }
 
-/// The name of the array of a number: that of the node, with where it lies along the axes before
-/// those of space.
+/// Returns the name of the array of a number: that of the node, with where it lies along the axes
+/// before those of space.
 fn title(source: &Source<'_>, image: &Image, outer: &[Axis], number: u64) -> String {
     let mut left = number;
     let mut names = Vec::new();

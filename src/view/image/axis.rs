@@ -51,7 +51,7 @@ pub struct Channel {
 }
 
 impl Axis {
-    /// A letter or a word for it.
+    /// Returns a letter or a word for it.
     pub fn label(&self) -> &str {
         self.name.as_deref().unwrap_or(match self.kind {
             Some(Kind::Time) => "t",
@@ -68,14 +68,14 @@ impl Axis {
         matches!(self.kind, Some(Kind::X | Kind::Y | Kind::Z))
     }
 
-    /// From one element to the next, in a unit of ten to that power of metres, or of seconds; none
-    /// where that is not known.
+    /// From one element to the next, in a unit of ten to that power of metres, or of seconds,
+    /// `None` if that is not known.
     pub fn step_in(&self, exponent: i32) -> Option<f64> {
         let scale = self.scale.as_ref()?;
         scale.unit.as_ref()?.convert(scale.step, exponent)
     }
 
-    /// The place of the first element, in the same way.
+    /// Returns the place of the first element, in the same way.
     pub fn start_in(&self, exponent: i32) -> Option<f64> {
         let scale = self.scale.as_ref()?;
         scale.unit.as_ref()?.convert(scale.start, exponent)

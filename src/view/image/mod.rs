@@ -36,7 +36,7 @@ pub struct Image {
 }
 
 impl Image {
-    /// An array as an image. Refused where it has no elements or no axes.
+    /// Returns an array as an image. Refused where it has no elements or no axes.
     pub fn of(source: &Source<'_>) -> Result<Self> {
         let model = source.array()?.model();
         if model.shape.is_empty() {
@@ -74,12 +74,12 @@ impl Image {
         Ok(Self { axes, channels, dtype: model.dtype.clone() })
     }
 
-    /// The lengths of the axes.
+    /// Returns the lengths of the axes.
     pub fn shape(&self) -> Vec<u64> {
         self.axes.iter().map(|axis| axis.len).collect()
     }
 
-    /// The axis of a kind, and where it is.
+    /// Returns the axis of a kind, and where it is.
     pub fn axis(&self, kind: Kind) -> Option<(usize, &Axis)> {
         self.axes.iter().enumerate().find(|(_, axis)| axis.kind == Some(kind))
     }
@@ -105,7 +105,7 @@ impl Image {
         self.axes.len() > 2 && self.axes.last().is_some_and(|axis| axis.kind == Some(Kind::Channel))
     }
 
-    /// The type of its numbers: that of a Boolean is a byte, 0 or 1.
+    /// Returns the type of its numbers: that of a Boolean is a byte, 0 or 1.
     pub fn number(&self) -> DType {
         match &self.dtype {
             DType::Bool => DType::Uint(1),
@@ -119,8 +119,8 @@ impl Image {
     }
 }
 
-/// The elements of an array of `shape` whose first axes follow one another in the order `order`,
-/// the slowest first; the axes that are not in it follow as they are.
+/// Returns the elements of an array of `shape` whose first axes follow one another in the order
+/// `order`, the slowest first; the axes that are not in it follow as they are.
 pub fn in_order(elements: &Elements, shape: &[u64], order: &[usize]) -> Result<Vec<Part>> {
     // Axes at the end that are where they were stay together.
     let kept = order.iter().enumerate().rev().take_while(|(place, axis)| place == *axis).count();
@@ -152,7 +152,8 @@ pub fn in_order(elements: &Elements, shape: &[u64], order: &[usize]) -> Result<V
     (0..count).map(part).collect()
 }
 
-/// A text as part of an XML document. By names and not by numbers: Bio-Formats reads no `&#181;`.
+/// Returns a text as part of an XML document. By names and not by numbers: Bio-Formats reads no
+/// `&#181;`.
 pub fn escape(text: &str) -> String {
     let mut escaped = String::new();
     for char in text.chars() {

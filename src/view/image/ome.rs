@@ -16,7 +16,7 @@ const MAX_LEVELS: usize = 64;
 /// What versions before 0.3 do not say: the axes are always these.
 const AXES: [&str; 5] = ["t", "c", "z", "y", "x"];
 
-/// Describes the axes of an array that is in a multiscale image, and gives its channels; none where
+/// Describes the axes of an array that is in a multiscale image, and gives its channels, `None` if
 /// it is in none.
 pub(super) fn of(source: &Source<'_>, axes: &mut [Axis]) -> Option<Vec<Channel>> {
     source.above().find_map(|group| {
@@ -29,7 +29,7 @@ pub(super) fn of(source: &Source<'_>, axes: &mut [Axis]) -> Option<Vec<Channel>>
     })
 }
 
-/// The arrays of the multiscale image that a group is, the largest first.
+/// Returns the arrays of the multiscale image that a group is, the largest first.
 pub fn levels<'s>(group: &Source<'s>) -> Result<Vec<Source<'s>>> {
     let image = multiscale(group).ok_or_else(|| {
         Error::unsupported("a group, but not an OME-Zarr image (it has no multiscales)")
@@ -53,7 +53,8 @@ fn multiscale<'g>(group: &'g Source<'_>) -> Option<&'g Value> {
     member(group, "multiscales")?.as_array()?.first().filter(|image| image.is_object())
 }
 
-/// A member of `ome`. Versions before 0.4 are not lowered, and have it among the attributes.
+/// Returns a member of `ome`. Versions before 0.4 are not lowered, and have it among the
+/// attributes.
 fn member<'g>(group: &'g Source<'_>, name: &str) -> Option<&'g Value> {
     let attributes = group.attributes();
     attributes.get("ome").map_or_else(|| attributes.get(name), |ome| ome.get(name))

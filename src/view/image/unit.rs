@@ -59,7 +59,7 @@ const OTHERS: &[(&[&str], Quantity, u32, i32)] = &[
 ];
 
 impl Unit {
-    /// The unit of this name.
+    /// Returns the unit of this name.
     pub fn parse(name: &str) -> Self {
         Self { name: name.to_owned(), size: size_of(name) }
     }
@@ -69,12 +69,12 @@ impl Unit {
         self.size.map(|(quantity, ..)| quantity)
     }
 
-    /// The power of ten of a metre or of a second that it is; none where it is no such.
+    /// Returns the power of ten of a metre or of a second that it is, `None` if it is no such.
     pub fn exponent(&self) -> Option<i32> {
         self.size.filter(|(_, multiple, _)| *multiple == 1).map(|(.., exponent)| exponent)
     }
 
-    /// A value of it in ten to the power of `exponent` metres or seconds.
+    /// Returns a value of it in ten to the power of `exponent` metres or seconds.
     pub fn convert(&self, value: f64, exponent: i32) -> Option<f64> {
         let (_, multiple, own) = self.size?;
         let value = value * f64::from(multiple);

@@ -3,7 +3,7 @@
 use super::scalar::Scalar;
 use crate::error::{Error, Result};
 
-/// The items of a list, each as it is written. What is inside of them is not looked at.
+/// Returns the encoded items of a list without parsing nested values.
 pub(super) fn items(list: &[u8]) -> Result<Vec<&[u8]>> {
     let wrong = || Error::corrupt("json2: expected a list");
     let inside = list.trim_ascii().strip_prefix(b"[").and_then(|list| list.strip_suffix(b"]"));
@@ -35,7 +35,7 @@ pub(super) fn items(list: &[u8]) -> Result<Vec<&[u8]>> {
     Ok(items)
 }
 
-/// Writes an object as `json.dumps` does.
+/// Writes a scalar as `json.dumps` does.
 pub(super) fn write(scalar: Scalar<'_>, ascii: bool, target: &mut Vec<u8>) {
     let text = match scalar {
         Scalar::Text(text) => return write_text(text, ascii, target),

@@ -1,4 +1,4 @@
-//! `MessagePack`: a byte says what follows, numbers are big endian.
+//! `MessagePack`: a byte gives the type of a value, and numbers are big endian.
 //!
 //! <https://github.com/msgpack/msgpack/blob/master/spec.md>
 
@@ -7,24 +7,24 @@ use serde_json::{Map, Number, Value};
 use super::scalar::Scalar;
 use crate::error::{Error, Result};
 
-/// Lists inside of one another in one object.
+/// The most nested lists in an object.
 const MAX_DEPTH: usize = 64;
 
-/// What a value is, when its first bytes are read.
+/// The first bytes of a value.
 enum Head {
-    /// It is complete.
+    /// A complete value.
     Whole(Value),
-    /// A text of so many bytes.
+    /// A string of this many bytes.
     Text(usize),
-    /// Bytes, which say what they are to others only.
+    /// Binary data of this many bytes.
     Bytes(usize),
-    /// A list of so many values.
+    /// A list of this many values.
     List(u64),
-    /// So many pairs of values.
+    /// A map of this many pairs of values.
     Map(u64),
 }
 
-/// The bytes that are not yet read.
+/// The unread bytes.
 struct Reader<'b>(&'b [u8]);
 
 fn short() -> Error {
@@ -38,7 +38,7 @@ impl<'b> Reader<'b> {
         Ok(taken)
     }
 
-    /// The unsigned number in the next `len` bytes.
+    /// Reads an unsigned number of `len` bytes.
     fn number(&mut self, len: usize) -> Result<u64> {
         Ok(self.take(len)?.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)))
     }
@@ -47,7 +47,7 @@ impl<'b> Reader<'b> {
         usize::try_from(self.number(len)?).map_err(|_| short())
     }
 
-    /// The signed number in the next `len` bytes.
+    /// Reads a signed number of `len` bytes.
     fn signed(&mut self, len: usize) -> Result<i64> {
         let unused = 64_usize.saturating_sub(len.saturating_mul(8));
         Ok((self.number(len)? << unused).cast_signed() >> unused)
@@ -100,7 +100,7 @@ impl<'b> Reader<'b> {
         })
     }
 
-    /// The bytes of the next value, whatever is inside of it.
+    /// Returns the bytes of the next value with all nested ones.
     fn skip(&mut self) -> Result<&'b [u8]> {
         let whole = self.0;
         let mut left = 1_u64;
@@ -161,7 +161,7 @@ fn float(float: f64) -> Value {
     )
 }
 
-/// The items of a list, each as it is written.
+/// Returns the encoded items of a list.
 pub(super) fn items(list: &[u8]) -> Result<Vec<&[u8]>> {
     let mut reader = Reader(list);
     let Head::List(count) = reader.head()? else {
@@ -177,7 +177,7 @@ pub(super) fn items(list: &[u8]) -> Result<Vec<&[u8]>> {
     Err(Error::corrupt(format!("msgpack2: {} bytes after the list", reader.0.len())))
 }
 
-/// The value that was written.
+/// Decodes a value.
 pub(super) fn value(item: &[u8]) -> Result<Value> {
     Reader(item).value(MAX_DEPTH)
 }
@@ -196,7 +196,7 @@ fn head(first: u8, number: &[u8], target: &mut Vec<u8>) {
     target.extend_from_slice(number);
 }
 
-/// Writes an object in the shortest way, as Python does.
+/// Writes a scalar in its shortest form, as Python does.
 pub(super) fn write(scalar: Scalar<'_>, target: &mut Vec<u8>) {
     match scalar {
         Scalar::Text(text) => {

@@ -1,4 +1,4 @@
-//! The scalars that both notations of a list can hold.
+//! The scalars that lists hold in both notations.
 
 /// A scalar: an element, or a part of the type and shape that follow the elements.
 #[derive(Debug, Clone, Copy)]

@@ -1,13 +1,14 @@
-//! Bit shuffle, as C-Blosc 1 does it to one block.
+//! Bit shuffle of one block, as in C-Blosc 1.
 //!
-//! For n elements of T bytes, bit b of byte k of element i goes to bit i % 8 of byte i / 8 of row
-//! 8k + b, of 8T rows of n / 8 bytes. A block whose n is not a multiple of 8 is left as it is;
-//! bytes that are no whole element stay at the end. This is byte shuffle, and then each of its rows
-//! cut into 8. Source, destination and scratch are equally long. No length makes it panic.
+//! The block has n elements of T bytes and becomes 8T rows of n / 8 bytes. Bit b of byte k of
+//! element i goes to bit i % 8 of byte i / 8 of row 8k + b: a byte shuffle that then splits each
+//! row into 8. A block whose n is not a multiple of 8 stays unchanged, and so do bytes at the end
+//! that are not a whole element. Source, destination and scratch have the same length. No length
+//! causes a panic.
 
 use super::shuffle::{copy, shuffle, unshuffle};
 
-/// Bit shuffle from elements to rows. `scratch` is as long as they are; what it holds does not
+/// Shuffles the bits of elements into rows. `scratch` has the same length; its contents do not
 /// matter.
 pub(super) fn bitshuffle(item_len: usize, elements: &[u8], rows: &mut [u8], scratch: &mut [u8]) {
     if !has_bit_rows(item_len, elements.len()) {
@@ -27,7 +28,7 @@ pub(super) fn bitshuffle(item_len: usize, elements: &[u8], rows: &mut [u8], scra
     copy(bytes.1, tail);
 }
 
-/// The inverse of [`bitshuffle`].
+/// Reverses [`bitshuffle`].
 pub(super) fn bitunshuffle(item_len: usize, rows: &[u8], elements: &mut [u8], scratch: &mut [u8]) {
     if !has_bit_rows(item_len, elements.len()) {
         return copy(rows, elements);
@@ -46,18 +47,18 @@ pub(super) fn bitunshuffle(item_len: usize, rows: &[u8], elements: &mut [u8], sc
     unshuffle(item_len, scratch, elements);
 }
 
-/// Whether a block is bit shuffled at all: it has elements, a multiple of 8.
+/// Whether a block is bit shuffled: its number of elements is a multiple of 8 and not 0.
 fn has_bit_rows(item_len: usize, len: usize) -> bool {
     len.checked_div(item_len).is_some_and(|count| count > 0 && count.is_multiple_of(8))
 }
 
-/// 8 rows of words; those at one index are a square of 64 bytes.
+/// 8 rows of words. The words at one index are a square of 64 bytes.
 type Squares<const COUNT: usize> = [[u64; COUNT]; 8];
 
-/// Squares that are transposed together: a cache line of each row.
+/// The number of squares that are transposed together: a cache line of each row.
 const SQUARE_COUNT: usize = 8;
 
-/// Cuts each of `row_count` rows of bytes into 8 rows of bits.
+/// Splits each of `row_count` rows of bytes into 8 rows of bits.
 fn bits_to_rows(bytes: &[u8], rows: &mut [u8], row_count: usize) {
     let byte_row_len = bytes.len() / row_count;
     let bit_row_len = byte_row_len / 8;
@@ -82,7 +83,7 @@ fn bits_to_rows(bytes: &[u8], rows: &mut [u8], row_count: usize) {
     }
 }
 
-/// The inverse of [`bits_to_rows`].
+/// Reverses [`bits_to_rows`].
 fn rows_to_bits(rows: &[u8], bytes: &mut [u8], row_count: usize) {
     let byte_row_len = bytes.len() / row_count;
     let bit_row_len = byte_row_len / 8;
@@ -107,7 +108,7 @@ fn rows_to_bits(rows: &[u8], bytes: &mut [u8], row_count: usize) {
     }
 }
 
-/// The words of each row from that square on.
+/// Loads the words of each row from square `index` on.
 fn load_rows<const COUNT: usize>(rows: &[u8], row_len: usize, index: usize) -> Squares<COUNT> {
     let mut squares = [[0; COUNT]; 8];
     for (target, row) in squares.iter_mut().zip(rows.chunks_exact(row_len)) {
@@ -119,7 +120,7 @@ fn load_rows<const COUNT: usize>(rows: &[u8], row_len: usize, index: usize) -> S
     squares
 }
 
-/// The inverse of [`load_rows`].
+/// Reverses [`load_rows`].
 fn store_rows<const COUNT: usize>(
     rows: &mut [u8],
     row_len: usize,
@@ -160,7 +161,7 @@ fn squares_of_bits<const COUNT: usize>(
     }
 }
 
-/// Bit j of byte i becomes bit i of byte j (Hacker's Delight, 7-3).
+/// Transposes a square of bits: bit j of byte i becomes bit i of byte j (Hacker's Delight, 7-3).
 fn transpose_bits(mut word: u64) -> u64 {
     let mut swap = (word ^ (word >> 7)) & 0x00aa_00aa_00aa_00aa;
     word ^= swap ^ (swap << 7);
@@ -170,7 +171,7 @@ fn transpose_bits(mut word: u64) -> u64 {
     word ^ swap ^ (swap << 28)
 }
 
-/// In each square, byte j of row i becomes byte i of row j.
+/// Transposes the bytes of each square: byte j of row i becomes byte i of row j.
 fn transpose_bytes<const COUNT: usize>(squares: &mut Squares<COUNT>) {
     for (step, shift, mask) in [
         (4, 32, 0x0000_0000_ffff_ffff),

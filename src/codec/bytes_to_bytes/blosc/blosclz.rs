@@ -9,51 +9,50 @@
 //! ```
 //!
 //! The first byte always begins literals, whatever its upper bits are; C-Blosc sets the lowest of
-//! them. The last of the stream are literals, too: since 1.19 C-Blosc does not copy a match that
-//! ends it. C-Blosc's own decoder can be made to write where it should not (c-blosc#405); this one
-//! has no way to.
+//! them. A stream also ends with literals: since 1.19 C-Blosc does not copy a match at the end.
+//! C-Blosc's own decoder can be made to write out of bounds (c-blosc#405); this one cannot.
 
-/// The distance that stands for two more bytes, less 1.
+/// The first distance that takes two more bytes, less 1.
 const MAX_SHORT_DISTANCE: usize = 8191;
 
-/// The farthest back that C-Blosc looks; 3 more can be said.
+/// The greatest distance that C-Blosc uses. The format allows 3 more.
 const MAX_DISTANCE: usize = 65_533 + MAX_SHORT_DISTANCE;
 
-/// The shortest matches that are worth it: they take 2 or 4 bytes and another one, which begins the
-/// literals behind them, and the shorter they are the slower is decoding.
+/// The shortest match to encode. A match takes 2 or 4 bytes, and one more for the literals after
+/// it, and short matches slow decoding down.
 const MIN_LEN: usize = 5;
 const MIN_FAR_LEN: usize = 8;
 
-/// What matches are found by.
+/// The length of the sequences in the table of matches.
 const SEQUENCE_LEN: usize = 4;
 
-/// The most literals after one byte.
+/// The most literals after one control byte.
 const MAX_LITERALS: usize = 32;
 
-/// As in C-Blosc no match begins in the last bytes, and none reaches the very last.
+/// As in C-Blosc, no match begins in the last bytes, and none reaches the very last.
 const MATCHLESS_LEN: usize = 12;
 const LAST_LITERALS: usize = 2;
 
-/// How many positions a table holds at least and at most, as powers of 2.
+/// The minimum and maximum number of positions in a table, as powers of 2.
 const MIN_LOG: u32 = 10;
 const MAX_LOG: u32 = 14;
 
-/// Where sequences of 4 bytes were last seen, by their hash; kept from split to split for its
-/// memory.
+/// The last position of each sequence of 4 bytes, by its hash. It is reused for the next split to
+/// save allocations.
 pub(super) struct Table {
     positions: Vec<u32>,
-    /// After 2^n sequences without a match every other one is tried, after as many again every
-    /// third.
+    /// After 2^n sequences without a match the search skips every other position, after twice as
+    /// many two of three.
     patience_log: u32,
 }
 
 impl Table {
-    /// A table for that level, 1 to 9.
+    /// Returns a table for the compression level, 1 to 9.
     pub fn new(level: u32) -> Self {
         Self { positions: vec![0; 1 << MAX_LOG], patience_log: 4 + level.min(9) / 2 }
     }
 
-    /// The table without what it knew, as large as `len` bytes are worth.
+    /// Clears the table and returns positions for an input of `len` bytes.
     fn positions(&mut self, len: usize) -> Option<Positions<'_>> {
         let log = (usize::BITS + 1 - len.leading_zeros()).clamp(MIN_LOG, MAX_LOG);
         let slots = self.positions.get_mut(..1 << log)?;
@@ -62,14 +61,14 @@ impl Table {
     }
 }
 
-/// A power of 2 of positions.
+/// Positions by hash. Their number is a power of 2.
 struct Positions<'a> {
     slots: &'a mut [u32],
     log: u32,
 }
 
 impl Positions<'_> {
-    /// Where that sequence may have been seen last, now that it is at `at`. What never was is at 0.
+    /// Returns the last position of a sequence, and sets it to `at`. The default position is 0.
     fn swap(&mut self, sequence: u32, at: usize) -> Option<usize> {
         let hash = sequence.wrapping_mul(2_654_435_761) >> (u32::BITS - self.log);
         let slot = self.slots.get_mut(usize::try_from(hash).ok()?)?;
@@ -77,8 +76,8 @@ impl Positions<'_> {
     }
 }
 
-/// Encodes `input` to the start of `output` and returns how many bytes that made. `None` where they
-/// do not fit, and where `input` is shorter than any match.
+/// Encodes `input` to the start of `output` and returns the encoded length. `None` if it does not
+/// fit, or if `input` is shorter than any match.
 pub(super) fn compress(input: &[u8], output: &mut [u8], table: &mut Table) -> Option<usize> {
     let start_limit = input.len().checked_sub(MATCHLESS_LEN)?;
     let matchable = input.get(..input.len() - LAST_LITERALS)?;
@@ -116,8 +115,8 @@ pub(super) fn compress(input: &[u8], output: &mut [u8], table: &mut Table) -> Op
         stream.put_match(at - from, len + len_before)?;
         at += len;
         (literals_at, miss) = (at, first_miss);
-        // What followed where another match ended like this one may follow again. Of what repeats
-        // with a long period each part by itself would be found too near.
+        // The data after the end of an earlier match may repeat as well. Without this, searching
+        // data with a long period finds only matches that are too near.
         let border = at - SEQUENCE_LEN / 2;
         let before = positions.swap(sequence_at(input, border), border)?;
         other = Some(before + SEQUENCE_LEN / 2);
@@ -127,12 +126,12 @@ pub(super) fn compress(input: &[u8], output: &mut [u8], table: &mut Table) -> Op
     Some(stream.len)
 }
 
-/// The 4 bytes from there on.
+/// Returns the 4 bytes at `at`.
 fn sequence_at(input: &[u8], at: usize) -> u32 {
     input.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |bytes| u32::from_le_bytes(*bytes))
 }
 
-/// How many bytes both begin with.
+/// Returns the length of the common prefix in bytes.
 fn common_len(a: &[u8], b: &[u8]) -> usize {
     let (a_words, _) = a.as_chunks();
     let (b_words, _) = b.as_chunks();
@@ -147,12 +146,12 @@ fn common_len(a: &[u8], b: &[u8]) -> usize {
     len + a.iter().zip(b).skip(len).take_while(|(a, b)| a == b).count()
 }
 
-/// How many bytes both end with.
+/// Returns the length of the common suffix in bytes.
 fn common_end_len(a: &[u8], b: &[u8]) -> usize {
     a.iter().rev().zip(b.iter().rev()).take_while(|(a, b)| a == b).count()
 }
 
-/// The output. It is discarded if the whole does not fit.
+/// The output. It is discarded if it does not fit.
 struct Stream<'a> {
     output: &'a mut [u8],
     len: usize,
@@ -174,7 +173,7 @@ impl Stream<'_> {
         Some(())
     }
 
-    /// A match of at least 3 bytes.
+    /// Writes a match of at least 3 bytes.
     fn put_match(&mut self, distance: usize, len: usize) -> Option<()> {
         let distance = distance.checked_sub(1)?;
         let short_distance = distance.min(MAX_SHORT_DISTANCE);
@@ -198,8 +197,8 @@ impl Stream<'_> {
     }
 }
 
-/// Decodes `input` into `output` and returns how many bytes that made. `None` where the input ends
-/// too early, refers to what is before the output or does not fit.
+/// Decodes `input` into `output` and returns the decoded length. `None` if the input ends too
+/// early, refers to bytes before the output, or does not fit.
 pub(super) fn decompress(input: &[u8], output: &mut [u8]) -> Option<usize> {
     let (first, mut rest) = input.split_first()?;
     let mut control = usize::from(first & 0b1_1111);
@@ -225,7 +224,7 @@ pub(super) fn decompress(input: &[u8], output: &mut [u8]) -> Option<usize> {
     }
 }
 
-/// The length of a match and how far back it lies.
+/// Reads the length and the distance of a match.
 fn read_match(control: usize, rest: &mut &[u8]) -> Option<(usize, usize)> {
     let mut next = || {
         let (byte, after) = rest.split_first()?;
@@ -249,7 +248,7 @@ fn read_match(control: usize, rest: &mut &[u8]) -> Option<(usize, usize)> {
     Some((count, distance + 1))
 }
 
-/// Repeats `count` bytes from `distance` before `len`, where the copy may reach into itself.
+/// Appends `count` bytes from `distance` before `len`. Source and target may overlap.
 fn copy_match(output: &mut [u8], len: usize, distance: usize, count: usize) -> Option<usize> {
     let start = len.checked_sub(distance)?;
     let end = len.checked_add(count).filter(|end| *end <= output.len())?;
@@ -258,11 +257,11 @@ fn copy_match(output: &mut [u8], len: usize, distance: usize, count: usize) -> O
         output.get_mut(len..end)?.fill(byte);
         return Some(end);
     }
-    // Each round doubles what lies between `start` and `at`, and may copy all of it.
+    // Each round doubles the bytes between `start` and `at`, and may copy all of them.
     let mut at = len;
     while at < end {
         let step = (at - start).min(end - at);
-        // Neither can this panic: start + step is at most at, and at + step at most end.
+        // This does not panic either: start + step is at most at, and at + step at most end.
         output.copy_within(start..start + step, at);
         at += step;
     }

@@ -1,5 +1,5 @@
-//! The reader of Blosc frames. Nothing that a frame says is believed before it is checked, and a
-//! block is only given memory once the frame is known to be long enough to speak of it.
+//! The reader of Blosc frames. It checks every number in a frame before use, and allocates memory
+//! for blocks only if the frame is long enough to have them.
 
 use std::ops::Range;
 
@@ -20,7 +20,7 @@ use crate::codec::kinds::Part;
 use crate::error::{Error, Result};
 use crate::parallel;
 
-/// The length of the number before each split, and of a block's offset.
+/// The length in bytes of the number before each split, and of a block's offset.
 const NUMBER_LEN: usize = 4;
 
 /// Decodes one frame to at most `limit` bytes.
@@ -31,7 +31,7 @@ pub(super) fn decode(encoded: &[u8], limit: usize) -> Result<Vec<u8>> {
     }
 }
 
-/// Decodes a range of one frame that has `decoded_len` bytes; none where that is in most of its
+/// Decodes a range of a frame of `decoded_len` decoded bytes; `None` if the range needs most of its
 /// blocks.
 pub(super) fn decode_range(
     encoded: &[u8],
@@ -62,7 +62,7 @@ pub(super) fn decode_range(
     Ok(Some(Part { bytes, decoded }))
 }
 
-/// Reads the header and checks what does not need the rest of the frame.
+/// Reads the header and checks everything that does not depend on the rest of the frame.
 fn parse(encoded: &[u8]) -> Result<Header> {
     let (words, _) = encoded.as_chunks();
     let [[version, codec_version, flags, item_len], decoded_len, block_len, encoded_len, ..] =
@@ -114,7 +114,7 @@ fn length(len: u32) -> Result<usize> {
     usize::try_from(len).map_err(|_| Error::too_large(format!("blosc: {len} bytes")))
 }
 
-/// What a frame has after its header.
+/// The contents of a frame after its header.
 enum Frame<'a> {
     /// The decoded bytes.
     Stored(&'a [u8]),
@@ -122,7 +122,7 @@ enum Frame<'a> {
 }
 
 impl<'a> Frame<'a> {
-    /// A frame of at most `limit` decoded bytes.
+    /// Opens a frame of at most `limit` decoded bytes.
     fn open(encoded: &'a [u8], limit: usize) -> Result<Self> {
         let header = parse(encoded)?;
         let decoded_len = length(header.decoded_len)?;
@@ -154,7 +154,7 @@ struct Blocks<'a> {
     item_len: usize,
     block_len: usize,
     decoded_len: usize,
-    /// Splits of a whole block.
+    /// The number of splits of a whole block.
     split_count: usize,
 }
 
@@ -192,13 +192,12 @@ impl<'a> Blocks<'a> {
         })
     }
 
-    /// Room for a decompressed block that is still shuffled, then the same again for the bit
-    /// shuffle.
+    /// Allocates scratch space for a shuffled block, and as much again for bit shuffle.
     fn scratch(&self) -> Result<Scratch> {
         Scratch::new(self.filter.room(self.block_len))
     }
 
-    /// Decodes some that follow one another.
+    /// Decodes consecutive blocks.
     fn decode(&self, wanted: Range<usize>) -> Result<Vec<u8>> {
         let len_until = |block: usize| block.saturating_mul(self.block_len).min(self.decoded_len);
         let len = len_until(wanted.end).saturating_sub(len_until(wanted.start));
@@ -214,7 +213,7 @@ impl<'a> Blocks<'a> {
         Ok(decoded)
     }
 
-    /// Decodes the blocks at these offsets; the first of them has the given index.
+    /// Decodes the blocks at these offsets; the first block has the given index.
     fn decode_blocks(
         &self,
         (first, offsets): (usize, &[[u8; NUMBER_LEN]]),
@@ -282,8 +281,8 @@ fn decompress_splits(
     Ok(())
 }
 
-/// Decompresses one split into `target` and returns how much that was; `None` where it does not fit
-/// or is no such stream.
+/// Decompresses a split into `target` and returns its length; `None` if it does not fit or is
+/// corrupt.
 fn decompress(compressor: Compressor, split: &[u8], target: &mut [u8]) -> Option<usize> {
     match compressor {
         Compressor::BloscLz => blosclz::decompress(split, target),

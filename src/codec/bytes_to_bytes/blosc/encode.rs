@@ -1,5 +1,5 @@
-//! The writer of Blosc frames: it chooses blocks and splits as C-Blosc 1.21 does in its default,
-//! forward compatible mode, so that the frames are as good for any reader. Stored frames say
+//! The writer of Blosc frames. It chooses blocks and splits as C-Blosc 1.21 does in its default,
+//! forward compatible mode, so any reader reads the frames equally well. Stored frames name
 //! `BloscLZ`, which every reader has, and no shuffle.
 
 use std::fmt::Display;
@@ -28,23 +28,23 @@ const MAX_DECODED_LEN: u32 = i32::MAX.unsigned_abs() - 16;
 /// The longest block that C-Blosc takes.
 const MAX_BLOCK_LEN: usize = 0x2aaa_aa00;
 
-/// Where automatic block lengths start from: a first level cache.
+/// The initial block length if none is configured: that of a first-level cache.
 const CACHE_LEN: usize = 32 << 10;
 
-/// What a configuration says about encoding.
+/// The configuration for encoding.
 #[derive(Debug)]
 pub(super) struct Encoder {
     pub compressor: Compressor,
-    /// 0 to 9; 0 stores.
+    /// The level, 0 to 9; 0 stores the bytes uncompressed.
     pub level: u32,
     pub filter: Filter,
     pub item_len: u8,
-    /// Bytes of a block, 0 to have one chosen.
+    /// The length of a block in bytes, 0 for automatic.
     pub block_len: u32,
 }
 
 impl Encoder {
-    /// Makes one frame.
+    /// Encodes one frame.
     pub fn encode(&self, decoded: &[u8]) -> Result<Vec<u8>> {
         let decoded_len =
             u32::try_from(decoded.len()).ok().filter(|len| *len <= MAX_DECODED_LEN).ok_or_else(
@@ -74,11 +74,11 @@ impl Encoder {
         Ok(frame)
     }
 
-    /// The compressed frame, or `None` where that would not be shorter than the stored one.
+    /// Returns the compressed frame, `None` unless it is shorter than a stored one.
     fn compress(&self, decoded: &[u8], decoded_len: u32) -> Result<Option<Vec<u8>>> {
         let item_len = usize::from(self.item_len);
         let block_len = self.block_len(decoded.len());
-        // Zstandard came with the flag; readers that do not know the one do not know the other.
+        // Zstandard and the flag have the same age, so a reader knows both or neither.
         let whole_split_count =
             if self.compressor == Compressor::Zstd { 1 } else { split_count(item_len, block_len) };
         let shares = decoded.chunks(share(block_len).saturating_mul(block_len)).collect();
@@ -114,8 +114,8 @@ impl Encoder {
         Ok(Some(frame))
     }
 
-    /// The bytes in a block of a frame of `decoded_len`, which is at least [`MIN_BUFFER_LEN`]: as
-    /// C-Blosc's `compute_blocksize`.
+    /// Returns the length of a block for a frame of `decoded_len` bytes, at least
+    /// [`MIN_BUFFER_LEN`], as C-Blosc's `compute_blocksize` does.
     fn block_len(&self, decoded_len: usize) -> usize {
         let item_len = usize::from(self.item_len);
         if decoded_len < item_len {
@@ -148,22 +148,22 @@ impl Encoder {
     }
 }
 
-/// Blocks of a frame that one thread has encoded.
+/// Consecutive blocks that one thread has encoded.
 struct Share {
-    /// One after another, the lengths of their splits among them.
+    /// The encoded blocks one after another, with the lengths of their splits.
     blocks: Vec<u8>,
     block_lens: Vec<usize>,
 }
 
-/// What a thread needs to encode blocks.
+/// The state of a thread that encodes blocks.
 struct Worker {
     filter: Filter,
     item_len: usize,
     block_len: usize,
-    /// Splits of a whole block.
+    /// The number of splits of a whole block.
     split_count: usize,
     backend: Backend,
-    /// Room for the filter, and for a compressed split.
+    /// Space for the filter and for a compressed split.
     scratch: Scratch,
 }
 
@@ -177,7 +177,7 @@ impl Worker {
     }
 
     fn encode(&mut self, decoded: &[u8]) -> Result<Share> {
-        // No split becomes longer, but each has its length.
+        // No split becomes longer, but each has its length in front.
         let splits = decoded.len().div_ceil(self.block_len).saturating_mul(self.split_count);
         let mut blocks = room("blosc", decoded.len().saturating_add(splits.saturating_mul(4)))?;
         let mut block_lens = Vec::new();
@@ -202,7 +202,7 @@ impl Worker {
             let split_count = if block.len() == self.block_len { self.split_count } else { 1 };
             for split in shuffled.chunks_exact(block.len() / split_count) {
                 let len = self.backend.compress(split, compressed)?;
-                // A split of just that length would be taken for a stored one.
+                // A decoder would take a compressed split of exactly that length for a stored one.
                 let split = match len.filter(|len| *len < split.len()) {
                     Some(len) => compressed.get(..len).unwrap_or_default(),
                     None => split,
@@ -220,7 +220,7 @@ fn number(len: usize) -> Result<u32> {
     u32::try_from(len).map_err(|_| Error::too_large(format!("blosc: {len} bytes")))
 }
 
-/// A compressor and what it keeps from split to split.
+/// A compressor with its state, which is reused for each split.
 enum Backend {
     BloscLz(blosclz::Table),
     Lz4(CompressTable),
@@ -230,7 +230,8 @@ enum Backend {
 }
 
 impl Backend {
-    /// The compressor for frames of that level, 1 to 9. Snappy has no levels, LZ4 none here.
+    /// Returns the compressor for frames of this level, 1 to 9. Levels do not apply to Snappy and
+    /// LZ4.
     fn new(compressor: Compressor, level: u32) -> Result<Self> {
         Ok(match compressor {
             Compressor::BloscLz => Self::BloscLz(blosclz::Table::new(level)),
@@ -238,7 +239,7 @@ impl Backend {
             Compressor::Snappy => Self::Snappy(Box::new(snap::raw::Encoder::new())),
             Compressor::Zlib => Self::Zlib(i32::try_from(level).unwrap_or(9)),
             Compressor::Zstd => {
-                // As in C-Blosc: 9 stands for all that there is.
+                // As in C-Blosc, 9 means the highest level.
                 let level = i32::try_from(level).ok().filter(|level| *level < 9);
                 let level = level.map_or(22, |level| level * 2 - 1);
                 let compressor = bulk::Compressor::new(level).map_err(|e| broken("zstd", &e))?;
@@ -247,7 +248,7 @@ impl Backend {
         })
     }
 
-    /// The room that `compress` needs for a split of that length.
+    /// Returns the space in bytes that `compress` needs for a split of this length.
     fn max_len(&self, split_len: usize) -> usize {
         match self {
             Self::BloscLz(_) | Self::Zlib(_) => split_len,
@@ -257,8 +258,8 @@ impl Backend {
         }
     }
 
-    /// Compresses `split` to the start of `target` and returns the length; `None` where it does not
-    /// become shorter.
+    /// Compresses `split` to the start of `target` and returns the length; `None` unless it becomes
+    /// shorter.
     fn compress(&mut self, split: &[u8], target: &mut [u8]) -> Result<Option<usize>> {
         match self {
             Self::BloscLz(table) => {
@@ -281,7 +282,7 @@ impl Backend {
     }
 }
 
-/// A compressor that does not do what it must.
+/// Returns the error for a compressor that fails unexpectedly.
 fn broken(compressor: &str, error: &dyn Display) -> Error {
     Error::invalid(format!("blosc: {compressor}: {error}"))
 }

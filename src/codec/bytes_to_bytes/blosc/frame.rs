@@ -72,7 +72,8 @@ impl Filter {
     pub(super) const BYTES_FLAG: u8 = 0x01;
     pub(super) const BITS_FLAG: u8 = 0x04;
 
-    /// The filter of a frame with items of this length. Shuffling single bytes has no effect.
+    /// Returns the filter of a frame with items of this length. Shuffling single bytes has no
+    /// effect.
     pub(super) fn from_flags(flags: u8, item_len: usize) -> Self {
         if flags & Self::BYTES_FLAG != 0 && item_len > 1 {
             Self::Bytes
@@ -83,7 +84,7 @@ impl Filter {
         }
     }
 
-    /// The scratch space in bytes that a block of this length needs.
+    /// Returns the scratch space in bytes that a block of this length needs.
     pub(super) fn room(self, block_len: usize) -> usize {
         match self {
             Self::None => 0,
@@ -113,7 +114,7 @@ pub(super) struct Header {
     /// The length of an item, at least 1.
     pub item_len: u8,
     pub decoded_len: u32,
-    /// At least 1 unless nothing is decoded.
+    /// The length of a block, at least 1 unless the frame is empty.
     pub block_len: u32,
     pub encoded_len: u32,
 }
@@ -129,13 +130,13 @@ impl Header {
     }
 }
 
-/// The number of splits of a whole block, unless the flag forbids splits. If the last block of a
-/// frame is shorter, it has one split.
+/// Returns the number of splits of a whole block, unless the flag forbids splits. If the last block
+/// of a frame is shorter, it has one split.
 pub(super) fn split_count(item_len: usize, block_len: usize) -> usize {
     if item_len <= MAX_SPLITS && block_len / item_len >= MIN_BUFFER_LEN { item_len } else { 1 }
 }
 
-/// The number of blocks that one thread takes at a time if several threads share a frame.
+/// Returns the number of blocks that one thread takes at a time if several threads share a frame.
 pub(super) fn share(block_len: usize) -> usize {
     SHARE_LEN.div_ceil(block_len.max(1))
 }

@@ -21,9 +21,9 @@
 //! +---------------------+      +---------------+---------+-------+---------------+---------+--
 //! ```
 //!
-//! A block holds `blocksize` decoded bytes, the last one the rest. It is shuffled by itself and
-//! then compressed as one split or, see [`split_count`](frame::split_count), as `typesize` of them.
-//! A split that is as long as what it holds is stored.
+//! A block holds `blocksize` decoded bytes, the last one the rest. It is shuffled separately, and
+//! then compressed as one split or as `typesize` of them; see [`split_count`](frame::split_count).
+//! A split that is as long as its decoded bytes is stored uncompressed.
 //!
 //! To decode, the header is enough; the configuration is for encoding. `typesize` (default 1) comes
 //! from the data type where a dialect does not have it here. [`decode`] reads what C-Blosc 1.x
@@ -59,8 +59,8 @@ pub struct Blosc {
 }
 
 impl Blosc {
-    /// A codec with that configuration. Shuffle is one of 0, 1, 2 and -1 (bits for single bytes,
-    /// else bytes), or a word of v3.
+    /// Returns the codec with this configuration. Shuffle is one of 0, 1, 2 and -1 (bits for single
+    /// bytes, else bytes), or a word of v3.
     pub fn new(configuration: &Object) -> Result<Self> {
         let compressor = match text(configuration, "cname")?.unwrap_or("lz4") {
             "blosclz" => Compressor::BloscLz,
@@ -73,7 +73,7 @@ impl Blosc {
         let level = count("blosc", configuration, "clevel", 5, 0..=9)?;
         let block_len = count("blosc", configuration, "blocksize", 0, 0..=i32::MAX.unsigned_abs())?;
         let item_len = count("blosc", configuration, "typesize", 1, 1..=u32::MAX)?;
-        // C-Blosc takes longer items for single bytes.
+        // C-Blosc treats longer items as single bytes.
         let item_len = u8::try_from(item_len).unwrap_or(1);
         let filter = match configuration.get("shuffle") {
             None | Some(Value::Null) => Filter::Bytes,
@@ -113,7 +113,7 @@ impl BytesToBytes for Blosc {
     }
 }
 
-/// The string `member`.
+/// Returns the string `member`.
 fn text<'a>(configuration: &'a Object, member: &str) -> Result<Option<&'a str>> {
     match configuration.get(member) {
         None | Some(Value::Null) => Ok(None),

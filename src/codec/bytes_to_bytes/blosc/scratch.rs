@@ -1,4 +1,4 @@
-//! Scratch memory for blocks, kept by each thread: allocating it for each chunk takes longer than
+//! Scratch memory for blocks, cached in each thread: allocating it for each chunk takes longer than
 //! decoding one.
 
 use std::cell::Cell;
@@ -6,18 +6,18 @@ use std::cell::Cell;
 use super::super::stream::unset;
 use crate::error::Result;
 
-/// The most that a thread keeps.
+/// The most bytes that a thread caches.
 const MAX_KEPT_LEN: usize = 4 << 20;
 
 thread_local! {
     static KEPT: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// Bytes to write to before they are read: they are what was in them last.
+/// Bytes to write before they are read: they have arbitrary contents.
 pub(super) struct Scratch(Vec<u8>);
 
 impl Scratch {
-    /// `len` of them, or out of memory as an error.
+    /// Allocates `len` bytes. An error if there is no memory.
     pub fn new(len: usize) -> Result<Self> {
         let mut bytes = KEPT.take();
         if bytes.capacity() < len {
@@ -27,7 +27,7 @@ impl Scratch {
         Ok(Self(bytes))
     }
 
-    /// The first `len` bytes, and the others.
+    /// Returns the first `len` bytes, and the rest.
     pub fn split(&mut self, len: usize) -> (&mut [u8], &mut [u8]) {
         let len = len.min(self.0.len());
         self.0.split_at_mut(len)

@@ -1,13 +1,13 @@
-//! Byte shuffle, as C-Blosc does it to one block and numcodecs to a whole chunk.
+//! Byte shuffle, as C-Blosc applies it to a block and numcodecs to a whole chunk.
 //!
-//! For n elements of T bytes, byte k of element i goes to k * n + i; bytes that are no whole
-//! element stay at the end. Source and destination are equally long; beyond the shorter one nothing
-//! is touched. No length makes it panic.
+//! For n elements of T bytes, byte k of element i goes to k * n + i. Bytes at the end that are not
+//! a whole element stay there. Source and destination have the same length; bytes beyond the
+//! shorter one stay unchanged. No length causes a panic.
 
-/// Elements to whose bytes are brought together in one step: what fits the first cache.
+/// The number of elements in one step; their bytes fit the first-level cache.
 const TILE_COUNT: usize = 1024;
 
-/// Byte shuffle from elements of `item_len` bytes to rows.
+/// Shuffles elements of `item_len` bytes into rows.
 pub(in super::super) fn shuffle(item_len: usize, elements: &[u8], rows: &mut [u8]) {
     let Some((elements, rows)) = body_and_tail(item_len, elements, rows) else { return };
     let count = elements.len() / item_len;
@@ -30,7 +30,7 @@ pub(in super::super) fn shuffle(item_len: usize, elements: &[u8], rows: &mut [u8
     }
 }
 
-/// The inverse of [`shuffle`].
+/// Reverses [`shuffle`].
 pub(in super::super) fn unshuffle(item_len: usize, rows: &[u8], elements: &mut [u8]) {
     let Some((rows, elements)) = body_and_tail(item_len, rows, elements) else { return };
     let count = elements.len() / item_len;
@@ -54,7 +54,7 @@ pub(in super::super) fn unshuffle(item_len: usize, rows: &[u8], elements: &mut [
     }
 }
 
-/// Copies what is no whole element, and hands back the rest; `None` where that was all.
+/// Copies the bytes that are not a whole element, and returns the rest; `None` if nothing is left.
 fn body_and_tail<'a, 'b>(
     item_len: usize,
     source: &'a [u8],
@@ -68,7 +68,7 @@ fn body_and_tail<'a, 'b>(
     (body_len > 0).then_some((body, target))
 }
 
-/// Copies as much as both have.
+/// Copies as many bytes as both slices have.
 pub(super) fn copy(source: &[u8], target: &mut [u8]) {
     let len = source.len().min(target.len());
     if let (Some(source), Some(target)) = (source.get(..len), target.get_mut(..len)) {
@@ -76,7 +76,7 @@ pub(super) fn copy(source: &[u8], target: &mut [u8]) {
     }
 }
 
-/// Elements whose halves are put aside in one step.
+/// The number of elements whose halves are buffered in one step.
 const STEP_COUNT: usize = 512;
 
 fn shuffle_2(elements: &[u8], rows: &mut [u8], count: usize) {
@@ -167,14 +167,14 @@ fn unshuffle_8(rows: &[u8], elements: &mut [u8], count: usize) {
     }
 }
 
-/// Two rows that each step reads or writes as one row of u16. Compilers turn this halving and
-/// doubling into vector instructions, but not strides of 4 or 8 bytes.
+/// Two rows that each step reads as one row of u16. Compilers vectorize this halving and doubling,
+/// but not strides of 4 or 8 bytes.
 struct Pair<'a> {
     low: &'a [u8],
     high: &'a [u8],
 }
 
-/// [`Pair`], to be written.
+/// A [`Pair`] to write to.
 struct PairMut<'a> {
     low: &'a mut [u8],
     high: &'a mut [u8],

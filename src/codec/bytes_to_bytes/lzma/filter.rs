@@ -1,4 +1,5 @@
-//! Filter chains in the terms of Python's lzma: `[{"id": 3, "dist": 4}, {"id": 33, "preset": 1}]`.
+//! Filter chains in the notation of Python's lzma: `[{"id": 3, "dist": 4}, {"id": 33, "preset":
+//! 1}]`.
 
 use liblzma::stream::{Filters, LzmaOptions, MatchFinder, Mode};
 use serde_json::Value;
@@ -18,13 +19,13 @@ const DELTA: u64 = 0x03;
 /// The most filters in a chain.
 const MAX_FILTERS: usize = 4;
 
-/// A dictionary that fits the memory limit.
+/// The largest dictionary within the memory limit.
 const MAX_DICT_LEN: u32 = 128 << 20;
 
-/// The shortest dictionary that liblzma takes.
+/// The shortest dictionary that liblzma accepts.
 const MIN_DICT_LEN: u32 = 4096;
 
-/// The bit of a preset that asks for a slower search.
+/// The bit of a preset that requests a slower search.
 const EXTREME: i64 = 1 << 31;
 
 /// The dictionaries of the presets, in bytes as powers of two.
@@ -45,21 +46,21 @@ pub(super) enum Filter {
     Delta {
         distance: u8,
     },
-    /// For machine code: its identifier and the offset at which it starts.
+    /// A filter for machine code, by its identifier, with its start offset.
     Branch {
         id: u64,
         start_offset: u32,
     },
 }
 
-/// Which LZMA.
+/// The version of LZMA.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Version {
     One,
     Two,
 }
 
-/// The options of LZMA; absent ones are the preset's.
+/// The options of LZMA. Absent ones come from the preset.
 #[derive(Debug, Clone)]
 pub(super) struct Options {
     preset: u32,
@@ -73,7 +74,8 @@ pub(super) struct Options {
     depth: Option<u32>,
 }
 
-/// The `preset` of a configuration or of a filter: 0 to 9, perhaps with the bit for extreme.
+/// Returns the `preset` of a configuration or of a filter: 0 to 9, optionally with the bit for
+/// extreme.
 pub(super) fn preset(configuration: &Object) -> Result<u32> {
     let default = i64::from(DEFAULT_PRESET);
     let preset = integer("lzma", configuration, "preset", default, 0..=(EXTREME | 9))?;
@@ -88,7 +90,7 @@ impl Chain {
         Self(filters)
     }
 
-    /// The member `filters`, if there is one.
+    /// Parses the member `filters`, if present.
     pub fn parse(configuration: &Object) -> Result<Option<Self>> {
         let list = match configuration.get("filters") {
             None | Some(Value::Null) => return Ok(None),
@@ -98,13 +100,13 @@ impl Chain {
         list.iter().map(Filter::parse).collect::<Result<_>>().map(|filters| Some(Self(filters)))
     }
 
-    /// Whether it is what a .lzma file has.
+    /// Whether the chain is valid in a .lzma file.
     pub fn is_lzma1_alone(&self) -> bool {
         matches!(self.0.as_slice(), [Filter::Lzma { version: Version::One, .. }])
     }
 
-    /// The chain as liblzma takes it. To encode `decoded_len` bytes no larger dictionary is asked
-    /// for.
+    /// Returns the chain for liblzma. To encode `decoded_len` bytes it limits the dictionary to
+    /// that length.
     pub fn filters(&self, decoded_len: Option<usize>) -> Result<Filters> {
         let mut filters = Filters::new();
         for filter in &self.0 {
@@ -113,7 +115,7 @@ impl Chain {
         Ok(filters)
     }
 
-    /// The options of the LZMA1 filter of a .lzma file.
+    /// Returns the options of the LZMA1 filter of a .lzma file.
     pub fn lzma1_options(&self, decoded_len: usize) -> Result<LzmaOptions> {
         match self.0.as_slice() {
             [Filter::Lzma { options, .. }] => options.to_liblzma(Some(decoded_len)),
@@ -123,17 +125,17 @@ impl Chain {
 }
 
 impl Filter {
-    /// LZMA1 with the options of a preset.
+    /// Returns LZMA1 with the options of a preset.
     pub fn lzma1(preset: u32) -> Result<Self> {
         Ok(Self::Lzma { version: Version::One, options: Options::preset(preset)? })
     }
 
-    /// LZMA2 with the options of a preset.
+    /// Returns LZMA2 with the options of a preset.
     pub fn lzma2(preset: u32) -> Result<Self> {
         Ok(Self::Lzma { version: Version::Two, options: Options::preset(preset)? })
     }
 
-    /// The difference to the byte `distance`, 1 to 256, before.
+    /// Returns a delta filter with this distance in bytes, 1 to 256.
     pub fn delta(distance: u32) -> Result<Self> {
         distance
             .checked_sub(1)
@@ -250,7 +252,7 @@ impl Options {
     fn to_liblzma(&self, decoded_len: Option<usize>) -> Result<LzmaOptions> {
         let mut options = LzmaOptions::new_preset(self.preset)
             .map_err(|error| Error::invalid(format!("lzma: {error}")))?;
-        // An encoder takes ten times its dictionary, needed or not.
+        // An encoder allocates ten times its dictionary, whether it needs that or not.
         let needed = decoded_len
             .and_then(usize::checked_next_power_of_two)
             .and_then(|len| u32::try_from(len).ok())

@@ -76,7 +76,8 @@ fn attribute(file: &mut File, of: &cf::Attribute, texts: Texts) -> Result<Attrib
     }
 }
 
-/// The name that an attribute has in a file: the libraries take no empty one, and a NUL ends it.
+/// Returns the name that an attribute has in a file: the libraries take no empty one, and a NUL
+/// ends it.
 fn name_of(name: &str) -> String {
     let mut clean = without_nul(name);
     while clean.len() > MAX_NAME_LEN {
@@ -88,19 +89,19 @@ fn name_of(name: &str) -> String {
     clean
 }
 
-/// A name or label that no NUL ends.
+/// Returns a name or label that no NUL ends.
 pub(super) fn without_nul(text: &str) -> String {
     text.replace('\0', "_")
 }
 
-/// An attribute that is one string of its own length.
+/// Returns an attribute that is one string of its own length.
 pub(super) fn fixed(name: &str, text: &[u8]) -> Result<Attribute> {
     let space = if text.is_empty() { message::no_elements() } else { message::dataspace(&[])? };
     let (dtype, value) = (message::terminated_string(text)?, Value::Bytes(text.to_vec()));
     Ok(Attribute { name: name.to_owned(), dtype, space, value })
 }
 
-/// An attribute of numbers.
+/// Returns an attribute of numbers.
 pub(super) fn numbers(
     name: &str,
     dtype: &DType,
@@ -116,7 +117,7 @@ pub(super) fn numbers(
     Ok(Attribute { name: name.to_owned(), dtype: message::datatype(dtype)?, space, value })
 }
 
-/// The names of dimensions as `H5DSset_label` keeps them; none where there are no names.
+/// Returns the names of dimensions as `H5DSset_label` keeps them, `None` if there are no names.
 pub(super) fn labels(file: &mut File, names: &[Option<String>]) -> Result<Option<Attribute>> {
     if names.iter().all(Option::is_none) {
         return Ok(None);

@@ -12,7 +12,7 @@ use crate::view::source::Source;
 /// Chunks have less than this.
 const MAX_CHUNK_LEN: u64 = 1 << 32;
 
-/// The elements of an array: of `characters` where each is as many elements of the file.
+/// Returns the elements of an array: of `characters` where each is as many elements of the file.
 pub(super) fn stored(source: &Source<'_>, characters: Option<u64>) -> Result<Stored> {
     let array = source.array()?;
     let (grid, shape) = (array.grid(), &array.model().shape);

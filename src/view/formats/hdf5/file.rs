@@ -126,7 +126,7 @@ impl File {
         self.objects.len().saturating_sub(1)
     }
 
-    /// The names in a group.
+    /// Returns the names in a group.
     pub fn names(&self, group: usize) -> impl Iterator<Item = &str> {
         let links = match self.objects.get(group).map(|group| &group.content) {
             Some(Content::Group(links)) => links.as_slice(),
@@ -170,7 +170,7 @@ impl File {
         Ok(())
     }
 
-    /// A text in a global heap.
+    /// Returns a text in a global heap.
     pub fn text(&mut self, text: &str) -> Option<(usize, u32)> {
         let len = u32::try_from(text.len()).ok().filter(|len| *len > 0)?;
         self.attributes_len = self.attributes_len.saturating_add(text.len());
@@ -178,13 +178,13 @@ impl File {
         Some((self.heap.len().saturating_sub(1), len))
     }
 
-    /// A reference to an object in a global heap.
+    /// Returns a reference to an object in a global heap.
     pub fn reference(&mut self, object: usize) -> (usize, u32) {
         self.heap.push(HeapObject::Reference(object));
         (self.heap.len().saturating_sub(1), 1)
     }
 
-    /// The file of what is in it.
+    /// Returns the file of what is in it.
     pub fn into_view(mut self) -> Result<View> {
         let too_long = || Error::unsupported("it would exceed the maximum size of a file");
         let next = |at: u64, len: u64, multiple: u64| {
@@ -232,7 +232,7 @@ impl File {
         Ok(View::new(parts)?.with_bookkeeping(0..SUPERBLOCK_LEN))
     }
 
-    /// All that are no elements.
+    /// Returns all that are no elements.
     fn metadata(&self, addresses: &Addresses, len: u64) -> Result<Vec<u8>> {
         let mut bytes = b"\x89HDF\r\n\x1a\n\x02\x08\x08\x00".to_vec();
         let root = Addresses::of(&addresses.objects, 0);
@@ -252,7 +252,7 @@ impl File {
     }
 }
 
-/// An object header, version 2.
+/// Returns an object header, version 2.
 fn header(object: &Object, number: usize, addresses: &Addresses) -> Result<Vec<u8>> {
     let mut messages = Messages::default();
     match &object.content {
@@ -310,7 +310,7 @@ impl Attribute {
 }
 
 impl Object {
-    /// A group without members.
+    /// Returns a group without members.
     pub fn group() -> Self {
         Self { attributes: Vec::new(), content: Content::Group(Vec::new()) }
     }
@@ -362,7 +362,7 @@ fn in_heap(item: Option<(usize, u32)>, addresses: &Addresses) -> [u8; 16] {
     bytes
 }
 
-/// A global heap.
+/// Returns a global heap.
 fn collection(heap: &[HeapObject], addresses: &Addresses) -> Vec<u8> {
     let mut objects = Vec::new();
     let mut object = |number: u16, refs: u16, len: usize, bytes: &[u8]| {

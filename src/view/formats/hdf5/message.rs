@@ -41,7 +41,7 @@ impl Kind {
     }
 }
 
-/// The lengths of dimensions; none for one element alone.
+/// Returns the lengths of dimensions; none for one element alone.
 pub(super) fn dataspace(lens: &[u64]) -> Result<Vec<u8>> {
     let rank = u8::try_from(lens.len()).ok().filter(|rank| *rank <= 32);
     let rank = rank.ok_or_else(|| Error::unsupported("HDF5 has up to 32 dimensions"))?;
@@ -67,13 +67,13 @@ fn class(version: u8, class: u8, bits: [u8; 3], len: usize, behind: &[u8]) -> Re
     Ok(bytes)
 }
 
-/// A type of strings of so many bytes, NUL behind what is shorter: in ASCII where their text
-/// is all of that, since some programs read nothing else, or in UTF-8.
+/// Returns a type of strings of so many bytes, NUL behind what is shorter: in ASCII where their
+/// text is all of that, since some programs read nothing else, or in UTF-8.
 pub(super) fn string(text: &[u8], len: usize) -> Result<Vec<u8>> {
     class(1, 3, [0x01 | charset(text), 0, 0], len, &[])
 }
 
-/// A type of strings up to a NUL: libraries take no other for what they made themselves.
+/// Returns a type of strings up to a NUL: libraries take no other for what they made themselves.
 pub(super) fn terminated_string(text: &[u8]) -> Result<Vec<u8>> {
     class(1, 3, [charset(text), 0, 0], text.len().max(1), &[])
 }
@@ -82,12 +82,12 @@ fn charset(text: &[u8]) -> u8 {
     if text.is_ascii() { 0 } else { 0x10 }
 }
 
-/// A string of characters that are no text of Unicode.
+/// Returns a string of characters that are no text of Unicode.
 fn characters(len: usize) -> Result<Vec<u8>> {
     class(1, 3, [0x01, 0, 0], len, &[])
 }
 
-/// A string of any length in UTF-8.
+/// Returns a string of any length in UTF-8.
 pub(super) fn any_string() -> Result<Vec<u8>> {
     class(1, 9, [0x01, 1, 0], 16, &integer(1, 0)?)
 }
@@ -97,7 +97,7 @@ pub(super) fn references() -> Result<Vec<u8>> {
     class(1, 9, [0, 0, 0], 16, &class(1, 7, [0, 0, 0], 8, &[])?)
 }
 
-/// The type of elements, little endian.
+/// Returns the type of elements, little endian.
 pub(super) fn datatype(dtype: &DType) -> Result<Vec<u8>> {
     let len = dtype.item_len();
     match dtype {
@@ -145,7 +145,7 @@ fn integer(len: usize, sign: u8) -> Result<Vec<u8>> {
     class(1, 0, [sign, 0, 0], len, &[0, 0, bits(len), 0])
 }
 
-/// An IEEE 754 number with so many bits of fraction and exponent.
+/// Returns an IEEE 754 number with so many bits of fraction and exponent.
 fn float(len: usize, (fraction, exponent): (u8, u8)) -> Result<Vec<u8>> {
     let bias = (1_u32 << (exponent - 1)) - 1;
     let mut behind = vec![0, 0, bits(len), 0, fraction, exponent, 0, fraction];
@@ -184,14 +184,14 @@ fn compound(len: usize, members: &[(String, Vec<u8>)], offsets: &[usize]) -> Res
     class(3, 6, [low, high, 0], len, &behind)
 }
 
-/// The fewest bytes that hold a number.
+/// Returns the fewest bytes that hold a number.
 fn width(number: usize) -> usize {
     let bits = usize::BITS.saturating_sub(number.leading_zeros());
     usize::try_from(bits.div_ceil(8)).unwrap_or(8).max(1)
 }
 
-/// The value of elements that nobody wrote, and when room is made for them: at once, or when they
-/// are written.
+/// Returns the value of elements that nobody wrote, and when room is made for them: at once, or
+/// when they are written.
 pub(super) fn fill_value(fill: Option<&[u8]>, is_there: bool) -> Result<Vec<u8>> {
     let room = if is_there { 0x09 } else { 0x0a };
     let Some(fill) = fill else { return Ok(vec![3, room]) };
@@ -228,7 +228,7 @@ pub(super) fn implicit(address: u64, chunk: &[u64], item_len: usize) -> Result<V
     Ok(bytes)
 }
 
-/// An attribute: its name, type, dimensions and elements.
+/// Returns an attribute: its name, type, dimensions and elements.
 pub(super) fn attribute(name: &str, dtype: &[u8], space: &[u8], value: &[u8]) -> Result<Vec<u8>> {
     let mut bytes = vec![3, 0];
     let long = || Error::unsupported(format!("the attribute {name} is too long"));
@@ -258,7 +258,7 @@ pub(super) fn link_info(count: usize) -> Vec<u8> {
     bytes
 }
 
-/// A name in a group, by its number, with the address of the object.
+/// Returns a name in a group, by its number, with the address of the object.
 pub(super) fn link(name: &str, number: usize, address: u64) -> Result<Vec<u8>> {
     let len = u16::try_from(name.len()).map_err(|_| Error::unsupported("a name is too long"))?;
     let mut bytes = vec![1, 0x15];

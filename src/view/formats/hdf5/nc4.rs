@@ -143,7 +143,7 @@ impl Netcdf {
     }
 }
 
-/// A name that netCDF does not change.
+/// Returns a name that netCDF does not change.
 fn free(name: &str) -> String {
     name.replace(NOT_A_COORDINATE, FREE)
 }
@@ -178,7 +178,7 @@ fn name_members(dataset: &mut cf::Dataset<'_>, groups: &HashSet<String>) {
     }
 }
 
-/// The number of the dimension whose coordinates a variable is.
+/// Returns the number of the dimension whose coordinates a variable is.
 fn coordinate_of(variable: &Variable<'_>, dimensions: &[Dimension]) -> Option<usize> {
     let [number] = variable.dimensions.as_slice() else { return None };
     let dimension = dimensions.get(*number)?;

@@ -65,7 +65,7 @@ pub(super) fn name_dimensions(
     Ok(())
 }
 
-/// The dimensions of an array; without a name where they have none.
+/// Returns the dimensions of an array; without a name where they have none.
 fn dimensions(source: &Source<'_>) -> Vec<Dimension> {
     let Ok(array) = source.array() else { return Vec::new() };
     let mut names = array.model().dimension_names.iter().cloned();

@@ -76,7 +76,7 @@ impl Writer {
         writer
     }
 
-    /// A directory that is not in the chain, and its place.
+    /// Returns a directory that is not in the chain, and its place.
     pub fn directory(&mut self, mut entries: Vec<Entry>) -> Result<u64> {
         if u64::try_from(self.bytes.len()).is_ok_and(|len| len > max_prefix_len()) {
             return Err(Error::unsupported(format!(
@@ -134,7 +134,7 @@ impl Writer {
         Ok(())
     }
 
-    /// The code of a type, how many values there are, and their bytes.
+    /// Returns the code of a type, how many values there are, and their bytes.
     fn encode(&self, value: &Value) -> Result<(u16, u64, Vec<u8>)> {
         let mut word = Self { bytes: Vec::new(), form: self.form, link: 0 };
         let (code, count) = match value {
@@ -228,7 +228,7 @@ pub(super) fn resolution(x: f64, y: f64, unit: u16) -> Vec<Entry> {
     ]
 }
 
-/// A fraction near a number; none for one that is not above zero, or far too large.
+/// Returns a fraction near a number; none for one that is not above zero, or far too large.
 fn rational(value: f64) -> Option<Value> {
     let fits = |denominator: &u32| value * f64::from(*denominator) < 4e9;
     let denominator = [1_000_000_000, 1_000_000, 1000, 1].into_iter().find(fits)?;

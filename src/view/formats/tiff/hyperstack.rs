@@ -72,7 +72,7 @@ pub(in super::super) fn build(source: &Source<'_>) -> Result<View> {
     View::new([Part::from(header(start)?)].into_iter().chain(parts))
 }
 
-/// The text of a hyperstack, and the order of the axes before those of a page.
+/// Returns the text of a hyperstack, and the order of the axes before those of a page.
 fn hyperstack(image: &Image, outer: &[Axis], kinds: &[Option<Kind>]) -> (String, Vec<usize>) {
     let mut order: Vec<usize> = (0..outer.len()).collect();
     order.sort_by_key(|axis| match kinds.get(*axis).copied().flatten() {
@@ -128,7 +128,7 @@ fn place(image: &Image, is_of_imagej: bool) -> Vec<(u16, Value)> {
     resolution(x, y, if is_of_imagej { 1 } else { 3 })
 }
 
-/// The text by which tifffile restores a shape.
+/// Returns the text by which tifffile restores a shape.
 fn shape(image: &Image) -> String {
     serde_json::json!({ "shape": image.shape() }).to_string()
 }

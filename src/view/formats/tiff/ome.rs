@@ -24,7 +24,7 @@ const STRIP_LEN: u64 = 1 << 20;
 /// The longest tile or strip: readers take each as a whole.
 const MAX_TILE_LEN: u64 = 1 << 30;
 
-/// The most pages. The directory of each has more than 256 bytes.
+/// Returns the most pages. The directory of each has more than 256 bytes.
 fn max_pages() -> u64 {
     max_prefix_len() / 256
 }
@@ -190,7 +190,7 @@ impl Level {
 }
 
 impl Tiles {
-    /// The tiles that chunks are; none where they are none.
+    /// Returns the tiles that chunks are, `None` if they are none.
     fn of(source: &Source<'_>, page: &Page, outer: usize) -> Result<Option<Self>> {
         let array = source.array()?;
         if !array.grid().is_regular() {
@@ -219,7 +219,7 @@ impl Tiles {
         Ok(Some(Self { width, height, are_strips: !is_tile, chunk, counts, across, down, len }))
     }
 
-    /// The places of the tiles of a page, row after row.
+    /// Returns the places of the tiles of a page, row after row.
     fn offsets(&self, start: u64, outer: &[u64], number: u64) -> Vec<u64> {
         let (mut left, mut indices) = (number, Vec::new());
         for len in outer.iter().rev() {

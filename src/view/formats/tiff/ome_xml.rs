@@ -4,7 +4,7 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::view::image::{Axis, Image, Kind, Unit, escape};
 
-/// The text of an image, whose axes before those of a page are `kinds`.
+/// Returns the text of an image, whose axes before those of a page are `kinds`.
 pub(super) fn text(
     name: &str,
     image: &Image,
@@ -83,7 +83,7 @@ fn channel(image: &Image, index: u64, samples: u16) -> String {
     text
 }
 
-/// The order of the axes, the fastest first.
+/// Returns the order of the axes, the fastest first.
 fn order(kinds: &[Option<Kind>], samples: u16) -> String {
     let mut order = String::from("XY");
     let in_pixel = (samples > 1).then_some(Kind::Channel);

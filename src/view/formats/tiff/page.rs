@@ -21,7 +21,7 @@ pub(super) struct Page {
 }
 
 impl Page {
-    /// The page that the last axes of an image are, and the axes before them.
+    /// Returns the page that the last axes of an image are, and the axes before them.
     pub fn of(image: &Image) -> Result<(Self, &[Axis])> {
         let (sample_format, len) = match image.number() {
             DType::Uint(len) => (1, len),
