@@ -14,12 +14,12 @@ use crate::metadata::NodePath;
 /// stored.
 pub type GetChunk<'g> = dyn Fn(&Elements, &Coords, &Range<usize>) -> Result<Option<Excerpt>> + 'g;
 
-/// Decoded bytes of a chunk that follow one another.
+/// A range of the decoded bytes of a chunk.
 #[derive(Debug)]
 pub struct Excerpt {
-    /// These bytes.
+    /// The bytes of the range.
     pub bytes: Buffer,
-    /// How many of the chunk lie before them.
+    /// The offset of the range in the chunk.
     pub start: usize,
 }
 
@@ -33,27 +33,27 @@ impl From<Buffer> for Excerpt {
 pub type ChangeChunk<'g> = dyn FnMut(&Elements, &Coords, Cover, &mut dyn FnMut(&mut [u8]) -> Result<()>) -> Result<()>
     + 'g;
 
-/// Looks at a chunk of a walk, and says whether to go on.
+/// Receives the chunks of a walk, and decides whether to continue.
 pub type EachChunk<'f, 'v> = dyn FnMut(&'v Elements, &Coords, &Touch) -> Walk + 'f;
 
-/// How a walk over chunks goes on, or ended.
+/// Whether a walk over chunks continues.
 pub type Walk = Result<ControlFlow<()>>;
 
-/// What a range of a file has of a chunk.
+/// The overlap of a range of a file and a chunk.
 #[derive(Debug, Clone)]
 pub struct Touch {
-    /// Whether it has the last element.
+    /// Whether the overlap includes the last element.
     pub reach: Reach,
-    /// From the first of its bytes to the last.
+    /// The bytes of the chunk from the first to the last in the overlap.
     pub bytes: Range<usize>,
 }
 
-/// Whether a range has the last element of a chunk.
+/// Whether a range includes the last element of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
-    /// It has not.
+    /// The range ends before it.
     Within,
-    /// It has.
+    /// The range includes it.
     End,
 }
 
@@ -67,16 +67,15 @@ pub struct Elements {
     layout: Layout,
     items: Items,
     item_len: u64,
-    /// Bytes that turn together.
+    /// The number of bytes whose order is reversed together.
     component_len: usize,
     chunk_len: u64,
-    /// Where among all elements of the array, in bytes, those begin that are meant, and their
-    /// length.
+    /// The offset of these elements among all elements of the array, and their length, in bytes.
     start: u64,
     len: u64,
 }
 
-/// A box of elements that follow one another in C order.
+/// A box of consecutive elements in C order.
 #[derive(Debug)]
 struct Run {
     start: Vec<u64>,
@@ -84,8 +83,7 @@ struct Run {
 }
 
 impl Elements {
-    /// Returns the elements of an array. Refused where they have no fixed length, or cannot be
-    /// decoded.
+    /// Returns the elements of an array. Fails if they are of variable length or cannot be decoded.
     pub fn new(path: &NodePath, array: &Arc<Array>, layout: Layout, items: Items) -> Result<Self> {
         if let Some(error) = array.not_understood() {
             return Err(Error::unsupported(format!("the array cannot be decoded: {error}")));
@@ -123,7 +121,7 @@ impl Elements {
         Ok(Self { path, array, layout, items, item_len, component_len, chunk_len, start: 0, len })
     }
 
-    /// `len` bytes of them from `from` on.
+    /// Returns `len` bytes of the elements from `from` on.
     pub fn range(&self, from: u64, len: u64) -> Result<Self> {
         if from.checked_add(len).is_none_or(|end| end > self.len) {
             return Err(outside());
@@ -131,7 +129,7 @@ impl Elements {
         Ok(Self { start: self.start.checked_add(from).ok_or_else(outside)?, len, ..self.clone() })
     }
 
-    /// Those of an array of any type, to get its chunks with.
+    /// Returns the elements of an array of any type, to read its chunks.
     pub(super) fn of_chunks(path: &NodePath, array: &Arc<Array>) -> Self {
         Self {
             path: path.clone(),
@@ -146,7 +144,7 @@ impl Elements {
         }
     }
 
-    /// Whether others are the same elements of the same array, one after another in the same way.
+    /// Whether both are the same elements of the same array in the same layout.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         let of_array = self.path == other.path && self.array.has_elements_of(&other.array);
         of_array
@@ -154,31 +152,30 @@ impl Elements {
                 == (other.layout, other.items, other.start, other.len)
     }
 
-    /// Their length in bytes.
+    /// Returns the length in bytes.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Whether there are none.
+    /// Whether there are no elements.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// How they follow one another.
+    /// Returns the order of the elements.
     pub fn layout(&self) -> Layout {
         self.layout
     }
 
-    /// Returns the decoded bytes of the chunks that a sweep from the first element to the last has
-    /// to keep, or decodes again and again: a row of chunks. One chunk where each is a range of the
-    /// file.
+    /// Returns the decoded length of the chunks that a sweep must cache to decode each chunk only
+    /// once: a row of chunks, or one chunk if each is a range of the file.
     pub fn slab_len(&self) -> Option<u64> {
         let chunk_len = self.array.longest_chunk_len().longest();
         match self.layout {
             Layout::Chunks => Some(chunk_len),
             Layout::Linear => {
-                // Along leading dimensions of one element, or one chunk of one element, rows do not
-                // meet.
+                // Rows do not share chunks along leading dimensions with one element, or with
+                // chunks of one element.
                 let (counts, shape) = (self.array.grid().counts(), self.array.chunk_shape());
                 let first = shape.iter().position(|len| *len > 1).unwrap_or(shape.len());
                 let across = counts.iter().skip(first.saturating_add(1));
@@ -187,8 +184,8 @@ impl Elements {
         }
     }
 
-    /// Returns the end of the last whole rows between two places: of the longest that end in the
-    /// second half.
+    /// Returns the end of the last whole rows between two offsets: of the longest rows that end in
+    /// the second half.
     pub(super) fn rows_until(&self, from: u64, until: u64) -> Option<u64> {
         let least = from.saturating_add(until.saturating_sub(from) / 2);
         let until = self.start.checked_add(until)?;
@@ -205,9 +202,9 @@ impl Elements {
         None
     }
 
-    /// What is to be said of a sweep where a cache of `limit` bytes does not hold a row of chunks,
-    /// and so many of the file are made at once; nothing where chunks need not be decoded as a
-    /// whole.
+    /// Returns a warning for a sweep if a cache of `limit` bytes cannot hold a row of chunks.
+    /// `at_once` is the number of bytes that one read covers. `None` if partial chunks can be
+    /// decoded.
     pub fn warning(&self, limit: u64, at_once: u64) -> Option<String> {
         let slab = match self.slab_len() {
             Some(slab) if slab <= limit => return None,
@@ -243,7 +240,7 @@ impl Elements {
         Ok(())
     }
 
-    /// Returns each chunk that `len` bytes from `from` on are made of, until `each` breaks.
+    /// Calls `each` for each chunk that `len` bytes from `from` on need, until it breaks.
     pub(super) fn for_each_chunk<'e>(
         &'e self,
         from: u64,
@@ -257,7 +254,7 @@ impl Elements {
         })
     }
 
-    /// Puts `data` where the bytes from `from` on are.
+    /// Writes `data` from `from` on.
     pub(super) fn write(&self, from: u64, data: &[u8], change: &mut ChangeChunk<'_>) -> Result<()> {
         let item_size = self.item_size()?;
         let from = self.start.checked_add(from).ok_or_else(outside)?;
@@ -283,8 +280,8 @@ impl Elements {
         Ok(())
     }
 
-    /// Puts `data` into one element, whose other bytes stay: while the chunk is held, since another
-    /// request may write these at the same time.
+    /// Writes `data` into a part of one element. It holds the chunk meanwhile, since another
+    /// request may write the other bytes of the element.
     fn write_part(
         &self,
         number: u64,
@@ -310,8 +307,7 @@ impl Elements {
         .map(|_| ())
     }
 
-    /// Returns the numbers of the first element that a range touches, and of the one after the
-    /// last.
+    /// Returns the number of the first element that a range touches, and of the one after the last.
     fn items_of(&self, from: u64, len: usize) -> (u64, u64) {
         let end = from.saturating_add(u64::try_from(len).unwrap_or(u64::MAX));
         (from / self.item_len, end.div_ceil(self.item_len))
@@ -322,7 +318,7 @@ impl Elements {
         usize::try_from(len).map_err(|_| outside())
     }
 
-    /// Elements as chunks have them, from the one of the number `first` on.
+    /// Reads elements in the byte order of chunks, from number `first` on.
     fn read_items(&self, first: u64, target: &mut [u8], get: &GetChunk<'_>) -> Result<()> {
         let model = self.array.model();
         let fill = model.fill.item(&model.dtype);
@@ -356,7 +352,7 @@ impl Elements {
         .map(|_| ())
     }
 
-    /// From the first byte that a box has of a chunk to the last.
+    /// Returns the bytes of the chunk from the first to the last in the box.
     fn bytes_of(&self, here: &Here<'_>) -> Result<Range<usize>> {
         let byte = |item: u64| usize::try_from(item.checked_mul(self.item_len)?).ok();
         let items = region::bounds(here.in_chunk, here.extent).ok_or_else(outside)?;
@@ -368,7 +364,8 @@ impl Elements {
         usize::try_from(self.item_len).map_err(|_| outside())
     }
 
-    /// Returns each box that `len` bytes of elements from the number `first` on have in a chunk.
+    /// Calls `each` for the box that `len` bytes of elements from number `first` on have in each
+    /// chunk.
     fn for_each_box(
         &self,
         first: u64,
@@ -405,8 +402,8 @@ impl Elements {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Returns the part of each chunk that a box of elements touches, in C order of the chunks. The
-    /// box lies in the range `run`.
+    /// Calls `each` for the part of each chunk that a box of elements touches, in C order of the
+    /// chunks. The box lies in the range `run`.
     fn for_each_chunk_of_box(
         &self,
         run: &Range<usize>,
@@ -512,7 +509,8 @@ impl Elements {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// So many elements of a chunk, which follow one another in a range of them.
+    /// Returns how much of a chunk a box of the size `extent` covers, given the range of elements
+    /// that it spans.
     fn part(&self, extent: &[u64], range: Option<Range<u64>>) -> Cover {
         let len = extent.iter().fold(self.item_len, |all, len| all.saturating_mul(*len));
         let byte = |item: u64| usize::try_from(item.checked_mul(self.item_len)?).ok();
@@ -522,7 +520,7 @@ impl Elements {
         }
     }
 
-    /// Returns the coordinates of the chunk of a number in C order of the grid.
+    /// Returns the coordinates of the chunk with this number in C order of the grid.
     pub fn coords_of(&self, number: u64) -> Coords {
         let mut left = number;
         let mut indices: Vec<u64> = Vec::new();
@@ -538,7 +536,7 @@ impl Elements {
 /// A box of elements in a chunk and in the range that is read or written.
 struct Here<'h> {
     in_chunk: Place<'h>,
-    /// The bytes of the range that hold the run it is in.
+    /// The bytes of the range that hold the run of the box.
     run: Range<usize>,
     in_run: Place<'h>,
     extent: &'h [u64],

@@ -1,4 +1,4 @@
-//! A node as one ordinary file, in a format that programs from before Zarr read.
+//! A node as an ordinary file, in a format that programs without Zarr read.
 //!
 //! A [`View`] is a sequence of parts: bytes that the format wants (a header, padding), and the
 //! elements of arrays, one after another in C order or chunk after chunk. Its length is known

@@ -1,4 +1,4 @@
-//! A file as a sequence of parts: bytes that its format wants, and elements of arrays.
+//! A file as a sequence of parts: bytes of its format, and elements of arrays.
 //!
 //! The length of a file is known without reading chunks, and any range of it is made from the
 //! chunks that the range touches. A file never changes, but a library may rewrite bytes that the
@@ -16,18 +16,18 @@ use crate::buffer::reserve;
 use crate::error::{Error, Kind, Result};
 use crate::resources;
 
-/// Returns the most bytes of a file that are not elements: a header names every tile of an image,
-/// or every array of a group.
+/// Returns the most bytes of a file that are not elements. A header may have an entry for every
+/// tile of an image, or for every array of a group.
 pub fn max_prefix_len() -> u64 {
     resources::within_memory(64 << 20, 16)
 }
 
-/// What has to be decoded to go on with a sweep.
+/// The chunks to decode before a sweep can continue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Slab {
-    /// A row of chunks, which has so many bytes.
+    /// A row of chunks, of this many bytes.
     Row(u64),
-    /// A chunk.
+    /// A chunk, of this many bytes.
     Chunk(u64),
 }
 
@@ -36,7 +36,7 @@ pub enum Slab {
 pub enum Part {
     /// These bytes.
     Bytes(Bytes),
-    /// As many zero bytes.
+    /// This many zero bytes.
     Zeros(u64),
     /// The elements of an array.
     Elements(Elements),
@@ -45,34 +45,35 @@ pub enum Part {
 /// A node as a file.
 #[derive(Debug)]
 pub struct View {
-    /// Each part, and where in the file it ends.
+    /// Each part, with its end in the file.
     parts: Vec<(Part, u64)>,
     len: u64,
     prefix_len: u64,
-    /// Bytes that a library rewrites for its own bookkeeping: kept here, and nowhere else. A leaf.
+    /// Bytes that a library rewrites for its own bookkeeping. They exist only in memory. A leaf
+    /// lock.
     overlay: Mutex<Overlay>,
     left_out: LeftOut,
 }
 
 #[derive(Debug, Default)]
 struct Overlay {
-    /// Which bytes may be rewritten.
+    /// The ranges that a library may rewrite.
     allowed: Vec<Range<u64>>,
-    /// What was written there: the offset, and the bytes.
+    /// The rewritten bytes, each run with its offset.
     written: Vec<(u64, Vec<u8>)>,
 }
 
-/// A piece of a part that a range of the file touches.
+/// The overlap of a part and a range of the file.
 struct Piece<'v> {
     part: &'v Part,
-    /// Where in the part it lies.
+    /// Its start in the part.
     from: u64,
-    /// Where in the range it lies.
+    /// Its place in the range.
     within: Range<usize>,
 }
 
 impl View {
-    /// Returns a file of these parts, one after another.
+    /// Returns the file that consists of these parts.
     pub fn new(parts: impl IntoIterator<Item = Part>) -> Result<Self> {
         let mut ends = Vec::new();
         let (mut len, mut prefix_len) = (0_u64, 0_u64);
@@ -102,7 +103,7 @@ impl View {
         })
     }
 
-    /// Returns the same file with a `range` that libraries may rewrite for themselves.
+    /// Allows libraries to rewrite `range` for their bookkeeping.
     #[must_use]
     pub fn with_bookkeeping(self, range: Range<u64>) -> Self {
         self.overlay.lock().allowed.push(range);
@@ -120,12 +121,12 @@ impl View {
         &self.left_out
     }
 
-    /// Its length in bytes.
+    /// Returns the length in bytes.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Whether it has no bytes.
+    /// Whether the file is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -141,12 +142,12 @@ impl View {
         self.parts.len() == other.parts.len() && self.parts.iter().zip(&other.parts).all(is_like)
     }
 
-    /// Returns the length of what is kept of it in memory.
+    /// Returns the number of bytes that the view keeps in memory.
     pub fn prefix_len(&self) -> u64 {
         self.prefix_len
     }
 
-    /// Returns the elements in it.
+    /// Returns the elements in the file.
     pub fn elements(&self) -> impl Iterator<Item = &Elements> {
         self.parts.iter().filter_map(|(part, _)| match part {
             Part::Elements(elements) => Some(elements),
@@ -154,7 +155,7 @@ impl View {
         })
     }
 
-    /// Up to `len` bytes from `offset`: fewer only at the end.
+    /// Reads up to `len` bytes from `offset`: fewer only at the end.
     pub fn read(&self, offset: u64, len: usize, get: &GetChunk<'_>) -> Result<Vec<u8>> {
         let left = self.len.saturating_sub(offset);
         let len = usize::try_from(left).unwrap_or(usize::MAX).min(len);
@@ -172,7 +173,7 @@ impl View {
         Ok(bytes)
     }
 
-    /// Returns each chunk that the bytes between two offsets are made of, until `each` breaks.
+    /// Calls `each` for each chunk that the bytes between two offsets need, until it breaks.
     pub fn for_each_chunk<'v>(
         &'v self,
         (from, until): (u64, u64),
@@ -189,9 +190,8 @@ impl View {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Returns the end of the last whole rows of elements between two offsets, of the longest that
-    /// end in the second half; `until` where there are none. What is read so has one box in each
-    /// chunk.
+    /// Returns the end of the last whole rows of elements between two offsets: of the longest rows
+    /// that end in the second half, else `until`. A read up to there has one box in each chunk.
     pub fn rows_until(&self, from: u64, until: u64) -> u64 {
         let at = self.parts.partition_point(|(_, end)| *end <= from);
         let Some((Part::Elements(elements), end)) = self.parts.get(at) else { return until };
@@ -203,7 +203,7 @@ impl View {
         rows.map_or(until, |rows| begin.saturating_add(rows))
     }
 
-    /// What has to be decoded at `offset` to go on with a sweep.
+    /// Returns the chunks to decode at `offset` before a sweep can continue.
     pub fn slab_at(&self, offset: u64) -> Option<Slab> {
         let at = self.parts.partition_point(|(_, end)| *end <= offset);
         match self.parts.get(at)? {
@@ -218,15 +218,15 @@ impl View {
         }
     }
 
-    /// Puts `data` at `offset`: into the chunks, where elements lie there. All else must be as it
-    /// is already; nothing is taken where it is not, or where the data goes past the end.
+    /// Writes `data` at `offset` to the chunks. Fails before the first write if `data` changes
+    /// bytes that are not elements, or ends after the file.
     pub fn write(&self, offset: u64, data: &[u8], change: &mut ChangeChunk<'_>) -> Result<()> {
         self.check_write(offset, data)?;
         self.overlay.lock().write(offset, data);
         self.write_elements(offset, data, change)
     }
 
-    /// The same, where what lies between elements stays as it is, whatever `data` has there.
+    /// Like [`Self::write`], but ignores changes of bytes that are not elements.
     pub fn write_elements(
         &self,
         offset: u64,
@@ -241,12 +241,12 @@ impl View {
         Ok(())
     }
 
-    /// Whether a library has rewritten some of it for itself.
+    /// Whether a library has rewritten bytes for its bookkeeping.
     pub fn is_rewritten(&self) -> bool {
         !self.overlay.lock().written.is_empty()
     }
 
-    /// Whether `data` at `offset` can be written, whatever it is that elements become.
+    /// Fails if `data` cannot be written at `offset`, whatever its elements are.
     pub fn check_write(&self, offset: u64, data: &[u8]) -> Result<()> {
         let len = u64::try_from(data.len()).unwrap_or(u64::MAX);
         if offset.checked_add(len).is_none_or(|end| end > self.len) {
@@ -282,7 +282,7 @@ impl View {
         Ok(())
     }
 
-    /// Returns the pieces of parts in `len` bytes from `offset`.
+    /// Returns the pieces of the parts that `len` bytes from `offset` touch.
     fn pieces(&self, offset: u64, len: usize) -> impl Iterator<Item = Piece<'_>> {
         let first = self.parts.partition_point(|(_, end)| *end <= offset);
         let end = offset.saturating_add(u64::try_from(len).unwrap_or(u64::MAX));
@@ -302,7 +302,7 @@ impl View {
 }
 
 impl Part {
-    /// Its length in bytes.
+    /// Returns the length in bytes.
     pub fn len(&self) -> u64 {
         match self {
             Self::Bytes(bytes) => u64::try_from(bytes.len()).unwrap_or(u64::MAX),
@@ -311,7 +311,7 @@ impl Part {
         }
     }
 
-    /// Whether it has no bytes.
+    /// Whether the part is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -352,7 +352,7 @@ impl Overlay {
         }
     }
 
-    /// Keeps what of `data` lies where it may be rewritten.
+    /// Keeps those bytes of `data` that may be rewritten.
     fn write(&mut self, offset: u64, data: &[u8]) {
         let end = offset.saturating_add(u64::try_from(data.len()).unwrap_or(u64::MAX));
         for range in &self.allowed {

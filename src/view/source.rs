@@ -16,32 +16,32 @@ use crate::json::Object;
 use crate::metadata::{NodeKind, NodePath};
 use crate::resources;
 
-/// The most bytes of the values of one array that a header is made of.
+/// The most bytes of values that a header can have of one array.
 const MAX_VALUES_LEN: u64 = 16 << 20;
 
-/// The most memory that the nodes take which one file is made of.
+/// The most memory for the nodes of one file.
 const MAX_NODES_LEN: u64 = 512 << 20;
 
-/// The most chunks of one array that are looked at for a header.
+/// The most chunks of one array that are read for a header.
 const MAX_CHUNKS: u64 = 1 << 16;
 
-/// The most texts of one array that a header is made of.
+/// The most strings that a header can have of one array.
 const MAX_TEXTS: u64 = 1 << 20;
 
 /// The name of the root group in the names of its files, without the extension.
 pub const ROOT_NAME: &str = "__root__";
 
-/// A node, and what a format may ask about it.
+/// A node, with its properties for a format.
 #[derive(Clone)]
 pub struct Source<'s> {
     node: Arc<Node>,
     hierarchy: &'s Hierarchy,
     get: &'s GetChunk<'s>,
-    /// What was read for one file, however many nodes it is made of.
+    /// The nodes that were read for one file.
     taken: Rc<Taken>,
 }
 
-/// What the nodes of a file take in memory, and which these are.
+/// The nodes of a file, and their size in memory.
 #[derive(Debug, Default)]
 struct Taken {
     len: Cell<u64>,
@@ -49,7 +49,7 @@ struct Taken {
 }
 
 impl Taken {
-    /// Refuses more than a file is made of.
+    /// Counts a node. Fails if the file has too many.
     fn take(&self, node: &Node) -> Result<()> {
         let len = u64::try_from(node.memory_len()).unwrap_or(u64::MAX);
         self.len.set(self.len.get().saturating_add(len));
@@ -66,9 +66,9 @@ impl Taken {
 /// The nodes directly below a group.
 #[derive(Debug, Default)]
 pub struct Children<'s> {
-    /// Those that can be read and are understood, by name.
+    /// The nodes that can be read, by name.
     pub nodes: Vec<Source<'s>>,
-    /// The names of the others, and why they are not among these.
+    /// The names of the other nodes, with the reasons.
     pub left_out: Vec<(String, Error)>,
 }
 
@@ -98,7 +98,7 @@ impl std::fmt::Debug for Source<'_> {
 }
 
 impl<'s> Source<'s> {
-    /// Returns the node at `path`, whose chunks `get` gets.
+    /// Returns the node at `path`. `get` reads its chunks.
     pub fn new(hierarchy: &'s Hierarchy, path: &NodePath, get: &'s GetChunk<'s>) -> Result<Self> {
         let node = hierarchy.existing(path)?;
         if node.is_bare() {
@@ -110,33 +110,32 @@ impl<'s> Source<'s> {
         Ok(Self { node, hierarchy, get, taken: Rc::default() })
     }
 
-    /// Where in the hierarchy it is.
+    /// Returns the path in the hierarchy.
     pub fn path(&self) -> &NodePath {
         self.node.path()
     }
 
-    /// Its name; `root` of the root.
+    /// Returns the name; `root` for the root.
     pub fn name(&self) -> &str {
         self.path().name().unwrap_or("root")
     }
 
-    /// Returns the name of the file of its elements alone, which lies beside those of other
-    /// formats.
+    /// Returns the name of the file with only the elements, which is beside those of other formats.
     pub fn raw_name(&self) -> String {
         format!("{}.raw", self.path().name().unwrap_or(ROOT_NAME))
     }
 
-    /// Whether it is an array or a group.
+    /// Returns whether the node is an array or a group.
     pub fn kind(&self) -> NodeKind {
         self.node.kind()
     }
 
-    /// Returns the array that it is.
+    /// Returns the array. Fails for a group.
     pub fn array(&self) -> Result<&Arc<Array>> {
         self.node.array().ok_or_else(|| Error::unsupported("not an array"))
     }
 
-    /// Its attributes.
+    /// Returns the attributes.
     pub fn attributes(&self) -> &Object {
         static NONE: std::sync::OnceLock<Object> = std::sync::OnceLock::new();
         match self.node.content() {
@@ -177,20 +176,20 @@ impl<'s> Source<'s> {
         Ok(Self { taken: Rc::clone(&self.taken), ..other })
     }
 
-    /// Returns the groups that it is in, the innermost first.
+    /// Returns the groups above the node, the innermost first.
     pub fn above(&self) -> impl Iterator<Item = Self> {
         let paths = self.path().ancestors().into_iter().rev();
-        // One that is not understood says nothing about what is in it.
+        // An invalid group has no information about its members.
         paths.filter_map(|path| self.other(&path).ok())
     }
 
-    /// Returns the elements of the array that it is, as a part of a file.
+    /// Returns the elements of the array as a part of a file.
     pub fn elements(&self, layout: Layout, items: Items) -> Result<Elements> {
         Elements::new(self.path(), self.array()?, layout, items)
     }
 
-    /// Returns all elements of the array that it is, little endian and in C order, where they are
-    /// few enough to be part of a header.
+    /// Returns all elements of the array, little endian and in C order. Fails if they are too many
+    /// for a header.
     pub fn values(&self) -> Result<Vec<u8>> {
         let elements = self.elements(Layout::Linear, Items::default())?;
         let len = elements.len();
@@ -208,8 +207,8 @@ impl<'s> Source<'s> {
         Ok(bytes)
     }
 
-    /// Returns all elements of an array of texts, in C order and in UTF-8, where they are few;
-    /// bytes where it is one of bytes.
+    /// Returns all elements of an array of strings, in C order and in UTF-8, or the bytes of an
+    /// array of bytes. Fails if they are too many for a header.
     pub fn texts(&self) -> Result<Vec<Vec<u8>>> {
         let array = self.array()?;
         let model = array.model();
@@ -245,7 +244,7 @@ impl<'s> Source<'s> {
                 break;
             }
         }
-        // Counted before they are made: there may be a long fill value, and few chunks.
+        // Counted before they are allocated: there may be a long fill value and few chunks.
         let fill = model.fill.item(&model.dtype);
         let missing = texts.iter().filter(|text| text.is_none()).count();
         let of_fill = missing.checked_mul(fill.len()).and_then(|len| u64::try_from(len).ok());
@@ -253,7 +252,7 @@ impl<'s> Source<'s> {
         Ok(texts.into_iter().map(|text| text.unwrap_or_else(|| fill.to_vec())).collect())
     }
 
-    /// Puts the elements of a chunk where they are in the array.
+    /// Puts the elements of a chunk at their places in the array.
     fn put_texts(&self, coords: &Coords, texts: &mut [Option<Vec<u8>>]) -> Result<u64> {
         let array = self.array()?;
         let elements = Elements::of_chunks(self.path(), array);
@@ -283,7 +282,7 @@ impl<'s> Source<'s> {
     }
 }
 
-/// Refuses texts that are too long to be in a header; none is more than can be counted.
+/// Fails if strings are too long for a header. `None` is a length that overflows.
 fn check_texts_len(len: Option<u64>) -> Result<()> {
     if len.is_some_and(|len| len <= MAX_VALUES_LEN) {
         return Ok(());
@@ -291,7 +290,7 @@ fn check_texts_len(len: Option<u64>) -> Result<()> {
     Err(Error::unsupported(format!("its strings have more than {MAX_VALUES_LEN} bytes")))
 }
 
-/// Refuses more chunks than are looked at for a header.
+/// Fails if there are too many chunks to read for a header.
 fn check_chunk_count(counts: &[u64]) -> Result<()> {
     let count = counts.iter().try_fold(1, |all: u64, count| all.checked_mul(*count));
     if count.is_some_and(|count| count <= MAX_CHUNKS) {
@@ -302,7 +301,7 @@ fn check_chunk_count(counts: &[u64]) -> Result<()> {
     )))
 }
 
-/// Code points of four bytes as UTF-8, without the NUL behind them; what is none is replaced.
+/// Converts code points of four bytes to UTF-8 without the padding. Replaces invalid ones.
 fn utf8(item: &[u8]) -> Vec<u8> {
     let points = item.as_chunks::<4>().0.iter().map(|bytes| u32::from_le_bytes(*bytes));
     let text: String =

@@ -1,4 +1,4 @@
-//! Attributes: values of JSON as what netCDF and HDF5 have, texts and numbers.
+//! Attributes: JSON values as strings and numbers of netCDF and HDF5.
 
 use std::collections::HashSet;
 
@@ -9,33 +9,33 @@ use crate::dtype::{DType, FillValue, integer};
 use crate::json::Object;
 use crate::metadata::{FILL, masked_value};
 
-/// Attributes whose values are elements of the array, by the conventions of CF.
+/// Attributes whose values are elements of the array, by the CF conventions.
 const OF_THE_TYPE: [&str; 7] =
     [FILL, "missing_value", "valid_min", "valid_max", "valid_range", "flag_values", "flag_masks"];
 
 /// An attribute.
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::view) struct Attribute {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// What it holds.
+    /// The values.
     pub values: Values,
-    /// Whether it holds elements of the array: they are of its type in every file.
+    /// Whether the values are elements of the array, and so have its type in every file.
     pub is_of_the_type: bool,
 }
 
-/// What an attribute holds.
+/// The values of an attribute.
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::view) enum Values {
-    /// A text.
+    /// A string.
     Text(String),
-    /// Several.
+    /// Several strings.
     Texts(Vec<String>),
-    /// Numbers of a type, little endian; and whether it is a list of them.
+    /// Numbers of a type, little endian, and whether they are a list.
     Numbers(DType, Vec<u8>, Many),
 }
 
-/// Whether numbers are a list, or a number alone.
+/// Whether numbers are a list or a single number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::view) enum Many {
     /// One number.
@@ -45,15 +45,14 @@ pub(in crate::view) enum Many {
 }
 
 impl Attribute {
-    /// Returns an attribute that is a text.
+    /// Returns an attribute with a string.
     pub fn text(name: &str, text: impl Into<String>) -> Self {
         let values = Values::Text(text.into());
         Self { name: name.to_owned(), values, is_of_the_type: false }
     }
 }
 
-/// Returns the attributes of a node, with the type of its elements where they are numbers. Null is
-/// left out.
+/// Returns the attributes of a node. `dtype` is the type for elements in attributes. Omits null.
 pub(in crate::view) fn attributes(object: &Object, dtype: Option<&DType>) -> Vec<Attribute> {
     let attribute = |(name, value): (&String, &Value)| {
         let of_type = dtype.filter(|_| OF_THE_TYPE.contains(&name.as_str()));
@@ -65,13 +64,13 @@ pub(in crate::view) fn attributes(object: &Object, dtype: Option<&DType>) -> Vec
     object.iter().filter_map(attribute).collect()
 }
 
-/// The same with names that netCDF takes, and without a `_FillValue` that is no element.
+/// Returns attributes with names that netCDF accepts, without an invalid `_FillValue`.
 pub(in crate::view) fn cleaned(mut attributes: Vec<Attribute>) -> Vec<Attribute> {
     attributes.retain(|attribute| attribute.is_of_the_type || attribute.name != FILL);
     renamed(attributes, clean)
 }
 
-/// Returns the attributes with names that fit a file, each with one of its own.
+/// Renames attributes so that each has a unique name that fits a file.
 pub(in crate::view) fn renamed(
     mut attributes: Vec<Attribute>,
     fitting: impl Fn(&str) -> String,
@@ -84,7 +83,7 @@ pub(in crate::view) fn renamed(
     attributes
 }
 
-/// What an attribute holds, as elements of a type.
+/// Returns the value of an attribute as elements of a type.
 fn elements(name: &str, value: &Value, dtype: &DType) -> Option<Values> {
     let element = |value: &Value| {
         let element = match name {
@@ -100,21 +99,21 @@ fn elements(name: &str, value: &Value, dtype: &DType) -> Option<Values> {
             let bytes: Vec<Vec<u8>> = items.iter().map(element).collect::<Option<_>>()?;
             Some(Values::Numbers(dtype.clone(), bytes.concat(), Many::Yes))
         }
-        // netCDF wants one that is a list of one.
+        // netCDF requires a list of one element.
         _ if name == FILL => Some(Values::Numbers(dtype.clone(), element(value)?, Many::Yes)),
         _ => Some(Values::Numbers(dtype.clone(), element(value)?, Many::No)),
     }
 }
 
-/// What an attribute holds, by its value alone: a list of several kinds, and what has members, is
-/// its text in JSON.
+/// Returns the values of an attribute by their JSON types. Objects and lists of mixed types become
+/// strings of JSON.
 fn values(value: &Value) -> Option<Values> {
     let json = || Some(Values::Text(value.to_string()));
     match value {
         Value::Null => None,
         Value::String(text) => match numbers(&[value], Many::No) {
             Some(number) => Some(number),
-            // Readers of texts stop there.
+            // Readers stop at a NUL.
             None if text.contains('\0') => json(),
             None => Some(Values::Text(text.clone())),
         },
@@ -135,7 +134,7 @@ fn values(value: &Value) -> Option<Values> {
     }
 }
 
-/// Values as numbers of the first type that has them all: booleans, int32, int64, uint64, float64.
+/// Returns numbers in the first type that holds them all: booleans, int32, int64, uint64, float64.
 fn numbers(values: &[&Value], many: Many) -> Option<Values> {
     let of = |len: u8, bytes: Option<Vec<Vec<u8>>>| {
         Some(Values::Numbers(DType::Int(len), bytes?.concat(), many))
@@ -164,7 +163,7 @@ fn numbers(values: &[&Value], many: Many) -> Option<Values> {
     Some(Values::Numbers(DType::Uint(8), bytes?.concat(), many))
 }
 
-/// Returns a number, or what the text of a document has for what is none, as a double.
+/// Returns a number, or the string of NaN or an infinity, as a double.
 fn double(value: &Value) -> Option<Vec<u8>> {
     let number = match value {
         Value::String(text) => match text.as_str() {
@@ -179,7 +178,7 @@ fn double(value: &Value) -> Option<Vec<u8>> {
     Some(number.to_le_bytes().to_vec())
 }
 
-/// Numbers as they are in JSON.
+/// Formats numbers as in JSON.
 pub(in crate::view) fn decimal(bytes: &[u8], dtype: &DType, many: Many) -> String {
     let numbers = bytes.chunks_exact(dtype.item_len().max(1));
     let numbers: Vec<String> =

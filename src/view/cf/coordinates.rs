@@ -1,14 +1,14 @@
-//! What belongs to an array: a file of it alone would not say where its elements are.
+//! The coordinates of an array. A file of the array alone would lack the positions of its elements.
 
 use serde_json::Value;
 
 use crate::error::Result;
 use crate::view::source::Source;
 
-/// The most arrays that may be asked for by the attributes of one.
+/// The most arrays that the attributes of one array may name.
 const MAX_NAMES: usize = 256;
 
-/// Whether an array has one dimension, of its own name.
+/// Whether an array has one dimension, with the array's name.
 pub(in crate::view) fn is_coordinate(array: &Source<'_>) -> bool {
     array.array().is_ok_and(|own| {
         let model = own.model();
@@ -17,9 +17,9 @@ pub(in crate::view) fn is_coordinate(array: &Source<'_>) -> bool {
     })
 }
 
-/// Returns an array and what of its group belongs to it: the coordinates of its dimensions, what
-/// the attributes `coordinates` and `grid_mapping` name, if it has no other dimensions, and the
-/// `bounds` of those, which have one more. And the group.
+/// Returns an array with its related arrays of the group, and the group: the coordinates of its
+/// dimensions, the arrays in the attributes `coordinates` and `grid_mapping` without other
+/// dimensions, and their `bounds`, which have one more dimension.
 pub(in crate::view) fn with_coordinates<'s>(
     source: &Source<'s>,
 ) -> Result<(Vec<Source<'s>>, Option<Source<'s>>)> {
@@ -28,7 +28,7 @@ pub(in crate::view) fn with_coordinates<'s>(
     let model = source.array()?.model();
     let named = |name: &str| {
         let path = group.child(name).ok()?;
-        // What is no node, or none that is understood, is no coordinate.
+        // A missing or unsupported node is not a coordinate.
         source.other(&path).ok().filter(|other| other.array().is_ok())
     };
     let coordinates = model.dimension_names.iter().flatten().filter_map(|name| named(name));
@@ -47,13 +47,13 @@ pub(in crate::view) fn with_coordinates<'s>(
     Ok((arrays, source.other(&group).ok()))
 }
 
-/// Returns the names in attributes of an array; `grid_mapping` may have colons behind some.
+/// Returns the names in the attributes of an array; in `grid_mapping` some may end with a colon.
 fn names<'a>(array: &'a Source<'_>, attributes: &'a [&str]) -> impl Iterator<Item = &'a str> {
     let texts = attributes.iter().filter_map(|name| array.attributes().get(*name));
     texts.filter_map(Value::as_str).flat_map(|text| text.split([' ', ':'])).take(MAX_NAMES)
 }
 
-/// Whether all dimensions of an array, but so many at its end, are those of another.
+/// Whether `other` has all dimensions of an array except the last `more`.
 fn has_dimensions_of(array: &Source<'_>, other: &Source<'_>, more: usize) -> bool {
     let dimensions = |source: &Source<'_>| -> Vec<(Option<String>, u64)> {
         let Ok(array) = source.array() else { return Vec::new() };

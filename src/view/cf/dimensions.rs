@@ -8,24 +8,25 @@ use std::collections::{HashMap, HashSet};
 /// A dimension.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(in crate::view) struct Dimension {
-    /// Its name, which no other one has.
+    /// The name, which is unique.
     pub name: String,
-    /// Its length.
+    /// The length.
     pub len: u64,
 }
 
-/// The dimensions that arrays were found to have.
+/// The dimensions of arrays, collected so far.
 #[derive(Debug, Default)]
 pub(in crate::view) struct Dimensions {
     list: Vec<Dimension>,
-    /// The number of the dimension of a name and length.
+    /// The number of each dimension by name and length.
     numbers: HashMap<(String, u64), usize>,
     names: HashSet<String>,
 }
 
 impl Dimensions {
-    /// Returns the numbers of the dimensions of an array. One without a name is its own; the same
-    /// name with another length has the length behind it, as the levels of an OME-Zarr image have.
+    /// Returns the numbers of the dimensions of an array. A dimension without a name is not shared.
+    /// For a second length the name has the length appended, as for the levels of an OME-Zarr
+    /// image.
     pub fn claim(&mut self, array: &Source<'_>) -> Result<Vec<usize>> {
         let model = array.array()?.model();
         let mut names = model.dimension_names.iter();
@@ -37,7 +38,7 @@ impl Dimensions {
         Ok(model.shape.iter().enumerate().map(of_axis).collect())
     }
 
-    /// Returns the number of a dimension.
+    /// Returns the number of a dimension, and adds a new one if it is unknown.
     pub fn number(&mut self, name: String, len: u64) -> usize {
         let key = (name, len);
         if let Some(number) = self.numbers.get(&key) {
@@ -51,7 +52,7 @@ impl Dimensions {
         number
     }
 
-    /// All of them.
+    /// Returns all dimensions.
     pub fn into_list(self) -> Vec<Dimension> {
         self.list
     }

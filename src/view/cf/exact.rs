@@ -1,9 +1,8 @@
-//! Numbers of one type as numbers of another, where none changes.
+//! Numbers of one type converted to another if none changes.
 
 use crate::dtype::{DType, half_value};
 
-/// Returns the numbers in `bytes`, little endian, as those of another type, `None` if one of them
-/// is none of it.
+/// Converts the little-endian numbers in `bytes` to another type; `None` if one would change.
 pub(in crate::view) fn exactly(bytes: &[u8], from: &DType, to: &DType) -> Option<Vec<u8>> {
     if from == to {
         return Some(bytes.to_vec());
@@ -42,7 +41,7 @@ fn integer(item: &[u8], dtype: &DType) -> Option<i128> {
     }
 }
 
-/// Returns the double that is this integer.
+/// Returns the integer as a double if that is exact.
 fn double(integer: i128) -> Option<f64> {
     let size = u64::try_from(integer.unsigned_abs()).ok()?;
     let bits = 64_u32.checked_sub(size.leading_zeros())?.saturating_sub(size.trailing_zeros());

@@ -1,8 +1,8 @@
 //! A group as a data set of netCDF: dimensions, variables and attributes, as xarray maps Zarr to
 //! it.
 //!
-//! The formats that are netCDF write what is here, and nothing else of a node. What netCDF has no
-//! type for is not in it; a global attribute says what that is, and why.
+//! The netCDF formats write this data set, and nothing else of a node. Arrays of types that netCDF
+//! does not have are left out, and a global attribute lists them with the reasons.
 //!
 //! - [CF conventions](https://cfconventions.org/cf-conventions/cf-conventions.html), what
 //!   attributes mean.
@@ -35,24 +35,24 @@ const LEFT_OUT: &str = "zarrfs_left_out";
 /// The most reasons that the attribute [`LEFT_OUT`] lists.
 const MAX_REASONS: usize = 100;
 
-/// A group, or an array with its coordinates, in the terms of netCDF.
+/// A group, or an array with its coordinates, as a netCDF data set.
 #[derive(Debug)]
 pub(super) struct Dataset<'s> {
-    /// The dimensions that variables have.
+    /// The dimensions of the variables.
     pub dimensions: Vec<Dimension>,
-    /// Arrays, in the order of their names.
+    /// The arrays, by name.
     pub variables: Vec<Variable<'s>>,
-    /// Attributes of the group.
+    /// The attributes of the group.
     pub attributes: Vec<Attribute>,
-    /// What is not in it, and why.
+    /// The names of the arrays that are left out, with the reasons.
     pub left_out: Vec<(String, Error)>,
-    /// The array that it is about, `None` if it is about a group.
+    /// The array to show, `None` for a group.
     array: Option<NodePath>,
 }
 
 impl<'s> Dataset<'s> {
-    /// Returns the arrays that lie directly in a group; or one array, with what of its group its
-    /// coordinates are.
+    /// Returns the data set of the arrays directly in a group, or of one array with its
+    /// coordinates.
     pub fn of(source: &Source<'s>, room: &mut Room) -> Result<Self> {
         let mut left_out = Vec::new();
         let (arrays, attributes_of) = match source.kind() {
@@ -66,7 +66,7 @@ impl<'s> Dataset<'s> {
         };
         let mut dimensions = Dimensions::default();
         let mut variables: Vec<Variable<'s>> = Vec::new();
-        // Those that are coordinates name their dimensions first.
+        // Coordinates claim their dimensions first.
         for array in arrays.iter().filter(|array| is_coordinate(array)) {
             dimensions.claim(array)?;
         }
@@ -95,7 +95,7 @@ impl<'s> Dataset<'s> {
         Ok(dataset)
     }
 
-    /// Takes out variables that `reason` has something against.
+    /// Removes variables for which `reason` returns an error.
     pub fn leave_out(&mut self, reason: impl Fn(&Variable<'s>) -> Option<Error>) {
         let left_out = &mut self.left_out;
         self.variables.retain(|variable| match reason(variable) {
@@ -108,14 +108,14 @@ impl<'s> Dataset<'s> {
         self.drop_unused();
     }
 
-    /// Returns the attributes of the group, and what is not here.
+    /// Returns the attributes of the group, and the list of arrays that are left out.
     pub fn global_attributes(&self) -> Vec<Attribute> {
         let mut attributes = self.attributes.clone();
         attributes.extend(left_out(&self.left_out));
         cleaned(attributes)
     }
 
-    /// Refused where nothing is left of what there is, or the array itself is not.
+    /// Fails if all arrays are left out, or if the array to show is.
     pub fn check_not_empty(&self) -> Result<()> {
         let Some(Values::Text(reasons)) =
             left_out(&self.left_out).map(|attribute| attribute.values)
@@ -129,7 +129,7 @@ impl<'s> Dataset<'s> {
         if is_there { Ok(()) } else { Err(Error::unsupported(reasons)) }
     }
 
-    /// Takes out dimensions that no variable has.
+    /// Removes dimensions that no variable has.
     fn drop_unused(&mut self) {
         let used: HashSet<usize> = self
             .variables
@@ -154,7 +154,7 @@ impl<'s> Dataset<'s> {
     }
 }
 
-/// Returns the attribute that says what is not in a file, and why; `None` if everything is.
+/// Returns the attribute that lists the arrays left out of a file; `None` if there are none.
 pub(super) fn left_out(reasons: &[(String, Error)]) -> Option<Attribute> {
     let count = reasons.len().saturating_sub(MAX_REASONS);
     let reasons = reasons.iter().take(MAX_REASONS);
@@ -163,6 +163,6 @@ pub(super) fn left_out(reasons: &[(String, Error)]) -> Option<Attribute> {
     if count > 0 {
         said.push(format!("and {count} more"));
     }
-    // A reader of strings stops at a NUL.
+    // Readers stop at a NUL.
     (!said.is_empty()).then(|| Attribute::text(LEFT_OUT, said.join("; ").replace('\0', "\\0")))
 }

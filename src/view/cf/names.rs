@@ -1,17 +1,17 @@
-//! Names that netCDF accepts, and that differ from each other.
+//! Unique names that netCDF accepts.
 
 use std::collections::HashSet;
 
 use unicode_normalization::UnicodeNormalization;
 
-/// netCDF takes names of 256 bytes; something may yet be added to one that is taken.
+/// The longest name. netCDF allows 256 bytes; the rest is for suffixes of names that are in use.
 const MAX_NAME_LEN: usize = 240;
 
-/// Underscores that are put behind a name that is taken.
+/// The most underscores to append to a name that is in use.
 const MAX_UNDERSCORES: usize = 4;
 
-/// Makes a name fit netCDF: composed (NFC), without slashes and control characters, beginning with
-/// a letter, digit or underscore, not ending with a space, and not too long.
+/// Returns a name that netCDF accepts: composed (NFC), without slashes and control characters,
+/// beginning with a letter, digit or underscore, not ending with a space, and not too long.
 pub(in crate::view) fn clean(name: &str) -> String {
     let trimmed = name.trim_end_matches(' ');
     let mut clean: String =
@@ -27,9 +27,9 @@ pub(in crate::view) fn clean(name: &str) -> String {
     clean
 }
 
-/// Returns the names that things get in a file, in their order: what `fitting` makes of each, and
-/// none of those in `taken`. A name that fits as it is stays, so a program never finds something
-/// else under it. The other things get names that are left over, and never one in `avoided`.
+/// Returns the names for a file in order: the result of `fitting` for each, or a variant if that is
+/// in `taken`. A name that fits stays unchanged, so a program never finds another object under it.
+/// Changed names are never in `avoided`.
 pub(in crate::view) fn distinct<'n>(
     names: impl Iterator<Item = &'n str> + Clone,
     taken: &mut HashSet<String>,
@@ -48,8 +48,7 @@ pub(in crate::view) fn distinct<'n>(
         .collect()
 }
 
-/// Returns the name, or with underscores behind it where it is taken; with a number where many have
-/// it.
+/// Returns the name, with underscores appended if it is in use, or with a number after too many.
 pub(in crate::view) fn unused(names: &mut HashSet<String>, mut name: String) -> String {
     for _ in 0..MAX_UNDERSCORES {
         if names.insert(name.clone()) {

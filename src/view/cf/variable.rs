@@ -1,4 +1,4 @@
-//! A variable: an array in the types that netCDF has.
+//! A variable: an array in a type of netCDF.
 
 use std::collections::HashSet;
 
@@ -14,22 +14,22 @@ use crate::metadata::FILL;
 use crate::view::layout::{Items, Layout};
 use crate::view::source::Source;
 
-/// A value that means nothing, beside [`FILL`].
+/// The attribute for a second missing value, beside [`FILL`].
 const MISSING: &str = "missing_value";
 
-/// Attributes by which readers make other numbers or times of numbers.
+/// Attributes by which readers decode numbers to other numbers or times.
 const OF_TIMES: [&str; 5] = ["units", "calendar", "scale_factor", "add_offset", "_Unsigned"];
 
-/// The most bytes of an array that becomes values of another type.
+/// The most bytes of an array to convert to another type.
 const MAX_LEN: u64 = 4 << 20;
 
-/// The most chunks that are read for it.
+/// The most chunks of an array to read for a conversion.
 const MAX_CHUNKS: u64 = 1024;
 
-/// The most bytes of all that become other values in a file.
+/// The most bytes of converted values in a file.
 const MAX_ROOM: u64 = 32 << 20;
 
-/// How many bytes of values of another type may still be in a file.
+/// The number of bytes of converted values that a file can still take.
 #[derive(Debug)]
 pub(in crate::view) struct Room(u64);
 
@@ -53,15 +53,15 @@ impl Room {
 /// A variable.
 #[derive(Debug, Clone)]
 pub(in crate::view) struct Variable<'s> {
-    /// Its name.
+    /// The name.
     pub name: String,
     /// The type of its elements: integers and floats, or `Bytes(1)`, a character.
     pub dtype: DType,
-    /// The numbers of its dimensions.
+    /// The numbers of the dimensions.
     pub dimensions: Vec<usize>,
-    /// Its attributes.
+    /// The attributes.
     pub attributes: Vec<Attribute>,
-    /// Its elements.
+    /// The elements.
     pub data: Data,
     /// The array.
     pub source: Source<'s>,
@@ -70,14 +70,14 @@ pub(in crate::view) struct Variable<'s> {
 /// The elements of a variable.
 #[derive(Debug, Clone)]
 pub(in crate::view) enum Data {
-    /// Those of the array.
+    /// The elements of the array.
     Elements,
-    /// These, little endian and in C order.
+    /// Converted values, little endian and in C order.
     Values(Vec<u8>),
 }
 
 impl<'s> Variable<'s> {
-    /// Returns the array as a variable. Refused where netCDF has no type for it.
+    /// Returns an array as a variable. Fails if netCDF has no type for it.
     pub fn of(source: &Source<'s>, dimensions: &mut Dimensions, room: &mut Room) -> Result<Self> {
         let array = source.array()?;
         if let Some(error) = array.not_understood() {
@@ -118,7 +118,7 @@ impl<'s> Variable<'s> {
             }
         };
         if let Data::Elements = data {
-            // Says whether there can be a file of them.
+            // Fails if the array has no file of elements.
             source.elements(Layout::Linear, Items::default())?;
         }
         if model.shape.iter().any(|len| i64::try_from(*len).is_err()) {
@@ -141,7 +141,7 @@ impl<'s> Variable<'s> {
         Ok(Self { name, dtype, dimensions: numbers, attributes: all, data, source })
     }
 
-    /// Whether it has so few values that a header is made of them.
+    /// Returns the values of a variable that is small enough for a header.
     pub fn values(&self, room: &mut Room) -> Result<Vec<u8>> {
         match &self.data {
             Data::Values(values) => Ok(values.clone()),
@@ -149,8 +149,8 @@ impl<'s> Variable<'s> {
         }
     }
 
-    /// The same with elements and attributes of the type `to`; none where one of them is none of
-    /// it.
+    /// Returns the variable with elements and attributes converted to the type `to`; `None` if one
+    /// would change.
     pub fn exactly(&self, values: &[u8], to: &DType) -> Option<Self> {
         let data = Data::Values(exactly(values, &self.dtype, to)?);
         let mut attributes = self.attributes.clone();
@@ -162,10 +162,10 @@ impl<'s> Variable<'s> {
 }
 
 impl Attribute {
-    /// Makes elements of one type those of another.
+    /// Converts the elements, and those in attributes, to another type.
     fn retype(&mut self, from: &DType, to: &DType) -> Result<()> {
         let Values::Numbers(dtype, bytes, _) = &mut self.values else { return Ok(()) };
-        // Booleans are bytes, and times are counted in integers.
+        // Booleans become bytes, and times integers.
         if !matches!(from, DType::Bool | DType::Time(_)) {
             let changed = exactly(bytes, from, to);
             let error = || {
@@ -179,10 +179,10 @@ impl Attribute {
     }
 }
 
-/// Adds the attributes that say what converted elements mean.
+/// Adds the attributes that describe converted elements.
 fn add_converted(all: &mut Vec<Attribute>, mut added: Vec<Attribute>, dtype: &DType) {
     let has = |all: &[Attribute], name: &str| all.iter().any(|own| own.name == name);
-    // The array may name another value that means nothing: both are right.
+    // The array may name another missing value: both are right.
     if has(all, FILL) {
         added.iter_mut().filter(|new| new.name == FILL).for_each(|new| {
             MISSING.clone_into(&mut new.name);
@@ -196,12 +196,12 @@ fn add_converted(all: &mut Vec<Attribute>, mut added: Vec<Attribute>, dtype: &DT
     all.extend(added);
 }
 
-/// Puts an underscore behind the names of an array's own attributes that would say something wrong
-/// about the elements in the file: those that differ from the attributes in `added`, and those that
-/// say how to decode numbers if these are times.
+/// Appends an underscore to the names of attributes of an array that would be wrong about the
+/// elements in the file: those that differ from the attributes in `added` and, for times, those
+/// that say how to decode numbers.
 pub(in crate::view) fn set_aside(all: &mut [Attribute], added: &[Attribute], dtype: &DType) {
     let of_times: &[&str] = match dtype {
-        // Spans without a unit are numbers.
+        // Time spans without a unit are numbers.
         DType::Time(time) if time.unit != "generic" => &OF_TIMES,
         _ => &[],
     };
@@ -218,7 +218,7 @@ pub(in crate::view) fn set_aside(all: &mut [Attribute], added: &[Attribute], dty
     }
 }
 
-/// What says that integers count time.
+/// Returns the attributes that describe integers as times.
 fn time_attributes(time: Time) -> Result<Vec<Attribute>> {
     let unit = match (time.unit, time.scale) {
         ("D", 1) => "days",
@@ -245,8 +245,8 @@ fn time_attributes(time: Time) -> Result<Vec<Attribute>> {
     })
 }
 
-/// Returns the texts of an array as characters in UTF-8, NUL behind those that are shorter than the
-/// longest, and its length.
+/// Returns the strings of an array as characters in UTF-8, padded with NUL to the longest, and the
+/// length of the longest.
 pub(in crate::view) fn characters(source: &Source<'_>, room: &mut Room) -> Result<(Vec<u8>, u64)> {
     check_small(source)?;
     let texts = source.texts()?;

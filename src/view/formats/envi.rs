@@ -1,4 +1,4 @@
-//! `hdr`: the header of ENVI, text that says how the elements in `X.raw` beside it are to be read.
+//! `hdr`: the text header of ENVI that describes the elements in `X.raw` beside it.
 
 use super::header::line;
 use crate::dtype::DType;
@@ -10,7 +10,7 @@ use crate::view::source::Source;
 
 pub(super) fn build(source: &Source<'_>) -> Result<View> {
     let image = Image::of(source)?;
-    // What has no elements to lie beside it has no header.
+    // A node without a file of elements has no header.
     source.elements(Layout::Linear, Items::default())?;
     let code = match image.number() {
         DType::Uint(1) => 1,
@@ -52,7 +52,7 @@ pub(super) fn build(source: &Source<'_>) -> Result<View> {
     View::new([Part::from(text)])
 }
 
-/// Returns a text without what has a meaning in a header.
+/// Returns a string without the characters that have a meaning in a header.
 fn plain(text: &str) -> String {
     line(text).replace(['{', '}', ','], "_")
 }

@@ -1,8 +1,8 @@
 //! `fits`: a primary image (FITS standard 4.0, <https://fits.gsfc.nasa.gov/fits_standard.html>):
 //! cards of 80 characters and elements, each filled up to blocks of 2880 bytes, big endian.
 //!
-//! Integers that FITS has only with a sign, or only without, are stored less half of their range,
-//! and `BZERO` says so.
+//! FITS has each integer type only signed or only unsigned. The other ones are stored less half of
+//! their range, and `BZERO` has the difference.
 
 use super::header::line;
 use crate::dtype::DType;
@@ -62,12 +62,12 @@ pub(super) fn build(source: &Source<'_>) -> Result<View> {
 struct Cards(String);
 
 impl Cards {
-    /// A number, or a truth.
+    /// Adds a card with a number or a boolean.
     fn number(&mut self, name: &str, value: &str) {
         self.0.extend([format!("{:<80}", format!("{name:<8}= {value:>20}"))]);
     }
 
-    /// A text, of what FITS has of it: printable ASCII, and no more than fits.
+    /// Adds a card with a string: only printable ASCII, cut to the length of a card.
     fn text(&mut self, name: &str, value: &str) {
         let value: String = line(value)
             .chars()
@@ -77,7 +77,7 @@ impl Cards {
         self.0.extend([format!("{:<80}", format!("{name:<8}= '{value:<8}'"))]);
     }
 
-    /// What an axis is, and where its elements lie.
+    /// Adds cards with the name of an axis and the positions of its elements.
     fn axis(&mut self, number: usize, axis: &Axis) {
         if let Some(name) = &axis.name {
             self.text(&format!("CTYPE{number}"), name);
@@ -100,7 +100,7 @@ impl Cards {
             };
             Some(format!("{prefix}{base}"))
         });
-        // A unit that FITS has not is converted to its base.
+        // A unit that FITS does not have is converted to its base unit.
         let known = unit.is_some() || scale.unit.as_ref().is_none_or(|u| u.quantity().is_none());
         let place = if known { None } else { axis.step_in(0).zip(axis.start_in(0)) };
         let (step, start) = place.unwrap_or((scale.step, scale.start));
@@ -118,7 +118,7 @@ impl Cards {
     }
 }
 
-/// Returns a number with a point, as FITS wants it.
+/// Returns a number with a decimal point, as FITS requires.
 fn float(value: f64) -> String {
     let text = format!("{value:?}").to_uppercase();
     match text.split_once('E') {

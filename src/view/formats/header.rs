@@ -1,16 +1,16 @@
-//! Text and bytes of headers, as several formats need them.
+//! Strings and bytes of headers that several formats need.
 
 use crate::error::{Error, Result};
 use crate::view::source::Source;
 
-/// Returns a text without characters that would end its line.
+/// Returns a string without characters that would end its line.
 pub(super) fn line(text: &str) -> String {
     text.chars().map(|char| if char.is_control() { '_' } else { char }).collect()
 }
 
-/// Returns the name of the file of elements that a text header names. Readers take some names for
-/// others, and would read another node's elements: they skip spaces and separators in front, take a
-/// `%` for the number of a slice, and a `\` for a `/`.
+/// Returns the name of the data file that a text header names. Fails for names that readers misread
+/// and so would read another node's elements: they skip leading spaces and separators, take a `%`
+/// for the number of a slice, and a `\` for a `/`.
 pub(super) fn data_file(source: &Source<'_>) -> Result<String> {
     let name = source.raw_name();
     let is_skipped = |char: char| char.is_whitespace() || matches!(char, '=' | ':');
@@ -25,7 +25,7 @@ pub(super) fn data_file(source: &Source<'_>) -> Result<String> {
     Ok(name)
 }
 
-/// Puts `data` at a place in a header, which is long enough.
+/// Puts `data` at an offset in a header, which must be long enough.
 pub(super) fn put(header: &mut [u8], at: usize, data: &[u8]) {
     let target = at.checked_add(data.len()).and_then(|end| header.get_mut(at..end));
     debug_assert!(target.is_some(), "{at} lies outside of the header");
@@ -34,7 +34,7 @@ pub(super) fn put(header: &mut [u8], at: usize, data: &[u8]) {
     }
 }
 
-/// Returns the nearest number of single precision.
+/// Returns the nearest single.
 #[expect(clippy::as_conversions, clippy::cast_possible_truncation, reason = "nothing else rounds")]
 pub(super) fn single(value: f64) -> f32 {
     value as f32

@@ -1,4 +1,4 @@
-//! The formats: each says what file a node is in it, or why it is none.
+//! The formats. Each returns the file for a node, or the reason why there is none.
 
 mod envi;
 mod fits;
@@ -24,32 +24,32 @@ use super::source::Source;
 use crate::error::Result;
 use crate::metadata::NodeKind;
 
-/// What nodes a format is for.
+/// The nodes that a format can show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Nodes {
     /// Arrays.
     Arrays,
-    /// Groups, with what lies in them.
+    /// Groups, with all nodes below them.
     Groups,
     /// Both.
     All,
 }
 
-/// A format. Its extension is what tells it from others.
+/// A format. Its extension identifies it.
 #[derive(Debug)]
 pub struct Format {
-    /// What stands behind the name of the node, without the dot.
+    /// The extension of the file name, without the dot.
     pub extension: &'static str,
-    /// What it is, for people.
+    /// The name of the format for users.
     pub what: &'static str,
-    /// What it is for.
+    /// The nodes that it can show.
     pub nodes: Nodes,
-    /// The file that a node is; [`Kind::Unsupported`](crate::error::Kind::Unsupported) with the
-    /// reason where it is none.
+    /// Builds the file for a node, or fails with
+    /// [`Kind::Unsupported`](crate::error::Kind::Unsupported) and the reason.
     build: fn(&Source<'_>) -> Result<View>,
 }
 
-/// All formats, in the order in which they are listed.
+/// All formats, in the order of listings.
 pub const FORMATS: &[Format] = &[
     Format {
         extension: "npy",
@@ -171,13 +171,13 @@ impl Hash for Format {
 }
 
 impl Format {
-    /// Returns the format of this name.
+    /// Returns the format with this extension.
     pub fn of_extension(extension: &str) -> Option<&'static Self> {
         FORMATS.iter().find(|format| format.extension == extension)
     }
 
-    /// What a file name may say: the name of a node, and a format; that of the longest extension
-    /// first.
+    /// Returns all ways to split a file name into the name of a node and a format, the longest
+    /// extension first.
     pub fn split(name: &str) -> Vec<(&str, &'static Self)> {
         let stem = |format: &'static Self| {
             let stem = name.strip_suffix(format.extension)?.strip_suffix('.')?;
@@ -188,7 +188,7 @@ impl Format {
         found
     }
 
-    /// Whether it is for nodes of this kind.
+    /// Whether the format can show nodes of this kind.
     pub fn is_for(&self, kind: NodeKind) -> bool {
         match self.nodes {
             Nodes::Arrays => kind == NodeKind::Array,
@@ -197,7 +197,7 @@ impl Format {
         }
     }
 
-    /// Returns the file that a node is.
+    /// Returns the file for a node.
     pub fn view(&self, source: &Source<'_>) -> Result<View> {
         (self.build)(source)
     }

@@ -11,7 +11,7 @@ use crate::view::source::Source;
 
 const HEADER_LEN: usize = 1024;
 
-/// Ten to that power of metres is the unit of the header, the angstrom.
+/// The unit of the header, the angstrom, as a power of ten of a metre.
 const ANGSTROM: i32 = -10;
 
 pub(super) fn build(source: &Source<'_>) -> Result<View> {
@@ -22,7 +22,7 @@ pub(super) fn build(source: &Source<'_>) -> Result<View> {
 fn header(image: &Image) -> Result<Vec<u8>> {
     let mode: i32 = match image.number() {
         DType::Int(1) => 0,
-        // Mode 0 is signed: bytes above 127 would not be read as what they are.
+        // Mode 0 is signed, and would misread bytes above 127.
         DType::Uint(1) if image.dtype == DType::Bool => 0,
         DType::Int(2) => 1,
         DType::Float(4) => 2,
@@ -43,7 +43,7 @@ fn header(image: &Image) -> Result<Vec<u8>> {
     let int = |len: u64| i32::try_from(len).map_err(|_| too_long());
     let sections = int(z.len.checked_mul(volumes.len).ok_or_else(too_long)?)?;
     let (columns, rows) = (int(x.len)?, int(y.len)?);
-    // A unit cell is a volume; planes that are no volume are cells of one section.
+    // A unit cell is a volume. Planes that are not a volume are cells of one section.
     let depth = if is_stack_of_planes { 1 } else { int(z.len)? };
     let space_group: i32 = match image.axes.len() {
         4 => 401,
@@ -57,7 +57,7 @@ fn header(image: &Image) -> Result<Vec<u8>> {
     }
     for (index, (axis, count)) in [(x, columns), (y, rows), (z, depth)].into_iter().enumerate() {
         let at = index.saturating_mul(4);
-        // Zero is what is not known.
+        // Zero means unknown.
         let cell = axis.step_in(ANGSTROM).map_or(0.0, |step| step * f64::from(count));
         put(&mut bytes, at.saturating_add(40), &single(cell).to_le_bytes());
         put(&mut bytes, at.saturating_add(52), &90_f32.to_le_bytes());
@@ -66,7 +66,8 @@ fn header(image: &Image) -> Result<Vec<u8>> {
         let origin = axis.start_in(ANGSTROM).unwrap_or(0.0);
         put(&mut bytes, at.saturating_add(196), &single(origin).to_le_bytes());
     }
-    // Least above greatest, mean below both, a negative deviation: what these are is not known.
+    // A minimum above the maximum, a mean below both and a negative deviation mean that these are
+    // unknown.
     for (at, value) in [(76, 0_f32), (80, -1.0), (84, -2.0), (216, -1.0)] {
         put(&mut bytes, at, &value.to_le_bytes());
     }

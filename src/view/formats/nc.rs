@@ -1,13 +1,13 @@
-//! `nc`: netCDF classic with 64-bit offsets (CDF-2), or with 64-bit data (CDF-5) where the former
-//! cannot hold it.
+//! `nc`: netCDF classic with 64-bit offsets (CDF-2), or with 64-bit data (CDF-5) if CDF-2 cannot
+//! hold it.
 //!
 //! ```text
 //! "CDF" 2|5 | number of records | dimensions | attributes | variables | room | data | padding | data ..
 //! ```
 //!
-//! All is big endian, lengths have four bytes, in CDF-5 eight; names and values are padded to a
-//! multiple of four. Elements of types that CDF-2 has not are converted where they are few and none
-//! changes, as xarray does it with times.
+//! All numbers are big endian. Lengths have four bytes, in CDF-5 eight; names and values are padded
+//! to a multiple of four. Elements of types that CDF-2 does not have are converted if they are few
+//! and none changes, as xarray does with times.
 //!
 //! - [The format](https://docs.unidata.ucar.edu/netcdf-c/current/file_format_specifications.html)
 //! - [CDF-5](https://parallel-netcdf.github.io/doc/c-reference/pnetcdf-c/CDF_002d5-file-format-specification.html)
@@ -25,24 +25,24 @@ const NC_DIMENSION: u32 = 10;
 const NC_VARIABLE: u32 = 11;
 const NC_ATTRIBUTE: u32 = 12;
 
-/// The data begin after so many bytes in which the header could grow, and at a multiple of
-/// [`PAGE`]: a program that adds an attribute in place then writes to the header first, which fails
-/// before anything is moved.
+/// The space for the header to grow; the data begin after it, at a multiple of [`PAGE`]. A program
+/// that adds an attribute in place then writes to the header first, which fails before any data
+/// move.
 const ROOM: u64 = 8 << 10;
 const PAGE: u64 = 4 << 10;
 
 /// The most elements along a dimension of CDF-2.
 const MAX_DIMENSION: u64 = (1 << 31) - 4;
 
-/// The most bytes of each variable but the last of CDF-2; and what stands for the length of a
-/// longer one.
+/// The most bytes of each variable in CDF-2 except the last, and the value that stands for the
+/// length of a longer one.
 const MAX_VSIZE: u64 = (1 << 32) - 4;
 const LONGER: u64 = (1 << 32) - 1;
 
-/// The attribute that says that signed integers are unsigned ones.
+/// The attribute that marks signed integers as unsigned.
 const UNSIGNED: &str = "_Unsigned";
 
-/// What lengths and types a file has.
+/// The version of a file, which decides its lengths and types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Version {
     Cdf2,
@@ -64,7 +64,7 @@ pub(super) fn build(source: &Source<'_>) -> Result<View> {
         }
     }
     keep_one_record_dimension(&mut dataset)?;
-    // The longest is the last: it may have more bytes than CDF-2 can say.
+    // The longest is last: it may have more bytes than CDF-2 can express.
     let lens: Vec<u64> =
         dataset.variables.iter().map(|v| vsize(v, &dataset)).collect::<Result<_>>()?;
     let longest = (0..lens.len()).max_by_key(|index| lens.get(*index));
@@ -90,8 +90,8 @@ pub(super) fn build(source: &Source<'_>) -> Result<View> {
     Ok(file(&dataset, version)?.with_left_out(left_out))
 }
 
-/// Keeps a dimension without elements as the record dimension. There can be only one, and it comes
-/// first: leaves out variables with others.
+/// Keeps a dimension without elements as the record dimension. There can be only one, and it must
+/// be the first of a variable, so other variables with empty dimensions are left out.
 fn keep_one_record_dimension(dataset: &mut Dataset<'_>) -> Result<()> {
     let empty: Vec<bool> = dataset.dimensions.iter().map(|dimension| dimension.len == 0).collect();
     let is_empty = |number: &&usize| empty.get(**number).copied().unwrap_or_default();
@@ -109,7 +109,7 @@ fn keep_one_record_dimension(dataset: &mut Dataset<'_>) -> Result<()> {
     dataset.check_not_empty()
 }
 
-/// Returns the bytes of a variable, or of one record of it, padded.
+/// Returns the padded length of a variable in bytes, or of one record of it.
 fn vsize(variable: &Variable<'_>, dataset: &Dataset<'_>) -> Result<u64> {
     let lens = variable.dimensions.iter().filter_map(|number| dataset.dimensions.get(*number));
     let lens = lens.map(|dimension| dimension.len).filter(|len| *len > 0);
@@ -119,8 +119,8 @@ fn vsize(variable: &Variable<'_>, dataset: &Dataset<'_>) -> Result<u64> {
         .ok_or_else(|| Error::unsupported("it would exceed the maximum size of a file"))
 }
 
-/// Returns the variable in types that CDF-2 has, `None` if it has too many elements to convert, or
-/// one would change.
+/// Converts a variable to types of CDF-2; `None` if it has too many elements, or if one would
+/// change.
 fn in_cdf2<'s>(variable: &Variable<'s>, room: &mut Room) -> Result<Option<Variable<'s>>> {
     match variable.dtype {
         DType::Uint(1) => {
@@ -135,7 +135,7 @@ fn in_cdf2<'s>(variable: &Variable<'s>, room: &mut Room) -> Result<Option<Variab
             signed.attributes.push(Attribute::text(UNSIGNED, "true"));
             Ok(Some(signed))
         }
-        // It says the length of the elements.
+        // The dimension has the length of the elements.
         DType::Int(8) | DType::Uint(_)
             if variable.attributes.iter().any(|attribute| attribute.name == UNSIGNED) =>
         {
@@ -153,9 +153,9 @@ fn in_cdf2<'s>(variable: &Variable<'s>, room: &mut Room) -> Result<Option<Variab
     }
 }
 
-/// Returns the file of what is in a version's types.
+/// Returns the file of a data set that has only types of this version.
 fn file(dataset: &Dataset<'_>, version: Version) -> Result<View> {
-    // No number in the header has another length for another offset.
+    // The length of the header does not depend on the offsets.
     let none = vec![0; dataset.variables.len()];
     let header_len = Header::of(dataset, version, &none)?.len();
     let too_long = || Error::unsupported("it would exceed the maximum size of a file");
@@ -182,7 +182,7 @@ fn file(dataset: &Dataset<'_>, version: Version) -> Result<View> {
         at = at.checked_add(padded).ok_or_else(too_long)?;
         parts.extend([part, Part::Zeros(padded.saturating_sub(len))]);
     }
-    // Of variables with records there is nothing, and it lies behind all others.
+    // Variables with records are empty, and lie after all others.
     for (begin, variable) in begins.iter_mut().zip(&dataset.variables) {
         if is_record(variable, dataset) {
             *begin = at;
@@ -198,21 +198,21 @@ fn is_record(variable: &Variable<'_>, dataset: &Dataset<'_>) -> bool {
     first.is_some_and(|dimension| dimension.len == 0)
 }
 
-/// Numbers with their bytes turned round.
+/// Reverses the bytes of each number.
 fn big_endian(values: &[u8], item_len: usize) -> Vec<u8> {
     let mut bytes = values.to_vec();
     bytes.chunks_exact_mut(item_len.max(1)).for_each(<[u8]>::reverse);
     bytes
 }
 
-/// The header, as far as it is written.
+/// Writes the header.
 struct Header {
     version: Version,
     bytes: Vec<u8>,
 }
 
 impl Header {
-    /// Returns all of it, with where the elements of each variable are.
+    /// Returns the whole header, with the offset of each variable.
     fn of(dataset: &Dataset<'_>, version: Version, begins: &[u64]) -> Result<Vec<u8>> {
         let magic = match version {
             Version::Cdf2 => b"CDF\x02",
@@ -245,7 +245,7 @@ impl Header {
         Ok(header.bytes)
     }
 
-    /// A number of bytes or elements.
+    /// Writes a number of bytes or elements.
     fn count(&mut self, count: u64) -> Result<()> {
         match self.version {
             Version::Cdf5 => self.bytes.extend(count.to_be_bytes()),
@@ -262,7 +262,7 @@ impl Header {
         self.count(u64::try_from(len).unwrap_or(u64::MAX))
     }
 
-    /// What a list is of, and how many there are; zeros where there are none.
+    /// Writes the tag and the length of a list; zeros if it is empty.
     fn list(&mut self, tag: u32, len: usize) -> Result<()> {
         self.bytes.extend(if len == 0 { 0 } else { tag }.to_be_bytes());
         self.length(len)
@@ -291,13 +291,13 @@ impl Header {
         Ok(())
     }
 
-    /// What an attribute holds in a type that there is.
+    /// Returns an attribute in a type of this version.
     fn attribute(&self, values: &Values) -> (DType, Vec<u8>) {
         let text = |text: &str| (DType::Bytes(1), text.as_bytes().to_vec());
         match values {
             Values::Text(value) => text(value),
             Values::Texts(texts) => {
-                // One text each without spaces; else a list as in JSON.
+                // Strings without spaces are joined by them; any others become a list in JSON.
                 let is_plain = texts.iter().all(|text| !text.is_empty() && !text.contains(' '));
                 let json = || serde_json::Value::from(texts.clone()).to_string();
                 text(&if is_plain { texts.join(" ") } else { json() })

@@ -2,10 +2,10 @@
 //! there are no extensions, the elements; NIfTI-2 (540 bytes) where an axis has more than 32767
 //! elements.
 //!
-//! Axes are x, y, z, time and channels, the fastest first: an array whose channels come before its
-//! time (or the other way round) is put into this order volume by volume. Axes of space stay in
-//! their order, and the matrix says which is which. Where the header of another file is kept beside
-//! the image ([`nifti_zarr`](super::nifti_zarr)) it is that.
+//! Axes are x, y, z, time and channels, the fastest first. An array with channels before time, or
+//! the other way round, is reordered volume by volume. Axes of space stay in their order, and the
+//! matrix tells them apart. If the header of another file is stored beside the image
+//! ([`nifti_zarr`](super::nifti_zarr)), the view uses it.
 
 use super::header::{put, single};
 use super::nifti_zarr;
@@ -16,27 +16,27 @@ use crate::view::layout::{Items, Layout};
 use crate::view::parts::{Part, View};
 use crate::view::source::Source;
 
-/// Axes of a file.
+/// The number of axes in a file.
 const RANK: usize = 7;
 
 /// The lengths of headers.
 const LEN_1: usize = 348;
 const LEN_2: usize = 540;
 
-/// What a header says, in either version.
+/// The contents of a header of either version.
 struct Header<'i> {
-    /// The axis of the array that is each axis of the file.
+    /// The axis of the array for each axis of the file.
     axes: [Option<&'i Axis>; RANK],
     datatype: i16,
     bitpix: i16,
-    /// What the axes of space and of time are measured in.
+    /// The units of space and of time.
     units: Units,
 }
 
 struct Units {
-    /// Ten to that power of metres, `None` if lengths are of no unit.
+    /// The unit of length as a power of ten of a metre, `None` if unknown.
     space: Option<i32>,
-    /// Ten to that power of seconds.
+    /// The unit of time as a power of ten of a second.
     time: Option<i32>,
 }
 
@@ -61,7 +61,7 @@ pub(super) fn build(source: &Source<'_>) -> Result<View> {
     View::new([Part::from(bytes)].into_iter().chain(elements))
 }
 
-/// Returns the code of the type, its bits, and how many axes of the array lie in a pixel.
+/// Returns the code of the type, its bits, and the number of axes of the array in a pixel.
 fn datatype(image: &Image) -> Result<(i16, i16, usize)> {
     let samples = image.axes.last().filter(|_| image.is_interleaved()).map(|axis| axis.len);
     Ok(match (image.number(), samples) {
@@ -83,11 +83,11 @@ fn datatype(image: &Image) -> Result<(i16, i16, usize)> {
     })
 }
 
-/// Returns the axis of the array that each axis of the file is.
+/// Returns the axis of the array for each axis of the file.
 fn places(axes: &[Axis]) -> Result<[Option<usize>; RANK]> {
     let mut places = [None; RANK];
     let has = |kind| axes.iter().any(|axis| axis.kind == Some(kind));
-    // Where time and channels are not known, axes that are not known follow space as they are.
+    // If neither time nor channels are known, unknown axes follow space in their order.
     let others = if has(Kind::Time) || has(Kind::Channel) { 5..RANK } else { 3..RANK };
     for (index, axis) in axes.iter().enumerate().rev() {
         let among = match axis.kind {
@@ -99,7 +99,7 @@ fn places(axes: &[Axis]) -> Result<[Option<usize>; RANK]> {
         let free = places.get_mut(among).into_iter().flatten().find(|place| place.is_none());
         match free {
             Some(place) => *place = Some(index),
-            // An axis of one element says nothing.
+            // An axis of one element can be dropped.
             None if axis.len == 1 => {}
             None => {
                 return Err(Error::unsupported(
@@ -132,7 +132,7 @@ fn units(axes: &[Option<&Axis>; RANK]) -> Units {
 }
 
 impl Header<'_> {
-    /// How many axes there are, and the length of each.
+    /// Returns the number of axes, and the length of each.
     fn dim(&self) -> [u64; 8] {
         let mut dim = [1; 8];
         let last = self.axes.iter().rposition(Option::is_some).unwrap_or(0);
@@ -145,8 +145,8 @@ impl Header<'_> {
         dim
     }
 
-    /// From one element to the next along an axis, and the place of the first, in the units of the
-    /// header.
+    /// Returns the step between elements along an axis, and the position of the first, in the units
+    /// of the header.
     fn place(&self, axis: &Axis) -> (f64, f64) {
         let unit = if axis.is_space() { self.units.space } else { self.units.time };
         let plain = || {
@@ -187,8 +187,8 @@ impl Header<'_> {
         space | time
     }
 
-    /// Returns the rows of the matrix from the numbers of a voxel to x, y and z, `None` if nothing
-    /// is known of space.
+    /// Returns the rows of the matrix from the indices of a voxel to x, y and z, `None` if no
+    /// position is known.
     fn matrix(&self) -> Option<[[f64; 4]; 3]> {
         let space = self.axes.iter().take(3).flatten();
         if space.clone().all(|axis| axis.scale.is_none()) {
@@ -217,7 +217,7 @@ impl Header<'_> {
         Some(rows)
     }
 
-    /// Whether another header is one of an image of the same lengths.
+    /// Whether another header describes an image of the same shape.
     fn is_of(&self, base: &[u8]) -> bool {
         let lens: Vec<u64> = match base.len() {
             LEN_1 => base.get(42..56).map(|dim| {
@@ -230,11 +230,11 @@ impl Header<'_> {
             }),
         }
         .unwrap_or_default();
-        // Those behind the last may be 0.
+        // Lengths after the last may be 0.
         lens.iter().zip(self.dim().iter().skip(1)).all(|(one, own)| (*one).max(1) == *own)
     }
 
-    /// Returns the header, from `base` where there is one, which says more.
+    /// Returns the header of version 1, based on `base`, which may have more fields set.
     fn version_1(&self, dim: &[i16], base: Option<Vec<u8>>) -> Vec<u8> {
         let is_new = base.is_none();
         let mut bytes = base.unwrap_or_default();
@@ -259,7 +259,7 @@ impl Header<'_> {
         bytes
     }
 
-    /// The same in the other version.
+    /// Returns the header of version 2.
     fn version_2(&self, base: Option<Vec<u8>>) -> Vec<u8> {
         let base = base.filter(|base| base.len() == LEN_2);
         let is_new = base.is_none();

@@ -8,7 +8,7 @@ use crate::view::source::Source;
 /// The name of the array.
 const NAME: &str = "nifti";
 
-/// The fields of version 1: offset, bytes of a number, how many. All others are single bytes.
+/// The fields of version 1: offset, bytes of a number, and count. All others are single bytes.
 const FIELDS_1: &[(usize, usize, usize)] = &[
     (0, 4, 1),
     (32, 4, 1),
@@ -25,7 +25,7 @@ const FIELDS_1: &[(usize, usize, usize)] = &[
     (280, 4, 12),
 ];
 
-/// Those of version 2.
+/// The fields of version 2.
 const FIELDS_2: &[(usize, usize, usize)] = &[
     (0, 4, 1),
     (12, 2, 2),

@@ -8,10 +8,10 @@ use crate::view::layout::{Items, Layout};
 use crate::view::parts::{Part, View};
 use crate::view::source::Source;
 
-/// Where the elements begin is a multiple of this, for `np.memmap`.
+/// The offset of the elements is a multiple of this, for `np.memmap`.
 const ALIGNMENT: usize = 64;
 
-/// NumPy leaves room for a first dimension of so many digits.
+/// NumPy leaves space for this many digits of the first dimension.
 const MAX_DIGITS: usize = 21;
 
 pub(super) fn build(source: &Source<'_>) -> Result<View> {
@@ -32,10 +32,10 @@ pub(super) fn build(source: &Source<'_>) -> Result<View> {
     View::new([Part::from(header(&dict)?), Part::from(elements)])
 }
 
-/// Magic, version, length and the text, filled up with spaces so that the elements are aligned: to
-/// the byte what `np.save` writes, so that a file of NumPy's can be copied onto the view.
+/// Returns magic, version, length and dictionary, padded with spaces to align the elements. The
+/// bytes equal those of `np.save`, so that a file from NumPy can be copied onto the view.
 fn header(dict: &str) -> Result<Vec<u8>> {
-    // A field's name may be outside of Latin 1: then it is UTF-8, which version 3 says.
+    // The name of a field may not fit Latin 1. Then it is UTF-8, which needs version 3.
     let latin1: Option<Vec<u8>> = dict.chars().map(|char| u8::try_from(char).ok()).collect();
     let (version, width, text) = match latin1 {
         None => (3_u8, 4_usize, dict.as_bytes().to_vec()),
@@ -44,7 +44,7 @@ fn header(dict: &str) -> Result<Vec<u8>> {
     };
     let start = 8_usize.saturating_add(width);
     let len = start.saturating_add(text.len()).saturating_add(1);
-    // At least one space.
+    // At least one space of padding.
     let len = len.saturating_add(1).next_multiple_of(ALIGNMENT);
     let text_len = len.saturating_sub(start);
     let mut bytes = b"\x93NUMPY".to_vec();
@@ -79,7 +79,7 @@ fn field(field: &Field) -> Result<String> {
     Ok(format!("({name}, {dtype}, ({}))", shape.trim_end()))
 }
 
-/// Returns a string as a Python literal, as Python shows it.
+/// Returns a string as Python's `repr` does.
 fn literal(text: &str) -> String {
     let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
     let mut literal = String::from(quote);

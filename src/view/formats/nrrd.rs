@@ -21,7 +21,7 @@ pub(super) fn detached(source: &Source<'_>) -> Result<View> {
     source.elements(Layout::Linear, Items::default())?;
     let name = data_file(source)?;
     if !name.is_ascii() {
-        // Some readers drop the other characters, and look for another file.
+        // Some readers drop the other characters and open another file.
         return Err(Error::unsupported(
             "an NRRD header is ASCII, so the name of its file must be, too",
         ));
@@ -46,7 +46,7 @@ fn header(source: &Source<'_>, data_file: Option<&str>) -> Result<String> {
         DType::Complex(16) => ("double", true),
         _ => return Err(image.no_type("NRRD")),
     };
-    // A complex number is an axis of two of its own, the fastest.
+    // A complex number is an axis of two elements, the fastest.
     let parts = is_complex.then(|| Axis { len: 2, ..Axis::default() });
     let axes: Vec<&Axis> = parts.iter().chain(image.axes.iter().rev()).collect();
     if axes.len() > MAX_RANK {
@@ -84,8 +84,8 @@ fn header(source: &Source<'_>, data_file: Option<&str>) -> Result<String> {
     Ok(text)
 }
 
-/// How many axes of space there are, where it is known of all of them where they lie. ITK reads no
-/// file with directions in space whose other axes are more than those of channels.
+/// Returns the number of axes of space if the positions along all of them are known. ITK reads no
+/// file with directions whose other axes are not just channels.
 fn space(axes: &[&Axis]) -> Option<usize> {
     let space = axes.iter().filter(|axis| axis.is_space());
     let known = space.clone().all(|axis| axis.scale.is_some())
@@ -93,7 +93,7 @@ fn space(axes: &[&Axis]) -> Option<usize> {
     Some(space.count()).filter(|count| *count > 0 && known)
 }
 
-/// How far the elements along each axis lie apart, in the unit of the axis, and where the first is.
+/// Returns the fields with the step and the first position along each axis, in its unit.
 fn spacings(axes: &[&Axis]) -> String {
     let scales = || axes.iter().map(|axis| axis.scale.as_ref());
     if scales().all(|scale| scale.is_none()) {
@@ -113,12 +113,13 @@ fn spacings(axes: &[&Axis]) -> String {
     )
 }
 
-/// Returns the name of a unit, as it can be quoted.
+/// Returns the name of a unit, suitable for quotes.
 fn unit(scale: &Scale) -> String {
     scale.unit.as_ref().map(|unit| line(&unit.name).replace(['"', '\\'], "_")).unwrap_or_default()
 }
 
-/// Where the axes of space go, and from where: in the space of x, y and z, each in its own unit.
+/// Returns the fields with the directions and the origin in the space of x, y and z, each in its
+/// unit.
 fn directions(axes: &[&Axis]) -> String {
     let mut kinds = vec![Kind::X, Kind::Y, Kind::Z];
     kinds.retain(|kind| axes.iter().any(|axis| axis.kind == Some(*kind)));

@@ -12,19 +12,19 @@ use crate::view::layout::{Items, Layout};
 use crate::view::parts::{Part, View};
 use crate::view::source::{Children, Source};
 
-/// The most arrays of a file.
+/// The most arrays in a file.
 const MAX_ARRAYS: usize = 1 << 16;
 
-/// What has attributes in the header, beside the names of arrays.
+/// The member of the header with the attributes, beside the names of arrays.
 const METADATA: &str = "__metadata__";
 
-/// The elements begin at a multiple of this.
+/// The offset of the elements is a multiple of this.
 const ALIGNMENT: usize = 8;
 
 pub(super) fn build(source: &Source<'_>) -> Result<View> {
     let mut arrays = Vec::new();
     find(source, source, &mut arrays)?;
-    // The longest elements first, so that each array is aligned.
+    // The longest element types come first, so that each array is aligned.
     arrays.sort_by(|one, other| {
         let key = |array: &Tensor| (std::cmp::Reverse(array.item_len), array.name.clone());
         key(one).cmp(&key(other))
@@ -64,8 +64,8 @@ struct Tensor {
     elements: Elements,
 }
 
-/// All arrays below a group. Each must be understood: a file that leaves some out would not be the
-/// group.
+/// Adds all arrays below a group to `found`. Fails if one is unsupported, since a file without it
+/// would not be the whole group.
 fn find(root: &Source<'_>, group: &Source<'_>, found: &mut Vec<Tensor>) -> Result<()> {
     let Children { nodes, left_out } = group.children()?;
     if let Some((name, error)) = left_out.first() {

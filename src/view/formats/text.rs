@@ -1,5 +1,4 @@
-//! `txt`: the values of a short array as text, one a line, so that each number is read back as it
-//! is.
+//! `txt`: the values of a short array as text, one on each line. Each number is read back exactly.
 
 use serde_json::Value;
 
@@ -8,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::view::parts::{Part, View};
 use crate::view::source::Source;
 
-/// The most values.
+/// The most values in a file.
 const MAX_COUNT: u64 = 1 << 20;
 
 pub(super) fn build(source: &Source<'_>) -> Result<View> {
@@ -78,7 +77,7 @@ fn number(value: &Value) -> String {
         Value::String(text) => match text.as_str() {
             "Infinity" => "inf".to_owned(),
             "-Infinity" => "-inf".to_owned(),
-            // With its bits, where it is not the usual one.
+            // A NaN other than the default has its bits.
             _ => "nan".to_owned(),
         },
         other => other.to_string(),

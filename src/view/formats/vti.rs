@@ -1,6 +1,6 @@
-//! `vti`: image data of VTK, an XML text whose appended data are raw: for each array its length in
-//! eight bytes, little endian, and its elements. Axes before those of space are arrays of their
-//! own, each with a name.
+//! `vti`: image data of VTK, an XML file whose appended data are raw: for each array its length in
+//! eight bytes, little endian, and its elements. Each index along the axes before those of space
+//! has an array with its own name.
 
 use std::collections::HashSet;
 use std::fmt::Write;
@@ -14,7 +14,7 @@ use crate::view::layout::{Items, Layout};
 use crate::view::parts::{Part, View};
 use crate::view::source::Source;
 
-/// The most arrays that axes before those of space become.
+/// The most arrays for the axes before those of space.
 const MAX_ARRAYS: u64 = 1 << 12;
 
 pub(super) fn build(source: &Source<'_>) -> Result<View> {
@@ -43,7 +43,7 @@ pub(super) fn build(source: &Source<'_>) -> Result<View> {
     let elements = source.elements(Layout::Linear, Items::default())?;
     let array_len = elements.len() / arrays.max(1);
     let mut text = head(space)?;
-    // Of two arrays of one name a reader shows one.
+    // A reader shows only one of two arrays with the same name.
     let mut titles = HashSet::new();
     for number in 0..arrays {
         let offset = array_len.saturating_add(8).saturating_mul(number);
@@ -89,8 +89,8 @@ fn head(space: &[Axis]) -> Result<String> {
     ))
 }
 
-/// Returns the name of the array of a number: that of the node, with where it lies along the axes
-/// before those of space.
+/// Returns the name of array `number`: the name of the node with the indices along the axes before
+/// those of space.
 fn title(source: &Source<'_>, image: &Image, outer: &[Axis], number: u64) -> String {
     let mut left = number;
     let mut names = Vec::new();

@@ -2,7 +2,7 @@
 
 use super::unit::Unit;
 
-/// What lies along an axis.
+/// The kind of an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Time.
@@ -20,38 +20,38 @@ pub enum Kind {
 /// An axis.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Axis {
-    /// Its name.
+    /// The name.
     pub name: Option<String>,
-    /// What lies along it, if that is known.
+    /// The kind, if known.
     pub kind: Option<Kind>,
-    /// How many elements the array has along it.
+    /// The number of elements along it.
     pub len: u64,
-    /// Where the elements lie, if that is known.
+    /// The positions of the elements, if known.
     pub scale: Option<Scale>,
 }
 
-/// Where the elements along an axis lie.
+/// The positions of the elements along an axis.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scale {
-    /// From one to the next.
+    /// The distance between neighbours.
     pub step: f64,
-    /// The place of the first.
+    /// The position of the first element.
     pub start: f64,
-    /// What both are measured in.
+    /// The unit of both.
     pub unit: Option<Unit>,
 }
 
 /// A channel.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Channel {
-    /// What it is called.
+    /// The name.
     pub label: Option<String>,
-    /// Red, green and blue.
+    /// The colour as red, green and blue.
     pub color: Option<u32>,
 }
 
 impl Axis {
-    /// Returns a letter or a word for it.
+    /// Returns a letter or a word for the axis.
     pub fn label(&self) -> &str {
         self.name.as_deref().unwrap_or(match self.kind {
             Some(Kind::Time) => "t",
@@ -63,26 +63,26 @@ impl Axis {
         })
     }
 
-    /// Whether it is one of space.
+    /// Whether the axis is one of space.
     pub fn is_space(&self) -> bool {
         matches!(self.kind, Some(Kind::X | Kind::Y | Kind::Z))
     }
 
-    /// From one element to the next, in a unit of ten to that power of metres, or of seconds,
-    /// `None` if that is not known.
+    /// Returns the step between elements, in ten to the power of `exponent` metres or seconds;
+    /// `None` if unknown.
     pub fn step_in(&self, exponent: i32) -> Option<f64> {
         let scale = self.scale.as_ref()?;
         scale.unit.as_ref()?.convert(scale.step, exponent)
     }
 
-    /// Returns the place of the first element, in the same way.
+    /// Returns the position of the first element, in the same unit.
     pub fn start_in(&self, exponent: i32) -> Option<f64> {
         let scale = self.scale.as_ref()?;
         scale.unit.as_ref()?.convert(scale.start, exponent)
     }
 }
 
-/// What an axis of this name is.
+/// Returns the kind of an axis with this name.
 pub(super) fn kind_of(name: &str) -> Option<Kind> {
     Some(match name.to_lowercase().as_str() {
         "t" | "time" => Kind::Time,

@@ -1,10 +1,9 @@
-//! What an array is as an image: which of its axes are time, channels and space, how far apart its
-//! elements lie, and what its channels are called. The formats of images ask it here, so that they
-//! all say the same of an array.
+//! An array as an image: the kinds of its axes, the distances between its elements, and the names
+//! of its channels. All formats of images use this module, so that they agree.
 //!
-//! An array of an OME-Zarr image is described by the group it is in (`multiscales`, `omero`); any
-//! other by the names of its dimensions; and one without names by their number: the last two are y
-//! and x, the one before is z.
+//! The group of an OME-Zarr image describes its arrays (`multiscales`, `omero`). For any other
+//! array the names of the dimensions count. Without names, the last two are y and x, and the one
+//! before is z.
 
 mod axis;
 mod ome;
@@ -20,23 +19,22 @@ pub use axis::{Axis, Channel, Kind, Scale};
 pub use ome::{levels, title};
 pub use unit::{Quantity, Unit};
 
-/// The most parts that the elements of an image are taken apart into, to put its planes into
-/// another order.
+/// The most parts to split the elements of an image into to reorder its planes.
 const MAX_PARTS: u64 = 1 << 18;
 
 /// An array as an image.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Image {
-    /// The axes of the array, the last of them that of neighbours.
+    /// The axes of the array, slowest first.
     pub axes: Vec<Axis>,
-    /// What is known of the channels, in their order.
+    /// The channels, in order.
     pub channels: Vec<Channel>,
-    /// The type of an element.
+    /// The type of the elements.
     pub dtype: DType,
 }
 
 impl Image {
-    /// Returns an array as an image. Refused where it has no elements or no axes.
+    /// Returns an array as an image. Fails if it has no elements or no axes.
     pub fn of(source: &Source<'_>) -> Result<Self> {
         let model = source.array()?.model();
         if model.shape.is_empty() {
@@ -60,7 +58,7 @@ impl Image {
         kinds.sort_unstable_by_key(|kind| format!("{kind:?}"));
         kinds.dedup();
         if kinds.len() != count {
-            // Names that say the same twice say nothing.
+            // A name or kind that occurs twice is ignored.
             for axis in &mut axes {
                 axis.kind = None;
             }
@@ -79,13 +77,13 @@ impl Image {
         self.axes.iter().map(|axis| axis.len).collect()
     }
 
-    /// Returns the axis of a kind, and where it is.
+    /// Returns the axis of a kind, and its index.
     pub fn axis(&self, kind: Kind) -> Option<(usize, &Axis)> {
         self.axes.iter().enumerate().find(|(_, axis)| axis.kind == Some(kind))
     }
 
-    /// The same image without axes of one element at the front, as far as it takes to be left with
-    /// `rank`. Refused where other axes would have to go.
+    /// Removes leading axes of one element until `rank` axes are left. Fails if that takes axes
+    /// with more elements.
     pub fn of_rank(mut self, rank: usize) -> Result<Self> {
         while self.axes.len() > rank {
             if self.axes.first().is_none_or(|axis| axis.len != 1) {
@@ -99,13 +97,12 @@ impl Image {
         Ok(self)
     }
 
-    /// Whether the last axis is that of channels, and so each pixel has all its samples side by
-    /// side.
+    /// Whether the last axis is that of channels, so that the samples of a pixel are adjacent.
     pub fn is_interleaved(&self) -> bool {
         self.axes.len() > 2 && self.axes.last().is_some_and(|axis| axis.kind == Some(Kind::Channel))
     }
 
-    /// Returns the type of its numbers: that of a Boolean is a byte, 0 or 1.
+    /// Returns the type of the numbers; that of a Boolean is a byte, 0 or 1.
     pub fn number(&self) -> DType {
         match &self.dtype {
             DType::Bool => DType::Uint(1),
@@ -113,16 +110,16 @@ impl Image {
         }
     }
 
-    /// Why a format does not hold it.
+    /// Returns the error for a format that cannot hold the type.
     pub fn no_type(&self, format: &str) -> Error {
         Error::unsupported(format!("{format} has no type for {}", self.dtype.name()))
     }
 }
 
-/// Returns the elements of an array of `shape` whose first axes follow one another in the order
-/// `order`, the slowest first; the axes that are not in it follow as they are.
+/// Returns the elements of an array of `shape` with its first axes in the order `order`, the
+/// slowest first. The axes that are not in `order` follow unchanged.
 pub fn in_order(elements: &Elements, shape: &[u64], order: &[usize]) -> Result<Vec<Part>> {
-    // Axes at the end that are where they were stay together.
+    // Trailing axes that keep their places stay together.
     let kept = order.iter().enumerate().rev().take_while(|(place, axis)| place == *axis).count();
     let outer = order.get(..order.len().saturating_sub(kept)).unwrap_or_default();
     if outer.is_empty() {
@@ -152,8 +149,7 @@ pub fn in_order(elements: &Elements, shape: &[u64], order: &[usize]) -> Result<V
     (0..count).map(part).collect()
 }
 
-/// Returns a text as part of an XML document. By names and not by numbers: Bio-Formats reads no
-/// `&#181;`.
+/// Escapes a string for XML. Uses names instead of numbers, since Bio-Formats cannot read `&#181;`.
 pub fn escape(text: &str) -> String {
     let mut escaped = String::new();
     for char in text.chars() {
@@ -162,7 +158,7 @@ pub fn escape(text: &str) -> String {
             '>' => escaped.push_str("&gt;"),
             '&' => escaped.push_str("&amp;"),
             '"' => escaped.push_str("&quot;"),
-            // XML has no way to say these.
+            // XML cannot represent these.
             char if char.is_control() || matches!(char, '\u{fffe}' | '\u{ffff}') => {
                 escaped.push('_');
             }

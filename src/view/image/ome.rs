@@ -10,14 +10,14 @@ use crate::error::{Error, Result};
 use crate::metadata::NodePath;
 use crate::view::source::Source;
 
-/// The most levels of an image: each has half as many elements along an axis as the one before.
+/// The most levels of an image: each has half as many elements along an axis as the previous one.
 const MAX_LEVELS: usize = 64;
 
-/// What versions before 0.3 do not say: the axes are always these.
+/// The axes of versions before 0.3, which do not list them.
 const AXES: [&str; 5] = ["t", "c", "z", "y", "x"];
 
-/// Describes the axes of an array that is in a multiscale image, and gives its channels, `None` if
-/// it is in none.
+/// Describes the axes of an array in a multiscale image, and returns its channels; `None` if it is
+/// not in one.
 pub(super) fn of(source: &Source<'_>, axes: &mut [Axis]) -> Option<Vec<Channel>> {
     source.above().find_map(|group| {
         let relative = source.path().relative_to(group.path())?;
@@ -29,7 +29,7 @@ pub(super) fn of(source: &Source<'_>, axes: &mut [Axis]) -> Option<Vec<Channel>>
     })
 }
 
-/// Returns the arrays of the multiscale image that a group is, the largest first.
+/// Returns the arrays of a group that is a multiscale image, the largest first.
 pub fn levels<'s>(group: &Source<'s>) -> Result<Vec<Source<'s>>> {
     let image = multiscale(group).ok_or_else(|| {
         Error::unsupported("a group, but not an OME-Zarr image (it has no multiscales)")
@@ -44,7 +44,7 @@ pub fn levels<'s>(group: &Source<'s>) -> Result<Vec<Source<'s>>> {
     datasets(image).take(MAX_LEVELS).map(level).collect()
 }
 
-/// What the image that a group is calls itself.
+/// Returns the title of a group that is an image.
 pub fn title(group: &Source<'_>) -> Option<String> {
     multiscale(group)?.get("name")?.as_str().filter(|name| !name.is_empty()).map(str::to_owned)
 }
@@ -53,7 +53,7 @@ fn multiscale<'g>(group: &'g Source<'_>) -> Option<&'g Value> {
     member(group, "multiscales")?.as_array()?.first().filter(|image| image.is_object())
 }
 
-/// Returns a member of `ome`. Versions before 0.4 are not lowered, and have it among the
+/// Returns a member of `ome`. Versions before 0.4 are not converted, and have it among the
 /// attributes.
 fn member<'g>(group: &'g Source<'_>, name: &str) -> Option<&'g Value> {
     let attributes = group.attributes();
@@ -93,8 +93,8 @@ fn describe(image: &Value, dataset: &Value, axes: &mut [Axis]) -> Option<()> {
     Some(())
 }
 
-/// Puts a scale or a translation after those before it. One of another rank, or in another array,
-/// is left out.
+/// Applies a scale or a translation after the previous ones. Ignores one of another rank, or one in
+/// another array.
 fn apply(transform: &Value, rank: usize, place: &mut Option<Vec<(f64, f64)>>) {
     let of = |name: &str| transform.get(name).and_then(floats).filter(|list| list.len() == rank);
     let place = place.get_or_insert_with(|| vec![(1.0, 0.0); rank]);
@@ -125,7 +125,7 @@ fn channels(group: &Source<'_>) -> Vec<Channel> {
     listed.into_iter().flatten().map(channel).collect()
 }
 
-/// Numbers of a list.
+/// Returns the numbers of a list.
 fn floats(value: &Value) -> Option<Vec<f64>> {
     value.as_array()?.iter().map(Value::as_f64).collect()
 }

@@ -1,26 +1,26 @@
-//! Units of length and of time, by the names that OME-Zarr takes from UDUNITS, and by the symbols
-//! that people write.
+//! Units of length and of time, by the names that OME-Zarr takes from UDUNITS, and by common
+//! symbols.
 
-/// What is measured in a unit.
+/// The quantity that a unit measures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Quantity {
-    /// In metres.
+    /// Length, in metres.
     Length,
-    /// In seconds.
+    /// Time, in seconds.
     Time,
 }
 
 /// A unit.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Unit {
-    /// As it was written.
+    /// The name as written.
     pub name: String,
-    /// What it measures, and how much of a metre or of a second it is: `multiple` of ten to the
-    /// power of `exponent`.
+    /// The quantity, with the size in metres or seconds: `multiple` times ten to the power of
+    /// `exponent`.
     size: Option<(Quantity, u32, i32)>,
 }
 
-/// Prefixes, their symbols, and the power of ten.
+/// The prefixes, with their symbols and powers of ten.
 const PREFIXES: &[(&str, &str, i32)] = &[
     ("", "", 0),
     ("yotta", "Y", 24),
@@ -47,7 +47,7 @@ const PREFIXES: &[(&str, &str, i32)] = &[
     ("yocto", "y", -24),
 ];
 
-/// Units that are no power of ten of another, or have a name of their own.
+/// Units that are not a base unit with a prefix, or that have other names.
 const OTHERS: &[(&[&str], Quantity, u32, i32)] = &[
     (&["angstrom", "\u{c5}", "\u{212b}", "A"], Quantity::Length, 1, -10),
     (&["micron"], Quantity::Length, 1, -6),
@@ -59,28 +59,28 @@ const OTHERS: &[(&[&str], Quantity, u32, i32)] = &[
 ];
 
 impl Unit {
-    /// Returns the unit of this name.
+    /// Returns the unit with this name.
     pub fn parse(name: &str) -> Self {
         Self { name: name.to_owned(), size: size_of(name) }
     }
 
-    /// What it measures, if that is known.
+    /// Returns the quantity that it measures, if known.
     pub fn quantity(&self) -> Option<Quantity> {
         self.size.map(|(quantity, ..)| quantity)
     }
 
-    /// Returns the power of ten of a metre or of a second that it is, `None` if it is no such.
+    /// Returns the power of ten of a metre or second that it equals, `None` if it is not a power of
+    /// ten.
     pub fn exponent(&self) -> Option<i32> {
         self.size.filter(|(_, multiple, _)| *multiple == 1).map(|(.., exponent)| exponent)
     }
 
-    /// Returns a value of it in ten to the power of `exponent` metres or seconds.
+    /// Converts a value to ten to the power of `exponent` metres or seconds.
     pub fn convert(&self, value: f64, exponent: i32) -> Option<f64> {
         let (_, multiple, own) = self.size?;
         let value = value * f64::from(multiple);
         let shift = own.saturating_sub(exponent);
-        // A division by a power of ten is exact to the last bit where a product with its inverse is
-        // not.
+        // Dividing by a power of ten is correctly rounded; multiplying with the inverse is not.
         Some(if shift < 0 {
             value / 10_f64.powi(shift.saturating_neg())
         } else {

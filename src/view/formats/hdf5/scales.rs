@@ -1,5 +1,5 @@
-//! Dimension scales: a dimension is a dataset, its coordinates or one that nobody reads, and the
-//! others refer to it.
+//! Dimension scales: a dimension is a dataset, either its coordinates or an empty one, and other
+//! datasets refer to it.
 //!
 //! [Scales](https://support.hdfgroup.org/documentation/hdf5/latest/_h5_d_s__u_g.html). What is
 //! referred to from elsewhere is not listed (`REFERENCE_LIST`): no reader looks for it.
@@ -14,8 +14,9 @@ use crate::error::{Error, Result};
 use crate::view::cf::{Dimension, is_coordinate};
 use crate::view::source::Source;
 
-/// Of the arrays of a group that have names of dimensions, says what those are: names, and scales
-/// where there is a dataset for each of them or none has its name. Each array is with its object.
+/// Describes the dimensions of the arrays of a group that have names for them: by names, and by
+/// scales if each dimension can have a dataset or none has its name. Each array comes with its
+/// object.
 pub(super) fn name_dimensions(
     file: &mut File,
     group: usize,
@@ -37,7 +38,7 @@ pub(super) fn name_dimensions(
             continue;
         }
         let dimensions = dimensions(source);
-        // netCDF takes all of them to have scales if the first one has.
+        // netCDF assumes that all dimensions have scales if the first one has.
         let mut new = HashMap::new();
         let mut has_one = |one: &Dimension| {
             let is_free = !one.name.is_empty() && !names.contains(&one.name);
@@ -65,19 +66,19 @@ pub(super) fn name_dimensions(
     Ok(())
 }
 
-/// Returns the dimensions of an array; without a name where they have none.
+/// Returns the dimensions of an array, without names if the array has none.
 fn dimensions(source: &Source<'_>) -> Vec<Dimension> {
     let Ok(array) = source.array() else { return Vec::new() };
     let mut names = array.model().dimension_names.iter().cloned();
     let lens = array.model().shape.iter();
-    // A name of HDF5 has no slashes and no NUL, and a dot alone is the group itself.
+    // A name of HDF5 has no slashes and no NUL, and a single dot means the group itself.
     let fits =
         |name: &String| !name.contains(['/', '\0']) && name != "." && name.len() <= MAX_NAME_LEN;
     let name = |name: Option<String>| name.filter(fits).unwrap_or_default();
     lens.map(|len| Dimension { name: name(names.next().flatten()), len: *len }).collect()
 }
 
-/// Says that a dataset is a scale.
+/// Marks a dataset as a scale.
 pub(super) fn make_scale(file: &mut File, object: usize, title: &str) -> Result<()> {
     file.describe(object, fixed("CLASS", b"DIMENSION_SCALE\0")?);
     file.describe(object, fixed("NAME", &[title.as_bytes(), &[0]].concat())?);
@@ -96,13 +97,13 @@ pub(super) fn add_scale(file: &mut File, dimension: &Dimension) -> Result<usize>
         elements: Stored::Nowhere(len),
     });
     let object = file.add(Object { attributes: Vec::new(), content });
-    // By this netCDF knows it.
+    // This string identifies the scale for netCDF.
     let title = "This is a netCDF dimension but not a netCDF variable.";
     make_scale(file, object, &format!("{title}{:10}", dimension.len))?;
     Ok(object)
 }
 
-/// Says which scales the dimensions of a dataset have.
+/// Adds references to the scales of a dataset's dimensions.
 pub(super) fn refer(file: &mut File, object: usize, scales: &[usize]) -> Result<()> {
     if scales.is_empty() {
         return Ok(());

@@ -1,25 +1,25 @@
-//! Directories of TIFF and BigTIFF: entries that have a tag and a value each.
+//! Directories of TIFF and BigTIFF, whose entries have a tag and a value each.
 
 use crate::error::{Error, Result};
 use crate::view::formats::header::put;
 use crate::view::parts::max_prefix_len;
 
-/// Which of the forms of TIFF a file has.
+/// The variant of TIFF.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Form {
-    /// Offsets have eight bytes and not four.
+    /// Whether offsets have eight bytes instead of four.
     pub is_big: bool,
     pub big_endian: bool,
 }
 
-/// What an entry says.
+/// The value of an entry.
 #[derive(Debug, Clone)]
 pub(super) enum Value {
     Short(Vec<u16>),
     Long(Vec<u32>),
-    /// Places in the file, as long as the form has them.
+    /// Offsets in the file, of the length of the variant.
     Offsets(Vec<u64>),
-    /// Places of directories.
+    /// Offsets of directories.
     Directories(Vec<u64>),
     Rational(u32, u32),
     Text(String),
@@ -56,7 +56,7 @@ pub(super) type Entry = (u16, Value);
 pub(super) struct Writer {
     pub bytes: Vec<u8>,
     form: Form,
-    /// Where the place of the next directory is to be written.
+    /// The place for the offset of the next directory.
     link: usize,
 }
 
@@ -76,7 +76,7 @@ impl Writer {
         writer
     }
 
-    /// Returns a directory that is not in the chain, and its place.
+    /// Writes a directory outside of the chain, and returns its offset.
     pub fn directory(&mut self, mut entries: Vec<Entry>) -> Result<u64> {
         if u64::try_from(self.bytes.len()).is_ok_and(|len| len > max_prefix_len()) {
             return Err(Error::unsupported(format!(
@@ -118,7 +118,7 @@ impl Writer {
         Ok(place)
     }
 
-    /// A directory that follows the last one in the chain.
+    /// Writes a directory at the end of the chain.
     pub fn chained(&mut self, entries: Vec<Entry>) -> Result<()> {
         let count = entries.len();
         let place = self.directory(entries)?;
@@ -134,7 +134,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Returns the code of a type, how many values there are, and their bytes.
+    /// Returns the code of a type, the number of values, and their bytes.
     fn encode(&self, value: &Value) -> Result<(u16, u64, Vec<u8>)> {
         let mut word = Self { bytes: Vec::new(), form: self.form, link: 0 };
         let (code, count) = match value {
@@ -202,7 +202,7 @@ impl Writer {
         self.put_number(value.to_le_bytes());
     }
 
-    /// A place in the file, or a count. What does not fit was refused before.
+    /// Writes an offset or a count. Earlier checks refused any that do not fit.
     fn offset(&mut self, value: u64) {
         if self.form.is_big {
             self.long8(value);
@@ -212,13 +212,13 @@ impl Writer {
     }
 }
 
-/// Lengths, as short as they can be said.
+/// Returns lengths in the shortest type that holds them.
 pub(super) fn lens(lens: Vec<u64>) -> Value {
     let short: Option<Vec<u32>> = lens.iter().map(|len| u32::try_from(*len).ok()).collect();
     short.map_or(Value::Offsets(lens), Value::Long)
 }
 
-/// Elements to a unit along x and y.
+/// Returns the entries for the resolution along x and y.
 pub(super) fn resolution(x: f64, y: f64, unit: u16) -> Vec<Entry> {
     let (Some(x), Some(y)) = (rational(x.recip()), rational(y.recip())) else { return Vec::new() };
     vec![
@@ -228,7 +228,7 @@ pub(super) fn resolution(x: f64, y: f64, unit: u16) -> Vec<Entry> {
     ]
 }
 
-/// Returns a fraction near a number; none for one that is not above zero, or far too large.
+/// Returns a fraction near a number; `None` if it is not positive or far too large.
 fn rational(value: f64) -> Option<Value> {
     let fits = |denominator: &u32| value * f64::from(*denominator) < 4e9;
     let denominator = [1_000_000_000, 1_000_000, 1000, 1].into_iter().find(fits)?;

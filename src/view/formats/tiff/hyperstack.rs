@@ -1,9 +1,9 @@
-//! `tif`: pages one after another. Where ImageJ has the type it is one of its hyperstacks, which a
-//! text in the first directory describes, with channels fastest, then z, then time; any other has
-//! the text by which tifffile restores the shape.
+//! `tif`: pages one after another. If ImageJ has the type, the file is a hyperstack of ImageJ,
+//! which a string in the first directory describes, with channels fastest, then z, then time. Any
+//! other file has the string by which tifffile restores the shape.
 //!
-//! Below 4 GiB there is a directory for each page. A longer hyperstack has one alone, as ImageJ
-//! writes it: the other pages follow the first. Anything else that is longer is a BigTIFF.
+//! Below 4 GiB there is a directory for each page. A longer hyperstack has only one, as ImageJ
+//! writes it: the other pages follow the first. Other longer files are BigTIFFs.
 
 use super::directory::{Form, Value, Writer, resolution, tag};
 use super::page::{Page, stack};
@@ -14,10 +14,10 @@ use crate::view::layout::{Items, Layout};
 use crate::view::parts::{Part, View, max_prefix_len};
 use crate::view::source::Source;
 
-/// Bytes of a strip. Readers take a strip as a whole.
+/// The length of a strip in bytes. Readers read a strip as a whole.
 const STRIP_LEN: u64 = 4 << 20;
 
-/// About how long the directory of a page is.
+/// The approximate length of the directory of a page in bytes.
 const DIRECTORY_LEN: u64 = 256;
 
 pub(in super::super) fn build(source: &Source<'_>) -> Result<View> {
@@ -66,13 +66,13 @@ pub(in super::super) fn build(source: &Source<'_>) -> Result<View> {
         writer.bytes.resize(writer.bytes.len().next_multiple_of(64), 0);
         Ok(writer.bytes)
     };
-    // As long with the places that are not known yet as with those that are.
+    // The length of the header does not depend on the offsets.
     let start = u64::try_from(header(0)?.len()).unwrap_or(u64::MAX);
     let parts = in_order(&elements, &image.shape(), &order)?;
     View::new([Part::from(header(start)?)].into_iter().chain(parts))
 }
 
-/// Returns the text of a hyperstack, and the order of the axes before those of a page.
+/// Returns the description of a hyperstack, and the order of the axes before those of a page.
 fn hyperstack(image: &Image, outer: &[Axis], kinds: &[Option<Kind>]) -> (String, Vec<usize>) {
     let mut order: Vec<usize> = (0..outer.len()).collect();
     order.sort_by_key(|axis| match kinds.get(*axis).copied().flatten() {
@@ -106,7 +106,7 @@ fn hyperstack(image: &Image, outer: &[Axis], kinds: &[Option<Kind>]) -> (String,
     (text, order)
 }
 
-/// What x is measured in, as ImageJ calls it, and the power of ten of a metre that it is.
+/// Returns ImageJ's name for the unit of x, with its power of ten of a metre.
 fn unit(image: &Image) -> Option<(&'static str, i32)> {
     let (_, x) = image.axis(Kind::X)?;
     let exponent = x.scale.as_ref()?.unit.as_ref()?.exponent()?;
@@ -120,7 +120,7 @@ fn unit(image: &Image) -> Option<(&'static str, i32)> {
     Some((name, exponent))
 }
 
-/// How far the elements of a page lie apart: in the unit of the text, or in centimetres.
+/// Returns the resolution of a page: in the unit of the description, or in centimetres.
 fn place(image: &Image, is_of_imagej: bool) -> Vec<(u16, Value)> {
     let exponent = if is_of_imagej { unit(image).map(|(_, exponent)| exponent) } else { Some(-2) };
     let step = |kind| image.axis(kind)?.1.step_in(exponent?).map(f64::abs);
@@ -128,7 +128,7 @@ fn place(image: &Image, is_of_imagej: bool) -> Vec<(u16, Value)> {
     resolution(x, y, if is_of_imagej { 1 } else { 3 })
 }
 
-/// Returns the text by which tifffile restores a shape.
+/// Returns the string by which tifffile restores a shape.
 fn shape(image: &Image) -> String {
     serde_json::json!({ "shape": image.shape() }).to_string()
 }

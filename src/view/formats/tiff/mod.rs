@@ -1,5 +1,5 @@
-//! TIFF 6 and BigTIFF: directories of entries, before the elements that they point to. `tif` and
-//! `ome.tif` are made of it.
+//! TIFF 6 and BigTIFF: directories of entries, before the elements that they refer to. `tif` and
+//! `ome.tif` use them.
 
 mod directory;
 mod hyperstack;

@@ -2,8 +2,8 @@
 //! (<https://ome-model.readthedocs.io/en/stable/ome-tiff/>). Of a group that is an OME-Zarr image
 //! the smaller levels are sub-directories of each page.
 //!
-//! Tiles have sides that are multiples of 16. Chunks as wide as the page are strips. Where chunks
-//! are neither, or are so small that their places would fill the header, pages lie one after
+//! Tiles have sides that are multiples of 16. Chunks as wide as the page are strips. If chunks are
+//! neither, or so small that their offsets would fill the header, pages are stored one after
 //! another.
 
 use super::directory::{Entry, Form, Value, Writer, lens, resolution, tag};
@@ -18,10 +18,10 @@ use crate::view::source::Source;
 
 const FORM: Form = Form { is_big: true, big_endian: false };
 
-/// Bytes of a strip that is no chunk.
+/// The length in bytes of a strip that is not a chunk.
 const STRIP_LEN: u64 = 1 << 20;
 
-/// The longest tile or strip: readers take each as a whole.
+/// The most bytes of a tile or strip: readers read each as a whole.
 const MAX_TILE_LEN: u64 = 1 << 30;
 
 /// Returns the most pages. The directory of each has more than 256 bytes.
@@ -29,7 +29,7 @@ fn max_pages() -> u64 {
     max_prefix_len() / 256
 }
 
-/// Tiles of all levels whose places are in the header: each needs 12 bytes.
+/// Returns the most tiles in all levels: the header has 12 bytes for each.
 fn max_tiles() -> u64 {
     max_prefix_len() / 16
 }
@@ -37,21 +37,21 @@ fn max_tiles() -> u64 {
 /// One resolution of the image.
 struct Level {
     page: Page,
-    /// Lengths of the axes before those of a page.
+    /// The lengths of the axes before those of a page.
     outer: Vec<u64>,
     elements: Elements,
     tiles: Option<Tiles>,
 }
 
-/// How chunks are tiles.
+/// The tiles that correspond to chunks.
 struct Tiles {
     width: u32,
     height: u32,
-    /// Whether they are as wide as the page, whatever that is, and so are strips.
+    /// Whether chunks are as wide as the page, and so are strips.
     are_strips: bool,
-    /// Elements of a chunk along the axes before those of a page.
+    /// The lengths of a chunk along the axes before those of a page.
     chunk: Vec<u64>,
-    /// Chunks along them.
+    /// The number of chunks along these axes.
     counts: Vec<u64>,
     across: u64,
     down: u64,
@@ -70,8 +70,8 @@ pub(in super::super) fn build(source: &Source<'_>) -> Result<View> {
     let mut all = vec![Level::of(first, &image, &mut places_left)?];
     for array in arrays {
         let smaller = Image::of(array)?;
-        // OME-TIFF has levels of fewer rows and columns, and of nothing else; what goes on from
-        // there is left out of the pyramid.
+        // In OME-TIFF only rows and columns get fewer from level to level. The pyramid ends before
+        // a level that differs otherwise.
         let level = (smaller.dtype == image.dtype)
             .then(|| Level::of(array, &smaller, &mut places_left))
             .transpose()?
@@ -86,7 +86,7 @@ pub(in super::super) fn build(source: &Source<'_>) -> Result<View> {
     let name = title(source).unwrap_or_else(|| source.name().to_owned());
     let text = ome_xml::text(&name, &image, outer, &kinds, page.samples)?;
     let header = |start: u64| header(&all, start, &text, &image);
-    // As long with the places that are not known yet as with those that are.
+    // The length of the header does not depend on the offsets.
     let start = u64::try_from(header(0)?.len()).unwrap_or(u64::MAX);
     let header = header(start)?;
     let elements = all.into_iter().map(|level| Part::from(level.elements));
@@ -152,7 +152,7 @@ impl Level {
         product(&self.outer).unwrap_or(0)
     }
 
-    /// Whether it can be a level below another.
+    /// Whether the level can follow another in the pyramid.
     fn is_smaller_than(&self, other: &Self) -> bool {
         self.outer == other.outer
             && self.page.samples == other.page.samples
@@ -160,7 +160,8 @@ impl Level {
             && self.page.height <= other.page.height
     }
 
-    /// Where the elements of a page are, in a file in which those of the level begin at `start`.
+    /// Returns the entries with the offsets of a page, in a file whose elements of the level begin
+    /// at `start`.
     fn places(&self, start: u64, number: u64) -> Vec<Entry> {
         let Some(tiles) = &self.tiles else {
             let at = start.saturating_add(self.page.len().saturating_mul(number));
@@ -190,7 +191,7 @@ impl Level {
 }
 
 impl Tiles {
-    /// Returns the tiles that chunks are, `None` if they are none.
+    /// Returns the chunks as tiles, `None` if that is impossible.
     fn of(source: &Source<'_>, page: &Page, outer: usize) -> Result<Option<Self>> {
         let array = source.array()?;
         if !array.grid().is_regular() {
@@ -219,7 +220,7 @@ impl Tiles {
         Ok(Some(Self { width, height, are_strips: !is_tile, chunk, counts, across, down, len }))
     }
 
-    /// Returns the places of the tiles of a page, row after row.
+    /// Returns the offsets of the tiles of a page, row by row.
     fn offsets(&self, start: u64, outer: &[u64], number: u64) -> Vec<u64> {
         let (mut left, mut indices) = (number, Vec::new());
         for len in outer.iter().rev() {
@@ -227,7 +228,7 @@ impl Tiles {
             left /= (*len).max(1);
         }
         indices.reverse();
-        // Which chunk it is of those along the axes before, and which page within a chunk.
+        // The number of the chunk along the axes before a page, and of the page in the chunk.
         let (mut chunk, mut within) = (0_u64, 0_u64);
         for ((index, len), count) in indices.iter().zip(&self.chunk).zip(&self.counts) {
             chunk = chunk.saturating_mul(*count).saturating_add(index / (*len).max(1));

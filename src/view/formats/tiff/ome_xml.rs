@@ -4,7 +4,7 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::view::image::{Axis, Image, Kind, Unit, escape};
 
-/// Returns the text of an image, whose axes before those of a page are `kinds`.
+/// Returns the metadata of an image. The axes before those of a page are `kinds`.
 pub(super) fn text(
     name: &str,
     image: &Image,
@@ -59,14 +59,14 @@ pub(super) fn text(
         text.push_str(&channel(image, index, samples));
     }
     let pages = channels.saturating_mul(slices).saturating_mul(frames);
-    // Bio-Formats knows the text by its last characters: no end of line.
+    // Bio-Formats recognizes the metadata by its last characters, so there is no end of line.
     text.extend([format!(
         "<TiffData IFD=\"0\" PlaneCount=\"{pages}\"/>\n</Pixels>\n</Image>\n</OME>"
     )]);
     Ok(text)
 }
 
-/// What is known of a channel.
+/// Returns the element that describes a channel.
 fn channel(image: &Image, index: u64, samples: u16) -> String {
     let mut text = format!("<Channel ID=\"Channel:0:{index}\" SamplesPerPixel=\"{samples}\"");
     let known = usize::try_from(index).ok().and_then(|index| image.channels.get(index));
@@ -75,7 +75,7 @@ fn channel(image: &Image, index: u64, samples: u16) -> String {
         text.extend([format!(" Name=\"{}\"", escape(label))]);
     }
     if let Some(color) = known.and_then(|channel| channel.color) {
-        // Red, green, blue and opacity, as a number with a sign.
+        // Red, green, blue and opacity, as a signed number.
         let color = color.wrapping_shl(8) | 0xff;
         text.extend([format!(" Color=\"{}\"", color.cast_signed())]);
     }
@@ -102,7 +102,7 @@ fn order(kinds: &[Option<Kind>], samples: u16) -> String {
     order
 }
 
-/// How far elements lie apart along an axis, and in what unit.
+/// Returns the attributes with the step along an axis, and its unit.
 fn size(image: &Image, kind: Kind, name: &str) -> String {
     let scale = image.axis(kind).and_then(|(_, axis)| axis.scale.as_ref());
     let Some(scale) = scale else { return String::new() };
@@ -110,12 +110,12 @@ fn size(image: &Image, kind: Kind, name: &str) -> String {
     match (scale.unit.as_ref().and_then(symbol), kind) {
         (Some(symbol), _) => format!(" {name}=\"{step}\" {name}Unit=\"{}\"", escape(symbol)),
         (None, Kind::Time) => String::new(),
-        // What is measured in is not known: without a unit it would be micrometres.
+        // The unit is unknown; by default it would be micrometres.
         (None, _) => format!(" {name}=\"{step}\" {name}Unit=\"reference frame\""),
     }
 }
 
-/// What OME-XML calls a unit.
+/// Returns the symbol of a unit in OME-XML.
 fn symbol(unit: &Unit) -> Option<&'static str> {
     use crate::view::image::Quantity::{Length, Time};
     let Some(exponent) = unit.exponent() else {

@@ -8,12 +8,12 @@ use crate::view::image::{Axis, Image, Kind};
 /// The most strips of a page.
 const MAX_STRIPS: u64 = 1 << 16;
 
-/// What a page is: all but where its elements are.
+/// The properties of a page, without the offsets of its elements.
 pub(super) struct Page {
     pub width: u32,
     pub height: u32,
     pub samples: u16,
-    /// Bytes of a row.
+    /// The length of a row in bytes.
     pub row_len: u64,
     bits: u16,
     sample_format: u16,
@@ -21,7 +21,7 @@ pub(super) struct Page {
 }
 
 impl Page {
-    /// Returns the page that the last axes of an image are, and the axes before them.
+    /// Returns the page in the last axes of an image, and the axes before them.
     pub fn of(image: &Image) -> Result<(Self, &[Axis])> {
         let (sample_format, len) = match image.number() {
             DType::Uint(len) => (1, len),
@@ -54,12 +54,12 @@ impl Page {
         Ok((Self { width, height, samples, row_len, bits, sample_format, is_rgb }, outer))
     }
 
-    /// Bytes of a page.
+    /// Returns the length of a page in bytes.
     pub fn len(&self) -> u64 {
         self.row_len.saturating_mul(u64::from(self.height))
     }
 
-    /// Rows of a strip, if strips should have up to so many bytes.
+    /// Returns the number of rows in a strip of at most `strip_len` bytes.
     pub fn rows_of(&self, strip_len: u64) -> u32 {
         let strip_len = strip_len.max(self.len() / MAX_STRIPS);
         let rows = (strip_len / self.row_len.max(1)).clamp(1, u64::from(self.height));
@@ -74,14 +74,13 @@ impl Page {
             (tag::IMAGE_LENGTH, Value::Long(vec![self.height])),
             (tag::BITS_PER_SAMPLE, Value::Short(vec![self.bits; samples])),
             (tag::COMPRESSION, Value::Short(vec![1])),
-            // RGB, or black is zero.
+            // 2 means RGB, 1 that black is zero.
             (tag::PHOTOMETRIC_INTERPRETATION, Value::Short(vec![if self.is_rgb { 2 } else { 1 }])),
             (tag::SAMPLES_PER_PIXEL, Value::Short(vec![self.samples])),
             (tag::SAMPLE_FORMAT, Value::Short(vec![self.sample_format; samples])),
         ];
         if self.samples > color {
-            // The fourth of four is the opacity of the pixel, which is not multiplied with the
-            // colours.
+            // The fourth sample is the opacity of the pixel, not multiplied with the colours.
             let kind = if self.is_rgb { 2 } else { 0 };
             let extra = usize::from(self.samples.saturating_sub(color));
             entries.push((tag::EXTRA_SAMPLES, Value::Short(vec![kind; extra])));
@@ -89,7 +88,7 @@ impl Page {
         entries
     }
 
-    /// Strips of `rows` that follow one another from `at` on.
+    /// Returns the entries for consecutive strips of `rows` rows, from `at` on.
     pub fn strips(&self, at: u64, rows: u32) -> Vec<Entry> {
         let strip_len = self.row_len.saturating_mul(u64::from(rows));
         let (mut offsets, mut counts) = (Vec::new(), Vec::new());
