@@ -1,5 +1,4 @@
-//! Conventions that go with a version of the format, from that of Zarr 2 to that of Zarr 3 and
-//! back.
+//! Conventions that depend on the version of the format, translated from Zarr 2 to Zarr 3 and back.
 //!
 //! - Names of dimensions: xarray's attribute `_ARRAY_DIMENSIONS`, and the member `dimension_names`.
 //! - The value that xarray masks: in Zarr 2 the fill value itself, in Zarr 3 the attribute
@@ -22,7 +21,7 @@ pub const FILL: &str = "_FillValue";
 /// The attribute of OME-Zarr 0.5.
 pub(super) const OME: &str = "ome";
 
-/// What OME-Zarr 0.4 has among the attributes.
+/// The members of OME-Zarr 0.4 among the attributes.
 const OME_MEMBERS: [&str; 8] = [
     "multiscales",
     "omero",
@@ -34,16 +33,16 @@ const OME_MEMBERS: [&str; 8] = [
     "series",
 ];
 
-/// Those of them that say a version.
+/// The members with a version.
 const WITH_VERSION: [&str; 4] = ["multiscales", "plate", "well", "image-label"];
 
-/// Returns the names that a `_ARRAY_DIMENSIONS` holds, if it is a list of `rank` strings.
+/// Returns the names in `_ARRAY_DIMENSIONS` if it is a list of `rank` strings.
 pub(super) fn names_of(value: &Value, rank: usize) -> Option<Vec<Option<String>>> {
     let items = value.as_array().filter(|items| items.len() == rank)?;
     items.iter().map(|item| item.as_str().map(|name| Some(name.to_owned()))).collect()
 }
 
-/// Takes the names of dimensions out of attributes, if they are there.
+/// Removes the names of dimensions from attributes, and returns them.
 pub(super) fn take_names(attributes: &mut Object, rank: usize) -> Vec<Option<String>> {
     let names = attributes.get(DIMENSIONS).and_then(|value| names_of(value, rank));
     if names.is_some() {
@@ -52,7 +51,8 @@ pub(super) fn take_names(attributes: &mut Object, rank: usize) -> Vec<Option<Str
     names.unwrap_or_default()
 }
 
-/// Returns a value as the `_FillValue` of a Zarr 3 array; none for types that xarray has none for.
+/// Returns a value as the `_FillValue` of a Zarr 3 array; `None` for types that xarray does not
+/// encode.
 pub(super) fn coded_fill(fill: &FillValue, dtype: &DType) -> Option<Value> {
     let item = fill.item(dtype);
     let double = |bytes: &[u8], len| Some(base64_encode(&as_double(bytes, len)?.to_le_bytes()));
@@ -65,7 +65,7 @@ pub(super) fn coded_fill(fill: &FillValue, dtype: &DType) -> Option<Value> {
         | DType::String
         | DType::VariableBytes => {
             let value = fill.to_json(dtype);
-            // Padding is no part of the value.
+            // Padding is not part of the value.
             let text = value.as_str().filter(|_| matches!(dtype, DType::Bytes(_)));
             let bytes = text.and_then(base64_decode).map(|mut bytes| {
                 while bytes.last() == Some(&0) {
@@ -84,7 +84,7 @@ pub(super) fn coded_fill(fill: &FillValue, dtype: &DType) -> Option<Value> {
     }
 }
 
-/// Returns the value of such an attribute, in the form of a fill value.
+/// Returns the value of a `_FillValue` attribute as a fill value.
 pub fn decoded_fill(value: &Value, dtype: &DType) -> Option<FillValue> {
     let double = |value: &Value| -> Option<Value> {
         let bytes: [u8; 8] = base64_decode(value.as_str()?)?.try_into().ok()?;
@@ -123,7 +123,7 @@ fn as_double(bytes: &[u8], len: u8) -> Option<f64> {
     }
 }
 
-/// Attributes of OME-Zarr 0.4 in the form of 0.5; any others as they are.
+/// Converts attributes of OME-Zarr 0.4 to 0.5; leaves any others unchanged.
 pub(super) fn ome_to_v3(mut attributes: Object) -> Object {
     if !is_ome_0_4(&attributes) {
         return attributes;
@@ -162,7 +162,7 @@ fn is_ome_0_4(attributes: &Object) -> bool {
         let version = |object: &Value| object.get("version").is_none_or(|found| found == "0.4");
         versions &= objects.iter().all(version);
     }
-    // A group of labels has nothing else, and a collection says how it is laid out.
+    // A group of labels has only a list, and a collection has its layout.
     let is_list = |value: &Value| {
         value
             .as_array()
@@ -173,7 +173,7 @@ fn is_ome_0_4(attributes: &Object) -> bool {
     any && versions
 }
 
-/// What `ome` of OME-Zarr 0.5 is among the attributes of 0.4, `None` if it is something else.
+/// Returns `ome` of OME-Zarr 0.5 as attributes of 0.4, `None` if it is something else.
 pub(super) fn ome_to_v2(ome: &Value) -> Option<Object> {
     let ome = ome.as_object()?;
     let is_ours = |name: &String| name == "version" || OME_MEMBERS.contains(&name.as_str());
@@ -192,7 +192,7 @@ pub(super) fn ome_to_v2(ome: &Value) -> Option<Object> {
     (!attributes.is_empty()).then_some(attributes)
 }
 
-/// Returns the names of what OME-Zarr 0.4 has among the attributes, and 0.5 in `ome`.
+/// Returns the names of the attributes of OME-Zarr 0.4 that are in `ome` in 0.5.
 pub(super) fn ome_members() -> &'static [&'static str] {
     &OME_MEMBERS
 }

@@ -1,8 +1,8 @@
 //! The draft of February 2023: a `zarr.json` in every directory of a node, whose `zarr_format` is a
 //! URI that ends in `#array` or `#group`.
 //!
-//! Everything else is what the reader of provisional v3 documents takes: `type` for `name`, type
-//! names of either kind, the separator in the chunk grid.
+//! Everything else is as in provisional v3 metadata files: `type` for `name`, type names of either
+//! kind, the separator in the chunk grid.
 
 use serde_json::{Value, json};
 
@@ -23,7 +23,7 @@ pub(super) fn lower(text: &[u8]) -> Lowered {
     let kind = match format.rsplit_once('#') {
         Some((_, "array")) => Some(NodeKind::Array),
         Some((_, "group")) => Some(NodeKind::Group),
-        // What released programs have added is read as what it is.
+        // Metadata files that released programs have added are read as v3.
         _ if document.get("zarr_format").is_some_and(Value::is_number) => return v3::lower(text),
         _ => None,
     };
@@ -35,7 +35,7 @@ pub(super) fn lower(text: &[u8]) -> Lowered {
     Lowered { kind: kind.unwrap_or(NodeKind::Group), node }
 }
 
-/// Returns the document of a group without attributes.
+/// Returns the metadata file of a group without attributes.
 pub(super) fn group_document() -> String {
     format!("{:#}\n", json!({"zarr_format": format!("{FORMAT}#group"), "attributes": {}}))
 }

@@ -3,15 +3,15 @@
 use super::path::NodePath;
 use crate::error::Result;
 
-/// A draft whose documents and chunks lie in trees of their own.
+/// A draft whose metadata files and chunks lie in separate trees.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Draft {
-    /// When it was the text.
+    /// The version of the draft.
     pub era: Era,
-    /// What ends the key of every document: `.json`.
+    /// The suffix of the key of every metadata file: `.json`.
     pub suffix: String,
-    /// The node that is taken for the root: a draft has one place for its documents, whatever is
-    /// looked at.
+    /// The node that is the root of the mount. A draft has one place for its metadata files,
+    /// whichever node is opened.
     pub base: NodePath,
 }
 
@@ -22,21 +22,21 @@ impl Draft {
     }
 }
 
-/// The states of the draft that differ in where documents and chunks lie, and in how chunks are
-/// named.
+/// The versions of the draft that differ in where metadata files and chunks lie, and in the names
+/// of chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Era {
-    /// Of May 2019: no entry point.
+    /// May 2019: no entry point.
     D2019_05,
-    /// Of June 2019 to September 2020.
+    /// June 2019 to September 2020.
     D2019_06,
-    /// Of September 2020: documents have no suffix.
+    /// September 2020: metadata files have no suffix.
     D2020_09,
-    /// Of October 2020 to November 2022, with the sharding of 2022.
+    /// October 2020 to November 2022, with the sharding of 2022.
     D2020_10,
-    /// Of November 2022: the keys of 2020, other documents.
+    /// November 2022: the keys of 2020, other metadata files.
     D2022_11,
-    /// Of December 2022 to February 2023.
+    /// December 2022 to February 2023.
     D2022_12,
 }
 
@@ -61,7 +61,7 @@ impl Era {
         }
     }
 
-    /// What ends the keys of documents in a new hierarchy.
+    /// Returns the suffix of the keys of metadata files in a new hierarchy.
     pub(super) fn suffix(self) -> &'static str {
         match self {
             Self::D2019_06 | Self::D2020_09 => "",
@@ -69,7 +69,7 @@ impl Era {
         }
     }
 
-    /// Where the documents of all nodes but the root's lie, and where the chunks.
+    /// Returns the prefixes of the metadata files of all nodes but the root, and of the chunks.
     pub(super) fn trees(self) -> (&'static str, &'static str) {
         match self {
             Self::D2019_05 | Self::D2022_12 => ("meta/", "data/"),
@@ -78,8 +78,8 @@ impl Era {
         }
     }
 
-    /// What the keys of the root's documents begin with; xtensor-zarr gives the root's document the
-    /// key of a child without a name.
+    /// Returns the stems of the keys of the root's metadata files. xtensor-zarr gives the root the
+    /// key of a child with an empty name.
     pub(super) fn root_stems(self) -> &'static [&'static str] {
         match self {
             Self::D2019_05 => &["root."],
@@ -89,7 +89,7 @@ impl Era {
         }
     }
 
-    /// Whether no two names in a group may differ in the case of their letters alone (until July
+    /// Whether names in a group must differ in more than the case of their letters (until July
     /// 2020).
     pub(super) fn folds_case(self) -> bool {
         matches!(self, Self::D2019_05 | Self::D2019_06)

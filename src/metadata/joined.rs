@@ -1,16 +1,16 @@
-//! Documents of Zarr 2, which come in two files, as one text and back.
+//! The two metadata files of a Zarr 2 node, joined into one string and split again.
 //!
-//! A node has `.zarray` or `.zgroup`, and its attributes in `.zattrs`. Joined, the attributes are
-//! the member `attributes` of the one object, as in every other dialect, so that reading and
-//! editing know one form. Every byte of either stays.
+//! A node has `.zarray` or `.zgroup`, and its attributes in `.zattrs`. In the joined string the
+//! attributes are the member `attributes` of the one object, as in every other dialect, so that
+//! reading and editing handle one form. Every byte of both files is kept.
 
 use crate::error::{Error, Result};
 use crate::json::{self, Text};
 
-/// Where attributes are in a joined text.
+/// The member with the attributes in a joined string.
 const ATTRIBUTES: &str = "attributes";
 
-/// Returns the document and its attributes as one text.
+/// Joins a metadata file and its attributes to one string.
 pub fn join(document: &str, attributes: Option<&str>) -> Result<String> {
     let mut text = Text::parse(document.as_bytes())?;
     let Some(attributes) = attributes else { return Ok(text.into_string()) };
@@ -20,7 +20,7 @@ pub fn join(document: &str, attributes: Option<&str>) -> Result<String> {
     Ok(text.into_string())
 }
 
-/// Returns the document of a joined text, and its attributes, if it has any.
+/// Splits a joined string into the metadata file and its attributes, if it has any.
 pub fn split(joined: &str) -> Result<(String, Option<String>)> {
     let mut text = Text::parse(joined.as_bytes())?;
     let attributes = text.member(&[ATTRIBUTES])?.map(dedented);
@@ -31,7 +31,7 @@ pub fn split(joined: &str) -> Result<(String, Option<String>)> {
     Ok((text.into_string(), attributes.filter(|text| text != "null")))
 }
 
-/// Returns the text of an object without the indentation that its place in another gave it.
+/// Removes the indentation that an object has because it was nested in another.
 fn dedented(text: &str) -> String {
     let indent: String = match text.lines().next_back() {
         Some(last) if text.contains('\n') => {

@@ -1,4 +1,4 @@
-//! The members that documents of all dialects have, and the limits of what a document may ask for.
+//! The members that metadata files of all dialects have, and limits of their values.
 
 use serde_json::Value;
 
@@ -11,12 +11,12 @@ use crate::json::describe;
 /// The most dimensions that an array may have.
 pub(super) const MAX_RANK: usize = 64;
 
-/// Returns the member `name`, which must be there.
+/// Returns the member `name`. Fails if it is absent.
 pub(super) fn required<'d>(document: &'d Object, name: &str) -> Result<&'d Value> {
     document.get(name).ok_or_else(|| Error::corrupt(format!("{name} is missing")))
 }
 
-/// Returns a list of lengths. Integral floats are taken, as some libraries write them.
+/// Parses a list of lengths. Accepts integral floats, as some libraries write them.
 pub(super) fn lengths(value: &Value, name: &str) -> Result<Vec<u64>> {
     let wrong = || {
         Error::corrupt(format!(
@@ -59,10 +59,10 @@ pub(super) fn chunk_lengths(value: &Value, shape: &[u64]) -> Result<Vec<u64>> {
     Ok(chunk_shape)
 }
 
-/// Refuses what cannot be counted in 64 bits, in bytes.
+/// Fails if the size in bytes does not fit 64 bits.
 pub(super) fn check_size(shape: &[u64], dtype: &DType, what: &str) -> Result<()> {
     let item_len = u64::try_from(dtype.item_len()).unwrap_or(u64::MAX);
-    // Of a product with a zero in it the other factors must fit too: lengths may grow later.
+    // In a product with a zero the other factors must fit too: lengths may grow later.
     shape
         .iter()
         .filter(|len| **len != 0)
@@ -71,7 +71,7 @@ pub(super) fn check_size(shape: &[u64], dtype: &DType, what: &str) -> Result<()>
         .ok_or_else(|| Error::unsupported(format!("{what} has more than 2^64 bytes")))
 }
 
-/// User attributes; null, as zarrita writes it, is none.
+/// Returns the user attributes. Null, as zarrita writes it, means there are none.
 pub(super) fn attributes(document: &Object) -> Result<Object> {
     match document.get("attributes") {
         None | Some(Value::Null) => Ok(Object::new()),
@@ -82,7 +82,7 @@ pub(super) fn attributes(document: &Object) -> Result<Object> {
     }
 }
 
-/// Returns the names of dimensions; null is none.
+/// Returns the names of dimensions. A null is a dimension without a name.
 pub(super) fn dimension_names(value: &Value, rank: usize) -> Result<Vec<Option<String>>> {
     if value.is_null() {
         return Ok(Vec::new());
@@ -101,8 +101,7 @@ pub(super) fn dimension_names(value: &Value, rank: usize) -> Result<Vec<Option<S
     })
 }
 
-/// Refuses extensions that must be understood, as all that are not marked must ("extensions" of the
-/// drafts).
+/// Fails for unknown extensions, unless they are marked as ignorable ("extensions" of the drafts).
 pub(super) fn check_extensions(document: &Object) -> Result<()> {
     let list = match document.get("extensions") {
         None | Some(Value::Null) => return Ok(()),
@@ -126,7 +125,7 @@ pub(super) fn check_extensions(document: &Object) -> Result<()> {
     }
 }
 
-/// Whether an extension says that a reader may do without it.
+/// Whether an extension is marked as ignorable.
 pub(super) fn may_be_ignored(extension: &Value) -> bool {
     extension.get("must_understand") == Some(&Value::Bool(false))
 }
@@ -143,9 +142,9 @@ pub(super) fn separator(value: &Value) -> Result<Separator> {
     }
 }
 
-/// Returns the name of an extension point of v3 and its configuration: an object with `name` (or
-/// `type`, of spring 2023), or since 3.1 a plain string. Without a configuration the object itself
-/// is one.
+/// Returns the name and the configuration of an extension point of v3: an object with `name` (or
+/// `type`, of spring 2023), or since 3.1 a plain string. If the object has no configuration, it is
+/// itself one.
 pub(super) fn named(value: &Value) -> Option<(&str, &Value)> {
     if let Some(name) = value.as_str() {
         return Some((name, &Value::Null));

@@ -1,4 +1,4 @@
-//! Dialects: the documents of a hierarchy to one model, and back.
+//! Dialects: metadata files in all their forms, translated to one model and back.
 //!
 //! A dialect says where documents and chunks lie ([`Dialect::document_keys`],
 //! [`Dialect::chunk_prefix`]), what its documents mean ([`Dialect::lower`]), how they are made
@@ -52,8 +52,8 @@ pub use path::NodePath;
 pub use policy::{Policy, Shards};
 pub use rectilinear::chunk_shapes;
 
-/// Returns the type of a typestring of numpy, or of a list of fields, and its byte order as the
-/// codec `bytes` has it.
+/// Parses a typestring of NumPy or a list of fields. Returns the type, and its byte order in the
+/// form of the codec `bytes`.
 #[cfg(test)]
 pub(crate) fn numpy_type(value: &serde_json::Value) -> (crate::dtype::DType, serde_json::Value) {
     let (dtype, endian) = types::data_type(value).expect("a type of numpy");

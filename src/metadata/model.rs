@@ -1,6 +1,6 @@
-//! The one model: what every dialect lowers to, in the terms of released Zarr v3.
+//! The model to which every dialect is lowered, in the terms of released Zarr v3.
 //!
-//! Everything above `metadata` speaks this and cannot tell a dialect from another.
+//! Modules above `metadata` use only this model and cannot tell one dialect from another.
 
 use crate::codec::CodecSpec;
 use crate::dtype::{DType, FillValue};
@@ -16,36 +16,35 @@ pub enum Node {
     Array(Box<Array>),
 }
 
-/// A group. One that exists only because of what lies below it has no attributes.
+/// A group. An implicit one, without a metadata file, has no attributes.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Group {
     /// User attributes. Bare NaN and infinities are strings here.
     pub attributes: Object,
-    /// Whether its document has `consolidated_metadata` of the inline kind.
+    /// Whether its metadata file has inline `consolidated_metadata`.
     pub consolidated: bool,
 }
 
-/// An array, as its document describes it.
+/// An array, as its metadata file describes it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Array {
-    /// Elements along each dimension.
+    /// The number of elements along each dimension.
     pub shape: Vec<u64>,
     /// The type of an element.
     pub dtype: DType,
-    /// The value of elements in chunks that the store does not have.
+    /// The value of elements in chunks that are not stored.
     pub fill: FillValue,
-    /// Elements of a stored chunk along each dimension, each at least 1: of the shard where there
-    /// are shards. On a rectilinear grid the longest along each.
+    /// The number of elements of a stored chunk along each dimension, each at least 1; that of the
+    /// shard in a sharded array. On a rectilinear grid the longest along each.
     pub chunk_shape: Vec<u64>,
-    /// On a rectilinear grid the lengths of the chunks along each dimension, `None` if all have the
+    /// The lengths of the chunks along each dimension of a rectilinear grid, `None` if all have the
     /// same shape.
     pub rectilinear: Option<Vec<Runs>>,
-    /// How the coordinates of a stored chunk become the end of its key.
+    /// The form of the coordinates in the key of a stored chunk.
     pub key_encoding: KeyEncoding,
-    /// What an element goes through on its way to the store, in order of encoding, at most one
-    /// array-to-bytes codec.
+    /// The codecs in order of encoding, with at most one from array to bytes.
     pub codecs: Vec<CodecSpec>,
-    /// A name for each dimension; empty where the document has none.
+    /// A name for each dimension; empty if the metadata file has none.
     pub dimension_names: Vec<Option<String>>,
     /// User attributes. Bare NaN and infinities are strings here.
     pub attributes: Object,
@@ -74,14 +73,15 @@ impl Separator {
     }
 }
 
-/// How coordinates become the end of a chunk's key.
+/// The form of coordinates in a chunk's key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum KeyEncoding {
     /// v3 `default`: `c/1/23`, `c.1.23`; `c` without dimensions.
     Default(Separator),
     /// v3 `v2`, and Zarr 2: `1/23`, `1.23`; `0` without dimensions.
     V2(Separator),
-    /// Zarr 2 whose document does not say: that of `V2` which is there, else `1.23`.
+    /// Zarr 2 without a separator in the metadata file: the form of the chunks that exist, else
+    /// `1.23`.
     V2Unsaid,
     /// N5: `23/1`, the last dimension first; `0` without dimensions.
     N5,
@@ -90,20 +90,20 @@ pub enum KeyEncoding {
     Draft(Separator),
 }
 
-/// What a node is.
+/// The kind of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum NodeKind {
-    /// It has children.
+    /// A group, which has children.
     Group,
-    /// It has chunks.
+    /// An array, which has chunks.
     Array,
 }
 
-/// What a document says.
+/// The contents of a metadata file.
 #[derive(Debug, Clone)]
 pub struct Lowered {
-    /// What the node is; a guess where the document was not understood.
+    /// The kind of the node; a guess if the metadata file is unsupported.
     pub kind: NodeKind,
-    /// The node, or in one sentence what of its document was not understood.
+    /// The node, or why the metadata file is unsupported, in one sentence.
     pub node: Result<Node>,
 }

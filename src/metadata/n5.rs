@@ -1,12 +1,12 @@
-//! N5: an `attributes.json` in every directory of a node, which holds the user's attributes, too.
+//! N5: an `attributes.json` in every directory of a node, which also has the user's attributes.
 //!
 //! ```text
 //! {"dimensions": [10, 7], "blockSize": [4, 3], "dataType": "int32", "compression": {"type": "gzip", "level": 5}}
 //! ```
 //!
-//! Dimensions are shown in the opposite order, as zarr-python's `N5Store` does: the first of N5 is
-//! the fastest, the last of Zarr is. The bytes are the same. A block begins with a header of its
-//! own, which the codec `n5_default` knows; there is no fill value but zero.
+//! Dimensions are shown in reverse order, as in zarr-python's `N5Store`: in N5 the first one is the
+//! fastest, in Zarr the last. The bytes are the same. A block begins with a header of its own,
+//! which the codec `n5_default` handles. The fill value is always zero.
 //!
 //! <https://github.com/saalfeldlab/n5#file-system-specification>
 
@@ -24,20 +24,20 @@ use crate::error::{Error, Result};
 use crate::json::Object;
 use crate::json::{self, describe};
 
-/// The name of a document, in every directory of a node.
+/// The name of the metadata file in every directory of a node.
 pub(super) const DOCUMENT: &str = "attributes.json";
 
-/// Members that are N5's own.
+/// The members that N5 defines.
 pub(super) const MEMBERS: [&str; 6] =
     ["n5", "dimensions", "blockSize", "dataType", "compression", "compressionType"];
 
-/// The newest version of the format whose default blocks are those that are read here.
+/// The newest major version of the format with the default blocks of this reader.
 const MAX_MAJOR: u64 = 4;
 
-/// The version of N5 that is written at the root.
+/// The version of N5 to write at the root.
 pub(super) const VERSION: &str = "2.0.0";
 
-/// Returns the node that a document describes.
+/// Lowers a metadata file.
 pub(super) fn lower(text: &[u8]) -> Lowered {
     let document = match json::parse_object(text) {
         Ok(document) => document,
@@ -97,7 +97,7 @@ fn array(document: &Object) -> Result<Array> {
     Ok(Array {
         chunk_shape,
         rectilinear: None,
-        // zarr-python shows it so, and no reader has another.
+        // zarr-python shows it like this, and no reader has another value.
         fill: FillValue::parse(&json!(0), &dtype)?,
         key_encoding: KeyEncoding::N5,
         codecs: vec![CodecSpec::new("n5_default", configuration)],
@@ -122,7 +122,7 @@ fn data_type(value: &Value) -> Result<DType> {
 
 /// Returns the compressor, in the name and with the parameters of released v3.
 fn compression(document: &Object) -> Result<Option<CodecSpec>> {
-    // A name alone before N5 2.0.
+    // Before N5 2.0 only a name.
     let (kind, parameters) = match document.get("compression") {
         Some(found) => (found.get("type").unwrap_or(found), found.as_object().cloned()),
         None => (document.get("compressionType").unwrap_or(&Value::Null), None),
@@ -170,7 +170,7 @@ fn compression(document: &Object) -> Result<Option<CodecSpec>> {
     }
 }
 
-/// Returns the document of a group without attributes.
+/// Returns the metadata file of a group without attributes.
 pub(super) fn group_document(path: &NodePath) -> String {
     let document = if path.is_root() { json!({"n5": VERSION}) } else { json!({}) };
     format!("{document:#}\n")

@@ -9,7 +9,7 @@ use crate::store::is_component;
 
 /// The path of a node. The root has no components.
 ///
-/// Paths are in the order of their components, so that all nodes below one are together.
+/// Paths sort by their components, so that all nodes below one are adjacent.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct NodePath(Arc<str>);
 
@@ -19,7 +19,7 @@ impl NodePath {
         Self("".into())
     }
 
-    /// Parses `/a/b` or `a/b`, which mean the same; `/` and the empty text are the root.
+    /// Parses `/a/b` or `a/b`, which mean the same. `/` and the empty string are the root.
     pub fn parse(text: &str) -> Result<Self> {
         let names = text.strip_prefix('/').unwrap_or(text);
         if names.is_empty() {
@@ -43,7 +43,7 @@ impl NodePath {
         })
     }
 
-    /// Returns the path of the group that this node is in; none for the root.
+    /// Returns the path of the group that contains this node; `None` for the root.
     pub fn parent(&self) -> Option<Self> {
         if self.is_root() {
             return None;
@@ -51,8 +51,7 @@ impl NodePath {
         Some(Self(self.0.rsplit_once('/').map_or("", |(parent, _)| parent).into()))
     }
 
-    /// Returns the path `relative`, of names that are joined by slashes, below this node; the node
-    /// itself where it is empty.
+    /// Returns the node at the relative path below this node, or this node if `relative` is empty.
     pub fn join(&self, relative: &str) -> Result<Self> {
         relative
             .split('/')
@@ -60,8 +59,8 @@ impl NodePath {
             .try_fold(self.clone(), |path, name| path.child(name))
     }
 
-    /// Returns the names that lead from `above` to this node, joined by slashes: none at all for
-    /// `above` itself. `None` where this node is not below it.
+    /// Returns the relative path from `above` to this node, empty for `above` itself. `None` if
+    /// this node is not below it.
     pub fn relative_to(&self, above: &Self) -> Option<&str> {
         if above.is_root() {
             return Some(&self.0);
@@ -70,20 +69,20 @@ impl NodePath {
         if rest.is_empty() { Some(rest) } else { rest.strip_prefix('/') }
     }
 
-    /// Where this node is once `from`, which is it or above it, has become `to`; none for other
-    /// nodes.
+    /// Returns the path of this node after `from`, which is this node or above it, moved to `to`;
+    /// `None` for other nodes.
     pub fn moved(&self, from: &Self, to: &Self) -> Option<Self> {
         to.join(self.relative_to(from)?).ok()
     }
 
-    /// Returns the groups that it is in, the root first.
+    /// Returns the groups above this node, the root first.
     pub fn ancestors(&self) -> Vec<Self> {
         let mut above: Vec<Self> = std::iter::successors(self.parent(), Self::parent).collect();
         above.reverse();
         above
     }
 
-    /// Returns the last component; none for the root.
+    /// Returns the last component; `None` for the root.
     pub fn name(&self) -> Option<&str> {
         self.components().next_back()
     }
@@ -93,12 +92,12 @@ impl NodePath {
         self.0.split('/').filter(|name| !name.is_empty())
     }
 
-    /// Whether it is the root.
+    /// Whether this is the root.
     pub fn is_root(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Returns the components joined by slashes, without one at the start: the beginning of keys.
+    /// Returns the components joined by slashes, without a leading one, as in keys.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -1,8 +1,8 @@
-//! How new arrays are stored whose documents leave it to the mount: what `--codecs` and `--shards`
-//! ask for.
+//! The storage of new arrays whose metadata files leave it to the mount: the options `--codecs` and
+//! `--shards`.
 //!
-//! What can be judged without an array is judged when the text is parsed; what needs the shape and
-//! the type, when a document is made.
+//! Parsing checks everything that does not depend on an array. Creating a metadata file checks the
+//! rest, which needs the shape and the type.
 
 use serde_json::{Value, json};
 
@@ -16,30 +16,30 @@ use crate::error::{Error, Kind, Result};
 use crate::json::Object;
 use crate::json::{self, describe};
 
-/// The most inner chunks that a shard is given: their index takes 16 bytes for each.
+/// The most inner chunks in a shard: the index takes 16 bytes for each.
 const MAX_COUNT: u64 = 1 << 20;
 
-/// What an element that has a length of its own is taken to have, in bytes, its length included.
+/// The assumed length in bytes of an element of variable length, with its length field.
 const TYPICAL_LEN: usize = 16;
 
-/// How new arrays are stored whose documents leave it to the mount.
+/// The storage of new arrays whose metadata files leave it to the mount.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Policy {
-    /// The codecs of a chunk, in order of encoding; without one from array to bytes it is `bytes`,
+    /// The codecs of a chunk, in order of encoding. Without an array-to-bytes codec it is `bytes`,
     /// little endian.
     pub codecs: Vec<CodecSpec>,
-    /// Which chunks are stored together.
+    /// The chunks to store together.
     pub shards: Shards,
 }
 
-/// Which chunks of a new array are stored together.
+/// The chunks of a new array to store together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Shards {
-    /// Each by itself.
+    /// Each chunk separately.
     None,
-    /// As many as make at most that many decoded bytes.
+    /// As many as have at most this many decoded bytes.
     Target(u64),
-    /// Those in a box of this shape, in arrays of as many dimensions.
+    /// Those in a box of this shape, in arrays of this rank.
     Shape(Vec<u64>),
 }
 
@@ -53,13 +53,13 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// Codecs for arrays whose maker names none, the best first: not every dialect has every codec.
+    /// Returns default codecs, the best first, since not every dialect has every codec.
     pub fn usual_codecs() -> Vec<Vec<CodecSpec>> {
         let one = |name: &str| vec![completed(CodecSpec::new(name, Object::new()))];
         vec![one("zstd"), one("gzip"), Vec::new()]
     }
 
-    /// What `--codecs` says: `none`, names separated by commas (`zstd`, `blosc,crc32c`), or a JSON
+    /// Parses `--codecs`: `none`, names separated by commas (`zstd`, `blosc,crc32c`), or a JSON
     /// list of v3 codecs.
     pub fn parse_codecs(text: &str) -> Result<Vec<CodecSpec>> {
         let text = text.trim();
@@ -77,7 +77,7 @@ impl Policy {
         Ok(codecs)
     }
 
-    /// What `--shards` says: `none`, a size like `16M`, or a JSON list of lengths.
+    /// Parses `--shards`: `none`, a size like `16M`, or a JSON list of lengths.
     pub fn parse_shards(text: &str) -> Result<Shards> {
         let text = text.trim();
         if text == "none" {
@@ -122,7 +122,7 @@ impl Policy {
         Ok(chain)
     }
 
-    /// Returns the shape of the shards of an array, `None` if its chunks are stored each by itself.
+    /// Returns the shape of the shards of an array, `None` if it has none.
     pub(super) fn shard_shape(
         &self,
         shape: &[u64],
@@ -149,8 +149,8 @@ impl Policy {
     }
 }
 
-/// Returns the largest shards of at most `target` bytes: chunks are joined along the last dimension
-/// first, as far as the array has them, since those follow one another in the array.
+/// Returns the largest shards of at most `target` bytes. Chunks are joined along the last dimension
+/// first, up to the end of the array, since they are consecutive there.
 fn filled(target: u64, shape: &[u64], chunk_shape: &[u64], dtype: &DType) -> Vec<u64> {
     let item_len = if dtype.is_variable() { TYPICAL_LEN } else { dtype.item_len() };
     let item_len = u64::try_from(item_len).unwrap_or(u64::MAX);
@@ -178,7 +178,7 @@ fn plain(name: &str) -> Result<CodecSpec> {
     Ok(completed(CodecSpec::new(row.name, Object::new())))
 }
 
-/// Returns an item of a JSON list of codecs.
+/// Parses an item of a JSON list of codecs.
 fn listed(item: &Value) -> Result<CodecSpec> {
     let is_option = |name: &&str| table::find_id(name).is_some_and(|row| row.is_option);
     if let Some(name) = item.as_str().filter(is_option) {
@@ -189,8 +189,7 @@ fn listed(item: &Value) -> Result<CodecSpec> {
     Ok(completed(codec))
 }
 
-/// Returns the codec with what its configuration leaves out, as far as the specification wants it
-/// said.
+/// Returns the codec with defaults for the members that the specification requires.
 pub(super) fn completed(mut codec: CodecSpec) -> CodecSpec {
     // An lzma codec with filters cannot have a preset.
     let has_filters = codec.name == "numcodecs.lzma" && !codec.configuration.is_empty();
@@ -201,14 +200,14 @@ pub(super) fn completed(mut codec: CodecSpec) -> CodecSpec {
     codec
 }
 
-/// Says `value` where the configuration does not say anything.
+/// Sets `member` to `value` if the configuration does not have it.
 fn default_to(configuration: &mut Object, member: &str, value: Value) {
     if configuration.get(member).is_none_or(Value::is_null) {
         configuration.insert(member.to_owned(), value);
     }
 }
 
-/// Refuses a chain that fits no array.
+/// Fails for a chain that fits no array.
 fn check_chain(chain: &[CodecSpec]) -> Result<()> {
     let mut last = None;
     let mut rank = 1;
@@ -239,7 +238,7 @@ fn check_chain(chain: &[CodecSpec]) -> Result<()> {
     Ok(())
 }
 
-/// Whether it is a transpose that leaves every dimension where it is.
+/// Whether the codec is a transpose that changes nothing.
 fn is_identity(codec: &CodecSpec) -> bool {
     let order = codec.configuration.get("order").and_then(Value::as_array);
     let in_place = |(at, item): (usize, &Value)| {
@@ -249,7 +248,7 @@ fn is_identity(codec: &CodecSpec) -> bool {
     codec.name == "transpose" && order.is_some_and(|order| order.iter().enumerate().all(in_place))
 }
 
-/// Returns a number of bytes: `64M`, `2G`, `1000`.
+/// Parses a number of bytes: `64M`, `2G`, `1000`.
 pub fn size(text: &str) -> Result<u64> {
     let wrong = || Error::invalid("expected a size such as 64K, 16M or 2G");
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());

@@ -1,5 +1,5 @@
-//! The rectilinear chunk grid of Zarr 3.1: along each dimension chunks have the lengths that its
-//! document lists.
+//! The rectilinear chunk grid of Zarr 3.1: the metadata file lists the lengths of chunks along each
+//! dimension.
 //!
 //! ```text
 //! {"name": "rectilinear", "configuration": {"kind": "inline", "chunk_shapes": [
@@ -8,8 +8,8 @@
 //! ]}}
 //! ```
 //!
-//! The lengths reach to the end of the array, or past it: a library that shrinks an array leaves
-//! them as they are. Repeats are never written out: a few bytes may say any number of chunks.
+//! The lengths reach to the end of the array or beyond: a library that shrinks an array leaves them
+//! unchanged. Repeats are never expanded, since a few bytes may describe any number of chunks.
 //!
 //! <https://github.com/zarr-developers/zarr-extensions/tree/main/chunk-grids/rectilinear>
 
@@ -23,10 +23,10 @@ use crate::json::describe;
 /// The name of the grid.
 pub(super) const NAME: &str = "rectilinear";
 
-/// The most runs of chunks that a document may list.
+/// The most runs of chunks in a metadata file.
 const MAX_RUNS: usize = 1 << 20;
 
-/// Returns the lengths along each of `rank` dimensions that the configuration of a grid lists.
+/// Parses the lengths along each of `rank` dimensions from the configuration of a grid.
 pub(super) fn parse(configuration: &Value, rank: usize) -> Result<Vec<Runs>> {
     let kind = configuration.get("kind").unwrap_or(&Value::Null);
     if kind != "inline" {
@@ -46,7 +46,7 @@ pub(super) fn parse(configuration: &Value, rank: usize) -> Result<Vec<Runs>> {
     shapes.iter().map(runs).collect()
 }
 
-/// Returns the lengths along one dimension, equal ones in a row as one run.
+/// Parses the lengths along one dimension, and merges equal neighbours into runs.
 fn runs(lens: &Value) -> Result<Runs> {
     let Some(items) = lens.as_array() else {
         return Ok(vec![(positive(lens)?, u64::MAX)]);
@@ -78,7 +78,7 @@ fn wrong(value: &Value) -> Error {
     Error::corrupt(format!("chunk_grid: {} {what}", describe(value)))
 }
 
-/// Whether the lengths are a step without an end.
+/// Returns the step if the lengths are a step without an end.
 fn is_step(runs: &Runs) -> Option<u64> {
     match runs.as_slice() {
         [(len, u64::MAX)] => Some(*len),
@@ -86,7 +86,7 @@ fn is_step(runs: &Runs) -> Option<u64> {
     }
 }
 
-/// How many elements the chunks have in all, `None` if they have no end.
+/// Returns the number of elements in all chunks, `None` if there is no end.
 fn total(runs: &Runs) -> Result<Option<u64>> {
     if is_step(runs).is_some() {
         return Ok(None);
@@ -96,7 +96,7 @@ fn total(runs: &Runs) -> Result<Option<u64>> {
     sum.map(Some).ok_or_else(|| Error::unsupported("chunk_grid: chunks of more than 2^64 elements"))
 }
 
-/// Refuses an array of `shape` that its chunks do not reach to the end of.
+/// Fails unless the chunks cover an array of `shape`.
 pub(super) fn check(grid: &[Runs], shape: &[u64]) -> Result<()> {
     for (axis, (runs, len)) in grid.iter().zip(shape).enumerate() {
         if let Some(total) = total(runs)?.filter(|total| total < len) {
@@ -113,7 +113,7 @@ pub(super) fn longest(grid: &[Runs]) -> Vec<u64> {
     grid.iter().map(|runs| runs.iter().map(|(len, _)| *len).max().unwrap_or(1)).collect()
 }
 
-/// Returns the lengths along each dimension in the form that documents list them in.
+/// Returns the lengths along each dimension in the form of metadata files.
 pub fn chunk_shapes(grid: &[Runs]) -> Value {
     let run = |(len, count): &(u64, u64)| match count {
         1 => json!(len),
@@ -126,7 +126,7 @@ pub fn chunk_shapes(grid: &[Runs]) -> Value {
     grid.iter().map(along).collect()
 }
 
-/// Returns the grid as a document has it.
+/// Returns the grid in the form of a metadata file.
 pub(super) fn to_json(grid: &[Runs]) -> Value {
     json!({
         "name": NAME,

@@ -1,7 +1,7 @@
-//! The documents that the mount shows: strict Zarr 3.0, of the files beside them.
+//! The metadata files that the mount shows: strict Zarr 3.0, matching the chunk files beside them.
 //!
-//! Chunks are shown decoded, so there is one codec, `bytes`, and the chunk shape is that
-//! of the smallest unit that can be read by itself. Numbers keep the text they are stored with.
+//! Chunks are shown decoded, so there is one codec, `bytes`, and the chunk shape is that of the
+//! smallest unit that can be read separately. Numbers keep their stored spelling.
 
 use serde_json::{Value, json};
 
@@ -11,19 +11,19 @@ use super::rectilinear;
 use crate::json::Object;
 use crate::json::parse;
 
-/// Where the indentation of copies costs more than it helps: further ones are on one line.
+/// The most bytes of copies to indent. Further ones are each on one line.
 const MAX_INDENTED_LEN: usize = 4 << 20;
 
 /// Longer metadata files are always shown as the mount prints them: parsing them to compare takes
 /// too much memory.
 const MAX_COMPARED_LEN: usize = 256 << 10;
 
-/// Whether a stored metadata file is strict JSON that says the same as the text `shown`, so that it
-/// can be shown byte for byte, and a checksum of one is that of the other.
+/// Whether a stored metadata file is strict JSON equivalent to `shown`. If so, the mount shows it
+/// byte for byte, and a copy has the same checksum.
 pub fn says_the_same(stored: &str, shown: &str) -> bool {
     let parsed = |text: &str| {
         let mut document: Object = serde_json::from_str(text).ok()?;
-        // Leaving it out means the same as an empty list (Zarr 3.0, section "Array metadata").
+        // Omitting it means the same as an empty list (Zarr 3.0, section "Array metadata").
         if document.get("storage_transformers") == Some(&json!([])) {
             document.remove("storage_transformers");
         }
@@ -33,7 +33,7 @@ pub fn says_the_same(stored: &str, shown: &str) -> bool {
         && parsed(stored).is_some_and(|stored| parsed(shown) == Some(stored))
 }
 
-/// Returns the document of an array whose chunk files have `chunk_shape`.
+/// Returns the metadata file of an array whose chunk files have `chunk_shape`.
 pub fn array(array: &Array, chunk_shape: &[u64]) -> String {
     let mut document = Object::new();
     let mut member = |name: &str, value: Value| document.insert(name.to_owned(), value);
@@ -57,8 +57,8 @@ pub fn array(array: &Array, chunk_shape: &[u64]) -> String {
     with_member(&print(&Value::Object(document)), "attributes", &printed(&array.attributes))
 }
 
-/// Returns the document of a group, with copies of the documents that are shown below it where the
-/// store has such metadata.
+/// Returns the metadata file of a group, with copies of the metadata files shown below it if the
+/// store has consolidated metadata.
 pub fn group(group: &Group, copies: Option<&Copies>) -> String {
     let mut document = Object::new();
     document.insert("zarr_format".to_owned(), json!(3));
@@ -78,10 +78,9 @@ pub fn group(group: &Group, copies: Option<&Copies>) -> String {
     with_member(&text, "attributes", &printed(&group.attributes))
 }
 
-/// Returns the metadata file of a node that was not understood: the stored one, as strict JSON if
-/// possible.
+/// Returns the metadata file of an unsupported node: the stored one, as strict JSON if possible.
 ///
-/// Nothing is invented for such a node.
+/// For such a node nothing is generated.
 pub fn not_understood(_kind: NodeKind, stored: &[u8]) -> String {
     match parse(stored) {
         Ok(document) => print(&document),
@@ -89,32 +88,32 @@ pub fn not_understood(_kind: NodeKind, stored: &[u8]) -> String {
     }
 }
 
-/// Copies of documents by name, as the text of an object: there may be too many of them to be
-/// values.
+/// Copies of metadata files by name, as the string of an object: as parsed values they may take too
+/// much memory.
 #[derive(Debug)]
 pub struct Copies {
     text: String,
-    /// What each line begins with.
+    /// The indentation of each line.
     indent: usize,
 }
 
 impl Copies {
-    /// None yet; the object is to stand so many levels deep in a document.
+    /// Returns an empty object for `levels` levels of nesting.
     pub fn new(levels: usize) -> Self {
         Self { text: String::new(), indent: levels.saturating_mul(2) }
     }
 
-    /// Returns the bytes that they have so far.
+    /// Returns the length so far in bytes.
     pub fn len(&self) -> usize {
         self.text.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no copies.
     pub fn is_empty(&self) -> bool {
         self.text.is_empty()
     }
 
-    /// Adds one, whose text is indented as documents that are shown are.
+    /// Adds a copy, which has the indentation of shown metadata files.
     pub fn push(&mut self, name: &str, document: &str) {
         let line = format!("\n{:indent$}", "", indent = self.indent);
         self.text.push_str(if self.is_empty() { "" } else { "," });
@@ -122,7 +121,7 @@ impl Copies {
         self.text.push_str(&Value::from(name).to_string());
         self.text.push_str(": ");
         let is_indented = self.len() < MAX_INDENTED_LEN;
-        // No string of strict JSON goes over the end of a line.
+        // A string in strict JSON never contains the end of a line.
         for (at, part) in document.trim_end().split('\n').enumerate() {
             if is_indented && at > 0 {
                 self.text.push_str(&line);
@@ -131,7 +130,7 @@ impl Copies {
         }
     }
 
-    /// All of them.
+    /// Returns the object with all copies.
     pub fn object(&self) -> String {
         if self.is_empty() {
             return "{}".to_owned();
@@ -144,21 +143,19 @@ fn print(document: &Value) -> String {
     format!("{document:#}\n")
 }
 
-/// Returns an object as it is printed; without a copy of it, which may take far more memory than
-/// the text.
+/// Prints an object without copying it, since a copy may take far more memory than the string.
 fn printed(object: &Object) -> String {
-    // Writing text to memory does not fail.
+    // Writing to memory does not fail.
     serde_json::to_string_pretty(object).unwrap_or_default()
 }
 
-/// `document` with the text `value` in the place of its member `name`, which is null.
+/// Replaces the null in the member `name` of `document` with `value`.
 fn with_member(document: &str, name: &str, value: &str) -> String {
     replaced(document, name, &value.replace('\n', "\n  "))
 }
 
 fn replaced(document: &str, name: &str, value: &str) -> String {
-    // Members of objects inside are further to the right, and no string has the end of a line in
-    // it.
+    // Members of nested objects have more indentation, and strings contain no end of a line.
     let null = format!("\n  \"{name}\": null");
     let Some(at) = document.find(&null) else { return document.to_owned() };
     let (head, rest) = document.split_at(at);

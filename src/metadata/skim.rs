@@ -1,8 +1,8 @@
 //! Metadata files without the copies of others in them.
 //!
-//! Consolidated metadata may be a thousand times as long as all else that a group says, and zarrfs
-//! never uses them: it generates the ones that it shows. So they are skipped byte by byte without
-//! keeping them, and the rest is parsed:
+//! Consolidated metadata may be a thousand times longer than the rest of a group's metadata file,
+//! and zarrfs never reads them: it generates the ones that it shows. So they are skipped byte by
+//! byte without storing them, and the rest is parsed:
 //!
 //! ```text
 //! {"zarr_format": 3, .., "consolidated_metadata": {"kind": "inline", "metadata": { /* passed over */ }}}
@@ -17,38 +17,38 @@ use crate::store::{ByteRange, Key, Stat, Store};
 /// The most bytes of a metadata file with the copies in it.
 const MAX_LEN: u64 = 256 << 20;
 
-/// Bytes that are read at a time.
+/// The number of bytes to read at a time.
 const STEP: u64 = 1 << 20;
 
-/// How often a file is read again that others replace meanwhile.
+/// The number of attempts to read a file that other programs keep replacing.
 const ATTEMPTS: usize = 10;
 
-/// In a shorter text nothing is passed over: it is not worth it.
+/// The minimum length of a file in which skipping pays.
 const MIN_LEN: usize = 64 << 10;
 
 const OUTER: &[u8] = b"consolidated_metadata";
 const INNER: &[u8] = b"metadata";
 
-/// The text of a metadata file, and what is known of it.
+/// A metadata file without copies.
 #[derive(Debug)]
 pub struct Skimmed {
     /// The text.
     pub text: Vec<u8>,
-    /// Of the whole file.
+    /// The stat of the whole file.
     pub stat: Stat,
-    /// Whether it is all of the text.
+    /// Whether nothing was skipped.
     pub is_whole: bool,
 }
 
-/// A text without copies, made as the whole is pushed through.
+/// Removes copies from a file that arrives in pieces.
 #[derive(Debug, Default)]
 struct Skim {
     text: Vec<u8>,
     depth: usize,
     string: InString,
-    /// The string that came last, as far as it may be one of the names.
+    /// The last string, as long as it may be one of the names.
     last: Vec<u8>,
-    /// Whether the member of the whole, and the member of that, have these names.
+    /// Whether the current member, and the one inside it, have these names.
     in_outer: bool,
     in_inner: bool,
     passing: Passing,
@@ -60,11 +60,11 @@ enum InString {
     #[default]
     No,
     Yes,
-    /// And what it would mean by itself it does not.
+    /// In a string, after a backslash.
     Escaped,
 }
 
-/// Whether copies are being passed over, or were.
+/// Whether copies are being skipped, or were.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum Passing {
     #[default]
@@ -134,7 +134,7 @@ impl Skim {
     }
 }
 
-/// Returns a text without the copies in it, if it is so long that it matters.
+/// Returns a string without the copies in it if it is long enough to matter.
 pub fn without_copies(text: &[u8]) -> Cow<'_, [u8]> {
     let may_have = || text.windows(OUTER.len()).any(|window| window == OUTER);
     if text.len() < MIN_LEN || !may_have() {
@@ -147,8 +147,7 @@ pub fn without_copies(text: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-/// Returns the value of a key, which is a metadata file: whole if it is not too long for that, else
-/// without the copies in it.
+/// Returns the metadata file at a key: whole if it is short enough, else without the copies in it.
 pub fn get(store: &Store, key: &Key) -> Result<Option<Skimmed>> {
     match store.get(key, MAX_DOCUMENT_LEN) {
         Err(error) if error.kind() == Kind::TooLarge => {}
@@ -176,7 +175,7 @@ pub fn get(store: &Store, key: &Key) -> Result<Option<Skimmed>> {
     .at_key(key))
 }
 
-/// Returns the value without copies, `None` if it is another one by now.
+/// Returns the value without copies, `None` if it has changed meanwhile.
 fn skim(store: &Store, key: &Key, stat: &Stat) -> Result<Option<Vec<u8>>> {
     let (mut skim, mut offset) = (Skim::default(), 0);
     while offset < stat.len {

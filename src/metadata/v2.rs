@@ -1,14 +1,14 @@
-//! Zarr 2: `.zarray`, `.zgroup` and `.zattrs`, the attributes joined into the document as its
-//! member `attributes`.
+//! Zarr 2: `.zarray`, `.zgroup` and `.zattrs`; the attributes are joined into the metadata file as
+//! its member `attributes`.
 //!
 //! ```text
 //! {"zarr_format": 2, "shape": [7, 10], "chunks": [3, 4], "dtype": "<i4", "compressor": {"id": "zlib", "level": 1},
 //!  "fill_value": 0, "order": "C", "filters": null, "dimension_separator": "."}
 //! ```
 //!
-//! Its order is a transpose in front; its byte order, which is the type's, the codec `bytes`; its
-//! filters and its compressor are the codecs `numcodecs.*`. Objects are what their codec makes of
-//! them: text (`vlen-utf8`, `json2`), or bytes.
+//! The order becomes a transpose in front, the byte order of the type becomes the codec `bytes`,
+//! and the filters and the compressor become the codecs `numcodecs.*`. The codec of objects decides
+//! their type: strings (`vlen-utf8`, `json2`), or bytes.
 //!
 //! <https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html>
 
@@ -38,7 +38,7 @@ pub(super) const ZATTRS: &str = ".zattrs";
 /// The copies of all metadata files below a group.
 pub(super) const ZMETADATA: &str = ".zmetadata";
 
-/// Returns the node of `kind` that a document describes.
+/// Lowers a metadata file of a node of `kind`.
 pub(super) fn lower(kind: NodeKind, text: &[u8]) -> Lowered {
     let node = json::parse_object(text).and_then(|document| {
         check_format(&document)?;
@@ -63,7 +63,7 @@ fn group(document: &Object) -> Result<Group> {
     Ok(Group { attributes, consolidated: false })
 }
 
-/// Returns the document of a group.
+/// Returns the metadata file of a group.
 pub(super) fn group_document() -> String {
     format!("{:#}\n", json!({"zarr_format": 2}))
 }
@@ -87,7 +87,7 @@ fn array(document: &Object) -> Result<Array> {
     let compressor = document.get("compressor").filter(|found| !found.is_null());
     let compressor = compressor.map(numcodec).transpose()?;
     let chain = chain(document, rank, filters, compressor)?;
-    // What filters make of elements has the byte order that they say.
+    // The result of a filter has the byte order that the filter names.
     let changes_type = |codec: &CodecSpec| {
         table::kind(&codec.name) == CodecKind::ArrayToArray && codec.name != "transpose"
     };
@@ -105,7 +105,7 @@ fn array(document: &Object) -> Result<Array> {
     })
 }
 
-/// Returns the names of dimensions and the attributes of an array, as Zarr 3 has them.
+/// Returns the names of dimensions and the attributes of an array in the form of Zarr 3.
 pub(super) fn shown_attributes(
     mut attributes: Object,
     fill: &FillValue,
@@ -127,7 +127,7 @@ pub(super) fn masked_by(document: &Object) -> Result<(DType, FillValue)> {
     Ok((array.dtype, array.fill))
 }
 
-/// Returns a fill value as the document of an array has to have it.
+/// Returns a fill value in the form of an array's metadata file.
 pub(super) fn stored_fill(document: &Object, fill: &FillValue) -> Result<Value> {
     let filters = filters(document)?;
     let written = required(document, "dtype")?;
@@ -152,7 +152,7 @@ fn chain(
         Some(Value::String(order)) if order == "F" => {
             let order = json!(codecs::reversed(rank));
             let configuration = Object::from_iter([("order".to_owned(), order)]);
-            // numcodecs writes a list of objects row by row, however they lie in memory.
+            // numcodecs writes a list of objects row by row, whatever their order in memory.
             let is_list = |filter: &CodecSpec| {
                 matches!(filter.name.as_str(), "numcodecs.json2" | "numcodecs.msgpack2")
             };
@@ -181,7 +181,7 @@ fn chain(
     Ok(chain)
 }
 
-/// What the objects of an array are, which their codec says: the first that takes objects.
+/// Returns the type of the objects of an array, from the first codec that takes objects.
 fn object_type(dtype: &Value, filters: &[CodecSpec]) -> Option<DType> {
     if dtype != "|O" && dtype != "O" {
         return None;
@@ -205,7 +205,7 @@ fn filters(document: &Object) -> Result<Vec<CodecSpec>> {
     }
 }
 
-/// Returns a filter or a compressor: its parameters stand beside its `id`.
+/// Returns a filter or a compressor. Its parameters are beside its `id`.
 fn numcodec(value: &Value) -> Result<CodecSpec> {
     let id = value.get("id").and_then(Value::as_str);
     let id = id.ok_or_else(|| Error::corrupt(format!("codec {} has no id", describe(value))))?;

@@ -1,8 +1,8 @@
 //! Zarr v3: core 3.0 and 3.1 as released, and the provisional 3.0 of February 2023 to August 2024.
 //!
-//! The provisional documents have the same `zarr_format` as the released ones, so that one
-//! reader takes both: the separator inside the chunk grid, `type` for `name`, no array-to-bytes
-//! codec, a null fill value. What the released specification says must fail, fails.
+//! Provisional metadata files have the same `zarr_format` as released ones, so one reader accepts
+//! both: the separator inside the chunk grid, `type` for `name`, no array-to-bytes codec, a null
+//! fill value. Everything that must fail by the released specification fails.
 
 use serde_json::Value;
 
@@ -19,10 +19,10 @@ use crate::error::{Error, Result};
 use crate::json::Object;
 use crate::json::{self, describe};
 
-/// The name of a document, in every directory of a node.
+/// The name of the metadata file in every directory of a node.
 pub(super) const DOCUMENT: &str = "zarr.json";
 
-/// The members of an array document ("array metadata" of the v3 core specification).
+/// The members of an array's metadata file ("array metadata" of the v3 core specification).
 const ARRAY_MEMBERS: [&str; 11] = [
     "zarr_format",
     "node_type",
@@ -37,7 +37,7 @@ const ARRAY_MEMBERS: [&str; 11] = [
     "dimension_names",
 ];
 
-/// The members of a group document.
+/// The members of a group's metadata file.
 const GROUP_MEMBERS: [&str; 3] = ["zarr_format", "node_type", "attributes"];
 
 /// Members that any document may have: a cache that only libraries read, and two names of early
@@ -82,8 +82,7 @@ fn check_document(document: &Object) -> Result<()> {
     }
 }
 
-/// Refuses members that are not known and do not say that they may be ignored ("extension points",
-/// v3 core).
+/// Fails for unknown members, unless they are marked as ignorable ("extension points", v3 core).
 fn check_members(document: &Object, known: &[&str]) -> Result<()> {
     check_extensions(document)?;
     for (name, value) in document {
@@ -102,7 +101,7 @@ pub(super) fn group(document: &Object) -> Result<Group> {
     Ok(Group { attributes: attributes(document)?, consolidated: is_consolidated(document) })
 }
 
-/// Whether the document of a group has consolidated metadata of the inline kind.
+/// Whether the metadata file of a group has inline consolidated metadata.
 pub(super) fn is_consolidated(document: &Object) -> bool {
     let consolidated = document.get("consolidated_metadata");
     let kind = consolidated.and_then(|found| found.get("kind")).and_then(Value::as_str);
@@ -157,7 +156,7 @@ pub(super) fn chunk_shape(grid: &Value, shape: &[u64]) -> Result<Vec<u64>> {
     }
 }
 
-/// Returns the encoding of keys, and its separator from wherever the document has it.
+/// Returns the encoding of keys. Finds the separator in any of its places.
 fn key_encoding(encoding: Option<&Value>, grid: &Value) -> Result<KeyEncoding> {
     let in_grid = || grid.get("separator").or_else(|| grid.get("configuration")?.get("separator"));
     let found = |configuration: Option<&Value>, default| {
@@ -184,7 +183,7 @@ fn key_encoding(encoding: Option<&Value>, grid: &Value) -> Result<KeyEncoding> {
     }
 }
 
-/// Released v3 defines no storage transformer, and one that is ignored makes garbage of the chunks.
+/// Fails for storage transformers: released v3 defines none, and ignoring one misreads the chunks.
 fn check_transformers(document: &Object) -> Result<()> {
     match document.get("storage_transformers") {
         None | Some(Value::Null) => Ok(()),

@@ -1,8 +1,8 @@
-//! The documents that a mount shows to programs that stopped at Zarr 2, and back.
+//! The metadata files that a mount shows to programs that only know Zarr 2, and back.
 //!
-//! Like [`super::shown`] they describe decoded chunk files: no compressor, no filters, C order,
-//! little endian, names like `0.0`. What a program writes becomes the document of Zarr 3 that means
-//! the same, so that there is one way from there into the store.
+//! As in [`super::shown`] they describe decoded chunk files: no compressor, no filters, C order,
+//! little endian, names like `0.0`. Written metadata files are translated to equivalent ones of
+//! Zarr 3, so that there is one way from there into the store.
 
 use serde_json::{Value, json};
 
@@ -19,19 +19,19 @@ use crate::dtype::{DType, FillValue};
 use crate::error::{Error, Kind, Result};
 use crate::json::Object;
 
-/// A node as Zarr 2 has it.
+/// The metadata files of a node in Zarr 2.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Documents {
     /// `.zarray` or `.zgroup`.
     pub document: String,
     /// `.zattrs`.
     pub attributes: String,
-    /// Whether chunks that are not stored have to be shown: the fill value of the document is
-    /// another, or none.
+    /// Whether chunks that are not stored must be shown, because the fill value of the metadata
+    /// file differs or is null.
     pub shows_fill: bool,
 }
 
-/// Returns a group.
+/// Returns the metadata files of a group.
 pub fn group(group: &Group) -> Documents {
     Documents {
         document: v2::group_document(),
@@ -40,16 +40,16 @@ pub fn group(group: &Group) -> Documents {
     }
 }
 
-/// What the model of an array does not tell.
+/// Properties of an array that its model does not have.
 #[derive(Debug, Clone, Copy)]
 pub struct Told {
-    /// Whether its maker gave null for a fill value.
+    /// Whether the fill value was created as null.
     pub is_null: bool,
-    /// Whether it says of its dimensions that it has none.
+    /// Whether the attributes state that no dimension has a name.
     pub names_none: bool,
 }
 
-/// Returns an array whose chunk files have `chunk_shape`.
+/// Returns the metadata files of an array whose chunk files have `chunk_shape`.
 pub fn array(array: &Array, chunk_shape: &[u64], told: Told) -> Result<Documents> {
     if array.rectilinear.is_some() {
         return Err(Error::unsupported("a rectilinear chunk grid cannot be expressed in Zarr 2"));
@@ -66,7 +66,7 @@ pub fn array(array: &Array, chunk_shape: &[u64], told: Told) -> Result<Documents
             fill_to_json(&fill, &dtype, &Endian::Little)?
         }
         Ok(value) => value,
-        // A NaN of other bits than numpy's.
+        // A NaN with other bits than NumPy's.
         Err(_) => json!("NaN"),
     };
     let filters = dtype.is_variable().then(|| json!([{"id": plain(&dtype).name}]));
@@ -88,7 +88,7 @@ pub fn array(array: &Array, chunk_shape: &[u64], told: Told) -> Result<Documents
     })
 }
 
-/// Returns the type in the terms of numpy: numbers that it does not know are their bytes.
+/// Returns the type in NumPy. Numbers that NumPy does not have become their bytes.
 fn in_numpy(dtype: &DType) -> DType {
     match dtype {
         DType::Narrow(_) | DType::ComplexNarrow(_) | DType::Complex(4) => {
@@ -115,7 +115,7 @@ fn masked(array: &Array, names_none: bool) -> (FillValue, Object) {
     (masked.unwrap_or(FillValue::UNDEFINED), attributes)
 }
 
-/// Attributes with OME-Zarr as of 0.4.
+/// Converts attributes to OME-Zarr 0.4.
 fn unversioned(mut attributes: Object) -> Object {
     let Some(members) = attributes.get(OME).and_then(conventions::ome_to_v2) else {
         return attributes;
@@ -128,8 +128,8 @@ fn unversioned(mut attributes: Object) -> Object {
     attributes
 }
 
-/// Returns the document of Zarr 3 that says what two of Zarr 2 say, which a program has written, or
-/// was shown.
+/// Returns the metadata file of Zarr 3 that is equivalent to two of Zarr 2, which a program wrote
+/// or the mount showed.
 pub fn to_v3(kind: NodeKind, document: &str, attributes: Option<&str>) -> Result<String> {
     let invalid = |error: Error| error.of_kind(Kind::Invalid);
     let joined = join(document, attributes).map_err(invalid)?;
@@ -161,16 +161,16 @@ pub fn to_v3(kind: NodeKind, document: &str, attributes: Option<&str>) -> Result
     }
 }
 
-/// Returns the attributes of a node of Zarr 2 as they are stored, in strict JSON; `joined` is its
-/// document with them in it.
+/// Returns the stored attributes of a Zarr 2 node as strict JSON. `joined` is its metadata file
+/// with the attributes in it.
 pub fn stored_attributes(joined: &[u8]) -> Option<String> {
     let document = crate::json::parse_object(joined).ok()?;
     let attributes = document.get("attributes").cloned().unwrap_or_else(|| json!({}));
     attributes.is_object().then(|| print(&attributes))
 }
 
-/// Returns the kind of the node that the document `name` is for, `None` if that is no document of
-/// Zarr 2.
+/// Returns the kind of the node for a metadata file called `name`, `None` if Zarr 2 has no such
+/// file.
 pub fn kind_of(name: &str) -> Option<NodeKind> {
     match name {
         v2::ZARRAY => Some(NodeKind::Array),
@@ -179,13 +179,14 @@ pub fn kind_of(name: &str) -> Option<NodeKind> {
     }
 }
 
-/// Copies of documents, each with its path from the root, as zarr-python 2 consolidates them.
+/// Returns consolidated metadata as zarr-python 2 writes them, each copy with its path from the
+/// root.
 pub fn consolidated(copies: &Copies) -> String {
     let metadata = copies.object();
     format!("{{\n  \"zarr_consolidated_format\": 1,\n  \"metadata\": {metadata}\n}}\n")
 }
 
-/// No copies yet.
+/// Returns an empty list of copies.
 pub fn no_copies() -> Copies {
     Copies::new(2)
 }

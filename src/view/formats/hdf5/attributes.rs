@@ -1,4 +1,4 @@
-//! Attributes as HDF5 has them.
+//! Attributes in HDF5.
 
 use serde_json::json;
 
@@ -14,8 +14,8 @@ const MAX_VALUE_LEN: usize = 60_000;
 /// The most bytes of a name: a message has less than 64 KiB, with the value.
 pub(super) const MAX_NAME_LEN: usize = 4096;
 
-/// Attributes that mean something to the libraries. If a node has one of that name, an underscore
-/// is put behind it. netCDF makes up the last three for every file.
+/// Attributes that the libraries use. A node's attribute with one of these names gets an underscore
+/// appended. netCDF generates the last three for every file.
 const RESERVED: [&str; 12] = [
     "CLASS",
     "NAME",
@@ -31,20 +31,20 @@ const RESERVED: [&str; 12] = [
     "_SuperblockVersion",
 ];
 
-/// The bytes of an attribute for each of its texts, which lie in a global heap.
+/// The length in an attribute of each string that a global heap holds.
 const ADDRESS_LEN: usize = 16;
 
-/// What strings an attribute of one text is made of.
+/// The type of strings in an attribute of one string.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Texts {
-    /// Of any length, as h5py makes them.
+    /// Strings of any length, as in h5py.
     Any,
-    /// Of their own, as netCDF makes its characters.
+    /// Strings of the length of their value, as in netCDF.
     Fixed,
 }
 
-/// Gives an object the attributes of its node. Those whose names HDF5 does not have, or that mean
-/// something to the libraries, have other names.
+/// Adds the attributes of a node to an object. Renames those that HDF5 cannot have, or that the
+/// libraries use.
 pub(super) fn describe(
     file: &mut File,
     object: usize,
@@ -76,8 +76,8 @@ fn attribute(file: &mut File, of: &cf::Attribute, texts: Texts) -> Result<Attrib
     }
 }
 
-/// Returns the name that an attribute has in a file: the libraries take no empty one, and a NUL
-/// ends it.
+/// Returns the name of an attribute in a file: libraries reject an empty one, and a NUL would end
+/// it.
 fn name_of(name: &str) -> String {
     let mut clean = without_nul(name);
     while clean.len() > MAX_NAME_LEN {
@@ -89,12 +89,12 @@ fn name_of(name: &str) -> String {
     clean
 }
 
-/// Returns a name or label that no NUL ends.
+/// Returns a name or label without NUL.
 pub(super) fn without_nul(text: &str) -> String {
     text.replace('\0', "_")
 }
 
-/// Returns an attribute that is one string of its own length.
+/// Returns an attribute that is one string of fixed length.
 pub(super) fn fixed(name: &str, text: &[u8]) -> Result<Attribute> {
     let space = if text.is_empty() { message::no_elements() } else { message::dataspace(&[])? };
     let (dtype, value) = (message::terminated_string(text)?, Value::Bytes(text.to_vec()));
@@ -117,7 +117,7 @@ pub(super) fn numbers(
     Ok(Attribute { name: name.to_owned(), dtype: message::datatype(dtype)?, space, value })
 }
 
-/// Returns the names of dimensions as `H5DSset_label` keeps them, `None` if there are no names.
+/// Returns the names of dimensions in the form of `H5DSset_label`, `None` if there are no names.
 pub(super) fn labels(file: &mut File, names: &[Option<String>]) -> Result<Option<Attribute>> {
     if names.iter().all(Option::is_none) {
         return Ok(None);

@@ -1,7 +1,7 @@
-//! How the elements of an array lie in the file.
+//! The layout of an array's elements in the file.
 //!
-//! Chunks that divide more than the first dimension are chunks of the file, one after another and
-//! without an index, as HDF5 1.10 and later read them. Other elements are in C order.
+//! If chunks divide more than the first dimension, they become chunks of the file, one after
+//! another and without an index, as HDF5 1.10 and later read them. Other elements are in C order.
 
 use super::file::Stored;
 use crate::error::Result;
@@ -9,10 +9,10 @@ use crate::view::layout::{Items, Layout};
 use crate::view::parts::Part;
 use crate::view::source::Source;
 
-/// Chunks have less than this.
+/// The length in bytes that chunks must stay below.
 const MAX_CHUNK_LEN: u64 = 1 << 32;
 
-/// Returns the elements of an array: of `characters` where each is as many elements of the file.
+/// Returns the elements of an array. Each has `characters` elements of the file if given.
 pub(super) fn stored(source: &Source<'_>, characters: Option<u64>) -> Result<Stored> {
     let array = source.array()?;
     let (grid, shape) = (array.grid(), &array.model().shape);
@@ -23,10 +23,10 @@ pub(super) fn stored(source: &Source<'_>, characters: Option<u64>) -> Result<Sto
     });
     let is_chunked = grid.is_regular()
         && !shape.contains(&0)
-        // In C order they are in the file what they are there, if they divide the first dimension
-        // alone.
+        // Chunks that divide only the first dimension are the same bytes as C order.
         && grid.counts().iter().skip(1).any(|count| *count > 1)
-        // Libraries refuse to make a dataset of chunks that are larger than it, as a copy would.
+        // Libraries refuse to create a dataset with chunks larger than itself, as a copy would
+        // have.
         && chunk.iter().zip(shape).all(|(chunk, len)| chunk <= len)
         && chunk_len.flatten().is_some_and(|len| len < MAX_CHUNK_LEN);
     if !is_chunked {

@@ -1,11 +1,11 @@
-//! Objects of a file, and how they follow one another in it.
+//! The objects of a file and their order.
 //!
 //! ```text
 //! superblock | object headers | global heaps | elements of each dataset
 //! ```
 //!
-//! No object has another length for another address in it, so that they are written twice: to know
-//! how long they are, and with the addresses that follow from it.
+//! The length of an object does not depend on addresses. So the objects are written twice: first to
+//! compute their lengths, and then with the addresses.
 
 use super::message::{self, Kind, UNDEFINED};
 use crate::codec::lookup3;
@@ -15,30 +15,30 @@ use crate::view::parts::{Part, View, max_prefix_len};
 
 const SUPERBLOCK_LEN: u64 = 48;
 
-/// The elements of datasets that have so many bytes begin at a multiple of it, others at one of
-/// eight.
+/// The elements of datasets of at least this length begin at a multiple of it, others at a multiple
+/// of eight.
 const PAGE: u64 = 4 << 10;
 
-/// The most objects of a global heap: their numbers have two bytes, and 0 is free room.
+/// The most objects in a global heap: their numbers have two bytes, and 0 marks free space.
 const HEAP_COUNT: usize = 60_000;
 
-/// The least length of one.
+/// The minimum length of a global heap.
 const HEAP_LEN: usize = 4 << 10;
 
-/// The most nodes of a file.
+/// The most nodes in a file.
 const MAX_NODES: usize = 50_000;
 
 /// The most nested groups.
 const MAX_DEPTH: usize = 100;
 
-/// A file that is being made. The first object is the root.
+/// A file under construction. The first object is the root.
 #[derive(Debug, Default)]
 pub(super) struct File {
     pub objects: Vec<Object>,
     heap: Vec<HeapObject>,
-    /// The bytes of all attributes.
+    /// The length of all attributes in bytes.
     pub attributes_len: usize,
-    /// What room there is for values of types that are not in it.
+    /// The space for converted values.
     pub room: Room,
 }
 
@@ -51,9 +51,9 @@ pub(super) struct Object {
 
 #[derive(Debug)]
 pub(super) enum Content {
-    /// Names, and the objects that have them.
+    /// A group: names with the numbers of their objects.
     Group(Vec<(String, usize)>),
-    /// Elements.
+    /// A dataset.
     Dataset(Dataset),
 }
 
@@ -66,14 +66,14 @@ pub(super) struct Dataset {
     pub elements: Stored,
 }
 
-/// Where elements are.
+/// The location of elements.
 #[derive(Debug)]
 pub(super) enum Stored {
     /// In C order.
     Contiguous(Part),
-    /// Chunks of this shape, of elements that have so many bytes.
+    /// Chunks of this shape, with the length of an element in bytes.
     Chunks(Part, Vec<u64>, usize),
-    /// Nowhere: so many bytes that nobody reads.
+    /// No elements, for a dataset of this many bytes that nothing reads.
     Nowhere(u64),
 }
 
@@ -89,9 +89,9 @@ pub(super) struct Attribute {
 /// The elements of an attribute.
 #[derive(Debug)]
 pub(super) enum Value {
-    /// These.
+    /// Bytes in the attribute.
     Bytes(Vec<u8>),
-    /// Each is what a global heap has under this number, with so many elements; none is no
+    /// Objects of the global heap, by number, each with its count of elements; `None` for no
     /// elements.
     InHeap(Vec<Option<(usize, u32)>>),
 }
@@ -103,12 +103,12 @@ enum HeapObject {
     Reference(usize),
 }
 
-/// Where everything is.
+/// The addresses of all parts.
 #[derive(Debug, Default)]
 struct Addresses {
     objects: Vec<u64>,
     heaps: Vec<u64>,
-    /// Of the elements of each object.
+    /// The address of the elements of each object.
     elements: Vec<u64>,
     end: u64,
 }
@@ -120,7 +120,7 @@ impl Addresses {
 }
 
 impl File {
-    /// Adds an object, and says which it is.
+    /// Adds an object, and returns its number.
     pub fn add(&mut self, object: Object) -> usize {
         self.objects.push(object);
         self.objects.len().saturating_sub(1)
@@ -135,7 +135,7 @@ impl File {
         links.iter().map(|(name, _)| name.as_str())
     }
 
-    /// Gives an object a name in a group.
+    /// Adds an object to a group under a name.
     pub fn link(&mut self, group: usize, name: &str, object: usize) {
         let group = self.objects.get_mut(group).map(|group| &mut group.content);
         if let Some(Content::Group(links)) = group {
@@ -143,7 +143,7 @@ impl File {
         }
     }
 
-    /// Gives an object an attribute.
+    /// Adds an attribute to an object.
     pub fn describe(&mut self, object: usize, attribute: Attribute) {
         self.attributes_len = self.attributes_len.saturating_add(attribute.len());
         if let Some(object) = self.objects.get_mut(object) {
@@ -151,8 +151,7 @@ impl File {
         }
     }
 
-    /// Refuses more nodes than a file may have, groups that are nested too deeply, and attributes
-    /// that are too long in all.
+    /// Fails for too many nodes, too deeply nested groups, or too many bytes of attributes.
     pub fn check_count(&self, depth: usize) -> Result<()> {
         let refused = |limit: usize, what: &str| {
             Err(Error::unsupported(format!("it has more than {limit} {what}")))
@@ -170,7 +169,7 @@ impl File {
         Ok(())
     }
 
-    /// Returns a text in a global heap.
+    /// Adds a string to a global heap.
     pub fn text(&mut self, text: &str) -> Option<(usize, u32)> {
         let len = u32::try_from(text.len()).ok().filter(|len| *len > 0)?;
         self.attributes_len = self.attributes_len.saturating_add(text.len());
@@ -178,13 +177,13 @@ impl File {
         Some((self.heap.len().saturating_sub(1), len))
     }
 
-    /// Returns a reference to an object in a global heap.
+    /// Adds a reference to an object to a global heap.
     pub fn reference(&mut self, object: usize) -> (usize, u32) {
         self.heap.push(HeapObject::Reference(object));
         (self.heap.len().saturating_sub(1), 1)
     }
 
-    /// Returns the file of what is in it.
+    /// Returns the finished file.
     pub fn into_view(mut self) -> Result<View> {
         let too_long = || Error::unsupported("it would exceed the maximum size of a file");
         let next = |at: u64, len: u64, multiple: u64| {
@@ -204,7 +203,7 @@ impl File {
             at = next(at, len, 8).ok_or_else(too_long)?;
         }
         let metadata_len = at;
-        // What is short, as coordinates are, comes first.
+        // Short elements, such as coordinates, come first.
         let mut order: Vec<(u64, usize)> =
             self.objects.iter().map(Object::elements_len).zip(0..).collect();
         order.sort_unstable();
@@ -228,11 +227,11 @@ impl File {
             parts.push(part);
         }
         parts.push(Part::Zeros(addresses.end.saturating_sub(end)));
-        // h5py marks the file as open for writing, and takes that back.
+        // h5py marks the file as open for writing, and later clears the mark.
         Ok(View::new(parts)?.with_bookkeeping(0..SUPERBLOCK_LEN))
     }
 
-    /// Returns all that are no elements.
+    /// Returns all bytes except the elements.
     fn metadata(&self, addresses: &Addresses, len: u64) -> Result<Vec<u8>> {
         let mut bytes = b"\x89HDF\r\n\x1a\n\x02\x08\x08\x00".to_vec();
         let root = Addresses::of(&addresses.objects, 0);
@@ -299,7 +298,7 @@ fn header(object: &Object, number: usize, addresses: &Addresses) -> Result<Vec<u
 }
 
 impl Attribute {
-    /// About as many bytes as it has in the header.
+    /// Returns the approximate length in a header.
     pub fn len(&self) -> usize {
         let value_len = match &self.value {
             Value::Bytes(bytes) => bytes.len(),
@@ -351,7 +350,7 @@ impl Messages {
     }
 }
 
-/// Where an object of a global heap is: its length, the address of the heap, and the number there.
+/// Returns the location of an object in a global heap: length, address of the heap, and number.
 fn in_heap(item: Option<(usize, u32)>, addresses: &Addresses) -> [u8; 16] {
     let mut bytes = [0; 16];
     let Some((number, len)) = item else { return bytes };
@@ -383,7 +382,7 @@ fn collection(heap: &[HeapObject], addresses: &Addresses) -> Vec<u8> {
             }
         };
     }
-    // What is free is an object, too.
+    // Free space is an object, too.
     let all = len.saturating_add(16 + 16).next_multiple_of(HEAP_LEN);
     object(0, 0, all.saturating_sub(len).saturating_sub(16), &[]);
     let mut bytes = b"GCOL\x01\0\0\0".to_vec();

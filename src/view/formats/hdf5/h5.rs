@@ -1,4 +1,4 @@
-//! `h5`: HDF5 as it is. An array is a dataset, and a group is a group.
+//! `h5`: plain HDF5. An array is a dataset, and a group is a group.
 //!
 //! The file has every type that HDF5 has, and attributes as strings of any length and as numbers.
 //! If dimensions have names, the file has these as labels and scales.
@@ -41,7 +41,7 @@ pub(in crate::view::formats) fn build(source: &Source<'_>) -> Result<View> {
     Ok(file.into_view()?.with_left_out(not_held))
 }
 
-/// Adds a group and all below it.
+/// Adds a group and all nodes below it.
 fn group(
     file: &mut File,
     source: &Source<'_>,
@@ -89,7 +89,7 @@ fn dataset(file: &mut File, source: &Source<'_>) -> Result<usize> {
     let model = array.model();
     let fill = model.fill.item(&model.dtype).into_owned();
     let (dtype, fill, elements) = match &model.dtype {
-        // HDF5 has no UTF-32, and texts of any length would be somewhere else in the file.
+        // HDF5 has no UTF-32, and strings of variable length are elsewhere in the file.
         DType::Utf32(_) | DType::String => {
             let (values, len) = cf::characters(source, &mut file.room)?;
             let len = usize::try_from(len).unwrap_or(usize::MAX);

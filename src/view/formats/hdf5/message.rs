@@ -1,5 +1,4 @@
-//! The messages of object headers: what a dataset's elements are, how many, where, and what names
-//! it.
+//! The messages of object headers: the type, number, location and name of elements.
 //!
 //! Numbers are little endian, addresses and lengths have eight bytes. The specification:
 //! <https://support.hdfgroup.org/documentation/hdf5/latest/_f_m_t3.html>
@@ -7,10 +6,10 @@
 use crate::dtype::{DType, Field, Narrow};
 use crate::error::{Error, Result};
 
-/// The address of what is not there.
+/// The address of absent data.
 pub(super) const UNDEFINED: u64 = u64::MAX;
 
-/// What a message is.
+/// The kind of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Dataspace,
@@ -25,7 +24,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Its number.
+    /// Returns its number.
     pub fn number(self) -> u8 {
         match self {
             Self::Dataspace => 0x01,
@@ -41,7 +40,7 @@ impl Kind {
     }
 }
 
-/// Returns the lengths of dimensions; none for one element alone.
+/// Returns a data space with these lengths; for a single element without any.
 pub(super) fn dataspace(lens: &[u64]) -> Result<Vec<u8>> {
     let rank = u8::try_from(lens.len()).ok().filter(|rank| *rank <= 32);
     let rank = rank.ok_or_else(|| Error::unsupported("HDF5 has up to 32 dimensions"))?;
@@ -52,12 +51,12 @@ pub(super) fn dataspace(lens: &[u64]) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// That of nothing at all.
+/// Returns a data space without elements.
 pub(super) fn no_elements() -> Vec<u8> {
     vec![2, 0, 0, 2]
 }
 
-/// A type by its class, the three bytes of bits, its length, and what is behind.
+/// Returns a type from its class, the three bytes of flags, its length, and its properties.
 fn class(version: u8, class: u8, bits: [u8; 3], len: usize, behind: &[u8]) -> Result<Vec<u8>> {
     let len = u32::try_from(len).map_err(|_| Error::unsupported("its elements are too long"))?;
     let mut bytes = vec![version << 4 | class];
@@ -67,13 +66,13 @@ fn class(version: u8, class: u8, bits: [u8; 3], len: usize, behind: &[u8]) -> Re
     Ok(bytes)
 }
 
-/// Returns a type of strings of so many bytes, NUL behind what is shorter: in ASCII where their
-/// text is all of that, since some programs read nothing else, or in UTF-8.
+/// Returns a type of strings of `len` bytes, padded with NUL. They are ASCII if `text` is, since
+/// some programs read nothing else, and otherwise UTF-8.
 pub(super) fn string(text: &[u8], len: usize) -> Result<Vec<u8>> {
     class(1, 3, [0x01 | charset(text), 0, 0], len, &[])
 }
 
-/// Returns a type of strings up to a NUL: libraries take no other for what they made themselves.
+/// Returns a type of strings that end at a NUL, which libraries require for their own attributes.
 pub(super) fn terminated_string(text: &[u8]) -> Result<Vec<u8>> {
     class(1, 3, [charset(text), 0, 0], text.len().max(1), &[])
 }
@@ -82,17 +81,17 @@ fn charset(text: &[u8]) -> u8 {
     if text.is_ascii() { 0 } else { 0x10 }
 }
 
-/// Returns a string of characters that are no text of Unicode.
+/// Returns a type of strings whose characters are not Unicode.
 fn characters(len: usize) -> Result<Vec<u8>> {
     class(1, 3, [0x01, 0, 0], len, &[])
 }
 
-/// Returns a string of any length in UTF-8.
+/// Returns a type of UTF-8 strings of any length.
 pub(super) fn any_string() -> Result<Vec<u8>> {
     class(1, 9, [0x01, 1, 0], 16, &integer(1, 0)?)
 }
 
-/// References to objects, any number of them.
+/// Returns a type of lists of references to objects.
 pub(super) fn references() -> Result<Vec<u8>> {
     class(1, 9, [0, 0, 0], 16, &class(1, 7, [0, 0, 0], 8, &[])?)
 }
@@ -106,13 +105,13 @@ pub(super) fn datatype(dtype: &DType) -> Result<Vec<u8>> {
         DType::Float(2) => float(2, (10, 5)),
         DType::Float(4) => float(4, (23, 8)),
         DType::Float(8) => float(8, (52, 11)),
-        // The types whose infinity and NaN are those of IEEE 754.
+        // The types with the infinities and NaN of IEEE 754.
         DType::Narrow(Narrow { name: "bfloat16", .. }) => float(2, (7, 8)),
         DType::Narrow(Narrow { name: "float8_e4m3", .. }) => float(1, (3, 4)),
         DType::Narrow(Narrow { name: "float8_e5m2", .. }) => float(1, (2, 5)),
         DType::Bytes(_) => characters(len),
         DType::Raw(_) => class(1, 5, [0; 3], len, &[]),
-        // As h5py has it.
+        // As in h5py.
         DType::Bool => {
             let names = b"FALSE\0TRUE\0\x00\x01";
             class(3, 8, [2, 0, 0], 1, &[&integer(1, 0x08)?, names.as_slice()].concat())
@@ -145,7 +144,7 @@ fn integer(len: usize, sign: u8) -> Result<Vec<u8>> {
     class(1, 0, [sign, 0, 0], len, &[0, 0, bits(len), 0])
 }
 
-/// Returns an IEEE 754 number with so many bits of fraction and exponent.
+/// Returns a type of IEEE 754 floats with this many bits of fraction and exponent.
 fn float(len: usize, (fraction, exponent): (u8, u8)) -> Result<Vec<u8>> {
     let bias = (1_u32 << (exponent - 1)) - 1;
     let mut behind = vec![0, 0, bits(len), 0, fraction, exponent, 0, fraction];
@@ -190,8 +189,7 @@ fn width(number: usize) -> usize {
     usize::try_from(bits.div_ceil(8)).unwrap_or(8).max(1)
 }
 
-/// Returns the value of elements that nobody wrote, and when room is made for them: at once, or
-/// when they are written.
+/// Returns the fill value, and whether space is allocated at once or with the first write.
 pub(super) fn fill_value(fill: Option<&[u8]>, is_there: bool) -> Result<Vec<u8>> {
     let room = if is_there { 0x09 } else { 0x0a };
     let Some(fill) = fill else { return Ok(vec![3, room]) };
@@ -203,7 +201,7 @@ pub(super) fn fill_value(fill: Option<&[u8]>, is_there: bool) -> Result<Vec<u8>>
     Ok(bytes)
 }
 
-/// Elements in C order at an address.
+/// Returns the layout of elements in C order at an address.
 pub(super) fn contiguous(address: u64, len: u64) -> Vec<u8> {
     let mut bytes = vec![3, 1];
     bytes.extend(address.to_le_bytes());
@@ -211,7 +209,7 @@ pub(super) fn contiguous(address: u64, len: u64) -> Vec<u8> {
     bytes
 }
 
-/// Chunks in C order of their grid at an address, without an index of them.
+/// Returns the layout of chunks in C order of their grid at an address, without an index.
 pub(super) fn implicit(address: u64, chunk: &[u64], item_len: usize) -> Result<Vec<u8>> {
     let mut lens = chunk.to_vec();
     lens.push(u64::try_from(item_len).unwrap_or(u64::MAX));
@@ -242,15 +240,15 @@ pub(super) fn attribute(name: &str, dtype: &[u8], space: &[u8], value: &[u8]) ->
     Ok(bytes)
 }
 
-/// Says that attributes are all in the header.
+/// Returns the message that all attributes are in the header.
 pub(super) fn attribute_info() -> Vec<u8> {
     let mut bytes = vec![0, 0];
     bytes.extend([UNDEFINED.to_le_bytes(); 2].as_flattened());
     bytes
 }
 
-/// Says that links are all in the header, and know the order in which they were made; without that
-/// netCDF refuses to open a file for writing.
+/// Returns the message that all links are in the header, in the order of their creation. Without
+/// the order netCDF refuses to open a file for writing.
 pub(super) fn link_info(count: usize) -> Vec<u8> {
     let mut bytes = vec![0, 3];
     bytes.extend(u64::try_from(count).unwrap_or(u64::MAX).to_le_bytes());
@@ -258,7 +256,7 @@ pub(super) fn link_info(count: usize) -> Vec<u8> {
     bytes
 }
 
-/// Returns a name in a group, by its number, with the address of the object.
+/// Returns a link of a group: its name, its number, and the address of the object.
 pub(super) fn link(name: &str, number: usize, address: u64) -> Result<Vec<u8>> {
     let len = u16::try_from(name.len()).map_err(|_| Error::unsupported("a name is too long"))?;
     let mut bytes = vec![1, 0x15];

@@ -1,4 +1,4 @@
-//! HDF5, as it is (`h5`) or as netCDF-4 lays it out (`nc4`).
+//! HDF5, either plain (`h5`) or in the layout of netCDF-4 (`nc4`).
 
 mod attributes;
 mod elements;

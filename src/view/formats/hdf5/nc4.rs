@@ -1,5 +1,5 @@
-//! `nc4`: what [`cf`](crate::view::cf) makes of a group, as HDF5 in which each dimension is a
-//! scale.
+//! `nc4`: the data set that [`cf`](crate::view::cf) makes of a group, as HDF5 in which each
+//! dimension is a scale.
 //!
 //! [netCDF-4](https://docs.unidata.ucar.edu/netcdf-c/current/file_format_specifications.html#netcdf_4_spec)
 
@@ -18,19 +18,18 @@ use crate::view::left_out::LeftOut;
 use crate::view::parts::{Part, View};
 use crate::view::source::Source;
 
-/// Stands before the name of a variable that has the name of a dimension, and is not its
-/// coordinates. netCDF leaves it out of every name that begins with it, and h5netcdf out of every
-/// name that has it anywhere.
+/// The prefix of a variable that has the name of a dimension without being its coordinates. netCDF
+/// removes it from the start of names, and h5netcdf anywhere in a name.
 const NOT_A_COORDINATE: &str = "_nc4_non_coord_";
 
 /// Replaces [`NOT_A_COORDINATE`] in the names of nodes and dimensions.
 const FREE: &str = "_nc4_non_coord-";
 
-/// A file that is being made.
+/// A file under construction.
 #[derive(Default)]
 struct Netcdf {
     file: File,
-    /// The number of the next dimension, in all groups.
+    /// The number of the next dimension; all groups share the count.
     dimension_count: u32,
     variable_count: usize,
 }
@@ -46,7 +45,7 @@ pub(in crate::view::formats) fn build(source: &Source<'_>) -> Result<View> {
 }
 
 impl Netcdf {
-    /// Adds a group and all below it; an array is a group of its own.
+    /// Adds a group and all nodes below it. An array becomes a group by itself.
     fn group(
         &mut self,
         source: &Source<'_>,
@@ -96,7 +95,7 @@ impl Netcdf {
         Ok(number)
     }
 
-    /// Adds the scale of each dimension of a group: its coordinates where it has some.
+    /// Adds the scale of each dimension of a group: its coordinates if it has some.
     fn scales(&mut self, group: usize, dataset: &cf::Dataset<'_>) -> Result<Vec<usize>> {
         let mut scales = Vec::new();
         for (number, dimension) in dataset.dimensions.iter().enumerate() {
@@ -119,7 +118,7 @@ impl Netcdf {
         Ok(scales)
     }
 
-    /// Adds a variable, as yet without its dimensions.
+    /// Adds a variable, without its dimensions.
     fn variable(&mut self, variable: &Variable<'_>, dimensions: &[Dimension]) -> Result<usize> {
         self.file.check_count(0)?;
         let lens = variable.dimensions.iter().filter_map(|number| dimensions.get(*number));
@@ -143,13 +142,13 @@ impl Netcdf {
     }
 }
 
-/// Returns a name that netCDF does not change.
+/// Returns a name without the prefix that netCDF removes.
 fn free(name: &str) -> String {
     name.replace(NOT_A_COORDINATE, FREE)
 }
 
-/// Gives dimensions and variables names that none of the `groups` beside them has, and that netCDF
-/// does not change.
+/// Renames dimensions and variables that have the name of one of the `groups` beside them, or one
+/// that netCDF changes.
 fn name_members(dataset: &mut cf::Dataset<'_>, groups: &HashSet<String>) {
     let coordinates: Vec<Option<usize>> =
         dataset.variables.iter().map(|one| coordinate_of(one, &dataset.dimensions)).collect();
