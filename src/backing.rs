@@ -1,16 +1,16 @@
-//! Files that the kernel reads by itself in the place of one of ours (FUSE passthrough), and a
+//! Files that the kernel reads directly instead of one in the mount (FUSE passthrough), and a
 //! bounded number of memory files among them.
 //!
 //! A program that has such a file open, mapped, or in a pipe (`splice`, `sendfile`) reads it
-//! without us, and may do so after the last `close` that the kernel reports. So a memory file is
-//! filled once and never changes: when zarrfs no longer needs it, it closes the file, and the
+//! without zarrfs, and may do so after the last `close` that the kernel reports. So a memory file
+//! is filled once and never changes: when zarrfs no longer needs it, it closes the file, and the
 //! kernel frees the memory after its last user.
 //!
-//! Nothing says when such a memory file may be filled again: map counts miss a mapping that was not
-//! touched, and a write lease misses a pipe. Making a file takes some microseconds.
+//! zarrfs cannot detect when such a memory file could be reused: map counts miss an untouched
+//! mapping, and a write lease misses a pipe. Creating a file takes a few microseconds.
 //!
-//! Memory files lie in a tmpfs that is mounted nowhere (`sys::MemoryFs`) and has large pages. They
-//! are filled and read three to four times as fast as those of `memfd_create`.
+//! Memory files are on a tmpfs that is not mounted (`sys::MemoryFs`) and has large pages. Filling
+//! and reading them is three to four times as fast as with `memfd_create`.
 
 use std::any::Any;
 use std::fmt;
@@ -27,32 +27,31 @@ use crate::error::Result;
 use crate::resources::Taken;
 use crate::sys::{MemoryFile, MemoryFs};
 
-/// What a server of the kernel's protocol knows a file by, or why the kernel does not take it.
+/// The identifier of a file in the kernel's protocol, or why the kernel rejects it.
 pub type Registration = Result<Arc<dyn Any + Send + Sync>, Arc<str>>;
 
-/// A file that the kernel reads in the place of one of ours.
+/// A file that the kernel reads instead of one in the mount.
 pub struct Backing {
     file: File,
     len: u64,
     modified: SystemTime,
-    /// Made the first time, and kept if it failed: all who have one inode open have it open in one
-    /// way.
+    /// Set on first use, even after a failure: all programs that have an inode open must use one
+    /// mode.
     registration: OnceLock<Registration>,
 }
 
 enum File {
-    /// One of the store's.
+    /// A file of the store.
     Stored { file: OwnedFd, _taken: Taken },
-    /// Decoded bytes.
+    /// A memory file with decoded bytes.
     Memory { file: MemoryFile, _share: Share },
 }
 
-/// What a memory file has of what all of them may have; given back when it is dropped.
+/// The share of a memory file in the limits; dropping it returns the share.
 struct Share(Arc<Mutex<Held>>, u64);
 
 impl Backing {
-    /// Returns a file of the store, which has the bytes as they are: so many, stored then. It is
-    /// one of those that may be open.
+    /// Returns a file of the store of `len` bytes. It counts as one of the open files.
     pub fn stored(file: OwnedFd, len: u64, modified: SystemTime, taken: Taken) -> Self {
         Self::new(File::Stored { file, _taken: taken }, len, modified)
     }
@@ -61,12 +60,12 @@ impl Backing {
         Self { file, len, modified, registration: OnceLock::new() }
     }
 
-    /// How many bytes it has.
+    /// Returns the length in bytes.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Whether it has none.
+    /// Whether the file is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -76,13 +75,13 @@ impl Backing {
         matches!(self.file, File::Memory { .. })
     }
 
-    /// When what it has was stored.
+    /// Returns the time of the stored bytes.
     pub fn modified(&self) -> SystemTime {
         self.modified
     }
 
-    /// Up to `len` bytes from `offset`: fewer only at its end. For who cannot have the kernel read
-    /// it.
+    /// Reads up to `len` bytes from `offset`, fewer only at the end, if the kernel cannot read
+    /// directly.
     pub fn read(&self, offset: u64, len: usize) -> io::Result<Bytes> {
         let left = usize::try_from(self.len.saturating_sub(offset)).unwrap_or(usize::MAX);
         let mut bytes = BytesMut::zeroed(len.min(left));
@@ -91,7 +90,7 @@ impl Backing {
         Ok(bytes.freeze())
     }
 
-    /// What it was registered as; made by `register` the first time.
+    /// Returns the registration, which `register` creates on first use.
     pub fn registered(
         &self,
         register: impl FnOnce(BorrowedFd<'_>) -> Registration,
@@ -121,18 +120,18 @@ impl Drop for Share {
     }
 }
 
-/// Memory files, so many and of so many bytes in all at most.
+/// Memory files, bounded in number and total length.
 #[derive(Debug)]
 pub struct MemoryFiles {
     limit: u64,
     most: usize,
-    /// A leaf.
+    /// A leaf lock.
     held: Arc<Mutex<Held>>,
-    /// Where they lie, `None` if it may not be made.
+    /// The file system for them, `None` if it cannot be created.
     fs: OnceLock<Option<MemoryFs>>,
 }
 
-/// How many there are, and the bytes that they have.
+/// The number of files, and their total length.
 #[derive(Debug, Default)]
 struct Held {
     count: usize,
@@ -140,28 +139,27 @@ struct Held {
 }
 
 impl MemoryFiles {
-    /// None yet; there may be `most` of them, with `limit` bytes.
+    /// Returns an empty set for at most `most` files with `limit` bytes in total.
     pub fn new(limit: u64, most: usize) -> Self {
         Self { limit, most, held: Arc::default(), fs: OnceLock::new() }
     }
 
-    /// Returns the bytes that all of them have.
+    /// Returns the total length in bytes.
     pub fn len(&self) -> u64 {
         self.held.lock().len
     }
 
-    /// How many there are.
+    /// Returns the number of files.
     pub fn count(&self) -> usize {
         self.held.lock().count
     }
 
-    /// Whether there are none.
+    /// Whether there are no files.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Returns a memory file that has `bytes`, which were stored then; none while there is no room
-    /// for it.
+    /// Returns a memory file with `bytes`, `None` if that would exceed a limit.
     pub fn with(&self, bytes: &[u8], modified: SystemTime) -> Result<Option<Backing>> {
         let len = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
         let Some(share) = self.share(len) else { return Ok(None) };

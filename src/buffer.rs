@@ -1,9 +1,8 @@
-//! The bytes of a chunk: shared, copied only when one of several owners changes them, and in memory
-//! that is used again.
+//! The bytes of a chunk: shared, copied only if one of several owners changes them, and in reused
+//! memory.
 //!
-//! Memory that is new to the process costs as much as decoding what comes into it: the kernel
-//! clears it, page by page (0.5 s per GB). So what is let go of is kept for those who want as much,
-//! where it is much.
+//! Memory that is new to the process costs as much as decoding into it, because the kernel clears
+//! it page by page (0.5 s per GB). So large buffers are cached for reuse when they are dropped.
 //!
 //! blosc decodes faster than the kernel clears memory. Buffers of chunks, answers and encoded
 //! chunks are kept for requests of the same size, up to a quarter of the cache and within its
@@ -20,18 +19,18 @@ use parking_lot::Mutex;
 
 use crate::error::{Error, Kind, Result};
 
-/// Less is had from the allocator as fast.
+/// The least size to cache. The allocator is as fast for smaller ones.
 const LEAST: usize = 64 << 10;
 
-/// Bytes that are kept at the most, until [`keep_at_most`] says otherwise.
+/// The most bytes to cache before [`keep_at_most`] sets another limit.
 const MOST: usize = 64 << 20;
 
-/// A leaf.
+/// A leaf lock.
 static KEPT: Mutex<Kept> = Mutex::new(Kept { by_room: BTreeMap::new(), len: 0, most: MOST });
 
-/// Memory that nobody uses.
+/// Cached memory.
 struct Kept {
-    /// By the bytes that each has room for, which is one of [`room_for`].
+    /// Buffers by capacity, which is one of [`room_for`].
     by_room: BTreeMap<usize, Shelf>,
     len: usize,
     most: usize,
@@ -40,7 +39,7 @@ struct Kept {
 #[derive(Default)]
 struct Shelf {
     vectors: Vec<Vec<u8>>,
-    /// Whether one was wanted since [`rest`] was last called.
+    /// Whether a buffer was requested since the last call of [`release_idle`].
     is_used: bool,
 }
 
@@ -48,19 +47,19 @@ struct Shelf {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Buffer(Arc<Pooled>);
 
-/// A vector whose memory is kept when it is dropped.
+/// A vector whose memory is cached when it is dropped.
 #[derive(Debug, PartialEq, Eq)]
 struct Pooled(Vec<u8>);
 
 impl Buffer {
-    /// `len` zero bytes.
+    /// Returns `len` zero bytes.
     pub fn zeroed(len: usize) -> Result<Self> {
         let mut bytes = reserve(len)?;
         bytes.resize(len, 0);
         Ok(bytes.into())
     }
 
-    /// To be changed: in place where nobody else has it, else a copy.
+    /// Returns the bytes to change: in place if there is no other owner, else a copy.
     pub fn to_mut(&mut self) -> &mut Vec<u8> {
         &mut Arc::make_mut(&mut self.0).0
     }
@@ -70,7 +69,7 @@ impl Buffer {
         Arc::strong_count(&self.0) > 1
     }
 
-    /// Returns a copy of its own.
+    /// Returns a copy without other owners.
     pub fn copied(&self) -> Result<Self> {
         let mut bytes = reserve(self.len())?;
         bytes.extend_from_slice(self);
@@ -97,8 +96,8 @@ impl Drop for Pooled {
     }
 }
 
-/// Returns an empty vector with room for `len` bytes, and hardly more, or an error where there is
-/// no memory.
+/// Returns an empty vector with capacity for `len` bytes and hardly more. An error if there is no
+/// memory.
 pub fn reserve(len: usize) -> Result<Vec<u8>> {
     let mut bytes = used(len)?;
     bytes.clear();
@@ -116,7 +115,7 @@ pub fn unset(len: usize) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Returns a vector with room for `len` bytes, and in it what it had when it was let go of.
+/// Returns a cached vector with capacity for `len` bytes and its old contents.
 fn used(len: usize) -> Result<Vec<u8>> {
     let is_much = len >= LEAST;
     let room = if is_much { room_for(len) } else { len };
@@ -130,8 +129,7 @@ fn used(len: usize) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The same bytes without much more room than they need: for those who made room for the most that
-/// could come.
+/// Returns the bytes without much spare capacity, for callers that allocated an upper limit.
 pub fn fitted(mut bytes: Vec<u8>) -> Vec<u8> {
     if bytes.capacity() < LEAST {
         bytes.shrink_to_fit();
@@ -150,26 +148,26 @@ pub fn fitted(mut bytes: Vec<u8>) -> Vec<u8> {
     }
 }
 
-/// Keeps the memory of bytes that nobody else has.
+/// Caches the memory of bytes without other owners.
 pub fn recycle(bytes: Bytes) {
     if bytes.len() >= LEAST && bytes.is_unique() {
         keep(bytes.into());
     }
 }
 
-/// Keeps the memory of a vector.
+/// Caches the memory of a vector.
 pub fn keep(bytes: Vec<u8>) {
     let Some(room) = room_in(bytes.capacity()) else { return };
     let gone = KEPT.lock().put(room, bytes);
     drop(gone); // Freeing memory takes time: not under the lock.
 }
 
-/// How many bytes of memory are kept for later.
+/// Returns the number of cached bytes.
 pub fn kept() -> usize {
     KEPT.lock().len
 }
 
-/// From now on so many bytes are kept at the most.
+/// Sets the most bytes to cache.
 pub fn keep_at_most(most: usize) {
     let mut kept = KEPT.lock();
     kept.most = most;
@@ -178,7 +176,7 @@ pub fn keep_at_most(most: usize) {
     drop(gone);
 }
 
-/// Takes so much of what is kept, if there is as much, for the caller to drop.
+/// Takes up to `len` bytes out of the cache for the caller to drop.
 pub fn let_go(len: usize) -> Vec<Vec<u8>> {
     if len == 0 {
         return Vec::new();
@@ -188,7 +186,7 @@ pub fn let_go(len: usize) -> Vec<Vec<u8>> {
     kept.shrink_to(left)
 }
 
-/// Frees memory that was not reused since the last call. Call this now and then.
+/// Frees memory that was not reused since the last call. To be called from time to time.
 pub fn release_idle() {
     let mut kept = KEPT.lock();
     let gone = kept.unused();
@@ -197,14 +195,14 @@ pub fn release_idle() {
     drop(gone);
 }
 
-/// Returns the room that is made for `len` bytes: at most an eighth more, so that few lengths
-/// differ.
+/// Returns the capacity to allocate for `len` bytes: at most an eighth more, so that there are few
+/// different ones.
 fn room_for(len: usize) -> usize {
     let step = len.checked_next_power_of_two().unwrap_or(len) / 16;
     len.checked_next_multiple_of(step.max(1)).unwrap_or(len)
 }
 
-/// Returns the largest such room within `capacity`, `None` if that is not worth keeping.
+/// Returns the largest such size within `capacity`, `None` if it is too small to cache.
 fn room_in(capacity: usize) -> Option<usize> {
     let power = capacity.checked_ilog2().filter(|_| capacity >= LEAST)?;
     let step = (1_usize << power) / 8;
@@ -220,7 +218,7 @@ impl Kept {
         Some(bytes)
     }
 
-    /// Keeps one. Returns what has to go for it: what nobody wants, or itself.
+    /// Caches a vector. Returns what no longer fits: unrequested vectors, or this one.
     fn put(&mut self, room: usize, bytes: Vec<u8>) -> Vec<Vec<u8>> {
         let mut gone = Vec::new();
         if self.len.saturating_add(room) > self.most {
@@ -236,7 +234,7 @@ impl Kept {
         gone
     }
 
-    /// Takes what nobody has wanted since [`rest`] was last called.
+    /// Takes vectors that were not requested since the last call of [`release_idle`].
     fn unused(&mut self) -> Vec<Vec<u8>> {
         let mut gone = Vec::new();
         for (room, shelf) in self.by_room.iter_mut().filter(|(_, shelf)| !shelf.is_used) {

@@ -1,68 +1,66 @@
-//! The one error type: what kind (it gives the errno), where, and why.
+//! The one error type: its kind (which decides the errno), its subject, and the reason.
 //!
-//! The leaf says what is wrong; the layer that knows the name adds it with
-//! [`At::at`]. The innermost name stays, since it is the key or path that a
-//! person can look at. Absence is not an error: it is an `Option`.
+//! The leaf describes the failure; the layer that knows the name adds it with [`At::at`]. The
+//! innermost name stays, since it is the key or path that the user can check. Absence is not an
+//! error: it is an `Option`.
 
 use std::borrow::Cow;
 use std::fmt::{self, Display};
 
-/// What every fallible function here returns.
+/// The result of fallible functions here.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What sort of failure it is. [`Error::errno`] is the only place that turns one into a number.
+/// The kind of failure. Only [`Error::errno`] converts one to a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// No such name. A missing chunk of an array that is read as a whole is not this: it is fill.
+    /// No such name. A missing chunk of an array is not this: it has the fill value.
     NotFound,
-    /// The name is taken.
+    /// The name exists.
     Exists,
-    /// A directory is needed and this is none.
+    /// A directory is required, and this is not one.
     NotDirectory,
     /// A directory where a file is needed.
     IsDirectory,
-    /// The directory still holds something.
+    /// The directory is not empty.
     NotEmpty,
-    /// The mount or the store takes no writes.
+    /// The mount or the store is read-only.
     ReadOnly,
-    /// The request makes no sense for this file: a wrong length, a document that says the wrong
-    /// thing.
+    /// The request is invalid for this file: a wrong length, or invalid metadata.
     Invalid,
-    /// As [`Kind::Invalid`], of a file that nothing was written to yet: said again when it stays
-    /// so.
+    /// Like [`Kind::Invalid`], for a file that nothing was written to yet. It is reported again if
+    /// the file stays so.
     Incomplete,
-    /// Past the end of what has a fixed size, or larger than a limit.
+    /// Past the end of a file of fixed size, or larger than a limit.
     TooLarge,
     /// The name belongs to zarrfs or to the stored dialect.
     NotPermitted,
-    /// Bytes or metadata that no reading of the specification allows.
+    /// Bytes or metadata that violate the specification.
     Corrupt,
-    /// Valid, but not implemented; or a must-understand extension that is not understood.
+    /// Valid, but not implemented; or an unknown must-understand extension.
     Unsupported,
-    /// The stored value is not the one that the caller knew.
+    /// The stored value is not the one that the caller expected.
     Stale,
     /// No such extended attribute.
     NoAttribute,
-    /// Extended attributes of a sort that no file here has.
+    /// A namespace of extended attributes that no file here has.
     NoSuchNamespace,
-    /// An extended attribute that can only be read. Programs that copy files try to set all
-    /// attributes.
+    /// A read-only extended attribute. Programs that copy files try to set all attributes.
     FixedAttribute,
-    /// More bytes than the caller has room for.
+    /// The result does not fit the caller's buffer.
     Range,
     /// Another program holds it.
     Busy,
-    /// Memory for it is over a limit, for now.
+    /// A memory limit is reached for now.
     NoMemory,
-    /// A request between two file systems or two arrays that must be copied instead.
+    /// A request between two file systems or two arrays; the program must copy instead.
     CrossDevice,
-    /// A mistake of ours: a panic in a request, a broken invariant.
+    /// A bug in zarrfs: a panic in a request, or a broken invariant.
     Internal,
-    /// An errno of the backing store, passed on as it is.
+    /// An errno of the backing store, passed through.
     Os(i32),
 }
 
-/// Why something did not work: a [`Kind`], the key or path, and the reason in words.
+/// A failure: a [`Kind`], the key or path, and the reason in words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
     kind: Kind,
@@ -71,37 +69,37 @@ pub struct Error {
 }
 
 impl Error {
-    /// Returns an error of `kind` with its reason, as yet without a subject.
+    /// Returns an error of `kind` with a reason and no subject.
     pub fn new(kind: Kind, detail: impl Into<Cow<'static, str>>) -> Self {
         Self { kind, subject: None, detail: detail.into().into_owned().into_boxed_str() }
     }
 
-    /// Stored bytes that break their specification.
+    /// Returns an error about stored bytes that violate their specification.
     pub fn corrupt(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(Kind::Corrupt, detail)
     }
 
-    /// Something valid that zarrfs does not do.
+    /// Returns an error about something valid that zarrfs does not support.
     pub fn unsupported(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(Kind::Unsupported, detail)
     }
 
-    /// Returns a request that makes no sense.
+    /// Returns an error about an invalid request.
     pub fn invalid(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(Kind::Invalid, detail)
     }
 
-    /// Something larger than a limit or than the file it is for.
+    /// Returns an error about something larger than a limit or than its file.
     pub fn too_large(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(Kind::TooLarge, detail)
     }
 
-    /// No such name.
+    /// Returns an error about a name that does not exist.
     pub fn not_found() -> Self {
         Self::new(Kind::NotFound, "no such file or directory")
     }
 
-    /// What the operating system said.
+    /// Returns an error of the operating system.
     pub fn os(error: &std::io::Error) -> Self {
         let code = error.raw_os_error().unwrap_or(libc::EIO);
         let kind = match code {
@@ -114,23 +112,23 @@ impl Error {
             other => Kind::Os(other),
         };
         let said = error.to_string();
-        // The number of the errno says nothing to a reader.
+        // The number of the errno does not help the user.
         let reason = said.split_once(" (os error ").map_or(said.as_str(), |(reason, _)| reason);
         Self::new(kind, reason.to_owned())
     }
 
-    /// The same failure as one of another kind.
+    /// Returns the failure with another kind.
     #[must_use]
     pub fn of_kind(self, kind: Kind) -> Self {
         Self { kind, ..self }
     }
 
-    /// What kind of failure it is.
+    /// Returns the kind of failure.
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// Returns the key or path it is about, where one is known.
+    /// Returns the key or path that failed, if known.
     pub fn subject(&self) -> Option<&str> {
         self.subject.as_deref()
     }
@@ -140,7 +138,7 @@ impl Error {
         &self.detail
     }
 
-    /// Returns the errno that a program gets.
+    /// Returns the errno for the program.
     pub fn errno(&self) -> i32 {
         match self.kind {
             Kind::NotFound => libc::ENOENT,
@@ -165,7 +163,7 @@ impl Error {
         }
     }
 
-    /// Whether it is of what is stored, which will be so the next time too.
+    /// Whether the error is about stored data, so that a retry fails too.
     pub fn is_of_data(&self) -> bool {
         matches!(self.kind, Kind::Corrupt | Kind::Unsupported | Kind::TooLarge)
     }
@@ -212,9 +210,9 @@ impl From<std::io::Error> for Error {
     }
 }
 
-/// Adds the name of the thing that an error is about.
+/// Adds the subject to an error.
 pub trait At {
-    /// Names the subject, unless a layer below has named one.
+    /// Sets the subject, unless a layer below has set one.
     #[must_use]
     fn at(self, subject: impl Display) -> Self;
 }

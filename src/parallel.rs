@@ -1,5 +1,5 @@
-//! Work on chunks that several processors share, as far as others leave them idle: the inner chunks
-//! of a shard, and the blocks of a chunk.
+//! Work on chunks that several processors share if they are idle: the inner chunks of a shard, and
+//! the blocks of a chunk.
 //!
 //! All threads that encode or decode are counted. If there is one for each processor, more threads
 //! would only compete with them.
@@ -15,22 +15,22 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::error::Result;
 
-/// Threads that work on chunks.
+/// The number of threads that work on chunks.
 static BUSY: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
-    /// Whether this one is counted.
+    /// Whether this thread is counted.
     static IS_BUSY: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Counts this thread among those that work on chunks, until it is dropped.
+/// Counts this thread as working on chunks until it is dropped.
 #[derive(Debug)]
 pub struct Busy {
-    /// Whether it was not counted before.
+    /// Whether the thread was not counted before.
     is_first: bool,
 }
 
-/// Counts this thread among those that work on chunks.
+/// Counts this thread as working on chunks.
 pub fn busy() -> Busy {
     let is_first = !IS_BUSY.replace(true);
     if is_first {
@@ -48,15 +48,15 @@ impl Drop for Busy {
     }
 }
 
-/// How many processors nobody works on, besides this thread's own.
+/// Returns the number of processors without work, not counting this thread's.
 fn idle() -> usize {
     static ALL: OnceLock<usize> = OnceLock::new();
-    // To count them takes a look at several files.
+    // Counting processors reads several files.
     let all = *ALL.get_or_init(|| thread::available_parallelism().map_or(1, NonZero::get));
     all.saturating_sub(BUSY.load(Ordering::Relaxed))
 }
 
-/// Threads that help, `None` if no more can be had.
+/// Returns the helper threads, `None` if no more can be started.
 fn helpers() -> Option<&'static ThreadPool> {
     static HELPERS: OnceLock<Option<ThreadPool>> = OnceLock::new();
     let start = || {
@@ -66,11 +66,11 @@ fn helpers() -> Option<&'static ThreadPool> {
     HELPERS.get_or_init(start).as_ref()
 }
 
-/// What `make` makes of each of `items`, in their order, or the first error. Each thread that takes
-/// part has a `state` of its own for that.
+/// Applies `make` to each of `items`, in order, and returns the results or the first error. Each
+/// thread has its own `state`.
 ///
-/// `make` holds no lock while it calls this in its turn: a thread that waits for others does what
-/// else there is meanwhile.
+/// `make` must hold no lock if it calls this recursively: a thread that waits for others runs other
+/// work meanwhile.
 pub fn map<T: Send, U: Send, S>(
     items: Vec<T>,
     state: impl Fn() -> Result<S> + Sync,
@@ -79,7 +79,7 @@ pub fn map<T: Send, U: Send, S>(
     let _busy = busy();
     let others = idle().min(items.len().saturating_sub(1));
     let mut made: Vec<Option<Result<U>>> = items.iter().map(|_| None).collect();
-    // Held for the next item only.
+    // The lock is held only to take the next item.
     let rest = Mutex::new(items.into_iter().zip(&mut made));
     let has_failed = AtomicBool::new(false);
     let work = || {

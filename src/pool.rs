@@ -1,4 +1,4 @@
-//! Threads for slow work: first the requests that wait for an answer, then prefetching.
+//! Threads for slow work: requests that wait for an answer come first, then prefetching.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -10,29 +10,29 @@ use parking_lot::{Condvar, Mutex};
 
 type Task = Box<dyn FnOnce() + Send>;
 
-/// How urgent a task is.
+/// The urgency of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Urgency {
-    /// A program does.
+    /// A program waits for it.
     Asked,
-    /// A program will, when it has what comes first.
+    /// A program will wait for it soon.
     Next,
-    /// Nothing waits for it yet.
+    /// No program waits for it.
     Ahead,
 }
 
-/// A fixed number of threads and the tasks that wait for them, of each urgency first in first out.
+/// A fixed number of threads, and a queue of tasks, first in first out for each urgency.
 pub struct Pool {
     shared: Arc<Shared>,
-    /// A leaf.
+    /// A leaf lock.
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 struct Shared {
-    /// A leaf.
+    /// A leaf lock.
     queue: Mutex<Queue>,
     changed: Condvar,
-    /// How many threads may be busy with what nobody waits for: the others are for those who ask
+    /// The most threads that may prefetch at a time. The others are for requests that arrive
     /// meanwhile.
     most_ahead: usize,
 }
@@ -71,7 +71,7 @@ impl Pool {
         for n in 1..threads {
             match start(n) {
                 Ok(thread) => started.push(thread),
-                // Fewer do the same.
+                // Fewer threads do the same work.
                 Err(error) => {
                     log::warn!("started only {n} of {threads} threads: {error}");
                     break;
@@ -81,7 +81,7 @@ impl Pool {
         Ok(Self { shared, threads: Mutex::new(started) })
     }
 
-    /// Runs `task` on one of the threads. A panic costs what it would have done, and nothing else.
+    /// Runs `task` on a thread. A panic ends only the task.
     pub fn run(&self, urgency: Urgency, task: impl FnOnce() + Send + 'static) {
         let mut queue = self.shared.queue.lock();
         match urgency {
@@ -94,7 +94,7 @@ impl Pool {
         self.shared.changed.notify_one();
     }
 
-    /// How many threads may be busy with what nobody waits for.
+    /// Returns the most threads that may prefetch at a time.
     pub fn most_ahead(&self) -> usize {
         self.shared.most_ahead
     }

@@ -1,34 +1,32 @@
 //! Limits of this process besides those of its caches: memory, open files and threads.
 //!
-//! Open files are counted by what they are kept open for, so that each kind has a part of the limit
-//! at most and what is opened for the time of one call always has some left.
+//! Open files are counted by purpose. Each purpose has at most a part of the limit, so that some
+//! are always left for files that are open for a single call.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crate::sys;
 
-/// The most open files that are asked for.
+/// The most open files to request.
 const MAX_DESCRIPTORS: u64 = 1 << 16;
 
-/// Where there is less memory the limits that are meant for other machines would take all of it.
+/// With less memory than this, the usual limits would take all of it.
 const LITTLE_MEMORY: u64 = 2 << 30;
 
-/// How much memory this process may have, in bytes.
+/// Returns the memory limit of this process in bytes.
 pub fn memory_limit() -> u64 {
     static LIMIT: OnceLock<u64> = OnceLock::new();
     *LIMIT.get_or_init(sys::memory_limit)
 }
 
-/// `len` bytes, or where there is less than 2 GiB of memory the part of it that is one of `parts`,
-/// if that is less.
+/// Returns `len`, or with less than 2 GiB of memory at most one of `parts` equal parts of it.
 pub fn within_memory(len: u64, parts: u64) -> u64 {
     let limit = memory_limit();
     if limit < LITTLE_MEMORY { len.min(limit / parts.max(1)) } else { len }
 }
 
-/// Lets this process have as many files open as it may; how many these are. Programs that it starts
-/// inherit the limit.
+/// Raises the limit of open files as far as allowed, and returns it. Child processes inherit it.
 pub fn raise_descriptor_limit() -> u64 {
     match sys::raise_descriptor_limit(MAX_DESCRIPTORS) {
         Ok((now, was)) => {
@@ -42,22 +40,22 @@ pub fn raise_descriptor_limit() -> u64 {
     }
 }
 
-/// What is in use, and how much of it there may be, `None` if the system does not say.
+/// The resources in use and their limits, `None` if the system does not report them.
 #[derive(Debug, Clone, Copy)]
 pub struct InUse {
     /// Open files.
     pub descriptors: Option<u64>,
-    /// How many of them there may be.
+    /// The most open files.
     pub descriptor_limit: u64,
-    /// Directories that are being read, among them.
+    /// Directories being read, which are among the open files.
     pub directories: usize,
     /// Threads.
     pub threads: Option<u64>,
-    /// How many of them the user of this process may have, in all processes.
+    /// The most threads of this user in all processes.
     pub thread_limit: Option<u64>,
 }
 
-/// What is in use now.
+/// Returns the resources in use.
 pub fn in_use() -> InUse {
     let (descriptors, threads) = sys::in_use();
     InUse {
@@ -69,36 +67,36 @@ pub fn in_use() -> InUse {
     }
 }
 
-/// How many directories are being read, each with an open file.
+/// Returns the number of directories being read, each with an open file.
 pub fn open_directories() -> usize {
     sys::open_directories()
 }
 
-/// A part of the open files, for one purpose.
+/// A share of the open files for one purpose.
 #[derive(Debug)]
 pub struct Part {
     most: usize,
     taken: Arc<AtomicUsize>,
 }
 
-/// One of them; given back when it is dropped.
+/// An open file of a share; dropping it returns it.
 #[derive(Debug)]
 pub struct Taken(Arc<AtomicUsize>);
 
 impl Part {
-    /// None taken yet of `most`.
+    /// Returns a share of `most` open files.
     pub fn new(most: usize) -> Self {
         Self { most, taken: Arc::default() }
     }
 
-    /// One more, `None` if all are taken.
+    /// Takes an open file, `None` if all are taken.
     pub fn take(&self) -> Option<Taken> {
         let more = |taken: usize| (taken < self.most).then_some(taken.saturating_add(1));
         let taken = self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
         taken.is_ok().then(|| Taken(Arc::clone(&self.taken)))
     }
 
-    /// How many are taken.
+    /// Returns the number of open files that are taken.
     pub fn taken(&self) -> usize {
         self.taken.load(Ordering::Relaxed)
     }

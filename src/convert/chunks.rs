@@ -1,5 +1,5 @@
-//! The chunks of one array, copied by all threads: each stored value of the target is made once, by
-//! one of them.
+//! Copies the chunks of an array with several threads. One thread writes each stored value of the
+//! target, once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,19 +20,19 @@ use crate::error::{At, Error, Kind, Result};
 use crate::metadata::NodePath;
 use crate::store::{ByteRange, Key, Store};
 
-/// How many values are made durable at a time.
+/// The number of values to sync at a time.
 const SYNCED: usize = 4096;
 
-/// What was copied.
+/// The counts of a copy.
 #[derive(Debug, Default)]
 pub struct Copied {
-    /// Values that were stored: chunks, or shards.
+    /// The number of stored values: chunks, or shards.
     pub stored: AtomicU64,
-    /// Values that were there already.
+    /// The number of values that existed already.
     pub found: AtomicU64,
-    /// Decoded bytes of the chunks that were stored.
+    /// The decoded bytes of the stored chunks.
     pub bytes: AtomicU64,
-    /// Arrays that others were changing to the end: their chunks may be from different moments.
+    /// The arrays that other programs kept changing: their chunks may be from different moments.
     pub changing: Vec<NodePath>,
 }
 
@@ -42,7 +42,7 @@ impl Copied {
     }
 }
 
-/// Copies what is stored of an array, which is `stored`.
+/// Copies the stored chunks of an array; `stored` describes them.
 pub fn copy(
     (path, chunks, stored): (&NodePath, &Chunks, Stored),
     store: &Store,
@@ -92,10 +92,10 @@ struct Work<'w> {
     chunks: &'w Chunks,
     store: &'w Store,
     how: &'w How,
-    /// Decoded chunks of the source that several chunks of the target are made of.
+    /// The decoded chunks of the source that several chunks of the target need.
     cache: ChunkCache,
     copied: &'w Copied,
-    /// Values that were stored, and may not survive a power cut yet. A leaf.
+    /// The stored values that are not synced yet. A leaf lock.
     unsynced: Mutex<Vec<Key>>,
 }
 
@@ -122,7 +122,7 @@ impl Work<'_> {
         places(&first, &counts).filter(|coords| dest.grid().contains(coords)).collect()
     }
 
-    /// Makes one stored value, unless it is there and is what it has to be.
+    /// Writes a stored value, unless it exists and is correct.
     fn unit(&self, unit: &Coords) -> Result<()> {
         let inner = self.inner(unit);
         let Some(first) = inner.first() else { return Ok(()) };
@@ -136,7 +136,7 @@ impl Work<'_> {
             Copied::add(&self.copied.found, 1);
         } else {
             if is_there {
-                // A shard keeps what is not written to it.
+                // A shard keeps inner chunks that are not written to it.
                 self.store.write()?.erase_values(std::slice::from_ref(&key))?;
             }
             if self.make(&inner).at(&key)? {
@@ -150,7 +150,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Has a value made durable, with others.
+    /// Queues a value to be synced with others.
     fn sync_later(&self, key: Key) -> Result<()> {
         let mut unsynced = self.unsynced.lock();
         unsynced.push(key);
@@ -162,7 +162,7 @@ impl Work<'_> {
         self.store.write()?.sync(&keys)
     }
 
-    /// Whether all of these chunks are in the target what they have to be.
+    /// Whether the target has all of these chunks with the correct contents.
     fn is_right(&self, inner: &[Coords]) -> Result<bool> {
         for coords in inner {
             let found = match self.dest().read_chunk(coords) {
@@ -176,7 +176,7 @@ impl Work<'_> {
         Ok(true)
     }
 
-    /// Erases chunks of the target that nothing of the source goes into any more.
+    /// Erases chunks of the target that have no source any more.
     fn erase_others(&self, watch: &dyn Watch) -> Result<()> {
         let (source, dest) = (self.source(), self.dest());
         for coords in Arc::clone(dest.chunks()).list()? {
@@ -197,7 +197,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Stores these chunks of one stored value; whether there was anything to store.
+    /// Stores these chunks of a stored value. Returns whether there was anything to store.
     fn make(&self, inner: &[Coords]) -> Result<bool> {
         match self.chunks.form {
             Form::Encoded => self.copy_encoded(inner),
@@ -215,7 +215,7 @@ impl Work<'_> {
                 missing.push(coords.clone());
                 continue;
             };
-            // Of elements that have lengths of their own nobody knows without decoding.
+            // The length of elements of variable length is unknown without decoding.
             self.count(self.dest().chunk_len(coords)?.exactly().unwrap_or(value.stat.len));
             changes.push(Change::set(coords.clone(), value.bytes));
         }
@@ -248,7 +248,7 @@ impl Work<'_> {
         Copied::add(&self.copied.bytes, len);
     }
 
-    /// What a chunk of the target is to hold, `None` if nothing of it is stored.
+    /// Returns the contents of a chunk of the target, `None` if the source stores none of it.
     fn elements(&self, coords: &Coords) -> Result<Option<Buffer>> {
         let found = match self.chunks.form {
             Form::Encoded | Form::Decoded => {
@@ -266,7 +266,7 @@ impl Work<'_> {
         self.chunks.needs_fill(self.how.fill_chunks)
     }
 
-    /// Returns a chunk of the target, put together from those of the source that it overlaps.
+    /// Assembles a chunk of the target from the chunks of the source that it overlaps.
     fn regridded(&self, coords: &Coords) -> Result<Option<Buffer>> {
         let (source, dest) = (self.source(), self.dest());
         let (old, new) = (source.chunk_shape(), dest.chunk_shape());
@@ -294,7 +294,7 @@ impl Work<'_> {
                 Some(target) => target,
                 None => made.insert(self.chunks.filled.fill_chunk(coords)?),
             };
-            // The overlap, in elements of the array.
+            // The overlap in elements of the array.
             let begin = |index: &u64, len: &u64| index.saturating_mul(*len);
             let old_start: Vec<u64> =
                 place.indices().iter().zip(old).map(|(index, len)| begin(index, len)).collect();
@@ -317,8 +317,7 @@ impl Work<'_> {
         Ok(made)
     }
 
-    /// Whether what was found of a chunk of the target is what it has to hold, as far as it lies in
-    /// the array.
+    /// Whether the chunk that was found in the target has the correct contents inside the array.
     fn is_same(&self, coords: &Coords, found: Option<&Buffer>) -> Result<bool> {
         let expected = self.elements(coords)?;
         Ok(match (found, &expected) {
@@ -331,7 +330,7 @@ impl Work<'_> {
         })
     }
 
-    /// Reads a chunk of the target back and compares it with what it has to hold.
+    /// Reads a chunk of the target back and compares it with its expected contents.
     fn verify(&self, coords: &Coords) -> Result<()> {
         let found = self.dest().read_chunk(coords)?.map(|(decoded, _)| decoded);
         if self.is_same(coords, found.as_ref())? {
@@ -342,8 +341,8 @@ impl Work<'_> {
         Err(Error::new(Kind::Corrupt, detail)).at(self.dest().key(coords)?)
     }
 
-    /// Returns the elements of a chunk that lie in the array; all of it where they have lengths of
-    /// their own.
+    /// Returns the elements of a chunk inside the array; the whole chunk for elements of variable
+    /// length.
     fn inside(&self, coords: &Coords, decoded: &Buffer) -> Result<Buffer> {
         let model = self.dest().model();
         if model.dtype.is_variable() {

@@ -1,4 +1,4 @@
-//! Whether a node that is in the target is the one that was planned.
+//! Compares a node of the target with the planned one.
 
 use std::fmt::Debug;
 
@@ -9,8 +9,8 @@ use crate::hierarchy::{Content, Node};
 use crate::json::Object;
 use crate::metadata::{DIMENSIONS, FILL, masked_value};
 
-/// What is different in a node that was `found`, in words, `None` if it is as `planned`. In a mount
-/// it is shown decoded, and in the words of its store's dialect.
+/// Describes the difference between `planned` and `found`, `None` if there is none. A mount shows a
+/// node decoded, and with the limits of its store's dialect.
 pub fn difference(planned: &Content, found: Option<&Node>, target: Target) -> Option<String> {
     let Some(found) = found.filter(|node| node.document().is_some()) else {
         return Some("it has no metadata".to_owned());
@@ -54,8 +54,8 @@ fn array(planned: &Array, found: &Array, target: Target) -> Option<String> {
         .or_else(|| attributes(&old.attributes, &new.attributes, &new.dtype))
 }
 
-/// What is different in the attributes of an array. Zarr 2 has the value that xarray masks and the
-/// fill value in one place: a mount of such a store says of every fill value that it is masked.
+/// Describes the difference between attributes of an array. Zarr 2 has one place for the masked
+/// value of xarray and the fill value, so a mount of such a store shows every fill value as masked.
 fn attributes(planned: &Object, found: &Object, dtype: &DType) -> Option<String> {
     let masked = |attributes: &Object| {
         attributes.get(FILL).map(|value| masked_value(value, dtype).ok_or_else(|| value.clone()))

@@ -1,51 +1,51 @@
-//! How a copy is made.
+//! The options of a copy.
 
 use crate::array::FillChunks;
 
-/// Where a copy is made.
+/// The place of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
-    /// In a directory: it is what is stored there.
+    /// A directory, which stores the copy directly.
     Directory,
-    /// In a mount, which shows arrays decoded and stores them in its own way.
+    /// A mount, which shows arrays decoded and has its own storage.
     Mount,
 }
 
-/// Whether chunks are read back.
+/// Whether to read chunks back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verify {
-    /// Every chunk, and compared with the source.
+    /// Every chunk is read back and compared with the source.
     All,
-    /// None.
+    /// No chunk is read back.
     None,
 }
 
-/// What can be trusted of a target.
+/// The reliability of existing values in a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
-    /// It is new.
+    /// The target is new.
     Fresh,
-    /// The copy was interrupted, and the source is what it was then: values that are there are
-    /// whole and right.
+    /// The copy was interrupted, and the source has not changed: existing values are complete and
+    /// correct.
     Resumed,
-    /// The source has changed since, or the machine may have gone down and lost bytes: values that
-    /// are there must be compared with the source.
+    /// The source has changed since, or the machine may have crashed and lost bytes: existing
+    /// values must be compared with the source.
     Doubtful,
 }
 
-/// How a copy is made.
+/// The options of a copy.
 #[derive(Debug, Clone)]
 pub struct How {
-    /// How many chunks are worked on at a time.
+    /// The number of chunks to work on at a time.
     pub threads: usize,
-    /// Whether chunks are read back.
+    /// Whether to read chunks back.
     pub verify: Verify,
-    /// What values are worth that the target has already.
+    /// The reliability of existing values in the target.
     pub standing: Standing,
-    /// Whether chunks that the source does not have are stored where the target has no fill value.
+    /// Whether to store chunks that the source does not have if the target has no fill value.
     pub fill_chunks: FillChunks,
-    /// Where the copy is made.
+    /// The place of the copy.
     pub target: Target,
-    /// Bytes for decoded chunks of the source that are needed more than once.
+    /// The cache size in bytes for decoded chunks of the source that are needed more than once.
     pub cache_len: u64,
 }

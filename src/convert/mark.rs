@@ -1,8 +1,8 @@
 //! The mark of an incomplete copy: a value at its root, which is removed at the end.
 //!
 //! It also names the process that makes the copy. That process has a place aside in the store,
-//! which is abandoned when the process dies: one process at a time works on a target, and another
-//! one can take over after it was killed.
+//! which counts as abandoned after the process dies. So one process at a time works on a target,
+//! and another one can continue after it was killed.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -11,30 +11,30 @@ use super::how::{Standing, Target};
 use crate::error::{At, Error, Kind, Result};
 use crate::store::{Aside, Condition, Entry, Key, PRIVATE, Prefix, Stat, Store};
 
-/// Where it lies: no dialect has nodes or chunks there.
+/// The key of the mark. No dialect has nodes or chunks there.
 const KEY: &str = ".zarrfs/convert";
 const LIMIT: u64 = 1 << 20;
 
-/// What a mount shows in an empty directory, too, when it is some seconds old.
+/// A file that a mount also shows in an empty directory after a few seconds.
 const DOCUMENT: &str = "zarr.json";
 
-/// How often it is tried again because others change the mark at the same time.
+/// The number of attempts if other processes change the mark at the same time.
 const ATTEMPTS: usize = 100;
 
-/// What a conversion is to make, and of what.
+/// The purpose of a conversion.
 #[derive(Debug, Clone)]
 pub struct Claim {
-    /// All that was asked for, by which the same conversion is known again.
+    /// All arguments, which identify a conversion.
     pub arguments: Value,
-    /// A text that is another one after the machine has gone down.
+    /// A string that changes when the machine restarts.
     pub session: String,
-    /// A text that is another one when other nodes are to be made.
+    /// A string that changes with the nodes to create.
     pub plan: String,
-    /// A text that is another one when the chunks of the source have changed.
+    /// A string that changes with the chunks of the source.
     pub source: String,
 }
 
-/// The mark of an incomplete copy. Only this process can have this one.
+/// The mark of an incomplete copy. Only this process can hold it.
 #[derive(Debug)]
 pub struct Mark<'s> {
     store: &'s Store,
@@ -43,7 +43,7 @@ pub struct Mark<'s> {
     aside: Aside,
 }
 
-/// A mark that is there.
+/// An existing mark.
 struct Found {
     members: Value,
     stat: Stat,
@@ -54,7 +54,7 @@ impl Found {
         self.members.get(name).and_then(Value::as_str)
     }
 
-    /// Whether the process that has set the mark lives and is still at work.
+    /// Whether the process that set the mark is still running.
     fn is_held(&self, store: &Store, abandoned: &[Aside]) -> Result<bool> {
         let Some(holder) = self.text("holder").and_then(|text| Prefix::parse(text).ok()) else {
             return Ok(false);
@@ -65,8 +65,8 @@ impl Found {
 }
 
 impl<'s> Mark<'s> {
-    /// Marks the target as a copy that this process makes. Nothing that another copy has left
-    /// stays, unless it is of use to this one.
+    /// Marks the target as a copy by this process. Removes leftovers of another copy that this one
+    /// cannot use.
     pub fn set(store: &'s Store, target: Target, claim: &Claim) -> Result<(Self, Standing)> {
         let write = store.write()?;
         let aside = write.aside()?;
@@ -89,7 +89,7 @@ impl<'s> Mark<'s> {
 
     /// Tries to set the mark; `None` if another process changed it in the meantime.
     fn take(&self, claim: &Claim) -> Result<Option<Standing>> {
-        // While these are held nobody else takes care of what the dead have left.
+        // While these are held, no other process cleans up after dead ones.
         let abandoned = self.store.write()?.abandoned()?;
         let Some(found) = self.found()? else {
             if self.put(claim, Some(&claim.source), Condition::Absent)?.is_none() {
@@ -118,13 +118,13 @@ impl<'s> Mark<'s> {
             (true, true) => Standing::Resumed,
             (true, false) => Standing::Doubtful,
         };
-        // What is not compared before the next interruption stays doubtful.
+        // Values that are not compared before the next interruption stay doubtful.
         let source = (standing == Standing::Resumed).then_some(claim.source.as_str());
         let unchanged = Condition::Unchanged(found.stat.version);
         if standing != Standing::Fresh {
             return Ok(self.put(claim, source, unchanged)?.map(|_| standing));
         }
-        // Until the rest has gone it is the mark of another plan.
+        // Until everything else is removed, the mark is that of another plan.
         let other = Claim { plan: String::new(), ..claim.clone() };
         let Some(stat) = self.put(&other, None, unchanged)? else { return Ok(None) };
         self.clear()?;
@@ -161,7 +161,7 @@ impl<'s> Mark<'s> {
         }
     }
 
-    /// What lies at the root, without what belongs to zarrfs.
+    /// Returns the entries at the root, without those of zarrfs.
     fn entries(&self) -> Result<Vec<Entry>> {
         let list = self.store.list();
         let list = list.ok_or_else(|| Error::unsupported("the store cannot list its keys"))?;
@@ -181,7 +181,7 @@ impl<'s> Mark<'s> {
         Err(Error::new(Kind::NotEmpty, "neither empty nor an unfinished conversion"))
     }
 
-    /// Erases all but the mark.
+    /// Erases everything except the mark.
     fn clear(&self) -> Result<()> {
         let write = self.store.write()?;
         for entry in self.entries()? {
@@ -198,7 +198,7 @@ impl<'s> Mark<'s> {
         Ok(store.stat(&Key::parse(KEY)?)?.is_some())
     }
 
-    /// Takes the mark off: the copy is whole.
+    /// Removes the mark, since the copy is complete.
     pub fn remove(self) -> Result<()> {
         let write = self.store.write()?;
         write.erase_values(std::slice::from_ref(&self.key))?;
@@ -220,7 +220,7 @@ pub fn is_ignored(name: &str, target: Target) -> bool {
     name == PRIVATE || (target == Target::Mount && name == DOCUMENT)
 }
 
-/// What a process has in its place aside for as long as it is at work.
+/// Returns the key that a running process holds in its place aside.
 fn place_of(holder: &Prefix) -> Result<Key> {
     holder.key("convert")
 }

@@ -12,8 +12,7 @@
 //! again by then are named in [`Copied::changing`]. What is stored of each node is read back and
 //! compared with the plan.
 //!
-//! In a mount the documents come first: chunk files go through the pipeline of the array that they
-//! are in.
+//! In a mount the metadata files come first: chunk files go through the pipeline of their array.
 
 mod chunks;
 mod compare;
@@ -92,7 +91,7 @@ fn is_other(
     Ok(compared.stored.load(Ordering::Relaxed) > 0)
 }
 
-/// Returns each array of a plan, and what is stored of it.
+/// Returns each array of a plan, with its stored chunks.
 fn stored<'p>(
     plan: &'p Plan,
     survey: &'p Survey,
@@ -114,7 +113,7 @@ fn copy_arrays<'p>(
                 chunks::copy((path, chunks, stored), dest.store(), (how, watch), copied)?;
             }
             Target::Mount => {
-                // It may be shown in another form than it was written in.
+                // The mount may show it in another form than it was written in.
                 let node = dest.existing(path)?;
                 let shown = node.array().ok_or_else(|| Error::not_found().at(path))?;
                 let chunks = chunks.shown_as(shown);
@@ -125,8 +124,8 @@ fn copy_arrays<'p>(
     Ok(())
 }
 
-/// Stores the documents of all nodes, the groups first. Then reads each back, because the owner of
-/// the target, or another program, may have changed it.
+/// Stores the metadata files of all nodes, the groups first. Then reads each back, because the
+/// owner of the target, or another program, may have changed it.
 fn store_documents(dest: &Hierarchy, plan: &Plan, target: Target, watch: &dyn Watch) -> Result<()> {
     let go_on = || if watch.is_stopped() { Err(stopped()) } else { Ok(()) };
     let mut keys: Vec<_> = dest.store_entry_point()?.into_iter().collect();
@@ -140,7 +139,7 @@ fn store_documents(dest: &Hierarchy, plan: &Plan, target: Target, watch: &dyn Wa
             None => keys.push(dest.put_document(&job.path, &job.raised, None).at(&job.path)?),
             Some((node, known)) => match compare::difference(content, Some(node), target) {
                 None => keys.extend(known.keys()),
-                // What a mount makes of a directory.
+                // A mount shows a directory as such a group.
                 Some(_) if says_nothing(node) => {
                     let put = dest.put_document(&job.path, &job.raised, Some(known));
                     keys.push(put.at(&job.path)?);
@@ -171,7 +170,7 @@ fn store_documents(dest: &Hierarchy, plan: &Plan, target: Target, watch: &dyn Wa
     Ok(())
 }
 
-/// Whether a node is a group that may become anything.
+/// Whether a node is a group without contents, which may be replaced.
 fn says_nothing(node: &Node) -> bool {
     match node.content() {
         Content::Group(Group { attributes, consolidated }) => {

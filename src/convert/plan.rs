@@ -1,4 +1,4 @@
-//! Plans what every node of a hierarchy becomes in another one, before anything is stored.
+//! Plans the conversion of every node of a hierarchy before anything is stored.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -17,7 +17,7 @@ use crate::metadata::{Dialect, NodeKind, NodePath, Policy, Shards, shown};
 use crate::resources;
 use crate::store::Store;
 
-/// What a copy is to be.
+/// The requested properties of a copy.
 #[derive(Debug, Clone, Default)]
 pub struct Wishes {
     /// The codecs of chunks; by default those of the source, if the target has them.
@@ -26,25 +26,25 @@ pub struct Wishes {
     pub chunk_shape: Option<Vec<u64>>,
     /// The chunks to store together; by default those of the source, if the target has shards.
     pub shards: Option<Shards>,
-    /// The nodes that are copied with all below and the groups above them; all where the list is
-    /// empty.
+    /// The nodes to copy, with all nodes below and the groups above them; an empty list means all
+    /// nodes.
     pub only: Vec<NodePath>,
 }
 
-/// A node that is to be made.
+/// A node to create.
 #[derive(Debug)]
 pub struct Job {
-    /// Where.
+    /// Its path.
     pub path: NodePath,
-    /// Its document, and what that describes.
+    /// Its metadata file and the node that this describes.
     pub raised: Raised,
-    /// Whether the group is to have consolidated metadata.
+    /// Whether the group gets consolidated metadata.
     pub consolidated: bool,
-    /// Of an array its chunks.
+    /// The chunks of an array.
     pub chunks: Option<Chunks>,
 }
 
-/// The chunks of an array, and those that they become.
+/// The chunks of an array and of its copy.
 #[derive(Debug)]
 pub struct Chunks {
     pub(super) source: Arc<Array>,
@@ -55,7 +55,7 @@ pub struct Chunks {
     pub(super) form: Form,
 }
 
-/// What becomes of a chunk.
+/// The conversion of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     /// The same encoded bytes.
@@ -87,18 +87,18 @@ impl Chunks {
         Ok(Self { source: Arc::clone(array), source_store, dest, filled, form })
     }
 
-    /// The same chunks, which become those of an array that a mount shows.
+    /// Returns these chunks for an array that a mount shows.
     pub(super) fn shown_as(&self, shown: &Arc<Array>) -> Self {
         let form = form(&self.source, shown);
         let (source, dest) = (Arc::clone(&self.source), Arc::clone(shown));
-        // The fill value was compared.
+        // The fill value was compared before.
         let filled = Arc::clone(&dest);
         Self { source, source_store: self.source_store.clone(), dest, filled, form }
     }
 
-    /// Whether chunks that are not stored in the source have to be stored in the target: because
-    /// another value would be read there, or because the target has no fill value and zarr-python 2
-    /// reads anything at all then.
+    /// Whether chunks that the source does not store must be stored in the target: because another
+    /// value would be read there, or because the target has no fill value and zarr-python 2 reads
+    /// arbitrary values then.
     pub fn needs_fill(&self, fill_chunks: FillChunks) -> bool {
         let is_undefined =
             self.source.model().fill.is_defined() && !self.dest.model().fill.is_defined();
@@ -106,7 +106,7 @@ impl Chunks {
         self.source.grid().is_regular() && (wanted || !has_fill_of(&self.source, &self.dest))
     }
 
-    /// How many values the target can have: shards if it has shards, otherwise chunks.
+    /// Returns the most values in the target: shards if it has shards, otherwise chunks.
     pub fn count_all(&self) -> u64 {
         Grid::of(self.dest.model())
             .counts()
@@ -114,7 +114,7 @@ impl Chunks {
             .fold(1, |product: u64, count| product.saturating_mul(*count))
     }
 
-    /// About how many values the target gets from `stored` values of the source.
+    /// Estimates the number of values in the target for `stored` values of the source.
     pub fn expected(&self, stored: u64) -> u64 {
         let len = |shape: &[u64]| shape.iter().fold(1, |len: u64, n| len.saturating_mul(*n)).max(1);
         let (old, new) = (&self.source.model().chunk_shape, &self.dest.model().chunk_shape);
@@ -122,7 +122,7 @@ impl Chunks {
         u64::try_from(expected).unwrap_or(u64::MAX).max(stored.min(1)).min(self.count_all())
     }
 
-    /// What becomes of them, in words.
+    /// Describes the conversion in words.
     pub fn described(&self) -> &'static str {
         match self.form {
             Form::Encoded => "chunks copied as they are",
@@ -132,25 +132,26 @@ impl Chunks {
     }
 }
 
-/// What is to be made.
+/// The nodes to create.
 #[derive(Debug, Default)]
 pub struct Plan {
     jobs: Vec<Job>,
-    /// What the target cannot hold, and why; of a group all below it.
+    /// The nodes that the target cannot hold, with the reasons. A group stands for all nodes below
+    /// it.
     pub unsupported: Vec<(NodePath, Error)>,
-    /// Names in lower case, where those that differ in case alone cannot stand beside one another.
+    /// Names in lower case, if names in the target must differ in more than case.
     folded: HashSet<String>,
-    /// The memory that the jobs take, about.
+    /// The approximate memory of the jobs in bytes.
     memory_len: usize,
 }
 
 impl Plan {
-    /// Returns every node, groups before what is in them.
+    /// Returns every node, groups before their members.
     pub fn jobs(&self) -> &[Job] {
         &self.jobs
     }
 
-    /// Returns a text that is another one when any other node would be made.
+    /// Returns a string that changes with the nodes to create.
     pub fn digest(&self) -> String {
         let mut hasher = DefaultHasher::new();
         for job in &self.jobs {
@@ -159,7 +160,7 @@ impl Plan {
         format!("{:016x}", hasher.finish())
     }
 
-    /// Refuses a source whose nodes are not what they were `before`.
+    /// Fails if the nodes of the source differ from those of `before`.
     pub fn check_unchanged(&self, before: &Self) -> Result<()> {
         let is_same = |(now, then): &(&Job, &Job)| {
             (&now.path, now.raised.text(), now.consolidated)
@@ -176,7 +177,7 @@ impl Plan {
         }
     }
 
-    /// Refuses what would take too much memory: nodes may be as many as links show.
+    /// Fails if the plan takes too much memory: links may show any number of nodes.
     fn check_len(&self) -> Result<()> {
         let limit = resources::memory_limit() / 2;
         if u64::try_from(self.memory_len).unwrap_or(u64::MAX) <= limit {
@@ -195,8 +196,8 @@ impl Plan {
     }
 }
 
-/// What becomes of the node `from` of `source`, which is to be the root of `dest`, and of all below
-/// it. `is_stopped` is asked at each node.
+/// Plans the conversion of the node `from` of `source`, the root of `dest`, and of all nodes below
+/// it. Calls `is_stopped` at each node.
 pub fn plan(
     (source, from): (&Hierarchy, &NodePath),
     dest: &Hierarchy,
@@ -235,7 +236,7 @@ pub fn plan(
     Ok(plan)
 }
 
-/// Refuses a path that is no node: below an array there is none, though there are directories.
+/// Fails for a path that is not a node: there may be directories below an array, but no nodes.
 fn check_is_node(source: &Hierarchy, from: &NodePath, only: &NodePath) -> Result<()> {
     let path = from.join(only.as_str())?;
     let is_array = |above: NodePath| -> Result<bool> {
@@ -251,7 +252,7 @@ fn check_is_node(source: &Hierarchy, from: &NodePath, only: &NodePath) -> Result
     Err(Error::new(Kind::NotFound, format!("--only {only}: the source has no such node")))
 }
 
-/// Whether what is below a node is looked at.
+/// Whether to visit nodes below a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Below {
     Wanted,
@@ -270,7 +271,7 @@ impl Planner<'_> {
             return Below::Unwanted;
         }
         let job = self.check_name(path, plan).and_then(|()| self.job(node, path));
-        // zarr-python 2 opens no draft whose root has no document.
+        // zarr-python 2 cannot open a draft whose root has no metadata file.
         let is_implicit = node.document().is_none()
             && !path.is_root()
             && !self.dest.dialect().wants_group_documents();
@@ -282,7 +283,7 @@ impl Planner<'_> {
                 return Below::Unwanted;
             }
         }
-        // What it is here, and what it becomes.
+        // The node and its copy.
         plan.memory_len = plan.memory_len.saturating_add(node.memory_len().saturating_mul(2));
         Below::Wanted
     }
@@ -352,7 +353,7 @@ impl Planner<'_> {
             };
             let Some(dest) = raised.array().map(Arc::clone) else { continue };
             let chunks = Chunks::new(self.source, source, dest, self.dest)?;
-            // Values that have been through a codec that loses something once may lose more.
+            // Another pass through a lossy codec may change values that passed it before.
             let is_lossy = chunks.form != Form::Encoded && chunks.dest.is_lossy();
             if !is_lossy || self.wishes.codecs.is_some() {
                 return Ok((raised, chunks));
@@ -366,7 +367,7 @@ impl Planner<'_> {
         }))
     }
 
-    /// How it may be stored, the best first.
+    /// Returns possible storage policies, the best first.
     fn policies(&self, source: &Array) -> Vec<Policy> {
         let shards = match &self.wishes.shards {
             Some(shards) => vec![shards.clone()],
@@ -388,7 +389,7 @@ impl Planner<'_> {
     }
 }
 
-/// Returns the document shown of a node, with its attributes as they are stored.
+/// Returns the shown metadata file of a node, with its attributes as stored.
 fn in_words_of(node: &Node, shown: &str) -> Result<String> {
     match node.document() {
         Some(document) => wanted::with_stored_attributes(shown, &document.text),
@@ -396,17 +397,17 @@ fn in_words_of(node: &Node, shown: &str) -> Result<String> {
     }
 }
 
-/// Returns the bytes of an element that is not stored.
+/// Returns the bytes of an element in a missing chunk.
 fn fill_item(array: &Array) -> Cow<'_, [u8]> {
     array.model().fill.item(&array.model().dtype)
 }
 
-/// Whether the same is read from both where nothing is stored.
+/// Whether missing chunks of both arrays have the same elements.
 fn has_fill_of(source: &Array, dest: &Array) -> bool {
     fill_item(source) == fill_item(dest)
 }
 
-/// What becomes of the chunks of an array in another.
+/// Returns the conversion of the chunks of an array to those of another.
 fn form(source: &Array, dest: &Array) -> Form {
     let (old, new) = (source.model(), dest.model());
     if source.chunk_shape() != dest.chunk_shape() {

@@ -1,9 +1,7 @@
-//! The stored values of a target that something of the source goes into: each once, one after
-//! another.
+//! Lists the stored values of a target that have chunks in the source, each once.
 //!
-//! A target may have more of them than fit into memory, so none are collected. A value that is made
-//! of several chunks of the source comes with the first of those that are stored, in the order of
-//! their coordinates.
+//! There may be more of them than fit into memory, so they are not collected. A value with several
+//! chunks of the source is listed with the first stored one, in the order of their coordinates.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,13 +11,13 @@ use crate::array::region;
 use crate::array::{Array, Coords, CoordsList, Grid};
 use crate::error::Result;
 
-/// How many chunks of the source are listed and sorted at a time.
+/// The number of chunks of the source to list and sort at a time.
 const BATCH: usize = 1 << 18;
 
-/// How many values are remembered with the chunk that they come with.
+/// The number of values whose first chunk is cached.
 const KNOWN: usize = 1 << 16;
 
-/// How many chunks of the source are asked for at a time.
+/// The number of chunks of the source to look up at a time.
 const ASKED: usize = 256;
 
 /// Coordinates of stored values of the target: of shards if it has shards.
@@ -31,7 +29,7 @@ pub fn all(dest: &Array) -> Units<'static> {
     Box::new(places(&vec![0; grid.rank()], grid.counts()).map(Ok))
 }
 
-/// Returns the stored values that something of the source goes into.
+/// Returns the stored values of the target that have chunks in the source.
 pub fn stored(chunks: &Chunks) -> Result<Units<'_>> {
     let list = Arc::clone(chunks.source.chunks()).list()?;
     if !chunks.source.grid().is_regular() {
@@ -47,7 +45,7 @@ pub fn stored(chunks: &Chunks) -> Result<Units<'_>> {
     }))
 }
 
-/// Returns the chunks of the source that overlap elements of a box of the target.
+/// Returns the chunks of the source that overlap a box of the target, in elements.
 pub fn overlapping(source: &Array, coords: &Coords, lens: &[u64]) -> Span {
     Span::over(coords, lens, source.chunk_shape(), &source.model().shape)
 }
@@ -75,20 +73,20 @@ impl Span {
         Self { first, counts }
     }
 
-    /// Whether it has one place alone.
+    /// Whether the box has a single place.
     fn is_single(&self) -> bool {
         self.counts.iter().all(|count| *count == 1)
     }
 
-    /// Its places, in order.
+    /// Returns the places in order.
     pub fn places(&self) -> impl Iterator<Item = Coords> + use<> {
         places(&self.first, &self.counts)
     }
 
-    /// Returns the first of its places where `array` has a chunk.
+    /// Returns the first of these places at which `array` has a chunk.
     pub fn first_stored(&self, array: &Array) -> Result<Option<Coords>> {
         let mut places = self.places().filter(|coords| array.grid().contains(coords));
-        // Mostly it is the first.
+        // Usually the first place has one.
         let mut asked = 1;
         loop {
             let batch: Vec<Coords> = places.by_ref().take(asked).collect();
@@ -107,13 +105,13 @@ impl Span {
 
 struct Stored<'c> {
     chunks: &'c Chunks,
-    /// Chunks of the source.
+    /// The chunks of the source.
     list: CoordsList,
-    /// Those of them that are next, in order.
+    /// The next chunks, in order.
     batch: std::vec::IntoIter<Coords>,
-    /// One of them, and what is left of the values that it goes into.
+    /// The current chunk, with the rest of the values that need it.
     now: Option<(Coords, Box<dyn Iterator<Item = Coords> + Send>)>,
-    /// The chunks that values come with.
+    /// The chunk with which each value is listed.
     known: HashMap<Coords, Coords>,
 }
 
@@ -134,7 +132,7 @@ impl Stored<'_> {
         }
     }
 
-    /// Whether `unit` comes with the chunk `coords`, which is one of those that go into it.
+    /// Whether `unit` is listed with the chunk `coords`, one of its chunks.
     fn comes_with(&mut self, unit: &Coords, coords: &Coords) -> Result<bool> {
         let (source, dest) = (&self.chunks.source, &self.chunks.dest);
         let parts = overlapping(source, unit, &dest.model().chunk_shape);

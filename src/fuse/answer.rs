@@ -1,4 +1,4 @@
-//! One request: what goes wrong in it costs nothing but itself.
+//! Runs single requests, so that a failure affects nothing else.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -7,7 +7,7 @@ use fuser::Errno;
 use crate::error::{Error, Kind, Result};
 use crate::vfs::Vfs;
 
-/// Runs one request. What goes wrong is kept where a person can read it, and becomes an errno.
+/// Runs a request. Converts an error to an errno, and records it for the user.
 pub fn answer<T>(
     vfs: &Vfs,
     operation: &str,

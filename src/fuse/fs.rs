@@ -1,4 +1,4 @@
-//! The tree as fuser wants it, and the two ways to answer a request: at once, or from the pool.
+//! The tree for fuser, with the two ways to answer a request: at once, or from the pool.
 
 use std::ffi::OsStr;
 use std::sync::Arc;
@@ -19,12 +19,12 @@ pub(super) struct Fs {
     pub pool: Arc<Pool>,
     pub dirs: Arc<Directories>,
     pub owner: Owner,
-    /// Whether the kernel is to keep no pages.
+    /// Whether the kernel must not cache pages.
     pub direct_io: bool,
 }
 
 impl Fs {
-    /// Returns the tree of `vfs`, whose slow requests `pool` answers.
+    /// Returns the tree of `vfs`. `pool` answers slow requests.
     pub fn new(vfs: Arc<Vfs>, pool: Arc<Pool>, owner: Owner, direct_io: bool) -> Self {
         Self { vfs, pool, dirs: Arc::default(), owner, direct_io }
     }
@@ -41,7 +41,7 @@ impl Fs {
         self.pool.run(Urgency::Asked, task);
     }
 
-    /// Answers a request about an inode at once, or from the pool where that may take time.
+    /// Answers a request about an inode at once, or from the pool if it may take time.
     pub fn soon<T>(
         &self,
         (ino, name): (INodeNo, Option<&OsStr>),

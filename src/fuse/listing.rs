@@ -1,4 +1,4 @@
-//! Open directories, and their listings: positions to the lines of a reply.
+//! Open directories, and the lines of their listings by position.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub(super) enum Entry<'a> {
     Listed(&'a DirHandle, &'a crate::vfs::Listed),
 }
 
-/// Whether a reply takes more.
+/// Whether a reply has space for more.
 #[derive(PartialEq, Eq)]
 pub(super) enum Room {
     Some,
@@ -26,9 +26,9 @@ pub(super) enum Room {
 /// The directories that programs have open, by handle.
 #[derive(Debug, Default)]
 pub(super) struct Directories {
-    /// A leaf.
+    /// A leaf lock.
     open: Mutex<HashMap<u64, Arc<DirHandle>>>,
-    /// The last handle that was given out.
+    /// The last handle that was assigned.
     last: AtomicU64,
 }
 
@@ -52,7 +52,7 @@ impl Directories {
     }
 }
 
-/// Lists `dir` from `offset` until `add` has no more room. Positions 0 and 1 are `.` and `..`.
+/// Lists `dir` from `offset` until `add` has no more space. Positions 0 and 1 are `.` and `..`.
 pub(super) fn list(
     vfs: &Vfs,
     dir: &Arc<DirHandle>,
@@ -76,7 +76,7 @@ pub(super) fn list(
         let listed = match vfs.readdir(dir, at) {
             Ok(Some(listed)) => listed,
             Ok(None) => return Ok(()),
-            // The kernel has not seen the names of an answer that is an error: those first.
+            // An error would discard the names of this reply, so they are sent first.
             Err(_) if position > first => return Ok(()),
             Err(error) => return Err(error),
         };

@@ -1,8 +1,9 @@
-//! Kernel requests to the tree, and errors to errno: the only module that names fuser.
+//! Translates kernel requests to calls of the tree, and errors to errno: the only module that uses
+//! fuser.
 //!
-//! It does not know Zarr. What may take time (decoding, encoding, storing) goes to a
-//! pool and is answered from there, so that look-ups go on meanwhile. Every request
-//! goes through `answer`, where a panic costs the request and not the mount.
+//! It does not know Zarr. Slow work (decoding, encoding, storing) goes to a pool that answers the
+//! request, so that look-ups continue meanwhile. Every request goes through `answer`, so a panic
+//! fails only the request.
 
 mod answer;
 mod fs;
@@ -14,7 +15,7 @@ mod terms;
 
 pub use session::{MountOptions, Mounted, Others, mount};
 
-/// What the log lines of the protocol library begin their target with.
+/// The prefix of the log targets of the protocol library.
 pub const LOG_TARGET: &str = "fuser";
 
 #[cfg(test)]

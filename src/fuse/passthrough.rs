@@ -1,4 +1,4 @@
-//! Files that the kernel reads by itself.
+//! Files that the kernel reads directly.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -8,11 +8,11 @@ use fuser::{BackingId, FopenFlags};
 
 use crate::vfs::{Opened, Vfs};
 
-/// It is only read. Of other flags the kernel takes few together with this.
+/// The file is read-only. The kernel allows few other flags together with passthrough.
 pub const FLAGS: FopenFlags = FopenFlags::FOPEN_NOFLUSH;
 
-/// What the kernel knows the file by that it is to read in the place of one that was opened, `None`
-/// if it is to ask us.
+/// Registers the file that the kernel reads instead of the one that was opened; `None` if the
+/// kernel must ask zarrfs.
 pub fn register(
     vfs: &Vfs,
     opened: &Opened,

@@ -35,7 +35,7 @@ macro_rules! reply {
 
 impl Filesystem for Fs {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
-        // Opening with O_TRUNC is one request, so that a reader never sees half of it.
+        // Opening with O_TRUNC is one request, so that a reader never sees an intermediate state.
         let wanted = [
             InitFlags::FUSE_ATOMIC_O_TRUNC,
             InitFlags::FUSE_DO_READDIRPLUS,
@@ -108,8 +108,8 @@ impl Filesystem for Fs {
     ) {
         let (owner, vfs) = (self.owner, Arc::clone(&self.vfs));
         let change = move |vfs: &Vfs| {
-            // What is being made is its maker's to hide; what is stored has the mode that
-            // everything has. It keeps nothing but permissions: what else is asked for is refused.
+            // A program may hide a file that it is creating, while stored files have a fixed mode.
+            // Only permissions are kept, and other bits are refused.
             let is_plain = |mode: u32| mode & 0o7000 == 0;
             let mode = match mode {
                 Some(mode) if is_plain(mode) && vfs.set_mode(ino.0, permissions(mode))? => None,
@@ -264,7 +264,7 @@ impl Filesystem for Fs {
         reply: ReplyData,
     ) {
         let len = usize::try_from(size).unwrap_or(usize::MAX);
-        // A panic here is answered by the pool's attempt.
+        // After a panic here the pool tries again and answers.
         let at_hand = catch_unwind(AssertUnwindSafe(|| self.vfs.try_read(fh.0, offset, len)));
         if let Ok(Some(bytes)) = at_hand {
             return reply.data(&bytes);
@@ -388,7 +388,7 @@ impl Filesystem for Fs {
                     Ok(Some(attr)) => (listed.name.as_str(), attr),
                     Ok(None) => return Ok(Room::Some),
                     Err(error) => {
-                        // One bad entry is no reason to show none of the others.
+                        // A bad entry does not hide the others.
                         vfs.note("readdir", &error);
                         (listed.name.as_str(), vfs.lookup_listed_name(listed))
                     }
@@ -529,7 +529,7 @@ impl Filesystem for Fs {
         reply.error(Errno::ENOSYS);
     }
 
-    // What a mount does not have.
+    // Requests that a mount does not support.
 
     fn ioctl(
         &self,

@@ -1,4 +1,5 @@
-//! A mount: made, served by several event loops, told what to forget, ended.
+//! A mount: creates it, serves it with several event loops, sends notifications to the kernel, and
+//! ends it.
 
 use std::mem::ManuallyDrop;
 use std::path::Path;
@@ -14,34 +15,34 @@ use crate::error::{Error, Kind, Result};
 use crate::pool::Pool;
 use crate::vfs::Vfs;
 
-/// How often scratch files are looked at that wait to be stored, and inodes that nobody claims.
+/// The interval of storing pending scratch files and dropping unused inodes.
 const TICK: Duration = Duration::from_millis(500);
 
-/// What the mount itself is to be like.
+/// The options of the mount.
 #[derive(Debug, Clone)]
 pub struct MountOptions {
-    /// What `mount` and `df` show as the source.
+    /// The source in `mount` and `df`.
     pub source: String,
-    /// Whether nothing may be changed.
+    /// Whether the mount is read-only.
     pub read_only: bool,
-    /// Which users may access the mount besides the one who mounts it.
+    /// Users who may access the mount besides the one who mounts it.
     pub others: Others,
-    /// Whether reads and writes go past the kernel's pages, as large as programs make them.
+    /// Whether reads and writes bypass the page cache, with the sizes of the programs.
     pub direct_io: bool,
-    /// Threads that take requests.
+    /// The number of threads that receive requests.
     pub event_loops: usize,
-    /// Threads that decode and store.
+    /// The number of threads that decode and store.
     pub workers: usize,
-    /// How many of them may be busy with what nobody waits for.
+    /// The most of these threads that may prefetch.
     pub ahead: usize,
-    /// The user and group that everything belongs to.
+    /// The user and group that own all files.
     pub owner: (u32, u32),
 }
 
-/// Which users may access a mount besides the one who made it.
+/// Users who may access a mount besides the one who made it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Others {
-    /// Nobody.
+    /// No other user.
     Nobody,
     /// Root.
     Root,
@@ -49,7 +50,7 @@ pub enum Others {
     Everybody,
 }
 
-/// A mount that answers.
+/// A running mount.
 #[derive(Debug)]
 pub struct Mounted {
     session: BackgroundSession,
@@ -72,7 +73,7 @@ pub fn mount(vfs: &Arc<Vfs>, mountpoint: &Path, options: &MountOptions) -> Resul
     config.mount_options = vec![
         MountOption::FSName(options.source.clone()),
         MountOption::Subtype("zarrfs".to_owned()),
-        // The kernel checks the mode bits: nothing here need.
+        // The kernel checks the mode bits.
         MountOption::DefaultPermissions,
         MountOption::NoDev,
         MountOption::NoSuid,
@@ -92,11 +93,11 @@ pub fn mount(vfs: &Arc<Vfs>, mountpoint: &Path, options: &MountOptions) -> Resul
     let (stop, wakes) = mpsc::channel();
     let wake = stop.clone();
     vfs.on_invalidate(Box::new(move |number| {
-        // The mount has ended where nobody listens: there are no pages to drop.
+        // If the receiver is gone, the mount has ended and there are no pages to drop.
         let _ended = wake.send(Wake::Invalidate(number));
     }));
-    // Telling the kernel may wait for a request that it has sent us: never from a thread that
-    // answers requests.
+    // A notification may wait for a request that the kernel has sent to zarrfs, so threads that
+    // answer requests must not send it.
     std::thread::Builder::new().name("notifier".to_owned()).spawn(move || {
         while let Ok(Wake::Invalidate(number)) = wakes.recv() {
             if let Err(error) = notifier.inval_inode(INodeNo(number), 0, 0) {
@@ -104,7 +105,7 @@ pub fn mount(vfs: &Arc<Vfs>, mountpoint: &Path, options: &MountOptions) -> Resul
             }
         }
     })?;
-    // Nor does the kernel wait for what is stored now and then. The thread ends with the tree.
+    // Storing pending files does not block requests either. The thread ends with the tree.
     let ticking = Arc::downgrade(vfs);
     std::thread::Builder::new().name("ticker".to_owned()).spawn(move || {
         loop {

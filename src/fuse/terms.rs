@@ -1,4 +1,4 @@
-//! What the tree says in the kernel's terms, and the reverse: attributes, flags, names.
+//! Attributes, flags and names, converted to the kernel's types and back.
 
 use std::ffi::OsStr;
 use std::time::SystemTime;
@@ -8,7 +8,7 @@ use fuser::{Errno, FileAttr, FileType, FopenFlags, INodeNo, OpenAccMode, OpenFla
 use crate::error::{Error, Kind, Result};
 use crate::vfs::{Access, Attr, Opened, Pages};
 
-/// Whose everything is, and with which mode bits.
+/// The owner and the mode bits of all files.
 #[derive(Debug, Clone, Copy)]
 pub struct Owner {
     pub uid: u32,
@@ -29,9 +29,9 @@ impl Owner {
         }
     }
 
-    /// Refuses another mode or owner than what is shown: a store has neither for each chunk, and a
-    /// program that hides a file must not think that it has. Only that a file is not to be executed
-    /// here says nothing (`install` asks for it).
+    /// Fails for another mode or owner than the shown one: a store has neither for single chunks,
+    /// and a program that hides a file must not believe that it succeeded. Clearing only the
+    /// executable bits is allowed, since `install` does it.
     pub fn check(
         self,
         attr: &Attr,
@@ -63,7 +63,7 @@ impl Owner {
         Ok(())
     }
 
-    /// As the kernel wants them.
+    /// Returns the attributes for the kernel.
     pub fn attr(self, attr: &Attr) -> FileAttr {
         FileAttr {
             ino: INodeNo(attr.number),
@@ -90,7 +90,7 @@ pub fn permissions(mode: u32) -> u16 {
     u16::try_from(mode & 0o777).unwrap_or_default()
 }
 
-/// What an opener is going to do.
+/// Returns the access that the flags of an opened file allow.
 pub fn access_of(flags: OpenFlags) -> Access {
     let truncates = flags.0 & libc::O_TRUNC != 0;
     match flags.acc_mode() {
@@ -100,16 +100,17 @@ pub fn access_of(flags: OpenFlags) -> Access {
     }
 }
 
-/// Whether an opener goes past the kernel's pages though others do not: of who only writes they
-/// would be of no use, and making them takes longer than all else.
+/// Whether an open file bypasses the page cache though others do not. A file that is only written
+/// has no use for pages, and filling them takes longer than all other work.
 pub fn is_past_pages(flags: OpenFlags) -> bool {
     flags.acc_mode() == OpenAccMode::O_WRONLY
 }
 
-/// Returns what the kernel may do with its pages. It need not report the close of a read-only file.
+/// Returns whether the kernel keeps or drops pages. It need not report the close of a read-only
+/// file.
 pub fn open_flags(opened: &Opened, access: Access, is_direct: bool) -> FopenFlags {
     let pages = match opened.pages {
-        // Without this flag, the kernel would drop pages that another program is just writing.
+        // Without this flag, the kernel would drop pages that another program is writing.
         Pages::Keep if is_direct => FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_KEEP_CACHE,
         Pages::Drop if is_direct => FopenFlags::FOPEN_DIRECT_IO,
         Pages::Keep => FopenFlags::FOPEN_KEEP_CACHE,
@@ -122,7 +123,7 @@ pub fn open_flags(opened: &Opened, access: Access, is_direct: bool) -> FopenFlag
     }
 }
 
-/// Returns the name as text: names that are not UTF-8 are in no hierarchy.
+/// Returns the name as UTF-8. No hierarchy has other names.
 pub fn utf8(name: &OsStr) -> Result<&str> {
     name.to_str().ok_or_else(|| Error::new(Kind::Os(libc::EILSEQ), "the name is not UTF-8"))
 }
@@ -142,8 +143,8 @@ pub fn dot(number: u64) -> Attr {
     }
 }
 
-/// Names as the kernel wants them. What does not fit into its largest list can still be got by
-/// name.
+/// Returns names in the form for the kernel. Names that do not fit its largest list can still be
+/// read.
 pub fn nul_separated(names: &[String]) -> Vec<u8> {
     let mut list = Vec::new();
     for name in names {
@@ -155,7 +156,7 @@ pub fn nul_separated(names: &[String]) -> Vec<u8> {
     list
 }
 
-/// Answers with a value, or with its length where the caller asks for that.
+/// Answers with a value, or with its length if the caller requests that.
 pub fn reply_xattr(reply: ReplyXattr, value: Result<Vec<u8>, Errno>, size: u32) {
     match value {
         Err(errno) => reply.error(errno),

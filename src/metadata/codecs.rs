@@ -1,4 +1,5 @@
-//! Codecs: the spellings of all dialects to the names and configurations of released v3.
+//! Codecs: the spellings of all dialects, translated to the names and configurations of released
+//! v3.
 //!
 //! What comes out: `bytes` says its byte order where one matters, `transpose` has a permutation,
 //! `blosc` a word for its shuffle and a typesize, `sharding_indexed` lists its codecs and the place
@@ -17,24 +18,24 @@ use crate::error::{Error, Result};
 use crate::json::Object;
 use crate::json::describe;
 
-/// The most codecs in one list.
+/// The most codecs in a list.
 const MAX_CODECS: usize = 16;
 
 /// The most nested shards.
 const MAX_NESTING: usize = 4;
 
-/// What a list of codecs works on.
+/// The elements that a list of codecs encodes.
 #[derive(Debug, Clone)]
 pub(super) struct Elements {
-    /// How many dimensions.
+    /// The number of dimensions.
     pub(super) rank: usize,
     /// The data type.
     pub(super) dtype: DType,
-    /// In which byte order where no codec says it.
+    /// The byte order if no codec specifies one.
     pub(super) endian: Endian,
 }
 
-/// Returns the codecs of a list as a document has it; absent or null is an empty one.
+/// Parses a list of codecs of a metadata file. An absent one or null is empty.
 pub(super) fn list(value: Option<&Value>) -> Result<Vec<CodecSpec>> {
     match value {
         None | Some(Value::Null) => Ok(Vec::new()),
@@ -43,7 +44,7 @@ pub(super) fn list(value: Option<&Value>) -> Result<Vec<CodecSpec>> {
     }
 }
 
-/// Returns the name in released v3 for a name in a v3 document.
+/// Returns the name in released v3 of a name in v3 metadata.
 pub(super) fn v3_name(name: &str) -> String {
     match table::find(name) {
         Some(row) => row.name.to_owned(),
@@ -52,7 +53,7 @@ pub(super) fn v3_name(name: &str) -> String {
     }
 }
 
-/// Returns the name in released v3 for a codec's URI in a draft, or its identifier alone.
+/// Returns the name in released v3 of a codec's URI in a draft, or of its identifier.
 pub(super) fn draft_name(uri: &str) -> Result<String> {
     let path = uri.strip_prefix("https://").or_else(|| uri.strip_prefix("http://")).unwrap_or(uri);
     let id = ["purl.org/zarr/spec/codec/", "purl.org/zarr/spec/codecs/"]
@@ -69,11 +70,11 @@ pub(super) fn draft_name(uri: &str) -> Result<String> {
     })
 }
 
-/// Returns a configuration of released v3 as the parameters that numcodecs takes.
+/// Converts a configuration of released v3 to parameters of numcodecs.
 pub(super) fn numcodecs_parameters(id: &str, mut configuration: Object) -> Object {
     match id {
         "blosc" => {
-            // zarr-python 2 takes the size of an item from the type.
+            // zarr-python 2 derives the length of an item from the type.
             configuration.shift_remove("typesize");
             let number = shuffle_number(configuration.get("shuffle").and_then(Value::as_str));
             configuration.insert("shuffle".to_owned(), json!(number));
@@ -87,7 +88,7 @@ pub(super) fn numcodecs_parameters(id: &str, mut configuration: Object) -> Objec
     configuration
 }
 
-/// Returns the number of blosc's shuffle, for which released v3 has a word.
+/// Returns the number of blosc's shuffle; released v3 has words.
 pub(super) fn shuffle_number(word: Option<&str>) -> u8 {
     match word {
         Some("shuffle") => 1,
@@ -96,11 +97,10 @@ pub(super) fn shuffle_number(word: Option<&str>) -> u8 {
     }
 }
 
-/// Returns the canonical form of `codecs`, whose names are canonical, for chunks of `elements`.
+/// Returns the canonical form of `codecs`, which have canonical names, for chunks of `elements`.
 ///
-/// Where no codec makes bytes of an array, `bytes` is put behind those from array to array: it was
-/// the default representation until July 2023, and GDAL wrote it so until 3.10. Elements of any
-/// length have another.
+/// Without an array-to-bytes codec, `bytes` follows the array-to-array codecs: it was the default
+/// until July 2023, and GDAL omitted it until 3.10. Elements of variable length have another codec.
 pub(super) fn canonical(codecs: Vec<CodecSpec>, elements: &Elements) -> Result<Vec<CodecSpec>> {
     nested(codecs, elements, 0)
 }
@@ -120,8 +120,8 @@ fn nested(mut codecs: Vec<CodecSpec>, elements: &Elements, depth: usize) -> Resu
         0 => {
             let last = codecs.iter().rposition(|codec| is(codec, CodecKind::ArrayToArray));
             let plain = if codecs.iter().any(names_type) {
-                // What such a filter makes is no text, and in the order that the filter says, not
-                // the array.
+                // Such a filter produces no strings, and has its own byte order instead of the
+                // array's.
                 let endian = ("endian".to_owned(), json!("little"));
                 CodecSpec::new("bytes", Object::from_iter([endian]))
             } else {
@@ -157,7 +157,7 @@ fn nested(mut codecs: Vec<CodecSpec>, elements: &Elements, depth: usize) -> Resu
     Ok(codecs)
 }
 
-/// Takes transposes out of `n5_default` and puts them in front of it, where they do the same.
+/// Moves transposes from inside `n5_default` to before it, which is equivalent.
 fn hoist_orders(codecs: &mut Vec<CodecSpec>) -> Result<()> {
     let Some(at) = codecs.iter().position(|codec| codec.name == "n5_default") else {
         return Ok(());
@@ -172,8 +172,7 @@ fn hoist_orders(codecs: &mut Vec<CodecSpec>) -> Result<()> {
     Ok(())
 }
 
-/// Writes the order as a permutation; `"C"` and `"F"` were words for two of them until October
-/// 2023.
+/// Writes the order as a permutation; until October 2023 `"C"` and `"F"` stood for two of them.
 fn transpose(configuration: &mut Object, rank: Option<usize>) -> Result<()> {
     let order = configuration.get("order").unwrap_or(&Value::Null);
     let wrong =
@@ -192,8 +191,8 @@ fn transpose(configuration: &mut Object, rank: Option<usize>) -> Result<()> {
     Ok(())
 }
 
-/// Returns the one codec of what is shown: elements, little endian. Those of any length have no
-/// form without a codec of their own.
+/// Returns the one codec of shown arrays: little-endian elements. For elements of variable length
+/// it is their own codec.
 pub(super) fn plain(dtype: &DType) -> CodecSpec {
     let name = match dtype {
         DType::String => "vlen-utf8",
@@ -258,7 +257,7 @@ fn sharding(
     if depth >= MAX_NESTING {
         return Err(Error::unsupported(format!("shards nested more than {MAX_NESTING} deep")));
     }
-    // A pull request of March 2023 had a whole chunk grid in place of the shape.
+    // A pull request of March 2023 had a whole chunk grid instead of the shape.
     let grid = configuration.get("chunk_grid").and_then(|grid| grid.get("configuration"));
     let chunk_shape = configuration.get("chunk_shape").or_else(|| grid?.get("chunk_shape"));
     let chunk_shape = lengths(chunk_shape.unwrap_or(&Value::Null), "chunk_shape of the shards")?;
@@ -328,7 +327,7 @@ pub(super) fn sharded_with(
     CodecSpec::new("sharding_indexed", configuration)
 }
 
-/// Refuses shards that are nested too deeply.
+/// Fails for shards that are nested too deeply.
 pub(super) fn check_nesting(count: usize) -> Result<()> {
     if count > MAX_NESTING {
         return Err(Error::unsupported(format!("shards nested more than {MAX_NESTING} deep")));

@@ -1,7 +1,7 @@
-//! Consolidated metadata: copies of the documents below a group, in the group's own document.
+//! Consolidated metadata: copies of the metadata files below a group, in the group's own.
 //!
-//! zarr-python writes them, and a library that finds them reads no other document. They are no part
-//! of the specification, which is why they say `must_understand: false`:
+//! zarr-python writes them, and a library that finds them reads no other metadata files. The
+//! specification does not define them, so they have `must_understand: false`:
 //!
 //! ```text
 //! {"zarr_format": 3, "node_type": "group", "attributes": {},
@@ -10,14 +10,14 @@
 //!      "a/b": {"zarr_format": 3, "node_type": "array", ..}}}}
 //! ```
 //!
-//! A copy is the stored text, bare words and long numbers too, without a copy of copies in it. A
-//! group that has no document gets the copy of an empty one: zarr-python finds nothing at all where
-//! one is missing.
+//! A copy is the stored string, with bare words and long numbers, but without nested copies. A
+//! group without a metadata file gets the copy of an empty one: zarr-python fails if one is
+//! missing.
 //!
-//! The drafts have no such thing in their documents. There a group keeps the wish alone, as a
-//! member that no reader looks at, with no copies in it; and zarr-python 2 has all documents of a
-//! hierarchy in one value of its own, `meta/root/consolidated/.zmetadata`, which is kept true where
-//! it is.
+//! The drafts have no consolidated metadata in metadata files. There a group only has a member
+//! without copies that records the request, and that no reader uses. zarr-python 2 stores all
+//! metadata files of a hierarchy in one value, `meta/root/consolidated/.zmetadata`, which is kept
+//! up to date if it exists.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -32,24 +32,24 @@ use crate::error::{Error, Result};
 use crate::json::{self, Text};
 use crate::store::Key;
 
-/// Where the copies are.
+/// The path of the copies in a metadata file.
 const METADATA: [&str; 2] = ["consolidated_metadata", "metadata"];
 
-/// A document with a copy under a key of their own.
+/// A metadata file, copied under a separate key.
 #[derive(Debug, Clone)]
 pub struct Copied {
     /// The path of the node.
     pub path: NodePath,
-    /// The key of its document.
+    /// The key of its metadata file.
     pub key: Key,
-    /// What is stored there.
+    /// The stored metadata file.
     pub document: String,
 }
 
 impl Dialect {
-    /// `group`, the stored document of a group, without the copies of the documents of the node at
-    /// `relative` and of all that is below it, and then with those of `documents`, each with its
-    /// path from the group. Returns `None` if the group has no inline consolidated metadata.
+    /// Replaces the copies of the node at `relative` and all nodes below it in `group`, the stored
+    /// metadata file of a group, with `documents`, each with its path from the group. Returns
+    /// `None` if the group has no inline consolidated metadata.
     pub fn replace_consolidated(
         &self,
         group: &str,
@@ -67,9 +67,9 @@ impl Dialect {
         checked(text).map(Some)
     }
 
-    /// `group`, the stored document of a group, with the copy of the document of the node at
-    /// `relative` below it set to `document`, or where that is absent removed with all copies of
-    /// what is below the node. Returns `None` if the group has no inline consolidated metadata.
+    /// Sets the copy of the node at `relative` in `group`, the stored metadata file of a group, to
+    /// `document`. If that is `None`, removes the copies of the node and of all nodes below it.
+    /// Returns `None` if the group has no inline consolidated metadata.
     pub fn set_consolidated(
         &self,
         group: &str,
@@ -84,7 +84,7 @@ impl Dialect {
         checked(text).map(Some)
     }
 
-    /// Returns the stored document of a group as text, if there are copies in it.
+    /// Parses the stored metadata file of a group if it has copies.
     fn inline(&self, group: &str) -> Result<Option<Text>> {
         match self {
             Self::V3 => {}
@@ -100,7 +100,7 @@ impl Dialect {
         Text::parse(group.as_bytes()).map(Some)
     }
 
-    /// Returns the stored document `group` of a group with new consolidated metadata, made from the
+    /// Returns the stored metadata file `group` with new consolidated metadata, made from the
     /// stored `documents` below it with their relative paths. In a dialect without them, returns it
     /// unchanged.
     pub fn consolidate(&self, group: &str, documents: &[(String, String)]) -> Result<String> {
@@ -111,7 +111,7 @@ impl Dialect {
                 text.set(&["consolidated_metadata"], &no_copies())?;
                 return checked(text);
             }
-            // Zarr 2 has copies in a value of their own; the others have none at all.
+            // Zarr 2 has copies in a separate value; the others have none.
             Self::V2 | Self::N5 | Self::D2023_02 => return Ok(group.to_owned()),
         }
         let mut sorted = BTreeMap::new();
@@ -136,9 +136,8 @@ impl Dialect {
         checked(text)
     }
 
-    /// Where copies of the documents of a group and of all that is below it lie, in a dialect where
-    /// some library puts them into a value of their own: `.zmetadata` in Zarr 2, and in the drafts
-    /// for the root.
+    /// Returns the key of copies for a group and all nodes below it, in a dialect in which some
+    /// library uses a separate value: `.zmetadata` in Zarr 2, and in the drafts for the root.
     pub fn shared_copies(&self, group: &NodePath) -> Result<Option<Key>> {
         match self {
             Self::Draft(draft) if draft.era == Era::D2020_10 && group.is_root() => {
@@ -149,7 +148,7 @@ impl Dialect {
         }
     }
 
-    /// Where those copies lie that are what a group has for consolidated metadata.
+    /// Returns the key of the copies that are the consolidated metadata of a group.
     pub fn own_copies(&self, group: &NodePath) -> Result<Option<Key>> {
         match self {
             Self::V2 => self.chunk_prefix(group)?.key(v2::ZMETADATA).map(Some),
@@ -157,23 +156,22 @@ impl Dialect {
         }
     }
 
-    /// Whether a group may have copies of the documents in the directories below it.
+    /// Whether a group may have copies of the metadata files in directories below it.
     pub fn copies_directories_below(&self) -> bool {
         match self {
             Self::V3 | Self::V2 => true,
-            // The copies of a draft are for the whole of it, and know a node by its whole path.
+            // The copies of a draft cover the whole hierarchy, and have the whole path of a node.
             Self::D2023_02 | Self::Draft(_) | Self::N5 => false,
         }
     }
 
-    /// Returns a value that has no copies yet ("consolidated metadata" of zarr-python 2).
+    /// Returns a value without copies ("consolidated metadata" of zarr-python 2).
     pub fn no_shared_copies(&self) -> String {
         format!("{:#}\n", json!({"metadata": {}, "zarr_consolidated_format": 1}))
     }
 
-    /// Returns the value that has copies of all documents below a group, with that of `key`, the
-    /// document of the node at `path`, set to `document`; or where that is absent without any of
-    /// the node and of what is below it.
+    /// Sets the copy at `key`, the metadata file of the node at `path`, in the value with the
+    /// copies of a group. If `document` is `None`, removes the node and all nodes below it.
     pub fn set_shared_copy(
         &self,
         copies: &str,
@@ -190,8 +188,7 @@ impl Dialect {
         checked(text)
     }
 
-    /// Returns the value without the copies of the node at `path` and of what is below it, and then
-    /// with those of `documents`.
+    /// Replaces the copies of the node at `path` and of all nodes below it with `documents`.
     pub fn replace_shared_copies(
         &self,
         copies: &str,
@@ -210,7 +207,7 @@ impl Dialect {
         checked(text)
     }
 
-    /// Sets copies in such a value, and makes those of groups between that have none.
+    /// Sets copies in such a value, and adds empty copies for missing groups between.
     fn put_shared_copies(
         &self,
         text: &mut Text,
@@ -236,7 +233,7 @@ impl Dialect {
                     new.push((name(&key), copy_of(&text)?));
                 }
             }
-            // The node may have been of another kind.
+            // The node may have had another kind.
             let own = self.names_of_copies(&root, path)?;
             others.extend(own.into_iter().filter(|own| *own != name(key)));
             for (name, document) in [(name(key), document)].into_iter().chain(attributes) {
@@ -245,7 +242,7 @@ impl Dialect {
                 if known.insert(name.clone()) {
                     new.push((name, copy));
                 } else {
-                    // It keeps its place.
+                    // Setting the string keeps its place.
                     text.set_text(&["metadata", &name], &copy)?;
                 }
             }
@@ -267,8 +264,8 @@ impl Dialect {
             .collect())
     }
 
-    /// Returns the groups between `group` and `path`, in a dialect where each of them has a
-    /// document.
+    /// Returns the groups between `group` and `path`, in a dialect in which each has a metadata
+    /// file.
     fn groups_between(&self, group: &NodePath, path: &NodePath) -> Vec<NodePath> {
         let mut between = path.ancestors();
         between.retain(|above| above != group && above.relative_to(group).is_some());
@@ -278,7 +275,7 @@ impl Dialect {
         between
     }
 
-    /// What the names of copies leave out of keys.
+    /// Returns the prefix of keys that the names of copies omit.
     fn shared_root(&self, group: &NodePath) -> Result<String> {
         Ok(match self {
             Self::V2 => self.chunk_prefix(group)?.as_str().to_owned(),
@@ -287,8 +284,8 @@ impl Dialect {
     }
 }
 
-/// Sets the copies of `documents`, each with its path from the group, and makes those of groups
-/// between that have none.
+/// Sets the copies of `documents`, each with its path from the group, and adds empty copies for
+/// missing groups between.
 fn set_copies(text: &mut Text, documents: &[(String, String)]) -> Result<()> {
     if !text.member(&METADATA)?.is_some_and(|copies| copies.starts_with('{')) {
         text.set(&METADATA, &json!({}))?;
@@ -306,14 +303,14 @@ fn set_copies(text: &mut Text, documents: &[(String, String)]) -> Result<()> {
         if known.insert(relative.clone()) {
             new.push((relative.clone(), copy));
         } else {
-            // It keeps its place.
+            // Setting the string keeps its place.
             text.set_text(&[METADATA.as_slice(), &[relative]].concat(), &copy)?;
         }
     }
     text.set_members(&METADATA, &new)
 }
 
-/// Consolidated metadata that has no copies.
+/// Returns consolidated metadata without copies.
 fn no_copies() -> Value {
     json!({"kind": "inline", "must_understand": false, "metadata": {}})
 }
@@ -323,19 +320,19 @@ fn parents(relative: &str) -> impl Iterator<Item = &str> {
     relative.match_indices('/').filter_map(|(at, _)| relative.get(..at))
 }
 
-/// What a group without a document would have for one.
+/// Returns the metadata file of an empty group.
 fn empty_group() -> Value {
     json!({"zarr_format": 3, "node_type": "group", "attributes": {}})
 }
 
-/// Returns a document as it is copied.
+/// Returns the copy of a metadata file.
 fn copy_of(document: &str) -> Result<Text> {
     let mut copy = Text::parse(document.trim_start_matches('\u{feff}').as_bytes())?;
     copy.remove(&["consolidated_metadata"])?;
     Ok(copy)
 }
 
-/// Returns the text, if it can still be read: the copies may have made it too long or too deep.
+/// Returns the string, unless copies made it too long or too deep to read.
 fn checked(text: Text) -> Result<String> {
     let text = text.into_string();
     json::check(text.as_bytes()).map_err(|error| {

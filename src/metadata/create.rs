@@ -1,5 +1,5 @@
-//! New nodes: the document that a program wrote for the decoded files beside it, to the one that is
-//! stored.
+//! New nodes: translates the metadata file that a program wrote for decoded chunk files to the
+//! stored one.
 //!
 //! What a program writes into a mount is released v3 and describes decoded chunk files. It is
 //! checked here, the model that the store is to have is made of it and of the [`Policy`], and the
@@ -32,23 +32,23 @@ use crate::json::{self, Text, describe};
 use crate::store::Key;
 use splice::New;
 
-/// What a new node is to be stored as.
+/// The stored form of a new node.
 #[derive(Debug, Clone)]
 pub struct NewDocument {
-    /// Where the document lies.
+    /// The key of the metadata file.
     pub key: Key,
-    /// The stored document.
+    /// The stored metadata file.
     pub text: String,
-    /// What the text means.
+    /// The node that it describes.
     pub node: Node,
-    /// Whether the program's document of a group has consolidated metadata of the inline kind: a
-    /// wish for some, which is never copied.
+    /// Whether the program's metadata file of a group has inline consolidated metadata: a request
+    /// to generate some. Its contents are never copied.
     pub consolidated: bool,
 }
 
 impl Dialect {
-    /// Returns the stored document for a new node at `path`, from the released v3 document
-    /// `written` that a program wrote for the decoded files beside it.
+    /// Returns the stored metadata file for a new node at `path`. `written` is released v3, which a
+    /// program wrote for decoded chunk files.
     pub fn new_document(
         &self,
         path: &NodePath,
@@ -79,7 +79,7 @@ impl Dialect {
             }
         };
         if *self == Self::N5 && path.is_root() {
-            // By it the hierarchy is known for one.
+            // This member marks the root of a hierarchy.
             text.set(&["n5"], &Value::from(super::n5::VERSION))?;
         }
         let text = text.into_string();
@@ -94,7 +94,7 @@ impl Dialect {
         Ok(NewDocument { key, text, node, consolidated })
     }
 
-    /// Checks a *stored* document that a person wrote, in this dialect's own form, with any
+    /// Checks a *stored* metadata file that a user wrote, in this dialect's own form, with any
     /// pipeline. The kind is that of [`Dialect::document_keys`].
     pub fn check_stored(&self, kind: Option<NodeKind>, text: &[u8]) -> Result<Node> {
         self.lower(kind, text).node.map_err(invalid)
@@ -112,7 +112,8 @@ impl Dialect {
         Ok(group)
     }
 
-    /// Makes `text` the stored document of an array, and says what it must mean.
+    /// Changes `text` to the stored metadata file of an array, and returns the array that it must
+    /// describe.
     fn new_array_text(
         &self,
         text: &mut Text,
@@ -140,7 +141,7 @@ impl Dialect {
         }
         let new =
             New { chain: released(chain, dtype), chunk_shape: shown.chunk_shape.clone(), shards };
-        // Null is no value in released v3.
+        // Released v3 does not allow null.
         let fill = match self {
             Self::V2 if !shown.fill.is_defined() => FillValue::UNDEFINED,
             _ => FillValue::parse(&shown.fill.to_json(dtype), dtype)?,
@@ -164,13 +165,13 @@ fn invalid(error: Error) -> Error {
     error.of_kind(Kind::Invalid)
 }
 
-/// Where in a mount the stored document is.
+/// Returns the name of the stored metadata file in a mount.
 fn stored_name(path: &NodePath, key: &Key) -> String {
     let slash = if path.is_root() { "" } else { "/" };
     format!(".zarrfs/stored/{}{slash}{}", path.as_str(), key.name())
 }
 
-/// What the document is for.
+/// Returns the kind of node that the metadata file describes.
 fn check_head(document: &Object) -> Result<NodeKind> {
     let format = document.get("zarr_format").unwrap_or(&Value::Null);
     if format.as_number().and_then(|number| integer(number.as_str())) != Some(3) {
@@ -190,7 +191,8 @@ fn check_head(document: &Object) -> Result<NodeKind> {
     }
 }
 
-/// Refuses an array that the mount cannot store; `stored` is the name of its stored document.
+/// Fails for an array that the mount cannot store; `stored` is the name of its stored metadata
+/// file.
 fn check_array(document: &Object, stored: &str) -> Result<()> {
     if let Some(value) = document.get("data_type") {
         check_type(value)?;
@@ -226,7 +228,7 @@ fn wrong_encoding() -> Error {
     )
 }
 
-/// Refuses a type that is not known by itself: a fallback would be another type.
+/// Fails for a type that is only known by its fallback, which would be another type.
 pub(super) fn check_type(value: &Value) -> Result<()> {
     let mut alone = value.clone();
     if let Value::Object(members) = &mut alone {
@@ -241,8 +243,8 @@ pub(super) fn check_type(value: &Value) -> Result<()> {
     })
 }
 
-/// Refuses codecs after which a chunk file would not hold elements, little endian and in C order,
-/// or from which they could not be told apart.
+/// Fails for codecs that would leave a chunk file without little-endian elements in C order, or
+/// that could not be told apart from its codec.
 fn check_codecs(document: &Object, stored: &str) -> Result<()> {
     let refused = |what: &str, option: &str| {
         Err(Error::invalid(format!(
@@ -283,19 +285,19 @@ fn check_codecs(document: &Object, stored: &str) -> Result<()> {
     Ok(())
 }
 
-/// Returns the codecs of the document under their canonical names.
+/// Returns the codecs of the metadata file under their canonical names.
 fn listed(document: &Object) -> Result<Vec<CodecSpec>> {
     codecs::list(document.get("codecs")).map(codecs::named).map_err(invalid)
 }
 
-/// Returns the codecs that the program asks for behind the plain one.
+/// Returns the codecs that the program requests after the plain one.
 fn pipeline(document: &Object, dtype: &DType) -> Result<Vec<CodecSpec>> {
     let plain = codecs::plain(dtype);
     let listed = listed(document)?.into_iter();
     Ok(listed.filter(|codec| codec.name != plain.name).map(policy::completed).collect())
 }
 
-/// Returns the chain as released v3 spells it: elements of one byte have no byte order.
+/// Returns the chain in the form of released v3: elements of one byte have no byte order.
 fn released(mut chain: Vec<CodecSpec>, dtype: &DType) -> Vec<CodecSpec> {
     for codec in &mut chain {
         if codec.name == "bytes" && dtype.component_len() == 1 {

@@ -1,8 +1,8 @@
-//! Which dialect a store holds.
+//! Detects the dialect of a store.
 //!
-//! The entry point `zarr.json` decides, by the type of its `zarr_format`, before anything
-//! else that lies beside it: zarr-python 2 drops a stray `.zgroup` into drafts, and a v3
-//! hierarchy may hold groups that are called `meta` and `data`.
+//! The `zarr_format` in the entry point `zarr.json` decides before any other file beside it:
+//! zarr-python 2 adds a stray `.zgroup` to drafts, and a v3 hierarchy may have groups called `meta`
+//! and `data`.
 
 use std::collections::VecDeque;
 
@@ -18,13 +18,13 @@ use crate::json::Object;
 use crate::json::{self, MAX_DOCUMENT_LEN, describe};
 use crate::store::{Entry, Key, Prefix, Store};
 
-/// How many names are looked at for a first node where the root has no document.
+/// The most names to search for a first node if the root has no metadata file.
 const MAX_ENTRIES: usize = 10_000;
 
-/// The longest ending of document keys that is taken.
+/// The longest valid suffix of metadata files.
 const MAX_SUFFIX_LEN: usize = 64;
 
-/// What a `zarr.json` at the root says.
+/// The kind of a `zarr.json` at the root.
 enum EntryPoint {
     V3,
     /// The draft of February 2023, which names nodes by URIs.
@@ -35,21 +35,21 @@ enum EntryPoint {
     Suffix(String),
     /// The draft of September 2020. It has no suffix, but zarrita wrote one.
     NoSuffix,
-    /// The drafts of November and December 2022, which differ in where documents lie.
+    /// The drafts of November and December 2022, which differ in where metadata files lie.
     Late2022(String),
 }
 
-/// Returns the dialect of the hierarchy in `store`. An error is a sentence for a person.
+/// Detects the dialect of the hierarchy in `store`. An error is a sentence for the user.
 ///
-/// [`Kind::NotFound`] is a store that holds nothing at all; [`Kind::Invalid`] one that holds no
-/// hierarchy; [`Kind::Unsupported`] one that is not understood; [`Kind::Corrupt`] one whose entry
-/// point is damaged.
+/// [`Kind::NotFound`] means that the store is empty, [`Kind::Invalid`] that it is not a hierarchy,
+/// [`Kind::Unsupported`] that the dialect is unknown, and [`Kind::Corrupt`] that the entry point is
+/// damaged.
 pub fn detect(store: &Store) -> Result<Dialect> {
     declared(store)?.map_or_else(|| search(store), Ok)
 }
 
-/// Returns the dialect of the hierarchy whose root has a document in `store`, `None` if what lies
-/// below would have to tell.
+/// Returns the dialect of the hierarchy in `store` if its root has a metadata file, `None` if only
+/// nodes below it could tell.
 pub fn declared(store: &Store) -> Result<Option<Dialect>> {
     let entry = Key::parse(v3::DOCUMENT)?;
     if let Some(found) = skim::get(store, &entry)? {
@@ -85,8 +85,8 @@ pub fn declared(store: &Store) -> Result<Option<Dialect>> {
     Ok(None)
 }
 
-/// Returns the draft whose entry point `zarr_json` is, if it is one. A user who names a directory
-/// inside such a hierarchy must use its root.
+/// Returns the draft if `zarr_json` is the entry point of one. A user who names a directory inside
+/// such a hierarchy must use its root.
 pub fn draft_root_marker(zarr_json: &[u8]) -> Option<Dialect> {
     match entry_point(zarr_json).ok()? {
         EntryPoint::V3 | EntryPoint::Uris => None,
@@ -135,7 +135,7 @@ fn core_version(uri: &str) -> Option<&str> {
     path.strip_prefix("protocol/").unwrap_or(path).strip_prefix("core/")?.split('/').next()
 }
 
-/// How documents are encoded and what ends their keys ("entry point metadata" of the drafts).
+/// Returns the encoding and the suffix of metadata files ("entry point metadata" of the drafts).
 fn encoding(document: &Object) -> Result<EntryPoint> {
     let suffix_of = |value: Option<&Value>| match value {
         None => Ok(".json".to_owned()),
@@ -186,7 +186,7 @@ fn has_meta_root(store: &Store, suffix: &str) -> Result<bool> {
     Ok(list.list_dir(&Prefix::parse("meta/root/")?)?.next().transpose()?.is_some())
 }
 
-/// `.json` if the first document that is found ends so, otherwise nothing.
+/// Returns `.json` if the first metadata file has that suffix, otherwise the empty string.
 fn suffix_in_use(store: &Store) -> Result<String> {
     let mut suffix = String::new();
     walk(store, &Prefix::parse("meta/")?, |_, entry| {
@@ -204,7 +204,7 @@ fn suffix_in_use(store: &Store) -> Result<String> {
     Ok(suffix)
 }
 
-/// Looks for a first node below, where the root has no document.
+/// Searches for a first node below a root without a metadata file.
 fn search(store: &Store) -> Result<Dialect> {
     if store.list().is_none() {
         return Err(Error::invalid(
@@ -242,7 +242,7 @@ fn search(store: &Store) -> Result<Dialect> {
     }
 }
 
-/// What a `zarr.json` below the root means for the root.
+/// Returns what a `zarr.json` below the root implies for the root.
 fn node_below(store: &Store, prefix: &Prefix) -> Result<Option<Result<Dialect>>> {
     let key = prefix.key(v3::DOCUMENT)?;
     let Some(value) = store.get(&key, MAX_DOCUMENT_LEN)? else {
@@ -255,13 +255,13 @@ fn node_below(store: &Store, prefix: &Prefix) -> Result<Option<Result<Dialect>>>
             "not the root: the root of a Zarr draft hierarchy is in {} below it",
             prefix.as_str().trim_end_matches('/')
         )))),
-        // A damaged document says nothing about its neighbours.
+        // A damaged metadata file says nothing about its neighbours.
         Err(_) => None,
     })
 }
 
-/// Returns a draft's document without the entry point: of 2019, which had none, if it tells its
-/// format.
+/// Returns the error for a draft's metadata file whose entry point is missing. In 2019 there was
+/// none, and the metadata file has its format.
 fn lost_document(store: &Store, prefix: &Prefix, name: &str) -> Result<Result<Dialect>> {
     Ok(if says_its_format(store, prefix, name)? {
         Ok(Dialect::draft(Era::D2019_05, ".json"))
@@ -273,7 +273,7 @@ fn lost_document(store: &Store, prefix: &Prefix, name: &str) -> Result<Result<Di
     })
 }
 
-/// Whether a document says its format in a URI, as all of May 2019 do.
+/// Whether a metadata file has its format in a URI, as those of May 2019 do.
 fn says_its_format(store: &Store, prefix: &Prefix, name: &str) -> Result<bool> {
     let value = store.get(&prefix.key(name)?, MAX_DOCUMENT_LEN)?;
     let document = value.and_then(|value| json::parse_object(&value.bytes).ok());
@@ -286,14 +286,14 @@ fn is_n5(store: &Store, prefix: &Prefix) -> Result<bool> {
     Ok(document.is_some_and(|found| found.contains_key("n5") || found.contains_key("dimensions")))
 }
 
-/// How a walk ended.
+/// The end of a walk.
 enum Walk<T> {
     Found(T),
     End,
     Limit,
 }
 
-/// Shows `visit` the entries below `prefix`, the upper levels first, until it has found something.
+/// Calls `visit` for the entries below `prefix`, upper levels first, until it returns a result.
 fn walk<T>(
     store: &Store,
     prefix: &Prefix,

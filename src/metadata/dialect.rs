@@ -1,8 +1,7 @@
-//! A dialect: where its metadata files and chunks lie, what the metadata files mean, and those of
-//! new groups.
+//! A dialect: the keys of metadata files and chunks, the meaning of metadata files, and new groups.
 //!
-//! `v3`, `v2`, `n5`, `draft` and `d2023` do this for one syntax each; an `Era` says where the files
-//! of a draft lie. Arrays are made in `create`.
+//! `v3`, `v2`, `n5`, `draft` and `d2023` do this for one syntax each; an `Era` knows where the
+//! files of a draft lie. `create` has new arrays.
 
 use serde_json::json;
 
@@ -13,28 +12,28 @@ use super::{d2023, draft, n5, v2, v3};
 use crate::error::{Error, Kind, Result};
 use crate::store::{Entry, Key, PRIVATE, Prefix};
 
-/// What an entry of a listing says about a child.
+/// A child, by an entry of a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Child {
     /// Its name.
     pub name: String,
-    /// Whether the entry is a document; a prefix is a node only if a document lies somewhere below
-    /// it.
+    /// Whether the entry is a metadata file. A prefix is a node only if there is a metadata file
+    /// below it.
     pub certain: bool,
 }
 
-/// An on-disk form of Zarr.
+/// A stored form of Zarr.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Dialect {
     /// Core 3.0 and 3.1, and the provisional 3.0 of 2023 and 2024.
     V3,
-    /// The draft of February 2023: the keys of v3, but documents that name themselves by URIs.
+    /// The draft of February 2023: the keys of v3, but metadata files with URIs.
     D2023_02,
-    /// A draft whose documents and chunks lie in trees of their own.
+    /// A draft whose metadata files and chunks lie in separate trees.
     Draft(Draft),
     /// Zarr 2.
     V2,
-    /// N5, as zarr-python shows it: dimensions reversed.
+    /// N5, with the dimensions reversed as in zarr-python.
     N5,
 }
 
@@ -44,8 +43,8 @@ impl Dialect {
         Self::Draft(Draft { era, suffix: suffix.to_owned(), base: NodePath::root() })
     }
 
-    /// The same with `base` for the root; none in a dialect where any directory of a node is a
-    /// hierarchy by itself.
+    /// Returns the dialect with `base` as the root; `None` if any directory of a node is itself a
+    /// hierarchy.
     pub fn below(&self, base: &NodePath) -> Option<Self> {
         match self {
             Self::Draft(draft) => {
@@ -56,7 +55,7 @@ impl Dialect {
         }
     }
 
-    /// Returns the node that is taken for the root.
+    /// Returns the node that is the root.
     pub fn base(&self) -> NodePath {
         match self {
             Self::Draft(draft) => draft.base.clone(),
@@ -64,7 +63,7 @@ impl Dialect {
         }
     }
 
-    /// The same with another node taken for the root, from the root of the whole.
+    /// Returns the dialect with another node as the root, from the root of the whole.
     #[must_use]
     pub fn with_base(&self, base: NodePath) -> Self {
         match self {
@@ -73,8 +72,8 @@ impl Dialect {
         }
     }
 
-    /// Returns the node that a directory of a hierarchy is of, by its path from there, `None` if it
-    /// is of none.
+    /// Returns the node for a relative path of a directory in a hierarchy, `None` if it belongs to
+    /// no node.
     pub fn node_of_directory(&self, relative: &str) -> Option<NodePath> {
         let Self::Draft(draft) = self else { return NodePath::parse(relative).ok() };
         let (documents, chunks) = draft.era.trees();
@@ -82,7 +81,7 @@ impl Dialect {
         NodePath::parse(below).ok().filter(|path| !path.is_root())
     }
 
-    /// Returns the name, as `--from` takes it.
+    /// Returns the name for `--from`.
     pub fn name(&self) -> &'static str {
         match self {
             Self::V3 => "v3",
@@ -93,18 +92,18 @@ impl Dialect {
         }
     }
 
-    /// Returns the dialect of this name, in its usual form, `None` if there is no such dialect.
+    /// Returns the dialect with this name in its usual form, `None` if there is none.
     pub fn parse_name(name: &str) -> Option<Self> {
         Self::all().into_iter().find(|dialect| dialect.name() == name)
     }
 
-    /// Returns every dialect, in its usual form.
+    /// Returns all dialects in their usual forms.
     pub fn all() -> Vec<Self> {
         let drafts = Era::ALL.map(|era| Self::draft(era, era.suffix()));
         [Self::V3, Self::V2, Self::N5, Self::D2023_02].into_iter().chain(drafts).collect()
     }
 
-    /// Why no new nodes are made in this dialect, where none are: nobody would read them.
+    /// Fails if new nodes in this dialect are not supported, since no program would read them.
     pub fn check_makes_nodes(&self) -> Result<()> {
         match self {
             Self::V3
@@ -125,8 +124,9 @@ impl Dialect {
         }
     }
 
-    /// Where the document of `path` may lie, in order of preference: an array hides a group of its
-    /// name. Where the document itself tells what the node is the kind is absent.
+    /// Returns the possible keys of the metadata file of `path`, preferred ones first: an array
+    /// hides a group of its name. A key comes with the kind of node, unless the metadata file has
+    /// it.
     pub fn document_keys(&self, path: &NodePath) -> Result<Vec<(Option<NodeKind>, Key)>> {
         let beside = |name: &str| prefix_of("", path)?.key(name);
         let draft = match self {
@@ -156,7 +156,7 @@ impl Dialect {
         Ok(keys)
     }
 
-    /// Where a dialect keeps attributes that are not in a node's document.
+    /// Returns the key of attributes that are not in a node's metadata file.
     pub fn attributes_key(&self, path: &NodePath) -> Result<Option<Key>> {
         match self {
             Self::V2 => prefix_of("", path)?.key(v2::ZATTRS).map(Some),
@@ -164,8 +164,8 @@ impl Dialect {
         }
     }
 
-    /// What the document `text` says, which lies at a key of that kind. Attributes that lie
-    /// elsewhere are in it (`join`).
+    /// Lowers a metadata file from a key of this kind. Attributes from another file are already in
+    /// it (`join`).
     pub fn lower(&self, kind: Option<NodeKind>, text: &[u8]) -> Lowered {
         match self {
             Self::V3 => v3::lower(text),
@@ -176,7 +176,7 @@ impl Dialect {
         }
     }
 
-    /// Where the keys of an array's chunks begin, and those of ordinary files beside a node.
+    /// Returns the prefix of an array's chunks, and of ordinary files beside a node.
     pub fn chunk_prefix(&self, path: &NodePath) -> Result<Prefix> {
         match self {
             Self::V3 | Self::D2023_02 | Self::V2 | Self::N5 => prefix_of("", path),
@@ -184,7 +184,7 @@ impl Dialect {
         }
     }
 
-    /// What to list for the children of a group; see [`Dialect::child`].
+    /// Returns the prefix to list for the children of a group; see [`Dialect::child`].
     pub fn children_prefix(&self, path: &NodePath) -> Result<Prefix> {
         match self {
             Self::V3 | Self::D2023_02 | Self::V2 | Self::N5 => prefix_of("", path),
@@ -192,9 +192,9 @@ impl Dialect {
         }
     }
 
-    /// What an entry of that listing says about a child, `None` if it is not one.
+    /// Returns the child for an entry of that listing, `None` if it is not one.
     ///
-    /// The same child may come twice: as a document and as a prefix of what lies below it.
+    /// A child may occur twice: as a metadata file, and as a prefix of keys below it.
     pub fn child(&self, entry: &Entry) -> Option<Child> {
         let (name, certain) = match (self, entry) {
             // Names with two underscores are reserved ("node names", v3 core).
@@ -212,7 +212,7 @@ impl Dialect {
         crate::store::is_component(name).then(|| Child { name: name.to_owned(), certain })
     }
 
-    /// Whether `key`, below the prefix of some group's children, is that of a document.
+    /// Whether `key`, below the prefix of a group's children, is that of a metadata file.
     pub fn is_document(&self, key: &Key) -> bool {
         match self {
             Self::V3 | Self::D2023_02 => key.name() == v3::DOCUMENT,
@@ -224,14 +224,14 @@ impl Dialect {
         }
     }
 
-    /// Whether what is above a node is a group without having a document. The drafts say so; in v3
-    /// and v2 `TensorStore` writes no documents for groups, and in N5 any directory is one.
+    /// Whether groups above a node need no metadata file. The drafts allow that; in v3 and v2
+    /// `TensorStore` writes no metadata files for groups, and in N5 any directory is a group.
     pub fn has_implicit_groups(&self) -> bool {
         true
     }
 
-    /// Whether every group above a new node is to have a document ("group metadata", v3 core;
-    /// "hierarchies", v2). In the drafts creating a node does not need those above.
+    /// Whether every group above a new node gets a metadata file ("group metadata", v3 core;
+    /// "hierarchies", v2). The drafts do not need them.
     pub fn wants_group_documents(&self) -> bool {
         match self {
             Self::V3 | Self::D2023_02 | Self::V2 | Self::N5 => true,
@@ -239,7 +239,7 @@ impl Dialect {
         }
     }
 
-    /// Whether the root is a group though nothing is below it and it has no document.
+    /// Whether an empty root without a metadata file is a group.
     pub fn has_implicit_root(&self) -> bool {
         match self {
             Self::V3 | Self::D2023_02 | Self::V2 | Self::N5 => false,
@@ -247,8 +247,8 @@ impl Dialect {
         }
     }
 
-    /// Whether the key `relative` below the prefix of a node's chunks is a document's in this
-    /// dialect, so that no ordinary file can have it.
+    /// Whether the key `relative` below the prefix of a node's chunks is for a metadata file, so
+    /// that no ordinary file can have it.
     pub fn is_reserved(&self, node: &NodePath, relative: &str) -> bool {
         let _ = node;
         let name = relative.rsplit('/').next();
@@ -256,19 +256,17 @@ impl Dialect {
             Self::V3 | Self::D2023_02 => name == Some(v3::DOCUMENT),
             Self::V2 => matches!(name, Some(v2::ZARRAY | v2::ZGROUP | v2::ZATTRS | v2::ZMETADATA)),
             Self::N5 => name == Some(n5::DOCUMENT),
-            // Documents lie in a tree of their own.
+            // Metadata files lie in a separate tree.
             Self::Draft(_) => false,
         }
     }
 
-    /// Whether two names that differ in the case of their letters alone cannot stand beside one
-    /// another.
+    /// Whether names in a group must differ in more than the case of their letters.
     pub fn folds_case(&self) -> bool {
         matches!(self, Self::Draft(draft) if draft.era.folds_case())
     }
 
-    /// Refuses what the dialect does not allow as the name of a new node. Any name that is stored
-    /// is read.
+    /// Fails if the dialect forbids the name of a new node. Any stored name can be read.
     pub fn check_name(&self, name: &str) -> Result<()> {
         let wrong = |rule: &str| Err(Error::invalid(format!("{name:?}: {rule}")));
         if !crate::store::is_component(name) || name.bytes().all(|byte| byte == b'.') {
@@ -300,13 +298,13 @@ impl Dialect {
         }
     }
 
-    /// Returns the documents of an empty hierarchy.
+    /// Returns the metadata files of an empty hierarchy.
     pub fn new_root(&self) -> Result<Vec<(Key, String)>> {
         let group = self.new_group(&NodePath::root())?;
         Ok(self.new_entry_point()?.into_iter().chain([group]).collect())
     }
 
-    /// What a hierarchy has at its root besides the documents of nodes.
+    /// Returns the files at the root of a hierarchy besides metadata files of nodes.
     pub fn new_entry_point(&self) -> Result<Option<(Key, String)>> {
         self.check_makes_nodes()?;
         let entry = match self {
@@ -316,7 +314,7 @@ impl Dialect {
         entry.map(|text| Key::parse(v3::DOCUMENT).map(|key| (key, text))).transpose()
     }
 
-    /// Returns the document of a group without attributes, and where it lies.
+    /// Returns the metadata file of a group without attributes, and its key.
     pub fn new_group(&self, path: &NodePath) -> Result<(Key, String)> {
         let keys = self.document_keys(path)?;
         let key = keys.into_iter().find(|(kind, _)| *kind != Some(NodeKind::Array));
@@ -335,7 +333,7 @@ impl Dialect {
     }
 }
 
-/// `head` followed by the names of `path`.
+/// Returns `head` followed by the names of `path`.
 fn prefix_of(head: &str, path: &NodePath) -> Result<Prefix> {
     Prefix::parse(&format!("{head}{}", path.as_str()))
 }

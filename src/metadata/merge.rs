@@ -1,8 +1,8 @@
-//! What a program that rewrites a document wants changed, and the change of the stored text.
+//! The changes that a program makes when it rewrites a metadata file, applied to the stored one.
 //!
-//! A program sees the shown document and writes one like it. What differs from the one last
-//! shown is taken over, member by member and attribute by attribute; all else keeps
-//! its stored text. What would change the meaning of stored chunks is refused.
+//! A program reads the shown metadata file and writes a similar one. Differences to the one last
+//! shown are applied, member by member and attribute by attribute; everything else keeps its stored
+//! spelling. A change that would alter the meaning of stored chunks fails.
 
 use serde_json::{Map, Value, json};
 
@@ -18,37 +18,36 @@ use crate::error::{Error, Result};
 use crate::json::Object;
 use crate::json::{self, Text, describe, same};
 
-/// What is to change in a document. Nothing by default.
+/// The changes of a metadata file. Nothing by default.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Edit {
-    /// Attributes to set, or to remove where there is no value.
+    /// Attributes to set, or to remove if there is no value.
     pub attributes: Vec<(String, Option<Value>)>,
-    /// The shape of an array, of the same rank.
+    /// The new shape of an array, of the same rank.
     pub shape: Option<Vec<u64>>,
-    /// The names of an array's dimensions; none at all where the list is empty.
+    /// The new names of an array's dimensions; an empty list removes them.
     pub dimension_names: Option<Vec<Option<String>>>,
-    /// Whether a group is to have consolidated metadata, which are made of what is stored.
+    /// Whether a group gets consolidated metadata, which zarrfs generates from the stored metadata.
     pub consolidated: Option<bool>,
     /// Other members to set or to remove.
     pub members: Vec<(String, Option<Value>)>,
-    /// Whether the array has no chunks yet, so that none reads otherwise when its fill value
-    /// changes.
+    /// Whether the array has no chunks yet, so that its fill value may change.
     pub has_no_chunks: bool,
 }
 
 impl Edit {
-    /// Whether nothing is to change.
+    /// Whether nothing changes.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Returns the edit of one attribute alone.
+    /// Returns the edit of a single attribute.
     pub fn attribute(name: &str, value: Option<Value>) -> Self {
         Self { attributes: vec![(name.to_owned(), value)], ..Self::default() }
     }
 }
 
-/// Members of shown documents that are compared one by one, or that say nothing.
+/// Members of shown metadata files that are compared separately, or that have no meaning.
 const COMPARED: [&str; 12] = [
     "zarr_format",
     "node_type",
@@ -64,11 +63,12 @@ const COMPARED: [&str; 12] = [
     "consolidated_metadata",
 ];
 
-/// What `new`, written by a program, changes in `base`, the document last shown for `node`, whose
-/// chunk files have `shown_chunk_shape`.
+/// Returns the changes in `new`, written by a program, against `base`, the metadata file last shown
+/// for `node`. Its chunk files have `shown_chunk_shape`.
 ///
-/// Compared is what members mean: a library leaves out defaults, adds empty members and spells
-/// numbers its own way. Consolidated metadata is a wish: what it says is made from what is stored.
+/// Compares the meaning of members: a library omits defaults, adds empty members and spells numbers
+/// its own way. Consolidated metadata only request that zarrfs generates them; their contents are
+/// ignored.
 pub fn diff(base: &str, new: &[u8], node: &Node, shown_chunk_shape: &[u64]) -> Result<Edit> {
     let base = json::parse_object(base.as_bytes()).map_err(|error| as_invalid(&error))?;
     let new = json::parse_object(new).map_err(|error| as_invalid(&error))?;
@@ -114,12 +114,12 @@ fn refused<T>(member: &str, value: Option<&Value>, advice: &str) -> Result<T> {
         return Err(Error::invalid(format!("{member} cannot be left out: {advice}")));
     };
     let text = value.to_string();
-    // A short object is shown whole, so that the user sees which number is wrong.
+    // A short object is printed completely, so that the user sees which number is wrong.
     let value = if value.is_object() && text.len() <= 200 { text } else { describe(value) };
     Err(Error::invalid(format!("{member} cannot become {value}: {advice}")))
 }
 
-/// Refuses what would give the stored chunks another meaning.
+/// Fails for changes that would give the stored chunks another meaning.
 fn check_unchanged(
     base: &Object,
     new: &Object,
@@ -173,7 +173,7 @@ fn is_grid(grid: Option<&Value>, array: &Array, shown_chunk_shape: &[u64]) -> bo
     }
 }
 
-/// Whether `codecs` says what the shown chunk files are: elements in little endian, no more.
+/// Whether `codecs` describe the shown chunk files: just little-endian elements.
 fn is_plain(codecs: &Value, array: &Array) -> bool {
     let elements =
         Elements { rank: array.shape.len(), dtype: array.dtype.clone(), endian: Endian::Little };
@@ -215,7 +215,7 @@ fn shape(base: &Object, new: &Object, array: &Array) -> Result<Option<Vec<u64>>>
     Ok((found != of(base)?).then_some(found))
 }
 
-/// Returns a list of no names but nulls says as little as none at all.
+/// Returns the new names of dimensions if they change. A list of nulls equals no list.
 fn names(base: &Object, new: &Object, array: &Array) -> Result<Option<Vec<Option<String>>>> {
     let of = |document: &Object| -> Result<Vec<Option<String>>> {
         let value = document.get("dimension_names").unwrap_or(&Value::Null);
@@ -224,7 +224,7 @@ fn names(base: &Object, new: &Object, array: &Array) -> Result<Option<Vec<Option
         Ok(if names.iter().all(Option::is_none) { Vec::new() } else { names })
     };
     let found = of(new)?;
-    // An array without dimensions may have an empty list of names, or none.
+    // An array without dimensions may have an empty list of names, or no list.
     let says = |document: &Object| document.get("dimension_names").is_some_and(Value::is_array);
     let says_none = array.shape.is_empty() && says(new) && !says(base);
     Ok((says_none || found != of(base)?).then_some(found))
@@ -240,7 +240,7 @@ fn attributes(base: &Object, new: &Object) -> Result<Vec<(String, Option<Value>)
     Ok(changes(&members(base)?, &members(new)?))
 }
 
-/// Members that neither Zarr nor the mount knows. A reader must be able to ignore them.
+/// Returns changes of members that neither Zarr nor the mount knows. They must be ignorable.
 fn members(base: &Object, new: &Object) -> Result<Vec<(String, Option<Value>)>> {
     let other = |document: &Object| -> Object {
         let unknown = |(name, _): &(&String, &Value)| !COMPARED.contains(&name.as_str());
@@ -256,7 +256,7 @@ fn members(base: &Object, new: &Object) -> Result<Vec<(String, Option<Value>)>> 
     }
 }
 
-/// What to set and to remove so that `base` becomes `new`.
+/// Returns the members to set and to remove to change `base` to `new`.
 fn changes(base: &Object, new: &Object) -> Vec<(String, Option<Value>)> {
     let set = new
         .iter()
@@ -267,8 +267,8 @@ fn changes(base: &Object, new: &Object) -> Vec<(String, Option<Value>)> {
 }
 
 impl Dialect {
-    /// Returns the stored document with `edit` in it, in the spelling of the dialect; every byte
-    /// that is not edited stays. A result that would no longer be understood is refused.
+    /// Applies `edit` to a stored metadata file, in the spelling of the dialect. All other bytes
+    /// stay. Fails if the result could not be read.
     pub fn edit(&self, kind: NodeKind, stored: &str, edit: &Edit) -> Result<String> {
         let mut text = Text::parse(stored.as_bytes())?;
         let document = json::parse_object(&skim::without_copies(stored.as_bytes()))?;
@@ -280,7 +280,7 @@ impl Dialect {
         Ok(edited)
     }
 
-    /// Edits `text`, which is that of `document`.
+    /// Edits `text`, the string of `document`.
     fn apply(&self, text: &mut Text, document: &Object, kind: NodeKind, edit: &Edit) -> Result<()> {
         let is_array = kind == NodeKind::Array;
         for (name, value) in &edit.attributes {
@@ -342,7 +342,7 @@ fn has_no_dimensions(document: &Object) -> bool {
     document.get("shape").and_then(Value::as_array).is_some_and(Vec::is_empty)
 }
 
-/// Whether the dimensions of an array have names, when it is edited.
+/// Whether the dimensions of an array have names after the edit.
 fn is_named(document: &Object, edit: &Edit) -> bool {
     let has = |attributes: &Value| attributes.get(DIMENSIONS).is_some();
     edit.dimension_names.as_ref().map_or_else(
@@ -351,10 +351,10 @@ fn is_named(document: &Object, edit: &Edit) -> bool {
     )
 }
 
-/// What attributes mean beside what they say.
+/// The conventions for attributes of an array.
 #[derive(Debug, Clone, Copy)]
 struct Conventions {
-    /// Whether the dimensions of the array have names: then its fill value is what xarray masks.
+    /// Whether the dimensions of the array have names: then xarray masks its fill value.
     is_named: bool,
     /// Whether the fill value may change.
     may_refill: bool,
@@ -371,7 +371,7 @@ fn put_v2_attribute(
     let stored = document.get("attributes").and_then(Value::as_object).cloned().unwrap_or_default();
     if name == OME && !stored.contains_key(OME) {
         let new = value.map(conventions::ome_to_v2);
-        // What is no OME-Zarr 0.5 stays what it is.
+        // Attributes that are not OME-Zarr 0.5 stay unchanged.
         if let Some(members) = new.unwrap_or_else(|| Some(Object::new())) {
             for old in conventions::ome_members() {
                 if !members.contains_key(*old) {
@@ -406,7 +406,7 @@ fn put_v2_attribute(
     put(text, &["attributes", name], value)
 }
 
-/// Sets an attribute of N5, which stands beside what is N5's own.
+/// Sets an attribute of N5, which is beside the members of N5.
 fn put_n5_attribute(text: &mut Text, name: &str, value: Option<&Value>) -> Result<()> {
     if n5::MEMBERS.contains(&name) {
         return Err(Error::invalid(format!(
@@ -423,7 +423,7 @@ fn put(text: &mut Text, path: &[&str], value: Option<&Value>) -> Result<()> {
     }
 }
 
-/// Sets the lengths that change, each in its place.
+/// Sets the lengths that change.
 fn put_shape(text: &mut Text, document: &Object, member: &str, shape: &[u64]) -> Result<()> {
     let stored = lengths(document.get(member).unwrap_or(&Value::Null), member)?;
     if stored.len() != shape.len() {
@@ -439,8 +439,7 @@ fn put_shape(text: &mut Text, document: &Object, member: &str, shape: &[u64]) ->
     Ok(())
 }
 
-/// Returns the attribute that a dialect keeps names of dimensions in; it has no way to leave one
-/// out.
+/// Returns the attribute with the names of dimensions. Fails if only some have names.
 fn all_named(names: &[Option<String>]) -> Result<Option<Value>> {
     if names.is_empty() {
         return Ok(None);
@@ -451,7 +450,7 @@ fn all_named(names: &[Option<String>]) -> Result<Option<Value>> {
     })
 }
 
-/// Refuses an attribute that would make filters, or take away those that the chunks have.
+/// Fails for an attribute that would add filters, or remove those of existing chunks.
 fn check_draft_attribute(document: &Object, name: &str, value: Option<&Value>) -> Result<()> {
     let stored = document.get("attributes").and_then(|attributes| attributes.get(name));
     let filters = stored.is_some_and(draft::are_filters) || value.is_some_and(draft::are_filters);

@@ -1,4 +1,4 @@
-//! The spellings of data types, and the byte order that some of them carry.
+//! The spellings of data types; some include the byte order.
 
 use serde_json::{Value, json};
 
@@ -6,17 +6,18 @@ use crate::dtype::{DType, Field, MAX_ITEM_LEN, TIME_UNITS, Time, integer};
 use crate::error::{Error, Result};
 use crate::json::describe;
 
-/// In which order the bytes of a component are stored.
+/// The byte order of a component.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Endian {
     Little,
     Big,
-    /// Of a structure whose fields differ: one for each that is no structure itself.
+    /// The byte orders of a structure with different ones: one for each field that is not itself a
+    /// structure.
     Each(Vec<Endian>),
 }
 
 impl Endian {
-    /// As the codec `bytes` of the model has it.
+    /// Returns the value for the codec `bytes` of the model.
     pub(super) fn to_json(&self) -> Value {
         match self {
             Self::Little => Value::from("little"),
@@ -26,11 +27,11 @@ impl Endian {
     }
 }
 
-/// Returns the type that `value` names, and the byte order where the name says it (`>i4`).
+/// Parses a type, and its byte order if the name has it (`>i4`).
 ///
-/// Takes the names of v3 and its registry, the type strings of Zarr 2 and the drafts, and extension
-/// objects: the type itself where it is known, otherwise its first known `fallback`
-/// (2020 draft, "extension data types"; gone from v3 since July 2023).
+/// Accepts the names of v3 and its registry, the type strings of Zarr 2 and the drafts, and
+/// extension objects. For an unknown extension it returns the first known `fallback` (2020 draft,
+/// "extension data types"; not in v3 since July 2023).
 pub(super) fn data_type(value: &Value) -> Result<(DType, Option<Endian>)> {
     let known = simple(value).or_else(|| first(value.get("fallback")?));
     let fits = |(dtype, _): &(DType, Option<Endian>)| {
@@ -42,7 +43,7 @@ pub(super) fn data_type(value: &Value) -> Result<(DType, Option<Endian>)> {
         .ok_or_else(|| Error::unsupported(format!("data type {} is not known", named(value))))
 }
 
-/// Returns the first known type of a fallback or of a list of them.
+/// Returns the first known type of a fallback, which may be a list.
 fn first(fallback: &Value) -> Option<(DType, Option<Endian>)> {
     match fallback.as_array() {
         Some(list) => list.iter().find_map(simple),
@@ -50,7 +51,7 @@ fn first(fallback: &Value) -> Option<(DType, Option<Endian>)> {
     }
 }
 
-/// What a message calls the type.
+/// Returns the name of the type for messages.
 fn named(value: &Value) -> String {
     let inner = value.get("type").or_else(|| value.get("name")).unwrap_or(value);
     match inner.as_array() {
@@ -75,7 +76,7 @@ fn simple(value: &Value) -> Option<(DType, Option<Endian>)> {
     }
 }
 
-/// Returns a registered type, or one of zarr-python, whose name needs a configuration.
+/// Returns a type, registered or from zarr-python, whose name needs a configuration.
 fn configured(name: &str, configuration: &Value) -> Option<DType> {
     let length = || {
         let length = configuration.get("length_bytes")?.as_number()?;
@@ -104,7 +105,7 @@ fn configured(name: &str, configuration: &Value) -> Option<DType> {
                     Some(_) => return None,
                     None => (field.get("name")?, field.get("data_type")?),
                 };
-                // Their byte order is the codec's.
+                // The codec determines their byte order.
                 let dtype = simple(dtype).filter(|(dtype, _)| !dtype.is_variable())?.0;
                 Some(Field { name: name.as_str()?.to_owned(), dtype, shape: Vec::new() })
             };
@@ -121,7 +122,7 @@ fn time(is_span: bool, unit: &str, scale: u32) -> Option<DType> {
     fits.then_some(DType::Time(Time { is_span, unit, scale }))
 }
 
-/// The most fields that a structure may have, those of structures in it not counted.
+/// The most fields in a structure, not counting those of nested structures.
 const MAX_FIELDS: usize = 1024;
 
 fn structure(fields: Vec<Field>) -> Option<DType> {
@@ -132,7 +133,7 @@ fn structure(fields: Vec<Field>) -> Option<DType> {
     (distinct && fits).then(|| DType::Struct(fields.into()))
 }
 
-/// Returns a structure as `NumPy` writes it: `[["x", "<i2"], ["y", "<f4", [2]]]`.
+/// Parses a structure of NumPy: `[["x", "<i2"], ["y", "<f4", [2]]]`.
 fn fields_of_lists(items: &[Value]) -> Option<(DType, Option<Endian>)> {
     let mut fields = Vec::with_capacity(items.len().min(MAX_FIELDS));
     let mut orders = Vec::new();
@@ -149,7 +150,7 @@ fn fields_of_lists(items: &[Value]) -> Option<(DType, Option<Endian>)> {
                 lens.iter().map(len).collect::<Option<Vec<_>>>()?
             }
         };
-        // zarr-python 2 writes a plain `|V3` as a structure with one nameless field.
+        // zarr-python 2 writes a plain `|V3` as a structure with one unnamed field.
         if name.is_empty() && items.len() == 1 && shape.is_empty() {
             return Some((dtype, endian));
         }
@@ -183,8 +184,8 @@ fn fields_of_lists(items: &[Value]) -> Option<(DType, Option<Endian>)> {
     Some((dtype, has_order.then_some(endian)))
 }
 
-/// Of an element of a type in byte order `endian`: the length of each component, and whether it is
-/// big endian.
+/// Returns the length of each component of an element in byte order `endian`, and whether it is big
+/// endian.
 pub(super) fn component_orders(dtype: &DType, endian: &Endian) -> Vec<(usize, bool)> {
     let mut orders: Box<dyn Iterator<Item = Endian>> = match endian {
         Endian::Each(each) => Box::new(each.clone().into_iter()),
@@ -207,12 +208,12 @@ fn orders_of(dtype: &DType, orders: &mut dyn Iterator<Item = Endian>) -> Vec<(us
     std::iter::repeat_n((len, is_big), dtype.item_len() / len.max(1)).collect()
 }
 
-/// How many fields a type has that are no structures themselves.
+/// Returns the number of fields in a type that are not structures.
 fn leaves(dtype: &DType) -> usize {
     components(dtype).len()
 }
 
-/// Returns the length of a component of each such field.
+/// Returns the length of a component for each such field.
 fn components(dtype: &DType) -> Vec<usize> {
     match dtype {
         DType::Struct(fields) => fields.iter().flat_map(|field| components(&field.dtype)).collect(),
@@ -220,7 +221,7 @@ fn components(dtype: &DType) -> Vec<usize> {
     }
 }
 
-/// Returns a type string of `NumPy`: `<i4`, `|u1`, `|V3`, `<M8[25s]`. `|V5` is raw.
+/// Parses a type string of NumPy: `<i4`, `|u1`, `|V3`, `<M8[25s]`. `|V5` is raw.
 fn type_string(text: &str) -> Option<(DType, Option<Endian>)> {
     let (endian, rest) = match text.chars().next()? {
         '<' => (Some(Endian::Little), text.get(1..)?),
@@ -255,13 +256,13 @@ fn type_string(text: &str) -> Option<(DType, Option<Endian>)> {
     match (dtype.component_len(), endian) {
         (1, _) => Some((dtype, None)),
         (_, Some(endian)) => Some((dtype, Some(endian))),
-        // A number of several bytes without a byte order is that of a machine long gone.
+        // Without a byte order, a number of several bytes depends on the machine that wrote it.
         (_, None) => None,
     }
 }
 
-/// Returns the type as `NumPy` and Zarr 2 write it, with its byte order: a string, or a list of
-/// fields. `TensorStore` gives the registered numbers their own names there.
+/// Returns the type in the form of NumPy and Zarr 2, with its byte order: a string, or a list of
+/// fields. `TensorStore` uses the registered names for some numbers there.
 pub(super) fn numpy_type(dtype: &DType, endian: &Endian) -> Value {
     let mut orders: Box<dyn Iterator<Item = Endian>> = match endian {
         Endian::Each(each) => Box::new(each.clone().into_iter()),

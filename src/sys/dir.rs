@@ -1,4 +1,4 @@
-//! Reading a directory by descriptor, entry by entry.
+//! Reads a directory by descriptor, entry by entry.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,20 +6,20 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rustix::fs::DirEntry;
 use rustix::io;
 
-/// An open directory, read lazily; `.` and `..` are left out.
+/// An open directory, read lazily, without `.` and `..`.
 #[derive(Debug)]
 pub struct Dir(rustix::fs::Dir);
 
-/// Directories that are being read.
+/// The number of directories being read.
 static OPEN: AtomicUsize = AtomicUsize::new(0);
 
-/// How many directories are being read, each with a descriptor.
+/// Returns the number of directories being read, each with a descriptor.
 pub fn open_directories() -> usize {
     OPEN.load(Ordering::Relaxed)
 }
 
 impl Dir {
-    /// Reads the directory that `fd` is open on.
+    /// Reads the open directory `fd`.
     pub fn new(fd: OwnedFd) -> io::Result<Self> {
         let dir = rustix::fs::Dir::new(fd)?;
         OPEN.fetch_add(1, Ordering::Relaxed);

@@ -7,13 +7,11 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ptr;
 
-/// A page of memory as large as the processor has them besides small ones (x86-64, and `AArch64`
-/// with pages of 4 KiB).
+/// The size of a large page (x86-64, and `AArch64` with pages of 4 KiB).
 const LARGE_PAGE: usize = 2 << 20;
 
-/// The system's allocator, but for 2 MiB and more: that begins where a large page does, and the
-/// kernel is asked for these. It clears them three to ten times as fast as small ones when they are
-/// first written.
+/// The system's allocator, but from 2 MiB on memory is aligned to large pages and the kernel is
+/// advised to use them. It clears them three to ten times as fast as small ones on the first write.
 #[derive(Debug)]
 pub struct LargePages;
 
@@ -21,13 +19,13 @@ fn is_large(layout: Layout) -> bool {
     layout.size() >= LARGE_PAGE && layout.align() <= LARGE_PAGE
 }
 
-// SAFETY: memory of at least a large page is a mapping of its own, of `size` bytes from an address
-// that is a multiple of LARGE_PAGE when it is made; the layout tells such memory from the system
-// allocator's, which does the rest.
+// SAFETY: memory of at least a large page is a separate mapping of `size` bytes, initially at a
+// multiple of LARGE_PAGE. The layout tells such memory from the system allocator's, which does the
+// rest.
 unsafe impl GlobalAlloc for LargePages {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if !is_large(layout) {
-            // SAFETY: the caller's promise is passed on.
+            // SAFETY: the caller upholds the contract of `alloc`.
             return unsafe { System.alloc(layout) };
         }
         map(layout.size())
@@ -35,7 +33,7 @@ unsafe impl GlobalAlloc for LargePages {
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         if !is_large(layout) {
-            // SAFETY: the caller's promise is passed on.
+            // SAFETY: the caller upholds the contract of `alloc_zeroed`.
             return unsafe { System.alloc_zeroed(layout) };
         }
         map(layout.size()) // A new mapping is zero.
@@ -43,10 +41,10 @@ unsafe impl GlobalAlloc for LargePages {
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
         if !is_large(layout) {
-            // SAFETY: it is the system allocator's.
+            // SAFETY: the memory is from the system allocator.
             return unsafe { System.dealloc(memory, layout) };
         }
-        // SAFETY: it is a mapping of this length.
+        // SAFETY: the memory is a mapping of this length.
         unsafe { libc::munmap(memory.cast(), layout.size()) };
     }
 
@@ -54,22 +52,23 @@ unsafe impl GlobalAlloc for LargePages {
         // SAFETY: the caller promises that the new size makes a layout.
         let new = unsafe { Layout::from_size_align_unchecked(new_size, layout.align()) };
         match (is_large(layout), is_large(new)) {
-            // SAFETY: it is the system allocator's, and stays so.
+            // SAFETY: the memory is from the system allocator, and stays there.
             (false, false) => unsafe { System.realloc(memory, layout, new_size) },
             (true, true) if layout.align() <= SMALL_PAGE => {
                 let (old_size, flags) = (layout.size(), libc::MREMAP_MAYMOVE);
-                // SAFETY: it is a mapping of this length, which is not used by its old address any
+                // SAFETY: the memory is a mapping of this length, whose old address is not used any
                 // more.
                 let moved = unsafe { libc::mremap(memory.cast(), old_size, new_size, flags) };
                 if moved == libc::MAP_FAILED { ptr::null_mut() } else { moved.cast() }
             }
             _ => {
-                // SAFETY: the layout is the caller's.
+                // SAFETY: the caller upholds the contract for the layout.
                 let moved = unsafe { self.alloc(new) };
                 if !moved.is_null() {
-                    // SAFETY: both have so many bytes, and the new one is nobody else's.
+                    // SAFETY: both have at least this many bytes, and no other code has the new
+                    // memory.
                     unsafe { ptr::copy_nonoverlapping(memory, moved, layout.size().min(new_size)) };
-                    // SAFETY: the caller gives it up.
+                    // SAFETY: the caller gives up the old memory.
                     unsafe { self.dealloc(memory, layout) };
                 }
                 moved
@@ -78,20 +77,20 @@ unsafe impl GlobalAlloc for LargePages {
     }
 }
 
-/// What `mremap` moves begins at a multiple of this, which all pages are.
+/// The alignment of mappings that `mremap` moves; all page sizes are multiples of it.
 const SMALL_PAGE: usize = 4096;
 
 fn page_len() -> usize {
-    // SAFETY: the call asks for a figure and touches no memory.
+    // SAFETY: the call returns a number and touches no memory.
     usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(LARGE_PAGE)
 }
 
-/// New memory of `len` bytes, from a multiple of [`LARGE_PAGE`]; null where there is none.
+/// Maps `len` bytes of new memory at a multiple of [`LARGE_PAGE`]; null if there is no memory.
 fn map(len: usize) -> *mut u8 {
     let Some(mut memory) = map_anywhere(len) else { return ptr::null_mut() };
     if memory.addr() % LARGE_PAGE != 0 {
-        // The kernel may not have put it so. Then a part of more is.
-        // SAFETY: it is ours, and nobody has it.
+        // The kernel chose another address. Map more and use a part. SAFETY: the mapping is new,
+        // and no other code has it.
         unsafe { libc::munmap(memory.cast(), len) };
         let wide = len.checked_add(LARGE_PAGE);
         let Some((wide, start)) = wide.and_then(|wide| Some((wide, map_anywhere(wide)?))) else {
@@ -102,17 +101,17 @@ fn map(len: usize) -> *mut u8 {
         let used = before.saturating_add(len).next_multiple_of(page_len());
         // SAFETY: `before` and `used` lie within the mapping, or at its end.
         let rest = unsafe { start.add(used) };
-        // SAFETY: the same.
+        // SAFETY: as above.
         memory = unsafe { start.add(before) };
         for (part, len) in [(start, before), (rest, wide.saturating_sub(used))] {
             if len > 0 {
-                // SAFETY: it is ours, and nobody has it.
+                // SAFETY: the mapping is new, and no other code has this part.
                 unsafe { libc::munmap(part.cast(), len) };
             }
         }
     }
-    // SAFETY: the range is ours; the advice changes no byte of it, and where it is refused pages
-    // are small.
+    // SAFETY: the range is part of the mapping; the advice changes no bytes. If it is refused,
+    // pages are small.
     unsafe { libc::madvise(memory.cast(), len, libc::MADV_HUGEPAGE) };
     memory
 }
@@ -120,7 +119,7 @@ fn map(len: usize) -> *mut u8 {
 fn map_anywhere(len: usize) -> Option<*mut u8> {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    // SAFETY: a new mapping touches nothing that is there.
+    // SAFETY: a new mapping does not touch existing memory.
     let start = unsafe { libc::mmap(ptr::null_mut(), len, protection, flags, -1, 0) };
     (start != libc::MAP_FAILED).then_some(start.cast())
 }

@@ -1,4 +1,4 @@
-//! What the system lets this process have: memory and open files.
+//! Limits of this process: memory and open files.
 
 use std::fs;
 use std::io;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// How much memory this process may have, in bytes: what the machine has, or less where a control
+/// Returns the memory limit of this process in bytes: that of the machine, or less if a control
 /// group or a limit of address space says so.
 pub fn memory_limit() -> u64 {
     let total = fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
@@ -20,8 +20,7 @@ pub fn memory_limit() -> u64 {
     total.into_iter().chain(groups).chain(address_space).min().unwrap_or(u64::MAX)
 }
 
-/// Returns the files that say how much memory the control groups of this process may have, of
-/// version 1 and 2.
+/// Returns the files with the memory limits of this process's control groups, of version 1 and 2.
 fn control_group_files() -> Vec<PathBuf> {
     let text = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let mut files = Vec::new();
@@ -41,13 +40,13 @@ fn control_group_files() -> Vec<PathBuf> {
     files
 }
 
-/// How many files this process may have open.
+/// Returns the most files that this process may have open.
 pub fn descriptor_limit() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// Lets this process have as many files open as it may, up to `most`. Returns how many these are,
-/// and how many they were.
+/// Raises the limit of open files as far as allowed, up to `most`. Returns the new and the old
+/// limit.
 pub fn raise_descriptor_limit(most: u64) -> io::Result<(u64, u64)> {
     let was = descriptor_limit();
     let allowed = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
@@ -56,20 +55,20 @@ pub fn raise_descriptor_limit(most: u64) -> io::Result<(u64, u64)> {
     Ok((wanted, was))
 }
 
-/// Sets how many files this process may have open, as it was before it was raised.
+/// Sets the limit of open files, to restore the original one.
 pub fn set_descriptor_limit(wanted: u64) -> io::Result<()> {
     let limit = Rlimit { current: Some(wanted), ..getrlimit(Resource::Nofile) };
     Ok(setrlimit(Resource::Nofile, limit)?)
 }
 
-/// How many files this process has open, and how many threads, `None` if the system does not say.
+/// Returns the number of open files and of threads, `None` if the system does not report them.
 pub fn in_use() -> (Option<u64>, Option<u64>) {
     let count = |path| Some(u64::try_from(fs::read_dir(path).ok()?.count()).unwrap_or(u64::MAX));
-    // One of them is that of the directory which is being read.
+    // One of the open files is the directory being read.
     (count("/proc/self/fd").map(|open| open.saturating_sub(1)), count("/proc/self/task"))
 }
 
-/// How many threads the user of this process may have, `None` if there is no limit.
+/// Returns the most threads of this user, `None` if there is no limit.
 pub fn thread_limit() -> Option<u64> {
     getrlimit(Resource::Nproc).current
 }

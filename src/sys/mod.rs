@@ -34,12 +34,12 @@ pub use limits::{
 pub use process::process_of;
 pub use stdout::was_stdout_closed;
 
-/// Which links [`open_beneath`] follows.
+/// The links that [`open_beneath`] follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Links {
     /// Symbolic links that stay below the directory.
     Beneath,
-    /// None.
+    /// No links.
     Refuse,
 }
 
@@ -47,15 +47,14 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-/// How often a path with `..` in a link is resolved again, when something was renamed meanwhile.
+/// The number of attempts to resolve a path with `..` in a link while files are renamed.
 const RESOLVE_ATTEMPTS: u32 = 10_000;
 
-/// Opens `path` below `dir` and nothing else: a path or a link that leads out is `EXDEV`, or
-/// `ELOOP` where links are refused. A file that it creates has the mode 0666 without the bits of
-/// the umask.
+/// Opens `path` below `dir`. Fails with `EXDEV` if a path or a link leads out, or with `ELOOP` if
+/// links are refused. A new file has the mode 0666 without the bits of the umask.
 ///
-/// With `RESOLVE_BENEATH`, openat2(2) gives `EAGAIN` for a `..` while anything is renamed or
-/// mounted anywhere in the system, and leaves it to the caller to try again.
+/// With `RESOLVE_BENEATH`, openat2(2) fails with `EAGAIN` for a `..` while anything is renamed or
+/// mounted anywhere in the system, and leaves the retry to the caller.
 pub fn open_beneath(
     dir: impl AsFd,
     path: &CStr,
@@ -81,8 +80,8 @@ pub fn open_beneath(
     }
 }
 
-/// Tries to take the lock of the whole open file (`F_OFD_SETLK`, exclusive), which goes with the
-/// descriptor. False where another description holds it.
+/// Tries to lock the whole open file (`F_OFD_SETLK`, exclusive). The lock belongs to the
+/// descriptor. Returns false if another description holds it.
 pub fn try_lock(file: &File) -> io::Result<bool> {
     // SAFETY: flock is a plain struct of integers, for which zero is valid.
     let mut lock: libc::flock = unsafe { mem::zeroed() };
@@ -99,17 +98,17 @@ pub fn try_lock(file: &File) -> io::Result<bool> {
     }
 }
 
-/// A file system in memory that is mounted nowhere. Its files have large pages, which programs read
+/// A file system in memory that is not mounted. Its files have large pages, which programs read
 /// faster than small ones. It is freed with its last file.
 #[derive(Debug)]
 pub struct MemoryFs(OwnedFd);
 
 impl MemoryFs {
-    /// Makes one, which takes the right to mount.
+    /// Creates one. The process needs the right to mount.
     pub fn new() -> io::Result<Self> {
         let context = fsopen(c"tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
-        // Large pages where the whole of one lies in the file: no file takes more memory than it
-        // has bytes.
+        // Large pages are used where they lie entirely within the file, so a file takes no more
+        // memory than its length.
         fsconfig_set_string(&context, c"huge", c"within_size")?;
         fsconfig_set_string(&context, c"size", c"0")?;
         fsconfig_create(&context)?;
@@ -117,26 +116,26 @@ impl MemoryFs {
         Ok(Self(fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?))
     }
 
-    /// Returns a file in it that has no name, and is empty.
+    /// Returns a new file without a name.
     pub fn file(&self) -> io::Result<MemoryFile> {
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
         Ok(MemoryFile(File::from(openat(&self.0, c".", flags, Mode::from(0o600))?)))
     }
 }
 
-/// A file in memory that has no name.
+/// A file in memory without a name.
 #[derive(Debug)]
 pub struct MemoryFile(File);
 
 impl MemoryFile {
-    /// Returns an empty one, for callers that may not mount.
+    /// Returns an empty file, for processes that may not mount.
     pub fn new() -> io::Result<Self> {
         Ok(Self(File::from(memfd_create(c"zarrfs", MemfdFlags::CLOEXEC)?)))
     }
 
-    /// Gives it, while it is empty, these bytes.
+    /// Fills the empty file.
     pub fn fill(&self, bytes: &[u8]) -> io::Result<()> {
-        // Large pages are for files that are known to be large.
+        // The kernel uses large pages if it knows that the file is large.
         self.0.set_len(u64::try_from(bytes.len()).map_err(io::Error::other)?)?;
         self.0.write_all_at(bytes, 0)
     }
@@ -148,8 +147,7 @@ impl AsFd for MemoryFile {
     }
 }
 
-/// What the kernel calls a file apart from its names: inode number and generation, on most file
-/// systems.
+/// The identity of a file apart from its names: inode number and generation on most file systems.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct FileHandle {
@@ -162,15 +160,15 @@ pub struct FileHandle {
 const MAX_HANDLE_LEN: usize = 128;
 
 impl FileHandle {
-    /// Returns the bytes that tell files apart.
+    /// Returns bytes that identify the file.
     pub fn bytes(&self) -> &[u8] {
         let len = usize::try_from(self.len).unwrap_or_default();
         self.bytes.get(..len).unwrap_or_default()
     }
 }
 
-/// Returns the handle of `name` in the directory `dir`, or of `dir` itself if the name is empty;
-/// `EOPNOTSUPP` where the file system has none.
+/// Returns the handle of `name` in the directory `dir`, or of `dir` itself if the name is empty.
+/// Fails with `EOPNOTSUPP` if the file system has no handles.
 pub fn file_handle(dir: impl AsFd, name: &CStr) -> io::Result<FileHandle> {
     let mut handle = FileHandle { len: 128, kind: 0, bytes: [0; MAX_HANDLE_LEN] };
     let mut mount = 0;
@@ -198,16 +196,16 @@ pub fn kernel_release() -> (u32, u32) {
 }
 
 /// Blocks SIGINT, SIGTERM and SIGHUP in this thread and those that it starts, so that
-/// [`wait_for_signal`] gets them. Call it before any thread is started.
+/// [`wait_for_signal`] receives them. Must be called before any thread is started.
 pub fn block_signals() -> io::Result<()> {
     let set = stop_signals();
-    // SAFETY: the set outlives the call; no old set is asked for.
+    // SAFETY: the set outlives the call; no old set is requested.
     let code =
         unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) };
     if code == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(code)) }
 }
 
-/// Waits for SIGINT, SIGTERM or SIGHUP, which must be blocked, and says which came.
+/// Waits for SIGINT, SIGTERM or SIGHUP, which must be blocked, and returns the signal.
 pub fn wait_for_signal() -> io::Result<i32> {
     let set = stop_signals();
     let mut signal = 0;

@@ -1,4 +1,5 @@
-//! New documents in the draft of October 2020, as zarr-python 2.18, GDAL 3.6 and zarrita read it.
+//! New metadata files in the draft of October 2020, as zarr-python 2.18, GDAL 3.6 and zarrita read
+//! it.
 //!
 //! ```text
 //! {"shape": [7, 10], "data_type": "<i4",
@@ -47,14 +48,14 @@ const DROPPED: [&str; 12] = [
 const COMPLEX: &str = "https://zarr-specs.readthedocs.io/en/core-protocol-v3.0-dev/protocol/extensions/\
                        complex-dtypes/v1.0.html";
 
-/// The extension that has times.
+/// The extension that defines times.
 const TIME: &str =
     "https://zarr-specs.readthedocs.io/en/latest/extensions/data-types/datetime/v1.0.html";
 
 /// The storage transformer of 2022.
 const SHARDING: &str = "https://purl.org/zarr/spec/storage_transformers/sharding/1.0";
 
-/// Makes `text`, which a program wrote, the stored document of a group.
+/// Changes `text`, which a program wrote, to the stored metadata file of a group.
 pub(super) fn group(era: Era, text: &mut Text, document: &Object) -> Result<()> {
     put_attributes(text, document)?;
     DROPPED.iter().try_for_each(|name| text.remove(&[name]))?;
@@ -67,8 +68,8 @@ pub(super) fn group(era: Era, text: &mut Text, document: &Object) -> Result<()> 
     Ok(())
 }
 
-/// Makes `text`, which a program wrote, the stored document of an array, and says what it must
-/// mean.
+/// Changes `text`, which a program wrote, to the stored metadata file of an array, and returns the
+/// array that it must describe.
 pub(super) fn array(
     era: Era,
     text: &mut Text,
@@ -130,7 +131,7 @@ pub(super) fn array(
     Ok(Array { chunk_shape, key_encoding, codecs, ..array })
 }
 
-/// Returns a codec as the text of May 2019 has it: its parameters beside its name.
+/// Returns a codec in the form of May 2019: with its parameters beside its name.
 fn inline((id, configuration): &(String, Object)) -> Value {
     let name = json!(format!("http://purl.org/zarr/spec/codec/{id}"));
     let mut codec = Object::from_iter([("codec".to_owned(), name)]);
@@ -138,7 +139,7 @@ fn inline((id, configuration): &(String, Object)) -> Value {
     Value::Object(codec)
 }
 
-/// What the draft has for codecs.
+/// The codecs in the form of the draft.
 struct Chain {
     /// Whether the first dimension is the fastest.
     reversed: bool,
@@ -192,7 +193,7 @@ impl Chain {
         Ok(())
     }
 
-    /// What released v3 calls it, without `bytes`.
+    /// Returns the codecs of released v3 without `bytes`.
     fn codecs(&self, rank: usize) -> Vec<CodecSpec> {
         let order = || Object::from_iter([("order".to_owned(), json!(codecs::reversed(rank)))]);
         let transpose = self.reversed.then(|| CodecSpec::new("transpose", order()));
@@ -217,7 +218,7 @@ fn data_type(era: Era, dtype: &DType, endian: &Endian) -> Result<Value> {
         }
         DType::Complex(8 | 16) => COMPLEX,
         DType::Time(_) => TIME,
-        // zarr-python 2 writes these for want of a name, and reads none.
+        // zarr-python 2 writes this name since it has no other, and reads none.
         DType::Bytes(_) => "TODO: bytestring array protocol URL",
         DType::Utf32(_) => "TODO: unicode array protocol URL",
         DType::Struct(_) => "TODO: structured array protocol URL",
@@ -236,7 +237,7 @@ fn data_type(era: Era, dtype: &DType, endian: &Endian) -> Result<Value> {
     Ok(json!({"extension": extension, "type": numpy, "fallback": null}))
 }
 
-/// Returns the fill value in a form that the readers of the draft take: no bit patterns of floats.
+/// Returns the fill value in a form that readers of the draft accept: floats have no bit patterns.
 fn fill_value(array: &Array) -> Result<Value> {
     let fill = array.fill.to_json(&array.dtype);
     if let (DType::Time(_), Value::String(_)) = (&array.dtype, &fill) {
@@ -260,8 +261,9 @@ fn fill_value(array: &Array) -> Result<Value> {
     }
 }
 
-/// Puts the names of dimensions where xarray and GDAL look for them, and says what that makes of
-/// the array. Where some have no name, or the attribute says something else, they are a member.
+/// Puts the names of dimensions into the attribute of xarray and GDAL, and returns the resulting
+/// array. They become a member if some dimensions have no name, or if the attribute has other
+/// contents.
 fn named(text: &mut Text, mut array: Array) -> Result<Array> {
     let names = std::mem::take(&mut array.dimension_names);
     let attribute = array.attributes.get(DIMENSIONS);

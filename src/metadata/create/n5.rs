@@ -1,4 +1,4 @@
-//! New documents in N5: the user's attributes beside its own members.
+//! New metadata files in N5: the user's attributes beside the members of N5.
 
 use serde_json::{Value, json};
 
@@ -15,7 +15,7 @@ use crate::metadata::model::{Array, KeyEncoding};
 use crate::metadata::n5::MEMBERS;
 use crate::metadata::types::Endian;
 
-/// Makes `text`, which a program wrote, the stored document of a group.
+/// Changes `text`, which a program wrote, to the stored metadata file of a group.
 pub(super) fn group(text: &mut Text) -> Result<()> {
     let attributes = match text.member(&["attributes"])? {
         None | Some("null") => Text::parse(b"{}")?,
@@ -35,8 +35,8 @@ pub(super) fn group(text: &mut Text) -> Result<()> {
     Ok(())
 }
 
-/// Makes `text`, which a program wrote, the stored document of an array, and says what it must
-/// mean.
+/// Changes `text`, which a program wrote, to the stored metadata file of an array, and returns the
+/// array that it must describe.
 pub(super) fn array(text: &mut Text, array: Array, new: New) -> Result<Array> {
     let rank = array.shape.len();
     let refused = |what: String| Err(Error::invalid(what));

@@ -1,5 +1,4 @@
-//! Changes that turn the string that a program wrote into the stored one, as several dialects need
-//! them.
+//! Changes from the string that a program wrote to the stored one, for several dialects.
 
 use serde_json::Value;
 
@@ -8,22 +7,22 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::json::{Object, Text};
 
-/// How the chunks of a new array are stored.
+/// The storage of a new array.
 pub(super) struct New {
     /// The codecs of a chunk.
     pub chain: Vec<CodecSpec>,
     /// The chunks that the program writes.
     pub chunk_shape: Vec<u64>,
-    /// The shape of the shards, where there are any.
+    /// The shape of the shards, if there are any.
     pub shards: Option<Vec<u64>>,
 }
 
-/// Sets the member `name`, unless the document already has it so.
+/// Sets the member `name`, unless it already has this value.
 pub(super) fn put(text: &mut Text, document: &Object, name: &str, value: &Value) -> Result<()> {
     if document.get(name) == Some(value) { Ok(()) } else { text.set(&[name], value) }
 }
 
-/// Sets the fill value to `canonical`, unless it is a number that is spelled as its type may be.
+/// Sets the fill value to `canonical`, unless it is a number in a valid spelling of its type.
 pub(super) fn put_fill(
     text: &mut Text,
     document: &Object,
@@ -47,7 +46,7 @@ pub(super) fn put_fill(
     if kept { Ok(()) } else { text.set(&["fill_value"], canonical) }
 }
 
-/// Makes sure that there are attributes.
+/// Adds attributes if they are absent.
 pub(super) fn put_attributes(text: &mut Text, document: &Object) -> Result<()> {
     match document.get("attributes") {
         None | Some(Value::Null) => text.set(&["attributes"], &Value::Object(Object::new())),

@@ -1,4 +1,5 @@
-//! New documents in Zarr 2, as every reader of it takes them, joined with their attributes.
+//! New metadata files in Zarr 2, in the forms that every reader accepts, joined with their
+//! attributes.
 
 use serde_json::{Value, json};
 
@@ -31,7 +32,8 @@ const DROPPED: [&str; 12] = [
     "separator",
 ];
 
-/// Makes `text`, which a program wrote, the stored document of a group, and says what it must mean.
+/// Changes `text`, which a program wrote, to the stored metadata file of a group, and returns the
+/// group that it must describe.
 pub(super) fn group(text: &mut Text, document: &Object) -> Result<Group> {
     node(text, document)?;
     let attributes = conventions::ome_to_v3(attributes_in(text)?);
@@ -56,7 +58,7 @@ fn node(text: &mut Text, document: &Object) -> Result<()> {
     Ok(())
 }
 
-/// Returns the attributes as they are in a text.
+/// Returns the attributes in a string.
 fn attributes_in(text: &Text) -> Result<Object> {
     match text.member(&["attributes"])? {
         None | Some("null") => Ok(Object::new()),
@@ -64,8 +66,8 @@ fn attributes_in(text: &Text) -> Result<Object> {
     }
 }
 
-/// Makes `text`, which a program wrote, the stored document of an array, and says what it must
-/// mean.
+/// Changes `text`, which a program wrote, to the stored metadata file of an array, and returns the
+/// array that it must describe.
 pub(super) fn array(text: &mut Text, document: &Object, array: Array, new: New) -> Result<Array> {
     let (rank, dtype) = (array.shape.len(), array.dtype.clone());
     if new.shards.is_some() {
@@ -118,11 +120,11 @@ pub(super) fn array(text: &mut Text, document: &Object, array: Array, new: New) 
     })
 }
 
-/// Puts the names of dimensions where xarray looks for them.
+/// Puts the names of dimensions into xarray's attribute.
 fn name(text: &mut Text, document: &Object, array: &Array) -> Result<()> {
     let names = &array.dimension_names;
     if array.shape.is_empty() {
-        // xarray does not open an array that says nothing of its dimensions, though it has none.
+        // xarray cannot open an array without this attribute, even if the array has no dimensions.
         let is_said = array.attributes.contains_key(DIMENSIONS)
             || document.get("dimension_names").is_some_and(Value::is_null);
         return if is_said { Ok(()) } else { text.set(&["attributes", DIMENSIONS], &json!([])) };
@@ -144,8 +146,8 @@ fn name(text: &mut Text, document: &Object, array: &Array) -> Result<()> {
     }
 }
 
-/// Returns the fill value to store, and the attribute `_FillValue` as xarray has it in Zarr 2: the
-/// fill value is what it masks, and where that is none of the array's values, none.
+/// Returns the fill value to store, and sets the attribute `_FillValue`, as xarray does in Zarr 2:
+/// the fill value is the masked value; without a valid masked value there is no fill value.
 fn mask(text: &mut Text, array: &Array) -> Result<FillValue> {
     let names_none = text.member(&["attributes", DIMENSIONS])?.is_some();
     let is_named = (array.shape.is_empty() && names_none)
@@ -163,7 +165,7 @@ fn mask(text: &mut Text, array: &Array) -> Result<FillValue> {
     let is_zero = fill.item(&array.dtype).iter().all(|byte| *byte == 0);
     let is_nan = |fill: &FillValue| fill.to_json(&array.dtype) == "NaN";
     match masked.transpose()? {
-        // Zero is as good as any for chunks that are not stored, and is not masked then.
+        // Zero suits chunks that are not stored, and is not masked then.
         None if is_zero => Ok(FillValue::UNDEFINED),
         None => Ok(fill),
         Some(masked) if masked == fill || is_nan(&fill) => {
@@ -181,7 +183,8 @@ fn mask(text: &mut Text, array: &Array) -> Result<FillValue> {
     }
 }
 
-/// Returns the byte order of what a filter decodes to, where it says that: it is the array's own.
+/// Returns the byte order of a filter's decoded elements if the filter specifies one. It is the
+/// array's byte order.
 fn decoded_order(filter: &CodecSpec) -> Option<Endian> {
     if table::kind(&filter.name) != CodecKind::ArrayToArray {
         return None;
@@ -195,10 +198,10 @@ fn decoded_order(filter: &CodecSpec) -> Option<Endian> {
     }
 }
 
-/// A codec, and how Zarr 2 writes it.
+/// A codec, and its form in Zarr 2.
 type Numcodec = (CodecSpec, Value);
 
-/// What Zarr 2 has for codecs.
+/// The codecs in the form of Zarr 2.
 struct Chain {
     /// Whether the first dimension is the fastest.
     reversed: bool,
@@ -239,8 +242,8 @@ impl Chain {
     }
 }
 
-/// Returns the codec with its identifier and parameters in Zarr 2, under the name that it is read
-/// as again.
+/// Returns the codec with its identifier and parameters in Zarr 2, and the codec that readers make
+/// of them.
 fn numcodec(codec: CodecSpec) -> Result<Numcodec> {
     let id = codec.name.strip_prefix("numcodecs.").unwrap_or(&codec.name).to_owned();
     let is_known = table::find(&codec.name).is_some_and(|row| row.in_zarr2);

@@ -1,4 +1,4 @@
-//! New documents in released v3, in the forms of 3.0 that every reader knows.
+//! New metadata files in released v3, in the forms of 3.0 that every reader knows.
 
 use serde_json::{Value, json};
 
@@ -12,21 +12,21 @@ use crate::metadata::codecs;
 use crate::metadata::model::Array;
 use crate::metadata::types;
 
-/// Members of early 2023 and the copies of other documents.
+/// Members of early 2023, and copies of other metadata files.
 const DROPPED: [&str; 3] =
     ["consolidated_metadata", "extensions", "descenents_may_have_group_extensions"];
 
-/// Makes `text`, which a program wrote, the stored document of a group.
+/// Changes `text`, which a program wrote, to the stored metadata file of a group.
 pub(super) fn group(text: &mut Text, document: &Object) -> Result<()> {
     node(text, document, "group")
 }
 
-/// Makes `text`, which a program wrote, the stored document of an array, and says what it must
-/// mean.
+/// Changes `text`, which a program wrote, to the stored metadata file of an array, and returns the
+/// array that it must describe.
 pub(super) fn array(text: &mut Text, document: &Object, array: Array, new: New) -> Result<Array> {
     let mut new = new;
     if let DType::Struct(_) = array.dtype {
-        // zarr-python turns the fields of such structures otherwise than it says.
+        // zarr-python reverses the fields of such structures in another way than it declares.
         for codec in new.chain.iter_mut().filter(|codec| codec.name == "bytes") {
             codec.configuration.insert("endian".to_owned(), json!("little"));
         }
@@ -55,8 +55,8 @@ pub(super) fn array(text: &mut Text, document: &Object, array: Array, new: New) 
     let encoding = json!({"name": "default", "configuration": {"separator": "/"}});
     put(text, document, "chunk_key_encoding", &encoding)?;
     let fill = match (&array.dtype, document.get("fill_value")) {
-        // Base64, which the libraries that have such types write and read, or a list, as the core
-        // has it.
+        // Base64, which libraries with such types write and read, or a list, as in the core
+        // specification.
         (DType::Raw(_), Some(written @ Value::String(text))) if is_base64(text) => written.clone(),
         (DType::Raw(_), Some(written @ Value::Array(_))) => written.clone(),
         _ => array.fill.to_json(&array.dtype),
@@ -72,7 +72,7 @@ pub(super) fn array(text: &mut Text, document: &Object, array: Array, new: New) 
     Ok(array)
 }
 
-/// Returns a codec as zarr-python reads it: none of numcodecs' without a configuration.
+/// Returns a codec for zarr-python, which requires configurations for those of numcodecs.
 fn configured(mut codec: Value) -> Value {
     if let Some(Value::Array(inner)) = codec.pointer_mut("/configuration/codecs") {
         *inner = inner.drain(..).map(configured).collect();
@@ -97,7 +97,7 @@ fn node(text: &mut Text, document: &Object, kind: &str) -> Result<()> {
     DROPPED.iter().try_for_each(|name| text.remove(&[name]))
 }
 
-/// Returns the name of the type. That of zarr-python for raw bytes stays, since it reads no other.
+/// Returns the name of the type. Keeps zarr-python's name for raw bytes, since it reads no other.
 fn data_type(document: &Object, array: &Array) -> Value {
     let written = document.get("data_type").unwrap_or(&Value::Null);
     let name = written.get("name").or_else(|| written.get("type"));
@@ -108,7 +108,7 @@ fn data_type(document: &Object, array: &Array) -> Value {
     if matches!(array.dtype, DType::Raw(_)) {
         return json!(array.dtype.name());
     }
-    // What the program wrote names the type, perhaps in a spelling that more libraries read.
+    // The written name may be in a spelling that more libraries read.
     let released = array.dtype.to_json();
     let is_same = || types::data_type(written).is_ok_and(|(dtype, _)| dtype == array.dtype);
     if released.is_object() && written.is_object() && is_same() {
@@ -118,7 +118,7 @@ fn data_type(document: &Object, array: &Array) -> Value {
     }
 }
 
-/// Whether the fill value of raw bytes is no pattern of digits, as the drafts had them.
+/// Whether the fill value of raw bytes is base64 and not a pattern of digits as in the drafts.
 fn is_base64(text: &str) -> bool {
     !["0x", "0X", "0b", "0B"].iter().any(|head| text.starts_with(head))
 }
