@@ -3,7 +3,7 @@
 //! other file has the string by which tifffile restores the shape.
 //!
 //! Below 4 GiB there is a directory for each page. A longer hyperstack has only one, as ImageJ
-//! writes it: the other pages follow the first. Other longer files are BigTIFFs.
+//! writes it: the other pages follow the first. Other longer files are `BigTIFF`s.
 
 use super::directory::{Form, Value, Writer, resolution, tag};
 use super::page::{Page, stack};
