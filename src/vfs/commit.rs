@@ -633,12 +633,12 @@ impl Vfs {
             // No program gets this error: it closed the file before the kernel wrote its mapping,
             // or had another process close it.
             let detail = format!("unstored changes are discarded: {}", error.detail());
-            self.note("close", &Error::new(error.kind(), detail).at(place.shown()));
+            self.core.note("close", &Error::new(error.kind(), detail).at(place.shown()));
         }
         if let Content::Unstored(Unstored { refused: Some(error), .. }) = &file.content
             && error.kind() == Kind::Incomplete
         {
-            self.note("close", &error.clone().of_kind(Kind::Invalid));
+            self.core.note("close", &error.clone().of_kind(Kind::Invalid));
         }
         file.seen = None;
         self.forget_unstored(&mut file);
@@ -646,7 +646,7 @@ impl Vfs {
             self.leave_overlay(place, inode);
         }
         drop(file);
-        self.invalidate(inode);
+        self.core.invalidate(inode.number());
     }
 
     /// Returns the bytes of a file that is about to be unlinked or replaced, for the programs that

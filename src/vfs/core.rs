@@ -1,11 +1,12 @@
-//! What every part of the mounted tree stands on: the hierarchy, its decoded chunks, and the
-//! options of the mount.
+//! What every part of the mounted tree stands on: the hierarchy, its decoded chunks, the options of
+//! the mount, the journal of errors and the link to the kernel's pages.
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime};
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
+use super::journal::Journal;
 use super::options::Options;
 use crate::array::Array;
 use crate::cache::ChunkCache;
@@ -14,6 +15,9 @@ use crate::hierarchy::{Content as NodeContent, Hierarchy};
 use crate::metadata::NodePath;
 use crate::pool::Pool;
 use crate::view::{Elements, View};
+
+/// Drops the kernel's pages and attributes of the inode with this number.
+pub(super) type Invalidate = Box<dyn Fn(u64) + Send + Sync>;
 
 /// The stored data that the tree shows.
 pub(super) struct Core {
@@ -27,9 +31,28 @@ pub(super) struct Core {
     pub pool: OnceLock<Arc<Pool>>,
     /// When the hierarchy was mounted.
     pub mounted: SystemTime,
+    pub journal: Journal,
+    /// Called with the number of an inode whose pages and attributes the kernel must drop. Unset
+    /// without a mount. A leaf lock.
+    pub invalidate: Mutex<Option<Invalidate>>,
 }
 
 impl Core {
+    /// Records an error in the journal, because the program only sees its errno.
+    pub fn note(&self, operation: &str, error: &Error) {
+        if !error.is_expected() {
+            log::warn!("{operation}: {error}");
+            self.journal.note(operation, error);
+        }
+    }
+
+    /// Has the kernel drop its pages and attributes of the inode with this number.
+    pub fn invalidate(&self, number: u64) {
+        if let Some(invalidate) = &*self.invalidate.lock() {
+            invalidate(number);
+        }
+    }
+
     /// Returns the array at `path`, or the reason why it was not understood.
     pub fn array(&self, path: &NodePath) -> Result<Arc<Array>> {
         match self.hierarchy.existing(path)?.content() {

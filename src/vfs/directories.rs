@@ -247,7 +247,7 @@ impl Vfs {
             // Another program created an array above it, so the directory can no longer become a
             // group.
             Err(error) if error.kind() == Kind::Invalid => {
-                self.note("write back", &error);
+                self.core.note("write back", &error);
                 self.core.hierarchy.forget_directories(path);
             }
             Err(error) => {

@@ -176,7 +176,7 @@ impl Vfs {
     /// it was written.
     pub(super) fn invalidate_document(&self, path: &NodePath) {
         if let Some(inode) = self.inodes.known_at(&Place::Document(path.clone())) {
-            self.invalidate(&inode);
+            self.core.invalidate(inode.number());
         }
     }
 }

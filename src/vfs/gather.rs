@@ -182,7 +182,7 @@ impl Vfs {
         if let Err(error) = &stored
             && self.core.cache.record_failure(key, error)
         {
-            self.note("write back", error);
+            self.core.note("write back", error);
         }
         stored
     }
@@ -305,7 +305,7 @@ impl Vfs {
                 None => stored,
             };
             if !array.reads_as_written(coords) {
-                self.invalidate(&inode);
+                self.core.invalidate(inode.number());
             } else if let Some(mut file) = inode.file().try_lock() {
                 // The thread that has it locked will open it again, and then drops the pages.
                 file.renew_version(*was, now);

@@ -203,7 +203,7 @@ impl Vfs {
                 Some(Err(error)) if read.errors < MAX_ERRORS => {
                     read.errors += 1;
                     if error.kind() == Kind::Corrupt {
-                        self.note("readdir", &error);
+                        self.core.note("readdir", &error);
                     } else {
                         read.failed.get_or_insert(error);
                     }

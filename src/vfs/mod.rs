@@ -57,7 +57,7 @@ use crate::store::{Room, Stat};
 pub use attr::Attr;
 pub use authors::HandleUse;
 use backing_files::BackingFiles;
-use core::Core;
+use core::{Core, Invalidate};
 pub use inode::ROOT;
 use inode::{Inode, Inodes};
 use journal::Journal;
@@ -97,15 +97,12 @@ struct Background {
     storing: Arc<AtomicUsize>,
 }
 
-type Invalidate = Box<dyn Fn(u64) + Send + Sync>;
-
 /// A hierarchy as a tree of files.
 pub struct Vfs {
     core: Arc<Core>,
     reader: Reader,
     inodes: Inodes,
     overlay: Overlay,
-    journal: Journal,
     /// The open files. A leaf lock: copy the handle out, unlock, then work.
     handles: Mutex<HashMap<u64, Handle>>,
     next_handle: AtomicU64,
@@ -138,8 +135,6 @@ pub struct Vfs {
     copies: Texts,
     /// The number of directories that programs have open.
     dirs: Arc<AtomicUsize>,
-    /// Called with the number of an inode whose pages and attributes the kernel must drop.
-    invalidate: Mutex<Option<Invalidate>>,
 }
 
 impl fmt::Debug for Vfs {
@@ -164,6 +159,8 @@ impl Vfs {
             tree_lock: RwLock::new(()),
             pool: OnceLock::new(),
             mounted: SystemTime::now(),
+            journal: Journal::default(),
+            invalidate: Mutex::new(None),
         });
         Self {
             reader: Reader::new(Arc::clone(&core), Arc::clone(&backing_files)),
@@ -171,7 +168,6 @@ impl Vfs {
             backing_files,
             inodes: Inodes::new(),
             overlay: Overlay::default(),
-            journal: Journal::default(),
             handles: Mutex::default(),
             next_handle: AtomicU64::new(1),
             writing_handles: AtomicUsize::new(0),
@@ -188,7 +184,6 @@ impl Vfs {
             wants_copies: Mutex::default(),
             copies: Texts::default(),
             dirs: Arc::default(),
-            invalidate: Mutex::new(None),
         }
     }
 
@@ -205,7 +200,7 @@ impl Vfs {
     /// Calls `invalidate` with the number of each inode whose pages the kernel must drop. It is
     /// called while a request is answered, so it must not wait for the kernel.
     pub fn on_invalidate(&self, invalidate: Invalidate) {
-        *self.invalidate.lock() = Some(invalidate);
+        *self.core.invalidate.lock() = Some(invalidate);
     }
 
     /// Runs background work on `pool`. The caller must close the pool before it drops the tree.
@@ -220,15 +215,12 @@ impl Vfs {
 
     /// Records an error in the journal, because the program only sees its errno.
     pub fn note(&self, operation: &str, error: &Error) {
-        if !error.is_expected() {
-            log::warn!("{operation}: {error}");
-            self.journal.note(operation, error);
-        }
+        self.core.note(operation, error);
     }
 
     /// Returns the latest errors as text, the oldest first.
     pub fn errors(&self) -> String {
-        self.journal.text()
+        self.core.journal.text()
     }
 
     fn report(&self, report: Report) -> Result<bytes::Bytes> {
@@ -289,7 +281,7 @@ impl Vfs {
                 // `.zarrfs/errors` explains what is wrong with the store, so the root must stay
                 // reachable.
                 Err(error) if number == ROOT && error.errno() == libc::ESTALE => {
-                    self.note("getattr", &error);
+                    self.core.note("getattr", &error);
                     break Attr::directory(self.core.mounted);
                 }
                 attr => break attr?,
@@ -308,7 +300,7 @@ impl Vfs {
         if let Some(place @ Place::View(path, format)) = &place {
             let view = Self::open_as(&inode).map_or_else(|| self.view(path, format), Ok)?;
             if self.truncate_view(&inode, &view, len).at(place.shown())? {
-                self.invalidate(&inode);
+                self.core.invalidate(inode.number());
             }
             return self.attr(&inode);
         }
@@ -362,14 +354,14 @@ impl Vfs {
     /// Stores scratch files, shards and directories that are old enough. Call this now and then.
     pub fn tick(&self) {
         for error in self.core.hierarchy.take_notes() {
-            self.note("consolidated metadata are not shown", &error);
+            self.core.note("consolidated metadata are not shown", &error);
         }
         if let Err(error) = self.store_directories(self.core.options.writeback_delay) {
-            self.note("write back", &error);
+            self.core.note("write back", &error);
         }
         for inode in self.overlay.files() {
             if let Err(error) = self.store_content(&inode, commit::StoreReason::Aged) {
-                self.note("write back", &error);
+                self.core.note("write back", &error);
             }
         }
         // Errors are logged when they occur, and reported by the next close or `fsync` in the
@@ -384,7 +376,7 @@ impl Vfs {
         if self.unsynced.len() > MAX_UNSYNCED
             && let Err(error) = self.unsynced.sync_all(self.core.hierarchy.store())
         {
-            self.note("write back", &error);
+            self.core.note("write back", &error);
         }
         self.release_idle(QUIET);
     }
@@ -482,12 +474,6 @@ impl Vfs {
             }
             Place::Chunk(..) => Some(TreeLock::Shared { _guard: self.core.tree_lock.read() }),
             _ => None,
-        }
-    }
-
-    fn invalidate(&self, inode: &Inode) {
-        if let Some(invalidate) = &*self.invalidate.lock() {
-            invalidate(inode.number());
         }
     }
 }

@@ -295,7 +295,7 @@ impl Vfs {
             // The old value was stored again, as another version.
             old.seen = None;
             drop((file, old));
-            self.invalidate(replaced);
+            self.core.invalidate(replaced.number());
             return Err(error);
         }
         self.detach(&mut old, kept);
@@ -318,7 +318,7 @@ impl Vfs {
         drop((file, old));
         if to.is_document() {
             // A metadata file is not shown as it was written.
-            self.invalidate(inode);
+            self.core.invalidate(inode.number());
         }
         Ok(())
     }

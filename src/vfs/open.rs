@@ -461,7 +461,7 @@ impl Vfs {
                 written.map(|is_filled| {
                     if is_filled {
                         // The write may have changed more bytes than the kernel wrote.
-                        self.invalidate(&handle.inode);
+                        self.core.invalidate(handle.inode.number());
                     }
                 })
             }
@@ -546,7 +546,7 @@ impl Vfs {
             handles.values().filter(is_other).map(|handle| Arc::clone(&handle.inode)).collect()
         };
         for inode in &others {
-            self.invalidate(inode);
+            self.core.invalidate(inode.number());
         }
     }
 
@@ -558,7 +558,7 @@ impl Vfs {
             view.reads.end();
             if is_writer {
                 // Store what a mapping wrote after the last close.
-                self.store_view(&view.view).unwrap_or_else(|error| self.note("close", &error));
+                self.store_view(&view.view).unwrap_or_else(|error| self.core.note("close", &error));
             }
         }
         let _tree = is_writer.then(|| self.lock_tree_to_store(&open.inode)).flatten();

@@ -58,7 +58,7 @@ impl Vfs {
                 "Opens for which the kernel reads the file itself.",
                 self.backing_files.opened(),
             ),
-            ("errors_total", "Errors returned to programs.", self.journal.count()),
+            ("errors_total", "Errors returned to programs.", self.core.journal.count()),
         ]
     }
 

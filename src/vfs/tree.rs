@@ -541,7 +541,7 @@ impl Vfs {
                 if let NodeContent::NotUnderstood(_, error) = node.content() {
                     // The text is shown as it is stored, if it can be read.
                     node.document().ok_or_else(|| error.clone())?;
-                    self.note("open", error);
+                    self.core.note("open", error);
                 }
                 file.shown = Some(self.shown_at(place, Wanted::Text)?);
                 // The contents also depend on other nodes and on the options of the mount.

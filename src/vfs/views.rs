@@ -184,7 +184,7 @@ impl Vfs {
             {
                 drop(refused);
                 let shown = Place::View(path, format).shown();
-                self.journal.note("lookup", &error.of_kind(Kind::NotFound).at(shown));
+                self.core.journal.note("lookup", &error.of_kind(Kind::NotFound).at(shown));
             }
         }
     }

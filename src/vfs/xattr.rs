@@ -138,7 +138,7 @@ impl Vfs {
             self.unsynced.changed(key);
         }
         if let Some(inode) = self.inodes.known_at(&place) {
-            self.invalidate(&inode);
+            self.core.invalidate(inode.number());
         }
         Ok(())
     }
