@@ -7,12 +7,14 @@ use std::time::{Instant, SystemTime};
 
 use bytes::Bytes;
 
+use super::access::Access;
 use super::authors::{Authors, Thread};
 use super::file::{Content, File, Unstored};
 use super::inode::Inode;
+use super::options::Form;
 use super::overlay::Shown;
 use super::place::Place;
-use super::{ATTEMPTS, Access, Form, Vfs};
+use super::{ATTEMPTS, Vfs};
 use crate::array::ArrayId;
 use crate::buffer::Buffer;
 use crate::cache::Base;
@@ -149,7 +151,7 @@ impl Vfs {
         Ok(match place {
             Some(Place::Chunk(path, coords)) => self.core.array(path)?.chunk_len(coords)?.longest(),
             Some(place) if place.is_document() => crate::json::MAX_DOCUMENT_LEN,
-            Some(Place::View(path, format)) => self.view(path, format)?.len(),
+            Some(Place::View(path, format)) => self.views.view(path, format)?.len(),
             _ => self.core.hierarchy.options().max_chunk_len,
         })
     }

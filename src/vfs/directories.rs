@@ -5,8 +5,7 @@ use std::time::Duration;
 use super::attr::Attr;
 use super::names::Replace;
 use super::overlay::Shown;
-use super::place::{CHUNKS, DOCUMENT, Place};
-use super::tree::below_shown;
+use super::place::{CHUNKS, DOCUMENT, Place, below_shown};
 use super::{Form, Vfs};
 use crate::array::parse_index;
 use crate::cache::Due;
@@ -19,7 +18,7 @@ impl Vfs {
     /// Makes the directory `name` in `parent`: in a group, one that becomes a node; in an array,
     /// one of chunks or of ordinary files.
     pub fn mkdir(&self, parent: u64, name: &str) -> Result<Attr> {
-        self.check_names_change()?;
+        self.core.options.check_names_change()?;
         let _shared = self.core.tree_lock.read();
         let parent = self.directory(parent)?;
         if self.resolve(&parent, name)?.is_some() {
@@ -80,7 +79,7 @@ impl Vfs {
 
     /// Removes the empty directory `name` from `parent`.
     pub fn rmdir(&self, parent: u64, name: &str) -> Result<()> {
-        self.check_names_change()?;
+        self.core.options.check_names_change()?;
         let _alone = self.core.tree_lock.write();
         let parent = self.directory(parent)?;
         let place = self.resolve(&parent, name)?.ok_or_else(Error::not_found)?;

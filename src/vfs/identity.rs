@@ -39,7 +39,7 @@ impl Vfs {
     /// Returns the current meaning of a place; `None` for files whose bytes have no meaning here.
     fn opened_as(&self, place: &Place) -> Result<Option<OpenedAs>> {
         Ok(match place {
-            Place::View(path, format) => Some(OpenedAs::View(self.view(path, format)?)),
+            Place::View(path, format) => Some(OpenedAs::View(self.views.view(path, format)?)),
             Place::Chunk(path, _) => Some(OpenedAs::Chunk(self.core.array(path)?)),
             _ => None,
         })
@@ -104,7 +104,9 @@ impl Vfs {
         let view = Self::open_as(inode)?;
         let place = inode.place();
         let modified = match &place {
-            Some(Place::View(path, format)) => self.stat_view(path, format).ok().map(|stat| stat.1),
+            Some(Place::View(path, format)) => {
+                self.views.stat_view(path, format).ok().map(|stat| stat.1)
+            }
             _ => None,
         };
         Some(Attr {

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 
 use super::attr::Attr;
 use super::place::{CHUNKS, CONTROL, DOCUMENT, GROUP, Place, Report, STORED, VIEWS};
+use super::views::view_name;
 use super::{Background, Form, ROOT, Vfs};
 use crate::array::{Array, Coords, Grid};
 use crate::error::{Error, Kind, Result};
@@ -166,6 +167,39 @@ impl Vfs {
             Form::View(_) => Box::new(self.groups_in(path)?.into_iter()),
         };
         Ok(Box::new(names.chain(self.listed_views(path)?.into_iter().map(Ok))))
+    }
+
+    /// Returns the views that the directory of a group lists.
+    fn listed_views(&self, group: &NodePath) -> Result<Vec<(String, Place)>> {
+        let formats = match self.core.options.form {
+            Form::View(only) => vec![only],
+            Form::Zarr3 | Form::Zarr2 => self.core.options.listed_views.formats(),
+        };
+        if formats.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut paths: Vec<NodePath> = Vec::new();
+        if group.is_root() {
+            paths.push(NodePath::root());
+        }
+        if self.core.hierarchy.existing(group)?.array().is_none() {
+            // An unreadable node has no views.
+            let children = self.core.hierarchy.children(group)?.flatten();
+            paths.extend(children.map(|child| child.path().clone()));
+        }
+        let mut names = Vec::new();
+        for path in paths {
+            for format in &formats {
+                let (name, place) = (view_name(&path, format), Place::View(path.clone(), format));
+                // A node or file of the same name takes precedence. Skip names that cannot be
+                // checked.
+                let found = self.resolve(&Place::Node(group.clone()), &name);
+                if found.is_ok_and(|found| found.as_ref() == Some(&place)) {
+                    names.push((name, place));
+                }
+            }
+        }
+        Ok(names)
     }
 
     /// Lists the groups directly below one, with an error for each unreadable node.

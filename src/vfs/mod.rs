@@ -5,6 +5,7 @@
 //! metadata file are merged into the stored one, those of an ordinary file are stored as they are.
 //! Writing to a name and renaming a scratch file onto it therefore have the same effect.
 
+mod access;
 mod attr;
 mod authors;
 mod backing_files;
@@ -54,6 +55,7 @@ use crate::hierarchy::{Hierarchy, Texts};
 use crate::metadata::NodePath;
 use crate::pool::Pool;
 use crate::store::{Room, Stat};
+pub use access::{Access, Pages};
 pub use attr::Attr;
 pub use authors::HandleUse;
 use backing_files::BackingFiles;
@@ -63,7 +65,7 @@ use inode::{Inode, Inodes};
 use journal::Journal;
 pub use listing::{DirHandle, Listed};
 pub use names::Replace;
-pub use open::{Access, Opened, Pages};
+pub use open::Opened;
 use open::{Handle, slice};
 pub use options::{Form, ListedViews, Options, PassthroughOptions, Writeback};
 use overlay::Overlay;
@@ -71,7 +73,7 @@ use place::{DOCUMENT, Place, Report, ZMETADATA};
 use reader::Reader;
 pub use unstored::Unstored;
 use unsynced::Unsynced;
-use views::Views;
+use views::{Views, is_view_name};
 pub use xattr::Presence;
 
 /// The most keys to keep for a later `fsync` before syncing them anyway.
@@ -100,7 +102,7 @@ struct Background {
 /// A hierarchy as a tree of files.
 pub struct Vfs {
     core: Arc<Core>,
-    reader: Reader,
+    reader: Arc<Reader>,
     inodes: Inodes,
     overlay: Overlay,
     /// The open files. A leaf lock: copy the handle out, unlock, then work.
@@ -162,8 +164,10 @@ impl Vfs {
             journal: Journal::default(),
             invalidate: Mutex::new(None),
         });
+        let reader = Arc::new(Reader::new(Arc::clone(&core), Arc::clone(&backing_files)));
         Self {
-            reader: Reader::new(Arc::clone(&core), Arc::clone(&backing_files)),
+            views: Views::new(Arc::clone(&core), Arc::clone(&reader)),
+            reader,
             core,
             backing_files,
             inodes: Inodes::new(),
@@ -172,7 +176,6 @@ impl Vfs {
             next_handle: AtomicU64::new(1),
             writing_handles: AtomicUsize::new(0),
             unsynced: Unsynced::default(),
-            views: Views::default(),
             background: OnceLock::new(),
             read_len: AtomicU64::new(0),
             written_len: AtomicU64::new(0),
@@ -232,6 +235,11 @@ impl Vfs {
         })
     }
 
+    /// Whether listings include views, which generates them.
+    pub fn lists_views(&self) -> bool {
+        self.core.options.lists_views()
+    }
+
     /// Returns the capacity and the free space of the medium below the store.
     pub fn room(&self) -> Result<Option<Room>> {
         self.core.hierarchy.store().read().room()
@@ -241,7 +249,7 @@ impl Vfs {
     pub fn lookup(&self, parent: u64, name: &str) -> Result<Attr> {
         let directory = self.directory(parent)?;
         let Some(found) = self.find(&directory, name)? else {
-            self.note_refused_view(&directory, name);
+            self.views.note_refused_view(&directory, name);
             return Err(Error::not_found());
         };
         self.lookup_stored(&found.place, found.stored.as_ref())
@@ -298,7 +306,7 @@ impl Vfs {
         let place = inode.place();
         commit::check_writable(place.as_ref())?;
         if let Some(place @ Place::View(path, format)) = &place {
-            let view = Self::open_as(&inode).map_or_else(|| self.view(path, format), Ok)?;
+            let view = Self::open_as(&inode).map_or_else(|| self.views.view(path, format), Ok)?;
             if self.truncate_view(&inode, &view, len).at(place.shown())? {
                 self.core.invalidate(inode.number());
             }
@@ -436,7 +444,7 @@ impl Vfs {
     /// created, moved or removed, a chunk must be decoded, or the header of a view be generated.
     pub fn may_take_time(&self, number: u64, name: Option<&str>) -> bool {
         self.core.tree_lock.is_locked_exclusive()
-            || name.is_some_and(Self::is_view_name)
+            || name.is_some_and(is_view_name)
             || self.may_decode(number)
             || self.may_show_many(number, name)
     }

@@ -7,8 +7,7 @@ use super::attr::Attr;
 use super::file::{Content, File, Unstored};
 use super::inode::Inode;
 use super::overlay::Shown;
-use super::place::{DOCUMENT, Place, ZARRAY, ZATTRS, ZGROUP, ZMETADATA};
-use super::tree::below_shown;
+use super::place::{DOCUMENT, Place, ZARRAY, ZATTRS, ZGROUP, ZMETADATA, below_shown};
 use super::{Form, TreeLock, Vfs};
 use crate::buffer::Buffer;
 use crate::cache::Due;
@@ -136,7 +135,7 @@ impl Vfs {
         new_name: &str,
         replace: Replace,
     ) -> Result<()> {
-        self.check_names_change()?;
+        self.core.options.check_names_change()?;
         let is_document = is_document_name(name) || is_document_name(new_name);
         let is_dir =
             self.resolve(&self.directory(parent)?, name)?.is_some_and(|from| from.is_dir());
@@ -222,7 +221,7 @@ impl Vfs {
 
     /// Creates a second name for the bytes of a file. Every name gets a copy: a store has no links.
     pub fn link(&self, number: u64, new_parent: u64, new_name: &str) -> Result<Attr> {
-        self.check_names_change()?;
+        self.core.options.check_names_change()?;
         let _tree = self.lock_tree(is_document_name(new_name) || self.is_stored_dir(new_parent)?);
         let inode = self.inode(number)?;
         let from = inode.place().ok_or_else(Error::not_found)?;

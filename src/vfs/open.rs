@@ -5,25 +5,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 
+use super::access::{Access, Pages, Prepared};
 use super::authors::HandleUse;
+use super::file::OpenedAs;
 use super::inode::Inode;
 use super::open_view::OpenView;
 use super::place::Place;
+use super::views::as_gone;
 use super::{ATTEMPTS, Attr, Vfs, commit, file, overlay};
 use crate::backing::Backing;
 use crate::error::{At, Error, Kind, Result};
 use crate::metadata::NodePath;
-
-/// The access mode of an open.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Access {
-    /// Read only.
-    Read,
-    /// Write, and perhaps read.
-    Write,
-    /// Write, after truncating to 0.
-    Truncate,
-}
+use crate::view::Format;
 
 /// An open file.
 #[derive(Debug, Clone)]
@@ -34,31 +27,6 @@ pub struct Opened {
     pub pages: Pages,
     /// The backing file, if the kernel uses passthrough.
     pub backing: Option<Arc<Backing>>,
-}
-
-/// A file whose bytes are ready for an open.
-pub(super) struct Prepared {
-    pub pages: Pages,
-    pub backing: Option<Arc<Backing>>,
-    /// The drop epoch, if the kernel drops its pages.
-    pub drops: Option<u64>,
-}
-
-impl From<Pages> for Prepared {
-    fn from(pages: Pages) -> Self {
-        Self { pages, backing: None, drops: None }
-    }
-}
-
-/// What the kernel may do with its pages of a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pages {
-    /// Keep them, because they are current.
-    Keep,
-    /// Drop them, because they may be outdated.
-    Drop,
-    /// Use none: the file is generated for each open.
-    None,
 }
 
 #[derive(Debug, Clone)]
@@ -256,7 +224,7 @@ impl Vfs {
                 self.report(*report).map(|made| (Some(made), None))
             }
             Some(Place::ViewsOf(path, _)) if access == Access::Read => {
-                self.views_text(path).map(|text| (Some(Bytes::from(text)), None))
+                self.views.text(path).map(|text| (Some(Bytes::from(text)), None))
             }
             Some(Place::View(path, format)) => {
                 self.open_view(&inode, path, format, access).map(|view| (None, Some(view)))
@@ -298,6 +266,22 @@ impl Vfs {
         let pages = if is_known { pages } else { Pages::None };
         let handle = self.new_handle(Handle { inode, access, source });
         Ok(Opened { handle, pages, backing: backing.filter(|_| is_known) })
+    }
+
+    /// Opens a view. All opens of its inode show the same one.
+    fn open_view(
+        &self,
+        inode: &Arc<Inode>,
+        path: &NodePath,
+        format: &'static Format,
+        access: Access,
+    ) -> Result<(Arc<OpenView>, Pages)> {
+        let mut kept = self.views.kept_view(path, format).map_err(as_gone)?;
+        let made = OpenedAs::View(Arc::clone(&kept.view));
+        if let OpenedAs::View(shared) = self.share(inode, made)? {
+            kept.view = shared;
+        }
+        Ok(self.views.open(path, format, kept, access))
     }
 
     /// Prepares a file that has lost its name and whose bytes are kept for its openers.
@@ -351,7 +335,7 @@ impl Vfs {
     fn prepare(&self, inode: &Arc<Inode>, place: &Place, access: Access) -> Result<Prepared> {
         if access != Access::Read {
             commit::check_writable(Some(place))?;
-            self.check_names_change()?;
+            self.core.options.check_names_change()?;
         }
         self.open_content(inode, place, access)
     }
@@ -423,7 +407,7 @@ impl Vfs {
             }
             Source::Made(made) => Ok(slice(made, offset, len)),
             Source::View(view) => {
-                self.note_pages(view);
+                self.views.note_pages(view);
                 self.reader.read_view(view, offset, len).at(handle.shown())
             }
             Source::Backing(backing) => Ok(backing.read(offset, len)?),
@@ -443,7 +427,7 @@ impl Vfs {
             }
             Source::Made(made) => Some(slice(made, offset, len)),
             Source::View(view) => {
-                self.note_pages(view);
+                self.views.note_pages(view);
                 self.reader.try_read_view(view, offset, len)
             }
             Source::Backing(_) => None,

@@ -10,6 +10,9 @@ use super::view_writers::ViewWriters;
 use crate::metadata::NodePath;
 use crate::view::{Format, View};
 
+/// Requests for more chunks than this always go to the pool, even if all chunks are cached.
+pub(super) const MOST_AT_HAND: usize = 64;
+
 /// An open view. It does not change while it is open.
 #[derive(Debug)]
 pub(super) struct OpenView {

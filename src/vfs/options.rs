@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::array::FillChunks;
+use crate::error::{Error, Kind, Result};
 use crate::view::{FORMATS, Format};
 
 /// What the mounted tree shows.
@@ -67,6 +68,27 @@ impl Default for Options {
             listed_views: ListedViews::default(),
             passthrough: None,
             descriptors: 1024,
+        }
+    }
+}
+
+impl Options {
+    /// Whether listings include views, which generates them.
+    pub(super) fn lists_views(&self) -> bool {
+        matches!(self.form, Form::View(_)) || self.listed_views != ListedViews::None
+    }
+
+    /// Refuses to create or rename anything in a mount with `--as FORMAT`.
+    pub(super) fn check_names_change(&self) -> Result<()> {
+        match self.form {
+            Form::View(format) => Err(Error::new(
+                Kind::NotPermitted,
+                format!(
+                    "nothing can be created, renamed or removed in a mount with --as {}",
+                    format.extension
+                ),
+            )),
+            Form::Zarr3 | Form::Zarr2 => Ok(()),
         }
     }
 }

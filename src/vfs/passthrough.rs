@@ -33,16 +33,17 @@
 //!
 //! The model of the tree (`vfs::tests::model`) also runs with passthrough for chunks of any length.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::Vfs;
+use super::access::Access;
 use super::attr::Attr;
 use super::backing_files::{Id, Origin, Seen};
 use super::file::{Content, File};
 use super::inode::Inode;
-use super::open::Access;
 use super::open_view::OpenView;
 use super::place::Place;
 use super::view_pages::{KernelPages, Seen as SeenChunks};
@@ -52,6 +53,7 @@ use crate::cache::Elsewhere;
 use crate::error::{Error, Kind, Result};
 use crate::metadata::NodePath;
 use crate::store::Version;
+use crate::view::View;
 
 /// The most bytes of a view with passthrough; longer ones are generated as they are read.
 const LONGEST_VIEW: u64 = 4 << 20;
@@ -207,7 +209,7 @@ impl Vfs {
             return None;
         }
         let is_small = (shortest..=LONGEST_VIEW.min(self.backing_files.limit / 4)).contains(&len);
-        if !is_small || !Self::is_of_chunks(&open.view, MOST_CHUNKS) || open.view.is_rewritten() {
+        if !is_small || !is_of_chunks(&open.view, MOST_CHUNKS) || open.view.is_rewritten() {
             return None;
         }
         let id = Id::View(open.path.clone(), open.format.extension);
@@ -216,7 +218,7 @@ impl Vfs {
 
     fn make_view_file(&self, id: &Id, open: &OpenView) -> Option<Arc<Backing>> {
         if let Some((pages, backing)) = self.backing_files.find_view(id)
-            && let Some(known) = self.known_since(&pages, open)
+            && let Some(known) = self.views.known_since(&pages, open)
         {
             self.backing_files.renew_view(id, known, open.opened);
             return Some(backing);
@@ -283,4 +285,14 @@ impl Vfs {
             log::info!("no FUSE passthrough, so {what}: {why}");
         }
     }
+}
+
+/// Whether a view has at most `most` chunks.
+fn is_of_chunks(view: &View, most: usize) -> bool {
+    let mut found = 0_usize;
+    let walked = view.for_each_chunk((0, view.len()), &mut |_, _, _| {
+        found = found.saturating_add(1);
+        Ok(if found > most { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+    });
+    matches!(walked, Ok(ControlFlow::Continue(())))
 }

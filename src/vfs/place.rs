@@ -13,9 +13,10 @@ use std::hash::BuildHasher;
 
 use foldhash::quality::FixedState;
 
-use super::Form;
+use super::options::Form;
 use super::views::view_name;
-use crate::array::Coords;
+use crate::array::{Array, Coords};
+use crate::error::{At, Error, Result};
 use crate::metadata::{NodeKind, NodePath};
 use crate::store::{Key, Stat};
 use crate::view::Format;
@@ -385,5 +386,26 @@ impl Place {
     pub fn number(&self) -> u64 {
         // 0 and 1 are reserved, and some programs store inode numbers as signed.
         (FixedState::default().hash_one(self) >> 1).max(2)
+    }
+}
+
+/// Returns the place of the chunk at `indices`, or the reason why it cannot exist.
+pub(super) fn new_chunk(path: &NodePath, array: &Array, indices: Vec<u64>) -> Result<Place> {
+    let coords = Coords::new(indices);
+    let place = Place::Chunk(path.clone(), coords.clone());
+    if !array.grid().contains(&coords) {
+        let counts = array.grid().counts();
+        let detail = format!("no such chunk: the array has {counts:?} chunks along its dimensions");
+        return Err(Error::invalid(detail).at(place.shown()));
+    }
+    array.check_readable(&coords).at(place.shown())?;
+    Ok(place)
+}
+
+/// Returns the path of `name` in `directory` in the mount, for messages.
+pub(super) fn below_shown(directory: &Place, name: &str) -> String {
+    match directory.shown() {
+        shown if shown == "." => name.to_owned(),
+        shown => format!("{shown}/{name}"),
     }
 }

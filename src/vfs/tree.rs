@@ -3,14 +3,17 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use super::Vfs;
+use super::access::{Access, Pages, Prepared};
 use super::attr::Attr;
 use super::file::{Content, File, OpenedAs};
 use super::inode::Inode;
-use super::open::Prepared;
+use super::options::Form;
 use super::overlay::Shown;
-use super::place::{CHUNKS, CONTROL, DOCUMENT, Found, GROUP, Place, Report, STORED, VIEWS};
+use super::place::{
+    CHUNKS, CONTROL, DOCUMENT, Found, GROUP, Place, Report, STORED, VIEWS, below_shown, new_chunk,
+};
 use super::zarr2::Named;
-use super::{Access, Form, Pages, Vfs};
 use crate::array::{Array, Coords, parse_index};
 use crate::error::{At, Error, Kind, Result};
 use crate::hierarchy::{Content as NodeContent, Document, Node, Wanted};
@@ -31,7 +34,7 @@ impl Vfs {
             Form::Zarr3 | Form::Zarr2 => self.find_in_form(directory, name)?,
         };
         match found {
-            None => Ok(self.resolve_view(directory, name)?.map(Found::from)),
+            None => Ok(self.views.resolve_view(directory, name)?.map(Found::from)),
             found => Ok(found),
         }
     }
@@ -368,7 +371,7 @@ impl Vfs {
                 attr.of_value(stat.len, &stat)
             }
             Place::View(path, format) => {
-                let (len, modified) = self.stat_view(path, format)?;
+                let (len, modified) = self.views.stat_view(path, format)?;
                 // All blocks count, so that programs find no holes. The name and the length may
                 // change with the node, without notice to the kernel.
                 let blocks = Attr::blocks_of(len, len);
@@ -663,31 +666,10 @@ fn may_be_chunk(name: &str) -> bool {
     }
 }
 
-/// Returns the place of the chunk at `indices`, or the reason why it cannot exist.
-pub(super) fn new_chunk(path: &NodePath, array: &Array, indices: Vec<u64>) -> Result<Place> {
-    let coords = Coords::new(indices);
-    let place = Place::Chunk(path.clone(), coords.clone());
-    if !array.grid().contains(&coords) {
-        let counts = array.grid().counts();
-        let detail = format!("no such chunk: the array has {counts:?} chunks along its dimensions");
-        return Err(Error::invalid(detail).at(place.shown()));
-    }
-    array.check_readable(&coords).at(place.shown())?;
-    Ok(place)
-}
-
 /// Returns the path of `name` in `directory` relative to its node.
 fn below(directory: &Place, name: &str) -> String {
     match directory.relative() {
         relative if relative.is_empty() => name.to_owned(),
         relative => format!("{relative}/{name}"),
-    }
-}
-
-/// Returns the path of `name` in `directory` in the mount, for messages.
-pub(super) fn below_shown(directory: &Place, name: &str) -> String {
-    match directory.shown() {
-        shown if shown == "." => name.to_owned(),
-        shown => format!("{shown}/{name}"),
     }
 }

@@ -12,16 +12,13 @@ use std::ops::ControlFlow;
 use super::Vfs;
 use super::authors::Thread;
 use super::inode::Inode;
-use super::open_view::OpenView;
+use super::open_view::{MOST_AT_HAND, OpenView};
 use super::views::as_gone;
 use crate::array::region::Cover;
 use crate::cache::Due;
 use crate::error::{At, Error, Result};
 use crate::metadata::NodePath;
 use crate::view::{ChangeChunk, Format, View};
-
-/// Requests for more chunks than this always go to the pool, even if all chunks are cached.
-pub(super) const MOST_AT_HAND: usize = 64;
 
 /// How many zero bytes to write at once.
 const ZEROS: usize = 1 << 20;
@@ -204,7 +201,7 @@ impl Vfs {
         format: &'static Format,
         bytes: &[u8],
     ) -> Result<()> {
-        let kept = self.kept_view(path, format).map_err(as_gone)?;
+        let kept = self.views.kept_view(path, format).map_err(as_gone)?;
         if u64::try_from(bytes.len()).ok() != Some(kept.view.len()) {
             return Err(Error::too_large(format!(
                 "{} bytes, but the file always has {} bytes: the array fixes its shape and type",

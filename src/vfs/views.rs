@@ -6,21 +6,19 @@
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
-use std::ops::ControlFlow;
 use std::sync::{Arc, Weak};
 use std::time::{Instant, SystemTime};
 
 use parking_lot::Mutex;
 
-use super::file::OpenedAs;
-use super::inode::Inode;
+use super::access::{Access, Pages};
+use super::core::Core;
 use super::open_view::OpenView;
-use super::options::ListedViews;
+use super::options::Form;
 use super::place::Place;
-use super::reader::ReadState;
+use super::reader::{ReadState, Reader};
 use super::view_pages::{Generations, KernelPages, Seen};
 use super::view_writers::ViewWriters;
-use super::{Access, Form, Pages, Vfs};
 use crate::array::Array;
 use crate::error::{At, Error, Kind, Result};
 use crate::hierarchy::Node;
@@ -37,8 +35,9 @@ const MAX_KEPT_LEN: u64 = 128 << 20;
 type Name = (NodePath, &'static str);
 
 /// The cached views, and the state that handles of a view share.
-#[derive(Debug, Default)]
 pub(super) struct Views {
+    core: Arc<Core>,
+    reader: Arc<Reader>,
     /// The cached views. A leaf lock.
     kept: Mutex<HashMap<Name, Kept>>,
     /// The chunks read through each view that is open or has pages in the kernel. A leaf lock.
@@ -68,6 +67,19 @@ pub(super) struct Kept {
 }
 
 impl Views {
+    /// Returns the views of the nodes in `core`. `reader` knows how much it assembles at once.
+    pub(super) fn new(core: Arc<Core>, reader: Arc<Reader>) -> Self {
+        Self {
+            core,
+            reader,
+            kept: Mutex::default(),
+            seen: Mutex::default(),
+            writing: Mutex::default(),
+            warned: Mutex::default(),
+            refused: Mutex::default(),
+        }
+    }
+
     fn get(&self, path: &NodePath, format: &Format) -> Option<Kept> {
         self.kept.lock().get(&(path.clone(), format.extension)).cloned()
     }
@@ -141,7 +153,7 @@ pub(super) fn view_name(path: &NodePath, format: &Format) -> String {
     format!("{}.{}", path.name().unwrap_or(ROOT_NAME), format.extension)
 }
 
-impl Vfs {
+impl Views {
     /// Returns the view called `name` in the directory of a group, if it is one.
     pub(super) fn resolve_view(&self, directory: &Place, name: &str) -> Result<Option<Place>> {
         let Place::Node(group) = directory else { return Ok(None) };
@@ -176,7 +188,7 @@ impl Vfs {
                 continue;
             }
             let Err(error) = self.view(&path, format) else { continue };
-            let mut refused = self.views.refused.lock();
+            let mut refused = self.refused.lock();
             if refused.len() > MAX_KEPT {
                 refused.clear();
             }
@@ -214,7 +226,7 @@ impl Vfs {
     pub(super) fn kept_view(&self, path: &NodePath, format: &'static Format) -> Result<Kept> {
         let age = self.core.hierarchy.options().metadata_ttl;
         let generation = self.core.hierarchy.generation();
-        let known = self.views.get(path, format);
+        let known = self.get(path, format);
         if let Some(kept) = &known
             && kept.made.elapsed() < age
             && kept.generations == (generation, self.core.generation_of(&kept.view, &kept.used))
@@ -229,7 +241,7 @@ impl Vfs {
         let changed = arrays.filter_map(|array| self.core.cache.modified(array)).max();
         let modified = changed.map_or(modified, |changed| changed.max(modified));
         let kept = Kept { view, made, moves, generations, used, modified, pages: None };
-        Ok(self.views.keep(path, format, kept))
+        Ok(self.keep(path, format, kept))
     }
 
     /// Logs once if a sequential read of a view decodes each chunk many times.
@@ -283,36 +295,32 @@ impl Vfs {
         Ok((kept.view.len(), kept.modified))
     }
 
-    /// Opens a view, and decides what the kernel may do with its pages.
-    pub(super) fn open_view(
+    /// Opens the view in `kept`, and decides what the kernel may do with its pages.
+    pub(super) fn open(
         &self,
-        inode: &Arc<Inode>,
         path: &NodePath,
         format: &'static Format,
+        kept: Kept,
         access: Access,
-    ) -> Result<(Arc<OpenView>, Pages)> {
-        let mut kept = self.kept_view(path, format).map_err(as_gone)?;
-        if let OpenedAs::View(shared) = self.share(inode, OpenedAs::View(Arc::clone(&kept.view)))? {
-            kept.view = shared;
-        }
+    ) -> (Arc<OpenView>, Pages) {
         let opened = Instant::now();
         let held = kept.pages.as_ref().and_then(|pages| {
             let since = self.stored_since(pages, &kept.view, kept.generations, opened)?;
             Some((pages, since))
         });
         let are_kept = held.is_some();
-        let seen = self.views.seen(path, format);
+        let seen = self.seen(path, format);
         match held {
             Some((pages, since)) if since != pages.since => {
-                self.views.set_pages(path, format, KernelPages { since, ..pages.clone() });
+                self.set_pages(path, format, KernelPages { since, ..pages.clone() });
             }
             Some(_) => {}
             None => seen.forget(),
         }
-        if self.views.warned.lock().insert((path.clone(), format.extension)) {
+        if self.warned.lock().insert((path.clone(), format.extension)) {
             self.warn_of_slabs(path, format, &kept.view);
         }
-        let writing = (access != Access::Read).then(|| self.views.writing(path, format));
+        let writing = (access != Access::Read).then(|| self.writing(path, format));
         if let (Some(writing), Access::Truncate) = (&writing, access) {
             writing.cut();
         }
@@ -331,7 +339,7 @@ impl Vfs {
             is_cut: access == Access::Truncate,
             reads: ReadState::default(),
         };
-        Ok((Arc::new(view), if are_kept { Pages::Keep } else { Pages::Drop }))
+        (Arc::new(view), if are_kept { Pages::Keep } else { Pages::Drop })
     }
 
     /// Returns when bytes of a view were last known to match the store; `None` if they may not.
@@ -357,67 +365,18 @@ impl Vfs {
         self.stored_since(pages, &open.view, open.generations, open.opened)
     }
 
-    /// Whether a view has at most `most` chunks.
-    pub(super) fn is_of_chunks(view: &View, most: usize) -> bool {
-        let mut found = 0_usize;
-        let walked = view.for_each_chunk((0, view.len()), &mut |_, _, _| {
-            found = found.saturating_add(1);
-            Ok(if found > most { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
-        });
-        matches!(walked, Ok(ControlFlow::Continue(())))
-    }
-
     /// Records that the kernel has dropped its old pages, which a read proves.
     pub(super) fn note_pages(&self, open: &OpenView) {
         if let Some(generations) = open.pages {
             let (view, seen) = (Arc::clone(&open.view), Arc::clone(&open.seen));
             let pages = KernelPages { generations, since: open.opened, view, seen };
-            self.views.set_pages(&open.path, open.format, pages);
+            self.set_pages(&open.path, open.format, pages);
         }
-    }
-
-    /// Returns the views that the directory of a group lists.
-    pub(super) fn listed_views(&self, group: &NodePath) -> Result<Vec<(String, Place)>> {
-        let formats = match self.core.options.form {
-            Form::View(only) => vec![only],
-            Form::Zarr3 | Form::Zarr2 => self.core.options.listed_views.formats(),
-        };
-        if formats.is_empty() {
-            return Ok(Vec::new());
-        }
-        let mut paths: Vec<NodePath> = Vec::new();
-        if group.is_root() {
-            paths.push(NodePath::root());
-        }
-        if self.core.hierarchy.existing(group)?.array().is_none() {
-            // An unreadable node has no views.
-            let children = self.core.hierarchy.children(group)?.flatten();
-            paths.extend(children.map(|child| child.path().clone()));
-        }
-        let mut names = Vec::new();
-        for path in paths {
-            for format in &formats {
-                let (name, place) = (view_name(&path, format), Place::View(path.clone(), format));
-                // A node or file of the same name takes precedence. Skip names that cannot be
-                // checked.
-                let found = self.resolve(&Place::Node(group.clone()), &name);
-                if found.is_ok_and(|found| found.as_ref() == Some(&place)) {
-                    names.push((name, place));
-                }
-            }
-        }
-        Ok(names)
-    }
-
-    /// Whether listings include views, which generates them.
-    pub fn lists_views(&self) -> bool {
-        matches!(self.core.options.form, Form::View(_))
-            || self.core.options.listed_views != ListedViews::None
     }
 
     /// Returns the text of `.zarrfs/views/NODE`: a line for each format, with the length of the
     /// file or the reason why there is none.
-    pub(super) fn views_text(&self, path: &NodePath) -> Result<String> {
+    pub(super) fn text(&self, path: &NodePath) -> Result<String> {
         let node = self.core.hierarchy.existing(path)?;
         let width = FORMATS.iter().map(|format| format.extension.len()).max().unwrap_or_default();
         let mut text = String::new();
@@ -435,25 +394,11 @@ impl Vfs {
         }
         Ok(text)
     }
+}
 
-    /// Refuses to create or rename anything in a mount with `--as FORMAT`.
-    pub(super) fn check_names_change(&self) -> Result<()> {
-        match self.core.options.form {
-            Form::View(format) => Err(Error::new(
-                Kind::NotPermitted,
-                format!(
-                    "nothing can be created, renamed or removed in a mount with --as {}",
-                    format.extension
-                ),
-            )),
-            Form::Zarr3 | Form::Zarr2 => Ok(()),
-        }
-    }
-
-    /// Whether a name may belong to a view.
-    pub(super) fn is_view_name(name: &str) -> bool {
-        !Format::split(name).is_empty()
-    }
+/// Whether a name may belong to a view.
+pub(super) fn is_view_name(name: &str) -> bool {
+    !Format::split(name).is_empty()
 }
 
 /// Whether an error means that the format cannot hold the node.

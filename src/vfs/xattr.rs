@@ -94,7 +94,7 @@ impl Vfs {
         value: &[u8],
         presence: Presence,
     ) -> Result<()> {
-        self.check_names_change()?;
+        self.core.options.check_names_change()?;
         let (path, attribute) = self.attribute_of(number, name)?;
         let value = lenient::parse(value).map_err(|_| {
             let detail =
@@ -117,7 +117,7 @@ impl Vfs {
 
     /// Removes an attribute of a node.
     pub fn removexattr(&self, number: u64, name: &str) -> Result<()> {
-        self.check_names_change()?;
+        self.core.options.check_names_change()?;
         if name.starts_with(ZARR) {
             return Ok(()); // `rsync -X` removes what its source has not: as with chmod nothing changes.
         }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::listing::Source;
-use super::place::{CHUNKS, DOCUMENT, Place, ZARRAY, ZATTRS, ZGROUP, ZMETADATA};
+use super::place::{CHUNKS, DOCUMENT, Place, ZARRAY, ZATTRS, ZGROUP, ZMETADATA, new_chunk};
 use super::{Form, Vfs};
 use crate::array::{Array, Coords, parse_index};
 use crate::error::{At, Error, Kind, Result};
@@ -197,7 +197,7 @@ impl Vfs {
             ZATTRS => Some(Place::Attributes(path.clone())),
             ZMETADATA => Some(Place::Copies(path.clone())),
             name => match node.array().map(|array| (array, indices(name, array.grid().rank()))) {
-                Some((array, Some(indices))) => Some(super::tree::new_chunk(path, array, indices)?),
+                Some((array, Some(indices))) => Some(new_chunk(path, array, indices)?),
                 _ => None,
             },
         })

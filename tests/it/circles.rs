@@ -18,7 +18,7 @@ use crate::sources;
 /// module that is not listed has no circle. Lower a number if the circle shrinks, and remove the row
 /// if it is gone. Do not raise a number or add a row.
 const LEFT: [(&str, usize, &str); 1] =
-    [("vfs", 15, "mod.rs has `Vfs`, and its parts implement methods of `Vfs`")];
+    [("vfs", 7, "mod.rs has `Vfs`, and its parts implement methods of `Vfs`")];
 
 /// The name of each file by the path of its module: `codec::table`.
 type Files = BTreeMap<String, String>;
