@@ -9,14 +9,14 @@ use crate::cache::ChunkCache;
 use crate::resources;
 use crate::view::{Elements, GetChunk, Source, View};
 
-/// Bytes that are made at a time.
+/// The number of bytes to produce at a time.
 const STEP: u64 = 4 << 20;
 
 /// Writes a node to standard output.
 pub fn run(args: &Cat) -> Result<(), Failure> {
     logger::start(log::LevelFilter::Warn, None)?;
     let (hierarchy, path) = open::node_with_groups(&args.source, args.from.as_ref())?;
-    // The other half is for what is made at once.
+    // The other half is for the bytes in progress.
     let half = resources::within_memory(args.cache_size, 4) / 2;
     let cache = ChunkCache::new(half);
     let get: &GetChunk<'_> = &|elements, coords, _| {

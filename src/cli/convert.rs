@@ -25,13 +25,13 @@ use crate::resources;
 use crate::store::directory::Durability;
 use crate::sys;
 
-/// How many chunks of nothing but the fill value are stored in any case.
+/// The number of fill-value chunks that are stored in any case.
 const FILL_COUNT: u64 = 100_000;
 
-/// How many of them for each chunk that the source has.
+/// The most fill-value chunks for each chunk that the source has.
 const FILL_RATIO: u64 = 10;
 
-/// Copies the hierarchy, and says what it has done.
+/// Copies the hierarchy, and prints a summary.
 pub fn run(args: &Convert) -> Result<(), Failure> {
     let begun = Instant::now();
     let (source, from) = open::node(&args.source, args.from.as_ref())?;
@@ -47,7 +47,7 @@ pub fn run(args: &Convert) -> Result<(), Failure> {
     };
     let is_new = check_dest(&args.dest, target)?;
     let wishes = wishes(args, target);
-    // What is planned needs a store, but leaves nothing in it.
+    // Planning needs a store, but leaves nothing in it.
     std::fs::create_dir_all(&path)
         .map_err(|error| failed(format!("{}: {error}", path.display())))?;
     let planned = prepare(args, &source, &from, &path, &wishes);
@@ -55,7 +55,7 @@ pub fn run(args: &Convert) -> Result<(), Failure> {
         Ok(planned) => planned,
         Err(failure) => {
             if is_new {
-                // Only what is empty goes.
+                // This removes only an empty directory.
                 let _kept = std::fs::remove_dir(&path);
             }
             return Err(failure);
@@ -70,7 +70,7 @@ pub fn run(args: &Convert) -> Result<(), Failure> {
     report(args, &dest, &plan, &copied?, begun)
 }
 
-/// Makes the copy, which no other process makes at the same time.
+/// Makes the copy. No other process makes it at the same time.
 fn copy(
     args: &Convert,
     target: Target,
@@ -119,7 +119,7 @@ fn copy(
     Ok(copied)
 }
 
-/// Why the copy is not whole, and what to do.
+/// Returns the error for an incomplete copy, with advice.
 fn cut_short(args: &Convert, watch: &Progress, error: &Error) -> Failure {
     let why = if watch.is_stopped() { "interrupted".to_owned() } else { error.to_string() };
     failed(format!("{}: {why}; run the same command again to continue", args.dest.display()))
@@ -133,14 +133,14 @@ fn wishes(args: &Convert, target: Target) -> Wishes {
         only: args.only.clone(),
     };
     if target == Target::Mount {
-        // The mount stores what is plain in its own way.
+        // The mount applies its own codecs to plain chunks.
         wishes.codecs.get_or_insert_default();
         wishes.shards = Some(Shards::None);
     }
     wishes
 }
 
-/// Refuses what a mount decides for itself.
+/// Fails for options that a mount decides itself.
 fn check_mounted(args: &Convert, mounted: &Mounted) -> Result<(), Failure> {
     let refused = |what: &str| {
         Err(failed(format!(
@@ -164,8 +164,8 @@ fn check_mounted(args: &Convert, mounted: &Mounted) -> Result<(), Failure> {
     check_apart(&resolved(&args.source)?, &backing)
 }
 
-/// Says how many chunks are stored only because the target has no fill value, and refuses very many
-/// of them.
+/// Reports the number of chunks that are stored only because the target has no fill value, and
+/// fails if there are very many.
 fn check_fill(
     args: &Convert,
     plan: &Plan,
@@ -231,7 +231,8 @@ fn prepare(
     Ok((dest, plan))
 }
 
-/// Whether DEST is to be made; refused where it holds anything but an unfinished conversion.
+/// Returns whether DEST must be created. Fails if it has contents other than an unfinished
+/// conversion.
 fn check_dest(dest: &Path, target: Target) -> Result<bool, Failure> {
     let shown = dest.display();
     match std::fs::read_dir(dest) {
@@ -286,7 +287,7 @@ fn check_apart(source: &Path, dest: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns all that decides what the conversion makes, by which the same one is known again.
+/// Returns everything that determines the result, to recognize the same conversion.
 fn arguments(args: &Convert, wishes: &Wishes) -> Result<Value, Failure> {
     let codecs = |codecs: &Vec<CodecSpec>| codecs.iter().map(CodecSpec::to_json).collect::<Value>();
     let shards = wishes.shards.as_ref().map(|shards| match shards {
@@ -307,12 +308,12 @@ fn arguments(args: &Convert, wishes: &Wishes) -> Result<Value, Failure> {
     }))
 }
 
-/// Returns a number of things, which are more than one unless it is 1.
+/// Returns a count with its noun, in the plural unless the count is 1.
 fn counted(count: usize, thing: &str) -> String {
     format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
 }
 
-/// What is another after the machine has gone down, when bytes may have been lost.
+/// Returns a string that changes when the machine restarts, since a crash may lose bytes.
 fn session() -> String {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     id.trim().to_owned()
@@ -373,7 +374,7 @@ impl Progress {
             bar.set_draw_target(ProgressDrawTarget::hidden());
         }
         let is_stopped = Arc::new(AtomicBool::new(false));
-        // Before any thread starts, so that all leave the signals to the one that waits for them.
+        // Before any thread starts, so that all of them leave signals to the waiting one.
         sys::block_signals()?;
         let stop = Arc::clone(&is_stopped);
         thread::Builder::new().name("signals".to_owned()).spawn(move || {
@@ -388,7 +389,7 @@ impl Progress {
 impl Watch for Progress {
     fn begin(&self, path: &NodePath, values: u64) {
         let number = self.begun.fetch_add(1, Ordering::Relaxed).saturating_add(1);
-        // Arrays that have changed come again.
+        // Arrays that have changed are copied again.
         let number = number.min(self.arrays);
         self.bar.set_prefix(format!("{number}/{} {path}", self.arrays));
         self.bar.reset();

@@ -15,10 +15,10 @@ use crate::metadata::{Dialect, NodeKind, NodePath, Policy, Shards, declared};
 use crate::store::PRIVATE;
 use crate::store::directory::{Durability, LOCK_SUFFIX};
 
-/// How the name of a directory ends that is to be a hierarchy.
+/// The suffixes of directories that become a hierarchy.
 const ENDINGS: [&str; 3] = ["zarr", "n5", "zr3"];
 
-/// Where a node is to be made.
+/// The place of a new node.
 struct Place {
     /// The directory of the hierarchy.
     root: PathBuf,
@@ -28,7 +28,7 @@ struct Place {
     dialect: Option<Dialect>,
 }
 
-/// Makes the node, and the groups above it, and says what it has made.
+/// Creates the node and the groups above it, and prints them.
 pub fn run(args: &Create) -> Result<(), Failure> {
     let shown = args.path.display();
     let place = find(&args.path)?;
@@ -62,7 +62,7 @@ pub fn run(args: &Create) -> Result<(), Failure> {
         .map_err(|error| failed(format!("{}: {error}", place.root.display())))?;
     let made = make(args, &place, dialect, &document);
     if made.is_err() && is_new {
-        // Only what is empty goes.
+        // This removes only an empty directory.
         let _kept = std::fs::remove_dir(&place.root);
     }
     let (dialect, described) = made.map_err(|failure| match failure {
@@ -72,7 +72,7 @@ pub fn run(args: &Create) -> Result<(), Failure> {
     print::output(&format!("{shown}  {described} ({dialect})\n"))
 }
 
-/// Stores the node; the name of the dialect, and the node in half a line.
+/// Stores the node. Returns the name of the dialect, and a short description of the node.
 fn make(
     args: &Create,
     place: &Place,
@@ -108,7 +108,7 @@ fn make(
     Ok((hierarchy.dialect().name(), describe(&*hierarchy.existing(path)?)))
 }
 
-/// Makes the root of a new hierarchy, unless another program has just made it.
+/// Creates the root of a new hierarchy, unless another program has just done so.
 fn make_root(hierarchy: &Hierarchy) -> Result<()> {
     let root = NodePath::root();
     let raised = hierarchy.raise(&root, wanted::group(Object::new()).as_bytes())?;
@@ -124,8 +124,8 @@ fn make_root(hierarchy: &Hierarchy) -> Result<()> {
     }
 }
 
-/// What is to be stored: encoded as was asked for, else with the first of the usual codecs that the
-/// dialect has.
+/// Returns the node to store, with the requested codecs, else with the first default codecs that
+/// the dialect has.
 fn raise(args: &Create, hierarchy: &Hierarchy, path: &NodePath, document: &str) -> Result<Raised> {
     let shards = args.shards.clone().unwrap_or(Shards::None);
     let chains = match &args.codecs {
@@ -167,8 +167,8 @@ fn document(args: &Create) -> Result<String, Failure> {
 fn find(path: &Path) -> Result<Place, Failure> {
     let shown = path.display();
     let (existing, names) = existing(path)?;
-    // Looked at first: another program may be making the same hierarchy, and what it needs for that
-    // is nothing yet.
+    // Checked first: another program may be creating the same hierarchy, and its temporary files do
+    // not count.
     let is_temporary = |name: &str| name == PRIVATE || name.ends_with(LOCK_SUFFIX);
     let is_empty = std::fs::read_dir(&existing)?
         .all(|entry| entry.is_ok_and(|entry| entry.file_name().to_str().is_some_and(is_temporary)));
@@ -235,7 +235,7 @@ fn existing(path: &Path) -> Result<(PathBuf, Vec<String>), Failure> {
     Err(failed(format!("{shown}: no such directory")))
 }
 
-/// Whether a path leads to nothing; what is in its way is found further up.
+/// Whether nothing exists at a path. Other errors are found further up.
 fn is_absent(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
 }

@@ -1,7 +1,7 @@
 //! Mounting in the background: a child serves, and its parent returns when the mount answers.
 //!
-//! The child is this program again, so that no process with threads is ever forked. What it
-//! prints before it says that it is ready is the reason why it will never be.
+//! The child is this program again, so that a process with threads never forks. Its output before
+//! it is ready explains a failure.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -12,10 +12,10 @@ use super::failure::{Failure, failed};
 
 const READY: &str = "ready";
 
-/// Starts a child that serves, with the command line `typed`, and waits until it answers.
+/// Starts a child with the command line `typed`, and waits until its mount is ready.
 pub fn start(typed: &[OsString], source: &Path, mountpoint: &Path) -> Result<(), Failure> {
     let program = std::env::current_exe()?;
-    // The word `mount` comes first; after it is where options surely are options.
+    // The word `mount` comes first; options are certainly valid after it.
     let mut typed = typed.iter().skip(1);
     let mut child = Command::new(program)
         .args(typed.next())
@@ -52,10 +52,10 @@ pub fn start(typed: &[OsString], source: &Path, mountpoint: &Path) -> Result<(),
     }))
 }
 
-/// In the child: the mount answers. Every path that was typed is open by now, so the working
-/// directory can go.
+/// Reports from the child that the mount is ready. All paths are open by now, so the working
+/// directory can change.
 pub fn tell_parent() -> Result<(), Failure> {
-    // No directory is kept busy by a process that needs none.
+    // The daemon must not keep a directory busy.
     std::env::set_current_dir("/")?;
     let mut out = std::io::stdout().lock();
     writeln!(out, "{READY}")?;

@@ -1,4 +1,4 @@
-//! `zarrfs demo`: a sample hierarchy, mounted, with a walk around it.
+//! `zarrfs demo`: creates a sample hierarchy, mounts it, and shows its contents.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -17,14 +17,14 @@ use crate::store::{Condition, Key, Store};
 
 /// Months, latitudes and longitudes of the sample.
 const SHAPE: [u64; 3] = [12, 36, 72];
-/// What can be read by itself: one month of a quarter of the globe.
+/// The chunk shape: one month of a quarter of the globe.
 const CHUNK: [u64; 3] = [1, 18, 36];
-/// What is stored as one value: half a year of the globe.
+/// The shard shape: half a year of the globe.
 const SHARD: [u64; 3] = [6, 36, 72];
 /// The chunk that is left out, to show that a missing chunk is a missing file.
 const MISSING: [u64; 3] = [0, 1, 1];
 
-/// Makes the sample in the directory that was asked for, mounts it and looks around.
+/// Creates the sample in the directory, mounts it, and shows its contents.
 pub fn run(args: &Demo) -> Result<(), Failure> {
     let (source, mountpoint) = directories(&args.dir)?;
     make(&source)?;
@@ -176,7 +176,8 @@ fn fill(hierarchy: &Hierarchy) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Warm at the equator, cold at the poles, with seasons and a wave along the circles of latitude.
+/// Returns a temperature: warm at the equator, cold at the poles, with seasons and a wave along the
+/// circles of latitude.
 fn temperature([month, row, column]: [u64; 3]) -> f64 {
     let latitude = (87.5 - 5.0 * float(row)).to_radians();
     let longitude = (2.5 + 5.0 * float(column)).to_radians();
@@ -198,7 +199,7 @@ fn elements(chunk: [u64; 3]) -> Vec<u8> {
     places(CHUNK).flat_map(element).collect()
 }
 
-/// Every place in a box of these lengths, the last index fastest.
+/// Returns every place in a box of these lengths, the last index fastest.
 fn places(lens: [u64; 3]) -> impl Iterator<Item = [u64; 3]> {
     (0..lens.iter().product())
         .map(move |flat| [flat / (lens[1] * lens[2]), flat / lens[2] % lens[1], flat % lens[2]])
@@ -226,7 +227,7 @@ fn say(text: &str) -> Result<(), Failure> {
     print::output(&format!("\n# {text}\n"))
 }
 
-/// Prints a command as one would type it, and runs it.
+/// Prints a command as a user would type it, and runs it.
 fn show(name: &str, command: &mut Command) -> Result<(), Failure> {
     let typed: Vec<String> = std::iter::once(name.to_owned())
         .chain(command.get_args().map(|arg| arg.to_string_lossy().into_owned()))

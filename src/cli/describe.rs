@@ -1,4 +1,4 @@
-//! A node in half a line, for people.
+//! Short descriptions of nodes for users.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use crate::codec::CodecSpec;
 use crate::hierarchy::{Content, Node};
 use crate::metadata::NodeKind;
 
-/// Returns a node in half a line.
+/// Describes a node in a few words.
 pub fn describe(node: &Node) -> String {
     match node.content() {
         Content::Group(_) if node.document().is_none() => "group, implicit".to_owned(),
@@ -35,8 +35,8 @@ pub fn describe(node: &Node) -> String {
     }
 }
 
-/// Lengths as people write them: `12 x 90 x 180`; `scalar` without dimensions. Where chunks differ
-/// along a dimension, the shortest and the longest: `12 x 1..5`.
+/// Formats a shape: `12 x 90 x 180`; `scalar` without dimensions. If chunks differ along a
+/// dimension, it has the shortest and the longest: `12 x 1..5`.
 pub fn shape(lens: &[Value]) -> String {
     if lens.is_empty() {
         return "scalar".to_owned();
@@ -44,7 +44,7 @@ pub fn shape(lens: &[Value]) -> String {
     lens.iter().map(length).collect::<Vec<_>>().join(" x ")
 }
 
-/// Returns a length, or the ends of a list of lengths, some of them with how often they come.
+/// Returns a length, or the range of a list of lengths, whose items may have repeat counts.
 fn length(value: &Value) -> String {
     let Some(items) = value.as_array() else { return value.to_string() };
     let lens = items.iter().filter_map(|item| item.get(0).unwrap_or(item).as_u64());

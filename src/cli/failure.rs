@@ -10,7 +10,7 @@ const FAILED: u8 = 1;
 /// Wrong usage.
 pub const USAGE: u8 = 2;
 
-/// Not everything was stored, but all of it was written somewhere.
+/// Some changes were not stored, but all of them were rescued.
 const RESCUED: u8 = 3;
 
 /// Why a command ended early, for the user.
@@ -18,9 +18,9 @@ const RESCUED: u8 = 3;
 pub enum Failure {
     /// The command failed.
     Failed(String),
-    /// It was asked for in a way that makes no sense.
+    /// The arguments are invalid.
     Usage(String),
-    /// The mount has ended; what the store did not take was written elsewhere.
+    /// The mount has ended, and changes that the store rejected were rescued.
     Rescued(String),
 }
 

@@ -1,4 +1,4 @@
-//! `zarrfs info`: one node.
+//! `zarrfs info`: describes one node.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -16,13 +16,13 @@ use crate::hierarchy::{Content, Hierarchy, Node};
 use crate::json::Object;
 use crate::view::{Elements, FORMATS, GetChunk, Source};
 
-/// Names in a group that are looked at, whether they are nodes.
+/// The most names in a group to check for nodes.
 const MAX_LOOKED_AT: usize = 10_000;
 
-/// Memory for the values that headers are made of.
+/// The cache size in bytes for values in headers.
 const CACHE_LEN: u64 = 64 << 20;
 
-/// Prints what is known of a node.
+/// Prints the properties of a node.
 pub fn run(args: &Info) -> Result<(), Failure> {
     let (hierarchy, path) = open::node_with_groups(&args.source, args.from.as_ref())?;
     let node = hierarchy.existing(&path)?;
@@ -61,8 +61,8 @@ fn facts(hierarchy: &Hierarchy, node: &Node) -> Result<Object, Failure> {
     Ok(facts)
 }
 
-/// Which files of other formats the node is, what a sweep through one needs, and why it is none of
-/// the others.
+/// Adds the formats in which the node is available, the memory that reading one needs, and the
+/// reasons why others are not.
 fn view_facts(hierarchy: &Hierarchy, node: &Node, add: &mut dyn FnMut(&str, Value)) {
     let cache = ChunkCache::new(CACHE_LEN);
     let get: &GetChunk<'_> = &|elements, coords, _| {
@@ -100,7 +100,7 @@ fn view_facts(hierarchy: &Hierarchy, node: &Node, add: &mut dyn FnMut(&str, Valu
 
 fn names(hierarchy: &Hierarchy, node: &Node) -> Result<Vec<String>, Failure> {
     let mut names = hierarchy.child_names(node.path())?;
-    // Where there are many, what each is takes too long to say.
+    // Checking the kind of each member takes too long if there are many.
     if names.len() <= MAX_LOOKED_AT {
         let is_node = |name: &String| {
             let node = node.path().child(name).and_then(|path| hierarchy.child_node(&path));
@@ -131,7 +131,7 @@ fn array_facts(array: &Arc<Array>, add: &mut dyn FnMut(&str, Value)) -> Result<(
     if let Some(error) = array.not_understood() {
         add("not_understood", json!(error.to_string()));
     }
-    // Of elements that have lengths of their own nobody knows without reading all of them.
+    // The length of elements of variable length is unknown without reading all of them.
     if let Some(longest) = array.longest_chunk_len().exactly() {
         let item_len = u64::try_from(model.dtype.item_len()).unwrap_or(u64::MAX);
         let array_len = model.shape.iter().try_fold(item_len, |len, n| len.checked_mul(*n));
@@ -158,13 +158,13 @@ fn array_facts(array: &Arc<Array>, add: &mut dyn FnMut(&str, Value)) -> Result<(
 struct Stored {
     chunks: u64,
     shards: u64,
-    /// The length of all stored values.
+    /// The length of all stored values in bytes.
     len: u64,
 }
 
 fn stored(array: &Arc<Array>) -> Result<Stored, Failure> {
     let mut stored = Stored::default();
-    // The chunks of one shard are listed one after another.
+    // The inner chunks of a shard are listed one after another.
     let mut last = None;
     for coords in Arc::clone(array.chunks()).list()? {
         let coords = coords?;

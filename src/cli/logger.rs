@@ -16,8 +16,8 @@ struct Logger {
 
 impl Log for Logger {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        // What the protocol library finds worth an error (a reply that the kernel, which has just
-        // ended the mount, no longer waits for) is none here: what matters it returns.
+        // The protocol library logs errors that do not matter here, such as a reply after the
+        // kernel has ended the mount. Errors that matter are returned.
         let is_protocol = metadata.target().starts_with(fuse::LOG_TARGET);
         let level = if is_protocol { Level::Debug } else { metadata.level() };
         level <= log::max_level()
@@ -29,7 +29,7 @@ impl Log for Logger {
         }
         let line =
             format!("zarrfs: {}: {}\n", record.level().as_str().to_lowercase(), record.args());
-        // A log that cannot be written is no reason to fail what it tells of.
+        // A failure to write the log must not fail the operation.
         let _full = match &self.file {
             Some(file) => file.lock().write_all(line.as_bytes()),
             None => std::io::stderr().lock().write_all(line.as_bytes()),

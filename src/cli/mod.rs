@@ -1,4 +1,4 @@
-//! The command: what was typed, what it means, and what it prints.
+//! The command: parses arguments, runs them, and prints results.
 
 mod args;
 mod cat;
@@ -26,7 +26,7 @@ use clap::Parser;
 use args::{Args, Command};
 use failure::{Failure, USAGE};
 
-/// Runs the command that `args` ask for, the program's name first.
+/// Runs the command in `args`, which begin with the name of the program.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let typed = args::normalize(args);
     let args = match Args::try_parse_from(&typed) {

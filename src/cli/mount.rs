@@ -1,4 +1,4 @@
-//! `zarrfs mount`: checks what can be checked first, mounts, and serves until it is unmounted.
+//! `zarrfs mount`: checks the arguments, mounts, and serves until the mount ends.
 
 use std::ffi::OsString;
 use std::io::{self, ErrorKind, Write};
@@ -25,7 +25,7 @@ use crate::store::{Condition, Store};
 use crate::sys;
 use crate::vfs::{self, PassthroughOptions, Vfs, Writeback};
 
-/// Kernel flags and fstab words that need nothing from us.
+/// Kernel flags and words of fstab that zarrfs can ignore.
 const IGNORED: &[&str] = &[
     "rw",
     "defaults",
@@ -48,10 +48,10 @@ const IGNORED: &[&str] = &[
     "default_permissions",
 ];
 
-/// How long names and attributes are kept where nobody else changes anything.
+/// The lifetime of cached names and attributes if no other program changes anything.
 const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
-/// What `-o` says besides long options.
+/// The flags in `-o` besides long options.
 #[derive(Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a word of -o")]
 struct Flags {
@@ -63,7 +63,7 @@ struct Flags {
     no_passthrough: bool,
 }
 
-/// Mounts. `typed` is the whole command line, the program's name first.
+/// Mounts. `typed` is the whole command line, which begins with the name of the program.
 pub fn run(args: &Mount, typed: &[OsString]) -> Result<(), Failure> {
     let (args, flags) = with_options(args, typed)?;
     let mountpoint = check_mountpoint(&args, &flags)?;
@@ -114,14 +114,14 @@ fn serve(
     source: &open::Source,
     mountpoint: &Path,
 ) -> Result<(), Failure> {
-    // Before any thread starts, so that all leave the signals to the one that waits for them.
+    // Before any thread starts, so that all of them leave signals to the waiting one.
     sys::block_signals()?;
     if args.daemon {
         setsid().map_err(io::Error::from)?;
     }
     logger::start(args.log_level, args.log_file.as_deref())?;
     let descriptors = resources::raise_descriptor_limit();
-    // The daemon leaves the directory that it is named from.
+    // The daemon leaves the directory that relative paths start from.
     let rescue = args.rescue.as_ref().map(std::path::absolute).transpose()?;
     let hierarchy = open_hierarchy(args, flags, source)?;
     hierarchy.recover();
@@ -155,14 +155,14 @@ fn serve(
         },
         event_loops: processors.clamp(2, 4),
         workers,
-        // One is left for who asks meanwhile.
+        // One thread is left for requests that arrive meanwhile.
         ahead: processors.min(workers.saturating_sub(1)).max(1),
         owner: (geteuid().as_raw(), getegid().as_raw()),
     };
     let mounted = fuse::mount(&vfs, mountpoint, &options)
         .map_err(|error| failed(format!("{}: {error}", mountpoint.display())))?;
-    // Whether it answers is for the parent to see: a process that waits for an answer of its own
-    // cannot be killed.
+    // The parent checks whether the mount answers: a process that waits for its own answer cannot
+    // be killed.
     if let Some(device) = device_of(mountpoint) {
         raise_readahead(&device);
     }
@@ -224,8 +224,8 @@ fn device_of(mountpoint: &Path) -> Option<String> {
     mounts.lines().rev().find_map(of)
 }
 
-/// Lets the kernel ask for as much at once as it can: a quarter of the requests of its default.
-/// Only root may.
+/// Raises the read-ahead of a mount to the largest size that the kernel uses: reads then take a
+/// quarter of the requests of the default. Needs root.
 fn raise_readahead(device: &str) {
     let path = format!("/sys/class/bdi/{device}/read_ahead_kb");
     let opened = std::fs::OpenOptions::new().write(true).open(&path);
@@ -282,7 +282,7 @@ fn with_options(args: &Mount, typed: &[OsString]) -> Result<(Mount, Flags), Fail
     Ok((reparse(typed, &more)?, flags))
 }
 
-/// Parses the command line again, with `more` at its end.
+/// Parses the command line again, with `more` added to the end.
 fn reparse(typed: &[OsString], more: &[String]) -> Result<Mount, Failure> {
     let all = typed.iter().cloned().chain(more.iter().map(Into::into));
     let usage = |error: &clap::Error| {
@@ -310,7 +310,7 @@ fn create_source(args: &Mount) -> Result<(), Failure> {
     let mut entries =
         std::fs::read_dir(&args.source).map_err(|e| failed(format!("{shown}: {e}")))?;
     if entries.next().is_some() {
-        // A second run of the same command finds what the first one has made.
+        // A second run of the same command uses the hierarchy that the first one created.
         let source = open::Source::parse(&args.source)?;
         return open_hierarchy(args, &Flags::default(), &source).map(drop).map_err(|failure| {
             failed(format!("--create needs an empty directory: {}", failure.message()))
@@ -332,7 +332,7 @@ fn check_mountpoint(args: &Mount, flags: &Flags) -> Result<PathBuf, Failure> {
     let shown = mountpoint.display();
     let found = match umount::alive(mountpoint) {
         Err(error) if umount::is_dead(&error) => {
-            // A daemon that was killed has left it: nothing can be lost by removing it.
+            // A killed daemon has left this mount: removing it loses nothing.
             umount::now(mountpoint, umount::Busy::Detach)?;
             std::fs::metadata(mountpoint)
         }

@@ -1,18 +1,18 @@
-//! Whether a path lies in a mount of ours, and what is known of that mount.
+//! Detects whether a path lies in a zarrfs mount, and finds the source of that mount.
 
 use std::path::{Path, PathBuf};
 
 use super::failure::Failure;
 use super::umount;
 
-/// A mount of ours.
+/// A zarrfs mount.
 #[derive(Debug)]
 pub struct Mounted {
-    /// Where it is mounted.
+    /// The mountpoint.
     pub root: PathBuf,
-    /// The hierarchy that is mounted, as it was typed: a directory, or `HIERARCHY#NODE`.
+    /// The mounted hierarchy as typed: a directory, or `HIERARCHY#NODE`.
     pub source: PathBuf,
-    /// Whether it shows a hierarchy of Zarr 3.
+    /// Whether the mount shows Zarr 3.
     pub is_zarr3: bool,
 }
 
@@ -20,7 +20,7 @@ pub struct Mounted {
 /// without links.
 pub fn find(path: &Path) -> Result<Option<Mounted>, Failure> {
     let mounts = umount::mounts()?;
-    // Of two at the same place the later one shows.
+    // Of two mounts at the same place the later one is visible.
     let above = mounts.into_iter().filter(|mount| path.starts_with(&mount.path));
     let Some(mount) = above.max_by_key(|mount| mount.path.components().count()) else {
         return Ok(None);
@@ -33,8 +33,7 @@ pub fn find(path: &Path) -> Result<Option<Mounted>, Failure> {
 }
 
 impl Mounted {
-    /// Where a path in the mount leads to in the hierarchy that is mounted, if its nodes are
-    /// directories.
+    /// Returns the path in the mounted hierarchy for a path in the mount, if nodes are directories.
     pub fn backing(&self, path: &Path) -> PathBuf {
         let (source, node) = match self.source.to_str().and_then(|text| text.rsplit_once('#')) {
             Some((root, node)) => (Path::new(root), node),

@@ -1,4 +1,4 @@
-//! Opens the hierarchy, and a node in it, for a path from the command line.
+//! Opens a hierarchy, and a node in it, by a path from the command line.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::store::directory::{DirectoryStore, Durability};
 /// The most bytes of the entry point of a draft.
 const MAX_ENTRY_LEN: u64 = 1 << 20;
 
-/// Refuses URLs.
+/// Fails for URLs.
 pub fn check_local(path: &Path) -> Result<(), Failure> {
     if path.to_str().is_some_and(|path| path.contains("://")) {
         return Err(failed(format!(
@@ -43,17 +43,17 @@ pub fn store(path: &Path, durability: Durability) -> Result<Store, Failure> {
     Ok(Store::new(Arc::new(DirectoryStore::open(path, durability)?)))
 }
 
-/// A hierarchy, or a node in one that is taken for a hierarchy.
+/// A hierarchy, or a node in one that acts as a hierarchy.
 #[derive(Debug, Clone)]
 pub struct Source {
     /// The directory of the store.
     pub root: PathBuf,
-    /// The node in it, where it is no hierarchy by itself.
+    /// The node, unless it is itself a hierarchy.
     pub node: NodePath,
 }
 
 impl Source {
-    /// Returns a path from the command line: a directory of a hierarchy or of a node, or
+    /// Parses a path from the command line: a directory of a hierarchy or of a node, or
     /// `HIERARCHY#NODE`.
     pub fn parse(path: &Path) -> Result<Self, Failure> {
         if let Ok(root) = path.canonicalize() {
@@ -66,7 +66,7 @@ impl Source {
         let node = NodePath::parse(node).map_err(|error| failed(error.to_string()))?;
         let has_zarr_json = draft_root_of(&root).is_some();
         let beside = root.join(node.as_str());
-        // In most dialects the directory of a node is all that there is of it.
+        // In most dialects a node is nothing more than its directory.
         if !has_zarr_json && !node.is_root() && beside.is_dir() && !is_early_draft(&root) {
             return Ok(Self { root: beside, node: NodePath::root() });
         }
@@ -84,7 +84,7 @@ impl Source {
         Some(Self { root, node })
     }
 
-    /// What can be typed for it.
+    /// Returns the path as a user can type it.
     pub fn spelled(&self) -> PathBuf {
         if self.node.is_root() {
             return self.root.clone();
@@ -96,13 +96,13 @@ impl Source {
 /// Returns the dialect of the draft whose entry point lies in `directory`.
 fn draft_root_of(directory: &Path) -> Option<Dialect> {
     let path = directory.join("zarr.json");
-    // A FIFO would be waited for.
+    // Opening a FIFO would block.
     let is_short = |found: &std::fs::Metadata| found.is_file() && found.len() <= MAX_ENTRY_LEN;
     std::fs::metadata(&path).ok().filter(is_short)?;
     draft_root_marker(&std::fs::read(path).ok()?)
 }
 
-/// Whether a directory has the documents of the draft of May 2019, which had no entry point.
+/// Whether a directory has metadata files of the draft of May 2019, which had no entry point.
 fn is_early_draft(directory: &Path) -> bool {
     ["root.group.json", "root.array.json"].iter().any(|name| directory.join(name).is_file())
 }
@@ -137,8 +137,8 @@ pub fn hierarchy(
     }
 }
 
-/// Returns a hierarchy that lies in the directory `root`, as a part of the outermost one that it is
-/// a node of: consolidated metadata of the groups above it are kept true where it is written.
+/// Returns the hierarchy in the directory `root` as a part of the outermost one that contains it,
+/// so that writes update the consolidated metadata of the groups above.
 pub fn within_groups_above(hierarchy: Hierarchy, root: &Path) -> crate::error::Result<Hierarchy> {
     if !hierarchy.store().is_writable() {
         return Ok(hierarchy);
@@ -149,7 +149,7 @@ pub fn within_groups_above(hierarchy: Hierarchy, root: &Path) -> crate::error::R
         let Some(base) = relative.and_then(|relative| NodePath::parse(relative).ok()) else {
             break;
         };
-        // One that cannot be opened cannot be written either.
+        // A hierarchy that cannot be opened cannot be written either.
         let Ok(store) = store(above, Durability::Synced) else { break };
         match holds_node(&store, hierarchy.dialect(), &base) {
             Holds::Node => outermost = Some((store, base)),
@@ -163,7 +163,7 @@ pub fn within_groups_above(hierarchy: Hierarchy, root: &Path) -> crate::error::R
     }
 }
 
-/// Why there is no hierarchy at `path`.
+/// Explains why there is no hierarchy at `path`.
 fn explain(path: &Path, error: &Error) -> Failure {
     let shown = path.display();
     match (error.kind(), error.subject()) {
@@ -213,7 +213,7 @@ pub fn node(path: &Path, from: Option<&Dialect>) -> Result<(Hierarchy, NodePath)
                     }
                     return Err(nothing_at(path, &hierarchy, &root, &node));
                 }
-                // Perhaps the path leads through a directory of a hierarchy above it.
+                // The path may lead through a directory of a hierarchy above it.
                 Err(failure) if names.is_empty() && !lies_in_hierarchy(&root) => {
                     return Err(failure);
                 }
@@ -232,8 +232,8 @@ pub fn node(path: &Path, from: Option<&Dialect>) -> Result<(Hierarchy, NodePath)
     }
 }
 
-/// The same node in the hierarchy of all groups that it lies in, where these are directories of
-/// Zarr 2 or 3: what a group says of its arrays is part of what they mean.
+/// Returns the node in the outermost hierarchy that contains it, if that is in directories of Zarr
+/// 2 or 3: metadata of a group may affect its arrays.
 pub fn node_with_groups(
     path: &Path,
     from: Option<&Dialect>,
@@ -250,7 +250,8 @@ pub fn node_with_groups(
         let source = Source { root: top.to_owned(), node: NodePath::root() };
         let store = store(top, Durability::Buffered)?.read_only();
         let hierarchy = hierarchy(store, &source, None, Options::default());
-        // What lies in a hierarchy of another kind is none of its nodes, and one by itself.
+        // A directory in a hierarchy of another kind is not one of its nodes, but a separate
+        // hierarchy.
         if let (Ok(hierarchy), Ok(node)) = (hierarchy, NodePath::parse(names))
             && hierarchy.node(&node)?.is_some_and(|node| !node.is_bare())
         {
@@ -260,7 +261,7 @@ pub fn node_with_groups(
     node(path, from)
 }
 
-/// Why `path` leads to nothing: it was taken for `node` of the `hierarchy` that lies at `root`.
+/// Explains why there is nothing at `path`, which means `node` of the `hierarchy` at `root`.
 fn nothing_at(path: &Path, hierarchy: &Hierarchy, root: &Path, node: &NodePath) -> Failure {
     let shown = path.display();
     if path.is_file() {

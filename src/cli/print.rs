@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use super::failure::{Failure, failed};
 use crate::sys;
 
-/// Refuses to go on if standard output is closed: nobody would get what is printed.
+/// Fails if standard output is closed, since the output would be lost.
 pub fn check() -> Result<(), Failure> {
     if sys::was_stdout_closed() {
         return Err(failed("standard output is closed: redirect it to a file, or to /dev/null"));
@@ -20,8 +20,8 @@ pub fn output(text: &str) -> Result<(), Failure> {
     ended(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
 }
 
-/// Whether everything was written to standard output. That its reader has gone (`zarrfs tree |
-/// head`) is no failure.
+/// Converts the result of writing to standard output. A broken pipe (`zarrfs tree | head`) is not a
+/// failure.
 pub fn ended(written: io::Result<()>) -> Result<(), Failure> {
     match written {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
@@ -31,17 +31,17 @@ pub fn ended(written: io::Result<()>) -> Result<(), Failure> {
     }
 }
 
-/// Lines that are printed as they are made.
+/// Lines that are printed one by one.
 #[derive(Debug)]
 pub struct Lines(BufWriter<StdoutLock<'static>>);
 
 impl Lines {
-    /// None yet.
+    /// Returns a printer without lines.
     pub fn new() -> Self {
         Self(BufWriter::new(io::stdout().lock()))
     }
 
-    /// Prints one. Breaks where nobody reads on.
+    /// Prints a line. Breaks if the reader has ended.
     pub fn print(&mut self, line: &str) -> Result<ControlFlow<()>, Failure> {
         match writeln!(self.0, "{line}") {
             Ok(()) => Ok(ControlFlow::Continue(())),
@@ -50,7 +50,7 @@ impl Lines {
         }
     }
 
-    /// Prints what is left of them.
+    /// Prints buffered lines.
     pub fn end(mut self) -> Result<(), Failure> {
         ended(self.0.flush())
     }

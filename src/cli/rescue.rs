@@ -1,4 +1,4 @@
-//! What the store does not take at the end: named, and written somewhere else if that is wanted.
+//! Reports the changes that the store rejected at unmount, and can write them to another directory.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -6,34 +6,34 @@ use std::path::{Component, Path};
 
 use serde_json::Value;
 
-/// Names that are said one by one.
+/// The most names in a message.
 const SAID: usize = 10;
 
-/// What became of files that are not stored.
+/// The rescue of files that are not stored.
 #[derive(Debug, Default)]
 pub struct Rescue {
     written: Vec<String>,
     lost: Vec<String>,
-    /// Chunks that were removed, and are in the store still.
+    /// The chunks that were removed, but are still in the store.
     removed: Vec<String>,
 }
 
 /// A line of `.zarrfs/unstored`.
 #[derive(Debug)]
 pub struct Unstored {
-    /// Its path in the mount.
+    /// The path in the mount.
     pub path: String,
-    /// Whether it was removed, and is in the store still.
+    /// Whether it was removed, but is still in the store.
     pub removed: bool,
 }
 
 impl Unstored {
-    /// What the lines of `.zarrfs/unstored` say.
+    /// Parses the lines of `.zarrfs/unstored`.
     pub fn parse(text: &str) -> io::Result<Vec<Self>> {
         text.lines().map(|line| Self::of_line(&serde_json::from_str(line)?)).collect()
     }
 
-    /// What `.zarrfs/unstored-bytes` says, with the bytes of each file.
+    /// Parses `.zarrfs/unstored-bytes`, which also has the bytes of each file.
     pub fn parse_with_bytes(mut all: &[u8]) -> io::Result<Vec<(Self, &[u8])>> {
         let cut = || io::Error::other("the list is truncated");
         let mut files = Vec::new();
@@ -58,13 +58,13 @@ impl Unstored {
     }
 }
 
-/// Whether a path leads nowhere but below where it begins.
+/// Whether a path stays below its start.
 pub fn is_below(path: &str) -> bool {
     !path.is_empty()
         && Path::new(path).components().all(|part| matches!(part, Component::Normal(_)))
 }
 
-/// `paths` for people: the first of them, and how many more there are.
+/// Lists the first of `paths`, with the number of others.
 pub fn named(paths: &[String]) -> String {
     let said: Vec<String> =
         paths.iter().take(SAID).map(|path| path.escape_debug().to_string()).collect();
@@ -75,7 +75,7 @@ pub fn named(paths: &[String]) -> String {
 }
 
 impl Rescue {
-    /// Notes what is not stored, and writes its `bytes` to `path` below `dir`.
+    /// Adds an unstored file, and writes its `bytes` to `path` below `dir`.
     pub fn add(
         &mut self,
         dir: &Path,
@@ -94,12 +94,12 @@ impl Rescue {
         }
     }
 
-    /// Whether nothing is lost.
+    /// Whether all changes are rescued.
     pub fn is_whole(&self) -> bool {
         self.lost.is_empty()
     }
 
-    /// In words: what is in `dir`, what is not, and what the store still has.
+    /// Describes the files in `dir`, the lost ones, and those that the store still has.
     pub fn told(&self, dir: &Path) -> String {
         let mut told = Vec::new();
         for (what, paths) in [
@@ -115,7 +115,7 @@ impl Rescue {
     }
 }
 
-/// Returns the name of a file where others of that name were there.
+/// Returns a file name with a number, for a name that exists.
 fn numbered(name: &str, number: u32) -> String {
     if number == 0 { name.to_owned() } else { format!("{name}.{number}") }
 }

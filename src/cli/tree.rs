@@ -1,4 +1,4 @@
-//! `zarrfs tree`: the hierarchy, as people would draw it.
+//! `zarrfs tree`: draws the hierarchy as a tree.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::error::Result as Found;
 use crate::hierarchy::{Hierarchy, Node, Visited};
 use crate::metadata::{NodeKind, NodePath};
 
-/// Lines of a tree: nobody reads more.
+/// The most lines of a tree.
 const MAX_LINES: usize = 1_000_000;
 
 /// The most nested groups.
@@ -36,17 +36,17 @@ pub fn run(args: &Tree) -> Result<(), Failure> {
     Err(failed(format!("{title}: the list is incomplete: {}", drawn.why)))
 }
 
-/// Whether all was drawn, or why something was not.
+/// Whether everything was drawn, with the reason if not.
 struct Drawn {
     is_whole: bool,
     why: String,
 }
 
-/// The nodes of a group that are still to be drawn.
+/// The nodes of a group that are not drawn yet.
 struct Level {
     path: NodePath,
     names: IntoIter<String>,
-    /// The name and the node that come next: a line says whether it is the last one.
+    /// The next name and node. They are read ahead, since a line shows whether it is the last one.
     next: Option<(String, Found<Arc<Node>>)>,
     width: usize,
     indent: String,
@@ -75,7 +75,7 @@ impl Level {
     }
 }
 
-/// Draws what is below a group, line by line.
+/// Draws the nodes below a group, line by line.
 fn draw(hierarchy: &Hierarchy, node: &Node, lines: &mut print::Lines) -> Result<Drawn, Failure> {
     let mut drawn = Drawn { is_whole: true, why: String::new() };
     let mut levels = Vec::new();

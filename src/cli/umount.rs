@@ -1,4 +1,4 @@
-//! `zarrfs umount`: returns when everything is stored and the daemon has gone.
+//! `zarrfs umount`: returns after everything is stored and the daemon has ended.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -14,15 +14,15 @@ use super::args::Umount;
 use super::failure::{Failure, failed};
 use super::rescue;
 
-/// How long the daemon may take to go after everything was stored and the mount has ended.
+/// The longest time that the daemon may take to end after the mount has ended.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What to do with a mount that is in use.
+/// The treatment of a mount that is in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Busy {
-    /// Say so.
+    /// Report it.
     Refuse,
-    /// Take it out of the tree; it ends when its last file is closed.
+    /// Detach it from the tree. It ends when its last file is closed.
     Detach,
 }
 
@@ -31,11 +31,11 @@ pub fn run(args: &Umount) -> Result<(), Failure> {
     let shown = args.mountpoint.display();
     match alive(&args.mountpoint) {
         Ok(_) => {}
-        // A daemon that was killed has left it.
+        // A killed daemon has left this mount.
         Err(error) if is_dead(&error) => {
             return now(&args.mountpoint, Busy::Detach);
         }
-        // Its store has gone.
+        // The directory of the store was removed.
         Err(error) if error.raw_os_error() == Some(libc::ESTALE) => {}
         Err(error) if error.kind() == ErrorKind::NotFound => {
             return Err(failed(format!("{shown}: no such directory, so nothing is mounted there")));
@@ -63,8 +63,7 @@ pub fn run(args: &Umount) -> Result<(), Failure> {
              space and unmount again, or save these files elsewhere with --rescue DIR"
         )));
     };
-    // The daemon has them in memory; through their names they cannot be read when the store is
-    // gone.
+    // The daemon has them in memory; their paths in the mount cannot be read if the store is gone.
     let all = std::fs::read(mountpoint.join(".zarrfs/unstored-bytes"))
         .map_err(|failure| untold(args, &error, &failure))?;
     let mut rescue = rescue::Rescue::default();
@@ -102,7 +101,7 @@ fn end_without_sync(mountpoint: &Path, daemon: u32, error: &std::io::Error) -> R
     )))
 }
 
-/// Returns the failure if the list of unstored files cannot be read.
+/// Returns the failure for an unreadable list of unstored files.
 fn untold(args: &Umount, error: &std::io::Error, failure: &std::io::Error) -> Failure {
     let shown = args.mountpoint.display();
     failed(format!(
@@ -111,7 +110,7 @@ fn untold(args: &Umount, error: &std::io::Error, failure: &std::io::Error) -> Fa
     ))
 }
 
-/// Returns the path of a mountpoint without links. What is mounted there need not answer.
+/// Returns the path of a mountpoint without links. Works even if the mount does not answer.
 fn located(mountpoint: &Path) -> std::io::Result<PathBuf> {
     mountpoint.canonicalize().or_else(|error| {
         let absolute = std::path::absolute(mountpoint)?;
@@ -122,7 +121,7 @@ fn located(mountpoint: &Path) -> std::io::Result<PathBuf> {
     })
 }
 
-/// Whether an error means that nobody serves a mount any more.
+/// Whether an error means that no process serves a mount any more.
 pub fn is_dead(error: &std::io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOTCONN | libc::ECONNABORTED))
 }
@@ -137,7 +136,7 @@ pub fn alive(mountpoint: &Path) -> std::io::Result<std::fs::Metadata> {
     Ok(found)
 }
 
-/// Returns the process that serves the mount, by what it says of itself.
+/// Returns the process that serves the mount, by its own report.
 pub fn daemon_of(mountpoint: &Path) -> Option<u32> {
     let stats = std::fs::read_to_string(mountpoint.join(".zarrfs/stats")).ok()?;
     let line = stats.lines().find_map(|line| line.strip_prefix("zarrfs_process_id "))?;
@@ -203,8 +202,8 @@ pub fn is_mounted(mountpoint: &Path) -> Result<bool, Failure> {
     Ok(mounts()?.iter().any(|mount| mount.path == mountpoint))
 }
 
-/// Where root mounts the kernel does not tell one FUSE file system from another: the mount itself
-/// does.
+/// Whether the path is a zarrfs mount. For mounts by root the kernel does not show the type, but
+/// the mount does.
 fn is_fuse(mountpoint: &Path) -> Result<bool, Failure> {
     let mounts = mounts()?;
     let found = mounts.iter().rev().find(|mount| mount.path == mountpoint);
@@ -214,21 +213,21 @@ fn is_fuse(mountpoint: &Path) -> Result<bool, Failure> {
 /// A line in the table of mounts.
 #[derive(Debug)]
 pub struct MountLine {
-    /// What is mounted, by its own name.
+    /// The source of the mount.
     pub source: PathBuf,
-    /// Where.
+    /// The mountpoint.
     pub path: PathBuf,
     kind: String,
 }
 
 impl MountLine {
-    /// Whether it may be one of ours.
+    /// Whether it may be a zarrfs mount.
     pub fn is_fuse(&self) -> bool {
         self.kind == "fuse" || self.kind == "fuse.zarrfs"
     }
 }
 
-/// Everything that is mounted, in the order of mounting.
+/// Returns all mounts, in the order of mounting.
 pub fn mounts() -> Result<Vec<MountLine>, Failure> {
     let text = std::fs::read_to_string("/proc/self/mounts")?;
     let line = |line: &str| {
@@ -239,7 +238,7 @@ pub fn mounts() -> Result<Vec<MountLine>, Failure> {
     Ok(text.lines().filter_map(line).collect())
 }
 
-/// Spaces and the like are octal in the table of mounts: `\040`.
+/// Decodes characters that are octal in the table of mounts, such as spaces: `\040`.
 pub fn unescape(text: &str) -> PathBuf {
     let mut bytes = Vec::new();
     let mut rest = text.as_bytes();

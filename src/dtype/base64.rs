@@ -1,10 +1,10 @@
-//! Base64 in the standard alphabet, in which documents hold bytes (RFC 4648, section 4).
+//! Base64 in the standard alphabet, for bytes in metadata files (RFC 4648, section 4).
 
 use base64::alphabet;
 use base64::engine::general_purpose::{GeneralPurpose, NO_PAD, STANDARD};
 use base64::engine::{DecodePaddingMode, Engine};
 
-/// Bits of the last digit that belong to no byte are ignored, as Python does.
+/// Ignores extra bits of the last digit, as Python does.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     NO_PAD
@@ -12,7 +12,7 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
         .with_decode_allow_trailing_bits(true),
 );
 
-/// Decodes base64 that ends with up to two padding characters, whether or not they are needed.
+/// Decodes base64 with up to two padding characters, whether or not they are needed.
 pub fn base64_decode(text: &str) -> Option<Vec<u8>> {
     let digits = text.trim_end_matches('=');
     if text.len() - digits.len() > 2 {

@@ -1,4 +1,4 @@
-//! Fill values: the element that stands where the store has no chunk.
+//! Fill values: the elements of chunks that are not stored.
 //!
 //! One reader takes every form that a dialect or a program has written, and one
 //! writer gives the form of released v3 ("fill value list" of the v3 core
@@ -14,13 +14,13 @@ use super::number::{float_bits, float_text, integer};
 use super::{DType, Field, Narrow};
 use crate::error::{Error, Result};
 
-/// The value of elements that are not stored: the bits of one element, or undefined (a null in the
-/// document).
+/// The value of elements that are not stored: the bits of one element, or undefined (null in the
+/// metadata file).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FillValue(Option<Box<[u8]>>);
 
 impl FillValue {
-    /// No value was given: elements that are not stored read as zero bits.
+    /// No fill value: elements that are not stored read as zero bits.
     pub const UNDEFINED: Self = Self(None);
 
     /// Returns the value of these bytes, little endian.
@@ -28,7 +28,7 @@ impl FillValue {
         Self(Some(item.into()))
     }
 
-    /// Whether the document gives a value.
+    /// Whether the metadata file has a value.
     pub fn is_defined(&self) -> bool {
         self.0.is_some()
     }
@@ -58,8 +58,8 @@ impl FillValue {
         })
     }
 
-    /// The same value where its bytes are those of a stored element: `is_big` says of each
-    /// component, in order, whether its bytes run from the most significant one.
+    /// Reverses the bytes of big-endian components, if the bytes are those of a stored element.
+    /// `is_big` has an item for each component, in order.
     #[must_use]
     pub fn turned(self, components: &[(usize, bool)]) -> Self {
         Self(self.0.map(|mut bits| {
@@ -142,7 +142,7 @@ fn halves(item: &[u8]) -> [&[u8]; 2] {
     [real, imaginary]
 }
 
-/// Whether it is the number 0, which stands for nothing in types that are no numbers.
+/// Whether the value is the number 0, which means an empty value in types that are not numbers.
 fn is_zero(value: &Value) -> bool {
     value.as_number().is_some_and(|number| integer(number.as_str()) == Some(0))
 }
@@ -203,7 +203,7 @@ fn text_of(item: &[u8]) -> String {
     text.trim_end_matches('\0').to_owned()
 }
 
-/// Returns a structure by its fields: an object, or a list of their values; or all of its bytes.
+/// Parses a structure: an object or a list with the values of its fields, or all of its bytes.
 fn structure(value: &Value, dtype: &DType, fields: &[Field]) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(dtype.item_len());
     match value {
@@ -233,7 +233,7 @@ fn field_item(value: &Value, field: &Field) -> Option<Vec<u8>> {
     if field.shape.is_empty() {
         return item(value, &field.dtype);
     }
-    // An array of elements, in nested lists; or one that all of them have.
+    // An array of elements in nested lists, or one value for all of them.
     let mut elements = vec![value];
     for _ in &field.shape {
         if elements.iter().all(|element| element.is_array()) {
@@ -311,7 +311,7 @@ fn bits_of(item: &[u8]) -> u64 {
     item.iter().rev().fold(0, |bits, byte| (bits << 8) | u64::from(*byte))
 }
 
-/// How many bits of the float of `len` bytes are its significand's.
+/// Returns the number of bits in the significand of a float of `len` bytes.
 fn fraction_bits(len: u8) -> u32 {
     match len {
         2 => 10,
@@ -383,7 +383,7 @@ fn float_json(bits: u64, len: u8) -> Value {
     Value::String(text)
 }
 
-/// Returns a pair of numbers, a real one alone, or the bytes of both.
+/// Parses a pair of numbers, a single real one, or the bytes of both.
 fn complex(value: &Value, len: usize, part: impl Fn(&Value) -> Option<Vec<u8>>) -> Option<Vec<u8>> {
     let zero = Value::from(0);
     let bytes = value.as_str().and_then(base64).filter(|bytes| bytes.len() == len);

@@ -1,8 +1,8 @@
 //! Data types and fill values.
 //!
-//! A type here says how long an element is and in which units its byte order turns; arithmetic is
-//! the business of the codecs that need it. Names are those of released v3 and its registered
-//! extensions; the spellings of other dialects end in `metadata`.
+//! A type knows the length of an element and the units of its byte order; codecs do their own
+//! arithmetic. Names are those of released v3 and its registered extensions; `metadata` translates
+//! the spellings of other dialects.
 
 mod base64;
 mod fill;
@@ -18,10 +18,10 @@ pub use fill::FillValue;
 pub use narrow::Narrow;
 pub use number::{half_bits, half_value, integer};
 
-/// The longest element, in bytes, that a document may ask for.
+/// The longest element in bytes that metadata may specify.
 pub const MAX_ITEM_LEN: u32 = 1 << 20;
 
-/// The units of `numpy.datetime64` and `numpy.timedelta64`; `generic` is a number of no unit.
+/// The units of `numpy.datetime64` and `numpy.timedelta64`; `generic` means no unit.
 pub const TIME_UNITS: [&str; 14] =
     ["Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as", "generic"];
 
@@ -38,24 +38,23 @@ pub enum DType {
     Float(u8),
     /// Two IEEE 754 numbers, real then imaginary; 4, 8 or 16 bytes in all.
     Complex(u8),
-    /// That many bytes without a meaning (`r24` is 3).
+    /// This many bytes without a meaning (`r24` is 3).
     Raw(u32),
-    /// A registered number that no processor knows: `bfloat16`, `float8_e4m3`, `int4` and their
-    /// like.
+    /// A registered number type without hardware support: `bfloat16`, `float8_e4m3`, `int4` and
+    /// similar ones.
     Narrow(&'static Narrow),
-    /// Two of those floats, real then imaginary.
+    /// Two such floats, real then imaginary.
     ComplexNarrow(&'static Narrow),
-    /// A time or a span of time in 64 bits, counted in `scale` of a unit; the least number is no
-    /// time at all.
+    /// A time or a span of time in 64 bits, counted in `scale` of a unit; the least number is not a
+    /// time.
     Time(Time),
-    /// That many bytes, those at the end that are not needed NUL (`null_terminated_bytes`).
+    /// This many bytes, padded with NUL (`null_terminated_bytes`).
     Bytes(u32),
-    /// That many code points of four bytes, those at the end that are not needed NUL
-    /// (`fixed_length_utf32`).
+    /// This many code points of four bytes, padded with NUL (`fixed_length_utf32`).
     Utf32(u32),
     /// Fields one after another, without gaps.
     Struct(Arc<[Field]>),
-    /// Text of any length (`string`).
+    /// A string of any length (`string`).
     String,
     /// Bytes of any length (`bytes`).
     VariableBytes,
@@ -68,34 +67,34 @@ pub struct Time {
     pub is_span: bool,
     /// One of [`TIME_UNITS`].
     pub unit: &'static str,
-    /// How many units one step is, at least 1.
+    /// The number of units in a step, at least 1.
     pub scale: u32,
 }
 
 /// A field of a structure.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Field {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its type.
+    /// The type.
     pub dtype: DType,
-    /// The lengths of the array of such elements that the field is; none for one element alone.
+    /// The shape of the field if it is an array; empty for a single element.
     pub shape: Vec<u32>,
 }
 
 impl Field {
-    /// How many elements the field has.
+    /// Returns the number of elements in the field.
     pub fn count(&self) -> usize {
         let len = |len: &u32| usize::try_from(*len).unwrap_or(usize::MAX);
         self.shape.iter().map(len).fold(1, usize::saturating_mul)
     }
 
-    /// Its length in bytes.
+    /// Returns the length in bytes.
     pub fn len(&self) -> usize {
         self.dtype.item_len().saturating_mul(self.count())
     }
 
-    /// Whether it has no bytes, as an array of no elements.
+    /// Whether the field has no bytes, as an empty array has.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -121,7 +120,7 @@ impl DType {
         }
     }
 
-    /// Whether each element has a length of its own.
+    /// Whether elements are of variable length.
     pub fn is_variable(&self) -> bool {
         matches!(self, Self::String | Self::VariableBytes)
     }
@@ -177,7 +176,7 @@ impl DType {
         })
     }
 
-    /// What released v3 and its registry call the type, without its configuration.
+    /// Returns the name of the type in released v3 and its registry, without the configuration.
     pub fn name(&self) -> String {
         match self {
             Self::Bool => "bool".to_owned(),
@@ -203,7 +202,8 @@ impl DType {
     /// Where the registry and the libraries differ it is what more of them open.
     pub fn to_json(&self) -> Value {
         let configuration = match self {
-            // The core's own name, `r24`, is read by neither zarr-python nor `TensorStore`.
+            // Neither zarr-python nor `TensorStore` reads `r24`, the name of the core
+            // specification.
             Self::Raw(len) => {
                 return json!({"name": "raw_bytes", "configuration": {"length_bytes": len}});
             }
@@ -212,8 +212,7 @@ impl DType {
             Self::Utf32(len) => json!({"length_bytes": u64::from(*len) * 4}),
             Self::Struct(fields) => {
                 let field = |field: &Field| {
-                    // There are no arrays in such a structure: their bytes are all that can be
-                    // said.
+                    // Such a structure cannot have arrays, so they become bytes.
                     let dtype = if field.shape.is_empty() {
                         field.dtype.to_json()
                     } else {
@@ -228,8 +227,8 @@ impl DType {
         json!({"name": self.name(), "configuration": configuration})
     }
 
-    /// How the bytes of an element turn: runs of that many components of that many bytes each, in
-    /// order.
+    /// Returns the byte-order units of an element: runs of a number of components and their length
+    /// in bytes, in order.
     pub fn components(&self) -> Vec<(usize, usize)> {
         match self {
             Self::Struct(fields) => {

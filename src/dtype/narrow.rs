@@ -1,16 +1,17 @@
-//! Numbers that no processor knows: the registered small integers and floats, each in whole bytes.
+//! Number types without hardware support: the registered small integers and floats, each in whole
+//! bytes.
 //!
 //! An integer of 2 or 4 bits lies in the low bits of a byte. A float of fewer than 8 bits does,
 //! too. Only fill values are converted to numbers here; chunks are not.
 //!
 //! <https://github.com/zarr-developers/zarr-extensions/tree/main/data-types>
 
-/// A number of a registered extension.
+/// A number type of a registered extension.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct Narrow {
-    /// Its registered name.
+    /// The registered name.
     pub name: &'static str,
-    /// Bytes of an element.
+    /// The length of an element in bytes.
     pub len: usize,
     form: Form,
 }
@@ -21,30 +22,30 @@ enum Form {
     Float(Float),
 }
 
-/// A float of some bits. Its exponent has `bias`.
+/// A float format. Its exponent has `bias`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Float {
-    /// Bits of the exponent.
+    /// The bits of the exponent.
     exponent: u32,
-    /// Bits of the significand that are stored.
+    /// The stored bits of the significand.
     fraction: u32,
     bias: i32,
     signed: bool,
     special: Special,
-    /// The bits of the one NaN that is meant by its name.
+    /// The bits of the NaN that `NaN` in metadata stands for.
     nan: Option<u16>,
 }
 
-/// What bit patterns are no numbers.
+/// The bit patterns that are not numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Special {
-    /// As in IEEE 754: the largest exponent is infinity and NaN.
+    /// As in IEEE 754: the largest exponent means infinity and NaN.
     Ieee,
-    /// The one pattern (two with the sign) of all ones is NaN, there is no infinity.
+    /// The pattern of all ones, with either sign, is NaN. There is no infinity.
     OnesNan,
-    /// The pattern of negative zero is NaN, there is no infinity.
+    /// The pattern of negative zero is NaN. There is no infinity.
     NegativeZeroNan,
-    /// None.
+    /// All patterns are numbers.
     None,
 }
 
@@ -101,17 +102,17 @@ impl Narrow {
         ALL.iter().find(|number| number.name == name)
     }
 
-    /// All of them.
+    /// Returns all types.
     pub fn all() -> &'static [Self] {
         &ALL
     }
 
-    /// Whether it is a float.
+    /// Whether the type is a float.
     pub fn is_float(&self) -> bool {
         matches!(self.form, Form::Float(_))
     }
 
-    /// How many of its bits mean something.
+    /// Returns the number of bits that have a meaning.
     pub fn bits(&self) -> u32 {
         match self.form {
             Form::Int { bits, .. } => bits,
@@ -119,7 +120,7 @@ impl Narrow {
         }
     }
 
-    /// Whether it is an integer with a sign.
+    /// Whether the type is a signed integer.
     pub fn is_signed_int(&self) -> bool {
         matches!(self.form, Form::Int { signed: true, .. })
     }
@@ -193,7 +194,7 @@ impl Narrow {
             far.total_cmp(other).then((bits & 1).cmp(&(other_bits & 1)))
         });
         let (_, bits) = nearest?;
-        // There is no negative zero where its pattern is NaN.
+        // If the pattern of negative zero is NaN, zero has no sign.
         float.value(bits | sign).map(|_| bits | sign).or(Some(bits))
     }
 }
@@ -214,7 +215,7 @@ impl Float {
         let scale = f64::from(1_u32 << self.fraction);
         let part = f64::from(fraction) / scale;
         let biased = i32::try_from(exponent).unwrap_or_default();
-        // Without stored bits of a significand there is nothing below the least power of two.
+        // Without stored bits of the significand there are no subnormal numbers.
         let size = if biased == 0 && self.fraction > 0 {
             part * 2_f64.powi(1 - self.bias)
         } else {

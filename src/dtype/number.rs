@@ -1,7 +1,7 @@
-//! Numbers from their decimal text, and back.
+//! Converts decimal strings to numbers and back.
 //!
-//! Documents keep the text of a number, so that nothing is rounded before the
-//! type is known: each float is rounded once, from the text, to its own width.
+//! Metadata files keep the spelling of a number, so that nothing is rounded before the type is
+//! known: each float is rounded once, from the string, to its own width.
 
 use std::cmp::Ordering;
 
@@ -31,7 +31,7 @@ pub fn integer(text: &str) -> Option<i128> {
         let (kept, zeros) = digits.split_at_checked(digits.len().checked_sub(cut)?)?;
         zeros.bytes().all(|digit| digit == b'0').then(|| kept.to_owned())?
     } else {
-        // More digits than these overflow anyway.
+        // Numbers with more digits overflow anyway.
         let zeros = usize::try_from(shift).ok().filter(|zeros| *zeros < 40)?;
         format!("{digits}{}", "0".repeat(zeros))
     };
@@ -58,7 +58,7 @@ pub(super) fn float_bits(text: &str, len: u8) -> Option<u64> {
 /// fit.
 pub fn half_bits(wide: f64) -> u16 {
     if wide.is_nan() {
-        // `half` would set the quiet bit, which NumPy does not.
+        // `half` would set the quiet bit, which NumPy does not do.
         let payload = u16::try_from((wide.to_bits() >> 42) & 0x3ff).unwrap_or_default();
         let sign = u16::from(wide.is_sign_negative()) << 15;
         return sign | f16::INFINITY.to_bits() | if payload == 0 { 0x200 } else { payload };
@@ -67,8 +67,8 @@ pub fn half_bits(wide: f64) -> u16 {
     f16::from_f32(rounded_to_odd(wide)).to_bits()
 }
 
-/// `wide` if a single can hold it, else that of its two neighbors whose last bit is 1. Rounding
-/// this number again, to a shorter float, gives what rounding `wide` to it once gives.
+/// Returns `wide` if a single can hold it, else its neighbour whose last bit is 1. Rounding the
+/// result to a shorter float gives the same as rounding `wide` directly.
 fn rounded_to_odd(wide: f64) -> f32 {
     #[expect(
         clippy::cast_possible_truncation,

@@ -1,4 +1,4 @@
-//! Documents as they are on disk, which is not always JSON.
+//! Metadata files as stored, which are not always JSON.
 //!
 //! Python writes the bare words `NaN`, `Infinity` and `-Infinity` where JSON has no number for
 //! them, integers of any length, lone surrogates and, after some editors, a byte order mark. All of
@@ -19,21 +19,21 @@ pub use text::Text;
 /// A JSON object that keeps the order of its members.
 pub type Object = Map<String, Value>;
 
-/// The longest document that is read, in bytes.
+/// The longest metadata file to read, in bytes.
 pub const MAX_DOCUMENT_LEN: u64 = 16 << 20;
 
 /// The most nested objects and lists: the limit of `serde_json`, so that other readers succeed,
 /// too.
 const MAX_DEPTH: usize = 127;
 
-/// Values in one document: each takes far more memory than the one or two bytes that it may have as
-/// text, and an object as much as ten others. Where there is little memory there may be one for
+/// The most values in a metadata file. A value takes far more memory than the one or two bytes of
+/// its string, and an object as much as ten other values. With little memory the limit is one for
 /// each KiB.
 const MAX_VALUES: usize = 1 << 22;
 const MEMORY_OF_VALUE: u64 = 1 << 10;
 const VALUES_OF_OBJECT: usize = 10;
 
-/// How many values there may be in a document.
+/// Returns the most values in a metadata file.
 fn max_values() -> usize {
     let most = resources::memory_limit() / MEMORY_OF_VALUE;
     usize::try_from(most).unwrap_or(usize::MAX).min(MAX_VALUES)
@@ -41,7 +41,8 @@ fn max_values() -> usize {
 
 /// Returns the value of a document.
 ///
-/// The last of several members of one name counts. Numbers keep their text.
+/// If a name occurs several times in an object, the last member counts. Numbers keep their
+/// spelling.
 pub fn parse(text: &[u8]) -> Result<Value> {
     let (text, start) = decode(text, MAX_DOCUMENT_LEN)?;
     Scanner::new(text, start).document()
@@ -53,7 +54,7 @@ pub fn max_text_len() -> u64 {
     (resources::memory_limit() / 16).clamp(MAX_DOCUMENT_LEN, 256 << 20)
 }
 
-/// Refuses what is no document, without making its values: there may be any number of them.
+/// Fails if `text` is not valid, without building its values: there may be any number of them.
 pub fn check(text: &[u8]) -> Result<()> {
     let (text, start) = decode(text, max_text_len())?;
     let mut scanner = Scanner::new(text, start);
@@ -82,7 +83,7 @@ pub fn parse_object(text: &[u8]) -> Result<Object> {
     }
 }
 
-/// What a value is, for messages: the value itself where it is short.
+/// Describes a value for messages: short values in full.
 pub fn describe(value: &Value) -> String {
     match value {
         Value::Object(members) if members.is_empty() => "{}".to_owned(),
@@ -117,14 +118,14 @@ fn decode(text: &[u8], max_len: u64) -> Result<(&str, usize)> {
     Ok((text, start))
 }
 
-/// A reader of lenient JSON that knows where in the text it is.
+/// A reader of lenient JSON that keeps its position.
 struct Scanner<'t> {
     text: &'t str,
     at: usize,
     depth: usize,
     values: usize,
     max_values: usize,
-    /// For how many values an object counts.
+    /// The number of values that an object counts as.
     object: usize,
 }
 
@@ -141,7 +142,7 @@ impl<'t> Scanner<'t> {
         self.text.as_bytes().get(self.at).copied()
     }
 
-    /// Takes `byte` if it is next.
+    /// Consumes `byte` if it is next.
     fn eat(&mut self, byte: u8) -> bool {
         let found = self.peek() == Some(byte);
         self.at += usize::from(found);
@@ -184,7 +185,7 @@ impl<'t> Scanner<'t> {
         }
     }
 
-    /// Passes over the next value, of a text that may be no document.
+    /// Skips and checks the next value of a string that may be invalid.
     fn pass(&mut self) -> Result<()> {
         self.space();
         match self.peek() {
@@ -213,8 +214,7 @@ impl<'t> Scanner<'t> {
         }
     }
 
-    /// Passes over the next value of a text that is known to be a document, and says where it
-    /// begins.
+    /// Skips the next value of a string that is known to be valid, and returns where it begins.
     fn skip(&mut self) -> usize {
         self.space();
         let start = self.at;
@@ -244,7 +244,7 @@ impl<'t> Scanner<'t> {
         start
     }
 
-    /// Passes over what remains of a number or a word, and says where it ends.
+    /// Skips the rest of a number or a word, and returns where it ends.
     fn skip_scalar(&mut self) -> usize {
         let ends = |byte: u8| b" \t\n\r,:[]{}\"".contains(&byte);
         self.at += self.rest().bytes().position(ends).unwrap_or(self.rest().len()).max(1);
@@ -270,7 +270,7 @@ impl<'t> Scanner<'t> {
         Ok(Value::Object(members))
     }
 
-    /// Calls `member` with the name of each member and where it begins; it must read the value.
+    /// Calls `member` with the name of each member and its start; it must read the value.
     fn members(
         &mut self,
         mut member: impl FnMut(&mut Self, String, usize) -> Result<()>,
@@ -326,7 +326,7 @@ impl<'t> Scanner<'t> {
         Ok(())
     }
 
-    /// Takes the bracket.
+    /// Consumes the bracket.
     fn enter(&mut self) -> Result<()> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
@@ -433,7 +433,7 @@ impl<'t> Scanner<'t> {
     }
 }
 
-/// How long the number at the beginning of `text` is, as JSON has numbers.
+/// Returns the length of the JSON number at the start of `text`.
 fn number_len(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     let digits =

@@ -1,11 +1,11 @@
-//! Whether two values mean the same, however they are spelled.
+//! Compares values by meaning, not by spelling.
 
 use serde_json::Value;
 
 /// Whether two values are equal: members in any order, numbers by value.
 ///
 /// If one of two numbers has a fraction or an exponent, they are equal if they are the same double:
-/// a library that rewrites a document reads its numbers as doubles.
+/// a library that rewrites a metadata file reads its numbers as doubles.
 pub fn same(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Number(one), Value::Number(other)) => same_number(one.as_str(), other.as_str()),

@@ -1,4 +1,4 @@
-//! Edits of a document's text: what is not edited keeps every byte.
+//! Edits the string of a metadata file: everything that is not edited keeps every byte.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -8,14 +8,14 @@ use serde_json::Value;
 use super::{Scanner, check, decode, describe, max_text_len};
 use crate::error::{Error, Result};
 
-/// A document as text, whose members can be set and removed in place.
+/// The string of a metadata file, whose members can be set and removed in place.
 ///
-/// A member is named by the path of names that leads to it through objects. What
-/// is inserted follows the indentation that the document has.
+/// The names of objects from the root down form the path of a member. Inserted members follow the
+/// existing indentation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Text(String);
 
-/// Where a member is in the text.
+/// The place of a member in the string.
 #[derive(Debug, Clone)]
 struct Member {
     key: String,
@@ -23,28 +23,28 @@ struct Member {
     value: Range<usize>,
 }
 
-/// What a member is set to.
+/// The new value of a member.
 #[derive(Clone, Copy)]
 enum New<'v> {
     Value(&'v Value),
     Text(&'v str),
 }
 
-/// How a document is laid out.
+/// The layout of a metadata file.
 #[derive(Debug, Clone)]
 struct Layout {
     /// One level of indentation, `None` if the document is on one line.
     indent: Option<String>,
-    /// What ends a line.
+    /// The end of a line.
     newline: &'static str,
-    /// What stands after a name: `:` or `: `.
+    /// The string after a name: `:` or `: `.
     colon: &'static str,
     /// The separator of two items on one line: `,` or `, `.
     comma: &'static str,
 }
 
 impl Text {
-    /// Takes `text` if it parses.
+    /// Returns `text` if it is valid.
     pub fn parse(text: &[u8]) -> Result<Self> {
         check(text)?;
         decode(text, max_text_len()).map(|(text, _)| Self(text.to_owned()))
@@ -60,13 +60,12 @@ impl Text {
         self.0
     }
 
-    /// Gives the member at `path` this value. Objects on the way that are missing, or null, are
-    /// made.
+    /// Sets the member at `path`. Creates objects on the way that are missing or null.
     pub fn set(&mut self, path: &[&str], value: &Value) -> Result<()> {
         self.set_to(path, New::Value(value))
     }
 
-    /// Like [`Text::set`], to the value that `text` is: numbers, strings and bare words keep every
+    /// Like [`Text::set`] with the value in `text`: numbers, strings and bare words keep every
     /// byte.
     pub fn set_text(&mut self, path: &[&str], text: &Self) -> Result<()> {
         self.set_to(path, New::Text(text.slice(&text.root())))
@@ -99,8 +98,7 @@ impl Text {
         Err(Error::invalid("a path of no names is no member"))
     }
 
-    /// Gives members of the object at `path` these values: in one pass, however many there are. All
-    /// come last.
+    /// Sets members of the object at `path`, all in one pass. New ones are added at the end.
     pub fn set_members(&mut self, path: &[&str], new: &[(String, Self)]) -> Result<()> {
         if new.is_empty() {
             return Ok(());
@@ -140,8 +138,8 @@ impl Text {
         Ok(self.find(path)?.map(|span| self.slice(&span)))
     }
 
-    /// Makes `value`, already the text of a value, the last member of the object: no byte of it
-    /// changes. One that has this name goes.
+    /// Appends a member whose value is already a string; none of its bytes change. Removes an
+    /// existing member with this name.
     pub fn append_raw(&mut self, name: &str, value: &str) -> Result<()> {
         self.remove(&[name])?;
         let object = self.root();
@@ -157,7 +155,7 @@ impl Text {
         Ok(())
     }
 
-    /// Gives the item `index` of the list at `path` this value.
+    /// Sets the item `index` of the list at `path`.
     pub fn set_item(&mut self, path: &[&str], index: usize, value: &Value) -> Result<()> {
         let found = self.find(path)?;
         let mut spans = Vec::new();
@@ -177,8 +175,8 @@ impl Text {
         Ok(())
     }
 
-    /// Takes the member at `path` away, all of them if there are several of that name. Nothing
-    /// happens where there is none.
+    /// Removes the member at `path`, and any others with the same name. Does nothing if there is
+    /// none.
     pub fn remove(&mut self, path: &[&str]) -> Result<()> {
         match path.split_last() {
             Some((name, parents)) => self.remove_members(parents, |member| member == *name),
@@ -186,7 +184,7 @@ impl Text {
         }
     }
 
-    /// Takes away every member of the object at `path` whose name `goes`. Nothing happens where
+    /// Removes every member of the object at `path` for whose name `goes` is true. Does nothing if
     /// there is no object.
     pub fn remove_members(&mut self, path: &[&str], goes: impl Fn(&str) -> bool) -> Result<()> {
         let Some(object) = self.find(path)?.filter(|span| self.slice(span).starts_with('{')) else {
@@ -204,7 +202,7 @@ impl Text {
         Ok(())
     }
 
-    /// Where the value at `path` is.
+    /// Returns the place of the value at `path`.
     fn find(&self, path: &[&str]) -> Result<Option<Range<usize>>> {
         let mut object = self.root();
         for name in path {
@@ -220,7 +218,7 @@ impl Text {
         Ok(Some(object))
     }
 
-    /// Where the document's value is.
+    /// Returns the place of the root value.
     fn root(&self) -> Range<usize> {
         let body = self.0.trim_start_matches(['\u{feff}', ' ', '\t', '\n', '\r']);
         let start = self.0.len() - body.len();
@@ -255,14 +253,14 @@ impl Text {
         members.iter().map(|member| (member.key.clone(), text(member))).collect()
     }
 
-    /// Whether the members of an object are on lines of their own.
+    /// Whether the members of an object are on separate lines.
     fn has_lines(&self, object: &Range<usize>) -> bool {
         let text = self.slice(object);
         let body = text.strip_prefix('{').unwrap_or(text);
         body.bytes().take_while(u8::is_ascii_whitespace).any(|byte| byte == b'\n')
     }
 
-    /// Adds members, already text, at the end of an object of members at `depth`.
+    /// Adds members, already as strings, at the end of an object with members at `depth`.
     fn insert(
         &mut self,
         object: &Range<usize>,
@@ -318,7 +316,7 @@ impl Text {
     }
 }
 
-/// What to cut, in order, so that no member is left whose name goes, with one comma for each.
+/// Returns the ranges to cut, in order, to remove members, each with one comma.
 fn cuts(
     members: &[Member],
     goes: impl Fn(&str) -> bool,
@@ -329,8 +327,8 @@ fn cuts(
         let inside = object.start + 1..object.end.saturating_sub(1);
         return std::iter::once(inside).collect();
     }
-    // The comma goes with the white space before a member, but in front of the first that stays
-    // behind it.
+    // A cut includes the comma before the member, or the one after it if no member remains before
+    // it.
     let mut cuts = Vec::new();
     let mut some_stay = false;
     for (at, member) in members.iter().enumerate() {
@@ -346,8 +344,8 @@ fn cuts(
 }
 
 impl Layout {
-    /// `value` as text at `depth`, inside objects of the names `below`: on lines if the document
-    /// has lines and `lines` says so.
+    /// Returns `value` as a string at `depth`, inside objects with the names `below`: on several
+    /// lines if the metadata file is and `lines` is true.
     fn print(&self, below: &[&str], value: New<'_>, depth: usize, lines: bool) -> String {
         let mut text = String::new();
         let indent = self.indent.as_deref().filter(|_| lines);
@@ -368,7 +366,7 @@ impl Layout {
         text
     }
 
-    /// Begins a line at `depth`, where there are lines.
+    /// Begins a line at `depth`, if there are lines.
     fn line(&self, text: &mut String, depth: usize, indent: Option<&str>) {
         if let Some(indent) = indent {
             text.push_str(self.newline);
@@ -376,7 +374,7 @@ impl Layout {
         }
     }
 
-    /// Adds `value`, already text, with other white space.
+    /// Appends `value`, already a string, with new white space.
     fn lay_out(&self, text: &mut String, value: &str, mut depth: usize, indent: Option<&str>) {
         let comma = if indent.is_some() { "," } else { self.comma };
         let mut scanner = Scanner::new(value, 0);

@@ -1,9 +1,9 @@
-//! Which process a thread belongs to.
+//! Finds the process of a thread.
 
 use std::fs;
 
-/// Returns the process that the thread of this number belongs to; `None` if there is no such
-/// thread, or `/proc` does not show it.
+/// Returns the process of the thread with this number; `None` if there is no such thread, or
+/// `/proc` does not show it.
 pub fn process_of(thread: u32) -> Option<u32> {
     let status = fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
     let process = status.lines().find_map(|line| line.strip_prefix("Tgid:"))?;

@@ -1,7 +1,7 @@
 //! Whether standard output was open when the process was started.
 //!
-//! The runtime of Rust opens `/dev/null` in the place of a closed standard stream before `main`. A
-//! program that prints would lose what it prints, and not notice.
+//! The runtime of Rust opens `/dev/null` instead of a closed standard stream before `main`, so a
+//! program would lose its output without an error.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
