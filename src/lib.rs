@@ -7,10 +7,10 @@
 //! | ------ | ------------ |
 //! | [`error`] | the one error type |
 //! | [`sys`] | the only unsafe code: system calls that std does not have |
-//! | [`buffer`] | the bytes of chunks, in memory that is used again |
+//! | [`buffer`] | the bytes of chunks, in reused memory |
 //! | [`pool`] | threads, and the tasks that wait for them |
 //! | [`parallel`] | work on chunks that several processors share |
-//! | [`backing`] | files that the kernel reads by itself in the place of ours |
+//! | [`backing`] | files that the kernel reads directly (passthrough) |
 //! | [`dtype`] | data types and fill values |
 //! | [`store`] | keys to bytes: the abstract store interface, directory and memory |
 //! | [`shard`] | the index of a shard and its assembly |

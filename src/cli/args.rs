@@ -1,4 +1,4 @@
-//! What can be typed.
+//! The command line: commands, options and their help.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,4 @@
-//! What is stored of a source at one moment, in a few bytes: by this a change of the source is
-//! detected.
+//! The state of the stored values of a source at one moment, in a few bytes, to detect changes.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -11,49 +10,49 @@ use crate::error::Result;
 use crate::metadata::NodePath;
 use crate::store::Stat;
 
-/// How many stored values are asked for at a time.
+/// The number of stored values to look up at a time.
 const BATCH: usize = 1024;
 
-/// What is stored of the chunks of an array.
+/// The state of the stored chunks of an array.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stored {
-    /// How many values: chunks, or shards.
+    /// The number of values: chunks, or shards.
     pub count: u64,
-    /// The sum of a digest of each value's version, in whatever order they are listed.
+    /// The sum of a digest of each value's version, independent of the order of listings.
     versions: u128,
-    /// The same of its length and time.
+    /// The sum of a digest of each value's length and time.
     times: u128,
 }
 
 /// Whether the stored chunks of an array have changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
-    /// They have not.
+    /// Nothing has changed.
     None,
-    /// Their versions are others, and nothing else.
+    /// Only versions have changed.
     Possible,
-    /// Some have other lengths or times, or there are more or fewer of them.
+    /// Lengths, times, or the number of values have changed.
     Sure,
 }
 
-/// What is stored of each array of a plan, in its order.
+/// The state of the stored chunks of each array of a plan, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Survey(Vec<(NodePath, Stored)>);
 
 impl Survey {
-    /// Looks at every stored value of the source, once.
+    /// Looks up every stored value of the source once.
     pub fn of(plan: &Plan, watch: &dyn Watch) -> Result<Self> {
         let stored =
             |(path, chunks): (&NodePath, &Chunks)| Ok((path.clone(), Stored::of(chunks, watch)?));
         plan.arrays().map(stored).collect::<Result<_>>().map(Self)
     }
 
-    /// Returns each array, and what is stored of it.
+    /// Returns each array with the state of its stored chunks.
     pub fn arrays(&self) -> impl Iterator<Item = (&NodePath, Stored)> {
         self.0.iter().map(|(path, stored)| (path, *stored))
     }
 
-    /// Returns a text that is another one when any value of the source has changed.
+    /// Returns a string that changes with the values of the source.
     pub fn digest(&self) -> String {
         let mut hasher = DefaultHasher::new();
         for (path, stored) in &self.0 {
@@ -104,7 +103,7 @@ impl Stored {
 
     fn add(&mut self, coords: &[Coords], stats: &[Option<Stat>]) {
         for (coords, stat) in coords.iter().zip(stats) {
-            // One that has gone since it was listed is missed by the next look.
+            // A value that was removed after the listing is detected by the next survey.
             let version = stat.as_ref().map(|stat| stat.version.state());
             let time = stat.as_ref().map(|stat| (stat.len, stat.modified));
             self.count = self.count.saturating_add(1);
@@ -114,7 +113,7 @@ impl Stored {
     }
 }
 
-/// Returns a number that is another one for another value, but for a chance of one in 2^64 or less.
+/// Returns a number that differs for different values, except with a probability of 2^-64 or less.
 fn digest(value: &impl Hash) -> u128 {
     let half = |salt: u8| {
         let mut hasher = DefaultHasher::new();

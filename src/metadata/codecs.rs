@@ -1,11 +1,11 @@
 //! Codecs: the spellings of all dialects, translated to the names and configurations of released
 //! v3.
 //!
-//! What comes out: `bytes` says its byte order where one matters, `transpose` has a permutation,
-//! `blosc` a word for its shuffle and a typesize, `sharding_indexed` lists its codecs and the place
-//! of its index. A shard without `index_codecs` (April to July 2023) stays without: the data show
-//! whether a checksum follows the index. Other configurations, and names that are not known, stay
-//! as they are; they are judged when the codec is made.
+//! In the result `bytes` has a byte order if one matters, `transpose` a permutation, `blosc` a word
+//! for its shuffle and a typesize, and `sharding_indexed` its codecs and the place of its index. A
+//! shard without `index_codecs` (April to July 2023) stays without: the data show whether a checksum
+//! follows the index. Other configurations and unknown names stay unchanged; building the codec
+//! checks them.
 
 use serde_json::{Value, json};
 

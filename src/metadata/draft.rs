@@ -1,16 +1,16 @@
-//! The drafts of May 2019 to December 2022, whose documents and chunks lie in trees of their own
-//! (`meta`, `data`), with the sharding storage transformer of 2022.
+//! The drafts of May 2019 to December 2022, with metadata files and chunks in separate trees
+//! (`meta`, `data`), and with the sharding storage transformer of 2022.
 //!
-//! Where documents and chunks lie is [`Era`]'s. Everything else is taken from a document as it has
-//! it, since the texts overlap: type names of 2020 and of 2022, a list of codecs or one compressor,
+//! [`Era`] knows where metadata files and chunks lie. Everything else is read in any of its forms,
+//! since the drafts overlap: type names of 2020 and of 2022, a list of codecs or one compressor,
 //! layout or transpose.
 //!
-//! Every array of it has a form in released v3 with its chunk files untouched: byte order is the
-//! `bytes` codec's, layout F is a transpose, the compressor is a codec, and a storage transformer
-//! is `sharding_indexed` with a plain index at the end.
+//! Every array of a draft has a form in released v3 with the same chunk files: the byte order
+//! becomes the `bytes` codec, layout F a transpose, the compressor a codec, and a storage
+//! transformer `sharding_indexed` with a plain index at the end.
 //!
-//! zarr-python 2 keeps numpy filters in `attributes.filters`, which the draft has no place for; a
-//! reader that ignores them decodes garbage.
+//! zarr-python 2 stores NumPy filters in `attributes.filters`, since the draft has no place for
+//! them. A reader that ignores them misreads the chunks.
 
 use serde_json::{Value, json};
 
@@ -32,7 +32,7 @@ use crate::json::{self, describe};
 /// The attribute in which zarr-python 2 keeps filters.
 pub(super) const FILTERS: &str = "filters";
 
-/// Returns the node of `kind` that a document describes.
+/// Lowers a metadata file of a node of `kind`.
 pub(super) fn lower(era: Era, kind: NodeKind, text: &[u8]) -> Lowered {
     let node = json::parse_object(text).and_then(|document| match kind {
         NodeKind::Array => array(era, &document).map(|array| Node::Array(Box::new(array))),
@@ -43,7 +43,7 @@ pub(super) fn lower(era: Era, kind: NodeKind, text: &[u8]) -> Lowered {
 
 fn group(document: &Object) -> Result<Group> {
     check_extensions(document)?;
-    // No member of the draft: a wish that was made through a mount.
+    // This is not a member of the draft: it records a request that was made through a mount.
     Ok(Group { attributes: attributes(document)?, consolidated: v3::is_consolidated(document) })
 }
 
@@ -77,8 +77,8 @@ fn array(era: Era, document: &Object) -> Result<Array> {
     })
 }
 
-/// How chunks are named: until September 2020 as in Zarr 2, then with a `c` in front. zarr-python 2
-/// repeats the separator in a member of its own.
+/// Returns the form of chunk keys: until September 2020 as in Zarr 2, then with a `c` in front.
+/// zarr-python 2 repeats the separator in another member.
 fn key_encoding(era: Era, document: &Object, grid: &Value) -> Result<KeyEncoding> {
     let in_grid = grid.get("separator").or_else(|| grid.get("configuration")?.get("separator"));
     let found = in_grid.or_else(|| document.get("dimension_separator"));
@@ -91,7 +91,7 @@ fn key_encoding(era: Era, document: &Object, grid: &Value) -> Result<KeyEncoding
     })
 }
 
-/// Whether `attributes.filters` has the form that zarr-python 2 gives it.
+/// Whether `attributes.filters` has the form of zarr-python 2.
 pub(super) fn are_filters(value: &Value) -> bool {
     let is_filter = |filter: &Value| filter.get("id").is_some_and(Value::is_string);
     value.as_array().is_some_and(|list| !list.is_empty() && list.iter().all(is_filter))
@@ -145,9 +145,9 @@ fn chain(document: &Object, filters: Vec<Object>, elements: &Elements) -> Result
             )));
         }
     }
-    // The text of November 2022 has a list of codecs in place of the compressor.
+    // In November 2022 there is a list of codecs instead of the compressor.
     let listed = document.get("codecs").filter(|codecs| !codecs.is_null());
-    // That of May 2019 has one, too, each codec with its parameters beside its name.
+    // In May 2019 there is one, too, with the parameters of each codec beside its name.
     let inline = document.get("chunk_codecs").filter(|codecs| !codecs.is_null());
     let compressor = document.get("compressor").filter(|compressor| !compressor.is_null());
     let compressors = match (listed.or(inline), compressor) {
@@ -163,8 +163,8 @@ fn chain(document: &Object, filters: Vec<Object>, elements: &Elements) -> Result
     codecs::canonical(chain, elements)
 }
 
-/// Filters see the elements in the order of the layout; those that work on bytes come after the
-/// byte order.
+/// Appends filters, which encode elements in the order of the layout. Filters of bytes come after
+/// the byte order.
 fn push_filters(chain: &mut Vec<CodecSpec>, filters: Vec<Object>) -> Result<()> {
     let mut bytes_seen = false;
     for mut filter in filters {
@@ -238,7 +238,7 @@ fn chunks_per_shard(transformer: &Value, rank: usize) -> Result<Vec<u64>> {
         Some(count) => vec![u64::try_from(count).unwrap_or(0)],
         None => lengths(found, "chunks_per_shard")?,
     };
-    // zarr-python 2 writes [1] where there are no dimensions, and pads what is too short.
+    // zarr-python 2 writes [1] without dimensions, and pads lists that are too short.
     if rank == 0 && counts == [1] {
         counts.clear();
     }
@@ -283,7 +283,7 @@ pub(super) fn entry_point(draft: &Draft) -> Option<String> {
     Some(format!("{document:#}\n"))
 }
 
-/// What every document of May 2019 says of itself.
+/// The format in every metadata file of May 2019.
 pub(super) const FORMAT_OF_2019: &str = "http://purl.org/zarr/spec/protocol/core/3.0";
 
 /// Returns the document of a group without attributes.

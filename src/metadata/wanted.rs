@@ -1,5 +1,5 @@
-//! Nodes that a person asks for in words (`zarrfs create`, `zarrfs convert`): the document that a
-//! program would write for them, from which every dialect makes its own.
+//! Nodes that a user describes by options (`zarrfs create`, `zarrfs convert`): the metadata file
+//! that a program would write for them, from which every dialect makes its own.
 
 use serde_json::{Value, json};
 
@@ -16,16 +16,16 @@ use crate::error::{Error, Kind, Result};
 use crate::json::Object;
 use crate::json::{Text, parse, parse_object};
 
-/// What decoded chunks have at most where nobody says how long they are to be.
+/// The most bytes of a decoded chunk by default.
 const CHUNK_LEN: u64 = 1 << 20;
 
-/// What an element that has a length of its own is taken to have.
+/// The assumed length in bytes of an element of variable length.
 const TYPICAL_LEN: usize = 16;
 
-/// An array, as far as a person has described it.
+/// An array that a user described.
 #[derive(Debug, Clone, Default)]
 pub struct Wanted {
-    /// Elements along each dimension.
+    /// The number of elements along each dimension.
     pub shape: Vec<u64>,
     /// The name of the type, or its JSON.
     pub data_type: String,
@@ -35,12 +35,12 @@ pub struct Wanted {
     pub fill: Option<String>,
     /// User attributes.
     pub attributes: Object,
-    /// The names of dimensions, `None` if the list is empty.
+    /// The names of dimensions, if not empty.
     pub dimension_names: Vec<String>,
 }
 
 impl Wanted {
-    /// Returns the released v3 document of the array with decoded chunk files.
+    /// Returns the released v3 metadata file of the array with decoded chunk files.
     pub fn document(&self) -> Result<String> {
         let rank = self.shape.len();
         let dtype = self.dtype()?;
@@ -76,8 +76,8 @@ impl Wanted {
         Ok(format!("{:#}\n", Value::Object(document)))
     }
 
-    /// Returns the data type. numpy's names need no byte order (`f4` means `<f4`), which is the
-    /// store's business.
+    /// Returns the data type. NumPy's names need no byte order (`f4` means `<f4`), which is up to
+    /// the store.
     fn dtype(&self) -> Result<DType> {
         let written = worded(&self.data_type);
         let Err(error) = check_type(&written) else { return Ok(data_type(&written)?.0) };
@@ -88,7 +88,7 @@ impl Wanted {
         }
     }
 
-    /// Refuses a size in which no two chunks fit, if the array has several: the array would have no
+    /// Fails for a size that fits less than two chunks if the array has several: it would have no
     /// shards.
     pub fn check_shards(&self, shards: &Shards) -> Result<()> {
         let Shards::Target(target) = shards else { return Ok(()) };
@@ -108,14 +108,14 @@ impl Wanted {
     }
 }
 
-/// Bytes of a decoded chunk, as far as they are known beforehand.
+/// Returns the bytes of a decoded chunk, estimated for elements of variable length.
 fn chunk_len(chunk_shape: &[u64], dtype: &DType) -> u64 {
     let item_len = if dtype.is_variable() { TYPICAL_LEN } else { dtype.item_len().max(1) };
     let item_len = u64::try_from(item_len).unwrap_or(u64::MAX);
     chunk_shape.iter().fold(item_len, |product, len| product.saturating_mul(*len))
 }
 
-/// Returns the released v3 document of a group.
+/// Returns the released v3 metadata file of a group.
 pub fn group(attributes: Object) -> String {
     shown::group(&Group { attributes, consolidated: false }, None)
 }
@@ -134,14 +134,13 @@ pub fn with_chunks(shown: &str, chunk_shape: &[u64]) -> Result<String> {
     Ok(format!("{:#}\n", Value::Object(document)))
 }
 
-/// Whether the encoded chunks of one array are those of the other, where their shapes and types are
-/// the same.
+/// Whether both arrays, of the same shape and type, have the same encoded chunks.
 pub fn same_encoding(one: &Array, other: &Array) -> bool {
     let (one, other) = (chunk_codecs(one), chunk_codecs(other));
     one.len() == other.len() && one.iter().zip(&other).all(|(one, other)| is_same(one, other))
 }
 
-/// Whether two codecs make the same of a chunk. Zarr 2 leaves some things out that v3 says.
+/// Whether two codecs encode a chunk identically. Zarr 2 omits some members that v3 has.
 fn is_same(one: &CodecSpec, other: &CodecSpec) -> bool {
     let said = |codec: &CodecSpec, against: &CodecSpec| {
         let mut codec = codec.clone();
@@ -149,7 +148,7 @@ fn is_same(one: &CodecSpec, other: &CodecSpec) -> bool {
             "zstd" if codec.configuration.get("checksum") == Some(&json!(false)) => {
                 codec.configuration.shift_remove("checksum");
             }
-            // A decoder finds it in the chunk.
+            // The decoder reads it from the chunk.
             "blosc" if !against.configuration.contains_key("typesize") => {
                 codec.configuration.shift_remove("typesize");
             }
@@ -163,8 +162,8 @@ fn is_same(one: &CodecSpec, other: &CodecSpec) -> bool {
         && one.optional == other.optional
 }
 
-/// What a chunk of an array goes through: of shards the innermost, without what a byte order says
-/// of single bytes.
+/// Returns the codecs of a chunk, for a sharded array of the innermost chunk, without a byte order
+/// for single bytes.
 fn chunk_codecs(array: &Array) -> Vec<CodecSpec> {
     let mut codecs = innermost(&array.codecs);
     for codec in codecs.iter_mut().filter(|codec| codec.name == "bytes") {
@@ -175,8 +174,8 @@ fn chunk_codecs(array: &Array) -> Vec<CodecSpec> {
     codecs
 }
 
-/// Codecs for a copy of an array, the likest first: its own; those of them that compress; the usual
-/// ones.
+/// Returns codecs for a copy of an array, the most similar first: its own, only its compressors,
+/// the default ones.
 pub fn codecs_like(array: &Array) -> Vec<Vec<CodecSpec>> {
     let own = match chunk_codecs(array).as_slice() {
         [n5] if n5.name == "n5_default" => nested(n5),
@@ -199,7 +198,7 @@ pub fn with_stored_attributes(shown: &str, stored: &[u8]) -> Result<String> {
     let document = parse_object(shown.as_bytes())?;
     for (name, value) in document.get("attributes").and_then(Value::as_object).into_iter().flatten()
     {
-        // N5 has them beside its own members.
+        // N5 has them beside the members that it defines.
         let raw = match stored.member(&["attributes", name])? {
             None => stored.member(&[name])?,
             found => found,
@@ -231,12 +230,12 @@ fn innermost(codecs: &[CodecSpec]) -> Vec<CodecSpec> {
     chain
 }
 
-/// Returns the codecs inside of one.
+/// Returns the codecs nested in a codec.
 fn nested(codec: &CodecSpec) -> Vec<CodecSpec> {
     list(codec.configuration.get("codecs")).unwrap_or_default()
 }
 
-/// Attributes as a person writes them: an object of JSON.
+/// Parses attributes from the command line: a JSON object.
 pub fn attributes(text: &str) -> Result<Object> {
     parse_object(text.as_bytes()).map_err(|error| {
         Error::invalid(format!("expected a JSON object such as {{\"units\": \"K\"}}: {error}"))
@@ -247,13 +246,13 @@ fn grid(chunk_shape: &[u64]) -> Value {
     json!({"name": "regular", "configuration": {"chunk_shape": chunk_shape}})
 }
 
-/// JSON, or else the text itself.
+/// Parses JSON; any other string stands for itself.
 fn worded(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| json!(text))
 }
 
-/// Chunks of at most [`CHUNK_LEN`] bytes: the longest dimension is halved until they are, so that
-/// they are about as long along each, and the last one along a dimension is nearly full.
+/// Returns chunks of at most [`CHUNK_LEN`] bytes. Halves the longest dimension repeatedly, so that
+/// the sides are about equal, and the last chunk along a dimension is nearly full.
 fn chunk_shape(shape: &[u64], dtype: &DType) -> Vec<u64> {
     let mut parts = vec![1_u64; shape.len()];
     let lens = |parts: &[u64]| -> Vec<u64> {

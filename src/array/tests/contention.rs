@@ -23,7 +23,7 @@ fn directory(path: &Path) -> Store {
     Store::new(Arc::new(DirectoryStore::open(path, Durability::Buffered).expect("opens")))
 }
 
-/// What thread `thread` leaves in a chunk in its last round; none where it erases it.
+/// What thread `thread` leaves in a chunk in its last round, `None` if it erases it.
 fn last(thread: usize, round: usize, coords: &Coords) -> Option<Bytes> {
     let len = (thread * 7 + round * 3) % 11;
     (round % 3 != 2 || thread.is_multiple_of(2))

@@ -214,8 +214,8 @@ impl Tested {
         array
     }
 
-    /// A chunk whose bytes differ from one another, and from those of other `byte`s. Of elements
-    /// that have lengths of their own, each has another one.
+    /// A chunk whose bytes differ from one another, and from those of other `byte`s. Elements
+    /// of variable length differ in length.
     fn chunk(&self, coords: &Coords, byte: u8) -> Vec<u8> {
         let bytes = |len: u64| (0..len).map(|i| (i * 31 % 253) as u8 ^ byte).collect::<Vec<u8>>();
         if let Some(len) = self.array.chunk_len(coords).expect("a chunk").exactly() {

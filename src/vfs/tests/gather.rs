@@ -253,7 +253,7 @@ fn a_node_is_removed_after_what_is_being_stored_in_it() {
     });
     *bed.store.before_set.lock() = Some(Box::new(move || {
         begun.send(()).expect("heard");
-        // Long enough for who does not wait.
+        // Long enough for a reader that does not wait.
         std::thread::sleep(std::time::Duration::from_millis(50));
     }));
     bed.vfs.sync().expect("stored");
