@@ -3,9 +3,9 @@
 //!
 //! In the result `bytes` has a byte order if one matters, `transpose` a permutation, `blosc` a word
 //! for its shuffle and a typesize, and `sharding_indexed` its codecs and the place of its index. A
-//! shard without `index_codecs` (April to July 2023) stays without: the data show whether a checksum
-//! follows the index. Other configurations and unknown names stay unchanged; building the codec
-//! checks them.
+//! shard without `index_codecs` (April to July 2023) stays without: the data show whether a
+//! checksum follows the index. Other configurations and unknown names stay unchanged; building the
+//! codec checks them.
 
 use serde_json::{Value, json};
 

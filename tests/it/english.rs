@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::support::zarrfs;
 
 /// Phrases, as whole words in any case, and what to write instead. They hold for everything.
-const PHRASES: [(&str, &str); 40] = [
+const PHRASES: [(&str, &str); 51] = [
     ("of which", "begin a new sentence"),
     ("as others have it", "say what others do"),
     ("as they have it", "say what they do"),
@@ -50,11 +50,21 @@ const PHRASES: [(&str, &str); 40] = [
     ("was told", "`reported`, `knew`"),
     ("lets go", "`drops`, `frees`"),
     ("who is", "name the program or the user"),
+    ("lengths of their own", "`of variable length`"),
+    ("what it comes to", "name the quantity"),
+    ("passed over", "`skipped`"),
+    ("passes over", "`skips`"),
+    ("is had", "`is read`, `is used`"),
+    ("for who", "name the program or the user"),
+    ("of who", "name the program or the user"),
+    ("what comes out", "`the result`, `the output`"),
+    ("put behind", "`appended`"),
+    ("stands for nothing", "`means nothing`"),
+    ("none where", "a condition comes with `if` or `unless`"),
 ];
 
 /// Phrases that only comments may have: the words of the code, or old comments.
-const NOT_FOR_USERS: [(&str, &str); 6] = [
-    ("none where", "a condition comes with `if` or `unless`"),
+const NOT_FOR_USERS: [(&str, &str); 5] = [
     ("so many", "name the number"),
     ("what is written", "name what is written"),
     ("texts", "`strings`"),
@@ -75,8 +85,8 @@ const STARTS: [(&str, &str); 8] = [
 ];
 
 /// Words that begin no sentence of a comment either.
-const COMMENT_STARTS: [&str; 6] =
-    ["Who ", "Whoever ", "Whatever ", "Of which ", "Of these ", "Nobody "];
+const COMMENT_STARTS: [&str; 7] =
+    ["Who ", "Whoever ", "Whatever ", "Of which ", "Of these ", "None where ", "Nobody "];
 
 /// The longest line of prose.
 const COLUMNS: usize = 100;
