@@ -10,6 +10,16 @@ use super::slots::Slot;
 use crate::array::{Array, Coords};
 use crate::error::Result;
 
+/// How often a chunk is read again because a writer stored another one meanwhile.
+const ATTEMPTS: usize = 16;
+
+/// The result of reading a chunk.
+struct Found {
+    chunk: Result<Option<Chunk>>,
+    /// Whether the slot it was read into was not replaced by a writer meanwhile.
+    is_current: bool,
+}
+
 impl ChunkCache {
     /// Returns the chunk if all of it is cached, without waiting.
     pub fn peek(&self, array: &Arc<Array>, coords: &Coords) -> Option<Chunk> {
@@ -38,12 +48,25 @@ impl ChunkCache {
             drop(pending);
             self.complete(array, &array.key(coords)?, coords)?;
         }
+        let mut read = self.get_stored(array, coords);
+        for _ in 1..ATTEMPTS {
+            if read.is_current {
+                break;
+            }
+            read = self.get_stored(array, coords);
+        }
+        read.chunk
+    }
+
+    /// Returns the chunk from its slot, which it fills if necessary.
+    fn get_stored(&self, array: &Arc<Array>, coords: &Coords) -> Found {
         let slot = self.slots.slot(array, coords);
+        let is_current = || !slot.is_replaced.load(Ordering::Relaxed);
         let mut chunk = slot.chunk.lock();
         if let Some(chunk) = &*chunk {
             self.counters.hits.fetch_add(1, Ordering::Relaxed);
             slot.is_read_again.store(true, Ordering::Relaxed);
-            return Ok(Some(chunk.clone()));
+            return Found { chunk: Ok(Some(chunk.clone())), is_current: is_current() };
         }
         let started = Instant::now();
         let read = match array.read_chunk(coords) {
@@ -62,7 +85,7 @@ impl ChunkCache {
             drop(chunk);
             self.remove(array, coords);
         }
-        read
+        Found { chunk: read, is_current: is_current() }
     }
 
     /// Like [`Self::get`], but the cached chunk must have matched the store at `since` or later.

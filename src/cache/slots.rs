@@ -85,6 +85,9 @@ pub(super) struct Slot {
     pub checked: Mutex<Option<Instant>>,
     /// Whether the chunk was read again after it was added to a [`Probation`].
     pub is_read_again: AtomicBool,
+    /// Whether a writer has put another slot in its place. A reader that still fills this one may
+    /// read a newer value than the one in its place, and others would then go back to that.
+    pub is_replaced: AtomicBool,
 }
 
 fn id(array: &Array, coords: &Coords) -> ChunkId {
@@ -202,7 +205,10 @@ impl Slots {
         bytes: Option<Buffer>,
         stat: Option<Stat>,
     ) {
-        self.remove(array, coords);
+        self.remove_where(array, coords, |slot| {
+            slot.is_replaced.store(true, Ordering::Relaxed);
+            true
+        });
         if let (Some(bytes), Some(stat)) = (bytes.filter(|_| array.reads_as_written(coords)), stat)
         {
             let slot = self.slot(array, coords);
@@ -257,6 +263,7 @@ impl Slots {
                 counted,
                 checked: Mutex::new(None),
                 is_read_again: AtomicBool::new(false),
+                is_replaced: AtomicBool::new(false),
             })
         };
         Arc::clone(self.table.lock().slots.get_or_insert(id(array, coords), new))
