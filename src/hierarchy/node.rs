@@ -99,6 +99,16 @@ pub enum Content {
     NotUnderstood(NodeKind, Error),
 }
 
+impl Content {
+    /// Returns the array, if it is one that was understood.
+    pub fn array(&self) -> Option<&Arc<Array>> {
+        match self {
+            Self::Array(array) => Some(array),
+            Self::Group(_) | Self::NotUnderstood(..) => None,
+        }
+    }
+}
+
 impl Node {
     /// Returns a directory without a visible document.
     pub(super) fn bare(path: NodePath, stored: Option<Document>) -> Self {
@@ -165,10 +175,7 @@ impl Node {
 
     /// Returns its array, if it is one that was understood.
     pub fn array(&self) -> Option<&Arc<Array>> {
-        match &self.content {
-            Content::Array(array) => Some(array),
-            Content::Group(_) | Content::NotUnderstood(..) => None,
-        }
+        self.content.array()
     }
 
     /// Whether it is a group or an array.

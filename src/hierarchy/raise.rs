@@ -39,10 +39,7 @@ impl Raised {
 
     /// Returns the array that it describes; `None` for a group.
     pub fn array(&self) -> Option<&Arc<Array>> {
-        match &self.content {
-            Content::Array(array) => Some(array),
-            Content::Group(_) | Content::NotUnderstood(..) => None,
-        }
+        self.content.array()
     }
 }
 

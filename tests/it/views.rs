@@ -417,7 +417,7 @@ fn what_a_format_cannot_hold_is_not_there_and_it_is_said_why() {
     assert!(told.contains("NumPy has no type for bfloat16") && told.contains("b.raw"), "{told}");
     let listed = names(&mount.at(".zarrfs/views/a"));
     assert_eq!(listed, ["__group__", "b", "x"].map(str::to_owned).into());
-    // Who misses a file finds the reason, once, where all other reasons are.
+    // The reason is reported once, with the other errors.
     assert_eq!(errno(fs::metadata(mount.at("a/b.npy"))), libc::ENOENT);
     let errors = mount.errors();
     let lines: Vec<&str> = errors.lines().filter(|line| line.contains("b.npy")).collect();

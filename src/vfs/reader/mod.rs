@@ -113,7 +113,7 @@ impl Reader {
         let ticket = Ticket::default();
         let how = Execution { fetches: &fetches, beside: 0, ticket: &ticket, is_long_part: false };
         let bytes = self.assembler.assemble(open, seen, &request, &how).ok()?;
-        // An opener holds it already.
+        // A thread that opens the view may hold it already.
         let _shared = self.core.tree_lock.try_read_recursive()?;
         self.assembler.check_unchanged(open, &request).ok()?;
         Some(Buffer::from(bytes))

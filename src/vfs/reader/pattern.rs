@@ -3,21 +3,20 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// The kernel asks for the next ranges of a file in any order, before it has the last one. Offsets
-/// that are this many bytes apart belong to one sequence.
+/// The kernel asks for the next ranges of a file in any order, before it has the last one. Reads
+/// that are at most this many bytes apart belong to one sequence.
 pub(super) const DISORDER: u64 = 4 << 20;
 
-/// A read continues a sequence that is not the one of the last read only if it is this close, in
-/// bytes.
+/// How close a read must be to a sequence that was left for another one, to continue it. In bytes.
 const CLOSE: u64 = 256 << 10;
 
-/// The number of reads that continue one another from which on a sequence is one.
+/// A sequence is recognised after this many reads.
 const STEPS: u64 = 2;
 
 /// Sequences that one file may have at the same time: threads may share a handle.
 const MOST_RUNS: usize = 4;
 
-/// What was begun for a shorter sequence is dropped when a read elsewhere follows.
+/// If a sequence of fewer reads is left, the work that was begun for it is dropped.
 const STEPS_TO_TRUST: u64 = 8;
 
 /// How far a sequence has come. The tasks that read ahead for it look here before they begin.

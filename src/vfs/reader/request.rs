@@ -78,8 +78,8 @@ impl Request<'_> {
     }
 }
 
-/// Finds the chunks of a read from `offset` to `end`, at most `most` of them. Nothing is known of
-/// what the cache has of them. [`Kind::Stale`](crate::error::Kind::Stale) if an array has gone.
+/// Finds the chunks of a read from `offset` to `end`, at most `most` of them. Does not look
+/// into the cache. [`Kind::Stale`](crate::error::Kind::Stale) if an array has gone.
 pub(super) fn find<'v>(
     core: &Core,
     open: &'v OpenView,
