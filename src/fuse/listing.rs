@@ -59,8 +59,8 @@ pub(super) fn list(
     offset: u64,
     add: &mut dyn FnMut(u64, Entry<'_>) -> Result<Room>,
 ) -> Result<()> {
-    vfs.forget_stats(dir);
-    let dots = [(".", vfs.number_of(dir)), ("..", vfs.number_above(dir))];
+    vfs.listings().forget_stats(dir);
+    let dots = [(".", vfs.listings().number_of(dir)), ("..", vfs.listings().number_above(dir))];
     let mut position = offset;
     for (at, (name, number)) in (0..).zip(dots) {
         if position == at {
@@ -73,7 +73,7 @@ pub(super) fn list(
     let first = position;
     loop {
         let at = usize::try_from(position.saturating_sub(2)).unwrap_or(usize::MAX);
-        let listed = match vfs.readdir(dir, at) {
+        let listed = match vfs.listings().readdir(dir, at) {
             Ok(Some(listed)) => listed,
             Ok(None) => return Ok(()),
             // An error would discard the names of this reply, so they are sent first.
@@ -82,7 +82,7 @@ pub(super) fn list(
         };
         position += 1;
         if add(position, Entry::Listed(dir, &listed))? == Room::None {
-            vfs.list_ahead(dir, at);
+            vfs.listings().list_ahead(dir, at);
             return Ok(());
         }
     }

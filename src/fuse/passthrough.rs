@@ -26,7 +26,7 @@ pub fn register(
     match registered {
         Ok(registration) => Arc::clone(registration).downcast().ok(),
         Err(why) => {
-            vfs.disable_passthrough(backing, why);
+            vfs.passthrough().disable_passthrough(backing, why);
             None
         }
     }

@@ -202,7 +202,7 @@ impl Filesystem for Fs {
         let is_direct = self.direct_io || is_past_pages(flags);
         let open = move |vfs: &Vfs| vfs.open(ino.0, access);
         let vfs = Arc::clone(&self.vfs);
-        let takes_time = !self.vfs.opens_stored(ino.0, access);
+        let takes_time = !self.vfs.passthrough().opens_stored(ino.0, access);
         self.soon_or_later(takes_time, "open", open, move |opened| {
             let opened = match opened.map_err(gone) {
                 Ok(opened) => opened,
@@ -336,7 +336,7 @@ impl Filesystem for Fs {
 
     fn opendir(&self, _: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
         let dirs = Arc::clone(&self.dirs);
-        let open = move |vfs: &Vfs| vfs.opendir(ino.0);
+        let open = move |vfs: &Vfs| vfs.listings().opendir(ino.0);
         let then = move |opened: Result<DirHandle, Errno>| {
             let handle = opened.map(|dir| dirs.insert(dir));
             reply!(reply, handle, opened(handle => handle, FopenFlags::empty()));
@@ -360,7 +360,7 @@ impl Filesystem for Fs {
             let (name, number, is_dir) = match entry {
                 Entry::Dot(name, number) => (name, number, true),
                 Entry::Listed(_, listed) => {
-                    (listed.name.as_str(), self.vfs.number_listed(listed), listed.is_dir)
+                    (listed.name.as_str(), self.vfs.listings().number_listed(listed), listed.is_dir)
                 }
             };
             let kind = if is_dir { FileType::Directory } else { FileType::RegularFile };
@@ -384,13 +384,13 @@ impl Filesystem for Fs {
         let mut add = |next: u64, entry: Entry<'_>| {
             let (name, attr) = match entry {
                 Entry::Dot(name, number) => (name, dot(number)),
-                Entry::Listed(dir, listed) => match vfs.lookup_listed(dir, listed) {
+                Entry::Listed(dir, listed) => match vfs.listings().lookup_listed(dir, listed) {
                     Ok(Some(attr)) => (listed.name.as_str(), attr),
                     Ok(None) => return Ok(Room::Some),
                     Err(error) => {
                         // A bad entry does not hide the others.
                         vfs.note("readdir", &error);
-                        (listed.name.as_str(), vfs.lookup_listed_name(listed))
+                        (listed.name.as_str(), vfs.listings().lookup_listed_name(listed))
                     }
                 },
             };

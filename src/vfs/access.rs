@@ -1,8 +1,30 @@
-//! How a file is opened.
+//! What the arguments and answers of calls mean: how a file is opened, what a rename may replace.
 
 use std::sync::Arc;
 
 use crate::backing::Backing;
+
+/// An open file.
+#[derive(Debug, Clone)]
+pub struct Opened {
+    /// The handle number.
+    pub handle: u64,
+    /// What the kernel may do with its pages of the file.
+    pub pages: Pages,
+    /// The backing file, if the kernel uses passthrough.
+    pub backing: Option<Arc<Backing>>,
+}
+
+/// Whether the attribute must exist already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Presence {
+    /// It may exist or not.
+    Any,
+    /// It must not exist (`XATTR_CREATE`).
+    Absent,
+    /// It must exist (`XATTR_REPLACE`).
+    Present,
+}
 
 /// The access mode of an open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,7 +49,7 @@ pub enum Pages {
 }
 
 /// A file whose bytes are ready for an open.
-pub(super) struct Prepared {
+pub(in crate::vfs) struct Prepared {
     pub pages: Pages,
     pub backing: Option<Arc<Backing>>,
     /// The drop epoch, if the kernel drops its pages.
@@ -38,4 +60,13 @@ impl From<Pages> for Prepared {
     fn from(pages: Pages) -> Self {
         Self { pages, backing: None, drops: None }
     }
+}
+
+/// What a rename does if the new name exists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Replace {
+    /// It replaces the existing file.
+    Yes,
+    /// It fails.
+    No,
 }

@@ -4,7 +4,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime};
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::journal::Journal;
 use super::options::Options;
@@ -16,11 +16,20 @@ use crate::metadata::NodePath;
 use crate::pool::Pool;
 use crate::view::{Elements, View};
 
+/// How often to retry finding a file whose name is being taken by others.
+pub const ATTEMPTS: usize = 16;
+
+/// A lock on the names of the tree.
+pub(in crate::vfs) enum TreeLock<'a> {
+    Shared { _guard: RwLockReadGuard<'a, ()> },
+    Alone { _guard: RwLockWriteGuard<'a, ()> },
+}
+
 /// Drops the kernel's pages and attributes of the inode with this number.
-pub(super) type Invalidate = Box<dyn Fn(u64) + Send + Sync>;
+pub(in crate::vfs) type Invalidate = Box<dyn Fn(u64) + Send + Sync>;
 
 /// The stored data that the tree shows.
-pub(super) struct Core {
+pub(in crate::vfs) struct Core {
     pub hierarchy: Hierarchy,
     pub cache: Arc<ChunkCache>,
     pub options: Options,
@@ -89,5 +98,15 @@ impl Core {
     pub fn generation_of(&self, view: &View, used: &[Arc<Array>]) -> u64 {
         let arrays = view.elements().map(|elements| &elements.array).chain(used);
         arrays.map(|array| self.cache.generation(array)).fold(0, u64::wrapping_add)
+    }
+}
+
+impl Core {
+    pub fn lock_tree(&self, alone: bool) -> TreeLock<'_> {
+        if alone {
+            TreeLock::Alone { _guard: self.tree_lock.write() }
+        } else {
+            TreeLock::Shared { _guard: self.tree_lock.read() }
+        }
     }
 }

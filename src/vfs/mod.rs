@@ -4,139 +4,85 @@
 //! decides what they are when they are stored: bytes of a chunk go through the codecs, those of a
 //! metadata file are merged into the stored one, those of an ordinary file are stored as they are.
 //! Writing to a name and renaming a scratch file onto it therefore have the same effect.
+//!
+//! `Vfs` has the calls that FUSE makes, and takes the lock of the tree where their order matters.
+//! The rooms below it import each other only upwards in this list (`tests/it/layering.rs`):
+//!
+//! - `core`, `options`, `access`: what all others stand on.
+//! - `kernel`: what the kernel holds, pages and backing files.
+//! - `reader`: reads views and chunks, ahead of a program or in parts.
+//! - `names`: finds names, their inodes and attributes, lists directories, and shows the tree as
+//!   Zarr 3, Zarr 2 or files of one format.
+//! - `contents`: the bytes of files, from the first write until they are stored.
+//! - `opening`: opens files, with passthrough where that is possible.
+//! - `changes`: removes, renames and creates files and directories.
 
 mod access;
-mod attr;
 mod authors;
-mod backing_files;
-mod commit;
-mod convert;
+mod changes;
+mod contents;
 mod core;
-mod directories;
-mod documents;
-mod file;
-mod gather;
-mod identity;
-mod inode;
+mod file_calls;
 mod journal;
-mod listing;
-mod memory;
+mod kernel;
+mod name_calls;
 mod names;
-mod open;
-mod open_view;
+mod opening;
 mod options;
-mod overlay;
-mod passthrough;
-mod place;
 mod reader;
-mod stats;
-mod tree;
-mod unstored;
-mod unsynced;
-mod view_pages;
 mod view_writers;
-mod view_writes;
-mod views;
 mod xattr;
-mod zarr2;
 
-use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
-use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use parking_lot::{Mutex, RwLock};
 
 use crate::buffer;
 use crate::cache::{ChunkCache, Due, Elsewhere};
 use crate::error::{At, Error, Kind, Result};
-use crate::hierarchy::{Hierarchy, Texts};
-use crate::metadata::NodePath;
+use crate::hierarchy::Hierarchy;
 use crate::pool::Pool;
-use crate::store::{Room, Stat};
-pub use access::{Access, Pages};
-pub use attr::Attr;
+use crate::store::Room;
+use crate::vfs::reader::Reader;
+pub use access::{Access, Opened, Pages, Presence, Replace};
 pub use authors::HandleUse;
-use backing_files::BackingFiles;
-use core::{Core, Invalidate};
-pub use inode::ROOT;
-use inode::{Inode, Inodes};
+use changes::directories::Directories;
+use changes::renames::Renames;
+use contents::Contents;
+use contents::store::StoreReason;
+use core::{ATTEMPTS, Core, Invalidate};
 use journal::Journal;
-pub use listing::{DirHandle, Listed};
-pub use names::Replace;
-pub use open::Opened;
-use open::{Handle, slice};
+use kernel::backing_files::BackingFiles;
+use names::Names;
+pub use names::attr::Attr;
+pub use names::inode::ROOT;
+use names::listing::Listings;
+pub use names::listing::{DirHandle, Listed};
+use names::place::{Place, check_writable};
+use names::views::{Views, is_view_name};
+use opening::Opener;
+use opening::passthrough::Passthrough;
+pub use opening::unstored::Unstored;
 pub use options::{Form, ListedViews, Options, PassthroughOptions, Writeback};
-use overlay::Overlay;
-use place::{DOCUMENT, Place, Report, ZMETADATA};
-use reader::Reader;
-pub use unstored::Unstored;
-use unsynced::Unsynced;
-use views::{Views, is_view_name};
-pub use xattr::Presence;
 
 /// The most keys to keep for a later `fsync` before syncing them anyway.
 const MAX_UNSYNCED: usize = 10_000;
 
-/// How often to retry finding a file whose name is being taken by others.
-const ATTEMPTS: usize = 16;
-
 /// The idle time after which the store releases what it keeps for writing.
 const QUIET: Duration = Duration::from_secs(1);
-
-/// A lock on the names of the tree.
-enum TreeLock<'a> {
-    Shared { _guard: RwLockReadGuard<'a, ()> },
-    Alone { _guard: RwLockWriteGuard<'a, ()> },
-}
-
-/// Background threads that prefetch, and store full shards.
-struct Background {
-    pool: Arc<Pool>,
-    vfs: Weak<Vfs>,
-    /// How many of them are storing.
-    storing: Arc<AtomicUsize>,
-}
 
 /// A hierarchy as a tree of files.
 pub struct Vfs {
     core: Arc<Core>,
     reader: Arc<Reader>,
-    inodes: Inodes,
-    overlay: Overlay,
-    /// The open files. A leaf lock: copy the handle out, unlock, then work.
-    handles: Mutex<HashMap<u64, Handle>>,
-    next_handle: AtomicU64,
-    /// How many of the handles may write.
-    writing_handles: AtomicUsize,
-    unsynced: Unsynced,
-    views: Views,
-    backing_files: Arc<BackingFiles>,
-    /// Runs background work; unset without a mount.
-    background: OnceLock<Background>,
-    /// Bytes that were read and written through handles.
-    read_len: AtomicU64,
-    written_len: AtomicU64,
-    /// The unstored bytes of files, including removed files that are still open.
-    unstored_len: AtomicU64,
-    /// Whether any chunk with a length that is known only after decoding was used.
-    has_variable: AtomicBool,
-    /// With Zarr 2: attributes files that were removed although their node was removed before. A
-    /// leaf lock.
-    removed_attributes: Mutex<HashSet<Place>>,
-    /// With Zarr 2: attributes that were written before the metadata file of their node. A leaf
-    /// lock.
-    early_attributes: Mutex<HashMap<NodePath, String>>,
-    /// With Zarr 2: arrays whose metadata give no fill value. A leaf lock.
-    lacks_fill: Mutex<HashSet<NodePath>>,
-    /// With Zarr 2: groups whose consolidated metadata were written before their metadata file. A
-    /// leaf lock.
-    wants_copies: Mutex<HashSet<NodePath>>,
-    /// With Zarr 2: the consolidated metadata that are shown.
-    copies: Texts,
-    /// The number of directories that programs have open.
-    dirs: Arc<AtomicUsize>,
+    names: Arc<Names>,
+    listings: Arc<Listings>,
+    contents: Contents,
+    opener: Opener,
+    directories: Directories,
+    renames: Renames,
 }
 
 impl fmt::Debug for Vfs {
@@ -165,28 +111,20 @@ impl Vfs {
             invalidate: Mutex::new(None),
         });
         let reader = Arc::new(Reader::new(Arc::clone(&core), Arc::clone(&backing_files)));
+        let views = Arc::new(Views::new(Arc::clone(&core), Arc::clone(&reader)));
+        let names = Arc::new(Names::new(Arc::clone(&core), views));
+        let listings = Arc::new(Listings::new(Arc::clone(&core), Arc::clone(&names)));
+        let contents = Contents::new(&core, &names, &listings);
+        let opener = Opener::new(&contents, &listings, &reader, backing_files);
         Self {
-            views: Views::new(Arc::clone(&core), Arc::clone(&reader)),
-            reader,
+            directories: Directories::new(&contents, &listings, &opener.handles),
+            renames: Renames::new(&contents),
             core,
-            backing_files,
-            inodes: Inodes::new(),
-            overlay: Overlay::default(),
-            handles: Mutex::default(),
-            next_handle: AtomicU64::new(1),
-            writing_handles: AtomicUsize::new(0),
-            unsynced: Unsynced::default(),
-            background: OnceLock::new(),
-            read_len: AtomicU64::new(0),
-            written_len: AtomicU64::new(0),
-            unstored_len: AtomicU64::new(0),
-            has_variable: AtomicBool::new(false),
-            removed_attributes: Mutex::default(),
-            early_attributes: Mutex::default(),
-            lacks_fill: Mutex::default(),
-            wants_copies: Mutex::default(),
-            copies: Texts::default(),
-            dirs: Arc::default(),
+            reader,
+            names,
+            listings,
+            contents,
+            opener,
         }
     }
 
@@ -207,13 +145,30 @@ impl Vfs {
     }
 
     /// Runs background work on `pool`. The caller must close the pool before it drops the tree.
-    pub fn use_pool(self: &Arc<Self>, pool: Arc<Pool>) {
-        let pool = self.core.pool.get_or_init(|| pool);
-        let (pool, vfs) = (Arc::clone(pool), Arc::downgrade(self));
-        let background = Background { pool, vfs, storing: Arc::default() };
-        if self.background.set(background).is_err() {
+    pub fn use_pool(&self, pool: Arc<Pool>) {
+        if self.core.pool.set(pool).is_err() {
             log::debug!("the tree has a pool already");
         }
+    }
+
+    /// Returns what lists directories.
+    pub fn listings(&self) -> &Arc<Listings> {
+        &self.listings
+    }
+
+    /// Returns what decides which files the kernel reads itself.
+    pub fn passthrough(&self) -> &Passthrough {
+        &self.opener.passthrough
+    }
+
+    /// Returns all files with unstored changes, by path.
+    pub fn unstored(&self) -> Vec<Unstored> {
+        self.opener.reports.unstored()
+    }
+
+    /// Stores full shards, and others if too much is pending.
+    pub fn store_full(&self) {
+        self.contents.chunks.store_full();
     }
 
     /// Records an error in the journal, because the program only sees its errno.
@@ -224,15 +179,6 @@ impl Vfs {
     /// Returns the latest errors as text, the oldest first.
     pub fn errors(&self) -> String {
         self.core.journal.text()
-    }
-
-    fn report(&self, report: Report) -> Result<bytes::Bytes> {
-        Ok(match report {
-            Report::Errors => self.errors().into(),
-            Report::Stats => self.stats().into(),
-            Report::Unstored => self.unstored_text().into(),
-            Report::UnstoredBytes => self.unstored_bytes()?.into(),
-        })
     }
 
     /// Whether listings include views, which generates them.
@@ -247,39 +193,39 @@ impl Vfs {
 
     /// Looks up `name` in the directory `parent`, and adds one to its lookup count.
     pub fn lookup(&self, parent: u64, name: &str) -> Result<Attr> {
-        let directory = self.directory(parent)?;
-        let Some(found) = self.find(&directory, name)? else {
-            self.views.note_refused_view(&directory, name);
+        let directory = self.names.directory(parent)?;
+        let Some(found) = self.names.find(&directory, name)? else {
+            self.names.views.note_refused_view(&directory, name);
             return Err(Error::not_found());
         };
-        self.lookup_stored(&found.place, found.stored.as_ref())
+        self.names.lookup_stored(&found.place, found.stored.as_ref())
     }
 
     /// Subtracts `count` from the lookup count of an inode.
     pub fn forget(&self, number: u64, count: u64) {
-        self.inodes.forget(number, count);
+        self.names.inodes.forget(number, count);
     }
 
     /// Returns the path of an inode in the mount, for messages.
     pub fn path_of(&self, number: u64) -> Option<String> {
-        self.inode(number).ok()?.place().map(|place| place.shown())
+        self.names.inode(number).ok()?.place().map(|place| place.shown())
     }
 
     /// Returns the attributes of an inode.
     pub fn getattr(&self, number: u64) -> Result<Attr> {
-        let known = self.inode(number)?;
-        if let Some(attr) = Self::attr_of_unnamed(&known) {
+        let known = self.names.inode(number)?;
+        if let Some(attr) = Passthrough::attr_of_unnamed(&known) {
             return Ok(attr);
         }
-        if Self::is_orphaned(&known) {
-            return self.attr_of_open_view(&known).ok_or_else(Error::not_found);
+        if Names::is_orphaned(&known) {
+            return self.names.attr_of_open_view(&known).ok_or_else(Error::not_found);
         }
         let mut attempts = 1;
         let attr = loop {
-            let inode = self.current(&known);
+            let inode = self.names.current(&known);
             // The first attempt may hit a moving node, so later ones exclude moves.
             let still = (attempts > 1).then(|| self.core.tree_lock.read());
-            let attr = self.attr(&inode);
+            let attr = self.names.attr(&inode);
             drop(still);
             match attr {
                 Err(error)
@@ -302,24 +248,26 @@ impl Vfs {
     /// Changes the length of a file. If no program has it open for writing, also stores it.
     pub fn truncate(&self, number: u64, len: u64) -> Result<Attr> {
         self.core.hierarchy.store().write()?;
-        let inode = self.inode(number)?;
+        let inode = self.names.inode(number)?;
         let place = inode.place();
-        commit::check_writable(place.as_ref())?;
+        check_writable(place.as_ref())?;
         if let Some(place @ Place::View(path, format)) = &place {
-            let view = Self::open_as(&inode).map_or_else(|| self.views.view(path, format), Ok)?;
-            if self.truncate_view(&inode, &view, len).at(place.shown())? {
+            let opens = self.opener.handles.open_views(&inode);
+            let view =
+                Names::open_as(&inode).map_or_else(|| self.names.views.view(path, format), Ok)?;
+            if self.contents.view_writer.truncate_view(&opens, &view, len).at(place.shown())? {
                 self.core.invalidate(inode.number());
             }
-            return self.attr(&inode);
+            return self.names.attr(&inode);
         }
-        self.truncate_and_store(&inode, len)?;
+        self.contents.files.truncate_and_store(&inode, len)?;
         self.getattr(number)
     }
 
     /// Sets the mode of a file that was created here and is not stored yet; `false` for other
     /// files.
     pub fn set_mode(&self, number: u64, mode: u16) -> Result<bool> {
-        let inode = self.inode(number)?;
+        let inode = self.names.inode(number)?;
         let mut file = inode.file().lock();
         let is_new = file.mode.is_some();
         if is_new {
@@ -330,21 +278,21 @@ impl Vfs {
 
     /// Fails with [`Kind::TooLarge`] if a file cannot have `len` bytes.
     pub fn check_len(&self, number: u64, len: u64) -> Result<()> {
-        self.check_longest(self.inode(number)?.place().as_ref(), len)
+        self.contents.stored.check_longest(self.names.inode(number)?.place().as_ref(), len)
     }
 
     /// Sets the modification time of a file.
     pub fn set_modified(&self, number: u64, modified: SystemTime) -> Result<Attr> {
         self.core.hierarchy.store().write()?;
-        let inode = self.inode(number)?;
-        self.set_modified_content(&inode, modified)?;
+        let inode = self.names.inode(number)?;
+        self.contents.files.set_modified_content(&inode, modified)?;
         self.getattr(number)
     }
 
     /// Syncs everything that is complete to disk. Files that a program is still writing are not
     /// stored. Tries everything before it returns the first error.
     pub fn sync(&self) -> Result<()> {
-        let directories = self.store_directories(Duration::ZERO);
+        let directories = self.directories.store_directories(Duration::ZERO);
         let stored = directories.and(self.sync_files());
         self.release_idle(Duration::ZERO);
         stored
@@ -352,11 +300,13 @@ impl Vfs {
 
     fn sync_files(&self) -> Result<()> {
         let mut first = Ok(());
-        for inode in self.overlay.files().into_iter().chain(self.open_files()) {
-            first = first.and(self.store_content(&inode, commit::StoreReason::Everything));
+        for inode in
+            self.names.overlay.files().into_iter().chain(self.opener.handles.written_files())
+        {
+            first = first.and(self.contents.files.store_content(&inode, StoreReason::Everything));
         }
-        first = first.and(self.store_shards(Due::All));
-        first.and(self.unsynced.sync_all(self.core.hierarchy.store()))
+        first = first.and(self.contents.chunks.store_shards(Due::All));
+        first.and(self.contents.unsynced.sync_all(self.core.hierarchy.store()))
     }
 
     /// Stores scratch files, shards and directories that are old enough. Call this now and then.
@@ -364,25 +314,28 @@ impl Vfs {
         for error in self.core.hierarchy.take_notes() {
             self.core.note("consolidated metadata are not shown", &error);
         }
-        if let Err(error) = self.store_directories(self.core.options.writeback_delay) {
+        if let Err(error) = self.directories.store_directories(self.core.options.writeback_delay) {
             self.core.note("write back", &error);
         }
-        for inode in self.overlay.files() {
-            if let Err(error) = self.store_content(&inode, commit::StoreReason::Aged) {
+        for inode in self.names.overlay.files() {
+            if let Err(error) = self.contents.files.store_content(&inode, StoreReason::Aged) {
                 self.core.note("write back", &error);
             }
         }
         // Errors are logged when they occur, and reported by the next close or `fsync` in the
         // shard.
-        let stored = self.store_shards(Due::Since(self.core.options.writeback_delay));
+        let stored =
+            self.contents.chunks.store_shards(Due::Since(self.core.options.writeback_delay));
         stored.unwrap_or_else(|error| log::debug!("{error}"));
-        self.inodes.sweep();
-        self.backing_files.sweep(&self.core.cache);
-        self.core.cache.set_elsewhere(Elsewhere::MemoryFiles, self.backing_files.len());
-        self.reader.drop_old_spans(&self.all_open_views());
+        self.names.inodes.sweep();
+        self.opener.passthrough.backing_files.sweep(&self.core.cache);
+        self.core
+            .cache
+            .set_elsewhere(Elsewhere::MemoryFiles, self.opener.passthrough.backing_files.len());
+        self.reader.drop_old_spans(&self.opener.handles.all_open_views());
         buffer::release_idle();
-        if self.unsynced.len() > MAX_UNSYNCED
-            && let Err(error) = self.unsynced.sync_all(self.core.hierarchy.store())
+        if self.contents.unsynced.len() > MAX_UNSYNCED
+            && let Err(error) = self.contents.unsynced.sync_all(self.core.hierarchy.store())
         {
             self.core.note("write back", &error);
         }
@@ -394,95 +347,13 @@ impl Vfs {
         self.core.hierarchy.release_idle(quiet);
     }
 
-    fn inode(&self, number: u64) -> Result<Arc<Inode>> {
-        self.inodes.get(number).ok_or_else(|| Error::new(Kind::Stale, "unknown inode number"))
-    }
-
-    fn directory(&self, number: u64) -> Result<Place> {
-        let place = self.inode(number)?.place().ok_or_else(Error::not_found)?;
-        if place.is_dir() {
-            Ok(place)
-        } else {
-            Err(Error::new(Kind::NotDirectory, "not a directory"))
-        }
-    }
-
-    /// Returns the attributes of the file at `place`, and adds one to its lookup count.
-    fn lookup_place(&self, place: &Place) -> Result<Attr> {
-        self.lookup_stored(place, None)
-    }
-
-    /// Like [`Self::lookup_place`], with the stat of a stored chunk if the caller knows it.
-    fn lookup_stored(&self, place: &Place, stored: Option<&Stat>) -> Result<Attr> {
-        // Fast path: most names of a listing have no inode yet.
-        if stored.is_some() && !self.inodes.is_known(place) {
-            let attr = self.attr_at(place, stored)?;
-            if let Some(number) = self.inodes.insert_looked_up(place) {
-                return Ok(Attr { number, ..attr });
-            }
-        }
-        let mut attempts = 0;
-        loop {
-            let inode = self.inode_for_name(place);
-            let attr = self.attr_with_stat(&inode, stored);
-            attempts += 1;
-            // Another file may take the name meanwhile.
-            let has_moved = inode.place().as_ref() != Some(place);
-            match &attr {
-                Ok(_) => self.inodes.looked_up(&inode),
-                Err(_) => self.inodes.release(inode),
-            }
-            match attr {
-                Err(error)
-                    if error.kind() == Kind::NotFound && has_moved && attempts < ATTEMPTS => {}
-                attr => return attr,
-            }
-        }
-    }
-
     /// Whether answering a request on `number`, or on `name` in it, may take long: a node is being
     /// created, moved or removed, a chunk must be decoded, or the header of a view be generated.
     pub fn may_take_time(&self, number: u64, name: Option<&str>) -> bool {
         self.core.tree_lock.is_locked_exclusive()
             || name.is_some_and(is_view_name)
-            || self.may_decode(number)
-            || self.may_show_many(number, name)
-    }
-
-    /// Whether `number`, or a name in it, is a metadata file that includes others.
-    fn may_show_many(&self, number: u64, name: Option<&str>) -> bool {
-        match self.inodes.get(number).and_then(|inode| inode.place()) {
-            Some(Place::Node(path)) if matches!(name, Some(DOCUMENT | ZMETADATA)) => {
-                self.core.hierarchy.shows_many(&path)
-            }
-            Some(Place::Document(path) | Place::Copies(path)) => {
-                self.core.hierarchy.shows_many(&path)
-            }
-            _ => false,
-        }
-    }
-
-    /// Records activity at a place, so that made directories above it do not become groups yet.
-    fn touch(&self, place: &Place) {
-        if let Some(path) = place.node() {
-            self.core.hierarchy.touch(path);
-        }
-    }
-
-    /// Locks the tree for storing an inode: exclusively if that creates or changes a node; shared
-    /// for a chunk, whose array must not be moved or removed meanwhile.
-    fn lock_tree_to_store(&self, inode: &Inode) -> Option<TreeLock<'_>> {
-        match inode.place()? {
-            place if place.is_document() => {
-                // Storing pending chunks now shortens the time under the lock.
-                if let Some(path) = place.node() {
-                    self.store_array_before(path);
-                }
-                Some(TreeLock::Alone { _guard: self.core.tree_lock.write() })
-            }
-            Place::Chunk(..) => Some(TreeLock::Shared { _guard: self.core.tree_lock.read() }),
-            _ => None,
-        }
+            || self.names.may_decode(number)
+            || self.names.may_show_many(number, name)
     }
 }
 

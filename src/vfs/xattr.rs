@@ -6,7 +6,8 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::Vfs;
-use super::place::Place;
+use super::access::Presence;
+use super::names::place::Place;
 use crate::error::{At, Error, Kind, Result};
 use crate::hierarchy::{Content, Node};
 use crate::json as lenient;
@@ -19,21 +20,10 @@ const ATTRS: &str = "user.attrs.";
 /// The most bytes of a value that the kernel accepts.
 const MAX_VALUE_LEN: usize = 65_536;
 
-/// Whether the attribute must exist already.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Presence {
-    /// It may exist or not.
-    Any,
-    /// It must not exist (`XATTR_CREATE`).
-    Absent,
-    /// It must exist (`XATTR_REPLACE`).
-    Present,
-}
-
 impl Vfs {
     /// Returns the value of an extended attribute.
     pub fn getxattr(&self, number: u64, name: &str) -> Result<Vec<u8>> {
-        let place = || -> Result<_> { Ok(self.inode(number)?.place()) };
+        let place = || -> Result<_> { Ok(self.names.inode(number)?.place()) };
         let found = if let Some(attribute) = name.strip_prefix(ATTRS) {
             // Programs ask for attributes one by one, so compute only this one.
             match self.node_of(place()?.as_ref())? {
@@ -54,7 +44,7 @@ impl Vfs {
 
     /// Returns the names of all extended attributes.
     pub fn listxattr(&self, number: u64) -> Result<Vec<String>> {
-        let place = self.inode(number)?.place();
+        let place = self.names.inode(number)?.place();
         // Longer values can be read in the metadata file.
         let fits = |(name, value): &(String, String)| is_listed(name, value.len());
         let own = self.zarr_xattrs(place.as_ref())?.into_iter().filter(fits).map(|(name, _)| name);
@@ -134,10 +124,10 @@ impl Vfs {
         let edit = Edit { attributes: vec![(name, value)], ..Edit::default() };
         self.core.hierarchy.edit(path, &edit)?;
         let place = Place::Document(path.clone());
-        if let Some(key) = self.key_of(&place)? {
-            self.unsynced.changed(key);
+        if let Some(key) = self.contents.stored.key_of(&place)? {
+            self.contents.unsynced.changed(key);
         }
-        if let Some(inode) = self.inodes.known_at(&place) {
+        if let Some(inode) = self.names.inodes.known_at(&place) {
             self.core.invalidate(inode.number());
         }
         Ok(())
@@ -151,7 +141,7 @@ impl Vfs {
             return Err(Error::new(Kind::NoSuchNamespace, "only user attributes can be set"));
         }
         self.core.hierarchy.store().write()?;
-        let inode = self.inode(number)?;
+        let inode = self.names.inode(number)?;
         let place = inode.place();
         if let Some(Place::Document(_)) = place
             && inode.file().lock().is_changed()

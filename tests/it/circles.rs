@@ -1,205 +1,11 @@
 //! Files do not import each other in a circle.
 //!
-//! An import leads to the file of the innermost module that a path names.
-//! `crate::codec::kinds::ArrayToBytes` is an import of `src/codec/kinds.rs`, and
-//! `crate::codec::ArrayToBytes` is one of `src/codec/mod.rs`, although `mod.rs` only re-exports the
-//! trait. Paths count in `use` and in code, but not in comments, strings and tests.
-//!
-//! A circle is a set of files in which each file reaches every other one through imports. Two files
-//! that belong together may import each other; larger circles may not.
+//! A circle is a set of files in which each file reaches every other one through imports
+//! (`imports`). Two files that belong together may import each other; larger circles may not.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::path::Path;
 
-use crate::sources;
-
-/// The circles that are left: the module, the number of files in its circles, and the reason. A
-/// module that is not listed has no circle. Lower a number if the circle shrinks, and remove the row
-/// if it is gone. Do not raise a number or add a row.
-const LEFT: [(&str, usize, &str); 1] =
-    [("vfs", 7, "mod.rs has `Vfs`, and its parts implement methods of `Vfs`")];
-
-/// The name of each file by the path of its module: `codec::table`.
-type Files = BTreeMap<String, String>;
-
-/// The files that each file imports.
-type Graph = BTreeMap<String, BTreeSet<String>>;
-
-/// The length of a literal at the start of `text`, in characters, 0 if there is none.
-fn literal_len(text: &[char]) -> usize {
-    let until = |start: usize, end: &str| {
-        let end: Vec<char> = end.chars().collect();
-        let found = text.windows(end.len()).skip(start).position(|window| window == end);
-        found.map_or(text.len(), |at| start + at + end.len())
-    };
-    match text {
-        ['r', '#' | '"', ..] => {
-            let hashes = text.iter().skip(1).take_while(|found| **found == '#').count();
-            if text.get(1 + hashes) != Some(&'"') {
-                return 0;
-            }
-            until(2 + hashes, &format!("\"{}", "#".repeat(hashes)))
-        }
-        ['\'', '\\', _, ..] => until(3, "'"),
-        ['\'', _, '\'', ..] => 3,
-        ['"', inside @ ..] => {
-            let mut escaped = false;
-            let end = inside.iter().position(|found| {
-                let ends = *found == '"' && !escaped;
-                escaped = *found == '\\' && !escaped;
-                ends
-            });
-            end.map_or(text.len(), |at| at + 2)
-        }
-        _ => 0,
-    }
-}
-
-/// The words, `::` and other characters of a source file, without comments and literals.
-fn tokens(text: &str) -> Vec<String> {
-    let text: Vec<char> = text.chars().collect();
-    let is_word = |found: &char| found.is_alphanumeric() || *found == '_';
-    let mut tokens = Vec::new();
-    let mut at = 0;
-    while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
-        let literal_len = literal_len(rest);
-        let word_len = rest.iter().take_while(|found| is_word(found)).count();
-        at += match rest {
-            ['/', '/', ..] => rest.iter().take_while(|found| **found != '\n').count(),
-            _ if literal_len > 0 => literal_len,
-            _ if word_len > 0 => {
-                tokens.push(rest[..word_len].iter().collect());
-                word_len
-            }
-            [':', ':', ..] => {
-                tokens.push("::".to_owned());
-                2
-            }
-            [found, ..] => {
-                if !found.is_whitespace() {
-                    tokens.push(found.to_string());
-                }
-                1
-            }
-            [] => 0,
-        };
-    }
-    tokens
-}
-
-/// How many of `tokens` an item takes, up to its `;` or the end of its first braces.
-fn item_len(tokens: &[String]) -> usize {
-    let mut depth = 0_usize;
-    let end = tokens.iter().position(|token| {
-        match token.as_str() {
-            "{" => depth += 1,
-            "}" => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        depth == 0 && matches!(token.as_str(), ";" | "}")
-    });
-    end.map_or(tokens.len(), |end| end + 1)
-}
-
-/// The paths of a `use` whose tokens follow `before`.
-fn used(tokens: &[String], before: &[String], paths: &mut Vec<Vec<String>>) {
-    let mut path = before.to_vec();
-    let mut rest = tokens;
-    while let Some((token, behind)) = rest.split_first() {
-        match token.as_str() {
-            "{" => {
-                let inside = behind.split_last().map_or(behind, |(_, inside)| inside);
-                let mut depth = 0_i32;
-                for part in inside.split(|token| {
-                    depth += i32::from(token == "{") - i32::from(token == "}");
-                    depth == 0 && token == ","
-                }) {
-                    used(part, &path, paths);
-                }
-                return;
-            }
-            "as" => break,
-            "::" => {}
-            name => path.push(name.to_owned()),
-        }
-        rest = behind;
-    }
-    if path.len() > before.len() {
-        paths.push(path);
-    }
-}
-
-/// All paths of a source file with at least two names, and those of its `use` items.
-fn paths(text: &str) -> Vec<Vec<String>> {
-    let tokens = tokens(text);
-    let mut paths = Vec::new();
-    let mut at = 0;
-    while let Some(rest) = tokens.get(at..).filter(|rest| !rest.is_empty()) {
-        let next: Vec<&str> = rest.iter().take(7).map(String::as_str).collect();
-        at += match next.as_slice() {
-            ["#", "[", "cfg", "(", "test", ")", "]"] => 7 + item_len(&rest[7..]),
-            ["pub", "(", ..] => rest.iter().take_while(|token| *token != ")").count() + 1,
-            ["use", found, ..] if *found != "<" => {
-                let len = rest.iter().take_while(|token| *token != ";").count();
-                used(&rest[1..len], &[], &mut paths);
-                len + 1
-            }
-            [_, "::", ..] => {
-                let names =
-                    rest.chunks(2).take_while(|pair| pair.get(1).is_some_and(|t| t == "::"));
-                let len = 2 * names.count();
-                let names = rest.iter().take(len + 1).step_by(2);
-                paths.push(names.cloned().collect());
-                len + 1
-            }
-            _ => 1,
-        };
-    }
-    paths
-}
-
-/// The file that `path` in `module` leads to, `None` if it is not one of `files`.
-fn imported(files: &Files, module: &str, path: &[String]) -> Option<String> {
-    let child = |module: &str, name: &str| {
-        if module.is_empty() { name.to_owned() } else { format!("{module}::{name}") }
-    };
-    let parent = |module: &str| module.rsplit_once("::").map_or("", |(outer, _)| outer).to_owned();
-    let mut names = path.iter().map(String::as_str).peekable();
-    let mut target = match *names.peek()? {
-        "crate" => String::new(),
-        "self" | "super" => module.to_owned(),
-        name if files.contains_key(&child(module, name)) => module.to_owned(),
-        _ => return None,
-    };
-    names.next_if(|name| ["crate", "self"].contains(name));
-    while names.next_if_eq(&"super").is_some() {
-        target = parent(&target);
-    }
-    for name in names {
-        let inner = child(&target, name);
-        if !files.contains_key(&inner) {
-            break;
-        }
-        target = inner;
-    }
-    files.get(&target).cloned()
-}
-
-/// The imports between source files, given as pairs of a name below `src` and a text.
-fn graph(sources: &[(String, String)]) -> Graph {
-    let module = |name: &str| {
-        let path = name.trim_end_matches(".rs").trim_end_matches("/mod");
-        if path == "lib" { String::new() } else { path.replace('/', "::") }
-    };
-    let files: Files = sources.iter().map(|(name, _)| (module(name), name.clone())).collect();
-    let imports = |name: &String, text: &String| -> BTreeSet<String> {
-        let paths = paths(text);
-        let found = paths.iter().filter_map(|path| imported(&files, &module(name), path));
-        found.filter(|found| found != name).collect()
-    };
-    sources.iter().map(|(name, text)| (name.clone(), imports(name, text))).collect()
-}
+use crate::imports::{self, Graph};
 
 /// The files that `from` reaches.
 fn reached<'g>(graph: &'g Graph, from: &'g str) -> BTreeSet<&'g str> {
@@ -226,20 +32,6 @@ fn circles(graph: &Graph) -> BTreeSet<Vec<&str>> {
     reach.keys().map(circle).filter(|circle| circle.len() > 2).collect()
 }
 
-/// The source files without tests, by name below `src`.
-fn code() -> Vec<(String, String)> {
-    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let mut files = Vec::new();
-    sources::find(&src, &mut files);
-    let name = |file: &Path| file.strip_prefix(&src).unwrap().to_str().unwrap().to_owned();
-    let is_test = |name: &str| {
-        name.contains("tests") || name.ends_with("suite.rs") || name.ends_with("fixtures.rs")
-    };
-    let named = files.iter().map(|file| (name(file), file));
-    let code = named.filter(|(name, _)| !is_test(name));
-    code.map(|(name, file)| (name, fs::read_to_string(file).unwrap())).collect()
-}
-
 #[test]
 fn a_circle_is_found_through_every_form_of_import() {
     let source = |name: &str, text: &str| (name.to_owned(), text.to_owned());
@@ -260,32 +52,15 @@ fn a_circle_is_found_through_every_form_of_import() {
              #[cfg(test)]\nmod tests { use super::super::table; }",
         ),
     ];
-    let graph = graph(&sources);
+    let graph = imports::graph(&sources);
     let expected = vec!["codec/mod.rs", "codec/table.rs", "codec/zstd.rs"];
     assert_eq!(circles(&graph), BTreeSet::from([expected]), "{graph:#?}");
 }
 
 #[test]
-fn no_circle_is_new_or_larger() {
-    let graph = graph(&code());
-    let module = |file: &str| file.split('/').next().unwrap_or_default().to_owned();
-    let mut found: BTreeMap<String, Vec<Vec<&str>>> = BTreeMap::new();
-    for circle in circles(&graph) {
-        found.entry(module(circle[0])).or_default().push(circle);
-    }
-    let mut wrong = Vec::new();
-    for (module, circles) in &found {
-        let left = LEFT.iter().find(|(name, ..)| name == module).map_or(0, |(_, count, _)| *count);
-        let count = circles.iter().map(Vec::len).sum::<usize>();
-        if count > left {
-            wrong.push(format!("{module}: {count} files, {left} are listed: {circles:#?}"));
-        }
-        if count < left {
-            wrong.push(format!("{module}: lower {left} to {count}, as the circle is smaller now"));
-        }
-    }
-    let gone = LEFT.iter().filter(|(name, ..)| !found.contains_key(*name));
-    wrong.extend(gone.map(|(name, ..)| format!("{name}: remove the row, the circle is gone")));
+fn no_more_than_two_files_import_each_other_in_a_circle() {
+    let graph = imports::graph(&imports::code());
     assert!(graph.contains_key("codec/table.rs"), "the sources are not found");
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let found = circles(&graph);
+    assert!(found.is_empty(), "{found:#?}");
 }

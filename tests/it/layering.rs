@@ -1,6 +1,6 @@
 //! Imports point one way, and outside things have one owner.
 
-use crate::sources;
+use crate::{imports, sources};
 
 /// Each module and the modules that it may name.
 const MAY_NAME: &[(&str, &[&str])] = &[
@@ -105,6 +105,27 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     ),
 ];
 
+/// The rooms of `src/vfs`: each may import only those before it in this list. A file that is not
+/// in a folder is a room of its own; a `mod.rs` belongs to its folder.
+const ROOMS: &[&str] = &[
+    "authors",
+    "view_writers",
+    "access",
+    "options",
+    "journal",
+    "core",
+    "kernel",
+    "reader",
+    "names",
+    "contents",
+    "opening",
+    "changes",
+    "mod",
+    "file_calls",
+    "name_calls",
+    "xattr",
+];
+
 /// Words that only one place may say, and that place.
 const OWNED: &[(&str, &[&str])] = &[
     ("fuser::", &["src/fuse/"]),
@@ -166,4 +187,20 @@ fn outside_things_have_one_owner() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_room_of_the_file_tree_imports_only_those_before_it() {
+    let room = |file: &str| -> Option<usize> {
+        let name = file.strip_prefix("vfs/")?.split(['/', '.']).next()?;
+        let at = ROOMS.iter().position(|room| *room == name);
+        Some(at.unwrap_or_else(|| panic!("{file}: the room {name} is not in the list")))
+    };
+    let graph = imports::graph(&imports::code());
+    let imports = graph.iter().flat_map(|(from, to)| to.iter().map(move |to| (from, to)));
+    let wrong = imports
+        .filter(|(from, to)| matches!((room(from), room(to)), (Some(from), Some(to)) if from < to));
+    let wrong: Vec<_> =
+        wrong.map(|(from, to)| format!("src/{from} may not import src/{to}")).collect();
+    assert!(room("vfs/core.rs").is_some() && wrong.is_empty(), "{}", wrong.join("\n"));
 }

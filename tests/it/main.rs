@@ -19,6 +19,7 @@ mod english;
 mod formats;
 mod identity;
 mod identity_model;
+mod imports;
 mod layering;
 mod lengths;
 mod locks;

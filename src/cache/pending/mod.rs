@@ -11,8 +11,8 @@
 //!
 //! An inner chunk of a shard is pending until the others arrive. Any chunk is pending if the store
 //! did not take it. With `--writeback=all` every chunk is pending until a thread is free to encode
-//! it. So there is one place to retry, to report and to rescue from. Only `vfs::gather` decides
-//! when to store: `close`, `fsync`, the ticker and memory pressure all call it.
+//! it. So there is one place to retry, to report and to rescue from. Only `ChunkWriter` of `vfs`
+//! decides when to store: `close`, `fsync`, the ticker and memory pressure all call it.
 //!
 //! A chunk that is written through a view may be pending before all of its bytes are known.
 //! `Unread` names the range that was written. The rest is read when a program reads or stores the

@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::decode::{Decoder, Target};
+use super::open_view::OpenView;
 use super::pattern::Ticket;
 use super::plan::{Chunk, Fetch};
 use super::request::{Part, Request};
@@ -12,8 +13,7 @@ use crate::cache::Residency;
 use crate::error::{At, Error, Kind, Result};
 use crate::pool::Urgency;
 use crate::store::Version;
-use crate::vfs::open_view::OpenView;
-use crate::vfs::view_pages::Seen;
+use crate::vfs::kernel::view_pages::Seen;
 use crate::view::{Excerpt, GetChunk};
 
 /// Up to `1/SMALL_PART` of a chunk is a small part of it.

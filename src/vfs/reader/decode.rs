@@ -7,8 +7,8 @@ use std::time::Instant;
 use super::pattern::Ticket;
 use crate::array::ChunkRef;
 use crate::pool::Urgency;
-use crate::vfs::backing_files::BackingFiles;
 use crate::vfs::core::Core;
+use crate::vfs::kernel::backing_files::BackingFiles;
 
 /// Where a chunk is decoded to.
 #[derive(Debug, Clone, Copy)]

@@ -7,13 +7,13 @@ use std::time::Instant;
 use bytes::Bytes;
 
 use super::assemble::{Assembler, Execution};
+use super::open_view::OpenView;
 use super::plan::{self, Limits, LongPart};
 use super::request::{self, Part};
 use super::span::{AGE, Assembled, Span, Spans, Stamp, len_of};
 use super::state::ReadState;
 use crate::buffer::Buffer;
 use crate::cache::{Elsewhere, Residency};
-use crate::vfs::open_view::OpenView;
 
 /// Chunks of a long part whose decoding other threads are asked for.
 const MOST_CHUNKS: usize = 1 << 16;

@@ -3,12 +3,12 @@
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
+use super::open_view::OpenView;
 use super::plan::{Chunk, Ranges, Wanted};
 use crate::array::{ChunkLen, ChunkRef};
 use crate::cache::Residency;
 use crate::error::Result;
 use crate::vfs::core::Core;
-use crate::vfs::open_view::OpenView;
 use crate::view::{Elements, Reach};
 
 /// A read of a view, from `offset` to `end` in bytes.

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 
 use super::pattern::DISORDER;
-use crate::vfs::view_pages::Generations;
+use crate::vfs::kernel::view_pages::Generations;
 
 /// How long a span is used at least, as what the kernel has read ahead is.
 pub(super) const AGE: Duration = Duration::from_secs(10);

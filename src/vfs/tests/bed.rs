@@ -530,8 +530,8 @@ impl Bed {
     }
 
     pub fn names(&self, path: &str) -> Vec<String> {
-        let dir = self.vfs.opendir(self.find(path).expect("there")).expect("opened");
-        let names = (0..).map_while(|at| self.vfs.readdir(&dir, at).expect("read"));
+        let dir = self.vfs.listings().opendir(self.find(path).expect("there")).expect("opened");
+        let names = (0..).map_while(|at| self.vfs.listings().readdir(&dir, at).expect("read"));
         names.map(|listed| listed.name.clone()).collect()
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::bed::Bed;
 use crate::error::Kind;
 use crate::metadata::NodePath;
-use crate::vfs::{Access, ROOT, xattr::Presence};
+use crate::vfs::{Access, Presence, ROOT};
 
 #[test]
 fn a_damaged_shard_hides_only_its_own_chunks() {
@@ -25,7 +25,7 @@ fn a_damaged_shard_hides_only_its_own_chunks() {
 #[test]
 fn inodes_are_let_go_of_when_nobody_knows_them() {
     let bed = Bed::new();
-    assert_eq!(bed.vfs.inodes.len(), 1);
+    assert_eq!(bed.vfs.names.inodes.len(), 1);
     // The kernel forgets it while it is still open, and before it is stored.
     let open = bed.create("scratch").expect("created");
     bed.vfs.write(open, 0, b"abcd").expect("written");
@@ -33,19 +33,19 @@ fn inodes_are_let_go_of_when_nobody_knows_them() {
     bed.close(open).expect("closed");
     bed.vfs.tick();
     bed.vfs.tick();
-    assert_eq!(bed.vfs.inodes.len(), 1, "the inode of a scratch file is kept for ever");
+    assert_eq!(bed.vfs.names.inodes.len(), 1, "the inode of a scratch file is kept for ever");
     // Told of in a listing, and not passed on.
-    let dir = bed.vfs.opendir(ROOT).expect("opened");
-    let first = bed.vfs.readdir(&dir, 0).expect("read").expect("there");
-    let attr = bed.vfs.lookup_listed(&dir, &first).expect("told").expect("there");
+    let dir = bed.vfs.listings().opendir(ROOT).expect("opened");
+    let first = bed.vfs.listings().readdir(&dir, 0).expect("read").expect("there");
+    let attr = bed.vfs.listings().lookup_listed(&dir, &first).expect("told").expect("there");
     bed.vfs.forget(attr.number, 1);
-    assert_eq!(bed.vfs.inodes.len(), 1);
-    let attr = bed.vfs.lookup_listed_name(&first);
+    assert_eq!(bed.vfs.names.inodes.len(), 1);
+    let attr = bed.vfs.listings().lookup_listed_name(&first);
     assert_eq!(bed.vfs.getattr(attr.number).expect("known").number, attr.number);
     bed.vfs.forget(attr.number, 1);
-    assert_eq!(bed.vfs.inodes.len(), 1);
+    assert_eq!(bed.vfs.names.inodes.len(), 1);
     bed.vfs.lookup(ROOT, "missing").expect_err("not there");
-    assert_eq!(bed.vfs.inodes.len(), 1);
+    assert_eq!(bed.vfs.names.inodes.len(), 1);
 }
 
 #[test]

@@ -557,7 +557,10 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
             for file in 0..model.files.len() {
                 model.store(file);
             }
-            prop_assert_eq!(bed.vfs.unstored_len() + bed.vfs.core.cache.pending_len(), 0);
+            prop_assert_eq!(
+                bed.vfs.contents.files.memory.unstored_len() + bed.vfs.core.cache.pending_len(),
+                0
+            );
             model.waiting.clear();
             bed.remount();
         }
@@ -704,7 +707,7 @@ fn whichever_set_fails_it_is_told_and_the_store_keeps_what_it_had() {
             assert_eq!(bed.read(name).expect("read"), want, "{name}, set {nth}: dropped");
             bed.vfs.sync().expect("there is space again");
             assert_eq!(bed.read(name).expect("read"), want, "{name}, set {nth}");
-            assert_eq!(bed.vfs.unstored_len(), 0);
+            assert_eq!(bed.vfs.contents.files.memory.unstored_len(), 0);
             bed.remount();
             assert_eq!(bed.read(name).expect("read"), want, "{name}, set {nth}");
         }

@@ -86,10 +86,10 @@ fn bytes_of_removed_files_count_until_they_are_closed() {
     bed.vfs.write(open, 0, &[1; 1000]).expect("written");
     bed.unlink("plain/scratch").expect("removed");
     bed.vfs.write(open, 1000, &[2; 1000]).expect("written");
-    assert_eq!(bed.vfs.unstored_len(), 2000);
+    assert_eq!(bed.vfs.contents.files.memory.unstored_len(), 2000);
     assert_eq!(bed.vfs.read(open, 999, 2).expect("read").as_ref(), [1, 2]);
     bed.close(open).expect("closed");
-    assert_eq!(bed.vfs.unstored_len(), 0);
+    assert_eq!(bed.vfs.contents.files.memory.unstored_len(), 0);
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn a_file_that_is_not_linked_for_want_of_room_leaves_no_inode() {
     bed.put("plain/notes", vec![1; 100]);
     let (notes, plain) =
         (bed.find("plain/notes").expect("there"), bed.find("plain").expect("there"));
-    let known = bed.vfs.inodes.len();
+    let known = bed.vfs.names.inodes.len();
     bed.vfs.link(notes, plain, "more").expect_err("there is room");
-    assert_eq!(bed.vfs.inodes.len(), known);
+    assert_eq!(bed.vfs.names.inodes.len(), known);
 }

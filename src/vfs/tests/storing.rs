@@ -90,7 +90,7 @@ fn a_scratch_file_that_cannot_be_cut_keeps_its_bytes() {
     bed.store.fail_set.store(1, Ordering::Relaxed);
     bed.vfs.truncate(bed.find("plain/notes").expect("there"), 4).expect_err("the store is full");
     assert!(bed.read("plain/notes").expect("still there").starts_with(b"unst"));
-    assert_eq!(bed.vfs.unstored_len(), 4);
+    assert_eq!(bed.vfs.contents.files.memory.unstored_len(), 4);
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn files_that_wait_go_to_the_store_when_there_is_no_room_for_more() {
     for n in 0..20 {
         bed.write(&format!("plain/{n}"), &[n; 30]).expect("written");
     }
-    assert!(bed.vfs.unstored_len() <= 100);
+    assert!(bed.vfs.contents.files.memory.unstored_len() <= 100);
     for n in 0..20 {
         assert_eq!(bed.read(&format!("plain/{n}")).expect("read"), [n; 30]);
     }

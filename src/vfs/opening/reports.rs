@@ -1,15 +1,38 @@
 //! Counters in the text format of Prometheus.
 
 use std::fmt::Write;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::Vfs;
+use super::handles::Handles;
+use crate::error::Result;
 use crate::resources;
+use crate::vfs::contents::files::Files;
+use crate::vfs::core::Core;
+use crate::vfs::kernel::backing_files::BackingFiles;
+use crate::vfs::names::Names;
+use crate::vfs::names::listing::Listings;
+use crate::vfs::names::place::Report;
+use crate::vfs::reader::Reader;
 
 /// The name after `zarrfs_`, the help text, and the value. Names of counters end in `_total`.
 type Line = (&'static str, &'static str, u64);
 
-impl Vfs {
+/// Writes the files in `.zarrfs` that are generated for each open.
+pub(in crate::vfs) struct Reports {
+    pub core: Arc<Core>,
+    pub names: Arc<Names>,
+    pub listings: Arc<Listings>,
+    pub reader: Arc<Reader>,
+    pub backing_files: Arc<BackingFiles>,
+    pub files: Arc<Files>,
+    pub handles: Arc<Handles>,
+    /// Bytes that were read and written through handles.
+    pub read_len: AtomicU64,
+    pub written_len: AtomicU64,
+}
+
+impl Reports {
     /// Returns the counters of reading, decoding, encoding and writing.
     fn counters(&self) -> Vec<Line> {
         let done = self.core.cache.counters();
@@ -65,7 +88,8 @@ impl Vfs {
     /// Returns the gauges.
     fn gauges(&self) -> Vec<Line> {
         let len = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
-        let unstored = self.unstored_len().saturating_add(self.core.cache.pending_len());
+        let unstored =
+            self.files.memory.unstored_len().saturating_add(self.core.cache.pending_len());
         let in_use = resources::in_use();
         let mut lines = vec![
             ("process_id", "Process ID of the daemon.", u64::from(std::process::id())),
@@ -76,14 +100,18 @@ impl Vfs {
                 self.backing_files.len(),
             ),
             ("unstored_bytes", "Changes that are not stored yet.", unstored),
-            ("open_files", "Files that programs have open.", len(self.handles.lock().len())),
-            ("inodes", "Inodes that the kernel knows.", len(self.inodes.len())),
+            ("open_files", "Files that programs have open.", len(self.handles.len())),
+            ("inodes", "Inodes that the kernel knows.", len(self.names.inodes.len())),
             (
                 "passthrough_files",
                 "Open files that the kernel reads itself.",
                 len(self.backing_files.open_files()),
             ),
-            ("open_directories", "Directories that programs have open.", len(self.open_dirs())),
+            (
+                "open_directories",
+                "Directories that programs have open.",
+                len(self.listings.open_dirs()),
+            ),
             (
                 "directories_being_read",
                 "Directories of the store that zarrfs has open to read them.",
@@ -110,7 +138,7 @@ impl Vfs {
     }
 
     /// Returns the text of `.zarrfs/stats`.
-    pub(super) fn stats(&self) -> String {
+    pub fn stats(&self) -> String {
         let mut text = String::new();
         for (name, help, value) in self.gauges().into_iter().chain(self.counters()) {
             let kind = if name.ends_with("_total") { "counter" } else { "gauge" };
@@ -120,5 +148,14 @@ impl Vfs {
                 writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}");
         }
         text
+    }
+
+    pub fn report(&self, report: Report) -> Result<bytes::Bytes> {
+        Ok(match report {
+            Report::Errors => self.core.journal.text().into(),
+            Report::Stats => self.stats().into(),
+            Report::Unstored => self.unstored_text().into(),
+            Report::UnstoredBytes => self.unstored_bytes()?.into(),
+        })
     }
 }

@@ -11,18 +11,18 @@ use std::time::{Instant, SystemTime};
 
 use parking_lot::Mutex;
 
-use super::access::{Access, Pages};
-use super::core::Core;
-use super::open_view::OpenView;
-use super::options::Form;
-use super::place::Place;
-use super::reader::{ReadState, Reader};
-use super::view_pages::{Generations, KernelPages, Seen};
-use super::view_writers::ViewWriters;
+use super::place::{Place, view_name};
 use crate::array::Array;
 use crate::error::{At, Error, Kind, Result};
 use crate::hierarchy::Node;
 use crate::metadata::NodePath;
+use crate::vfs::access::{Access, Pages};
+use crate::vfs::core::Core;
+use crate::vfs::kernel::view_pages::{Generations, KernelPages, Seen};
+use crate::vfs::options::Form;
+use crate::vfs::reader::open_view::OpenView;
+use crate::vfs::reader::{ReadState, Reader};
+use crate::vfs::view_writers::ViewWriters;
 use crate::view::{FORMATS, Format, GetChunk, ROOT_NAME, Source, View};
 
 /// The most views to cache.
@@ -35,7 +35,7 @@ const MAX_KEPT_LEN: u64 = 128 << 20;
 type Name = (NodePath, &'static str);
 
 /// The cached views, and the state that handles of a view share.
-pub(super) struct Views {
+pub(in crate::vfs) struct Views {
     core: Arc<Core>,
     reader: Arc<Reader>,
     /// The cached views. A leaf lock.
@@ -52,7 +52,7 @@ pub(super) struct Views {
 
 /// A cached view.
 #[derive(Debug, Clone)]
-pub(super) struct Kept {
+pub(in crate::vfs) struct Kept {
     pub view: Arc<View>,
     made: Instant,
     /// `Hierarchy::moves` before it was generated.
@@ -68,7 +68,7 @@ pub(super) struct Kept {
 
 impl Views {
     /// Returns the views of the nodes in `core`. `reader` knows how much it assembles at once.
-    pub(super) fn new(core: Arc<Core>, reader: Arc<Reader>) -> Self {
+    pub fn new(core: Arc<Core>, reader: Arc<Reader>) -> Self {
         Self {
             core,
             reader,
@@ -115,7 +115,7 @@ impl Views {
     }
 
     /// Separates the current handles of a view from later ones, which show another file.
-    pub(super) fn forget_openers(&self, path: &NodePath, format: &'static Format) {
+    pub fn forget_openers(&self, path: &NodePath, format: &'static Format) {
         let name = (path.clone(), format.extension);
         self.seen.lock().remove(&name);
         self.writing.lock().remove(&name);
@@ -148,14 +148,9 @@ fn shared<T: Default>(all: &Mutex<HashMap<Name, Weak<T>>>, name: Name) -> Arc<T>
     })
 }
 
-/// Returns the file name of a view in the directory of its group.
-pub(super) fn view_name(path: &NodePath, format: &Format) -> String {
-    format!("{}.{}", path.name().unwrap_or(ROOT_NAME), format.extension)
-}
-
 impl Views {
     /// Returns the view called `name` in the directory of a group, if it is one.
-    pub(super) fn resolve_view(&self, directory: &Place, name: &str) -> Result<Option<Place>> {
+    pub fn resolve_view(&self, directory: &Place, name: &str) -> Result<Option<Place>> {
         let Place::Node(group) = directory else { return Ok(None) };
         for (stem, format) in Format::split(name) {
             let path = match stem {
@@ -175,7 +170,7 @@ impl Views {
 
     /// Records, once for each name, why the file that a program looked up does not exist although
     /// its node does.
-    pub(super) fn note_refused_view(&self, directory: &Place, name: &str) {
+    pub fn note_refused_view(&self, directory: &Place, name: &str) {
         let Place::Node(group) = directory else { return };
         for (stem, format) in Format::split(name) {
             let path = match stem {
@@ -219,11 +214,11 @@ impl Views {
     }
 
     /// Returns the view of a node in a format.
-    pub(super) fn view(&self, path: &NodePath, format: &'static Format) -> Result<Arc<View>> {
+    pub fn view(&self, path: &NodePath, format: &'static Format) -> Result<Arc<View>> {
         self.kept_view(path, format).map(|kept| kept.view)
     }
 
-    pub(super) fn kept_view(&self, path: &NodePath, format: &'static Format) -> Result<Kept> {
+    pub fn kept_view(&self, path: &NodePath, format: &'static Format) -> Result<Kept> {
         let age = self.core.hierarchy.options().metadata_ttl;
         let generation = self.core.hierarchy.generation();
         let known = self.get(path, format);
@@ -286,17 +281,13 @@ impl Views {
     }
 
     /// Returns the length and the modification time of a view.
-    pub(super) fn stat_view(
-        &self,
-        path: &NodePath,
-        format: &'static Format,
-    ) -> Result<(u64, SystemTime)> {
+    pub fn stat_view(&self, path: &NodePath, format: &'static Format) -> Result<(u64, SystemTime)> {
         let kept = self.kept_view(path, format).map_err(as_gone)?;
         Ok((kept.view.len(), kept.modified))
     }
 
     /// Opens the view in `kept`, and decides what the kernel may do with its pages.
-    pub(super) fn open(
+    pub fn open(
         &self,
         path: &NodePath,
         format: &'static Format,
@@ -361,12 +352,12 @@ impl Views {
     }
 
     /// Like [`Self::stored_since`], for a view that is being opened.
-    pub(super) fn known_since(&self, pages: &KernelPages, open: &OpenView) -> Option<Instant> {
+    pub fn known_since(&self, pages: &KernelPages, open: &OpenView) -> Option<Instant> {
         self.stored_since(pages, &open.view, open.generations, open.opened)
     }
 
     /// Records that the kernel has dropped its old pages, which a read proves.
-    pub(super) fn note_pages(&self, open: &OpenView) {
+    pub fn note_pages(&self, open: &OpenView) {
         if let Some(generations) = open.pages {
             let (view, seen) = (Arc::clone(&open.view), Arc::clone(&open.seen));
             let pages = KernelPages { generations, since: open.opened, view, seen };
@@ -376,7 +367,7 @@ impl Views {
 
     /// Returns the text of `.zarrfs/views/NODE`: a line for each format, with the length of the
     /// file or the reason why there is none.
-    pub(super) fn text(&self, path: &NodePath) -> Result<String> {
+    pub fn text(&self, path: &NodePath) -> Result<String> {
         let node = self.core.hierarchy.existing(path)?;
         let width = FORMATS.iter().map(|format| format.extension.len()).max().unwrap_or_default();
         let mut text = String::new();
@@ -397,7 +388,7 @@ impl Views {
 }
 
 /// Whether a name may belong to a view.
-pub(super) fn is_view_name(name: &str) -> bool {
+pub fn is_view_name(name: &str) -> bool {
     !Format::split(name).is_empty()
 }
 
@@ -407,6 +398,6 @@ fn is_refusal(error: &Error) -> bool {
 }
 
 /// Converts the error for a view that the kernel knows but the node no longer has.
-pub(super) fn as_gone(error: Error) -> Error {
+pub fn as_gone(error: Error) -> Error {
     if is_refusal(&error) { error.of_kind(Kind::NotFound) } else { error }
 }

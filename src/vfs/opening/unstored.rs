@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde_json::{Value, json};
 
-use super::Vfs;
-use super::file::Content;
-use super::place::Place;
+use super::reports::Reports;
 use crate::buffer::{Buffer, reserve};
 use crate::cache::Due;
 use crate::error::{Error, Result};
+use crate::vfs::names::file::Content;
+use crate::vfs::names::place::Place;
 
 /// A file with unstored changes.
 #[derive(Debug)]
@@ -22,7 +22,21 @@ pub struct Unstored {
     pub failure: Option<Error>,
 }
 
-impl Vfs {
+impl Unstored {
+    /// Returns its path, the error of the last attempt, and whether it was removed.
+    fn line(&self) -> Value {
+        let mut line = json!({"path": self.path});
+        if let Some(error) = &self.failure {
+            line["reason"] = error.detail().into();
+        }
+        if self.bytes.is_none() {
+            line["removed"] = true.into();
+        }
+        line
+    }
+}
+
+impl Reports {
     /// Returns all files with unstored changes, by path.
     pub fn unstored(&self) -> Vec<Unstored> {
         let mut all = BTreeMap::new();
@@ -40,7 +54,7 @@ impl Vfs {
                 all.insert(path.clone(), Unstored { path, bytes, failure });
             }
         }
-        for inode in self.overlay.files().into_iter().chain(self.open_files()) {
+        for inode in self.names.overlay.files().into_iter().chain(self.handles.written_files()) {
             let Some(place) = inode.place() else { continue };
             if let Content::Unstored(unstored) = &inode.file().lock().content
                 && unstored.changed
@@ -55,7 +69,7 @@ impl Vfs {
 
     /// Returns the text of `.zarrfs/unstored`: a JSON object in a line for each file, with its
     /// path, the error of the last attempt, and whether it was removed.
-    pub(super) fn unstored_text(&self) -> String {
+    pub fn unstored_text(&self) -> String {
         let lines = self.unstored();
         let lines: Vec<String> = lines.iter().map(|file| format!("{}\n", file.line())).collect();
         lines.concat()
@@ -64,7 +78,7 @@ impl Vfs {
     /// Returns the contents of `.zarrfs/unstored-bytes`: like `.zarrfs/unstored`, with each line
     /// followed by as many bytes of the file as it says. They come from memory and do not need the
     /// store.
-    pub(super) fn unstored_bytes(&self) -> Result<Vec<u8>> {
+    pub fn unstored_bytes(&self) -> Result<Vec<u8>> {
         let all = self.unstored();
         let len_of = |file: &Unstored| file.bytes.as_ref().map_or(0, |bytes| bytes.len());
         let lines: Vec<String> = all
@@ -82,19 +96,5 @@ impl Vfs {
             made.extend_from_slice(file.bytes.as_deref().unwrap_or_default());
         }
         Ok(made)
-    }
-}
-
-impl Unstored {
-    /// Returns its path, the error of the last attempt, and whether it was removed.
-    fn line(&self) -> Value {
-        let mut line = json!({"path": self.path});
-        if let Some(error) = &self.failure {
-            line["reason"] = error.detail().into();
-        }
-        if self.bytes.is_none() {
-            line["removed"] = true.into();
-        }
-        line
     }
 }

@@ -11,7 +11,6 @@ use std::time::{Duration, Instant, SystemTime};
 use lru::LruCache;
 use parking_lot::Mutex;
 
-use super::options::PassthroughOptions;
 use super::view_pages::KernelPages;
 use crate::array::{Array, ArrayId, Coords};
 use crate::backing::{Backing, MemoryFiles};
@@ -19,6 +18,7 @@ use crate::cache::{ChunkCache, Elsewhere};
 use crate::metadata::NodePath;
 use crate::resources::Part;
 use crate::store::Version;
+use crate::vfs::options::PassthroughOptions;
 
 /// The most memory files, if the limit of open files allows as many.
 const MOST_FILES: usize = 512;
@@ -58,11 +58,11 @@ impl PassthroughState {
 
 /// The state of a chunk when it was opened: its version, and the generation of its array. A version
 /// alone may return (a reused inode number, a time that was set).
-pub(super) type Seen = (Version, u64);
+pub(in crate::vfs) type Seen = (Version, u64);
 
 /// The contents of a memory file.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) enum Id {
+pub(in crate::vfs) enum Id {
     /// This chunk of this open array.
     Chunk(ArrayId, Coords),
     /// A view: its node, and the extension of its format.
@@ -71,7 +71,7 @@ pub(super) enum Id {
 
 /// Decoded chunks and small views in memory files.
 #[derive(Debug)]
-pub(super) struct BackingFiles {
+pub(in crate::vfs) struct BackingFiles {
     /// Whether passthrough is enabled, and supported by the kernel.
     pub is_possible: AtomicBool,
     /// Whether it works for files of the store; it does not if they are on an overlay.
@@ -100,7 +100,7 @@ struct CachedFile {
 
 /// The origin of the bytes in a memory file.
 #[derive(Debug)]
-pub(super) enum Origin {
+pub(in crate::vfs) enum Origin {
     /// The array, and the state of the chunk.
     Chunk(Arc<Array>, Seen),
     /// The state of the view, and when it was opened last.

@@ -5,28 +5,32 @@
 //! reading, writing, removing and moving know one tree. Attributes and consolidated metadata, which
 //! Zarr 3 has in `zarr.json`, are places of their own; writing to them edits `zarr.json`.
 //!
-//! `Vfs::resolve` translates a name of Zarr 2 to the directory and name in the tree of Zarr 3, and
-//! listings translate names back. The two extra places are `Place::Attributes` and `Place::Copies`.
-//! `metadata::zarr2::to_v3` converts what a program writes to a metadata file of Zarr 3. The
-//! difference to the one that the mount shows is then an edit like any other.
+//! `Names::resolve` translates a name of Zarr 2 to the directory and name in the tree of Zarr 3,
+//! and listings translate names back. The two extra places are `Place::Attributes` and
+//! `Place::Copies`. `metadata::zarr2::to_v3` converts what a program writes to a metadata file of
+//! Zarr 3. The difference to the one that the mount shows is then an edit like any other.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde_json::Value;
 
-use super::listing::Source;
-use super::place::{CHUNKS, DOCUMENT, Place, ZARRAY, ZATTRS, ZGROUP, ZMETADATA, new_chunk};
-use super::{Form, Vfs};
+use super::overlay::Overlay;
+use super::place::{
+    CHUNKS, DOCUMENT, DirEntries, Place, ZARRAY, ZATTRS, ZGROUP, ZMETADATA, new_chunk,
+};
 use crate::array::{Array, Coords, parse_index};
-use crate::error::{At, Error, Kind, Result};
-use crate::hierarchy::{Bounds, Content, Node, Sources, Text, Wanted, check_len};
-use crate::metadata::merge::Edit;
+use crate::error::{Error, Kind, Result};
+use crate::hierarchy::{Bounds, Content, Node, Sources, Text, Texts, Wanted, check_len};
 use crate::metadata::shown::Copies;
-use crate::metadata::zarr2::{self, Documents, Told};
-use crate::metadata::{DIMENSIONS, Dialect, NodeKind, NodePath};
+use crate::metadata::zarr2::{Documents, Told};
+use crate::metadata::{DIMENSIONS, Dialect, NodeKind, NodePath, zarr2};
+use crate::vfs::core::Core;
+use crate::vfs::options::Form;
 
 /// The translation of a name to the Zarr 3 tree.
-pub(super) enum Named {
+pub(in crate::vfs) enum Named {
     /// The same name.
     Same,
     /// Another name, perhaps in another directory.
@@ -37,9 +41,44 @@ pub(super) enum Named {
     Nothing,
 }
 
-impl Vfs {
+/// The tree as Zarr 2 names it, and what programs wrote that a store of another dialect lacks.
+pub(in crate::vfs) struct Zarr2 {
+    core: Arc<Core>,
+    overlay: Arc<Overlay>,
+    /// Attributes files that were removed although their node was removed before. A leaf lock.
+    pub removed_attributes: Mutex<HashSet<Place>>,
+    /// Attributes that were written before the metadata file of their node. A leaf lock.
+    pub early_attributes: Mutex<HashMap<NodePath, String>>,
+    /// Arrays whose metadata give no fill value. A leaf lock.
+    lacks_fill: Mutex<HashSet<NodePath>>,
+    /// Groups whose consolidated metadata were written before their metadata file. A leaf lock.
+    pub wants_copies: Mutex<HashSet<NodePath>>,
+    /// The consolidated metadata that are shown.
+    copies: Texts,
+}
+
+impl Zarr2 {
+    /// Returns the presentation of the hierarchy in `core`, with the names in `overlay`.
+    pub fn new(core: Arc<Core>, overlay: Arc<Overlay>) -> Self {
+        Self {
+            core,
+            overlay,
+            removed_attributes: Mutex::default(),
+            early_attributes: Mutex::default(),
+            lacks_fill: Mutex::default(),
+            wants_copies: Mutex::default(),
+            copies: Texts::default(),
+        }
+    }
+
+    /// Forgets what was written beside a node that is gone.
+    pub fn forget(&self, path: &NodePath) {
+        self.removed_attributes.lock().retain(|place| place.node() != Some(path));
+        self.early_attributes.lock().remove(path);
+    }
+
     /// Translates `name` in `directory` to the Zarr 3 tree.
-    pub(super) fn translate(&self, directory: &Place, name: &str) -> Result<Named> {
+    pub fn translate(&self, directory: &Place, name: &str) -> Result<Named> {
         let Place::Node(path) = directory else { return Ok(Named::Same) };
         if self.core.options.form == Form::Zarr3 {
             return Ok(Named::Same);
@@ -72,7 +111,7 @@ impl Vfs {
 
     /// Returns the place of a chunk that is not stored, if the metadata shown give no fill value:
     /// it can be opened by name, but is not listed.
-    pub(super) fn unlisted_chunk(&self, directory: &Place, name: &str) -> Result<Option<Place>> {
+    pub fn unlisted_chunk(&self, directory: &Place, name: &str) -> Result<Option<Place>> {
         let Place::Node(path) = directory else { return Ok(None) };
         let Some(node) = self.core.hierarchy.node(path)?.filter(|node| !node.is_bare()) else {
             return Ok(None);
@@ -85,7 +124,7 @@ impl Vfs {
     }
 
     /// Whether chunks that are not stored can be opened.
-    pub(super) fn shows_fill(&self, path: &NodePath, array: &Array) -> bool {
+    pub fn shows_fill(&self, path: &NodePath, array: &Array) -> bool {
         if self.core.options.form == Form::Zarr3 {
             return false;
         }
@@ -97,7 +136,7 @@ impl Vfs {
     }
 
     /// Returns `place` if its attributes or consolidated metadata exist.
-    pub(super) fn beside(&self, place: Place) -> Result<Option<Place>> {
+    pub fn beside(&self, place: Place) -> Result<Option<Place>> {
         let name = place.name().unwrap_or_default();
         if self.overlay.get(&place.parent(), &name).is_some() {
             return Ok(Some(place));
@@ -123,7 +162,7 @@ impl Vfs {
     }
 
     /// Translates the names of a node's directory to Zarr 2.
-    pub(super) fn names_of_zarr2(&self, path: &NodePath, names: Source) -> Result<Source> {
+    pub fn names_of_zarr2(&self, path: &NodePath, names: DirEntries) -> Result<DirEntries> {
         let node = self.core.hierarchy.existing(path)?;
         let document = if node.kind() == NodeKind::Array { ZARRAY } else { ZGROUP };
         let is_array = node.array().is_some();
@@ -151,16 +190,16 @@ impl Vfs {
                 beside.push(Ok((found.name().unwrap_or_default(), found)));
             }
         }
-        let chunks: Source = match node.array() {
+        let chunks: DirEntries = match node.array() {
             Some(array) if array.grid().rank() > 0 => self.chunk_names_of_zarr2(path, array)?,
             Some(_) | None => Box::new(std::iter::empty()),
         };
         Ok(Box::new(renamed.chain(beside).chain(chunks)))
     }
 
-    fn chunk_names_of_zarr2(&self, path: &NodePath, array: &Arc<Array>) -> Result<Source> {
+    fn chunk_names_of_zarr2(&self, path: &NodePath, array: &Arc<Array>) -> Result<DirEntries> {
         let unstored: Vec<Coords> = self.overlay.chunks_of(path);
-        let known: std::collections::HashSet<Coords> = unstored.iter().cloned().collect();
+        let known: HashSet<Coords> = unstored.iter().cloned().collect();
         let stored = match self.core.cache.list_prefix(array, &[]) {
             Ok(stored) => stored,
             Err(error) if error.kind() == Kind::Unsupported => Box::new(std::iter::empty()),
@@ -179,11 +218,7 @@ impl Vfs {
 
     /// Returns the place of a new file `name` in a node's directory; `None` if Zarr 2 has no rule
     /// for it.
-    pub(super) fn place_for_new_of_zarr2(
-        &self,
-        path: &NodePath,
-        name: &str,
-    ) -> Result<Option<Place>> {
+    pub fn place_for_new_of_zarr2(&self, path: &NodePath, name: &str) -> Result<Option<Place>> {
         let refused = |why: &str| Err(Error::new(Kind::NotPermitted, why.to_owned()));
         let node = self.core.hierarchy.existing(path)?;
         Ok(match name {
@@ -204,7 +239,7 @@ impl Vfs {
     }
 
     /// Returns the text shown at a metadata file, or an older one if only its length is wanted.
-    pub(super) fn shown_at(&self, place: &Place, wanted: Wanted) -> Result<Arc<str>> {
+    pub fn shown_at(&self, place: &Place, wanted: Wanted) -> Result<Arc<str>> {
         let path = place.node().ok_or_else(Error::not_found)?;
         let node = self.core.hierarchy.existing(path)?;
         let early = || self.early_attributes.lock().get(path).cloned();
@@ -225,7 +260,7 @@ impl Vfs {
     }
 
     /// Returns the metadata files of a node in Zarr 2.
-    fn documents_of(&self, node: &Node) -> Result<Documents> {
+    pub fn documents_of(&self, node: &Node) -> Result<Documents> {
         let mut documents = match node.content() {
             Content::Group(group) => zarr2::group(group),
             Content::Array(array) => {
@@ -278,7 +313,7 @@ impl Vfs {
     }
 
     /// Returns the last known length of a metadata file that includes others.
-    pub(super) fn last_len_shown(&self, place: &Place) -> u64 {
+    pub fn last_len_shown(&self, place: &Place) -> u64 {
         let len = place.node().and_then(|path| match place {
             Place::Copies(_) => self.copies.last_len(path),
             _ => self.core.hierarchy.last_len_shown(path),
@@ -311,77 +346,8 @@ impl Vfs {
         Ok(copies)
     }
 
-    /// Stores what a program wrote to a metadata file.
-    pub(super) fn store_zarr2(
-        &self,
-        place: &Place,
-        shown: Option<&str>,
-        written: &[u8],
-    ) -> Result<()> {
-        let path = place.node().ok_or_else(Error::not_found)?;
-        let written = String::from_utf8_lossy(written);
-        let node = self.core.hierarchy.existing(path)?;
-        if node.is_bare() && !matches!(place, Place::Document(_)) {
-            // The metadata file of the node does not exist yet. Keep the attributes for it; for
-            // consolidated metadata, remember only that they are wanted.
-            if let Place::Attributes(_) = place {
-                crate::json::parse_object(written.as_bytes())
-                    .map_err(|error| error.of_kind(Kind::Invalid))?;
-                self.early_attributes.lock().insert(path.clone(), written.into_owned());
-            } else {
-                self.wants_copies.lock().insert(path.clone());
-            }
-            return Ok(());
-        }
-        if let Place::Copies(_) = place {
-            let edit = Edit { consolidated: Some(true), ..Edit::default() };
-            return self.core.hierarchy.edit(path, &edit);
-        }
-        let kind = match place {
-            Place::Attributes(_) => node.kind(),
-            _ if is_array(&written) => NodeKind::Array,
-            _ => NodeKind::Group,
-        };
-        let is_new = node.is_bare() || (kind == NodeKind::Array && node.kind() == NodeKind::Group);
-        if is_new {
-            let attributes = self.early_attributes.lock().get(path).cloned();
-            let document = zarr2::to_v3(kind, &written, attributes.as_deref())?;
-            self.store_document(path, None, document.as_bytes())?;
-            self.note_fill(path, &written);
-            self.early_attributes.lock().remove(path);
-            self.removed_attributes.lock().retain(|place| place.node() != Some(path));
-            let is_wanted = self.wants_copies.lock().remove(path);
-            if is_wanted && kind == NodeKind::Group {
-                return self
-                    .core
-                    .hierarchy
-                    .edit(path, &Edit { consolidated: Some(true), ..Edit::default() });
-            }
-            return Ok(());
-        }
-        if kind != node.kind() {
-            return Err(Error::invalid("the node is an array: remove it first"));
-        }
-        let known = self.documents_of(&node)?;
-        let (base, new) = match place {
-            Place::Attributes(_) => (
-                zarr2::to_v3(kind, &known.document, Some(shown.unwrap_or(&known.attributes)))?,
-                zarr2::to_v3(kind, &known.document, Some(&written))?,
-            ),
-            _ => (
-                zarr2::to_v3(kind, shown.unwrap_or(&known.document), Some(&known.attributes))?,
-                zarr2::to_v3(kind, &written, Some(&known.attributes))?,
-            ),
-        };
-        self.store_document(path, Some(&base), new.as_bytes())?;
-        if let Place::Document(_) = place {
-            self.note_fill(path, &written);
-        }
-        Ok(())
-    }
-
     /// Remembers an array without a fill value, because most dialects need one.
-    fn note_fill(&self, path: &NodePath, written: &str) {
+    pub fn note_fill(&self, path: &NodePath, written: &str) {
         let document = crate::json::parse_object(written.as_bytes()).unwrap_or_default();
         let is_null = document.get("fill_value").is_none_or(Value::is_null);
         let mut lacks_fill = self.lacks_fill.lock();
@@ -393,35 +359,6 @@ impl Vfs {
         drop(lacks_fill);
         self.copies.forget();
     }
-
-    /// Adds the attributes that were written before to a directory that has become a group.
-    pub(super) fn settle_early_attributes(&self, path: &NodePath) -> Result<()> {
-        let attributes = self.early_attributes.lock().remove(path);
-        match attributes {
-            Some(text) => self.store_zarr2(&Place::Attributes(path.clone()), None, text.as_bytes()),
-            None => Ok(()),
-        }
-    }
-
-    /// Removes attributes or consolidated metadata.
-    pub(super) fn erase_beside(&self, place: &Place) -> Result<()> {
-        let path = place.node().ok_or_else(Error::not_found)?;
-        let node = self.core.hierarchy.existing(path)?;
-        match place {
-            Place::Attributes(path) if self.early_attributes.lock().remove(path).is_some() => {
-                Ok(())
-            }
-            _ if node.is_bare() => {
-                self.removed_attributes.lock().insert(place.clone());
-                Ok(())
-            }
-            Place::Attributes(_) => self.store_zarr2(place, None, b"{}").at(place.shown()),
-            _ => {
-                let edit = Edit { consolidated: Some(false), ..Edit::default() };
-                self.core.hierarchy.edit(path, &edit)
-            }
-        }
-    }
 }
 
 /// Whether this name belongs to a metadata file of Zarr 2.
@@ -429,13 +366,8 @@ fn is_own_name(name: &str) -> bool {
     [ZARRAY, ZGROUP, ZATTRS, ZMETADATA].contains(&name)
 }
 
-/// Whether a metadata file describes an array.
-fn is_array(text: &str) -> bool {
-    crate::json::parse_object(text.as_bytes()).is_ok_and(|document| document.contains_key("shape"))
-}
-
 /// Parses the Zarr 2 name of a chunk in an array of `rank` dimensions.
-pub(super) fn indices(name: &str, rank: usize) -> Option<Vec<u64>> {
+pub fn indices(name: &str, rank: usize) -> Option<Vec<u64>> {
     if rank == 0 {
         return (name == "0").then(Vec::new);
     }

@@ -8,18 +8,35 @@
 
 use std::sync::Arc;
 
-use super::Vfs;
+use super::Names;
 use super::attr::Attr;
 use super::file::{Content, File, OpenedAs};
 use super::inode::Inode;
 use super::place::Place;
 use crate::error::{Error, Kind, Result};
+use crate::store::Stat;
+use crate::vfs::core::ATTEMPTS;
 use crate::view::View;
 
-impl Vfs {
+impl Names {
+    /// Returns the inode itself, or the one that has replaced it.
+    pub fn current(&self, known: &Arc<Inode>) -> Arc<Inode> {
+        let mut inode = Arc::clone(known);
+        while inode.place().is_none()
+            && !matches!(inode.file().lock().content, Content::Detached(_))
+        {
+            let next = inode
+                .successor()
+                .or_else(|| inode.replaced_at().map(|place| self.inodes.at(&place)));
+            let Some(next) = next else { break };
+            inode = next;
+        }
+        inode
+    }
+
     /// Returns the inode for a name. If the current one is open with another meaning, the name gets
     /// a new inode and the open one keeps its number.
-    pub(super) fn inode_for_name(&self, place: &Place) -> Arc<Inode> {
+    pub fn inode_for_name(&self, place: &Place) -> Arc<Inode> {
         let inode = self.inodes.at(place);
         if inode.known_file().is_none_or(|file| file.lock().opened.is_none()) {
             return inode;
@@ -48,7 +65,7 @@ impl Vfs {
     /// Records the meaning of an open, and returns the meaning that all opens of the inode share:
     /// that of the first one. If they differ, the name gets another inode, which the kernel finds
     /// at its next lookup.
-    pub(super) fn share(&self, inode: &Arc<Inode>, now: OpenedAs) -> Result<OpenedAs> {
+    pub fn share(&self, inode: &Arc<Inode>, now: OpenedAs) -> Result<OpenedAs> {
         let mut file = inode.file().lock();
         match &file.opened {
             Some(opened) if opened.is_like(&now) => Ok(opened.clone()),
@@ -73,12 +90,12 @@ impl Vfs {
 
     /// Whether the name of an open inode now has another meaning, so that its number cannot be
     /// opened again.
-    pub(super) fn is_orphaned(inode: &Inode) -> bool {
+    pub fn is_orphaned(inode: &Inode) -> bool {
         inode.was_renewed() && inode.known_file().is_some_and(|file| file.lock().opened.is_some())
     }
 
     /// Fails if the array of an open chunk was replaced by another one.
-    pub(super) fn check_still(&self, inode: &Inode, file: &File) -> Result<()> {
+    pub fn check_still(&self, inode: &Inode, file: &File) -> Result<()> {
         let Some(OpenedAs::Chunk(opened)) = &file.opened else { return Ok(()) };
         if matches!(file.content, Content::Detached(_)) {
             return Ok(());
@@ -92,7 +109,7 @@ impl Vfs {
     }
 
     /// Returns the view that all opens of an inode share.
-    pub(super) fn open_as(inode: &Inode) -> Option<Arc<View>> {
+    pub fn open_as(inode: &Inode) -> Option<Arc<View>> {
         match &inode.known_file()?.lock().opened {
             Some(OpenedAs::View(view)) => Some(Arc::clone(view)),
             _ => None,
@@ -100,7 +117,7 @@ impl Vfs {
     }
 
     /// Returns the attributes of an open view, whatever its name means now.
-    pub(super) fn attr_of_open_view(&self, inode: &Inode) -> Option<Attr> {
+    pub fn attr_of_open_view(&self, inode: &Inode) -> Option<Attr> {
         let view = Self::open_as(inode)?;
         let place = inode.place();
         let modified = match &place {
@@ -118,6 +135,52 @@ impl Vfs {
             may_change: true,
             ..Attr::directory(modified.unwrap_or(self.core.mounted))
         })
+    }
+
+    pub fn inode(&self, number: u64) -> Result<Arc<Inode>> {
+        self.inodes.get(number).ok_or_else(|| Error::new(Kind::Stale, "unknown inode number"))
+    }
+
+    pub fn directory(&self, number: u64) -> Result<Place> {
+        let place = self.inode(number)?.place().ok_or_else(Error::not_found)?;
+        if place.is_dir() {
+            Ok(place)
+        } else {
+            Err(Error::new(Kind::NotDirectory, "not a directory"))
+        }
+    }
+
+    /// Returns the attributes of the file at `place`, and adds one to its lookup count.
+    pub fn lookup_place(&self, place: &Place) -> Result<Attr> {
+        self.lookup_stored(place, None)
+    }
+
+    /// Like [`Self::lookup_place`], with the stat of a stored chunk if the caller knows it.
+    pub fn lookup_stored(&self, place: &Place, stored: Option<&Stat>) -> Result<Attr> {
+        // Fast path: most names of a listing have no inode yet.
+        if stored.is_some() && !self.inodes.is_known(place) {
+            let attr = self.attr_at(place, stored)?;
+            if let Some(number) = self.inodes.insert_looked_up(place) {
+                return Ok(Attr { number, ..attr });
+            }
+        }
+        let mut attempts = 0;
+        loop {
+            let inode = self.inode_for_name(place);
+            let attr = self.attr_with_stat(&inode, stored);
+            attempts += 1;
+            // Another file may take the name meanwhile.
+            let has_moved = inode.place().as_ref() != Some(place);
+            match &attr {
+                Ok(_) => self.inodes.looked_up(&inode),
+                Err(_) => self.inodes.release(inode),
+            }
+            match attr {
+                Err(error)
+                    if error.kind() == Kind::NotFound && has_moved && attempts < ATTEMPTS => {}
+                attr => return attr,
+            }
+        }
     }
 }
 

@@ -1,35 +1,46 @@
 //! Creates, removes and moves directories, and stores them as groups.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::attr::Attr;
-use super::names::Replace;
-use super::overlay::Shown;
-use super::place::{CHUNKS, DOCUMENT, Place, below_shown};
-use super::{Form, Vfs};
 use crate::array::parse_index;
 use crate::cache::Due;
 use crate::error::{At, Error, Kind, Result};
 use crate::hierarchy::Content;
 use crate::metadata::{NodeKind, NodePath};
 use crate::store::PRIVATE;
+use crate::vfs::contents::Contents;
+use crate::vfs::core::Core;
+use crate::vfs::names::Names;
+use crate::vfs::names::listing::Listings;
+use crate::vfs::names::overlay::Shown;
+use crate::vfs::names::place::{CHUNKS, DOCUMENT, Place};
+use crate::vfs::opening::handles::Handles;
+use crate::vfs::options::Form;
 
-impl Vfs {
-    /// Makes the directory `name` in `parent`: in a group, one that becomes a node; in an array,
-    /// one of chunks or of ordinary files.
-    pub fn mkdir(&self, parent: u64, name: &str) -> Result<Attr> {
-        self.core.options.check_names_change()?;
-        let _shared = self.core.tree_lock.read();
-        let parent = self.directory(parent)?;
-        if self.resolve(&parent, name)?.is_some() {
-            return Err(Error::new(Kind::Exists, "the file exists"));
+/// Creates, removes and moves directories.
+pub(in crate::vfs) struct Directories {
+    core: Arc<Core>,
+    names: Arc<Names>,
+    listings: Arc<Listings>,
+    contents: Contents,
+    handles: Arc<Handles>,
+}
+
+impl Directories {
+    /// Changes the directories that `listings` lists.
+    pub fn new(contents: &Contents, listings: &Arc<Listings>, handles: &Arc<Handles>) -> Self {
+        let contents = contents.clone();
+        Self {
+            core: Arc::clone(&contents.core),
+            names: Arc::clone(&contents.names),
+            listings: Arc::clone(listings),
+            handles: Arc::clone(handles),
+            contents,
         }
-        self.core.hierarchy.store().write()?;
-        let place = self.make_directory(&parent, name).at(below_shown(&parent, name))?;
-        self.lookup_place(&place)
     }
 
-    fn make_directory(&self, directory: &Place, name: &str) -> Result<Place> {
+    pub fn make_directory(&self, directory: &Place, name: &str) -> Result<Place> {
         let (path, indices) = match directory {
             Place::Node(path) if name == CHUNKS && self.core.options.form == Form::Zarr3 => {
                 (path, Some(Vec::new()))
@@ -68,51 +79,26 @@ impl Vfs {
             }
             Place::ChunkDir(path.clone(), indices)
         } else {
-            match self.place_for_new(directory, name)? {
+            match self.names.place_for_new(directory, name)? {
                 Place::Ordinary(path, relative) => Place::OrdinaryDir(path, relative),
                 _ => return Err(Error::new(Kind::NotPermitted, "this must be a file")),
             }
         };
-        self.overlay.insert(directory.clone(), name, Shown::Directory(place.clone()));
+        self.names.overlay.insert(directory.clone(), name, Shown::Directory(place.clone()));
         Ok(place)
     }
 
-    /// Removes the empty directory `name` from `parent`.
-    pub fn rmdir(&self, parent: u64, name: &str) -> Result<()> {
-        self.core.options.check_names_change()?;
-        let _alone = self.core.tree_lock.write();
-        let parent = self.directory(parent)?;
-        let place = self.resolve(&parent, name)?.ok_or_else(Error::not_found)?;
-        self.core.hierarchy.store().write()?;
-        self.check_empty(&place)?;
-        if let Place::Node(path) = &place {
-            self.core.cache.forget_below(path);
-            self.core.hierarchy.remove_directory(path).at(path)?;
-            self.removed_attributes.lock().retain(|place| place.node() != Some(path));
-            self.early_attributes.lock().remove(path);
-            self.note_documents(path)?;
-        } else if let Some(name) = place.name() {
-            if let Place::OrdinaryDir(path, relative) = &place {
-                // Files that were never shown.
-                let hidden = self.core.hierarchy.ordinary_prefix(path)?.join(relative)?;
-                self.core.hierarchy.store().write()?.erase_prefix(&hidden)?;
-            }
-            self.overlay.remove(&place.parent(), &name);
-        }
-        self.inodes.unlink(&place);
-        Ok(())
-    }
-
     /// Refuses a file, and a directory that is not empty.
-    fn check_empty(&self, place: &Place) -> Result<()> {
+    pub fn check_empty(&self, place: &Place) -> Result<()> {
         let holds_something = match place {
             Place::ChunkDir(path, prefix) => {
-                self.has_chunks(&self.core.array(path)?, prefix)? || self.holds_ordinary(place)?
+                self.names.has_chunks(&self.core.array(path)?, prefix)?
+                    || self.names.holds_ordinary(place)?
             }
-            Place::OrdinaryDir(..) => self.holds_ordinary(place)?,
+            Place::OrdinaryDir(..) => self.names.holds_ordinary(place)?,
             Place::Node(path) => {
                 let node = self.core.hierarchy.existing(path)?;
-                !node.is_bare() || self.entries(place)?.next().transpose()?.is_some()
+                !node.is_bare() || self.listings.entries(place)?.next().transpose()?.is_some()
             }
             Place::Control | Place::StoredDir(_) => {
                 let detail = "generated from the store; remove the node itself";
@@ -120,8 +106,9 @@ impl Vfs {
             }
             _ => return Err(Error::new(Kind::NotDirectory, "not a directory")),
         };
-        let is_current = |(_, shown): &(String, Shown)| self.is_current(shown).unwrap_or(true);
-        if holds_something || self.overlay.list(place).iter().any(is_current) {
+        let is_current =
+            |(_, shown): &(String, Shown)| self.names.is_current(shown).unwrap_or(true);
+        if holds_something || self.names.overlay.list(place).iter().any(is_current) {
             return Err(Error::new(Kind::NotEmpty, "directory not empty"));
         }
         Ok(())
@@ -129,13 +116,12 @@ impl Vfs {
 
     /// Moves the directory `from` with everything below it to `new_name` in `new_parent`. `taken`
     /// is what has that name now.
-    pub(super) fn rename_directory(
+    pub fn rename_directory(
         &self,
         from: &Place,
         new_parent: &Place,
         new_name: &str,
         taken: Option<&Place>,
-        replace: Replace,
     ) -> Result<()> {
         let path = match from {
             Place::Node(path) => path,
@@ -161,9 +147,6 @@ impl Vfs {
         }
         let replaced = match taken {
             None => None,
-            Some(_) if replace == Replace::No => {
-                return Err(Error::new(Kind::Exists, "the file exists"));
-            }
             Some(place @ Place::Node(_)) => {
                 self.check_empty(place)?;
                 Some(place)
@@ -172,20 +155,20 @@ impl Vfs {
         };
         self.note_documents(path)?;
         // Threads that store a file below have finished, or begin when it has its new place.
-        let below = self.inodes.below(path);
+        let below = self.names.inodes.below(path);
         let files: Vec<_> = below.iter().map(|inode| inode.file().lock()).collect();
-        self.store_shards(Due::Below(path))?;
+        self.contents.chunks.store_shards(Due::Below(path))?;
         let renamed = if let Some(place) = replaced {
             let renamed = self.core.hierarchy.rename_onto_empty(path, &new_path)?;
             self.core.cache.forget_below(&new_path);
-            self.inodes.unlink(place);
+            self.names.inodes.unlink(place);
             renamed
         } else {
             self.core.hierarchy.rename(path, &new_path)?
         };
         let moved = |place: &Place| self.moved_place(place, path, &new_path);
-        self.overlay.replace(moved);
-        self.inodes.replace(moved);
+        self.names.overlay.replace(moved);
+        self.names.inodes.replace(moved);
         drop(files);
         self.core.hierarchy.consolidate_moved(renamed);
         self.note_documents(&new_path)
@@ -195,24 +178,24 @@ impl Vfs {
     fn moved_place(&self, place: &Place, from: &NodePath, to: &NodePath) -> Option<Place> {
         let Place::StoredDocument(path, key) = place else { return place.moved(from, to) };
         let new_path = path.moved(from, to)?;
-        let at = self.stored_keys(path).ok()?.iter().position(|known| known == key)?;
-        let new_key = self.stored_keys(&new_path).ok()?.into_iter().nth(at)?;
+        let at = self.names.stored_keys(path).ok()?.iter().position(|known| known == key)?;
+        let new_key = self.names.stored_keys(&new_path).ok()?.into_iter().nth(at)?;
         Some(Place::StoredDocument(new_path, new_key))
     }
 
     /// Marks the metadata files of a node, or their removal, as not synced to disk.
-    fn note_documents(&self, path: &NodePath) -> Result<()> {
-        for key in self.stored_keys(path)? {
-            self.unsynced.changed(key);
+    pub fn note_documents(&self, path: &NodePath) -> Result<()> {
+        for key in self.names.stored_keys(path)? {
+            self.contents.unsynced.changed(key);
         }
         // Its chunks may lie in a separate tree.
-        self.unsynced.changed(self.core.hierarchy.ordinary_prefix(path)?.key(DOCUMENT)?);
+        self.contents.unsynced.changed(self.core.hierarchy.ordinary_prefix(path)?.key(DOCUMENT)?);
         Ok(())
     }
 
     /// Stores made directories that were idle for `delay` as groups. Tries all before it returns
     /// the first error.
-    pub(super) fn store_directories(&self, delay: Duration) -> Result<()> {
+    pub fn store_directories(&self, delay: Duration) -> Result<()> {
         let mut first = Ok(());
         for path in self.core.hierarchy.quiet_directories(delay) {
             if delay.is_zero() || !self.is_being_filled(&path) {
@@ -227,10 +210,13 @@ impl Vfs {
     fn is_being_filled(&self, path: &NodePath) -> bool {
         let is_below =
             |place: &Place| place.node().is_some_and(|node| node.relative_to(path).is_some());
-        self.open_files().iter().any(|inode| inode.place().is_some_and(|place| is_below(&place)))
+        self.handles
+            .written_files()
+            .iter()
+            .any(|inode| inode.place().is_some_and(|place| is_below(&place)))
     }
 
-    fn store_as_group(&self, path: &NodePath) -> Result<()> {
+    pub fn store_as_group(&self, path: &NodePath) -> Result<()> {
         if self.core.hierarchy.node(path)?.is_none_or(|node| !node.is_bare()) {
             return Ok(());
         }
@@ -240,8 +226,8 @@ impl Vfs {
         }
         match self.core.hierarchy.store_group(path) {
             Ok(key) => {
-                self.unsynced.changed(key);
-                self.settle_early_attributes(path)?;
+                self.contents.unsynced.changed(key);
+                self.contents.documents.settle_early_attributes(path)?;
             }
             // Another program created an array above it, so the directory can no longer become a
             // group.
@@ -267,7 +253,7 @@ impl Vfs {
                 if self.core.hierarchy.dialect().is_reserved(path, name) {
                     continue;
                 }
-                let is_here = self.overlay.get(&directory, name).is_some();
+                let is_here = self.names.overlay.get(&directory, name).is_some();
                 let key = self.core.hierarchy.ordinary_prefix(path)?.key(name)?;
                 // Only a stray file beside the root's own document hides nothing.
                 if !path.is_root() && (is_here || self.core.hierarchy.store().stat(&key)?.is_some())
@@ -277,24 +263,5 @@ impl Vfs {
             }
         }
         Ok(false)
-    }
-
-    /// Syncs the unstored files of a directory that are complete, and stores the directory itself
-    /// as a group if it is to become one. On the root, syncs everything.
-    pub fn sync_directory(&self, number: u64) -> Result<()> {
-        if self.core.hierarchy.store().is_writable() {
-            match self.inode(number)?.place() {
-                Some(Place::Node(path)) if path.is_root() => return self.sync(),
-                Some(Place::Node(path)) => {
-                    let _alone = self.core.tree_lock.write();
-                    let node = self.core.hierarchy.node(&path)?;
-                    if node.is_some_and(|node| node.is_made()) {
-                        self.store_as_group(&path)?;
-                    }
-                }
-                _ => {}
-            }
-        }
-        self.sync_files()
     }
 }

@@ -7,7 +7,7 @@
 //! it in another way or with another backing file fails with `EIO`. So an inode counts its handles
 //! with passthrough (`PassthroughState`). It learns of a close later than the kernel does, which is
 //! safe. A program that wants to write, or that finds another version stored, gets `ESTALE`. The
-//! kernel then looks the name up again and finds a new inode (`Vfs::detach_from_name`). The old
+//! kernel then looks the name up again and finds a new inode (`detach_from_name`). The old
 //! inode remembers it as its successor, even if it is renamed later. Programs that have the old
 //! inode open keep reading what they opened.
 //!
@@ -19,7 +19,7 @@
 //! - A chunk with passthrough is current only while no chunk of its array changes in this mount: a
 //!   stored version may return, because programs can set times.
 //! - A handle of a replaced file, for which passthrough is impossible, reads the same memory file
-//!   through this process. So all handles are counted in one way (`vfs::open::Source`), whatever
+//!   through this process. So all handles are counted in one way (`handles::Source`), whatever
 //!   the name means by then.
 //!
 //! Memory files take at most half of the cache, apart from those that programs still have mapped,
@@ -33,26 +33,29 @@
 //!
 //! The model of the tree (`vfs::tests::model`) also runs with passthrough for chunks of any length.
 
+use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::Vfs;
-use super::access::Access;
-use super::attr::Attr;
-use super::backing_files::{Id, Origin, Seen};
-use super::file::{Content, File};
-use super::inode::Inode;
-use super::open_view::OpenView;
-use super::place::Place;
-use super::view_pages::{KernelPages, Seen as SeenChunks};
 use crate::array::{Array, Coords};
 use crate::backing::Backing;
 use crate::cache::Elsewhere;
 use crate::error::{Error, Kind, Result};
 use crate::metadata::NodePath;
 use crate::store::Version;
+use crate::vfs::access::Access;
+use crate::vfs::core::Core;
+use crate::vfs::kernel::backing_files::{BackingFiles, Id, Origin, Seen};
+use crate::vfs::kernel::view_pages::{KernelPages, Seen as SeenChunks};
+use crate::vfs::names::Names;
+use crate::vfs::names::attr::Attr;
+use crate::vfs::names::file::{Content, File};
+use crate::vfs::names::inode::Inode;
+use crate::vfs::names::place::Place;
+use crate::vfs::reader::Reader;
+use crate::vfs::reader::open_view::OpenView;
 use crate::view::View;
 
 /// The most bytes of a view with passthrough; longer ones are generated as they are read.
@@ -64,10 +67,24 @@ const MOST_CHUNKS: usize = 64;
 /// How long the kernel may still use the old inode number for a name.
 const NAME_GRACE: Duration = Duration::from_secs(1);
 
-impl Vfs {
+/// Decides which files the kernel reads itself.
+pub struct Passthrough {
+    pub(in crate::vfs) core: Arc<Core>,
+    pub(in crate::vfs) names: Arc<Names>,
+    pub(in crate::vfs) reader: Arc<Reader>,
+    pub(in crate::vfs) backing_files: Arc<BackingFiles>,
+}
+
+impl fmt::Debug for Passthrough {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Passthrough").finish_non_exhaustive()
+    }
+}
+
+impl Passthrough {
     /// Returns the backing file for a reader of a chunk that is stored as `version`; `None` if it
     /// should use the page cache.
-    pub(super) fn backing_for_chunk(
+    pub fn backing_for_chunk(
         &self,
         file: &mut File,
         path: &NodePath,
@@ -126,7 +143,7 @@ impl Vfs {
 
     /// Whether opening a file only opens the store's own file for passthrough, which is quick.
     pub fn opens_stored(&self, number: u64, access: Access) -> bool {
-        let Some(inode) = self.inodes.get(number) else { return false };
+        let Some(inode) = self.names.inodes.get(number) else { return false };
         let Some(Place::Chunk(path, coords)) = inode.place() else { return false };
         // A thread that stores the file has it locked.
         let is_busy = inode.known_file().is_some_and(|file| file.is_locked());
@@ -145,7 +162,7 @@ impl Vfs {
 
     /// Returns the backing file for another handle of a file that has lost its name. `None` shortly
     /// after that, while the kernel may still use the number for the name.
-    pub(super) fn backing_for_unnamed(&self, file: &mut File) -> Option<Arc<Backing>> {
+    pub fn backing_for_unnamed(&self, file: &mut File) -> Option<Arc<Backing>> {
         let window = NAME_GRACE.min(self.backing_files.options.calm);
         if file.passthrough.lost_name_at.is_some_and(|lost_at| lost_at.elapsed() < window) {
             return None;
@@ -155,7 +172,7 @@ impl Vfs {
     }
 
     /// Returns the attributes of a file with passthrough that has lost its name.
-    pub(super) fn attr_of_unnamed(inode: &Inode) -> Option<Attr> {
+    pub fn attr_of_unnamed(inode: &Inode) -> Option<Attr> {
         let file = inode.known_file()?.lock();
         let (_, backing) = file.passthrough.backing.as_ref().filter(|_| inode.place().is_none())?;
         Some(Attr {
@@ -171,7 +188,7 @@ impl Vfs {
 
     /// Returns the backing file for a reader of a small view. Fails if passthrough is in use with
     /// another backing file.
-    pub(super) fn backing_for_view(
+    pub(in crate::vfs) fn backing_for_view(
         &self,
         inode: &Arc<Inode>,
         open: &OpenView,
@@ -218,7 +235,7 @@ impl Vfs {
 
     fn make_view_file(&self, id: &Id, open: &OpenView) -> Option<Arc<Backing>> {
         if let Some((pages, backing)) = self.backing_files.find_view(id)
-            && let Some(known) = self.views.known_since(&pages, open)
+            && let Some(known) = self.names.views.known_since(&pages, open)
         {
             self.backing_files.renew_view(id, known, open.opened);
             return Some(backing);
@@ -249,13 +266,13 @@ impl Vfs {
     }
 
     /// Whether the kernel reads a file with passthrough.
-    pub(super) fn uses_passthrough(inode: &Inode) -> bool {
+    pub fn uses_passthrough(inode: &Inode) -> bool {
         inode.known_file().is_some_and(|file| file.lock().passthrough.openers > 0)
     }
 
     /// Gives the name of a locked file with passthrough to a new inode without it. Returns the
     /// error that makes the kernel look up the name again.
-    pub(super) fn detach_from_name(&self, inode: &Arc<Inode>, file: &mut File) -> Error {
+    pub fn detach_from_name(&self, inode: &Arc<Inode>, file: &mut File) -> Error {
         if matches!(file.content, Content::Unstored(_)) {
             let detail = "other readers still have the previous contents open";
             return Error::new(Kind::Busy, detail);
@@ -263,9 +280,9 @@ impl Vfs {
         if let Some(path) = inode.place().as_ref().and_then(Place::node) {
             self.backing_files.record_contention(path);
         }
-        if let Some(new) = self.inodes.renew(inode) {
+        if let Some(new) = self.names.inodes.renew(inode) {
             file.passthrough.lost_name_at = Some(Instant::now());
-            self.inodes.release(new);
+            self.names.inodes.release(new);
         }
         Error::not_found()
     }

@@ -7,27 +7,57 @@
 //! a full shard.
 
 use std::num::NonZero;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
 
-use super::file::{Content, File};
-use super::place::Place;
-use super::{Vfs, Writeback};
+use super::stored::StoredFiles;
+use super::unsynced::Unsynced;
 use crate::array::{Array, Coords};
 use crate::buffer::Buffer;
 use crate::cache::{Base, Due, NewChunk, PutChunk, Stored};
-use crate::error::{At, Error, Kind, Result};
+use crate::error::{At, Error, Result};
 use crate::metadata::{NodeKind, NodePath};
 use crate::pool::Urgency;
 use crate::store::Key;
+use crate::vfs::core::Core;
+use crate::vfs::names::Names;
+use crate::vfs::names::place::Place;
+use crate::vfs::options::Writeback;
 
-impl Vfs {
+/// Counts a thread that stores in the background, until it is dropped.
+struct Storing(Arc<AtomicUsize>);
+
+impl Storing {
+    fn take(busy: &Arc<AtomicUsize>, most: usize) -> Option<Self> {
+        let one_more = |busy: usize| (busy < most).then(|| busy.saturating_add(1));
+        busy.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
+        Some(Self(Arc::clone(busy)))
+    }
+}
+
+impl Drop for Storing {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Stores chunks that were closed, now or later.
+pub(in crate::vfs) struct ChunkWriter {
+    pub core: Arc<Core>,
+    pub names: Arc<Names>,
+    pub stored: Arc<StoredFiles>,
+    pub unsynced: Arc<Unsynced>,
+    /// How many threads store in the background.
+    pub storing: Arc<AtomicUsize>,
+}
+
+impl ChunkWriter {
     /// Stores a chunk or makes it pending, and returns its new stat.
-    pub(super) fn store_chunk(
+    pub fn store_chunk(
         &self,
         path: &NodePath,
         coords: &Coords,
@@ -59,7 +89,7 @@ impl Vfs {
 
     /// Erases a chunk, now or later. If there is no chunk, nothing becomes pending, because another
     /// program may store one meanwhile.
-    pub(super) fn erase_chunk(&self, path: &NodePath, coords: &Coords) -> Result<()> {
+    pub fn erase_chunk(&self, path: &NodePath, coords: &Coords) -> Result<()> {
         let array = self.core.array(path)?;
         // In this order, because a pending chunk may be stored in between.
         if self.defers(&array)
@@ -95,32 +125,6 @@ impl Vfs {
         self.core.cache.write(array, coords, new, self.core.options.fill_chunks)
     }
 
-    /// Makes a chunk pending if the store could not take it, so that it is retried. Returns `false`
-    /// for other files, and for bytes that can never be stored.
-    pub(super) fn defer_failed(
-        &self,
-        place: &Place,
-        file: &mut File,
-        error: &Error,
-    ) -> Result<bool> {
-        let (Place::Chunk(path, coords), Content::Unstored(unstored)) = (place, &file.content)
-        else {
-            return Ok(false);
-        };
-        if !is_store_failure(error) {
-            return Ok(false);
-        }
-        let array = self.core.array(path)?;
-        let modified = unstored.keep_modified.then_some(unstored.modified);
-        let new = NewChunk { bytes: Some(unstored.bytes.clone()), base: unstored.base.clone() };
-        let deferred = self.core.cache.defer(path, &array, coords, new, modified)?;
-        self.core.cache.record_failure(&array.key(coords)?, error);
-        let seen = deferred.stat.map(|stat| stat.version);
-        file.seen = seen.filter(|_| !file.is_shared && !deferred.is_merged);
-        self.forget_unstored(file);
-        Ok(true)
-    }
-
     /// Whether closing a chunk of `array` makes it pending.
     fn defers(&self, array: &Array) -> bool {
         match self.core.options.writeback {
@@ -131,7 +135,7 @@ impl Vfs {
     }
 
     /// Stores the shards that are due. Tries all before it returns the first error.
-    pub(super) fn store_shards(&self, due: Due<'_>) -> Result<()> {
+    pub fn store_shards(&self, due: Due<'_>) -> Result<()> {
         let keys = self.core.cache.due(due);
         if keys.is_empty() {
             return Ok(());
@@ -166,7 +170,7 @@ impl Vfs {
     }
 
     /// Stores the pending chunks in the value of `key`.
-    pub(super) fn store_shard(&self, key: &Key) -> Result<()> {
+    pub fn store_shard(&self, key: &Key) -> Result<()> {
         let Some(path) = self.core.cache.pending_array(key) else { return Ok(()) };
         let changed = || self.unsynced.changed(key.clone());
         let fill = self.core.options.fill_chunks;
@@ -190,7 +194,7 @@ impl Vfs {
     /// Stores the pending chunks of an array before it changes, while they still mean what they
     /// meant when they were written. Does nothing for a group, whose change does not affect the
     /// nodes below.
-    pub(super) fn store_array(&self, path: &NodePath) -> Result<()> {
+    pub fn store_array(&self, path: &NodePath) -> Result<()> {
         let node = self.core.hierarchy.node(path)?;
         match node.as_ref().map(|node| node.kind()) {
             Some(NodeKind::Array) => self.store_shards(Due::Below(path)),
@@ -200,12 +204,12 @@ impl Vfs {
 
     /// Like [`Self::store_array`], but ignores errors because the caller will call that again and
     /// report them.
-    pub(super) fn store_array_before(&self, path: &NodePath) {
+    pub fn store_array_before(&self, path: &NodePath) {
         self.store_array(path).unwrap_or_else(|error| log::debug!("{error}"));
     }
 
     /// Stores the pending chunks in the shard of a chunk.
-    pub(super) fn store_shard_of(&self, place: &Place) -> Result<()> {
+    pub fn store_shard_of(&self, place: &Place) -> Result<()> {
         match self.shard_of(place)? {
             Some(key) => self.store_shard(&key),
             None => Ok(()),
@@ -213,7 +217,7 @@ impl Vfs {
     }
 
     /// Whether the chunk at `place` is pending.
-    pub(super) fn is_pending(&self, place: &Place) -> Result<bool> {
+    pub fn is_pending(&self, place: &Place) -> Result<bool> {
         let Place::Chunk(path, coords) = place else { return Ok(false) };
         let stat = self.core.cache.stat(&*self.core.array(path)?, coords)?;
         Ok(stat.is_some_and(|stat| stat.version.is_unstored()))
@@ -221,7 +225,7 @@ impl Vfs {
 
     /// Returns the error of the last attempt to store the shard of a chunk. Chunks outside of
     /// shards fail with the error of any pending chunk of their array.
-    pub(super) fn check_shard_of(&self, place: &Place) -> Result<()> {
+    pub fn check_shard_of(&self, place: &Place) -> Result<()> {
         let Place::Chunk(path, coords) = place else { return Ok(()) };
         if !self.core.cache.has_pending() {
             return Ok(());
@@ -245,18 +249,18 @@ impl Vfs {
     }
 
     /// Stores full shards in the background, with one thread for each processor.
-    pub(super) fn store_full_soon(&self) {
-        let Some(background) = self.background.get() else { return };
-        while let Some(counted) = Storing::take(&background.storing, background.pool.most_ahead()) {
+    pub fn store_full_soon(self: &Arc<Self>) {
+        let Some(pool) = self.core.pool.get() else { return };
+        while let Some(counted) = Storing::take(&self.storing, pool.most_ahead()) {
             let Some(key) = self.core.cache.take_full() else { return };
-            let vfs = Weak::clone(&background.vfs);
-            background.pool.run(Urgency::Asked, move || {
+            let writer = Arc::downgrade(self);
+            pool.run(Urgency::Asked, move || {
                 let _counted = counted;
                 let mut next = Some(key);
-                while let (Some(vfs), Some(key)) = (vfs.upgrade(), next.take()) {
+                while let (Some(writer), Some(key)) = (writer.upgrade(), next.take()) {
                     // The next close or `fsync` reports the error.
-                    vfs.store_shard(&key).unwrap_or_else(|error| log::debug!("{error}"));
-                    next = vfs.core.cache.take_full();
+                    writer.store_shard(&key).unwrap_or_else(|error| log::debug!("{error}"));
+                    next = writer.core.cache.take_full();
                 }
             });
         }
@@ -290,11 +294,11 @@ impl Vfs {
         if let (Some(modified), Some(chunk)) = (modified, stored) {
             let place = Place::Chunk(path.clone(), chunk.coords.clone());
             let key = array.key(&chunk.coords)?;
-            versions = self.set_value_modified(&place, &key, modified).map(Some)?;
+            versions = self.stored.set_value_modified(&place, &key, modified).map(Some)?;
         }
         for Stored { coords, was, now, .. } in chunks {
             let place = Place::Chunk(path.clone(), coords.clone());
-            let Some(inode) = self.inodes.known_at(&place) else { continue };
+            let Some(inode) = self.names.inodes.known_at(&place) else { continue };
             let stored = now.map(|stat| stat.version);
             let now = match versions {
                 Some((before, after)) if stored.is_some_and(|stored| stored.holds(before)) => {
@@ -313,26 +317,4 @@ impl Vfs {
         }
         Ok(())
     }
-}
-
-/// Counts a thread that stores in the background, until it is dropped.
-struct Storing(Arc<AtomicUsize>);
-
-impl Storing {
-    fn take(busy: &Arc<AtomicUsize>, most: usize) -> Option<Self> {
-        let one_more = |busy: usize| (busy < most).then(|| busy.saturating_add(1));
-        busy.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
-        Some(Self(Arc::clone(busy)))
-    }
-}
-
-impl Drop for Storing {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// Whether the medium below the store failed, so that a retry may succeed.
-fn is_store_failure(error: &Error) -> bool {
-    matches!(error.kind(), Kind::Os(_) | Kind::ReadOnly | Kind::Busy | Kind::NoMemory)
 }

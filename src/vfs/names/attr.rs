@@ -46,7 +46,7 @@ impl Attr {
     }
 
     /// Returns the attributes of a file of `len` bytes that shows the stored value of `stat`.
-    pub(super) fn of_value(self, len: u64, stat: &Stat) -> Self {
+    pub(in crate::vfs) fn of_value(self, len: u64, stat: &Stat) -> Self {
         let blocks = Self::blocks_of(stat.len, len);
         Self { len, blocks, modified: stat.modified, ..self }
     }

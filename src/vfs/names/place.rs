@@ -2,8 +2,8 @@
 //!
 //! A place says what the bytes of a file are when they are stored. The bytes of a chunk go through
 //! the codecs, the bytes of a metadata file are merged into the stored one, and the bytes of an
-//! ordinary file are kept. `Vfs::store_as(place, bytes)` is that one step, so a new kind of file is
-//! a new `Place`.
+//! ordinary file are kept. `Files::store_as(place, bytes)` is that one step, so a new kind of file
+//! is a new `Place`.
 //!
 //! `Place::Node` is any directory that is not inside an array. The place does not change when the
 //! directory becomes a group. Only when a directory becomes an array do the places below it change
@@ -13,13 +13,12 @@ use std::hash::BuildHasher;
 
 use foldhash::quality::FixedState;
 
-use super::options::Form;
-use super::views::view_name;
 use crate::array::{Array, Coords};
-use crate::error::{At, Error, Result};
+use crate::error::{At, Error, Kind, Result};
 use crate::metadata::{NodeKind, NodePath};
 use crate::store::{Key, Stat};
-use crate::view::Format;
+use crate::vfs::options::Form;
+use crate::view::{Format, ROOT_NAME};
 
 /// The name of a node's metadata file in the mount, in every dialect.
 pub const DOCUMENT: &str = "zarr.json";
@@ -131,6 +130,12 @@ impl From<Place> for Found {
         Self { place, stored: None }
     }
 }
+
+/// A name in a directory, with its place.
+pub(in crate::vfs) type DirEntry = (String, Place);
+
+/// The names in a directory, with an error for each that cannot be read.
+pub(in crate::vfs) type DirEntries = Box<dyn Iterator<Item = Result<DirEntry>> + Send>;
 
 impl Place {
     /// Returns the root of the mount.
@@ -390,7 +395,7 @@ impl Place {
 }
 
 /// Returns the place of the chunk at `indices`, or the reason why it cannot exist.
-pub(super) fn new_chunk(path: &NodePath, array: &Array, indices: Vec<u64>) -> Result<Place> {
+pub fn new_chunk(path: &NodePath, array: &Array, indices: Vec<u64>) -> Result<Place> {
     let coords = Coords::new(indices);
     let place = Place::Chunk(path.clone(), coords.clone());
     if !array.grid().contains(&coords) {
@@ -403,9 +408,33 @@ pub(super) fn new_chunk(path: &NodePath, array: &Array, indices: Vec<u64>) -> Re
 }
 
 /// Returns the path of `name` in `directory` in the mount, for messages.
-pub(super) fn below_shown(directory: &Place, name: &str) -> String {
+pub fn below_shown(directory: &Place, name: &str) -> String {
     match directory.shown() {
         shown if shown == "." => name.to_owned(),
         shown => format!("{shown}/{name}"),
+    }
+}
+
+/// Returns the path of `name` in `directory` relative to its node.
+pub fn below(directory: &Place, name: &str) -> String {
+    match directory.relative() {
+        relative if relative.is_empty() => name.to_owned(),
+        relative => format!("{relative}/{name}"),
+    }
+}
+
+/// Returns the file name of a view in the directory of its group.
+pub fn view_name(path: &NodePath, format: &Format) -> String {
+    format!("{}.{}", path.name().unwrap_or(ROOT_NAME), format.extension)
+}
+
+/// Refuses writing to files that are read-only by their kind.
+pub fn check_writable(place: Option<&Place>) -> Result<()> {
+    match place {
+        Some(Place::Report(_) | Place::ViewsOf(..)) => {
+            let shown = place.map(Place::shown).unwrap_or_default();
+            Err(Error::new(Kind::NotPermitted, "read-only").at(shown))
+        }
+        _ => Ok(()),
     }
 }

@@ -1,23 +1,28 @@
 //! Lazy listings of directories, because an array may have millions of chunks.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use super::Names;
 use super::attr::Attr;
-use super::place::{CHUNKS, CONTROL, DOCUMENT, GROUP, Place, Report, STORED, VIEWS};
-use super::views::view_name;
-use super::{Background, Form, ROOT, Vfs};
+use super::inode::ROOT;
+use super::place::{
+    CHUNKS, CONTROL, DOCUMENT, DirEntries, DirEntry, GROUP, Place, Report, STORED, VIEWS, view_name,
+};
 use crate::array::{Array, Coords, Grid};
 use crate::error::{Error, Kind, Result};
 use crate::hierarchy::{Content, Member};
 use crate::metadata::{NodeKind, NodePath};
 use crate::pool::Urgency;
 use crate::resources;
-use crate::store::{Entry, Stat};
+use crate::store::Stat;
+use crate::vfs::core::Core;
+use crate::vfs::options::Form;
 
 /// A name in a directory.
 #[derive(Debug)]
@@ -29,9 +34,6 @@ pub struct Listed {
     place: Place,
     position: usize,
 }
-
-type Found = Result<(String, Place)>;
-pub(super) type Source = Box<dyn Iterator<Item = Found> + Send>;
 
 /// An open directory. A position stays valid while the listing stays near it; after a jump far back
 /// the directory is read again.
@@ -104,10 +106,10 @@ enum Rest {
     /// Not open: the next read starts at the beginning and skips.
     Closed,
     /// Open.
-    Open(Source),
+    Open(DirEntries),
     /// Read in part and closed, because too many directories are open. `true` if there may be more
     /// names.
-    Taken(VecDeque<Found>, bool),
+    Taken(VecDeque<Result<DirEntry>>, bool),
     /// At the end.
     End,
 }
@@ -123,16 +125,35 @@ impl Read {
     }
 }
 
-impl std::fmt::Debug for DirHandle {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for DirHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DirHandle").field("place", &self.place).finish_non_exhaustive()
     }
 }
 
-impl Vfs {
+/// Lists directories.
+pub struct Listings {
+    core: Arc<Core>,
+    names: Arc<Names>,
+    /// The number of directories that programs have open.
+    dirs: Arc<AtomicUsize>,
+}
+
+impl fmt::Debug for Listings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Listings").finish_non_exhaustive()
+    }
+}
+
+impl Listings {
+    /// Lists the directories of `names`.
+    pub(in crate::vfs) fn new(core: Arc<Core>, names: Arc<Names>) -> Self {
+        Self { core, names, dirs: Arc::default() }
+    }
+
     /// Opens a directory for listing.
     pub fn opendir(&self, number: u64) -> Result<DirHandle> {
-        let place = self.directory(number)?;
+        let place = self.names.directory(number)?;
         let entries = || {
             self.entries(&place).or_else(|error| {
                 // `zarrfs umount` opens the root to sync it, even if the store is gone. Reading the
@@ -140,7 +161,7 @@ impl Vfs {
                 if number != ROOT || error.errno() != libc::ESTALE {
                     return Err(error);
                 }
-                let late: Source = Box::new(std::iter::once(Err(error)));
+                let late: DirEntries = Box::new(std::iter::once(Err(error)));
                 Ok(late)
             })
         };
@@ -151,19 +172,19 @@ impl Vfs {
     }
 
     /// Lists every name in a directory with its place, those that only this mount has first.
-    pub(super) fn entries(&self, directory: &Place) -> Result<Source> {
-        let mut own = self.overlay.list(directory);
-        own.retain(|(_, shown)| self.is_current(shown).unwrap_or(true));
+    pub fn entries(&self, directory: &Place) -> Result<DirEntries> {
+        let mut own = self.names.overlay.list(directory);
+        own.retain(|(_, shown)| self.names.is_current(shown).unwrap_or(true));
         let names: HashSet<String> = own.iter().map(|(name, _)| name.clone()).collect();
         let stored = self.stored_names(directory)?;
         let stored = stored
             .filter(move |found| found.as_ref().map_or(true, |(name, _)| !names.contains(name)));
         let own = own.into_iter().map(|(name, shown)| Ok((name, shown.place().clone())));
-        let names: Source = Box::new(own.chain(stored));
+        let names: DirEntries = Box::new(own.chain(stored));
         let Place::Node(path) = directory else { return Ok(names) };
         let names = match self.core.options.form {
             Form::Zarr3 => names,
-            Form::Zarr2 => self.names_of_zarr2(path, names)?,
+            Form::Zarr2 => self.names.zarr2.names_of_zarr2(path, names)?,
             Form::View(_) => Box::new(self.groups_in(path)?.into_iter()),
         };
         Ok(Box::new(names.chain(self.listed_views(path)?.into_iter().map(Ok))))
@@ -193,7 +214,7 @@ impl Vfs {
                 let (name, place) = (view_name(&path, format), Place::View(path.clone(), format));
                 // A node or file of the same name takes precedence. Skip names that cannot be
                 // checked.
-                let found = self.resolve(&Place::Node(group.clone()), &name);
+                let found = self.names.resolve(&Place::Node(group.clone()), &name);
                 if found.is_ok_and(|found| found.as_ref() == Some(&place)) {
                     names.push((name, place));
                 }
@@ -203,7 +224,7 @@ impl Vfs {
     }
 
     /// Lists the groups directly below one, with an error for each unreadable node.
-    fn groups_in(&self, path: &NodePath) -> Result<Vec<Found>> {
+    fn groups_in(&self, path: &NodePath) -> Result<Vec<Result<DirEntry>>> {
         if self.core.hierarchy.existing(path)?.kind() == NodeKind::Array {
             return Ok(Vec::new());
         }
@@ -258,7 +279,7 @@ impl Vfs {
     }
 
     /// Returns the next name.
-    fn next_name(&self, read: &mut Read, place: &Place) -> Result<Option<Found>> {
+    fn next_name(&self, read: &mut Read, place: &Place) -> Result<Option<Result<DirEntry>>> {
         loop {
             let next = match &mut read.rest {
                 Rest::End => return Ok(None),
@@ -278,7 +299,7 @@ impl Vfs {
                         passed = passed.saturating_add(usize::from(found.is_ok()));
                     }
                     read.rest = if self.is_crowded() {
-                        let taken: VecDeque<Found> = names.take(MIN_LISTED).collect();
+                        let taken: VecDeque<Result<DirEntry>> = names.take(MIN_LISTED).collect();
                         let more = taken.len() == MIN_LISTED;
                         Rest::Taken(taken, more)
                     } else {
@@ -296,7 +317,7 @@ impl Vfs {
     }
 
     /// Returns the number of directories that programs have open.
-    pub(super) fn open_dirs(&self) -> usize {
+    pub fn open_dirs(&self) -> usize {
         self.dirs.load(Ordering::Relaxed)
     }
 
@@ -315,17 +336,17 @@ impl Vfs {
     }
 
     /// Prefetches the next names while the kernel processes the previous ones.
-    pub fn list_ahead(&self, dir: &Arc<DirHandle>, position: usize) {
-        let Some(Background { pool, vfs, .. }) = self.background.get() else { return };
+    pub fn list_ahead(self: &Arc<Self>, dir: &Arc<DirHandle>, position: usize) {
+        let Some(pool) = self.core.pool.get() else { return };
         if self.core.hierarchy.options().metadata_ttl < MOST_STALE {
             return;
         }
-        let (vfs, dir) = (Weak::clone(vfs), Arc::clone(dir));
+        let (listings, dir) = (Arc::downgrade(self), Arc::clone(dir));
         pool.run(Urgency::Ahead, move || {
-            let Some(vfs) = vfs.upgrade() else { return };
+            let Some(listings) = listings.upgrade() else { return };
             // The reader gets the error when it reaches that name.
-            if let Ok(Some(listed)) = vfs.readdir(&dir, position)
-                && let Err(error) = vfs.stat_next(&dir, &listed)
+            if let Ok(Some(listed)) = listings.readdir(&dir, position)
+                && let Err(error) = listings.stat_next(&dir, &listed)
             {
                 log::debug!("prefetch of a listing: {error}");
             }
@@ -364,11 +385,11 @@ impl Vfs {
     }
 
     /// Returns the attributes of a listed name and adds one to its lookup count; `None` if it is
-    /// gone. A caller that does not pass them to the kernel must call [`Self::forget`].
+    /// gone. A caller that does not pass them to the kernel must call [`Vfs::forget`].
     pub fn lookup_listed(&self, dir: &DirHandle, listed: &Listed) -> Result<Option<Attr>> {
         // The listing did not check whether a directory in a group is a node.
         let place = match &listed.place {
-            Place::Node(_) => self.resolve(&dir.place, &listed.name)?,
+            Place::Node(_) => self.names.resolve(&dir.place, &listed.name)?,
             known => Some(known.clone()),
         };
         let Some(place) = place else { return Ok(None) };
@@ -380,13 +401,13 @@ impl Vfs {
         {
             // Computing the length may read all nodes below. `getattr` does that when a program
             // asks.
-            let len = self.last_len_shown(&place);
+            let len = self.names.zarr2.last_len_shown(&place);
             let blocks = Attr::blocks_of(len, len);
             return Ok(Some(Attr { len, blocks, ..self.lookup_name(&place) }));
         }
         // If the stats of several chunks failed, stat this one alone.
         let stored = self.stat_listed(dir, listed).ok().flatten();
-        match self.lookup_stored(&place, stored.as_ref()) {
+        match self.names.lookup_stored(&place, stored.as_ref()) {
             Ok(attr) => Ok(Some(attr)),
             Err(error) if error.kind() == Kind::NotFound => Ok(None),
             Err(error) => Err(error),
@@ -400,8 +421,8 @@ impl Vfs {
     }
 
     fn lookup_name(&self, place: &Place) -> Attr {
-        let inode = self.inodes.at(place);
-        self.inodes.looked_up(&inode);
+        let inode = self.names.inodes.at(place);
+        self.names.inodes.looked_up(&inode);
         Attr {
             number: inode.number(),
             is_dir: place.is_dir(),
@@ -416,8 +437,8 @@ impl Vfs {
     /// be right.
     fn is_costly(&self, place: &Place) -> bool {
         let Place::Chunk(path, coords) = place else { return false };
-        self.has_variable.load(Ordering::Relaxed)
-            && self.inodes.known_at(place).is_none()
+        self.names.has_variable.load(Ordering::Relaxed)
+            && self.names.inodes.known_at(place).is_none()
             && self.core.array(path).is_ok_and(|array| {
                 array.model().dtype.is_variable() && self.core.cache.peek(&array, coords).is_none()
             })
@@ -425,29 +446,29 @@ impl Vfs {
 
     /// Returns the inode number that a name has or would have.
     pub fn number_listed(&self, listed: &Listed) -> u64 {
-        self.inodes.number_at(&listed.place)
+        self.names.inodes.number_at(&listed.place)
     }
 
     /// Returns the inode number of the parent of an open directory.
     pub fn number_above(&self, dir: &DirHandle) -> u64 {
-        self.inodes.number_at(&dir.place.parent())
+        self.names.inodes.number_at(&dir.place.parent())
     }
 
     /// Returns the inode number of an open directory.
     pub fn number_of(&self, dir: &DirHandle) -> u64 {
-        self.inodes.number_at(&dir.place)
+        self.names.inodes.number_at(&dir.place)
     }
 
-    fn stored_names(&self, place: &Place) -> Result<Source> {
+    fn stored_names(&self, place: &Place) -> Result<DirEntries> {
         match place {
             Place::Node(path) => self.names_in_node(path),
             Place::ChunkDir(path, prefix) => {
                 let array = self.core.array(path)?;
                 let chunks = self.chunk_names(path, &array, prefix)?;
-                let ordinary = self.ordinary_entries(path, place)?;
+                let ordinary = self.names.ordinary_entries(path, place)?;
                 Ok(Box::new(chunks.chain(ordinary)))
             }
-            Place::OrdinaryDir(path, _) => self.ordinary_entries(path, place),
+            Place::OrdinaryDir(path, _) => self.names.ordinary_entries(path, place),
             Place::Control => {
                 let reports = Report::ALL.map(|report| (report.name(), Place::Report(report)));
                 let directories = [
@@ -463,7 +484,7 @@ impl Vfs {
         }
     }
 
-    fn names_in_node(&self, path: &NodePath) -> Result<Source> {
+    fn names_in_node(&self, path: &NodePath) -> Result<DirEntries> {
         let node = self.core.hierarchy.existing(path)?;
         let document = (!node.is_bare())
             .then(|| Ok((DOCUMENT.to_owned(), Place::Document(path.clone()))))
@@ -508,48 +529,15 @@ impl Vfs {
                 Ok(Box::new(document.chain(members)))
             }
             Content::Array(array) => {
-                let chunks = self.chunks_of(path, array)?;
+                let chunks = self.names.chunks_of(path, array)?;
                 let chunks = chunks.into_iter().map(|found| Ok((CHUNKS.to_owned(), found.place)));
-                let ordinary = self.ordinary_entries(path, &Place::Node(path.clone()))?;
+                let ordinary = self.names.ordinary_entries(path, &Place::Node(path.clone()))?;
                 Ok(Box::new(document.chain(chunks).chain(ordinary)))
             }
         }
     }
 
-    /// Lists the ordinary files and directories beside a node, in the directory `place`.
-    pub(super) fn ordinary_entries(&self, path: &NodePath, place: &Place) -> Result<Source> {
-        let Some(list) = self.core.hierarchy.store().list() else {
-            return Ok(Box::new(std::iter::empty()));
-        };
-        let relative = place.relative();
-        let prefix = self.core.hierarchy.ordinary_prefix(path)?.join(&relative)?;
-        let dialect = self.core.hierarchy.dialect().clone();
-        let array = self.core.hierarchy.node(path)?.and_then(|node| node.array().cloned());
-        let path = path.clone();
-        let entries = list.list_dir(&prefix)?;
-        Ok(Box::new(entries.filter_map(move |entry| {
-            let entry = match entry {
-                Ok(entry) => entry,
-                Err(error) => return Some(Err(error)),
-            };
-            let name = entry.name().to_owned();
-            let below =
-                if relative.is_empty() { name.clone() } else { format!("{relative}/{name}") };
-            let is_chunks = array
-                .as_ref()
-                .is_some_and(|array| name == CHUNKS && relative.is_empty() || array.owns(&below));
-            if is_chunks || dialect.is_reserved(&path, &below) {
-                return None;
-            }
-            let place = match entry {
-                Entry::Key(_) => Place::Ordinary(path.clone(), below),
-                Entry::Prefix(_) => Place::OrdinaryDir(path.clone(), below),
-            };
-            Some(Ok((name, place)))
-        })))
-    }
-
-    fn names_in_views(&self, path: &NodePath) -> Result<Source> {
+    fn names_in_views(&self, path: &NodePath) -> Result<DirEntries> {
         let node = self.core.hierarchy.existing(path)?;
         let own = Place::ViewsOf(path.clone(), node.kind());
         let mut names = vec![Ok((GROUP.to_owned(), own))];
@@ -569,9 +557,9 @@ impl Vfs {
         Ok(Box::new(names.into_iter()))
     }
 
-    fn names_in_stored(&self, path: &NodePath) -> Result<Source> {
+    fn names_in_stored(&self, path: &NodePath) -> Result<DirEntries> {
         let node = self.core.hierarchy.existing(path)?;
-        let documents = self.stored_documents(&node)?;
+        let documents = self.names.stored_documents(&node)?;
         let at = path.clone();
         let documents = documents
             .into_iter()
@@ -587,12 +575,15 @@ impl Vfs {
         }
         Ok(Box::new(documents.chain(children)))
     }
-}
 
-impl Vfs {
     /// Lists the chunks and directories directly below the directory with the first indices
     /// `prefix`.
-    fn chunk_names(&self, path: &NodePath, array: &Arc<Array>, prefix: &[u64]) -> Result<Source> {
+    fn chunk_names(
+        &self,
+        path: &NodePath,
+        array: &Arc<Array>,
+        prefix: &[u64],
+    ) -> Result<DirEntries> {
         if prefix.len() >= array.grid().rank() {
             return Ok(Box::new(std::iter::empty()));
         }

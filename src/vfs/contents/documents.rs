@@ -1,27 +1,47 @@
 //! Metadata files that programs write: of new nodes, of existing nodes, and in the stored dialect.
 
-use super::place::Place;
-use super::{Vfs, convert};
+use std::sync::Arc;
+
+use super::chunks::ChunkWriter;
+use super::convert;
+use super::memory::UnstoredMemory;
+use super::stored::StoredFiles;
+use super::unsynced::Unsynced;
 use crate::array::Array;
 use crate::error::{At, Error, Kind, Result};
 use crate::hierarchy::{Content, Document, Node, Raised, Wanted};
 use crate::json;
-use crate::metadata::merge::{self, Edit};
-use crate::metadata::model::{self, Group};
-use crate::metadata::{NodeKind, NodePath};
+use crate::metadata::merge::Edit;
+use crate::metadata::model::Group;
+use crate::metadata::{NodeKind, NodePath, merge, model};
 use crate::store::Key;
+use crate::vfs::core::Core;
+use crate::vfs::names::Names;
+use crate::vfs::names::listing::Listings;
+use crate::vfs::names::place::Place;
 
-impl Vfs {
+/// Stores metadata files.
+pub(in crate::vfs) struct DocumentWriter {
+    pub core: Arc<Core>,
+    pub names: Arc<Names>,
+    pub listings: Arc<Listings>,
+    pub stored: Arc<StoredFiles>,
+    pub chunks: Arc<ChunkWriter>,
+    pub memory: Arc<UnstoredMemory>,
+    pub unsynced: Arc<Unsynced>,
+}
+
+impl DocumentWriter {
     /// Stores `written` as the metadata file at `path`: a new node, or an edit of the one that was
     /// last shown as `shown`.
-    pub(super) fn store_document(
+    pub fn store_document(
         &self,
         path: &NodePath,
         shown: Option<&str>,
         written: &[u8],
     ) -> Result<()> {
         self.core.hierarchy.touch(path);
-        self.store_array(path)?;
+        self.chunks.store_array(path)?;
         let node = self.core.hierarchy.existing(path)?;
         if node.is_bare() {
             return match self.edit_of_removed(&node, written)? {
@@ -85,7 +105,7 @@ impl Vfs {
         if node.kind() == NodeKind::Array {
             // The new array replaces a removed one, which has no chunks left.
             self.core.hierarchy.put_document(path, raised, replaced)?;
-            self.overlay.forget_directories(path);
+            self.names.overlay.forget_directories(path);
             return Ok(());
         }
         let mut below = self.below_new_array(path, array)?;
@@ -103,14 +123,14 @@ impl Vfs {
         let settled = self.settle_below(path, &below, files);
         drop(below);
         for inode in inodes {
-            self.inodes.release(inode);
+            self.names.inodes.release(inode);
         }
         settled
     }
 
     /// Refuses directories below: they belong to the removed array, and cannot lie in a group.
     fn check_no_directories(&self, path: &NodePath) -> Result<()> {
-        for found in self.entries(&Place::Node(path.clone()))? {
+        for found in self.listings.entries(&Place::Node(path.clone()))? {
             let (_, place) = found?;
             if place.is_dir() {
                 let detail = "it belongs to the removed array; remove it first";
@@ -121,14 +141,9 @@ impl Vfs {
     }
 
     /// Stores `written` as the document of a node in the stored dialect.
-    pub(super) fn store_stored_document(
-        &self,
-        path: &NodePath,
-        key: &Key,
-        written: &[u8],
-    ) -> Result<()> {
+    pub fn store_stored_document(&self, path: &NodePath, key: &Key, written: &[u8]) -> Result<()> {
         self.core.hierarchy.touch(path);
-        self.store_array(path)?;
+        self.chunks.store_array(path)?;
         self.core.hierarchy.invalidate(path);
         let raised = self.core.hierarchy.raise_stored(path, key, written)?;
         let node = self.core.hierarchy.existing(path)?;
@@ -174,8 +189,8 @@ impl Vfs {
 
     /// Makes the kernel drop its pages of a metadata file, because it reads back differently than
     /// it was written.
-    pub(super) fn invalidate_document(&self, path: &NodePath) {
-        if let Some(inode) = self.inodes.known_at(&Place::Document(path.clone())) {
+    pub fn invalidate_document(&self, path: &NodePath) {
+        if let Some(inode) = self.names.inodes.known_at(&Place::Document(path.clone())) {
             self.core.invalidate(inode.number());
         }
     }
@@ -195,7 +210,7 @@ fn edit_of(node: &Node, base: &str, written: &[u8]) -> Result<Edit> {
 }
 
 /// Whether a node is a group without attributes, such as a directory becomes by itself.
-pub(super) fn is_plain_group(node: &Node) -> bool {
+pub fn is_plain_group(node: &Node) -> bool {
     match node.content() {
         Content::Group(Group { attributes, consolidated }) => {
             let says_nothing = attributes.is_empty() && !consolidated;
@@ -211,7 +226,7 @@ fn is_array(written: &[u8]) -> bool {
 }
 
 fn holds_chunks(array: &Array) -> Result<bool> {
-    let chunks = std::sync::Arc::clone(array.chunks()).list()?.next();
+    let chunks = Arc::clone(array.chunks()).list()?.next();
     Ok(chunks.is_some())
 }
 

@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::core::Core;
 use crate::array::Coords;
 use crate::metadata::NodePath;
 use crate::store::{Stat, Version};
+use crate::vfs::core::Core;
 use crate::view::View;
 
 /// The most chunks to check when a view is opened again.
@@ -26,11 +26,11 @@ const ON_ITS_WAY: Duration = Duration::from_millis(100);
 type Read = (Coords, Option<Version>);
 
 /// The generation of the hierarchy, and the sum of those of the arrays.
-pub(super) type Generations = (u64, u64);
+pub(in crate::vfs) type Generations = (u64, u64);
 
 /// The kernel's pages of a view.
 #[derive(Debug, Clone)]
-pub(super) struct KernelPages {
+pub(in crate::vfs) struct KernelPages {
     /// The generations that they show.
     pub generations: Generations,
     /// When they were last known to match the store.
@@ -44,7 +44,7 @@ pub(super) struct KernelPages {
 /// The versions of the chunks that any handle of a view has read since the kernel dropped its
 /// pages. A leaf lock.
 #[derive(Debug, Default)]
-pub(super) struct Seen(Mutex<Chunks>);
+pub(in crate::vfs) struct Seen(Mutex<Chunks>);
 
 #[derive(Debug, Default)]
 struct Chunks {

@@ -2,31 +2,42 @@
 //! when the file is closed.
 //!
 //! A chunk counts the bytes that are still missing. When none are missing in it and in its shard,
-//! `vfs::gather` has the pool store it. So `cp` onto a view stores each chunk and shard once, while
+//! `ChunkWriter` has the pool store it. So `cp` onto a view stores each chunk and shard once, while
 //! the copy continues, and reads no chunk for it: `view::elements` says which range of a chunk a
 //! request fills. A writer that did not truncate the view may stop anywhere, so its chunks are read
 //! at once, and `write` reports a damaged chunk, not `close`.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
-use super::Vfs;
-use super::authors::Thread;
-use super::inode::Inode;
-use super::open_view::{MOST_AT_HAND, OpenView};
-use super::views::as_gone;
+use super::chunks::ChunkWriter;
+use super::files::Files;
 use crate::array::region::Cover;
 use crate::cache::Due;
 use crate::error::{At, Error, Result};
 use crate::metadata::NodePath;
+use crate::vfs::authors::Thread;
+use crate::vfs::core::Core;
+use crate::vfs::names::Names;
+use crate::vfs::names::views::as_gone;
+use crate::vfs::reader::open_view::{MOST_AT_HAND, OpenView};
 use crate::view::{ChangeChunk, Format, View};
 
 /// How many zero bytes to write at once.
 const ZEROS: usize = 1 << 20;
 
-impl Vfs {
+/// Writes to views.
+pub(in crate::vfs) struct ViewWriter {
+    pub core: Arc<Core>,
+    pub names: Arc<Names>,
+    pub files: Arc<Files>,
+    pub chunks: Arc<ChunkWriter>,
+}
+
+impl ViewWriter {
     /// Like [`Self::write_view`], but only if all of its chunks are pending already, so that
     /// nothing must be waited for. `false` if they are not.
-    pub(super) fn try_write_view(
+    pub fn try_write_view(
         &self,
         open: &OpenView,
         (offset, data): (u64, &[u8]),
@@ -66,14 +77,14 @@ impl Vfs {
         drop(shared);
         open.note_author(by);
         if all_wait {
-            self.store_full_soon();
+            self.chunks.store_full_soon();
         }
         Ok(all_wait)
     }
 
     /// Writes `data` at `offset` of a view, which makes its chunks pending. Returns whether it also
     /// zeroed skipped bytes.
-    pub(super) fn write_view(
+    pub fn write_view(
         &self,
         open: &OpenView,
         (offset, data): (u64, &[u8]),
@@ -122,9 +133,9 @@ impl Vfs {
 
     fn store_full_now_or_soon(&self) {
         if self.core.cache.pending_len() > self.core.options.dirty_limit / 2 {
-            self.store_full();
+            self.chunks.store_full();
         } else {
-            self.store_full_soon();
+            self.chunks.store_full_soon();
         }
     }
 
@@ -137,21 +148,21 @@ impl Vfs {
             let len = usize::try_from(current.chunk_len(coords)?.longest()).unwrap_or(usize::MAX);
             // Reserve the memory while the chunk is changed; after that it counts as pending.
             let more = if self.core.cache.is_pending(&current, coords) { 0 } else { len };
-            self.reserve(more)?;
+            self.files.reserve(more)?;
             // Without truncation, the writer may stop anywhere.
             let cover = match cover {
                 Cover::Range(len, _) if !is_cut => Cover::Part(len),
                 cover => cover,
             };
             let changed = self.core.cache.change(&elements.path, &current, coords, &cover, change);
-            self.unreserve(more);
+            self.files.memory.unreserve(more);
             changed.at(&elements.path)
         })
     }
 
     /// Stores the writes to a view at close. After a truncation, the view must have been written
     /// completely; bytes that were not written keep their old values.
-    pub(super) fn flush_view(&self, open: &OpenView) -> Result<()> {
+    pub fn flush_view(&self, open: &OpenView) -> Result<()> {
         self.store_view(&open.view)?;
         let end = open.writing.as_ref().filter(|_| open.is_cut).map(|writing| writing.end());
         let len = open.view.len();
@@ -168,17 +179,18 @@ impl Vfs {
     }
 
     /// Stores the pending chunks of a view's arrays.
-    pub(super) fn store_view(&self, view: &View) -> Result<()> {
+    pub fn store_view(&self, view: &View) -> Result<()> {
         let mut first = Ok(());
         for elements in view.elements() {
-            first = first.and(self.store_shards(Due::Below(&elements.path)));
+            first = first.and(self.chunks.store_shards(Due::Below(&elements.path)));
         }
         first
     }
 
     /// Truncates a view to `len` bytes: to 0, to be written again, or to its full length, which
-    /// zeroes the bytes that truncating writers have skipped. Returns whether any were zeroed.
-    pub(super) fn truncate_view(&self, inode: &Inode, view: &View, len: u64) -> Result<bool> {
+    /// zeroes the bytes that truncating writers among its `opens` have skipped. Returns whether any
+    /// were zeroed.
+    pub fn truncate_view(&self, opens: &[Arc<OpenView>], view: &View, len: u64) -> Result<bool> {
         if len != 0 && len != view.len() {
             let detail = format!(
                 "cannot be resized to {len} bytes: the file always has {} bytes",
@@ -187,7 +199,7 @@ impl Vfs {
             return Err(Error::too_large(detail));
         }
         let mut is_filled = false;
-        for open in self.open_views(inode).iter().filter(|open| open.is_cut && len > 0) {
+        for open in opens.iter().filter(|open| open.is_cut && len > 0) {
             is_filled |= self.begin_in_view(open, len, len)?;
         }
         Ok(is_filled)
@@ -195,13 +207,13 @@ impl Vfs {
 
     /// Replaces all bytes of a view with those of a file of the same length. If the store fails,
     /// the chunks stay pending and the error is reported.
-    pub(super) fn replace_view(
+    pub fn replace_view(
         &self,
         path: &NodePath,
         format: &'static Format,
         bytes: &[u8],
     ) -> Result<()> {
-        let kept = self.views.kept_view(path, format).map_err(as_gone)?;
+        let kept = self.names.views.kept_view(path, format).map_err(as_gone)?;
         if u64::try_from(bytes.len()).ok() != Some(kept.view.len()) {
             return Err(Error::too_large(format!(
                 "{} bytes, but the file always has {} bytes: the array fixes its shape and type",

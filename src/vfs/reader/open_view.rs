@@ -3,19 +3,19 @@
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use super::authors::Thread;
-use super::reader::state::ReadState;
-use super::view_pages::{Generations, Seen};
-use super::view_writers::ViewWriters;
+use super::state::ReadState;
 use crate::metadata::NodePath;
+use crate::vfs::authors::Thread;
+use crate::vfs::kernel::view_pages::{Generations, Seen};
+use crate::vfs::view_writers::ViewWriters;
 use crate::view::{Format, View};
 
 /// Requests for more chunks than this always go to the pool, even if all chunks are cached.
-pub(super) const MOST_AT_HAND: usize = 64;
+pub const MOST_AT_HAND: usize = 64;
 
 /// An open view. It does not change while it is open.
 #[derive(Debug)]
-pub(super) struct OpenView {
+pub(in crate::vfs) struct OpenView {
     pub view: Arc<View>,
     pub path: NodePath,
     pub format: &'static Format,
@@ -39,14 +39,14 @@ pub(super) struct OpenView {
 }
 
 impl OpenView {
-    pub(super) fn note_author(&self, by: Thread) {
+    pub fn note_author(&self, by: Thread) {
         if let Some(writing) = &self.writing {
             writing.authors.lock().note(by);
         }
     }
 
     /// Whether it was written, but not by the process of `thread`.
-    pub(super) fn is_written_by_others(&self, thread: Thread) -> bool {
+    pub fn is_written_by_others(&self, thread: Thread) -> bool {
         self.writing.as_ref().is_some_and(|writing| !writing.authors.lock().may_include(thread))
     }
 }

@@ -14,32 +14,31 @@ use std::time::SystemTime;
 
 use parking_lot::MutexGuard;
 
-use super::Vfs;
-use super::documents::is_plain_group;
-use super::file::{Content, File};
-use super::inode::Inode;
-use super::overlay::Shown;
-use super::place::{CHUNKS, Place};
+use super::documents::{DocumentWriter, is_plain_group};
 use crate::array::{Array, Coords};
 use crate::buffer::Buffer;
 use crate::error::{At, Error, Kind, Result};
 use crate::metadata::{NodeKind, NodePath};
 use crate::store::{Aside, Key};
+use crate::vfs::names::file::{Content, File};
+use crate::vfs::names::inode::Inode;
+use crate::vfs::names::overlay::Shown;
+use crate::vfs::names::place::{CHUNKS, Place};
 
 /// The decoded bytes to encode at a time.
 const BATCH_LEN: usize = 256 << 20;
 
 /// A locked file.
-pub(super) type Locked<'i> = MutexGuard<'i, File>;
+pub(in crate::vfs) type Locked<'i> = MutexGuard<'i, File>;
 
 /// The files and directories below a directory that becomes an array.
 #[derive(Default)]
-pub(super) struct Below {
+pub(in crate::vfs) struct Below {
     /// The directories, by what they become.
     dirs: Vec<Place>,
     /// Groups without attributes: directories that became groups before their maker had filled
     /// them.
-    pub(super) groups: Vec<NodePath>,
+    pub groups: Vec<NodePath>,
     chunks: Vec<NewChunk>,
 }
 
@@ -52,10 +51,17 @@ struct NewChunk {
     encoded: Option<SystemTime>,
 }
 
-impl Vfs {
+impl Below {
+    /// Returns the inodes of the files that are chunks.
+    pub fn inodes(&self) -> Vec<Arc<Inode>> {
+        self.chunks.iter().map(|chunk| Arc::clone(&chunk.inode)).collect()
+    }
+}
+
+impl DocumentWriter {
     /// Returns everything below `path`, which is to become `array`; an error if an array cannot
     /// contain it.
-    pub(super) fn below_new_array(&self, path: &NodePath, array: &Array) -> Result<Below> {
+    pub fn below_new_array(&self, path: &NodePath, array: &Array) -> Result<Below> {
         let mut below = Below::default();
         self.collect_below(&Place::Node(path.clone()), path, array, &mut below)?;
         below.chunks.sort_by(|one, other| one.coords.indices().cmp(other.coords.indices()));
@@ -69,7 +75,7 @@ impl Vfs {
         array: &Array,
         below: &mut Below,
     ) -> Result<()> {
-        for found in self.entries(directory)? {
+        for found in self.listings.entries(directory)? {
             let (_, place) = found?;
             let outside = |what: &str| {
                 let counts = array.grid().counts();
@@ -107,7 +113,7 @@ impl Vfs {
                     return outside("not a chunk of the array");
                 }
                 Some(Place::Chunk(_, coords)) => {
-                    let inode = self.inodes.at(&place);
+                    let inode = self.names.inodes.at(&place);
                     below.chunks.push(NewChunk { from: place, coords, inode, encoded: None });
                 }
                 Some(Place::Ordinary(_, relative))
@@ -127,7 +133,7 @@ impl Vfs {
 
     /// Encodes the chunk files into a place aside. Returns `None` if nothing below changes. Changes
     /// nothing else.
-    pub(super) fn encode_below(
+    pub fn encode_below(
         &self,
         below: &mut Below,
         files: &[Locked<'_>],
@@ -146,18 +152,13 @@ impl Vfs {
     }
 
     /// Returns the keys of the files that were encoded.
-    pub(super) fn plain_keys(&self, below: &Below) -> Result<Vec<Key>> {
+    pub fn plain_keys(&self, below: &Below) -> Result<Vec<Key>> {
         let encoded = below.chunks.iter().filter(|chunk| chunk.encoded.is_some());
-        encoded.filter_map(|chunk| self.key_of(&chunk.from).transpose()).collect()
+        encoded.filter_map(|chunk| self.stored.key_of(&chunk.from).transpose()).collect()
     }
 
     /// Marks the encoded chunks and their new places as not synced to disk.
-    pub(super) fn note_converted(
-        &self,
-        below: &Below,
-        plain: Vec<Key>,
-        array: &Array,
-    ) -> Result<()> {
+    pub fn note_converted(&self, below: &Below, plain: Vec<Key>, array: &Array) -> Result<()> {
         for chunk in below.chunks.iter().filter(|chunk| chunk.encoded.is_some()) {
             self.unsynced.changed(array.key(&chunk.coords)?);
         }
@@ -213,36 +214,36 @@ impl Vfs {
                 Ok(Some((unstored.bytes.clone(), unstored.modified)))
             }
             _ => {
-                let modified = self.attr_of_stored(&chunk.from)?.modified;
-                Ok(Some((self.stored_bytes(&chunk.from)?, modified)))
+                let modified = self.names.attr_of_stored(&chunk.from)?.modified;
+                Ok(Some((self.stored.stored_bytes(&chunk.from)?, modified)))
             }
         }
     }
 
     /// Gives everything below `path`, an array now, its place in the array.
-    pub(super) fn settle_below(
+    pub fn settle_below(
         &self,
         path: &NodePath,
         below: &Below,
         files: Vec<Locked<'_>>,
     ) -> Result<()> {
         self.core.hierarchy.forget_directories(path);
-        self.overlay.replace(|place| place.in_array(path, self.core.options.form));
-        self.inodes.replace(|place| place.in_array(path, self.core.options.form));
+        self.names.overlay.replace(|place| place.in_array(path, self.core.options.form));
+        self.names.inodes.replace(|place| place.in_array(path, self.core.options.form));
         // A chunk's name belongs to a directory of chunks, even if none is shown.
         let directory = Place::Node(path.clone());
-        for (name, shown) in self.overlay.list(&directory) {
+        for (name, shown) in self.names.overlay.list(&directory) {
             if let place @ Place::Chunk(..) = shown.place()
                 && place.parent() != directory
             {
-                self.overlay.remove(&directory, &name);
+                self.names.overlay.remove(&directory, &name);
                 let name = place.name().unwrap_or_default();
-                self.overlay.insert(place.parent(), &name, shown.clone());
+                self.names.overlay.insert(place.parent(), &name, shown.clone());
             }
         }
         for place in &below.dirs {
             if let Some(name) = place.name() {
-                self.overlay.insert(place.parent(), &name, Shown::Directory(place.clone()));
+                self.names.overlay.insert(place.parent(), &name, Shown::Directory(place.clone()));
             }
         }
         let mut first = Ok(());
@@ -267,12 +268,12 @@ impl Vfs {
             Content::Stored => encoded,
             Content::Detached(_) => None,
         };
-        self.forget_unstored(&mut file);
-        self.leave_overlay(place, inode);
+        self.memory.forget_unstored(&mut file);
+        self.names.leave_overlay(place, inode);
         file.seen = None;
         drop(file);
         if let Some(modified) = kept {
-            match self.set_stored_modified(place, modified) {
+            match self.stored.set_stored_modified(place, modified) {
                 // A chunk that equals the fill value was not stored.
                 Err(error) if error.kind() == Kind::NotFound => {}
                 set => drop(set?),
@@ -282,15 +283,8 @@ impl Vfs {
     }
 }
 
-impl Below {
-    /// Returns the inodes of the files that are chunks.
-    pub(super) fn inodes(&self) -> Vec<Arc<Inode>> {
-        self.chunks.iter().map(|chunk| Arc::clone(&chunk.inode)).collect()
-    }
-}
-
 /// Locks files, so that no thread writes or stores one before it has its new place. Only the
 /// caller, which has `tree_lock` exclusively, ever waits for two files.
-pub(super) fn lock(inodes: &[Arc<Inode>]) -> Vec<Locked<'_>> {
+pub fn lock(inodes: &[Arc<Inode>]) -> Vec<Locked<'_>> {
     inodes.iter().map(|inode| inode.file().lock()).collect()
 }

@@ -8,13 +8,15 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use super::authors::{Authors, Thread};
-use super::backing_files::PassthroughState;
+use bytes::Bytes;
+
 use crate::array::Array;
 use crate::buffer::{Buffer, reserve};
 use crate::cache::Base;
 use crate::error::{Error, Kind, Result};
 use crate::store::Version;
+use crate::vfs::authors::{Authors, Thread};
+use crate::vfs::kernel::backing_files::PassthroughState;
 use crate::view::View;
 
 /// The most written ranges of a chunk to remember.
@@ -303,4 +305,31 @@ impl Unstored {
         self.keep_modified = false;
         self.modified = SystemTime::now();
     }
+}
+
+/// Returns by how many bytes a loaded file grows if `data` is written at `offset`.
+pub fn grown(file: &File, offset: u64, data: &[u8]) -> usize {
+    let (Content::Unstored(unstored) | Content::Detached(unstored)) = &file.content else {
+        return 0;
+    };
+    let end = usize::try_from(offset).unwrap_or(usize::MAX).saturating_add(data.len());
+    end.saturating_sub(unstored.bytes.len())
+}
+
+pub fn unstored_range(content: &Content, offset: u64, len: usize) -> Option<Bytes> {
+    let bytes = match content {
+        Content::Unstored(unstored) | Content::Detached(unstored) => &unstored.bytes,
+        Content::Stored => return None,
+    };
+    let start = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
+    let end = start.saturating_add(len).min(bytes.len());
+    // Copy the bytes: sharing them would make the next write copy the whole file.
+    bytes.get(start..end).map(Bytes::copy_from_slice)
+}
+
+/// Returns up to `len` bytes at `offset`.
+pub fn slice(bytes: &Bytes, offset: u64, len: usize) -> Bytes {
+    let start = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
+    let end = start.saturating_add(len).min(bytes.len());
+    bytes.slice(start..end)
 }

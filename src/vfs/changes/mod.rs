@@ -1,0 +1,4 @@
+//! Removes, renames and creates files and directories, for callers that hold the lock of the tree.
+
+pub mod directories;
+pub mod renames;

@@ -1,0 +1,267 @@
+//! Removes, renames and copies files.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use crate::buffer::Buffer;
+use crate::error::{At, Error, Kind, Result};
+use crate::metadata::NodePath;
+use crate::vfs::contents::Contents;
+use crate::vfs::core::Core;
+use crate::vfs::names::Names;
+use crate::vfs::names::file::{Content, File, Unstored};
+use crate::vfs::names::inode::Inode;
+use crate::vfs::names::overlay::Shown;
+use crate::vfs::names::place::Place;
+use crate::vfs::options::Form;
+use crate::view::Format;
+
+/// The bytes of a file that is renamed.
+struct Moved {
+    bytes: Buffer,
+    /// Whether the old name has a value in the store.
+    is_stored: bool,
+    /// Whether they are unstored bytes that a program has written.
+    was_written: bool,
+    /// The modification time that a program set.
+    modified: Option<SystemTime>,
+}
+
+/// The stored value of a place before a rename replaced it.
+enum Before {
+    Bytes(Buffer),
+    Nothing,
+    /// Unreadable, or more than bytes.
+    Unknown,
+}
+
+/// Removes, renames and copies files.
+pub(in crate::vfs) struct Renames {
+    core: Arc<Core>,
+    names: Arc<Names>,
+    contents: Contents,
+}
+
+impl Renames {
+    /// Changes the names of the files of `contents`.
+    pub fn new(contents: &Contents) -> Self {
+        let contents = contents.clone();
+        Self { core: Arc::clone(&contents.core), names: Arc::clone(&contents.names), contents }
+    }
+
+    pub fn unlink_file(&self, inode: &Inode, place: &Place) -> Result<()> {
+        let mut file = inode.file().lock();
+        let kept = self.contents.files.bytes_for_openers(&file, place);
+        self.names.keep_parent(place)?;
+        self.erase(place)?;
+        self.contents.files.detach(&mut file, kept);
+        self.names.inodes.unlink(place);
+        self.names.leave_overlay(place, inode);
+        self.names.remember_chunk_dirs(place);
+        Ok(())
+    }
+
+    /// Writes the bytes of a file to a view and removes the file, because a view cannot be
+    /// replaced.
+    pub fn rename_onto_view(
+        &self,
+        inode: &Inode,
+        from: &Place,
+        (path, format): (&NodePath, &'static Format),
+    ) -> Result<()> {
+        if !matches!(from, Place::Ordinary(..)) {
+            let detail = "only an ordinary file can be renamed onto a view";
+            return Err(Error::new(Kind::NotPermitted, detail));
+        }
+        let moved = self.bytes_to_move(&inode.file().lock(), from)?;
+        self.contents.view_writer.replace_view(path, format, &moved.bytes)?;
+        self.unlink_file(inode, from)
+    }
+
+    /// Creates an unstored ordinary file.
+    pub fn put_new_file(&self, place: &Place, bytes: Buffer) -> Result<()> {
+        let inode = self.names.inodes.at(place);
+        if let Err(error) = self.contents.files.reserve(bytes.len()) {
+            self.names.inodes.release(inode);
+            return Err(error);
+        }
+        inode.file().lock().content =
+            Content::Unstored(Unstored { changed: true, ..Unstored::of(bytes) });
+        let name = place.name().unwrap_or_default();
+        self.names.overlay.insert(place.parent(), &name, Shown::File(place.clone(), inode));
+        Ok(())
+    }
+
+    /// Renames a file. Both files stay locked, so that every concurrent write or open comes
+    /// entirely before or after the rename.
+    pub fn rename_file(
+        &self,
+        (inode, from): (&Arc<Inode>, &Place),
+        (replaced, to): (&Arc<Inode>, &Place),
+    ) -> Result<()> {
+        // Lock in the order of numbers, so that two opposite renames do not deadlock.
+        let (mut file, mut old) = if inode.number() < replaced.number() {
+            let file = inode.file().lock();
+            (file, replaced.file().lock())
+        } else {
+            let old = replaced.file().lock();
+            (inode.file().lock(), old)
+        };
+        let kept = self.contents.files.bytes_for_openers(&old, to);
+        let moved = self.bytes_to_move(&file, from)?;
+        let before = if moved.is_stored { self.value_at(to) } else { Before::Unknown };
+        let stays_unstored = !moved.is_stored && matches!(to, Place::Ordinary(..));
+        let version = if stays_unstored {
+            None
+        } else {
+            self.contents.files.store_as(
+                to,
+                (moved.bytes, None),
+                old.shown.as_deref(),
+                moved.modified,
+            )?
+        };
+        // Use the current place: the directory may have become an array meanwhile.
+        let found = inode.place();
+        let from = found.as_ref().unwrap_or(from);
+        if moved.is_stored
+            && let Err(error) = self.names.keep_parent(from).and_then(|()| self.erase(from))
+        {
+            self.restore_value(to, before);
+            // The old value was stored again, as another version.
+            old.seen = None;
+            drop((file, old));
+            self.core.invalidate(replaced.number());
+            return Err(error);
+        }
+        self.contents.files.detach(&mut old, kept);
+        self.names.leave_overlay(to, replaced);
+        self.names.leave_overlay(from, inode);
+        self.names.remember_chunk_dirs(from);
+        self.names.inodes.rename(inode, to);
+        if stays_unstored {
+            if let Content::Unstored(unstored) = &mut file.content {
+                unstored.refused = None; // That was by what it meant where it was.
+            }
+            let name = to.name().unwrap_or_default();
+            self.names.overlay.insert(
+                to.parent(),
+                &name,
+                Shown::File(to.clone(), Arc::clone(inode)),
+            );
+        } else {
+            self.contents.files.memory.forget_unstored(&mut file);
+            // The kernel's pages hold what was written, which may differ from what was stored.
+            file.seen = version.filter(|_| moved.was_written && !file.is_shared);
+            file.shown = None;
+        }
+        drop((file, old));
+        if to.is_document() {
+            // A metadata file is not shown as it was written.
+            self.core.invalidate(inode.number());
+        }
+        Ok(())
+    }
+
+    /// Returns the stored value of a chunk or an ordinary file.
+    fn value_at(&self, place: &Place) -> Before {
+        let found = match place {
+            Place::Chunk(path, coords) => {
+                let chunk =
+                    self.core.array(path).and_then(|array| self.core.cache.get(&array, coords));
+                chunk.map(|chunk| chunk.map(|chunk| chunk.bytes))
+            }
+            Place::Ordinary(..) => match self.contents.stored.stored_bytes(place) {
+                Err(error) if error.kind() == Kind::NotFound => Ok(None),
+                found => found.map(Some),
+            },
+            _ => return Before::Unknown,
+        };
+        match found {
+            Ok(Some(bytes)) => Before::Bytes(bytes),
+            Ok(None) => Before::Nothing,
+            Err(_) => Before::Unknown,
+        }
+    }
+
+    /// Restores the value of a place after a failed change.
+    fn restore_value(&self, place: &Place, before: Before) {
+        let restored = match before {
+            Before::Bytes(bytes) => {
+                self.contents.files.store_as(place, (bytes, None), None, None).map(drop)
+            }
+            Before::Nothing => self.erase(place),
+            Before::Unknown => Ok(()),
+        };
+        if let Err(error) = restored {
+            log::warn!("{}: a failed rename could not be undone: {error}", place.shown());
+        }
+    }
+
+    /// Returns the bytes of a file that is to be renamed.
+    fn bytes_to_move(&self, file: &File, from: &Place) -> Result<Moved> {
+        let Content::Unstored(unstored) = &file.content else {
+            let bytes = self.contents.stored.stored_bytes(from)?;
+            return Ok(Moved { bytes, is_stored: true, was_written: false, modified: None });
+        };
+        let is_stored = match self.names.attr_of_stored(from) {
+            Ok(_) => true,
+            Err(error) if error.kind() == Kind::NotFound => false,
+            Err(error) => return Err(error),
+        };
+        Ok(Moved {
+            bytes: unstored.bytes.clone(),
+            is_stored,
+            was_written: unstored.changed,
+            modified: unstored.keep_modified.then_some(unstored.modified),
+        })
+    }
+
+    fn erase(&self, place: &Place) -> Result<()> {
+        if let Place::Document(path) = place {
+            if let Some(key) = self.core.hierarchy.remove_document(path)? {
+                self.contents.unsynced.changed(key);
+            }
+            return Ok(());
+        }
+        if let Place::Attributes(_) | Place::Copies(_) = place {
+            return self.contents.documents.erase_beside(place);
+        }
+        let Some(key) = self.contents.stored.key_of(place)? else { return Ok(()) };
+        match place {
+            Place::Chunk(path, coords) => {
+                self.contents.chunks.erase_chunk(path, coords)?;
+            }
+            _ => self.core.hierarchy.store().write()?.erase_values(std::slice::from_ref(&key))?,
+        }
+        self.contents.unsynced.changed(key);
+        Ok(())
+    }
+}
+
+/// Refuses to rename a generated file.
+pub fn check_has_bytes(place: &Place) -> Result<()> {
+    match place {
+        Place::Chunk(..)
+        | Place::Ordinary(..)
+        | Place::Document(_)
+        | Place::Attributes(_)
+        | Place::Copies(_) => Ok(()),
+        place => {
+            let detail = "generated from the store; cannot be renamed or linked";
+            Err(Error::new(Kind::NotPermitted, detail).at(place.shown()))
+        }
+    }
+}
+
+/// Refuses to rename a chunk of an array onto the metadata file of that array.
+pub fn check_is_no_chunk_of(from: &Place, to: &Place, form: Form) -> Result<()> {
+    let (Place::Document(path) | Place::StoredDocument(path, _)) = to else { return Ok(()) };
+    match from.in_array(path, form) {
+        Some(Place::Chunk(..)) => Err(Error::invalid(
+            "a chunk cannot be renamed to a metadata \
+             file",
+        )),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,387 @@
+//! The bytes of files: reads and changes them.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use bytes::Bytes;
+
+use super::chunks::ChunkWriter;
+use super::documents::DocumentWriter;
+use super::memory::UnstoredMemory;
+use super::store::StoreReason;
+use super::stored::StoredFiles;
+use super::unsynced::Unsynced;
+use crate::buffer::Buffer;
+use crate::cache::Due;
+use crate::error::{At, Error, Kind, Result};
+use crate::vfs::access::Access;
+use crate::vfs::authors::Thread;
+use crate::vfs::core::ATTEMPTS;
+use crate::vfs::core::Core;
+use crate::vfs::names::Names;
+use crate::vfs::names::file::{Content, File, Unstored, grown, slice, unstored_range};
+use crate::vfs::names::inode::Inode;
+use crate::vfs::names::overlay::Shown;
+use crate::vfs::names::place::{Place, check_writable};
+
+/// How long a write waits for memory.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The bytes of files that programs have open or that are not stored yet.
+pub(in crate::vfs) struct Files {
+    pub core: Arc<Core>,
+    pub names: Arc<Names>,
+    pub stored: Arc<StoredFiles>,
+    pub chunks: Arc<ChunkWriter>,
+    pub documents: Arc<DocumentWriter>,
+    pub memory: Arc<UnstoredMemory>,
+    pub unsynced: Arc<Unsynced>,
+}
+
+impl Files {
+    pub fn read_content(&self, inode: &Inode, offset: u64, len: usize) -> Result<Bytes> {
+        let file = inode.file().lock();
+        if let Some(bytes) = unstored_range(&file.content, offset, len) {
+            return Ok(bytes);
+        }
+        self.names.check_still(inode, &file)?;
+        drop(file);
+        let mut attempts = 1;
+        loop {
+            let alone = (attempts >= ATTEMPTS).then(|| self.core.tree_lock.read());
+            let place = inode.place().ok_or_else(Error::not_found)?;
+            let before = self.stored.state_of(&place);
+            let read = self.stored.read_stored(&place, offset, len);
+            // If its node was moved, removed or changed meanwhile, a chunk that has gone may have
+            // been read as the fill value: it is read again, where it is now.
+            let shared = if alone.is_some() { alone } else { Some(self.core.tree_lock.read()) };
+            if attempts >= ATTEMPTS
+                || inode.place().as_ref() == Some(&place) && self.stored.state_of(&place) == before
+            {
+                return read.at(place.shown());
+            }
+            drop(shared);
+            attempts += 1;
+        }
+    }
+
+    pub fn try_read_content(&self, inode: &Inode, offset: u64, len: usize) -> Option<Bytes> {
+        let file = inode.file().try_lock()?;
+        if let Some(bytes) = unstored_range(&file.content, offset, len) {
+            return Some(bytes);
+        }
+        self.names.check_still(inode, &file).ok()?;
+        drop(file);
+        let Some(Place::Chunk(path, coords)) = inode.place() else { return None };
+        let chunk = self.core.cache.peek(&self.core.array(&path).ok()?, &coords)?;
+        Some(slice(&chunk.bytes.into(), offset, len))
+    }
+
+    pub fn write_content(
+        &self,
+        inode: &Inode,
+        (offset, data): (u64, &[u8]),
+        by: Thread,
+    ) -> Result<()> {
+        // A thread that moves the node waits for this lock.
+        let mut file = inode.file().lock();
+        let place = inode.place();
+        let shown = || place.as_ref().map_or_else(String::new, Place::shown);
+        self.names.check_still(inode, &file).map_err(|error| error.at(shown()))?;
+        let full_len =
+            self.check_end(place.as_ref(), offset, data.len()).map_err(|e| e.at(shown()))?;
+        self.load(&mut file, place.as_ref()).map_err(|error| error.at(shown()))?;
+        self.reserve(grown(&file, offset, data)).map_err(|error| error.at(shown()))?;
+        self.put(&mut file, offset, data, full_len).map_err(|error| error.at(shown()))?;
+        file.note_author(full_len, by);
+        Ok(())
+    }
+
+    pub fn try_write_content(
+        &self,
+        inode: &Inode,
+        (offset, data): (u64, &[u8]),
+        by: Thread,
+    ) -> Result<bool> {
+        let Some(mut file) = inode.file().try_lock() else { return Ok(false) };
+        if !matches!(file.content, Content::Unstored(_))
+            || self.names.check_still(inode, &file).is_err()
+        {
+            return Ok(false);
+        }
+        let place = inode.place();
+        let shown = || place.as_ref().map_or_else(String::new, Place::shown);
+        let full_len =
+            self.check_end(place.as_ref(), offset, data.len()).map_err(|e| e.at(shown()))?;
+        // `try_reserve` only: freeing memory would take time.
+        if self.memory.try_reserve(grown(&file, offset, data)).is_err() {
+            return Ok(false);
+        }
+        self.put(&mut file, offset, data, full_len).map_err(|error| error.at(shown()))?;
+        file.note_author(full_len, by);
+        Ok(true)
+    }
+
+    /// Refuses a write that ends past the longest file. Returns the length to allocate at once.
+    fn check_end(&self, place: Option<&Place>, offset: u64, len: usize) -> Result<usize> {
+        let (limit, full_len) = match place {
+            Some(Place::Chunk(path, coords)) => {
+                let chunk_len = self.core.array(path)?.chunk_len(coords)?;
+                (chunk_len.longest(), chunk_len.exactly())
+            }
+            _ => (self.stored.longest(place)?, None),
+        };
+        let len = u64::try_from(len).unwrap_or(u64::MAX);
+        if offset.checked_add(len).is_none_or(|end| end > limit) {
+            return Err(Error::too_large(match full_len {
+                Some(_) => format!("a write past the end: the chunk has {limit} bytes"),
+                None => format!("a write past the limit of {limit} bytes (--max-chunk-size)"),
+            }));
+        }
+        Ok(full_len.and_then(|len| usize::try_from(len).ok()).unwrap_or_default())
+    }
+
+    /// Writes bytes to a loaded file. The memory must be reserved.
+    fn put(&self, file: &mut File, offset: u64, data: &[u8], full_len: usize) -> Result<()> {
+        let offset =
+            usize::try_from(offset).map_err(|_| Error::too_large("offset out of range"))?;
+        match &mut file.content {
+            // A detached file is never stored, but its openers see what they write.
+            Content::Unstored(unstored) | Content::Detached(unstored) => {
+                let (before, base_len) = (unstored.bytes.len(), unstored.base_len());
+                let written = unstored.write(offset, data, full_len);
+                self.memory.unreserve(base_len.saturating_sub(unstored.base_len()));
+                if written.is_err() {
+                    let end = offset.saturating_add(data.len());
+                    self.memory.unreserve(end.saturating_sub(before));
+                }
+                written
+            }
+            Content::Stored => {
+                Err(Error::new(Kind::Internal, "the bytes of the file are not here"))
+            }
+        }
+    }
+
+    /// Loads the bytes of a file into memory, so that they can be changed.
+    fn load(&self, file: &mut File, place: Option<&Place>) -> Result<()> {
+        if matches!(file.content, Content::Stored) {
+            let place = place.ok_or_else(Error::not_found)?;
+            let mut base = None;
+            let bytes = match place {
+                Place::Chunk(path, coords) => {
+                    let chunk = self.core.cache.get(&self.core.array(path)?, coords)?;
+                    let chunk = chunk.ok_or_else(Error::not_found)?;
+                    // Another program may have replaced the chunk since it was opened. The kernel's
+                    // old pages must then not count as pages of the version that is stored later.
+                    // They are not dropped here: the kernel locks the page that is being written
+                    // until this request is answered. If the daemon were killed while it waits for
+                    // that page, the writing program would hang.
+                    file.is_shared |= !file.seen.is_some_and(|seen| seen.holds(chunk.stat.version));
+                    base = Some(chunk.base());
+                    chunk.bytes
+                }
+                place => self.stored.stored_bytes(place)?,
+            };
+            self.reserve(bytes.len())?;
+            // Without memory for both, the chunk is stored as a whole.
+            let base = base.filter(|base| self.reserve(base.bytes_len()).is_ok());
+            file.content = Content::Unstored(Unstored { base, ..Unstored::of(bytes) });
+        }
+        Ok(())
+    }
+
+    /// Changes the length of a file. If no program has it open for writing, also stores it, or
+    /// leaves it unchanged on failure.
+    pub fn truncate_and_store(&self, inode: &Inode, len: u64) -> Result<()> {
+        let _tree = self.lock_tree_to_store(inode);
+        let mut file = inode.file().lock();
+        let is_here = !matches!(file.content, Content::Stored);
+        let cut = self.truncate_locked(inode, &mut file, len);
+        if file.writers > 0 {
+            return cut;
+        }
+        let done = cut.and_then(|()| self.store_locked(inode, &mut file, StoreReason::Asked));
+        if done.is_err() && !is_here {
+            self.memory.forget_unstored(&mut file);
+        }
+        done
+    }
+
+    pub fn truncate_content(&self, inode: &Inode, len: u64) -> Result<()> {
+        self.truncate_locked(inode, &mut inode.file().lock(), len)
+    }
+
+    fn truncate_locked(&self, inode: &Inode, file: &mut File, len: u64) -> Result<()> {
+        let place = inode.place();
+        let shown = || place.as_ref().map_or_else(String::new, Place::shown);
+        let limit = self.stored.longest(place.as_ref())?;
+        if len > limit {
+            return Err(Error::too_large(format!(
+                "{len} bytes: the limit of the file is \
+                 {limit}"
+            ))
+            .at(shown()));
+        }
+        if len == 0 && matches!(file.content, Content::Stored) {
+            // Truncating to 0 must work on a damaged file, so it does not read the file.
+            file.content = Content::Unstored(Unstored::empty());
+            return Ok(());
+        }
+        self.load(file, place.as_ref()).map_err(|error| error.at(shown()))?;
+        let len = usize::try_from(len).map_err(|_| Error::too_large("length out of range"))?;
+        match &mut file.content {
+            Content::Unstored(unstored) | Content::Detached(unstored)
+                if unstored.bytes.len() == len =>
+            {
+                Ok(())
+            }
+            Content::Unstored(unstored) | Content::Detached(unstored) => {
+                let (more, less) = (
+                    len.saturating_sub(unstored.bytes.len()),
+                    unstored.bytes.len().saturating_sub(len),
+                );
+                self.reserve(more)?;
+                let base_len = unstored.base_len();
+                let cut = unstored.set_len(len);
+                self.memory.unreserve(base_len.saturating_sub(unstored.base_len()));
+                self.memory.unreserve(if cut.is_ok() { less } else { more });
+                cut
+            }
+            Content::Stored => Ok(()),
+        }
+    }
+
+    pub fn set_modified_content(&self, inode: &Inode, modified: SystemTime) -> Result<()> {
+        let mut file = inode.file().lock();
+        let place = inode.place();
+        if let Content::Unstored(unstored) = &mut file.content
+            && unstored.changed
+        {
+            unstored.modified = modified;
+            unstored.keep_modified = true;
+            return Ok(());
+        }
+        let Some(place) = &place else { return Ok(()) };
+        check_writable(Some(place))?;
+        let Some((before, after)) =
+            self.stored.set_stored_modified(place, modified).at(place.shown())?
+        else {
+            return Ok(());
+        };
+        // The kernel's pages match the new version only if they matched the old one.
+        file.seen = Some(after).filter(|_| file.seen.is_some_and(|seen| seen.holds(before)));
+        Ok(())
+    }
+
+    /// Ends one open of a file. Stores what a mapping wrote after the last close. With the last
+    /// open, drops bytes that could not be stored, as that close has reported. `end` updates other
+    /// counters under the same lock.
+    pub fn release_content(&self, inode: &Arc<Inode>, access: Access, end: impl FnOnce(&mut File)) {
+        let mut file = inode.file().lock();
+        end(&mut file);
+        file.openers = file.openers.saturating_sub(1);
+        file.writers = file.writers.saturating_sub(u32::from(access != Access::Read));
+        let refused =
+            matches!(&file.content, Content::Unstored(unstored) if unstored.refused.is_some());
+        let stores = access != Access::Read && file.writers == 0 && !refused;
+        let stored =
+            if stores { self.store_locked(inode, &mut file, StoreReason::Closing) } else { Ok(()) };
+        if file.openers == 0 {
+            file.opened = None;
+        }
+        let place = inode.place();
+        match (&file.content, &place) {
+            // It stays until it is due, even if no handle and no kernel inode refers to it.
+            (Content::Unstored(_), Some(place @ Place::Ordinary(..))) => {
+                let name = place.name().unwrap_or_default();
+                let shown = Shown::File(place.clone(), Arc::clone(inode));
+                return self.names.overlay.insert(place.parent(), &name, shown);
+            }
+            (Content::Stored, _) => return,
+            _ if file.openers > 0 => return,
+            (Content::Unstored(_) | Content::Detached(_), _) => {}
+        }
+        if let (Err(error), Some(place)) = (&stored, &place) {
+            // No program gets this error: it closed the file before the kernel wrote its mapping,
+            // or had another process close it.
+            let detail = format!("unstored changes are discarded: {}", error.detail());
+            self.core.note("close", &Error::new(error.kind(), detail).at(place.shown()));
+        }
+        if let Content::Unstored(Unstored { refused: Some(error), .. }) = &file.content
+            && error.kind() == Kind::Incomplete
+        {
+            self.core.note("close", &error.clone().of_kind(Kind::Invalid));
+        }
+        file.seen = None;
+        self.memory.forget_unstored(&mut file);
+        if let Some(place) = &place {
+            self.names.leave_overlay(place, inode);
+        }
+        drop(file);
+        self.core.invalidate(inode.number());
+    }
+
+    /// Returns the bytes of a file that is about to be unlinked or replaced, for the programs that
+    /// have it open; `None` if there are none, or if the bytes are in memory already.
+    pub fn bytes_for_openers(&self, file: &File, place: &Place) -> Option<Buffer> {
+        if let Place::View(..) = place {
+            return None; // Its openers have it as it is.
+        }
+        let wanted = file.openers > 0 && matches!(file.content, Content::Stored);
+        // A file that cannot be read now could not be read before either.
+        wanted.then(|| self.stored.stored_bytes(place).unwrap_or_else(|_| Vec::new().into()))
+    }
+
+    /// Makes a file without a name private to its openers. Call this after the name is gone, under
+    /// the same lock as [`Self::bytes_for_openers`]; otherwise an open in between would see neither
+    /// the old bytes nor the new ones.
+    pub fn detach(&self, file: &mut File, kept: Option<Buffer>) {
+        if file.openers == 0 {
+            return self.memory.forget_unstored(file);
+        }
+        if let Some(bytes) = kept {
+            // The limit does not apply: removing a file must always work.
+            self.memory.add(bytes.len());
+            file.content = Content::Detached(Unstored::of(bytes));
+        } else if let Content::Unstored(unstored) = std::mem::take(&mut file.content) {
+            file.content = Content::Detached(unstored);
+        }
+    }
+
+    /// Reserves `more` bytes for unstored data, or fails. Stores files early to free memory. The
+    /// caller may hold the lock of one file.
+    pub fn reserve(&self, more: usize) -> Result<()> {
+        let started = Instant::now();
+        let fits = u64::try_from(more).is_ok_and(|more| more <= self.core.options.dirty_limit);
+        loop {
+            if self.memory.try_reserve(more).is_ok() {
+                return Ok(());
+            }
+            self.store_idle_files();
+            let stored = self.chunks.store_shards(Due::All);
+            match (self.memory.try_reserve(more), stored) {
+                (Ok(()), _) => return Ok(()),
+                // Memory cannot be freed because the store fails, so report that error.
+                (Err(_), Err(error)) => return Err(error),
+                (Err(error), Ok(())) if !fits || started.elapsed() > PATIENCE => return Err(error),
+                // Other writers take the memory as it is freed, or have not closed their files.
+                (Err(_), Ok(())) => std::thread::park_timeout(Duration::from_millis(1)),
+            }
+        }
+    }
+
+    /// Stores ordinary files that no program is writing. Skips locked files: a thread that holds
+    /// the lock of one file must not wait for that of another.
+    fn store_idle_files(&self) {
+        for inode in self.names.overlay.files() {
+            let Some(mut file) = inode.file().try_lock() else { continue };
+            let is_ordinary = matches!(inode.place(), Some(Place::Ordinary(..)));
+            if is_ordinary && file.writers == 0 && matches!(file.content, Content::Unstored(_)) {
+                // The next request to store the file reports the error.
+                let stored = self.store_locked(&inode, &mut file, StoreReason::Asked);
+                stored.unwrap_or_else(|error| log::debug!("{error}"));
+            }
+        }
+    }
+}

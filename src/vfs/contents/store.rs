@@ -1,0 +1,215 @@
+//! Stores the unstored bytes of files as the kind of file that their place says.
+
+use std::time::{Instant, SystemTime};
+
+use bytes::Bytes;
+
+use super::files::Files;
+use crate::buffer::Buffer;
+use crate::cache::{Base, NewChunk};
+use crate::error::{At, Error, Kind, Result};
+use crate::store::{Condition, Version};
+use crate::vfs::core::TreeLock;
+use crate::vfs::names::file::{Content, File};
+use crate::vfs::names::inode::Inode;
+use crate::vfs::names::place::Place;
+use crate::vfs::options::Form;
+
+/// The reason for storing a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StoreReason {
+    /// A descriptor was closed. Scratch files stay unstored, since most are renamed or removed at
+    /// once.
+    Closing,
+    /// The file must be stored now.
+    Asked,
+    /// Everything must be stored, except files that their writers have not completed.
+    Everything,
+    /// The ticker stores scratch files that are old enough.
+    Aged,
+}
+
+impl Files {
+    /// Makes a chunk pending if the store could not take it, so that it is retried. Returns `false`
+    /// for other files, and for bytes that can never be stored.
+    pub fn defer_failed(&self, place: &Place, file: &mut File, error: &Error) -> Result<bool> {
+        let (Place::Chunk(path, coords), Content::Unstored(unstored)) = (place, &file.content)
+        else {
+            return Ok(false);
+        };
+        if !is_store_failure(error) {
+            return Ok(false);
+        }
+        let array = self.core.array(path)?;
+        let modified = unstored.keep_modified.then_some(unstored.modified);
+        let new = NewChunk { bytes: Some(unstored.bytes.clone()), base: unstored.base.clone() };
+        let deferred = self.core.cache.defer(path, &array, coords, new, modified)?;
+        self.core.cache.record_failure(&array.key(coords)?, error);
+        let seen = deferred.stat.map(|stat| stat.version);
+        file.seen = seen.filter(|_| !file.is_shared && !deferred.is_merged);
+        self.memory.forget_unstored(file);
+        Ok(true)
+    }
+
+    /// Stores the unstored bytes of a file, if `reason` asks for it.
+    pub fn store_content(&self, inode: &Inode, reason: StoreReason) -> Result<()> {
+        self.store_content_and(inode, reason, |_| Ok(()))
+    }
+
+    /// Like [`Self::store_content`], and then calls `then` with the place of the file before that
+    /// can move.
+    pub fn store_content_and(
+        &self,
+        inode: &Inode,
+        reason: StoreReason,
+        then: impl FnOnce(&Place) -> Result<()>,
+    ) -> Result<()> {
+        let _tree = self.lock_tree_to_store(inode);
+        self.store_locked(inode, &mut inode.file().lock(), reason)?;
+        inode.place().map_or(Ok(()), |place| then(&place))
+    }
+
+    /// Like [`Self::store_content`], for a caller that has locked the file and its names
+    /// ([`Self::lock_tree_to_store`]).
+    pub fn store_locked(&self, inode: &Inode, file: &mut File, reason: StoreReason) -> Result<()> {
+        let writers = file.writers;
+        let still = self.names.check_still(inode, file);
+        let Content::Unstored(unstored) = &mut file.content else { return Ok(()) };
+        let Some(place) = inode.place() else { return still };
+        unstored.settled |= matches!(reason, StoreReason::Closing | StoreReason::Asked);
+        if !unstored.changed {
+            self.memory.forget_unstored(file);
+            return Ok(());
+        }
+        if let Place::Ordinary(_, relative) = &place {
+            let is_due = match reason {
+                StoreReason::Closing => false,
+                StoreReason::Asked | StoreReason::Everything => true,
+                StoreReason::Aged => unstored.since.elapsed() >= self.core.options.writeback_delay,
+            };
+            // TensorStore renames its lock files onto their keys or removes them, so they never
+            // need to be stored.
+            if !is_due || relative.ends_with(crate::store::directory::LOCK_SUFFIX) {
+                return Ok(());
+            }
+        } else if reason == StoreReason::Aged
+            || (reason == StoreReason::Everything && writers > 0 && !unstored.settled)
+        {
+            // A program is still writing it, and half of the file would be stored.
+            return Ok(());
+        }
+        let (bytes, base) = (unstored.bytes.clone(), unstored.base.clone());
+        let modified = unstored.keep_modified.then_some(unstored.modified);
+        let shown = file.shown.clone();
+        let is_empty = bytes.is_empty();
+        let stored =
+            still.and_then(|()| self.store_as(&place, (bytes, base), shown.as_deref(), modified));
+        let stored = stored.map_err(|error| {
+            // A shell closes a duplicate of the descriptor before it writes anything. If nothing is
+            // ever written, `release` reports it.
+            let may_follow =
+                is_empty && reason == StoreReason::Closing && error.kind() == Kind::Invalid;
+            let kind = if may_follow { Kind::Incomplete } else { error.kind() };
+            error.of_kind(kind).at(place.shown())
+        });
+        if let Err(error) = &stored
+            && self.defer_failed(&place, file, error)?
+        {
+            self.names.leave_overlay(&place, inode);
+        } else if let (Err(error), Content::Unstored(unstored)) = (&stored, &mut file.content) {
+            // A program is still writing it, or got the error at its close.
+            if reason == StoreReason::Everything && error.kind() == Kind::Invalid {
+                return Ok(());
+            }
+            unstored.refused = Some(error.clone());
+            // Restart the delay before the next attempt, instead of trying and logging at every
+            // tick.
+            unstored.since = Instant::now();
+        }
+        file.seen = stored?.filter(|_| !file.is_shared);
+        file.shown = None;
+        self.memory.forget_unstored(file);
+        self.names.leave_overlay(&place, inode);
+        Ok(())
+    }
+
+    /// Stores `bytes` as the kind of file that `place` is; a partially changed chunk with its base.
+    /// Returns the stored version, or `None` if reading returns other bytes than were written
+    /// (metadata files).
+    pub fn store_as(
+        &self,
+        place: &Place,
+        (bytes, base): (Buffer, Option<Base>),
+        shown: Option<&str>,
+        modified: Option<SystemTime>,
+    ) -> Result<Option<Version>> {
+        let version = match place {
+            Place::Chunk(path, coords) => {
+                let written = self.chunks.store_chunk(path, coords, (bytes, base), modified)?;
+                if written.stat.is_some() {
+                    self.names.forget_chunk_dirs(place);
+                }
+                // The kernel's pages hold what was written.
+                let is_in_pages =
+                    !written.is_merged && self.core.array(path)?.reads_as_written(coords);
+                written.stat.filter(|_| is_in_pages).map(|stat| stat.version)
+            }
+            Place::Document(path) if self.core.options.form == Form::Zarr3 => {
+                self.documents.store_document(path, shown, &bytes)?;
+                None
+            }
+            Place::Document(_) | Place::Attributes(_) | Place::Copies(_) => {
+                self.documents.store_zarr2(place, shown, &bytes)?;
+                None
+            }
+            Place::StoredDocument(path, key) => {
+                self.documents.store_stored_document(path, key, &bytes)?;
+                self.documents.invalidate_document(path);
+                None
+            }
+            Place::Ordinary(path, relative) => {
+                let key = self.stored.ordinary_key(path, relative)?;
+                let pieces = [Bytes::from(bytes).into()];
+                let stat =
+                    self.core.hierarchy.store().write()?.set(&key, &pieces, Condition::Always)?;
+                Some(stat.version)
+            }
+            other => {
+                return Err(Error::new(Kind::NotPermitted, "read-only").at(other.shown()));
+            }
+        };
+        if let Some(key) = self.stored.key_of(place)? {
+            self.unsynced.changed(key);
+        }
+        match modified {
+            Some(modified) if version.is_some() && !self.chunks.is_pending(place)? => {
+                let versions = self.stored.set_stored_modified(place, modified)?;
+                // If another program stored a value in between, that is not what was written.
+                let is_ours = |before| version.is_some_and(|version| version.holds(before));
+                Ok(versions.filter(|(before, _)| is_ours(*before)).map(|(_, after)| after))
+            }
+            _ => Ok(version),
+        }
+    }
+
+    /// Locks the tree for storing an inode: exclusively if that creates or changes a node; shared
+    /// for a chunk, whose array must not be moved or removed meanwhile.
+    pub fn lock_tree_to_store(&self, inode: &Inode) -> Option<TreeLock<'_>> {
+        match inode.place()? {
+            place if place.is_document() => {
+                // Storing pending chunks now shortens the time under the lock.
+                if let Some(path) = place.node() {
+                    self.chunks.store_array_before(path);
+                }
+                Some(TreeLock::Alone { _guard: self.core.tree_lock.write() })
+            }
+            Place::Chunk(..) => Some(TreeLock::Shared { _guard: self.core.tree_lock.read() }),
+            _ => None,
+        }
+    }
+}
+
+/// Whether the medium below the store failed, so that a retry may succeed.
+fn is_store_failure(error: &Error) -> bool {
+    matches!(error.kind(), Kind::Os(_) | Kind::ReadOnly | Kind::Busy | Kind::NoMemory)
+}

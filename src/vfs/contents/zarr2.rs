@@ -1,0 +1,109 @@
+//! Metadata files that programs write with `--as zarr2`.
+
+use super::documents::DocumentWriter;
+use crate::error::{At, Error, Kind, Result};
+use crate::metadata::merge::Edit;
+use crate::metadata::{NodeKind, NodePath, zarr2};
+use crate::vfs::names::place::Place;
+
+impl DocumentWriter {
+    /// Stores what a program wrote to a metadata file.
+    pub fn store_zarr2(&self, place: &Place, shown: Option<&str>, written: &[u8]) -> Result<()> {
+        let path = place.node().ok_or_else(Error::not_found)?;
+        let written = String::from_utf8_lossy(written);
+        let node = self.core.hierarchy.existing(path)?;
+        if node.is_bare() && !matches!(place, Place::Document(_)) {
+            // The metadata file of the node does not exist yet. Keep the attributes for it; for
+            // consolidated metadata, remember only that they are wanted.
+            if let Place::Attributes(_) = place {
+                crate::json::parse_object(written.as_bytes())
+                    .map_err(|error| error.of_kind(Kind::Invalid))?;
+                self.names.zarr2.early_attributes.lock().insert(path.clone(), written.into_owned());
+            } else {
+                self.names.zarr2.wants_copies.lock().insert(path.clone());
+            }
+            return Ok(());
+        }
+        if let Place::Copies(_) = place {
+            let edit = Edit { consolidated: Some(true), ..Edit::default() };
+            return self.core.hierarchy.edit(path, &edit);
+        }
+        let kind = match place {
+            Place::Attributes(_) => node.kind(),
+            _ if is_array(&written) => NodeKind::Array,
+            _ => NodeKind::Group,
+        };
+        let is_new = node.is_bare() || (kind == NodeKind::Array && node.kind() == NodeKind::Group);
+        if is_new {
+            let attributes = self.names.zarr2.early_attributes.lock().get(path).cloned();
+            let document = zarr2::to_v3(kind, &written, attributes.as_deref())?;
+            self.store_document(path, None, document.as_bytes())?;
+            self.names.zarr2.note_fill(path, &written);
+            self.names.zarr2.early_attributes.lock().remove(path);
+            self.names.zarr2.removed_attributes.lock().retain(|place| place.node() != Some(path));
+            let is_wanted = self.names.zarr2.wants_copies.lock().remove(path);
+            if is_wanted && kind == NodeKind::Group {
+                return self
+                    .core
+                    .hierarchy
+                    .edit(path, &Edit { consolidated: Some(true), ..Edit::default() });
+            }
+            return Ok(());
+        }
+        if kind != node.kind() {
+            return Err(Error::invalid("the node is an array: remove it first"));
+        }
+        let known = self.names.zarr2.documents_of(&node)?;
+        let (base, new) = match place {
+            Place::Attributes(_) => (
+                zarr2::to_v3(kind, &known.document, Some(shown.unwrap_or(&known.attributes)))?,
+                zarr2::to_v3(kind, &known.document, Some(&written))?,
+            ),
+            _ => (
+                zarr2::to_v3(kind, shown.unwrap_or(&known.document), Some(&known.attributes))?,
+                zarr2::to_v3(kind, &written, Some(&known.attributes))?,
+            ),
+        };
+        self.store_document(path, Some(&base), new.as_bytes())?;
+        if let Place::Document(_) = place {
+            self.names.zarr2.note_fill(path, &written);
+        }
+        Ok(())
+    }
+
+    /// Adds the attributes that were written before to a directory that has become a group.
+    pub fn settle_early_attributes(&self, path: &NodePath) -> Result<()> {
+        let attributes = self.names.zarr2.early_attributes.lock().remove(path);
+        match attributes {
+            Some(text) => self.store_zarr2(&Place::Attributes(path.clone()), None, text.as_bytes()),
+            None => Ok(()),
+        }
+    }
+
+    /// Removes attributes or consolidated metadata.
+    pub fn erase_beside(&self, place: &Place) -> Result<()> {
+        let path = place.node().ok_or_else(Error::not_found)?;
+        let node = self.core.hierarchy.existing(path)?;
+        match place {
+            Place::Attributes(path)
+                if self.names.zarr2.early_attributes.lock().remove(path).is_some() =>
+            {
+                Ok(())
+            }
+            _ if node.is_bare() => {
+                self.names.zarr2.removed_attributes.lock().insert(place.clone());
+                Ok(())
+            }
+            Place::Attributes(_) => self.store_zarr2(place, None, b"{}").at(place.shown()),
+            _ => {
+                let edit = Edit { consolidated: Some(false), ..Edit::default() };
+                self.core.hierarchy.edit(path, &edit)
+            }
+        }
+    }
+}
+
+/// Whether a metadata file describes an array.
+fn is_array(text: &str) -> bool {
+    crate::json::parse_object(text.as_bytes()).is_ok_and(|document| document.contains_key("shape"))
+}

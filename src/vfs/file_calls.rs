@@ -1,0 +1,292 @@
+//! The calls on open files, from `open` to the last `close`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+
+use super::access::{Access, Opened};
+use super::authors::HandleUse;
+use super::contents::store::StoreReason;
+use super::names::Names;
+use super::names::attr::Attr;
+use super::names::file::slice;
+use super::names::inode::Inode;
+use super::names::overlay::Shown;
+use super::opening::handles::{Handle, Source};
+use super::opening::passthrough::Passthrough;
+use super::{ATTEMPTS, Vfs};
+use crate::error::{At, Error, Kind, Result};
+
+impl Vfs {
+    /// Opens a file. All writers share its bytes.
+    pub fn open(&self, number: u64, access: Access) -> Result<Opened> {
+        let known = self.names.inode(number)?;
+        let mut attempts = 1;
+        loop {
+            if Names::is_orphaned(&known) && !Passthrough::uses_passthrough(&known) {
+                return Err(Error::not_found());
+            }
+            let place = known.place();
+            let Some(opened) = self.open_unmoved(&known, access, attempts >= ATTEMPTS) else {
+                attempts += 1;
+                continue;
+            };
+            match opened {
+                // Another file just took the name. For passthrough, only the kernel can look up the
+                // new inode.
+                Err(error)
+                    if error.kind() == Kind::NotFound
+                        && (known.is_replaced() || known.place() != place)
+                        && !Passthrough::uses_passthrough(&known)
+                        && !Names::is_orphaned(&known)
+                        && attempts < ATTEMPTS => {}
+                opened => return opened,
+            }
+            attempts += 1;
+        }
+    }
+
+    /// Opens a file, unless a node was moved or removed meanwhile: then a chunk may seem to be
+    /// missing that is in another place now. Opening for reading may decode a chunk, so the lock is
+    /// not held over it, except in the last attempt.
+    fn open_unmoved(
+        &self,
+        known: &Arc<Inode>,
+        access: Access,
+        is_last: bool,
+    ) -> Option<Result<Opened>> {
+        if access != Access::Read || is_last {
+            let _shared = self.core.tree_lock.read();
+            return Some(self.opener.open_inode(known, access));
+        }
+        let before = self.core.hierarchy.moves();
+        let opened = self.opener.open_inode(known, access);
+        // A thread that moves a node now has done so when this one gets the lock.
+        let shared = self.core.tree_lock.read();
+        let is_unmoved = self.core.hierarchy.moves() == before;
+        drop(shared);
+        if is_unmoved {
+            return Some(opened);
+        }
+        if let Ok(opened) = opened {
+            self.opener.end(opened.handle);
+        }
+        None
+    }
+
+    /// Creates the file `name` in `parent` and opens it, or opens the existing one.
+    pub fn create(
+        &self,
+        parent: u64,
+        name: &str,
+        mode: u16,
+        access: Access,
+        exclusive: bool,
+    ) -> Result<(Attr, Opened)> {
+        let create = || self.create_once(parent, name, mode, (access, exclusive));
+        match create() {
+            // The name may have led to an inode with passthrough; it has another inode now.
+            Err(error) if error.kind() == Kind::NotFound => create(),
+            created => created,
+        }
+    }
+
+    fn create_once(
+        &self,
+        parent: u64,
+        name: &str,
+        mode: u16,
+        (access, is_exclusive): (Access, bool),
+    ) -> Result<(Attr, Opened)> {
+        let _shared = self.core.tree_lock.read();
+        let parent = self.names.directory(parent)?;
+        if let Some(place) = self.names.resolve(&parent, name)? {
+            if is_exclusive {
+                return Err(Error::new(Kind::Exists, "the file exists"));
+            }
+            if place.is_dir() {
+                return Err(Error::new(Kind::IsDirectory, "is a directory"));
+            }
+            return self.opener.open_and_look_up(&self.names.inode_for_name(&place), access);
+        }
+        self.core.hierarchy.store().write()?;
+        let place = self.names.place_for_new(&parent, name)?;
+        self.names.touch(&place);
+        let inode = self.names.inodes.at(&place);
+        let shown = Shown::File(place.clone(), Arc::clone(&inode));
+        self.names.overlay.insert(place.parent(), &place.name().unwrap_or_default(), shown);
+        inode.file().lock().mode = Some(mode);
+        let created = self.opener.open_and_look_up(&inode, Access::Truncate);
+        if created.is_err() {
+            self.names.leave_overlay(&place, &inode);
+            self.names.inodes.release(inode);
+        }
+        created
+    }
+
+    /// Reads up to `len` bytes at `offset`, fewer only at the end of the file.
+    pub fn read(&self, handle: u64, offset: u64, len: usize) -> Result<Bytes> {
+        let handle = self.opener.handles.get(handle)?;
+        let read = match &handle.source {
+            Source::File(drops) => {
+                if let Some(opener) = *drops {
+                    handle.inode.file().lock().note_dropped(opener);
+                }
+                self.contents.files.read_content(&handle.inode, offset, len)
+            }
+            Source::Made(made) => Ok(slice(made, offset, len)),
+            Source::View(view) => {
+                self.names.views.note_pages(view);
+                self.reader.read_view(view, offset, len).at(handle.shown())
+            }
+            Source::Backing(backing) => Ok(backing.read(offset, len)?),
+        };
+        read.inspect(|bytes| add_len(&self.opener.reports.read_len, bytes))
+    }
+
+    /// Like [`Self::read`], but only if nothing must be read from the store, decoded or waited for.
+    pub fn try_read(&self, handle: u64, offset: u64, len: usize) -> Option<Bytes> {
+        let handle = self.opener.handles.get(handle).ok()?;
+        let read = match &handle.source {
+            Source::File(drops) => {
+                if let Some(opener) = *drops {
+                    handle.inode.file().try_lock()?.note_dropped(opener);
+                }
+                self.contents.files.try_read_content(&handle.inode, offset, len)
+            }
+            Source::Made(made) => Some(slice(made, offset, len)),
+            Source::View(view) => {
+                self.names.views.note_pages(view);
+                self.reader.try_read_view(view, offset, len)
+            }
+            Source::Backing(_) => None,
+        };
+        read.inspect(|bytes| add_len(&self.opener.reports.read_len, bytes))
+    }
+
+    /// Writes all of `data` at `offset`, or nothing.
+    pub fn write(&self, by: impl Into<HandleUse>, offset: u64, data: &[u8]) -> Result<()> {
+        let HandleUse { handle, thread } = by.into();
+        let handle = self.opener.handles.get(handle)?;
+        let written = match handle.view() {
+            Some(view) => {
+                let written = self
+                    .contents
+                    .view_writer
+                    .write_view(view, (offset, data), thread)
+                    .at(handle.shown());
+                written.map(|is_filled| {
+                    if is_filled {
+                        // The write may have changed more bytes than the kernel wrote.
+                        self.core.invalidate(handle.inode.number());
+                    }
+                })
+            }
+            None => self.contents.files.write_content(&handle.inode, (offset, data), thread),
+        };
+        written.inspect(|()| add_len(&self.opener.reports.written_len, data))
+    }
+
+    /// Like [`Self::write`], but returns `false` if anything must be read, decoded or waited for.
+    pub fn try_write(&self, by: impl Into<HandleUse>, offset: u64, data: &[u8]) -> Result<bool> {
+        let HandleUse { handle, thread } = by.into();
+        let handle = self.opener.handles.get(handle)?;
+        let is_written = match handle.view() {
+            Some(view) => self
+                .contents
+                .view_writer
+                .try_write_view(view, (offset, data), thread)
+                .at(handle.shown())?,
+            None => self.contents.files.try_write_content(&handle.inode, (offset, data), thread)?,
+        };
+        if is_written {
+            add_len(&self.opener.reports.written_len, data);
+        }
+        Ok(is_written)
+    }
+
+    /// Stores the unstored bytes of a file at the close of a descriptor. If the process has written
+    /// none of them (a child that closes inherited descriptors), it neither stores an incomplete
+    /// file nor gets an error for it.
+    pub fn flush(&self, by: impl Into<HandleUse>) -> Result<()> {
+        let HandleUse { handle, thread } = by.into();
+        let handle = self.opener.handles.get(handle)?;
+        if !handle.may_write() {
+            return Ok(());
+        }
+        let is_of_others = match handle.view() {
+            Some(view) => view.is_written_by_others(thread),
+            None => handle.inode.file().lock().is_written_by_others(thread),
+        };
+        if is_of_others {
+            return Ok(());
+        }
+        let stored = match handle.view() {
+            Some(view) => self.contents.view_writer.flush_view(view).at(handle.shown()),
+            None => self.contents.files.store_content_and(
+                &handle.inode,
+                StoreReason::Closing,
+                |place| self.contents.chunks.check_shard_of(place),
+            ),
+        };
+        self.drop_pages_of_others(&handle);
+        stored
+    }
+
+    /// Syncs a file to disk.
+    pub fn fsync(&self, handle: u64) -> Result<()> {
+        let handle = self.opener.handles.get(handle)?;
+        let stored = match handle.view() {
+            Some(view) => self
+                .contents
+                .view_writer
+                .store_view(&view.view)
+                .and_then(|()| self.contents.unsynced.sync_all(self.core.hierarchy.store())),
+            None => {
+                self.contents.files.store_content_and(&handle.inode, StoreReason::Asked, |place| {
+                    self.contents.chunks.store_shard_of(place)?;
+                    self.contents.stored.sync_place(place)
+                })
+            }
+        };
+        self.drop_pages_of_others(&handle);
+        stored
+    }
+
+    /// Makes the kernel drop its pages of all other files that are open for writing and have
+    /// elements of the same arrays. A mapping that changes one of these pages later reads it again
+    /// first, so that it does not undo what was just stored beside its own bytes.
+    fn drop_pages_of_others(&self, written: &Handle) {
+        if !written.may_write() {
+            return;
+        }
+        for inode in self.opener.handles.others_with_elements_of(written) {
+            self.core.invalidate(inode.number());
+        }
+    }
+
+    /// Closes a handle. The last close of a file drops incomplete bytes.
+    pub fn release(&self, handle: u64) {
+        let Ok(open) = self.opener.handles.get(handle) else { return };
+        let is_writer = open.may_write();
+        if let Some(view) = open.view() {
+            view.reads.end();
+            if is_writer {
+                // Store what a mapping wrote after the last close.
+                self.contents
+                    .view_writer
+                    .store_view(&view.view)
+                    .unwrap_or_else(|error| self.core.note("close", &error));
+            }
+        }
+        let _tree =
+            is_writer.then(|| self.contents.files.lock_tree_to_store(&open.inode)).flatten();
+        drop(open);
+        self.opener.end(handle);
+    }
+}
+
+fn add_len(counter: &AtomicU64, bytes: &[u8]) {
+    counter.fetch_add(u64::try_from(bytes.len()).unwrap_or_default(), Ordering::Relaxed);
+}

@@ -1,0 +1,216 @@
+//! The calls that change names: they lock the tree, find the names and check them.
+
+use super::Vfs;
+use super::access::Replace;
+use super::changes::renames::{check_has_bytes, check_is_no_chunk_of};
+use super::names::attr::Attr;
+use super::names::file::Content;
+use super::names::place::{
+    DOCUMENT, Place, ZARRAY, ZATTRS, ZGROUP, ZMETADATA, below_shown, check_writable,
+};
+use crate::cache::Due;
+use crate::error::{At, Error, Kind, Result};
+
+impl Vfs {
+    /// Makes the directory `name` in `parent`: in a group, one that becomes a node; in an array,
+    /// one of chunks or of ordinary files.
+    pub fn mkdir(&self, parent: u64, name: &str) -> Result<Attr> {
+        self.core.options.check_names_change()?;
+        let _shared = self.core.tree_lock.read();
+        let parent = self.names.directory(parent)?;
+        if self.names.resolve(&parent, name)?.is_some() {
+            return Err(Error::new(Kind::Exists, "the file exists"));
+        }
+        self.core.hierarchy.store().write()?;
+        let place =
+            self.directories.make_directory(&parent, name).at(below_shown(&parent, name))?;
+        self.names.lookup_place(&place)
+    }
+
+    /// Removes the empty directory `name` from `parent`.
+    pub fn rmdir(&self, parent: u64, name: &str) -> Result<()> {
+        self.core.options.check_names_change()?;
+        let _alone = self.core.tree_lock.write();
+        let parent = self.names.directory(parent)?;
+        let place = self.names.resolve(&parent, name)?.ok_or_else(Error::not_found)?;
+        self.core.hierarchy.store().write()?;
+        self.directories.check_empty(&place)?;
+        if let Place::Node(path) = &place {
+            self.core.cache.forget_below(path);
+            self.core.hierarchy.remove_directory(path).at(path)?;
+            self.names.zarr2.forget(path);
+            self.directories.note_documents(path)?;
+        } else if let Some(name) = place.name() {
+            if let Place::OrdinaryDir(path, relative) = &place {
+                // Files that were never shown.
+                let hidden = self.core.hierarchy.ordinary_prefix(path)?.join(relative)?;
+                self.core.hierarchy.store().write()?.erase_prefix(&hidden)?;
+            }
+            self.names.overlay.remove(&place.parent(), &name);
+        }
+        self.names.inodes.unlink(&place);
+        Ok(())
+    }
+
+    /// Syncs the unstored files of a directory that are complete, and stores the directory itself
+    /// as a group if it is to become one. On the root, syncs everything.
+    pub fn sync_directory(&self, number: u64) -> Result<()> {
+        if self.core.hierarchy.store().is_writable() {
+            match self.names.inode(number)?.place() {
+                Some(Place::Node(path)) if path.is_root() => return self.sync(),
+                Some(Place::Node(path)) => {
+                    let _alone = self.core.tree_lock.write();
+                    let node = self.core.hierarchy.node(&path)?;
+                    if node.is_some_and(|node| node.is_made()) {
+                        self.directories.store_as_group(&path)?;
+                    }
+                }
+                _ => {}
+            }
+        }
+        self.sync_files()
+    }
+
+    /// Removes the file `name` from `parent`; a chunk is erased.
+    pub fn unlink(&self, parent: u64, name: &str) -> Result<()> {
+        let _tree = self.core.lock_tree(is_document_name(name));
+        let parent = self.names.directory(parent)?;
+        let place = self.names.resolve(&parent, name)?.ok_or_else(Error::not_found)?;
+        self.core.hierarchy.store().write()?;
+        match &place {
+            place if place.is_dir() => return Err(Error::new(Kind::IsDirectory, "is a directory")),
+            Place::Chunk(path, coords)
+                if self.names.zarr2.shows_fill(path, &*self.core.array(path)?) =>
+            {
+                // A chunk that is only shown as the fill value cannot be removed.
+                if self.core.cache.stat(&*self.core.array(path)?, coords)?.is_none()
+                    && self
+                        .names
+                        .overlay
+                        .get(&place.parent(), &place.name().unwrap_or_default())
+                        .is_none()
+                {
+                    return Err(Error::not_found());
+                }
+            }
+            Place::Chunk(..)
+            | Place::Ordinary(..)
+            | Place::Document(_)
+            | Place::Attributes(_)
+            | Place::Copies(_) => {}
+            Place::View(path, _) => {
+                let detail = format!("it is a view of {path}, and exists as long as {path} does");
+                return Err(Error::new(Kind::NotPermitted, detail).at(place.shown()));
+            }
+            _ => return Err(Error::new(Kind::NotPermitted, "read-only").at(place.shown())),
+        }
+        let inode = self.names.inodes.at(&place);
+        let removed = self.renames.unlink_file(&inode, &place).at(place.shown());
+        self.names.inodes.release(inode);
+        self.contents.chunks.store_full_soon();
+        removed
+    }
+
+    /// Renames `name` in `parent` to `new_name` in `new_parent`: the bytes of a file are stored as
+    /// what the new name is; a node moves with everything below it.
+    pub fn rename(
+        &self,
+        parent: u64,
+        name: &str,
+        new_parent: u64,
+        new_name: &str,
+        replace: Replace,
+    ) -> Result<()> {
+        self.core.options.check_names_change()?;
+        let is_document = is_document_name(name) || is_document_name(new_name);
+        let found = self.names.resolve(&self.names.directory(parent)?, name)?;
+        let is_dir = found.as_ref().is_some_and(Place::is_dir);
+        if let Some(Place::Node(path)) = found {
+            // Storing pending chunks now shortens the time under the lock. The move reports what
+            // cannot be stored.
+            let stored = self.contents.chunks.store_shards(Due::Below(&path));
+            stored.unwrap_or_else(|error| log::debug!("{error}"));
+        }
+        let _tree = self.core.lock_tree(is_document || is_dir || self.is_stored_dir(new_parent)?);
+        let (parent, new_parent) =
+            (self.names.directory(parent)?, self.names.directory(new_parent)?);
+        let from = self.names.resolve(&parent, name)?.ok_or_else(Error::not_found)?;
+        self.core.hierarchy.store().write()?;
+        let taken = self.names.resolve(&new_parent, new_name)?;
+        if taken.is_some() && replace == Replace::No {
+            return Err(Error::new(Kind::Exists, "the file exists"));
+        }
+        if taken.as_ref() == Some(&from) {
+            return Ok(());
+        }
+        let at = below_shown(&new_parent, new_name);
+        if from.is_dir() {
+            let renamed = if is_dir {
+                self.directories.rename_directory(&from, &new_parent, new_name, taken.as_ref())
+            } else {
+                Err(Error::new(Kind::Busy, "it has just become a directory"))
+            };
+            return renamed.at(at);
+        }
+        check_has_bytes(&from)?;
+        let to = match taken {
+            Some(place) if place.is_dir() => {
+                return Err(Error::new(Kind::IsDirectory, "is a directory"));
+            }
+            Some(place) => place,
+            None => self.names.place_for_new(&new_parent, new_name)?,
+        };
+        check_writable(Some(&to))?;
+        if let Place::View(path, format) = &to {
+            let inode = self.names.inodes.at(&from);
+            let replaced = self.renames.rename_onto_view(&inode, &from, (path, format));
+            self.names.inodes.release(inode);
+            return replaced.at(at);
+        }
+        check_is_no_chunk_of(&from, &to, self.core.options.form).at(at.clone())?;
+        self.names.touch(&to);
+        let (inode, replaced) = (self.names.inodes.at(&from), self.names.inodes.at(&to));
+        let renamed = self.renames.rename_file((&inode, &from), (&replaced, &to));
+        self.names.inodes.release(inode);
+        self.names.inodes.release(replaced);
+        self.contents.chunks.store_full_soon();
+        renamed.at(at)
+    }
+
+    fn is_stored_dir(&self, number: u64) -> Result<bool> {
+        Ok(matches!(self.names.directory(number)?, Place::StoredDir(_)))
+    }
+
+    /// Creates a second name for the bytes of a file. Every name gets a copy: a store has no links.
+    pub fn link(&self, number: u64, new_parent: u64, new_name: &str) -> Result<Attr> {
+        self.core.options.check_names_change()?;
+        let _tree =
+            self.core.lock_tree(is_document_name(new_name) || self.is_stored_dir(new_parent)?);
+        let inode = self.names.inode(number)?;
+        let from = inode.place().ok_or_else(Error::not_found)?;
+        self.core.hierarchy.store().write()?;
+        check_has_bytes(&from)?;
+        let new_parent = self.names.directory(new_parent)?;
+        if self.names.resolve(&new_parent, new_name)?.is_some() {
+            return Err(Error::new(Kind::Exists, "the file exists"));
+        }
+        let to = self.names.place_for_new(&new_parent, new_name)?;
+        check_writable(Some(&to))?;
+        self.names.touch(&to);
+        let bytes = match &inode.file().lock().content {
+            Content::Unstored(unstored) => unstored.bytes.clone(),
+            Content::Stored | Content::Detached(_) => self.contents.stored.stored_bytes(&from)?,
+        };
+        if matches!(to, Place::Ordinary(..)) {
+            self.renames.put_new_file(&to, bytes)?;
+        } else {
+            self.contents.files.store_as(&to, (bytes, None), None, None).at(to.shown())?;
+        }
+        self.names.lookup_place(&to)
+    }
+}
+
+/// Whether this name belongs to a metadata file.
+fn is_document_name(name: &str) -> bool {
+    [DOCUMENT, ZARRAY, ZGROUP, ZATTRS, ZMETADATA].contains(&name)
+}

@@ -1,0 +1,283 @@
+//! Finds names in the tree.
+
+use std::sync::Arc;
+
+use super::Names;
+use super::overlay::Shown;
+use super::place::{CHUNKS, CONTROL, DOCUMENT, Found, GROUP, Place, Report, STORED, VIEWS, below};
+use super::zarr2::Named;
+use crate::array::{Array, Coords, parse_index};
+use crate::error::{Error, Kind, Result};
+use crate::hierarchy::{Content as NodeContent, Document, Node};
+use crate::metadata::{NodeKind, NodePath};
+use crate::store::Key;
+use crate::vfs::options::Form;
+use crate::view::{Format, ROOT_NAME};
+
+impl Names {
+    /// Returns the place of `name` in `directory`; `None` if it does not exist.
+    pub fn resolve(&self, directory: &Place, name: &str) -> Result<Option<Place>> {
+        Ok(self.find(directory, name)?.map(|found| found.place))
+    }
+
+    /// Like [`Self::resolve`], with the stat of the stored value if it was needed.
+    pub fn find(&self, directory: &Place, name: &str) -> Result<Option<Found>> {
+        let found = match self.core.options.form {
+            Form::View(_) => self.find_among_views(directory, name)?,
+            Form::Zarr3 | Form::Zarr2 => self.find_in_form(directory, name)?,
+        };
+        match found {
+            None => Ok(self.views.resolve_view(directory, name)?.map(Found::from)),
+            found => Ok(found),
+        }
+    }
+
+    /// With `--as FORMAT`, only groups and views have names.
+    fn find_among_views(&self, directory: &Place, name: &str) -> Result<Option<Found>> {
+        let Place::Node(_) = directory else { return self.find_in_zarr3(directory, name) };
+        Ok(match self.find_in_zarr3(directory, name)? {
+            Some(Found { place: Place::Node(path), .. }) => {
+                let node = self.core.hierarchy.existing(&path)?;
+                (node.kind() == NodeKind::Group).then(|| Place::Node(path).into())
+            }
+            found => found.filter(|found| found.place == Place::Control),
+        })
+    }
+
+    fn find_in_form(&self, directory: &Place, name: &str) -> Result<Option<Found>> {
+        match self.zarr2.translate(directory, name)? {
+            Named::Same => self.find_in_zarr3(directory, name),
+            Named::As(parent, alias) => match self.find_in_zarr3(&parent, &alias)? {
+                None if self.is_bare(directory)? => self.find_in_zarr3(directory, name),
+                None => Ok(self.zarr2.unlisted_chunk(directory, name)?.map(Found::from)),
+                found => Ok(found),
+            },
+            Named::Beside(place) => Ok(self.zarr2.beside(place)?.map(Found::from)),
+            Named::Nothing => Ok(None),
+        }
+    }
+
+    fn is_bare(&self, directory: &Place) -> Result<bool> {
+        let Place::Node(path) = directory else { return Ok(false) };
+        Ok(self.core.hierarchy.node(path)?.is_some_and(|node| node.is_bare()))
+    }
+
+    fn find_in_zarr3(&self, directory: &Place, name: &str) -> Result<Option<Found>> {
+        if let Some(shown) = self.overlay.get(directory, name) {
+            if self.is_current(&shown)? {
+                return Ok(Some(shown.place().clone().into()));
+            }
+            self.overlay.remove(directory, name);
+        }
+        match directory {
+            Place::Node(path) => self.find_in_node(path, name),
+            Place::ChunkDir(path, prefix) => self.find_in_chunks(path, prefix, name),
+            Place::OrdinaryDir(path, _) => self.find_ordinary(path, directory, name),
+            Place::Control => Ok(match name {
+                STORED => Some(Place::StoredDir(NodePath::root()).into()),
+                VIEWS => Some(Place::ViewsDir(NodePath::root()).into()),
+                name => Report::of_name(name).map(|report| Place::Report(report).into()),
+            }),
+            Place::StoredDir(path) => Ok(self.resolve_stored(path, name)?.map(Found::from)),
+            Place::ViewsDir(path) => Ok(self.resolve_views_of(path, name)?.map(Found::from)),
+            _ => Err(Error::new(Kind::NotDirectory, "not a directory")),
+        }
+    }
+
+    /// Whether a name that only this mount has is still valid: a directory in an array needs the
+    /// array.
+    pub fn is_current(&self, shown: &Shown) -> Result<bool> {
+        let Shown::Directory(place) = shown else { return Ok(true) };
+        let depth = match place {
+            Place::ChunkDir(_, prefix) => Some(prefix.len()),
+            Place::OrdinaryDir(..) => None,
+            _ => return Ok(true),
+        };
+        let node = place.node().map_or(Ok(None), |path| self.core.hierarchy.node(path))?;
+        let array = node.as_ref().and_then(|node| node.array());
+        Ok(array.is_some_and(|array| depth.is_none_or(|depth| depth < array.grid().rank())))
+    }
+
+    fn find_in_node(&self, path: &NodePath, name: &str) -> Result<Option<Found>> {
+        if path.is_root() && name == CONTROL {
+            return Ok(Some(Place::Control.into()));
+        }
+        let Some(node) = self.core.hierarchy.node(path)? else { return Ok(None) };
+        if name == DOCUMENT {
+            return Ok((!node.is_bare()).then(|| Place::Document(path.clone()).into()));
+        }
+        match node.content() {
+            NodeContent::Array(array) if name == CHUNKS => self.chunks_of(path, array),
+            NodeContent::NotUnderstood(NodeKind::Array, error) => {
+                let found = self.find_ordinary(path, &Place::Node(path.clone()), name)?;
+                // An encoded chunk must not appear as an ordinary file with the name of a decoded
+                // one.
+                let is_safe = found.is_none() && !may_be_chunk(name);
+                if is_safe { Ok(None) } else { Err(error.clone()) }
+            }
+            NodeContent::Array(_) => self.find_ordinary(path, &Place::Node(path.clone()), name),
+            NodeContent::Group(_) | NodeContent::NotUnderstood(NodeKind::Group, _) => {
+                let child = path.child(name)?;
+                let found = self.core.hierarchy.node(&child)?;
+                if let NodeContent::NotUnderstood(_, error) = node.content()
+                    && found.as_ref().is_none_or(|found| found.is_bare())
+                {
+                    // The node may be an array, and its encoded chunks must not appear as decoded
+                    // ones.
+                    return Err(error.clone());
+                }
+                if found.is_some() {
+                    return Ok(Some(Place::Node(child).into()));
+                }
+                self.find_ordinary(path, &Place::Node(path.clone()), name)
+            }
+        }
+    }
+
+    /// Returns the place of an array's chunks, if it has any: a directory, or the only chunk of an
+    /// array without dimensions.
+    pub fn chunks_of(&self, path: &NodePath, array: &Arc<Array>) -> Result<Option<Found>> {
+        if array.grid().rank() == 0 {
+            let coords = Coords::new([]);
+            let stat = self.core.cache.stat(array, &coords)?;
+            return Ok(stat.map(|stat| Found::stored(Place::Chunk(path.clone(), coords), stat)));
+        }
+        let place = Place::ChunkDir(path.clone(), Vec::new());
+        let is_there = self.has_chunks(array, &[])?
+            || self.overlay.has_chunks(path, &[])
+            || self.holds_ordinary(&place)?;
+        Ok(is_there.then(|| place.into()))
+    }
+
+    fn find_in_chunks(&self, path: &NodePath, prefix: &[u64], name: &str) -> Result<Option<Found>> {
+        let array = self.core.array(path)?;
+        if let Some(index) = parse_index(name) {
+            let indices = [prefix, &[index]].concat();
+            if !array.grid().contains_prefix(&indices) {
+                return Ok(None);
+            }
+            return Ok(if indices.len() == array.grid().rank() {
+                let coords = Coords::new(indices);
+                let stat = self.core.cache.stat(&array, &coords)?;
+                stat.map(|stat| Found::stored(Place::Chunk(path.clone(), coords), stat))
+            } else {
+                let is_there =
+                    self.has_chunks(&array, &indices)? || self.overlay.has_chunks(path, &indices);
+                let place = Place::ChunkDir(path.clone(), indices);
+                (is_there || self.holds_ordinary(&place)?).then(|| place.into())
+            });
+        }
+        self.find_ordinary(path, &Place::ChunkDir(path.clone(), prefix.to_vec()), name)
+    }
+
+    /// Finds an ordinary file or directory in the store, by its path below a node.
+    fn find_ordinary(
+        &self,
+        path: &NodePath,
+        directory: &Place,
+        name: &str,
+    ) -> Result<Option<Found>> {
+        let relative = below(directory, name);
+        if self.is_reserved(path, &relative)? {
+            return Ok(None);
+        }
+        let store = self.core.hierarchy.store();
+        let prefix = self.core.hierarchy.ordinary_prefix(path)?;
+        if let Some(stat) = store.stat(&prefix.key(&relative)?)? {
+            return Ok(Some(Found::stored(Place::Ordinary(path.clone(), relative), stat)));
+        }
+        let Some(list) = store.list() else { return Ok(None) };
+        let is_dir = list.list_dir(&prefix.join(&relative)?)?.next().transpose()?.is_some();
+        Ok(is_dir.then(|| Place::OrdinaryDir(path.clone(), relative).into()))
+    }
+
+    /// Whether the stored dialect itself uses the path `relative` below a node, for metadata or
+    /// chunks.
+    pub fn is_reserved(&self, path: &NodePath, relative: &str) -> Result<bool> {
+        if self.core.hierarchy.dialect().is_reserved(path, relative) {
+            return Ok(true);
+        }
+        let node = self.core.hierarchy.node(path)?;
+        Ok(node.is_some_and(|node| node.array().is_some_and(|array| array.owns(relative))))
+    }
+
+    fn resolve_stored(&self, path: &NodePath, name: &str) -> Result<Option<Place>> {
+        let Some(node) = self.core.hierarchy.node(path)? else { return Ok(None) };
+        if let Some(key) = self.stored_documents(&node)?.into_iter().find(|key| key.name() == name)
+        {
+            return Ok(Some(Place::StoredDocument(path.clone(), key)));
+        }
+        if node.kind() == NodeKind::Array {
+            return Ok(None);
+        }
+        let child = path.child(name)?;
+        Ok(self.core.hierarchy.node(&child)?.map(|_| Place::StoredDir(child)))
+    }
+
+    fn resolve_views_of(&self, path: &NodePath, name: &str) -> Result<Option<Place>> {
+        let Some(node) = self.core.hierarchy.node(path)? else { return Ok(None) };
+        if name == GROUP || (name == ROOT_NAME && path.is_root()) {
+            return Ok(Some(Place::ViewsOf(path.clone(), node.kind())).filter(|_| !node.is_bare()));
+        }
+        let Ok(child) = path.child(name) else { return Ok(None) };
+        if node.kind() == NodeKind::Array {
+            return Ok(None);
+        }
+        if let Some(node) = self.core.hierarchy.node(&child)?.filter(|node| !node.is_bare()) {
+            return Ok(Some(match node.kind() {
+                NodeKind::Array => Place::ViewsOf(child, NodeKind::Array),
+                NodeKind::Group => Place::ViewsDir(child),
+            }));
+        }
+        // Name the file that a user misses, such as `t2m.txt`.
+        for (stem, _) in Format::split(name) {
+            let Ok(child) = path.child(stem) else { continue };
+            if let Some(node) = self.core.hierarchy.node(&child)?.filter(|node| !node.is_bare()) {
+                return Ok(Some(Place::ViewsOf(child, node.kind())));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns the keys of a node's stored metadata files; for the root, also of the entry point.
+    pub fn stored_documents(&self, node: &Node) -> Result<Vec<Key>> {
+        let mut keys: Vec<Key> = node.document().map(Document::keys).unwrap_or_default();
+        if node.path().is_root() {
+            let entry = Key::parse(DOCUMENT)?;
+            if !keys.contains(&entry) && self.core.hierarchy.store().stat(&entry)?.is_some() {
+                keys.push(entry);
+            }
+        }
+        Ok(keys)
+    }
+
+    /// Returns the keys at which the dialect may store the metadata of a node.
+    pub fn stored_keys(&self, path: &NodePath) -> Result<Vec<Key>> {
+        let dialect = self.core.hierarchy.dialect();
+        let keys = dialect.document_keys(path)?.into_iter().map(|(_, key)| key);
+        Ok(keys.chain(dialect.attributes_key(path)?).collect())
+    }
+
+    /// Whether there is a chunk with the first indices `prefix`. `true` if the store cannot list.
+    pub fn has_chunks(&self, array: &Arc<Array>, prefix: &[u64]) -> Result<bool> {
+        if array.grid().rank() == 0 || !array.grid().contains_prefix(prefix) {
+            return Ok(false);
+        }
+        match self.core.cache.has_chunks(array, prefix) {
+            // The first shard is damaged, but later chunks may be readable; or the store cannot
+            // list.
+            Err(error) if matches!(error.kind(), Kind::Corrupt | Kind::Unsupported) => Ok(true),
+            found => found,
+        }
+    }
+}
+
+/// Whether a name can begin a chunk key in any dialect: `c`, `c.0.1`, `c0`, `0`, `0.1`, `0_1`.
+fn may_be_chunk(name: &str) -> bool {
+    let is_index = |rest: &str| rest.starts_with(|first: char| first.is_ascii_digit());
+    match name.strip_prefix('c') {
+        Some("") => true,
+        Some(rest) => is_index(rest.trim_start_matches(['.', '_', '-'])),
+        None => is_index(name),
+    }
+}

@@ -1,0 +1,117 @@
+//! Names: what they mean, which inodes they have, and what a directory lists.
+//!
+//! A name leads to a [`Place`] (`find`, or `new` for a file that is created), and a place has an
+//! inode (`inode`, `identity`) and attributes (`attrs`). Names that only this mount has are in the
+//! `overlay`. With `--as zarr2`, `zarr2` translates names; files of other formats are in `views`.
+
+pub mod attr;
+mod attrs;
+pub mod file;
+mod find;
+mod identity;
+pub mod inode;
+pub mod listing;
+mod new;
+mod ordinary;
+pub mod overlay;
+pub mod place;
+pub mod views;
+pub mod zarr2;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use crate::error::Result;
+use crate::vfs::core::Core;
+use crate::vfs::options::Form;
+use inode::{Inode, Inodes};
+use overlay::{Overlay, Shown};
+use place::{DOCUMENT, Place, ZMETADATA};
+use views::Views;
+use zarr2::Zarr2;
+
+/// Finds names, and knows what they mean.
+pub(in crate::vfs) struct Names {
+    pub core: Arc<Core>,
+    pub views: Arc<Views>,
+    pub inodes: Inodes,
+    pub overlay: Arc<Overlay>,
+    pub zarr2: Zarr2,
+    /// Whether any chunk with a length that is known only after decoding was used.
+    pub has_variable: AtomicBool,
+}
+
+impl Names {
+    /// Returns the names of the hierarchy in `core`.
+    pub fn new(core: Arc<Core>, views: Arc<Views>) -> Self {
+        let overlay = Arc::new(Overlay::default());
+        let zarr2 = Zarr2::new(Arc::clone(&core), Arc::clone(&overlay));
+        let has_variable = AtomicBool::new(false);
+        Self { core, views, inodes: Inodes::new(), overlay, zarr2, has_variable }
+    }
+
+    /// Removes a file from the overlay, because it is stored or gone. A newer file of the same name
+    /// stays.
+    pub fn leave_overlay(&self, place: &Place, inode: &Inode) {
+        if let Some(name) = place.name() {
+            self.overlay.remove_file(&place.parent(), &name, inode);
+        }
+    }
+
+    /// Whether `number`, or a name in it, is a metadata file that includes others.
+    pub fn may_show_many(&self, number: u64, name: Option<&str>) -> bool {
+        match self.inodes.get(number).and_then(|inode| inode.place()) {
+            Some(Place::Node(path)) if matches!(name, Some(DOCUMENT | ZMETADATA)) => {
+                self.core.hierarchy.shows_many(&path)
+            }
+            Some(Place::Document(path) | Place::Copies(path)) => {
+                self.core.hierarchy.shows_many(&path)
+            }
+            _ => false,
+        }
+    }
+
+    /// Records activity at a place, so that made directories above it do not become groups yet.
+    pub fn touch(&self, place: &Place) {
+        if let Some(path) = place.node() {
+            self.core.hierarchy.touch(path);
+        }
+    }
+
+    /// Keeps the directory of a file that is about to be removed.
+    pub fn keep_parent(&self, place: &Place) -> Result<()> {
+        match place.parent() {
+            Place::Node(path) => self.core.hierarchy.keep_directory(&path),
+            _ => Ok(()),
+        }
+    }
+
+    /// Keeps directories of chunks until a program removes them, although the store has no empty
+    /// ones.
+    pub fn remember_chunk_dirs(&self, place: &Place) {
+        if self.core.options.form == Form::Zarr2 {
+            return; // It shows none.
+        }
+        let mut directory = place.parent();
+        while matches!(directory, Place::ChunkDir(..) | Place::OrdinaryDir(..)) {
+            let above = directory.parent();
+            if let Some(name) = directory.name() {
+                self.overlay.insert(above.clone(), &name, Shown::Directory(directory));
+            }
+            directory = above;
+        }
+    }
+
+    /// Forgets the directories of a chunk that was stored, because the store has them now.
+    pub fn forget_chunk_dirs(&self, place: &Place) {
+        let mut directory = place.parent();
+        while let Place::ChunkDir(..) = directory {
+            let above = directory.parent();
+            let name = directory.name().unwrap_or_default();
+            if matches!(self.overlay.get(&above, &name), Some(Shown::Directory(_))) {
+                self.overlay.remove(&above, &name);
+            }
+            directory = above;
+        }
+    }
+}

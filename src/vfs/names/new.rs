@@ -1,0 +1,94 @@
+//! What a new file may be, by its name and directory.
+
+use super::Names;
+use super::place::{CHUNKS, CONTROL, DOCUMENT, Place, below, below_shown, new_chunk};
+use crate::array::parse_index;
+use crate::error::{At, Error, Kind, Result};
+use crate::hierarchy::Content as NodeContent;
+use crate::metadata::{NodeKind, NodePath};
+use crate::vfs::options::Form;
+
+impl Names {
+    /// Returns the place of a new file `name` in `directory`, or the reason why it cannot be
+    /// created.
+    pub fn place_for_new(&self, directory: &Place, name: &str) -> Result<Place> {
+        let refused = |why: &str| {
+            let path = below_shown(directory, name);
+            Err(Error::new(Kind::NotPermitted, why.to_owned()).at(path))
+        };
+        match directory {
+            _ if matches!(self.core.options.form, Form::View(_)) => {
+                refused("nothing can be created in a mount that shows one format (--as)")
+            }
+            Place::Control | Place::ViewsDir(_) => refused("nothing can be created here"),
+            Place::StoredDir(path) => {
+                let key = self.stored_keys(path)?.into_iter().find(|key| key.name() == name);
+                match key {
+                    Some(key) => Ok(Place::StoredDocument(path.clone(), key)),
+                    None => refused("only the metadata file of a node can be created here"),
+                }
+            }
+            Place::ChunkDir(path, prefix) => {
+                let array = self.core.array(path)?;
+                let Some(index) = parse_index(name) else {
+                    return self.new_ordinary(path, directory, name);
+                };
+                let coords = [&prefix[..], &[index]].concat();
+                let within = array.grid().contains_prefix(&coords);
+                if within && coords.len() < array.grid().rank() {
+                    return refused("chunks are stored below it: it must be a directory");
+                }
+                new_chunk(path, &array, coords)
+            }
+            Place::Node(path) => {
+                if self.core.options.form == Form::Zarr2
+                    && let Some(place) = self
+                        .zarr2
+                        .place_for_new_of_zarr2(path, name)
+                        .at(below_shown(directory, name))?
+                {
+                    return Ok(place);
+                }
+                if name == DOCUMENT {
+                    return Ok(Place::Document(path.clone()));
+                }
+                if path.is_root() && name == CONTROL {
+                    return refused("this name is reserved for zarrfs");
+                }
+                let node = self.core.hierarchy.existing(path)?;
+                match node.content() {
+                    NodeContent::Array(array) if name == CHUNKS && array.grid().rank() == 0 => {
+                        new_chunk(path, array, Vec::new())
+                    }
+                    NodeContent::Array(_) if name == CHUNKS => {
+                        refused("chunks are stored below it: it must be a directory")
+                    }
+                    NodeContent::NotUnderstood(NodeKind::Array, error) => Err(error.clone()),
+                    _ => self.new_ordinary(path, directory, name),
+                }
+            }
+            Place::OrdinaryDir(path, _) => self.new_ordinary(path, directory, name),
+            _ => Err(Error::new(Kind::NotDirectory, "not a directory")),
+        }
+    }
+
+    fn new_ordinary(&self, path: &NodePath, directory: &Place, name: &str) -> Result<Place> {
+        let relative = below(directory, name);
+        if name == DOCUMENT {
+            let detail = "the name of a metadata file: an array cannot contain nodes";
+            return Err(Error::new(Kind::NotPermitted, detail).at(below_shown(directory, name)));
+        }
+        if self.is_reserved(path, &relative)? {
+            let detail = "the store has the array's chunks under this name; write to c/...";
+            return Err(Error::new(Kind::NotPermitted, detail).at(below_shown(directory, name)));
+        }
+        if name.len() > 255 {
+            return Err(Error::new(
+                Kind::Os(libc::ENAMETOOLONG),
+                "the name is longer than 255 bytes",
+            ));
+        }
+        self.core.hierarchy.ordinary_prefix(path)?.key(&relative)?;
+        Ok(Place::Ordinary(path.clone(), relative))
+    }
+}

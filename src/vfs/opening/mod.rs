@@ -1,0 +1,391 @@
+//! Opens and closes files.
+
+pub mod handles;
+pub mod passthrough;
+pub mod reports;
+pub mod unstored;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use bytes::Bytes;
+
+use crate::array::Array;
+use crate::error::{At, Error, Kind, Result};
+use crate::hierarchy::{Content as NodeContent, Wanted};
+use crate::metadata::NodePath;
+use crate::store::Version;
+use crate::vfs::access::{Access, Opened, Pages, Prepared};
+use crate::vfs::contents::Contents;
+use crate::vfs::core::Core;
+use crate::vfs::kernel::backing_files::BackingFiles;
+use crate::vfs::names::Names;
+use crate::vfs::names::attr::Attr;
+use crate::vfs::names::file::{Content, File, OpenedAs};
+use crate::vfs::names::inode::Inode;
+use crate::vfs::names::listing::Listings;
+use crate::vfs::names::place::{Place, check_writable};
+use crate::vfs::names::views::as_gone;
+use crate::vfs::reader::Reader;
+use crate::vfs::reader::open_view::OpenView;
+use crate::view::Format;
+use handles::{Handle, Handles, Source};
+use passthrough::Passthrough;
+use reports::Reports;
+
+/// The text of a metadata file as bytes, shared by all opens.
+struct SharedText(Arc<str>);
+
+impl AsRef<[u8]> for SharedText {
+    fn as_ref(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+}
+
+/// Opens and closes files.
+pub(in crate::vfs) struct Opener {
+    core: Arc<Core>,
+    names: Arc<Names>,
+    reader: Arc<Reader>,
+    contents: Contents,
+    pub handles: Arc<Handles>,
+    pub passthrough: Passthrough,
+    pub reports: Reports,
+}
+
+impl Opener {
+    /// Opens the files of `contents`.
+    pub fn new(
+        contents: &Contents,
+        listings: &Arc<Listings>,
+        reader: &Arc<Reader>,
+        backing_files: Arc<BackingFiles>,
+    ) -> Self {
+        let (core, names) = (Arc::clone(&contents.core), Arc::clone(&contents.names));
+        let handles = Arc::new(Handles::default());
+        let reports = Reports {
+            core: Arc::clone(&core),
+            names: Arc::clone(&names),
+            listings: Arc::clone(listings),
+            reader: Arc::clone(reader),
+            backing_files: Arc::clone(&backing_files),
+            files: Arc::clone(&contents.files),
+            handles: Arc::clone(&handles),
+            read_len: AtomicU64::new(0),
+            written_len: AtomicU64::new(0),
+        };
+        let passthrough = Passthrough {
+            core: Arc::clone(&core),
+            names: Arc::clone(&names),
+            reader: Arc::clone(reader),
+            backing_files,
+        };
+        let (reader, contents) = (Arc::clone(reader), contents.clone());
+        Self { core, names, reader, contents, handles, passthrough, reports }
+    }
+
+    pub fn open_and_look_up(&self, inode: &Arc<Inode>, access: Access) -> Result<(Attr, Opened)> {
+        let opened = self.open_inode(inode, access)?;
+        match self.names.attr(inode) {
+            Ok(attr) => {
+                self.names.inodes.looked_up(inode);
+                Ok((attr, opened))
+            }
+            Err(error) => {
+                self.end(opened.handle);
+                Err(error)
+            }
+        }
+    }
+
+    pub fn open_inode(&self, known: &Arc<Inode>, access: Access) -> Result<Opened> {
+        if access != Access::Read {
+            self.core.hierarchy.store().write()?;
+        }
+        let inode = loop {
+            if let Some(opened) = self.open_unnamed(known, access)? {
+                return Ok(opened);
+            }
+            let inode = self.count_opener(known, access)?;
+            if Arc::ptr_eq(&inode, known) || !Passthrough::uses_passthrough(known) {
+                break inode;
+            }
+            // The inode just lost its name to a new one.
+            self.abort_open(&inode, access);
+        };
+        let place = inode.place();
+        let opened = match &place {
+            Some(Place::Report(report)) if access == Access::Read => {
+                self.reports.report(*report).map(|made| (Some(made), None))
+            }
+            Some(Place::ViewsOf(path, _)) if access == Access::Read => {
+                self.names.views.text(path).map(|text| (Some(Bytes::from(text)), None))
+            }
+            Some(Place::View(path, format)) => {
+                self.open_view(&inode, path, format, access).map(|view| (None, Some(view)))
+            }
+            _ => Ok((None, None)),
+        };
+        let (made, opened_view) = opened.inspect_err(|_| self.abort_open(&inode, access))?;
+        let (view, view_pages) = opened_view.unzip();
+        let prepared = match (&made, &place, view.as_ref().zip(view_pages)) {
+            (_, _, Some((view, pages))) => {
+                let passed = self.passthrough.backing_for_view(&inode, view, access);
+                passed.map(|backing| Prepared { pages, backing, drops: None })
+            }
+            (Some(_), _, None) => {
+                inode.file().lock().settle();
+                Ok(Pages::None.into())
+            }
+            (None, Some(place), None) => self.prepare(&inode, place, access).at(place.shown()),
+            // The file just lost its name.
+            (None, None, None) => self.prepare_unnamed(&inode, access).map(Prepared::from),
+        };
+        let made = made.or_else(|| self.shown_to_reader(&inode, place.as_ref()?, access));
+        let Prepared { pages, backing, drops } = match prepared {
+            Ok(prepared) => prepared,
+            Err(error) => {
+                self.abort_open(&inode, access);
+                return Err(error);
+            }
+        };
+        let source = match (&backing, made, view) {
+            (Some(backing), ..) => Source::Backing(Arc::clone(backing)),
+            (None, Some(made), _) => Source::Made(made),
+            (None, None, Some(view)) => Source::View(view),
+            (None, None, None) => Source::File(drops.filter(|_| Arc::ptr_eq(&inode, known))),
+        };
+        // For another inode than the kernel asked for, and for a generated file, the kernel's
+        // length and pages may be wrong.
+        let is_known = !matches!(source, Source::Made(_)) && Arc::ptr_eq(&inode, known);
+        let pages = if is_known { pages } else { Pages::None };
+        let handle = self.handles.insert(Handle { inode, access, source });
+        Ok(Opened { handle, pages, backing: backing.filter(|_| is_known) })
+    }
+
+    /// Opens a view. All opens of its inode show the same one.
+    fn open_view(
+        &self,
+        inode: &Arc<Inode>,
+        path: &NodePath,
+        format: &'static Format,
+        access: Access,
+    ) -> Result<(Arc<OpenView>, Pages)> {
+        let mut kept = self.names.views.kept_view(path, format).map_err(as_gone)?;
+        let made = OpenedAs::View(Arc::clone(&kept.view));
+        if let OpenedAs::View(shared) = self.names.share(inode, made)? {
+            kept.view = shared;
+        }
+        Ok(self.names.views.open(path, format, kept, access))
+    }
+
+    /// Prepares a file that has lost its name and whose bytes are kept for its openers.
+    pub fn prepare_unnamed(&self, inode: &Inode, access: Access) -> Result<Pages> {
+        let file = inode.file().lock();
+        if file.passthrough.openers > 0 || matches!(file.content, Content::Stored) {
+            return Err(Error::not_found()); // What it has is another file's now.
+        }
+        drop(file);
+        if access == Access::Truncate {
+            self.contents.files.truncate_content(inode, 0)?;
+        }
+        inode.file().lock().settle();
+        // The kernel's pages may be older than the bytes that were kept.
+        Ok(Pages::Drop)
+    }
+
+    /// Undoes the counting of an open that failed.
+    fn abort_open(&self, inode: &Arc<Inode>, access: Access) {
+        self.contents.files.release_content(inode, access, File::settle);
+    }
+
+    /// Opens an inode with passthrough that has lost its name: it can only be opened with the same
+    /// backing file. `None` if it is no such inode.
+    fn open_unnamed(&self, known: &Arc<Inode>, access: Access) -> Result<Option<Opened>> {
+        let Some(file) = known.known_file() else { return Ok(None) };
+        let mut file = file.lock();
+        if file.passthrough.openers == 0 || known.place().is_some() {
+            return Ok(None);
+        }
+        if access != Access::Read {
+            return Err(Error::not_found());
+        }
+        let backing =
+            self.passthrough.backing_for_unnamed(&mut file).ok_or_else(Error::not_found)?;
+        file.openers += 1;
+        drop(file);
+        let source = Source::Backing(Arc::clone(&backing));
+        let handle = self.handles.insert(Handle { inode: Arc::clone(known), access, source });
+        Ok(Some(Opened { handle, pages: Pages::Drop, backing: Some(backing) }))
+    }
+
+    fn prepare(&self, inode: &Arc<Inode>, place: &Place, access: Access) -> Result<Prepared> {
+        if access != Access::Read {
+            check_writable(Some(place))?;
+            self.core.options.check_names_change()?;
+        }
+        self.open_content(inode, place, access)
+    }
+
+    /// Returns the bytes that a reader keeps while it has the file open. For a metadata file, these
+    /// are its current text, because its length may change at any time. For a file whose unstored
+    /// bytes were refused and will be dropped, these are the stored bytes: the kernel reports the
+    /// last close late and in no order.
+    fn shown_to_reader(&self, inode: &Inode, place: &Place, access: Access) -> Option<Bytes> {
+        if access != Access::Read {
+            return None;
+        }
+        let file = inode.file().lock();
+        match (&file.content, place) {
+            (Content::Stored, Place::Document(_) | Place::Attributes(_) | Place::Copies(_)) => {
+                file.shown.clone().map(|text| Bytes::from_owner(SharedText(text)))
+            }
+            (Content::Unstored(unstored), _) if unstored.is_unfit() => {
+                self.contents.stored.stored_bytes(place).ok().map(Bytes::from)
+            }
+            _ => None,
+        }
+    }
+
+    /// Counts an open before it is prepared, so that a concurrent last close does not drop the
+    /// bytes. Returns the inode to open: the one that replaced `known`, if any.
+    fn count_opener(&self, known: &Arc<Inode>, access: Access) -> Result<Arc<Inode>> {
+        loop {
+            let inode = self.names.current(known);
+            let mut file = inode.file().lock();
+            if inode.place().is_some() || matches!(file.content, Content::Detached(_)) {
+                file.openers += 1;
+                file.opening += 1;
+                file.writers += u32::from(access != Access::Read);
+                drop(file);
+                return Ok(inode);
+            }
+            if inode.replaced_at().is_none() && inode.successor().is_none() {
+                return Err(Error::not_found());
+            }
+        }
+    }
+
+    pub fn end(&self, handle: u64) {
+        // Remove the handle only after its bytes are where `sync` finds them without it.
+        let Ok(Handle { inode, access, source }) = self.handles.get(handle) else { return };
+        self.contents.files.release_content(&inode, access, |file| {
+            if let Source::Backing(_) = source {
+                file.passthrough.end();
+            }
+        });
+        self.handles.remove(handle);
+        self.names.inodes.release(inode);
+    }
+
+    /// Prepares the bytes of a file for an open, and decides what the kernel may do with its pages.
+    pub fn open_content(
+        &self,
+        inode: &Arc<Inode>,
+        place: &Place,
+        access: Access,
+    ) -> Result<Prepared> {
+        let array = match place {
+            Place::Chunk(path, _) => Some(self.core.array(path)?),
+            _ => None,
+        };
+        if let (Some(array), Place::Chunk(_, coords)) = (&array, place) {
+            array.check_readable(coords)?;
+            self.names.share(inode, OpenedAs::Chunk(Arc::clone(array)))?;
+        }
+        if let (Some(array), Place::Chunk(path, coords), Access::Read) = (&array, place, access) {
+            self.reader.before_chunk(path, array, coords);
+        }
+        let mut file = inode.file().lock();
+        if inode.place().is_none() {
+            // The file has lost its name meanwhile.
+            drop(file);
+            return self.prepare_unnamed(inode, access).map(Prepared::from);
+        }
+        if file.passthrough.openers > 0 && access != Access::Read {
+            return Err(self.passthrough.detach_from_name(inode, &mut file));
+        }
+        // This open may make the kernel drop pages that another program is just writing.
+        file.is_shared = file.openers > 1;
+        if access == Access::Truncate {
+            drop(file);
+            self.contents.files.truncate_content(inode, 0)?;
+            inode.file().lock().settle();
+            return Ok(Pages::Drop.into());
+        }
+        if let Content::Unstored(unstored) = &file.content
+            && unstored.changed
+        {
+            if file.passthrough.openers > 0 {
+                return Err(self.passthrough.detach_from_name(inode, &mut file));
+            }
+            // The kernel may have old pages of parts that were stored since and not written.
+            file.settle();
+            return Ok(Pages::Drop.into());
+        }
+        let version = self.version_for_opener(place, array.as_ref(), &mut file)?;
+        if let (Access::Read, Place::Chunk(path, coords)) = (access, place)
+            && let (Some(array), Some(version)) = (&array, version)
+            && inode.place().as_ref() == Some(place)
+        {
+            let backing =
+                self.passthrough.backing_for_chunk(&mut file, path, (array, coords), version);
+            self.reader.note_passthrough(path, backing.is_some());
+            if backing.is_some() {
+                return Ok(Prepared { pages: Pages::Drop, backing, drops: None });
+            }
+        }
+        if file.passthrough.openers > 0 {
+            return Err(self.passthrough.detach_from_name(inode, &mut file));
+        }
+        let drops = file.open_pages(version);
+        file.passthrough.has_pages |= access == Access::Read;
+        file.settle();
+        let pages = if drops.is_some() { Pages::Drop } else { Pages::Keep };
+        Ok(Prepared { pages, backing: None, drops })
+    }
+
+    /// Returns the stored version of a file that is being opened; `None` if there is none, or if
+    /// the contents may change without it.
+    fn version_for_opener(
+        &self,
+        place: &Place,
+        array: Option<&Arc<Array>>,
+        file: &mut File,
+    ) -> Result<Option<Version>> {
+        match place {
+            Place::Chunk(path, coords) => {
+                let array = array.ok_or_else(Error::not_found)?;
+                match self.names.stat_chunk(array, coords) {
+                    Err(error)
+                        if error.kind() == Kind::NotFound
+                            && self.names.zarr2.shows_fill(path, array) =>
+                    {
+                        self.core.cache.keep_only(array, coords, None);
+                        Ok(None)
+                    }
+                    found => {
+                        let version = found?.version;
+                        self.core.cache.keep_only(array, coords, Some(version));
+                        Ok(Some(version))
+                    }
+                }
+            }
+            Place::Ordinary(path, relative) => {
+                Ok(Some(self.names.stat_ordinary(path, relative)?.version))
+            }
+            Place::Document(path) | Place::Attributes(path) | Place::Copies(path) => {
+                let node = self.core.hierarchy.existing(path)?;
+                if let NodeContent::NotUnderstood(_, error) = node.content() {
+                    // The text is shown as it is stored, if it can be read.
+                    node.document().ok_or_else(|| error.clone())?;
+                    self.core.note("open", error);
+                }
+                file.shown = Some(self.names.zarr2.shown_at(place, Wanted::Text)?);
+                // The contents also depend on other nodes and on the options of the mount.
+                Ok(None)
+            }
+            _ => Ok(None),
+        }
+    }
+}
