@@ -89,7 +89,7 @@ fn copy(
     };
     let (mark, standing) = Mark::set(dest.store(), target, &claim)
         .map_err(|error| failed(format!("{shown}: {}", error.detail())))?;
-    dest.recover();
+    dest.recovery().recover();
     let threads = thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let how = How {
         threads: args.threads.unwrap_or(threads).max(1),

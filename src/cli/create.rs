@@ -82,7 +82,7 @@ fn make(
     let store = open::store(&place.root, Durability::Synced)?;
     let hierarchy = Hierarchy::open(store, Some(dialect), Options::default())?;
     let hierarchy = open::within_groups_above(hierarchy, &place.root)?;
-    hierarchy.recover();
+    hierarchy.recovery().recover();
     let path = &place.node;
     let found = hierarchy.node(path)?.filter(|_| place.dialect.is_some());
     let replaced = found.as_ref().and_then(|node| node.stored().cloned());
@@ -92,14 +92,16 @@ fn make(
         return Err(failed(format!("already exists: {}", describe(found))));
     }
     let raised = raise(args, &hierarchy, path, document)?;
-    hierarchy.make_directories(path)?;
+    hierarchy.changes().make_directories(path)?;
     if place.dialect.is_none() {
-        hierarchy.store_entry_point()?;
+        hierarchy.changes().store_entry_point()?;
         if !path.is_root() {
             make_root(&hierarchy)?;
         }
     }
-    let key = hierarchy.put_document(path, &raised, None).map_err(|error| match error.kind() {
+    let key = hierarchy.changes().put_document(path, &raised, None).map_err(|error| match error
+        .kind()
+    {
         Kind::Exists => failed("another program has just created it"),
         _ => error.into(),
     })?;
@@ -112,7 +114,7 @@ fn make(
 fn make_root(hierarchy: &Hierarchy) -> Result<()> {
     let root = NodePath::root();
     let raised = hierarchy.raise(&root, wanted::group(Object::new()).as_bytes())?;
-    match hierarchy.put_document(&root, &raised, None) {
+    match hierarchy.changes().put_document(&root, &raised, None) {
         Err(error) if error.kind() == Kind::Exists => {
             hierarchy.invalidate(&root);
             match hierarchy.existing(&root)?.kind() {

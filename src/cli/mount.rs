@@ -124,7 +124,7 @@ fn serve(
     // The daemon leaves the directory that relative paths start from.
     let rescue = args.rescue.as_ref().map(std::path::absolute).transpose()?;
     let hierarchy = open_hierarchy(args, flags, source)?;
-    hierarchy.recover();
+    hierarchy.recovery().recover();
     let options = vfs::Options {
         cache_len: resources::within_memory(args.cache_size, 4),
         kernel_keeps: !flags.direct_io,

@@ -128,7 +128,7 @@ fn copy_arrays<'p>(
 /// owner of the target, or another program, may have changed it.
 fn store_documents(dest: &Hierarchy, plan: &Plan, target: Target, watch: &dyn Watch) -> Result<()> {
     let go_on = || if watch.is_stopped() { Err(stopped()) } else { Ok(()) };
-    let mut keys: Vec<_> = dest.store_entry_point()?.into_iter().collect();
+    let mut keys: Vec<_> = dest.changes().store_entry_point()?.into_iter().collect();
     for job in plan.jobs() {
         go_on()?;
         dest.invalidate(&job.path);
@@ -136,12 +136,14 @@ fn store_documents(dest: &Hierarchy, plan: &Plan, target: Target, watch: &dyn Wa
         let known = found.as_ref().and_then(|node| node.stored());
         let content = job.raised.content();
         match found.as_deref().zip(known) {
-            None => keys.push(dest.put_document(&job.path, &job.raised, None).at(&job.path)?),
+            None => {
+                keys.push(dest.changes().put_document(&job.path, &job.raised, None).at(&job.path)?);
+            }
             Some((node, known)) => match compare::difference(content, Some(node), target) {
                 None => keys.extend(known.keys()),
                 // A mount shows a directory as such a group.
                 Some(_) if says_nothing(node) => {
-                    let put = dest.put_document(&job.path, &job.raised, Some(known));
+                    let put = dest.changes().put_document(&job.path, &job.raised, Some(known));
                     keys.push(put.at(&job.path)?);
                 }
                 Some(difference) => {
@@ -154,7 +156,7 @@ fn store_documents(dest: &Hierarchy, plan: &Plan, target: Target, watch: &dyn Wa
     let consolidated = Edit { consolidated: Some(true), ..Edit::default() };
     for job in plan.jobs().iter().rev().filter(|job| job.consolidated) {
         go_on()?;
-        dest.edit(&job.path, &consolidated)?;
+        dest.changes().edit(&job.path, &consolidated)?;
     }
     dest.store().write()?.sync(&keys)?;
     for job in plan.jobs() {

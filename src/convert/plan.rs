@@ -312,7 +312,7 @@ impl Planner<'_> {
         match node.content() {
             Content::NotUnderstood(_, error) => Err(error.clone()),
             Content::Group(group) => {
-                let consolidated = self.source.shows_consolidated(node)?;
+                let consolidated = self.source.copies().shows_consolidated(node)?;
                 let group = in_words_of(node, &shown::group(group, None))?;
                 let raised = self.dest.raise(&path, group.as_bytes())?;
                 Ok(Job { path, raised, consolidated, chunks: None })

@@ -30,19 +30,32 @@ pub(super) enum Undone {
     No,
 }
 
+/// Makes changes of several keys atomic.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Atomic<'h> {
+    pub(super) hierarchy: &'h Hierarchy,
+}
+
 impl Hierarchy {
+    /// Returns what makes changes of several keys atomic.
+    pub(super) fn atomic(&self) -> Atomic<'_> {
+        Atomic { hierarchy: self }
+    }
+}
+
+impl Atomic<'_> {
     /// Stores a document atomically together with what depends on it: the shared copies
     /// (`consolidated` adds or removes them), the copies above it, and the removal of chunks
     /// outside a smaller shape. `was` is the array before it shrinks, its document, and the new
     /// shape.
     pub(super) fn set_atomically(
-        &self,
+        self,
         path: &NodePath,
         planned: Planned,
         consolidated: Option<bool>,
         was: Option<(&Array, &Document, &[u64])>,
     ) -> Result<()> {
-        let consolidated = match self.dialect().own_copies(path)? {
+        let consolidated = match self.hierarchy.dialect().own_copies(path)? {
             Some(_) => consolidated,
             None => None,
         };
@@ -56,19 +69,19 @@ impl Hierarchy {
         });
         let several = was.is_some() || consolidated.is_some();
         // Removing the document also removed the copies of everything below it.
-        let was_removed = self.node(path)?.is_some_and(|node| node.removed().is_some());
+        let was_removed = self.hierarchy.node(path)?.is_some_and(|node| node.removed().is_some());
         self.atomically(&intent, several, |taken| {
-            let document = self.documents.apply(planned, taken)?;
-            self.invalidate(path);
+            let document = self.hierarchy.documents.apply(planned, taken)?;
+            self.hierarchy.invalidate(path);
             if let Some(wanted) = consolidated {
-                self.set_shared_copies(path, wanted)?;
+                self.hierarchy.copies().set_shared_copies(path, wanted)?;
             }
-            self.forget_unstored(path);
+            self.hierarchy.forget_unstored(path);
             if was_removed {
-                self.rebuild_copies(path)?;
+                self.hierarchy.copies().rebuild_copies(path)?;
             } else {
                 let text = String::from_utf8_lossy(&document.text);
-                self.update_consolidated(path, Some(&text))?;
+                self.hierarchy.copies().update_consolidated(path, Some(&text))?;
             }
             was.map_or(Ok(()), |(array, _, shape)| array.erase_outside(shape))
         })
@@ -78,14 +91,14 @@ impl Hierarchy {
     /// the documents and their copies. On failure it undoes the change, or completes it if only
     /// little is left to do.
     pub(super) fn atomically(
-        &self,
+        self,
         intent: &Intent,
         several: bool,
         change: impl FnOnce(&Taken) -> Result<()>,
     ) -> Result<()> {
         let takes_several = several
             || matches!(intent, Intent::Documents(documents) if documents.steps.len() > 1)
-            || self.has_copies_above(intent.path())?;
+            || self.hierarchy.copies().has_copies_above(intent.path())?;
         let taken = Taken::default();
         if !takes_several {
             return change(&taken);
@@ -104,25 +117,25 @@ impl Hierarchy {
     }
 
     /// Declares a change in the store.
-    pub(super) fn begin(&self, intent: &Intent) -> Result<Aside> {
-        let aside = self.store().write()?.aside()?;
+    pub(super) fn begin(self, intent: &Intent) -> Result<Aside> {
+        let aside = self.hierarchy.store().write()?.aside()?;
         self.declare(&aside, intent).inspect_err(|_| self.end(&aside))?;
         Ok(aside)
     }
 
-    pub(super) fn declare(&self, aside: &Aside, intent: &Intent) -> Result<()> {
-        let text = intent.to_text(self.dialect());
+    pub(super) fn declare(self, aside: &Aside, intent: &Intent) -> Result<()> {
+        let text = intent.to_text(self.hierarchy.dialect());
         if u64::try_from(text.len()).unwrap_or(u64::MAX) > MAX_LEN {
             let detail = format!("a change of {} bytes, the limit is {MAX_LEN}", text.len());
             return Err(Error::too_large(detail));
         }
-        self.store().write()?.declare(aside, Bytes::from(text))
+        self.hierarchy.store().write()?.declare(aside, Bytes::from(text))
     }
 
     /// Erases a declaration. If that fails, recovery will find the change complete.
-    pub(super) fn end(&self, aside: &Aside) {
+    pub(super) fn end(self, aside: &Aside) {
         if let Err(error) =
-            self.store().write().and_then(|write| write.erase_prefix(aside.prefix()))
+            self.hierarchy.store().write().and_then(|write| write.erase_prefix(aside.prefix()))
         {
             log::warn!(
                 "{}: the record of a finished change cannot be removed: {error}",
@@ -133,7 +146,7 @@ impl Hierarchy {
 
     /// Undoes a failed change. Recovery undoes the rest at the next mount.
     pub(super) fn undo(
-        &self,
+        self,
         intent: &Intent,
         aside: &Aside,
         taken: &Taken,
@@ -146,8 +159,8 @@ impl Hierarchy {
                 .map(|is_there| is_done = is_there),
             // Values that are gone stay gone, and the caller got an error for the others.
             Intent::Remove(path) => {
-                self.invalidate(path);
-                self.rebuild_copies(path)
+                self.hierarchy.invalidate(path);
+                self.hierarchy.copies().rebuild_copies(path)
             }
             Intent::Move(moved) => self.undo_move(moved, aside),
         };
@@ -167,61 +180,75 @@ impl Hierarchy {
     }
 
     /// The mover has already moved everything back: checks that the node is there.
-    fn undo_move(&self, moved: &Move, aside: &Aside) -> Result<()> {
-        let key = self.documents.key_of(&moved.from, moved.kind)?;
-        if moved.document.is_some() && self.documents.text_at(&key)? != moved.document {
+    fn undo_move(self, moved: &Move, aside: &Aside) -> Result<()> {
+        let key = self.hierarchy.documents.key_of(&moved.from, moved.kind)?;
+        if moved.document.is_some() && self.hierarchy.documents.text_at(&key)? != moved.document {
             return Err(Error::new(Kind::Busy, "it is being moved"));
         }
-        self.settle_move(moved, aside).map(drop)
+        self.hierarchy.recovery().settle_move(moved, aside).map(drop)
     }
 
     /// Undoes the `taken` steps before `error`, or completes the change if all were taken. Keeps
     /// values that another program stored, even equal ones. Returns whether the document is stored.
     pub(super) fn undo_documents(
-        &self,
+        self,
         documents: &Documents,
         taken: usize,
         error: &Error,
     ) -> Result<bool> {
         let Documents { path, steps, was, .. } = documents;
-        self.invalidate(path);
+        self.hierarchy.invalidate(path);
         if taken < steps.len() {
             // The failed step may have taken effect, unless a conflict was the reason.
             let reached = if is_conflict(error) { taken } else { taken + 1 };
             for step in steps.iter().take(reached).rev() {
-                self.documents.replace_step(&step.key, step.new.as_deref(), step.old.as_deref())?;
+                self.hierarchy.documents.replace_step(
+                    &step.key,
+                    step.new.as_deref(),
+                    step.old.as_deref(),
+                )?;
             }
-            self.invalidate(path);
+            self.hierarchy.invalidate(path);
             // A removal changes the copies before the document.
             let are_changed = taken > 0 || documents.is_removal();
-            return if are_changed { self.rebuild_copies(path).map(|()| false) } else { Ok(false) };
+            return if are_changed {
+                self.hierarchy.copies().rebuild_copies(path).map(|()| false)
+            } else {
+                Ok(false)
+            };
         }
-        if let Err(error) = self.rebuild_copies(path) {
+        if let Err(error) = self.hierarchy.copies().rebuild_copies(path) {
             for step in steps.iter().rev() {
-                self.documents.replace_step(&step.key, step.new.as_deref(), step.old.as_deref())?;
+                self.hierarchy.documents.replace_step(
+                    &step.key,
+                    step.new.as_deref(),
+                    step.old.as_deref(),
+                )?;
             }
-            self.invalidate(path);
+            self.hierarchy.invalidate(path);
             if !is_permanent(error.kind()) {
                 return Err(error);
             }
             // The copies that failed can never be changed. This restores the ones changed before
             // them.
-            return match self.rebuild_copies(path) {
+            return match self.hierarchy.copies().rebuild_copies(path) {
                 Err(error) if !is_permanent(error.kind()) => Err(error),
                 _ => Ok(false),
             };
         }
         if let Some(was) = was {
-            self.erase_outside_of_now(path, was)?;
+            self.hierarchy.recovery().erase_outside_of_now(path, was)?;
         }
         Ok(true)
     }
 
     /// Whether the store has any documents or values at or below `path`.
-    pub(super) fn holds_values(&self, path: &NodePath) -> Result<bool> {
-        let Some(list) = self.store().list() else { return Ok(true) };
-        let (nodes, chunks) =
-            (self.dialect().children_prefix(path)?, self.dialect().chunk_prefix(path)?);
+    pub(super) fn holds_values(self, path: &NodePath) -> Result<bool> {
+        let Some(list) = self.hierarchy.store().list() else { return Ok(true) };
+        let (nodes, chunks) = (
+            self.hierarchy.dialect().children_prefix(path)?,
+            self.hierarchy.dialect().chunk_prefix(path)?,
+        );
         for prefix in [&nodes, &chunks] {
             if list.list_prefix(prefix)?.next().transpose()?.is_some() {
                 return Ok(true);

@@ -12,50 +12,63 @@ use crate::metadata::NodePath;
 use crate::metadata::merge::Edit;
 use crate::store::Key;
 
+/// Changes that programs ask for. Each is complete or has no effect.
+#[derive(Debug, Clone, Copy)]
+pub struct Changes<'h> {
+    pub(super) hierarchy: &'h Hierarchy,
+}
+
 impl Hierarchy {
+    /// Returns the changes that programs can ask for.
+    pub fn changes(&self) -> Changes<'_> {
+        Changes { hierarchy: self }
+    }
+}
+
+impl Changes<'_> {
     /// Makes a directory. It becomes a group after a while, or the node whose document a program
     /// creates in it.
-    pub fn make_directory(&self, path: &NodePath) -> Result<()> {
-        self.check_new_name(path)?;
+    pub fn make_directory(self, path: &NodePath) -> Result<()> {
+        self.hierarchy.check_new_name(path)?;
         // Most file systems limit names to 255 bytes, including the dialect's prefix or suffix.
-        for (_, key) in self.dialect().document_keys(path)? {
+        for (_, key) in self.hierarchy.dialect().document_keys(path)? {
             if key.name().len() > 255 || path.name().is_some_and(|name| name.len() > 255) {
                 let detail = "the name is too long for the store";
                 return Err(Error::new(Kind::Os(libc::ENAMETOOLONG), detail).at(path));
             }
         }
-        self.directories.touch(path);
-        self.directories.insert(Node::bare(path.clone(), None));
-        self.invalidate(path);
+        self.hierarchy.directories.touch(path);
+        self.hierarchy.directories.insert(Node::bare(path.clone(), None));
+        self.hierarchy.invalidate(path);
         Ok(())
     }
 
     /// Records activity at `path`, so that directories above it do not become groups yet.
-    pub fn touch(&self, path: &NodePath) {
-        self.directories.touch(path);
+    pub fn touch(self, path: &NodePath) {
+        self.hierarchy.directories.touch(path);
     }
 
     /// Returns the made directories that were idle for `delay`, parents first.
-    pub fn quiet_directories(&self, delay: std::time::Duration) -> Vec<NodePath> {
-        self.directories.quiet(delay)
+    pub fn quiet_directories(self, delay: std::time::Duration) -> Vec<NodePath> {
+        self.hierarchy.directories.quiet(delay)
     }
 
     /// Makes the missing directories above a new node, which become groups with it. Refuses a name
     /// that the dialect does not allow.
-    pub fn make_directories(&self, path: &NodePath) -> Result<()> {
+    pub fn make_directories(self, path: &NodePath) -> Result<()> {
         check_is_not_private(path)?;
         for above in path.ancestors() {
-            if !above.is_root() && self.node(&above)?.is_none() {
+            if !above.is_root() && self.hierarchy.node(&above)?.is_none() {
                 self.make_directory(&above)?;
             }
         }
-        path.name().map_or(Ok(()), |name| self.check_name(name))
+        path.name().map_or(Ok(()), |name| self.hierarchy.check_name(name))
     }
 
     /// Stores the document of a new node. `replaced` is the document that must still be stored;
     /// without it the key must be absent.
     pub fn put_document(
-        &self,
+        self,
         path: &NodePath,
         raised: &Raised,
         replaced: Option<&Document>,
@@ -66,7 +79,7 @@ impl Hierarchy {
     /// Replaces the document of `array`, whose chunks stay valid, and then erases the chunks
     /// outside the new shape.
     pub fn replace_document(
-        &self,
+        self,
         path: &NodePath,
         raised: &Raised,
         (array, document): (&Array, &Document),
@@ -75,50 +88,59 @@ impl Hierarchy {
     }
 
     fn put(
-        &self,
+        self,
         path: &NodePath,
         raised: &Raised,
         replaced: Option<&Document>,
         array: Option<&Array>,
     ) -> Result<Key> {
         self.store_groups_above(path)?;
-        let text = self.text_to_store(path, raised)?;
+        let text = self.hierarchy.text_to_store(path, raised)?;
         let replaces = Replaced::of(replaced);
-        let planned = self.documents.plan(path, raised.key(), &text, replaces)?;
+        let planned = self.hierarchy.documents.plan(path, raised.key(), &text, replaces)?;
         let was = match (array, replaced, raised.array()) {
             (Some(array), Some(replaced), Some(new)) => {
                 Some((array, replaced, new.model().shape.as_slice()))
             }
             _ => None,
         };
-        self.set_atomically(path, planned, raised.is_consolidated().then_some(true), was)?;
+        self.hierarchy.atomic().set_atomically(
+            path,
+            planned,
+            raised.is_consolidated().then_some(true),
+            was,
+        )?;
         Ok(raised.key().clone())
     }
 
     /// Stores a document that was removed from `node` again, after applying `edit`.
-    pub fn restore(&self, node: &Node, removed: &Document, edit: &Edit) -> Result<()> {
+    pub fn restore(self, node: &Node, removed: &Document, edit: &Edit) -> Result<()> {
         let (path, key) = (&node.path, &removed.key);
         let text = String::from_utf8_lossy(&removed.text);
-        let mut edited = self.dialect().edit(node.kind(), &text, edit).at(key)?;
+        let mut edited = self.hierarchy.dialect().edit(node.kind(), &text, edit).at(key)?;
         let had = matches!(&node.content, Content::Group(group) if group.consolidated);
         if edit.consolidated.unwrap_or(had) {
             // Nodes below it may have changed since it was removed.
-            edited = self.dialect().consolidate(&edited, &self.documents_below(path)?).at(key)?;
+            edited = self
+                .hierarchy
+                .dialect()
+                .consolidate(&edited, &self.hierarchy.copies().documents_below(path)?)
+                .at(key)?;
         }
         self.store_groups_above(path)?;
         let was = match (&edit.shape, node.array()) {
             (Some(shape), Some(array)) => Some((&**array, removed, shape.as_slice())),
             _ => None,
         };
-        let planned = self.documents.plan(path, key, &edited, Replaced::of(None))?;
-        self.set_atomically(path, planned, None, was)
+        let planned = self.hierarchy.documents.plan(path, key, &edited, Replaced::of(None))?;
+        self.hierarchy.atomic().set_atomically(path, planned, None, was)
     }
 
     /// Erases the document of a node. This mount remembers its content until the directory is
     /// removed.
-    pub fn remove_document(&self, path: &NodePath) -> Result<Option<Key>> {
-        self.invalidate(path);
-        let node = self.existing(path)?;
+    pub fn remove_document(self, path: &NodePath) -> Result<Option<Key>> {
+        self.hierarchy.invalidate(path);
+        let node = self.hierarchy.existing(path)?;
         let key = match &node.state {
             NodeState::Stored(document) => Some(document.key.clone()),
             NodeState::Unreadable(key) => Some(key.clone()),
@@ -139,35 +161,37 @@ impl Hierarchy {
             was: None,
             stage: None,
         });
-        self.atomically(&intent, false, |taken| {
+        self.hierarchy.atomic().atomically(&intent, false, |taken| {
             // This goes first because it may need free space in the store.
-            self.update_consolidated(path, None)?;
+            self.hierarchy.copies().update_consolidated(path, None)?;
             match (&key, node.document()) {
-                (Some(_), Some(document)) => self.documents.erase(document, taken),
-                (Some(key), None) => self.store().write()?.erase_values(std::slice::from_ref(key)),
+                (Some(_), Some(document)) => self.hierarchy.documents.erase(document, taken),
+                (Some(key), None) => {
+                    self.hierarchy.store().write()?.erase_values(std::slice::from_ref(key))
+                }
                 (None, _) => Ok(()),
             }
         })?;
         let state = NodeState::Removed(node.document().cloned());
         let content = node.content.clone();
-        self.directories.insert(Node { path: path.clone(), state, content });
-        self.invalidate(path);
+        self.hierarchy.directories.insert(Node { path: path.clone(), state, content });
+        self.hierarchy.invalidate(path);
         Ok(key)
     }
 
     /// Removes the directory `path`, which looks empty, with everything that the store still has
     /// below it: chunks outside the grid, and files that are never shown.
-    pub fn remove_directory(&self, path: &NodePath) -> Result<()> {
-        let write = self.store().write()?;
-        let chunks = self.dialect().chunk_prefix(path)?;
-        let nodes = self.dialect().children_prefix(path)?;
+    pub fn remove_directory(self, path: &NodePath) -> Result<()> {
+        let write = self.hierarchy.store().write()?;
+        let chunks = self.hierarchy.dialect().chunk_prefix(path)?;
+        let nodes = self.hierarchy.dialect().children_prefix(path)?;
         path.ancestors().iter().try_for_each(|above| self.keep_directory(above))?;
-        let node = self.existing(path)?;
+        let node = self.hierarchy.existing(path)?;
         let remove = |taken: &Taken| -> Result<()> {
             // Programs that read only the copies must not find a node whose chunks are missing.
-            self.update_consolidated(path, None)?;
+            self.hierarchy.copies().update_consolidated(path, None)?;
             if let Some(document) = node.stored() {
-                self.documents.erase(document, taken)?;
+                self.hierarchy.documents.erase(document, taken)?;
             }
             write.erase_prefix(&chunks)?;
             if nodes != chunks {
@@ -175,37 +199,37 @@ impl Hierarchy {
             }
             Ok(())
         };
-        let removed = if node.stored().is_some() || self.holds_values(path)? {
-            self.atomically(&Intent::Remove(path.clone()), true, remove)
+        let removed = if node.stored().is_some() || self.hierarchy.atomic().holds_values(path)? {
+            self.hierarchy.atomic().atomically(&Intent::Remove(path.clone()), true, remove)
         } else {
             remove(&Taken::default())
         };
         removed.inspect_err(|_| self.restore_directory(&node))?;
-        drop(self.directories.take_below(path));
-        self.invalidate_below(path);
+        drop(self.hierarchy.directories.take_below(path));
+        self.hierarchy.invalidate_below(path);
         Ok(())
     }
 
     /// Keeps the directory `path` from becoming a group by itself.
-    pub fn keep_plain_directory(&self, path: &NodePath) -> Result<()> {
-        let content = self.existing(path)?.content.clone();
-        self.directories.insert(Node {
+    pub fn keep_plain_directory(self, path: &NodePath) -> Result<()> {
+        let content = self.hierarchy.existing(path)?.content.clone();
+        self.hierarchy.directories.insert(Node {
             path: path.clone(),
             state: NodeState::Removed(None),
             content,
         });
-        self.invalidate(path);
+        self.hierarchy.invalidate(path);
         Ok(())
     }
 
     /// Forgets the directories below `path`, because they now belong to an array.
-    pub fn forget_directories(&self, path: &NodePath) {
-        drop(self.directories.take_below(path));
-        self.invalidate_below(path);
+    pub fn forget_directories(self, path: &NodePath) {
+        drop(self.hierarchy.directories.take_below(path));
+        self.hierarchy.invalidate_below(path);
     }
 
     /// Restores a directory that looked empty, after its removal or replacement failed.
-    pub(super) fn restore_directory(&self, node: &Node) {
+    pub(super) fn restore_directory(self, node: &Node) {
         let state = match &node.state {
             NodeState::Removed(document) => NodeState::Removed(document.clone()),
             NodeState::Bare(None) => NodeState::Bare(None),
@@ -216,16 +240,18 @@ impl Hierarchy {
             NodeState::Stored(_) | NodeState::Unreadable(_) | NodeState::Implicit => return,
         };
         let (path, content) = (node.path.clone(), node.content.clone());
-        self.invalidate(&path);
-        self.directories.insert(Node { path, state, content });
+        self.hierarchy.invalidate(&path);
+        self.hierarchy.directories.insert(Node { path, state, content });
     }
 
-    fn put_back_document(&self, document: &Document, path: &NodePath) -> Result<Document> {
-        if self.documents.is_current(document)? {
+    fn put_back_document(self, document: &Document, path: &NodePath) -> Result<Document> {
+        if self.hierarchy.documents.is_current(document)? {
             return Ok(document.clone());
         }
         let document = self.put_group(path)?;
-        self.update_consolidated(path, Some(&String::from_utf8_lossy(&document.text)))?;
+        self.hierarchy
+            .copies()
+            .update_consolidated(path, Some(&String::from_utf8_lossy(&document.text)))?;
         Ok(document)
     }
 }

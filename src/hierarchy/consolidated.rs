@@ -15,13 +15,26 @@ use crate::metadata::model::Group;
 use crate::metadata::{NodeKind, NodePath};
 use crate::store::{Condition, Key};
 
+/// The copies of metadata files in the groups above them.
+#[derive(Debug, Clone, Copy)]
+pub struct Copies<'h> {
+    pub(super) hierarchy: &'h Hierarchy,
+}
+
 impl Hierarchy {
+    /// Returns the copies of metadata files in the groups above them.
+    pub fn copies(&self) -> Copies<'_> {
+        Copies { hierarchy: self }
+    }
+}
+
+impl Copies<'_> {
     /// Returns the stored documents below a group with their relative paths. A group without a
     /// document has an empty one.
-    pub(super) fn documents_below(&self, group: &NodePath) -> Result<Vec<(String, String)>> {
+    pub(super) fn documents_below(self, group: &NodePath) -> Result<Vec<(String, String)>> {
         let mut documents = Vec::new();
         let bounds = Bounds { text_len: json::max_text_len(), ..Bounds::COPIES };
-        for child in self.walk_below(group, bounds) {
+        for child in self.hierarchy.walk_below(group, bounds) {
             let child = child?;
             let relative = child.path().relative_to(group).unwrap_or_default().to_owned();
             documents.push((relative, self.text_of(&child)?));
@@ -31,19 +44,15 @@ impl Hierarchy {
 
     /// Updates the copies of the document of `path` in the groups above it. `None` removes the
     /// copies of `path` and of all nodes below it.
-    pub(super) fn update_consolidated(
-        &self,
-        path: &NodePath,
-        document: Option<&str>,
-    ) -> Result<()> {
-        if let Some(above) = &self.above {
-            return self.change_above(above, path, |whole, path| {
-                whole.update_consolidated(path, document)
+    pub(super) fn update_consolidated(self, path: &NodePath, document: Option<&str>) -> Result<()> {
+        if let Some(above) = &self.hierarchy.above {
+            return self.hierarchy.change_above(above, path, |whole, path| {
+                whole.copies().update_consolidated(path, document)
             });
         }
         path.ancestors().iter().try_for_each(|group| self.update_copy(group, path, document))?;
         for group in path.ancestors().iter().chain([path]) {
-            if let Some(copies) = self.dialect().shared_copies(group)? {
+            if let Some(copies) = self.hierarchy.dialect().shared_copies(group)? {
                 self.update_shared_copy(&copies, group, path, document)?;
             }
         }
@@ -52,31 +61,31 @@ impl Hierarchy {
 
     /// Updates copies that a library stored under a key of their own.
     fn update_shared_copy(
-        &self,
+        self,
         copies: &Key,
         group: &NodePath,
         path: &NodePath,
         document: Option<&str>,
     ) -> Result<()> {
-        if self.store().stat(copies)?.is_none() {
+        if self.hierarchy.store().stat(copies)?.is_none() {
             return Ok(());
         }
-        let kind = self.node(path)?.map_or(NodeKind::Group, |node| node.kind());
-        let key = self.documents.key_of(path, kind)?;
+        let kind = self.hierarchy.node(path)?.map_or(NodeKind::Group, |node| node.kind());
+        let key = self.hierarchy.documents.key_of(path, kind)?;
         self.change_shared_copies(copies, path, &|text| {
-            self.dialect().set_shared_copy(text, (group, path), &key, document)
+            self.hierarchy.dialect().set_shared_copy(text, (group, path), &key, document)
         })
     }
 
     /// Changes the copies that are stored under a key of their own, if it exists.
     fn change_shared_copies(
-        &self,
+        self,
         copies: &Key,
         path: &NodePath,
         change: &dyn Fn(&str) -> Result<String>,
     ) -> Result<()> {
         for _ in 0..ATTEMPTS {
-            let Some(value) = self.store().get(copies, json::max_text_len())? else {
+            let Some(value) = self.hierarchy.store().get(copies, json::max_text_len())? else {
                 return Ok(());
             };
             let text = String::from_utf8_lossy(&value.bytes);
@@ -87,7 +96,8 @@ impl Hierarchy {
                 Err(error) => return Err(error.at(copies)),
             };
             let condition = Condition::Unchanged(value.stat.version);
-            match self.store().write()?.set(copies, &[Bytes::from(new).into()], condition) {
+            match self.hierarchy.store().write()?.set(copies, &[Bytes::from(new).into()], condition)
+            {
                 Err(error) if is_conflict(&error) => {}
                 stored => return stored.map(drop),
             }
@@ -97,17 +107,19 @@ impl Hierarchy {
 
     /// Rebuilds the copies of `path` and the nodes below it in the groups above, from the stored
     /// documents.
-    pub(super) fn rebuild_copies(&self, path: &NodePath) -> Result<()> {
-        if let Some(above) = &self.above {
-            return self.change_above(above, path, Self::rebuild_copies);
+    pub(super) fn rebuild_copies(self, path: &NodePath) -> Result<()> {
+        if let Some(above) = &self.hierarchy.above {
+            return self
+                .hierarchy
+                .change_above(above, path, |whole, path| whole.copies().rebuild_copies(path));
         }
         if !self.has_copies_above(path)? {
             return Ok(());
         }
         let mut documents = Vec::new();
         let is_node = |node: &Arc<Node>| !node.is_bare() || node.stored().is_some();
-        if let Some(node) = self.node(path)?.filter(is_node) {
-            let key = self.documents.key_of(path, node.kind())?;
+        if let Some(node) = self.hierarchy.node(path)?.filter(is_node) {
+            let key = self.hierarchy.documents.key_of(path, node.kind())?;
             documents.push(Copied { path: path.clone(), key, document: self.text_of(&node)? });
             if node.kind() == NodeKind::Group {
                 self.add_copied_below(path, &mut documents)?;
@@ -119,76 +131,78 @@ impl Hierarchy {
             self.change_copies(&group, &|text| {
                 let copy = |copied: &Copied| (relative(&copied.path), copied.document.clone());
                 let copies: Vec<_> = documents.iter().map(copy).collect();
-                self.dialect().replace_consolidated(text, &relative(path), &copies)
+                self.hierarchy.dialect().replace_consolidated(text, &relative(path), &copies)
             })?;
         }
         for group in path.ancestors().iter().chain([path]) {
-            let Some(copies) = self.dialect().shared_copies(group)? else { continue };
+            let Some(copies) = self.hierarchy.dialect().shared_copies(group)? else { continue };
             self.change_shared_copies(&copies, path, &|text| {
-                self.dialect().replace_shared_copies(text, (group, path), &documents)
+                self.hierarchy.dialect().replace_shared_copies(text, (group, path), &documents)
             })?;
         }
         Ok(())
     }
 
     /// Returns the stored document of a node, an empty one for a group that has none.
-    pub(super) fn text_of(&self, node: &Node) -> Result<String> {
+    pub(super) fn text_of(self, node: &Node) -> Result<String> {
         match node.stored() {
             Some(document) => Ok(String::from_utf8_lossy(&document.text).into_owned()),
-            None => Ok(self.dialect().new_group(node.path())?.1),
+            None => Ok(self.hierarchy.dialect().new_group(node.path())?.1),
         }
     }
 
     /// Whether the group is shown with consolidated metadata.
-    pub fn shows_consolidated(&self, node: &Node) -> Result<bool> {
+    pub fn shows_consolidated(self, node: &Node) -> Result<bool> {
         let in_document = matches!(node.content(), Content::Group(group) if group.consolidated);
         Ok(in_document || self.has_shared_copies(node)?)
     }
 
     /// Whether the store keeps the copies of a group under a key of their own, which are shown as
     /// consolidated metadata.
-    pub(super) fn has_shared_copies(&self, node: &Node) -> Result<bool> {
-        match self.dialect().own_copies(node.path())? {
+    pub(super) fn has_shared_copies(self, node: &Node) -> Result<bool> {
+        match self.hierarchy.dialect().own_copies(node.path())? {
             Some(copies) if node.document().or(node.removed()).is_some() => {
-                Ok(self.store().stat(&copies)?.is_some())
+                Ok(self.hierarchy.store().stat(&copies)?.is_some())
             }
             Some(_) | None => Ok(false),
         }
     }
 
     /// Rebuilds or erases the copies under a key of their own, if the dialect has them.
-    pub(super) fn set_shared_copies(&self, group: &NodePath, wanted: bool) -> Result<()> {
-        let Some(copies) = self.dialect().own_copies(group)? else { return Ok(()) };
-        let write = self.store().write()?;
+    pub(super) fn set_shared_copies(self, group: &NodePath, wanted: bool) -> Result<()> {
+        let Some(copies) = self.hierarchy.dialect().own_copies(group)? else { return Ok(()) };
+        let write = self.hierarchy.store().write()?;
         if !wanted {
             return write.erase_values(std::slice::from_ref(&copies));
         }
         let mut documents = Vec::new();
-        if let Some(document) = self.node(group)?.and_then(|node| node.stored().cloned()) {
+        if let Some(document) = self.hierarchy.node(group)?.and_then(|node| node.stored().cloned())
+        {
             let text = String::from_utf8_lossy(&document.text).into_owned();
             documents.push(Copied { path: group.clone(), key: document.key, document: text });
         }
         self.add_copied_below(group, &mut documents)?;
-        let none = self.dialect().no_shared_copies();
-        let text = self.dialect().replace_shared_copies(&none, (group, group), &documents)?;
+        let none = self.hierarchy.dialect().no_shared_copies();
+        let text =
+            self.hierarchy.dialect().replace_shared_copies(&none, (group, group), &documents)?;
         write.set(&copies, &[Bytes::from(text).into()], Condition::Always).map(drop)
     }
 
     /// Adds the documents of all nodes below a group.
-    fn add_copied_below(&self, group: &NodePath, documents: &mut Vec<Copied>) -> Result<()> {
+    fn add_copied_below(self, group: &NodePath, documents: &mut Vec<Copied>) -> Result<()> {
         for (relative, document) in self.documents_below(group)? {
             let path = group.join(&relative)?;
-            let kind = self.node(&path)?.map_or(NodeKind::Group, |node| node.kind());
-            let key = self.documents.key_of(&path, kind)?;
+            let kind = self.hierarchy.node(&path)?.map_or(NodeKind::Group, |node| node.kind());
+            let key = self.hierarchy.documents.key_of(&path, kind)?;
             documents.push(Copied { path, key, document });
         }
         Ok(())
     }
 
     /// Whether any group above `path` may hold a copy of its document.
-    pub(super) fn has_copies_above(&self, path: &NodePath) -> Result<bool> {
-        if let Some(above) = &self.above {
-            return above.hierarchy.has_copies_above(&above.path_of(path)?);
+    pub(super) fn has_copies_above(self, path: &NodePath) -> Result<bool> {
+        if let Some(above) = &self.hierarchy.above {
+            return above.hierarchy.copies().has_copies_above(&above.path_of(path)?);
         }
         for group in path.ancestors() {
             if self.is_consolidated(&group)? {
@@ -196,8 +210,8 @@ impl Hierarchy {
             }
         }
         for group in path.ancestors().iter().chain([path]) {
-            if let Some(copies) = self.dialect().shared_copies(group)?
-                && self.store().stat(&copies)?.is_some()
+            if let Some(copies) = self.hierarchy.dialect().shared_copies(group)?
+                && self.hierarchy.store().stat(&copies)?.is_some()
             {
                 return Ok(true);
             }
@@ -206,22 +220,24 @@ impl Hierarchy {
     }
 
     /// Whether the document of a group holds copies.
-    pub(super) fn is_consolidated(&self, group: &NodePath) -> Result<bool> {
-        let node = self.node(group)?;
+    pub(super) fn is_consolidated(self, group: &NodePath) -> Result<bool> {
+        let node = self.hierarchy.node(group)?;
         Ok(node.is_some_and(|node| {
             matches!(node.content(), Content::Group(Group { consolidated: true, .. }))
                 && node.document().is_some()
         }))
     }
 
-    fn update_copy(&self, group: &NodePath, path: &NodePath, document: Option<&str>) -> Result<()> {
+    fn update_copy(self, group: &NodePath, path: &NodePath, document: Option<&str>) -> Result<()> {
         let relative = path.relative_to(group).unwrap_or_default();
-        self.change_copies(group, &|text| self.dialect().set_consolidated(text, relative, document))
+        self.change_copies(group, &|text| {
+            self.hierarchy.dialect().set_consolidated(text, relative, document)
+        })
     }
 
     /// Changes the document of a group that holds copies, unless `change` returns `None`.
     fn change_copies(
-        &self,
+        self,
         group: &NodePath,
         change: &dyn Fn(&str) -> Result<Option<String>>,
     ) -> Result<()> {
@@ -229,16 +245,17 @@ impl Hierarchy {
             return Ok(());
         }
         for _ in 0..ATTEMPTS {
-            self.invalidate(group);
-            let Some(node) = self.node(group)? else { return Ok(()) };
+            self.hierarchy.invalidate(group);
+            let Some(node) = self.hierarchy.node(group)? else { return Ok(()) };
             let Some(stored) = node.document() else { return Ok(()) };
-            let text = match self.documents.whole_text(stored) {
+            let text = match self.hierarchy.documents.whole_text(stored) {
                 Err(error) if is_conflict(&error) => continue,
                 text => text?,
             };
             let Some(new) = change(&text).at(&stored.key)? else { return Ok(()) };
-            let set = self.documents.set(group, &stored.key, &new, Replaced::Unchanged(stored));
-            self.invalidate(group);
+            let set =
+                self.hierarchy.documents.set(group, &stored.key, &new, Replaced::Unchanged(stored));
+            self.hierarchy.invalidate(group);
             match set {
                 Err(error) if is_conflict(&error) => {}
                 stored => return stored.map(drop),

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use super::atomic::leave_copies;
+use super::change::Changes;
 use super::documents::{Planned, Replaced, Taken};
 use super::intent::{Documents, Intent, MAX_LEN, Stage};
 use super::node::Document;
-use super::nodes::Hierarchy;
 use super::raise::Raised;
 use super::recover::{CHUNKS, FILES};
 use crate::array::Array;
@@ -29,27 +29,27 @@ struct Conversion<'a> {
     documents: Documents,
 }
 
-impl Hierarchy {
+impl Changes<'_> {
     /// Returns a private place in the store for a directory that becomes an array.
-    pub fn aside(&self) -> Result<Aside> {
-        self.store().write()?.aside()
+    pub fn aside(self) -> Result<Aside> {
+        self.hierarchy.store().write()?.aside()
     }
 
     /// Returns `array` with its chunks in `aside`.
-    pub fn bind_aside(&self, array: &Array, aside: &Aside) -> Result<Arc<Array>> {
+    pub fn bind_aside(self, array: &Array, aside: &Aside) -> Result<Arc<Array>> {
         let (model, prefix) = (array.model().clone(), aside.prefix().join(CHUNKS)?);
         Ok(Arc::new(Array::open(
             model,
-            self.store(),
+            self.hierarchy.store(),
             prefix,
-            self.options.max_chunk_len,
-            self.options.layout,
+            self.hierarchy.options.max_chunk_len,
+            self.hierarchy.options.layout,
         )?))
     }
 
     /// Discards `aside` and its contents.
-    pub fn drop_aside(&self, aside: &Aside) {
-        self.end(aside);
+    pub fn drop_aside(self, aside: &Aside) {
+        self.hierarchy.atomic().end(aside);
     }
 
     /// Turns a directory into an array. Its chunks are already encoded in `aside`; `files` are the
@@ -59,31 +59,31 @@ impl Hierarchy {
     /// The files move aside, the chunks get their keys, and the document comes last: a program that
     /// finds the array finds its chunks.
     pub fn put_converted(
-        &self,
+        self,
         path: &NodePath,
         raised: &Raised,
         replaced: Option<&Document>,
         (aside, files, groups): (&Aside, &[Key], &[NodePath]),
     ) -> Result<()> {
         let planned = self.plan_conversion(path, raised, replaced, (aside, files, groups));
-        let conversion = planned.inspect_err(|_| self.end(aside))?;
+        let conversion = planned.inspect_err(|_| self.hierarchy.atomic().end(aside))?;
         let taken = Taken::default();
         let converted = self.convert(&conversion, &taken);
-        self.invalidate_below(path);
+        self.hierarchy.invalidate_below(path);
         if let Err(error) = converted {
             match self.undo_conversion(&conversion, &taken, &error) {
-                Ok(()) => self.end(aside),
+                Ok(()) => self.hierarchy.atomic().end(aside),
                 Err(undone) => log::warn!(
                     "{path}: a failed change could not be undone: {undone}; the next mount will \
                      undo it"
                 ),
             }
-            self.invalidate_below(path);
+            self.hierarchy.invalidate_below(path);
             return Err(error);
         }
-        self.forget_unstored(path);
-        match self.rebuild_copies(path) {
-            Ok(()) => self.end(aside),
+        self.hierarchy.forget_unstored(path);
+        match self.hierarchy.copies().rebuild_copies(path) {
+            Ok(()) => self.hierarchy.atomic().end(aside),
             // The array itself is complete.
             Err(error) => leave_copies(path, &error),
         }
@@ -91,30 +91,34 @@ impl Hierarchy {
     }
 
     fn plan_conversion<'a>(
-        &self,
+        self,
         path: &NodePath,
         raised: &Raised,
         replaced: Option<&Document>,
         (aside, files, groups): (&'a Aside, &[Key], &[NodePath]),
     ) -> Result<Conversion<'a>> {
         self.store_groups_above(path)?;
-        let text = self.text_to_store(path, raised)?;
-        let planned = self.documents.plan(path, raised.key(), &text, Replaced::of(replaced))?;
+        let text = self.hierarchy.text_to_store(path, raised)?;
+        let planned =
+            self.hierarchy.documents.plan(path, raised.key(), &text, Replaced::of(replaced))?;
         // Before anything moves: the files may be chunks of an array that another program created
         // meanwhile.
-        self.documents.check(&planned)?;
+        self.hierarchy.documents.check(&planned)?;
         let mut all = files.to_vec();
         for group in groups {
-            if let Some(document) = self.node(group)?.and_then(|node| node.stored().cloned()) {
+            if let Some(document) =
+                self.hierarchy.node(group)?.and_then(|node| node.stored().cloned())
+            {
                 all.extend(document.keys());
             }
         }
         let kept = aside.prefix().join(FILES)?;
         let put_aside = |key: Key| Ok((kept.key(key.as_str())?, key));
         let files = all.into_iter().map(put_aside).collect::<Result<_>>()?;
-        let list = self.store().list();
+        let list = self.hierarchy.store().list();
         let list = list.ok_or_else(|| Error::unsupported("the store cannot list its keys"))?;
-        let (encoded, target) = (aside.prefix().join(CHUNKS)?, self.dialect().chunk_prefix(path)?);
+        let (encoded, target) =
+            (aside.prefix().join(CHUNKS)?, self.hierarchy.dialect().chunk_prefix(path)?);
         let chunk = |key: Result<Key>| {
             let key = key?;
             let relative = key.as_str().strip_prefix(encoded.as_str()).unwrap_or_default();
@@ -128,25 +132,25 @@ impl Hierarchy {
             was: None,
             stage: Some(Stage::Files),
         };
-        self.declare(aside, &Intent::Documents(documents.clone()))?;
+        self.hierarchy.atomic().declare(aside, &Intent::Documents(documents.clone()))?;
         Ok(Conversion { planned, aside, files, chunks, trees: (encoded, target), documents })
     }
 
-    fn convert(&self, conversion: &Conversion<'_>, taken: &Taken) -> Result<()> {
+    fn convert(self, conversion: &Conversion<'_>, taken: &Taken) -> Result<()> {
         let Conversion { planned, aside, files, trees, documents, .. } = conversion;
-        let write = self.store().write()?;
+        let write = self.hierarchy.store().write()?;
         for (kept, file) in files {
             write.move_value(file, kept)?;
         }
         let documents = Documents { stage: Some(Stage::Chunks), ..documents.clone() };
-        self.declare(aside, &Intent::Documents(documents))?;
+        self.hierarchy.atomic().declare(aside, &Intent::Documents(documents))?;
         write.move_prefix(&trees.0, &trees.1)?;
-        self.documents.apply(planned.clone(), taken).map(drop)
+        self.hierarchy.documents.apply(planned.clone(), taken).map(drop)
     }
 
     /// Returns the declared progress of a conversion.
-    fn declared_stage(&self, aside: &Aside) -> Result<Option<Stage>> {
-        let declared = self.store().get(&aside.declaration()?, MAX_LEN)?;
+    fn declared_stage(self, aside: &Aside) -> Result<Option<Stage>> {
+        let declared = self.hierarchy.store().get(&aside.declaration()?, MAX_LEN)?;
         let intent = declared.map(|declared| Intent::parse(&declared.bytes)).transpose()?;
         Ok(match intent {
             Some((_, _, Intent::Documents(documents))) => documents.stage,
@@ -156,24 +160,24 @@ impl Hierarchy {
 
     /// Puts everything back. The declaration in the store matches the files at every instant.
     fn undo_conversion(
-        &self,
+        self,
         conversion: &Conversion<'_>,
         taken: &Taken,
         error: &Error,
     ) -> Result<()> {
         let Conversion { aside, chunks, documents, .. } = conversion;
-        if self.undo_documents(documents, taken.get(), error)? {
+        if self.hierarchy.atomic().undo_documents(documents, taken.get(), error)? {
             return Err(Error::new(Kind::Exists, "its metadata file exists"));
         }
-        let write = self.store().write()?;
+        let write = self.hierarchy.store().write()?;
         if self.declared_stage(aside)? == Some(Stage::Chunks) {
             for (key, encoded) in chunks {
                 write.move_value(key, encoded)?;
             }
         }
-        self.declare(aside, &Intent::Documents(documents.clone()))?;
+        self.hierarchy.atomic().declare(aside, &Intent::Documents(documents.clone()))?;
         write.move_prefix(&aside.prefix().join(FILES)?, &Prefix::root())?;
-        self.invalidate_below(&documents.path);
-        self.rebuild_copies(&documents.path)
+        self.hierarchy.invalidate_below(&documents.path);
+        self.hierarchy.copies().rebuild_copies(&documents.path)
     }
 }

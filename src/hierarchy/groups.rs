@@ -2,35 +2,37 @@
 
 use bytes::Bytes;
 
+use super::change::Changes;
 use super::documents::{Replaced, Step};
 use super::intent::{Documents, Intent};
 use super::names::check_is_not_private;
 use super::node::{Content, Document, Node, NodeState};
-use super::nodes::Hierarchy;
 use crate::error::{At, Error, Kind, Result};
 use crate::metadata::{NodeKind, NodePath};
 use crate::store::{Condition, Key};
 
-impl Hierarchy {
+impl Changes<'_> {
     /// Turns the directory `path`, which is no node, into a group without attributes.
-    pub fn store_group(&self, path: &NodePath) -> Result<Key> {
+    pub fn store_group(self, path: &NodePath) -> Result<Key> {
         self.store_groups_above(path)?;
-        let stored = self.existing(path)?.stored().cloned();
+        let stored = self.hierarchy.existing(path)?.stored().cloned();
         if let Some(document) = stored {
-            self.forget_unstored(path);
-            self.update_consolidated(path, Some(&String::from_utf8_lossy(&document.text)))?;
+            self.hierarchy.forget_unstored(path);
+            self.hierarchy
+                .copies()
+                .update_consolidated(path, Some(&String::from_utf8_lossy(&document.text)))?;
             return Ok(document.key);
         }
         Ok(self.set_group_atomically(path)?.key)
     }
 
     /// Stores the document of a group without attributes; returns the existing one if there is one.
-    pub(super) fn put_group(&self, path: &NodePath) -> Result<Document> {
-        let (key, text) = self.dialect().new_group(path)?;
-        match self.documents.set(path, &key, &text, Replaced::Absent) {
+    pub(super) fn put_group(self, path: &NodePath) -> Result<Document> {
+        let (key, text) = self.hierarchy.dialect().new_group(path)?;
+        match self.hierarchy.documents.set(path, &key, &text, Replaced::Absent) {
             Err(error) if error.kind() == Kind::Exists => {
                 // Another program created a node here.
-                self.documents.get(path, &key)?.ok_or_else(|| Error::not_found().at(&key))
+                self.hierarchy.documents.get(path, &key)?.ok_or_else(|| Error::not_found().at(&key))
             }
             stored => stored,
         }
@@ -38,12 +40,12 @@ impl Hierarchy {
 
     /// Stores documents for the groups above a node, if the dialect needs them. Directories that
     /// programs made still show no document, so that programs can create one.
-    pub(super) fn store_groups_above(&self, path: &NodePath) -> Result<()> {
+    pub(super) fn store_groups_above(self, path: &NodePath) -> Result<()> {
         check_is_not_private(path)?;
         let mut wanted = Vec::new();
         for above in path.ancestors() {
             // A stored node may lie below one whose document was removed.
-            wanted.extend(self.node(&above)?.map(|node| (above, node)));
+            wanted.extend(self.hierarchy.node(&above)?.map(|node| (above, node)));
         }
         for (above, node) in wanted {
             if !matches!(node.content, Content::Group(_)) {
@@ -55,10 +57,10 @@ impl Hierarchy {
             match &node.state {
                 NodeState::Bare(None) | NodeState::Removed(_) => {
                     let document = self.put_group(&above)?;
-                    self.directories.insert(Node::bare(above.clone(), Some(document)));
-                    self.invalidate(&above);
+                    self.hierarchy.directories.insert(Node::bare(above.clone(), Some(document)));
+                    self.hierarchy.invalidate(&above);
                 }
-                NodeState::Implicit if self.dialect().wants_group_documents() => {
+                NodeState::Implicit if self.hierarchy.dialect().wants_group_documents() => {
                     self.set_group_atomically(&above)?;
                 }
                 NodeState::Implicit
@@ -71,9 +73,15 @@ impl Hierarchy {
     }
 
     /// Stores the file that the dialect has at the root besides node documents, unless it exists.
-    pub fn store_entry_point(&self) -> Result<Option<Key>> {
-        let Some((key, text)) = self.dialect().new_entry_point()? else { return Ok(None) };
-        match self.store().write()?.set(&key, &[Bytes::from(text).into()], Condition::Absent) {
+    pub fn store_entry_point(self) -> Result<Option<Key>> {
+        let Some((key, text)) = self.hierarchy.dialect().new_entry_point()? else {
+            return Ok(None);
+        };
+        match self.hierarchy.store().write()?.set(
+            &key,
+            &[Bytes::from(text).into()],
+            Condition::Absent,
+        ) {
             Err(error) if error.kind() != Kind::Exists => Err(error.at(&key)),
             _ => Ok(Some(key)),
         }
@@ -81,14 +89,14 @@ impl Hierarchy {
 
     /// Keeps the directory `path` alive before something in it is removed: the store itself has no
     /// empty directories.
-    pub fn keep_directory(&self, path: &NodePath) -> Result<()> {
-        let Some(node) = self.node(path)? else { return Ok(()) };
+    pub fn keep_directory(self, path: &NodePath) -> Result<()> {
+        let Some(node) = self.hierarchy.node(path)? else { return Ok(()) };
         match &node.state {
             NodeState::Implicit if !path.is_root() => self.set_group_atomically(path).map(drop),
-            NodeState::Bare(None) if self.directories.get(path).is_none() => {
+            NodeState::Bare(None) if self.hierarchy.directories.get(path).is_none() => {
                 let (state, content) = (NodeState::Removed(None), node.content.clone());
-                self.directories.insert(Node { path: path.clone(), state, content });
-                self.invalidate(path);
+                self.hierarchy.directories.insert(Node { path: path.clone(), state, content });
+                self.hierarchy.invalidate(path);
                 Ok(())
             }
             _ => Ok(()),
@@ -96,8 +104,8 @@ impl Hierarchy {
     }
 
     /// Stores the document of a group without attributes atomically.
-    pub(super) fn set_group_atomically(&self, path: &NodePath) -> Result<Document> {
-        let (key, text) = self.dialect().new_group(path)?;
+    pub(super) fn set_group_atomically(self, path: &NodePath) -> Result<Document> {
+        let (key, text) = self.hierarchy.dialect().new_group(path)?;
         let step = Step { key, old: None, new: Some(text) };
         let intent = Intent::Documents(Documents {
             path: path.clone(),
@@ -107,11 +115,13 @@ impl Hierarchy {
             stage: None,
         });
         let mut stored = None;
-        self.atomically(&intent, false, |taken| {
+        self.hierarchy.atomic().atomically(&intent, false, |taken| {
             let document = stored.insert(self.put_group(path)?);
             taken.set(1);
-            self.forget_unstored(path);
-            self.update_consolidated(path, Some(&String::from_utf8_lossy(&document.text)))
+            self.hierarchy.forget_unstored(path);
+            self.hierarchy
+                .copies()
+                .update_consolidated(path, Some(&String::from_utf8_lossy(&document.text)))
         })?;
         stored.ok_or_else(|| Error::new(Kind::Internal, "a metadata file was not stored"))
     }

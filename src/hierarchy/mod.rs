@@ -5,14 +5,15 @@
 //! the version in the store has changed.
 //!
 //! `nodes` has the [`Hierarchy`]. It builds on metadata files in the store (`documents`), cached
-//! nodes (`node_cache`, `moves`) and directories that only this mount knows (`directories`). The
-//! other files add methods, each on top of those before it:
+//! nodes (`node_cache`, `moves`) and directories that only this mount knows (`directories`).
+//! `members` and `walk` list nodes; `shown` makes the metadata files that the mount shows; `names`
+//! and `raise` prepare new nodes. The other files change the hierarchy:
 //!
-//! - `members` and `walk` list nodes; `shown` makes the metadata files that the mount shows.
-//! - `consolidated` keeps copies of metadata files current, also in the hierarchy `above`.
-//! - `atomic` completes a change or undoes it, by an `intent` that `recover` finds after a crash.
-//! - `names`, `raise` and `groups` prepare new nodes; `change`, `edit`, `moving` and `conversion`
-//!   are the changes that programs ask for.
+//! - [`Changes`] are the changes that programs ask for (`change`, `edit`, `groups`, `moving` and
+//!   `conversion`).
+//! - `Atomic` completes such a change or undoes it, by an `intent` that [`Recovery`] finds after a
+//!   crash.
+//! - [`Copies`] keeps consolidated metadata current, also in the hierarchy `above`.
 
 mod above;
 mod atomic;
@@ -38,11 +39,14 @@ mod texts;
 mod walk;
 
 pub use above::{Holds, holds_node};
+pub use change::Changes;
+pub use consolidated::Copies;
 pub use members::{Member, Members};
 pub use moving::Moved;
 pub use node::{Content, Document, Node};
 pub use nodes::{Hierarchy, Options};
 pub use raise::Raised;
+pub use recover::Recovery;
 pub use shown::check_len;
 pub use texts::{Sources, Text, Texts, Wanted};
 pub use walk::{Bounds, Visited, Walk};

@@ -1,10 +1,10 @@
 //! Moves nodes, and turns directories into arrays; both move values in the store.
 
 use super::atomic::leave_copies;
+use super::change::Changes;
 use super::documents::Taken;
 use super::intent::{Intent, Move};
 use super::node::{Content, Document, Node, NodeState};
-use super::nodes::Hierarchy;
 use super::recover::BELOW;
 use crate::error::{Error, Kind, Result};
 use crate::metadata::{NodeKind, NodePath, model};
@@ -19,21 +19,25 @@ pub struct Moved {
     aside: Option<Aside>,
 }
 
-impl Hierarchy {
+impl Changes<'_> {
     /// Moves the directory `from`, whether it is a node or not, with everything below it.
-    pub fn rename(&self, from: &NodePath, to: &NodePath) -> Result<Moved> {
-        self.check_new_name(to)?;
-        self.invalidate_below(from);
-        let node = self.existing(from)?;
+    pub fn rename(self, from: &NodePath, to: &NodePath) -> Result<Moved> {
+        self.hierarchy.check_new_name(to)?;
+        self.hierarchy.invalidate_below(from);
+        let node = self.hierarchy.existing(from)?;
         if !node.is_bare() || node.stored().is_some() {
             self.store_groups_above(to)?;
         }
         let prefixes = |path| -> Result<_> {
-            Ok((self.dialect().children_prefix(path)?, self.dialect().chunk_prefix(path)?))
+            Ok((
+                self.hierarchy.dialect().children_prefix(path)?,
+                self.hierarchy.dialect().chunk_prefix(path)?,
+            ))
         };
         let ((nodes, chunks), (new_nodes, new_chunks)) = (prefixes(from)?, prefixes(to)?);
         from.ancestors().iter().try_for_each(|above| self.keep_directory(above))?;
-        let has_copies = self.has_copies_above(from)? || self.has_copies_above(to)?;
+        let has_copies = self.hierarchy.copies().has_copies_above(from)?
+            || self.hierarchy.copies().has_copies_above(to)?;
         let document = node.stored().map(|found| String::from_utf8_lossy(&found.text).into_owned());
         let intent =
             Intent::Move(Move { from: from.clone(), to: to.clone(), kind: node.kind(), document });
@@ -42,78 +46,78 @@ impl Hierarchy {
                 let detail = "a node with unreadable metadata cannot be moved";
                 return Err(Error::unsupported(detail));
             }
-            Some(self.begin(&intent)?)
+            Some(self.hierarchy.atomic().begin(&intent)?)
         } else {
             None
         };
         let moved = match &aside {
             Some(aside) => {
                 // Programs that read only the copies must not find a node whose chunks are missing.
-                self.update_consolidated(from, None).and_then(|()| {
+                self.hierarchy.copies().update_consolidated(from, None).and_then(|()| {
                     if nodes == chunks {
-                        return self.store().write()?.move_prefix(&chunks, &new_chunks);
+                        return self.hierarchy.store().write()?.move_prefix(&chunks, &new_chunks);
                     }
                     let below = aside.prefix().join(BELOW)?;
                     let trees = [(&nodes, &new_nodes), (&chunks, &new_chunks)];
                     self.move_trees(&node, to, &below, trees)
                 })
             }
-            None => self.store().write()?.move_prefix(&chunks, &new_chunks),
+            None => self.hierarchy.store().write()?.move_prefix(&chunks, &new_chunks),
         };
         if let (Err(error), Some(aside)) = (&moved, &aside) {
-            let _undone = self.undo(&intent, aside, &Taken::default(), error);
+            let _undone = self.hierarchy.atomic().undo(&intent, aside, &Taken::default(), error);
         }
         moved?;
-        self.invalidate_below(from);
+        self.hierarchy.invalidate_below(from);
         self.rename_directories(from, to)?;
-        self.invalidate_below(to);
+        self.hierarchy.invalidate_below(to);
         Ok(Moved { from: from.clone(), to: to.clone(), aside })
     }
 
     /// Moves a directory onto `to`, a directory that looks empty. If that fails, `to` is restored.
-    pub fn rename_onto_empty(&self, from: &NodePath, to: &NodePath) -> Result<Moved> {
-        let replaced = self.existing(to)?;
+    pub fn rename_onto_empty(self, from: &NodePath, to: &NodePath) -> Result<Moved> {
+        let replaced = self.hierarchy.existing(to)?;
         self.remove_directory(to)?;
         self.rename(from, to).inspect_err(|_| self.restore_directory(&replaced))
     }
 
     /// Moves the directories that only this mount knows.
-    fn rename_directories(&self, from: &NodePath, to: &NodePath) -> Result<()> {
-        for known in self.directories.take_below(from) {
+    fn rename_directories(self, from: &NodePath, to: &NodePath) -> Result<()> {
+        for known in self.hierarchy.directories.take_below(from) {
             let Some(path) = known.path.moved(from, to) else { continue };
             let content = match &known.content {
-                Content::Array(array) => {
-                    self.bind(&path, model::Node::Array(Box::new(array.model().clone())))?
-                }
+                Content::Array(array) => self
+                    .hierarchy
+                    .bind(&path, model::Node::Array(Box::new(array.model().clone())))?,
                 other => other.clone(),
             };
             let state = match &known.state {
                 NodeState::Removed(Some(document)) => {
-                    let key = self.documents.key_of(&path, known.kind())?;
+                    let key = self.hierarchy.documents.key_of(&path, known.kind())?;
                     NodeState::Removed(Some(Document { key, ..document.clone() }))
                 }
                 NodeState::Removed(None) => NodeState::Removed(None),
                 _ => NodeState::Bare(self.document_of(&path)?.filter(|_| known.stored().is_some())),
             };
-            self.directories.insert(Node { path, state, content });
+            self.hierarchy.directories.insert(Node { path, state, content });
         }
         Ok(())
     }
 
     /// Reads the stored document of a group.
-    fn document_of(&self, path: &NodePath) -> Result<Option<Document>> {
-        let key = self.documents.key_of(path, NodeKind::Group)?;
-        self.documents.get(path, &key)
+    fn document_of(self, path: &NodePath) -> Result<Option<Document>> {
+        let key = self.hierarchy.documents.key_of(path, NodeKind::Group)?;
+        self.hierarchy.documents.get(path, &key)
     }
 
     /// Updates consolidated metadata, and completes the move.
-    pub fn consolidate_moved(&self, moved: Moved) {
+    pub fn consolidate_moved(self, moved: Moved) {
         let Some(aside) = moved.aside else { return };
         for path in [&moved.from, &moved.to] {
-            self.invalidate(path);
+            self.hierarchy.invalidate(path);
         }
-        match self.rebuild_copies(&moved.to) {
-            Ok(()) => self.end(&aside),
+        match self.hierarchy.copies().rebuild_copies(&moved.to) {
+            Ok(()) => self.hierarchy.atomic().end(&aside),
             // The move itself succeeded.
             Err(error) => leave_copies(&moved.to, &error),
         }
@@ -122,15 +126,15 @@ impl Hierarchy {
     /// Moves a node whose documents and chunks lie in separate trees. Its documents are removed
     /// first and stored last, so that other programs never see a node whose chunks are missing.
     fn move_trees(
-        &self,
+        self,
         node: &Node,
         to: &NodePath,
         below: &Prefix,
         [nodes, chunks]: [(&Prefix, &Prefix); 2],
     ) -> Result<()> {
-        let write = self.store().write()?;
+        let write = self.hierarchy.store().write()?;
         let document = node.stored();
-        let new_key = self.documents.key_of(to, node.kind())?;
+        let new_key = self.hierarchy.documents.key_of(to, node.kind())?;
         let mut chunks_moved = false;
         let mut moved = || -> Result<()> {
             if let Some(document) = document {

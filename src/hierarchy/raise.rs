@@ -110,7 +110,7 @@ impl Hierarchy {
     pub(super) fn text_to_store(&self, path: &NodePath, raised: &Raised) -> Result<String> {
         let NewDocument { text, consolidated, .. } = &raised.document;
         if *consolidated {
-            return self.dialect().consolidate(text, &self.documents_below(path)?);
+            return self.dialect().consolidate(text, &self.copies().documents_below(path)?);
         }
         Ok(text.clone())
     }

@@ -1,6 +1,6 @@
 //! Finishes or undoes interrupted changes.
 //!
-//! [`Hierarchy::recover`] runs before a writable mount answers requests. It keeps changes that
+//! [`Recovery::recover`] runs before a writable mount answers requests. It keeps changes that
 //! other programs made since: it changes a key only if the key has the value from before or after
 //! the interrupted change, and does not remove a node that exists again.
 
@@ -23,14 +23,27 @@ pub(super) enum Outcome {
     Conflict,
 }
 
+/// Finishes or undoes interrupted changes.
+#[derive(Debug, Clone, Copy)]
+pub struct Recovery<'h> {
+    pub(super) hierarchy: &'h Hierarchy,
+}
+
 impl Hierarchy {
+    /// Returns what finishes or undoes interrupted changes.
+    pub fn recovery(&self) -> Recovery<'_> {
+        Recovery { hierarchy: self }
+    }
+}
+
+impl Recovery<'_> {
     /// Finishes or undoes the changes of killed daemons, and logs it. A change that cannot be
     /// recovered stays as it is; the hierarchy remains usable.
-    pub fn recover(&self) {
-        if let Some(above) = &self.above {
-            above.hierarchy.recover();
+    pub fn recover(self) {
+        if let Some(above) = &self.hierarchy.above {
+            above.hierarchy.recovery().recover();
         }
-        let abandoned = match self.store().write().and_then(WritableStore::abandoned) {
+        let abandoned = match self.hierarchy.store().write().and_then(WritableStore::abandoned) {
             Ok(abandoned) => abandoned,
             Err(error) if error.kind() == Kind::ReadOnly => return,
             Err(error) => {
@@ -46,29 +59,33 @@ impl Hierarchy {
                 );
             }
         }
-        self.release_idle(Duration::ZERO);
+        self.hierarchy.release_idle(Duration::ZERO);
     }
 
-    fn settle(&self, aside: &Aside) -> Result<()> {
-        let write = self.store().write()?;
-        let Some(declared) = self.store().get(&aside.declaration()?, MAX_LEN)? else {
+    fn settle(self, aside: &Aside) -> Result<()> {
+        let write = self.hierarchy.store().write()?;
+        let Some(declared) = self.hierarchy.store().get(&aside.declaration()?, MAX_LEN)? else {
             // The change had not begun.
             return write.erase_prefix(aside.prefix());
         };
         let (dialect, base, intent) = Intent::parse(&declared.bytes)?;
-        if dialect != self.dialect().name() {
+        if dialect != self.hierarchy.dialect().name() {
             return Err(Error::unsupported(format!("it is a change of a hierarchy in {dialect}")));
         }
-        let dialect = self.dialect().with_base(base);
-        let mut whole = Self::open(self.store().clone(), Some(dialect), self.options.clone())?;
-        whole.above.clone_from(&self.above);
+        let dialect = self.hierarchy.dialect().with_base(base);
+        let mut whole = Hierarchy::open(
+            self.hierarchy.store().clone(),
+            Some(dialect),
+            self.hierarchy.options.clone(),
+        )?;
+        whole.above.clone_from(&self.hierarchy.above);
         let path = intent.path();
         let outcome = match &intent {
-            Intent::Documents(documents) => whole.settle_documents(documents, aside),
-            Intent::Remove(path) => whole.settle_removal(path, &declared.stat),
-            Intent::Move(moved) => whole.settle_move(moved, aside),
+            Intent::Documents(documents) => whole.recovery().settle_documents(documents, aside),
+            Intent::Remove(path) => whole.recovery().settle_removal(path, &declared.stat),
+            Intent::Move(moved) => whole.recovery().settle_move(moved, aside),
         };
-        self.invalidate_below(&NodePath::root());
+        self.hierarchy.invalidate_below(&NodePath::root());
         match outcome.at(path)? {
             Outcome::Finished => log::info!("{path}: finished an interrupted change"),
             Outcome::Undone => log::info!("{path}: undid an interrupted change"),
@@ -81,44 +98,44 @@ impl Hierarchy {
         write.erase_prefix(aside.prefix())
     }
 
-    fn settle_documents(&self, documents: &Documents, aside: &Aside) -> Result<Outcome> {
+    fn settle_documents(self, documents: &Documents, aside: &Aside) -> Result<Outcome> {
         let Documents { path, steps, consolidated, was, stage } = documents;
         self.check_steps(path, steps)?;
-        let write = self.store().write()?;
-        let progress = self.documents.progress(steps)?;
+        let write = self.hierarchy.store().write()?;
+        let progress = self.hierarchy.documents.progress(steps)?;
         match stage {
             None if progress == Progress::Nothing => {
                 // Copies are updated before a removal, and may not have been restored.
-                self.rebuild_copies(path)?;
+                self.hierarchy.copies().rebuild_copies(path)?;
                 return Ok(Outcome::Undone);
             }
             None => {}
             Some(Stage::Files) => {
                 write.move_prefix(&aside.prefix().join(FILES)?, &Prefix::root())?;
-                self.invalidate_below(path);
-                self.rebuild_copies(path)?;
+                self.hierarchy.invalidate_below(path);
+                self.hierarchy.copies().rebuild_copies(path)?;
                 return Ok(Outcome::Undone);
             }
             Some(Stage::Chunks) if progress == Progress::Unknown => {
                 return Err(Error::new(Kind::Exists, "another node was created in its place"));
             }
             Some(Stage::Chunks) => {
-                let chunks = self.dialect().chunk_prefix(path)?;
+                let chunks = self.hierarchy.dialect().chunk_prefix(path)?;
                 write.move_prefix(&aside.prefix().join(CHUNKS)?, &chunks)?;
             }
         }
         if matches!(progress, Progress::Nothing | Progress::Part) {
             for Step { key, old, new } in steps {
-                self.documents.replace_step(key, old.as_deref(), new.as_deref())?;
+                self.hierarchy.documents.replace_step(key, old.as_deref(), new.as_deref())?;
             }
         }
-        self.invalidate_below(path);
+        self.hierarchy.invalidate_below(path);
         if let Some(wanted) = consolidated
-            && self.node(path)?.is_some_and(|node| node.document().is_some())
+            && self.hierarchy.node(path)?.is_some_and(|node| node.document().is_some())
         {
-            self.set_shared_copies(path, *wanted)?;
+            self.hierarchy.copies().set_shared_copies(path, *wanted)?;
         }
-        self.rebuild_copies(path)?;
+        self.hierarchy.copies().rebuild_copies(path)?;
         if let Some(was) = was {
             self.erase_outside_of_now(path, was)?;
         }
@@ -126,10 +143,10 @@ impl Hierarchy {
     }
 
     /// Refuses steps that are not on the document of `path`.
-    fn check_steps(&self, path: &NodePath, steps: &[Step]) -> Result<()> {
+    fn check_steps(self, path: &NodePath, steps: &[Step]) -> Result<()> {
         let mut own: Vec<Key> =
-            self.dialect().document_keys(path)?.into_iter().map(|(_, key)| key).collect();
-        own.extend(self.dialect().attributes_key(path)?);
+            self.hierarchy.dialect().document_keys(path)?.into_iter().map(|(_, key)| key).collect();
+        own.extend(self.hierarchy.dialect().attributes_key(path)?);
         match steps.iter().find(|step| !own.contains(&step.key)) {
             Some(step) => {
                 Err(Error::corrupt("not a metadata file of the node that it names").at(&step.key))
@@ -139,11 +156,11 @@ impl Hierarchy {
     }
 
     /// Erases the chunks outside an array's current shape, if `was` has a larger one.
-    pub(super) fn erase_outside_of_now(&self, path: &NodePath, was: &str) -> Result<()> {
-        let node = self.node(path)?;
+    pub(super) fn erase_outside_of_now(self, path: &NodePath, was: &str) -> Result<()> {
+        let node = self.hierarchy.node(path)?;
         let Some(now) = node.as_ref().and_then(|node| node.array()) else { return Ok(()) };
-        let lowered = self.dialect().lower(Some(NodeKind::Array), was.as_bytes());
-        let Ok(content) = lowered.node.and_then(|node| self.bind(path, node)) else {
+        let lowered = self.hierarchy.dialect().lower(Some(NodeKind::Array), was.as_bytes());
+        let Ok(content) = lowered.node.and_then(|node| self.hierarchy.bind(path, node)) else {
             return Ok(());
         };
         let Content::Array(before) = content else { return Ok(()) };
@@ -160,25 +177,31 @@ impl Hierarchy {
     }
 
     /// Finishes the removal of a directory.
-    fn settle_removal(&self, path: &NodePath, declared: &Stat) -> Result<Outcome> {
+    fn settle_removal(self, path: &NodePath, declared: &Stat) -> Result<Outcome> {
         if path.is_root() {
             return Err(Error::corrupt("the root of a hierarchy cannot be removed"));
         }
-        let node = self.node(path)?;
+        let node = self.hierarchy.node(path)?;
         if node.is_some_and(|node| !node.is_bare()) {
             // The removal had not begun, or the node was created again.
-            self.rebuild_copies(path)?;
+            self.hierarchy.copies().rebuild_copies(path)?;
             return Ok(Outcome::Undone);
         }
-        let write = self.store().write()?;
-        let list =
-            self.store().list().ok_or_else(|| Error::unsupported("the store cannot list"))?;
-        let prefixes = [self.dialect().chunk_prefix(path)?, self.dialect().children_prefix(path)?];
+        let write = self.hierarchy.store().write()?;
+        let list = self
+            .hierarchy
+            .store()
+            .list()
+            .ok_or_else(|| Error::unsupported("the store cannot list"))?;
+        let prefixes = [
+            self.hierarchy.dialect().chunk_prefix(path)?,
+            self.hierarchy.dialect().children_prefix(path)?,
+        ];
         let mut is_left = false;
         for prefix in &prefixes {
             for key in list.list_prefix(prefix)? {
                 let key = key?;
-                match self.store().stat(&key)? {
+                match self.hierarchy.store().stat(&key)? {
                     Some(stat) if stat.modified > declared.modified => is_left = true,
                     _ => write.erase_values(std::slice::from_ref(&key))?,
                 }
@@ -187,38 +210,36 @@ impl Hierarchy {
         if !is_left {
             prefixes.iter().try_for_each(|prefix| write.erase_prefix(prefix))?;
         }
-        self.rebuild_copies(path)?;
+        self.hierarchy.copies().rebuild_copies(path)?;
         Ok(Outcome::Finished)
     }
 
     /// Finishes a move, or detects that it had not begun.
-    pub(super) fn settle_move(&self, moved: &Move, aside: &Aside) -> Result<Outcome> {
+    pub(super) fn settle_move(self, moved: &Move, aside: &Aside) -> Result<Outcome> {
         if moved.from.is_root() || moved.to.is_root() {
             return Err(Error::corrupt("the root of a hierarchy cannot be moved"));
         }
         let outcome = self.settle_trees(moved, aside)?;
         for path in [&moved.from, &moved.to] {
-            self.invalidate_below(path);
-            self.rebuild_copies(path)?;
+            self.hierarchy.invalidate_below(path);
+            self.hierarchy.copies().rebuild_copies(path)?;
         }
         Ok(outcome)
     }
 
-    fn settle_trees(&self, moved: &Move, aside: &Aside) -> Result<Outcome> {
+    fn settle_trees(self, moved: &Move, aside: &Aside) -> Result<Outcome> {
         let Move { from, to, kind, document } = moved;
-        let write = self.store().write()?;
-        let (nodes, chunks) =
-            (self.dialect().children_prefix(from)?, self.dialect().chunk_prefix(from)?);
-        let (new_nodes, new_chunks) =
-            (self.dialect().children_prefix(to)?, self.dialect().chunk_prefix(to)?);
+        let Hierarchy { documents, .. } = self.hierarchy;
+        let (store, dialect) = (self.hierarchy.store(), self.hierarchy.dialect());
+        let write = store.write()?;
+        let (nodes, chunks) = (dialect.children_prefix(from)?, dialect.chunk_prefix(from)?);
+        let (new_nodes, new_chunks) = (dialect.children_prefix(to)?, dialect.chunk_prefix(to)?);
         let holds = |prefix: &Prefix| -> Result<bool> {
-            let list =
-                self.store().list().ok_or_else(|| Error::unsupported("the store cannot list"))?;
+            let list = store.list().ok_or_else(|| Error::unsupported("the store cannot list"))?;
             Ok(list.list_prefix(prefix)?.next().transpose()?.is_some())
         };
-        let (key, new_key) =
-            (self.documents.key_of(from, *kind)?, self.documents.key_of(to, *kind)?);
-        let (old, new) = (self.documents.text_at(&key)?, self.documents.text_at(&new_key)?);
+        let (key, new_key) = (documents.key_of(from, *kind)?, documents.key_of(to, *kind)?);
+        let (old, new) = (documents.text_at(&key)?, documents.text_at(&new_key)?);
         if nodes == chunks {
             return match (holds(&nodes)?, holds(&new_nodes)?) {
                 (true, false) => Ok(Outcome::Undone),
@@ -258,7 +279,7 @@ impl Hierarchy {
         write.move_prefix(&chunks, &new_chunks)?;
         write.move_prefix(&below, &new_nodes)?;
         if let Some(text) = document {
-            self.documents.replace_step(&new_key, None, Some(text))?;
+            documents.replace_step(&new_key, None, Some(text))?;
         }
         Ok(Outcome::Finished)
     }

@@ -25,7 +25,9 @@ impl Hierarchy {
             Content::Array(array) => {
                 as_stored(node, shown::array(array.model(), array.chunk_shape())).into()
             }
-            Content::Group(group) if group.consolidated || self.has_shared_copies(node)? => {
+            Content::Group(group)
+                if group.consolidated || self.copies().has_shared_copies(node)? =>
+            {
                 let version =
                     node.stored().or(node.removed()).map(|stored| stored.stat.version.state());
                 let of = Sources { generation: self.generation(), version };

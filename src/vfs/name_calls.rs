@@ -37,7 +37,7 @@ impl Vfs {
         self.directories.check_empty(&place)?;
         if let Place::Node(path) = &place {
             self.core.cache.forget_below(path);
-            self.core.hierarchy.remove_directory(path).at(path)?;
+            self.core.hierarchy.changes().remove_directory(path).at(path)?;
             self.names.zarr2.forget(path);
             self.directories.note_documents(path)?;
         } else if let Some(name) = place.name() {

@@ -122,7 +122,7 @@ impl Vfs {
     fn edit_attribute(&self, path: &NodePath, name: String, value: Option<Value>) -> Result<()> {
         let _alone = self.core.tree_lock.write();
         let edit = Edit { attributes: vec![(name, value)], ..Edit::default() };
-        self.core.hierarchy.edit(path, &edit)?;
+        self.core.hierarchy.changes().edit(path, &edit)?;
         let place = Place::Document(path.clone());
         if let Some(key) = self.contents.stored.key_of(&place)? {
             self.contents.unsynced.changed(key);

@@ -57,7 +57,7 @@ impl Directories {
         let array = match node.content() {
             Content::Group(_) => {
                 let child = path.child(name)?;
-                self.core.hierarchy.make_directory(&child)?;
+                self.core.hierarchy.changes().make_directory(&child)?;
                 return Ok(match directory {
                     Place::StoredDir(_) => Place::StoredDir(child),
                     _ => Place::Node(child),
@@ -159,18 +159,18 @@ impl Directories {
         let files: Vec<_> = below.iter().map(|inode| inode.file().lock()).collect();
         self.contents.chunks.store_shards(Due::Below(path))?;
         let renamed = if let Some(place) = replaced {
-            let renamed = self.core.hierarchy.rename_onto_empty(path, &new_path)?;
+            let renamed = self.core.hierarchy.changes().rename_onto_empty(path, &new_path)?;
             self.core.cache.forget_below(&new_path);
             self.names.inodes.unlink(place);
             renamed
         } else {
-            self.core.hierarchy.rename(path, &new_path)?
+            self.core.hierarchy.changes().rename(path, &new_path)?
         };
         let moved = |place: &Place| self.moved_place(place, path, &new_path);
         self.names.overlay.replace(moved);
         self.names.inodes.replace(moved);
         drop(files);
-        self.core.hierarchy.consolidate_moved(renamed);
+        self.core.hierarchy.changes().consolidate_moved(renamed);
         self.note_documents(&new_path)
     }
 
@@ -197,7 +197,7 @@ impl Directories {
     /// the first error.
     pub fn store_directories(&self, delay: Duration) -> Result<()> {
         let mut first = Ok(());
-        for path in self.core.hierarchy.quiet_directories(delay) {
+        for path in self.core.hierarchy.changes().quiet_directories(delay) {
             if delay.is_zero() || !self.is_being_filled(&path) {
                 let _alone = self.core.tree_lock.write();
                 first = first.and(self.store_as_group(&path));
@@ -222,9 +222,9 @@ impl Directories {
         }
         let is_private = path.components().any(|name| name == PRIVATE);
         if is_private || self.is_of_another_format(path)? {
-            return self.core.hierarchy.keep_plain_directory(path);
+            return self.core.hierarchy.changes().keep_plain_directory(path);
         }
-        match self.core.hierarchy.store_group(path) {
+        match self.core.hierarchy.changes().store_group(path) {
             Ok(key) => {
                 self.contents.unsynced.changed(key);
                 self.contents.documents.settle_early_attributes(path)?;
@@ -233,11 +233,11 @@ impl Directories {
             // group.
             Err(error) if error.kind() == Kind::Invalid => {
                 self.core.note("write back", &error);
-                self.core.hierarchy.forget_directories(path);
+                self.core.hierarchy.changes().forget_directories(path);
             }
             Err(error) => {
                 // Restart the delay before the next attempt.
-                self.core.hierarchy.touch(path);
+                self.core.hierarchy.changes().touch(path);
                 return Err(error.at(path));
             }
         }

@@ -219,7 +219,7 @@ impl Renames {
 
     fn erase(&self, place: &Place) -> Result<()> {
         if let Place::Document(path) = place {
-            if let Some(key) = self.core.hierarchy.remove_document(path)? {
+            if let Some(key) = self.core.hierarchy.changes().remove_document(path)? {
                 self.contents.unsynced.changed(key);
             }
             return Ok(());

@@ -142,10 +142,10 @@ impl DocumentWriter {
         if below.chunks.is_empty() && below.groups.is_empty() {
             return Ok(None);
         }
-        let aside = self.core.hierarchy.aside()?;
-        let new = self.core.hierarchy.bind_aside(array, &aside)?;
+        let aside = self.core.hierarchy.changes().aside()?;
+        let new = self.core.hierarchy.changes().bind_aside(array, &aside)?;
         if let Err(error) = self.encode_aside(below, files, &new) {
-            self.core.hierarchy.drop_aside(&aside);
+            self.core.hierarchy.changes().drop_aside(&aside);
             return Err(error);
         }
         Ok(Some(aside))
@@ -227,7 +227,7 @@ impl DocumentWriter {
         below: &Below,
         files: Vec<Locked<'_>>,
     ) -> Result<()> {
-        self.core.hierarchy.forget_directories(path);
+        self.core.hierarchy.changes().forget_directories(path);
         self.names.overlay.replace(|place| place.in_array(path, self.core.options.form));
         self.names.inodes.replace(|place| place.in_array(path, self.core.options.form));
         // A chunk's name belongs to a directory of chunks, even if none is shown.

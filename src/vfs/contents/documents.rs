@@ -40,12 +40,14 @@ impl DocumentWriter {
         shown: Option<&str>,
         written: &[u8],
     ) -> Result<()> {
-        self.core.hierarchy.touch(path);
+        self.core.hierarchy.changes().touch(path);
         self.chunks.store_array(path)?;
         let node = self.core.hierarchy.existing(path)?;
         if node.is_bare() {
             return match self.edit_of_removed(&node, written)? {
-                Some((removed, edit)) => self.core.hierarchy.restore(&node, removed, &edit),
+                Some((removed, edit)) => {
+                    self.core.hierarchy.changes().restore(&node, removed, &edit)
+                }
                 None => self.create_node(&node, &self.core.hierarchy.raise(path, written)?),
             };
         }
@@ -57,7 +59,7 @@ impl DocumentWriter {
             None => self.core.hierarchy.shown(&node, Wanted::Text)?,
         };
         let edit = edit_of(&node, &base, written)?;
-        self.core.hierarchy.edit(path, &edit)
+        self.core.hierarchy.changes().edit(path, &edit)
     }
 
     /// Returns how `written` differs from the document that was removed at the same place, if it
@@ -99,12 +101,12 @@ impl DocumentWriter {
             if node.kind() == NodeKind::Array {
                 self.check_no_directories(path)?;
             }
-            self.core.hierarchy.put_document(path, raised, replaced)?;
+            self.core.hierarchy.changes().put_document(path, raised, replaced)?;
             return Ok(());
         };
         if node.kind() == NodeKind::Array {
             // The new array replaces a removed one, which has no chunks left.
-            self.core.hierarchy.put_document(path, raised, replaced)?;
+            self.core.hierarchy.changes().put_document(path, raised, replaced)?;
             self.names.overlay.forget_directories(path);
             return Ok(());
         }
@@ -115,10 +117,10 @@ impl DocumentWriter {
             Some(aside) => {
                 let plain = self.plain_keys(&below)?;
                 let from = (&aside, plain.as_slice(), below.groups.as_slice());
-                self.core.hierarchy.put_converted(path, raised, replaced, from)?;
+                self.core.hierarchy.changes().put_converted(path, raised, replaced, from)?;
                 self.note_converted(&below, plain, array)?;
             }
-            None => drop(self.core.hierarchy.put_document(path, raised, replaced)?),
+            None => drop(self.core.hierarchy.changes().put_document(path, raised, replaced)?),
         }
         let settled = self.settle_below(path, &below, files);
         drop(below);
@@ -142,7 +144,7 @@ impl DocumentWriter {
 
     /// Stores `written` as the document of a node in the stored dialect.
     pub fn store_stored_document(&self, path: &NodePath, key: &Key, written: &[u8]) -> Result<()> {
-        self.core.hierarchy.touch(path);
+        self.core.hierarchy.changes().touch(path);
         self.chunks.store_array(path)?;
         self.core.hierarchy.invalidate(path);
         let raised = self.core.hierarchy.raise_stored(path, key, written)?;
@@ -169,17 +171,22 @@ impl DocumentWriter {
                 if means_same(old.model(), new.model()) {
                     self.core
                         .hierarchy
+                        .changes()
                         .replace_document(path, &raised, (&**old, document))
                         .map(drop)
                 } else {
-                    self.core.hierarchy.put_document(path, &raised, Some(document)).map(drop)
+                    self.core
+                        .hierarchy
+                        .changes()
+                        .put_document(path, &raised, Some(document))
+                        .map(drop)
                 }
             }
             (Content::Group(_), Some(_)) if is_plain_group(&node) => {
                 self.create_node(&node, &raised)
             }
             (Content::Group(_), None) | (Content::NotUnderstood(..), _) => {
-                self.core.hierarchy.put_document(path, &raised, Some(document)).map(drop)
+                self.core.hierarchy.changes().put_document(path, &raised, Some(document)).map(drop)
             }
             (Content::Group(_), Some(_)) | (Content::Array(_), None) => {
                 Err(Error::invalid("node_type cannot change: remove the node and create it again"))

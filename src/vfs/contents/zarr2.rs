@@ -26,7 +26,7 @@ impl DocumentWriter {
         }
         if let Place::Copies(_) = place {
             let edit = Edit { consolidated: Some(true), ..Edit::default() };
-            return self.core.hierarchy.edit(path, &edit);
+            return self.core.hierarchy.changes().edit(path, &edit);
         }
         let kind = match place {
             Place::Attributes(_) => node.kind(),
@@ -46,6 +46,7 @@ impl DocumentWriter {
                 return self
                     .core
                     .hierarchy
+                    .changes()
                     .edit(path, &Edit { consolidated: Some(true), ..Edit::default() });
             }
             return Ok(());
@@ -97,7 +98,7 @@ impl DocumentWriter {
             Place::Attributes(_) => self.store_zarr2(place, None, b"{}").at(place.shown()),
             _ => {
                 let edit = Edit { consolidated: Some(false), ..Edit::default() };
-                self.core.hierarchy.edit(path, &edit)
+                self.core.hierarchy.changes().edit(path, &edit)
             }
         }
     }

@@ -74,14 +74,14 @@ impl Names {
     /// Records activity at a place, so that made directories above it do not become groups yet.
     pub fn touch(&self, place: &Place) {
         if let Some(path) = place.node() {
-            self.core.hierarchy.touch(path);
+            self.core.hierarchy.changes().touch(path);
         }
     }
 
     /// Keeps the directory of a file that is about to be removed.
     pub fn keep_parent(&self, place: &Place) -> Result<()> {
         match place.parent() {
-            Place::Node(path) => self.core.hierarchy.keep_directory(&path),
+            Place::Node(path) => self.core.hierarchy.changes().keep_directory(&path),
             _ => Ok(()),
         }
     }

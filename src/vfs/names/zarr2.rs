@@ -182,7 +182,7 @@ impl Zarr2 {
         for place in [Place::Attributes(path.clone()), Place::Copies(path.clone())] {
             let is_listed = match &place {
                 Place::Copies(_) => {
-                    path.is_root() || self.core.hierarchy.shows_consolidated(&node)?
+                    path.is_root() || self.core.hierarchy.copies().shows_consolidated(&node)?
                 }
                 _ => true,
             };

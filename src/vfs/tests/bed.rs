@@ -407,7 +407,7 @@ impl Bed {
 
     /// Does what a mount does before it answers.
     pub fn recover(&self) {
-        self.writable().recover();
+        self.writable().recovery().recover();
     }
 
     /// The hierarchy behind the mount.

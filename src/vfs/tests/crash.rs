@@ -188,7 +188,7 @@ fn consolidate(bed: &Bed, dialect: &Dialect) {
         return bed.put("meta/root/consolidated/.zmetadata", text.to_string().into_bytes());
     }
     let edit = Edit { consolidated: Some(true), ..Edit::default() };
-    bed.writable().edit(&NodePath::root(), &edit).expect("consolidated");
+    bed.writable().changes().edit(&NodePath::root(), &edit).expect("consolidated");
 }
 
 /// What the store has, without what two texts that say the same differ in.

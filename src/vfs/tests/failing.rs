@@ -164,7 +164,7 @@ fn prepared(dialect: &Dialect, (shards, copies): (bool, bool), call: &Call) -> B
     bed.vfs.sync().expect("stored");
     if copies {
         let edit = Edit { consolidated: Some(true), ..Edit::default() };
-        bed.writable().edit(&NodePath::root(), &edit).expect("consolidated");
+        bed.writable().changes().edit(&NodePath::root(), &edit).expect("consolidated");
     }
     bed.writeback = Writeback::Sync;
     bed.remount();
