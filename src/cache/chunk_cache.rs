@@ -9,7 +9,7 @@ use parking_lot::{Mutex, MutexGuard};
 use super::base::Base;
 use super::changes::Changes;
 use super::counters::Counters;
-use super::pending::{PendingChunk, PendingChunks};
+use super::pending::{ChunkAt, PendingChunk, PendingChunks};
 use super::slots::{Elsewhere, Slots};
 use crate::array::{Array, Coords};
 use crate::error::Result;
@@ -85,7 +85,7 @@ impl ChunkCache {
         if let Base::Stored(bytes, _) = &stored {
             self.counters.count_decoded(bytes, started);
         }
-        self.pending.complete((key, coords), begun, stored)
+        self.pending.complete(ChunkAt { key, coords }, begun, stored)
     }
 
     /// Whether a chunk is pending, to be stored or erased.

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::*;
 use crate::array::region::Cover;
-use crate::array::{Array, Coords, FillChunks, ShardLayout};
+use crate::array::{Array, ChunkRef, Coords, FillChunks, ShardLayout};
 use crate::buffer::Buffer;
 use crate::codec::CodecSpec;
 use crate::dtype::{DType, FillValue};
@@ -263,7 +263,7 @@ fn whoever_changes_parts_of_one_chunk_at_once_loses_nothing() {
         let found = cache.get(&array, &at(0)).expect("read");
         assert_eq!(bytes(found), Some(vec![round; WRITERS]));
         // Each round begins without pending chunks.
-        cache.defer(&root, &array, &at(0), None, None).expect("deferred");
+        cache.defer(&root, &ChunkRef::new(&array, &at(0)), None, None).expect("deferred");
     }
 }
 
@@ -373,7 +373,9 @@ fn a_chunk_that_waits_is_changed_in_place_and_copied_only_where_others_have_its_
     let (store, _) = CountingStore::new();
     let array = array(&store, 100, &json!([{"name": "bytes"}]));
     let cache = ChunkCache::new(1 << 20);
-    cache.defer(&NodePath::root(), &array, &at(3), chunk(7, 100), None).expect("deferred");
+    cache
+        .defer(&NodePath::root(), &ChunkRef::new(&array, &at(3)), chunk(7, 100), None)
+        .expect("deferred");
     let mut change = |bytes: &mut [u8]| {
         bytes[0] = bytes[0].wrapping_add(1);
         Ok(())
@@ -414,7 +416,9 @@ fn an_element_that_is_changed_back_while_its_chunk_is_stored_stays_changed_back(
     let (store, _) = CountingStore::new();
     let (array, key) = ones(&store);
     let cache = ChunkCache::new(1 << 20);
-    let defer = |new| cache.defer(&NodePath::root(), &array, &at(0), new, None).expect("deferred");
+    let defer = |new| {
+        cache.defer(&NodePath::root(), &ChunkRef::new(&array, &at(0)), new, None).expect("deferred")
+    };
     defer(changed(&cache, &array, 0, 9));
     let back = || {
         defer(changed(&cache, &array, 0, 1));
@@ -458,7 +462,7 @@ fn a_change_of_a_chunk_that_another_program_has_damaged_meanwhile_is_stored() {
     cache.write(&array, &at(0), new, FillChunks::Store).expect("written");
     assert_eq!(stored(&array), [2, 1, 1, 1, 1, 1, 1, 1]);
     let new = changed(&cache, &array, 1, 2);
-    cache.defer(&NodePath::root(), &array, &at(0), new, None).expect("deferred");
+    cache.defer(&NodePath::root(), &ChunkRef::new(&array, &at(0)), new, None).expect("deferred");
     damage();
     cache.store(&key, &array, FillChunks::Store, || {}).expect("stored").1.expect("read");
     assert_eq!(stored(&array), [2, 2, 1, 1, 1, 1, 1, 1]);
@@ -481,7 +485,7 @@ fn a_change_of_a_chunk_that_another_program_has_replaced_by_a_link_is_stored() {
     cache.write(&array, &at(0), new, FillChunks::Store).expect("written");
     assert_eq!(stored(&array), [2, 1, 1, 1, 1, 1, 1, 1]);
     let new = changed(&cache, &array, 1, 2);
-    cache.defer(&NodePath::root(), &array, &at(0), new, None).expect("deferred");
+    cache.defer(&NodePath::root(), &ChunkRef::new(&array, &at(0)), new, None).expect("deferred");
     replace();
     cache.store(&key, &array, FillChunks::Store, || {}).expect("stored").1.expect("read");
     assert_eq!(stored(&array), [2, 2, 1, 1, 1, 1, 1, 1]);

@@ -6,7 +6,7 @@ use std::time::{Instant, SystemTime};
 use super::base::{Base, write_rebased};
 use super::chunk_cache::ChunkCache;
 use super::counters::add_time;
-use super::pending::{Due, PendingChunk};
+use super::pending::{ChunkAt, Due, PendingChunk};
 use crate::array::{Array, Coords, FillChunks};
 use crate::buffer::Buffer;
 use crate::error::{At, Error, Kind, Result};
@@ -132,7 +132,8 @@ impl ChunkCache {
         let (mut chunks, outside): (Vec<_>, Vec<_>) =
             chunks.partition(|(coords, _)| array.grid().contains(coords));
         for (coords, pending) in outside {
-            self.pending.done(key, &coords, (pending.stat.version, pending.begun), Base::Absent);
+            let chunk = ChunkAt { key, coords: &coords };
+            self.pending.done(chunk, &pending, Base::Absent);
         }
         // In the order of their writes, because a shard may be laid out in that order.
         chunks.sort_by_key(|(_, pending)| pending.stat.version.state());
@@ -161,11 +162,11 @@ impl ChunkCache {
             let was = pending.stat.version;
             let base = Base::of(pending.bytes.clone(), now);
             // Cache the stored chunk before it stops being pending.
-            self.slots.put(array, &coords, pending.bytes, now);
+            self.slots.put(array, &coords, pending.bytes.clone(), now);
             if !array.reads_as_written(&coords) {
                 self.changed(array);
             }
-            if self.pending.done(key, &coords, (was, pending.begun), base) {
+            if self.pending.done(ChunkAt { key, coords: &coords }, &pending, base) {
                 stored.push(Stored { coords, was, now, modified: pending.modified });
             }
         }
@@ -182,7 +183,7 @@ impl ChunkCache {
         fill: FillChunks,
     ) -> Result<Vec<Option<Stat>>> {
         let rebase = |coords: &Coords, pending: &mut PendingChunk, now: Option<Base>| {
-            self.pending.rebase((key, coords), pending, array, now)?;
+            self.pending.rebase(ChunkAt { key, coords }, pending, array, now)?;
             self.changed(array);
             Ok(())
         };

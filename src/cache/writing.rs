@@ -7,12 +7,11 @@ use super::base::{Base, NewChunk, write_rebased};
 use super::chunk::PutChunk;
 use super::chunk_cache::ChunkCache;
 use super::counters::add_time;
-use super::pending::{Begin, Changed, PendingChunk, PendingState};
+use super::pending::{Begin, Changed, ChunkAt, Destination, PendingChunk, PendingState};
 use crate::array::region::Cover;
-use crate::array::{Array, Coords, FillChunks};
+use crate::array::{Array, ChunkRef, Coords, FillChunks};
 use crate::error::Result;
 use crate::metadata::NodePath;
-use crate::store::Key;
 
 /// The result of merging a change into a pending chunk.
 struct Merged {
@@ -36,7 +35,7 @@ impl ChunkCache {
         let mut new = new.into();
         let _turn = self.lock_key(&key);
         let Merged { mut is_merged, pending } =
-            self.merge_pending(array, (&key, coords), &mut new)?;
+            self.merge_pending(array, ChunkAt { key: &key, coords }, &mut new)?;
         // Use the stat of this write: a later `stat` could see the value of another writer.
         let started = Instant::now();
         let rebase = |_: &Coords, new: &mut NewChunk, now: Option<Base>| {
@@ -62,7 +61,12 @@ impl ChunkCache {
         let stat = stored.into_iter().next().flatten();
         self.slots.put(array, coords, bytes.clone(), stat);
         if let Some(known) = &pending {
-            self.pending.written((&key, coords), known, array, Base::of(bytes, stat))?;
+            self.pending.written(
+                ChunkAt { key: &key, coords },
+                known,
+                array,
+                Base::of(bytes, stat),
+            )?;
         }
         // A file that is opened before this line may read the old bytes, since no writer knows yet
         // that the new ones are stored.
@@ -75,23 +79,23 @@ impl ChunkCache {
     pub fn defer(
         &self,
         path: &NodePath,
-        array: &Arc<Array>,
-        coords: &Coords,
+        chunk: &ChunkRef,
         new: impl Into<NewChunk>,
         modified: Option<SystemTime>,
     ) -> Result<PutChunk> {
+        let ChunkRef { array, coords } = chunk;
         let key = array.key(coords)?;
         let new = new.into();
         let is_there = new.bytes.is_some();
         loop {
             let mut pending = new.clone();
-            let merged = self.merge_pending(array, (&key, coords), &mut pending)?;
-            let to = (&key, coords);
+            let merged = self.merge_pending(array, ChunkAt { key: &key, coords }, &mut pending)?;
+            let to = Destination { path, array, chunk: ChunkAt { key: &key, coords } };
             let stat = match &new {
                 NewChunk { bytes: Some(_), base: Some(_) } => {
-                    self.pending.defer_changed(path, array, to, (pending, merged.pending), modified)
+                    self.pending.defer_changed(to, pending, merged.pending, modified)
                 }
-                _ => Some(self.pending.defer(path, array, to, pending, modified)),
+                _ => Some(self.pending.defer(to, pending, modified)),
             };
             // `None` if the pending chunk was changed or stored meanwhile: merge again.
             let Some(stat) = stat else { continue };
@@ -107,9 +111,10 @@ impl ChunkCache {
     fn merge_pending(
         &self,
         array: &Array,
-        (key, coords): (&Key, &Coords),
+        chunk: ChunkAt<'_>,
         new: &mut NewChunk,
     ) -> Result<Merged> {
+        let ChunkAt { key, coords } = chunk;
         let mut pending = self.pending.get(array, coords);
         let NewChunk { bytes: Some(bytes), base: Some(base) } = new else {
             return Ok(Merged { is_merged: false, pending });
@@ -140,7 +145,8 @@ impl ChunkCache {
     ) -> Result<bool> {
         let key = array.key(coords)?;
         let whole = array_len(array, coords)?;
-        let changed = self.pending.try_change(array, (&key, coords), cover, whole, change)?;
+        let changed =
+            self.pending.try_change(array, ChunkAt { key: &key, coords }, cover, whole, change)?;
         if changed == Changed::Done {
             self.changed(array);
         }
@@ -165,10 +171,11 @@ impl ChunkCache {
         change: &mut dyn FnMut(&mut [u8]) -> Result<()>,
     ) -> Result<()> {
         let key = array.key(coords)?;
+        let to = Destination { path, array, chunk: ChunkAt { key: &key, coords } };
         let whole = array_len(array, coords)?;
         let missing = whole.saturating_sub(cover.part().unwrap_or(whole));
         loop {
-            match self.pending.change(array, (&key, coords), cover, whole, change)? {
+            match self.pending.change(array, ChunkAt { key: &key, coords }, cover, whole, change)? {
                 Changed::Done => break,
                 Changed::Unread => {
                     self.complete(array, &key, coords)?;
@@ -207,7 +214,7 @@ impl ChunkCache {
                 // The same applies to a whole chunk that was closed meanwhile.
                 _ => Begin::Whole(NewChunk { bytes: Some(bytes), base }, missing),
             };
-            if self.pending.defer_after(before, path, array, (&key, coords), begin).is_some() {
+            if self.pending.defer_after(before, to, begin).is_some() {
                 self.remove(array, coords);
                 break;
             }

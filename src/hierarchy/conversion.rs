@@ -29,6 +29,17 @@ struct Conversion<'a> {
     documents: Documents,
 }
 
+/// What a directory had that becomes an array.
+#[derive(Debug, Clone, Copy)]
+pub struct ConvertedFiles<'a> {
+    /// The place with the encoded chunks.
+    pub aside: &'a Aside,
+    /// The files that were encoded.
+    pub files: &'a [Key],
+    /// The groups without attributes.
+    pub groups: &'a [NodePath],
+}
+
 impl Changes<'_> {
     /// Returns a private place in the store for a directory that becomes an array.
     pub fn aside(self) -> Result<Aside> {
@@ -63,9 +74,10 @@ impl Changes<'_> {
         path: &NodePath,
         raised: &Raised,
         replaced: Option<&Document>,
-        (aside, files, groups): (&Aside, &[Key], &[NodePath]),
+        from: ConvertedFiles<'_>,
     ) -> Result<()> {
-        let planned = self.plan_conversion(path, raised, replaced, (aside, files, groups));
+        let aside = from.aside;
+        let planned = self.plan_conversion(path, raised, replaced, from);
         let conversion = planned.inspect_err(|_| self.hierarchy.atomic().end(aside))?;
         let taken = Taken::default();
         let converted = self.convert(&conversion, &taken);
@@ -95,8 +107,9 @@ impl Changes<'_> {
         path: &NodePath,
         raised: &Raised,
         replaced: Option<&Document>,
-        (aside, files, groups): (&'a Aside, &[Key], &[NodePath]),
+        from: ConvertedFiles<'a>,
     ) -> Result<Conversion<'a>> {
+        let ConvertedFiles { aside, files, groups } = from;
         self.store_groups_above(path)?;
         let text = self.hierarchy.text_to_store(path, raised)?;
         let planned =

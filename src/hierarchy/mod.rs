@@ -41,6 +41,7 @@ mod walk;
 pub use above::{Holds, holds_node};
 pub use change::Changes;
 pub use consolidated::Copies;
+pub use conversion::ConvertedFiles;
 pub use members::{Member, Members};
 pub use moving::Moved;
 pub use node::{Content, Document, Node};

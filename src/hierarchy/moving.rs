@@ -10,7 +10,8 @@ use crate::error::{Error, Kind, Result};
 use crate::metadata::{NodeKind, NodePath, model};
 use crate::store::{Aside, Condition, Prefix};
 
-/// A node that was moved. [`Hierarchy::consolidate_moved`] completes the move.
+/// A node that was moved. [`Changes::consolidate_moved`](super::Changes::consolidate_moved)
+/// completes the move.
 #[derive(Debug)]
 #[must_use = "the copies of its document are still to be told"]
 pub struct Moved {

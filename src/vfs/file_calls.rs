@@ -10,7 +10,7 @@ use super::authors::HandleUse;
 use super::contents::store::StoreReason;
 use super::names::Names;
 use super::names::attr::Attr;
-use super::names::file::slice;
+use super::names::file::{Write, slice};
 use super::names::inode::Inode;
 use super::names::overlay::Shown;
 use super::opening::handles::{Handle, Source};
@@ -169,13 +169,11 @@ impl Vfs {
     pub fn write(&self, by: impl Into<HandleUse>, offset: u64, data: &[u8]) -> Result<()> {
         let HandleUse { handle, thread } = by.into();
         let handle = self.opener.handles.get(handle)?;
+        let write = Write { offset, data };
         let written = match handle.view() {
             Some(view) => {
-                let written = self
-                    .contents
-                    .view_writer
-                    .write_view(view, (offset, data), thread)
-                    .at(handle.shown());
+                let written =
+                    self.contents.view_writer.write_view(view, write, thread).at(handle.shown());
                 written.map(|is_filled| {
                     if is_filled {
                         // The write may have changed more bytes than the kernel wrote.
@@ -183,7 +181,7 @@ impl Vfs {
                     }
                 })
             }
-            None => self.contents.files.write_content(&handle.inode, (offset, data), thread),
+            None => self.contents.files.write_content(&handle.inode, write, thread),
         };
         written.inspect(|()| add_len(&self.opener.reports.written_len, data))
     }
@@ -192,13 +190,12 @@ impl Vfs {
     pub fn try_write(&self, by: impl Into<HandleUse>, offset: u64, data: &[u8]) -> Result<bool> {
         let HandleUse { handle, thread } = by.into();
         let handle = self.opener.handles.get(handle)?;
+        let write = Write { offset, data };
         let is_written = match handle.view() {
-            Some(view) => self
-                .contents
-                .view_writer
-                .try_write_view(view, (offset, data), thread)
-                .at(handle.shown())?,
-            None => self.contents.files.try_write_content(&handle.inode, (offset, data), thread)?,
+            Some(view) => {
+                self.contents.view_writer.try_write_view(view, write, thread).at(handle.shown())?
+            }
+            None => self.contents.files.try_write_content(&handle.inode, write, thread)?,
         };
         if is_written {
             add_len(&self.opener.reports.written_len, data);
@@ -227,7 +224,7 @@ impl Vfs {
             None => self.contents.files.store_content_and(
                 &handle.inode,
                 StoreReason::Closing,
-                |place| self.contents.chunks.check_shard_of(place),
+                |target| self.contents.chunks.check_shard_of(target),
             ),
         };
         self.drop_pages_of_others(&handle);
@@ -244,9 +241,9 @@ impl Vfs {
                 .store_view(&view.view)
                 .and_then(|()| self.contents.unsynced.sync_all(self.core.hierarchy.store())),
             None => {
-                self.contents.files.store_content_and(&handle.inode, StoreReason::Asked, |place| {
-                    self.contents.chunks.store_shard_of(place)?;
-                    self.contents.stored.sync_place(place)
+                self.contents.files.store_content_and(&handle.inode, StoreReason::Asked, |target| {
+                    self.contents.chunks.store_shard_of(target)?;
+                    self.contents.stored.sync_key(target)
                 })
             }
         };

@@ -278,7 +278,9 @@ impl Vfs {
 
     /// Fails with [`Kind::TooLarge`] if a file cannot have `len` bytes.
     pub fn check_len(&self, number: u64, len: u64) -> Result<()> {
-        self.contents.stored.check_longest(self.names.inode(number)?.place().as_ref(), len)
+        let Some(place) = self.names.inode(number)?.place() else { return Ok(()) };
+        let target = self.names.target(place)?;
+        self.contents.stored.check_longest(Some(&target), len).at(target.shown())
     }
 
     /// Sets the modification time of a file.

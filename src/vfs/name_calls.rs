@@ -2,7 +2,7 @@
 
 use super::Vfs;
 use super::access::Replace;
-use super::changes::renames::{check_has_bytes, check_is_no_chunk_of};
+use super::changes::renames::{NamedFile, check_has_bytes, check_is_no_chunk_of};
 use super::names::attr::Attr;
 use super::names::file::Content;
 use super::names::place::{
@@ -163,14 +163,17 @@ impl Vfs {
         check_writable(Some(&to))?;
         if let Place::View(path, format) = &to {
             let inode = self.names.inodes.at(&from);
-            let replaced = self.renames.rename_onto_view(&inode, &from, (path, format));
+            let replaced = self.renames.rename_onto_view(&inode, &from, path, format);
             self.names.inodes.release(inode);
             return replaced.at(at);
         }
         check_is_no_chunk_of(&from, &to, self.core.options.form).at(at.clone())?;
         self.names.touch(&to);
         let (inode, replaced) = (self.names.inodes.at(&from), self.names.inodes.at(&to));
-        let renamed = self.renames.rename_file((&inode, &from), (&replaced, &to));
+        let renamed = {
+            let from = NamedFile { inode: &inode, place: &from };
+            self.renames.rename_file(from, NamedFile { inode: &replaced, place: &to })
+        };
         self.names.inodes.release(inode);
         self.names.inodes.release(replaced);
         self.contents.chunks.store_full_soon();
@@ -199,12 +202,13 @@ impl Vfs {
         self.names.touch(&to);
         let bytes = match &inode.file().lock().content {
             Content::Unstored(unstored) => unstored.bytes.clone(),
-            Content::Stored | Content::Detached(_) => self.contents.stored.stored_bytes(&from)?,
+            Content::Stored | Content::Detached(_) => self.contents.stored.bytes_at(&from)?,
         };
         if matches!(to, Place::Ordinary(..)) {
             self.renames.put_new_file(&to, bytes)?;
         } else {
-            self.contents.files.store_as(&to, (bytes, None), None, None).at(to.shown())?;
+            let target = self.names.target(to.clone())?;
+            self.contents.files.store_as(&target, bytes.into(), None).at(to.shown())?;
         }
         self.names.lookup_place(&to)
     }

@@ -124,7 +124,7 @@ impl Vfs {
         let edit = Edit { attributes: vec![(name, value)], ..Edit::default() };
         self.core.hierarchy.changes().edit(path, &edit)?;
         let place = Place::Document(path.clone());
-        if let Some(key) = self.contents.stored.key_of(&place)? {
+        if let Some(key) = self.contents.stored.key_of(&self.names.target(place.clone())?)? {
             self.contents.unsynced.changed(key);
         }
         if let Some(inode) = self.names.inodes.known_at(&place) {

@@ -55,6 +55,21 @@ pub enum Due<'p> {
     Below(&'p NodePath),
 }
 
+/// A chunk, with the key of the stored value that contains it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ChunkAt<'c> {
+    pub key: &'c Key,
+    pub coords: &'c Coords,
+}
+
+/// A chunk that is to become pending, and the array at `path` that it belongs to.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Destination<'c> {
+    pub path: &'c NodePath,
+    pub array: &'c Arc<Array>,
+    pub chunk: ChunkAt<'c>,
+}
+
 /// All pending chunks, by the key of their stored value.
 #[derive(Debug, Default)]
 pub(super) struct PendingChunks {
@@ -86,24 +101,21 @@ impl PendingChunks {
     /// Makes a chunk pending, in place of the one that already is.
     pub(super) fn defer(
         &self,
-        path: &NodePath,
-        array: &Arc<Array>,
-        to: (&Key, &Coords),
+        to: Destination<'_>,
         new: NewChunk,
         modified: Option<SystemTime>,
     ) -> Stat {
         let begin = new.bytes.is_some().then_some(Begin::Whole(new, 0));
-        self.put(|_| true, (path, array), to, begin, modified).unwrap_or_else(|stat| stat)
+        self.put(|_| true, to, begin, modified).unwrap_or_else(|stat| stat)
     }
 
     /// Makes a partially changed chunk pending if `known` is still the pending chunk. Otherwise
     /// changes nothing and returns `None`.
     pub(super) fn defer_changed(
         &self,
-        path: &NodePath,
-        array: &Arc<Array>,
-        to: (&Key, &Coords),
-        (new, known): (NewChunk, Option<PendingChunk>),
+        to: Destination<'_>,
+        new: NewChunk,
+        known: Option<PendingChunk>,
         modified: Option<SystemTime>,
     ) -> Option<Stat> {
         let version = |pending: &PendingChunk| pending.stat.version.state();
@@ -112,7 +124,7 @@ impl PendingChunks {
             Some(known) => Begin::Changed(new, known.begun),
             None => Begin::Whole(new, 0),
         };
-        self.put(|now| now.map(version) == was, (path, array), to, Some(begin), modified).ok()
+        self.put(|now| now.map(version) == was, to, Some(begin), modified).ok()
     }
 
     /// Makes a chunk pending if its state is still `before`. Otherwise changes nothing and returns
@@ -120,12 +132,10 @@ impl PendingChunks {
     pub(super) fn defer_after(
         &self,
         before: PendingState,
-        path: &NodePath,
-        array: &Arc<Array>,
-        to: (&Key, &Coords),
+        to: Destination<'_>,
         begin: Begin,
     ) -> Option<Stat> {
-        self.put(|now| PendingState::of(now) == before, (path, array), to, Some(begin), None).ok()
+        self.put(|now| PendingState::of(now) == before, to, Some(begin), None).ok()
     }
 
     /// Returns whether and how a chunk is pending.
@@ -143,11 +153,11 @@ impl PendingChunks {
     fn put(
         &self,
         is_as_known: impl FnOnce(Option<&PendingChunk>) -> bool,
-        (path, array): (&NodePath, &Arc<Array>),
-        (key, coords): (&Key, &Coords),
+        to: Destination<'_>,
         begin: Option<Begin>,
         modified: Option<SystemTime>,
     ) -> std::result::Result<Stat, Stat> {
+        let Destination { path, array, chunk: ChunkAt { key, coords } } = to;
         if self.is_of_another(key, array) {
             log::warn!("{path}: unstored chunks are discarded: another program replaced the array");
             self.forget_all(key);
@@ -203,13 +213,14 @@ impl PendingChunks {
     pub(super) fn change(
         &self,
         array: &Array,
-        (key, coords): (&Key, &Coords),
+        chunk: ChunkAt<'_>,
         cover: &Cover,
         whole: u64,
         change: &mut dyn FnMut(&mut [u8]) -> Result<()>,
     ) -> Result<Changed> {
+        let ChunkAt { key, coords } = chunk;
         loop {
-            match self.try_change(array, (key, coords), cover, whole, change)? {
+            match self.try_change(array, chunk, cover, whole, change)? {
                 Changed::Shared => self.unshare(key, coords)?,
                 changed => return Ok(changed),
             }
@@ -239,11 +250,12 @@ impl PendingChunks {
     pub(super) fn try_change(
         &self,
         array: &Array,
-        (key, coords): (&Key, &Coords),
+        chunk: ChunkAt<'_>,
         cover: &Cover,
         whole: u64,
         change: &mut dyn FnMut(&mut [u8]) -> Result<()>,
     ) -> Result<Changed> {
+        let ChunkAt { key, coords } = chunk;
         if self.is_empty() {
             return Ok(Changed::Nothing);
         }
@@ -313,12 +325,8 @@ impl PendingChunks {
 
     /// Fills the bytes that were not written from `stored`, if the pending chunk still has this
     /// `begun`.
-    pub(super) fn complete(
-        &self,
-        (key, coords): (&Key, &Coords),
-        begun: u64,
-        stored: Base,
-    ) -> Result<()> {
+    pub(super) fn complete(&self, chunk: ChunkAt<'_>, begun: u64, stored: Base) -> Result<()> {
+        let ChunkAt { key, coords } = chunk;
         if matches!(stored, Base::Stored(..)) {
             self.unshare(key, coords)?;
         }
@@ -448,15 +456,11 @@ impl PendingChunks {
         }
     }
 
-    /// Records that the chunk of `version` was stored as `base`. Returns `true` if it has not
-    /// changed since, so that it is no longer pending.
-    pub(super) fn done(
-        &self,
-        key: &Key,
-        coords: &Coords,
-        (version, begun): (Version, u64),
-        base: Base,
-    ) -> bool {
+    /// Records that the chunk `known` was stored as `base`. Returns `true` if it has not changed
+    /// since, so that it is no longer pending.
+    pub(super) fn done(&self, chunk: ChunkAt<'_>, known: &PendingChunk, base: Base) -> bool {
+        let ChunkAt { key, coords } = chunk;
+        let (version, begun) = (known.stat.version, known.begun);
         // The store works again, so an earlier failure is obsolete.
         let mut table = self.table.lock();
         if let Some(shard) = table.shards.get_mut(key) {
@@ -478,11 +482,12 @@ impl PendingChunks {
     /// the one of `known`, and sets `known` to the result.
     pub(super) fn rebase(
         &self,
-        (key, coords): (&Key, &Coords),
+        chunk: ChunkAt<'_>,
         known: &mut PendingChunk,
         array: &Array,
         now: Option<Base>,
     ) -> Result<()> {
+        let ChunkAt { key, coords } = chunk;
         let mut table = self.table.lock();
         let pending = table.shards.get_mut(key).and_then(|shard| shard.chunks.get_mut(coords));
         let Some(pending) = pending.filter(|pending| pending.begun == known.begun) else {
@@ -505,11 +510,12 @@ impl PendingChunks {
     /// written completely since stays pending as it is. Otherwise the chunk is no longer pending.
     pub(super) fn written(
         &self,
-        (key, coords): (&Key, &Coords),
+        chunk: ChunkAt<'_>,
         known: &PendingChunk,
         array: &Array,
         now: Base,
     ) -> Result<()> {
+        let ChunkAt { key, coords } = chunk;
         let mut guard = self.table.lock();
         let table = &mut *guard;
         let Some(shard) = table.shards.get_mut(key) else { return Ok(()) };

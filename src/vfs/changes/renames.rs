@@ -1,7 +1,6 @@
 //! Removes, renames and copies files.
 
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use crate::buffer::Buffer;
 use crate::error::{At, Error, Kind, Result};
@@ -9,7 +8,7 @@ use crate::metadata::NodePath;
 use crate::vfs::contents::Contents;
 use crate::vfs::core::Core;
 use crate::vfs::names::Names;
-use crate::vfs::names::file::{Content, File, Unstored};
+use crate::vfs::names::file::{Content, File, Unstored, Written};
 use crate::vfs::names::inode::Inode;
 use crate::vfs::names::overlay::Shown;
 use crate::vfs::names::place::Place;
@@ -18,13 +17,18 @@ use crate::view::Format;
 
 /// The bytes of a file that is renamed.
 struct Moved {
-    bytes: Buffer,
+    written: Written,
     /// Whether the old name has a value in the store.
     is_stored: bool,
     /// Whether they are unstored bytes that a program has written.
     was_written: bool,
-    /// The modification time that a program set.
-    modified: Option<SystemTime>,
+}
+
+/// A file and its name.
+#[derive(Clone, Copy)]
+pub(in crate::vfs) struct NamedFile<'f> {
+    pub inode: &'f Arc<Inode>,
+    pub place: &'f Place,
 }
 
 /// The stored value of a place before a rename replaced it.
@@ -67,14 +71,15 @@ impl Renames {
         &self,
         inode: &Inode,
         from: &Place,
-        (path, format): (&NodePath, &'static Format),
+        path: &NodePath,
+        format: &'static Format,
     ) -> Result<()> {
         if !matches!(from, Place::Ordinary(..)) {
             let detail = "only an ordinary file can be renamed onto a view";
             return Err(Error::new(Kind::NotPermitted, detail));
         }
         let moved = self.bytes_to_move(&inode.file().lock(), from)?;
-        self.contents.view_writer.replace_view(path, format, &moved.bytes)?;
+        self.contents.view_writer.replace_view(path, format, &moved.written.bytes)?;
         self.unlink_file(inode, from)
     }
 
@@ -94,11 +99,9 @@ impl Renames {
 
     /// Renames a file. Both files stay locked, so that every concurrent write or open comes
     /// entirely before or after the rename.
-    pub fn rename_file(
-        &self,
-        (inode, from): (&Arc<Inode>, &Place),
-        (replaced, to): (&Arc<Inode>, &Place),
-    ) -> Result<()> {
+    pub fn rename_file(&self, from: NamedFile<'_>, to: NamedFile<'_>) -> Result<()> {
+        let NamedFile { inode, place: from } = from;
+        let NamedFile { inode: replaced, place: to } = to;
         // Lock in the order of numbers, so that two opposite renames do not deadlock.
         let (mut file, mut old) = if inode.number() < replaced.number() {
             let file = inode.file().lock();
@@ -114,12 +117,8 @@ impl Renames {
         let version = if stays_unstored {
             None
         } else {
-            self.contents.files.store_as(
-                to,
-                (moved.bytes, None),
-                old.shown.as_deref(),
-                moved.modified,
-            )?
+            let target = self.names.target(to.clone())?;
+            self.contents.files.store_as(&target, moved.written, old.shown.as_deref())?
         };
         // Use the current place: the directory may have become an array meanwhile.
         let found = inode.place();
@@ -171,7 +170,7 @@ impl Renames {
                     self.core.array(path).and_then(|array| self.core.cache.get(&array, coords));
                 chunk.map(|chunk| chunk.map(|chunk| chunk.bytes))
             }
-            Place::Ordinary(..) => match self.contents.stored.stored_bytes(place) {
+            Place::Ordinary(..) => match self.contents.stored.bytes_at(place) {
                 Err(error) if error.kind() == Kind::NotFound => Ok(None),
                 found => found.map(Some),
             },
@@ -188,7 +187,9 @@ impl Renames {
     fn restore_value(&self, place: &Place, before: Before) {
         let restored = match before {
             Before::Bytes(bytes) => {
-                self.contents.files.store_as(place, (bytes, None), None, None).map(drop)
+                let target = self.names.target(place.clone());
+                let stored = |target| self.contents.files.store_as(&target, bytes.into(), None);
+                target.and_then(stored).map(drop)
             }
             Before::Nothing => self.erase(place),
             Before::Unknown => Ok(()),
@@ -201,8 +202,8 @@ impl Renames {
     /// Returns the bytes of a file that is to be renamed.
     fn bytes_to_move(&self, file: &File, from: &Place) -> Result<Moved> {
         let Content::Unstored(unstored) = &file.content else {
-            let bytes = self.contents.stored.stored_bytes(from)?;
-            return Ok(Moved { bytes, is_stored: true, was_written: false, modified: None });
+            let bytes = self.contents.stored.bytes_at(from)?;
+            return Ok(Moved { written: bytes.into(), is_stored: true, was_written: false });
         };
         let is_stored = match self.names.attr_of_stored(from) {
             Ok(_) => true,
@@ -210,10 +211,10 @@ impl Renames {
             Err(error) => return Err(error),
         };
         Ok(Moved {
-            bytes: unstored.bytes.clone(),
+            // The chunk that it was a change of has another name.
+            written: Written { base: None, ..unstored.written() },
             is_stored,
             was_written: unstored.changed,
-            modified: unstored.keep_modified.then_some(unstored.modified),
         })
     }
 
@@ -227,12 +228,13 @@ impl Renames {
         if let Place::Attributes(_) | Place::Copies(_) = place {
             return self.contents.documents.erase_beside(place);
         }
-        let Some(key) = self.contents.stored.key_of(place)? else { return Ok(()) };
-        match place {
-            Place::Chunk(path, coords) => {
-                self.contents.chunks.erase_chunk(path, coords)?;
+        let target = self.names.target(place.clone())?;
+        let Some(key) = self.contents.stored.key_of(&target)? else { return Ok(()) };
+        match target.chunk() {
+            Some((path, chunk)) => self.contents.chunks.erase_chunk(path, chunk)?,
+            None => {
+                self.core.hierarchy.store().write()?.erase_values(std::slice::from_ref(&key))?;
             }
-            _ => self.core.hierarchy.store().write()?.erase_values(std::slice::from_ref(&key))?,
         }
         self.contents.unsynced.changed(key);
         Ok(())

@@ -16,16 +16,17 @@ use parking_lot::Mutex;
 
 use super::stored::StoredFiles;
 use super::unsynced::Unsynced;
-use crate::array::{Array, Coords};
-use crate::buffer::Buffer;
-use crate::cache::{Base, Due, NewChunk, PutChunk, Stored};
+use crate::array::{Array, ChunkRef};
+use crate::cache::{Due, NewChunk, PutChunk, Stored};
 use crate::error::{At, Error, Result};
 use crate::metadata::{NodeKind, NodePath};
 use crate::pool::Urgency;
 use crate::store::Key;
 use crate::vfs::core::Core;
 use crate::vfs::names::Names;
+use crate::vfs::names::file::Written;
 use crate::vfs::names::place::Place;
+use crate::vfs::names::target::Target;
 use crate::vfs::options::Writeback;
 
 /// Counts a thread that stores in the background, until it is dropped.
@@ -56,15 +57,15 @@ pub(in crate::vfs) struct ChunkWriter {
 }
 
 impl ChunkWriter {
-    /// Stores a chunk or makes it pending, and returns its new stat.
+    /// Stores a chunk of the array at `path` or makes it pending, and returns its new stat.
     pub fn store_chunk(
         &self,
         path: &NodePath,
-        coords: &Coords,
-        (bytes, base): (Buffer, Option<Base>),
-        modified: Option<SystemTime>,
+        chunk: &ChunkRef,
+        written: Written,
     ) -> Result<PutChunk> {
-        let array = self.core.array(path)?;
+        let ChunkRef { array, coords } = chunk;
+        let Written { bytes, base, modified } = written;
         let whole = array.check_decoded(coords, &bytes).map_err(|error| {
             let advice = "the stored chunk is unchanged; write chunks uncompressed (in \
                           zarr-python: compressors=None)";
@@ -84,40 +85,40 @@ impl ChunkWriter {
         // A chunk that would be skipped still needs its bytes, in case another program has changed
         // it.
         let new = NewChunk { bytes: Some(bytes).filter(|_| !skipped || base.is_some()), base };
-        self.change_chunk(path, &array, coords, new, modified)
+        self.change_chunk(path, chunk, new, modified)
     }
 
     /// Erases a chunk, now or later. If there is no chunk, nothing becomes pending, because another
     /// program may store one meanwhile.
-    pub fn erase_chunk(&self, path: &NodePath, coords: &Coords) -> Result<()> {
-        let array = self.core.array(path)?;
+    pub fn erase_chunk(&self, path: &NodePath, chunk: &ChunkRef) -> Result<()> {
+        let ChunkRef { array, coords } = chunk;
         // In this order, because a pending chunk may be stored in between.
-        if self.defers(&array)
-            && !self.core.cache.is_pending(&array, coords)
+        if self.defers(array)
+            && !self.core.cache.is_pending(array, coords)
             && array.stat(coords)?.is_none()
         {
             return Ok(());
         }
-        self.change_chunk(path, &array, coords, None.into(), None).map(drop)
+        self.change_chunk(path, chunk, None.into(), None).map(drop)
     }
 
     fn change_chunk(
         &self,
         path: &NodePath,
-        array: &Arc<Array>,
-        coords: &Coords,
+        chunk: &ChunkRef,
         new: NewChunk,
         modified: Option<SystemTime>,
     ) -> Result<PutChunk> {
+        let ChunkRef { array, coords } = chunk;
         if self.defers(array) {
-            return self.core.cache.defer(path, array, coords, new, modified);
+            return self.core.cache.defer(path, chunk, new, modified);
         }
         // If the shard could not be stored before, store its pending chunks with this one.
         if array.is_sharded()
             && let key = array.key(coords)?
             && self.core.cache.pending_array(&key).is_some()
         {
-            self.core.cache.defer(path, array, coords, new, modified)?;
+            self.core.cache.defer(path, chunk, new, modified)?;
             self.store_shard(&key)?;
             // The shard may contain elements of other writers.
             return Ok(PutChunk { stat: self.core.cache.stat(array, coords)?, is_merged: true });
@@ -209,28 +210,29 @@ impl ChunkWriter {
     }
 
     /// Stores the pending chunks in the shard of a chunk.
-    pub fn store_shard_of(&self, place: &Place) -> Result<()> {
-        match self.shard_of(place)? {
-            Some(key) => self.store_shard(&key),
-            None => Ok(()),
+    pub fn store_shard_of(&self, target: &Target) -> Result<()> {
+        match target.chunk() {
+            Some((_, chunk)) if self.core.cache.has_pending() => {
+                self.store_shard(&chunk.array.key(&chunk.coords)?)
+            }
+            _ => Ok(()),
         }
     }
 
-    /// Whether the chunk at `place` is pending.
-    pub fn is_pending(&self, place: &Place) -> Result<bool> {
-        let Place::Chunk(path, coords) = place else { return Ok(false) };
-        let stat = self.core.cache.stat(&*self.core.array(path)?, coords)?;
+    /// Whether a file is a pending chunk.
+    pub fn is_pending(&self, target: &Target) -> Result<bool> {
+        let Some((_, chunk)) = target.chunk() else { return Ok(false) };
+        let stat = self.core.cache.stat(&chunk.array, &chunk.coords)?;
         Ok(stat.is_some_and(|stat| stat.version.is_unstored()))
     }
 
     /// Returns the error of the last attempt to store the shard of a chunk. Chunks outside of
     /// shards fail with the error of any pending chunk of their array.
-    pub fn check_shard_of(&self, place: &Place) -> Result<()> {
-        let Place::Chunk(path, coords) = place else { return Ok(()) };
+    pub fn check_shard_of(&self, target: &Target) -> Result<()> {
+        let Some((path, ChunkRef { array, coords })) = target.chunk() else { return Ok(()) };
         if !self.core.cache.has_pending() {
             return Ok(());
         }
-        let array = self.core.array(path)?;
         let is_alone = self.core.options.writeback == Writeback::All && !array.is_sharded();
         let failure = if is_alone {
             self.core.cache.failure_in(path)
@@ -238,14 +240,6 @@ impl ChunkWriter {
             self.core.cache.failure(&array.key(coords)?)
         };
         failure.map_or(Ok(()), Err)
-    }
-
-    fn shard_of(&self, place: &Place) -> Result<Option<Key>> {
-        let Place::Chunk(path, coords) = place else { return Ok(None) };
-        if !self.core.cache.has_pending() {
-            return Ok(None);
-        }
-        self.core.array(path)?.key(coords).map(Some)
     }
 
     /// Stores full shards in the background, with one thread for each processor.
@@ -292,9 +286,9 @@ impl ChunkWriter {
         let mut versions = None;
         let stored = chunks.iter().find(|chunk| chunk.now.is_some());
         if let (Some(modified), Some(chunk)) = (modified, stored) {
-            let place = Place::Chunk(path.clone(), chunk.coords.clone());
+            let target = self.names.target(Place::Chunk(path.clone(), chunk.coords.clone()))?;
             let key = array.key(&chunk.coords)?;
-            versions = self.stored.set_value_modified(&place, &key, modified).map(Some)?;
+            versions = self.stored.set_value_modified(&target, &key, modified).map(Some)?;
         }
         for Stored { coords, was, now, .. } in chunks {
             let place = Place::Chunk(path.clone(), coords.clone());

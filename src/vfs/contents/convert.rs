@@ -7,7 +7,7 @@
 //! The steps: the metadata file is raised to the stored form and bound (`Hierarchy::raise`), and
 //! files below with names of chunks are encoded aside. Then these files go aside, the chunks take
 //! their keys, and the metadata file is set on the condition that there is still none
-//! (`Hierarchy::put_converted`).
+//! (`Changes::put_converted`).
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -154,7 +154,8 @@ impl DocumentWriter {
     /// Returns the keys of the files that were encoded.
     pub fn plain_keys(&self, below: &Below) -> Result<Vec<Key>> {
         let encoded = below.chunks.iter().filter(|chunk| chunk.encoded.is_some());
-        encoded.filter_map(|chunk| self.stored.key_of(&chunk.from).transpose()).collect()
+        let key = |chunk: &NewChunk| self.stored.key_of(&self.names.target(chunk.from.clone())?);
+        encoded.filter_map(|chunk| key(chunk).transpose()).collect()
     }
 
     /// Marks the encoded chunks and their new places as not synced to disk.
@@ -215,7 +216,7 @@ impl DocumentWriter {
             }
             _ => {
                 let modified = self.names.attr_of_stored(&chunk.from)?.modified;
-                Ok(Some((self.stored.stored_bytes(&chunk.from)?, modified)))
+                Ok(Some((self.stored.bytes_at(&chunk.from)?, modified)))
             }
         }
     }
@@ -273,7 +274,7 @@ impl DocumentWriter {
         file.seen = None;
         drop(file);
         if let Some(modified) = kept {
-            match self.stored.set_stored_modified(place, modified) {
+            match self.stored.set_stored_modified(&self.names.target(place.clone())?, modified) {
                 // A chunk that equals the fill value was not stored.
                 Err(error) if error.kind() == Kind::NotFound => {}
                 set => drop(set?),

@@ -9,7 +9,7 @@ use super::stored::StoredFiles;
 use super::unsynced::Unsynced;
 use crate::array::Array;
 use crate::error::{At, Error, Kind, Result};
-use crate::hierarchy::{Content, Document, Node, Raised, Wanted};
+use crate::hierarchy::{Content, ConvertedFiles, Document, Node, Raised, Wanted};
 use crate::json;
 use crate::metadata::merge::Edit;
 use crate::metadata::model::Group;
@@ -116,7 +116,7 @@ impl DocumentWriter {
         match self.encode_below(&mut below, &files, array)? {
             Some(aside) => {
                 let plain = self.plain_keys(&below)?;
-                let from = (&aside, plain.as_slice(), below.groups.as_slice());
+                let from = ConvertedFiles { aside: &aside, files: &plain, groups: &below.groups };
                 self.core.hierarchy.changes().put_converted(path, raised, replaced, from)?;
                 self.note_converted(&below, plain, array)?;
             }

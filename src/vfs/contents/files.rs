@@ -11,18 +11,19 @@ use super::memory::UnstoredMemory;
 use super::store::StoreReason;
 use super::stored::StoredFiles;
 use super::unsynced::Unsynced;
+use crate::array::ChunkRef;
 use crate::buffer::Buffer;
 use crate::cache::Due;
 use crate::error::{At, Error, Kind, Result};
 use crate::vfs::access::Access;
 use crate::vfs::authors::Thread;
-use crate::vfs::core::ATTEMPTS;
-use crate::vfs::core::Core;
+use crate::vfs::core::{ATTEMPTS, Core};
 use crate::vfs::names::Names;
-use crate::vfs::names::file::{Content, File, Unstored, grown, slice, unstored_range};
+use crate::vfs::names::file::{Content, File, Unstored, Write, grown, slice, unstored_range};
 use crate::vfs::names::inode::Inode;
 use crate::vfs::names::overlay::Shown;
 use crate::vfs::names::place::{Place, check_writable};
+use crate::vfs::names::target::Target;
 
 /// How long a write waits for memory.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -44,20 +45,24 @@ impl Files {
         if let Some(bytes) = unstored_range(&file.content, offset, len) {
             return Ok(bytes);
         }
-        self.names.check_still(inode, &file)?;
+        self.names.target_of(inode, &file)?;
         drop(file);
         let mut attempts = 1;
         loop {
             let alone = (attempts >= ATTEMPTS).then(|| self.core.tree_lock.read());
             let place = inode.place().ok_or_else(Error::not_found)?;
-            let before = self.stored.state_of(&place);
-            let read = self.stored.read_stored(&place, offset, len);
+            let (moves, target) = (self.core.hierarchy.moves(), self.names.target(place.clone()));
+            let id = target.as_ref().ok().and_then(Target::array_id);
+            let read = target.and_then(|target| self.stored.read_stored(&target, offset, len));
             // If its node was moved, removed or changed meanwhile, a chunk that has gone may have
             // been read as the fill value: it is read again, where it is now.
             let shared = if alone.is_some() { alone } else { Some(self.core.tree_lock.read()) };
-            if attempts >= ATTEMPTS
-                || inode.place().as_ref() == Some(&place) && self.stored.state_of(&place) == before
-            {
+            let is_same = || {
+                let now = self.names.target(place.clone());
+                self.core.hierarchy.moves() == moves
+                    && now.ok().and_then(|now| now.array_id()) == id
+            };
+            if attempts >= ATTEMPTS || inode.place().as_ref() == Some(&place) && is_same() {
                 return read.at(place.shown());
             }
             drop(shared);
@@ -70,69 +75,57 @@ impl Files {
         if let Some(bytes) = unstored_range(&file.content, offset, len) {
             return Some(bytes);
         }
-        self.names.check_still(inode, &file).ok()?;
+        let target = self.names.target_of(inode, &file).ok()??;
         drop(file);
-        let Some(Place::Chunk(path, coords)) = inode.place() else { return None };
-        let chunk = self.core.cache.peek(&self.core.array(&path).ok()?, &coords)?;
-        Some(slice(&chunk.bytes.into(), offset, len))
+        let (_, chunk) = target.chunk()?;
+        let found = self.core.cache.peek(&chunk.array, &chunk.coords)?;
+        Some(slice(&found.bytes.into(), offset, len))
     }
 
-    pub fn write_content(
-        &self,
-        inode: &Inode,
-        (offset, data): (u64, &[u8]),
-        by: Thread,
-    ) -> Result<()> {
+    pub fn write_content(&self, inode: &Inode, write: Write<'_>, by: Thread) -> Result<()> {
         // A thread that moves the node waits for this lock.
         let mut file = inode.file().lock();
-        let place = inode.place();
-        let shown = || place.as_ref().map_or_else(String::new, Place::shown);
-        self.names.check_still(inode, &file).map_err(|error| error.at(shown()))?;
-        let full_len =
-            self.check_end(place.as_ref(), offset, data.len()).map_err(|e| e.at(shown()))?;
-        self.load(&mut file, place.as_ref()).map_err(|error| error.at(shown()))?;
-        self.reserve(grown(&file, offset, data)).map_err(|error| error.at(shown()))?;
-        self.put(&mut file, offset, data, full_len).map_err(|error| error.at(shown()))?;
-        file.note_author(full_len, by);
-        Ok(())
+        let mut written = || {
+            let target = self.names.target_of(inode, &file)?;
+            let full_len = self.check_end(target.as_ref(), write)?;
+            self.load(&mut file, target.as_ref())?;
+            self.reserve(grown(&file, write))?;
+            self.put(&mut file, write, full_len)?;
+            file.note_author(full_len, by);
+            Ok(())
+        };
+        written().map_err(|error| error_in(inode, error))
     }
 
-    pub fn try_write_content(
-        &self,
-        inode: &Inode,
-        (offset, data): (u64, &[u8]),
-        by: Thread,
-    ) -> Result<bool> {
+    pub fn try_write_content(&self, inode: &Inode, write: Write<'_>, by: Thread) -> Result<bool> {
         let Some(mut file) = inode.file().try_lock() else { return Ok(false) };
-        if !matches!(file.content, Content::Unstored(_))
-            || self.names.check_still(inode, &file).is_err()
-        {
+        if !matches!(file.content, Content::Unstored(_)) {
             return Ok(false);
         }
-        let place = inode.place();
-        let shown = || place.as_ref().map_or_else(String::new, Place::shown);
-        let full_len =
-            self.check_end(place.as_ref(), offset, data.len()).map_err(|e| e.at(shown()))?;
-        // `try_reserve` only: freeing memory would take time.
-        if self.memory.try_reserve(grown(&file, offset, data)).is_err() {
-            return Ok(false);
-        }
-        self.put(&mut file, offset, data, full_len).map_err(|error| error.at(shown()))?;
-        file.note_author(full_len, by);
-        Ok(true)
+        let Ok(target) = self.names.target_of(inode, &file) else { return Ok(false) };
+        let mut written = || {
+            let full_len = self.check_end(target.as_ref(), write)?;
+            // `try_reserve` only: freeing memory would take time.
+            if self.memory.try_reserve(grown(&file, write)).is_err() {
+                return Ok(false);
+            }
+            self.put(&mut file, write, full_len)?;
+            file.note_author(full_len, by);
+            Ok(true)
+        };
+        written().map_err(|error| error_in(inode, error))
     }
 
     /// Refuses a write that ends past the longest file. Returns the length to allocate at once.
-    fn check_end(&self, place: Option<&Place>, offset: u64, len: usize) -> Result<usize> {
-        let (limit, full_len) = match place {
-            Some(Place::Chunk(path, coords)) => {
-                let chunk_len = self.core.array(path)?.chunk_len(coords)?;
+    fn check_end(&self, target: Option<&Target>, write: Write<'_>) -> Result<usize> {
+        let (limit, full_len) = match target.and_then(Target::chunk) {
+            Some((_, chunk)) => {
+                let chunk_len = chunk.array.chunk_len(&chunk.coords)?;
                 (chunk_len.longest(), chunk_len.exactly())
             }
-            _ => (self.stored.longest(place)?, None),
+            None => (self.stored.longest(target)?, None),
         };
-        let len = u64::try_from(len).unwrap_or(u64::MAX);
-        if offset.checked_add(len).is_none_or(|end| end > limit) {
+        if write.end() > limit {
             return Err(Error::too_large(match full_len {
                 Some(_) => format!("a write past the end: the chunk has {limit} bytes"),
                 None => format!("a write past the limit of {limit} bytes (--max-chunk-size)"),
@@ -142,7 +135,8 @@ impl Files {
     }
 
     /// Writes bytes to a loaded file. The memory must be reserved.
-    fn put(&self, file: &mut File, offset: u64, data: &[u8], full_len: usize) -> Result<()> {
+    fn put(&self, file: &mut File, write: Write<'_>, full_len: usize) -> Result<()> {
+        let Write { offset, data } = write;
         let offset =
             usize::try_from(offset).map_err(|_| Error::too_large("offset out of range"))?;
         match &mut file.content {
@@ -164,24 +158,22 @@ impl Files {
     }
 
     /// Loads the bytes of a file into memory, so that they can be changed.
-    fn load(&self, file: &mut File, place: Option<&Place>) -> Result<()> {
+    fn load(&self, file: &mut File, target: Option<&Target>) -> Result<()> {
         if matches!(file.content, Content::Stored) {
-            let place = place.ok_or_else(Error::not_found)?;
+            let target = target.ok_or_else(Error::not_found)?;
             let mut base = None;
-            let bytes = match place {
-                Place::Chunk(path, coords) => {
-                    let chunk = self.core.cache.get(&self.core.array(path)?, coords)?;
-                    let chunk = chunk.ok_or_else(Error::not_found)?;
-                    // Another program may have replaced the chunk since it was opened. The kernel's
-                    // old pages must then not count as pages of the version that is stored later.
-                    // They are not dropped here: the kernel locks the page that is being written
-                    // until this request is answered. If the daemon were killed while it waits for
-                    // that page, the writing program would hang.
-                    file.is_shared |= !file.seen.is_some_and(|seen| seen.holds(chunk.stat.version));
-                    base = Some(chunk.base());
-                    chunk.bytes
-                }
-                place => self.stored.stored_bytes(place)?,
+            let bytes = if let Some((_, ChunkRef { array, coords })) = target.chunk() {
+                let chunk = self.core.cache.get(array, coords)?.ok_or_else(Error::not_found)?;
+                // Another program may have replaced the chunk since it was opened. The kernel's
+                // old pages must then not count as pages of the version that is stored later.
+                // They are not dropped here: the kernel locks the page that is being written
+                // until this request is answered. If the daemon were killed while it waits for
+                // that page, the writing program would hang.
+                file.is_shared |= !file.seen.is_some_and(|seen| seen.holds(chunk.stat.version));
+                base = Some(chunk.base());
+                chunk.bytes
+            } else {
+                self.stored.stored_bytes(target)?
             };
             self.reserve(bytes.len())?;
             // Without memory for both, the chunk is stored as a whole.
@@ -213,22 +205,22 @@ impl Files {
     }
 
     fn truncate_locked(&self, inode: &Inode, file: &mut File, len: u64) -> Result<()> {
-        let place = inode.place();
-        let shown = || place.as_ref().map_or_else(String::new, Place::shown);
-        let limit = self.stored.longest(place.as_ref())?;
-        if len > limit {
-            return Err(Error::too_large(format!(
-                "{len} bytes: the limit of the file is \
-                 {limit}"
-            ))
-            .at(shown()));
-        }
-        if len == 0 && matches!(file.content, Content::Stored) {
-            // Truncating to 0 must work on a damaged file, so it does not read the file.
-            file.content = Content::Unstored(Unstored::empty());
-            return Ok(());
-        }
-        self.load(file, place.as_ref()).map_err(|error| error.at(shown()))?;
+        let mut cut = || {
+            let target = inode.place().map(|place| self.names.target(place)).transpose()?;
+            self.stored.check_longest(target.as_ref(), len)?;
+            if len == 0 && matches!(file.content, Content::Stored) {
+                // Truncating to 0 must work on a damaged file, so it does not read the file.
+                file.content = Content::Unstored(Unstored::empty());
+                return Ok(());
+            }
+            self.load(file, target.as_ref())?;
+            self.set_len(file, len)
+        };
+        cut().map_err(|error| error_in(inode, error))
+    }
+
+    /// Changes the length of a loaded file.
+    fn set_len(&self, file: &mut File, len: u64) -> Result<()> {
         let len = usize::try_from(len).map_err(|_| Error::too_large("length out of range"))?;
         match &mut file.content {
             Content::Unstored(unstored) | Content::Detached(unstored)
@@ -262,10 +254,11 @@ impl Files {
             unstored.keep_modified = true;
             return Ok(());
         }
-        let Some(place) = &place else { return Ok(()) };
-        check_writable(Some(place))?;
+        let Some(place) = place else { return Ok(()) };
+        check_writable(Some(&place))?;
+        let target = self.names.target(place)?;
         let Some((before, after)) =
-            self.stored.set_stored_modified(place, modified).at(place.shown())?
+            self.stored.set_stored_modified(&target, modified).at(target.shown())?
         else {
             return Ok(());
         };
@@ -330,7 +323,7 @@ impl Files {
         }
         let wanted = file.openers > 0 && matches!(file.content, Content::Stored);
         // A file that cannot be read now could not be read before either.
-        wanted.then(|| self.stored.stored_bytes(place).unwrap_or_else(|_| Vec::new().into()))
+        wanted.then(|| self.stored.bytes_at(place).unwrap_or_else(|_| Vec::new().into()))
     }
 
     /// Makes a file without a name private to its openers. Call this after the name is gone, under
@@ -384,4 +377,9 @@ impl Files {
             }
         }
     }
+}
+
+/// Names the file in an error.
+fn error_in(inode: &Inode, error: Error) -> Error {
+    error.at(inode.place().map_or_else(String::new, |place| place.shown()))
 }

@@ -1,18 +1,19 @@
 //! Stores the unstored bytes of files as the kind of file that their place says.
 
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
 use bytes::Bytes;
 
 use super::files::Files;
 use crate::buffer::Buffer;
-use crate::cache::{Base, NewChunk};
+use crate::cache::NewChunk;
 use crate::error::{At, Error, Kind, Result};
 use crate::store::{Condition, Version};
 use crate::vfs::core::TreeLock;
-use crate::vfs::names::file::{Content, File};
+use crate::vfs::names::file::{Content, File, Written};
 use crate::vfs::names::inode::Inode;
 use crate::vfs::names::place::Place;
+use crate::vfs::names::target::Target;
 use crate::vfs::options::Form;
 
 /// The reason for storing a file.
@@ -32,19 +33,18 @@ pub enum StoreReason {
 impl Files {
     /// Makes a chunk pending if the store could not take it, so that it is retried. Returns `false`
     /// for other files, and for bytes that can never be stored.
-    pub fn defer_failed(&self, place: &Place, file: &mut File, error: &Error) -> Result<bool> {
-        let (Place::Chunk(path, coords), Content::Unstored(unstored)) = (place, &file.content)
+    fn defer_failed(&self, target: &Target, file: &mut File, error: &Error) -> Result<bool> {
+        let (Some((path, chunk)), Content::Unstored(unstored)) = (target.chunk(), &file.content)
         else {
             return Ok(false);
         };
         if !is_store_failure(error) {
             return Ok(false);
         }
-        let array = self.core.array(path)?;
-        let modified = unstored.keep_modified.then_some(unstored.modified);
-        let new = NewChunk { bytes: Some(unstored.bytes.clone()), base: unstored.base.clone() };
-        let deferred = self.core.cache.defer(path, &array, coords, new, modified)?;
-        self.core.cache.record_failure(&array.key(coords)?, error);
+        let Written { bytes, base, modified } = unstored.written();
+        let new = NewChunk { bytes: Some(bytes), base };
+        let deferred = self.core.cache.defer(path, chunk, new, modified)?;
+        self.core.cache.record_failure(&chunk.array.key(&chunk.coords)?, error);
         let seen = deferred.stat.map(|stat| stat.version);
         file.seen = seen.filter(|_| !file.is_shared && !deferred.is_merged);
         self.memory.forget_unstored(file);
@@ -56,26 +56,25 @@ impl Files {
         self.store_content_and(inode, reason, |_| Ok(()))
     }
 
-    /// Like [`Self::store_content`], and then calls `then` with the place of the file before that
-    /// can move.
+    /// Like [`Self::store_content`], and then calls `then` with the file before it can move.
     pub fn store_content_and(
         &self,
         inode: &Inode,
         reason: StoreReason,
-        then: impl FnOnce(&Place) -> Result<()>,
+        then: impl FnOnce(&Target) -> Result<()>,
     ) -> Result<()> {
         let _tree = self.lock_tree_to_store(inode);
         self.store_locked(inode, &mut inode.file().lock(), reason)?;
-        inode.place().map_or(Ok(()), |place| then(&place))
+        inode.place().map_or(Ok(()), |place| then(&self.names.target(place)?))
     }
 
     /// Like [`Self::store_content`], for a caller that has locked the file and its names
     /// ([`Self::lock_tree_to_store`]).
     pub fn store_locked(&self, inode: &Inode, file: &mut File, reason: StoreReason) -> Result<()> {
         let writers = file.writers;
-        let still = self.names.check_still(inode, file);
+        let target = self.names.target_of(inode, file);
         let Content::Unstored(unstored) = &mut file.content else { return Ok(()) };
-        let Some(place) = inode.place() else { return still };
+        let Some(place) = inode.place() else { return target.map(drop) };
         unstored.settled |= matches!(reason, StoreReason::Closing | StoreReason::Asked);
         if !unstored.changed {
             self.memory.forget_unstored(file);
@@ -98,12 +97,13 @@ impl Files {
             // A program is still writing it, and half of the file would be stored.
             return Ok(());
         }
-        let (bytes, base) = (unstored.bytes.clone(), unstored.base.clone());
-        let modified = unstored.keep_modified.then_some(unstored.modified);
-        let shown = file.shown.clone();
-        let is_empty = bytes.is_empty();
-        let stored =
-            still.and_then(|()| self.store_as(&place, (bytes, base), shown.as_deref(), modified));
+        let (written, shown) = (unstored.written(), file.shown.clone());
+        let is_empty = written.bytes.is_empty();
+        let target = target.and_then(|target| target.ok_or_else(Error::not_found));
+        let stored = match &target {
+            Ok(target) => self.store_as(target, written, shown.as_deref()),
+            Err(error) => Err(error.clone()),
+        };
         let stored = stored.map_err(|error| {
             // A shell closes a duplicate of the descriptor before it writes anything. If nothing is
             // ever written, `release` reports it.
@@ -112,8 +112,8 @@ impl Files {
             let kind = if may_follow { Kind::Incomplete } else { error.kind() };
             error.of_kind(kind).at(place.shown())
         });
-        if let Err(error) = &stored
-            && self.defer_failed(&place, file, error)?
+        if let (Err(error), Ok(target)) = (&stored, &target)
+            && self.defer_failed(target, file, error)?
         {
             self.names.leave_overlay(&place, inode);
         } else if let (Err(error), Content::Unstored(unstored)) = (&stored, &mut file.content) {
@@ -133,27 +133,50 @@ impl Files {
         Ok(())
     }
 
-    /// Stores `bytes` as the kind of file that `place` is; a partially changed chunk with its base.
-    /// Returns the stored version, or `None` if reading returns other bytes than were written
-    /// (metadata files).
+    /// Stores bytes as the kind of file that `target` is. For a metadata file, `shown` is the text
+    /// that it was last read as. Returns the stored version, or `None` if reading returns other
+    /// bytes than were written (metadata files).
     pub fn store_as(
         &self,
-        place: &Place,
-        (bytes, base): (Buffer, Option<Base>),
+        target: &Target,
+        written: Written,
         shown: Option<&str>,
-        modified: Option<SystemTime>,
     ) -> Result<Option<Version>> {
-        let version = match place {
-            Place::Chunk(path, coords) => {
-                let written = self.chunks.store_chunk(path, coords, (bytes, base), modified)?;
-                if written.stat.is_some() {
-                    self.names.forget_chunk_dirs(place);
+        let modified = written.modified;
+        let version = match target.chunk() {
+            Some((path, chunk)) => {
+                let stored = self.chunks.store_chunk(path, chunk, written)?;
+                if stored.stat.is_some() {
+                    self.names.forget_chunk_dirs(&target.place);
                 }
                 // The kernel's pages hold what was written.
-                let is_in_pages =
-                    !written.is_merged && self.core.array(path)?.reads_as_written(coords);
-                written.stat.filter(|_| is_in_pages).map(|stat| stat.version)
+                let is_in_pages = !stored.is_merged && chunk.array.reads_as_written(&chunk.coords);
+                stored.stat.filter(|_| is_in_pages).map(|stat| stat.version)
             }
+            None => self.store_file(&target.place, written.bytes, shown)?,
+        };
+        if let Some(key) = self.stored.key_of(target)? {
+            self.unsynced.changed(key);
+        }
+        match modified {
+            Some(modified) if version.is_some() && !self.chunks.is_pending(target)? => {
+                let versions = self.stored.set_stored_modified(target, modified)?;
+                // If another program stored a value in between, that is not what was written.
+                let is_ours = |before| version.is_some_and(|version| version.holds(before));
+                Ok(versions.filter(|(before, _)| is_ours(*before)).map(|(_, after)| after))
+            }
+            _ => Ok(version),
+        }
+    }
+
+    /// Stores the bytes of a file that is no chunk.
+    fn store_file(
+        &self,
+        place: &Place,
+        bytes: Buffer,
+        shown: Option<&str>,
+    ) -> Result<Option<Version>> {
+        Ok(match place {
             Place::Document(path) if self.core.options.form == Form::Zarr3 => {
                 self.documents.store_document(path, shown, &bytes)?;
                 None
@@ -177,19 +200,7 @@ impl Files {
             other => {
                 return Err(Error::new(Kind::NotPermitted, "read-only").at(other.shown()));
             }
-        };
-        if let Some(key) = self.stored.key_of(place)? {
-            self.unsynced.changed(key);
-        }
-        match modified {
-            Some(modified) if version.is_some() && !self.chunks.is_pending(place)? => {
-                let versions = self.stored.set_stored_modified(place, modified)?;
-                // If another program stored a value in between, that is not what was written.
-                let is_ours = |before| version.is_some_and(|version| version.holds(before));
-                Ok(versions.filter(|(before, _)| is_ours(*before)).map(|(_, after)| after))
-            }
-            _ => Ok(version),
-        }
+        })
     }
 
     /// Locks the tree for storing an inode: exclusively if that creates or changes a node; shared

@@ -6,9 +6,9 @@ use std::time::SystemTime;
 use bytes::Bytes;
 
 use super::unsynced::Unsynced;
-use crate::array::ArrayId;
+use crate::array::ChunkRef;
 use crate::buffer::Buffer;
-use crate::error::{At, Error, Kind, Result};
+use crate::error::{Error, Kind, Result};
 use crate::hierarchy::Wanted;
 use crate::metadata::NodePath;
 use crate::store::{ByteRange, Key, Version};
@@ -16,6 +16,7 @@ use crate::vfs::core::Core;
 use crate::vfs::names::Names;
 use crate::vfs::names::file::slice;
 use crate::vfs::names::place::Place;
+use crate::vfs::names::target::Target;
 
 /// The versions of a stored value before and after a change.
 pub(in crate::vfs) type Versions = (Version, Version);
@@ -28,19 +29,10 @@ pub(in crate::vfs) struct StoredFiles {
 }
 
 impl StoredFiles {
-    /// What changes when the node of a file is moved, removed or gets other metadata.
-    pub fn state_of(&self, place: &Place) -> (u64, Option<ArrayId>) {
-        let array = match place {
-            Place::Chunk(path, _) => self.core.array(path).ok().map(|array| array.id()),
-            _ => None,
-        };
-        (self.core.hierarchy.moves(), array)
-    }
-
-    /// A range of what is stored at `place`.
-    pub fn read_stored(&self, place: &Place, offset: u64, len: usize) -> Result<Bytes> {
-        let Place::Ordinary(path, relative) = place else {
-            return Ok(slice(&self.stored_bytes(place)?.into(), offset, len));
+    /// Returns a range of a stored file.
+    pub fn read_stored(&self, target: &Target, offset: u64, len: usize) -> Result<Bytes> {
+        let Place::Ordinary(path, relative) = &target.place else {
+            return Ok(slice(&self.stored_bytes(target)?.into(), offset, len));
         };
         let key = self.ordinary_key(path, relative)?;
         let range = ByteRange::Span { offset, len: u64::try_from(len).unwrap_or(u64::MAX) };
@@ -49,22 +41,29 @@ impl StoredFiles {
     }
 
     /// Returns all bytes of the stored file at `place`.
-    pub fn stored_bytes(&self, place: &Place) -> Result<Buffer> {
-        match place {
-            Place::Chunk(path, coords) => {
-                let array = self.core.array(path)?;
-                match self.core.cache.get(&array, coords)? {
-                    Some(chunk) => Ok(chunk.bytes),
-                    None if self.names.zarr2.shows_fill(path, &array) => array.fill_chunk(coords),
-                    None => Err(Error::not_found()),
-                }
-            }
+    pub fn bytes_at(&self, place: &Place) -> Result<Buffer> {
+        self.stored_bytes(&self.names.target(place.clone())?)
+    }
+
+    /// Returns all bytes of a stored file.
+    pub fn stored_bytes(&self, target: &Target) -> Result<Buffer> {
+        if let Some((path, ChunkRef { array, coords })) = target.chunk() {
+            return match self.core.cache.get(array, coords)? {
+                Some(chunk) => Ok(chunk.bytes),
+                None if self.names.zarr2.shows_fill(path, array) => array.fill_chunk(coords),
+                None => Err(Error::not_found()),
+            };
+        }
+        match &target.place {
             Place::Document(_) | Place::Attributes(_) | Place::Copies(_) => {
-                Ok(self.names.zarr2.shown_at(place, Wanted::Text)?.as_bytes().to_vec().into())
+                let shown = self.names.zarr2.shown_at(&target.place, Wanted::Text)?;
+                Ok(shown.as_bytes().to_vec().into())
             }
             Place::Ordinary(path, relative) => self.value_of(&self.ordinary_key(path, relative)?),
             Place::StoredDocument(_, key) => self.value_of(key),
-            Place::Report(_) | Place::ViewsOf(..) | Place::View(..) => Ok(Vec::new().into()),
+            Place::Chunk(..) | Place::Report(_) | Place::ViewsOf(..) | Place::View(..) => {
+                Ok(Vec::new().into())
+            }
             Place::Node(_)
             | Place::ChunkDir(..)
             | Place::OrdinaryDir(..)
@@ -80,68 +79,71 @@ impl StoredFiles {
         Ok(value.bytes.into())
     }
 
+    /// Returns the key of an ordinary file.
     pub fn ordinary_key(&self, path: &NodePath, relative: &str) -> Result<Key> {
         self.core.hierarchy.ordinary_prefix(path)?.key(relative)
     }
 
-    /// Returns the most bytes that the file at `place` may have.
-    pub fn longest(&self, place: Option<&Place>) -> Result<u64> {
-        Ok(match place {
-            Some(Place::Chunk(path, coords)) => self.core.array(path)?.chunk_len(coords)?.longest(),
+    /// Returns the most bytes that a file may have.
+    pub fn longest(&self, target: Option<&Target>) -> Result<u64> {
+        if let Some((_, chunk)) = target.and_then(Target::chunk) {
+            return Ok(chunk.array.chunk_len(&chunk.coords)?.longest());
+        }
+        Ok(match target.map(|target| &target.place) {
             Some(place) if place.is_document() => crate::json::MAX_DOCUMENT_LEN,
             Some(Place::View(path, format)) => self.names.views.view(path, format)?.len(),
             _ => self.core.hierarchy.options().max_chunk_len,
         })
     }
 
-    pub fn check_longest(&self, place: Option<&Place>, len: u64) -> Result<()> {
-        let limit = self.longest(place)?;
+    /// Fails with [`Kind::TooLarge`] if a file cannot have `len` bytes.
+    pub fn check_longest(&self, target: Option<&Target>, len: u64) -> Result<()> {
+        let limit = self.longest(target)?;
         if len <= limit {
             return Ok(());
         }
-        let shown = place.map(Place::shown).unwrap_or_default();
-        Err(Error::too_large(format!("{len} bytes: the limit of the file is {limit}")).at(shown))
+        Err(Error::too_large(format!("{len} bytes: the limit of the file is {limit}")))
     }
 
-    /// Sets the modification time of what is stored at `place`; for an inner chunk, that of its
-    /// shard. Returns the versions before and after, or `None` if the file has no stored value of
-    /// its own.
+    /// Sets the modification time of a stored file; for an inner chunk, that of its shard. Returns
+    /// the versions before and after, or `None` if the file has no stored value of its own.
     pub fn set_stored_modified(
         &self,
-        place: &Place,
+        target: &Target,
         modified: SystemTime,
     ) -> Result<Option<Versions>> {
-        let Some(key) = self.key_of(place)? else { return Ok(None) };
-        if let Place::Chunk(_, coords) = place
-            && self.core.cache.set_modified(&key, coords, modified)
+        let Some(key) = self.key_of(target)? else { return Ok(None) };
+        if let Some((_, chunk)) = target.chunk()
+            && self.core.cache.set_modified(&key, &chunk.coords, modified)
         {
             return Ok(None);
         }
-        self.set_value_modified(place, &key, modified).map(Some)
+        self.set_value_modified(target, &key, modified).map(Some)
     }
 
     /// Sets the modification time of the stored value of `key`, even if changes to it are pending.
     pub fn set_value_modified(
         &self,
-        place: &Place,
+        target: &Target,
         key: &Key,
         modified: SystemTime,
     ) -> Result<Versions> {
         let (before, after) = self.core.hierarchy.store().write()?.set_modified(key, modified)?;
-        match place {
-            Place::Chunk(path, coords) => {
-                self.core.cache.set_version(&self.core.array(path)?, coords, before, after);
-            }
-            Place::Document(path) | Place::Attributes(path) => self.core.hierarchy.invalidate(path),
-            _ => {}
+        if let Some((_, chunk)) = target.chunk() {
+            self.core.cache.set_version(&chunk.array, &chunk.coords, before, after);
+        }
+        if let Place::Document(path) | Place::Attributes(path) = &target.place {
+            self.core.hierarchy.invalidate(path);
         }
         Ok((before, after))
     }
 
-    /// Returns the key of the value that contains the file; `None` if it has none.
-    pub fn key_of(&self, place: &Place) -> Result<Option<Key>> {
-        Ok(match place {
-            Place::Chunk(path, coords) => Some(self.core.array(path)?.key(coords)?),
+    /// Returns the key of the value that contains a file; `None` if it has none.
+    pub fn key_of(&self, target: &Target) -> Result<Option<Key>> {
+        if let Some((_, chunk)) = target.chunk() {
+            return chunk.array.key(&chunk.coords).map(Some);
+        }
+        Ok(match &target.place {
             Place::Document(path) => {
                 let node = self.core.hierarchy.existing(path)?;
                 node.document().map(|document| document.key.clone())
@@ -153,6 +155,7 @@ impl StoredFiles {
             Place::Ordinary(path, relative) => Some(self.ordinary_key(path, relative)?),
             Place::StoredDocument(_, key) => Some(key.clone()),
             Place::Node(_)
+            | Place::Chunk(..)
             | Place::Copies(_)
             | Place::ChunkDir(..)
             | Place::OrdinaryDir(..)
@@ -166,8 +169,8 @@ impl StoredFiles {
     }
 
     /// Syncs what was written to a file, or its removal, to disk.
-    pub fn sync_place(&self, place: &Place) -> Result<()> {
-        let Some(key) = self.key_of(place)? else { return Ok(()) };
+    pub fn sync_key(&self, target: &Target) -> Result<()> {
+        let Some(key) = self.key_of(target)? else { return Ok(()) };
         if !self.core.hierarchy.store().is_writable() {
             return Ok(()); // A read-only mount has written nothing.
         }

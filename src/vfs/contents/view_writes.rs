@@ -7,7 +7,7 @@
 //! request fills. A writer that did not truncate the view may stop anywhere, so its chunks are read
 //! at once, and `write` reports a damaged chunk, not `close`.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use super::chunks::ChunkWriter;
@@ -19,6 +19,7 @@ use crate::metadata::NodePath;
 use crate::vfs::authors::Thread;
 use crate::vfs::core::Core;
 use crate::vfs::names::Names;
+use crate::vfs::names::file::Write;
 use crate::vfs::names::views::as_gone;
 use crate::vfs::reader::open_view::{MOST_AT_HAND, OpenView};
 use crate::view::{ChangeChunk, Format, View};
@@ -37,17 +38,12 @@ pub(in crate::vfs) struct ViewWriter {
 impl ViewWriter {
     /// Like [`Self::write_view`], but only if all of its chunks are pending already, so that
     /// nothing must be waited for. `false` if they are not.
-    pub fn try_write_view(
-        &self,
-        open: &OpenView,
-        (offset, data): (u64, &[u8]),
-        by: Thread,
-    ) -> Result<bool> {
+    pub fn try_write_view(&self, open: &OpenView, write: Write<'_>, by: Thread) -> Result<bool> {
         if self.core.cache.pending_len() > self.core.options.dirty_limit / 2 {
             return Ok(false);
         }
-        open.view.check_write(offset, data)?;
-        let end = end_of(offset, data);
+        open.view.check_write(write.offset, write.data)?;
+        let (offset, end) = (write.offset, write.end());
         if !open.writing.as_ref().is_none_or(|writing| writing.try_begin(offset, end, open.is_cut))
         {
             return Ok(false);
@@ -69,7 +65,7 @@ impl ViewWriter {
         let mut all_wait = true;
         // If a chunk is stored at this moment, it is no longer pending, and the caller repeats the
         // write.
-        open.view.write(offset, data, &mut |elements, coords, cover, change| {
+        open.view.write(offset, write.data, &mut |elements, coords, cover, change| {
             let array = self.core.array_of(elements, open.moves)?;
             all_wait &= self.core.cache.try_change(&array, coords, &cover, change)?;
             Ok(())
@@ -84,17 +80,16 @@ impl ViewWriter {
 
     /// Writes `data` at `offset` of a view, which makes its chunks pending. Returns whether it also
     /// zeroed skipped bytes.
-    pub fn write_view(
-        &self,
-        open: &OpenView,
-        (offset, data): (u64, &[u8]),
-        by: Thread,
-    ) -> Result<bool> {
-        open.view.check_write(offset, data)?;
+    pub fn write_view(&self, open: &OpenView, write: Write<'_>, by: Thread) -> Result<bool> {
+        open.view.check_write(write.offset, write.data)?;
         open.note_author(by);
-        let is_filled = self.begin_in_view(open, offset, end_of(offset, data))?;
+        let is_filled = self.begin_in_view(open, write.offset, write.end())?;
         let shared = self.core.tree_lock.read();
-        open.view.write(offset, data, &mut self.change_in_view(open.moves, open.is_cut))?;
+        open.view.write(
+            write.offset,
+            write.data,
+            &mut self.change_in_view(open.moves, open.is_cut),
+        )?;
         drop(shared);
         self.store_full_now_or_soon();
         Ok(is_filled)
@@ -108,7 +103,7 @@ impl ViewWriter {
                 return Ok(());
             }
             is_filled = true;
-            self.write_zeros(&open.view, open.moves, (from, until))
+            self.write_zeros(&open.view, open.moves, from..until)
         };
         if let Some(writing) = &open.writing {
             writing.begin(offset, end, zero)?;
@@ -116,17 +111,17 @@ impl ViewWriter {
         Ok(is_filled)
     }
 
-    /// Zeroes the elements between two offsets.
-    fn write_zeros(&self, view: &View, moves: u64, (from, until): (u64, u64)) -> Result<()> {
-        let mut offset = from;
-        while offset < until {
-            let left = usize::try_from(until.saturating_sub(offset)).unwrap_or(usize::MAX);
+    /// Zeroes the elements in a range of bytes.
+    fn write_zeros(&self, view: &View, moves: u64, zeroed: Range<u64>) -> Result<()> {
+        let mut offset = zeroed.start;
+        while offset < zeroed.end {
+            let left = usize::try_from(zeroed.end.saturating_sub(offset)).unwrap_or(usize::MAX);
             let zeros = vec![0; left.min(ZEROS)];
             let shared = self.core.tree_lock.read();
             view.write_elements(offset, &zeros, &mut self.change_in_view(moves, true))?;
             drop(shared);
             self.store_full_now_or_soon();
-            offset = end_of(offset, &zeros);
+            offset = Write { offset, data: &zeros }.end();
         }
         Ok(())
     }
@@ -224,8 +219,4 @@ impl ViewWriter {
         kept.view.write(0, bytes, &mut self.change_in_view(kept.moves, true))?;
         self.store_view(&kept.view)
     }
-}
-
-fn end_of(offset: u64, data: &[u8]) -> u64 {
-    offset.saturating_add(u64::try_from(data.len()).unwrap_or(u64::MAX))
 }

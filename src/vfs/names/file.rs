@@ -307,13 +307,50 @@ impl Unstored {
     }
 }
 
-/// Returns by how many bytes a loaded file grows if `data` is written at `offset`.
-pub fn grown(file: &File, offset: u64, data: &[u8]) -> usize {
+/// Bytes that a program writes, and their offset in the file.
+#[derive(Debug, Clone, Copy)]
+pub struct Write<'d> {
+    pub offset: u64,
+    pub data: &'d [u8],
+}
+
+impl Write<'_> {
+    /// Returns the offset after the last byte.
+    pub fn end(self) -> u64 {
+        self.offset.saturating_add(u64::try_from(self.data.len()).unwrap_or(u64::MAX))
+    }
+}
+
+/// The bytes of a file that is to be stored.
+#[derive(Debug)]
+pub struct Written {
+    pub bytes: Buffer,
+    /// The chunk before a part of it was changed.
+    pub base: Option<Base>,
+    /// The modification time that a program set.
+    pub modified: Option<SystemTime>,
+}
+
+impl From<Buffer> for Written {
+    fn from(bytes: Buffer) -> Self {
+        Self { bytes, base: None, modified: None }
+    }
+}
+
+impl Unstored {
+    /// Returns what is to be stored now.
+    pub fn written(&self) -> Written {
+        let modified = self.keep_modified.then_some(self.modified);
+        Written { bytes: self.bytes.clone(), base: self.base.clone(), modified }
+    }
+}
+
+/// Returns how many bytes a write adds to a loaded file.
+pub fn grown(file: &File, write: Write<'_>) -> usize {
     let (Content::Unstored(unstored) | Content::Detached(unstored)) = &file.content else {
         return 0;
     };
-    let end = usize::try_from(offset).unwrap_or(usize::MAX).saturating_add(data.len());
-    end.saturating_sub(unstored.bytes.len())
+    usize::try_from(write.end()).unwrap_or(usize::MAX).saturating_sub(unstored.bytes.len())
 }
 
 pub fn unstored_range(content: &Content, offset: u64, len: usize) -> Option<Bytes> {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::Names;
 use super::attr::Attr;
-use super::file::{Content, File, OpenedAs};
+use super::file::{Content, OpenedAs};
 use super::inode::Inode;
 use super::place::Place;
 use crate::error::{Error, Kind, Result};
@@ -94,20 +94,6 @@ impl Names {
         inode.was_renewed() && inode.known_file().is_some_and(|file| file.lock().opened.is_some())
     }
 
-    /// Fails if the array of an open chunk was replaced by another one.
-    pub fn check_still(&self, inode: &Inode, file: &File) -> Result<()> {
-        let Some(OpenedAs::Chunk(opened)) = &file.opened else { return Ok(()) };
-        if matches!(file.content, Content::Detached(_)) {
-            return Ok(());
-        }
-        match inode.place() {
-            Some(Place::Chunk(path, _)) if self.core.array(&path)?.has_chunks_of(opened) => Ok(()),
-            Some(Place::Chunk(..)) => Err(replaced()),
-            None if inode.was_renewed() => Err(replaced()),
-            _ => Ok(()),
-        }
-    }
-
     /// Returns the view that all opens of an inode share.
     pub fn open_as(inode: &Inode) -> Option<Arc<View>> {
         match &inode.known_file()?.lock().opened {
@@ -182,10 +168,4 @@ impl Names {
             }
         }
     }
-}
-
-/// Returns the error for an open chunk of a replaced array.
-fn replaced() -> Error {
-    let detail = "another program replaced the array after the chunk was opened: open it again";
-    Error::new(Kind::Stale, detail)
 }

@@ -15,6 +15,7 @@ mod new;
 mod ordinary;
 pub mod overlay;
 pub mod place;
+pub mod target;
 pub mod views;
 pub mod zarr2;
 

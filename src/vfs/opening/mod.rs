@@ -241,7 +241,7 @@ impl Opener {
                 file.shown.clone().map(|text| Bytes::from_owner(SharedText(text)))
             }
             (Content::Unstored(unstored), _) if unstored.is_unfit() => {
-                self.contents.stored.stored_bytes(place).ok().map(Bytes::from)
+                self.contents.stored.bytes_at(place).ok().map(Bytes::from)
             }
             _ => None,
         }
