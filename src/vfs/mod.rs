@@ -59,7 +59,7 @@ use names::Names;
 pub use names::attr::Attr;
 pub use names::inode::ROOT;
 use names::listing::Listings;
-pub use names::listing::{DirHandle, Listed};
+pub use names::open_directory::{DirHandle, Listed};
 use names::place::{Place, check_writable};
 use names::views::{Views, is_view_name};
 use opening::Opener;

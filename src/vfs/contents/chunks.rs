@@ -29,23 +29,6 @@ use crate::vfs::names::place::Place;
 use crate::vfs::names::target::Target;
 use crate::vfs::options::Writeback;
 
-/// Counts a thread that stores in the background, until it is dropped.
-struct Storing(Arc<AtomicUsize>);
-
-impl Storing {
-    fn take(busy: &Arc<AtomicUsize>, most: usize) -> Option<Self> {
-        let one_more = |busy: usize| (busy < most).then(|| busy.saturating_add(1));
-        busy.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
-        Some(Self(Arc::clone(busy)))
-    }
-}
-
-impl Drop for Storing {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 /// Stores chunks that were closed, now or later.
 pub(in crate::vfs) struct ChunkWriter {
     pub core: Arc<Core>,
@@ -310,5 +293,22 @@ impl ChunkWriter {
             }
         }
         Ok(())
+    }
+}
+
+/// Counts a thread that stores in the background, until it is dropped.
+struct Storing(Arc<AtomicUsize>);
+
+impl Storing {
+    fn take(busy: &Arc<AtomicUsize>, most: usize) -> Option<Self> {
+        let one_more = |busy: usize| (busy < most).then(|| busy.saturating_add(1));
+        busy.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
+        Some(Self(Arc::clone(busy)))
+    }
+}
+
+impl Drop for Storing {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }

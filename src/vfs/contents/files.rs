@@ -16,10 +16,10 @@ use crate::buffer::Buffer;
 use crate::cache::Due;
 use crate::error::{At, Error, Kind, Result};
 use crate::vfs::access::Access;
-use crate::vfs::authors::Thread;
+use crate::vfs::authors::{Authors, Thread};
 use crate::vfs::core::{ATTEMPTS, Core};
 use crate::vfs::names::Names;
-use crate::vfs::names::file::{Content, File, Unstored, Write, grown, slice, unstored_range};
+use crate::vfs::names::file::{Content, File, Unstored, Write, slice};
 use crate::vfs::names::inode::Inode;
 use crate::vfs::names::overlay::Shown;
 use crate::vfs::names::place::{Place, check_writable};
@@ -42,7 +42,7 @@ pub(in crate::vfs) struct Files {
 impl Files {
     pub fn read_content(&self, inode: &Inode, offset: u64, len: usize) -> Result<Bytes> {
         let file = inode.file().lock();
-        if let Some(bytes) = unstored_range(&file.content, offset, len) {
+        if let Some(bytes) = file.content.range(offset, len) {
             return Ok(bytes);
         }
         self.names.target_of(inode, &file)?;
@@ -72,7 +72,7 @@ impl Files {
 
     pub fn try_read_content(&self, inode: &Inode, offset: u64, len: usize) -> Option<Bytes> {
         let file = inode.file().try_lock()?;
-        if let Some(bytes) = unstored_range(&file.content, offset, len) {
+        if let Some(bytes) = file.content.range(offset, len) {
             return Some(bytes);
         }
         let target = self.names.target_of(inode, &file).ok()??;
@@ -89,7 +89,7 @@ impl Files {
             let target = self.names.target_of(inode, &file)?;
             let full_len = self.check_end(target.as_ref(), write)?;
             self.load(&mut file, target.as_ref())?;
-            self.reserve(grown(&file, write))?;
+            self.reserve(file.content.added_by(write))?;
             self.put(&mut file, write, full_len)?;
             file.note_author(full_len, by);
             Ok(())
@@ -106,7 +106,7 @@ impl Files {
         let mut written = || {
             let full_len = self.check_end(target.as_ref(), write)?;
             // `try_reserve` only: freeing memory would take time.
-            if self.memory.try_reserve(grown(&file, write)).is_err() {
+            if self.memory.try_reserve(file.content.added_by(write)).is_err() {
                 return Ok(false);
             }
             self.put(&mut file, write, full_len)?;
@@ -208,6 +208,11 @@ impl Files {
         let mut cut = || {
             let target = inode.place().map(|place| self.names.target(place)).transpose()?;
             self.stored.check_longest(target.as_ref(), len)?;
+            if len == 0 {
+                // Whoever wrote before has no bytes in it any more. A file that is created again may
+                // meet those of a close that failed, until the kernel has released that handle.
+                file.authors = Authors::default();
+            }
             if len == 0 && matches!(file.content, Content::Stored) {
                 // Truncating to 0 must work on a damaged file, so it does not read the file.
                 file.content = Content::Unstored(Unstored::empty());

@@ -172,6 +172,31 @@ pub enum Content {
     Detached(Unstored),
 }
 
+impl Content {
+    /// Returns the bytes in memory.
+    fn bytes(&self) -> Option<&Buffer> {
+        match self {
+            Self::Unstored(unstored) | Self::Detached(unstored) => Some(&unstored.bytes),
+            Self::Stored => None,
+        }
+    }
+
+    /// Returns up to `len` bytes at `offset`, if they are in memory.
+    pub fn range(&self, offset: u64, len: usize) -> Option<Bytes> {
+        let bytes = self.bytes()?;
+        let start = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
+        let end = start.saturating_add(len).min(bytes.len());
+        // Copy the bytes: sharing them would make the next write copy the whole file.
+        bytes.get(start..end).map(Bytes::copy_from_slice)
+    }
+
+    /// Returns how many bytes a write adds to those in memory.
+    pub fn added_by(&self, write: Write<'_>) -> usize {
+        let end = usize::try_from(write.end()).unwrap_or(usize::MAX);
+        self.bytes().map_or(0, |bytes| end.saturating_sub(bytes.len()))
+    }
+}
+
 /// Bytes that are to be stored.
 #[derive(Debug)]
 pub struct Unstored {
@@ -211,6 +236,12 @@ impl Unstored {
             base: None,
             written: Vec::new(),
         }
+    }
+
+    /// Returns what is to be stored now.
+    pub fn written(&self) -> Written {
+        let modified = self.keep_modified.then_some(self.modified);
+        Written { bytes: self.bytes.clone(), base: self.base.clone(), modified }
     }
 
     /// Returns the bytes of a new or truncated file.
@@ -335,33 +366,6 @@ impl From<Buffer> for Written {
     fn from(bytes: Buffer) -> Self {
         Self { bytes, base: None, modified: None }
     }
-}
-
-impl Unstored {
-    /// Returns what is to be stored now.
-    pub fn written(&self) -> Written {
-        let modified = self.keep_modified.then_some(self.modified);
-        Written { bytes: self.bytes.clone(), base: self.base.clone(), modified }
-    }
-}
-
-/// Returns how many bytes a write adds to a loaded file.
-pub fn grown(file: &File, write: Write<'_>) -> usize {
-    let (Content::Unstored(unstored) | Content::Detached(unstored)) = &file.content else {
-        return 0;
-    };
-    usize::try_from(write.end()).unwrap_or(usize::MAX).saturating_sub(unstored.bytes.len())
-}
-
-pub fn unstored_range(content: &Content, offset: u64, len: usize) -> Option<Bytes> {
-    let bytes = match content {
-        Content::Unstored(unstored) | Content::Detached(unstored) => &unstored.bytes,
-        Content::Stored => return None,
-    };
-    let start = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
-    let end = start.saturating_add(len).min(bytes.len());
-    // Copy the bytes: sharing them would make the next write copy the whole file.
-    bytes.get(start..end).map(Bytes::copy_from_slice)
 }
 
 /// Returns up to `len` bytes at `offset`.

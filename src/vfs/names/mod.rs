@@ -6,12 +6,14 @@
 
 pub mod attr;
 mod attrs;
+mod entries;
 pub mod file;
 mod find;
 mod identity;
 pub mod inode;
 pub mod listing;
 mod new;
+pub mod open_directory;
 mod ordinary;
 pub mod overlay;
 pub mod place;

@@ -1,0 +1,236 @@
+//! What a directory lists: names with their places, without attributes.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use super::listing::Listings;
+use super::place::{
+    CHUNKS, CONTROL, DOCUMENT, DirEntries, DirEntry, GROUP, Place, Report, STORED, VIEWS, view_name,
+};
+use crate::array::{Array, Coords, Grid};
+use crate::error::{Error, Kind, Result};
+use crate::hierarchy::{Content, Member};
+use crate::metadata::{NodeKind, NodePath};
+use crate::vfs::options::Form;
+
+impl Listings {
+    /// Lists every name in a directory with its place, those that only this mount has first.
+    pub fn entries(&self, directory: &Place) -> Result<DirEntries> {
+        let mut own = self.names.overlay.list(directory);
+        own.retain(|(_, shown)| self.names.is_current(shown).unwrap_or(true));
+        let names: HashSet<String> = own.iter().map(|(name, _)| name.clone()).collect();
+        let stored = self.stored_names(directory)?;
+        let stored = stored
+            .filter(move |found| found.as_ref().map_or(true, |(name, _)| !names.contains(name)));
+        let own = own.into_iter().map(|(name, shown)| Ok((name, shown.place().clone())));
+        let names: DirEntries = Box::new(own.chain(stored));
+        let Place::Node(path) = directory else { return Ok(names) };
+        let names = match self.core.options.form {
+            Form::Zarr3 => names,
+            Form::Zarr2 => self.names.zarr2.names_of_zarr2(path, names)?,
+            Form::View(_) => Box::new(self.groups_in(path)?.into_iter()),
+        };
+        Ok(Box::new(names.chain(self.listed_views(path)?.into_iter().map(Ok))))
+    }
+
+    /// Returns the views that the directory of a group lists.
+    fn listed_views(&self, group: &NodePath) -> Result<Vec<(String, Place)>> {
+        let formats = match self.core.options.form {
+            Form::View(only) => vec![only],
+            Form::Zarr3 | Form::Zarr2 => self.core.options.listed_views.formats(),
+        };
+        if formats.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut paths: Vec<NodePath> = Vec::new();
+        if group.is_root() {
+            paths.push(NodePath::root());
+        }
+        if self.core.hierarchy.existing(group)?.array().is_none() {
+            // An unreadable node has no views.
+            let children = self.core.hierarchy.children(group)?.flatten();
+            paths.extend(children.map(|child| child.path().clone()));
+        }
+        let mut names = Vec::new();
+        for path in paths {
+            for format in &formats {
+                let (name, place) = (view_name(&path, format), Place::View(path.clone(), format));
+                // A node or file of the same name takes precedence. Skip names that cannot be
+                // checked.
+                let found = self.names.resolve(&Place::Node(group.clone()), &name);
+                if found.is_ok_and(|found| found.as_ref() == Some(&place)) {
+                    names.push((name, place));
+                }
+            }
+        }
+        Ok(names)
+    }
+
+    /// Lists the groups directly below one, with an error for each unreadable node.
+    fn groups_in(&self, path: &NodePath) -> Result<Vec<Result<DirEntry>>> {
+        if self.core.hierarchy.existing(path)?.kind() == NodeKind::Array {
+            return Ok(Vec::new());
+        }
+        let mut groups = Vec::new();
+        for child in self.core.hierarchy.children(path)? {
+            match child {
+                Ok(child) if child.kind() == NodeKind::Group => {
+                    let name = child.path().name().unwrap_or_default().to_owned();
+                    groups.push(Ok((name, Place::Node(child.path().clone()))));
+                }
+                Ok(_) => {}
+                Err(error) => groups.push(Err(error)),
+            }
+        }
+        Ok(groups)
+    }
+
+    fn stored_names(&self, place: &Place) -> Result<DirEntries> {
+        match place {
+            Place::Node(path) => self.names_in_node(path),
+            Place::ChunkDir(path, prefix) => {
+                let array = self.core.array(path)?;
+                let chunks = self.chunk_names(path, &array, prefix)?;
+                let ordinary = self.names.ordinary_entries(path, place)?;
+                Ok(Box::new(chunks.chain(ordinary)))
+            }
+            Place::OrdinaryDir(path, _) => self.names.ordinary_entries(path, place),
+            Place::Control => {
+                let reports = Report::ALL.map(|report| (report.name(), Place::Report(report)));
+                let directories = [
+                    (STORED, Place::StoredDir(NodePath::root())),
+                    (VIEWS, Place::ViewsDir(NodePath::root())),
+                ];
+                let entries = directories.into_iter().chain(reports);
+                Ok(Box::new(entries.map(|(name, place)| Ok((name.to_owned(), place)))))
+            }
+            Place::StoredDir(path) => self.names_in_stored(path),
+            Place::ViewsDir(path) => self.names_in_views(path),
+            _ => Err(Error::new(Kind::NotDirectory, "not a directory")),
+        }
+    }
+
+    fn names_in_node(&self, path: &NodePath) -> Result<DirEntries> {
+        let node = self.core.hierarchy.existing(path)?;
+        let document = (!node.is_bare())
+            .then(|| Ok((DOCUMENT.to_owned(), Place::Document(path.clone()))))
+            .into_iter();
+        match node.content() {
+            Content::NotUnderstood(NodeKind::Array, _) => Ok(Box::new(document)),
+            Content::NotUnderstood(NodeKind::Group, _) => {
+                let mut nodes = Vec::new();
+                for child in self.core.hierarchy.children(path)? {
+                    nodes.push(child.map(|child| {
+                        let name = child.path().name().unwrap_or_default().to_owned();
+                        (name, Place::Node(child.path().clone()))
+                    }));
+                }
+                Ok(Box::new(document.chain(nodes)))
+            }
+            Content::Group(_) => {
+                let at = path.clone();
+                let member = move |member| {
+                    Ok(match member {
+                        Member::Directory(name) => {
+                            let child = at.child(&name)?;
+                            (name, Place::Node(child))
+                        }
+                        Member::File(name) => (name.clone(), Place::Ordinary(at.clone(), name)),
+                    })
+                };
+                let members = match self.core.hierarchy.members(path) {
+                    Ok(members) => members,
+                    Err(error) if error.kind() == Kind::Unsupported => {
+                        return Ok(Box::new(document));
+                    }
+                    Err(error) => return Err(error),
+                };
+                let is_root = path.is_root();
+                let shown = move |member: &Member| match member {
+                    Member::Directory(name) | Member::File(name) => !is_root || name != CONTROL,
+                };
+                let members = members
+                    .filter(move |found| found.as_ref().map_or(true, &shown))
+                    .map(move |found| found.and_then(&member));
+                Ok(Box::new(document.chain(members)))
+            }
+            Content::Array(array) => {
+                let chunks = self.names.chunks_of(path, array)?;
+                let chunks = chunks.into_iter().map(|found| Ok((CHUNKS.to_owned(), found.place)));
+                let ordinary = self.names.ordinary_entries(path, &Place::Node(path.clone()))?;
+                Ok(Box::new(document.chain(chunks).chain(ordinary)))
+            }
+        }
+    }
+
+    fn names_in_views(&self, path: &NodePath) -> Result<DirEntries> {
+        let node = self.core.hierarchy.existing(path)?;
+        let own = Place::ViewsOf(path.clone(), node.kind());
+        let mut names = vec![Ok((GROUP.to_owned(), own))];
+        if node.kind() == NodeKind::Group {
+            for child in self.core.hierarchy.children(path)? {
+                names.push(child.map(|child| {
+                    let (name, child_path) =
+                        (child.path().name().unwrap_or_default().to_owned(), child.path().clone());
+                    let place = match child.kind() {
+                        NodeKind::Array => Place::ViewsOf(child_path, NodeKind::Array),
+                        NodeKind::Group => Place::ViewsDir(child_path),
+                    };
+                    (name, place)
+                }));
+            }
+        }
+        Ok(Box::new(names.into_iter()))
+    }
+
+    fn names_in_stored(&self, path: &NodePath) -> Result<DirEntries> {
+        let node = self.core.hierarchy.existing(path)?;
+        let documents = self.names.stored_documents(&node)?;
+        let at = path.clone();
+        let documents = documents
+            .into_iter()
+            .map(move |key| Ok((key.name().to_owned(), Place::StoredDocument(at.clone(), key))));
+        let mut children = Vec::new();
+        if node.kind() == NodeKind::Group {
+            for child in self.core.hierarchy.children(path)? {
+                children.push(child.map(|child| {
+                    let name = child.path().name().unwrap_or_default().to_owned();
+                    (name, Place::StoredDir(child.path().clone()))
+                }));
+            }
+        }
+        Ok(Box::new(documents.chain(children)))
+    }
+
+    /// Lists the chunks and directories directly below the directory with the first indices
+    /// `prefix`.
+    fn chunk_names(
+        &self,
+        path: &NodePath,
+        array: &Arc<Array>,
+        prefix: &[u64],
+    ) -> Result<DirEntries> {
+        if prefix.len() >= array.grid().rank() {
+            return Ok(Box::new(std::iter::empty()));
+        }
+        let indices = match self.core.cache.list_dir(array, prefix) {
+            Ok(indices) => indices,
+            Err(error) if error.kind() == Kind::Unsupported => {
+                return Ok(Box::new(std::iter::empty()));
+            }
+            Err(error) => return Err(error),
+        };
+        let (path, prefix, grid): (NodePath, Vec<u64>, Grid) =
+            (path.clone(), prefix.to_vec(), array.grid().clone());
+        Ok(Box::new(indices.map(move |index| {
+            let index = index?;
+            let indices = [&prefix[..], &[index]].concat();
+            let place = if indices.len() == grid.rank() {
+                Place::Chunk(path.clone(), Coords::new(indices))
+            } else {
+                Place::ChunkDir(path.clone(), indices)
+            };
+            Ok((index.to_string(), place))
+        })))
+    }
+}
