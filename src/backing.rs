@@ -35,8 +35,8 @@ pub struct Backing {
     file: File,
     len: u64,
     modified: SystemTime,
-    /// Set on first use, even after a failure: all programs that have an inode open must use one
-    /// mode.
+    /// The result of the first registration, even if it failed: all programs that have an inode
+    /// open must use the same mode.
     registration: OnceLock<Registration>,
 }
 

@@ -5,9 +5,9 @@
 //! it page by page (0.5 s per GB). So large buffers are cached for reuse when they are dropped.
 //!
 //! blosc decodes faster than the kernel clears memory. Buffers of chunks, answers and encoded
-//! chunks are kept for requests of the same size, up to a quarter of the cache and within its
-//! limit, and given back when none was requested between two ticks. A full cache leaves a sixteenth
-//! of its limit to them.
+//! chunks are kept for requests of the same size. They count towards the limit of the cache, and
+//! take at most a quarter of it, or a sixteenth if it is full of chunks. A size that was not
+//! requested between two ticks is freed.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -104,8 +104,8 @@ pub fn reserve(len: usize) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Returns `len` bytes for a caller that writes all of them. They hold what was in reused memory,
-/// because clearing takes as long as a fast decoder takes for a twentieth of the memory.
+/// Returns `len` bytes for a caller that writes all of them. They may hold the contents of reused
+/// memory, because clearing memory takes a twentieth of the time of a fast decoder.
 pub fn unset(len: usize) -> Result<Vec<u8>> {
     let mut bytes = used(len)?;
     bytes.resize(len, 0);
@@ -212,7 +212,7 @@ fn room_in(capacity: usize) -> Option<usize> {
 impl Kept {
     fn take(&mut self, room: usize) -> Option<Vec<u8>> {
         let shelf = self.by_room.entry(room).or_default();
-        shelf.is_used = true; // Wanted, whether there is one or not.
+        shelf.is_used = true; // Even if the shelf is empty.
         let bytes = shelf.vectors.pop()?;
         self.len = self.len.saturating_sub(room);
         Some(bytes)

@@ -3,11 +3,11 @@
 //! On a regular grid there is one shape, bound when the array is opened. On a rectilinear grid each
 //! shape is bound for the first chunk that has it, and the most recent ones are cached.
 //!
-//! `Grid` says where each chunk begins and ends: by a step, or by a search in the runs that a
-//! rectilinear grid lists. There is never a table of chunks, since a few bytes of metadata can
-//! describe any number of them. `Array::chunk_len` says how many bytes a chunk has: an exact number
-//! or, for elements of variable length, an upper limit. `st_size` and the checks of a write use it.
-//! A chunk with elements of variable length is decoded to the form of `vlen-utf8`, whatever codec
+//! `Grid` computes where each chunk begins and ends: by a step, or by a search in the runs of a
+//! rectilinear grid. There is never a table of chunks, since a few bytes of metadata can describe
+//! any number of them. `Array::chunk_len` is the length of a chunk in bytes: an exact number or,
+//! for elements of variable length, an upper limit. `st_size` and the checks of a write use it. A
+//! chunk with elements of variable length is decoded to the form of `vlen-utf8`, whichever codec
 //! stores it.
 
 use std::num::NonZeroUsize;

@@ -1,8 +1,8 @@
-//! Caches for shards: their indexes, and shards that had to be decoded as a whole.
+//! Caches for shards: their indexes, and shards that must be decoded as a whole.
 //!
-//! They are limited in bytes over all arrays of the process: a hierarchy may have any number of
-//! arrays, and metadata may ask for any number of index entries. The newest value is always kept,
-//! however long, since the next call probably needs it.
+//! Their limits in bytes apply to all arrays of the process together: a hierarchy may have any
+//! number of arrays, and metadata may ask for any number of index entries. The newest value is
+//! always kept, however long, since the next call probably needs it.
 
 use std::fmt;
 use std::sync::LazyLock;
@@ -18,7 +18,7 @@ use crate::store::Value;
 /// The decoded indexes.
 pub static INDEXES: LazyLock<Kept<std::sync::Arc<Loaded>>> = LazyLock::new(|| Kept::new(64 << 20));
 
-/// Shards that were decoded as a whole, because codecs are around them.
+/// Shards that were decoded as a whole, because codecs encode the whole shard.
 pub static WHOLE: LazyLock<Kept<Value>> = LazyLock::new(|| Kept::new(64 << 20));
 
 /// The bytes of an entry besides its value.

@@ -65,7 +65,7 @@ pub fn index(text: &str) -> Option<u64> {
         .flatten()
 }
 
-/// Whether `text` is a prefix of chunk keys, in an encoding with levels that are no levels of
+/// Whether `text` is a prefix of chunk keys in N5, whose levels of prefixes are not levels of
 /// coordinates.
 pub fn is_level_of_n5(encoding: KeyEncoding, text: &str, rank: usize) -> bool {
     let count = text.split('/').count();

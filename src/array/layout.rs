@@ -1,7 +1,7 @@
-//! The layout of inner chunks in a written shard, which readers need not know.
+//! The layout of inner chunks in shards that zarrfs writes; readers work with any.
 //!
-//! `ShardLayout` orders the parts of a new shard, or leaves unchanged parts where they were. Both
-//! make the pieces of a new value: no shard is ever changed in place.
+//! `ShardLayout` either orders the parts of a new shard, or leaves unchanged parts where they were.
+//! The result is always the pieces of a new value: no shard is ever changed in place.
 
 use std::cmp::Ordering;
 

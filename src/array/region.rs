@@ -34,9 +34,9 @@ impl Cover {
     }
 }
 
-/// Returns the range of a chunk's elements in which a box contains all that lie in the array;
-/// `None` if there is none. `within` is the number of the chunk's elements in the array along each
-/// dimension.
+/// Returns the range of a chunk's elements in which a box contains all those that lie in
+/// the array; `None` if there is none. `within` is the number of the chunk's elements in the array
+/// along each dimension.
 pub fn range_of(chunk: Place<'_>, extent: &[u64], within: &[u64]) -> Option<Range<u64>> {
     let (mut is_cut, mut carries) = (false, true);
     let (mut from, mut until, mut stride) = (0_u64, 0_u64, 1_u64);

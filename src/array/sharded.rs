@@ -1,10 +1,10 @@
 //! Chunks inside shards: many encoded chunks in one value of the chunk store below.
 //!
-//! It has the operations of the sharding storage transformer draft of 2022, with the calls that the
-//! draft asks for: two reads below for a batch of chunks, however many shards contain them; none if
-//! all chunks of a shard are set; one erase for a whole shard. A changed shard is written as a
-//! whole; the encoded bytes of its other inner chunks are kept without decoding, and are not even
-//! read if the store can copy them.
+//! It has the operations of the sharding storage transformer draft of 2022, with the number of
+//! calls that the draft allows: two reads below for a batch of chunks, however many shards contain
+//! them; no read if all chunks of a shard are set; one erase for a whole shard. A changed shard is
+//! written as a whole. The encoded bytes of its other inner chunks are kept without decoding them,
+//! and if the store can copy ranges, without reading them.
 
 mod change;
 
@@ -56,7 +56,7 @@ impl Loaded {
     }
 }
 
-/// Whether an index was read in this call, or comes from the cache.
+/// Whether an index was read in this call or comes from the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Freshness {
     Read,
@@ -80,7 +80,7 @@ impl Sharded {
         let get = |(shard, range): &(Coords, ByteRange)| {
             let Some(value) = self.decoded_shard(shard)? else { return Ok(None) };
             let (offset, len) = range.within(value.stat.len);
-            // Both lie within bytes that are in memory.
+            // Both offsets lie within bytes that are in memory.
             let start = usize::try_from(offset).unwrap_or(usize::MAX).min(value.bytes.len());
             let len = usize::try_from(len).unwrap_or(usize::MAX).min(value.bytes.len() - start);
             Ok(Some(Value { bytes: value.bytes.slice(start..start + len), stat: value.stat }))
@@ -200,7 +200,7 @@ impl Sharded {
             let slot = self.level.slot_of(coords);
             match loaded.span(slot).map_err(|error| error.at_key_of(self, &shard)) {
                 Ok(Some(span)) => spans.push((*at, shard, span, *range, Arc::clone(loaded))),
-                // A cached index may be outdated, so a missing or damaged entry is no result.
+                // The cached index may be outdated, so a missing or damaged entry does not count.
                 missing if *freshness == Freshness::Kept => {
                     absent.push((*at, shard, Arc::clone(loaded), missing.err()));
                 }

@@ -25,7 +25,7 @@ use crate::resources;
 use crate::store::directory::Durability;
 use crate::sys;
 
-/// The number of fill-value chunks that are stored in any case.
+/// The number of fill-value chunks that are always allowed.
 const FILL_COUNT: u64 = 100_000;
 
 /// The most fill-value chunks for each chunk that the source has.
@@ -47,7 +47,7 @@ pub fn run(args: &Convert) -> Result<(), Failure> {
     };
     let is_new = check_dest(&args.dest, target)?;
     let wishes = wishes(args, target);
-    // Planning needs a store, but leaves nothing in it.
+    // Planning needs a store, but stores nothing.
     std::fs::create_dir_all(&path)
         .map_err(|error| failed(format!("{}: {error}", path.display())))?;
     let planned = prepare(args, &source, &from, &path, &wishes);
@@ -374,7 +374,7 @@ impl Progress {
             bar.set_draw_target(ProgressDrawTarget::hidden());
         }
         let is_stopped = Arc::new(AtomicBool::new(false));
-        // Before any thread starts, so that all of them leave signals to the waiting one.
+        // Do this before any thread starts, so that only the waiting thread receives signals.
         sys::block_signals()?;
         let stop = Arc::clone(&is_stopped);
         thread::Builder::new().name("signals".to_owned()).spawn(move || {

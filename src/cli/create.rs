@@ -1,4 +1,4 @@
-//! `zarrfs create`: a group or an array, in a hierarchy or as the first node of a new one.
+//! `zarrfs create`: creates a group or an array, in a hierarchy or as the first node of a new one.
 
 use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
@@ -214,7 +214,7 @@ fn find(path: &Path) -> Result<Place, Failure> {
     Ok(Place { root, node, dialect: None })
 }
 
-/// Returns the part of a path that is a directory, and the names that are not there.
+/// Returns the part of a path that exists, which is a directory, and the missing names.
 fn existing(path: &Path) -> Result<(PathBuf, Vec<String>), Failure> {
     let shown = path.display();
     if path.to_str().is_some_and(|path| path.contains("://")) {
@@ -237,7 +237,7 @@ fn existing(path: &Path) -> Result<(PathBuf, Vec<String>), Failure> {
     Err(failed(format!("{shown}: no such directory")))
 }
 
-/// Whether nothing exists at a path. Other errors are found further up.
+/// Whether the error means that nothing exists at a path.
 fn is_absent(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
 }

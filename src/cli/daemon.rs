@@ -1,7 +1,7 @@
 //! Mounting in the background: a child serves, and its parent returns when the mount answers.
 //!
-//! The child is this program again, so that a process with threads never forks. Its output before
-//! it is ready explains a failure.
+//! The child is a new process of this program, because a process with threads must not fork. If it
+//! fails before it is ready, its output explains why.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -15,7 +15,7 @@ const READY: &str = "ready";
 /// Starts a child with the command line `typed`, and waits until its mount is ready.
 pub fn start(typed: &[OsString], source: &Path, mountpoint: &Path) -> Result<(), Failure> {
     let program = std::env::current_exe()?;
-    // The word `mount` comes first; options are certainly valid after it.
+    // The word `mount` comes first; options are always valid after it.
     let mut typed = typed.iter().skip(1);
     let mut child = Command::new(program)
         .args(typed.next())
@@ -55,7 +55,7 @@ pub fn start(typed: &[OsString], source: &Path, mountpoint: &Path) -> Result<(),
 /// Reports from the child that the mount is ready. All paths are open by now, so the working
 /// directory can change.
 pub fn tell_parent() -> Result<(), Failure> {
-    // The daemon must not keep a directory busy.
+    // The working directory of the daemon must not keep a file system busy.
     std::env::set_current_dir("/")?;
     let mut out = std::io::stdout().lock();
     writeln!(out, "{READY}")?;

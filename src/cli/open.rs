@@ -73,7 +73,7 @@ impl Source {
         Ok(Self { root, node })
     }
 
-    /// Returns the draft that a directory of one of its nodes lies in.
+    /// Returns the draft hierarchy if `path` is the directory of one of its nodes.
     fn of_draft(path: &Path) -> Option<Self> {
         let (root, dialect) = path
             .ancestors()
@@ -176,15 +176,15 @@ fn explain(path: &Path, error: &Error) -> Failure {
     }
 }
 
-/// Returns the root of the draft hierarchy that `path` lies in the `meta` or `data` of, if so.
+/// Returns the root of a draft hierarchy if `path` lies in its `meta` or `data`.
 fn draft_root_above(path: &Path) -> Option<PathBuf> {
     let path = path.canonicalize().ok()?;
     path.ancestors().skip(1).find(|above| draft_root_of(above).is_some()).map(Path::to_owned)
 }
 
-/// Returns the hierarchy that `path` leads into, and the node in it: of `climate.zarr/t2m` the node
-/// `t2m`. A directory that is a hierarchy by itself is opened as one, unless it is a node of a
-/// draft, which has one root only.
+/// Returns the hierarchy and the node at `path`: for `climate.zarr/t2m`, the node `t2m` of
+/// `climate.zarr`. A directory that is a hierarchy by itself is opened as one, unless it is a node
+/// of a draft, which has only one root.
 pub fn node(path: &Path, from: Option<&Dialect>) -> Result<(Hierarchy, NodePath), Failure> {
     check_local(path)?;
     if let Ok(source) = Source::parse(path)
@@ -232,8 +232,8 @@ pub fn node(path: &Path, from: Option<&Dialect>) -> Result<(Hierarchy, NodePath)
     }
 }
 
-/// Returns the node in the outermost hierarchy that contains it, if that is in directories of Zarr
-/// 2 or 3: metadata of a group may affect its arrays.
+/// Returns the node in the outermost hierarchy that contains it, if that is Zarr 2 or 3 and nodes
+/// are directories, because metadata of a group may affect its arrays.
 pub fn node_with_groups(
     path: &Path,
     from: Option<&Dialect>,

@@ -75,7 +75,7 @@ pub fn named(paths: &[String]) -> String {
 }
 
 impl Rescue {
-    /// Adds an unstored file, and writes its `bytes` to `path` below `dir`.
+    /// Records an unstored file, and writes its `bytes` below `dir` unless it was removed.
     pub fn add(
         &mut self,
         dir: &Path,
@@ -120,9 +120,8 @@ fn numbered(name: &str, number: u32) -> String {
     if number == 0 { name.to_owned() } else { format!("{name}.{number}") }
 }
 
-/// Writes a file, and returns when it survives a power cut. One that is there already is left
-/// alone: the new one gets a number, which is returned. Where it cannot be written whole nothing is
-/// left of it.
+/// Writes a file, and returns when it would survive a power cut. If the name exists, the new file
+/// gets a number, which is returned. If the file cannot be written completely, it is removed.
 fn write(at: &Path, bytes: &[u8]) -> io::Result<u32> {
     let above = at.parent().unwrap_or(at);
     fs::create_dir_all(above)?;
@@ -189,7 +188,7 @@ mod tests {
         assert_eq!(read("b\n../c"), b"three");
         rescue.add(dir.path(), &unstored("../d"), || Ok(b"four".to_vec()));
         rescue.add(dir.path(), &unstored("a/c/2"), || Err(io::Error::other("unmounted")));
-        // A file is in the way.
+        // Here `e` cannot be written, because `0` is a file.
         rescue.add(dir.path(), &unstored("a/c/0/e"), || Ok(b"five".to_vec()));
         assert!(!rescue.is_whole());
         let told = rescue.told(Path::new("/r"));

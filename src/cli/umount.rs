@@ -87,8 +87,8 @@ pub fn run(args: &Umount) -> Result<(), Failure> {
     Err(Failure::Rescued(format!("{shown}: not everything is stored: {error}; {told}")))
 }
 
-/// Unmounts although the sync failed, if no changes are pending and the directory of the store was
-/// removed: nothing is left to sync then. Any other failure of the sync is reported.
+/// Unmounts although the sync failed, if the directory of the store was removed: without pending
+/// changes nothing is left to sync. Any other failure of the sync is reported.
 fn end_without_sync(mountpoint: &Path, daemon: u32, error: &std::io::Error) -> Result<(), Failure> {
     if error.raw_os_error() == Some(libc::ESTALE) {
         now(mountpoint, Busy::Refuse)?;
@@ -126,8 +126,8 @@ pub fn is_dead(error: &std::io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOTCONN | libc::ECONNABORTED))
 }
 
-/// Returns the attributes of a mountpoint from the process that serves it: the kernel may still
-/// have attributes of a dead mount.
+/// Returns the attributes of a mountpoint from the process that serves it, because the kernel may
+/// still have cached attributes of a dead mount.
 pub fn alive(mountpoint: &Path) -> std::io::Result<std::fs::Metadata> {
     let found = std::fs::metadata(mountpoint)?;
     if found.is_dir() {
@@ -147,7 +147,7 @@ fn wait_for(process: u32) -> Result<(), Failure> {
     let path = PathBuf::from(format!("/proc/{process}/stat"));
     let started = Instant::now();
     let has_gone = || match std::fs::read_to_string(&path) {
-        // A dead child whose parent does not wait for it stays as a zombie (Z).
+        // A dead child is a zombie (Z) until its parent waits for it.
         Ok(stat) => stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z')),
         Err(_) => true,
     };
@@ -162,7 +162,7 @@ fn wait_for(process: u32) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Ends a mount: by the system call where that is permitted, else by `fusermount3`.
+/// Unmounts: by the system call if it is permitted, else by `fusermount3`.
 pub fn now(mountpoint: &Path, busy: Busy) -> Result<(), Failure> {
     let shown = mountpoint.display();
     let flags = match busy {

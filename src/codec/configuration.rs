@@ -36,7 +36,7 @@ pub(in crate::codec) fn integer(
     }
 }
 
-/// Like [`integer`], for a number from 0 that fits 32 bits.
+/// Like [`integer`], for a number that is not negative and fits 32 bits.
 pub(in crate::codec) fn count(
     codec: &str,
     configuration: &Object,
@@ -61,7 +61,7 @@ pub(in crate::codec) fn flag(codec: &str, configuration: &Object, member: &str) 
     }
 }
 
-/// A type as NumPy spells it, and whether its bytes are in big endian order.
+/// A type in NumPy's spelling, with its byte order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::codec) struct Stated {
     /// The type; `|O` is text of any length.

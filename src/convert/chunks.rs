@@ -1,5 +1,5 @@
-//! Copies the chunks of an array with several threads. One thread writes each stored value of the
-//! target, once.
+//! Copies the chunks of an array with several threads. Each stored value of the target is written
+//! once, by one thread.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -67,9 +67,9 @@ pub fn copy(
             watch.advance();
         }
     };
-    // Not `parallel::map`: it takes a list of known length and chooses the number of threads
-    // itself. Also, a thread of that pool that waits for inner chunks takes up other work, and must
-    // not hold the lock of a cached chunk, which it does here.
+    // `parallel::map` does not fit: it takes a list of known length and chooses the number of
+    // threads itself. Also, while a thread of that pool waits for inner chunks it runs other work,
+    // so it must not hold the lock of a cached chunk, as it does here.
     thread::scope(|scope| {
         for _ in 1..how.threads {
             scope.spawn(run);
@@ -162,7 +162,7 @@ impl Work<'_> {
         self.store.write()?.sync(&keys)
     }
 
-    /// Whether the target has all of these chunks with the correct contents.
+    /// Whether the target has exactly the contents of these chunks.
     fn is_right(&self, inner: &[Coords]) -> Result<bool> {
         for coords in inner {
             let found = match self.dest().read_chunk(coords) {
@@ -176,7 +176,7 @@ impl Work<'_> {
         Ok(true)
     }
 
-    /// Erases chunks of the target that have no source any more.
+    /// Erases chunks of the target that the source no longer has.
     fn erase_others(&self, watch: &dyn Watch) -> Result<()> {
         let (source, dest) = (self.source(), self.dest());
         for coords in Arc::clone(dest.chunks()).list()? {
@@ -197,7 +197,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Stores these chunks of a stored value. Returns whether there was anything to store.
+    /// Stores these chunks of a stored value. Returns whether any had to be stored.
     fn make(&self, inner: &[Coords]) -> Result<bool> {
         match self.chunks.form {
             Form::Encoded => self.copy_encoded(inner),
@@ -215,7 +215,7 @@ impl Work<'_> {
                 missing.push(coords.clone());
                 continue;
             };
-            // The length of elements of variable length is unknown without decoding.
+            // For elements of variable length only decoding tells the length.
             self.count(self.dest().chunk_len(coords)?.exactly().unwrap_or(value.stat.len));
             changes.push(Change::set(coords.clone(), value.bytes));
         }

@@ -1,7 +1,7 @@
 //! The mark of an incomplete copy: a value at its root, which is removed at the end.
 //!
-//! It also names the process that makes the copy. That process has a place aside in the store,
-//! which counts as abandoned after the process dies. So one process at a time works on a target,
+//! It names a temporary place in the store, which belongs to the process that makes the copy and
+//! counts as abandoned after that process dies. So only one process at a time works on a target,
 //! and another one can continue after it was killed.
 
 use bytes::Bytes;
@@ -15,7 +15,7 @@ use crate::store::{Aside, Condition, Entry, Key, PRIVATE, Prefix, Stat, Store};
 const KEY: &str = ".zarrfs/convert";
 const LIMIT: u64 = 1 << 20;
 
-/// A file that a mount also shows in an empty directory after a few seconds.
+/// A file that a mount shows even in an empty directory, after a few seconds.
 const DOCUMENT: &str = "zarr.json";
 
 /// The number of attempts if other processes change the mark at the same time.
@@ -89,7 +89,7 @@ impl<'s> Mark<'s> {
 
     /// Tries to set the mark; `None` if another process changed it in the meantime.
     fn take(&self, claim: &Claim) -> Result<Option<Standing>> {
-        // While these are held, no other process cleans up after dead ones.
+        // While this process holds these, no other process cleans up after dead ones.
         let abandoned = self.store.write()?.abandoned()?;
         let Some(found) = self.found()? else {
             if self.put(claim, Some(&claim.source), Condition::Absent)?.is_none() {
@@ -118,13 +118,13 @@ impl<'s> Mark<'s> {
             (true, true) => Standing::Resumed,
             (true, false) => Standing::Doubtful,
         };
-        // Values that are not compared before the next interruption stay doubtful.
+        // If this copy is interrupted, values that were not compared yet stay doubtful.
         let source = (standing == Standing::Resumed).then_some(claim.source.as_str());
         let unchanged = Condition::Unchanged(found.stat.version);
         if standing != Standing::Fresh {
             return Ok(self.put(claim, source, unchanged)?.map(|_| standing));
         }
-        // Until everything else is removed, the mark is that of another plan.
+        // Until everything else is removed, the mark names a different plan.
         let other = Claim { plan: String::new(), ..claim.clone() };
         let Some(stat) = self.put(&other, None, unchanged)? else { return Ok(None) };
         self.clear()?;
@@ -220,7 +220,7 @@ pub fn is_ignored(name: &str, target: Target) -> bool {
     name == PRIVATE || (target == Target::Mount && name == DOCUMENT)
 }
 
-/// Returns the key that a running process holds in its place aside.
+/// Returns the key of the value that a running process has in its temporary place.
 fn place_of(holder: &Prefix) -> Result<Key> {
     holder.key("convert")
 }

@@ -1,18 +1,19 @@
 //! A copy of a hierarchy in another dialect, with other codecs, chunks or shards.
 //!
-//! [`plan`] says beforehand what every node becomes, and what the target cannot hold. [`run`]
-//! stores all chunks first and all documents last, so that a copy that is not whole has no nodes; a
-//! [`Mark`] at its root says what it is, and goes when it is whole. Chunks that are there when a
-//! copy is taken up again are whole, since values take their keys by renaming: they are not copied
-//! again, unless the source has changed.
+//! [`plan`] decides beforehand what every node becomes, and which nodes the target cannot hold.
+//! [`run`] stores all chunks first and all metadata files last, so an incomplete copy has no nodes.
+//! A [`Mark`] at the root identifies an incomplete copy and is removed at the end. If a copy is
+//! continued after an interruption, existing chunks are complete, since values are renamed to their
+//! keys; they are copied again only if the source has changed.
 //!
-//! A copy is what the source was at one moment, if nobody writes to the source all the time: a
-//! [`Survey`] before the first chunk is read and one after the last are compared. Arrays that have
-//! changed between them are compared with the copy, chunk by chunk, once; those that have changed
-//! again by then are named in [`Copied::changing`]. What is stored of each node is read back and
+//! A copy has the state of the source at one moment, unless other programs keep writing to the
+//! source: a [`Survey`] before the first chunk is read is compared with one after the last. Arrays
+//! that changed in between are compared with the copy, chunk by chunk, once; arrays that have
+//! changed again by then are listed in [`Copied::changing`]. Each stored node is read back and
 //! compared with the plan.
 //!
-//! In a mount the metadata files come first: chunk files go through the pipeline of their array.
+//! In a mount, metadata files are stored first, because chunk files go through the codecs of their
+//! array.
 
 mod chunks;
 mod compare;
@@ -39,7 +40,7 @@ use survey::{Change, Stored};
 pub use watch::Watch;
 use watch::stopped;
 
-/// Makes a planned copy. `survey` is from before the plan. `survey_again` makes another one, and
+/// Makes a planned copy. `survey` was made before the plan. `survey_again` makes another one, and
 /// fails if the plan would be different now.
 pub fn run(
     dest: &Hierarchy,
@@ -113,7 +114,7 @@ fn copy_arrays<'p>(
                 chunks::copy((path, chunks, stored), dest.store(), (how, watch), copied)?;
             }
             Target::Mount => {
-                // The mount may show it in another form than it was written in.
+                // The mount may show it in another form than the one that was written.
                 let node = dest.existing(path)?;
                 let shown = node.array().ok_or_else(|| Error::not_found().at(path))?;
                 let chunks = chunks.shown_as(shown);

@@ -87,7 +87,7 @@ impl Chunks {
         Ok(Self { source: Arc::clone(array), source_store, dest, filled, form })
     }
 
-    /// Returns these chunks for an array that a mount shows.
+    /// Returns these chunks for the array as a mount shows it.
     pub(super) fn shown_as(&self, shown: &Arc<Array>) -> Self {
         let form = form(&self.source, shown);
         let (source, dest) = (Arc::clone(&self.source), Arc::clone(shown));
@@ -96,9 +96,9 @@ impl Chunks {
         Self { source, source_store: self.source_store.clone(), dest, filled, form }
     }
 
-    /// Whether chunks that the source does not store must be stored in the target: because another
-    /// value would be read there, or because the target has no fill value and zarr-python 2 reads
-    /// arbitrary values then.
+    /// Whether chunks that the source does not store must be stored in the target: because reading
+    /// a missing chunk there would give another value, or because the target has no fill value and
+    /// zarr-python 2 would read arbitrary values.
     pub fn needs_fill(&self, fill_chunks: FillChunks) -> bool {
         let is_undefined =
             self.source.model().fill.is_defined() && !self.dest.model().fill.is_defined();
@@ -136,8 +136,8 @@ impl Chunks {
 #[derive(Debug, Default)]
 pub struct Plan {
     jobs: Vec<Job>,
-    /// The nodes that the target cannot hold, with the reasons. A group stands for all nodes below
-    /// it.
+    /// The nodes that the target cannot hold, with the reasons. A group stands for itself and all
+    /// nodes below it.
     pub unsupported: Vec<(NodePath, Error)>,
     /// Names in lower case, if names in the target must differ in more than case.
     folded: HashSet<String>,
@@ -353,7 +353,7 @@ impl Planner<'_> {
             };
             let Some(dest) = raised.array().map(Arc::clone) else { continue };
             let chunks = Chunks::new(self.source, source, dest, self.dest)?;
-            // Another pass through a lossy codec may change values that passed it before.
+            // Encoding again with a lossy codec may change values that it encoded before.
             let is_lossy = chunks.form != Form::Encoded && chunks.dest.is_lossy();
             if !is_lossy || self.wishes.codecs.is_some() {
                 return Ok((raised, chunks));
@@ -389,7 +389,7 @@ impl Planner<'_> {
     }
 }
 
-/// Returns the shown metadata file of a node, with its attributes as stored.
+/// Returns the metadata file `shown` of a node with its attributes as stored.
 fn in_words_of(node: &Node, shown: &str) -> Result<String> {
     match node.document() {
         Some(document) => wanted::with_stored_attributes(shown, &document.text),

@@ -36,7 +36,7 @@ fn replace(file: &Path, bytes: &[u8]) {
     fs::rename(&new, file).expect("renamed");
 }
 
-/// Copies an array of two chunks. Before each survey but the first, the chunk `c/1` is replaced by
+/// Copies an array of two chunks. Before each survey but the first, replaces the chunk `c/1` by
 /// four elements of the next value in `values`. Returns that chunk of the copy, and whether the
 /// conversion reports that the array keeps changing.
 fn copied(values: &[u8]) -> (Vec<u8>, bool) {

@@ -1,7 +1,7 @@
 //! Lists the stored values of a target that have chunks in the source, each once.
 //!
-//! There may be more of them than fit into memory, so they are not collected. A value with several
-//! chunks of the source is listed with the first stored one, in the order of their coordinates.
+//! They may not all fit into memory, so they are listed lazily. If a value has several chunks of
+//! the source, it is listed with the first stored one, in the order of their coordinates.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -132,7 +132,7 @@ impl Stored<'_> {
         }
     }
 
-    /// Whether `unit` is listed with the chunk `coords`, one of its chunks.
+    /// Whether `unit` is listed with `coords`, one of the chunks of the source in it.
     fn comes_with(&mut self, unit: &Coords, coords: &Coords) -> Result<bool> {
         let (source, dest) = (&self.chunks.source, &self.chunks.dest);
         let parts = overlapping(source, unit, &dest.model().chunk_shape);

@@ -1,8 +1,8 @@
-//! The hierarchy around a node that was opened by itself.
+//! The larger hierarchy around a node that was opened by itself.
 //!
-//! A group above that node may have consolidated metadata with copies of the documents below it.
-//! The hierarchy of the whole store keeps those copies current, because it knows the nodes by their
-//! full paths.
+//! A group above that node may have consolidated metadata, with copies of the documents below it.
+//! The hierarchy of the whole store keeps those copies current, because the copies name nodes by
+//! their full paths.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,7 +44,8 @@ impl Hierarchy {
         })
     }
 
-    /// Removes what the store keeps only for writing, if nothing was written for `quiet`.
+    /// Releases resources of the store that are only needed for writing, if nothing was written for
+    /// `quiet`.
     pub fn release_idle(&self, quiet: Duration) {
         if let Some(above) = &self.above {
             above.hierarchy.release_idle(quiet);

@@ -96,7 +96,7 @@ fn npy(path: &Path) -> Elements {
 }
 
 impl Elements {
-    /// Removes the padding of elements that have a length of their own.
+    /// Removes the padding of elements of variable length.
     fn unpadded(self, dtype: &DType) -> Self {
         let unpadded = |item: Vec<u8>| -> Vec<u8> {
             if matches!(self.dtype, DType::Utf32(_)) {

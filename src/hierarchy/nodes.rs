@@ -1,4 +1,4 @@
-//! A hierarchy: nodes by path, read from their metadata files and kept for a while.
+//! A hierarchy: nodes by path, read from their metadata files and cached for a while.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -165,7 +165,7 @@ impl Hierarchy {
             let document = match self.documents.get(path, &key) {
                 Ok(Some(document)) => document,
                 Ok(None) => continue,
-                // The node stays visible; its content is the reason why it cannot be read.
+                // The node stays visible; its content is the error.
                 Err(error) if matches!(error.kind(), Kind::TooLarge | Kind::Corrupt) => {
                     let kind = kind.unwrap_or(NodeKind::Group);
                     let content = Content::NotUnderstood(kind, error);

@@ -1,8 +1,8 @@
 //! Caches texts that combine many nodes: consolidated metadata.
 //!
-//! Each is cached as long as nodes are, and concurrent requests for a text make it once. Making one
-//! takes as long as reading all nodes below the group. `stat` only needs the length, and uses that
-//! of an older text if making a new one is slow, so that listing a directory repeatedly does not
+//! Each is cached as long as nodes are, and concurrent requests share one. Making one takes as long
+//! as reading all nodes below the group. `stat` only needs the length; if making a new text is
+//! slow, `stat` uses the length of an older one, so that listing a directory repeatedly does not
 //! read everything each time.
 
 use std::collections::HashMap;
@@ -34,7 +34,7 @@ pub enum Wanted {
     Len,
 }
 
-/// The sources of a text; a text is outdated if they differ.
+/// What a text was made from; if any of it differs, the text is outdated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sources {
     /// The generation of the hierarchy.

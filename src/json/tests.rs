@@ -191,7 +191,7 @@ fn values_are_the_same_by_meaning() {
     }
 }
 
-/// Any value, with words that are bare in the text.
+/// Any value, including the words that Python writes bare.
 fn value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -211,7 +211,7 @@ fn value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// The value as text of some layout, bare words bare.
+/// Prints the value in some layout, with bare words.
 fn written(value: &Value, layout: u8) -> String {
     let text = match layout {
         0 => value.to_string(),
@@ -304,7 +304,7 @@ proptest! {
     }
 }
 
-/// The text of every other member is in the edited text, in the same order.
+/// Checks that the edit kept the string of every other member, in the same order.
 fn check_splice(
     before: &str,
     after: &str,

@@ -11,7 +11,7 @@ use super::rectilinear;
 use crate::json::Object;
 use crate::json::parse;
 
-/// The most bytes of copies to indent. Further ones are each on one line.
+/// The most bytes of copies to indent. Each further copy is on one line.
 const MAX_INDENTED_LEN: usize = 4 << 20;
 
 /// Longer metadata files are always shown as the mount prints them: parsing them to compare takes
@@ -80,7 +80,7 @@ pub fn group(group: &Group, copies: Option<&Copies>) -> String {
 
 /// Returns the metadata file of an unsupported node: the stored one, as strict JSON if possible.
 ///
-/// For such a node nothing is generated.
+/// zarrfs generates no metadata for such a node.
 pub fn not_understood(_kind: NodeKind, stored: &[u8]) -> String {
     match parse(stored) {
         Ok(document) => print(&document),

@@ -12,7 +12,7 @@ fn draft() -> Dialect {
     Dialect::draft(Era::D2020_10, ".json")
 }
 
-/// A v3 array document with `changes` made to it; null takes a member away.
+/// A v3 metadata file of an array after `changes`, in which null removes a member.
 fn v3_with(changes: Value) -> Value {
     with(
         json!({
@@ -560,7 +560,7 @@ fn the_largest_types_fit() {
     assert_eq!(codecs(&found), json!([little()]));
 }
 
-/// Something that may stand in a document.
+/// Any value of a member, valid or not.
 fn strange() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(json!(null)),

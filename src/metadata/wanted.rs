@@ -1,5 +1,5 @@
-//! Nodes that a user describes by options (`zarrfs create`, `zarrfs convert`): the metadata file
-//! that a program would write for them, from which every dialect makes its own.
+//! Nodes that a user describes by options (`zarrfs create`, `zarrfs convert`). This module makes
+//! the metadata file that a program would write for them, from which every dialect makes its own.
 
 use serde_json::{Value, json};
 
@@ -31,7 +31,7 @@ pub struct Wanted {
     pub data_type: String,
     /// The chunk shape in elements; by default chunks have about 1 MiB.
     pub chunk_shape: Option<Vec<u64>>,
-    /// The fill value, as JSON or plain words like NaN; by default that of the type.
+    /// The fill value, as JSON or a plain word such as NaN; by default that of the type.
     pub fill: Option<String>,
     /// User attributes.
     pub attributes: Object,
@@ -76,8 +76,8 @@ impl Wanted {
         Ok(format!("{:#}\n", Value::Object(document)))
     }
 
-    /// Returns the data type. NumPy's names need no byte order (`f4` means `<f4`), which is up to
-    /// the store.
+    /// Returns the data type. NumPy's names may omit the byte order (`f4` means `<f4`), which the
+    /// store decides anyway.
     fn dtype(&self) -> Result<DType> {
         let written = worded(&self.data_type);
         let Err(error) = check_type(&written) else { return Ok(data_type(&written)?.0) };
@@ -88,8 +88,8 @@ impl Wanted {
         }
     }
 
-    /// Fails for a size that fits less than two chunks if the array has several: it would have no
-    /// shards.
+    /// Fails if an array of several chunks would have no shards, because the requested size holds
+    /// fewer than two chunks.
     pub fn check_shards(&self, shards: &Shards) -> Result<()> {
         let Shards::Target(target) = shards else { return Ok(()) };
         let dtype = self.dtype()?;
@@ -120,7 +120,7 @@ pub fn group(attributes: Object) -> String {
     shown::group(&Group { attributes, consolidated: false }, None)
 }
 
-/// Returns the document of an array that is shown, with chunks of another shape.
+/// Returns the shown metadata file of an array, with another chunk shape.
 pub fn with_chunks(shown: &str, chunk_shape: &[u64]) -> Result<String> {
     let mut document = parse_object(shown.as_bytes())?;
     if document.get("shape").and_then(Value::as_array).map(Vec::len) != Some(chunk_shape.len()) {
@@ -174,8 +174,8 @@ fn chunk_codecs(array: &Array) -> Vec<CodecSpec> {
     codecs
 }
 
-/// Returns codecs for a copy of an array, the most similar first: its own, only its compressors,
-/// the default ones.
+/// Returns lists of codecs for a copy of an array, the most similar first: its own, only its
+/// compressors, the default ones.
 pub fn codecs_like(array: &Array) -> Vec<Vec<CodecSpec>> {
     let own = match chunk_codecs(array).as_slice() {
         [n5] if n5.name == "n5_default" => nested(n5),
@@ -190,15 +190,15 @@ pub fn codecs_like(array: &Array) -> Vec<Vec<CodecSpec>> {
     all
 }
 
-/// Returns the document `shown` of a node with the attributes in the words that `stored` has for
-/// them: a document that is shown has strings where Python wrote a bare NaN.
+/// Returns the metadata file `shown` with the attributes as `stored` spells them: a shown metadata
+/// file has strings in place of the bare NaN that Python writes.
 pub fn with_stored_attributes(shown: &str, stored: &[u8]) -> Result<String> {
     let mut text = Text::parse(shown.as_bytes())?;
     let Ok(stored) = Text::parse(stored) else { return Ok(text.into_string()) };
     let document = parse_object(shown.as_bytes())?;
     for (name, value) in document.get("attributes").and_then(Value::as_object).into_iter().flatten()
     {
-        // N5 has them beside the members that it defines.
+        // N5 has attributes beside the members that it defines.
         let raw = match stored.member(&["attributes", name])? {
             None => stored.member(&[name])?,
             found => found,
@@ -246,7 +246,7 @@ fn grid(chunk_shape: &[u64]) -> Value {
     json!({"name": "regular", "configuration": {"chunk_shape": chunk_shape}})
 }
 
-/// Parses JSON; any other string stands for itself.
+/// Parses JSON; a string that is not JSON is returned as a string.
 fn worded(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| json!(text))
 }

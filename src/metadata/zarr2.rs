@@ -1,8 +1,8 @@
-//! The metadata files that a mount shows to programs that only know Zarr 2, and back.
+//! The metadata files that a mount shows to programs that only know Zarr 2, and the way back.
 //!
-//! As in [`super::shown`] they describe decoded chunk files: no compressor, no filters, C order,
-//! little endian, names like `0.0`. Written metadata files are translated to equivalent ones of
-//! Zarr 3, so that there is one way from there into the store.
+//! As in [`super::shown`], they describe decoded chunk files: no compressor, no filters, C order,
+//! little endian, names like `0.0`. Written metadata files are first translated to equivalent ones
+//! of Zarr 3, so that there is only one way from there into the store.
 
 use serde_json::{Value, json};
 
@@ -40,7 +40,7 @@ pub fn group(group: &Group) -> Documents {
     }
 }
 
-/// Properties of an array that its model does not have.
+/// Properties of an array that its model lacks.
 #[derive(Debug, Clone, Copy)]
 pub struct Told {
     /// Whether the fill value was created as null.
@@ -66,7 +66,7 @@ pub fn array(array: &Array, chunk_shape: &[u64], told: Told) -> Result<Documents
             fill_to_json(&fill, &dtype, &Endian::Little)?
         }
         Ok(value) => value,
-        // A NaN with other bits than NumPy's.
+        // A NaN with a payload, which Zarr 2 cannot express.
         Err(_) => json!("NaN"),
     };
     let filters = dtype.is_variable().then(|| json!([{"id": plain(&dtype).name}]));
@@ -88,7 +88,7 @@ pub fn array(array: &Array, chunk_shape: &[u64], told: Told) -> Result<Documents
     })
 }
 
-/// Returns the type in NumPy. Numbers that NumPy does not have become their bytes.
+/// Returns NumPy's type. A number that NumPy lacks becomes its bytes.
 fn in_numpy(dtype: &DType) -> DType {
     match dtype {
         DType::Narrow(_) | DType::ComplexNarrow(_) | DType::Complex(4) => {
@@ -98,7 +98,7 @@ fn in_numpy(dtype: &DType) -> DType {
     }
 }
 
-/// Returns the fill value and the attributes as xarray has them in Zarr 2.
+/// Returns the fill value and the attributes as xarray writes them in Zarr 2.
 fn masked(array: &Array, names_none: bool) -> (FillValue, Object) {
     let mut attributes = unversioned(array.attributes.clone());
     let names: Option<Vec<&str>> = array.dimension_names.iter().map(Option::as_deref).collect();

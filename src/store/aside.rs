@@ -1,7 +1,7 @@
-//! Places for values in transit: below `.zarrfs`, where no dialect has nodes or chunks.
+//! Places for temporary values: below `.zarrfs`, where no dialect has nodes or chunks.
 //!
-//! Every change of several values has one of its own. The value at [`Aside::declaration`] describes
-//! the change, so that another mount can finish or undo it after its writer was killed.
+//! Every change of several values has its own place. The value at [`Aside::declaration`] describes
+//! the change, so that another mount can finish or undo it if its writer was killed.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use crate::store::{Key, Prefix};
 /// The directory of a store for files of zarrfs that are no part of the hierarchy.
 pub const PRIVATE: &str = ".zarrfs";
 
-/// A place in the store that no other writer touches until this is dropped. If it still holds
-/// values then, they are [abandoned](super::WritableStore::abandoned).
+/// A place in the store that no other writer touches until this is dropped. Values that are still
+/// there afterwards count as [abandoned](super::WritableStore::abandoned).
 #[derive(Clone)]
 pub struct Aside {
     prefix: Prefix,

@@ -1,4 +1,4 @@
-//! A suite of tests for what every store promises.
+//! Tests that every store must pass.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};

@@ -1,4 +1,4 @@
-//! Where the inner chunks of a shard lie, by the order and the way in which it is written.
+//! The places of inner chunks in a shard, for each order and way of writing.
 
 use std::sync::Arc;
 
@@ -69,7 +69,7 @@ fn what_is_appended_comes_behind_until_half_of_the_shard_is_dead() {
             ([0, 1], "B1", "aabbccddB1"),
             ([0, 0], "A1", "aabbccddB1A1"),
             ([0, 1], "B2", "aabbccddB1A1B2"),
-            // What is dead at the end goes at once.
+            // Unused bytes at the end are dropped at once.
             ([0, 1], "B3", "aabbccddB1A1B3"),
             ([0, 0], "A2", "aabbccddB1A1B3A2"),
             ([0, 1], "B4", "A2B4ccdd"),

@@ -1,4 +1,4 @@
-//! Chunks that do not all have the same length.
+//! Chunks with different lengths.
 
 use std::sync::Arc;
 

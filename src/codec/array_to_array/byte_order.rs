@@ -1,4 +1,4 @@
-//! The byte order of elements if their filters name one, as `astype: ">i2"` does.
+//! Reverses the byte order of elements whose last filter names big endian, as `astype: ">i2"` does.
 //!
 //! No metadata file names this codec. Between codecs elements are little endian, and `bytes` is
 //! little endian after a filter that names its type. Length: the same.

@@ -238,7 +238,7 @@ fn is_midway(number: Number, inner: f64, outer: f64) -> bool {
     reason = "integral, and what does not fit is out of any range"
 )]
 fn whole(float: f64) -> i128 {
-    // Floats from here on are multiples of 2^64, which wrap to 0.
+    // Floats at least this large are multiples of 2^64, which wrap to 0.
     const LARGE: f64 = 1e37;
     if float.abs() < LARGE { float as i128 } else { (1_i128 << 120) * (float.signum() as i128) }
 }

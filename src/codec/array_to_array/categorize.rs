@@ -1,8 +1,8 @@
-//! `numcodecs.categorize` {labels, dtype?, astype?}: strings as numbers: 0 if the string is no
-//! label, else the number of the label.
+//! `numcodecs.categorize` {labels, dtype?, astype?}: stores each string as the number of its label,
+//! counted from 1, or 0 if it is not a label.
 //!
-//! A string that is no label is decoded to the empty string. Length: that of the same number of
-//! elements of `astype`, `|u1` by default.
+//! 0 is decoded to the empty string. Length: that of the same number of elements of `astype`, `|u1`
+//! by default.
 //!
 //! <https://numcodecs.readthedocs.io/en/stable/filter/categorize.html>
 

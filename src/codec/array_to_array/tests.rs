@@ -1,4 +1,4 @@
-//! What numcodecs encoded decodes to the same, and is encoded to the same.
+//! Tests with data that numcodecs encoded: decoding restores it, and encoding gives the same bytes.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ fn bytes(hexadecimal: &Value) -> Vec<u8> {
     digits.map(|pair| byte(pair).expect("a byte")).collect()
 }
 
-/// The records of `filters.json` that are of filters; see `filters.py` next to it.
+/// The records of filters in `filters.json`; see `filters.py` next to it.
 fn records() -> Vec<Value> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/numcodecs/filters.json");
     let text = std::fs::read_to_string(path).expect("the fixture");
@@ -27,7 +27,7 @@ fn records() -> Vec<Value> {
     all.into_iter().filter(|record| kind(record) == CodecKind::ArrayToArray).collect()
 }
 
-/// The codec, and the byte order of what it makes.
+/// The codec, and the byte order of its output.
 fn bound(
     name: &str,
     configuration: &Value,
@@ -130,7 +130,7 @@ fn the_padding_of_packed_bits_is_checked() {
 
 #[test]
 fn integers_are_rounded_from_their_first_bit() {
-    // What zarrs 0.23 makes of them.
+    // As zarrs 0.23 encodes them.
     let (codecs, _) = bound("bitround", &json!({"keepbits": 3}), &DType::Uint(4), vec![7]);
     let of =
         |numbers: [u32; 7]| -> Vec<u8> { numbers.iter().flat_map(|n| n.to_le_bytes()).collect() };

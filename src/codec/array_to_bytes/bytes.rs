@@ -1,10 +1,10 @@
 //! `bytes`: the elements one after another, little or big endian.
 //!
 //! Length: the same. The byte order applies to each component: to both parts of a complex number,
-//! and to each field of a structure. Without `endian` (one-byte types, and structs that zarr-python
-//! 3.1 wrote) it is little. Structures of Zarr 2 may have an order for each field. Then `endian` is
-//! a list with an item for each field that is not itself a structure; no store has such a
-//! configuration.
+//! and to each field of a structure. If `endian` is absent (one-byte types, and structs that
+//! zarr-python 3.1 wrote), it is little. In Zarr 2 each field of a structure may have its own byte
+//! order; then `endian` is a list with an item for each field that is not itself a structure. Only
+//! the model has such a list, never a stored metadata file.
 //!
 //! <https://zarr-specs.readthedocs.io/en/latest/v3/codecs/bytes/index.html>
 

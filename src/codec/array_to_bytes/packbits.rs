@@ -7,12 +7,14 @@
 //!     \first/ \second ...
 //! ```
 //!
-//! The bits of a component from `first_bit` to `last_bit` follow one another, the least significant
-//! one first. The specification does not say so; zarrs writes it, and numcodecs' own `packbits` is
-//! the other way round. What is left out is zero when it is decoded, and the sign of a signed
-//! integer. The number of bits that fill the last byte stands in a byte of its own, in front
-//! (`first_byte`) or behind (`last_byte`), or nowhere (`none`). zarrs leaves that byte out where
-//! whole bytes are stored anyway, and so does this. Length: known.
+//! Each component stores its bits from `first_bit` to `last_bit`, least significant first. The
+//! specification does not define this order; zarrs writes it, and numcodecs' own `packbits` uses
+//! the reverse. When decoding, the bits that are not stored become zero; in a signed integer, those
+//! above `last_bit` become copies of the sign bit.
+//!
+//! The number of padding bits in the last byte is stored in a separate byte: the first one
+//! (`first_byte`), the last one (`last_byte`), or none (`none`). Like zarrs, this codec omits that
+//! byte if every component is stored completely and fills whole bytes. Length: known.
 //!
 //! <https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/packbits>
 
@@ -36,7 +38,7 @@ pub struct PackBits {
     count: usize,
     component: Component,
     first_bit: u32,
-    /// The number of bits that are stored of each component, at least 1.
+    /// The number of stored bits per component, at least 1.
     width: u32,
 }
 
@@ -52,7 +54,7 @@ enum Padding {
 struct Component {
     /// The length of a decoded component in bytes.
     len: u8,
-    /// The number of bits that have a meaning.
+    /// The number of significant bits.
     bits: u32,
     is_signed: bool,
     /// The number of components in an element.

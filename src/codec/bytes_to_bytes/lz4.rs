@@ -8,7 +8,8 @@
 //! ```
 //!
 //! This is not the LZ4 frame format. Specification: numcodecs, and `lz4_Block_format.md` of LZ4.
-//! Length: at most 0.4 % and 20 bytes more, at least a 255th; at most 0x7e000000 decoded bytes.
+//! Length: at most 0.4 % and 20 bytes more than decoded, at least a 255th of it; at most 0x7e000000
+//! decoded bytes.
 
 use lz4_flex::block::{compress_into, decompress_into, get_maximum_output_size};
 

@@ -149,7 +149,7 @@ mod tests {
 
     use super::*;
 
-    /// What lz4-java 1.8.0 makes of forty bytes that do not compress, and of 64 that do.
+    /// Forty bytes that do not compress, and 64 that do, as lz4-java 1.8.0 encodes them.
     const STORED: &str = "4c5a34426c6f636b162800000028000000418fd10273d51abbd89cb8196f0efb6892f94d68fccc2c35f0b84609e5f12c55dd85aba8d5d9bef76808f3b54c5a34426c6f636b16000000000000000000000000";
     const BLOCKS: &str = "4c5a34426c6f636b202900000040000000c40de0091200010012010100120201001203010012040100120501001206010012070100800808080808080809";
 

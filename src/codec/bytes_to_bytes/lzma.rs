@@ -1,11 +1,11 @@
-//! `numcodecs.lzma` {format 1 = .xz (default), 2 = .lzma, 3 = raw; check; preset; filters}, and the
-//! {preset, delta} of GDAL, which is .xz with a delta filter.
+//! `numcodecs.lzma` {format 1 = .xz (default), 2 = .lzma, 3 = raw; check; preset; filters}. GDAL's
+//! configuration {preset, delta} means .xz with a delta filter.
 //!
 //! Specification: numcodecs passes the configuration to Python's lzma, which passes it to liblzma;
-//! the .xz file format 1.2. Length: at most 0.1 % and 100 bytes more, at least a 7,000th. Several
-//! .xz streams in a row are joined. The decoder detects .xz and .lzma; raw needs `filters`.
-//! Decoding takes at most [`MEMORY_LIMIT`] of extra memory, which is more than the largest preset
-//! needs.
+//! the .xz file format 1.2. Length: at most 0.1 % and 100 bytes more than decoded, at least a
+//! 7,000th of it. Consecutive .xz streams are joined. The decoder detects .xz and .lzma; raw needs
+//! `filters`. Decoding takes at most [`MEMORY_LIMIT`] of extra memory, which is more than the
+//! largest preset needs.
 
 use liblzma::stream::{Action, CONCATENATED, Check, Status, Stream};
 

@@ -50,7 +50,7 @@ fn base(node: &Node) -> String {
     }
 }
 
-/// The shown document of `STORED` as a value, changed by `change`, and what that is as an edit.
+/// Applies `change` to the shown form of `STORED`, and returns the difference as an edit.
 fn edit_of(change: impl FnOnce(&mut Value)) -> Result<Edit> {
     let node = node(&Dialect::V3, STORED);
     let base = base(&node);

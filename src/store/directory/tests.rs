@@ -342,7 +342,7 @@ fn directories_that_come_and_go_fail_no_writer() {
 #[test]
 fn what_is_erased_is_not_brought_back_by_a_writer_that_knew_it() {
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-    // Long enough that writers are often between the check and the rename.
+    // Long values, so that writers are often between the check and the rename.
     const STEP: u64 = 64 << 10;
     let (_dir, store) = store();
     let step = Bytes::from(vec![7; 64 << 10]);
@@ -368,7 +368,7 @@ fn what_is_erased_is_not_brought_back_by_a_writer_that_knew_it() {
             (0..round * 500).for_each(|_| std::hint::spin_loop());
             let before = begun.load(Ordering::SeqCst);
             store.write().expect("writable").erase_values(&[key("k")]).expect("erased");
-            // The write in progress is over.
+            // Wait until the current write has ended.
             while begun.load(Ordering::SeqCst) < before + 2 {}
             let len = store.stat(&key("k")).expect("stat").map_or(0, |stat| stat.len) / STEP;
             let since = begun.load(Ordering::SeqCst) - before + 1;
@@ -592,7 +592,7 @@ fn a_session_names_every_key_that_is_being_written_and_stays_short() {
     assert!(longest < 80_000, "{longest} bytes");
 }
 
-/// Replaces a file as `tar x` and restores do: removes it and creates it again with a given time.
+/// Replaces a file as `tar x` does: removes it and creates it again with a given time.
 fn restore(path: &Path, bytes: &[u8], time: SystemTime) {
     std::fs::remove_file(path).expect("removed");
     std::fs::write(path, bytes).expect("written");
@@ -650,7 +650,7 @@ fn where_the_clock_is_coarse_a_value_is_trusted_once_it_could_not_have_changed_u
     assert!(looked.elapsed() < Duration::from_secs(5), "never trusted");
     assert!(now.holds(read()) && !at_once.holds(now));
 
-    // Values that this process stored are trusted at once, because no other program uses that time.
+    // Values of this process are trusted at once, because no other program uses their time.
     let write = store.write().expect("writable");
     let new = || [Bytes::from_static(b"ours").into()];
     let mut version = now;
@@ -660,7 +660,7 @@ fn where_the_clock_is_coarse_a_value_is_trusted_once_it_could_not_have_changed_u
     }
     assert!(looked.elapsed() < Duration::from_secs(5), "waited each time");
 
-    // Values that other programs stored just now are compared, or read again, before a change.
+    // New values of other programs are compared or read again before a change.
     std::fs::write(dir.path().join("k"), b"theirs").expect("written");
     write.set(&key("k"), &new(), Condition::Unchanged(read())).expect("set");
     std::fs::write(dir.path().join("k"), b"theirs").expect("written");

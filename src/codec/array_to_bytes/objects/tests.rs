@@ -12,7 +12,7 @@ fn bytes(hexadecimal: &Value) -> Vec<u8> {
     digits.map(byte).collect()
 }
 
-/// The records of `filters.json` that are of lists of objects; see `filters.py` next to it.
+/// The records of lists of objects in `filters.json`; see `filters.py` next to it.
 fn records() -> Vec<Value> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/numcodecs/filters.json");
     let all: Vec<Value> = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();

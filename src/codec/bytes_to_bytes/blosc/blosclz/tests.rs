@@ -54,8 +54,8 @@ fn what_reaches_out_of_bounds_is_refused() {
     assert_eq!(decode(&[2, b'a', b'b', b'c'], 2), None);
 }
 
-/// How C-Blosc 1.19 and later read: they want more than one byte after the first of a match, and
-/// stop at the end of the stream before they copy.
+/// Decodes like C-Blosc 1.19 and later, which need more than one byte after the first byte of a
+/// match, and stop at the end of the stream before they copy.
 fn decode_as_c_blosc(input: &[u8], len: usize) -> Option<Vec<u8>> {
     let mut output = Vec::new();
     let mut at = 1;
@@ -99,7 +99,7 @@ fn decode_as_c_blosc(input: &[u8], len: usize) -> Option<Vec<u8>> {
     }
 }
 
-/// The stream, which both decoders read; `None` where it would be longer than `input`.
+/// The stream, which both decoders read; `None` if it would be longer than `input`.
 fn encode(input: &[u8], table: &mut Table) -> Option<Vec<u8>> {
     let mut stream = vec![0; input.len()];
     let len = compress(input, &mut stream, table)?;
@@ -202,7 +202,7 @@ fn a_table_that_was_used_changes_nothing() {
     }
 }
 
-/// Parts that may come again, near and far: how they are made, their length, their seed.
+/// Parts that may repeat, near and far: how they are made, their length, their seed.
 fn parts() -> impl Strategy<Value = Vec<(u8, usize, u32)>> {
     let part = (0..5_u8, prop_oneof![4 => 0..80_usize, 1 => 0..9000_usize], 0..4_u32);
     prop::collection::vec(part, 0..60)
