@@ -111,9 +111,10 @@ impl Error {
             libc::EROFS => Kind::ReadOnly,
             other => Kind::Os(other),
         };
-        let said = error.to_string();
+        let message = error.to_string();
         // The number of the errno does not help the user.
-        let reason = said.split_once(" (os error ").map_or(said.as_str(), |(reason, _)| reason);
+        let reason =
+            message.split_once(" (os error ").map_or(message.as_str(), |(reason, _)| reason);
         Self::new(kind, reason.to_owned())
     }
 

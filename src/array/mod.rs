@@ -8,12 +8,12 @@ mod bound;
 mod chunk_ref;
 mod chunk_store;
 mod coords;
-mod kept;
 mod key_encoding;
 mod layers;
 mod layout;
 mod level;
 pub mod region;
+mod shard_cache;
 mod sharded;
 
 use std::ops::Range;

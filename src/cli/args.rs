@@ -556,10 +556,10 @@ mod tests {
 
     #[test]
     fn a_word_that_is_no_command_is_refused_and_a_path_without_a_mountpoint_needs_one() {
-        let said = |args: &[&str]| parse(args).expect_err("refused").to_string();
-        assert!(said(&["ls", "a.zarr"]).contains("unrecognized subcommand 'ls'"));
-        assert!(said(&["unmount", "mnt"]).contains("'umount'"));
-        assert!(said(&["a.zarr"]).contains("<MOUNTPOINT>"));
+        let refusal = |args: &[&str]| parse(args).expect_err("refused").to_string();
+        assert!(refusal(&["ls", "a.zarr"]).contains("unrecognized subcommand 'ls'"));
+        assert!(refusal(&["unmount", "mnt"]).contains("'umount'"));
+        assert!(refusal(&["a.zarr"]).contains("<MOUNTPOINT>"));
         assert!(parse(&["new", "mnt", "--create"]).is_ok());
     }
 

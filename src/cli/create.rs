@@ -10,7 +10,7 @@ use super::{open, print};
 use crate::error::{Kind, Result};
 use crate::hierarchy::{Hierarchy, Options, Raised};
 use crate::json::Object;
-use crate::metadata::wanted::{self, Wanted};
+use crate::metadata::wanted::{self, NewArray};
 use crate::metadata::{Dialect, NodeKind, NodePath, Policy, Shards, declared};
 use crate::store::PRIVATE;
 use crate::store::directory::{Durability, LOCK_SUFFIX};
@@ -150,7 +150,7 @@ fn document(args: &Create) -> Result<String, Failure> {
     let (Some(shape), Some(data_type)) = (&args.shape, &args.dtype) else {
         return Ok(wanted::group(attributes));
     };
-    let wanted = Wanted {
+    let wanted = NewArray {
         shape: shape.clone(),
         data_type: data_type.clone(),
         chunk_shape: args.chunks.clone(),

@@ -36,25 +36,25 @@ pub fn start(typed: &[OsString], source: &Path, mountpoint: &Path) -> Result<(),
             failed(format!("{}: the mount does not respond: {error}", mountpoint.display()))
         });
     }
-    let mut said = String::new();
-    err.read_to_string(&mut said)?;
+    let mut output = String::new();
+    err.read_to_string(&mut output)?;
     child.wait()?;
-    let said = said.trim();
-    let said = said.strip_prefix("zarrfs: ").unwrap_or(said);
-    Err(failed(if said.is_empty() {
+    let output = output.trim();
+    let output = output.strip_prefix("zarrfs: ").unwrap_or(output);
+    Err(failed(if output.is_empty() {
         format!(
             "{}: the daemon exited before it mounted {}",
             source.display(),
             mountpoint.display()
         )
     } else {
-        said.to_owned()
+        output.to_owned()
     }))
 }
 
 /// Reports from the child that the mount is ready. All paths are open by now, so the working
 /// directory can change.
-pub fn tell_parent() -> Result<(), Failure> {
+pub fn report_ready() -> Result<(), Failure> {
     // The working directory of the daemon must not keep a file system busy.
     std::env::set_current_dir("/")?;
     let mut out = std::io::stdout().lock();

@@ -49,7 +49,7 @@ const IGNORED: &[&str] = &[
 ];
 
 /// The lifetime of cached names and attributes if no other program changes anything.
-const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+const UNLIMITED: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 /// The flags in `-o` besides long options.
 #[derive(Debug, Default)]
@@ -96,7 +96,7 @@ fn open_hierarchy(
     if flags.read_only {
         store = store.read_only();
     }
-    let metadata_ttl = if args.immutable { FOR_EVER } else { args.metadata_ttl };
+    let metadata_ttl = if args.immutable { UNLIMITED } else { args.metadata_ttl };
     let policy = Policy { codecs: args.codecs.clone(), shards: args.shards.clone() };
     let write = match args.shard_write {
         ShardWriteArg::Rewrite => ShardWrite::Rewrite,
@@ -167,7 +167,7 @@ fn serve(
         raise_readahead(&device);
     }
     if args.daemon {
-        daemon::tell_parent()?;
+        daemon::report_ready()?;
     } else {
         log::info!("{} is mounted at {}", source.spelled().display(), mountpoint.display());
     }
@@ -179,20 +179,20 @@ fn end(mounted: Mounted, vfs: &Vfs, rescue: Option<&Path>) -> Result<(), Failure
     mounted.wait()?;
     let Err(error) = vfs.sync() else { return Ok(()) };
     let unstored = vfs.unstored();
-    let said = if let Some(dir) = rescue {
+    let message = if let Some(dir) = rescue {
         let mut rescue = rescue::Rescue::default();
         for vfs::Unstored { path, bytes, .. } in unstored {
             let file = rescue::Unstored { path, removed: bytes.is_none() };
             rescue.add(dir, &file, || Ok(bytes.map(|bytes| bytes.to_vec()).unwrap_or_default()));
         }
-        format!("not everything is stored: {error}; {}", rescue.told(dir))
+        format!("not everything is stored: {error}; {}", rescue.summary(dir))
     } else {
         let paths: Vec<String> = unstored.into_iter().map(|file| file.path).collect();
         format!("not everything is stored: {error}; unstored: {}", rescue::named(&paths))
     };
     // A daemon can only report in its log.
-    log::error!("{said}");
-    Err(failed(said))
+    log::error!("{message}");
+    Err(failed(message))
 }
 
 fn unmount_on_signal(mountpoint: PathBuf, vfs: Arc<Vfs>) {

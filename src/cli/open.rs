@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::failure::{Failure, failed};
 use crate::error::{Error, Kind};
-use crate::hierarchy::{Hierarchy, Holds, Options, holds_node};
+use crate::hierarchy::{Hierarchy, Membership, Options, membership};
 use crate::metadata::{Dialect, NodePath, draft_root_marker};
 use crate::store::Store;
 use crate::store::directory::{DirectoryStore, Durability};
@@ -151,10 +151,10 @@ pub fn within_groups_above(hierarchy: Hierarchy, root: &Path) -> crate::error::R
         };
         // A hierarchy that cannot be opened cannot be written either.
         let Ok(store) = store(above, Durability::Synced) else { break };
-        match holds_node(&store, hierarchy.dialect(), &base) {
-            Holds::Node => outermost = Some((store, base)),
-            Holds::Perhaps => {}
-            Holds::Nothing => break,
+        match membership(&store, hierarchy.dialect(), &base) {
+            Membership::Member => outermost = Some((store, base)),
+            Membership::Perhaps => {}
+            Membership::None => break,
         }
     }
     match outermost {
@@ -211,7 +211,7 @@ pub fn node(path: &Path, from: Option<&Dialect>) -> Result<(Hierarchy, NodePath)
                     if hierarchy.node(&node)?.is_some_and(|node| !node.is_bare()) {
                         return Ok((hierarchy, node));
                     }
-                    return Err(nothing_at(path, &hierarchy, &root, &node));
+                    return Err(explain_missing(path, &hierarchy, &root, &node));
                 }
                 // The path may lead through a directory of a hierarchy above it.
                 Err(failure) if names.is_empty() && !lies_in_hierarchy(&root) => {
@@ -262,7 +262,7 @@ pub fn node_with_groups(
 }
 
 /// Explains why there is nothing at `path`, which means `node` of the `hierarchy` at `root`.
-fn nothing_at(path: &Path, hierarchy: &Hierarchy, root: &Path, node: &NodePath) -> Failure {
+fn explain_missing(path: &Path, hierarchy: &Hierarchy, root: &Path, node: &NodePath) -> Failure {
     let shown = path.display();
     if path.is_file() {
         return failed(format!(

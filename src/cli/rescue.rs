@@ -7,7 +7,7 @@ use std::path::{Component, Path};
 use serde_json::Value;
 
 /// The most names in a message.
-const SAID: usize = 10;
+const MAX_NAMED: usize = 10;
 
 /// The rescue of files that are not stored.
 #[derive(Debug, Default)]
@@ -66,11 +66,11 @@ pub fn is_below(path: &str) -> bool {
 
 /// Lists the first of `paths`, with the number of others.
 pub fn named(paths: &[String]) -> String {
-    let said: Vec<String> =
-        paths.iter().take(SAID).map(|path| path.escape_debug().to_string()).collect();
-    match paths.len().saturating_sub(SAID) {
-        0 => said.join(", "),
-        more => format!("{} and {more} more", said.join(", ")),
+    let names: Vec<String> =
+        paths.iter().take(MAX_NAMED).map(|path| path.escape_debug().to_string()).collect();
+    match paths.len().saturating_sub(MAX_NAMED) {
+        0 => names.join(", "),
+        more => format!("{} and {more} more", names.join(", ")),
     }
 }
 
@@ -100,18 +100,18 @@ impl Rescue {
     }
 
     /// Describes the files in `dir`, the lost ones, and those that the store still has.
-    pub fn told(&self, dir: &Path) -> String {
-        let mut told = Vec::new();
+    pub fn summary(&self, dir: &Path) -> String {
+        let mut summary = Vec::new();
         for (what, paths) in [
             (format!("saved in {}", dir.display()), &self.written),
             ("not saved".to_owned(), &self.lost),
             ("removed in the mount, but still in the store".to_owned(), &self.removed),
         ] {
             if !paths.is_empty() {
-                told.push(format!("{what}: {}", named(paths)));
+                summary.push(format!("{what}: {}", named(paths)));
             }
         }
-        told.join("; ")
+        summary.join("; ")
     }
 }
 
@@ -191,11 +191,14 @@ mod tests {
         // Here `e` cannot be written, because `0` is a file.
         rescue.add(dir.path(), &unstored("a/c/0/e"), || Ok(b"five".to_vec()));
         assert!(!rescue.is_whole());
-        let told = rescue.told(Path::new("/r"));
-        let (there, lost) = told.split_once("; not saved: ").expect("some are lost");
+        let summary = rescue.summary(Path::new("/r"));
+        let (there, lost) = summary.split_once("; not saved: ").expect("some are lost");
         assert_eq!(there, r"saved in /r: a/c/0, a/c/0.1, b\n../c");
         let (lost, removed) = lost.split_once("; ").expect("one was removed");
-        assert!(lost.contains("../d (not a path") && lost.contains("a/c/2 (unmounted)"), "{told}");
+        assert!(
+            lost.contains("../d (not a path") && lost.contains("a/c/2 (unmounted)"),
+            "{summary}"
+        );
         assert_eq!(removed, "removed in the mount, but still in the store: a/c/1");
     }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use super::how::Target;
+use super::options::Target;
 use crate::array::Array;
 use crate::dtype::DType;
 use crate::hierarchy::{Content, Node};

@@ -17,8 +17,8 @@
 
 mod chunks;
 mod compare;
-mod how;
 mod mark;
+mod options;
 mod plan;
 mod survey;
 mod units;
@@ -32,9 +32,9 @@ use crate::metadata::NodePath;
 use crate::metadata::merge::Edit;
 use crate::metadata::model::Group;
 pub use chunks::Copied;
-pub use how::{How, Standing, Target, Verify};
 pub use mark::{Claim, Mark, is_ignored};
-pub use plan::{Chunks, Plan, Wishes, plan};
+pub use options::{CopyOptions, Target, TargetState, Verify};
+pub use plan::{Chunks, Plan, Requested, plan};
 pub use survey::Survey;
 use survey::{Change, Stored};
 pub use watch::Watch;
@@ -45,50 +45,50 @@ use watch::stopped;
 pub fn run(
     dest: &Hierarchy,
     (plan, survey): (&Plan, &Survey),
-    how: &How,
+    options: &CopyOptions,
     watch: &dyn Watch,
     survey_again: &dyn Fn() -> Result<Survey>,
 ) -> Result<Copied> {
     let mut copied = Copied::default();
-    if how.target == Target::Mount {
-        store_documents(dest, plan, how.target, watch)?;
+    if options.target == Target::Mount {
+        store_documents(dest, plan, options.target, watch)?;
     }
-    copy_arrays(dest, stored(plan, survey), how, watch, &copied)?;
+    copy_arrays(dest, stored(plan, survey), options, watch, &copied)?;
     let second = survey_again()?;
     let changes = second.compare(survey);
     if changes.iter().any(|change| *change != Change::None) {
-        let how = How { standing: Standing::Doubtful, ..how.clone() };
+        let options = CopyOptions { state: TargetState::Doubtful, ..options.clone() };
         let changed = stored(plan, &second).zip(&changes);
         let changed =
             changed.filter(|(_, change)| **change != Change::None).map(|(array, _)| array);
-        copy_arrays(dest, changed, &how, watch, &Copied::default())?;
+        copy_arrays(dest, changed, &options, watch, &Copied::default())?;
         let third = survey_again()?;
         let again = stored(plan, &third).zip(third.compare(&second));
         for (array, change) in again.filter(|(_, change)| *change != Change::None) {
             let path = array.0;
             // If only the versions changed, the files of the source may just have new inode
             // numbers, so the chunks are compared once more.
-            if change == Change::Sure || is_other(dest, array, &how, watch)? {
+            if change == Change::Sure || recopy_differing(dest, array, &options, watch)? {
                 copied.changing.push(path.clone());
             }
         }
     }
-    if how.target == Target::Directory {
-        store_documents(dest, plan, how.target, watch)?;
+    if options.target == Target::Directory {
+        store_documents(dest, plan, options.target, watch)?;
     }
     Ok(copied)
 }
 
 /// Compares the chunks of an array with the copy, and copies those that differ again. Returns
 /// whether any differ.
-fn is_other(
+fn recopy_differing(
     dest: &Hierarchy,
     array: (&NodePath, &Chunks, Stored),
-    how: &How,
+    options: &CopyOptions,
     watch: &dyn Watch,
 ) -> Result<bool> {
     let compared = Copied::default();
-    copy_arrays(dest, std::iter::once(array), how, watch, &compared)?;
+    copy_arrays(dest, std::iter::once(array), options, watch, &compared)?;
     Ok(compared.stored.load(Ordering::Relaxed) > 0)
 }
 
@@ -104,21 +104,21 @@ fn stored<'p>(
 fn copy_arrays<'p>(
     dest: &Hierarchy,
     arrays: impl Iterator<Item = (&'p NodePath, &'p Chunks, Stored)>,
-    how: &How,
+    options: &CopyOptions,
     watch: &dyn Watch,
     copied: &Copied,
 ) -> Result<()> {
     for (path, chunks, stored) in arrays {
-        match how.target {
+        match options.target {
             Target::Directory => {
-                chunks::copy((path, chunks, stored), dest.store(), (how, watch), copied)?;
+                chunks::copy((path, chunks, stored), dest.store(), (options, watch), copied)?;
             }
             Target::Mount => {
                 // The mount may show it in another form than the one that was written.
                 let node = dest.existing(path)?;
                 let shown = node.array().ok_or_else(|| Error::not_found().at(path))?;
                 let chunks = chunks.shown_as(shown);
-                chunks::copy((path, &chunks, stored), dest.store(), (how, watch), copied)?;
+                chunks::copy((path, &chunks, stored), dest.store(), (options, watch), copied)?;
             }
         }
     }
@@ -143,7 +143,7 @@ fn store_documents(dest: &Hierarchy, plan: &Plan, target: Target, watch: &dyn Wa
             Some((node, known)) => match compare::difference(content, Some(node), target) {
                 None => keys.extend(known.keys()),
                 // A mount shows a directory as such a group.
-                Some(_) if says_nothing(node) => {
+                Some(_) if is_empty_group(node) => {
                     let put = dest.changes().put_document(&job.path, &job.raised, Some(known));
                     keys.push(put.at(&job.path)?);
                 }
@@ -174,7 +174,7 @@ fn store_documents(dest: &Hierarchy, plan: &Plan, target: Target, watch: &dyn Wa
 }
 
 /// Whether a node is a group without contents, which may be replaced.
-fn says_nothing(node: &Node) -> bool {
+fn is_empty_group(node: &Node) -> bool {
     match node.content() {
         Content::Group(Group { attributes, consolidated }) => {
             attributes.is_empty() && !consolidated && node.document().is_some()

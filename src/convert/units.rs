@@ -18,7 +18,7 @@ const BATCH: usize = 1 << 18;
 const KNOWN: usize = 1 << 16;
 
 /// The number of chunks of the source to look up at a time.
-const ASKED: usize = 256;
+const LOOKUP_BATCH: usize = 256;
 
 /// Coordinates of stored values of the target: of shards if it has shards.
 pub type Units<'c> = Box<dyn Iterator<Item = Result<Coords>> + Send + 'c>;
@@ -87,9 +87,9 @@ impl Span {
     pub fn first_stored(&self, array: &Array) -> Result<Option<Coords>> {
         let mut places = self.places().filter(|coords| array.grid().contains(coords));
         // Usually the first place has one.
-        let mut asked = 1;
+        let mut batch_len = 1;
         loop {
-            let batch: Vec<Coords> = places.by_ref().take(asked).collect();
+            let batch: Vec<Coords> = places.by_ref().take(batch_len).collect();
             if batch.is_empty() {
                 return Ok(None);
             }
@@ -98,7 +98,7 @@ impl Span {
             if let Some((coords, _)) = stored {
                 return Ok(Some(coords));
             }
-            asked = ASKED;
+            batch_len = LOOKUP_BATCH;
         }
     }
 }

@@ -61,7 +61,7 @@ impl FillValue {
     /// Converts the bytes of a stored element to little endian, or back: `components` has the
     /// length of each component in order, and whether it is big endian.
     #[must_use]
-    pub fn turned(self, components: &[(usize, bool)]) -> Self {
+    pub fn byte_swapped(self, components: &[(usize, bool)]) -> Self {
         Self(self.0.map(|mut bits| {
             let mut rest: &mut [u8] = &mut bits;
             for (len, is_big) in components {

@@ -180,7 +180,7 @@ impl Atomic<'_> {
         }
     }
 
-    /// The mover has already moved everything back: checks that the node is there.
+    /// Checks that the node is there, because the failed move has already moved everything back.
     fn undo_move(self, moved: &Move, aside: &Aside) -> Result<()> {
         let key = self.hierarchy.documents.key_of(&moved.from, moved.kind)?;
         if moved.document.is_some() && self.hierarchy.documents.text_at(&key)? != moved.document {
@@ -238,7 +238,7 @@ impl Atomic<'_> {
             };
         }
         if let Some(was) = was {
-            self.hierarchy.recovery().erase_outside_of_now(path, was)?;
+            self.hierarchy.recovery().erase_outside_current_shape(path, was)?;
         }
         Ok(true)
     }

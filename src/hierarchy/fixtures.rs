@@ -10,7 +10,7 @@ use serde_json::Value as Json;
 
 use super::*;
 use crate::array::{Array, ChunkLen, Coords};
-use crate::codec::array_to_bytes::Turn;
+use crate::codec::array_to_bytes::ByteSwap;
 use crate::codec::vlen;
 use crate::dtype::DType;
 use crate::error::Result;
@@ -87,7 +87,7 @@ fn npy(path: &Path) -> Elements {
     let lens = list.split(',').map(str::trim).filter(|len| !len.is_empty());
     let shape: Vec<u64> = lens.map(|len| len.parse().expect("a length")).collect();
     let mut bytes = file[start + len..].to_vec();
-    Turn::parse(Some(&endian), &dtype).expect("an order").apply(&mut bytes);
+    ByteSwap::parse(Some(&endian), &dtype).expect("an order").apply(&mut bytes);
     if member("fortran_order").starts_with("True") {
         bytes = from_fortran(&bytes, &shape, dtype.item_len());
     }

@@ -319,11 +319,11 @@ impl Text {
 /// Returns the ranges to cut, in order, to remove members, each with one comma.
 fn cuts(
     members: &[Member],
-    goes: impl Fn(&str) -> bool,
+    matches: impl Fn(&str) -> bool,
     object: &Range<usize>,
 ) -> Vec<Range<usize>> {
-    let goes = |member: &Member| goes(&member.key);
-    if !members.is_empty() && members.iter().all(goes) {
+    let matches = |member: &Member| matches(&member.key);
+    if !members.is_empty() && members.iter().all(matches) {
         let inside = object.start + 1..object.end.saturating_sub(1);
         return std::iter::once(inside).collect();
     }
@@ -333,7 +333,7 @@ fn cuts(
     let mut some_stay = false;
     for (at, member) in members.iter().enumerate() {
         let before = at.checked_sub(1).and_then(|before| members.get(before));
-        match (goes(member), before, members.get(at + 1)) {
+        match (matches(member), before, members.get(at + 1)) {
             (false, _, _) => some_stay = true,
             (true, Some(before), _) if some_stay => cuts.push(before.value.end..member.value.end),
             (true, _, Some(after)) => cuts.push(member.key_start..after.key_start),

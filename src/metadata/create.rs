@@ -68,7 +68,7 @@ impl Dialect {
         }
         let mut text = Text::parse(written).map_err(invalid)?;
         let lowered = super::v3::lower(written).node.map_err(invalid)?;
-        let (meant, consolidated) = match lowered {
+        let (expected, consolidated) = match lowered {
             Node::Group(group) => {
                 let consolidated = group.consolidated;
                 (Node::Group(self.new_group_text(&mut text, &document, group)?), consolidated)
@@ -85,8 +85,8 @@ impl Dialect {
         let text = text.into_string();
         let node = self.lower(Some(kind), text.as_bytes()).node;
         let node = node.map_err(|error| error.of_kind(Kind::Internal))?;
-        if node != meant {
-            log::debug!("expected {meant:?}, but {text} describes {node:?}");
+        if node != expected {
+            log::debug!("expected {expected:?}, but {text} describes {node:?}");
             let detail =
                 format!("the metadata made for /{} do not say what they must", path.as_str());
             return Err(Error::new(Kind::Internal, detail));

@@ -77,7 +77,7 @@ pub fn declared(store: &Store) -> Result<Option<Dialect>> {
         return Ok(Some(Dialect::N5));
     }
     let may_2019 = ["root.group.json", "root.array.json"].iter().find_map(|name| {
-        says_its_format(store, &Prefix::root(), name).map(|says| says.then_some(())).transpose()
+        states_format(store, &Prefix::root(), name).map(|says| says.then_some(())).transpose()
     });
     if may_2019.transpose()?.is_some() {
         return Ok(Some(Dialect::draft(Era::D2019_05, ".json")));
@@ -263,7 +263,7 @@ fn node_below(store: &Store, prefix: &Prefix) -> Result<Option<Result<Dialect>>>
 /// Returns the error for a draft's metadata file whose entry point is missing. The draft of May
 /// 2019 has no entry point and states the format in each metadata file.
 fn lost_document(store: &Store, prefix: &Prefix, name: &str) -> Result<Result<Dialect>> {
-    Ok(if says_its_format(store, prefix, name)? {
+    Ok(if states_format(store, prefix, name)? {
         Ok(Dialect::draft(Era::D2019_05, ".json"))
     } else {
         Err(Error::corrupt(
@@ -274,7 +274,7 @@ fn lost_document(store: &Store, prefix: &Prefix, name: &str) -> Result<Result<Di
 }
 
 /// Whether a metadata file states its format as a URI, as those of May 2019 do.
-fn says_its_format(store: &Store, prefix: &Prefix, name: &str) -> Result<bool> {
+fn states_format(store: &Store, prefix: &Prefix, name: &str) -> Result<bool> {
     let value = store.get(&prefix.key(name)?, MAX_DOCUMENT_LEN)?;
     let document = value.and_then(|value| json::parse_object(&value.bytes).ok());
     Ok(document.is_some_and(|found| found.get("zarr_format").is_some_and(Value::is_string)))

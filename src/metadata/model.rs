@@ -83,7 +83,7 @@ pub enum KeyEncoding {
     V2(Separator),
     /// Zarr 2 without a separator in the metadata file: the form of the existing chunks, or `1.23`
     /// if there are none.
-    V2Unsaid,
+    V2Undeclared,
     /// N5: `23/1`, the last dimension first; `0` without dimensions.
     N5,
     /// The drafts: `c1/23`, `c1.23`; without dimensions `c`, or `c0` as zarr-python 2, GDAL and

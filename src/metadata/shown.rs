@@ -20,7 +20,7 @@ const MAX_COMPARED_LEN: usize = 256 << 10;
 
 /// Whether a stored metadata file is strict JSON equivalent to `shown`. If so, the mount shows it
 /// byte for byte, and a copy has the same checksum.
-pub fn says_the_same(stored: &str, shown: &str) -> bool {
+pub fn is_equivalent(stored: &str, shown: &str) -> bool {
     let parsed = |text: &str| {
         let mut document: Object = serde_json::from_str(text).ok()?;
         // Omitting it means the same as an empty list (Zarr 3.0, section "Array metadata").
@@ -171,7 +171,7 @@ mod tests {
     fn what_says_the_same_is_strict_and_has_the_same_members() {
         let shown = r#"{"zarr_format": 3, "fill_value": "NaN", "storage_transformers": []}"#;
         for same in [r#"{"fill_value":"NaN","zarr_format":3}"#, shown] {
-            assert!(says_the_same(same, shown), "{same}");
+            assert!(is_equivalent(same, shown), "{same}");
         }
         for other in [
             r#"{"fill_value":NaN,"zarr_format":3}"#,
@@ -179,7 +179,7 @@ mod tests {
             r#"{"fill_value":"NaN","zarr_format":2}"#,
             r#"{"fill_value":"NaN","zarr_format":3"#,
         ] {
-            assert!(!says_the_same(other, shown), "{other}");
+            assert!(!is_equivalent(other, shown), "{other}");
         }
     }
 

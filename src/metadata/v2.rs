@@ -220,7 +220,7 @@ fn fill_value(document: &Object, dtype: &DType, endian: &Endian) -> Result<FillV
     match (dtype, value) {
         (DType::Struct(_) | DType::Complex(_), Value::String(_)) => {
             let fill = FillValue::parse(value, dtype)?;
-            Ok(fill.turned(&component_orders(dtype, endian)))
+            Ok(fill.byte_swapped(&component_orders(dtype, endian)))
         }
         // The string has the bytes themselves, not base64.
         (DType::VariableBytes, Value::String(text)) => Ok(FillValue::from_item(text.as_bytes())),
@@ -241,7 +241,7 @@ pub(super) fn fill_to_json(fill: &FillValue, dtype: &DType, endian: &Endian) -> 
     let value = match dtype {
         DType::Raw(_) | DType::Bytes(_) => Value::from(base64_encode(&item)),
         DType::Struct(_) => {
-            let stored = fill.clone().turned(&component_orders(dtype, endian));
+            let stored = fill.clone().byte_swapped(&component_orders(dtype, endian));
             Value::from(base64_encode(&stored.item(dtype)))
         }
         // As zarr-python 2 writes it, which cannot read an empty string as bytes.
@@ -282,7 +282,7 @@ fn mask(attributes: &mut Object, fill: &FillValue, dtype: &DType) {
 fn key_encoding(document: &Object) -> Result<KeyEncoding> {
     match document.get("dimension_separator").filter(|found| !found.is_null()) {
         Some(found) => separator(found).map(KeyEncoding::V2),
-        None => Ok(KeyEncoding::V2Unsaid),
+        None => Ok(KeyEncoding::V2Undeclared),
     }
 }
 

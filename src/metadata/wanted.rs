@@ -24,7 +24,7 @@ const TYPICAL_LEN: usize = 16;
 
 /// An array that a user described.
 #[derive(Debug, Clone, Default)]
-pub struct Wanted {
+pub struct NewArray {
     /// The number of elements along each dimension.
     pub shape: Vec<u64>,
     /// The name of the type, or its JSON.
@@ -39,7 +39,7 @@ pub struct Wanted {
     pub dimension_names: Vec<String>,
 }
 
-impl Wanted {
+impl NewArray {
     /// Returns the released v3 metadata file of the array with decoded chunk files.
     pub fn document(&self) -> Result<String> {
         let rank = self.shape.len();
@@ -142,7 +142,7 @@ pub fn same_encoding(one: &Array, other: &Array) -> bool {
 
 /// Whether two codecs encode a chunk identically. Zarr 2 omits some members that v3 has.
 fn is_same(one: &CodecSpec, other: &CodecSpec) -> bool {
-    let said = |codec: &CodecSpec, against: &CodecSpec| {
+    let without_implied = |codec: &CodecSpec, against: &CodecSpec| {
         let mut codec = codec.clone();
         match codec.name.as_str() {
             "zstd" if codec.configuration.get("checksum") == Some(&json!(false)) => {
@@ -156,7 +156,7 @@ fn is_same(one: &CodecSpec, other: &CodecSpec) -> bool {
         }
         codec
     };
-    let (one, other) = (said(one, other), said(other, one));
+    let (one, other) = (without_implied(one, other), without_implied(other, one));
     one.name == other.name
         && one.configuration == other.configuration
         && one.optional == other.optional
@@ -289,7 +289,7 @@ mod tests {
     fn words_are_fill_values_as_json_is() {
         let fill = |text: &str, data_type: &str| {
             let (fill, data_type) = (Some(text.to_owned()), data_type.to_owned());
-            let wanted = Wanted { shape: vec![2], data_type, fill, ..Wanted::default() };
+            let wanted = NewArray { shape: vec![2], data_type, fill, ..NewArray::default() };
             let document = parse_object(wanted.document().expect(text).as_bytes()).expect("JSON");
             document["fill_value"].clone()
         };

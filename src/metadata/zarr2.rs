@@ -42,7 +42,7 @@ pub fn group(group: &Group) -> Documents {
 
 /// Properties of an array that its model lacks.
 #[derive(Debug, Clone, Copy)]
-pub struct Told {
+pub struct ArrayExtras {
     /// Whether the fill value was created as null.
     pub is_null: bool,
     /// Whether the attributes state that no dimension has a name.
@@ -50,13 +50,13 @@ pub struct Told {
 }
 
 /// Returns the metadata files of an array whose chunk files have `chunk_shape`.
-pub fn array(array: &Array, chunk_shape: &[u64], told: Told) -> Result<Documents> {
+pub fn array(array: &Array, chunk_shape: &[u64], extras: ArrayExtras) -> Result<Documents> {
     if array.rectilinear.is_some() {
         return Err(Error::unsupported("a rectilinear chunk grid cannot be expressed in Zarr 2"));
     }
     let dtype = in_numpy(&array.dtype);
-    let (mut fill, attributes) = masked(array, told.names_none);
-    if told.is_null && fill.item(&array.dtype).iter().all(|byte| *byte == 0) {
+    let (mut fill, attributes) = masked(array, extras.names_none);
+    if extras.is_null && fill.item(&array.dtype).iter().all(|byte| *byte == 0) {
         fill = FillValue::UNDEFINED;
     }
     let shows_fill = fill != array.fill || !fill.is_defined();
@@ -200,7 +200,7 @@ mod tests {
     use super::*;
     use crate::metadata::dialect::Dialect;
 
-    const TOLD: Told = Told { is_null: false, names_none: true };
+    const EXTRAS: ArrayExtras = ArrayExtras { is_null: false, names_none: true };
 
     fn lowered(text: &str) -> Array {
         match Dialect::V3.lower(None, text.as_bytes()).node.expect("understood") {
@@ -233,7 +233,7 @@ mod tests {
                    "attributes": {"_FillValue": 7}}),
         ] {
             let model = v3(&more);
-            let documents = array(&model, &model.chunk_shape, TOLD).expect("shown");
+            let documents = array(&model, &model.chunk_shape, EXTRAS).expect("shown");
             assert!(!documents.shows_fill, "{more}");
             let again = to_v3(NodeKind::Array, &documents.document, Some(&documents.attributes));
             let again = lowered(&again.expect("understood"));
@@ -250,11 +250,11 @@ mod tests {
     fn a_named_array_says_what_xarray_masks_and_nothing_else() {
         let names = json!(["y", "x"]);
         let model = v3(&json!({"dimension_names": names}));
-        let documents = array(&model, &[2, 3], TOLD).expect("shown");
+        let documents = array(&model, &[2, 3], EXTRAS).expect("shown");
         assert!(documents.shows_fill && documents.document.contains("\"fill_value\": null"));
         assert!(documents.attributes.contains("_ARRAY_DIMENSIONS"));
         let other = json!({"dimension_names": names, "attributes": {"_FillValue": -1}});
-        let documents = array(&v3(&other), &[2, 3], TOLD).expect("shown");
+        let documents = array(&v3(&other), &[2, 3], EXTRAS).expect("shown");
         assert!(documents.shows_fill && documents.document.contains("\"fill_value\": -1"));
         assert!(!documents.attributes.contains("_FillValue"));
     }

@@ -18,13 +18,13 @@ pub const PRIVATE: &str = ".zarrfs";
 pub struct Aside {
     prefix: Prefix,
     /// The lock that keeps other writers away.
-    _held: Arc<dyn fmt::Debug + Send + Sync>,
+    _guard: Arc<dyn fmt::Debug + Send + Sync>,
 }
 
 impl Aside {
-    /// Returns a place that stays reserved until `held` is dropped.
-    pub fn new(prefix: Prefix, held: Box<dyn fmt::Debug + Send + Sync>) -> Self {
-        Self { prefix, _held: Arc::from(held) }
+    /// Returns a place that stays reserved until `guard` is dropped.
+    pub fn new(prefix: Prefix, guard: Box<dyn fmt::Debug + Send + Sync>) -> Self {
+        Self { prefix, _guard: Arc::from(guard) }
     }
 
     /// Returns the prefix of its values.

@@ -30,12 +30,12 @@ struct Asides {
 
 /// Marks a temporary place as in use until it is dropped.
 #[derive(Debug)]
-struct Held {
+struct AsideGuard {
     prefix: Prefix,
     asides: Arc<Mutex<Asides>>,
 }
 
-impl Drop for Held {
+impl Drop for AsideGuard {
     fn drop(&mut self) {
         self.asides.lock().live.remove(&self.prefix);
     }
@@ -55,8 +55,8 @@ impl MemoryStore {
 
     fn hold(&self, prefix: Prefix) -> Aside {
         self.asides.lock().live.insert(prefix.clone());
-        let held = Held { prefix: prefix.clone(), asides: Arc::clone(&self.asides) };
-        Aside::new(prefix, Box::new(held))
+        let guard = AsideGuard { prefix: prefix.clone(), asides: Arc::clone(&self.asides) };
+        Aside::new(prefix, Box::new(guard))
     }
 }
 

@@ -127,8 +127,8 @@ pub fn sharded() -> Vec<Form> {
     let form = |name: &str, codecs: Json| Form::new(name, &[10, 14], &[4, 6], codecs);
     let raw = || json!([bytes("little")]);
     let indexed = |index: Json, location| sharding(&[2, 2], raw(), index, location);
-    let mut unsaid = indexed(raw(), "end");
-    unsaid["configuration"].as_object_mut().expect("an object").remove("index_codecs");
+    let mut undeclared = indexed(raw(), "end");
+    undeclared["configuration"].as_object_mut().expect("an object").remove("index_codecs");
     let turned_index = json!([transpose(&[2, 0, 1]), bytes("big"), {"name": "crc32c"}]);
     let inner = |shape: &[u64]| sharding(shape, json!([indexed(raw(), "end")]), checked(), "start");
     let wrapped = json!([indexed(checked(), "end"), {"name": "gzip"}]);
@@ -142,7 +142,7 @@ pub fn sharded() -> Vec<Form> {
         form("index without checksum at the start", json!([indexed(raw(), "start")])),
         form("big-endian index", json!([indexed(json!([bytes("big")]), "end")])),
         form("turned index", json!([indexed(turned_index, "start")])),
-        form("index codecs not said", json!([unsaid])),
+        form("index codecs undeclared", json!([undeclared])),
         form("transpose in front", json!([transpose(&[1, 0]), indexed(checked(), "end")])),
         form("gzip around", wrapped.clone()),
         form(

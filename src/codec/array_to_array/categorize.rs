@@ -42,8 +42,8 @@ impl Categorize {
         let labels: Option<Vec<_>> =
             labels.and_then(|labels| labels.iter().map(Value::as_str).collect());
         let labels = labels.ok_or_else(|| Error::invalid("categorize: labels are not strings"))?;
-        let stated = configuration::dtype("categorize", configuration, "astype")?;
-        let dtype = stated.map_or(DType::Uint(1), |stated| stated.dtype);
+        let numpy_type = configuration::dtype("categorize", configuration, "astype")?;
+        let dtype = numpy_type.map_or(DType::Uint(1), |numpy_type| numpy_type.dtype);
         let encoded = Format::of(&dtype).filter(|format| {
             let bits = match format {
                 Format::Uint(len) => 8 * u32::from(*len),

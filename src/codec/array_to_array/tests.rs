@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::buffer::Buffer;
-use crate::codec::configuration::Stated;
+use crate::codec::configuration::NumpyType;
 use crate::codec::table::{self, CodecKind};
 use crate::codec::{ArrayToArray, CodecSpec, Elements, registry};
 use crate::dtype::DType;
@@ -58,7 +58,8 @@ fn filters_do_what_numcodecs_does() {
     assert!(records.len() > 200, "{} records", records.len());
     for record in records {
         let name = record["name"].as_str().expect("a name");
-        let dtype = Stated::parse(record["dtype"].as_str().expect("a type")).expect("a type").dtype;
+        let dtype =
+            NumpyType::parse(record["dtype"].as_str().expect("a type")).expect("a type").dtype;
         let shape = serde_json::from_value(record["shape"].clone()).expect("a shape");
         let configuration = &record["configuration"];
         let what = format!("{name} {configuration} of {}", record["dtype"]);
@@ -195,7 +196,8 @@ proptest! {
     fn any_bytes_are_filtered(source in prop::collection::vec(any::<u8>(), 0..100)) {
         for record in records().into_iter().step_by(7) {
             let name = record["name"].as_str().expect("a name");
-            let dtype = Stated::parse(record["dtype"].as_str().expect("a type")).expect("a type").dtype;
+            let dtype = record["dtype"].as_str().expect("a type");
+            let dtype = NumpyType::parse(dtype).expect("a type").dtype;
             let (codecs, _) = bound(name, &record["configuration"], &dtype, vec![3]);
             for codec in &codecs {
                 let _ = codec.decode(source.clone().into());

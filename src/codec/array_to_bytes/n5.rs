@@ -18,7 +18,7 @@
 use bytes::Bytes;
 use serde_json::Value;
 
-use super::bytes::Turn;
+use super::bytes::ByteSwap;
 use crate::buffer::{Buffer, reserve};
 use crate::codec::elements::Elements;
 use crate::codec::kinds::{ArrayToBytes, BytesToBytes};
@@ -37,7 +37,7 @@ pub struct N5Default {
     item_len: usize,
     /// The length of a whole block in bytes.
     len: usize,
-    turn: Turn,
+    swap: ByteSwap,
     compressors: Vec<Box<dyn BytesToBytes>>,
 }
 
@@ -75,7 +75,7 @@ impl N5Default {
             shape,
             item_len: elements.dtype.item_len(),
             len,
-            turn: Turn::parse(bytes.configuration.get("endian"), &elements.dtype)?,
+            swap: ByteSwap::parse(bytes.configuration.get("endian"), &elements.dtype)?,
             compressors: compressors.iter().map(compressor).collect::<Result<_>>()?,
         })
     }
@@ -202,8 +202,8 @@ impl ArrayToBytes for N5Default {
             }
             decoded = cut.into();
         }
-        if self.turn != Turn::Nothing {
-            self.turn.apply(decoded.to_mut());
+        if self.swap != ByteSwap::Nothing {
+            self.swap.apply(decoded.to_mut());
         }
         let mut payload: Vec<u8> = decoded.into_vec();
         for codec in &self.compressors {
@@ -224,7 +224,7 @@ impl ArrayToBytes for N5Default {
         let (part, payload) = self.header(&encoded)?;
         let len = part.iter().fold(self.item_len, |len, n| len.saturating_mul(*n));
         let mut bytes = self.decompress(payload, len)?;
-        self.turn.apply(&mut bytes);
+        self.swap.apply(&mut bytes);
         if part == self.shape {
             return Ok(bytes.into());
         }

@@ -159,18 +159,18 @@ impl ArrayToBytes for PackBits {
             target.push(self.padding_bits());
         }
         // At most 7 bits of earlier components and 64 of the next.
-        let (mut held, mut held_count) = (0_u128, 0_u32);
+        let (mut pending, mut pending_count) = (0_u128, 0_u32);
         for item in decoded.chunks_exact(usize::from(self.component.len.max(1))) {
-            held |= u128::from(bits(item) >> self.first_bit & self.mask()) << held_count;
-            held_count += self.width;
-            while held_count >= 8 {
-                push(&mut target, &held.to_le_bytes(), 1);
-                held >>= 8;
-                held_count -= 8;
+            pending |= u128::from(bits(item) >> self.first_bit & self.mask()) << pending_count;
+            pending_count += self.width;
+            while pending_count >= 8 {
+                push(&mut target, &pending.to_le_bytes(), 1);
+                pending >>= 8;
+                pending_count -= 8;
             }
         }
-        if held_count > 0 {
-            push(&mut target, &held.to_le_bytes(), 1);
+        if pending_count > 0 {
+            push(&mut target, &pending.to_le_bytes(), 1);
         }
         if self.padding == Padding::LastByte {
             target.push(self.padding_bits());
@@ -197,18 +197,18 @@ impl ArrayToBytes for PackBits {
         }
         let item_len = usize::from(self.component.len);
         let mut target = reserve(self.count.saturating_mul(item_len))?;
-        let (mut held, mut held_count) = (0_u128, 0_u32);
+        let (mut pending, mut pending_count) = (0_u128, 0_u32);
         let mut bytes = packed.iter();
         for _ in 0..self.count {
-            while held_count < self.width {
-                held |= u128::from(bytes.next().copied().unwrap_or_default()) << held_count;
-                held_count += 8;
+            while pending_count < self.width {
+                pending |= u128::from(bytes.next().copied().unwrap_or_default()) << pending_count;
+                pending_count += 8;
             }
-            let low = u64::try_from(held & u128::from(self.mask()));
+            let low = u64::try_from(pending & u128::from(self.mask()));
             let value = self.unpacked(low.unwrap_or_default());
             push(&mut target, &value.to_le_bytes(), self.component.len);
-            held >>= self.width;
-            held_count -= self.width;
+            pending >>= self.width;
+            pending_count -= self.width;
         }
         Ok(target.into())
     }

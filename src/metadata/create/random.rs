@@ -271,8 +271,8 @@ proptest! {
         again.fill = made.fill.clone();
         prop_assert_eq!(&again, &made, "{}: {}", dialect.name(), text);
         // Zarr 2 has the same array if all dimensions have names or none has.
-        let told = super::super::zarr2::Told { is_null: false, names_none: true };
-        let documents = super::super::zarr2::array(&made, &made.chunk_shape, told).expect("shown");
+        let extras = super::super::zarr2::ArrayExtras { is_null: false, names_none: true };
+        let documents = super::super::zarr2::array(&made, &made.chunk_shape, extras).expect("shown");
         let v3 = super::super::zarr2::to_v3(
             NodeKind::Array,
             &documents.document,

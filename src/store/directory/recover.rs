@@ -49,10 +49,10 @@ pub(super) fn recover(root: &Root) -> Result<Vec<Aside>> {
     let ids: BTreeSet<&str> = names.iter().filter_map(|name| session_of(name)).collect();
     let mut asides = Vec::new();
     for ids in ids.into_iter().collect::<Vec<_>>().chunks(MAX_HELD) {
-        let mut held = Vec::new();
+        let mut all_dead = Vec::new();
         for id in ids {
             match take_dead(root, &dir, id) {
-                Ok(dead) => held.extend(dead.map(Arc::new)),
+                Ok(dead) => all_dead.extend(dead.map(Arc::new)),
                 Err(error) => {
                     log::warn!(
                         "{PRIVATE}: files left by writer {id} cannot be removed: \
@@ -61,7 +61,7 @@ pub(super) fn recover(root: &Root) -> Result<Vec<Aside>> {
                 }
             }
         }
-        match sweep(root, &held) {
+        match sweep(root, &all_dead) {
             Ok(0) => {}
             Ok(count) => {
                 log::info!("removed {count} temporary files of killed writers");
@@ -70,7 +70,7 @@ pub(super) fn recover(root: &Root) -> Result<Vec<Aside>> {
                 log::warn!("temporary files of killed writers may remain: {error}");
             }
         }
-        for dead in held {
+        for dead in all_dead {
             for name in &names {
                 if name.starts_with(ASIDE) && session_of(name) == Some(&dead.id) {
                     let prefix = Prefix::parse(&format!("{PRIVATE}/{name}"))?;

@@ -52,7 +52,7 @@ struct State {
     /// The keys being written.
     active: Vec<Key>,
     /// The number of temporary places in use.
-    held: usize,
+    aside_count: usize,
     last_write: Option<Instant>,
     asides: u64,
 }
@@ -76,7 +76,7 @@ pub(super) struct Written<'s> {
 
 /// Marks a temporary place as in use until it is dropped.
 #[derive(Debug)]
-struct Held(Arc<Session>);
+struct AsideGuard(Arc<Session>);
 
 impl Session {
     /// Returns the session of a writer that has written nothing yet.
@@ -104,15 +104,15 @@ impl Session {
         let number = state.asides;
         let id = &state.log(&self.root)?.id;
         let prefix = Prefix::parse(&format!("{PRIVATE}/{ASIDE}{id}-{number}"))?;
-        state.held += 1;
-        Ok(Aside::new(prefix, Box::new(Held(Arc::clone(self)))))
+        state.aside_count += 1;
+        Ok(Aside::new(prefix, Box::new(AsideGuard(Arc::clone(self)))))
     }
 
     /// Removes the session file if nothing is being written and nothing was written for `quiet`.
     pub(super) fn release_idle(&self, quiet: Duration) -> Result<()> {
         let mut state = self.state.lock();
         let is_quiet = state.last_write.is_none_or(|last| last.elapsed() >= quiet);
-        if !is_quiet || state.held > 0 || !state.active.is_empty() {
+        if !is_quiet || state.aside_count > 0 || !state.active.is_empty() {
             return Ok(());
         }
         match state.log.take() {
@@ -217,10 +217,10 @@ impl Drop for Written<'_> {
     }
 }
 
-impl Drop for Held {
+impl Drop for AsideGuard {
     fn drop(&mut self) {
         let mut state = self.0.state.lock();
-        state.held = state.held.saturating_sub(1);
+        state.aside_count = state.aside_count.saturating_sub(1);
         state.last_write = Some(Instant::now());
     }
 }

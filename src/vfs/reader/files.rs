@@ -223,7 +223,7 @@ impl ChunkFiles {
                 && !self.decoder.backing_files.is_here(&self.decoder.core.cache, array, &coords)
             {
                 let chunk = ChunkRef { array: Arc::clone(array), coords };
-                self.decoder.decode(Urgency::Ahead, ticket, chunk, since);
+                self.decoder.decode(Urgency::Prefetch, ticket, chunk, since);
             }
         }
     }

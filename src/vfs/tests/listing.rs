@@ -34,7 +34,7 @@ fn inodes_are_let_go_of_when_nobody_knows_them() {
     bed.vfs.tick();
     bed.vfs.tick();
     assert_eq!(bed.vfs.names.inodes.len(), 1, "the inode of a scratch file is kept for ever");
-    // Told of in a listing, and not passed on.
+    // The kernel looked the name up in a listing, and did not use it.
     let dir = bed.vfs.listings().opendir(ROOT).expect("opened");
     let first = bed.vfs.listings().readdir(&dir, 0).expect("read").expect("there");
     let attr = bed.vfs.listings().lookup_listed(&dir, &first).expect("told").expect("there");

@@ -158,11 +158,11 @@ impl<'s> Dataset<'s> {
 pub(super) fn left_out(reasons: &[(String, Error)]) -> Option<Attribute> {
     let count = reasons.len().saturating_sub(MAX_REASONS);
     let reasons = reasons.iter().take(MAX_REASONS);
-    let mut said: Vec<String> =
+    let mut list: Vec<String> =
         reasons.map(|(name, error)| format!("{name}: {}", error.detail())).collect();
     if count > 0 {
-        said.push(format!("and {count} more"));
+        list.push(format!("and {count} more"));
     }
     // Readers stop at a NUL.
-    (!said.is_empty()).then(|| Attribute::text(LEFT_OUT, said.join("; ").replace('\0', "\\0")))
+    (!list.is_empty()).then(|| Attribute::text(LEFT_OUT, list.join("; ").replace('\0', "\\0")))
 }

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::codec::configuration::Stated;
+use crate::codec::configuration::NumpyType;
 
 fn bytes(hexadecimal: &Value) -> Vec<u8> {
     let digits = hexadecimal.as_str().unwrap().as_bytes().chunks(2);
@@ -34,7 +34,7 @@ fn lists_of_objects_are_those_of_numcodecs() {
     assert!(records.len() > 30, "{} records", records.len());
     for record in records {
         let name = record["name"].as_str().unwrap();
-        let dtype = Stated::parse(record["dtype"].as_str().unwrap()).unwrap().dtype;
+        let dtype = NumpyType::parse(record["dtype"].as_str().unwrap()).unwrap().dtype;
         let shape = serde_json::from_value(record["shape"].clone()).unwrap();
         let codec = bound(name, &record["configuration"], dtype, shape);
         let (elements, encoded) = (bytes(&record["elements"]), bytes(&record["encoded"]));
