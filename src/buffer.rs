@@ -311,7 +311,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_let_go_of_is_had_again_by_who_wants_as_much() {
+    fn freed_memory_is_reused_for_requests_of_the_same_size() {
         let mut cache = FreeBuffers::new(10 << 20);
         let vector = || Vec::with_capacity(2 << 20);
         assert!((0..5).all(|_| cache.put(2 << 20, vector()).is_empty()));
@@ -330,7 +330,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn room_is_for_what_is_wanted_and_an_eighth_more_at_most(len in LEAST..1 << 40) {
+        fn capacity_exceeds_the_request_by_at_most_an_eighth(len in LEAST..1 << 40) {
             let room = room_for(len);
             prop_assert!(room >= len && room - len <= len / 8, "{room}");
             prop_assert_eq!(room_in(room), Some(room));
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_is_made_only_where_somebody_else_has_the_bytes() {
+    fn bytes_are_copied_only_if_they_have_other_owners() {
         let mut one = Buffer::zeroed(100_000).expect("memory");
         let (address, other) = (one.as_ptr(), one.clone());
         one.to_mut()[0] = 1;

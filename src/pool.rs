@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_somebody_waits_for_comes_first_and_has_a_thread_left() {
+    fn requests_come_before_prefetching_and_have_a_thread_left() {
         let pool = Pool::new(2, 1).expect("threads");
         let (told, heard) = mpsc::channel();
         let (go, wait) = mpsc::channel::<()>();
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn closing_waits_for_all_that_was_asked() {
+    fn closing_waits_for_all_requests() {
         let pool = Pool::new(3, 1).expect("threads");
         let done = Arc::new(Mutex::new(Vec::new()));
         for number in 0..100 {

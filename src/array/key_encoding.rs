@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_chunk_key_is_not_read_as_one() {
+    fn other_keys_are_not_parsed_as_chunk_keys() {
         for text in ["c/1", "c/1/2/3", "c/01/2", "c/+1/2", "c/1/", "c/-1/2", "c1/2", "1/2", "c/1/x"]
         {
             assert_eq!(decode(ALL[0], text, 2), None, "{text}");

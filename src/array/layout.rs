@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_order_is_the_one_that_its_name_says() {
+    fn each_order_sorts_as_its_name_says() {
         let mut all: Vec<[u64; 2]> = (0..2).flat_map(|i| (0..4).map(move |j| [i, j])).collect();
         let mut sorted = |order: ShardOrder| {
             all.sort_by(|one, other| order.compare(one, other));

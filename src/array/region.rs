@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_range_of_a_chunk_is_what_a_box_has_of_the_array() {
+    fn a_box_is_a_range_if_it_contains_consecutive_elements_of_the_array() {
         let (shape, within) = ([2, 3, 4], [2, 3, 3]);
         let boxes =
             |most: u64| (0..most).flat_map(move |at| (1..=most - at).map(move |len| (at, len)));

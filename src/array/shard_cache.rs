@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_kept_are_bounded_over_all_levels() {
+    fn the_cache_limit_applies_to_all_levels_together() {
         let cache = ShardCache::new(10_000);
         let levels = [LevelId::new(), LevelId::new()];
         for index in 0..1000 {
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn one_value_is_kept_however_long() {
+    fn one_value_is_cached_however_long() {
         let (cache, level) = (ShardCache::new(1000), LevelId::new());
         cache.put(level, &shard(0), 'a', 10);
         cache.put(level, &shard(1), 'b', 1_000_000);

@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_are_told_from_lines_by_their_number_alone() {
+    fn the_length_in_each_line_separates_bytes_from_lines() {
         let lines = [
             "{\"path\":\"a/c/0\",\"len\":3}\n",
             "\n{\n",
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn each_file_is_in_one_place_and_said_to_be_there() {
+    fn each_unstored_file_is_listed_as_saved_lost_or_removed() {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let mut rescue = Rescue::default();
         rescue.add(dir.path(), &unstored("a/c/0"), || Ok(b"one".to_vec()));
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_leads_elsewhere_is_not_rescued() {
+    fn a_path_that_leads_out_is_not_rescued() {
         for path in ["/etc/passwd", "../a", "a/../../b", "", "a//../b"] {
             assert!(!is_below(path), "{path}");
         }

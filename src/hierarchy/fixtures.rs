@@ -273,7 +273,7 @@ fn read_all(hierarchy: &Hierarchy, path: &NodePath) -> Result<()> {
 }
 
 #[test]
-fn what_must_be_rejected_never_reads_as_anything() {
+fn invalid_hierarchies_are_never_read() {
     let reasons = [
         ("synth__reject_crc32c_bad", "c/0/0: crc32c: checksum"),
         ("synth__reject_dtype", "data type \"int33\" is not known"),

@@ -185,7 +185,7 @@ mod tests {
     use crate::error::Kind;
 
     #[test]
-    fn an_intent_is_read_as_it_was_meant() {
+    fn an_intent_is_parsed_as_it_was_written() {
         let path = |text| NodePath::parse(text).expect("a path");
         let step = |key, old: Option<&str>, new: Option<&str>| Step {
             key: Key::parse(key).expect("a key"),

@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_kept_within_a_limit_and_made_anew_after_an_error() {
+    fn texts_are_cached_within_a_limit_and_made_again_after_an_error() {
         let (texts, long) = (TextCache::default(), "x".repeat(16 << 20));
         let ttl = Duration::from_secs(3600);
         for number in 0..10 {

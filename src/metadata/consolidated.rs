@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn a_draft_keeps_the_wish_without_copies_and_the_copies_of_zarr_python_2_true() {
+    fn a_draft_keeps_the_request_without_copies_and_the_copies_of_zarr_python_2() {
         let draft = Dialect::draft(Era::D2020_10, ".json");
         let documents = [("a".to_owned(), "{}".to_owned())];
         let wished = draft.consolidate(r#"{"attributes":{}}"#, &documents).expect("a wish");
@@ -493,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_could_read_is_refused() {
+    fn copies_that_no_library_could_read_are_refused() {
         let deep = format!("{{\"a\":{}{}}}", "[".repeat(125), "]".repeat(125));
         let error =
             Dialect::V3.consolidate(GROUP, &[("a".to_owned(), deep)]).expect_err("too deep");

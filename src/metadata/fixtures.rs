@@ -213,7 +213,7 @@ fn every_array_has_the_shape_and_type_of_its_truth() {
 }
 
 #[test]
-fn what_must_be_refused_is_refused_with_a_sentence() {
+fn invalid_fixtures_are_refused_with_a_reason() {
     // The faults of these are in the chunks, or in the name of a codec: they are detected when
     // codecs are built.
     let later =
@@ -400,7 +400,7 @@ const REFUSALS: [&str; 10] = [
 ];
 
 #[test]
-fn every_array_is_made_again_from_what_is_shown_of_it() {
+fn every_array_can_be_created_again_from_its_shown_metadata() {
     let dialects = Dialect::all();
     let dialects = dialects.iter().filter(|dialect| dialect.check_makes_nodes().is_ok());
     let dialects: Vec<&Dialect> = dialects.collect();

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_are_no_lengths_is_refused() {
+    fn invalid_lengths_are_refused() {
         let ones: Vec<u64> = (0..=MAX_RUNS as u64).map(|i| i % 2 + 1).collect();
         for (listed, reason) in [
             (json!([0]), "0 is neither an integer of at least 1"),

@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_says_the_same_is_strict_and_has_the_same_members() {
+    fn equivalent_metadata_are_strict_json_with_the_same_members() {
         let shown = r#"{"zarr_format": 3, "fill_value": "NaN", "storage_transformers": []}"#;
         for same in [r#"{"fill_value":"NaN","zarr_format":3}"#, shown] {
             assert!(is_equivalent(same, shown), "{same}");

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_are_passed_over_and_nothing_else() {
+    fn only_copies_are_skipped() {
         for (text, expected) in [
             (
                 r#"{"a": 1, "consolidated_metadata": {"kind": "inline", "metadata": {"b": {"c": "}"}}}, "d": {}}"#,

@@ -292,7 +292,7 @@ fn shards_list_their_codecs_but_an_absent_index_pipeline_stays_absent() {
 }
 
 #[test]
-fn what_v3_says_must_fail_fails() {
+fn metadata_that_v3_forbids_fail() {
     let ones = vec![1; 65];
     for (changes, sentence) in [
         (json!({"x": 1}), "unknown member \"x\" without \"must_understand\": false"),
@@ -454,7 +454,7 @@ fn stacked_transformers_are_nested_shards_the_first_innermost() {
 }
 
 #[test]
-fn what_a_draft_does_not_say_clearly_is_refused() {
+fn ambiguous_metadata_of_a_draft_are_refused() {
     let transformer = |value: Value| json!({"storage_transformers": [value]});
     for (changes, sentence) in [
         (

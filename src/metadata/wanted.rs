@@ -275,7 +275,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn chunks_that_nobody_asked_for_are_about_a_mebibyte_and_nearly_fill_the_array() {
+    fn default_chunks_have_about_a_mebibyte_and_nearly_fill_the_array() {
         let of =
             |shape: &[u64], name: &str| chunk_shape(shape, &DType::parse(name).expect("a type"));
         assert_eq!(of(&[365, 721, 1440], "float32"), [46, 46, 90]);

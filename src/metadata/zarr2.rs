@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_as_zarr_2_means_the_same_in_zarr_3() {
+    fn zarr_2_metadata_mean_the_same_in_zarr_3() {
         for more in [
             json!({}),
             json!({"attributes": {"a": [1, null]}}),
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_named_array_says_what_xarray_masks_and_nothing_else() {
+    fn an_array_with_named_dimensions_shows_the_masked_value() {
         let names = json!(["y", "x"]);
         let model = v3(&json!({"dimension_names": names}));
         let documents = array(&model, &[2, 3], EXTRAS).expect("shown");
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_program_compresses_is_told_to_the_mount() {
+    fn codecs_in_written_zarr_2_metadata_are_kept() {
         let zarray = json!({
             "zarr_format": 2, "shape": [4], "chunks": [2], "dtype": ">i4", "order": "C", "filters": null,
             "fill_value": 0, "compressor": {"id": "zlib", "level": 1},

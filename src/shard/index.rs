@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn the_example_of_the_draft_reads_as_it_says() {
+    fn the_example_of_the_draft_is_read() {
         let mut bytes = vec![0; 8];
         bytes.extend(3_u64.to_le_bytes());
         bytes.extend([0xff; 16]);

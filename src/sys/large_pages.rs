@@ -145,7 +145,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 50, ..ProptestConfig::default() })]
 
         #[test]
-        fn memory_keeps_its_bytes_when_it_grows_and_shrinks_and_is_given_back(
+        fn memory_keeps_its_bytes_when_it_is_resized(
             sizes in prop::collection::vec(1_usize..5 * LARGE_PAGE / 2, 1..6), align in 0_u32..16,
         ) {
             let layout = |size| Layout::from_size_align(size, 1 << align).expect("a layout");
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn much_memory_begins_where_a_large_page_does() {
+    fn large_memory_begins_at_a_large_page() {
         for len in [LARGE_PAGE, LARGE_PAGE + 1, 3 * LARGE_PAGE - 5000] {
             let layout = Layout::from_size_align(len, 1).expect("a layout");
             // SAFETY: the layout is not empty, and the memory is freed with the same layout.

@@ -173,7 +173,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_written_to_a_view_changes_these_bytes_and_no_others(
+    fn a_write_to_a_view_changes_only_its_bytes(
         case in case(),
         writes in prop::collection::vec((any::<prop::sample::Index>(), 0_usize..60, any::<u8>()), 1..8),
     ) {

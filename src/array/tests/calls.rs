@@ -247,7 +247,7 @@ fn a_shard_that_is_replaced_between_its_index_and_its_chunk_is_read_again() {
 }
 
 #[test]
-fn a_change_meets_another_of_the_same_shard_and_neither_is_lost() {
+fn concurrent_changes_of_one_shard_are_both_kept() {
     for form in both() {
         let (store, counting, _) = filled(&form);
         let (array, other) = (form.open(&store), form.open(&store));

@@ -226,7 +226,7 @@ fn a_bomb_around_a_shard_is_stopped_at_the_limit() {
 }
 
 #[test]
-fn what_codecs_around_a_shard_can_write_they_can_read() {
+fn shards_that_codecs_around_them_wrote_can_be_read() {
     // Each inner chunk has two bytes, but gzip, checksums and indexes multiply them.
     let innermost = sharding(
         &[1],

@@ -84,7 +84,7 @@ fn an_undefined_fill_value_is_no_reason_to_skip_zeros() {
 }
 
 #[test]
-fn fill_is_stored_where_that_is_asked_for() {
+fn fill_chunks_are_stored_if_requested() {
     let array = of(DType::Int(2), &json!(7));
     let fill = array.fill_chunk(&Coords::new([0])).expect("a chunk");
     assert_eq!(*fill, [7, 0, 7, 0, 7, 0, 7, 0]);

@@ -41,7 +41,7 @@ fn memory() -> Store {
 }
 
 #[test]
-fn inner_chunks_follow_one_another_in_the_order_that_is_asked_for() {
+fn inner_chunks_have_the_requested_order() {
     for (order, whole, changed) in [
         (ShardOrder::C, "abcd", "aBBcd"),
         (ShardOrder::F, "acbd", "acBBd"),
@@ -59,7 +59,7 @@ fn inner_chunks_follow_one_another_in_the_order_that_is_asked_for() {
 }
 
 #[test]
-fn what_is_appended_comes_behind_until_half_of_the_shard_is_dead() {
+fn chunks_are_appended_until_half_of_the_shard_is_unused() {
     for location in ["end", "start"] {
         let store = memory();
         let layout = ShardLayout { order: ShardOrder::C, write: ShardWrite::Append };

@@ -160,7 +160,7 @@ fn parts_of_chunks_are_replaced_and_nothing_else_changes() {
 }
 
 #[test]
-fn what_is_erased_is_gone_and_leaves_no_empty_shard() {
+fn erased_chunks_are_gone_and_no_empty_shard_stays() {
     for form in forms::all() {
         let store = memory();
         let array = form.open(&store);

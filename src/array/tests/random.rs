@@ -315,7 +315,7 @@ impl Tested {
 
 proptest! {
     #[test]
-    fn an_array_holds_what_was_written_whatever_its_form(
+    fn an_array_of_any_form_holds_the_written_chunks(
         form in form(), operations in prop::collection::vec(operation(), 1..12),
     ) {
         let mut tested = Tested::new(&form);

@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_is_rounded_as_is_said() {
+    fn each_rounding_mode_rounds_as_specified() {
         for (rounding, halves) in [
             ("nearest-even", [2.0, 4.0, -2.0, 3.0, -3.0]),
             ("nearest-away", [3.0, 4.0, -3.0, 3.0, -3.0]),
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_clamped_or_wrapped_or_refused() {
+    fn numbers_out_of_range_are_clamped_wrapped_or_refused() {
         for (value, to, clamped, wrapped) in [
             (128.0, "int8", 127.0, -128.0),
             (-32769.0, "int16", -32768.0, 32767.0),
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn a_map_is_asked_first() {
+    fn the_scalar_map_comes_first() {
         let configuration = json!({
             "data_type": "uint8", "out_of_range": "clamp",
             "scalar_map": {"encode": [["NaN", 0], ["-Infinity", 7], [3.5, 9]], "decode": [[0, "NaN"]]},

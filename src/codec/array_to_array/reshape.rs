@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_is_a_length_or_dimensions_or_what_is_left() {
+    fn an_entry_is_a_length_a_list_of_dimensions_or_the_rest() {
         let shaped = |entries: &Value| resolved(entries.as_array().unwrap(), &[10, 5, 4, 3]);
         for (entries, shape) in [
             (json!([[0, 1], [2], 3]), Some(vec![50, 4, 3])),

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_nothing_is_no_codec() {
+    fn an_identity_becomes_no_codec() {
         assert!(bound(&json!({}), DType::Int(4)).is_none());
         assert!(bound(&json!({"offset": 0, "scale": 1.0}), DType::Float(8)).is_none());
         let elements = Elements { shape: vec![1], dtype: DType::Uint(1) };

@@ -169,7 +169,7 @@ fn a_reshape_may_come_before_a_transpose() {
 
 proptest! {
     #[test]
-    fn what_loses_nothing_loses_nothing(source in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn lossless_filters_restore_every_byte(source in prop::collection::vec(any::<u8>(), 0..200)) {
         for (name, configuration, dtype) in [
             ("numcodecs.delta", json!({"dtype": "<i2"}), DType::Int(2)),
             ("numcodecs.delta", json!({"dtype": ">u8", "astype": ">i8"}), DType::Uint(8)),

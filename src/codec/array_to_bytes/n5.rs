@@ -355,7 +355,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_lies_in_the_array_survives(
+        fn elements_inside_the_array_survive(
             dims in prop::collection::vec((1_u64..6, 1_u64..6), 0..5),
             compress in any::<bool>(),
         ) {

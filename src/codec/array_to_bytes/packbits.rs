@@ -292,7 +292,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_packed_unpacks_to_the_same(
+        fn packed_elements_unpack_to_the_same(
             (len, first, last) in (prop::sample::select(vec![1_u8, 2, 4, 8]), 0..64_u32, 0..64_u32),
             numbers in prop::collection::vec(any::<u64>(), 0..30),
         ) {

@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_java_wrote_is_read() {
+    fn streams_of_java_are_read() {
         let stored = bytes(STORED);
         assert_eq!(codec().decode(&stored, 40).unwrap(), stored[21..61]);
         assert_eq!(codec().encode(&stored[21..61]).unwrap(), stored);
@@ -177,7 +177,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_encoded_is_decoded(bytes in prop::collection::vec(0..4_u8, 0..3000)) {
+        fn encoded_streams_are_decoded(bytes in prop::collection::vec(0..4_u8, 0..3000)) {
             let codec = Lz4BlockStream { block_len: 256, level: 0 };
             let encoded = codec.encode(&bytes).unwrap();
             prop_assert_eq!(codec.decode(&encoded, bytes.len()).unwrap(), bytes);

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn xz_and_alone_are_told_apart_by_their_bytes() {
+    fn xz_and_lzma_files_are_detected() {
         let xz = codec(&json!({})).unwrap();
         let alone = codec(&json!({"format": 2, "preset": 1})).unwrap();
         let decoded = [5; 3000];
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn the_dictionary_is_no_larger_than_what_is_encoded() {
+    fn the_dictionary_is_no_larger_than_the_input() {
         let xz = codec(&json!({"preset": 9})).unwrap();
         // Stream header 12, block header: size, flags, filter id 0x21, 1 byte: 0 is 4 KiB.
         assert_eq!(xz.encode(b"abc").unwrap()[14..17], [0x21, 1, 0]);

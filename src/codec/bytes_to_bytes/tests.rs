@@ -122,7 +122,7 @@ fn codecs() -> Vec<(&'static str, Value)> {
 }
 
 #[test]
-fn what_numcodecs_wrote_is_read() {
+fn data_of_numcodecs_are_read() {
     for file in ["numcodecs/blosc.xz", "numcodecs/codecs.xz"] {
         let records = records(file);
         assert!(records.len() > 20, "{file} has {} records", records.len());
@@ -348,7 +348,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn what_is_encoded_decodes_to_the_same(decoded in chunk()) {
+    fn encoded_bytes_decode_to_the_same(decoded in chunk()) {
         for (name, configuration) in codecs() {
             let codec = codec(name, &configuration);
             let encoded = codec.encode(&decoded).unwrap();

@@ -154,7 +154,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
-    fn what_is_made_means_what_was_asked_for(
+    fn a_new_array_has_the_requested_properties(
         sample in sample(),
         attributes in attributes(),
         (codecs, in_draft) in prop::sample::select(CODECS.to_vec()),
@@ -236,7 +236,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1500))]
 
     #[test]
-    fn what_is_made_in_any_dialect_is_made_again_from_what_is_shown_of_it(
+    fn an_array_of_any_dialect_can_be_created_again_from_its_shown_metadata(
         sample in sample(),
         attributes in attributes(),
         codecs in prop::sample::select(vec!["none", "gzip", "zstd", "blosc", "lz4,crc32c"]),

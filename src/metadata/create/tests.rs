@@ -55,7 +55,7 @@ fn refusal(dialect: &Dialect, changes: &Value, policy: &Policy) -> String {
 }
 
 #[test]
-fn what_does_not_describe_decoded_files_is_refused_with_the_way_out() {
+fn metadata_that_do_not_describe_decoded_files_are_refused_with_advice() {
     let big = json!({"name": "bytes", "configuration": {"endian": "big"}});
     let little = json!({"name": "bytes", "configuration": {"endian": "little"}});
     let transpose = json!({"name": "transpose", "configuration": {"order": [1, 0]}});
@@ -141,7 +141,7 @@ fn what_does_not_describe_decoded_files_is_refused_with_the_way_out() {
 }
 
 #[test]
-fn what_the_2020_draft_cannot_say_is_refused_by_name() {
+fn metadata_that_the_2020_draft_cannot_express_are_refused_by_name() {
     let one_of = "use one of blosc, bz2, gzip, lz4, lzma, zlib, zstd";
     let unusual = r#"[{"name": "transpose", "configuration": {"order": [1, 0, 2]}}]"#;
     for (changes, codecs, sentence) in [

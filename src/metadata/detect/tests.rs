@@ -69,7 +69,7 @@ fn a_root_without_a_document_is_found_by_what_lies_below() {
 }
 
 #[test]
-fn what_is_no_hierarchy_is_refused_in_words() {
+fn a_directory_that_is_no_hierarchy_is_refused_with_a_reason() {
     let other =
         "not a Zarr hierarchy: no zarr.json, .zgroup, .zarray or N5 attributes.json there or below";
     let bson = entry(r#""metadata_encoding": "https://example.org/bson""#);

@@ -31,7 +31,7 @@ fn keeps_the_promises_of_a_store() {
 }
 
 #[test]
-fn what_others_put_in_the_place_of_a_value_does_not_make_a_sync_fail() {
+fn a_sync_ignores_other_files_in_the_place_of_a_value() {
     let (dir, store) = store();
     let keys = [key("a"), key("b"), key("c/d")];
     let writable = store.write().expect("writable");
@@ -71,7 +71,7 @@ fn no_link_leads_out_of_the_store() {
 }
 
 #[test]
-fn a_lock_file_is_nobodys_but_its_holders() {
+fn a_lock_file_is_not_a_value() {
     let (dir, store) = store();
     let lock = dir.path().join("c.__lock");
     std::fs::write(&lock, b"half a value").expect("written");
@@ -190,7 +190,7 @@ fn a_link_that_leads_in_a_circle_is_an_error_and_no_directory() {
 }
 
 #[test]
-fn what_is_not_a_regular_file_is_an_error_at_once() {
+fn opening_anything_but_a_regular_file_fails_at_once() {
     let (dir, store) = store();
     let made = Command::new("mkfifo").arg(dir.path().join("fifo")).status().expect("ran");
     assert!(made.success());
@@ -309,7 +309,7 @@ fn a_lock_file_that_is_another_name_of_a_value_does_that_value_no_harm() {
 }
 
 #[test]
-fn who_writes_to_a_store_that_was_removed_is_told_so() {
+fn writes_to_a_removed_store_fail_with_a_reason() {
     let (dir, store) = store();
     dir.close().expect("removed");
     let write = store.write().expect("writable");
@@ -340,7 +340,7 @@ fn directories_that_come_and_go_fail_no_writer() {
 }
 
 #[test]
-fn what_is_erased_is_not_brought_back_by_a_writer_that_knew_it() {
+fn a_concurrent_writer_does_not_restore_an_erased_value() {
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
     // Long values, so that writers are often between the check and the rename.
     const STEP: u64 = 64 << 10;
@@ -432,7 +432,7 @@ fn a_session_is_in_the_store_while_values_are_written_and_no_longer() {
 }
 
 #[test]
-fn what_a_killed_writer_left_is_removed_and_never_what_a_live_one_has() {
+fn files_of_killed_writers_are_removed_and_those_of_live_ones_stay() {
     let (dir, store) = store();
     for text in ["a/dead", "a/live", "other"] {
         set(&store, text);
@@ -497,7 +497,7 @@ fn after_another_boot_every_lock_file_is_looked_at() {
 }
 
 #[test]
-fn a_session_that_names_more_keys_than_anybody_writes_has_the_whole_store_looked_at() {
+fn a_session_with_too_many_keys_makes_recovery_check_the_whole_store() {
     let (dir, store) = store();
     set(&store, "a");
     std::fs::write(dir.path().join("k.__lock"), b"half").expect("written");
@@ -509,7 +509,7 @@ fn a_session_that_names_more_keys_than_anybody_writes_has_the_whole_store_looked
 }
 
 #[test]
-fn what_many_dead_writers_left_is_removed_at_once() {
+fn files_of_many_dead_writers_are_removed_at_once() {
     let (dir, store) = store();
     for id in 0..600 {
         set(&store, &format!("a/{id}"));
@@ -532,7 +532,7 @@ fn what_many_dead_writers_left_is_removed_at_once() {
 }
 
 #[test]
-fn a_session_can_be_joined_by_whoever_may_write_to_the_root() {
+fn the_private_directory_has_the_permissions_of_the_root() {
     let (dir, store) = store();
     std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o2770)).expect("shared");
     set(&store, "k");
@@ -567,7 +567,7 @@ fn a_damaged_session_does_no_harm() {
 }
 
 #[test]
-fn a_private_directory_that_is_none_fails_no_write() {
+fn writes_succeed_if_the_private_directory_is_a_link() {
     let (dir, store) = store();
     let outside = tempfile::tempdir().expect("a temporary directory");
     symlink(outside.path(), dir.path().join(".zarrfs")).expect("linked");

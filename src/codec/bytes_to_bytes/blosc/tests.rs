@@ -30,7 +30,7 @@ fn decode(encoded: &[u8]) -> Result<Vec<u8>> {
 }
 
 #[test]
-fn what_older_and_other_builds_of_c_blosc_wrote_is_read() {
+fn frames_of_older_and_other_builds_of_c_blosc_are_read() {
     // From the directory `compat` of C-Blosc: according to filegen.c, all of them decode to this.
     let expected: Vec<u8> = (0..1_000_000_u32).flat_map(u32::to_le_bytes).collect();
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/c-blosc");
@@ -96,7 +96,7 @@ fn both_shuffles_and_every_spelling_of_them_are_known() {
 }
 
 #[test]
-fn what_does_not_get_shorter_is_stored() {
+fn incompressible_data_are_stored_uncompressed() {
     let mut state = 1_u32;
     let noise: Vec<u8> = std::iter::repeat_with(|| {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);

@@ -38,7 +38,7 @@ fn a_far_match_decodes() {
 }
 
 #[test]
-fn what_reaches_out_of_bounds_is_refused() {
+fn references_out_of_bounds_are_refused() {
     for input in [
         &[][..],
         &[1, b'a'],
@@ -135,7 +135,7 @@ fn a_stream_has_the_bytes_that_the_format_says() {
 }
 
 #[test]
-fn distances_are_said_near_far_and_not_at_all() {
+fn distances_have_a_short_form_a_long_form_and_a_limit() {
     let needle = noise(40, 1);
     for (distance, code) in [
         (8190, Some(&[0x1f, 0xfd][..])),
@@ -176,7 +176,7 @@ fn matches_and_literals_of_all_lengths_are_read() {
 }
 
 #[test]
-fn what_does_not_fit_is_told() {
+fn output_that_does_not_fit_is_reported() {
     let mut table = Table::new(5);
     for input in [&noise(5000, 1)[..], &[7; 5000], &b"some text, ".repeat(500)] {
         let mut output = vec![0; input.len() + input.len() / 32 + 1];
@@ -223,7 +223,7 @@ fn joined(parts: &[(u8, usize, u32)]) -> Vec<u8> {
 
 proptest! {
     #[test]
-    fn what_is_encoded_is_read_by_both_decoders(parts in parts(), level in 1..10_u32) {
+    fn both_decoders_read_encoded_streams(parts in parts(), level in 1..10_u32) {
         encode(&joined(&parts), &mut Table::new(level));
     }
 
