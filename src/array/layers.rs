@@ -64,7 +64,7 @@ pub fn split(array: &model::Array, max_chunk_len: u64) -> Result<Layers> {
             return Err(Error::unsupported("shards on a rectilinear grid are not supported"));
         }
         let own = chain.order(rank)?.ok_or_else(|| {
-            let before = "sharding_indexed comes after a codec that needs whole chunks";
+            let before = "sharding_indexed follows a codec that works on whole chunks";
             Error::unsupported(before)
         })?;
         order = order.then(&own);

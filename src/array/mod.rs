@@ -348,7 +348,7 @@ impl Array {
         if value.stat.len > pipeline.longest() {
             let longest = self.chunk_len(coords)?.longest();
             return Err(named(Error::corrupt(format!(
-                "{} bytes stored, too many for a chunk of {longest} bytes",
+                "{} bytes stored, more than a chunk of {longest} bytes can have",
                 value.stat.len
             ))));
         }
@@ -474,7 +474,7 @@ impl Array {
     pub fn erase_outside(&self, shape: &[u64]) -> Result<()> {
         if shape.len() != self.grid().rank() {
             return Err(Error::invalid(format!(
-                "shape {shape:?} has another number of dimensions"
+                "shape {shape:?} has a different number of dimensions"
             )));
         }
         let inside = self.grid().resized(shape);

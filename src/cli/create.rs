@@ -196,7 +196,7 @@ fn find(path: &Path) -> Result<Place, Failure> {
     }
     if names.is_empty() && !is_empty {
         return Err(failed(format!(
-            "{shown}: neither a hierarchy nor an empty directory; a new hierarchy needs a directory of its own"
+            "{shown}: neither a hierarchy nor an empty directory; name an empty or a new directory"
         )));
     }
     let is_named = |path: &Path| {

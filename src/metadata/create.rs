@@ -87,8 +87,10 @@ impl Dialect {
         let node = node.map_err(|error| error.of_kind(Kind::Internal))?;
         if node != expected {
             log::debug!("expected {expected:?}, but {text} describes {node:?}");
-            let detail =
-                format!("the metadata made for /{} do not say what they must", path.as_str());
+            let detail = format!(
+                "the metadata generated for /{} do not describe the requested node",
+                path.as_str()
+            );
             return Err(Error::new(Kind::Internal, detail));
         }
         Ok(NewDocument { key, text, node, consolidated })

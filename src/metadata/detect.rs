@@ -152,7 +152,7 @@ fn encoding(document: &Object) -> Result<EntryPoint> {
     let encoding = document.get("metadata_encoding").unwrap_or(&Value::Null);
     let not_json = || {
         Error::unsupported(format!(
-            "metadata_encoding is {}, only JSON is understood",
+            "metadata_encoding is {}, only JSON is supported",
             describe(encoding)
         ))
     };
@@ -252,7 +252,7 @@ fn node_below(store: &Store, prefix: &Prefix) -> Result<Option<Result<Dialect>>>
         Ok(EntryPoint::V3) => Some(Ok(Dialect::V3)),
         Ok(EntryPoint::Uris) => Some(Ok(Dialect::D2023_02)),
         Ok(_) => Some(Err(Error::invalid(format!(
-            "not the root: the root of a Zarr draft hierarchy is in {} below it",
+            "not the root of a hierarchy: the root of a Zarr draft lies below it, in {}",
             prefix.as_str().trim_end_matches('/')
         )))),
         // A damaged metadata file says nothing about its neighbours.

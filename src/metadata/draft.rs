@@ -174,7 +174,7 @@ fn push_filters(chain: &mut Vec<CodecSpec>, filters: Vec<Object>) -> Result<()> 
         match table::kind(&name) {
             CodecKind::ArrayToArray if bytes_seen => {
                 return Err(Error::unsupported(format!(
-                    "filter {id:?} follows one that works on bytes"
+                    "filter {id:?} comes after a filter that works on bytes"
                 )));
             }
             CodecKind::ArrayToArray => {}

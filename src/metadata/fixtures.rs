@@ -396,7 +396,7 @@ const REFUSALS: [&str; 10] = [
     "have no shards",
     "has no arrays without dimensions",
     "do not fit this array",
-    "follows one that works on bytes",
+    "comes after a filter that works on bytes",
 ];
 
 #[test]

@@ -485,7 +485,7 @@ fn ambiguous_metadata_of_a_draft_are_refused() {
         ),
         (
             json!({"attributes": {"filters": [{"id": "shuffle"}, {"id": "delta"}]}}),
-            "filter \"delta\" follows one that works on bytes",
+            "filter \"delta\" comes after a filter that works on bytes",
         ),
     ] {
         assert_eq!(refusal(&draft(), &draft_with(changes)), sentence);

@@ -170,7 +170,7 @@ fn chain(
         match table::kind(&codec.name) {
             CodecKind::ArrayToArray | CodecKind::ArrayToBytes if makes_bytes => {
                 return Err(Error::unsupported(format!(
-                    "filter {:?} follows one that works on bytes",
+                    "filter {:?} comes after a filter that works on bytes",
                     codec.name
                 )));
             }

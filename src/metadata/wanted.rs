@@ -126,7 +126,7 @@ pub fn with_chunks(shown: &str, chunk_shape: &[u64]) -> Result<String> {
     if document.get("shape").and_then(Value::as_array).map(Vec::len) != Some(chunk_shape.len()) {
         return Err(Error::new(
             Kind::Internal,
-            "the chunk shape has another number of dimensions \
+            "the chunk shape has a different number of dimensions \
              than the array",
         ));
     }

@@ -217,7 +217,7 @@ fn kept(old: &[u8], offset: u64, len: u64) -> Result<&[u8]> {
     let start = usize::try_from(offset).ok();
     let end = usize::try_from(len).ok().and_then(|len| start?.checked_add(len));
     let bytes = start.zip(end).and_then(|(start, end)| old.get(start..end));
-    bytes.ok_or_else(|| Error::new(Kind::Stale, "the file to copy from became shorter"))
+    bytes.ok_or_else(|| Error::new(Kind::Stale, "the old value became shorter"))
 }
 
 impl ListableStore for MemoryStore {

@@ -51,9 +51,9 @@ enum OutOfRange {
 }
 
 fn format(dtype: &DType) -> Result<Format> {
-    Format::of(dtype).filter(|_| !matches!(dtype, DType::Bool | DType::Time(_))).ok_or_else(|| {
-        Error::unsupported(format!("cast_value: no cast from or to {}", dtype.name()))
-    })
+    Format::of(dtype)
+        .filter(|_| !matches!(dtype, DType::Bool | DType::Time(_)))
+        .ok_or_else(|| Error::unsupported(format!("cast_value: {} cannot be cast", dtype.name())))
 }
 
 impl CastValue {
@@ -85,8 +85,10 @@ impl CastValue {
             Some((_, Some("clamp"))) => OutOfRange::Clamp,
             Some((_, Some("wrap"))) if !encoded.is_float() => OutOfRange::Wrap,
             Some((value, _)) => {
-                let what =
-                    format!("cast_value: out_of_range {value} does not go with {}", dtype.name());
+                let what = format!(
+                    "cast_value: out_of_range {value} is not possible for {}",
+                    dtype.name()
+                );
                 return Err(Error::invalid(what));
             }
         };
@@ -102,7 +104,8 @@ impl CastValue {
 
 /// Parses pairs of a number and its replacement.
 fn pairs(list: Option<&Value>, from: &DType, to: &DType) -> Result<Vec<(Number, Number)>> {
-    let wrong = |value: &Value| Error::invalid(format!("cast_value: scalar_map has {value}"));
+    let wrong =
+        |value: &Value| Error::invalid(format!("cast_value: invalid entry {value} in scalar_map"));
     let number = |value: &Value, dtype: &DType| -> Result<Number> {
         let fill = FillValue::parse(value, dtype).map_err(|_| wrong(value))?;
         Ok(format(dtype)?.load(&fill.item(dtype)))

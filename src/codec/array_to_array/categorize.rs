@@ -54,7 +54,10 @@ impl Categorize {
         });
         let encoded = encoded.ok_or_else(|| {
             let count = labels.len();
-            Error::unsupported(format!("categorize: {} cannot number {count} labels", dtype.name()))
+            Error::unsupported(format!(
+                "categorize: {} has too few values for {count} labels",
+                dtype.name()
+            ))
         })?;
         let item_len = match elements.dtype {
             DType::Utf32(_) => Some(elements.dtype.item_len()),

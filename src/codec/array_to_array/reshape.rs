@@ -26,7 +26,7 @@ impl Reshape {
         let entries = entries.ok_or_else(|| Error::invalid("reshape: shape is not a list"))?;
         let shape = resolved(entries, &elements.shape).ok_or_else(|| {
             let entries = Value::from(entries.clone());
-            Error::invalid(format!("reshape: {:?} cannot be {entries}", elements.shape))
+            Error::invalid(format!("reshape: shape {:?} cannot become {entries}", elements.shape))
         })?;
         let encoded = Elements { shape: shape.clone(), dtype: elements.dtype.clone() };
         Ok((Self { encoded_shape: shape }, encoded))

@@ -99,7 +99,7 @@ impl PackBits {
             },
         };
         let component = Component::of(&elements.dtype).ok_or_else(|| {
-            Error::unsupported(format!("packbits: {} has no bits to pack", elements.dtype.name()))
+            Error::unsupported(format!("packbits: {} is not supported", elements.dtype.name()))
         })?;
         let last = component.bits.saturating_sub(1);
         let first_bit = count("packbits", configuration, "first_bit", 0, 0..=last)?;

@@ -77,7 +77,10 @@ impl BytesToBytes for Conditional {
     fn decode(&self, encoded: &[u8], limit: usize) -> Result<Vec<u8>> {
         let header_len = self.codecs.len().div_ceil(8);
         let (header, payload) = encoded.split_at_checked(header_len).ok_or_else(|| {
-            Error::corrupt(format!("conditional: {} bytes are too few", encoded.len()))
+            Error::corrupt(format!(
+                "conditional: {} bytes are too few for the flags",
+                encoded.len()
+            ))
         })?;
         let mask = header.iter().rev().fold(0_u16, |mask, byte| mask << 8 | u16::from(*byte));
         if u32::from(mask) >> self.codecs.len() != 0 {

@@ -68,7 +68,7 @@ impl BytesToBytes for Lz4 {
         // declared length is an error before memory is allocated.
         if len > block.len().saturating_mul(255).saturating_add(32) {
             return Err(Error::corrupt(format!(
-                "lz4: declares {len} bytes, which {} cannot hold",
+                "lz4: {} bytes cannot hold the {len} that are declared",
                 block.len()
             )));
         }
@@ -108,6 +108,6 @@ mod tests {
     #[test]
     fn a_length_that_no_block_of_that_size_has_is_refused_before_it_is_allocated() {
         let error = Lz4.decode(&[0xff, 0xff, 0xff, 0x7f, 0], usize::MAX).unwrap_err();
-        assert_eq!(error.detail(), "lz4: declares 2147483647 bytes, which 1 cannot hold");
+        assert_eq!(error.detail(), "lz4: 1 bytes cannot hold the 2147483647 that are declared");
     }
 }

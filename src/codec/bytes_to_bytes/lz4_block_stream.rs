@@ -127,11 +127,11 @@ impl BytesToBytes for Lz4BlockStream {
                     let found = decompress_into(data, &mut block)
                         .map_err(|error| corrupt(&error.to_string()))?;
                     if found != len {
-                        return Err(corrupt("a block has another length than it declares"));
+                        return Err(corrupt("a block does not have the declared length"));
                     }
                     block
                 }
-                RAW | LZ4 => return Err(corrupt("a block cannot hold what it declares")),
+                RAW | LZ4 => return Err(corrupt("a block is too short for the declared length")),
                 _ => return Err(corrupt("unknown compression method of a block")),
             };
             if number(header, 17).is_none_or(|sum| sum & MASK != checksum(&block)) {

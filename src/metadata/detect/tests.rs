@@ -87,7 +87,8 @@ fn a_directory_that_is_no_hierarchy_is_refused_with_a_reason() {
         (
             vec![("x/y/zarr.json", below.as_str())],
             Kind::Invalid,
-            "not the root: the root of a Zarr draft hierarchy is in x/y below it".to_owned(),
+            "not the root of a hierarchy: the root of a Zarr draft lies below it, in x/y"
+                .to_owned(),
         ),
         (
             vec![("zarr.json", "nothing")],
@@ -107,7 +108,7 @@ fn a_directory_that_is_no_hierarchy_is_refused_with_a_reason() {
         (
             vec![("zarr.json", bson.as_str())],
             Kind::Unsupported,
-            "zarr.json: metadata_encoding is \"https://example.org/bson\", only JSON is understood"
+            "zarr.json: metadata_encoding is \"https://example.org/bson\", only JSON is supported"
                 .to_owned(),
         ),
         (

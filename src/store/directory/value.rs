@@ -86,7 +86,7 @@ fn write_slices(mut file: &File, slices: &mut [IoSlice<'_>]) -> Result<()> {
 
 /// Copies a range of `old` to the current position of `file`, in the kernel (`copy_file_range`).
 fn copy_range(old: Option<&File>, offset: u64, len: u64, mut file: &File) -> Result<()> {
-    let stale = || Error::new(Kind::Stale, "the file to copy from became shorter");
+    let stale = || Error::new(Kind::Stale, "the old value became shorter");
     let mut old = old.ok_or_else(stale)?;
     old.seek(SeekFrom::Start(offset))?;
     let copied = std::io::copy(&mut old.take(len), &mut file)?;

@@ -299,7 +299,8 @@ impl Zarr2 {
         }
     }
 
-    /// Returns the consolidated metadata of a group; see [`TextCache`](crate::hierarchy::TextCache).
+    /// Returns the consolidated metadata of a group, from a
+    /// [`TextCache`](crate::hierarchy::TextCache).
     fn copies_of(&self, path: &NodePath, wanted: Wanted) -> Result<Arc<str>> {
         let node = self.core.hierarchy.existing(path)?;
         let version = node.stored().or(node.removed()).map(|stored| stored.stat.version.state());

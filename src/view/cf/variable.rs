@@ -44,7 +44,7 @@ impl Room {
         let left = u64::try_from(len).ok().and_then(|len| self.0.checked_sub(len));
         self.0 = left.ok_or_else(|| {
             let what = "of values whose types the format lacks";
-            Error::unsupported(format!("the file has more than {MAX_ROOM} bytes {what}"))
+            Error::unsupported(format!("the file would have more than {MAX_ROOM} bytes {what}"))
         })?;
         Ok(())
     }

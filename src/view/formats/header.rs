@@ -18,9 +18,7 @@ pub(super) fn data_file(source: &Source<'_>) -> Result<String> {
         || name.starts_with(is_skipped)
         || name.starts_with("LIST")
     {
-        return Err(Error::unsupported(format!(
-            "readers would not accept {name:?} as a file name"
-        )));
+        return Err(Error::unsupported(format!("readers would misread the file name {name:?}")));
     }
     Ok(name)
 }

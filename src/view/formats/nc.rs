@@ -102,7 +102,7 @@ fn keep_one_record_dimension(dataset: &mut Dataset<'_>) -> Result<()> {
         let fits = number == 0 || (number == 1 && chosen.is_some() && first(variable) == chosen);
         (!fits).then(|| {
             Error::unsupported(
-                "only one dimension of a classic file can be empty, and is the first",
+                "in a classic netCDF file only one dimension can be empty, and it must come first",
             )
         })
     });
@@ -250,8 +250,9 @@ impl Header {
         match self.version {
             Version::Cdf5 => self.bytes.extend(count.to_be_bytes()),
             Version::Cdf2 => {
-                let count = u32::try_from(count)
-                    .map_err(|_| Error::unsupported(format!("CDF-2 has no length {count}")))?;
+                let count = u32::try_from(count).map_err(|_| {
+                    Error::unsupported(format!("CDF-2 cannot store the length {count}"))
+                })?;
                 self.bytes.extend(count.to_be_bytes());
             }
         }

@@ -103,7 +103,8 @@ fn places(axes: &[Axis]) -> Result<[Option<usize>; RANK]> {
             None if axis.len == 1 => {}
             None => {
                 return Err(Error::unsupported(
-                    "NIfTI has three spatial axes, one of time, one of channels and two others",
+                    "NIfTI has at most three spatial axes, one of time, one of channels and two \
+                     others",
                 ));
             }
         }

@@ -24,7 +24,7 @@ pub(super) fn detached(source: &Source<'_>) -> Result<View> {
     if !name.is_ascii() {
         // Some readers drop the other characters and open another file.
         return Err(Error::unsupported(
-            "an NRRD header is ASCII, so the name of its file must be, too",
+            "an NRRD header is ASCII, so the name of the data file must be ASCII, too",
         ));
     }
     View::new([Part::from(header(source, Some(&name))?)])

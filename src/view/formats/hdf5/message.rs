@@ -43,7 +43,7 @@ impl Kind {
 /// Returns a data space with these lengths. For a single element, `lens` is empty.
 pub(super) fn dataspace(lens: &[u64]) -> Result<Vec<u8>> {
     let rank = u8::try_from(lens.len()).ok().filter(|rank| *rank <= 32);
-    let rank = rank.ok_or_else(|| Error::unsupported("HDF5 has up to 32 dimensions"))?;
+    let rank = rank.ok_or_else(|| Error::unsupported("HDF5 has at most 32 dimensions"))?;
     let mut bytes = vec![2, rank, 0, u8::from(rank > 0)];
     for len in lens {
         bytes.extend(len.to_le_bytes());

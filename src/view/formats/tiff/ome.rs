@@ -81,7 +81,9 @@ pub(in super::super) fn build(source: &Source<'_>) -> Result<View> {
     }
     let (page, outer) = Page::of(&image)?;
     let kinds = stack(outer, page.samples > 1).ok_or_else(|| {
-        Error::unsupported("OME has one axis of time, one of channels and three spatial ones")
+        Error::unsupported(
+            "OME has at most one axis of time, one of channels and three spatial ones",
+        )
     })?;
     let name = title(source).unwrap_or_else(|| source.name().to_owned());
     let text = ome_xml::text(&name, &image, outer, &kinds, page.samples)?;
