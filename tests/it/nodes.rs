@@ -485,7 +485,7 @@ fn a_stored_metadata_file_can_create_any_array() {
     assert_eq!(shown(&mount.at("arr/zarr.json"))["shape"], json!([2, 2]));
 }
 
-/// Shows: consolidated-wish, document-consolidated.
+/// Shows: consolidated-request, document-consolidated.
 #[test]
 fn consolidated_metadata_are_generated_and_stay_current() {
     let mount = new("v3", &["--codecs", "gzip", "--writeback-delay", "1h"]);
