@@ -35,8 +35,8 @@ pub struct Backing {
     file: File,
     len: u64,
     modified: SystemTime,
-    /// Set on first use, even after a failure: all programs that have an inode open must use one
-    /// mode.
+    /// The result of the first registration, even if it failed: all programs that have an inode
+    /// open must use the same mode.
     registration: OnceLock<Registration>,
 }
 
@@ -48,7 +48,7 @@ enum File {
 }
 
 /// The share of a memory file in the limits; dropping it returns the share.
-struct Share(Arc<Mutex<Held>>, u64);
+struct Share(Arc<Mutex<Usage>>, u64);
 
 impl Backing {
     /// Returns a file of the store of `len` bytes. It counts as one of the open files.
@@ -114,9 +114,9 @@ impl fmt::Debug for Backing {
 
 impl Drop for Share {
     fn drop(&mut self) {
-        let mut held = self.0.lock();
-        held.len = held.len.saturating_sub(self.1);
-        held.count = held.count.saturating_sub(1);
+        let mut usage = self.0.lock();
+        usage.len = usage.len.saturating_sub(self.1);
+        usage.count = usage.count.saturating_sub(1);
     }
 }
 
@@ -126,14 +126,14 @@ pub struct MemoryFiles {
     limit: u64,
     most: usize,
     /// A leaf lock.
-    held: Arc<Mutex<Held>>,
+    usage: Arc<Mutex<Usage>>,
     /// The file system for them, `None` if it cannot be created.
     fs: OnceLock<Option<MemoryFs>>,
 }
 
 /// The number of files, and their total length.
 #[derive(Debug, Default)]
-struct Held {
+struct Usage {
     count: usize,
     len: u64,
 }
@@ -141,17 +141,17 @@ struct Held {
 impl MemoryFiles {
     /// Returns an empty set for at most `most` files with `limit` bytes in total.
     pub fn new(limit: u64, most: usize) -> Self {
-        Self { limit, most, held: Arc::default(), fs: OnceLock::new() }
+        Self { limit, most, usage: Arc::default(), fs: OnceLock::new() }
     }
 
     /// Returns the total length in bytes.
     pub fn len(&self) -> u64 {
-        self.held.lock().len
+        self.usage.lock().len
     }
 
     /// Returns the number of files.
     pub fn count(&self) -> usize {
-        self.held.lock().count
+        self.usage.lock().count
     }
 
     /// Whether there are no files.
@@ -169,13 +169,13 @@ impl MemoryFiles {
     }
 
     fn share(&self, len: u64) -> Option<Share> {
-        let mut held = self.held.lock();
-        let sum = held.len.saturating_add(len);
-        if held.count >= self.most || sum > self.limit {
+        let mut usage = self.usage.lock();
+        let sum = usage.len.saturating_add(len);
+        if usage.count >= self.most || sum > self.limit {
             return None;
         }
-        (held.count, held.len) = (held.count.saturating_add(1), sum);
-        Some(Share(Arc::clone(&self.held), len))
+        (usage.count, usage.len) = (usage.count.saturating_add(1), sum);
+        Some(Share(Arc::clone(&self.usage), len))
     }
 
     fn made(&self) -> io::Result<MemoryFile> {

@@ -5,9 +5,9 @@
 //! it page by page (0.5 s per GB). So large buffers are cached for reuse when they are dropped.
 //!
 //! blosc decodes faster than the kernel clears memory. Buffers of chunks, answers and encoded
-//! chunks are kept for requests of the same size, up to a quarter of the cache and within its
-//! limit, and given back when none was requested between two ticks. A full cache leaves a sixteenth
-//! of its limit to them.
+//! chunks are kept for requests of the same size. They count towards the limit of the cache, and
+//! take at most a quarter of it, or a sixteenth if it is full of chunks. A size that was not
+//! requested between two ticks is freed.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -22,14 +22,14 @@ use crate::error::{Error, Kind, Result};
 /// The least size to cache. The allocator is as fast for smaller ones.
 const LEAST: usize = 64 << 10;
 
-/// The most bytes to cache before [`keep_at_most`] sets another limit.
+/// The most bytes to cache before [`set_limit`] sets another limit.
 const MOST: usize = 64 << 20;
 
 /// A leaf lock.
-static KEPT: Mutex<Kept> = Mutex::new(Kept { by_room: BTreeMap::new(), len: 0, most: MOST });
+static FREE: Mutex<FreeBuffers> = Mutex::new(FreeBuffers::new(MOST));
 
 /// Cached memory.
-struct Kept {
+struct FreeBuffers {
     /// Buffers by capacity, which is one of [`room_for`].
     by_room: BTreeMap<usize, Shelf>,
     len: usize,
@@ -104,8 +104,8 @@ pub fn reserve(len: usize) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Returns `len` bytes for a caller that writes all of them. They hold what was in reused memory,
-/// because clearing takes as long as a fast decoder takes for a twentieth of the memory.
+/// Returns `len` bytes for a caller that writes all of them. They may hold the contents of reused
+/// memory, because clearing memory takes a twentieth of the time of a fast decoder.
 pub fn unset(len: usize) -> Result<Vec<u8>> {
     let mut bytes = used(len)?;
     bytes.resize(len, 0);
@@ -119,7 +119,7 @@ pub fn unset(len: usize) -> Result<Vec<u8>> {
 fn used(len: usize) -> Result<Vec<u8>> {
     let is_much = len >= LEAST;
     let room = if is_much { room_for(len) } else { len };
-    if let Some(bytes) = is_much.then(|| KEPT.lock().take(room)).flatten() {
+    if let Some(bytes) = is_much.then(|| FREE.lock().take(room)).flatten() {
         return Ok(bytes);
     }
     let mut bytes = Vec::new();
@@ -158,40 +158,40 @@ pub fn recycle(bytes: Bytes) {
 /// Caches the memory of a vector.
 pub fn keep(bytes: Vec<u8>) {
     let Some(room) = room_in(bytes.capacity()) else { return };
-    let gone = KEPT.lock().put(room, bytes);
+    let gone = FREE.lock().put(room, bytes);
     drop(gone); // Freeing memory takes time: not under the lock.
 }
 
 /// Returns the number of cached bytes.
-pub fn kept() -> usize {
-    KEPT.lock().len
+pub fn cached_len() -> usize {
+    FREE.lock().len
 }
 
 /// Sets the most bytes to cache.
-pub fn keep_at_most(most: usize) {
-    let mut kept = KEPT.lock();
-    kept.most = most;
-    let gone = kept.shrink_to(most);
-    drop(kept);
+pub fn set_limit(most: usize) {
+    let mut cache = FREE.lock();
+    cache.most = most;
+    let gone = cache.shrink_to(most);
+    drop(cache);
     drop(gone);
 }
 
 /// Takes up to `len` bytes out of the cache for the caller to drop.
-pub fn let_go(len: usize) -> Vec<Vec<u8>> {
+pub fn evict(len: usize) -> Vec<Vec<u8>> {
     if len == 0 {
         return Vec::new();
     }
-    let mut kept = KEPT.lock();
-    let left = kept.len.saturating_sub(len);
-    kept.shrink_to(left)
+    let mut cache = FREE.lock();
+    let left = cache.len.saturating_sub(len);
+    cache.shrink_to(left)
 }
 
 /// Frees memory that was not reused since the last call. To be called from time to time.
 pub fn release_idle() {
-    let mut kept = KEPT.lock();
-    let gone = kept.unused();
-    kept.by_room.retain(|_, shelf| mem::take(&mut shelf.is_used));
-    drop(kept);
+    let mut cache = FREE.lock();
+    let gone = cache.unused();
+    cache.by_room.retain(|_, shelf| mem::take(&mut shelf.is_used));
+    drop(cache);
     drop(gone);
 }
 
@@ -209,10 +209,14 @@ fn room_in(capacity: usize) -> Option<usize> {
     Some(capacity / step.max(1) * step)
 }
 
-impl Kept {
+impl FreeBuffers {
+    const fn new(most: usize) -> Self {
+        Self { by_room: BTreeMap::new(), len: 0, most }
+    }
+
     fn take(&mut self, room: usize) -> Option<Vec<u8>> {
         let shelf = self.by_room.entry(room).or_default();
-        shelf.is_used = true; // Wanted, whether there is one or not.
+        shelf.is_used = true; // Even if the shelf is empty.
         let bytes = shelf.vectors.pop()?;
         self.len = self.len.saturating_sub(room);
         Some(bytes)
@@ -306,31 +310,27 @@ mod tests {
 
     use super::*;
 
-    fn kept(most: usize) -> Kept {
-        Kept { by_room: BTreeMap::new(), len: 0, most }
-    }
-
     #[test]
-    fn what_was_let_go_of_is_had_again_by_who_wants_as_much() {
-        let mut kept = kept(10 << 20);
+    fn freed_memory_is_reused_for_requests_of_the_same_size() {
+        let mut cache = FreeBuffers::new(10 << 20);
         let vector = || Vec::with_capacity(2 << 20);
-        assert!((0..5).all(|_| kept.put(2 << 20, vector()).is_empty()));
+        assert!((0..5).all(|_| cache.put(2 << 20, vector()).is_empty()));
         assert_eq!(
-            kept.put(1 << 20, Vec::with_capacity(1 << 20)).len(),
+            cache.put(1 << 20, Vec::with_capacity(1 << 20)).len(),
             5,
             "nobody has wanted those"
         );
-        assert!(kept.take(2 << 20).is_none() && kept.take(4 << 20).is_none());
-        assert!((0..4).all(|_| kept.put(2 << 20, vector()).is_empty()));
-        assert_eq!(kept.put(2 << 20, vector()).len(), 1, "what nobody has wanted");
-        assert_eq!(kept.put(2 << 20, vector()).len(), 1, "more than it may keep");
-        assert_eq!(kept.take(2 << 20).map(|bytes| bytes.capacity()), Some(2 << 20));
-        assert_eq!((kept.len, kept.shrink_to(3 << 20).len(), kept.len), (8 << 20, 3, 2 << 20));
+        assert!(cache.take(2 << 20).is_none() && cache.take(4 << 20).is_none());
+        assert!((0..4).all(|_| cache.put(2 << 20, vector()).is_empty()));
+        assert_eq!(cache.put(2 << 20, vector()).len(), 1, "what nobody has wanted");
+        assert_eq!(cache.put(2 << 20, vector()).len(), 1, "more than it may keep");
+        assert_eq!(cache.take(2 << 20).map(|bytes| bytes.capacity()), Some(2 << 20));
+        assert_eq!((cache.len, cache.shrink_to(3 << 20).len(), cache.len), (8 << 20, 3, 2 << 20));
     }
 
     proptest! {
         #[test]
-        fn room_is_for_what_is_wanted_and_an_eighth_more_at_most(len in LEAST..1 << 40) {
+        fn capacity_exceeds_the_request_by_at_most_an_eighth(len in LEAST..1 << 40) {
             let room = room_for(len);
             prop_assert!(room >= len && room - len <= len / 8, "{room}");
             prop_assert_eq!(room_in(room), Some(room));
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_is_made_only_where_somebody_else_has_the_bytes() {
+    fn bytes_are_copied_only_if_they_have_other_owners() {
         let mut one = Buffer::zeroed(100_000).expect("memory");
         let (address, other) = (one.as_ptr(), one.clone());
         one.to_mut()[0] = 1;

@@ -13,7 +13,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// The kind of failure. Only [`Error::errno`] converts one to a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// No such name. A missing chunk of an array is not this: it has the fill value.
+    /// No such name. A missing chunk of an array is no such error: it has the fill value.
     NotFound,
     /// The name exists.
     Exists,
@@ -27,12 +27,12 @@ pub enum Kind {
     ReadOnly,
     /// The request is invalid for this file: a wrong length, or invalid metadata.
     Invalid,
-    /// Like [`Kind::Invalid`], for a file that nothing was written to yet. It is reported again if
-    /// the file stays so.
+    /// Like [`Kind::Invalid`], for a file without any written bytes yet. It is reported again if
+    /// the file stays like this.
     Incomplete,
     /// Past the end of a file of fixed size, or larger than a limit.
     TooLarge,
-    /// The name belongs to zarrfs or to the stored dialect.
+    /// The name is reserved for zarrfs or for the stored dialect.
     NotPermitted,
     /// Bytes or metadata that violate the specification.
     Corrupt,
@@ -42,7 +42,7 @@ pub enum Kind {
     Stale,
     /// No such extended attribute.
     NoAttribute,
-    /// A namespace of extended attributes that no file here has.
+    /// A namespace of extended attributes that the mount does not have.
     NoSuchNamespace,
     /// A read-only extended attribute. Programs that copy files try to set all attributes.
     FixedAttribute,
@@ -111,9 +111,10 @@ impl Error {
             libc::EROFS => Kind::ReadOnly,
             other => Kind::Os(other),
         };
-        let said = error.to_string();
+        let message = error.to_string();
         // The number of the errno does not help the user.
-        let reason = said.split_once(" (os error ").map_or(said.as_str(), |(reason, _)| reason);
+        let reason =
+            message.split_once(" (os error ").map_or(message.as_str(), |(reason, _)| reason);
         Self::new(kind, reason.to_owned())
     }
 

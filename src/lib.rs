@@ -1,9 +1,8 @@
 //! zarrfs mounts a Zarr hierarchy as a file system.
 //!
-//! The modules form a line, and each names only those before it
-//! (`tests/it/layering.rs` holds the table):
+//! The modules form a line: each imports only those before it (`tests/it/layering.rs`):
 //!
-//! | module | what it owns |
+//! | module | contents |
 //! | ------ | ------------ |
 //! | [`error`] | the one error type |
 //! | [`sys`] | the only unsafe code: system calls that std does not have |
@@ -12,15 +11,15 @@
 //! | [`parallel`] | work on chunks that several processors share |
 //! | [`backing`] | files that the kernel reads directly (passthrough) |
 //! | [`dtype`] | data types and fill values |
-//! | [`store`] | keys to bytes: the abstract store interface, directory and memory |
+//! | [`store`] | from keys to bytes: the abstract store interface, directory and memory |
 //! | [`shard`] | the index of a shard and its assembly |
-//! | [`metadata`] | dialects: documents to one model and back |
-//! | [`codec`] | pipelines, bound to one chunk shape |
-//! | [`array`](mod@array) | coordinates to decoded chunks |
+//! | [`metadata`] | dialects: from metadata files to one model and back |
+//! | [`codec`] | codecs, and pipelines that bind them to one chunk shape |
+//! | [`array`](mod@array) | from coordinates to decoded chunks |
 //! | [`hierarchy`] | nodes by path |
 //! | [`cache`] | decoded chunks, bounded |
 //! | [`convert`] | copies of hierarchies in another dialect or form |
-//! | [`view`] | a node as one file of a format from before Zarr |
+//! | [`view`] | a node as one file in a format other than Zarr |
 //! | [`vfs`] | the tree: names, inodes, handles, unstored bytes |
 //! | [`fuse`] | kernel requests |
 //! | [`cli`] | the command |

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_is_counted_once_and_what_is_busy_is_not_asked_for_help() {
+    fn each_thread_is_counted_once_and_busy_ones_do_not_help() {
         let first = busy();
         let again = busy();
         assert!(first.is_first && !again.is_first);

@@ -14,11 +14,11 @@ type Task = Box<dyn FnOnce() + Send>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Urgency {
     /// A program waits for it.
-    Asked,
+    Request,
     /// A program will wait for it soon.
-    Next,
+    Soon,
     /// No program waits for it.
-    Ahead,
+    Prefetch,
 }
 
 /// A fixed number of threads, and a queue of tasks, first in first out for each urgency.
@@ -39,16 +39,16 @@ struct Shared {
 
 #[derive(Default)]
 struct Queue {
-    asked: VecDeque<Task>,
-    next: VecDeque<Task>,
-    ahead: VecDeque<Task>,
-    busy_ahead: usize,
+    requests: VecDeque<Task>,
+    soon: VecDeque<Task>,
+    prefetches: VecDeque<Task>,
+    busy_prefetching: usize,
     closed: bool,
 }
 
 impl Queue {
-    fn first_ahead(&mut self) -> Option<Task> {
-        self.next.pop_front().or_else(|| self.ahead.pop_front())
+    fn next_prefetch(&mut self) -> Option<Task> {
+        self.soon.pop_front().or_else(|| self.prefetches.pop_front())
     }
 }
 
@@ -85,10 +85,10 @@ impl Pool {
     pub fn run(&self, urgency: Urgency, task: impl FnOnce() + Send + 'static) {
         let mut queue = self.shared.queue.lock();
         match urgency {
-            Urgency::Asked => queue.asked.push_back(Box::new(task)),
-            Urgency::Next | Urgency::Ahead if queue.closed => {}
-            Urgency::Next => queue.next.push_back(Box::new(task)),
-            Urgency::Ahead => queue.ahead.push_back(Box::new(task)),
+            Urgency::Request => queue.requests.push_back(Box::new(task)),
+            Urgency::Soon | Urgency::Prefetch if queue.closed => {}
+            Urgency::Soon => queue.soon.push_back(Box::new(task)),
+            Urgency::Prefetch => queue.prefetches.push_back(Box::new(task)),
         }
         drop(queue);
         self.shared.changed.notify_one();
@@ -122,7 +122,7 @@ impl Shared {
     fn close(&self) {
         let mut queue = self.queue.lock();
         queue.closed = true;
-        let ahead = (std::mem::take(&mut queue.next), std::mem::take(&mut queue.ahead));
+        let ahead = (std::mem::take(&mut queue.soon), std::mem::take(&mut queue.prefetches));
         drop(queue);
         drop(ahead);
         self.changed.notify_all();
@@ -133,8 +133,8 @@ impl Shared {
             if catch_unwind(AssertUnwindSafe(task)).is_err() {
                 log::error!("a task panicked");
             }
-            if urgency == Urgency::Ahead {
-                self.queue.lock().busy_ahead -= 1;
+            if urgency == Urgency::Prefetch {
+                self.queue.lock().busy_prefetching -= 1;
             }
         }
     }
@@ -142,14 +142,14 @@ impl Shared {
     fn next(&self) -> Option<(Task, Urgency)> {
         let mut queue = self.queue.lock();
         loop {
-            if let Some(task) = queue.asked.pop_front() {
-                return Some((task, Urgency::Asked));
+            if let Some(task) = queue.requests.pop_front() {
+                return Some((task, Urgency::Request));
             }
-            if queue.busy_ahead < self.most_ahead
-                && let Some(task) = queue.first_ahead()
+            if queue.busy_prefetching < self.most_ahead
+                && let Some(task) = queue.next_prefetch()
             {
-                queue.busy_ahead += 1;
-                return Some((task, Urgency::Ahead));
+                queue.busy_prefetching += 1;
+                return Some((task, Urgency::Prefetch));
             }
             if queue.closed {
                 return None;
@@ -166,19 +166,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_somebody_waits_for_comes_first_and_has_a_thread_left() {
+    fn requests_come_before_prefetching_and_have_a_thread_left() {
         let pool = Pool::new(2, 1).expect("threads");
         let (told, heard) = mpsc::channel();
         let (go, wait) = mpsc::channel::<()>();
         let begun = told.clone();
-        pool.run(Urgency::Ahead, move || {
+        pool.run(Urgency::Prefetch, move || {
             begun.send("ahead begins").expect("heard");
             wait.recv().expect("told");
         });
         assert_eq!(heard.recv(), Ok("ahead begins"));
         let (second, asked) = (told.clone(), told);
-        pool.run(Urgency::Ahead, move || second.send("second ahead").expect("heard"));
-        pool.run(Urgency::Asked, move || asked.send("asked").expect("heard"));
+        pool.run(Urgency::Prefetch, move || second.send("second ahead").expect("heard"));
+        pool.run(Urgency::Request, move || asked.send("asked").expect("heard"));
         assert_eq!(heard.recv(), Ok("asked"));
         go.send(()).expect("waits");
         assert_eq!(heard.recv(), Ok("second ahead"));
@@ -186,18 +186,18 @@ mod tests {
     }
 
     #[test]
-    fn closing_waits_for_all_that_was_asked() {
+    fn closing_waits_for_all_requests() {
         let pool = Pool::new(3, 1).expect("threads");
         let done = Arc::new(Mutex::new(Vec::new()));
         for number in 0..100 {
             let done = Arc::clone(&done);
-            pool.run(Urgency::Asked, move || {
+            pool.run(Urgency::Request, move || {
                 assert_ne!(number, 50, "a panic costs one task");
                 done.lock().push(number);
             });
         }
         pool.close();
         assert_eq!(done.lock().len(), 99);
-        pool.run(Urgency::Ahead, || unreachable!("it is closed"));
+        pool.run(Urgency::Prefetch, || unreachable!("it is closed"));
     }
 }

@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_more_are_taken_than_there_are_and_each_is_given_back() {
+    fn no_more_files_are_taken_than_the_limit_and_each_is_returned() {
         let part = Part::new(2);
         let (first, second) = (part.take(), part.take());
         assert!(first.is_some() && second.is_some() && part.take().is_none());

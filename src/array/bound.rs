@@ -3,11 +3,11 @@
 //! On a regular grid there is one shape, bound when the array is opened. On a rectilinear grid each
 //! shape is bound for the first chunk that has it, and the most recent ones are cached.
 //!
-//! `Grid` says where each chunk begins and ends: by a step, or by a search in the runs that a
-//! rectilinear grid lists. There is never a table of chunks, since a few bytes of metadata can
-//! describe any number of them. `Array::chunk_len` says how many bytes a chunk has: an exact number
-//! or, for elements of variable length, an upper limit. `st_size` and the checks of a write use it.
-//! A chunk with elements of variable length is decoded to the form of `vlen-utf8`, whatever codec
+//! `Grid` computes where each chunk begins and ends: by a step, or by a search in the runs of a
+//! rectilinear grid. There is never a table of chunks, since a few bytes of metadata can describe
+//! any number of them. `Array::chunk_len` is the length of a chunk in bytes: an exact number or,
+//! for elements of variable length, an upper limit. `st_size` and the checks of a write use it. A
+//! chunk with elements of variable length is decoded to the form of `vlen-utf8`, whichever codec
 //! stores it.
 
 use std::num::NonZeroUsize;
@@ -75,7 +75,7 @@ pub struct ByShape {
     /// The pipeline of the first chunk, for properties that all shapes share.
     first: Pipeline,
     /// A leaf lock: pipelines are bound without it.
-    kept: Mutex<LruCache<Vec<u64>, Arc<Pipeline>>>,
+    cached: Mutex<LruCache<Vec<u64>, Arc<Pipeline>>>,
 }
 
 /// A pipeline in use for one chunk.
@@ -83,7 +83,7 @@ pub enum Bound<'a> {
     /// The pipeline of all chunks.
     Only(&'a Pipeline),
     /// The pipeline of chunks of the same shape.
-    Kept(Arc<Pipeline>),
+    Cached(Arc<Pipeline>),
 }
 
 impl Deref for Bound<'_> {
@@ -92,7 +92,7 @@ impl Deref for Bound<'_> {
     fn deref(&self) -> &Pipeline {
         match self {
             Self::Only(pipeline) => pipeline,
-            Self::Kept(pipeline) => pipeline,
+            Self::Cached(pipeline) => pipeline,
         }
     }
 }
@@ -110,15 +110,15 @@ impl Pipelines {
     /// `first`.
     pub fn by_shape(stack: Stack, first: Vec<u64>, dtype: &DType, limit: u64) -> Result<Self> {
         let first = stack.bind(&Elements { shape: first, dtype: dtype.clone() }, limit)?;
-        let kept = Mutex::new(LruCache::new(SHAPES));
-        Ok(Self::ByShape(Box::new(ByShape { stack, dtype: dtype.clone(), limit, first, kept })))
+        let cached = Mutex::new(LruCache::new(SHAPES));
+        Ok(Self::ByShape(Box::new(ByShape { stack, dtype: dtype.clone(), limit, first, cached })))
     }
 
     /// Returns the pipeline of a chunk with the shape `shape()`.
     pub fn of(&self, shape: impl FnOnce() -> Result<Vec<u64>>) -> Result<Bound<'_>> {
         match self {
             Self::One(pipeline) => Ok(Bound::Only(pipeline)),
-            Self::ByShape(by_shape) => by_shape.of(shape()?).map(Bound::Kept),
+            Self::ByShape(by_shape) => by_shape.of(shape()?).map(Bound::Cached),
         }
     }
 
@@ -141,14 +141,14 @@ impl Pipelines {
 
 impl ByShape {
     fn of(&self, shape: Vec<u64>) -> Result<Arc<Pipeline>> {
-        let known = self.kept.lock().get(&shape).cloned();
+        let known = self.cached.lock().get(&shape).cloned();
         if let Some(pipeline) = known {
             return Ok(pipeline);
         }
         let elements = Elements { shape, dtype: self.dtype.clone() };
         check_len(&elements, self.limit)?;
         let pipeline = Arc::new(self.stack.bind(&elements, self.limit)?);
-        let pushed_out = self.kept.lock().push(elements.shape, Arc::clone(&pipeline));
+        let pushed_out = self.cached.lock().push(elements.shape, Arc::clone(&pipeline));
         drop(pushed_out); // Freeing memory takes time: not under the lock.
         Ok(pipeline)
     }

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{Array, Coords};
 
-/// The number of an open array. An array that is opened again after its metadata changed has
-/// another number, so cached values of the old one are not found for the new one.
+/// The number of an open array. An array that is opened again, after its metadata changed, gets
+/// another number, so it never uses cached values of the old one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ArrayId(u64);
 
@@ -20,7 +20,7 @@ impl ArrayId {
     }
 }
 
-/// A chunk by numbers alone: a key for maps that does not keep the array open.
+/// A chunk by numbers alone: a key for maps, which does not keep the array open.
 pub type ChunkId = (ArrayId, Coords);
 
 /// A chunk of an open array. Two are equal if they have the same open array and the same

@@ -86,14 +86,14 @@ pub trait ChunkStore: Send + Sync + fmt::Debug {
     /// Returns the new stat for each change, `None` for an erased chunk.
     fn update(&self, changes: Vec<Change>) -> Result<Vec<Option<Stat>>>;
 
-    /// Replaces bytes inside encoded chunks, from an offset. A chunk must exist and keeps its
-    /// length. Keeps concurrent changes of other writers.
+    /// Replaces bytes inside encoded chunks. Each part begins at its offset; a chunk must exist and
+    /// keeps its length. Keeps concurrent changes of other writers.
     fn set_partial_values(&self, parts: &[(Coords, u64, Bytes)]) -> Result<()> {
         let mut by_chunk: BTreeMap<&Coords, Vec<(u64, Bytes)>> = BTreeMap::new();
         for (coords, start, bytes) in parts {
             by_chunk.entry(coords).or_default().push((*start, bytes.clone()));
         }
-        // The empty read reports a damaged chunk, which a stat does not.
+        // An empty read reports a damaged chunk, while a stat does not.
         let ranges: Vec<(Coords, ByteRange)> =
             by_chunk.keys().map(|coords| ((*coords).clone(), ByteRange::first(0))).collect();
         retried(|| {

@@ -14,11 +14,11 @@ pub fn encode(encoding: KeyEncoding, coords: &[u64]) -> String {
         }
         KeyEncoding::Default(_) if coords.is_empty() => "c".to_owned(),
         KeyEncoding::Default(separator) => format!("c{}{}", separator.as_str(), join(separator)),
-        KeyEncoding::V2(_) | KeyEncoding::V2Unsaid | KeyEncoding::N5 if coords.is_empty() => {
+        KeyEncoding::V2(_) | KeyEncoding::V2Undeclared | KeyEncoding::N5 if coords.is_empty() => {
             "0".to_owned()
         }
         KeyEncoding::V2(separator) => join(separator),
-        KeyEncoding::V2Unsaid | KeyEncoding::N5 => join(Separator::Dot),
+        KeyEncoding::V2Undeclared | KeyEncoding::N5 => join(Separator::Dot),
         // zarr-python 2, GDAL and xtensor-zarr write this; the specification says `c`.
         KeyEncoding::Draft(_) if coords.is_empty() => "c0".to_owned(),
         KeyEncoding::Draft(separator) => format!("c{}", join(separator)),
@@ -43,7 +43,7 @@ pub fn decode(encoding: KeyEncoding, text: &str, rank: usize) -> Option<Coords> 
             (separator, text.strip_prefix('c')?.strip_prefix(separator.as_str())?)
         }
         KeyEncoding::V2(separator) => (separator, text),
-        KeyEncoding::V2Unsaid => (Separator::Dot, text),
+        KeyEncoding::V2Undeclared => (Separator::Dot, text),
         KeyEncoding::N5 => (Separator::Slash, text),
         KeyEncoding::Draft(separator) => (separator, text.strip_prefix('c')?),
     };
@@ -65,7 +65,7 @@ pub fn index(text: &str) -> Option<u64> {
         .flatten()
 }
 
-/// Whether `text` is a prefix of chunk keys, in an encoding with levels that are no levels of
+/// Whether `text` is a prefix of chunk keys in N5, whose levels of prefixes are not levels of
 /// coordinates.
 pub fn is_level_of_n5(encoding: KeyEncoding, text: &str, rank: usize) -> bool {
     let count = text.split('/').count();
@@ -79,7 +79,7 @@ pub fn level(encoding: KeyEncoding, coords: &[u64]) -> Option<(String, &'static 
         KeyEncoding::Default(separator)
         | KeyEncoding::V2(separator)
         | KeyEncoding::Draft(separator) => separator,
-        KeyEncoding::V2Unsaid => Separator::Dot,
+        KeyEncoding::V2Undeclared => Separator::Dot,
         // The first dimension is the last level.
         KeyEncoding::N5 => return None,
     };
@@ -107,7 +107,7 @@ mod tests {
         KeyEncoding::V2(Separator::Dot),
         KeyEncoding::Draft(Separator::Slash),
         KeyEncoding::Draft(Separator::Dot),
-        KeyEncoding::V2Unsaid,
+        KeyEncoding::V2Undeclared,
         KeyEncoding::N5,
     ];
 
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_chunk_key_is_not_read_as_one() {
+    fn other_keys_are_not_parsed_as_chunk_keys() {
         for text in ["c/1", "c/1/2/3", "c/01/2", "c/+1/2", "c/1/", "c/-1/2", "c1/2", "1/2", "c/1/x"]
         {
             assert_eq!(decode(ALL[0], text, 2), None, "{text}");

@@ -1,13 +1,13 @@
 //! Splits the codecs of an array into the levels of its chunk store and the pipeline of its
 //! innermost chunks.
 //!
-//! A `sharding_indexed` codec becomes a [`Level`]; the transposes in front of it move into the
-//! pipeline of its inner chunks, where they have the same effect. The mount therefore always shows
-//! the smallest unit that can be read by itself as a chunk.
+//! A `sharding_indexed` codec becomes a [`Level`]. Transposes before it move into the pipeline of
+//! its inner chunks, where they have the same effect. So a chunk in the mount is always the
+//! smallest unit that can be read by itself.
 //!
 //! The remaining codecs are the pipeline of the innermost chunks. Slots are counted in the
-//! transposed shard. Stacked storage transformers and nested codecs are levels over levels; the
-//! storage transformer of 2022 lowers to `sharding_indexed` in the model.
+//! transposed shard. Nested codecs, and stacked storage transformers, become levels over levels; in
+//! the model, the storage transformer of 2022 is `sharding_indexed`, too.
 
 use serde_json::Value;
 
@@ -64,7 +64,7 @@ pub fn split(array: &model::Array, max_chunk_len: u64) -> Result<Layers> {
             return Err(Error::unsupported("shards on a rectilinear grid are not supported"));
         }
         let own = chain.order(rank)?.ok_or_else(|| {
-            let before = "sharding_indexed comes after a codec that needs whole chunks";
+            let before = "sharding_indexed follows a codec that works on whole chunks";
             Error::unsupported(before)
         })?;
         order = order.then(&own);

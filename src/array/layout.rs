@@ -1,7 +1,7 @@
-//! The layout of inner chunks in a written shard, which readers need not know.
+//! The layout of inner chunks in shards that zarrfs writes; readers work with any.
 //!
-//! `ShardLayout` orders the parts of a new shard, or leaves unchanged parts where they were. Both
-//! make the pieces of a new value: no shard is ever changed in place.
+//! `ShardLayout` either orders the parts of a new shard, or leaves unchanged parts where they were.
+//! The result is always the pieces of a new value: no shard is ever changed in place.
 
 use std::cmp::Ordering;
 
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_order_is_the_one_that_its_name_says() {
+    fn each_order_sorts_as_its_name_says() {
         let mut all: Vec<[u64; 2]> = (0..2).flat_map(|i| (0..4).map(move |j| [i, j])).collect();
         let mut sorted = |order: ShardOrder| {
             all.sort_by(|one, other| order.compare(one, other));

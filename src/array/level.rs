@@ -1,8 +1,8 @@
 //! One level of sharding: the positions of inner chunks in shards.
 //!
-//! The differences between the 2022 transformer and the `sharding_indexed` codec are data here:
-//! index codecs, index position, codecs around the shard. With a `transpose` in front of the
-//! sharding codec, slots are counted in the transposed shard.
+//! The 2022 transformer and the `sharding_indexed` codec differ only in data of a level: index
+//! codecs, index position, codecs around the shard. With a `transpose` before the sharding codec,
+//! slots are counted in the transposed shard.
 //!
 //! <https://zarr-specs.readthedocs.io/en/latest/v3/codecs/sharding-indexed/index.html>
 
@@ -27,7 +27,7 @@ use crate::store::{ByteRange, Value};
 const MAX_SLOTS: u64 = 1 << 22;
 const MEMORY_OF_SLOT: u64 = 1 << 10;
 
-/// How many bytes a shard may have beyond those of its chunks.
+/// A shard may be longer than its chunks by at most this many bytes.
 const SLACK: u64 = 1 << 20;
 
 /// A level of sharding, bound to a shard shape.
@@ -40,8 +40,8 @@ pub struct Level {
     slots: usize,
     index: IndexForm,
     location: IndexLocation,
-    /// The codecs around the whole shard, in order of encoding. With any of them, no part can be
-    /// read by itself.
+    /// The codecs that encode the whole shard, in order of encoding. If there are any, no part of a
+    /// shard can be read by itself.
     pub(super) around: Vec<Box<dyn BytesToBytes>>,
     /// The most bytes of a shard with codecs around it, stored or decoded.
     longest: u64,
@@ -59,7 +59,7 @@ enum IndexLocation {
 enum IndexForm {
     /// The codecs in `index_codecs`.
     Known(Pipeline),
-    /// Unknown, in metadata of April to July 2023: with or without a checksum, so both are tried.
+    /// Unknown in metadata of April to July 2023: tried both with and without a checksum.
     Either { plain: Pipeline, checked: Pipeline },
 }
 
@@ -67,7 +67,7 @@ impl Level {
     /// Binds the configuration of a sharding codec. `shard_shape` and `inner_shape` are in the
     /// array's own order of dimensions; `order` is the transpose before the codec. Decoded inner
     /// chunks have `inner_len` bytes, or for `None` variable lengths of at most `max_len`.
-    #[expect(clippy::too_many_arguments, reason = "what a codec in a chain depends on")]
+    #[expect(clippy::too_many_arguments, reason = "a sharding codec depends on all of these")]
     pub fn bind(
         configuration: &Object,
         shard_shape: &[u64],

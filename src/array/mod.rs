@@ -1,19 +1,19 @@
 //! An array: coordinates to decoded chunks.
 //!
 //! Opening it resolves codecs, lengths, keys and fill bytes once; reading a chunk looks nothing up.
-//! An array can be opened even if its codecs are not understood: it has a shape, chunks that can be
+//! An array can be opened even if its codecs are not supported: it has a shape, chunks that can be
 //! listed, and the reason why they cannot be decoded.
 
 mod bound;
 mod chunk_ref;
 mod chunk_store;
 mod coords;
-mod kept;
 mod key_encoding;
 mod layers;
 mod layout;
 mod level;
 pub mod region;
+mod shard_cache;
 mod sharded;
 
 use std::ops::Range;
@@ -68,8 +68,8 @@ pub struct Array {
     pipelines: Result<Pipelines>,
     prefix: Prefix,
     store: Store,
-    /// Whether reading a range had to decode most of its chunk. All chunks of an array are
-    /// compressed alike.
+    /// Whether reading a range once had to decode most of its chunk. If so, no other chunk is
+    /// tried, since all chunks of an array are compressed alike.
     is_in_one_block: AtomicBool,
 }
 
@@ -348,7 +348,7 @@ impl Array {
         if value.stat.len > pipeline.longest() {
             let longest = self.chunk_len(coords)?.longest();
             return Err(named(Error::corrupt(format!(
-                "{} bytes stored, too many for a chunk of {longest} bytes",
+                "{} bytes stored, more than a chunk of {longest} bytes can have",
                 value.stat.len
             ))));
         }
@@ -440,12 +440,12 @@ impl Array {
         Ok(bytes.into())
     }
 
-    /// Refuses bytes that are no decoded chunk: of another length, or with invalid elements.
+    /// Fails for bytes that are not a decoded chunk: a wrong length, or invalid elements.
     pub fn check_decoded(&self, coords: &Coords, bytes: &[u8]) -> Result<()> {
         self.elements(coords)?.check(bytes)
     }
 
-    /// Whether bytes of a chunk's length are an encoded chunk, which can happen by chance.
+    /// Whether bytes with the length of a decoded chunk are an encoded one, possibly by chance.
     pub fn is_encoded(&self, coords: &Coords, bytes: &[u8]) -> bool {
         self.pipeline(coords).is_ok_and(|pipeline| pipeline.is_encoded(bytes))
     }
@@ -456,7 +456,7 @@ impl Array {
         }
         let item = self.model.fill.item(&self.model.dtype);
         match self.chunk_len(coords) {
-            // With a wrong length it is no chunk anyway.
+            // Other lengths are refused anyway.
             Ok(ChunkLen::Exactly(len)) => {
                 u64::try_from(decoded.len()).is_ok_and(|found| found == len)
                     && decoded.chunks_exact(item.len().max(1)).all(|element| element == &*item)
@@ -474,7 +474,7 @@ impl Array {
     pub fn erase_outside(&self, shape: &[u64]) -> Result<()> {
         if shape.len() != self.grid().rank() {
             return Err(Error::invalid(format!(
-                "shape {shape:?} has another number of dimensions"
+                "shape {shape:?} has a different number of dimensions"
             )));
         }
         let inside = self.grid().resized(shape);

@@ -34,9 +34,9 @@ impl Cover {
     }
 }
 
-/// Returns the range of a chunk's elements in which a box contains all that lie in the array;
-/// `None` if there is none. `within` is the number of the chunk's elements in the array along each
-/// dimension.
+/// Returns the range of a chunk's elements in which a box contains all those that lie in
+/// the array; `None` if there is none. `within` is the number of the chunk's elements in the array
+/// along each dimension.
 pub fn range_of(chunk: Place<'_>, extent: &[u64], within: &[u64]) -> Option<Range<u64>> {
     let (mut is_cut, mut carries) = (false, true);
     let (mut from, mut until, mut stride) = (0_u64, 0_u64, 1_u64);
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_range_of_a_chunk_is_what_a_box_has_of_the_array() {
+    fn a_box_is_a_range_if_it_contains_consecutive_elements_of_the_array() {
         let (shape, within) = ([2, 3, 4], [2, 3, 3]);
         let boxes =
             |most: u64| (0..most).flat_map(move |at| (1..=most - at).map(move |len| (at, len)));

@@ -1,10 +1,10 @@
 //! Chunks inside shards: many encoded chunks in one value of the chunk store below.
 //!
-//! It has the operations of the sharding storage transformer draft of 2022, with the calls that the
-//! draft asks for: two reads below for a batch of chunks, however many shards contain them; none if
-//! all chunks of a shard are set; one erase for a whole shard. A changed shard is written as a
-//! whole; the encoded bytes of its other inner chunks are kept without decoding, and are not even
-//! read if the store can copy them.
+//! It has the operations of the sharding storage transformer draft of 2022, with the number of
+//! calls that the draft allows: two reads below for a batch of chunks, however many shards contain
+//! them; no read if all chunks of a shard are set; one erase for a whole shard. A changed shard is
+//! written as a whole. The encoded bytes of its other inner chunks are kept without decoding them,
+//! and if the store can copy ranges, without reading them.
 
 mod change;
 
@@ -16,9 +16,9 @@ use parking_lot::Mutex;
 
 use super::chunk_store::{Change, ChunkStore, CoordsList, Indices, retried};
 use super::coords::{Coords, Grid};
-use super::kept::{self, LevelId};
 use super::layout::ShardLayout;
 use super::level::Level;
+use super::shard_cache::{self, LevelId};
 use crate::error::{Error, Kind, Result};
 use crate::shard::{ENTRY_LEN, Index, Span};
 use crate::store::{ByteRange, Condition, Key, Stat, Value};
@@ -33,7 +33,7 @@ pub struct Sharded {
     level: Level,
     grid: Grid,
     layout: ShardLayout,
-    /// The key of this level in the caches of [`kept`].
+    /// The key of this level in the caches of [`shard_cache`].
     id: LevelId,
     /// Held while a shard is decoded as a whole, so that it is decoded once, and at most one is in
     /// memory twice. Only the lock of the level below is taken under it.
@@ -56,11 +56,11 @@ impl Loaded {
     }
 }
 
-/// Whether an index was read in this call, or comes from the cache.
+/// Whether an index was read in this call or comes from the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Freshness {
     Read,
-    Kept,
+    Cached,
 }
 
 /// The index of a shard, `None` if there is no such shard, and where it comes from.
@@ -80,7 +80,7 @@ impl Sharded {
         let get = |(shard, range): &(Coords, ByteRange)| {
             let Some(value) = self.decoded_shard(shard)? else { return Ok(None) };
             let (offset, len) = range.within(value.stat.len);
-            // Both lie within bytes that are in memory.
+            // Both offsets lie within bytes that are in memory.
             let start = usize::try_from(offset).unwrap_or(usize::MAX).min(value.bytes.len());
             let len = usize::try_from(len).unwrap_or(usize::MAX).min(value.bytes.len() - start);
             Ok(Some(Value { bytes: value.bytes.slice(start..start + len), stat: value.stat }))
@@ -90,13 +90,13 @@ impl Sharded {
 
     /// Reads a whole shard, and decodes the codecs around it.
     pub(super) fn decoded_shard(&self, shard: &Coords) -> Result<Option<Value>> {
-        let _turn = self.decoding.lock();
+        let _decoding = self.decoding.lock();
         let stat = self.below.stat(std::slice::from_ref(shard))?.pop().flatten();
         let Some(stat) = stat else { return Ok(None) };
-        if let Some(kept) = kept::WHOLE.get(self.id, shard)
-            && kept.stat.version.holds(stat.version)
+        if let Some(cached) = shard_cache::WHOLE.get(self.id, shard)
+            && cached.stat.version.holds(stat.version)
         {
-            return Ok(Some(kept));
+            return Ok(Some(cached));
         }
         let limit = self.level.longest();
         let whole = [(shard.clone(), ByteRange::first(limit))];
@@ -111,7 +111,7 @@ impl Sharded {
         let bytes = decoded.map_err(|error| error.at_key_of(self, shard))?;
         let len = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
         let value = Value { bytes, stat: Stat { len, ..encoded.stat } };
-        kept::WHOLE.put(self.id, shard, value.clone(), value.bytes.len());
+        shard_cache::WHOLE.put(self.id, shard, value.clone(), value.bytes.len());
         Ok(Some(value))
     }
 
@@ -123,7 +123,7 @@ impl Sharded {
         let mut loaded = Vec::with_capacity(values.len());
         for (shard, value) in shards.iter().zip(values) {
             let Some(value) = value else {
-                kept::INDEXES.forget(self.id, shard);
+                shard_cache::INDEXES.forget(self.id, shard);
                 loaded.push(None);
                 continue;
             };
@@ -139,7 +139,7 @@ impl Sharded {
     /// Caches the index of a shard.
     pub(super) fn keep(&self, shard: &Coords, index: &Arc<Loaded>) {
         let len = index.index.slots().saturating_mul(ENTRY_LEN);
-        kept::INDEXES.put(self.id, shard, Arc::clone(index), len);
+        shard_cache::INDEXES.put(self.id, shard, Arc::clone(index), len);
     }
 
     /// Returns the indexes of `shards`: cached ones unless `Freshness::Read` is asked for, and
@@ -148,12 +148,12 @@ impl Sharded {
         let mut found = BTreeMap::new();
         let mut wanted = Vec::new();
         for (shard, freshness) in shards {
-            let kept = match freshness {
-                Freshness::Kept => kept::INDEXES.get(self.id, shard),
+            let cached = match freshness {
+                Freshness::Cached => shard_cache::INDEXES.get(self.id, shard),
                 Freshness::Read => None,
             };
-            match kept {
-                Some(index) => drop(found.insert(shard.clone(), (Some(index), Freshness::Kept))),
+            match cached {
+                Some(index) => drop(found.insert(shard.clone(), (Some(index), Freshness::Cached))),
                 None => wanted.push(shard.clone()),
             }
         }
@@ -166,13 +166,13 @@ impl Sharded {
     }
 
     /// Returns the shards that have changed since their cached index was read.
-    fn outdated(&self, kept: &[(Coords, Arc<Loaded>)]) -> Result<Vec<Coords>> {
-        if kept.is_empty() {
+    fn outdated(&self, cached: &[(Coords, Arc<Loaded>)]) -> Result<Vec<Coords>> {
+        if cached.is_empty() {
             return Ok(Vec::new());
         }
-        let shards: Vec<Coords> = kept.iter().map(|(shard, _)| shard.clone()).collect();
+        let shards: Vec<Coords> = cached.iter().map(|(shard, _)| shard.clone()).collect();
         let stats = self.below.stat(&shards)?;
-        let changed = kept.iter().zip(stats).filter(|((_, loaded), stat)| {
+        let changed = cached.iter().zip(stats).filter(|((_, loaded), stat)| {
             !stat.is_some_and(|stat| loaded.stat.version.holds(stat.version))
         });
         Ok(changed.map(|((shard, _), _)| shard.clone()).collect())
@@ -200,8 +200,8 @@ impl Sharded {
             let slot = self.level.slot_of(coords);
             match loaded.span(slot).map_err(|error| error.at_key_of(self, &shard)) {
                 Ok(Some(span)) => spans.push((*at, shard, span, *range, Arc::clone(loaded))),
-                // A cached index may be outdated, so a missing or damaged entry is no result.
-                missing if *freshness == Freshness::Kept => {
+                // The cached index may be outdated, so a missing or damaged entry does not count.
+                missing if *freshness == Freshness::Cached => {
                     absent.push((*at, shard, Arc::clone(loaded), missing.err()));
                 }
                 missing => drop(missing?),
@@ -219,7 +219,7 @@ impl Sharded {
         for ((at, shard, span, _, loaded), value) in spans.iter().zip(read) {
             let Some(value) = value.filter(|value| loaded.stat.version.is_same(value.stat.version))
             else {
-                kept::INDEXES.forget(self.id, shard);
+                shard_cache::INDEXES.forget(self.id, shard);
                 again.push(*at);
                 continue;
             };
@@ -228,11 +228,11 @@ impl Sharded {
                 *slot = Some(Value { bytes: value.bytes, stat });
             }
         }
-        let kept: Vec<(Coords, Arc<Loaded>)> = absent
+        let cached: Vec<(Coords, Arc<Loaded>)> = absent
             .iter()
             .map(|(_, shard, loaded, _)| (shard.clone(), Arc::clone(loaded)))
             .collect();
-        let outdated = self.outdated(&kept)?;
+        let outdated = self.outdated(&cached)?;
         for (at, shard, _, damage) in absent {
             match damage {
                 _ if outdated.contains(&shard) => again.push(at),
@@ -245,10 +245,10 @@ impl Sharded {
 
     /// Returns the current index of a shard; `None` if there is no such shard.
     fn index_now(&self, shard: &Coords) -> Result<Option<Arc<Loaded>>> {
-        if let Some(kept) = kept::INDEXES.get(self.id, shard)
-            && self.outdated(&[(shard.clone(), Arc::clone(&kept))])?.is_empty()
+        if let Some(cached) = shard_cache::INDEXES.get(self.id, shard)
+            && self.outdated(&[(shard.clone(), Arc::clone(&cached))])?.is_empty()
         {
-            return Ok(Some(kept));
+            return Ok(Some(cached));
         }
         Ok(self.read_indexes(std::slice::from_ref(shard))?.pop().flatten())
     }
@@ -303,7 +303,7 @@ impl ChunkStore for Sharded {
         }
         let mut values = vec![None; ranges.len()];
         let mut wanted: Vec<usize> = (0..ranges.len()).collect();
-        let mut freshness = Freshness::Kept;
+        let mut freshness = Freshness::Cached;
         for _ in 0..ATTEMPTS {
             wanted = self.try_get(ranges, &wanted, freshness, &mut values)?;
             if wanted.is_empty() {
@@ -323,14 +323,14 @@ impl ChunkStore for Sharded {
             return Err(self.grid.outside(coords));
         }
         let shards: BTreeMap<Coords, Freshness> =
-            coords.iter().map(|coords| (self.level.shard_of(coords), Freshness::Kept)).collect();
+            coords.iter().map(|coords| (self.level.shard_of(coords), Freshness::Cached)).collect();
         let mut indexes = self.indexes_of(&shards)?;
-        let kept: Vec<(Coords, Arc<Loaded>)> = indexes
+        let cached: Vec<(Coords, Arc<Loaded>)> = indexes
             .iter()
-            .filter(|(_, (_, freshness))| *freshness == Freshness::Kept)
+            .filter(|(_, (_, freshness))| *freshness == Freshness::Cached)
             .filter_map(|(shard, (loaded, _))| Some((shard.clone(), Arc::clone(loaded.as_ref()?))))
             .collect();
-        let outdated = self.outdated(&kept)?;
+        let outdated = self.outdated(&cached)?;
         if !outdated.is_empty() {
             for (shard, index) in outdated.iter().zip(self.read_indexes(&outdated)?) {
                 indexes.insert(shard.clone(), (index, Freshness::Read));

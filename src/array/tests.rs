@@ -1,4 +1,4 @@
-//! Arrays over whole stores: every form of chunk storage against the same claims.
+//! Arrays over whole stores: the same tests for every form of chunk storage.
 
 mod calls;
 mod contention;

@@ -288,9 +288,9 @@ impl Slots {
         let limit = elsewhere.fold(self.limit, u64::saturating_sub);
         // First free unused memory, except a reserve for the next chunks.
         let spare = usize::try_from(limit / SPARE).unwrap_or(usize::MAX);
-        let unused = buffer::kept();
+        let unused = buffer::cached_len();
         let room = usize::try_from(limit.saturating_sub(table.len)).unwrap_or(usize::MAX);
-        let memory = buffer::let_go(unused.saturating_sub(spare.max(room)));
+        let memory = buffer::evict(unused.saturating_sub(spare.max(room)));
         let limit = limit.saturating_sub(u64::try_from(spare.min(unused)).unwrap_or(u64::MAX));
         while table.len > limit
             && let Some((_, slot)) = table.slots.pop_lru()

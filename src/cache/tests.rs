@@ -78,7 +78,7 @@ fn many_readers_of_one_chunk_cost_one_read_and_one_decode() {
 }
 
 #[test]
-fn what_is_kept_is_bounded_in_bytes() {
+fn cached_chunks_are_limited_in_bytes() {
     let (store, _) = CountingStore::new();
     let array = array(&store, 100, &json!([]));
     let cache = ChunkCache::new(10_000);
@@ -94,7 +94,7 @@ fn what_is_kept_is_bounded_in_bytes() {
 }
 
 #[test]
-fn who_writes_from_end_to_end_keeps_the_last_chunks_and_leaves_room_for_readers() {
+fn a_sequential_writer_keeps_its_last_chunks_and_leaves_room_for_readers() {
     let (store, _) = CountingStore::new();
     let array = array(&store, 100, &json!([]));
     let cache = ChunkCache::new(160_000);
@@ -156,7 +156,7 @@ fn a_chunk_that_was_erased_or_is_fill_is_not_found() {
 }
 
 #[test]
-fn a_write_that_fails_leaves_what_was_found_before() {
+fn a_failed_write_leaves_the_cached_chunk() {
     let (store, _) = CountingStore::new();
     let array = array(&store, 100, &json!([]));
     let cache = ChunkCache::new(1 << 20);
@@ -166,7 +166,7 @@ fn a_write_that_fails_leaves_what_was_found_before() {
 }
 
 #[test]
-fn only_the_version_that_is_asked_for_is_kept() {
+fn only_the_given_version_stays_cached() {
     let (store, _) = CountingStore::new();
     let (array, other) = (array(&store, 4, &json!([])), array(&store, 4, &json!([])));
     let cache = ChunkCache::new(1 << 20);
@@ -187,7 +187,7 @@ fn only_the_version_that_is_asked_for_is_kept() {
 }
 
 #[test]
-fn what_another_program_stores_right_after_a_write_is_not_taken_for_what_was_written() {
+fn a_value_stored_right_after_a_write_is_not_mistaken_for_it() {
     let (store, counting) = CountingStore::new();
     let array = array(&store, 4, &json!([]));
     let cache = ChunkCache::new(1 << 20);
@@ -240,7 +240,7 @@ fn readers_and_writers_of_inner_chunks_never_see_an_older_one_again() {
 }
 
 #[test]
-fn whoever_changes_parts_of_one_chunk_at_once_loses_nothing() {
+fn concurrent_changes_of_parts_of_one_chunk_are_all_kept() {
     const WRITERS: usize = 4;
     let (store, _) = CountingStore::new();
     let array = array(&store, WRITERS as u64, &json!([]));
@@ -430,7 +430,7 @@ fn an_element_that_is_changed_back_while_its_chunk_is_stored_stays_changed_back(
 }
 
 #[test]
-fn what_others_change_of_a_chunk_while_its_file_is_stored_goes_on_waiting() {
+fn changes_made_while_a_chunk_is_stored_stay_pending() {
     let (store, counting) = CountingStore::new();
     let (array, key) = ones(&store);
     let cache = Arc::new(ChunkCache::new(1 << 20));

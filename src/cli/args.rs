@@ -175,7 +175,7 @@ pub struct Mount {
     /// Log file [default: standard error with --foreground, otherwise no log].
     #[arg(long, value_name = "FILE")]
     pub log_file: Option<PathBuf>,
-    /// The mount is a child that tells its parent when it answers.
+    /// The mount is a child process that reports to its parent when it answers.
     #[arg(long, hide = true)]
     pub daemon: bool,
 }
@@ -347,11 +347,10 @@ pub struct Demo {
     pub dir: PathBuf,
 }
 
-/// The codecs of one `--codecs`: clap takes a plain `Vec` for an option that is given several
-/// times.
+/// The codecs of one `--codecs`. clap would read a plain `Vec` as an option that can be repeated.
 pub type Codecs = Vec<CodecSpec>;
 
-/// Lengths along each dimension, for the same reason.
+/// Lengths along each dimension; a type alias for the same reason.
 pub type Lengths = Vec<u64>;
 
 /// When to store a chunk that a program has closed.
@@ -389,8 +388,8 @@ pub enum Durability {
 const COMMANDS: &[&str] =
     &["mount", "umount", "tree", "info", "cat", "create", "convert", "demo", "help"];
 
-/// Makes `zarrfs SOURCE MOUNTPOINT` the mount that it means. A first word that is neither a command
-/// nor like a path is left for clap to refuse.
+/// Turns `zarrfs SOURCE MOUNTPOINT` into `zarrfs mount SOURCE MOUNTPOINT`. If the first word is
+/// neither a command nor like a path, clap reports it.
 pub fn normalize(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut args: Vec<OsString> = args.into_iter().collect();
     let is_command = |arg: &OsString| arg.to_str().is_some_and(|arg| COMMANDS.contains(&arg));
@@ -482,7 +481,7 @@ fn codecs(text: &str) -> Result<Codecs, String> {
     Policy::parse_codecs(text).map_err(|error| error.to_string())
 }
 
-/// Shards as `--shards` of a mount has them, and a shape without brackets.
+/// Parses `--shards` as in a mount, and also a shape without brackets.
 fn shards(text: &str) -> Result<Shards, String> {
     let shape = if text.contains(',') && !text.starts_with('[') {
         format!("[{text}]")
@@ -492,7 +491,7 @@ fn shards(text: &str) -> Result<Shards, String> {
     Policy::parse_shards(&shape).map_err(|error| error.to_string())
 }
 
-/// Lengths along each dimension: `365,721,1440`, and none of a scalar.
+/// Parses lengths along each dimension, `365,721,1440`, or `scalar`.
 fn lengths(text: &str) -> Result<Lengths, String> {
     if matches!(text, "scalar" | "[]") {
         return Ok(Vec::new());
@@ -557,10 +556,10 @@ mod tests {
 
     #[test]
     fn a_word_that_is_no_command_is_refused_and_a_path_without_a_mountpoint_needs_one() {
-        let said = |args: &[&str]| parse(args).expect_err("refused").to_string();
-        assert!(said(&["ls", "a.zarr"]).contains("unrecognized subcommand 'ls'"));
-        assert!(said(&["unmount", "mnt"]).contains("'umount'"));
-        assert!(said(&["a.zarr"]).contains("<MOUNTPOINT>"));
+        let refusal = |args: &[&str]| parse(args).expect_err("refused").to_string();
+        assert!(refusal(&["ls", "a.zarr"]).contains("unrecognized subcommand 'ls'"));
+        assert!(refusal(&["unmount", "mnt"]).contains("'umount'"));
+        assert!(refusal(&["a.zarr"]).contains("<MOUNTPOINT>"));
         assert!(parse(&["new", "mnt", "--create"]).is_ok());
     }
 

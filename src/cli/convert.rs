@@ -17,7 +17,9 @@ use super::mounted::{self, Mounted};
 use super::{open, print};
 use crate::array::FillChunks;
 use crate::codec::CodecSpec;
-use crate::convert::{self, Claim, Copied, How, Mark, Plan, Survey, Target, Verify, Watch, Wishes};
+use crate::convert::{
+    self, Claim, Copied, CopyOptions, Mark, Plan, Requested, Survey, Target, Verify, Watch,
+};
 use crate::error::{Error, Kind};
 use crate::hierarchy::{Hierarchy, Options};
 use crate::metadata::{Dialect, NodePath, Shards};
@@ -25,7 +27,7 @@ use crate::resources;
 use crate::store::directory::Durability;
 use crate::sys;
 
-/// The number of fill-value chunks that are stored in any case.
+/// The number of fill-value chunks that are always allowed.
 const FILL_COUNT: u64 = 100_000;
 
 /// The most fill-value chunks for each chunk that the source has.
@@ -46,11 +48,11 @@ pub fn run(args: &Convert) -> Result<(), Failure> {
         None => Target::Directory,
     };
     let is_new = check_dest(&args.dest, target)?;
-    let wishes = wishes(args, target);
-    // Planning needs a store, but leaves nothing in it.
+    let requested = requested(args, target);
+    // Planning needs a store, but stores nothing.
     std::fs::create_dir_all(&path)
         .map_err(|error| failed(format!("{}: {error}", path.display())))?;
-    let planned = prepare(args, &source, &from, &path, &wishes);
+    let planned = prepare(args, &source, &from, &path, &requested);
     let (dest, plan) = match planned {
         Ok(planned) => planned,
         Err(failure) => {
@@ -62,7 +64,7 @@ pub fn run(args: &Convert) -> Result<(), Failure> {
         }
     };
     let watch = Progress::new(plan.arrays().count())?;
-    let copied = copy(args, target, (&dest, &plan, &wishes), &watch);
+    let copied = copy(args, target, (&dest, &plan, &requested), &watch);
     watch.bar.finish_and_clear();
     if copied.is_err() && is_new {
         let _kept = std::fs::remove_dir(&path);
@@ -74,7 +76,7 @@ pub fn run(args: &Convert) -> Result<(), Failure> {
 fn copy(
     args: &Convert,
     target: Target,
-    (dest, plan, wishes): (&Hierarchy, &Plan, &Wishes),
+    (dest, plan, requested): (&Hierarchy, &Plan, &Requested),
     watch: &Progress,
 ) -> Result<Copied, Failure> {
     let shown = args.dest.display();
@@ -82,19 +84,19 @@ fn copy(
     let fill_chunks = if args.skip_fill_chunks { FillChunks::Skip } else { FillChunks::Store };
     check_fill(args, plan, &survey, fill_chunks)?;
     let claim = Claim {
-        arguments: arguments(args, wishes)?,
+        arguments: arguments(args, requested)?,
         session: session(),
         plan: plan.digest(),
         source: survey.digest(),
     };
-    let (mark, standing) = Mark::set(dest.store(), target, &claim)
+    let (mark, state) = Mark::set(dest.store(), target, &claim)
         .map_err(|error| failed(format!("{shown}: {}", error.detail())))?;
     dest.recovery().recover();
     let threads = thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let how = How {
+    let options = CopyOptions {
         threads: args.threads.unwrap_or(threads).max(1),
         verify: if args.verify { Verify::All } else { Verify::None },
-        standing,
+        state,
         fill_chunks,
         target,
         cache_len: resources::within_memory(args.cache_size, 4),
@@ -103,11 +105,11 @@ fn copy(
         // Read the source again, without any caches.
         let (source, from) = open::node(&args.source, args.from.as_ref())
             .map_err(|failure| Error::new(Kind::Stale, failure.message().to_owned()))?;
-        let again = convert::plan((&source, &from), dest, wishes, &|| watch.is_stopped())?;
+        let again = convert::plan((&source, &from), dest, requested, &|| watch.is_stopped())?;
         again.check_unchanged(plan)?;
         Survey::of(&again, watch)
     };
-    let copied = convert::run(dest, (plan, &survey), &how, watch, &survey_again)
+    let copied = convert::run(dest, (plan, &survey), &options, watch, &survey_again)
         .map_err(|error| cut_short(args, watch, &error))?;
     mark.remove()?;
     for path in &copied.changing {
@@ -125,8 +127,8 @@ fn cut_short(args: &Convert, watch: &Progress, error: &Error) -> Failure {
     failed(format!("{}: {why}; run the same command again to continue", args.dest.display()))
 }
 
-fn wishes(args: &Convert, target: Target) -> Wishes {
-    let mut wishes = Wishes {
+fn requested(args: &Convert, target: Target) -> Requested {
+    let mut requested = Requested {
         codecs: args.codecs.clone(),
         chunk_shape: args.chunks.clone(),
         shards: args.shards.clone(),
@@ -134,10 +136,10 @@ fn wishes(args: &Convert, target: Target) -> Wishes {
     };
     if target == Target::Mount {
         // The mount applies its own codecs to plain chunks.
-        wishes.codecs.get_or_insert_default();
-        wishes.shards = Some(Shards::None);
+        requested.codecs.get_or_insert_default();
+        requested.shards = Some(Shards::None);
     }
-    wishes
+    requested
 }
 
 /// Fails for options that a mount decides itself.
@@ -205,13 +207,13 @@ fn prepare(
     source: &Hierarchy,
     from: &NodePath,
     path: &Path,
-    wishes: &Wishes,
+    requested: &Requested,
 ) -> Result<(Hierarchy, Plan), Failure> {
     let store = open::store(path, Durability::Buffered)?;
     args.format.check_makes_nodes()?;
     let dest = Hierarchy::open(store, Some(args.format.clone()), Options::default())?;
     let dest = open::within_groups_above(dest, path)?;
-    let plan = convert::plan((source, from), &dest, wishes, &|| false)?;
+    let plan = convert::plan((source, from), &dest, requested, &|| false)?;
     for (path, error) in &plan.unsupported {
         print::error(&format!("zarrfs: {path}: {}", error.detail()));
     }
@@ -288,9 +290,9 @@ fn check_apart(source: &Path, dest: &Path) -> Result<(), Failure> {
 }
 
 /// Returns everything that determines the result, to recognize the same conversion.
-fn arguments(args: &Convert, wishes: &Wishes) -> Result<Value, Failure> {
+fn arguments(args: &Convert, requested: &Requested) -> Result<Value, Failure> {
     let codecs = |codecs: &Vec<CodecSpec>| codecs.iter().map(CodecSpec::to_json).collect::<Value>();
-    let shards = wishes.shards.as_ref().map(|shards| match shards {
+    let shards = requested.shards.as_ref().map(|shards| match shards {
         Shards::None => json!("none"),
         Shards::Target(len) => json!(len),
         Shards::Shape(shape) => json!(shape),
@@ -299,10 +301,10 @@ fn arguments(args: &Convert, wishes: &Wishes) -> Result<Value, Failure> {
         "source": resolved(&args.source)?.display().to_string(),
         "from": args.from.as_ref().map(Dialect::name),
         "format": args.format.name(),
-        "codecs": wishes.codecs.as_ref().map(codecs),
-        "chunks": wishes.chunk_shape,
+        "codecs": requested.codecs.as_ref().map(codecs),
+        "chunks": requested.chunk_shape,
         "shards": shards,
-        "only": wishes.only.iter().map(NodePath::as_str).collect::<Vec<_>>(),
+        "only": requested.only.iter().map(NodePath::as_str).collect::<Vec<_>>(),
         "skip_unsupported": args.skip_unsupported,
         "skip_fill_chunks": args.skip_fill_chunks,
     }))
@@ -374,7 +376,7 @@ impl Progress {
             bar.set_draw_target(ProgressDrawTarget::hidden());
         }
         let is_stopped = Arc::new(AtomicBool::new(false));
-        // Before any thread starts, so that all of them leave signals to the waiting one.
+        // Do this before any thread starts, so that only the waiting thread receives signals.
         sys::block_signals()?;
         let stop = Arc::clone(&is_stopped);
         thread::Builder::new().name("signals".to_owned()).spawn(move || {

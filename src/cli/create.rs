@@ -1,4 +1,4 @@
-//! `zarrfs create`: a group or an array, in a hierarchy or as the first node of a new one.
+//! `zarrfs create`: creates a group or an array, in a hierarchy or as the first node of a new one.
 
 use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
@@ -10,7 +10,7 @@ use super::{open, print};
 use crate::error::{Kind, Result};
 use crate::hierarchy::{Hierarchy, Options, Raised};
 use crate::json::Object;
-use crate::metadata::wanted::{self, Wanted};
+use crate::metadata::wanted::{self, NewArray};
 use crate::metadata::{Dialect, NodeKind, NodePath, Policy, Shards, declared};
 use crate::store::PRIVATE;
 use crate::store::directory::{Durability, LOCK_SUFFIX};
@@ -150,7 +150,7 @@ fn document(args: &Create) -> Result<String, Failure> {
     let (Some(shape), Some(data_type)) = (&args.shape, &args.dtype) else {
         return Ok(wanted::group(attributes));
     };
-    let wanted = Wanted {
+    let wanted = NewArray {
         shape: shape.clone(),
         data_type: data_type.clone(),
         chunk_shape: args.chunks.clone(),
@@ -196,7 +196,7 @@ fn find(path: &Path) -> Result<Place, Failure> {
     }
     if names.is_empty() && !is_empty {
         return Err(failed(format!(
-            "{shown}: neither a hierarchy nor an empty directory; a new hierarchy needs a directory of its own"
+            "{shown}: neither a hierarchy nor an empty directory; name an empty or a new directory"
         )));
     }
     let is_named = |path: &Path| {
@@ -214,7 +214,7 @@ fn find(path: &Path) -> Result<Place, Failure> {
     Ok(Place { root, node, dialect: None })
 }
 
-/// Returns the part of a path that is a directory, and the names that are not there.
+/// Returns the part of a path that exists, which is a directory, and the missing names.
 fn existing(path: &Path) -> Result<(PathBuf, Vec<String>), Failure> {
     let shown = path.display();
     if path.to_str().is_some_and(|path| path.contains("://")) {
@@ -237,7 +237,7 @@ fn existing(path: &Path) -> Result<(PathBuf, Vec<String>), Failure> {
     Err(failed(format!("{shown}: no such directory")))
 }
 
-/// Whether nothing exists at a path. Other errors are found further up.
+/// Whether the error means that nothing exists at a path.
 fn is_absent(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
 }

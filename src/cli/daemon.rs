@@ -1,7 +1,7 @@
 //! Mounting in the background: a child serves, and its parent returns when the mount answers.
 //!
-//! The child is this program again, so that a process with threads never forks. Its output before
-//! it is ready explains a failure.
+//! The child is a new process of this program, because a process with threads must not fork. If it
+//! fails before it is ready, its output explains why.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -15,7 +15,7 @@ const READY: &str = "ready";
 /// Starts a child with the command line `typed`, and waits until its mount is ready.
 pub fn start(typed: &[OsString], source: &Path, mountpoint: &Path) -> Result<(), Failure> {
     let program = std::env::current_exe()?;
-    // The word `mount` comes first; options are certainly valid after it.
+    // The word `mount` comes first; options are always valid after it.
     let mut typed = typed.iter().skip(1);
     let mut child = Command::new(program)
         .args(typed.next())
@@ -36,26 +36,26 @@ pub fn start(typed: &[OsString], source: &Path, mountpoint: &Path) -> Result<(),
             failed(format!("{}: the mount does not respond: {error}", mountpoint.display()))
         });
     }
-    let mut said = String::new();
-    err.read_to_string(&mut said)?;
+    let mut output = String::new();
+    err.read_to_string(&mut output)?;
     child.wait()?;
-    let said = said.trim();
-    let said = said.strip_prefix("zarrfs: ").unwrap_or(said);
-    Err(failed(if said.is_empty() {
+    let output = output.trim();
+    let output = output.strip_prefix("zarrfs: ").unwrap_or(output);
+    Err(failed(if output.is_empty() {
         format!(
             "{}: the daemon exited before it mounted {}",
             source.display(),
             mountpoint.display()
         )
     } else {
-        said.to_owned()
+        output.to_owned()
     }))
 }
 
 /// Reports from the child that the mount is ready. All paths are open by now, so the working
 /// directory can change.
-pub fn tell_parent() -> Result<(), Failure> {
-    // The daemon must not keep a directory busy.
+pub fn report_ready() -> Result<(), Failure> {
+    // The working directory of the daemon must not keep a file system busy.
     std::env::set_current_dir("/")?;
     let mut out = std::io::stdout().lock();
     writeln!(out, "{READY}")?;

@@ -21,7 +21,7 @@ const SHAPE: [u64; 3] = [12, 36, 72];
 const CHUNK: [u64; 3] = [1, 18, 36];
 /// The shard shape: half a year of the globe.
 const SHARD: [u64; 3] = [6, 36, 72];
-/// The chunk that is left out, to show that a missing chunk is a missing file.
+/// A chunk that is not stored, to show that a missing chunk is a missing file.
 const MISSING: [u64; 3] = [0, 1, 1];
 
 /// Creates the sample in the directory, mounts it, and shows its contents.
@@ -71,7 +71,7 @@ pub fn run(args: &Demo) -> Result<(), Failure> {
     ))
 }
 
-/// Returns the directories of the hierarchy and of the mountpoint, made.
+/// Creates and returns the directories of the hierarchy and of the mountpoint.
 fn directories(dir: &Path) -> Result<(PathBuf, PathBuf), Failure> {
     let shown = dir.display();
     std::fs::create_dir_all(dir).map_err(|error| failed(format!("{shown}: {error}")))?;

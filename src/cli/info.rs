@@ -61,8 +61,8 @@ fn facts(hierarchy: &Hierarchy, node: &Node) -> Result<Object, Failure> {
     Ok(facts)
 }
 
-/// Adds the formats in which the node is available, the memory that reading one needs, and the
-/// reasons why others are not.
+/// Adds the formats that the node has, the memory that reading one needs, and why it lacks the
+/// others.
 fn view_facts(hierarchy: &Hierarchy, node: &Node, add: &mut dyn FnMut(&str, Value)) {
     let cache = ChunkCache::new(CACHE_LEN);
     let get: &GetChunk<'_> = &|elements, coords, _| {

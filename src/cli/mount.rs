@@ -25,7 +25,7 @@ use crate::store::{Condition, Store};
 use crate::sys;
 use crate::vfs::{self, PassthroughOptions, Vfs, Writeback};
 
-/// Kernel flags and words of fstab that zarrfs can ignore.
+/// Kernel flags and options of fstab that zarrfs can ignore.
 const IGNORED: &[&str] = &[
     "rw",
     "defaults",
@@ -49,7 +49,7 @@ const IGNORED: &[&str] = &[
 ];
 
 /// The lifetime of cached names and attributes if no other program changes anything.
-const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+const UNLIMITED: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 /// The flags in `-o` besides long options.
 #[derive(Debug, Default)]
@@ -96,7 +96,7 @@ fn open_hierarchy(
     if flags.read_only {
         store = store.read_only();
     }
-    let metadata_ttl = if args.immutable { FOR_EVER } else { args.metadata_ttl };
+    let metadata_ttl = if args.immutable { UNLIMITED } else { args.metadata_ttl };
     let policy = Policy { codecs: args.codecs.clone(), shards: args.shards.clone() };
     let write = match args.shard_write {
         ShardWriteArg::Rewrite => ShardWrite::Rewrite,
@@ -114,14 +114,14 @@ fn serve(
     source: &open::Source,
     mountpoint: &Path,
 ) -> Result<(), Failure> {
-    // Before any thread starts, so that all of them leave signals to the waiting one.
+    // Do this before any thread starts, so that only the waiting thread receives signals.
     sys::block_signals()?;
     if args.daemon {
         setsid().map_err(io::Error::from)?;
     }
     logger::start(args.log_level, args.log_file.as_deref())?;
     let descriptors = resources::raise_descriptor_limit();
-    // The daemon leaves the directory that relative paths start from.
+    // The daemon changes its working directory, from which relative paths start.
     let rescue = args.rescue.as_ref().map(std::path::absolute).transpose()?;
     let hierarchy = open_hierarchy(args, flags, source)?;
     hierarchy.recovery().recover();
@@ -161,13 +161,13 @@ fn serve(
     };
     let mounted = fuse::mount(&vfs, mountpoint, &options)
         .map_err(|error| failed(format!("{}: {error}", mountpoint.display())))?;
-    // The parent checks whether the mount answers: a process that waits for its own answer cannot
-    // be killed.
+    // The parent checks whether the mount answers: a process that waits for an answer from itself
+    // cannot be killed.
     if let Some(device) = device_of(mountpoint) {
         raise_readahead(&device);
     }
     if args.daemon {
-        daemon::tell_parent()?;
+        daemon::report_ready()?;
     } else {
         log::info!("{} is mounted at {}", source.spelled().display(), mountpoint.display());
     }
@@ -179,20 +179,20 @@ fn end(mounted: Mounted, vfs: &Vfs, rescue: Option<&Path>) -> Result<(), Failure
     mounted.wait()?;
     let Err(error) = vfs.sync() else { return Ok(()) };
     let unstored = vfs.unstored();
-    let said = if let Some(dir) = rescue {
+    let message = if let Some(dir) = rescue {
         let mut rescue = rescue::Rescue::default();
         for vfs::Unstored { path, bytes, .. } in unstored {
             let file = rescue::Unstored { path, removed: bytes.is_none() };
             rescue.add(dir, &file, || Ok(bytes.map(|bytes| bytes.to_vec()).unwrap_or_default()));
         }
-        format!("not everything is stored: {error}; {}", rescue.told(dir))
+        format!("not everything is stored: {error}; {}", rescue.summary(dir))
     } else {
         let paths: Vec<String> = unstored.into_iter().map(|file| file.path).collect();
         format!("not everything is stored: {error}; unstored: {}", rescue::named(&paths))
     };
     // A daemon can only report in its log.
-    log::error!("{said}");
-    Err(failed(said))
+    log::error!("{message}");
+    Err(failed(message))
 }
 
 fn unmount_on_signal(mountpoint: PathBuf, vfs: Arc<Vfs>) {
@@ -212,8 +212,8 @@ fn unmount_on_signal(mountpoint: PathBuf, vfs: Arc<Vfs>) {
     }
 }
 
-/// Returns the numbers of the device that is mounted at `mountpoint`, as `MAJOR:MINOR`, without
-/// asking it.
+/// Returns the device number of the mount at `mountpoint`, as `MAJOR:MINOR`, without sending a
+/// request to the mount.
 fn device_of(mountpoint: &Path) -> Option<String> {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
     let of = |line: &str| {
@@ -224,8 +224,8 @@ fn device_of(mountpoint: &Path) -> Option<String> {
     mounts.lines().rev().find_map(of)
 }
 
-/// Raises the read-ahead of a mount to the largest size that the kernel uses: reads then take a
-/// quarter of the requests of the default. Needs root.
+/// Sets the read-ahead of a mount to 1 MiB, the largest size that the kernel uses, so that reads
+/// take a quarter of the requests. Needs root.
 fn raise_readahead(device: &str) {
     let path = format!("/sys/class/bdi/{device}/read_ahead_kb");
     let opened = std::fs::OpenOptions::new().write(true).open(&path);
@@ -266,7 +266,7 @@ fn with_options(args: &Mount, typed: &[OsString]) -> Result<(Mount, Flags), Fail
             }
         }
     }
-    // `-o rw,ro`: as mount does, the last one counts.
+    // In `-o rw,ro` the last one counts, as in mount(8).
     if args
         .options
         .iter()
@@ -326,7 +326,7 @@ fn create_source(args: &Mount) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns the mountpoint's own path; an error where nothing can be mounted on it.
+/// Returns the mountpoint's path without links; an error if nothing can be mounted on it.
 fn check_mountpoint(args: &Mount, flags: &Flags) -> Result<PathBuf, Failure> {
     let mountpoint = &args.mountpoint;
     let shown = mountpoint.display();
@@ -363,7 +363,7 @@ fn check_mountpoint(args: &Mount, flags: &Flags) -> Result<PathBuf, Failure> {
     Ok(mountpoint)
 }
 
-/// Refuses a mountpoint inside the source: the daemon would wait for itself without limit.
+/// Fails for a mountpoint inside the source: the daemon would wait for itself without limit.
 fn check_apart(source: &Path, mountpoint: &Path) -> Result<(), Failure> {
     if source.starts_with(mountpoint) || mountpoint.starts_with(source) {
         return Err(failed(format!(

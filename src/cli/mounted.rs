@@ -16,11 +16,11 @@ pub struct Mounted {
     pub is_zarr3: bool,
 }
 
-/// Returns the mount of ours that a path lies in, which need not be there but must be absolute and
+/// Returns the zarrfs mount in which a path lies. The path need not exist, but must be absolute and
 /// without links.
 pub fn find(path: &Path) -> Result<Option<Mounted>, Failure> {
     let mounts = umount::mounts()?;
-    // Of two mounts at the same place the later one is visible.
+    // If two mounts have the same place, the later one is visible.
     let above = mounts.into_iter().filter(|mount| path.starts_with(&mount.path));
     let Some(mount) = above.max_by_key(|mount| mount.path.components().count()) else {
         return Ok(None);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::failure::{Failure, failed};
 use crate::error::{Error, Kind};
-use crate::hierarchy::{Hierarchy, Holds, Options, holds_node};
+use crate::hierarchy::{Hierarchy, Membership, Options, membership};
 use crate::metadata::{Dialect, NodePath, draft_root_marker};
 use crate::store::Store;
 use crate::store::directory::{DirectoryStore, Durability};
@@ -73,7 +73,7 @@ impl Source {
         Ok(Self { root, node })
     }
 
-    /// Returns the draft that a directory of one of its nodes lies in.
+    /// Returns the draft hierarchy if `path` is the directory of one of its nodes.
     fn of_draft(path: &Path) -> Option<Self> {
         let (root, dialect) = path
             .ancestors()
@@ -151,10 +151,10 @@ pub fn within_groups_above(hierarchy: Hierarchy, root: &Path) -> crate::error::R
         };
         // A hierarchy that cannot be opened cannot be written either.
         let Ok(store) = store(above, Durability::Synced) else { break };
-        match holds_node(&store, hierarchy.dialect(), &base) {
-            Holds::Node => outermost = Some((store, base)),
-            Holds::Perhaps => {}
-            Holds::Nothing => break,
+        match membership(&store, hierarchy.dialect(), &base) {
+            Membership::Member => outermost = Some((store, base)),
+            Membership::Perhaps => {}
+            Membership::None => break,
         }
     }
     match outermost {
@@ -176,15 +176,15 @@ fn explain(path: &Path, error: &Error) -> Failure {
     }
 }
 
-/// Returns the root of the draft hierarchy that `path` lies in the `meta` or `data` of, if so.
+/// Returns the root of a draft hierarchy if `path` lies in its `meta` or `data`.
 fn draft_root_above(path: &Path) -> Option<PathBuf> {
     let path = path.canonicalize().ok()?;
     path.ancestors().skip(1).find(|above| draft_root_of(above).is_some()).map(Path::to_owned)
 }
 
-/// Returns the hierarchy that `path` leads into, and the node in it: of `climate.zarr/t2m` the node
-/// `t2m`. A directory that is a hierarchy by itself is opened as one, unless it is a node of a
-/// draft, which has one root only.
+/// Returns the hierarchy and the node at `path`: for `climate.zarr/t2m`, the node `t2m` of
+/// `climate.zarr`. A directory that is a hierarchy by itself is opened as one, unless it is a node
+/// of a draft, which has only one root.
 pub fn node(path: &Path, from: Option<&Dialect>) -> Result<(Hierarchy, NodePath), Failure> {
     check_local(path)?;
     if let Ok(source) = Source::parse(path)
@@ -211,7 +211,7 @@ pub fn node(path: &Path, from: Option<&Dialect>) -> Result<(Hierarchy, NodePath)
                     if hierarchy.node(&node)?.is_some_and(|node| !node.is_bare()) {
                         return Ok((hierarchy, node));
                     }
-                    return Err(nothing_at(path, &hierarchy, &root, &node));
+                    return Err(explain_missing(path, &hierarchy, &root, &node));
                 }
                 // The path may lead through a directory of a hierarchy above it.
                 Err(failure) if names.is_empty() && !lies_in_hierarchy(&root) => {
@@ -232,8 +232,8 @@ pub fn node(path: &Path, from: Option<&Dialect>) -> Result<(Hierarchy, NodePath)
     }
 }
 
-/// Returns the node in the outermost hierarchy that contains it, if that is in directories of Zarr
-/// 2 or 3: metadata of a group may affect its arrays.
+/// Returns the node in the outermost hierarchy that contains it, if that is Zarr 2 or 3 and nodes
+/// are directories, because metadata of a group may affect its arrays.
 pub fn node_with_groups(
     path: &Path,
     from: Option<&Dialect>,
@@ -262,7 +262,7 @@ pub fn node_with_groups(
 }
 
 /// Explains why there is nothing at `path`, which means `node` of the `hierarchy` at `root`.
-fn nothing_at(path: &Path, hierarchy: &Hierarchy, root: &Path, node: &NodePath) -> Failure {
+fn explain_missing(path: &Path, hierarchy: &Hierarchy, root: &Path, node: &NodePath) -> Failure {
     let shown = path.display();
     if path.is_file() {
         return failed(format!(

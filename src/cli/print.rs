@@ -41,7 +41,7 @@ impl Lines {
         Self(BufWriter::new(io::stdout().lock()))
     }
 
-    /// Prints a line. Breaks if the reader has ended.
+    /// Prints a line. Breaks if the reader has closed the pipe.
     pub fn print(&mut self, line: &str) -> Result<ControlFlow<()>, Failure> {
         match writeln!(self.0, "{line}") {
             Ok(()) => Ok(ControlFlow::Continue(())),

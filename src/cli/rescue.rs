@@ -7,7 +7,7 @@ use std::path::{Component, Path};
 use serde_json::Value;
 
 /// The most names in a message.
-const SAID: usize = 10;
+const MAX_NAMED: usize = 10;
 
 /// The rescue of files that are not stored.
 #[derive(Debug, Default)]
@@ -66,16 +66,16 @@ pub fn is_below(path: &str) -> bool {
 
 /// Lists the first of `paths`, with the number of others.
 pub fn named(paths: &[String]) -> String {
-    let said: Vec<String> =
-        paths.iter().take(SAID).map(|path| path.escape_debug().to_string()).collect();
-    match paths.len().saturating_sub(SAID) {
-        0 => said.join(", "),
-        more => format!("{} and {more} more", said.join(", ")),
+    let names: Vec<String> =
+        paths.iter().take(MAX_NAMED).map(|path| path.escape_debug().to_string()).collect();
+    match paths.len().saturating_sub(MAX_NAMED) {
+        0 => names.join(", "),
+        more => format!("{} and {more} more", names.join(", ")),
     }
 }
 
 impl Rescue {
-    /// Adds an unstored file, and writes its `bytes` to `path` below `dir`.
+    /// Records an unstored file, and writes its `bytes` below `dir` unless it was removed.
     pub fn add(
         &mut self,
         dir: &Path,
@@ -100,18 +100,18 @@ impl Rescue {
     }
 
     /// Describes the files in `dir`, the lost ones, and those that the store still has.
-    pub fn told(&self, dir: &Path) -> String {
-        let mut told = Vec::new();
+    pub fn summary(&self, dir: &Path) -> String {
+        let mut summary = Vec::new();
         for (what, paths) in [
             (format!("saved in {}", dir.display()), &self.written),
             ("not saved".to_owned(), &self.lost),
             ("removed in the mount, but still in the store".to_owned(), &self.removed),
         ] {
             if !paths.is_empty() {
-                told.push(format!("{what}: {}", named(paths)));
+                summary.push(format!("{what}: {}", named(paths)));
             }
         }
-        told.join("; ")
+        summary.join("; ")
     }
 }
 
@@ -120,9 +120,8 @@ fn numbered(name: &str, number: u32) -> String {
     if number == 0 { name.to_owned() } else { format!("{name}.{number}") }
 }
 
-/// Writes a file, and returns when it survives a power cut. One that is there already is left
-/// alone: the new one gets a number, which is returned. Where it cannot be written whole nothing is
-/// left of it.
+/// Writes a file, and returns when it would survive a power cut. If the name exists, the new file
+/// gets a number, which is returned. If the file cannot be written completely, it is removed.
 fn write(at: &Path, bytes: &[u8]) -> io::Result<u32> {
     let above = at.parent().unwrap_or(at);
     fs::create_dir_all(above)?;
@@ -150,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_are_told_from_lines_by_their_number_alone() {
+    fn the_length_in_each_line_separates_bytes_from_lines() {
         let lines = [
             "{\"path\":\"a/c/0\",\"len\":3}\n",
             "\n{\n",
@@ -175,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn each_file_is_in_one_place_and_said_to_be_there() {
+    fn each_unstored_file_is_listed_as_saved_lost_or_removed() {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let mut rescue = Rescue::default();
         rescue.add(dir.path(), &unstored("a/c/0"), || Ok(b"one".to_vec()));
@@ -189,14 +188,17 @@ mod tests {
         assert_eq!(read("b\n../c"), b"three");
         rescue.add(dir.path(), &unstored("../d"), || Ok(b"four".to_vec()));
         rescue.add(dir.path(), &unstored("a/c/2"), || Err(io::Error::other("unmounted")));
-        // A file is in the way.
+        // Here `e` cannot be written, because `0` is a file.
         rescue.add(dir.path(), &unstored("a/c/0/e"), || Ok(b"five".to_vec()));
         assert!(!rescue.is_whole());
-        let told = rescue.told(Path::new("/r"));
-        let (there, lost) = told.split_once("; not saved: ").expect("some are lost");
+        let summary = rescue.summary(Path::new("/r"));
+        let (there, lost) = summary.split_once("; not saved: ").expect("some are lost");
         assert_eq!(there, r"saved in /r: a/c/0, a/c/0.1, b\n../c");
         let (lost, removed) = lost.split_once("; ").expect("one was removed");
-        assert!(lost.contains("../d (not a path") && lost.contains("a/c/2 (unmounted)"), "{told}");
+        assert!(
+            lost.contains("../d (not a path") && lost.contains("a/c/2 (unmounted)"),
+            "{summary}"
+        );
         assert_eq!(removed, "removed in the mount, but still in the store: a/c/1");
     }
 
@@ -210,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_leads_elsewhere_is_not_rescued() {
+    fn a_path_that_leads_out_is_not_rescued() {
         for path in ["/etc/passwd", "../a", "a/../../b", "", "a//../b"] {
             assert!(!is_below(path), "{path}");
         }

@@ -46,7 +46,7 @@ struct Drawn {
 struct Level {
     path: NodePath,
     names: IntoIter<String>,
-    /// The next name and node. They are read ahead, since a line shows whether it is the last one.
+    /// The next name and node, read ahead because a line shows whether it is the last one.
     next: Option<(String, Found<Arc<Node>>)>,
     width: usize,
     indent: String,

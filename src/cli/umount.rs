@@ -52,7 +52,7 @@ pub fn run(args: &Umount) -> Result<(), Failure> {
     let Some(dir) = &args.rescue else {
         let list = std::fs::read_to_string(mountpoint.join(".zarrfs/unstored"));
         let unstored = list.and_then(|text| rescue::Unstored::parse(&text));
-        let unstored = unstored.map_err(|failure| untold(args, &error, &failure))?;
+        let unstored = unstored.map_err(|failure| unreadable_list(args, &error, &failure))?;
         if unstored.is_empty() {
             return end_without_sync(&mountpoint, daemon, &error);
         }
@@ -65,30 +65,30 @@ pub fn run(args: &Umount) -> Result<(), Failure> {
     };
     // The daemon has them in memory; their paths in the mount cannot be read if the store is gone.
     let all = std::fs::read(mountpoint.join(".zarrfs/unstored-bytes"))
-        .map_err(|failure| untold(args, &error, &failure))?;
+        .map_err(|failure| unreadable_list(args, &error, &failure))?;
     let mut rescue = rescue::Rescue::default();
     let unstored = rescue::Unstored::parse_with_bytes(&all);
-    let unstored = unstored.map_err(|failure| untold(args, &error, &failure))?;
+    let unstored = unstored.map_err(|failure| unreadable_list(args, &error, &failure))?;
     if unstored.is_empty() {
         return end_without_sync(&mountpoint, daemon, &error);
     }
     for (file, bytes) in unstored {
         rescue.add(dir, &file, || Ok(bytes.to_vec()));
     }
-    let told = rescue.told(dir);
+    let summary = rescue.summary(dir);
     if !rescue.is_whole() {
         return Err(failed(format!(
-            "{shown}: not everything is stored, so it stays mounted: {error}; {told}; umount(8) \
+            "{shown}: not everything is stored, so it stays mounted: {error}; {summary}; umount(8) \
              unmounts it and discards them"
         )));
     }
     now(&mountpoint, Busy::Refuse)?;
     wait_for(daemon)?;
-    Err(Failure::Rescued(format!("{shown}: not everything is stored: {error}; {told}")))
+    Err(Failure::Rescued(format!("{shown}: not everything is stored: {error}; {summary}")))
 }
 
-/// Unmounts although the sync failed, if no changes are pending and the directory of the store was
-/// removed: nothing is left to sync then. Any other failure of the sync is reported.
+/// Unmounts although the sync failed, if the directory of the store was removed: without pending
+/// changes nothing is left to sync. Any other failure of the sync is reported.
 fn end_without_sync(mountpoint: &Path, daemon: u32, error: &std::io::Error) -> Result<(), Failure> {
     if error.raw_os_error() == Some(libc::ESTALE) {
         now(mountpoint, Busy::Refuse)?;
@@ -102,7 +102,7 @@ fn end_without_sync(mountpoint: &Path, daemon: u32, error: &std::io::Error) -> R
 }
 
 /// Returns the failure for an unreadable list of unstored files.
-fn untold(args: &Umount, error: &std::io::Error, failure: &std::io::Error) -> Failure {
+fn unreadable_list(args: &Umount, error: &std::io::Error, failure: &std::io::Error) -> Failure {
     let shown = args.mountpoint.display();
     failed(format!(
         "{shown}: not everything is stored: {error}; the list of unstored files cannot be read: \
@@ -126,8 +126,8 @@ pub fn is_dead(error: &std::io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOTCONN | libc::ECONNABORTED))
 }
 
-/// Returns the attributes of a mountpoint from the process that serves it: the kernel may still
-/// have attributes of a dead mount.
+/// Returns the attributes of a mountpoint from the process that serves it, because the kernel may
+/// still have cached attributes of a dead mount.
 pub fn alive(mountpoint: &Path) -> std::io::Result<std::fs::Metadata> {
     let found = std::fs::metadata(mountpoint)?;
     if found.is_dir() {
@@ -147,7 +147,7 @@ fn wait_for(process: u32) -> Result<(), Failure> {
     let path = PathBuf::from(format!("/proc/{process}/stat"));
     let started = Instant::now();
     let has_gone = || match std::fs::read_to_string(&path) {
-        // A dead child whose parent does not wait for it stays as a zombie (Z).
+        // A dead child is a zombie (Z) until its parent waits for it.
         Ok(stat) => stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z')),
         Err(_) => true,
     };
@@ -162,7 +162,7 @@ fn wait_for(process: u32) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Ends a mount: by the system call where that is permitted, else by `fusermount3`.
+/// Unmounts: by the system call if it is permitted, else by `fusermount3`.
 pub fn now(mountpoint: &Path, busy: Busy) -> Result<(), Failure> {
     let shown = mountpoint.display();
     let flags = match busy {
@@ -182,11 +182,11 @@ pub fn now(mountpoint: &Path, busy: Busy) -> Result<(), Failure> {
     if done.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&done.stderr).trim().to_owned();
-    if said.contains("busy") {
+    let output = String::from_utf8_lossy(&done.stderr).trim().to_owned();
+    if output.contains("busy") {
         Err(in_use(mountpoint))
     } else {
-        Err(failed(format!("{shown}: {said}")))
+        Err(failed(format!("{shown}: {output}")))
     }
 }
 

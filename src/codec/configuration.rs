@@ -36,7 +36,7 @@ pub(in crate::codec) fn integer(
     }
 }
 
-/// Like [`integer`], for a number from 0 that fits 32 bits.
+/// Like [`integer`], for a number that is not negative and fits 32 bits.
 pub(in crate::codec) fn count(
     codec: &str,
     configuration: &Object,
@@ -61,16 +61,16 @@ pub(in crate::codec) fn flag(codec: &str, configuration: &Object, member: &str) 
     }
 }
 
-/// A type as NumPy spells it, and whether its bytes are in big endian order.
+/// A type in NumPy's spelling, with its byte order.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::codec) struct Stated {
+pub(in crate::codec) struct NumpyType {
     /// The type; `|O` is text of any length.
     pub dtype: DType,
     /// Whether the byte order is given and is big endian.
     pub is_big: bool,
 }
 
-impl Stated {
+impl NumpyType {
     /// Returns the type that NumPy calls `<i4`, `|u1`, `f8` or `float32`.
     pub fn parse(text: &str) -> Option<Self> {
         let code = text.trim_start_matches(['<', '>', '=', '|', '!']);
@@ -87,16 +87,16 @@ pub(in crate::codec) fn dtype(
     codec: &str,
     configuration: &Object,
     member: &str,
-) -> Result<Option<Stated>> {
+) -> Result<Option<NumpyType>> {
     let value = match configuration.get(member) {
         None | Some(Value::Null) => return Ok(None),
         Some(value) => value,
     };
-    let stated = value.as_str().and_then(Stated::parse);
-    let stated = stated.ok_or_else(|| {
+    let numpy_type = value.as_str().and_then(NumpyType::parse);
+    let numpy_type = numpy_type.ok_or_else(|| {
         Error::unsupported(format!("{codec}: {member} {value} is not a supported type"))
     })?;
-    Ok(Some(stated))
+    Ok(Some(numpy_type))
 }
 
 /// Returns NumPy's name of a little-endian type; `None` if NumPy or Zarr 2 has no such type.
@@ -174,7 +174,9 @@ mod tests {
 
     #[test]
     fn a_type_of_numpy_has_a_kind_a_length_and_an_order() {
-        let stated = |text| Stated::parse(text).map(|stated| (stated.dtype.name(), stated.is_big));
+        let numpy_type = |text| {
+            NumpyType::parse(text).map(|numpy_type| (numpy_type.dtype.name(), numpy_type.is_big))
+        };
         for (text, name, is_big) in [
             ("<i4", "int32", false),
             (">f2", "float16", true),
@@ -188,15 +190,15 @@ mod tests {
             ("<M8[25us]", "numpy.datetime64", false),
             (">m8", "numpy.timedelta64", true),
         ] {
-            assert_eq!(stated(text), Some((name.to_owned(), is_big)), "{text}");
-            let named = numpy_name(&Stated::parse(text).expect("a type").dtype);
-            let again = named.as_deref().and_then(Stated::parse);
+            assert_eq!(numpy_type(text), Some((name.to_owned(), is_big)), "{text}");
+            let named = numpy_name(&NumpyType::parse(text).expect("a type").dtype);
+            let again = named.as_deref().and_then(NumpyType::parse);
             assert!(again.is_none_or(|again| again.dtype.name() == name), "{text}: {named:?}");
         }
         for text in
             ["", "<", "<<i4", "i3", "f16", "U0", "M8[", "M8[0s]", "M8[x]", "string", "\u{e9}4"]
         {
-            assert_eq!(stated(text), None, "{text}");
+            assert_eq!(numpy_type(text), None, "{text}");
         }
     }
 }

@@ -18,8 +18,8 @@ pub trait ArrayToArray: Send + Sync + fmt::Debug {
     /// Returns the decoded elements, little endian and in C order.
     fn decode(&self, encoded: Buffer) -> Result<Buffer>;
 
-    /// Returns the number of elements along each encoded dimension that the first `extent` elements
-    /// along each decoded dimension become.
+    /// Returns the extent along each encoded dimension of the elements that are the first `extent`
+    /// along each decoded dimension.
     fn encoded_extent(&self, extent: Vec<u64>) -> Vec<u64> {
         extent
     }

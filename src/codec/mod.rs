@@ -10,17 +10,17 @@
 //! elements vlen spec kinds · row · the codecs, one file each · table · registry · pipeline
 //! ```
 //!
-//! A codec that has a list of other codecs in its configuration does not import [`table`]: the row
-//! passes in the function that finds them.
+//! The configuration of some codecs lists other codecs. Such a codec does not import [`table`]: its
+//! row passes in the function that finds them.
 //!
 //! `sharding_indexed` is not built here: it decides where encoded chunks lie, so
 //! [`array`](crate::array) builds it.
 //!
-//! `Elements` (shape and data type) runs through the codecs when a pipeline is bound, since a
-//! filter may change both. An encoder knows how much of the chunk lies inside the array, since N5
-//! crops chunks at the border. A pipeline knows whether it loses precision; then the cache does not
-//! keep written bytes, and readers see the stored ones. In the model, `bytes` may have a list for
-//! `endian` with one value for each field of a structure, since Zarr 2 has such data types.
+//! A filter may change shape and data type, so binding a pipeline passes `Elements` from codec to
+//! codec. An encoder knows how much of the chunk lies inside the array, since N5 crops chunks at
+//! the border. A pipeline knows whether it loses precision; if so, the cache drops written bytes
+//! and readers see the stored ones. In the model, `endian` of `bytes` may be a list with one value
+//! for each field of a structure, because Zarr 2 has such data types.
 
 pub mod array_to_array;
 pub mod array_to_bytes;

@@ -240,7 +240,7 @@ fn truncated(float: f64, len: u8, is_signed: bool) -> i64 {
 #[expect(
     clippy::as_conversions,
     clippy::cast_possible_truncation,
-    reason = "truncation is what is asked for, and what does not fit is left out before"
+    reason = "truncation is intended, and numbers out of range were handled above"
 )]
 fn whole(float: f64) -> i64 {
     const TWO_63: f64 = 9_223_372_036_854_775_808.0;

@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::json::Object;
 use crate::parallel;
 
-/// The most bytes by which an intermediate form may exceed twice the decoded length.
+/// An intermediate form may be longer than twice the decoded chunk by at most this many bytes.
 const SLACK: u64 = 1 << 20;
 
 /// The codecs between a decoded chunk and its stored form.
@@ -42,9 +42,9 @@ struct Stage {
 }
 
 impl Pipeline {
-    /// Binds `chain` to chunks of `elements`. Its array-to-bytes codec is not sharding. The
-    /// array-to-array codecs `before`, those around a shard, come first. `max_len` limits the bytes
-    /// of a chunk whose length does not follow from its shape.
+    /// Binds `chain`, which must not contain sharding, to chunks of `elements`. The array-to-array
+    /// codecs `before`, which stand before a sharding codec, are applied first. `max_len` limits
+    /// the bytes of a chunk whose length does not follow from its shape.
     pub fn bind(
         chain: &Chain,
         before: &[CodecSpec],

@@ -27,8 +27,8 @@ pub fn unless_identity(codec: Option<impl ArrayToArray + 'static>, encoded: Elem
 /// The function that builds a bytes-to-bytes codec from its configuration.
 pub type BuildBytes = fn(&Object) -> Result<Box<dyn BytesToBytes>>;
 
-/// A function that finds the bytes-to-bytes codec with a name. The row of a codec that has a list
-/// of such codecs in its configuration passes it to that codec.
+/// A function that finds a bytes-to-bytes codec by name. A row passes it to a codec whose
+/// configuration lists such codecs.
 pub type FindBytes = fn(&str) -> Option<BuildBytes>;
 
 /// The function that binds a codec to its configuration and, if it works on arrays, to a chunk.

@@ -50,11 +50,11 @@ impl Form {
     /// Returns an error with a reason if `bytes` are not a valid chunk.
     pub fn check(self, bytes: &[u8]) -> Result<(), String> {
         let wrong = |detail: String| Err(format!("{}: {detail}", self.name()));
-        let Some((said, mut rest)) = number(bytes) else {
+        let Some((declared, mut rest)) = number(bytes) else {
             return wrong(format!("{} bytes, the element count needs {NUMBER_LEN}", bytes.len()));
         };
-        if said != self.count {
-            return wrong(format!("{said} elements declared, the chunk has {}", self.count));
+        if declared != self.count {
+            return wrong(format!("{declared} elements declared, the chunk has {}", self.count));
         }
         for index in 0..self.count {
             let element = number(rest)
@@ -99,8 +99,8 @@ impl Form {
     pub fn is_filled(self, bytes: &[u8], item: &[u8]) -> bool {
         let Ok(element) = element(item) else { return false };
         let count = usize::try_from(self.count).unwrap_or(usize::MAX);
-        number(bytes).is_some_and(|(said, rest)| {
-            said == self.count
+        number(bytes).is_some_and(|(declared, rest)| {
+            declared == self.count
                 && element.len().checked_mul(count) == Some(rest.len())
                 && rest.chunks_exact(element.len()).all(|found| found == element)
         })

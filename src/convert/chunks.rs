@@ -1,5 +1,5 @@
-//! Copies the chunks of an array with several threads. One thread writes each stored value of the
-//! target, once.
+//! Copies the chunks of an array with several threads. Each stored value of the target is written
+//! once, by one thread.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,7 +7,7 @@ use std::thread;
 
 use parking_lot::Mutex;
 
-use super::how::{How, Standing, Verify};
+use super::options::{CopyOptions, TargetState, Verify};
 use super::plan::{Chunks, Form};
 use super::survey::Stored;
 use super::units::{self, places};
@@ -46,12 +46,12 @@ impl Copied {
 pub fn copy(
     (path, chunks, stored): (&NodePath, &Chunks, Stored),
     store: &Store,
-    (how, watch): (&How, &dyn Watch),
+    (options, watch): (&CopyOptions, &dyn Watch),
     copied: &Copied,
 ) -> Result<()> {
-    let cache = ChunkCache::new(how.cache_len);
-    let work = Work { chunks, store, how, cache, copied, unsynced: Mutex::default() };
-    let needs_fill = chunks.needs_fill(how.fill_chunks);
+    let cache = ChunkCache::new(options.cache_len);
+    let work = Work { chunks, store, options, cache, copied, unsynced: Mutex::default() };
+    let needs_fill = chunks.needs_fill(options.fill_chunks);
     let units = if needs_fill { units::all(&chunks.dest) } else { units::stored(chunks)? };
     let expected = if needs_fill { chunks.count_all() } else { chunks.expected(stored.count) };
     watch.begin(path, expected);
@@ -67,11 +67,11 @@ pub fn copy(
             watch.advance();
         }
     };
-    // Not `parallel::map`: it takes a list of known length and chooses the number of threads
-    // itself. Also, a thread of that pool that waits for inner chunks takes up other work, and must
-    // not hold the lock of a cached chunk, which it does here.
+    // `parallel::map` does not fit: it takes a list of known length and chooses the number of
+    // threads itself. Also, while a thread of that pool waits for inner chunks it runs other work,
+    // so it must not hold the lock of a cached chunk, as it does here.
     thread::scope(|scope| {
-        for _ in 1..how.threads {
+        for _ in 1..options.threads {
             scope.spawn(run);
         }
         run();
@@ -79,8 +79,8 @@ pub fn copy(
     if let Some(error) = failure.into_inner() {
         return Err(error);
     }
-    if !watch.is_stopped() && how.standing == Standing::Doubtful && !needs_fill {
-        work.erase_others(watch)?;
+    if !watch.is_stopped() && options.state == TargetState::Doubtful && !needs_fill {
+        work.erase_stale(watch)?;
     }
     if watch.is_stopped() {
         return Err(stopped());
@@ -91,7 +91,7 @@ pub fn copy(
 struct Work<'w> {
     chunks: &'w Chunks,
     store: &'w Store,
-    how: &'w How,
+    options: &'w CopyOptions,
     /// The decoded chunks of the source that several chunks of the target need.
     cache: ChunkCache,
     copied: &'w Copied,
@@ -127,10 +127,10 @@ impl Work<'_> {
         let inner = self.inner(unit);
         let Some(first) = inner.first() else { return Ok(()) };
         let key = self.dest().key(first)?;
-        let is_there = self.how.standing != Standing::Fresh && self.store.stat(&key)?.is_some();
-        let is_right = match self.how.standing {
-            Standing::Doubtful if is_there => self.is_right(&inner)?,
-            Standing::Fresh | Standing::Resumed | Standing::Doubtful => is_there,
+        let is_there = self.options.state != TargetState::Fresh && self.store.stat(&key)?.is_some();
+        let is_right = match self.options.state {
+            TargetState::Doubtful if is_there => self.is_right(&inner)?,
+            TargetState::Fresh | TargetState::Resumed | TargetState::Doubtful => is_there,
         };
         if is_right {
             Copied::add(&self.copied.found, 1);
@@ -144,7 +144,7 @@ impl Work<'_> {
                 self.sync_later(key)?;
             }
         }
-        if self.how.verify == Verify::All {
+        if self.options.verify == Verify::All {
             inner.iter().try_for_each(|coords| self.verify(coords))?;
         }
         Ok(())
@@ -162,7 +162,7 @@ impl Work<'_> {
         self.store.write()?.sync(&keys)
     }
 
-    /// Whether the target has all of these chunks with the correct contents.
+    /// Whether the target has exactly the contents of these chunks.
     fn is_right(&self, inner: &[Coords]) -> Result<bool> {
         for coords in inner {
             let found = match self.dest().read_chunk(coords) {
@@ -176,8 +176,8 @@ impl Work<'_> {
         Ok(true)
     }
 
-    /// Erases chunks of the target that have no source any more.
-    fn erase_others(&self, watch: &dyn Watch) -> Result<()> {
+    /// Erases chunks of the target that the source no longer has.
+    fn erase_stale(&self, watch: &dyn Watch) -> Result<()> {
         let (source, dest) = (self.source(), self.dest());
         for coords in Arc::clone(dest.chunks()).list()? {
             let coords = coords?;
@@ -197,7 +197,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Stores these chunks of a stored value. Returns whether there was anything to store.
+    /// Stores these chunks of a stored value. Returns whether any had to be stored.
     fn make(&self, inner: &[Coords]) -> Result<bool> {
         match self.chunks.form {
             Form::Encoded => self.copy_encoded(inner),
@@ -215,7 +215,7 @@ impl Work<'_> {
                 missing.push(coords.clone());
                 continue;
             };
-            // The length of elements of variable length is unknown without decoding.
+            // For elements of variable length only decoding tells the length.
             self.count(self.dest().chunk_len(coords)?.exactly().unwrap_or(value.stat.len));
             changes.push(Change::set(coords.clone(), value.bytes));
         }
@@ -263,7 +263,7 @@ impl Work<'_> {
     }
 
     fn needs_fill(&self) -> bool {
-        self.chunks.needs_fill(self.how.fill_chunks)
+        self.chunks.needs_fill(self.options.fill_chunks)
     }
 
     /// Assembles a chunk of the target from the chunks of the source that it overlaps.

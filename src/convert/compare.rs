@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use super::how::Target;
+use super::options::Target;
 use crate::array::Array;
 use crate::dtype::DType;
 use crate::hierarchy::{Content, Node};
@@ -10,7 +10,7 @@ use crate::json::Object;
 use crate::metadata::{DIMENSIONS, FILL, masked_value};
 
 /// Describes the difference between `planned` and `found`, `None` if there is none. A mount shows a
-/// node decoded, and with the limits of its store's dialect.
+/// node decoded, and within the limits of its store's dialect.
 pub fn difference(planned: &Content, found: Option<&Node>, target: Target) -> Option<String> {
     let Some(found) = found.filter(|node| node.document().is_some()) else {
         return Some("it has no metadata".to_owned());
@@ -54,8 +54,8 @@ fn array(planned: &Array, found: &Array, target: Target) -> Option<String> {
         .or_else(|| attributes(&old.attributes, &new.attributes, &new.dtype))
 }
 
-/// Describes the difference between attributes of an array. Zarr 2 has one place for the masked
-/// value of xarray and the fill value, so a mount of such a store shows every fill value as masked.
+/// Describes the difference between the attributes of two arrays. Zarr 2 stores the masked value of
+/// xarray as the fill value, so a mount of a Zarr 2 store shows every fill value as masked.
 fn attributes(planned: &Object, found: &Object, dtype: &DType) -> Option<String> {
     let masked = |attributes: &Object| {
         attributes.get(FILL).map(|value| masked_value(value, dtype).ok_or_else(|| value.clone()))

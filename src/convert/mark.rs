@@ -1,13 +1,13 @@
 //! The mark of an incomplete copy: a value at its root, which is removed at the end.
 //!
-//! It also names the process that makes the copy. That process has a place aside in the store,
-//! which counts as abandoned after the process dies. So one process at a time works on a target,
+//! It names a temporary place in the store, which belongs to the process that makes the copy and
+//! counts as abandoned after that process dies. So only one process at a time works on a target,
 //! and another one can continue after it was killed.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::how::{Standing, Target};
+use super::options::{Target, TargetState};
 use crate::error::{At, Error, Kind, Result};
 use crate::store::{Aside, Condition, Entry, Key, PRIVATE, Prefix, Stat, Store};
 
@@ -15,7 +15,7 @@ use crate::store::{Aside, Condition, Entry, Key, PRIVATE, Prefix, Stat, Store};
 const KEY: &str = ".zarrfs/convert";
 const LIMIT: u64 = 1 << 20;
 
-/// A file that a mount also shows in an empty directory after a few seconds.
+/// A file that a mount shows even in an empty directory, after a few seconds.
 const DOCUMENT: &str = "zarr.json";
 
 /// The number of attempts if other processes change the mark at the same time.
@@ -55,7 +55,7 @@ impl Found {
     }
 
     /// Whether the process that set the mark is still running.
-    fn is_held(&self, store: &Store, abandoned: &[Aside]) -> Result<bool> {
+    fn has_live_owner(&self, store: &Store, abandoned: &[Aside]) -> Result<bool> {
         let Some(holder) = self.text("holder").and_then(|text| Prefix::parse(text).ok()) else {
             return Ok(false);
         };
@@ -67,16 +67,16 @@ impl Found {
 impl<'s> Mark<'s> {
     /// Marks the target as a copy by this process. Removes leftovers of another copy that this one
     /// cannot use.
-    pub fn set(store: &'s Store, target: Target, claim: &Claim) -> Result<(Self, Standing)> {
+    pub fn set(store: &'s Store, target: Target, claim: &Claim) -> Result<(Self, TargetState)> {
         let write = store.write()?;
         let aside = write.aside()?;
         let own = place_of(aside.prefix())?;
         write.set(&own, &[Bytes::new().into()], Condition::Always).at(&own)?;
         let mark = Self { store, target, key: Key::parse(KEY)?, aside };
         for _ in 0..ATTEMPTS {
-            if let Some(standing) = mark.take(claim)? {
+            if let Some(state) = mark.take(claim)? {
                 write.sync(std::slice::from_ref(&mark.key))?;
-                return Ok((mark, standing));
+                return Ok((mark, state));
             }
         }
         Err(Error::new(
@@ -88,16 +88,16 @@ impl<'s> Mark<'s> {
     }
 
     /// Tries to set the mark; `None` if another process changed it in the meantime.
-    fn take(&self, claim: &Claim) -> Result<Option<Standing>> {
-        // While these are held, no other process cleans up after dead ones.
+    fn take(&self, claim: &Claim) -> Result<Option<TargetState>> {
+        // While this process holds these, no other process cleans up after dead ones.
         let abandoned = self.store.write()?.abandoned()?;
         let Some(found) = self.found()? else {
             if self.put(claim, Some(&claim.source), Condition::Absent)?.is_none() {
                 return Ok(None);
             }
-            return self.check_empty().map(|()| Some(Standing::Fresh));
+            return self.check_empty().map(|()| Some(TargetState::Fresh));
         };
-        if found.is_held(self.store, &abandoned)? {
+        if found.has_live_owner(self.store, &abandoned)? {
             let detail = "another conversion is writing here: wait until it has finished";
             return Err(Error::new(Kind::Busy, detail));
         }
@@ -113,23 +113,23 @@ impl<'s> Mark<'s> {
         let has_plan = found.text("plan") == Some(&claim.plan);
         let is_same = found.text("session") == Some(&claim.session)
             && found.text("source") == Some(&claim.source);
-        let standing = match (has_plan, is_same) {
-            (false, _) => Standing::Fresh,
-            (true, true) => Standing::Resumed,
-            (true, false) => Standing::Doubtful,
+        let state = match (has_plan, is_same) {
+            (false, _) => TargetState::Fresh,
+            (true, true) => TargetState::Resumed,
+            (true, false) => TargetState::Doubtful,
         };
-        // Values that are not compared before the next interruption stay doubtful.
-        let source = (standing == Standing::Resumed).then_some(claim.source.as_str());
+        // If this copy is interrupted, values that were not compared yet stay doubtful.
+        let source = (state == TargetState::Resumed).then_some(claim.source.as_str());
         let unchanged = Condition::Unchanged(found.stat.version);
-        if standing != Standing::Fresh {
-            return Ok(self.put(claim, source, unchanged)?.map(|_| standing));
+        if state != TargetState::Fresh {
+            return Ok(self.put(claim, source, unchanged)?.map(|_| state));
         }
-        // Until everything else is removed, the mark is that of another plan.
+        // Until everything else is removed, the mark names a different plan.
         let other = Claim { plan: String::new(), ..claim.clone() };
         let Some(stat) = self.put(&other, None, unchanged)? else { return Ok(None) };
         self.clear()?;
         let unchanged = Condition::Unchanged(stat.version);
-        Ok(self.put(claim, Some(&claim.source), unchanged)?.map(|_| standing))
+        Ok(self.put(claim, Some(&claim.source), unchanged)?.map(|_| state))
     }
 
     fn found(&self) -> Result<Option<Found>> {
@@ -220,7 +220,7 @@ pub fn is_ignored(name: &str, target: Target) -> bool {
     name == PRIVATE || (target == Target::Mount && name == DOCUMENT)
 }
 
-/// Returns the key that a running process holds in its place aside.
+/// Returns the key of the value that a running process has in its temporary place.
 fn place_of(holder: &Prefix) -> Result<Key> {
     holder.key("convert")
 }

@@ -1,23 +1,24 @@
 //! A copy of a hierarchy in another dialect, with other codecs, chunks or shards.
 //!
-//! [`plan`] says beforehand what every node becomes, and what the target cannot hold. [`run`]
-//! stores all chunks first and all documents last, so that a copy that is not whole has no nodes; a
-//! [`Mark`] at its root says what it is, and goes when it is whole. Chunks that are there when a
-//! copy is taken up again are whole, since values take their keys by renaming: they are not copied
-//! again, unless the source has changed.
+//! [`plan`] decides beforehand what every node becomes, and which nodes the target cannot hold.
+//! [`run`] stores all chunks first and all metadata files last, so an incomplete copy has no nodes.
+//! A [`Mark`] at the root identifies an incomplete copy and is removed at the end. If a copy is
+//! continued after an interruption, existing chunks are complete, since values are renamed to their
+//! keys; they are copied again only if the source has changed.
 //!
-//! A copy is what the source was at one moment, if nobody writes to the source all the time: a
-//! [`Survey`] before the first chunk is read and one after the last are compared. Arrays that have
-//! changed between them are compared with the copy, chunk by chunk, once; those that have changed
-//! again by then are named in [`Copied::changing`]. What is stored of each node is read back and
+//! A copy has the state of the source at one moment, unless other programs keep writing to the
+//! source: a [`Survey`] before the first chunk is read is compared with one after the last. Arrays
+//! that changed in between are compared with the copy, chunk by chunk, once; arrays that have
+//! changed again by then are listed in [`Copied::changing`]. Each stored node is read back and
 //! compared with the plan.
 //!
-//! In a mount the metadata files come first: chunk files go through the pipeline of their array.
+//! In a mount, metadata files are stored first, because chunk files go through the codecs of their
+//! array.
 
 mod chunks;
 mod compare;
-mod how;
 mod mark;
+mod options;
 mod plan;
 mod survey;
 mod units;
@@ -31,63 +32,63 @@ use crate::metadata::NodePath;
 use crate::metadata::merge::Edit;
 use crate::metadata::model::Group;
 pub use chunks::Copied;
-pub use how::{How, Standing, Target, Verify};
 pub use mark::{Claim, Mark, is_ignored};
-pub use plan::{Chunks, Plan, Wishes, plan};
+pub use options::{CopyOptions, Target, TargetState, Verify};
+pub use plan::{Chunks, Plan, Requested, plan};
 pub use survey::Survey;
 use survey::{Change, Stored};
 pub use watch::Watch;
 use watch::stopped;
 
-/// Makes a planned copy. `survey` is from before the plan. `survey_again` makes another one, and
+/// Makes a planned copy. `survey` was made before the plan. `survey_again` makes another one, and
 /// fails if the plan would be different now.
 pub fn run(
     dest: &Hierarchy,
     (plan, survey): (&Plan, &Survey),
-    how: &How,
+    options: &CopyOptions,
     watch: &dyn Watch,
     survey_again: &dyn Fn() -> Result<Survey>,
 ) -> Result<Copied> {
     let mut copied = Copied::default();
-    if how.target == Target::Mount {
-        store_documents(dest, plan, how.target, watch)?;
+    if options.target == Target::Mount {
+        store_documents(dest, plan, options.target, watch)?;
     }
-    copy_arrays(dest, stored(plan, survey), how, watch, &copied)?;
+    copy_arrays(dest, stored(plan, survey), options, watch, &copied)?;
     let second = survey_again()?;
     let changes = second.compare(survey);
     if changes.iter().any(|change| *change != Change::None) {
-        let how = How { standing: Standing::Doubtful, ..how.clone() };
+        let options = CopyOptions { state: TargetState::Doubtful, ..options.clone() };
         let changed = stored(plan, &second).zip(&changes);
         let changed =
             changed.filter(|(_, change)| **change != Change::None).map(|(array, _)| array);
-        copy_arrays(dest, changed, &how, watch, &Copied::default())?;
+        copy_arrays(dest, changed, &options, watch, &Copied::default())?;
         let third = survey_again()?;
         let again = stored(plan, &third).zip(third.compare(&second));
         for (array, change) in again.filter(|(_, change)| *change != Change::None) {
             let path = array.0;
             // If only the versions changed, the files of the source may just have new inode
             // numbers, so the chunks are compared once more.
-            if change == Change::Sure || is_other(dest, array, &how, watch)? {
+            if change == Change::Sure || recopy_differing(dest, array, &options, watch)? {
                 copied.changing.push(path.clone());
             }
         }
     }
-    if how.target == Target::Directory {
-        store_documents(dest, plan, how.target, watch)?;
+    if options.target == Target::Directory {
+        store_documents(dest, plan, options.target, watch)?;
     }
     Ok(copied)
 }
 
 /// Compares the chunks of an array with the copy, and copies those that differ again. Returns
 /// whether any differ.
-fn is_other(
+fn recopy_differing(
     dest: &Hierarchy,
     array: (&NodePath, &Chunks, Stored),
-    how: &How,
+    options: &CopyOptions,
     watch: &dyn Watch,
 ) -> Result<bool> {
     let compared = Copied::default();
-    copy_arrays(dest, std::iter::once(array), how, watch, &compared)?;
+    copy_arrays(dest, std::iter::once(array), options, watch, &compared)?;
     Ok(compared.stored.load(Ordering::Relaxed) > 0)
 }
 
@@ -103,21 +104,21 @@ fn stored<'p>(
 fn copy_arrays<'p>(
     dest: &Hierarchy,
     arrays: impl Iterator<Item = (&'p NodePath, &'p Chunks, Stored)>,
-    how: &How,
+    options: &CopyOptions,
     watch: &dyn Watch,
     copied: &Copied,
 ) -> Result<()> {
     for (path, chunks, stored) in arrays {
-        match how.target {
+        match options.target {
             Target::Directory => {
-                chunks::copy((path, chunks, stored), dest.store(), (how, watch), copied)?;
+                chunks::copy((path, chunks, stored), dest.store(), (options, watch), copied)?;
             }
             Target::Mount => {
-                // The mount may show it in another form than it was written in.
+                // The mount may show it in another form than the one that was written.
                 let node = dest.existing(path)?;
                 let shown = node.array().ok_or_else(|| Error::not_found().at(path))?;
                 let chunks = chunks.shown_as(shown);
-                chunks::copy((path, &chunks, stored), dest.store(), (how, watch), copied)?;
+                chunks::copy((path, &chunks, stored), dest.store(), (options, watch), copied)?;
             }
         }
     }
@@ -142,7 +143,7 @@ fn store_documents(dest: &Hierarchy, plan: &Plan, target: Target, watch: &dyn Wa
             Some((node, known)) => match compare::difference(content, Some(node), target) {
                 None => keys.extend(known.keys()),
                 // A mount shows a directory as such a group.
-                Some(_) if says_nothing(node) => {
+                Some(_) if is_empty_group(node) => {
                     let put = dest.changes().put_document(&job.path, &job.raised, Some(known));
                     keys.push(put.at(&job.path)?);
                 }
@@ -173,7 +174,7 @@ fn store_documents(dest: &Hierarchy, plan: &Plan, target: Target, watch: &dyn Wa
 }
 
 /// Whether a node is a group without contents, which may be replaced.
-fn says_nothing(node: &Node) -> bool {
+fn is_empty_group(node: &Node) -> bool {
     match node.content() {
         Content::Group(Group { attributes, consolidated }) => {
             attributes.is_empty() && !consolidated && node.document().is_some()

@@ -19,7 +19,7 @@ use crate::store::Store;
 
 /// The requested properties of a copy.
 #[derive(Debug, Clone, Default)]
-pub struct Wishes {
+pub struct Requested {
     /// The codecs of chunks; by default those of the source, if the target has them.
     pub codecs: Option<Vec<CodecSpec>>,
     /// The chunk shape for arrays with as many dimensions; by default that of the source.
@@ -87,7 +87,7 @@ impl Chunks {
         Ok(Self { source: Arc::clone(array), source_store, dest, filled, form })
     }
 
-    /// Returns these chunks for an array that a mount shows.
+    /// Returns these chunks for the array as a mount shows it.
     pub(super) fn shown_as(&self, shown: &Arc<Array>) -> Self {
         let form = form(&self.source, shown);
         let (source, dest) = (Arc::clone(&self.source), Arc::clone(shown));
@@ -96,9 +96,9 @@ impl Chunks {
         Self { source, source_store: self.source_store.clone(), dest, filled, form }
     }
 
-    /// Whether chunks that the source does not store must be stored in the target: because another
-    /// value would be read there, or because the target has no fill value and zarr-python 2 reads
-    /// arbitrary values then.
+    /// Whether chunks that the source does not store must be stored in the target: because reading
+    /// a missing chunk there would give another value, or because the target has no fill value and
+    /// zarr-python 2 would read arbitrary values.
     pub fn needs_fill(&self, fill_chunks: FillChunks) -> bool {
         let is_undefined =
             self.source.model().fill.is_defined() && !self.dest.model().fill.is_defined();
@@ -136,8 +136,8 @@ impl Chunks {
 #[derive(Debug, Default)]
 pub struct Plan {
     jobs: Vec<Job>,
-    /// The nodes that the target cannot hold, with the reasons. A group stands for all nodes below
-    /// it.
+    /// The nodes that the target cannot hold, with the reasons. A group stands for itself and all
+    /// nodes below it.
     pub unsupported: Vec<(NodePath, Error)>,
     /// Names in lower case, if names in the target must differ in more than case.
     folded: HashSet<String>,
@@ -201,12 +201,12 @@ impl Plan {
 pub fn plan(
     (source, from): (&Hierarchy, &NodePath),
     dest: &Hierarchy,
-    wishes: &Wishes,
+    requested: &Requested,
     is_stopped: &dyn Fn() -> bool,
 ) -> Result<Plan> {
     let mut plan = Plan::default();
     let root = source.existing(from)?;
-    for only in wishes.only.iter().filter(|only| !only.is_root()) {
+    for only in requested.only.iter().filter(|only| !only.is_root()) {
         if root.kind() == NodeKind::Array {
             return Err(Error::invalid(format!(
                 "--only {only}: the source is an array, which has no nodes below it: leave --only out"
@@ -214,7 +214,7 @@ pub fn plan(
         }
         check_is_node(source, from, only)?;
     }
-    let planner = Planner { source, dest, wishes };
+    let planner = Planner { source, dest, requested };
     let mut walk = source.walk_below(from, Bounds::STREAM);
     let mut next: Option<Result<Arc<Node>>> = Some(Ok(root));
     while let Some(node) = next {
@@ -262,7 +262,7 @@ enum Below {
 struct Planner<'h> {
     source: &'h Hierarchy,
     dest: &'h Hierarchy,
-    wishes: &'h Wishes,
+    requested: &'h Requested,
 }
 
 impl Planner<'_> {
@@ -291,7 +291,7 @@ impl Planner<'_> {
     fn is_wanted(&self, path: &NodePath) -> bool {
         let related =
             |only: &NodePath| path.relative_to(only).is_some() || only.relative_to(path).is_some();
-        self.wishes.only.is_empty() || self.wishes.only.iter().any(related)
+        self.requested.only.is_empty() || self.requested.only.iter().any(related)
     }
 
     fn check_name(&self, path: &NodePath, plan: &mut Plan) -> Result<()> {
@@ -313,7 +313,7 @@ impl Planner<'_> {
             Content::NotUnderstood(_, error) => Err(error.clone()),
             Content::Group(group) => {
                 let consolidated = self.source.copies().shows_consolidated(node)?;
-                let group = in_words_of(node, &shown::group(group, None))?;
+                let group = with_own_attributes(node, &shown::group(group, None))?;
                 let raised = self.dest.raise(&path, group.as_bytes())?;
                 Ok(Job { path, raised, consolidated, chunks: None })
             }
@@ -329,8 +329,8 @@ impl Planner<'_> {
 
     fn array(&self, node: &Node, source: &Arc<Array>, path: &NodePath) -> Result<(Raised, Chunks)> {
         let rank = source.model().shape.len();
-        let mut text = in_words_of(node, &self.source.shown(node, Wanted::Text)?)?;
-        let chunk_shape = self.wishes.chunk_shape.as_ref().filter(|shape| shape.len() == rank);
+        let mut text = with_own_attributes(node, &self.source.shown(node, Wanted::Text)?)?;
+        let chunk_shape = self.requested.chunk_shape.as_ref().filter(|shape| shape.len() == rank);
         if let Some(chunk_shape) = chunk_shape
             && (chunk_shape != source.chunk_shape() || source.model().rectilinear.is_some())
         {
@@ -353,9 +353,9 @@ impl Planner<'_> {
             };
             let Some(dest) = raised.array().map(Arc::clone) else { continue };
             let chunks = Chunks::new(self.source, source, dest, self.dest)?;
-            // Another pass through a lossy codec may change values that passed it before.
+            // Encoding again with a lossy codec may change values that it encoded before.
             let is_lossy = chunks.form != Form::Encoded && chunks.dest.is_lossy();
-            if !is_lossy || self.wishes.codecs.is_some() {
+            if !is_lossy || self.requested.codecs.is_some() {
                 return Ok((raised, chunks));
             }
         }
@@ -369,7 +369,7 @@ impl Planner<'_> {
 
     /// Returns possible storage policies, the best first.
     fn policies(&self, source: &Array) -> Vec<Policy> {
-        let shards = match &self.wishes.shards {
+        let shards = match &self.requested.shards {
             Some(shards) => vec![shards.clone()],
             None if source.chunk_shape() == source.model().chunk_shape => vec![Shards::None],
             None => vec![Shards::Shape(source.model().chunk_shape.clone()), Shards::None],
@@ -378,7 +378,7 @@ impl Planner<'_> {
         if *self.dest.dialect() == Dialect::V3 {
             chains.retain(|chain| wanted::is_widely_read(chain));
         }
-        if let Some(codecs) = &self.wishes.codecs {
+        if let Some(codecs) = &self.requested.codecs {
             chains = vec![codecs.clone()];
         }
         let with = |shards: &Shards| {
@@ -389,8 +389,8 @@ impl Planner<'_> {
     }
 }
 
-/// Returns the shown metadata file of a node, with its attributes as stored.
-fn in_words_of(node: &Node, shown: &str) -> Result<String> {
+/// Returns the metadata file `shown` of a node with its attributes as stored.
+fn with_own_attributes(node: &Node, shown: &str) -> Result<String> {
     match node.document() {
         Some(document) => wanted::with_stored_attributes(shown, &document.text),
         None => Ok(shown.to_owned()),

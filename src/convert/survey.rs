@@ -1,4 +1,4 @@
-//! The state of the stored values of a source at one moment, in a few bytes, to detect changes.
+//! A digest of all stored values of a source at one moment, by which changes are detected.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;

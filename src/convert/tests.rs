@@ -36,7 +36,7 @@ fn replace(file: &Path, bytes: &[u8]) {
     fs::rename(&new, file).expect("renamed");
 }
 
-/// Copies an array of two chunks. Before each survey but the first, the chunk `c/1` is replaced by
+/// Copies an array of two chunks. Before each survey but the first, replaces the chunk `c/1` by
 /// four elements of the next value in `values`. Returns that chunk of the copy, and whether the
 /// conversion reports that the array keeps changing.
 fn copied(values: &[u8]) -> (Vec<u8>, bool) {
@@ -54,7 +54,7 @@ fn copied(values: &[u8]) -> (Vec<u8>, bool) {
     }
     let (source, dest) = (open(&source_dir, None), open(&dest_dir, Some(Dialect::V3)));
     let root = NodePath::root();
-    let plan = plan((&source, &root), &dest, &Wishes::default(), &|| false).expect("a plan");
+    let plan = plan((&source, &root), &dest, &Requested::default(), &|| false).expect("a plan");
     let survey = || Survey::of(&plan, &Silent);
     let surveys = AtomicUsize::new(0);
     let survey_again = || {
@@ -64,16 +64,16 @@ fn copied(values: &[u8]) -> (Vec<u8>, bool) {
         }
         survey()
     };
-    let how = How {
+    let options = CopyOptions {
         threads: 1,
         verify: Verify::None,
-        standing: Standing::Fresh,
+        state: TargetState::Fresh,
         fill_chunks: FillChunks::Store,
         target: Target::Directory,
         cache_len: 1 << 20,
     };
     let first = survey().expect("a survey");
-    let copied = run(&dest, (&plan, &first), &how, &Silent, &survey_again).expect("copied");
+    let copied = run(&dest, (&plan, &first), &options, &Silent, &survey_again).expect("copied");
     let stored = fs::read(dest_dir.join("c/1")).expect("a chunk");
     (stored, !copied.changing.is_empty())
 }

@@ -1,7 +1,7 @@
 //! Lists the stored values of a target that have chunks in the source, each once.
 //!
-//! There may be more of them than fit into memory, so they are not collected. A value with several
-//! chunks of the source is listed with the first stored one, in the order of their coordinates.
+//! They may not all fit into memory, so they are listed lazily. If a value has several chunks of
+//! the source, it is listed with the first stored one, in the order of their coordinates.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ const BATCH: usize = 1 << 18;
 const KNOWN: usize = 1 << 16;
 
 /// The number of chunks of the source to look up at a time.
-const ASKED: usize = 256;
+const LOOKUP_BATCH: usize = 256;
 
 /// Coordinates of stored values of the target: of shards if it has shards.
 pub type Units<'c> = Box<dyn Iterator<Item = Result<Coords>> + Send + 'c>;
@@ -87,9 +87,9 @@ impl Span {
     pub fn first_stored(&self, array: &Array) -> Result<Option<Coords>> {
         let mut places = self.places().filter(|coords| array.grid().contains(coords));
         // Usually the first place has one.
-        let mut asked = 1;
+        let mut batch_len = 1;
         loop {
-            let batch: Vec<Coords> = places.by_ref().take(asked).collect();
+            let batch: Vec<Coords> = places.by_ref().take(batch_len).collect();
             if batch.is_empty() {
                 return Ok(None);
             }
@@ -98,7 +98,7 @@ impl Span {
             if let Some((coords, _)) = stored {
                 return Ok(Some(coords));
             }
-            asked = ASKED;
+            batch_len = LOOKUP_BATCH;
         }
     }
 }
@@ -132,7 +132,7 @@ impl Stored<'_> {
         }
     }
 
-    /// Whether `unit` is listed with the chunk `coords`, one of its chunks.
+    /// Whether `unit` is listed with `coords`, one of the chunks of the source in it.
     fn comes_with(&mut self, unit: &Coords, coords: &Coords) -> Result<bool> {
         let (source, dest) = (&self.chunks.source, &self.chunks.dest);
         let parts = overlapping(source, unit, &dest.model().chunk_shape);

@@ -1,4 +1,4 @@
-//! Reports the progress of a copy, and can end it early.
+//! The interface through which a copy reports progress and can be stopped.
 
 use crate::error::{Error, Kind};
 use crate::metadata::NodePath;

@@ -1,9 +1,9 @@
 //! Fill values: the elements of chunks that are not stored.
 //!
-//! One reader takes every form that a dialect or a program has written, and one
-//! writer gives the form of released v3 ("fill value list" of the v3 core
-//! specification; the hexadecimal and binary strings of the 2020 drafts; the `nan(0x..)` of 2023).
-//! Bits are kept exactly, those of a NaN too.
+//! There is one parser for all forms that dialects and programs have written ("fill value list" of
+//! the v3 core specification; the hexadecimal and binary strings of the 2020 drafts; the
+//! `nan(0x..)` of 2023), and one printer for the form of released v3. Both preserve every bit,
+//! including those of a NaN.
 
 use std::borrow::Cow;
 
@@ -33,8 +33,8 @@ impl FillValue {
         self.0.is_some()
     }
 
-    /// Returns the bytes of one element, little endian; zeros where it is undefined. Of an element
-    /// that has a length of its own it is what it holds.
+    /// Returns the bytes of one element, little endian; zeros if the value is undefined. For a type
+    /// of variable length these are only the contents, without a length.
     pub fn item(&self, dtype: &DType) -> Cow<'_, [u8]> {
         match &self.0 {
             Some(bits) => Cow::Borrowed(bits),
@@ -42,8 +42,8 @@ impl FillValue {
         }
     }
 
-    /// Returns the element that `value` stands for, in any of the forms that have been written.
-    /// Null is undefined.
+    /// Parses `value`, a fill value in any form that dialects and programs have written. Null means
+    /// undefined.
     pub fn parse(value: &Value, dtype: &DType) -> Result<Self> {
         if value.is_null() {
             return Ok(Self::UNDEFINED);
@@ -58,10 +58,10 @@ impl FillValue {
         })
     }
 
-    /// Reverses the bytes of big-endian components, if the bytes are those of a stored element.
-    /// `is_big` has an item for each component, in order.
+    /// Converts the bytes of a stored element to little endian, or back: `components` has the
+    /// length of each component in order, and whether it is big endian.
     #[must_use]
-    pub fn turned(self, components: &[(usize, bool)]) -> Self {
+    pub fn byte_swapped(self, components: &[(usize, bool)]) -> Self {
         Self(self.0.map(|mut bits| {
             let mut rest: &mut [u8] = &mut bits;
             for (len, is_big) in components {
@@ -75,7 +75,7 @@ impl FillValue {
         }))
     }
 
-    /// Returns the value as released v3 spells it; zero where it is undefined.
+    /// Returns the value in the form of released v3; zero if it is undefined.
     pub fn to_json(&self, dtype: &DType) -> Value {
         let item = self.item(dtype);
         match dtype {
@@ -103,7 +103,7 @@ impl FillValue {
     }
 }
 
-/// Returns the bytes of the element that `value` stands for.
+/// Parses an element of this type.
 fn item(value: &Value, dtype: &DType) -> Option<Vec<u8>> {
     match dtype {
         DType::Bool => boolean(alone(value)).map(|value| vec![u8::from(value)]),
@@ -142,7 +142,7 @@ fn halves(item: &[u8]) -> [&[u8]; 2] {
     [real, imaginary]
 }
 
-/// Whether the value is the number 0, which means an empty value in types that are not numbers.
+/// Whether the value is the number 0, which means an empty value if the type is not a number.
 fn is_zero(value: &Value) -> bool {
     value.as_number().is_some_and(|number| integer(number.as_str()) == Some(0))
 }
@@ -183,7 +183,7 @@ fn narrow_json(bits: u64, number: &Narrow) -> Value {
     })
 }
 
-/// Returns the code points of a text, in four bytes each, padded with NUL.
+/// Returns the code points of a string, in four bytes each, padded with NUL.
 fn utf32(value: &Value, len: u32) -> Option<Vec<u8>> {
     let text = if is_zero(value) { "" } else { value.as_str()? };
     let len = usize::try_from(len).ok()?;
@@ -195,7 +195,7 @@ fn utf32(value: &Value, len: u32) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Returns the text of padded code points; what is none of Unicode's is replaced.
+/// Returns the string of padded code points. Replaces invalid ones.
 fn text_of(item: &[u8]) -> String {
     let points = item.as_chunks::<4>().0.iter().map(|bytes| u32::from_le_bytes(*bytes));
     let text: String =
@@ -233,7 +233,7 @@ fn field_item(value: &Value, field: &Field) -> Option<Vec<u8>> {
     if field.shape.is_empty() {
         return item(value, &field.dtype);
     }
-    // An array of elements in nested lists, or one value for all of them.
+    // Either an array in nested lists, or one value for all elements.
     let mut elements = vec![value];
     for _ in &field.shape {
         if elements.iter().all(|element| element.is_array()) {
@@ -248,7 +248,7 @@ fn field_item(value: &Value, field: &Field) -> Option<Vec<u8>> {
     items.map(|items| items.concat()).filter(|bytes| bytes.len() == field.len())
 }
 
-/// Returns the element of a list of one, as netCDF-C writes fill values.
+/// Returns the only item of a list, because netCDF-C writes fill values as lists of one item.
 fn alone(value: &Value) -> &Value {
     match value.as_array().map(Vec::as_slice) {
         Some([only]) => only,
@@ -292,7 +292,7 @@ fn int_bits(int: i128, len: u8, signed: bool) -> Option<Vec<u8>> {
     in_range.then(|| int.to_le_bytes().into_iter().take(usize::from(len)).collect())
 }
 
-/// Returns the value of `0x..` or `0b..`, of 64 bits at most.
+/// Parses `0x..` or `0b..` with at most 64 bits.
 fn pattern(text: &str) -> Option<u64> {
     let lower = text.to_ascii_lowercase();
     let (digits, radix) = match lower.strip_prefix("0x") {
@@ -320,7 +320,7 @@ fn fraction_bits(len: u8) -> u32 {
     }
 }
 
-/// Returns the bits of infinity: the exponent's are set, those of the significand not.
+/// Returns the bits of infinity: all bits of the exponent are set, and none of the significand.
 fn infinity_bits(len: u8) -> u64 {
     let sign = 1 << (8 * u32::from(len) - 1);
     let fraction = (1 << fraction_bits(len)) - 1;
@@ -358,8 +358,8 @@ fn float(value: &Value, len: u8) -> Option<u64> {
     Some(sign | bits)
 }
 
-/// Returns the significand of `nan(0x..)`, in which bit 0 is the most significant one (pull request
-/// of May 2023).
+/// Returns the significand for the payload of `nan(0x..)`, whose bit 0 is the most significant one
+/// (pull request of May 2023).
 fn significand(payload: u64, len: u8) -> Option<u64> {
     let bits = fraction_bits(len);
     let fits = payload != 0 && payload >> bits == 0;
@@ -383,7 +383,7 @@ fn float_json(bits: u64, len: u8) -> Value {
     Value::String(text)
 }
 
-/// Parses a pair of numbers, a single real one, or the bytes of both.
+/// Parses a pair of numbers, a single real number, or the bytes of both parts.
 fn complex(value: &Value, len: usize, part: impl Fn(&Value) -> Option<Vec<u8>>) -> Option<Vec<u8>> {
     let zero = Value::from(0);
     let bytes = value.as_str().and_then(base64).filter(|bytes| bytes.len() == len);
@@ -414,7 +414,8 @@ fn raw(value: &Value, len: usize) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Returns the bytes of `0x..` or `0b..` in full width, the first digits first.
+/// Parses `0x..` or `0b..` with exactly the digits of `len` bytes; the first digits are the first
+/// byte.
 fn wide_pattern(text: &str, len: usize) -> Option<Vec<u8>> {
     let lower = text.to_ascii_lowercase();
     let (digits, radix, per_byte) = match lower.strip_prefix("0x") {

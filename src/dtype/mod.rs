@@ -1,6 +1,6 @@
 //! Data types and fill values.
 //!
-//! A type knows the length of an element and the units of its byte order; codecs do their own
+//! A type knows the length of an element and its units of byte order; codecs do their own
 //! arithmetic. Names are those of released v3 and its registered extensions; `metadata` translates
 //! the spellings of other dialects.
 
@@ -101,8 +101,7 @@ impl Field {
 }
 
 impl DType {
-    /// Returns the length of an element in bytes, at least 1; 0 where elements are of variable
-    /// length.
+    /// Returns the length of an element in bytes, at least 1; 0 if elements are of variable length.
     pub fn item_len(&self) -> usize {
         let count = |len: u32| usize::try_from(len).unwrap_or(usize::MAX);
         match self {
@@ -125,9 +124,9 @@ impl DType {
         matches!(self, Self::String | Self::VariableBytes)
     }
 
-    /// Returns the bytes that change places between little and big endian; 1 where byte order has
-    /// no meaning. Of a complex number it is each part, never the pair; of a structure the most
-    /// that any field has.
+    /// Returns the length of the units that byte order reverses; 1 if byte order has no meaning. In
+    /// a complex number the unit is each part. For a structure this is the longest unit of its
+    /// fields.
     pub fn component_len(&self) -> usize {
         match self {
             Self::Bool | Self::Raw(_) | Self::Bytes(_) | Self::String | Self::VariableBytes => 1,
@@ -142,7 +141,7 @@ impl DType {
         }
     }
 
-    /// Returns the type that released v3 and its registry call `name`, where the name says it all.
+    /// Parses a name in released v3 or its registry that needs no configuration.
     pub fn parse(name: &str) -> Option<Self> {
         Some(match name {
             "bool" => Self::Bool,
@@ -198,8 +197,8 @@ impl DType {
         }
     }
 
-    /// Returns the type as a v3 document has it: a name, with a configuration where one is needed.
-    /// Where the registry and the libraries differ it is what more of them open.
+    /// Returns the type as in v3 metadata: a name, with a configuration if one is needed. If the
+    /// registry and the libraries differ, this is the form that more libraries read.
     pub fn to_json(&self) -> Value {
         let configuration = match self {
             // Neither zarr-python nor `TensorStore` reads `r24`, the name of the core
@@ -212,7 +211,7 @@ impl DType {
             Self::Utf32(len) => json!({"length_bytes": u64::from(*len) * 4}),
             Self::Struct(fields) => {
                 let field = |field: &Field| {
-                    // Such a structure cannot have arrays, so they become bytes.
+                    // In this form fields cannot be arrays, so they become raw bytes.
                     let dtype = if field.shape.is_empty() {
                         field.dtype.to_json()
                     } else {
@@ -227,8 +226,8 @@ impl DType {
         json!({"name": self.name(), "configuration": configuration})
     }
 
-    /// Returns the byte-order units of an element: runs of a number of components and their length
-    /// in bytes, in order.
+    /// Returns the units that byte order reverses in an element, in order: each run as the number
+    /// of units and their length in bytes.
     pub fn components(&self) -> Vec<(usize, usize)> {
         match self {
             Self::Struct(fields) => {

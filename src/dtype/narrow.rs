@@ -1,8 +1,8 @@
 //! Number types without hardware support: the registered small integers and floats, each in whole
 //! bytes.
 //!
-//! An integer of 2 or 4 bits lies in the low bits of a byte. A float of fewer than 8 bits does,
-//! too. Only fill values are converted to numbers here; chunks are not.
+//! An integer of 2 or 4 bits, or a float of fewer than 8 bits, lies in the low bits of a byte. Only
+//! fill values are converted to numbers here; chunks are not.
 //!
 //! <https://github.com/zarr-developers/zarr-extensions/tree/main/data-types>
 
@@ -125,7 +125,7 @@ impl Narrow {
         matches!(self.form, Form::Int { signed: true, .. })
     }
 
-    /// Returns the bits of an integer in its byte, with its sign in all of them, `None` if it does
+    /// Returns an integer in a byte, with the sign extended to the unused bits; `None` if it does
     /// not fit.
     pub(super) fn int_bits(&self, int: i128) -> Option<u16> {
         let Form::Int { bits, signed } = self.form else { return None };
@@ -164,14 +164,14 @@ impl Narrow {
         }
     }
 
-    /// Returns the value of these bits, `None` if they are no number.
+    /// Returns the value of these bits, `None` if they are not a number.
     pub(super) fn float_value(&self, bits: u16) -> Option<f64> {
         let Form::Float(float) = self.form else { return None };
         float.value(bits)
     }
 
-    /// Returns the bits of the number nearest to `wide`, ties to even; beyond the largest it is
-    /// that one. There are few patterns: all are tried.
+    /// Returns the bits of the number nearest to `wide`, ties to even; a larger value becomes the
+    /// largest number. Tries all patterns, since there are few.
     pub(super) fn float_bits(&self, wide: f64) -> Option<u16> {
         let Form::Float(float) = self.form else { return None };
         if wide.is_nan() {

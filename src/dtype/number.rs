@@ -7,8 +7,7 @@ use std::cmp::Ordering;
 
 use half::f16;
 
-/// Returns the integer that a JSON number is, if it has no fraction: `3`, `3.0` and `3e2` have
-/// none.
+/// Parses a JSON number without a fraction as an integer: `3`, `3.0` or `3e2`.
 pub fn integer(text: &str) -> Option<i128> {
     let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
     let (negative, mantissa) = match mantissa.strip_prefix('-') {
@@ -40,7 +39,8 @@ pub fn integer(text: &str) -> Option<i128> {
 }
 
 /// Returns the bits of the float of `len` bytes nearest to a decimal number, ties to even; `None`
-/// if the string is no number. A number beyond the largest float is infinity, as in IEEE 754.
+/// if the string is not a number. A number beyond the largest float becomes infinity, as in IEEE
+/// 754.
 pub(super) fn float_bits(text: &str, len: u8) -> Option<u64> {
     let plain =
         |byte: u8| byte.is_ascii_digit() || matches!(byte, b'+' | b'-' | b'.' | b'e' | b'E');
@@ -73,7 +73,7 @@ fn rounded_to_odd(wide: f64) -> f32 {
     #[expect(
         clippy::cast_possible_truncation,
         clippy::as_conversions,
-        reason = "what the rounding changes is looked at"
+        reason = "the code below compares the rounded value"
     )]
     let nearest = wide as f32;
     if nearest.to_bits() & 1 == 1 {
@@ -86,7 +86,7 @@ fn rounded_to_odd(wide: f64) -> f32 {
     }
 }
 
-/// Returns the value of a half, exactly; of a NaN its sign and what else it says, too.
+/// Returns the exact value of a half. A NaN keeps its sign and payload.
 pub fn half_value(bits: u16) -> f64 {
     let half = f16::from_bits(bits);
     if half.is_nan() {
@@ -96,8 +96,8 @@ pub fn half_value(bits: u16) -> f64 {
     half.to_f64()
 }
 
-/// Returns the shortest decimal that gives these bits again, also to a reader that rounds to a
-/// double on the way. None for infinities and NaN, which have no number.
+/// Returns the shortest decimal number that is parsed to these bits again, even if the reader
+/// rounds to a double first; `None` for infinities and NaN, which JSON numbers cannot express.
 pub(super) fn float_text(bits: u64, len: u8) -> Option<String> {
     let text = match len {
         2 => {
@@ -118,7 +118,7 @@ pub(super) fn float_text(bits: u64, len: u8) -> Option<String> {
             #[expect(
                 clippy::cast_possible_truncation,
                 clippy::as_conversions,
-                reason = "the rounding that is asked about"
+                reason = "this rounding is what the function checks"
             )]
             let same = (again as f32).to_bits() == single.to_bits();
             if same { text } else { format!("{:?}", f64::from(single)) }

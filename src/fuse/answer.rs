@@ -14,9 +14,10 @@ pub fn answer<T>(
     request: impl FnOnce() -> Result<T>,
 ) -> Result<T, Errno> {
     let result = catch_unwind(AssertUnwindSafe(request)).unwrap_or_else(|panic| {
-        let said = panic.downcast_ref::<String>().map(String::as_str);
-        let said = said.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no reason");
-        Err(Error::new(Kind::Internal, format!("a bug in zarrfs, please report it: {said}")))
+        let message = panic.downcast_ref::<String>().map(String::as_str);
+        let message =
+            message.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no reason");
+        Err(Error::new(Kind::Internal, format!("a bug in zarrfs, please report it: {message}")))
     });
     result.map_err(|error| {
         vfs.note(operation, &error);

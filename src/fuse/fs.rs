@@ -38,7 +38,7 @@ impl Fs {
     ) {
         let vfs = Arc::clone(&self.vfs);
         let task = move || then(answer(&vfs, operation, || request(&vfs)));
-        self.pool.run(Urgency::Asked, task);
+        self.pool.run(Urgency::Request, task);
     }
 
     /// Answers a request about an inode at once, or from the pool if it may take time.

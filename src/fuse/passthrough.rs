@@ -11,8 +11,8 @@ use crate::vfs::{Opened, Vfs};
 /// The file is read-only. The kernel allows few other flags together with passthrough.
 pub const FLAGS: FopenFlags = FopenFlags::FOPEN_NOFLUSH;
 
-/// Registers the file that the kernel reads instead of the one that was opened; `None` if the
-/// kernel must ask zarrfs.
+/// Registers the file that the kernel reads instead of the opened one; `None` if the kernel must
+/// send reads to zarrfs.
 pub fn register(
     vfs: &Vfs,
     opened: &Opened,

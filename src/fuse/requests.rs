@@ -108,8 +108,8 @@ impl Filesystem for Fs {
     ) {
         let (owner, vfs) = (self.owner, Arc::clone(&self.vfs));
         let change = move |vfs: &Vfs| {
-            // A program may hide a file that it is creating, while stored files have a fixed mode.
-            // Only permissions are kept, and other bits are refused.
+            // A program may create a file with restricted permissions, but stored files have a
+            // fixed mode. So only permission bits are ignored, and other bits are refused.
             let is_plain = |mode: u32| mode & 0o7000 == 0;
             let mode = match mode {
                 Some(mode) if is_plain(mode) && vfs.set_mode(ino.0, permissions(mode))? => None,

@@ -27,7 +27,7 @@ pub struct MountOptions {
     pub read_only: bool,
     /// Users who may access the mount besides the one who mounts it.
     pub others: Others,
-    /// Whether reads and writes bypass the page cache, with the sizes of the programs.
+    /// Whether reads and writes bypass the page cache, in the sizes that programs request.
     pub direct_io: bool,
     /// The number of threads that receive requests.
     pub event_loops: usize,

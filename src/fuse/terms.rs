@@ -29,8 +29,8 @@ impl Owner {
         }
     }
 
-    /// Fails for another mode or owner than the shown one: a store has neither for single chunks,
-    /// and a program that hides a file must not believe that it succeeded. Clearing only the
+    /// Fails for a mode or owner other than the shown one: a store has neither for single chunks,
+    /// and a program that restricts access must not believe that it succeeded. Clearing only the
     /// executable bits is allowed, since `install` does it.
     pub fn check(
         self,
@@ -46,7 +46,7 @@ impl Owner {
         {
             return Err(Error::new(
                 Kind::NotPermitted,
-                format!("mode {mode:04o}: modes cannot change, it stays {perm:04o}"),
+                format!("mode {mode:04o}: the mode of a file cannot change, it stays {perm:04o}"),
             ));
         }
         let is_other = |wanted: Option<u32>, own: u32| wanted.is_some_and(|wanted| wanted != own);
@@ -100,8 +100,8 @@ pub fn access_of(flags: OpenFlags) -> Access {
     }
 }
 
-/// Whether an open file bypasses the page cache though others do not. A file that is only written
-/// has no use for pages, and filling them takes longer than all other work.
+/// Whether an open file bypasses the page cache even without `direct_io`. A file that is only
+/// written does not need cached pages, and filling them takes longer than all other work.
 pub fn is_past_pages(flags: OpenFlags) -> bool {
     flags.acc_mode() == OpenAccMode::O_WRONLY
 }

@@ -17,7 +17,7 @@ fn vfs() -> Vfs {
 }
 
 #[test]
-fn a_panic_costs_one_request_and_is_told() {
+fn a_panic_fails_one_request_and_is_reported() {
     let vfs = vfs();
     let answered: Result<(), Errno> = answer(&vfs, "read", || panic!("broken invariant"));
     assert_eq!(i32::from(answered.expect_err("it panicked")), libc::EIO);

@@ -1,8 +1,8 @@
-//! The hierarchy around a node that was opened by itself.
+//! The larger hierarchy around a node that was opened by itself.
 //!
-//! A group above that node may have consolidated metadata with copies of the documents below it.
-//! The hierarchy of the whole store keeps those copies current, because it knows the nodes by their
-//! full paths.
+//! A group above that node may have consolidated metadata, with copies of the documents below it.
+//! The hierarchy of the whole store keeps those copies current, because the copies name nodes by
+//! their full paths.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,7 +44,8 @@ impl Hierarchy {
         })
     }
 
-    /// Removes what the store keeps only for writing, if nothing was written for `quiet`.
+    /// Releases resources of the store that are only needed for writing, if nothing was written for
+    /// `quiet`.
     pub fn release_idle(&self, quiet: Duration) {
         if let Some(above) = &self.above {
             above.hierarchy.release_idle(quiet);
@@ -56,33 +57,34 @@ impl Hierarchy {
     }
 }
 
-/// How the root of a store relates to a node in a hierarchy that starts below it.
+/// Whether a node belongs to the hierarchy at the root of a store above it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Holds {
-    /// The root is a group of the same dialect, so the node belongs to it.
-    Node,
+pub enum Membership {
+    /// It does: the root is a group of the same dialect.
+    Member,
     /// The root has no document; it may be an implicit group of a larger hierarchy.
     Perhaps,
-    /// The root holds something else.
-    Nothing,
+    /// It does not.
+    None,
 }
 
-/// Checks whether the root of `store` holds the node in `dialect` at `relative`.
-pub fn holds_node(store: &Store, dialect: &Dialect, relative: &NodePath) -> Holds {
+/// Checks whether the node in `dialect` at `relative` belongs to the hierarchy at the root of
+/// `store`.
+pub fn membership(store: &Store, dialect: &Dialect, relative: &NodePath) -> Membership {
     let is_name = |name: &str| dialect.child(&Entry::Prefix(name.to_owned())).is_some();
     if !dialect.copies_directories_below() || !relative.components().all(is_name) {
-        return Holds::Nothing;
+        return Membership::None;
     }
     match declared(store) {
-        Ok(None) => Holds::Perhaps,
+        Ok(None) => Membership::Perhaps,
         Ok(Some(found)) if found == *dialect => {
             let root = Hierarchy::open(store.clone(), Some(found), Options::default());
             let root = root.and_then(|hierarchy| hierarchy.existing(&NodePath::root()));
             match root {
-                Ok(root) if root.kind() == NodeKind::Group => Holds::Node,
-                Ok(_) | Err(_) => Holds::Nothing,
+                Ok(root) if root.kind() == NodeKind::Group => Membership::Member,
+                Ok(_) | Err(_) => Membership::None,
             }
         }
-        Ok(Some(_)) | Err(_) => Holds::Nothing,
+        Ok(Some(_)) | Err(_) => Membership::None,
     }
 }

@@ -1,13 +1,14 @@
 //! Makes changes of several keys atomic.
 //!
-//! The change is declared in the store first ([`Intent`]), and the declaration is erased at the
-//! end. A failed change is undone as far as possible. If the daemon is killed, the next mount that
-//! can write finishes or undoes the change (`recover`). A change of a single key is atomic by
-//! itself and needs no declaration.
+//! The change is first declared in the store ([`Intent`]), and the declaration is erased at the
+//! end. If the change fails, it is undone as far as possible. If the daemon is killed, the next
+//! mount that can write finishes or undoes the change (`recover`). A change of a single key is
+//! atomic by itself and needs no declaration.
 //!
-//! `recover` changes a key only if it has the value from before or after the change. It rebuilds
-//! copies of metadata files from the stored documents. Undoing a failed change uses its count of
-//! steps: a value that another program stored meanwhile stays, even if it is equal.
+//! `recover` changes a key only if it has its value from before or after the change, and rebuilds
+//! copies of metadata files from the stored documents. Undoing a failed change relies on its count
+//! of completed steps instead: a value that another program stored meanwhile stays, even if it is
+//! equal.
 
 use bytes::Bytes;
 
@@ -87,9 +88,9 @@ impl Atomic<'_> {
         })
     }
 
-    /// Runs `change`, declared as `intent`, atomically. `several` is whether it changes more than
-    /// the documents and their copies. On failure it undoes the change, or completes it if only
-    /// little is left to do.
+    /// Runs `change`, declared as `intent`, atomically. `several` is true if it changes more than
+    /// the documents and their copies. On failure it undoes the change, or completes it if little
+    /// is left to do.
     pub(super) fn atomically(
         self,
         intent: &Intent,
@@ -157,7 +158,7 @@ impl Atomic<'_> {
             Intent::Documents(documents) => self
                 .undo_documents(documents, taken.get(), error)
                 .map(|is_there| is_done = is_there),
-            // Values that are gone stay gone, and the caller got an error for the others.
+            // Erased values stay erased, and the caller got an error for the others.
             Intent::Remove(path) => {
                 self.hierarchy.invalidate(path);
                 self.hierarchy.copies().rebuild_copies(path)
@@ -179,7 +180,7 @@ impl Atomic<'_> {
         }
     }
 
-    /// The mover has already moved everything back: checks that the node is there.
+    /// Checks that the node is there, because the failed move has already moved everything back.
     fn undo_move(self, moved: &Move, aside: &Aside) -> Result<()> {
         let key = self.hierarchy.documents.key_of(&moved.from, moved.kind)?;
         if moved.document.is_some() && self.hierarchy.documents.text_at(&key)? != moved.document {
@@ -229,7 +230,7 @@ impl Atomic<'_> {
             if !is_permanent(error.kind()) {
                 return Err(error);
             }
-            // The copies that failed can never be changed. This restores the ones changed before
+            // The copies that failed can never be changed. This restores those that changed before
             // them.
             return match self.hierarchy.copies().rebuild_copies(path) {
                 Err(error) if !is_permanent(error.kind()) => Err(error),
@@ -237,7 +238,7 @@ impl Atomic<'_> {
             };
         }
         if let Some(was) = was {
-            self.hierarchy.recovery().erase_outside_of_now(path, was)?;
+            self.hierarchy.recovery().erase_outside_current_shape(path, was)?;
         }
         Ok(true)
     }

@@ -162,7 +162,7 @@ impl Changes<'_> {
             stage: None,
         });
         self.hierarchy.atomic().atomically(&intent, false, |taken| {
-            // This goes first because it may need free space in the store.
+            // Do this first, because it may need free space in the store.
             self.hierarchy.copies().update_consolidated(path, None)?;
             match (&key, node.document()) {
                 (Some(_), Some(document)) => self.hierarchy.documents.erase(document, taken),

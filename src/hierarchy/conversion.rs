@@ -19,13 +19,13 @@ use crate::store::{Aside, Key, Prefix};
 struct Conversion<'a> {
     planned: Planned,
     aside: &'a Aside,
-    /// The place aside of each file, and its key.
+    /// The temporary key of each file, and its own key.
     files: Vec<(Key, Key)>,
-    /// The key of each chunk, and where it is encoded.
+    /// The key of each chunk, and the temporary key with its encoded bytes.
     chunks: Vec<(Key, Key)>,
-    /// The prefix with the encoded chunks, and the prefix where they belong.
+    /// The prefix of the encoded chunks now, and their final prefix.
     trees: (Prefix, Prefix),
-    /// The change of the document, in the stage before any chunk has its key.
+    /// The change of the document, at the stage before any chunk is at its key.
     documents: Documents,
 }
 
@@ -67,8 +67,8 @@ impl Changes<'_> {
     /// files that they replace, and `groups` are nodes below it that become plain directories of
     /// the array. On failure nothing changes.
     ///
-    /// The files move aside, the chunks get their keys, and the document comes last: a program that
-    /// finds the array finds its chunks.
+    /// First the files move aside, then the chunks move to their keys, and the document is stored
+    /// last: a program that finds the array also finds its chunks.
     pub fn put_converted(
         self,
         path: &NodePath,
@@ -171,7 +171,7 @@ impl Changes<'_> {
         })
     }
 
-    /// Puts everything back. The declaration in the store matches the files at every instant.
+    /// Moves everything back. The declaration in the store matches the files at every instant.
     fn undo_conversion(
         self,
         conversion: &Conversion<'_>,

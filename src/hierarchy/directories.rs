@@ -1,5 +1,5 @@
-//! Directories that only this mount knows: made but not stored yet, or left behind after their
-//! document was removed.
+//! Directories that only this mount knows: those that are not stored yet, and those whose document
+//! was removed.
 //!
 //! A store has no empty directories. A directory that a program makes becomes a group after a
 //! while; until then it shows no document, so that the program can create one. A directory whose

@@ -1,8 +1,8 @@
 //! Documents in the store: read, checked, replaced and erased as one, even if the dialect splits
 //! them into two files.
 //!
-//! No other file knows that there may be two. This one checks both versions and stores only the
-//! file that differs. It stores the attributes of a new node before its metadata file.
+//! No other module knows that there may be two files. This one checks both versions, stores only
+//! the file that differs, and stores the attributes of a new node before its metadata file.
 
 use std::cell::Cell;
 
@@ -56,7 +56,7 @@ pub(super) struct Planned {
     attributes: Option<Attributes>,
 }
 
-/// How far a change of documents is visible in the store.
+/// How much of a change of documents is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Progress {
     /// No key has changed.
@@ -76,7 +76,7 @@ impl Planned {
     }
 }
 
-/// The metadata files of a hierarchy, where its dialect puts them in a store.
+/// The metadata files of a hierarchy in a store, at the keys of its dialect.
 #[derive(Debug)]
 pub(super) struct DocumentStore {
     pub store: Store,
@@ -101,7 +101,7 @@ impl DocumentStore {
         let text = found.as_ref().map(|value| String::from_utf8_lossy(&value.bytes));
         let stat = found.as_ref().map(|value| value.stat);
         let own = String::from_utf8_lossy(&document.text);
-        // Lowering reports what is wrong with the document itself.
+        // Lowering reports the fault of the metadata file itself.
         let joined = match json::parse_object(own.as_bytes()) {
             Ok(_) => join(&own, text.as_deref()).at(&attributes)?,
             Err(_) => own.into_owned(),
@@ -293,7 +293,7 @@ impl DocumentStore {
         key.map(|(_, key)| key).ok_or_else(|| Error::new(Kind::Internal, "a node has no key"))
     }
 
-    /// Returns how far a change of documents is visible in the store.
+    /// Returns how much of a change of documents is stored.
     pub fn progress(&self, steps: &[Step]) -> Result<Progress> {
         let (mut old, mut new) = (0, 0);
         for step in steps {

@@ -10,7 +10,7 @@ use serde_json::Value as Json;
 
 use super::*;
 use crate::array::{Array, ChunkLen, Coords};
-use crate::codec::array_to_bytes::Turn;
+use crate::codec::array_to_bytes::ByteSwap;
 use crate::codec::vlen;
 use crate::dtype::DType;
 use crate::error::Result;
@@ -87,7 +87,7 @@ fn npy(path: &Path) -> Elements {
     let lens = list.split(',').map(str::trim).filter(|len| !len.is_empty());
     let shape: Vec<u64> = lens.map(|len| len.parse().expect("a length")).collect();
     let mut bytes = file[start + len..].to_vec();
-    Turn::parse(Some(&endian), &dtype).expect("an order").apply(&mut bytes);
+    ByteSwap::parse(Some(&endian), &dtype).expect("an order").apply(&mut bytes);
     if member("fortran_order").starts_with("True") {
         bytes = from_fortran(&bytes, &shape, dtype.item_len());
     }
@@ -96,7 +96,7 @@ fn npy(path: &Path) -> Elements {
 }
 
 impl Elements {
-    /// Removes the padding of elements that have a length of their own.
+    /// Removes the padding of elements of variable length.
     fn unpadded(self, dtype: &DType) -> Self {
         let unpadded = |item: Vec<u8>| -> Vec<u8> {
             if matches!(self.dtype, DType::Utf32(_)) {
@@ -273,7 +273,7 @@ fn read_all(hierarchy: &Hierarchy, path: &NodePath) -> Result<()> {
 }
 
 #[test]
-fn what_must_be_rejected_never_reads_as_anything() {
+fn invalid_hierarchies_are_never_read() {
     let reasons = [
         ("synth__reject_crc32c_bad", "c/0/0: crc32c: checksum"),
         ("synth__reject_dtype", "data type \"int33\" is not known"),

@@ -44,7 +44,7 @@ impl Changes<'_> {
         check_is_not_private(path)?;
         let mut wanted = Vec::new();
         for above in path.ancestors() {
-            // A stored node may lie below one whose document was removed.
+            // A stored node may lie below a node whose document was removed.
             wanted.extend(self.hierarchy.node(&above)?.map(|node| (above, node)));
         }
         for (above, node) in wanted {
@@ -72,7 +72,8 @@ impl Changes<'_> {
         Ok(())
     }
 
-    /// Stores the file that the dialect has at the root besides node documents, unless it exists.
+    /// Stores the entry point that some dialects have at the root besides documents, unless it
+    /// exists.
     pub fn store_entry_point(self) -> Result<Option<Key>> {
         let Some((key, text)) = self.hierarchy.dialect().new_entry_point()? else {
             return Ok(None);

@@ -5,9 +5,9 @@
 //!                              "documents": [{"key": "a/.zattrs", "old": null, "new": "{..}"}, ..], ..}
 //! ```
 //!
-//! It states the result and not the steps, so a reader can finish any remainder and may repeat
-//! parts of it. Another program may have forged it: recovery touches only keys of the node that it
-//! names.
+//! It states the result instead of the steps, so recovery can finish any remainder, and may repeat
+//! parts of it. Another program may have forged it, so recovery touches only keys of the node that
+//! it names.
 
 use serde_json::{Value, json};
 
@@ -185,7 +185,7 @@ mod tests {
     use crate::error::Kind;
 
     #[test]
-    fn an_intent_is_read_as_it_was_meant() {
+    fn an_intent_is_parsed_as_it_was_written() {
         let path = |text| NodePath::parse(text).expect("a path");
         let step = |key, old: Option<&str>, new: Option<&str>| Step {
             key: Key::parse(key).expect("a key"),

@@ -9,7 +9,7 @@
 //! `members` and `walk` list nodes; `shown` makes the metadata files that the mount shows; `names`
 //! and `raise` prepare new nodes. The other files change the hierarchy:
 //!
-//! - [`Changes`] are the changes that programs ask for (`change`, `edit`, `groups`, `moving` and
+//! - [`Changes`] are the changes that programs request (`change`, `edit`, `groups`, `moving` and
 //!   `conversion`).
 //! - `Atomic` completes such a change or undoes it, by an `intent` that [`Recovery`] finds after a
 //!   crash.
@@ -38,7 +38,7 @@ mod shown;
 mod texts;
 mod walk;
 
-pub use above::{Holds, holds_node};
+pub use above::{Membership, membership};
 pub use change::Changes;
 pub use consolidated::Copies;
 pub use conversion::ConvertedFiles;
@@ -49,7 +49,7 @@ pub use nodes::{Hierarchy, Options};
 pub use raise::Raised;
 pub use recover::Recovery;
 pub use shown::check_len;
-pub use texts::{Sources, Text, Texts, Wanted};
+pub use texts::{Sources, Text, TextCache, Wanted};
 pub use walk::{Bounds, Visited, Walk};
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Records which nodes were moved or removed, for callers that hold an old path.
+//! Records which nodes were moved or removed, because callers may still use an old path.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -42,7 +42,7 @@ struct Noted {
     count: u64,
     /// The number of the last move or removal of each path.
     last: HashMap<NodePath, u64>,
-    /// Older entries were dropped: a move before this number may have been of any path.
+    /// Entries of moves before this number were dropped, so any path may have moved before it.
     known_since: u64,
 }
 

@@ -13,7 +13,7 @@ use crate::store::{Aside, Condition, Prefix};
 /// A node that was moved. [`Changes::consolidate_moved`](super::Changes::consolidate_moved)
 /// completes the move.
 #[derive(Debug)]
-#[must_use = "the copies of its document are still to be told"]
+#[must_use = "the copies of its document are not updated yet"]
 pub struct Moved {
     from: NodePath,
     to: NodePath,
@@ -154,7 +154,7 @@ impl Changes<'_> {
             }
         };
         let Err(error) = moved() else { return Ok(()) };
-        // Undo only the steps that were done. Recovery puts back what cannot be put back here.
+        // Undo only the steps that were done. If this fails, recovery undoes the rest.
         if chunks_moved {
             write.move_prefix(chunks.1, chunks.0)?;
             write.move_prefix(nodes.1, nodes.0)?;
@@ -166,7 +166,7 @@ impl Changes<'_> {
                 put_back => drop(put_back?),
             }
         }
-        // Keep the errno, and report the error to the caller, whatever its kind was.
+        // Report the error to the caller, with its errno, whatever its kind.
         Err(Error::new(Kind::Os(error.errno()), error.to_string()))
     }
 }

@@ -1,8 +1,8 @@
 //! A node as it was when its document was read, and directories that are no nodes.
 //!
-//! `NodeState` says what a directory is now: a node with a metadata file, a group because nodes lie
-//! below it, a directory that may become a node, or a node whose metadata file was unlinked here.
-//! The last one keeps what it described, so that `rm -r` can walk on below an array after it has
+//! `NodeState` is the state of a directory: a node with a metadata file, a group because nodes lie
+//! below it, a directory that may become a node, or a node whose metadata file was removed in this
+//! mount. The last one remembers its content, so that `rm -r` can walk on below an array after it
 //! removed `zarr.json`.
 
 use std::sync::Arc;
@@ -37,9 +37,9 @@ pub(super) enum NodeState {
     Unreadable(Key),
     /// It is a group because nodes lie below it.
     Implicit,
-    /// It shows no document: it was made in this mount, or holds only ordinary files. A program can
-    /// create a document in it. The store may already have one from zarrfs, because nodes lie below
-    /// it.
+    /// It shows no document, because it was made in this mount or holds only ordinary files. A
+    /// program can create a document in it. zarrfs may already have stored one, because nodes lie
+    /// below it.
     Bare(Option<Document>),
     /// Its document was removed in this mount; the content is remembered for the files below it.
     Removed(Option<Document>),
@@ -132,7 +132,7 @@ impl Node {
         }
     }
 
-    /// Returns the document that the store has for it, even if it is not shown.
+    /// Returns its stored document, even if the mount does not show it.
     pub fn stored(&self) -> Option<&Document> {
         match &self.state {
             NodeState::Stored(document) | NodeState::Bare(Some(document)) => Some(document),
@@ -153,7 +153,7 @@ impl Node {
         matches!(self.state, NodeState::Bare(_) | NodeState::Removed(_))
     }
 
-    /// Whether it becomes a group unless a program makes something else of it.
+    /// Whether it becomes a group unless a program creates another node in it.
     pub fn is_made(&self) -> bool {
         matches!(self.state, NodeState::Bare(_))
     }

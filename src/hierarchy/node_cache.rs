@@ -12,8 +12,7 @@ use super::node::Node;
 use crate::metadata::NodePath;
 use crate::resources;
 
-/// The approximate most bytes of cached nodes, so that a walk over many nodes does not fill the
-/// memory.
+/// The approximate limit of cached nodes in bytes.
 const MAX_KEPT_LEN: u64 = 64 << 20;
 
 /// Cached nodes by path.

@@ -1,4 +1,4 @@
-//! A hierarchy: nodes by path, read from their metadata files and kept for a while.
+//! A hierarchy: nodes by path, read from their metadata files and cached for a while.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use super::directories::Directories;
 use super::documents::DocumentStore;
 use super::node::{Content, Node, NodeState};
 use super::node_cache::NodeCache;
-use super::texts::Texts;
+use super::texts::TextCache;
 use crate::array::{Array, ShardLayout, parse_index};
 use crate::error::{At, Error, Kind, Result};
 use crate::metadata::model::{self, Group, KeyEncoding, Separator};
@@ -53,7 +53,7 @@ pub struct Hierarchy {
     /// The hierarchy around this one, if its root is a node of a larger one.
     pub(super) above: Option<Above>,
     /// Documents that are shown with consolidated metadata.
-    pub(super) shown: Texts,
+    pub(super) shown: TextCache,
 }
 
 /// What lies below a path that has no document.
@@ -74,7 +74,7 @@ impl Hierarchy {
             nodes: NodeCache::default(),
             directories: Directories::default(),
             above: None,
-            shown: Texts::default(),
+            shown: TextCache::default(),
         })
     }
 
@@ -165,7 +165,7 @@ impl Hierarchy {
             let document = match self.documents.get(path, &key) {
                 Ok(Some(document)) => document,
                 Ok(None) => continue,
-                // The node stays visible; its content is the reason why it cannot be read.
+                // The node stays visible; its content is the error.
                 Err(error) if matches!(error.kind(), Kind::TooLarge | Kind::Corrupt) => {
                     let kind = kind.unwrap_or(NodeKind::Group);
                     let content = Content::NotUnderstood(kind, error);
@@ -205,7 +205,7 @@ impl Hierarchy {
             model::Node::Group(group) => Ok(Content::Group(group)),
             model::Node::Array(mut array) => {
                 let prefix = self.dialect().chunk_prefix(path)?;
-                if array.key_encoding == KeyEncoding::V2Unsaid {
+                if array.key_encoding == KeyEncoding::V2Undeclared {
                     array.key_encoding = KeyEncoding::V2(self.separator_in_use(&prefix)?);
                 }
                 let limit = self.options.max_chunk_len;

@@ -56,7 +56,7 @@ impl Hierarchy {
         Ok(Raised { document, content })
     }
 
-    /// Accepts a document in the stored dialect, as written to `key` by a user.
+    /// Checks a document in the stored dialect, which a user wrote to `key`.
     pub fn raise_stored(&self, path: &NodePath, key: &Key, text: &[u8]) -> Result<Raised> {
         let keys = self.dialect().document_keys(path)?;
         let own = String::from_utf8_lossy(text).into_owned();

@@ -137,7 +137,7 @@ impl Recovery<'_> {
         }
         self.hierarchy.copies().rebuild_copies(path)?;
         if let Some(was) = was {
-            self.erase_outside_of_now(path, was)?;
+            self.erase_outside_current_shape(path, was)?;
         }
         Ok(if progress == Progress::Unknown { Outcome::Conflict } else { Outcome::Finished })
     }
@@ -156,7 +156,7 @@ impl Recovery<'_> {
     }
 
     /// Erases the chunks outside an array's current shape, if `was` has a larger one.
-    pub(super) fn erase_outside_of_now(self, path: &NodePath, was: &str) -> Result<()> {
+    pub(super) fn erase_outside_current_shape(self, path: &NodePath, was: &str) -> Result<()> {
         let node = self.hierarchy.node(path)?;
         let Some(now) = node.as_ref().and_then(|node| node.array()) else { return Ok(()) };
         let lowered = self.hierarchy.dialect().lower(Some(NodeKind::Array), was.as_bytes());

@@ -19,7 +19,7 @@ const MAX_COPIES_LEN: u64 = 64 << 20;
 
 impl Hierarchy {
     /// Returns the document that the mount shows for `node`. If only its length is wanted, it may
-    /// come from a slightly older text ([`Texts`](super::Texts)).
+    /// be slightly outdated ([`TextCache`](super::TextCache)).
     pub fn shown(&self, node: &Node, wanted: Wanted) -> Result<Arc<str>> {
         Ok(match node.content() {
             Content::Array(array) => {
@@ -44,8 +44,8 @@ impl Hierarchy {
         })
     }
 
-    /// Returns the document of a group with copies of all documents below it. If they are too long,
-    /// they are left out and programs read one document after the other.
+    /// Returns the document of a group with copies of all documents below it. If these are too
+    /// long, they are left out, and programs read the documents one by one.
     fn shown_with_copies(&self, path: &NodePath, group: &Group) -> Result<Text> {
         match self.copies_shown(path) {
             Ok(copies) => {
@@ -118,7 +118,7 @@ pub fn check_len(len: usize, path: &NodePath) -> Result<()> {
 fn as_stored(node: &Node, shown: String) -> String {
     let stored = node.document().and_then(|document| std::str::from_utf8(&document.text).ok());
     match stored {
-        Some(stored) if shown::says_the_same(stored, &shown) => stored.to_owned(),
+        Some(stored) if shown::is_equivalent(stored, &shown) => stored.to_owned(),
         _ => shown,
     }
 }

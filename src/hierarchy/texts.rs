@@ -1,8 +1,8 @@
 //! Caches texts that combine many nodes: consolidated metadata.
 //!
-//! Each is cached as long as nodes are, and concurrent requests for a text make it once. Making one
-//! takes as long as reading all nodes below the group. `stat` only needs the length, and uses that
-//! of an older text if making a new one is slow, so that listing a directory repeatedly does not
+//! Each is cached as long as nodes are, and concurrent requests share one. Making one takes as long
+//! as reading all nodes below the group. `stat` only needs the length; if making a new text is
+//! slow, `stat` uses the length of an older one, so that listing a directory repeatedly does not
 //! read everything each time.
 
 use std::collections::HashMap;
@@ -34,7 +34,7 @@ pub enum Wanted {
     Len,
 }
 
-/// The sources of a text; a text is outdated if they differ.
+/// What a text was made from; if any of it differs, the text is outdated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sources {
     /// The generation of the hierarchy.
@@ -62,20 +62,20 @@ struct Made {
 
 /// The cached texts by the path of their group.
 #[derive(Default)]
-pub struct Texts {
+pub struct TextCache {
     /// A leaf lock. The lock of a text is held while it is made, and no other lock is.
     slots: Mutex<HashMap<NodePath, Arc<Mutex<Option<Made>>>>>,
     /// Why texts lack the consolidated metadata. A leaf lock.
     notes: Mutex<Vec<Error>>,
 }
 
-impl fmt::Debug for Texts {
+impl fmt::Debug for TextCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Texts").field("len", &self.slots.lock().len()).finish_non_exhaustive()
+        f.debug_struct("TextCache").field("len", &self.slots.lock().len()).finish_non_exhaustive()
     }
 }
 
-impl Texts {
+impl TextCache {
     /// Returns the text of `path`. Calls `make` unless a text from the same sources, at most `ttl`
     /// old, is cached.
     pub fn get(
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn a_text_that_takes_long_to_make_gives_its_length_for_longer() {
-        let (texts, path, ttl) = (Texts::default(), NodePath::root(), Duration::from_millis(1));
+        let (texts, path, ttl) = (TextCache::default(), NodePath::root(), Duration::from_millis(1));
         let slow = || {
             std::thread::sleep(Duration::from_millis(50));
             text("slow")
@@ -186,8 +186,8 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_kept_within_a_limit_and_made_anew_after_an_error() {
-        let (texts, long) = (Texts::default(), "x".repeat(16 << 20));
+    fn texts_are_cached_within_a_limit_and_made_again_after_an_error() {
+        let (texts, long) = (TextCache::default(), "x".repeat(16 << 20));
         let ttl = Duration::from_secs(3600);
         for number in 0..10 {
             let path = NodePath::root().child(&number.to_string()).expect("a path");

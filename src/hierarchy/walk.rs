@@ -1,8 +1,8 @@
 //! Walks over the nodes below a group, one node at a time: parents before children, siblings by
 //! name.
 //!
-//! A hierarchy may be too large to walk, and links to directories may repeat nodes under any number
-//! of names. Every walk therefore has [`Bounds`], and ends with an error that names the limit it
+//! A hierarchy may be too large to walk, and links to directories may show the same nodes under any
+//! number of names. So every walk has [`Bounds`], and ends with an error that names the limit it
 //! reached.
 
 use std::collections::HashSet;
@@ -36,7 +36,7 @@ impl Bounds {
     /// For consolidated metadata, which become a single text.
     pub const COPIES: Self = Self { nodes: 200_000, text_len: 256 << 20 };
 
-    /// For callers that keep nothing of the nodes.
+    /// For callers that do not keep the nodes in memory.
     pub const STREAM: Self = Self { nodes: 10_000_000, text_len: u64::MAX };
 }
 

@@ -1,10 +1,10 @@
-//! Metadata files as stored, which are not always JSON.
+//! Parses metadata files as they are stored, which are not always strict JSON.
 //!
-//! Python writes the bare words `NaN`, `Infinity` and `-Infinity` where JSON has no number for
-//! them, integers of any length, lone surrogates and, after some editors, a byte order mark. All of
-//! these are read here, where `serde_json` would refuse the document. A bare word becomes the
-//! string of its name, so that every value can be shown as strict JSON; the stored text keeps the
-//! word, since [`Text`] changes only the members that an edit names.
+//! Python writes the bare words `NaN`, `Infinity` and `-Infinity`, for which JSON has no number,
+//! and also integers of any length and lone surrogates; some editors add a byte order mark. This
+//! parser accepts all of these, while `serde_json` rejects such a file. A bare word becomes a
+//! string, so that every value can be shown as strict JSON; the stored file keeps the word, since
+//! [`Text`] changes only the members that an edit names.
 
 mod same;
 mod text;
@@ -26,9 +26,9 @@ pub const MAX_DOCUMENT_LEN: u64 = 16 << 20;
 /// too.
 const MAX_DEPTH: usize = 127;
 
-/// The most values in a metadata file. A value takes far more memory than the one or two bytes of
-/// its string, and an object as much as ten other values. With little memory the limit is one for
-/// each KiB.
+/// The most values in a metadata file. In memory, a value takes far more than the one or two bytes
+/// of its string, and an object as much as ten other values. On a machine with little memory the
+/// limit is one value for each KiB.
 const MAX_VALUES: usize = 1 << 22;
 const MEMORY_OF_VALUE: u64 = 1 << 10;
 const VALUES_OF_OBJECT: usize = 10;
@@ -39,7 +39,7 @@ fn max_values() -> usize {
     usize::try_from(most).unwrap_or(usize::MAX).min(MAX_VALUES)
 }
 
-/// Returns the value of a document.
+/// Parses a metadata file.
 ///
 /// If a name occurs several times in an object, the last member counts. Numbers keep their
 /// spelling.
@@ -48,28 +48,28 @@ pub fn parse(text: &[u8]) -> Result<Value> {
     Scanner::new(text, start).document()
 }
 
-/// Returns the most bytes of a text that is edited: of a group with consolidated metadata it may be
-/// much longer than what is read of it.
+/// Returns the most bytes of a metadata file to edit. This can be more than `MAX_DOCUMENT_LEN`,
+/// because consolidated metadata are edited as a string without being parsed.
 pub fn max_text_len() -> u64 {
     (resources::memory_limit() / 16).clamp(MAX_DOCUMENT_LEN, 256 << 20)
 }
 
-/// Fails if `text` is not valid, without building its values: there may be any number of them.
+/// Fails if `text` is not valid. Builds no values, since there may be any number of them.
 pub fn check(text: &[u8]) -> Result<()> {
     let (text, start) = decode(text, max_text_len())?;
     let mut scanner = Scanner::new(text, start);
-    scanner.pass()?;
+    scanner.check()?;
     scanner.end()
 }
 
-/// Returns the value of a text that is no document of a node, and has limits of its own.
+/// Parses a string that is not the metadata file of a node, with limits of its own.
 pub fn parse_within(text: &[u8], max_len: u64, max_values: usize) -> Result<Value> {
     let (text, start) = decode(text, max_len)?;
     let mut scanner = Scanner { max_values, object: 1, ..Scanner::new(text, start) };
     scanner.document()
 }
 
-/// Returns the members of a document that is an object, as documents of Zarr are.
+/// Parses a metadata file, which must be an object, and returns its members.
 pub fn parse_object(text: &[u8]) -> Result<Object> {
     match parse(text)? {
         Value::Object(members) => Ok(members),
@@ -83,7 +83,7 @@ pub fn parse_object(text: &[u8]) -> Result<Object> {
     }
 }
 
-/// Describes a value for messages: short values in full.
+/// Describes a value for messages; prints short values in full.
 pub fn describe(value: &Value) -> String {
     match value {
         Value::Object(members) if members.is_empty() => "{}".to_owned(),
@@ -103,7 +103,7 @@ pub fn describe(value: &Value) -> String {
     }
 }
 
-/// Returns the text without regard to a byte order mark, and where it begins.
+/// Decodes UTF-8, and returns where the JSON begins: after a byte order mark, if there is one.
 fn decode(text: &[u8], max_len: u64) -> Result<(&str, usize)> {
     if u64::try_from(text.len()).unwrap_or(u64::MAX) > max_len {
         return Err(Error::too_large(format!(
@@ -185,24 +185,24 @@ impl<'t> Scanner<'t> {
         }
     }
 
-    /// Skips and checks the next value of a string that may be invalid.
-    fn pass(&mut self) -> Result<()> {
+    /// Checks the next value of a string that may be invalid, and skips it.
+    fn check(&mut self) -> Result<()> {
         self.space();
         match self.peek() {
-            Some(b'{') => self.members(|scanner, _, _| scanner.pass()),
-            Some(b'[') => self.items(Self::pass),
+            Some(b'{') => self.members(|scanner, _, _| scanner.check()),
+            Some(b'[') => self.items(Self::check),
             Some(b'"') => self.string().map(drop),
             Some(_) => self.scalar().map(drop),
             None => Err(self.error("a value is missing")),
         }
     }
 
-    /// Returns the next value, with the white space before it.
+    /// Skips white space and returns the next value.
     fn value(&mut self) -> Result<Value> {
         self.space();
         self.values += if self.peek() == Some(b'{') { self.object } else { 1 };
         if self.values > self.max_values {
-            let detail = format!("a document of more than {} values", self.max_values);
+            let detail = format!("a metadata file of more than {} values", self.max_values);
             return Err(Error::too_large(detail));
         }
         match self.peek() {
@@ -381,8 +381,8 @@ impl<'t> Scanner<'t> {
         }
     }
 
-    /// Returns the character of an escape. Half of a surrogate pair, which Python writes, is U+FFFD
-    /// here.
+    /// Returns the character of an escape. Half of a surrogate pair, which Python may write,
+    /// becomes U+FFFD.
     fn escape(&mut self) -> Result<char> {
         self.at += 1;
         let kind = self.peek();

@@ -39,7 +39,7 @@ fn a_member_that_looks_like_a_number_of_serde_json_is_an_object() {
 }
 
 #[test]
-fn what_is_no_document_is_refused_with_the_place() {
+fn invalid_json_is_refused_with_its_position() {
     for (wrong, sentence) in [
         ("{} \0", "not JSON: unexpected characters after the end at line 1, column 4"),
         ("{}{}", "not JSON: unexpected characters after the end at line 1, column 3"),
@@ -96,7 +96,7 @@ fn an_edit_keeps_every_other_byte() {
 }
 
 #[test]
-fn what_is_inserted_follows_the_layout_of_the_document() {
+fn inserted_members_follow_the_layout() {
     let insert = |stored: &str, path: &[&str]| {
         let mut text = text(stored);
         text.set(path, &json!({"x": [1, "two"]})).expect("set");
@@ -124,7 +124,7 @@ fn what_is_inserted_follows_the_layout_of_the_document() {
 }
 
 #[test]
-fn a_member_that_is_there_several_times_is_removed_whole_and_set_where_it_counts() {
+fn duplicate_members_are_all_removed_and_the_last_one_is_set() {
     let stored = r#"{"a": 1, "b": 2, "a": 3}"#;
     let mut edited = text(stored);
     edited.set(&["a"], &json!(4)).expect("set");
@@ -154,7 +154,7 @@ fn a_document_of_nothing_but_one_name_is_edited_in_one_pass() {
 }
 
 #[test]
-fn a_member_inside_what_is_no_object_is_refused() {
+fn a_member_of_a_value_that_is_no_object_is_refused() {
     let mut edited = text(r#"{"a": [1]}"#);
     assert!(edited.set(&["a", "b"], &json!(1)).is_err());
     assert!(edited.set_item(&["a"], 1, &json!(1)).is_err());
@@ -191,7 +191,7 @@ fn values_are_the_same_by_meaning() {
     }
 }
 
-/// Any value, with words that are bare in the text.
+/// Any value, including the words that Python writes bare.
 fn value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -211,7 +211,7 @@ fn value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// The value as text of some layout, bare words bare.
+/// Prints the value in some layout, with bare words.
 fn written(value: &Value, layout: u8) -> String {
     let text = match layout {
         0 => value.to_string(),
@@ -234,7 +234,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_read_is_passed_over(value in value(), layout in 0..4u8) {
+    fn skipping_a_value_ends_where_reading_it_does(value in value(), layout in 0..4u8) {
         let text = format!("[{},1]", written(&value, layout).trim_start_matches('\u{feff}'));
         let (mut read, mut skipped) = (Scanner::new(&text, 1), Scanner::new(&text, 1));
         read.value().expect("a value");
@@ -304,7 +304,7 @@ proptest! {
     }
 }
 
-/// The text of every other member is in the edited text, in the same order.
+/// Checks that the edit kept the string of every other member, in the same order.
 fn check_splice(
     before: &str,
     after: &str,

@@ -1,4 +1,4 @@
-//! Edits the string of a metadata file: everything that is not edited keeps every byte.
+//! Edits the string of a metadata file. All bytes outside of the edited members stay the same.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -50,12 +50,12 @@ impl Text {
         decode(text, max_text_len()).map(|(text, _)| Self(text.to_owned()))
     }
 
-    /// Returns the text as it is now.
+    /// Returns the current string.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Returns the text as it is now.
+    /// Returns the current string.
     pub fn into_string(self) -> String {
         self.0
     }
@@ -95,7 +95,7 @@ impl Text {
             }
             object = member.value.clone();
         }
-        Err(Error::invalid("a path of no names is no member"))
+        Err(Error::invalid("an empty path names no member"))
     }
 
     /// Sets members of the object at `path`, all in one pass. New ones are added at the end.
@@ -184,16 +184,16 @@ impl Text {
         }
     }
 
-    /// Removes every member of the object at `path` for whose name `goes` is true. Does nothing if
-    /// there is no object.
-    pub fn remove_members(&mut self, path: &[&str], goes: impl Fn(&str) -> bool) -> Result<()> {
+    /// Removes every member of the object at `path` whose name satisfies `matches`. Does nothing
+    /// if there is no object.
+    pub fn remove_members(&mut self, path: &[&str], matches: impl Fn(&str) -> bool) -> Result<()> {
         let Some(object) = self.find(path)?.filter(|span| self.slice(span).starts_with('{')) else {
             return Ok(());
         };
         let members = self.members(&object)?;
         let mut kept = String::with_capacity(self.0.len());
         let mut from = 0;
-        for cut in cuts(&members, goes, &object) {
+        for cut in cuts(&members, matches, &object) {
             kept.push_str(self.slice(&(from..cut.start)));
             from = cut.end;
         }
@@ -244,8 +244,8 @@ impl Text {
         Ok(members)
     }
 
-    /// Returns the names of the root's members, each with its text from the name to the end of the
-    /// value.
+    /// Returns the names of the root's members, each with the string from its name to the end of
+    /// its value.
     #[cfg(test)]
     pub(super) fn members_for_test(&self) -> Vec<(String, String)> {
         let members = self.members(&self.root()).unwrap_or_default();
@@ -292,7 +292,7 @@ impl Text {
         self.0.replace_range(end..end, &format!("{separator}{}", new.join(&separator)));
     }
 
-    /// Returns the layout, taken from the first members of the document.
+    /// Returns the layout, which the first members of the metadata file show.
     fn layout(&self) -> Result<Layout> {
         let root = self.root();
         let newline = if self.0.contains("\r\n") { "\r\n" } else { "\n" };
@@ -319,11 +319,11 @@ impl Text {
 /// Returns the ranges to cut, in order, to remove members, each with one comma.
 fn cuts(
     members: &[Member],
-    goes: impl Fn(&str) -> bool,
+    matches: impl Fn(&str) -> bool,
     object: &Range<usize>,
 ) -> Vec<Range<usize>> {
-    let goes = |member: &Member| goes(&member.key);
-    if !members.is_empty() && members.iter().all(goes) {
+    let matches = |member: &Member| matches(&member.key);
+    if !members.is_empty() && members.iter().all(matches) {
         let inside = object.start + 1..object.end.saturating_sub(1);
         return std::iter::once(inside).collect();
     }
@@ -333,7 +333,7 @@ fn cuts(
     let mut some_stay = false;
     for (at, member) in members.iter().enumerate() {
         let before = at.checked_sub(1).and_then(|before| members.get(before));
-        match (goes(member), before, members.get(at + 1)) {
+        match (matches(member), before, members.get(at + 1)) {
             (false, _, _) => some_stay = true,
             (true, Some(before), _) if some_stay => cuts.push(before.value.end..member.value.end),
             (true, _, Some(after)) => cuts.push(member.key_start..after.key_start),

@@ -1,11 +1,11 @@
 //! Codecs: the spellings of all dialects, translated to the names and configurations of released
 //! v3.
 //!
-//! In the result `bytes` has a byte order if one matters, `transpose` a permutation, `blosc` a word
-//! for its shuffle and a typesize, and `sharding_indexed` its codecs and the place of its index. A
-//! shard without `index_codecs` (April to July 2023) stays without: the data show whether a
-//! checksum follows the index. Other configurations and unknown names stay unchanged; building the
-//! codec checks them.
+//! In the result, `bytes` has a byte order if one matters, `transpose` a permutation, `blosc` a
+//! word for its shuffle and a typesize, and `sharding_indexed` its codecs and the place of its
+//! index. A shard without `index_codecs` (April to July 2023) is left without them: the data show
+//! whether a checksum follows the index. Other configurations and unknown names stay unchanged;
+//! building the codec checks them.
 
 use serde_json::{Value, json};
 
@@ -35,7 +35,7 @@ pub(super) struct Elements {
     pub(super) endian: Endian,
 }
 
-/// Parses a list of codecs of a metadata file. An absent one or null is empty.
+/// Parses a list of codecs in a metadata file. Absent or null means an empty list.
 pub(super) fn list(value: Option<&Value>) -> Result<Vec<CodecSpec>> {
     match value {
         None | Some(Value::Null) => Ok(Vec::new()),
@@ -44,7 +44,7 @@ pub(super) fn list(value: Option<&Value>) -> Result<Vec<CodecSpec>> {
     }
 }
 
-/// Returns the name in released v3 of a name in v3 metadata.
+/// Converts a name in any v3 metadata to that of released v3.
 pub(super) fn v3_name(name: &str) -> String {
     match table::find(name) {
         Some(row) => row.name.to_owned(),
@@ -53,7 +53,7 @@ pub(super) fn v3_name(name: &str) -> String {
     }
 }
 
-/// Returns the name in released v3 of a codec's URI in a draft, or of its identifier.
+/// Converts a codec's URI or identifier in a draft to its name in released v3.
 pub(super) fn draft_name(uri: &str) -> Result<String> {
     let path = uri.strip_prefix("https://").or_else(|| uri.strip_prefix("http://")).unwrap_or(uri);
     let id = ["purl.org/zarr/spec/codec/", "purl.org/zarr/spec/codecs/"]
@@ -70,7 +70,7 @@ pub(super) fn draft_name(uri: &str) -> Result<String> {
     })
 }
 
-/// Converts a configuration of released v3 to parameters of numcodecs.
+/// Converts a configuration of released v3 to the parameters of numcodecs.
 pub(super) fn numcodecs_parameters(id: &str, mut configuration: Object) -> Object {
     match id {
         "blosc" => {
@@ -88,7 +88,7 @@ pub(super) fn numcodecs_parameters(id: &str, mut configuration: Object) -> Objec
     configuration
 }
 
-/// Returns the number of blosc's shuffle; released v3 has words.
+/// Returns blosc's number for a shuffle, which released v3 names by a word.
 pub(super) fn shuffle_number(word: Option<&str>) -> u8 {
     match word {
         Some("shuffle") => 1,
@@ -120,7 +120,7 @@ fn nested(mut codecs: Vec<CodecSpec>, elements: &Elements, depth: usize) -> Resu
         0 => {
             let last = codecs.iter().rposition(|codec| is(codec, CodecKind::ArrayToArray));
             let plain = if codecs.iter().any(names_type) {
-                // Such a filter produces no strings, and has its own byte order instead of the
+                // Such a filter does not produce strings, and has its own byte order instead of the
                 // array's.
                 let endian = ("endian".to_owned(), json!("little"));
                 CodecSpec::new("bytes", Object::from_iter([endian]))
@@ -157,7 +157,7 @@ fn nested(mut codecs: Vec<CodecSpec>, elements: &Elements, depth: usize) -> Resu
     Ok(codecs)
 }
 
-/// Moves transposes from inside `n5_default` to before it, which is equivalent.
+/// Moves each transpose inside `n5_default` to before it, which is equivalent.
 fn hoist_orders(codecs: &mut Vec<CodecSpec>) -> Result<()> {
     let Some(at) = codecs.iter().position(|codec| codec.name == "n5_default") else {
         return Ok(());
@@ -172,7 +172,7 @@ fn hoist_orders(codecs: &mut Vec<CodecSpec>) -> Result<()> {
     Ok(())
 }
 
-/// Writes the order as a permutation; until October 2023 `"C"` and `"F"` stood for two of them.
+/// Converts the order to a permutation; until October 2023, `"C"` and `"F"` stood for two of them.
 fn transpose(configuration: &mut Object, rank: Option<usize>) -> Result<()> {
     let order = configuration.get("order").unwrap_or(&Value::Null);
     let wrong =
@@ -191,8 +191,8 @@ fn transpose(configuration: &mut Object, rank: Option<usize>) -> Result<()> {
     Ok(())
 }
 
-/// Returns the one codec of shown arrays: little-endian elements. For elements of variable length
-/// it is their own codec.
+/// Returns the only codec of shown arrays: `bytes`, little endian, or the codec of the type for
+/// elements of variable length.
 pub(super) fn plain(dtype: &DType) -> CodecSpec {
     let name = match dtype {
         DType::String => "vlen-utf8",

@@ -1,7 +1,7 @@
-//! Consolidated metadata: copies of the metadata files below a group, in the group's own.
+//! Consolidated metadata: a group's metadata file contains copies of all metadata files below it.
 //!
-//! zarr-python writes them, and a library that finds them reads no other metadata files. The
-//! specification does not define them, so they have `must_understand: false`:
+//! zarr-python writes them; a library that finds them does not read the metadata files themselves.
+//! The specification does not define them, so they have `must_understand: false`:
 //!
 //! ```text
 //! {"zarr_format": 3, "node_type": "group", "attributes": {},
@@ -10,14 +10,14 @@
 //!      "a/b": {"zarr_format": 3, "node_type": "array", ..}}}}
 //! ```
 //!
-//! A copy is the stored string, with bare words and long numbers, but without nested copies. A
-//! group without a metadata file gets the copy of an empty one: zarr-python fails if one is
-//! missing.
+//! A copy is the stored string, including bare words and long numbers, but without nested copies. A
+//! group without a metadata file is copied as an empty group, because zarr-python fails if a group
+//! is missing.
 //!
-//! The drafts have no consolidated metadata in metadata files. There a group only has a member
-//! without copies that records the request, and that no reader uses. zarr-python 2 stores all
-//! metadata files of a hierarchy in one value, `meta/root/consolidated/.zmetadata`, which is kept
-//! up to date if it exists.
+//! In the drafts, metadata files contain no copies: a group's own file only records the request, in
+//! a member that no reader uses. Instead, zarr-python 2 stores copies of all metadata files of a
+//! hierarchy in one value, `meta/root/consolidated/.zmetadata`; if it exists, zarrfs keeps it up to
+//! date.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -32,10 +32,10 @@ use crate::error::{Error, Result};
 use crate::json::{self, Text};
 use crate::store::Key;
 
-/// The path of the copies in a metadata file.
+/// The path of the copies within a metadata file.
 const METADATA: [&str; 2] = ["consolidated_metadata", "metadata"];
 
-/// A metadata file, copied under a separate key.
+/// A copy of a metadata file in a value under a separate key.
 #[derive(Debug, Clone)]
 pub struct Copied {
     /// The path of the node.
@@ -136,8 +136,8 @@ impl Dialect {
         checked(text)
     }
 
-    /// Returns the key of copies for a group and all nodes below it, in a dialect in which some
-    /// library uses a separate value: `.zmetadata` in Zarr 2, and in the drafts for the root.
+    /// Returns the separate key with copies of a group and all nodes below it: `.zmetadata` in Zarr
+    /// 2, and in the drafts for the root. `None` if no library of the dialect uses one.
     pub fn shared_copies(&self, group: &NodePath) -> Result<Option<Key>> {
         match self {
             Self::Draft(draft) if draft.era == Era::D2020_10 && group.is_root() => {
@@ -160,12 +160,12 @@ impl Dialect {
     pub fn copies_directories_below(&self) -> bool {
         match self {
             Self::V3 | Self::V2 => true,
-            // The copies of a draft cover the whole hierarchy, and have the whole path of a node.
+            // The copies of a draft cover the whole hierarchy, so their names are full paths.
             Self::D2023_02 | Self::Draft(_) | Self::N5 => false,
         }
     }
 
-    /// Returns a value without copies ("consolidated metadata" of zarr-python 2).
+    /// Returns a value under a separate key that has no copies yet, as zarr-python 2 writes it.
     pub fn no_shared_copies(&self) -> String {
         format!("{:#}\n", json!({"metadata": {}, "zarr_consolidated_format": 1}))
     }
@@ -233,7 +233,7 @@ impl Dialect {
                     new.push((name(&key), copy_of(&text)?));
                 }
             }
-            // The node may have had another kind.
+            // The node may have been of another kind before.
             let own = self.names_of_copies(&root, path)?;
             others.extend(own.into_iter().filter(|own| *own != name(key)));
             for (name, document) in [(name(key), document)].into_iter().chain(attributes) {
@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn a_draft_keeps_the_wish_without_copies_and_the_copies_of_zarr_python_2_true() {
+    fn a_draft_keeps_the_request_without_copies_and_the_copies_of_zarr_python_2() {
         let draft = Dialect::draft(Era::D2020_10, ".json");
         let documents = [("a".to_owned(), "{}".to_owned())];
         let wished = draft.consolidate(r#"{"attributes":{}}"#, &documents).expect("a wish");
@@ -493,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_could_read_is_refused() {
+    fn copies_that_no_library_could_read_are_refused() {
         let deep = format!("{{\"a\":{}{}}}", "[".repeat(125), "]".repeat(125));
         let error =
             Dialect::V3.consolidate(GROUP, &[("a".to_owned(), deep)]).expect_err("too deep");

@@ -2,10 +2,10 @@
 //!
 //! - Names of dimensions: xarray's attribute `_ARRAY_DIMENSIONS`, and the member `dimension_names`.
 //! - The value that xarray masks: in Zarr 2 the fill value itself, in Zarr 3 the attribute
-//!   `_FillValue`, in which floats   are base64 of their eight bytes (`FillValueCoder` in
+//!   `_FillValue`, where a float is the base64 of its eight bytes (`FillValueCoder` in
 //!   xarray/backends/zarr.py).
-//! - OME-Zarr: 0.4 has its members among the attributes, each with the version; 0.5 has them in
-//!   `ome`, with the   version once (<https://ngff.openmicroscopy.org/0.5/>).
+//! - OME-Zarr: 0.4 has its members directly in the attributes, each with a version; 0.5 has them in
+//!   `ome`, with one version (<https://ngff.openmicroscopy.org/0.5/>).
 
 use serde_json::{Value, json};
 

@@ -1,10 +1,10 @@
 //! New nodes: translates the metadata file that a program wrote for decoded chunk files to the
 //! stored one.
 //!
-//! What a program writes into a mount is released v3 and describes decoded chunk files. It is
-//! checked here, the model that the store is to have is made of it and of the [`Policy`], and the
-//! program's own text is changed into a document of that model: what need not differ keeps its
-//! spelling. The text that comes out is read again and must give the model that was meant.
+//! A program writes released v3, which describes decoded chunk files. This module checks it,
+//! derives the model to store from it and from the [`Policy`], and edits the program's own string
+//! into a metadata file of that model; anything that need not change keeps its spelling. Finally it
+//! parses the result, which must give that model.
 
 mod draft;
 mod n5;
@@ -41,14 +41,14 @@ pub struct NewDocument {
     pub text: String,
     /// The node that it describes.
     pub node: Node,
-    /// Whether the program's metadata file of a group has inline consolidated metadata: a request
-    /// to generate some. Its contents are never copied.
+    /// Whether the program's metadata file of a group has inline consolidated metadata. This only
+    /// requests that zarrfs generates them; their contents are never copied.
     pub consolidated: bool,
 }
 
 impl Dialect {
-    /// Returns the stored metadata file for a new node at `path`. `written` is released v3, which a
-    /// program wrote for decoded chunk files.
+    /// Returns the stored metadata file for a new node at `path`. `written` is released v3, as a
+    /// program wrote it for decoded chunk files.
     pub fn new_document(
         &self,
         path: &NodePath,
@@ -68,7 +68,7 @@ impl Dialect {
         }
         let mut text = Text::parse(written).map_err(invalid)?;
         let lowered = super::v3::lower(written).node.map_err(invalid)?;
-        let (meant, consolidated) = match lowered {
+        let (expected, consolidated) = match lowered {
             Node::Group(group) => {
                 let consolidated = group.consolidated;
                 (Node::Group(self.new_group_text(&mut text, &document, group)?), consolidated)
@@ -85,17 +85,19 @@ impl Dialect {
         let text = text.into_string();
         let node = self.lower(Some(kind), text.as_bytes()).node;
         let node = node.map_err(|error| error.of_kind(Kind::Internal))?;
-        if node != meant {
-            log::debug!("{meant:?} was meant, {node:?} is what {text} says");
-            let detail =
-                format!("the metadata made for /{} do not say what they must", path.as_str());
+        if node != expected {
+            log::debug!("expected {expected:?}, but {text} describes {node:?}");
+            let detail = format!(
+                "the metadata generated for /{} do not describe the requested node",
+                path.as_str()
+            );
             return Err(Error::new(Kind::Internal, detail));
         }
         Ok(NewDocument { key, text, node, consolidated })
     }
 
-    /// Checks a *stored* metadata file that a user wrote, in this dialect's own form, with any
-    /// pipeline. The kind is that of [`Dialect::document_keys`].
+    /// Checks a *stored* metadata file that a user wrote in this dialect's own form, with any
+    /// codecs. `kind` comes from [`Dialect::document_keys`].
     pub fn check_stored(&self, kind: Option<NodeKind>, text: &[u8]) -> Result<Node> {
         self.lower(kind, text).node.map_err(invalid)
     }
@@ -228,7 +230,7 @@ fn wrong_encoding() -> Error {
     )
 }
 
-/// Fails for a type that is only known by its fallback, which would be another type.
+/// Fails for a type that only its fallback makes known, because the array would get another type.
 pub(super) fn check_type(value: &Value) -> Result<()> {
     let mut alone = value.clone();
     if let Value::Object(members) = &mut alone {
@@ -243,8 +245,8 @@ pub(super) fn check_type(value: &Value) -> Result<()> {
     })
 }
 
-/// Fails for codecs that would leave a chunk file without little-endian elements in C order, or
-/// that could not be told apart from its codec.
+/// Fails for codecs that would not leave little-endian elements in C order in a chunk file, or that
+/// could be confused with the codec of a chunk file.
 fn check_codecs(document: &Object, stored: &str) -> Result<()> {
     let refused = |what: &str, option: &str| {
         Err(Error::invalid(format!(

@@ -1,8 +1,8 @@
 //! The draft of February 2023: a `zarr.json` in every directory of a node, whose `zarr_format` is a
 //! URI that ends in `#array` or `#group`.
 //!
-//! Everything else is as in provisional v3 metadata files: `type` for `name`, type names of either
-//! kind, the separator in the chunk grid.
+//! Everything else is as in provisional v3 metadata files: `type` instead of `name`, type names of
+//! either kind, and the separator in the chunk grid.
 
 use serde_json::{Value, json};
 
@@ -10,10 +10,10 @@ use super::model::{Lowered, Node, NodeKind};
 use super::v3;
 use crate::error::{Error, Result};
 
-/// What a document's `zarr_format` begins with.
+/// The start of `zarr_format` in every metadata file.
 const FORMAT: &str = "https://purl.org/zarr/spec/v3";
 
-/// Returns the node that a document describes.
+/// Returns the node that a metadata file describes.
 pub(super) fn lower(text: &[u8]) -> Lowered {
     let document = match crate::json::parse_object(text) {
         Ok(document) => document,

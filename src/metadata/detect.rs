@@ -1,8 +1,8 @@
 //! Detects the dialect of a store.
 //!
-//! The `zarr_format` in the entry point `zarr.json` decides before any other file beside it:
-//! zarr-python 2 adds a stray `.zgroup` to drafts, and a v3 hierarchy may have groups called `meta`
-//! and `data`.
+//! The `zarr_format` in the entry point `zarr.json` decides before any other file beside it,
+//! because zarr-python 2 adds a stray `.zgroup` to drafts, and a v3 hierarchy may have groups
+//! called `meta` and `data`.
 
 use std::collections::VecDeque;
 
@@ -77,7 +77,7 @@ pub fn declared(store: &Store) -> Result<Option<Dialect>> {
         return Ok(Some(Dialect::N5));
     }
     let may_2019 = ["root.group.json", "root.array.json"].iter().find_map(|name| {
-        says_its_format(store, &Prefix::root(), name).map(|says| says.then_some(())).transpose()
+        states_format(store, &Prefix::root(), name).map(|says| says.then_some(())).transpose()
     });
     if may_2019.transpose()?.is_some() {
         return Ok(Some(Dialect::draft(Era::D2019_05, ".json")));
@@ -85,8 +85,8 @@ pub fn declared(store: &Store) -> Result<Option<Dialect>> {
     Ok(None)
 }
 
-/// Returns the draft if `zarr_json` is the entry point of one. A user who names a directory inside
-/// such a hierarchy must use its root.
+/// Returns the draft if `zarr_json` is the entry point of one. Paths to directories inside such a
+/// hierarchy cannot be opened; a user must name its root.
 pub fn draft_root_marker(zarr_json: &[u8]) -> Option<Dialect> {
     match entry_point(zarr_json).ok()? {
         EntryPoint::V3 | EntryPoint::Uris => None,
@@ -152,7 +152,7 @@ fn encoding(document: &Object) -> Result<EntryPoint> {
     let encoding = document.get("metadata_encoding").unwrap_or(&Value::Null);
     let not_json = || {
         Error::unsupported(format!(
-            "metadata_encoding is {}, only JSON is understood",
+            "metadata_encoding is {}, only JSON is supported",
             describe(encoding)
         ))
     };
@@ -252,7 +252,7 @@ fn node_below(store: &Store, prefix: &Prefix) -> Result<Option<Result<Dialect>>>
         Ok(EntryPoint::V3) => Some(Ok(Dialect::V3)),
         Ok(EntryPoint::Uris) => Some(Ok(Dialect::D2023_02)),
         Ok(_) => Some(Err(Error::invalid(format!(
-            "not the root: the root of a Zarr draft hierarchy is in {} below it",
+            "not the root of a hierarchy: the root of a Zarr draft lies below it, in {}",
             prefix.as_str().trim_end_matches('/')
         )))),
         // A damaged metadata file says nothing about its neighbours.
@@ -260,10 +260,10 @@ fn node_below(store: &Store, prefix: &Prefix) -> Result<Option<Result<Dialect>>>
     })
 }
 
-/// Returns the error for a draft's metadata file whose entry point is missing. In 2019 there was
-/// none, and the metadata file has its format.
+/// Returns the error for a draft's metadata file whose entry point is missing. The draft of May
+/// 2019 has no entry point and states the format in each metadata file.
 fn lost_document(store: &Store, prefix: &Prefix, name: &str) -> Result<Result<Dialect>> {
-    Ok(if says_its_format(store, prefix, name)? {
+    Ok(if states_format(store, prefix, name)? {
         Ok(Dialect::draft(Era::D2019_05, ".json"))
     } else {
         Err(Error::corrupt(
@@ -273,8 +273,8 @@ fn lost_document(store: &Store, prefix: &Prefix, name: &str) -> Result<Result<Di
     })
 }
 
-/// Whether a metadata file has its format in a URI, as those of May 2019 do.
-fn says_its_format(store: &Store, prefix: &Prefix, name: &str) -> Result<bool> {
+/// Whether a metadata file states its format as a URI, as those of May 2019 do.
+fn states_format(store: &Store, prefix: &Prefix, name: &str) -> Result<bool> {
     let value = store.get(&prefix.key(name)?, MAX_DOCUMENT_LEN)?;
     let document = value.and_then(|value| json::parse_object(&value.bytes).ok());
     Ok(document.is_some_and(|found| found.get("zarr_format").is_some_and(Value::is_string)))

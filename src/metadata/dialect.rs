@@ -1,7 +1,8 @@
 //! A dialect: the keys of metadata files and chunks, the meaning of metadata files, and new groups.
+//! `create` makes new arrays.
 //!
-//! `v3`, `v2`, `n5`, `draft` and `d2023` do this for one syntax each; an `Era` knows where the
-//! files of a draft lie. `create` has new arrays.
+//! `v3`, `v2`, `n5`, `draft` and `d2023` each parse one syntax; an `Era` knows where the files of a
+//! draft lie.
 
 use serde_json::json;
 
@@ -12,13 +13,13 @@ use super::{d2023, draft, n5, v2, v3};
 use crate::error::{Error, Kind, Result};
 use crate::store::{Entry, Key, PRIVATE, Prefix};
 
-/// A child, by an entry of a listing.
+/// A child that an entry of a listing indicates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Child {
     /// Its name.
     pub name: String,
-    /// Whether the entry is a metadata file. A prefix is a node only if there is a metadata file
-    /// below it.
+    /// Whether the entry is a metadata file. A prefix is a node only if a metadata file lies below
+    /// it.
     pub certain: bool,
 }
 
@@ -43,8 +44,8 @@ impl Dialect {
         Self::Draft(Draft { era, suffix: suffix.to_owned(), base: NodePath::root() })
     }
 
-    /// Returns the dialect with `base` as the root; `None` if any directory of a node is itself a
-    /// hierarchy.
+    /// Returns the dialect with `base` as the root, `None` if the directory of every node is a
+    /// hierarchy by itself.
     pub fn below(&self, base: &NodePath) -> Option<Self> {
         match self {
             Self::Draft(draft) => {
@@ -55,7 +56,7 @@ impl Dialect {
         }
     }
 
-    /// Returns the node that is the root.
+    /// Returns the path of the root node in the whole hierarchy.
     pub fn base(&self) -> NodePath {
         match self {
             Self::Draft(draft) => draft.base.clone(),
@@ -63,7 +64,7 @@ impl Dialect {
         }
     }
 
-    /// Returns the dialect with another node as the root, from the root of the whole.
+    /// Returns the dialect with the node at `base` of the whole hierarchy as the root.
     #[must_use]
     pub fn with_base(&self, base: NodePath) -> Self {
         match self {
@@ -124,9 +125,9 @@ impl Dialect {
         }
     }
 
-    /// Returns the possible keys of the metadata file of `path`, preferred ones first: an array
-    /// hides a group of its name. A key comes with the kind of node, unless the metadata file has
-    /// it.
+    /// Returns the possible keys of the metadata file of `path`. The first one that exists counts:
+    /// an array hides a group of the same name. A key comes with the kind of node, unless the
+    /// metadata file states it.
     pub fn document_keys(&self, path: &NodePath) -> Result<Vec<(Option<NodeKind>, Key)>> {
         let beside = |name: &str| prefix_of("", path)?.key(name);
         let draft = match self {
@@ -164,8 +165,8 @@ impl Dialect {
         }
     }
 
-    /// Lowers a metadata file from a key of this kind. Attributes from another file are already in
-    /// it (`join`).
+    /// Lowers a metadata file whose key is for nodes of this `kind`. Attributes from a separate
+    /// file are already joined into it (`join`).
     pub fn lower(&self, kind: Option<NodeKind>, text: &[u8]) -> Lowered {
         match self {
             Self::V3 => v3::lower(text),
@@ -212,7 +213,7 @@ impl Dialect {
         crate::store::is_component(name).then(|| Child { name: name.to_owned(), certain })
     }
 
-    /// Whether `key`, below the prefix of a group's children, is that of a metadata file.
+    /// Whether `key`, below the prefix of a group's children, names a metadata file.
     pub fn is_document(&self, key: &Key) -> bool {
         match self {
             Self::V3 | Self::D2023_02 => key.name() == v3::DOCUMENT,
@@ -224,8 +225,8 @@ impl Dialect {
         }
     }
 
-    /// Whether groups above a node need no metadata file. The drafts allow that; in v3 and v2
-    /// `TensorStore` writes no metadata files for groups, and in N5 any directory is a group.
+    /// Whether groups above a node can exist without a metadata file. The drafts allow that; in v3
+    /// and v2 `TensorStore` writes none for groups; in N5 any directory is a group.
     pub fn has_implicit_groups(&self) -> bool {
         true
     }
@@ -247,8 +248,8 @@ impl Dialect {
         }
     }
 
-    /// Whether the key `relative` below the prefix of a node's chunks is for a metadata file, so
-    /// that no ordinary file can have it.
+    /// Whether the key `relative` below the prefix of a node's chunks is reserved for a metadata
+    /// file, so that no ordinary file can have it.
     pub fn is_reserved(&self, node: &NodePath, relative: &str) -> bool {
         let _ = node;
         let name = relative.rsplit('/').next();

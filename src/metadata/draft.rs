@@ -1,11 +1,11 @@
 //! The drafts of May 2019 to December 2022, with metadata files and chunks in separate trees
 //! (`meta`, `data`), and with the sharding storage transformer of 2022.
 //!
-//! [`Era`] knows where metadata files and chunks lie. Everything else is read in any of its forms,
-//! since the drafts overlap: type names of 2020 and of 2022, a list of codecs or one compressor,
-//! layout or transpose.
+//! [`Era`] knows where metadata files and chunks lie. This module accepts any form of everything
+//! else, because the drafts overlap: type names of 2020 and of 2022, a list of codecs or one
+//! compressor, layout or transpose.
 //!
-//! Every array of a draft has a form in released v3 with the same chunk files: the byte order
+//! Every array of a draft can be expressed in released v3 with the same chunk files: the byte order
 //! becomes the `bytes` codec, layout F a transpose, the compressor a codec, and a storage
 //! transformer `sharding_indexed` with a plain index at the end.
 //!
@@ -43,7 +43,7 @@ pub(super) fn lower(era: Era, kind: NodeKind, text: &[u8]) -> Lowered {
 
 fn group(document: &Object) -> Result<Group> {
     check_extensions(document)?;
-    // This is not a member of the draft: it records a request that was made through a mount.
+    // Not a member of the draft: it records a request that a program made in a mount.
     Ok(Group { attributes: attributes(document)?, consolidated: v3::is_consolidated(document) })
 }
 
@@ -77,8 +77,8 @@ fn array(era: Era, document: &Object) -> Result<Array> {
     })
 }
 
-/// Returns the form of chunk keys: until September 2020 as in Zarr 2, then with a `c` in front.
-/// zarr-python 2 repeats the separator in another member.
+/// Returns the form of chunk keys. Until September 2020 it was that of Zarr 2; later keys begin
+/// with `c`. zarr-python 2 repeats the separator in another member.
 fn key_encoding(era: Era, document: &Object, grid: &Value) -> Result<KeyEncoding> {
     let in_grid = grid.get("separator").or_else(|| grid.get("configuration")?.get("separator"));
     let found = in_grid.or_else(|| document.get("dimension_separator"));
@@ -145,9 +145,9 @@ fn chain(document: &Object, filters: Vec<Object>, elements: &Elements) -> Result
             )));
         }
     }
-    // In November 2022 there is a list of codecs instead of the compressor.
+    // November 2022 has a list of codecs instead of the compressor.
     let listed = document.get("codecs").filter(|codecs| !codecs.is_null());
-    // In May 2019 there is one, too, with the parameters of each codec beside its name.
+    // May 2019 also has a list; each codec has its parameters beside its name.
     let inline = document.get("chunk_codecs").filter(|codecs| !codecs.is_null());
     let compressor = document.get("compressor").filter(|compressor| !compressor.is_null());
     let compressors = match (listed.or(inline), compressor) {
@@ -163,8 +163,8 @@ fn chain(document: &Object, filters: Vec<Object>, elements: &Elements) -> Result
     codecs::canonical(chain, elements)
 }
 
-/// Appends filters, which encode elements in the order of the layout. Filters of bytes come after
-/// the byte order.
+/// Appends filters, which encode elements in the order of the layout. A filter that works on bytes
+/// comes after the byte order.
 fn push_filters(chain: &mut Vec<CodecSpec>, filters: Vec<Object>) -> Result<()> {
     let mut bytes_seen = false;
     for mut filter in filters {
@@ -174,7 +174,7 @@ fn push_filters(chain: &mut Vec<CodecSpec>, filters: Vec<Object>) -> Result<()> 
         match table::kind(&name) {
             CodecKind::ArrayToArray if bytes_seen => {
                 return Err(Error::unsupported(format!(
-                    "filter {id:?} follows one that works on bytes"
+                    "filter {id:?} comes after a filter that works on bytes"
                 )));
             }
             CodecKind::ArrayToArray => {}
@@ -185,7 +185,7 @@ fn push_filters(chain: &mut Vec<CodecSpec>, filters: Vec<Object>) -> Result<()> 
     Ok(())
 }
 
-/// Wraps the codecs of inner chunks into the storage transformers, the first of them innermost.
+/// Wraps the codecs of inner chunks into the storage transformers, the first one innermost.
 fn sharded(
     document: &Object,
     mut chain: Vec<CodecSpec>,
@@ -212,8 +212,8 @@ fn sharded(
     Ok((chain, chunk_shape))
 }
 
-/// Returns the inner chunks of a shard along each dimension, from any spelling of the transformer
-/// (sharding storage transformer, drafts of February 2022 to February 2023).
+/// Returns the number of inner chunks of a shard along each dimension, from any spelling of the
+/// transformer (sharding storage transformer, drafts of February 2022 to February 2023).
 fn chunks_per_shard(transformer: &Value, rank: usize) -> Result<Vec<u64>> {
     let configuration = transformer.get("configuration").unwrap_or(&Value::Null);
     let members = ["extension", "storage_transformer", "name"];
@@ -238,7 +238,7 @@ fn chunks_per_shard(transformer: &Value, rank: usize) -> Result<Vec<u64>> {
         Some(count) => vec![u64::try_from(count).unwrap_or(0)],
         None => lengths(found, "chunks_per_shard")?,
     };
-    // zarr-python 2 writes [1] without dimensions, and pads lists that are too short.
+    // zarr-python 2 writes [1] for an array without dimensions, and pads lists that are too short.
     if rank == 0 && counts == [1] {
         counts.clear();
     }
@@ -252,8 +252,8 @@ fn chunks_per_shard(transformer: &Value, rank: usize) -> Result<Vec<u64>> {
     Ok(counts)
 }
 
-/// Returns the document of an empty hierarchy's entry point, as zarr-python 2, GDAL and zarrita
-/// read it; the text of May 2019 has none.
+/// Returns the entry point of an empty hierarchy, in a form that zarr-python 2, GDAL and zarrita
+/// read. The draft of May 2019 has none.
 pub(super) fn entry_point(draft: &Draft) -> Option<String> {
     let core = "https://purl.org/zarr/spec/protocol/core/3.0";
     let document = match draft.era {
@@ -283,10 +283,10 @@ pub(super) fn entry_point(draft: &Draft) -> Option<String> {
     Some(format!("{document:#}\n"))
 }
 
-/// The format in every metadata file of May 2019.
+/// The `zarr_format` of every metadata file in the draft of May 2019.
 pub(super) const FORMAT_OF_2019: &str = "http://purl.org/zarr/spec/protocol/core/3.0";
 
-/// Returns the document of a group without attributes.
+/// Returns the metadata file of a group without attributes.
 pub(super) fn group_document(era: Era) -> String {
     let document = match era {
         Era::D2019_05 => {

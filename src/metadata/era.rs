@@ -10,13 +10,13 @@ pub struct Draft {
     pub era: Era,
     /// The suffix of the key of every metadata file: `.json`.
     pub suffix: String,
-    /// The node that is the root of the mount. A draft has one place for its metadata files,
+    /// The node at the root of the mount. A draft has one place for all its metadata files,
     /// whichever node is opened.
     pub base: NodePath,
 }
 
 impl Draft {
-    /// Returns the path of a node from the root of the whole.
+    /// Returns the path of a node from the root of the whole hierarchy.
     pub(super) fn whole(&self, path: &NodePath) -> Result<NodePath> {
         self.base.join(path.as_str())
     }

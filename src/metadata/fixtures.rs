@@ -1,4 +1,4 @@
-//! Hierarchies that other programs wrote, walked document by document.
+//! Reads the metadata files of hierarchies that other programs wrote, one by one.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -30,7 +30,7 @@ pub(super) fn store_of(values: &[(&str, &str)]) -> Store {
     store
 }
 
-/// A hierarchy that another program wrote, and what its generator says of it.
+/// A hierarchy that another program wrote, and its description by the generator.
 struct Fixture {
     name: String,
     store: Store,
@@ -213,9 +213,9 @@ fn every_array_has_the_shape_and_type_of_its_truth() {
 }
 
 #[test]
-fn what_must_be_refused_is_refused_with_a_sentence() {
-    // What is wrong with these is in the chunks, or in a codec's name: that is found where codecs
-    // are made.
+fn invalid_fixtures_are_refused_with_a_reason() {
+    // The faults of these are in the chunks, or in the name of a codec: they are detected when
+    // codecs are built.
     let later =
         ["synth__reject_crc32c_bad", "synth__reject_short_chunk", "synth__reject_unknown_codec"];
     let expected = BTreeMap::from([
@@ -336,8 +336,8 @@ fn hidden_filters_are_codecs_and_no_attribute() {
     assert_eq!(array.attributes, json!({"user": "x"}).as_object().cloned().expect("an object"));
 }
 
-/// Returns the codecs of a chunk file's elements and the shards that they are stored in, `None` if
-/// there is more to it.
+/// Returns the policy that would store an array like this one, and the shape of its chunk files;
+/// `None` if no policy would.
 fn as_policy(array: &Array) -> Option<(Policy, Vec<u64>)> {
     let inner = |codec: &CodecSpec| codec.configuration["codecs"].as_array().cloned();
     let (codecs, shards, chunk_shape) = match array.codecs.as_slice() {
@@ -385,7 +385,7 @@ fn flat(codecs: &[CodecSpec]) -> Vec<CodecSpec> {
         .collect()
 }
 
-/// Why some dialects refuse an array that others hold.
+/// Reasons why some dialects refuse arrays that others can express.
 const REFUSALS: [&str; 10] = [
     "need a name for every dimension",
     "cannot be expressed in",
@@ -396,11 +396,11 @@ const REFUSALS: [&str; 10] = [
     "have no shards",
     "has no arrays without dimensions",
     "do not fit this array",
-    "follows one that works on bytes",
+    "comes after a filter that works on bytes",
 ];
 
 #[test]
-fn every_array_is_made_again_from_what_is_shown_of_it() {
+fn every_array_can_be_created_again_from_its_shown_metadata() {
     let dialects = Dialect::all();
     let dialects = dialects.iter().filter(|dialect| dialect.check_makes_nodes().is_ok());
     let dialects: Vec<&Dialect> = dialects.collect();

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_joined_splits_into_the_same_bytes() {
+    fn a_joined_string_splits_into_the_same_bytes() {
         for document in [
             "{\"zarr_format\":2}",
             "{}",

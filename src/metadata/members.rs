@@ -38,8 +38,8 @@ pub(super) fn lengths(value: &Value, name: &str) -> Result<Vec<u64>> {
         .ok_or_else(wrong)
 }
 
-/// Chunk lengths for a `shape`. A length of 0 along a dimension of 0, which the 2020 draft allows,
-/// becomes 1.
+/// Parses chunk lengths for a `shape`. A chunk length of 0 along a dimension of length 0, which the
+/// 2020 draft allows, becomes 1.
 pub(super) fn chunk_lengths(value: &Value, shape: &[u64]) -> Result<Vec<u64>> {
     let mut chunk_shape = lengths(value, "chunk_shape")?;
     if chunk_shape.len() != shape.len() {
@@ -62,7 +62,7 @@ pub(super) fn chunk_lengths(value: &Value, shape: &[u64]) -> Result<Vec<u64>> {
 /// Fails if the size in bytes does not fit 64 bits.
 pub(super) fn check_size(shape: &[u64], dtype: &DType, what: &str) -> Result<()> {
     let item_len = u64::try_from(dtype.item_len()).unwrap_or(u64::MAX);
-    // In a product with a zero the other factors must fit too: lengths may grow later.
+    // Even if one factor is zero, the others must fit: the array may grow later.
     shape
         .iter()
         .filter(|len| **len != 0)

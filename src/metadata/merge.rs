@@ -1,8 +1,9 @@
-//! The changes that a program makes when it rewrites a metadata file, applied to the stored one.
+//! A program changes metadata by rewriting the shown metadata file. This module applies its changes
+//! to the stored one.
 //!
-//! A program reads the shown metadata file and writes a similar one. Differences to the one last
-//! shown are applied, member by member and attribute by attribute; everything else keeps its stored
-//! spelling. A change that would alter the meaning of stored chunks fails.
+//! It compares the written metadata file with the one last shown, and applies the differences,
+//! member by member and attribute by attribute; everything else keeps its stored spelling. A change
+//! that would alter the meaning of stored chunks fails.
 
 use serde_json::{Map, Value, json};
 
@@ -63,12 +64,12 @@ const COMPARED: [&str; 12] = [
     "consolidated_metadata",
 ];
 
-/// Returns the changes in `new`, written by a program, against `base`, the metadata file last shown
-/// for `node`. Its chunk files have `shown_chunk_shape`.
+/// Returns the changes in `new`, which a program wrote, against `base`, the metadata file last
+/// shown for `node`. Its chunk files have the shape `shown_chunk_shape`.
 ///
-/// Compares the meaning of members: a library omits defaults, adds empty members and spells numbers
-/// its own way. Consolidated metadata only request that zarrfs generates them; their contents are
-/// ignored.
+/// Compares the meaning of members, because a library omits defaults, adds empty members and spells
+/// numbers its own way. Consolidated metadata only request that zarrfs generates them; their
+/// contents are ignored.
 pub fn diff(base: &str, new: &[u8], node: &Node, shown_chunk_shape: &[u64]) -> Result<Edit> {
     let base = json::parse_object(base.as_bytes()).map_err(|error| as_invalid(&error))?;
     let new = json::parse_object(new).map_err(|error| as_invalid(&error))?;
@@ -215,7 +216,7 @@ fn shape(base: &Object, new: &Object, array: &Array) -> Result<Option<Vec<u64>>>
     Ok((found != of(base)?).then_some(found))
 }
 
-/// Returns the new names of dimensions if they change. A list of nulls equals no list.
+/// Returns the new names of dimensions if they change. A list of nulls counts as no list.
 fn names(base: &Object, new: &Object, array: &Array) -> Result<Option<Vec<Option<String>>>> {
     let of = |document: &Object| -> Result<Vec<Option<String>>> {
         let value = document.get("dimension_names").unwrap_or(&Value::Null);
@@ -224,7 +225,7 @@ fn names(base: &Object, new: &Object, array: &Array) -> Result<Option<Vec<Option
         Ok(if names.iter().all(Option::is_none) { Vec::new() } else { names })
     };
     let found = of(new)?;
-    // An array without dimensions may have an empty list of names, or no list.
+    // An array without dimensions may have an empty list of names or none.
     let says = |document: &Object| document.get("dimension_names").is_some_and(Value::is_array);
     let says_none = array.shape.is_empty() && says(new) && !says(base);
     Ok((says_none || found != of(base)?).then_some(found))
@@ -450,7 +451,7 @@ fn all_named(names: &[Option<String>]) -> Result<Option<Value>> {
     })
 }
 
-/// Fails for an attribute that would add filters, or remove those of existing chunks.
+/// Fails for an attribute that would add filters to existing chunks, or remove theirs.
 fn check_draft_attribute(document: &Object, name: &str, value: Option<&Value>) -> Result<()> {
     let stored = document.get("attributes").and_then(|attributes| attributes.get(name));
     let filters = stored.is_some_and(draft::are_filters) || value.is_some_and(draft::are_filters);

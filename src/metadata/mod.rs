@@ -1,19 +1,18 @@
 //! Dialects: metadata files in all their forms, translated to one model and back.
 //!
-//! A dialect says where documents and chunks lie ([`Dialect::document_keys`],
-//! [`Dialect::chunk_prefix`]), what its documents mean ([`Dialect::lower`]), how they are made
-//! ([`Dialect::new_document`]) and changed in their own spelling ([`Dialect::edit`]). Nothing above
-//! this module can tell one dialect from another. Nothing here reads a store, but [`detect`] and
-//! [`skim`].
+//! A dialect determines where metadata files and chunks lie ([`Dialect::document_keys`],
+//! [`Dialect::chunk_prefix`]), what metadata files mean ([`Dialect::lower`]), and how they are
+//! created ([`Dialect::new_document`]) and changed in their own spelling ([`Dialect::edit`]). No
+//! module above this one can tell dialects apart. Only [`detect`] and [`skim`] read a store here.
 //!
-//! A dialect is two files: `v3`, `v2`, `n5`, `draft` and `d2023` say what a metadata file means in
-//! the model, and the files in `create` make new ones. An `Era` of the drafts says where metadata
-//! files and chunks lie, and nothing else. `conventions` holds what depends on the version of the
-//! format and not on the syntax of a dialect.
+//! Each dialect has two files: `v3`, `v2`, `n5`, `draft` and `d2023` lower metadata files to the
+//! model, and the files in `create` make new ones. An `Era` of the drafts only knows where metadata
+//! files and chunks lie. `conventions` has what depends on the version of the format and not on the
+//! syntax of a dialect.
 //!
-//! A metadata file may be two files: Zarr 2 has attributes in `.zattrs`. `join` makes one string of
-//! both and keeps every byte; `split` undoes it. Reading, editing and creating therefore know one
-//! string with a member `attributes`.
+//! Zarr 2 splits the metadata of a node into two files, with the attributes in `.zattrs`. `join`
+//! makes one string of both and keeps every byte; `split` undoes it. So reading, editing and
+//! creating work on one string with a member `attributes`.
 
 pub mod merge;
 pub mod model;

@@ -34,8 +34,9 @@ pub struct Array {
     pub dtype: DType,
     /// The value of elements in chunks that are not stored.
     pub fill: FillValue,
-    /// The number of elements of a stored chunk along each dimension, each at least 1; that of the
-    /// shard in a sharded array. On a rectilinear grid the longest along each.
+    /// The number of elements of a stored chunk along each dimension, at least 1. In a sharded
+    /// array this is the shape of a shard, and on a rectilinear grid the longest chunk along each
+    /// dimension.
     pub chunk_shape: Vec<u64>,
     /// The lengths of the chunks along each dimension of a rectilinear grid, `None` if all have the
     /// same shape.
@@ -50,8 +51,8 @@ pub struct Array {
     pub attributes: Object,
 }
 
-/// The lengths of chunks along a dimension: each length, and how many chunks in a row have it. A
-/// step without an end is a single run of `u64::MAX`.
+/// The lengths of chunks along a dimension, each with the number of consecutive chunks that have
+/// it. If all chunks have one length, without a limit, there is a single run of `u64::MAX` chunks.
 pub type Runs = Vec<(u64, u64)>;
 
 /// The separator of the coordinates in a chunk key.
@@ -80,9 +81,9 @@ pub enum KeyEncoding {
     Default(Separator),
     /// v3 `v2`, and Zarr 2: `1/23`, `1.23`; `0` without dimensions.
     V2(Separator),
-    /// Zarr 2 without a separator in the metadata file: the form of the chunks that exist, else
-    /// `1.23`.
-    V2Unsaid,
+    /// Zarr 2 without a separator in the metadata file: the form of the existing chunks, or `1.23`
+    /// if there are none.
+    V2Undeclared,
     /// N5: `23/1`, the last dimension first; `0` without dimensions.
     N5,
     /// The drafts: `c1/23`, `c1.23`; without dimensions `c`, or `c0` as zarr-python 2, GDAL and

@@ -4,8 +4,8 @@
 //! {"dimensions": [10, 7], "blockSize": [4, 3], "dataType": "int32", "compression": {"type": "gzip", "level": 5}}
 //! ```
 //!
-//! Dimensions are shown in reverse order, as in zarr-python's `N5Store`: in N5 the first one is the
-//! fastest, in Zarr the last. The bytes are the same. A block begins with a header of its own,
+//! Dimensions are shown in reverse order, as in zarr-python's `N5Store`: in N5 the first dimension
+//! is the fastest, in Zarr the last. The bytes are the same. A block begins with its own header,
 //! which the codec `n5_default` handles. The fill value is always zero.
 //!
 //! <https://github.com/saalfeldlab/n5#file-system-specification>
@@ -97,7 +97,7 @@ fn array(document: &Object) -> Result<Array> {
     Ok(Array {
         chunk_shape,
         rectilinear: None,
-        // zarr-python shows it like this, and no reader has another value.
+        // As in zarr-python; no reader uses another value.
         fill: FillValue::parse(&json!(0), &dtype)?,
         key_encoding: KeyEncoding::N5,
         codecs: vec![CodecSpec::new("n5_default", configuration)],
@@ -120,9 +120,9 @@ fn data_type(value: &Value) -> Result<DType> {
     }
 }
 
-/// Returns the compressor, in the name and with the parameters of released v3.
+/// Returns the compressor, with the name and parameters of released v3.
 fn compression(document: &Object) -> Result<Option<CodecSpec>> {
-    // Before N5 2.0 only a name.
+    // Before N5 2.0 there is only a name.
     let (kind, parameters) = match document.get("compression") {
         Some(found) => (found.get("type").unwrap_or(found), found.as_object().cloned()),
         None => (document.get("compressionType").unwrap_or(&Value::Null), None),

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_below_a_node_follows_it_before_its_siblings() {
+    fn nodes_below_a_node_sort_before_its_siblings() {
         let mut paths =
             ["a/b", "a-b", "a", "b", ""].map(|text| NodePath::parse(text).expect("valid"));
         paths.sort();

@@ -37,9 +37,9 @@ pub struct Policy {
 pub enum Shards {
     /// Each chunk separately.
     None,
-    /// As many as have at most this many decoded bytes.
+    /// As many as fit into this many decoded bytes.
     Target(u64),
-    /// Those in a box of this shape, in arrays of this rank.
+    /// Those in a box of this shape, for arrays with as many dimensions.
     Shape(Vec<u64>),
 }
 
@@ -149,8 +149,8 @@ impl Policy {
     }
 }
 
-/// Returns the largest shards of at most `target` bytes. Chunks are joined along the last dimension
-/// first, up to the end of the array, since they are consecutive there.
+/// Returns the shape of the largest shards of at most `target` bytes. Chunks are joined along the
+/// last dimension first, where they are consecutive, and only up to the end of the array.
 fn filled(target: u64, shape: &[u64], chunk_shape: &[u64], dtype: &DType) -> Vec<u64> {
     let item_len = if dtype.is_variable() { TYPICAL_LEN } else { dtype.item_len() };
     let item_len = u64::try_from(item_len).unwrap_or(u64::MAX);
@@ -207,7 +207,7 @@ fn default_to(configuration: &mut Object, member: &str, value: Value) {
     }
 }
 
-/// Fails for a chain that fits no array.
+/// Fails for a chain of codecs that no array can have.
 fn check_chain(chain: &[CodecSpec]) -> Result<()> {
     let mut last = None;
     let mut rank = 1;

@@ -4,7 +4,7 @@
 //! ```text
 //! {"name": "rectilinear", "configuration": {"kind": "inline", "chunk_shapes": [
 //!     4,                     every chunk has 4 elements
-//!     [[2, 3], 5],           2, 2, 2, 5: a length alone, or with how many chunks in a row have it
+//!     [[2, 3], 5],           2, 2, 2, 5: a length, or a length and its repeat count
 //! ]}}
 //! ```
 //!
@@ -78,7 +78,7 @@ fn wrong(value: &Value) -> Error {
     Error::corrupt(format!("chunk_grid: {} {what}", describe(value)))
 }
 
-/// Returns the step if the lengths are a step without an end.
+/// Returns the length of the chunks if all have the same, without a limit.
 fn is_step(runs: &Runs) -> Option<u64> {
     match runs.as_slice() {
         [(len, u64::MAX)] => Some(*len),
@@ -86,7 +86,7 @@ fn is_step(runs: &Runs) -> Option<u64> {
     }
 }
 
-/// Returns the number of elements in all chunks, `None` if there is no end.
+/// Returns the number of elements in all chunks, `None` if there is no limit.
 fn total(runs: &Runs) -> Result<Option<u64>> {
     if is_step(runs).is_some() {
         return Ok(None);
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_are_no_lengths_is_refused() {
+    fn invalid_lengths_are_refused() {
         let ones: Vec<u64> = (0..=MAX_RUNS as u64).map(|i| i % 2 + 1).collect();
         for (listed, reason) in [
             (json!([0]), "0 is neither an integer of at least 1"),

@@ -11,7 +11,7 @@ use super::rectilinear;
 use crate::json::Object;
 use crate::json::parse;
 
-/// The most bytes of copies to indent. Further ones are each on one line.
+/// The most bytes of copies to indent. Each further copy is on one line.
 const MAX_INDENTED_LEN: usize = 4 << 20;
 
 /// Longer metadata files are always shown as the mount prints them: parsing them to compare takes
@@ -20,7 +20,7 @@ const MAX_COMPARED_LEN: usize = 256 << 10;
 
 /// Whether a stored metadata file is strict JSON equivalent to `shown`. If so, the mount shows it
 /// byte for byte, and a copy has the same checksum.
-pub fn says_the_same(stored: &str, shown: &str) -> bool {
+pub fn is_equivalent(stored: &str, shown: &str) -> bool {
     let parsed = |text: &str| {
         let mut document: Object = serde_json::from_str(text).ok()?;
         // Omitting it means the same as an empty list (Zarr 3.0, section "Array metadata").
@@ -80,7 +80,7 @@ pub fn group(group: &Group, copies: Option<&Copies>) -> String {
 
 /// Returns the metadata file of an unsupported node: the stored one, as strict JSON if possible.
 ///
-/// For such a node nothing is generated.
+/// zarrfs generates no metadata for such a node.
 pub fn not_understood(_kind: NodeKind, stored: &[u8]) -> String {
     match parse(stored) {
         Ok(document) => print(&document),
@@ -168,10 +168,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_says_the_same_is_strict_and_has_the_same_members() {
+    fn equivalent_metadata_are_strict_json_with_the_same_members() {
         let shown = r#"{"zarr_format": 3, "fill_value": "NaN", "storage_transformers": []}"#;
         for same in [r#"{"fill_value":"NaN","zarr_format":3}"#, shown] {
-            assert!(says_the_same(same, shown), "{same}");
+            assert!(is_equivalent(same, shown), "{same}");
         }
         for other in [
             r#"{"fill_value":NaN,"zarr_format":3}"#,
@@ -179,7 +179,7 @@ mod tests {
             r#"{"fill_value":"NaN","zarr_format":2}"#,
             r#"{"fill_value":"NaN","zarr_format":3"#,
         ] {
-            assert!(!says_the_same(other, shown), "{other}");
+            assert!(!is_equivalent(other, shown), "{other}");
         }
     }
 

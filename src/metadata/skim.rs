@@ -1,11 +1,11 @@
-//! Metadata files without the copies of others in them.
+//! Reads metadata files without the copies of others that they contain.
 //!
 //! Consolidated metadata may be a thousand times longer than the rest of a group's metadata file,
-//! and zarrfs never reads them: it generates the ones that it shows. So they are skipped byte by
-//! byte without storing them, and the rest is parsed:
+//! and zarrfs never reads them: it generates the ones that it shows. So this module skips them byte
+//! by byte without storing them, and parses the rest:
 //!
 //! ```text
-//! {"zarr_format": 3, .., "consolidated_metadata": {"kind": "inline", "metadata": { /* passed over */ }}}
+//! {"zarr_format": 3, .., "consolidated_metadata": {"kind": "inline", "metadata": { /* skipped */ }}}
 //! ```
 
 use std::borrow::Cow;
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_are_passed_over_and_nothing_else() {
+    fn only_copies_are_skipped() {
         for (text, expected) in [
             (
                 r#"{"a": 1, "consolidated_metadata": {"kind": "inline", "metadata": {"b": {"c": "}"}}}, "d": {}}"#,
@@ -216,7 +216,7 @@ mod tests {
                 r#"{"consolidated_metadata":{"metadata":{"\"":[{}]},"kind":"inline"}}"#,
                 r#"{"consolidated_metadata":{"metadata":{},"kind":"inline"}}"#,
             ),
-            // A member of this name elsewhere is what it is.
+            // A member of this name elsewhere is kept.
             (r#"{"metadata": {"a": 1}, "attributes": {"metadata": {"b": 1}}}"#, ""),
             (r#"{"attributes": {"consolidated_metadata": {"metadata": {"b": 1}}}}"#, ""),
             (

@@ -12,7 +12,7 @@ fn draft() -> Dialect {
     Dialect::draft(Era::D2020_10, ".json")
 }
 
-/// A v3 array document with `changes` made to it; null takes a member away.
+/// A v3 metadata file of an array after `changes`, in which null removes a member.
 fn v3_with(changes: Value) -> Value {
     with(
         json!({
@@ -292,7 +292,7 @@ fn shards_list_their_codecs_but_an_absent_index_pipeline_stays_absent() {
 }
 
 #[test]
-fn what_v3_says_must_fail_fails() {
+fn metadata_that_v3_forbids_fail() {
     let ones = vec![1; 65];
     for (changes, sentence) in [
         (json!({"x": 1}), "unknown member \"x\" without \"must_understand\": false"),
@@ -454,7 +454,7 @@ fn stacked_transformers_are_nested_shards_the_first_innermost() {
 }
 
 #[test]
-fn what_a_draft_does_not_say_clearly_is_refused() {
+fn ambiguous_metadata_of_a_draft_are_refused() {
     let transformer = |value: Value| json!({"storage_transformers": [value]});
     for (changes, sentence) in [
         (
@@ -485,7 +485,7 @@ fn what_a_draft_does_not_say_clearly_is_refused() {
         ),
         (
             json!({"attributes": {"filters": [{"id": "shuffle"}, {"id": "delta"}]}}),
-            "filter \"delta\" follows one that works on bytes",
+            "filter \"delta\" comes after a filter that works on bytes",
         ),
     ] {
         assert_eq!(refusal(&draft(), &draft_with(changes)), sentence);
@@ -560,7 +560,7 @@ fn the_largest_types_fit() {
     assert_eq!(codecs(&found), json!([little()]));
 }
 
-/// Something that may stand in a document.
+/// Any value of a member, valid or not.
 fn strange() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(json!(null)),

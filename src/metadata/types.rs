@@ -1,4 +1,4 @@
-//! The spellings of data types; some include the byte order.
+//! The spellings of data types. Some include the byte order.
 
 use serde_json::{Value, json};
 
@@ -105,7 +105,7 @@ fn configured(name: &str, configuration: &Value) -> Option<DType> {
                     Some(_) => return None,
                     None => (field.get("name")?, field.get("data_type")?),
                 };
-                // The codec determines their byte order.
+                // The codec decides their byte order.
                 let dtype = simple(dtype).filter(|(dtype, _)| !dtype.is_variable())?.0;
                 Some(Field { name: name.as_str()?.to_owned(), dtype, shape: Vec::new() })
             };

@@ -1,14 +1,14 @@
-//! Zarr 2: `.zarray`, `.zgroup` and `.zattrs`; the attributes are joined into the metadata file as
-//! its member `attributes`.
+//! Zarr 2: `.zarray`, `.zgroup` and `.zattrs`. Here the attributes are already joined into the
+//! metadata file as its member `attributes`.
 //!
 //! ```text
 //! {"zarr_format": 2, "shape": [7, 10], "chunks": [3, 4], "dtype": "<i4", "compressor": {"id": "zlib", "level": 1},
 //!  "fill_value": 0, "order": "C", "filters": null, "dimension_separator": "."}
 //! ```
 //!
-//! The order becomes a transpose in front, the byte order of the type becomes the codec `bytes`,
-//! and the filters and the compressor become the codecs `numcodecs.*`. The codec of objects decides
-//! their type: strings (`vlen-utf8`, `json2`), or bytes.
+//! `order` F becomes a transpose at the start, the byte order of the type becomes the codec
+//! `bytes`, and the filters and the compressor become the codecs `numcodecs.*`. In an array of
+//! objects, the codec of the objects decides their type: strings (`vlen-utf8`, `json2`) or bytes.
 //!
 //! <https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html>
 
@@ -121,7 +121,7 @@ pub(super) fn shown_attributes(
     (names, conventions::ome_to_v3(attributes))
 }
 
-/// Returns the type of an array, and its fill value.
+/// Returns the type and the fill value of an array, from its metadata file.
 pub(super) fn masked_by(document: &Object) -> Result<(DType, FillValue)> {
     let array = array(document)?;
     Ok((array.dtype, array.fill))
@@ -170,7 +170,7 @@ fn chain(
         match table::kind(&codec.name) {
             CodecKind::ArrayToArray | CodecKind::ArrayToBytes if makes_bytes => {
                 return Err(Error::unsupported(format!(
-                    "filter {:?} follows one that works on bytes",
+                    "filter {:?} comes after a filter that works on bytes",
                     codec.name
                 )));
             }
@@ -214,17 +214,17 @@ fn numcodec(value: &Value) -> Result<CodecSpec> {
     Ok(CodecSpec::new(&codecs::draft_name(id)?, configuration))
 }
 
-/// Returns the fill value. In base64 it is a stored element, in the array's byte order.
+/// Returns the fill value. A string of base64 is a stored element, in the array's byte order.
 fn fill_value(document: &Object, dtype: &DType, endian: &Endian) -> Result<FillValue> {
     let value = document.get("fill_value").unwrap_or(&Value::Null);
     match (dtype, value) {
         (DType::Struct(_) | DType::Complex(_), Value::String(_)) => {
             let fill = FillValue::parse(value, dtype)?;
-            Ok(fill.turned(&component_orders(dtype, endian)))
+            Ok(fill.byte_swapped(&component_orders(dtype, endian)))
         }
-        // Of bytes of any length it is their text.
+        // The string has the bytes themselves, not base64.
         (DType::VariableBytes, Value::String(text)) => Ok(FillValue::from_item(text.as_bytes())),
-        // An object that is no text stands for none.
+        // An object that is not a string means that there is no fill value.
         (DType::String, Value::Bool(_) | Value::Object(_) | Value::Array(_)) => {
             Ok(FillValue::UNDEFINED)
         }
@@ -241,10 +241,10 @@ pub(super) fn fill_to_json(fill: &FillValue, dtype: &DType, endian: &Endian) -> 
     let value = match dtype {
         DType::Raw(_) | DType::Bytes(_) => Value::from(base64_encode(&item)),
         DType::Struct(_) => {
-            let stored = fill.clone().turned(&component_orders(dtype, endian));
+            let stored = fill.clone().byte_swapped(&component_orders(dtype, endian));
             Value::from(base64_encode(&stored.item(dtype)))
         }
-        // As zarr-python 2 writes it: an empty text is no bytes to it.
+        // As zarr-python 2 writes it, which cannot read an empty string as bytes.
         DType::VariableBytes if item.is_empty() => json!(0),
         DType::VariableBytes => Value::from(String::from_utf8_lossy(&item)),
         DType::Time(_) => match fill.to_json(dtype) {
@@ -265,8 +265,8 @@ pub(super) fn fill_to_json(fill: &FillValue, dtype: &DType, endian: &Endian) -> 
     }
 }
 
-/// Says the masked value as Zarr 3 does: the fill value, or what the attribute has in the form of
-/// Zarr 2.
+/// Sets the attribute `_FillValue` as in Zarr 3, to the masked value: the fill value, or without
+/// one the attribute's value in the form of Zarr 2.
 fn mask(attributes: &mut Object, fill: &FillValue, dtype: &DType) {
     let own = attributes.get(conventions::FILL);
     let own = own.and_then(|value| FillValue::parse(value, dtype).ok());
@@ -277,13 +277,14 @@ fn mask(attributes: &mut Object, fill: &FillValue, dtype: &DType) {
     }
 }
 
-/// How chunks are named. Before zarr-python 2.8 directories of directories said nothing of it.
+/// Returns the form of chunk keys. zarr-python before 2.8 did not store the separator, even if
+/// chunks were in nested directories.
 fn key_encoding(document: &Object) -> Result<KeyEncoding> {
     match document.get("dimension_separator").filter(|found| !found.is_null()) {
         Some(found) => separator(found).map(KeyEncoding::V2),
-        None => Ok(KeyEncoding::V2Unsaid),
+        None => Ok(KeyEncoding::V2Undeclared),
     }
 }
 
-/// The separator of new arrays, which every reader takes for granted.
+/// The separator of new arrays, which every reader assumes by default.
 pub(super) const SEPARATOR: Separator = Separator::Dot;

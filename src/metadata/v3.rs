@@ -1,8 +1,9 @@
 //! Zarr v3: core 3.0 and 3.1 as released, and the provisional 3.0 of February 2023 to August 2024.
 //!
 //! Provisional metadata files have the same `zarr_format` as released ones, so one reader accepts
-//! both: the separator inside the chunk grid, `type` for `name`, no array-to-bytes codec, a null
-//! fill value. Everything that must fail by the released specification fails.
+//! both. In provisional ones the separator may be inside the chunk grid, `type` may replace `name`,
+//! the array-to-bytes codec may be absent, and the fill value may be null. Anything that the
+//! released specification forbids is an error.
 
 use serde_json::Value;
 
@@ -40,12 +41,12 @@ const ARRAY_MEMBERS: [&str; 11] = [
 /// The members of a group's metadata file.
 const GROUP_MEMBERS: [&str; 3] = ["zarr_format", "node_type", "attributes"];
 
-/// Members that any document may have: a cache that only libraries read, and two names of early
-/// 2023.
+/// Members that any metadata file may have: a cache that only libraries read, and two names of
+/// early 2023.
 const IGNORED_MEMBERS: [&str; 3] =
     ["consolidated_metadata", "extensions", "descenents_may_have_group_extensions"];
 
-/// Returns the node that a document describes.
+/// Returns the node that a metadata file describes.
 pub(super) fn lower(text: &[u8]) -> Lowered {
     let document = match json::parse_object(&skim::without_copies(text)) {
         Ok(document) => document,
@@ -156,7 +157,7 @@ pub(super) fn chunk_shape(grid: &Value, shape: &[u64]) -> Result<Vec<u64>> {
     }
 }
 
-/// Returns the encoding of keys. Finds the separator in any of its places.
+/// Returns the encoding of keys. The separator may be in any of several places.
 fn key_encoding(encoding: Option<&Value>, grid: &Value) -> Result<KeyEncoding> {
     let in_grid = || grid.get("separator").or_else(|| grid.get("configuration")?.get("separator"));
     let found = |configuration: Option<&Value>, default| {

@@ -1,5 +1,5 @@
-//! Nodes that a user describes by options (`zarrfs create`, `zarrfs convert`): the metadata file
-//! that a program would write for them, from which every dialect makes its own.
+//! Nodes that a user describes by options (`zarrfs create`, `zarrfs convert`). This module makes
+//! the metadata file that a program would write for them, from which every dialect makes its own.
 
 use serde_json::{Value, json};
 
@@ -24,14 +24,14 @@ const TYPICAL_LEN: usize = 16;
 
 /// An array that a user described.
 #[derive(Debug, Clone, Default)]
-pub struct Wanted {
+pub struct NewArray {
     /// The number of elements along each dimension.
     pub shape: Vec<u64>,
     /// The name of the type, or its JSON.
     pub data_type: String,
     /// The chunk shape in elements; by default chunks have about 1 MiB.
     pub chunk_shape: Option<Vec<u64>>,
-    /// The fill value, as JSON or plain words like NaN; by default that of the type.
+    /// The fill value, as JSON or a plain word such as NaN; by default that of the type.
     pub fill: Option<String>,
     /// User attributes.
     pub attributes: Object,
@@ -39,7 +39,7 @@ pub struct Wanted {
     pub dimension_names: Vec<String>,
 }
 
-impl Wanted {
+impl NewArray {
     /// Returns the released v3 metadata file of the array with decoded chunk files.
     pub fn document(&self) -> Result<String> {
         let rank = self.shape.len();
@@ -76,8 +76,8 @@ impl Wanted {
         Ok(format!("{:#}\n", Value::Object(document)))
     }
 
-    /// Returns the data type. NumPy's names need no byte order (`f4` means `<f4`), which is up to
-    /// the store.
+    /// Returns the data type. NumPy's names may omit the byte order (`f4` means `<f4`), which the
+    /// store decides anyway.
     fn dtype(&self) -> Result<DType> {
         let written = worded(&self.data_type);
         let Err(error) = check_type(&written) else { return Ok(data_type(&written)?.0) };
@@ -88,8 +88,8 @@ impl Wanted {
         }
     }
 
-    /// Fails for a size that fits less than two chunks if the array has several: it would have no
-    /// shards.
+    /// Fails if an array of several chunks would have no shards, because the requested size holds
+    /// fewer than two chunks.
     pub fn check_shards(&self, shards: &Shards) -> Result<()> {
         let Shards::Target(target) = shards else { return Ok(()) };
         let dtype = self.dtype()?;
@@ -120,13 +120,13 @@ pub fn group(attributes: Object) -> String {
     shown::group(&Group { attributes, consolidated: false }, None)
 }
 
-/// Returns the document of an array that is shown, with chunks of another shape.
+/// Returns the shown metadata file of an array, with another chunk shape.
 pub fn with_chunks(shown: &str, chunk_shape: &[u64]) -> Result<String> {
     let mut document = parse_object(shown.as_bytes())?;
     if document.get("shape").and_then(Value::as_array).map(Vec::len) != Some(chunk_shape.len()) {
         return Err(Error::new(
             Kind::Internal,
-            "the chunk shape has another number of dimensions \
+            "the chunk shape has a different number of dimensions \
              than the array",
         ));
     }
@@ -142,7 +142,7 @@ pub fn same_encoding(one: &Array, other: &Array) -> bool {
 
 /// Whether two codecs encode a chunk identically. Zarr 2 omits some members that v3 has.
 fn is_same(one: &CodecSpec, other: &CodecSpec) -> bool {
-    let said = |codec: &CodecSpec, against: &CodecSpec| {
+    let without_implied = |codec: &CodecSpec, against: &CodecSpec| {
         let mut codec = codec.clone();
         match codec.name.as_str() {
             "zstd" if codec.configuration.get("checksum") == Some(&json!(false)) => {
@@ -156,7 +156,7 @@ fn is_same(one: &CodecSpec, other: &CodecSpec) -> bool {
         }
         codec
     };
-    let (one, other) = (said(one, other), said(other, one));
+    let (one, other) = (without_implied(one, other), without_implied(other, one));
     one.name == other.name
         && one.configuration == other.configuration
         && one.optional == other.optional
@@ -174,8 +174,8 @@ fn chunk_codecs(array: &Array) -> Vec<CodecSpec> {
     codecs
 }
 
-/// Returns codecs for a copy of an array, the most similar first: its own, only its compressors,
-/// the default ones.
+/// Returns lists of codecs for a copy of an array, the most similar first: its own, only its
+/// compressors, the default ones.
 pub fn codecs_like(array: &Array) -> Vec<Vec<CodecSpec>> {
     let own = match chunk_codecs(array).as_slice() {
         [n5] if n5.name == "n5_default" => nested(n5),
@@ -190,15 +190,15 @@ pub fn codecs_like(array: &Array) -> Vec<Vec<CodecSpec>> {
     all
 }
 
-/// Returns the document `shown` of a node with the attributes in the words that `stored` has for
-/// them: a document that is shown has strings where Python wrote a bare NaN.
+/// Returns the metadata file `shown` with the attributes as `stored` spells them: a shown metadata
+/// file has strings in place of the bare NaN that Python writes.
 pub fn with_stored_attributes(shown: &str, stored: &[u8]) -> Result<String> {
     let mut text = Text::parse(shown.as_bytes())?;
     let Ok(stored) = Text::parse(stored) else { return Ok(text.into_string()) };
     let document = parse_object(shown.as_bytes())?;
     for (name, value) in document.get("attributes").and_then(Value::as_object).into_iter().flatten()
     {
-        // N5 has them beside the members that it defines.
+        // N5 has attributes beside the members that it defines.
         let raw = match stored.member(&["attributes", name])? {
             None => stored.member(&[name])?,
             found => found,
@@ -246,7 +246,7 @@ fn grid(chunk_shape: &[u64]) -> Value {
     json!({"name": "regular", "configuration": {"chunk_shape": chunk_shape}})
 }
 
-/// Parses JSON; any other string stands for itself.
+/// Parses JSON; a string that is not JSON is returned as a string.
 fn worded(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| json!(text))
 }
@@ -275,7 +275,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn chunks_that_nobody_asked_for_are_about_a_mebibyte_and_nearly_fill_the_array() {
+    fn default_chunks_have_about_a_mebibyte_and_nearly_fill_the_array() {
         let of =
             |shape: &[u64], name: &str| chunk_shape(shape, &DType::parse(name).expect("a type"));
         assert_eq!(of(&[365, 721, 1440], "float32"), [46, 46, 90]);
@@ -289,7 +289,7 @@ mod tests {
     fn words_are_fill_values_as_json_is() {
         let fill = |text: &str, data_type: &str| {
             let (fill, data_type) = (Some(text.to_owned()), data_type.to_owned());
-            let wanted = Wanted { shape: vec![2], data_type, fill, ..Wanted::default() };
+            let wanted = NewArray { shape: vec![2], data_type, fill, ..NewArray::default() };
             let document = parse_object(wanted.document().expect(text).as_bytes()).expect("JSON");
             document["fill_value"].clone()
         };

@@ -1,8 +1,8 @@
-//! The metadata files that a mount shows to programs that only know Zarr 2, and back.
+//! The metadata files that a mount shows to programs that only know Zarr 2, and the way back.
 //!
-//! As in [`super::shown`] they describe decoded chunk files: no compressor, no filters, C order,
-//! little endian, names like `0.0`. Written metadata files are translated to equivalent ones of
-//! Zarr 3, so that there is one way from there into the store.
+//! As in [`super::shown`], they describe decoded chunk files: no compressor, no filters, C order,
+//! little endian, names like `0.0`. Written metadata files are first translated to equivalent ones
+//! of Zarr 3, so that there is only one way from there into the store.
 
 use serde_json::{Value, json};
 
@@ -40,9 +40,9 @@ pub fn group(group: &Group) -> Documents {
     }
 }
 
-/// Properties of an array that its model does not have.
+/// Properties of an array that its model lacks.
 #[derive(Debug, Clone, Copy)]
-pub struct Told {
+pub struct ArrayExtras {
     /// Whether the fill value was created as null.
     pub is_null: bool,
     /// Whether the attributes state that no dimension has a name.
@@ -50,13 +50,13 @@ pub struct Told {
 }
 
 /// Returns the metadata files of an array whose chunk files have `chunk_shape`.
-pub fn array(array: &Array, chunk_shape: &[u64], told: Told) -> Result<Documents> {
+pub fn array(array: &Array, chunk_shape: &[u64], extras: ArrayExtras) -> Result<Documents> {
     if array.rectilinear.is_some() {
         return Err(Error::unsupported("a rectilinear chunk grid cannot be expressed in Zarr 2"));
     }
     let dtype = in_numpy(&array.dtype);
-    let (mut fill, attributes) = masked(array, told.names_none);
-    if told.is_null && fill.item(&array.dtype).iter().all(|byte| *byte == 0) {
+    let (mut fill, attributes) = masked(array, extras.names_none);
+    if extras.is_null && fill.item(&array.dtype).iter().all(|byte| *byte == 0) {
         fill = FillValue::UNDEFINED;
     }
     let shows_fill = fill != array.fill || !fill.is_defined();
@@ -66,7 +66,7 @@ pub fn array(array: &Array, chunk_shape: &[u64], told: Told) -> Result<Documents
             fill_to_json(&fill, &dtype, &Endian::Little)?
         }
         Ok(value) => value,
-        // A NaN with other bits than NumPy's.
+        // A NaN with a payload, which Zarr 2 cannot express.
         Err(_) => json!("NaN"),
     };
     let filters = dtype.is_variable().then(|| json!([{"id": plain(&dtype).name}]));
@@ -88,7 +88,7 @@ pub fn array(array: &Array, chunk_shape: &[u64], told: Told) -> Result<Documents
     })
 }
 
-/// Returns the type in NumPy. Numbers that NumPy does not have become their bytes.
+/// Returns NumPy's type. A number that NumPy lacks becomes its bytes.
 fn in_numpy(dtype: &DType) -> DType {
     match dtype {
         DType::Narrow(_) | DType::ComplexNarrow(_) | DType::Complex(4) => {
@@ -98,7 +98,7 @@ fn in_numpy(dtype: &DType) -> DType {
     }
 }
 
-/// Returns the fill value and the attributes as xarray has them in Zarr 2.
+/// Returns the fill value and the attributes as xarray writes them in Zarr 2.
 fn masked(array: &Array, names_none: bool) -> (FillValue, Object) {
     let mut attributes = unversioned(array.attributes.clone());
     let names: Option<Vec<&str>> = array.dimension_names.iter().map(Option::as_deref).collect();
@@ -200,7 +200,7 @@ mod tests {
     use super::*;
     use crate::metadata::dialect::Dialect;
 
-    const TOLD: Told = Told { is_null: false, names_none: true };
+    const EXTRAS: ArrayExtras = ArrayExtras { is_null: false, names_none: true };
 
     fn lowered(text: &str) -> Array {
         match Dialect::V3.lower(None, text.as_bytes()).node.expect("understood") {
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_as_zarr_2_means_the_same_in_zarr_3() {
+    fn zarr_2_metadata_mean_the_same_in_zarr_3() {
         for more in [
             json!({}),
             json!({"attributes": {"a": [1, null]}}),
@@ -233,7 +233,7 @@ mod tests {
                    "attributes": {"_FillValue": 7}}),
         ] {
             let model = v3(&more);
-            let documents = array(&model, &model.chunk_shape, TOLD).expect("shown");
+            let documents = array(&model, &model.chunk_shape, EXTRAS).expect("shown");
             assert!(!documents.shows_fill, "{more}");
             let again = to_v3(NodeKind::Array, &documents.document, Some(&documents.attributes));
             let again = lowered(&again.expect("understood"));
@@ -247,20 +247,20 @@ mod tests {
     }
 
     #[test]
-    fn a_named_array_says_what_xarray_masks_and_nothing_else() {
+    fn an_array_with_named_dimensions_shows_the_masked_value() {
         let names = json!(["y", "x"]);
         let model = v3(&json!({"dimension_names": names}));
-        let documents = array(&model, &[2, 3], TOLD).expect("shown");
+        let documents = array(&model, &[2, 3], EXTRAS).expect("shown");
         assert!(documents.shows_fill && documents.document.contains("\"fill_value\": null"));
         assert!(documents.attributes.contains("_ARRAY_DIMENSIONS"));
         let other = json!({"dimension_names": names, "attributes": {"_FillValue": -1}});
-        let documents = array(&v3(&other), &[2, 3], TOLD).expect("shown");
+        let documents = array(&v3(&other), &[2, 3], EXTRAS).expect("shown");
         assert!(documents.shows_fill && documents.document.contains("\"fill_value\": -1"));
         assert!(!documents.attributes.contains("_FillValue"));
     }
 
     #[test]
-    fn what_a_program_compresses_is_told_to_the_mount() {
+    fn codecs_in_written_zarr_2_metadata_are_kept() {
         let zarray = json!({
             "zarr_format": 2, "shape": [4], "chunks": [2], "dtype": ">i4", "order": "C", "filters": null,
             "fill_value": 0, "compressor": {"id": "zlib", "level": 1},

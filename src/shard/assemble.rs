@@ -15,9 +15,9 @@ pub struct Part {
     pub len: u64,
 }
 
-/// Returns the index of a shard of `slots` in which `parts` follow one another in the given order,
-/// from the byte `start` of the shard: the length of an index at the beginning, 0 without one, or
-/// the end of the bytes that stay in place. `placed` are inner chunks that stay in place.
+/// Returns the index of a shard of `slots` in which `parts` follow one another in the given order.
+/// They begin at the byte `start`: the length of an index at the beginning, 0 without one, or the
+/// end of the bytes that stay in place. `placed` are inner chunks that stay in place.
 pub fn assemble(
     slots: usize,
     placed: impl IntoIterator<Item = (usize, Span)>,

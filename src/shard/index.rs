@@ -1,16 +1,15 @@
 //! The index of a shard: where each inner chunk lies.
 //!
-//! Shared by the `sharding_indexed` codec and the sharding transformer of the 2022
-//! draft, which differ only in where the index is and how it is encoded.
+//! The `sharding_indexed` codec and the sharding transformer of the 2022 draft share it. They
+//! differ only in where the index is and how it is encoded.
 //!
 //! ```text
 //! | offset u64 LE | nbytes u64 LE |  x inner chunks, C order
 //! missing inner chunk: both 2^64-1
 //! ```
 //!
-//! Entries come from untrusted files: every range is checked against the shard's
-//! length before it is used. Offsets count from the start of the shard, also where
-//! the index comes first.
+//! Entries come from untrusted files, so every range is checked against the shard's length before
+//! use. Offsets count from the start of the shard, even if the index is at the start.
 //!
 //! <https://zarr-specs.readthedocs.io/en/latest/v3/codecs/sharding-indexed/index.html>
 
@@ -18,7 +17,7 @@ use std::ops::Range;
 
 use crate::error::{Error, Result};
 
-/// The bytes of one entry.
+/// The length of an entry in bytes.
 pub const ENTRY_LEN: usize = 16;
 
 const MISSING: u64 = u64::MAX;
@@ -57,7 +56,7 @@ impl Index {
     }
 
     /// Returns where the inner chunk of `slot` lies, `None` if it is missing. The shard has
-    /// `shard_len` bytes; `index` are those of the index itself.
+    /// `shard_len` bytes; the index is at `index`.
     pub fn span(&self, slot: usize, shard_len: u64, index: &Range<u64>) -> Result<Option<Span>> {
         let Some(&(offset, len)) = self.0.get(slot) else {
             return Err(Error::corrupt(format!("shard index has no slot {slot}")));
@@ -119,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn the_example_of_the_draft_reads_as_it_says() {
+    fn the_example_of_the_draft_is_read() {
         let mut bytes = vec![0; 8];
         bytes.extend(3_u64.to_le_bytes());
         bytes.extend([0xff; 16]);

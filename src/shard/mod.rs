@@ -1,8 +1,8 @@
 //! Shards: many inner chunks in one value, with an index of their positions.
 //!
-//! The 2022 storage transformer and the released `sharding_indexed` codec have the same bytes after
-//! decoding the index. Their differences (index codecs, index position) are data of the layer
-//! above. Nothing here does I/O.
+//! The 2022 storage transformer and the released `sharding_indexed` codec have the same bytes once
+//! the index is decoded. The module `array` knows the codecs and the position of the index. Nothing
+//! here does I/O.
 
 mod assemble;
 mod index;

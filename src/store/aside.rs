@@ -1,7 +1,7 @@
-//! Places for values in transit: below `.zarrfs`, where no dialect has nodes or chunks.
+//! Places for temporary values: below `.zarrfs`, where no dialect has nodes or chunks.
 //!
-//! Every change of several values has one of its own. The value at [`Aside::declaration`] describes
-//! the change, so that another mount can finish or undo it after its writer was killed.
+//! Every change of several values has its own place. The value at [`Aside::declaration`] describes
+//! the change, so that another mount can finish or undo it if its writer was killed.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,19 +12,19 @@ use crate::store::{Key, Prefix};
 /// The directory of a store for files of zarrfs that are no part of the hierarchy.
 pub const PRIVATE: &str = ".zarrfs";
 
-/// A place in the store that no other writer touches until this is dropped. If it still holds
-/// values then, they are [abandoned](super::WritableStore::abandoned).
+/// A place in the store that no other writer touches until this is dropped. Values that are still
+/// there afterwards count as [abandoned](super::WritableStore::abandoned).
 #[derive(Clone)]
 pub struct Aside {
     prefix: Prefix,
     /// The lock that keeps other writers away.
-    _held: Arc<dyn fmt::Debug + Send + Sync>,
+    _guard: Arc<dyn fmt::Debug + Send + Sync>,
 }
 
 impl Aside {
-    /// Returns a place that stays reserved until `held` is dropped.
-    pub fn new(prefix: Prefix, held: Box<dyn fmt::Debug + Send + Sync>) -> Self {
-        Self { prefix, _held: Arc::from(held) }
+    /// Returns a place that stays reserved until `guard` is dropped.
+    pub fn new(prefix: Prefix, guard: Box<dyn fmt::Debug + Send + Sync>) -> Self {
+        Self { prefix, _guard: Arc::from(guard) }
     }
 
     /// Returns the prefix of its values.

@@ -1,4 +1,4 @@
-//! A store in memory that counts its calls, for tests of how few there are.
+//! A store in memory that counts its calls, for tests that limit them.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,12 +1,12 @@
 //! A directory as a store: a key is a path, a value is a regular file.
 //!
 //! Only this module opens backing files. It always uses `openat2` with `RESOLVE_BENEATH` and one
-//! descriptor of the root, so that no name and no link leads out of it, even if a link is swapped
-//! in concurrently. It never opens a FIFO, a socket or a device for reading.
+//! descriptor of the root, so no name and no link leads out of the root, even if another program
+//! creates a link at that moment. It never opens a FIFO, a socket or a device for reading.
 //!
-//! `set` writes `NAME.__lock` beside the key, under a lock of the open file, and renames it onto
-//! the key. This is `TensorStore`'s protocol, so all writers of a key on one machine exclude each
-//! other. The next writer takes over a file that a killed one left; such a file is never shown.
+//! `set` writes `NAME.__lock` beside the key, while it locks the open file, and renames it onto the
+//! key. This is `TensorStore`'s protocol, so all writers of a key on one machine exclude each
+//! other. If a writer was killed, the next one takes over its file; listings never show such files.
 //!
 //! `set` checks its condition under that lock. Two mounts and `TensorStore` therefore never
 //! overwrite each other's changes of one shard.
@@ -52,7 +52,7 @@ use trees::{empty, move_tree};
 use value::{Opened, digest_of, keep_owner, read_range, write_all};
 use version::Clock;
 
-/// When new bytes are synced to the medium.
+/// When new bytes are forced to disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
     /// Before they take their key: after a power cut the value is either the old one or the new
@@ -138,7 +138,7 @@ impl DirectoryStore {
         }
         let written = self.clock.stat(file, &file.metadata()?);
         renameat(&lock.dir, &lock.lock_name, &lock.dir, &lock.name)?;
-        // The rename itself changes the version. From here on other programs may change the file.
+        // The rename itself changes the version. After it, other programs may change the file.
         let mut stat = self.clock.stat(file, &file.metadata()?);
         if (stat.len, stat.modified) != (written.len, written.modified) {
             stat.version.is_settled = false;
@@ -264,7 +264,7 @@ impl WritableStore for DirectoryStore {
             let name = c_name(key.name())?;
             let flags = OFlags::PATH | OFlags::NOFOLLOW;
             match sys::open_beneath(&dir, &name, flags, Links::Beneath).map(File::from) {
-                // A directory is a prefix: the key itself has no value.
+                // A directory is a prefix, so the key itself has no value.
                 Ok(found) if kind_of(&found.metadata()?) == FileType::Directory => continue,
                 Err(Errno::NOENT) => continue,
                 _ => {}

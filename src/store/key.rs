@@ -1,8 +1,8 @@
 //! Keys and prefixes: the names in a store, validated once.
 //!
 //! As in the abstract store interface, a key has components joined by `/`. No component is empty,
-//! `.` or `..`, and none contains a NUL, so that a key never leads out of the store, whatever a
-//! document says.
+//! `.` or `..`, and none contains a NUL, so a key never leads out of the store, whatever the
+//! metadata contain.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! A store in memory, for tests, and as the simplest definition of a store.
+//! A store in memory, for tests; it is also the simplest implementation of the interface.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,26 +16,26 @@ use crate::error::{At, Error, Kind, Result};
 /// Values in a map, which are lost when the process ends.
 #[derive(Debug, Default)]
 pub struct MemoryStore {
-    /// A leaf lock; nothing is waited for under it.
+    /// A leaf lock; no thread waits while it holds it.
     values: Mutex<Values>,
     asides: Arc<Mutex<Asides>>,
 }
 
-/// The places aside that are in use.
+/// The temporary places in use.
 #[derive(Debug, Default)]
 struct Asides {
     made: u64,
     live: BTreeSet<Prefix>,
 }
 
-/// Marks a place aside as in use until it is dropped.
+/// Marks a temporary place as in use until it is dropped.
 #[derive(Debug)]
-struct Held {
+struct AsideGuard {
     prefix: Prefix,
     asides: Arc<Mutex<Asides>>,
 }
 
-impl Drop for Held {
+impl Drop for AsideGuard {
     fn drop(&mut self) {
         self.asides.lock().live.remove(&self.prefix);
     }
@@ -55,8 +55,8 @@ impl MemoryStore {
 
     fn hold(&self, prefix: Prefix) -> Aside {
         self.asides.lock().live.insert(prefix.clone());
-        let held = Held { prefix: prefix.clone(), asides: Arc::clone(&self.asides) };
-        Aside::new(prefix, Box::new(held))
+        let guard = AsideGuard { prefix: prefix.clone(), asides: Arc::clone(&self.asides) };
+        Aside::new(prefix, Box::new(guard))
     }
 }
 
@@ -66,7 +66,7 @@ impl ReadableStore for MemoryStore {
         let get = |(key, range): &(Key, ByteRange)| {
             let (bytes, stat) = values.by_key.get(key)?;
             let (offset, len) = range.within(stat.len);
-            // Both lie within a value that is in memory.
+            // Both offsets lie within a value that is in memory.
             let start = usize::try_from(offset).unwrap_or(usize::MAX);
             let end = start.saturating_add(usize::try_from(len).unwrap_or(usize::MAX));
             Some(Value {
@@ -217,7 +217,7 @@ fn kept(old: &[u8], offset: u64, len: u64) -> Result<&[u8]> {
     let start = usize::try_from(offset).ok();
     let end = usize::try_from(len).ok().and_then(|len| start?.checked_add(len));
     let bytes = start.zip(end).and_then(|(start, end)| old.get(start..end));
-    bytes.ok_or_else(|| Error::new(Kind::Stale, "the file to copy from became shorter"))
+    bytes.ok_or_else(|| Error::new(Kind::Stale, "the old value became shorter"))
 }
 
 impl ListableStore for MemoryStore {

@@ -1,9 +1,8 @@
 //! The abstract store interface: keys to values.
 //!
-//! It has the three capabilities of the Zarr drafts (readable, writeable, listable) as separate
-//! traits, and what zarrfs needs besides: the length, time and version of a value, conditional
-//! `set`, and `sync`. [`Store`] holds the capabilities that a store has: one that cannot list can
-//! still be mounted.
+//! Each capability of the Zarr drafts (readable, writeable, listable) is a trait. zarrfs adds the
+//! length, time and version of a value, conditional `set`, and `sync`. [`Store`] holds the
+//! capabilities that a store has: a store that cannot list can still be mounted.
 //!
 //! Nothing above this module does I/O on the source.
 //!
@@ -12,11 +11,11 @@
 //! `WritableStore::set` takes pieces: new bytes, or a range of the value that it replaces
 //! (`Piece::Kept`, valid only under `Condition::Unchanged`). The unchanged inner chunks of a shard
 //! are such ranges. They are never decoded, and in a directory the kernel copies them
-//! (`copy_file_range`) without memory of this process.
+//! (`copy_file_range`) without using memory of this process.
 //!
-//! Conditions keep the changes of other programs. Every change of a shard is stored on the
-//! condition that the shard still has the version that was read, or that there still is none. If
-//! the condition does not hold, the writer starts again.
+//! Conditions preserve the changes of other programs. A change of a shard is stored only if the
+//! shard still has the version that was read, or is still missing. Otherwise the writer starts
+//! again.
 
 mod aside;
 #[cfg(test)]
@@ -75,16 +74,16 @@ impl ByteRange {
 
 /// Identifies one state of a value.
 ///
-/// There is no `==`: a cache asks whether bytes that it read still match the store
-/// ([`Self::holds`]), and a condition whether a value has not been replaced ([`Self::is_same`]).
+/// There is no `==`. A cache checks whether bytes that it read still match the store
+/// ([`Self::holds`]), and a condition checks whether the value was replaced ([`Self::is_same`]).
 #[derive(Debug, Clone, Copy)]
 #[cfg_attr(test, derive(PartialEq, Eq))]
 pub struct Version {
     pub(crate) state: [u64; 4],
-    /// Whether every later change of the value has another state. Otherwise bytes that were read
-    /// under this version may be outdated even if a later `stat` finds the same state.
+    /// Whether every later change of the value results in another state. Otherwise bytes that were
+    /// read under this version may be outdated even if a later `stat` finds the same state.
     pub(crate) is_settled: bool,
-    /// What was read of an unsettled value, so that a condition can compare it with the stored
+    /// How much of an unsettled value was read, so that a condition can compare it with the stored
     /// bytes.
     pub(crate) read: WasRead,
 }
@@ -103,7 +102,7 @@ pub(crate) enum WasRead {
 }
 
 impl Version {
-    /// Returns a version whose every change has another state.
+    /// Returns a version after which every change results in another state.
     pub(crate) fn settled(state: [u64; 4]) -> Self {
         Self { state, is_settled: true, read: WasRead::Nothing }
     }
@@ -114,7 +113,7 @@ impl Version {
         Self::settled([u64::MAX, number, u64::MAX, u64::MAX])
     }
 
-    /// Whether it was made by [`Self::unstored`].
+    /// Whether [`Self::unstored`] made it.
     pub fn is_unstored(self) -> bool {
         matches!(self.state, [u64::MAX, _, u64::MAX, u64::MAX])
     }
@@ -124,8 +123,8 @@ impl Version {
         self.is_settled && self.is_same(now)
     }
 
-    /// Like [`Self::holds`], for a value that may be absent: bytes match until the value is erased,
-    /// and absence until it is set.
+    /// Like [`Self::holds`], for a value that may be absent: an absent value matches until it is
+    /// set.
     pub fn holds_of(was: Option<Self>, now: Option<Self>) -> bool {
         match (was, now) {
             (Some(was), Some(now)) => was.holds(now),
@@ -374,22 +373,22 @@ pub trait WritableStore: Send + Sync + fmt::Debug {
     /// [`Kind::NotFound`] if the key has no value.
     fn set_modified(&self, key: &Key, modified: SystemTime) -> Result<(Version, Version)>;
 
-    /// Syncs the values of `keys`, or their absence, to the medium.
+    /// Forces the values of `keys`, or their absence, to disk.
     fn sync(&self, keys: &[Key]) -> Result<()>;
 
-    /// Returns a place for the values that one change has in transit.
+    /// Returns a place for the temporary values of one change.
     fn aside(&self) -> Result<Aside>;
 
-    /// Stores the declaration of a change in `aside`. It is synced at once if values are, not only
-    /// by [`Self::sync`].
+    /// Stores the declaration of a change in `aside`. If the store syncs values at once, it also
+    /// syncs the declaration at once, not only in [`Self::sync`].
     fn declare(&self, aside: &Aside, text: Bytes) -> Result<()>;
 
-    /// Returns the places aside of dead writers, never those of live ones. Also removes their
+    /// Returns the temporary places of dead writers, never those of live ones. Also removes their
     /// half-written values.
     fn abandoned(&self) -> Result<Vec<Aside>>;
 
-    /// Releases what the store keeps only for writing, if nothing was written for `quiet`. Call
-    /// this now and then.
+    /// Releases resources that are only needed for writing, if nothing was written for `quiet`.
+    /// Call this periodically.
     fn release_idle(&self, quiet: Duration) -> Result<()>;
 }
 

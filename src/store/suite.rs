@@ -1,4 +1,4 @@
-//! A suite of tests for what every store promises.
+//! Tests that every store must pass.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
@@ -18,7 +18,7 @@ pub(crate) fn run(new: impl Fn() -> Store) {
     listings_are_exact(&new());
     each_set_makes_a_new_version(&new());
     kept_pieces_come_from_the_value_that_is_replaced(&new());
-    parts_of_one_value_are_laid_over_it_in_turn(&new());
+    parts_replace_bytes_of_a_value_in_order(&new());
     a_prefix_is_moved_with_all_below_it(&new());
     a_value_is_moved_onto_another(&new());
     what_is_aside_is_nobody_elses_until_it_is_abandoned(&new());
@@ -187,7 +187,7 @@ fn kept_pieces_come_from_the_value_that_is_replaced(store: &Store) {
     assert_eq!(keys(store, ""), ["k"], "a refused set left something behind");
 }
 
-fn parts_of_one_value_are_laid_over_it_in_turn(store: &Store) {
+fn parts_replace_bytes_of_a_value_in_order(store: &Store) {
     set(store, "k", b"0123456789");
     let write = store.write().expect("writable");
     let part = |start, bytes: &'static [u8]| (key("k"), start, Bytes::from_static(bytes));

@@ -130,7 +130,7 @@ mod tests {
 
     use super::*;
 
-    /// Fills memory that begins as `known` says, and returns what it begins as.
+    /// Checks that memory begins with `known`, changes some bytes, and returns all bytes.
     fn filled(memory: *mut u8, len: usize, known: &[u8]) -> Vec<u8> {
         // SAFETY: the caller has so much memory.
         let bytes = unsafe { std::slice::from_raw_parts_mut(memory, len) };
@@ -145,7 +145,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 50, ..ProptestConfig::default() })]
 
         #[test]
-        fn memory_keeps_its_bytes_when_it_grows_and_shrinks_and_is_given_back(
+        fn memory_keeps_its_bytes_when_it_is_resized(
             sizes in prop::collection::vec(1_usize..5 * LARGE_PAGE / 2, 1..6), align in 0_u32..16,
         ) {
             let layout = |size| Layout::from_size_align(size, 1 << align).expect("a layout");
@@ -154,23 +154,23 @@ mod tests {
             let mut memory = unsafe { LargePages.alloc_zeroed(layout(len)) };
             let mut known = filled(memory, len, &vec![0; len]);
             for size in &sizes[1..] {
-                // SAFETY: it was had with this layout.
+                // SAFETY: the memory was allocated with this layout.
                 memory = unsafe { LargePages.realloc(memory, layout(len), *size) };
                 prop_assert_eq!(memory.addr() % (1 << align), 0);
                 known.truncate(*size);
                 len = *size;
                 known = filled(memory, len, &known);
             }
-            // SAFETY: the same.
+            // SAFETY: the memory was allocated with this layout.
             unsafe { LargePages.dealloc(memory, layout(len)) };
         }
     }
 
     #[test]
-    fn much_memory_begins_where_a_large_page_does() {
+    fn large_memory_begins_at_a_large_page() {
         for len in [LARGE_PAGE, LARGE_PAGE + 1, 3 * LARGE_PAGE - 5000] {
             let layout = Layout::from_size_align(len, 1).expect("a layout");
-            // SAFETY: the layout is not empty, and the memory is given back as it was had.
+            // SAFETY: the layout is not empty, and the memory is freed with the same layout.
             unsafe {
                 let memory = LargePages.alloc(layout);
                 assert_eq!(memory.addr() % LARGE_PAGE, 0);

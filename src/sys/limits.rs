@@ -55,7 +55,7 @@ pub fn raise_descriptor_limit(most: u64) -> io::Result<(u64, u64)> {
     Ok((wanted, was))
 }
 
-/// Sets the limit of open files, to restore the original one.
+/// Sets the limit of open files.
 pub fn set_descriptor_limit(wanted: u64) -> io::Result<()> {
     let limit = Rlimit { current: Some(wanted), ..getrlimit(Resource::Nofile) };
     Ok(setrlimit(Resource::Nofile, limit)?)

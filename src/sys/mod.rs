@@ -80,8 +80,8 @@ pub fn open_beneath(
     }
 }
 
-/// Tries to lock the whole open file (`F_OFD_SETLK`, exclusive). The lock belongs to the
-/// descriptor. Returns false if another description holds it.
+/// Tries to lock the whole file (`F_OFD_SETLK`, exclusive). The lock belongs to the open file
+/// description. Returns false if another description holds it.
 pub fn try_lock(file: &File) -> io::Result<bool> {
     // SAFETY: flock is a plain struct of integers, for which zero is valid.
     let mut lock: libc::flock = unsafe { mem::zeroed() };
@@ -104,7 +104,7 @@ pub fn try_lock(file: &File) -> io::Result<bool> {
 pub struct MemoryFs(OwnedFd);
 
 impl MemoryFs {
-    /// Creates one. The process needs the right to mount.
+    /// Creates a file system. The process needs the right to mount.
     pub fn new() -> io::Result<Self> {
         let context = fsopen(c"tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
         // Large pages are used where they lie entirely within the file, so a file takes no more

@@ -94,7 +94,7 @@ impl fmt::Debug for Vfs {
 impl Vfs {
     /// Returns the tree of `hierarchy`.
     pub fn new(hierarchy: Hierarchy, options: Options) -> Self {
-        buffer::keep_at_most(usize::try_from(options.cache_len / 4).unwrap_or(usize::MAX));
+        buffer::set_limit(usize::try_from(options.cache_len / 4).unwrap_or(usize::MAX));
         let backing_files = Arc::new(BackingFiles::new(
             options.passthrough,
             options.cache_len,

@@ -29,11 +29,11 @@ impl From<Buffer> for Excerpt {
     }
 }
 
-/// Changes the decoded bytes of a chunk, and keeps other changes of the chunk out until it returns.
+/// Changes the decoded bytes of a chunk. No other change of the chunk can run until it returns.
 pub type ChangeChunk<'g> = dyn FnMut(&Elements, &Coords, Cover, &mut dyn FnMut(&mut [u8]) -> Result<()>) -> Result<()>
     + 'g;
 
-/// Receives the chunks of a walk, and decides whether to continue.
+/// Visits a chunk of a walk, and decides whether the walk continues.
 pub type EachChunk<'f, 'v> = dyn FnMut(&'v Elements, &Coords, &Touch) -> Walk + 'f;
 
 /// Whether a walk over chunks continues.
@@ -167,8 +167,8 @@ impl Elements {
         self.layout
     }
 
-    /// Returns the decoded length of the chunks that a sweep must cache to decode each chunk only
-    /// once: a row of chunks, or one chunk if each is a range of the file.
+    /// Returns the decoded length of the chunks that a sequential read must cache so that it
+    /// decodes each chunk only once: a row of chunks, or one chunk in the layout by chunks.
     pub fn slab_len(&self) -> Option<u64> {
         let chunk_len = self.array.longest_chunk_len().longest();
         match self.layout {
@@ -184,8 +184,8 @@ impl Elements {
         }
     }
 
-    /// Returns the end of the last whole rows between two offsets: of the longest rows that end in
-    /// the second half.
+    /// Returns an offset between two offsets at which rows end: the longest rows that end in the
+    /// second half.
     pub(super) fn rows_until(&self, from: u64, until: u64) -> Option<u64> {
         let least = from.saturating_add(until.saturating_sub(from) / 2);
         let until = self.start.checked_add(until)?;
@@ -202,9 +202,9 @@ impl Elements {
         None
     }
 
-    /// Returns a warning for a sweep if a cache of `limit` bytes cannot hold a row of chunks.
-    /// `at_once` is the number of bytes that one read covers. `None` if partial chunks can be
-    /// decoded.
+    /// Returns a warning about sequential reads if a cache of `limit` bytes cannot hold a row of
+    /// chunks; `None` if partial chunks can be decoded. `at_once` is the number of bytes that one
+    /// read covers.
     pub fn warning(&self, limit: u64, at_once: u64) -> Option<String> {
         let slab = match self.slab_len() {
             Some(slab) if slab <= limit => return None,
@@ -280,7 +280,7 @@ impl Elements {
         Ok(())
     }
 
-    /// Writes `data` into a part of one element. It holds the chunk meanwhile, since another
+    /// Writes `data` into a part of one element. It locks the chunk meanwhile, since another
     /// request may write the other bytes of the element.
     fn write_part(
         &self,
@@ -364,8 +364,8 @@ impl Elements {
         usize::try_from(self.item_len).map_err(|_| outside())
     }
 
-    /// Calls `each` for the box that `len` bytes of elements from number `first` on have in each
-    /// chunk.
+    /// Calls `each` for each chunk that overlaps `len` bytes of elements from number `first` on,
+    /// with the box of elements in it.
     fn for_each_box(
         &self,
         first: u64,

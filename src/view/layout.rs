@@ -10,24 +10,24 @@ pub enum Layout {
     Chunks,
 }
 
-/// How the numbers of a file differ from those of a decoded chunk, which are little-endian.
+/// The form of numbers in a file; in a decoded chunk they are little endian.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Items {
     /// Whether numbers are big-endian.
     pub big_endian: bool,
-    /// Whether the highest bit of each number is inverted: the file holds an unsigned integer less
-    /// half of its range.
+    /// Whether the highest bit of each number is inverted, because the file stores integers with an
+    /// offset of half their range.
     pub flip_sign: bool,
 }
 
 impl Items {
-    /// Turns numbers of a chunk, of `component_len` bytes each, into those of the file.
+    /// Converts numbers of a chunk, of `component_len` bytes each, to those of the file.
     pub(super) fn to_file(self, component_len: usize, bytes: &mut [u8]) {
         self.flip(component_len, bytes);
         self.swap(component_len, bytes);
     }
 
-    /// Turns numbers of the file, of `component_len` bytes each, into those of a chunk.
+    /// Converts numbers of the file, of `component_len` bytes each, to those of a chunk.
     pub(super) fn to_chunk(self, component_len: usize, bytes: &mut [u8]) {
         self.swap(component_len, bytes);
         self.flip(component_len, bytes);

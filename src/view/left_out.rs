@@ -1,4 +1,4 @@
-//! Nodes below a group that the group's file of a format cannot hold.
+//! The nodes below a group that a file of the group cannot hold.
 
 use crate::error::Error;
 use crate::metadata::NodePath;
@@ -26,7 +26,8 @@ impl LeftOut {
         }
     }
 
-    /// Returns the names, relative to the node of the file, and the reasons; the first hundred.
+    /// Returns at most [`MOST_NAMED`] nodes by their paths below the node of the file, with the
+    /// reasons.
     pub fn nodes(&self) -> &[(String, String)] {
         &self.nodes
     }

@@ -1,20 +1,18 @@
 //! A node as an ordinary file, in a format that programs without Zarr read.
 //!
-//! A [`View`] is a sequence of parts: bytes that the format wants (a header, padding), and the
-//! elements of arrays, one after another in C order or chunk after chunk. Its length is known
-//! without reading chunks, and any range of it is made from the chunks that the range touches. Each
-//! format is a file in `formats`, which says how the parts follow one another for a [`Source`], or
-//! why the format cannot hold it.
+//! A [`View`] is a sequence of parts: bytes of the format (a header, padding), and the elements of
+//! arrays, either in C order or chunk by chunk. Its length is known without reading chunks. Reading
+//! a range decodes only the chunks that overlap it. Each format is a file in `formats`, which lists
+//! the parts for a [`Source`], or explains why the format cannot hold it.
 //!
-//! Reading and writing are one walk over boxes of elements (`Elements::for_each_box`). A chunk
-//! file, a linear file and a chunk-exact file differ only in how a range becomes boxes. A reason
-//! why there is no view is `Error::unsupported`: `ENOENT` in the mount and a sentence in
-//! `.zarrfs/views`.
+//! Reads and writes use the same walk over boxes of elements (`Elements::for_each_box`). The
+//! layouts differ only in how a range of the file becomes boxes. If there is no view, the reason is
+//! an `Error::unsupported`: the mount returns `ENOENT` and explains it in `.zarrfs/views`.
 //!
-//! A view never changes. A program that has it open keeps it, and after a change of metadata the
-//! next program that opens the name gets another one. Written bytes go through
-//! `ChunkCache::change`, so a chunk waits, is stored, fails and is rescued like any written chunk.
-//! `GetChunk` gets the range that a read needs, and returns that range or more (`Excerpt`).
+//! A view never changes: if the metadata change, programs that have it open keep it, and the next
+//! open of the name makes a new one. Written bytes go through `ChunkCache::change`, so their chunks
+//! are cached, stored and rescued like any others. `GetChunk` requests the range of a chunk that a
+//! read needs, and returns that range or more (`Excerpt`).
 
 mod cf;
 mod elements;

@@ -1,8 +1,8 @@
 //! A file as a sequence of parts: bytes of its format, and elements of arrays.
 //!
-//! The length of a file is known without reading chunks, and any range of it is made from the
-//! chunks that the range touches. A file never changes, but a library may rewrite bytes that the
-//! format reserves for it.
+//! The length of a file is known without reading chunks, and reading a range decodes only the
+//! chunks that overlap it. A file never changes, except for bytes that the format lets libraries
+//! rewrite.
 
 use std::ops::{ControlFlow, Range};
 
@@ -22,7 +22,7 @@ pub fn max_prefix_len() -> u64 {
     resources::within_memory(64 << 20, 16)
 }
 
-/// The chunks to decode before a sweep can continue.
+/// The chunks to decode before a sequential read can continue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Slab {
     /// A row of chunks, of this many bytes.
@@ -110,7 +110,7 @@ impl View {
         self
     }
 
-    /// Returns the same file with the nodes that it should have, but cannot hold.
+    /// Returns the same file with a list of the nodes that its format cannot hold.
     #[must_use]
     pub fn with_left_out(self, left_out: LeftOut) -> Self {
         Self { left_out, ..self }
@@ -190,8 +190,9 @@ impl View {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Returns the end of the last whole rows of elements between two offsets: of the longest rows
-    /// that end in the second half, else `until`. A read up to there has one box in each chunk.
+    /// Returns an offset between two offsets at which rows of elements end: the longest rows that
+    /// end in the second half, or `until` if none do. A read up to this offset has one box in each
+    /// chunk.
     pub fn rows_until(&self, from: u64, until: u64) -> u64 {
         let at = self.parts.partition_point(|(_, end)| *end <= from);
         let Some((Part::Elements(elements), end)) = self.parts.get(at) else { return until };
@@ -203,7 +204,7 @@ impl View {
         rows.map_or(until, |rows| begin.saturating_add(rows))
     }
 
-    /// Returns the chunks to decode at `offset` before a sweep can continue.
+    /// Returns the chunks to decode at `offset` before a sequential read can continue.
     pub fn slab_at(&self, offset: u64) -> Option<Slab> {
         let at = self.parts.partition_point(|(_, end)| *end <= offset);
         match self.parts.get(at)? {
@@ -246,7 +247,7 @@ impl View {
         !self.overlay.lock().written.is_empty()
     }
 
-    /// Fails if `data` cannot be written at `offset`, whatever its elements are.
+    /// Fails if `data` at `offset` ends after the file, or changes bytes that are not elements.
     pub fn check_write(&self, offset: u64, data: &[u8]) -> Result<()> {
         let len = u64::try_from(data.len()).unwrap_or(u64::MAX);
         if offset.checked_add(len).is_none_or(|end| end > self.len) {
@@ -352,7 +353,7 @@ impl Overlay {
         }
     }
 
-    /// Keeps those bytes of `data` that may be rewritten.
+    /// Stores the bytes of `data` that may be rewritten.
     fn write(&mut self, offset: u64, data: &[u8]) {
         let end = offset.saturating_add(u64::try_from(data.len()).unwrap_or(u64::MAX));
         for range in &self.allowed {

@@ -72,9 +72,9 @@ pub struct Children<'s> {
     pub left_out: Vec<(String, Error)>,
 }
 
-/// Whether a node that fails with this error fails until its metadata file is changed. Its group is
-/// shown without it. After any other error the next attempt may succeed, so a file without the node
-/// would be wrong.
+/// Whether a node that fails with this error fails until its metadata file changes; then its group
+/// is shown without it. After any other error the next attempt may succeed, and a file without the
+/// node would be wrong.
 fn is_lasting(error: &Error) -> bool {
     match error.kind() {
         Kind::Corrupt
@@ -176,10 +176,10 @@ impl<'s> Source<'s> {
         Ok(Self { taken: Rc::clone(&self.taken), ..other })
     }
 
-    /// Returns the groups above the node, the innermost first.
+    /// Returns the readable groups above the node, the innermost first.
     pub fn above(&self) -> impl Iterator<Item = Self> {
         let paths = self.path().ancestors().into_iter().rev();
-        // An invalid group has no information about its members.
+        // A group that cannot be read says nothing about its members.
         paths.filter_map(|path| self.other(&path).ok())
     }
 
@@ -244,7 +244,7 @@ impl<'s> Source<'s> {
                 break;
             }
         }
-        // Counted before they are allocated: there may be a long fill value and few chunks.
+        // Check before allocating: the fill value may be long although few chunks are stored.
         let fill = model.fill.item(&model.dtype);
         let missing = texts.iter().filter(|text| text.is_none()).count();
         let of_fill = missing.checked_mul(fill.len()).and_then(|len| u64::try_from(len).ok());

@@ -36,7 +36,7 @@ fn array(shape: &[u64], chunks: &[u64], data_type: &str, fill: &Value) -> Value 
     })
 }
 
-/// What a file of 16 bit numbers should be: each is its own number in the array, or the fill value.
+/// A file of 16-bit numbers: each element is its own number in the array, or the fill value.
 #[derive(Debug, Clone)]
 struct Case {
     shape: Vec<u64>,
@@ -65,7 +65,7 @@ struct Bed {
     file: Vec<u8>,
 }
 
-/// Everything there is of a case, computed the slow way.
+/// The expected state of a case, computed element by element.
 fn bed(case: &Case) -> Bed {
     let hierarchy = hierarchy(&array(&case.shape, &case.chunks, "uint16", &json!(FILL)));
     let none: &GetChunk<'_> = &|_, _, _| Ok(None);
@@ -129,7 +129,7 @@ fn bed(case: &Case) -> Bed {
 }
 
 impl Bed {
-    /// Every other chunk as a whole, of the others what is asked for alone.
+    /// Returns every second chunk as a whole, and only the requested range of the others.
     fn get(&self, coords: &Coords, range: &Range<usize>) -> Option<Excerpt> {
         let chunk = self.chunks.borrow().get(coords.indices()).cloned()?;
         if coords.indices().iter().sum::<u64>() % 2 == 0 {
@@ -173,7 +173,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_written_to_a_view_changes_these_bytes_and_no_others(
+    fn a_write_to_a_view_changes_only_its_bytes(
         case in case(),
         writes in prop::collection::vec((any::<prop::sample::Index>(), 0_usize..60, any::<u8>()), 1..8),
     ) {
@@ -195,7 +195,8 @@ proptest! {
                 let kind = if end > file.len() { Kind::TooLarge } else { Kind::NotPermitted };
                 prop_assert_eq!(written.expect_err("refused").kind(), kind);
             }
-            // What overhangs the array may be changed by chunks, and be no part of a linear file.
+            // Elements of a chunk outside of the array can be written in the layout by chunks; a
+            // linear file does not have them.
             let now = bed.read(0, usize::MAX);
             prop_assert_eq!(&now, &file, "was {:?}", before);
         }

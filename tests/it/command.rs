@@ -199,7 +199,7 @@ fn create_starts_an_empty_hierarchy_in_either_dialect_once() {
 }
 
 #[test]
-fn a_signal_stores_what_waits_and_unmounts() {
+fn a_signal_stores_pending_changes_and_unmounts() {
     for signal in ["-INT", "-TERM", "-HUP"] {
         let mount = Mount::fixture("z316__shard_end", &["--writeback-delay", "1h"]);
         fs::write(mount.at("notes.txt"), "kept").unwrap();
@@ -240,7 +240,7 @@ fn a_mount_whose_daemon_was_killed_is_mounted_over_and_unmounted() {
 }
 
 #[test]
-fn tree_and_info_show_what_there_is() {
+fn tree_and_info_describe_the_hierarchy() {
     let fixture =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/z218v3__shard_2x2_gzip/store");
     let output = zarrfs().arg("tree").arg(&fixture).output().unwrap();
@@ -259,7 +259,7 @@ fn tree_and_info_show_what_there_is() {
 }
 
 #[test]
-fn help_says_what_a_person_needs() {
+fn help_lists_commands_and_exit_codes() {
     let output = zarrfs().arg("--help").output().unwrap();
     let help = String::from_utf8(output.stdout).unwrap();
     for word in ["mount", "umount", "tree", "info", "demo", "Exit codes"] {
@@ -281,7 +281,7 @@ fn the_demo_shows_files_of_other_formats_and_reads_back_what_it_changed() {
 
 /// Shows: rescue.
 #[test]
-fn what_cannot_be_stored_is_named_at_unmount_and_written_elsewhere_if_that_is_wanted() {
+fn unmount_names_files_that_cannot_be_stored_and_rescues_them_if_requested() {
     // SAFETY: the call cannot fail or touch memory.
     if unsafe { libc::geteuid() } != 0 {
         eprintln!("not root: no small file system can be mounted, so this shows nothing");
@@ -337,7 +337,7 @@ fn unprivileged() -> Command {
 }
 
 #[test]
-fn a_node_that_cannot_be_read_hides_no_other() {
+fn an_unreadable_node_hides_no_other_node() {
     let place = place();
     let dir = place.path();
     for name in ["a", "b/x", "c", "d"] {
@@ -381,7 +381,7 @@ fn a_node_that_cannot_be_read_hides_no_other() {
 }
 
 #[test]
-fn what_cannot_be_printed_is_an_error() {
+fn output_that_cannot_be_printed_is_an_error() {
     let place = place();
     let dir = place.path();
     let array = path(dir, "a.zarr/x");
@@ -423,7 +423,7 @@ fn what_cannot_be_printed_is_an_error() {
 
 /// Shows: rescue.
 #[test]
-fn what_waits_is_saved_though_the_store_has_gone() {
+fn pending_changes_are_rescued_after_the_store_was_removed() {
     for (case, shown) in
         [("z316__shard_end", "c/0/0"), ("z316__groups_consolidated", "g1/g2/x/c/0/0")]
     {

@@ -97,7 +97,7 @@ fn elements(array: &Arc<Array>) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn there_and_back_again_nothing_has_changed() {
+fn a_copy_of_a_copy_equals_the_source() {
     let place = tempfile::tempdir().unwrap();
     for (case, formats) in [
         ("z316__shard_end", &["v2", "n5", "d2020-10", "d2020-09", "d2019-06", "d2019-05"][..]),
@@ -153,7 +153,7 @@ fn chunks_and_shards_of_any_shape_hold_the_same_elements() {
 }
 
 #[test]
-fn what_the_target_cannot_hold_is_said_before_anything_is_stored() {
+fn nodes_that_the_target_cannot_hold_are_reported_before_anything_is_stored() {
     let place = tempfile::tempdir().unwrap();
     let (source, dest) = (fixture("z342__dtypes_extension"), place.path().join("dest"));
     let [from, to] = [&source, &dest].map(|path| path.to_str().unwrap());
@@ -186,7 +186,7 @@ fn a_part_is_copied_with_the_groups_above_it() {
 }
 
 #[test]
-fn a_part_that_is_no_node_is_refused() {
+fn a_part_that_is_not_a_node_is_refused() {
     let place = tempfile::tempdir().unwrap();
     let (source, dest) = (fixture("z316__groups_consolidated"), place.path().join("dest"));
     let to = dest.to_str().unwrap();
@@ -235,7 +235,7 @@ fn encoded_chunks_are_copied_as_they_are() {
 }
 
 #[test]
-fn attributes_go_over_in_the_words_that_are_stored() {
+fn attributes_are_copied_as_they_are_spelled() {
     let fixture =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/z218v2__attrs_bare_nan/store");
     let dir = tempfile::tempdir().unwrap();
@@ -324,7 +324,7 @@ impl Drop for Stopped {
 }
 
 #[test]
-fn a_conversion_that_was_interrupted_goes_on_with_the_same_arguments_alone() {
+fn an_interrupted_conversion_continues_only_with_the_same_arguments() {
     let place = tempfile::tempdir().unwrap();
     let (source, dest) = (many(place.path(), 40), place.path().join("dest"));
     drop(Stopped::start(&source, &dest, &[]));
@@ -343,7 +343,7 @@ fn a_conversion_that_was_interrupted_goes_on_with_the_same_arguments_alone() {
 }
 
 #[test]
-fn of_two_conversions_into_one_target_one_runs_and_the_other_says_so() {
+fn only_one_of_two_conversions_into_a_target_runs() {
     let place = tempfile::tempdir().unwrap();
     let (source, dest) = (many(place.path(), 40), place.path().join("dest"));
     let words = ["convert", source.to_str().unwrap(), dest.to_str().unwrap()];
@@ -377,7 +377,7 @@ fn of_two_conversions_into_one_target_one_runs_and_the_other_says_so() {
 }
 
 #[test]
-fn what_has_changed_in_the_source_is_copied_again_after_an_interruption() {
+fn changed_chunks_are_copied_again_after_an_interruption() {
     for more in [&[][..], &["--codecs", "zstd"], &["--chunks", "2,3"], &["--shards", "[4,4]"]] {
         let place = tempfile::tempdir().unwrap();
         let (source, dest) = (many(place.path(), 40), place.path().join("dest"));
@@ -406,7 +406,7 @@ fn what_has_changed_in_the_source_is_copied_again_after_an_interruption() {
 }
 
 #[test]
-fn another_array_in_the_source_is_what_is_copied_after_an_interruption() {
+fn a_replaced_array_is_copied_after_an_interruption() {
     let place = tempfile::tempdir().unwrap();
     let (source, dest) = (many(place.path(), 40), place.path().join("dest"));
     drop(Stopped::start(&source, &dest, &[]));
@@ -420,7 +420,7 @@ fn another_array_in_the_source_is_what_is_copied_after_an_interruption() {
 }
 
 #[test]
-fn what_changes_in_the_source_meanwhile_is_in_the_copy_or_refused() {
+fn a_change_of_the_source_during_a_conversion_is_copied_or_refused() {
     let place = tempfile::tempdir().unwrap();
     let (source, dest) = (many(place.path(), 40), place.path().join("dest"));
     let replace = |name: &str, bytes: &[u8]| {
@@ -459,7 +459,7 @@ fn what_changes_in_the_source_meanwhile_is_in_the_copy_or_refused() {
 }
 
 #[test]
-fn a_source_whose_files_are_numbered_anew_is_compared_with_the_copy() {
+fn a_source_with_new_inode_numbers_is_compared_with_the_copy() {
     let place = tempfile::tempdir().unwrap();
     let (source, dest) = (many(place.path(), 40), place.path().join("dest"));
     // What replaces a chunk has its length and its time.
@@ -488,7 +488,7 @@ fn a_source_whose_files_are_numbered_anew_is_compared_with_the_copy() {
 }
 
 #[test]
-fn a_source_in_a_mount_is_no_other_when_it_is_looked_at_again() {
+fn an_unchanged_source_in_a_mount_counts_as_unchanged() {
     let place = tempfile::tempdir().unwrap();
     let source = many(place.path(), 20);
     let mount = Mount::of(|store| copy(&source, store), &["--metadata-ttl", "0s"]);
@@ -513,7 +513,7 @@ fn sparse(place: &Path, chunks: u64, more: &[&str]) -> PathBuf {
 }
 
 #[test]
-fn a_sparse_array_is_not_filled_beyond_measure() {
+fn a_sparse_array_is_not_filled_with_too_many_chunks() {
     let place = tempfile::tempdir().unwrap();
     let (source, dest) = (sparse(place.path(), 10_000_000_000, &[]), place.path().join("dest"));
     let [from, to] = [&source, &dest].map(|path| path.to_str().unwrap());
@@ -569,7 +569,7 @@ fn the_chunks_that_a_target_without_a_fill_value_needs_are_announced_and_stored(
 }
 
 #[test]
-fn elements_that_are_not_stored_stay_what_they_are() {
+fn elements_of_missing_chunks_keep_their_values() {
     let place = tempfile::tempdir().unwrap();
     // xarray masks -999, and what is not stored is no number. Zarr 2 has one value for both.
     let masked = r#"{"_FillValue": "AAAAAAA4j8A="}"#;
@@ -625,7 +625,7 @@ fn a_target_in_a_mount_works_like_one_in_a_directory() {
 }
 
 #[test]
-fn what_a_mount_does_not_take_is_refused_before_anything_is_stored() {
+fn nodes_that_a_mount_rejects_are_refused_before_anything_is_stored() {
     let source = fixture("z316__shard_end");
     let from = source.to_str().unwrap();
     let mount = Mount::new(&["--create"]);
@@ -653,7 +653,7 @@ fn what_a_mount_does_not_take_is_refused_before_anything_is_stored() {
 }
 
 #[test]
-fn an_interrupted_conversion_into_a_mount_goes_on() {
+fn an_interrupted_conversion_into_a_mount_can_be_continued() {
     let place = tempfile::tempdir().unwrap();
     let source = many(place.path(), 20);
     let mount = Mount::new(&["--create"]);
@@ -671,7 +671,7 @@ fn an_interrupted_conversion_into_a_mount_goes_on() {
 }
 
 #[test]
-fn a_node_that_somebody_else_has_put_there_is_not_taken_for_the_copy() {
+fn a_node_of_another_program_is_not_mistaken_for_the_copy() {
     let place = tempfile::tempdir().unwrap();
     let (source, dest) = (many(place.path(), 40), place.path().join("dest"));
     let running = Stopped::start(&source, &dest, &[]);

@@ -42,7 +42,7 @@ fn every_dialect_gets_arrays_and_the_groups_above_them() {
 }
 
 #[test]
-fn an_array_has_what_was_asked_for() {
+fn an_array_has_the_requested_properties() {
     let place = tempfile::tempdir().unwrap();
     let dir = place.path();
     let words = ["create", "{}/a.zarr", "--shape", "8,8", "--dtype", "float32", "--chunks", "2,4"];
@@ -60,7 +60,7 @@ fn an_array_has_what_was_asked_for() {
 }
 
 #[test]
-fn nothing_is_made_under_a_name_that_zarrfs_keeps_for_itself() {
+fn no_node_is_created_under_a_reserved_name() {
     for format in ["v3", "v2", "n5", "d2020-10"] {
         let place = tempfile::tempdir().unwrap();
         let dir = place.path();
@@ -88,7 +88,7 @@ fn nothing_is_made_under_a_name_that_zarrfs_keeps_for_itself() {
 }
 
 #[test]
-fn several_programs_make_nodes_of_a_new_hierarchy_at_the_same_time() {
+fn several_programs_create_nodes_of_a_new_hierarchy_at_once() {
     for format in ["v3", "v2", "d2020-10"] {
         for _ in 0..5 {
             let place = tempfile::tempdir().unwrap();
@@ -142,7 +142,7 @@ fn a_data_type_can_have_its_name_in_numpy() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_and_leaves_nothing() {
+fn invalid_arguments_are_refused_and_leave_nothing_behind() {
     let place = tempfile::tempdir().unwrap();
     let dir = place.path();
     run(dir, &["create", "{}/v2.zarr", "--format", "v2"]);

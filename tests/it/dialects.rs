@@ -62,7 +62,7 @@ fn an_edit_of_attributes_changes_the_file_of_attributes_alone() {
 
 /// Shows: conventions.
 #[test]
-fn what_xarray_masks_and_ome_zarr_says_is_that_of_the_version_shown() {
+fn masked_values_and_ome_zarr_follow_the_shown_version() {
     let mut mount = Mount::of(
         |store| {
             fs::write(store.join(".zgroup"), r#"{"zarr_format": 2}"#).unwrap();
@@ -98,7 +98,7 @@ fn what_xarray_masks_and_ome_zarr_says_is_that_of_the_version_shown() {
 
 /// Shows: as-zarr2.
 #[test]
-fn any_hierarchy_is_one_of_zarr_2_where_that_is_asked_for() {
+fn every_dialect_can_be_shown_as_zarr_2() {
     for format in ["v3", "v2", "n5", "d2020-10"] {
         let mount = Mount::new(&["--create", "--format", format, "--as", "zarr2"]);
         fs::create_dir(mount.at("a")).unwrap();
@@ -126,7 +126,7 @@ fn any_hierarchy_is_one_of_zarr_2_where_that_is_asked_for() {
 
 /// Shows: as-zarr2-fill.
 #[test]
-fn a_chunk_that_no_fill_value_tells_is_opened_by_its_name() {
+fn a_missing_chunk_without_a_fill_value_opens_by_name() {
     let mount = Mount::new(&["--create", "--as", "zarr2"]);
     fs::create_dir(mount.at("a")).unwrap();
     fs::write(mount.at("a/.zarray"), zarray(&json!({"fill_value": null}))).unwrap();
@@ -140,7 +140,7 @@ fn a_chunk_that_no_fill_value_tells_is_opened_by_its_name() {
 
 /// Shows: read-lossy.
 #[test]
-fn a_chunk_that_loses_something_is_read_as_it_is_stored() {
+fn a_chunk_of_a_lossy_codec_reads_as_it_is_stored() {
     let lossy = json!([{"id": "fixedscaleoffset", "offset": 0, "scale": 1, "dtype": "<f4", "astype": "<i2"}]);
     let mount = Mount::of(
         |store| {
@@ -158,7 +158,7 @@ fn a_chunk_that_loses_something_is_read_as_it_is_stored() {
 
 /// Shows: n5-edge.
 #[test]
-fn a_block_at_the_edge_is_stored_as_far_as_the_array_goes() {
+fn a_block_at_the_edge_is_cropped_to_the_array() {
     let mount = Mount::new(&["--create", "--format", "n5", "--codecs", "none"]);
     fs::create_dir(mount.at("a")).unwrap();
     fs::write(mount.at("a/zarr.json"), array(&json!({}))).unwrap();

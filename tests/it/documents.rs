@@ -27,7 +27,7 @@ const PLACES: [(&str, &str, &str); 2] = [
 
 /// Shows: document-merge, document-may-change, document-conventions.
 #[test]
-fn a_rewritten_document_changes_what_it_says_and_nothing_else() {
+fn a_rewritten_metadata_file_applies_its_changes_and_no_others() {
     for (fixture, path, stored) in PLACES {
         let mount = Mount::fixture(fixture, &[]);
         let mut document = shown(&mount, path);
@@ -62,7 +62,7 @@ fn a_rewritten_document_changes_what_it_says_and_nothing_else() {
 
 /// Shows: document-refused.
 #[test]
-fn a_document_that_would_change_the_meaning_of_chunks_changes_nothing() {
+fn a_metadata_file_that_would_change_the_meaning_of_chunks_is_refused() {
     for (fixture, path, _) in PLACES {
         let mut mount = Mount::fixture(fixture, &[]);
         mount.expect("zarr.json");
@@ -129,7 +129,7 @@ fn a_smaller_shape_erases_the_chunks_outside_and_a_larger_one_adds_none() {
 
 /// Shows: document-consolidated.
 #[test]
-fn consolidated_metadata_stay_true_when_a_node_is_edited() {
+fn consolidated_metadata_stay_current_when_a_node_is_edited() {
     let mount = Mount::fixture("z316__groups_consolidated", &[]);
     let stored = || -> Value {
         serde_json::from_str(&fs::read_to_string(mount.store().join("zarr.json")).unwrap()).unwrap()
@@ -187,7 +187,7 @@ fn documents_and_copies(store: &Path) -> (Map<String, Value>, Map<String, Value>
 
 /// Shows: document-consolidated.
 #[test]
-fn consolidated_metadata_above_a_node_that_is_mounted_by_itself_stay_true() {
+fn consolidated_metadata_above_a_mounted_node_stay_current() {
     for (fixture, array) in [("z316__groups_consolidated", "g2/x"), ("z218v2__consolidated", "x")] {
         for is_spelled in [false, true] {
             let dir = tempfile::tempdir().unwrap();

@@ -129,7 +129,7 @@ impl Drop for Mapped {
 
 /// Shows: view-identity.
 #[test]
-fn what_is_written_through_an_old_view_lands_where_the_old_layout_has_it() {
+fn writes_through_an_old_view_use_its_old_layout() {
     for len in LENGTHS {
         for format in ["nc", "h5"] {
             let mount = mount(len, "none");
@@ -217,7 +217,7 @@ fn close(file: File) -> std::io::Result<()> {
 
 /// Shows: chunk-identity.
 #[test]
-fn inner_chunks_that_wait_are_not_stored_into_an_array_that_replaced_theirs() {
+fn pending_inner_chunks_are_not_stored_into_a_replaced_array() {
     let sharded = |dtype| {
         let mut document = document(40, dtype);
         document["chunk_grid"]["configuration"]["chunk_shape"] = json!([8]);
@@ -260,7 +260,7 @@ fn inner_chunks_that_wait_are_not_stored_into_an_array_that_replaced_theirs() {
 
 /// Shows: store-gone.
 #[test]
-fn a_store_whose_directory_was_removed_does_not_pass_for_an_empty_one() {
+fn a_removed_store_does_not_look_empty() {
     let mut mount = mount(3_000, "none");
     mount.expect("the directory of the store was removed");
     mount.expect("not everything is stored");

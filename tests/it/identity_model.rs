@@ -498,7 +498,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn an_open_view_of_any_format_is_what_was_opened_or_gone(
+    fn an_open_view_of_any_format_stays_the_same_or_fails(
         is_compressed in any::<bool>(),
         steps in prop::collection::vec(step(), 20..60),
     ) {

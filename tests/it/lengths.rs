@@ -45,7 +45,7 @@ fn output(args: &[&str], path: &Path) -> String {
 
 /// Shows: chunk-variable.
 #[test]
-fn a_chunk_of_text_is_its_elements_each_with_its_length() {
+fn a_chunk_of_strings_has_a_length_before_each_element() {
     let mount = Mount::fixture(ELEMENTS, &[]);
     let document = json_of(&mount.at("string/zarr.json"));
     assert_eq!(document["codecs"], json!([{"name": "vlen-utf8"}]));
@@ -99,7 +99,7 @@ fn a_chunk_of_text_is_its_elements_each_with_its_length() {
 
 /// Shows: chunk-variable, close-wrong-size.
 #[test]
-fn what_are_not_the_elements_of_a_chunk_is_refused_and_the_stored_ones_show_again() {
+fn bytes_that_are_no_chunk_are_refused_and_the_stored_ones_return() {
     let mut mount = Mount::fixture(ELEMENTS, &[]);
     mount.expect("string/c/0/0: ");
     let chunk = mount.at("string/c/0/0");
@@ -140,7 +140,7 @@ fn what_are_not_the_elements_of_a_chunk_is_refused_and_the_stored_ones_show_agai
 
 /// Shows: chunk-variable, open-unsupported, write-past-end.
 #[test]
-fn a_chunk_of_text_may_have_as_many_bytes_as_the_limit_says() {
+fn a_chunk_of_strings_can_be_as_long_as_the_limit() {
     let mut mount = Mount::fixture(ELEMENTS, &["--max-chunk-size", "100"]);
     mount.expect("string/c/0/0: ");
     let chunk = mount.at("string/c/0/0");
@@ -157,7 +157,7 @@ fn a_chunk_of_text_may_have_as_many_bytes_as_the_limit_says() {
 
 /// Shows: chunk-variable, read-damaged.
 #[test]
-fn a_damaged_chunk_of_text_is_listed_and_says_what_is_wrong_when_it_is_read() {
+fn a_damaged_chunk_of_strings_is_listed_and_fails_with_a_reason() {
     let mut mount = Mount::fixture(ELEMENTS, &["--metadata-ttl", "0"]);
     mount.expect("string_missing/c/0/0: vlen-utf8: ");
     let dir = mount.store().join("string_missing/c");
@@ -261,7 +261,7 @@ fn an_array_on_a_rectilinear_grid_shrinks_and_grows_within_its_lengths() {
 
 /// Shows: chunk-variable, chunk-rectilinear, document-new, chunks-first.
 #[test]
-fn arrays_of_such_chunks_are_made_through_the_mount() {
+fn arrays_with_chunks_of_different_lengths_can_be_created() {
     let mut mount = Mount::new(&["--create", "--format", "v3", "--shards", "16M"]);
     mount.expect("names/");
     mount.expect("other/zarr.json: codec \"bytes\"");

@@ -69,7 +69,7 @@ fn run(program: &str, args: &[&str], paths: &[&Path]) {
 
 /// Shows: mkdir-group.
 #[test]
-fn a_directory_becomes_a_group_when_its_maker_has_had_time() {
+fn a_new_directory_becomes_a_group_after_the_delay() {
     for format in FORMATS {
         let mount = new(format, &["--writeback-delay", "200ms"]);
         fs::create_dir_all(mount.at("a/b")).unwrap();
@@ -100,7 +100,7 @@ fn a_directory_becomes_a_group_when_its_maker_has_had_time() {
 
 /// Shows: mkdir-group.
 #[test]
-fn zarr_2_in_a_mount_is_not_hidden_by_documents_of_version_3() {
+fn zarr_2_metadata_files_in_a_mount_stay_visible() {
     let mount = new("v3", &["--writeback-delay", "100ms"]);
     fs::create_dir_all(mount.at("old/arr/0")).unwrap();
     fs::create_dir(mount.at("new")).unwrap();
@@ -116,7 +116,7 @@ fn zarr_2_in_a_mount_is_not_hidden_by_documents_of_version_3() {
 
 /// Shows: mkdir-group.
 #[test]
-fn a_directory_of_ordinary_files_is_no_group_until_it_gets_a_document() {
+fn a_directory_of_ordinary_files_is_not_a_group_without_a_metadata_file() {
     let mount = Mount::of(
         |store| {
             fs::write(store.join("zarr.json"), group().to_string()).unwrap();
@@ -138,7 +138,7 @@ fn a_directory_of_ordinary_files_is_no_group_until_it_gets_a_document() {
 
 /// Shows: mkdir-ancestors.
 #[test]
-fn groups_above_a_new_node_are_stored_and_can_still_be_given_a_document() {
+fn groups_above_a_new_node_are_stored_and_can_still_get_a_metadata_file() {
     for format in FORMATS {
         let mount = new(format, &["--writeback-delay", "1h"]);
         fs::create_dir_all(mount.at("a/b")).unwrap();
@@ -209,7 +209,7 @@ fn a_copy_with_extended_attributes_is_a_copy() {
 
 /// Shows: document-new.
 #[test]
-fn a_document_makes_a_node_in_the_form_of_the_dialect() {
+fn a_metadata_file_creates_a_node_in_the_dialect() {
     let attributes = json!({"units": "K", "n": {"deep": [1, null]}});
     let ignorable = json!({"must_understand": false, "x": 1});
     let document = with(with(array(), "attributes", attributes.clone()), "extra", ignorable);
@@ -272,7 +272,7 @@ fn one_of_two_exclusive_writers_makes_the_node() {
 
 /// Shows: document-codecs.
 #[test]
-fn a_document_of_files_that_the_mount_does_not_have_is_refused() {
+fn metadata_that_do_not_describe_decoded_chunks_are_refused() {
     let big = json!([{"name": "bytes", "configuration": {"endian": "big"}}]);
     let transposed = json!([{"name": "transpose", "configuration": {"order": [1, 0]}},
         {"name": "bytes", "configuration": {"endian": "little"}}]);
@@ -421,7 +421,7 @@ fn chunks_that_come_before_their_document_go_through_the_pipeline() {
 
 /// Shows: group-to-array.
 #[test]
-fn a_group_that_says_nothing_can_become_an_array() {
+fn an_empty_group_can_become_an_array() {
     for format in FORMATS {
         let mut mount = new(format, &["--writeback-delay", "0s"]);
         for part in ["zarr.json", "full/below"] {
@@ -455,7 +455,7 @@ fn a_group_that_says_nothing_can_become_an_array() {
 
 /// Shows: stored-document.
 #[test]
-fn a_document_as_the_store_has_it_makes_any_array() {
+fn a_stored_metadata_file_can_create_any_array() {
     let mut mount = new("v3", &[]);
     mount.expect(".zarrfs/stored");
     let stored = mount.at(".zarrfs/stored/arr/zarr.json");
@@ -485,9 +485,9 @@ fn a_document_as_the_store_has_it_makes_any_array() {
     assert_eq!(shown(&mount.at("arr/zarr.json"))["shape"], json!([2, 2]));
 }
 
-/// Shows: consolidated-wish, document-consolidated.
+/// Shows: consolidated-request, document-consolidated.
 #[test]
-fn consolidated_metadata_are_made_from_the_store_and_stay_true() {
+fn consolidated_metadata_are_generated_and_stay_current() {
     let mount = new("v3", &["--codecs", "gzip", "--writeback-delay", "1h"]);
     for (path, document) in [("g", group()), ("g/a", array()), ("g/h", group()), ("g/h/b", array())]
     {
@@ -542,7 +542,7 @@ fn consolidated_metadata_are_made_from_the_store_and_stay_true() {
 
 /// Shows: unlink-document.
 #[test]
-fn a_document_that_was_removed_can_come_back_as_it_was() {
+fn a_removed_metadata_file_can_be_restored() {
     for format in FORMATS {
         let mut mount = new(format, &["--codecs", "gzip"]);
         mount.expect("arr/zarr.json");
@@ -662,7 +662,7 @@ fn a_node_moves_with_all_that_is_below_it() {
 
 /// Shows: mode-w.
 #[test]
-fn a_group_below_the_mountpoint_can_be_removed_and_made_anew_but_not_the_mountpoint() {
+fn groups_can_be_removed_and_created_again_but_not_the_mountpoint() {
     let mount = new("v3", &[]);
     fs::create_dir_all(mount.at("g/arr")).unwrap();
     write(&mount.at("g/arr/zarr.json"), &array()).unwrap();
@@ -692,7 +692,7 @@ fn put_synced(path: &Path, bytes: &[u8]) {
 
 /// Shows: chunks-first, document-exclusive.
 #[test]
-fn a_document_that_comes_too_late_changes_nothing_of_what_another_mount_has_stored() {
+fn a_late_metadata_file_does_not_replace_that_of_another_mount() {
     let mut mount = new("v3", &["--writeback-delay", "1h"]);
     for part in ["x/zarr.json", "write back"] {
         mount.expect(part);
@@ -731,7 +731,7 @@ fn the_root_can_become_an_array_with_its_chunks() {
 
 /// Shows: chunks-first.
 #[test]
-fn a_chunk_that_somebody_has_open_when_its_array_comes_is_stored_as_one() {
+fn a_file_that_is_open_when_its_array_is_created_is_stored_as_a_chunk() {
     let mount = new("v3", &["--writeback-delay", "1h"]);
     fs::create_dir_all(mount.at("x/c")).unwrap();
     put_synced(&mount.at("x/c/0"), b"abcd");
@@ -750,7 +750,7 @@ fn a_chunk_that_somebody_has_open_when_its_array_comes_is_stored_as_one() {
 
 /// Shows: chunks-first, mkdir-group.
 #[test]
-fn an_array_whose_chunks_take_longer_than_the_delay_is_one_in_the_end() {
+fn chunks_written_for_longer_than_the_delay_still_become_an_array() {
     let mount = new("v3", &["--writeback-delay", "100ms"]);
     fs::create_dir_all(mount.at("arr/c/0")).unwrap();
     fs::write(mount.at("arr/c/0/1"), [7; 8]).unwrap();
@@ -766,7 +766,7 @@ fn an_array_whose_chunks_take_longer_than_the_delay_is_one_in_the_end() {
 
 /// Shows: unlink-document, xattr-attrs.
 #[test]
-fn an_attribute_cannot_be_set_where_the_document_was_removed() {
+fn an_attribute_cannot_be_set_without_a_metadata_file() {
     let mut mount = new("v3", &[]);
     mount.expect("setxattr");
     fs::create_dir_all(mount.at("x/c")).unwrap();
@@ -780,7 +780,7 @@ fn an_attribute_cannot_be_set_where_the_document_was_removed() {
 
 /// Shows: rm-node, scratch-rename.
 #[test]
-fn what_came_from_below_an_array_leaves_no_ghost() {
+fn removing_an_array_leaves_no_trace_of_nodes_below_it() {
     let mount = new("v3", &["--writeback-delay", "1h"]);
     fs::create_dir_all(mount.at("x/sub/y")).unwrap();
     write(&mount.at("x/sub/y/zarr.json"), &small()).unwrap();
@@ -809,7 +809,7 @@ fn a_move_that_fails_leaves_the_node_where_it_was() {
 }
 
 #[test]
-fn a_directory_under_a_name_that_zarrfs_keeps_for_itself_becomes_no_node() {
+fn a_directory_with_a_reserved_name_does_not_become_a_node() {
     for format in ["v3", "v2", "d2020-10"] {
         let mut mount = new(format, &["--writeback-delay", "0s"]);
         mount.expect("reserved for zarrfs");

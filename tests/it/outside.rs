@@ -57,7 +57,7 @@ fn set_time(path: &Path) {
 
 /// Shows: outside-times.
 #[test]
-fn values_that_are_restored_with_their_times_are_seen_and_not_written_over() {
+fn values_restored_with_old_times_are_seen_and_not_overwritten() {
     for (codecs, shards) in
         [("none", "none"), ("gzip", "none"), ("none", "[2048]"), ("gzip", "[4096]")]
     {

@@ -353,7 +353,7 @@ fn config() -> Config {
 
 /// Shows: outside-part.
 #[test]
-fn elements_that_two_programs_change_in_one_chunk_are_all_kept() {
+fn two_programs_that_change_one_chunk_lose_no_elements() {
     for (shard, writeback) in [(1, "sync"), (2, "sync"), (1, "all"), (2, "delay")] {
         for name in ["x/c/0", "x.npy"] {
             let mut model = Model::new(Way { codecs: "gzip", shard, writeback });
@@ -370,7 +370,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn neither_of_two_programs_undoes_what_the_other_has_stored_in_a_chunk(
+    fn two_programs_do_not_undo_changes_of_each_other(
         is_compressed in any::<bool>(),
         shard in prop_oneof![Just(1_usize), Just(2)],
         steps in prop::collection::vec(step(), 20..80),
@@ -380,7 +380,7 @@ proptest! {
     }
 
     #[test]
-    fn nor_do_they_where_what_is_closed_waits_to_be_stored(
+    fn two_programs_do_not_undo_changes_of_each_other_with_writeback(
         is_sharded in any::<bool>(),
         steps in prop::collection::vec(step(), 20..80),
     ) {

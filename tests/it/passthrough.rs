@@ -86,7 +86,7 @@ impl Drop for Mapped {
 }
 
 #[test]
-fn the_kernel_reads_chunks_by_itself_stored_as_they_are_or_decoded_into_memory() {
+fn the_kernel_reads_stored_files_and_memory_files_directly() {
     for codec in ["none", "gzip"] {
         let mount = mount(codec, &[]);
         for number in 0..CHUNKS {
@@ -99,7 +99,7 @@ fn the_kernel_reads_chunks_by_itself_stored_as_they_are_or_decoded_into_memory()
 }
 
 #[test]
-fn without_passthrough_all_is_read_through_the_page_cache() {
+fn without_passthrough_every_read_uses_the_page_cache() {
     let mount = mount("gzip", &["-o", "nopassthrough"]);
     assert!(fs::read(chunk(&mount, 7)).unwrap() == full_of(7));
     assert_eq!(passed(&mount), 0);
@@ -107,7 +107,7 @@ fn without_passthrough_all_is_read_through_the_page_cache() {
 
 /// Shows: passthrough.
 #[test]
-fn a_reader_keeps_what_it_opened_and_who_opens_later_sees_what_others_have_written() {
+fn a_reader_keeps_the_chunk_that_it_opened_and_later_readers_see_changes() {
     type Change = fn(&Path);
     let in_place: Change = |path| rw(path).write_all_at(&full_of(200), 0).unwrap();
     let anew: Change = |path| fs::write(path, full_of(200)).unwrap();
@@ -154,7 +154,7 @@ fn a_reader_keeps_what_it_opened_and_who_opens_later_sees_what_others_have_writt
 }
 
 #[test]
-fn what_is_mapped_stays_what_it_is_while_thousands_of_other_chunks_are_read() {
+fn mapped_chunks_do_not_change_while_thousands_of_others_are_read() {
     // Memory files of 2 MiB, eight chunks.
     let mount = mount("gzip", &["--cache-size", "4M"]);
     let maps: Vec<_> =
@@ -214,7 +214,7 @@ fn a_chunk_that_is_being_read_can_be_opened_in_every_other_way() {
 }
 
 #[test]
-fn what_is_in_a_pipe_stays_what_it_is_when_its_file_has_gone() {
+fn bytes_in_a_pipe_do_not_change_after_their_file_is_closed() {
     let mount = mount("gzip", &["--cache-size", "4M"]);
     let mut pipe = [0; 2];
     // SAFETY: there is room for two descriptors.
@@ -241,7 +241,7 @@ fn what_is_in_a_pipe_stays_what_it_is_when_its_file_has_gone() {
 }
 
 #[test]
-fn a_chunk_that_is_renamed_while_it_is_read_is_the_one_that_its_new_name_has() {
+fn a_chunk_renamed_during_a_read_is_found_under_its_new_name() {
     for codec in ["none", "gzip"] {
         for closes_first in [false, true] {
             let mount = mount(codec, &["--metadata-ttl", "60"]);
@@ -267,7 +267,7 @@ fn a_chunk_that_is_renamed_while_it_is_read_is_the_one_that_its_new_name_has() {
 }
 
 #[test]
-fn a_chunk_that_is_written_twice_with_one_time_is_read_as_it_was_written_last() {
+fn of_two_writes_at_the_same_time_the_last_one_is_read() {
     let mount = mount("gzip", &[]);
     let path = chunk(&mount, 1);
     let put = |number| {
@@ -286,7 +286,7 @@ fn a_chunk_that_is_written_twice_with_one_time_is_read_as_it_was_written_last() 
 }
 
 #[test]
-fn a_descriptor_tells_of_its_file_and_can_be_opened_again_when_the_name_has_another() {
+fn an_open_descriptor_keeps_its_removed_chunk() {
     for codec in ["none", "gzip"] {
         let mount = mount(codec, &[]);
         let path = chunk(&mount, 3);
@@ -302,7 +302,7 @@ fn a_descriptor_tells_of_its_file_and_can_be_opened_again_when_the_name_has_anot
 }
 
 #[test]
-fn readers_and_writers_of_one_chunk_at_once_meet_no_errors() {
+fn concurrent_readers_and_writers_of_a_chunk_get_no_errors() {
     for codec in ["none", "gzip"] {
         let mount = mount(codec, &["--metadata-ttl", "0"]);
         let path = chunk(&mount, 5);
@@ -365,7 +365,7 @@ fn a_small_view_is_read_by_the_kernel_as_it_was_when_it_was_opened() {
 }
 
 #[test]
-fn a_small_view_that_others_change_is_seen_by_who_opens_it_after_the_metadata_time() {
+fn a_small_view_shows_changes_when_it_is_opened_after_the_ttl() {
     let mount = mount("gzip", &[]);
     let other = fs::read(mount.store().join("x/c/9")).unwrap();
     fs::write(mount.at("small.raw"), [full_of(1), full_of(2), full_of(3)].concat()).unwrap();
@@ -379,7 +379,7 @@ fn a_small_view_that_others_change_is_seen_by_who_opens_it_after_the_metadata_ti
 }
 
 #[test]
-fn a_small_view_that_is_opened_all_the_time_shows_what_others_have_stored() {
+fn a_small_view_that_is_opened_continually_shows_changes() {
     let mount = mount("gzip", &[]);
     fs::write(mount.at("small.raw"), [full_of(1), full_of(2), full_of(3)].concat()).unwrap();
     mount.remount(&["--metadata-ttl", "400ms"]);
@@ -395,7 +395,7 @@ fn a_small_view_that_is_opened_all_the_time_shows_what_others_have_stored() {
 }
 
 #[test]
-fn those_who_open_a_small_view_at_once_all_have_the_kernel_read_it() {
+fn concurrent_opens_of_a_small_view_all_use_passthrough() {
     let mount = mount("gzip", &[]);
     let whole = [full_of(1), full_of(2), full_of(3)].concat();
     fs::write(mount.at("small.raw"), &whole).unwrap();

@@ -74,7 +74,7 @@ fn the_tree_is_the_same_in_every_dialect() {
 
 /// Shows: chunk-size, chunk-time, mode, ino, statfs.
 #[test]
-fn attributes_say_what_a_chunk_is_and_what_is_stored() {
+fn file_attributes_describe_the_chunk_and_the_stored_value() {
     let mut mount = Mount::fixture(V3, &[]);
     mount.expect("mode ");
     mount.expect("owners cannot change");
@@ -133,7 +133,7 @@ fn attributes_say_what_a_chunk_is_and_what_is_stored() {
 
 /// Shows: control, read-damaged.
 #[test]
-fn what_went_wrong_is_told_in_words() {
+fn errors_are_explained_in_words() {
     let mut mount = Mount::fixture(V3, &[]);
     mount.expect("c/0/0");
     mount.expect(".zarrfs/stats: read-only");
@@ -212,7 +212,7 @@ fn one_bad_node_leaves_the_others_alone() {
 
 /// Shows: read-cached.
 #[test]
-fn what_others_store_is_seen_at_the_next_open_after_the_ttl() {
+fn changes_of_other_programs_show_at_the_next_open_after_the_ttl() {
     let mount = Mount::fixture("z218v3__plain_raw", &["--metadata-ttl", "0"]);
     let chunk = mount.at("arr/c/0/0");
     let before = fs::read(&chunk).unwrap();
@@ -224,7 +224,7 @@ fn what_others_store_is_seen_at_the_next_open_after_the_ttl() {
 
 /// Shows: document-shown.
 #[test]
-fn a_document_describes_the_files_beside_it() {
+fn a_metadata_file_describes_the_files_beside_it() {
     let mount = Mount::fixture("z316__attrs_bare_nan", &[]);
     let array =
         names(&mount.path()).into_iter().find(|name| mount.at(name).is_dir() && name != "c");
@@ -303,7 +303,7 @@ fn a_mapping_is_stored_too() {
 
 /// Shows: write-new, chunk-missing, mkdir, unlink-chunk.
 #[test]
-fn a_chunk_comes_and_goes_with_its_file() {
+fn creating_and_removing_a_file_stores_and_erases_the_chunk() {
     for (name, dir) in [("z218v3__shard_2x2_missing", "arr/"), (V3, "")] {
         let mount = Mount::fixture(name, &[]);
         for c in 0..3 {
@@ -473,7 +473,7 @@ fn nothing_reaches_past_the_end_of_a_chunk_or_of_the_grid() {
 
 /// Shows: unlink-open.
 #[test]
-fn who_has_a_removed_or_replaced_chunk_open_keeps_its_bytes() {
+fn an_open_chunk_keeps_its_bytes_after_it_is_removed_or_replaced() {
     let mount = Mount::fixture(V3, &[]);
     let (chunk, scratch) = (mount.at("c/0/0"), mount.at("c/0/new"));
     let old = fs::read(&chunk).unwrap();
@@ -496,7 +496,7 @@ fn who_has_a_removed_or_replaced_chunk_open_keeps_its_bytes() {
 
 /// Shows: shard-gather, shard-failure.
 #[test]
-fn a_shard_is_stored_when_it_is_full_asked_for_or_old_and_told_when_it_cannot_be() {
+fn a_shard_is_stored_when_full_synced_or_old_and_failures_are_reported() {
     let mount = Mount::fixture(V3, &["--writeback-delay=1s"]);
     let shard = mount.store().join("c/0/0");
     let before = fs::read(&shard).unwrap();
@@ -535,7 +535,7 @@ fn a_shard_is_stored_when_it_is_full_asked_for_or_old_and_told_when_it_cannot_be
 
 /// Shows: write-behind.
 #[test]
-fn where_no_close_waits_chunks_are_stored_meanwhile_and_the_next_is_told_of_one_that_cannot_be() {
+fn with_writeback_all_chunks_are_stored_in_the_background() {
     let mut mount =
         Mount::fixture("z218v3__plain_raw", &["--writeback=all", "--writeback-delay=1h"]);
     let of = |byte: u8| vec![byte; fs::read(mount.at("arr/c/0/0")).unwrap().len()];
@@ -593,7 +593,7 @@ fn two_mounts_that_write_one_shard_lose_nothing() {
 
 /// Shows: fill.
 #[test]
-fn fill_chunks_are_erased_where_that_is_asked_for() {
+fn fill_chunks_are_erased_if_requested() {
     let mount = Mount::fixture(DRAFT, &["--skip-fill-chunks"]);
     let chunk = mount.at("arr/c/0/0");
     fs::write(&chunk, [0; 48]).unwrap();
@@ -606,7 +606,7 @@ fn fill_chunks_are_erased_where_that_is_asked_for() {
 
 /// Shows: fsync, scratch.
 #[test]
-fn fsync_of_a_file_and_of_a_directory_stores_what_waits() {
+fn fsync_of_a_file_or_directory_stores_pending_changes() {
     let mount = Mount::fixture(DRAFT, &["--writeback-delay", "1h"]);
     let stored = |name: &str| mount.store().join("data/root/arr").join(name).exists();
     fs::write(mount.at("arr/a.txt"), "a").unwrap();
@@ -649,7 +649,7 @@ fn a_read_only_mount_changes_nothing() {
 
 /// Shows: disk-full.
 #[test]
-fn a_full_disk_is_reported_and_leaves_what_was_there() {
+fn a_full_disk_is_reported_and_stored_values_stay() {
     // SAFETY: the call cannot fail or touch memory.
     if unsafe { libc::geteuid() } != 0 {
         eprintln!("not root: no small file system can be mounted, so this shows nothing");
@@ -686,7 +686,7 @@ fn a_full_disk_is_reported_and_leaves_what_was_there() {
 
 /// Shows: scratch-rename, reserved, nodes-not-yet, links.
 #[test]
-fn a_rename_stores_bytes_as_what_the_new_name_says() {
+fn a_rename_stores_bytes_in_the_form_of_the_new_name() {
     let mut mount = Mount::fixture(DRAFT, &[]);
     for part in ["arr", "short", "dir", "zarr.json", "new"] {
         mount.expect(part);
@@ -742,7 +742,7 @@ fn ordinary_directories_can_be_made_below_an_array() {
 
 /// Shows: umount, killed.
 #[test]
-fn what_fsync_returned_success_for_survives_a_killed_daemon() {
+fn changes_that_fsync_confirmed_survive_a_killed_daemon() {
     let mount = Mount::fixture(V3, &[]);
     fs::write(mount.at("c/0/0"), [3; 48]).unwrap();
     File::open(mount.at("c/0/0")).unwrap().sync_all().unwrap();
@@ -760,7 +760,7 @@ fn what_fsync_returned_success_for_survives_a_killed_daemon() {
 
 /// Shows: xattr-zarr, xattr-attrs.
 #[test]
-fn extended_attributes_tell_the_model_and_change_the_attributes() {
+fn extended_attributes_show_the_model_and_edit_attributes() {
     for (name, dir, document) in [(V3, "", "zarr.json"), (DRAFT, "arr", "meta/root/arr.array.json")]
     {
         let mut mount = Mount::fixture(name, &[]);
@@ -794,7 +794,7 @@ fn extended_attributes_tell_the_model_and_change_the_attributes() {
 
 /// Shows: recovery.
 #[test]
-fn a_mount_ends_what_a_killed_one_was_doing_and_never_what_a_live_one_does() {
+fn a_mount_completes_changes_of_a_killed_one_and_never_of_a_live_one() {
     let mount = Mount::fixture(DRAFT, &[]);
     let private = mount.store().join(".zarrfs");
     assert!(!private.exists(), "who writes nothing leaves a trace");

@@ -67,7 +67,7 @@ fn chunk_files_in_the_order_of_their_names_are_decoded_once_ahead_of_the_reader(
 
 /// Shows: direct-io.
 #[test]
-fn who_reads_here_and_there_has_nothing_decoded_that_he_does_not_read() {
+fn random_reads_decode_nothing_in_advance() {
     let mount = mount(&["-o", "direct_io"]);
     let file = File::open(mount.at("x.raw")).unwrap();
     let mut byte = [0];
@@ -88,7 +88,7 @@ fn who_reads_here_and_there_has_nothing_decoded_that_he_does_not_read() {
 }
 
 #[test]
-fn a_cache_that_does_not_hold_what_comes_next_has_nothing_decoded_ahead() {
+fn a_cache_that_is_too_small_gets_no_prefetched_chunks() {
     let mount = mount(&["--cache-size", "4M"]);
     let bytes = fs::read(mount.at("x.raw")).unwrap();
     assert_eq!(bytes.len(), 64 << 20);

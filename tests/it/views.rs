@@ -63,7 +63,7 @@ fn a_view_is_found_by_name_beside_its_node_and_listed_nowhere() {
 
 /// Shows: view-listed, view-as.
 #[test]
-fn views_are_listed_where_that_is_asked_for_and_alone_with_as() {
+fn views_are_listed_if_requested_and_alone_with_as() {
     let mut mount = mount(&["--views", "raw"]);
     mount.expect("in a mount with --as raw");
     mount.expect("a mount that shows one format");
@@ -95,7 +95,7 @@ fn views_are_listed_where_that_is_asked_for_and_alone_with_as() {
 
 /// Shows: view-as, view-unreadable.
 #[test]
-fn a_node_that_cannot_be_read_hides_no_other_from_the_views_of_its_group() {
+fn an_unreadable_node_hides_no_other_node_from_views_of_its_group() {
     let mut mount = mount(&[]);
     for part in ["a/json", "a/link", "a/type", "safetensors"] {
         mount.expect(part);
@@ -193,7 +193,7 @@ fn a_view_is_written_in_place_and_keeps_its_length_and_header() {
 
 /// Shows: view-replace.
 #[test]
-fn a_file_that_is_renamed_onto_a_view_is_what_it_has() {
+fn a_file_renamed_onto_a_view_becomes_its_contents() {
     let mut mount = mount(&[]);
     for part in ["a/x.raw: ", "a/x.npy: ", "x.raw: only an ordinary file"] {
         mount.expect(part);
@@ -224,7 +224,7 @@ fn a_file_that_is_renamed_onto_a_view_is_what_it_has() {
 
 /// Shows: view-length.
 #[test]
-fn a_copy_that_ends_too_early_is_told_at_close() {
+fn close_reports_a_copy_onto_a_view_that_is_too_short() {
     let mut mount = mount(&[]);
     mount.expect("4 of 32 bytes were written");
     fs::write(mount.at("short"), elements(&[50, 51])).unwrap();
@@ -240,7 +240,7 @@ fn a_copy_that_ends_too_early_is_told_at_close() {
 
 /// Shows: view-length.
 #[test]
-fn what_the_writer_of_a_view_that_was_cut_skips_is_zero() {
+fn bytes_that_a_writer_skips_after_truncating_a_view_are_zero() {
     let mount = mount(&[]);
     let at = mount.at("a/x.raw");
     let (big, sparse) = (mount.at("big.raw"), mount.path().with_file_name("sparse"));
@@ -303,7 +303,7 @@ fn what_the_writer_of_a_view_that_was_cut_skips_is_zero() {
 
 /// Shows: view-write.
 #[test]
-fn whoever_writes_parts_of_one_chunk_at_once_loses_nothing() {
+fn concurrent_writers_of_parts_of_one_chunk_lose_nothing() {
     const WRITERS: u8 = 4;
     let mount = mount(&["--threads", "4", "--cache-size", "1K", "--writeback-delay", "1ms"]);
     for round in 0..40 {
@@ -330,7 +330,7 @@ fn whoever_writes_parts_of_one_chunk_at_once_loses_nothing() {
 
 /// Shows: view-remove.
 #[test]
-fn what_took_the_name_of_an_array_is_not_what_was_opened() {
+fn an_open_view_does_not_switch_to_another_array_of_its_name() {
     let mut mount = mount(&[]);
     mount.expect("/a/x: the array has changed since the file was opened");
     let other = mount.path().join("b");
@@ -367,7 +367,7 @@ fn a_chunk_that_is_written_whole_need_not_be_readable() {
 
 /// Shows: view-coherence.
 #[test]
-fn whoever_opens_a_view_or_a_chunk_sees_what_was_written_to_the_other() {
+fn views_and_chunk_files_show_writes_to_each_other() {
     let mut mount = mount(&[]);
     mount.expect("/a/x: the array has changed since the file was opened");
     assert_eq!(fs::read(mount.at("a/x.raw")).unwrap(), elements(&WHOLE));
@@ -402,7 +402,7 @@ fn whoever_opens_a_view_or_a_chunk_sees_what_was_written_to_the_other() {
 
 /// Shows: view-none.
 #[test]
-fn what_a_format_cannot_hold_is_not_there_and_it_is_said_why() {
+fn a_view_that_cannot_exist_is_absent_and_the_reason_is_shown() {
     let mount = mount(&[]);
     let document = fs::read_to_string(mount.at("a/x/zarr.json")).unwrap();
     let mut document: serde_json::Value = serde_json::from_str(&document).unwrap();
@@ -459,7 +459,7 @@ fn what_a_format_cannot_hold_is_not_there_and_it_is_said_why() {
 
 /// Shows: view-write.
 #[test]
-fn what_is_copied_onto_a_view_is_stored_once_while_the_copy_goes_on() {
+fn a_copy_onto_a_view_stores_each_value_once_in_the_background() {
     const ROWS: usize = 64;
     for shards in ["none", "[16,64,64]"] {
         let mount = Mount::new(&["--create", "--shards", shards, "--writeback-delay", "1h"]);
@@ -500,7 +500,7 @@ fn what_is_copied_onto_a_view_is_stored_once_while_the_copy_goes_on() {
 
 /// Shows: close-inherited.
 #[test]
-fn a_child_that_closes_an_inherited_view_reports_nothing_and_its_writer_is_told() {
+fn the_writer_of_a_view_gets_its_error_and_not_a_child_process() {
     let mut mount = mount(&[]);
     let at = mount.at("a/x.raw");
     let file = File::create(&at).unwrap();
@@ -518,7 +518,7 @@ fn a_child_that_closes_an_inherited_view_reports_nothing_and_its_writer_is_told(
 
 /// Shows: view-coherence.
 #[test]
-fn pages_of_a_view_are_kept_while_the_store_has_what_was_read() {
+fn pages_of_a_view_are_kept_while_the_store_is_unchanged() {
     let mount = mount(&["--metadata-ttl", "50ms"]);
     let hits = || {
         let stats = fs::read_to_string(mount.at(".zarrfs/stats")).unwrap();
@@ -561,7 +561,7 @@ fn pages_of_a_view_are_kept_while_the_store_has_what_was_read() {
 
 /// Shows: view-coherence.
 #[test]
-fn whoever_has_a_view_open_others_find_what_is_stored() {
+fn an_open_view_does_not_keep_others_from_seeing_changes() {
     let mount = mount(&["--metadata-ttl", "50ms"]);
     let rows = |file: &File, row: u64| {
         let mut bytes = vec![0; 8];
@@ -590,7 +590,7 @@ fn whoever_has_a_view_open_others_find_what_is_stored() {
 
 /// Shows: view-remove.
 #[test]
-fn what_else_moves_or_goes_does_not_end_an_open_view() {
+fn moves_of_other_nodes_do_not_end_an_open_view() {
     let mount = mount(&[]);
     let open = File::open(mount.at("a/x.raw")).unwrap();
     for _ in 0..1100 {
@@ -604,7 +604,7 @@ fn what_else_moves_or_goes_does_not_end_an_open_view() {
 
 /// Shows: view-replace.
 #[test]
-fn a_file_that_the_store_does_not_take_as_a_view_stays() {
+fn a_file_whose_rename_onto_a_view_fails_stays() {
     let mut mount = mount(&[]);
     mount.expect("x.raw");
     mount.expect("a/x");
@@ -625,7 +625,7 @@ fn a_file_that_the_store_does_not_take_as_a_view_stays() {
 
 /// Shows: view-mapped.
 #[test]
-fn a_mapped_view_does_not_undo_what_was_closed_in_another_file_of_the_array() {
+fn a_mapped_view_does_not_undo_writes_to_other_files_of_the_array() {
     let mount = mount(&[]);
     let mapped = OpenOptions::new().read(true).write(true).open(mount.at("a/x.raw")).unwrap();
     // SAFETY: the kernel chooses the place; the descriptor is open.

@@ -93,7 +93,7 @@ def test_many_dimensions(tmp_path, rank):
 
 def test_more_dimensions_than_hdf5_has_are_refused(tmp_path):
     zarr.create_array(tmp_path / "v", shape=(1,) * 33, chunks=(1,) * 33, dtype="i4")
-    assert "cannot be shown as h5: HDF5 has up to 32 dimensions" in refused(tmp_path / "v", "h5")
+    assert "cannot be shown as h5: HDF5 has at most 32 dimensions" in refused(tmp_path / "v", "h5")
 
 
 @pytest.mark.parametrize("len", [255, 256, 65535, 65536, 70000])

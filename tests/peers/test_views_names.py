@@ -317,7 +317,7 @@ def test_a_header_names_the_elements_of_no_other_array(tmp_path, kind):
         with open(file, "wb") as out:
             done = subprocess.run([ZARRFS, "cat", "--as", kind, "--", tmp_path / "g" / name], stdout=out, stderr=subprocess.PIPE)
         if done.returncode:
-            assert b"readers would not accept" in done.stderr or b"ASCII" in done.stderr, done
+            assert b"readers would misread" in done.stderr or b"ASCII" in done.stderr, done
             continue
         readers = [lambda file: SimpleITK.GetArrayFromImage(SimpleITK.ReadImage(file))]
         readers += [lambda file: nrrd.read(file)[0]] if kind == "nhdr" else []

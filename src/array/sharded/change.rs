@@ -1,8 +1,8 @@
-//! Changing inner chunks: a shard is written again, and unchanged inner chunks are kept.
+//! Changes inner chunks by writing a new shard, which keeps the unchanged ones.
 //!
 //! If all chunks of a shard are set, nothing is read. Otherwise its index is read, and the new
 //! shard is stored only if the old one has not changed since. A shard with a damaged index cannot
-//! be changed in part, because it is unknown what to keep.
+//! be changed in part, because the unchanged chunks are unknown.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! How little is asked of the store below: the promises of the sharding draft, counted.
+//! Counts the calls to the store below, for which the sharding draft promises limits.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::array::{Array, Change, Coords};
 use crate::store::counting::{Calls, CountingStore};
 use crate::store::{ByteRange, Condition, Store};
 
-/// Bytes of the encoded index of a shard of the forms here: four entries, no checksum.
+/// The length of the encoded index of these shards: four entries, no checksum.
 const INDEX_LEN: u64 = 64;
 
 /// Both kinds of sharding: 16 chunks, four to a shard.
@@ -32,7 +32,7 @@ fn set(array: &Array, coords: &[Coords]) {
     array.chunks().update(changes.collect()).expect("updated");
 }
 
-/// A store in which all chunks are, and the calls so far forgotten.
+/// Returns a store with all chunks, after resetting its counts.
 fn filled(form: &Form) -> (Store, Arc<CountingStore>, Vec<Coords>) {
     let (store, counting) = CountingStore::new();
     let array = form.open(&store);
@@ -99,7 +99,7 @@ fn setting_all_chunks_of_shards_reads_nothing_and_sets_each_shard_once() {
         let calls = counting.take();
         let want = Calls { sets: 4, new_len: calls.new_len, ..Calls::default() };
         assert_eq!(calls, want, "{}", form.name);
-        // A shard at the edge has slots that are outside of the array, which nobody can set.
+        // A shard at the edge has slots outside of the array, which cannot be set.
         let edge = Form { model: form.model.clone(), ..form.clone() };
         let edge = Form {
             model: crate::metadata::model::Array { shape: vec![3, 3], ..edge.model },
@@ -127,8 +127,7 @@ fn erasing_all_chunks_of_shards_is_one_erase_and_reads_nothing() {
         assert_eq!(counting.take(), Calls { erases: 1, ..Calls::default() }, "{}", form.name);
         array.chunks().erase_prefix(&[]).expect("erased");
         let calls = counting.take();
-        // Of the draft the shards lie beside other keys, so that they are listed and erased by
-        // name.
+        // In the draft, shards lie beside other keys, so they are listed and erased by name.
         assert_eq!((calls.gets, calls.erases + calls.erased_prefixes), (0, 1), "{}", form.name);
     }
 }
@@ -184,7 +183,7 @@ fn parts_of_many_chunks_set_each_shard_once_and_read_no_chunk() {
         let parts: Vec<_> = all.iter().map(part).collect();
         array.chunks().set_partial_values(&parts).expect("set");
         let calls = counting.take();
-        // The indexes, no byte of any chunk, and the indexes again for the change itself.
+        // Reads the indexes, no bytes of chunks, and the indexes again for the change itself.
         assert_eq!((calls.gets, calls.read_len), (3, 8 * INDEX_LEN), "{}", form.name);
         assert_eq!((calls.sets, calls.new_len), (4, 16 * 7 + 4 * INDEX_LEN), "{}", form.name);
     }
@@ -208,20 +207,20 @@ fn a_shard_that_another_writer_replaced_is_noticed() {
         let (store, _, all) = filled(&form);
         let (array, other) = (form.open(&store), form.open(&store));
         read(&array, &all);
-        // Moved: the chunk that is asked for is where it was only by the old index.
+        // Moved: the requested chunk is at its place only in the old index.
         let longer = Change::set(at(0, 0), Bytes::from(vec![b'x'; 1000]));
         other.chunks().update(vec![longer]).expect("updated");
         assert_eq!(read(&array, &[at(1, 1)]), [Some(value(&at(1, 1)))], "{}", form.name);
-        // Gone, by the new index.
+        // Removed in the new index.
         other.chunks().erase_values(&[at(0, 1)]).expect("erased");
         assert_eq!(read(&array, &[at(0, 1)]), [None], "{}", form.name);
-        // There, though not by the old one.
+        // Stored, but missing in the old index.
         set(&other, &[at(0, 1)]);
         assert_eq!(read(&array, &[at(0, 1)]), [Some(value(&at(0, 1)))], "{}", form.name);
         set(&other, &[at(1, 0)]);
         let stats = [&array, &other].map(|array| array.stat(&at(0, 1)).expect("stat"));
         assert_eq!(stats[0], stats[1], "{}: the version is that of the shard now", form.name);
-        // All of it.
+        // All chunks are removed.
         other.chunks().erase_prefix(&[]).expect("erased");
         assert_eq!(read(&array, &[at(3, 3)]), [None], "{}", form.name);
         assert_eq!(array.stat(&at(2, 2)), Ok(None), "{}", form.name);
@@ -248,12 +247,12 @@ fn a_shard_that_is_replaced_between_its_index_and_its_chunk_is_read_again() {
 }
 
 #[test]
-fn a_change_meets_another_of_the_same_shard_and_neither_is_lost() {
+fn concurrent_changes_of_one_shard_are_both_kept() {
     for form in both() {
         let (store, counting, _) = filled(&form);
         let (array, other) = (form.open(&store), form.open(&store));
         let theirs = Change::set(at(0, 0), Bytes::from_static(b"theirs"));
-        // Between the index and the set: a change looks at the index only.
+        // Changes the shard after its index was read, and before the set.
         let late = Arc::clone(&other);
         counting.interrupt_get(2, move || drop(late.chunks().update(vec![theirs])));
         let ours = [at(0, 1), at(2, 2)].map(|c| Change::set(c, Bytes::from_static(b"ours")));
@@ -314,7 +313,7 @@ fn listing_asks_for_each_shard_once() {
         list(&[1]);
         let calls = counting.take();
         assert_eq!((calls.lists, calls.gets, calls.stats), (1, 0, 4), "{}", form.name);
-        // Whether there is anything at all is known after the first shard that has something.
+        // The first shard with a chunk shows that there is one.
         let mut any = Arc::clone(array.chunks()).list_prefix(&[3]).expect("listed");
         assert!(any.next().is_some());
         assert_eq!(counting.take().gets, 1, "{}", form.name);
@@ -338,7 +337,7 @@ fn codecs_around_a_shard_read_it_once_for_many_chunks_and_not_at_all_to_replace_
     set(&array, &all);
     let calls = counting.take();
     assert_eq!((calls.gets, calls.stats, calls.sets), (0, 0, 4));
-    // Damaged beyond reading, it can still be replaced as a whole.
+    // A shard that cannot be read can still be replaced as a whole.
     let write = store.write().expect("writable");
     let damage = [Bytes::from_static(b"no gzip at all").into()];
     write.set(&key("c/0/0"), &damage, Condition::Always).expect("set");

@@ -1,4 +1,4 @@
-//! Many writers of one shard: nothing that one of them stored is lost by another.
+//! Many writers of one shard: no writer loses changes of another.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,15 +23,15 @@ fn directory(path: &Path) -> Store {
     Store::new(Arc::new(DirectoryStore::open(path, Durability::Buffered).expect("opens")))
 }
 
-/// What thread `thread` leaves in a chunk in its last round, `None` if it erases it.
+/// What `thread` stores in a chunk in its last round, `None` if it erases the chunk.
 fn last(thread: usize, round: usize, coords: &Coords) -> Option<Bytes> {
     let len = (thread * 7 + round * 3) % 11;
     (round % 3 != 2 || thread.is_multiple_of(2))
         .then(|| format!("{coords} {thread} {round} {}", "x".repeat(len)).into())
 }
 
-/// Each thread, with an array of its own, changes the chunks that are its own again and again, and
-/// looks whether the others left them as they are; every shard has chunks of all of them.
+/// Each thread opens the array itself, changes its own chunks repeatedly, and checks that other
+/// threads have not changed them. Every shard has chunks of all threads.
 fn contend(form: &Form, stores: &[Store]) {
     let all = places(form.open(&stores[0]).grid().counts());
     let mine = |thread: usize| all.iter().skip(thread).step_by(THREADS);
@@ -102,7 +102,7 @@ fn writers_of_different_inner_chunks_lose_nothing_in_memory() {
 fn writers_of_different_inner_chunks_lose_nothing_in_a_directory() {
     for form in contended() {
         let dir = tempfile::tempdir().expect("a temporary directory");
-        // Two stores, as two mounts have them.
+        // Two stores, as in two mounts.
         contend(&form, &[directory(dir.path()), directory(dir.path())]);
         let mut left = Vec::new();
         let store = directory(dir.path());

@@ -1,5 +1,5 @@
-//! Shards that are damaged or crafted: errors, never fill, and a change never spreads or drops
-//! anything.
+//! Damaged or crafted shards: reading returns an error and never the fill value, and a change
+//! neither spreads damage nor drops anything.
 
 use std::sync::Arc;
 
@@ -52,8 +52,9 @@ fn get(store: &Store, key: &Key) -> Vec<u8> {
     store.get(key, 1 << 30).expect("read").expect("there").bytes.to_vec()
 }
 
-/// Nothing can be read from the shard of chunks 0 to 3, nothing in it changed in part, and it is as
-/// it was after each attempt; chunks 4 to 7 are as they were; then it is replaced as a whole.
+/// Checks that the shard of chunks 0 to 3 can neither be read nor changed in part, and that no
+/// attempt changes it; that chunks 4 to 7 stay as they were; and that the shard can be replaced as
+/// a whole.
 fn check_beyond_repair(form: &Form, store: &Store, what: &str) {
     let (array, stored) = (form.open(store), get(store, &key("c/0")));
     for index in 0..4 {
@@ -120,7 +121,7 @@ fn a_shard_that_is_too_short_for_its_index_can_only_be_replaced_as_a_whole() {
     }
 }
 
-/// Shards of the draft: no checksum, so that single entries can be wrong.
+/// A shard of the draft, which has no checksum, so that single entries can be wrong.
 fn crafted(entries: [(u64, u64); 4], payload: &[u8]) -> (Form, Store, Key) {
     let transformers = json!({"storage_transformers": [transformer(&[4])]});
     let form = Form::draft("draft", &[8], &[1], transformers);
@@ -153,7 +154,7 @@ fn an_entry_that_cannot_be_is_an_error_and_is_neither_kept_nor_dropped() {
         let error = array.read_chunk(&at(1)).expect_err("damaged");
         assert_eq!(error.kind(), Kind::Corrupt, "{wrong:?}: {error}");
         assert!(array.stat(&at(1)).expect("stat").is_some(), "{wrong:?}: it is there all the same");
-        // Of no other chunk may the damaged one be lost or spread.
+        // A change of another chunk must neither lose nor copy the damaged one.
         for change in [Change::set(at(0), Bytes::from_static(b"xx")), Change::erase(at(3))] {
             let error = array.chunks().update(vec![change]).expect_err("it would be lost");
             assert_eq!(error.kind(), Kind::Corrupt, "{wrong:?}: {error}");
@@ -164,7 +165,7 @@ fn an_entry_that_cannot_be_is_an_error_and_is_neither_kept_nor_dropped() {
             array.chunks().set_partial_values(&part).expect_err("it cannot be kept in part");
         assert_eq!(error.kind(), Kind::Corrupt, "{wrong:?}: {error}");
         assert_eq!(get(&store, &key), stored, "{wrong:?}: changed");
-        // Replaced or erased itself it is, and the shard is sound then.
+        // Replacing or erasing the damaged chunk repairs the shard.
         write(&array, [(1, 9)]);
         let found = [0, 1, 2, 3].map(|index| read(&array, index));
         let want = [Some(b"aa".to_vec()), Some(vec![9, 9]), None, Some(b"bb".to_vec())];
@@ -225,8 +226,8 @@ fn a_bomb_around_a_shard_is_stopped_at_the_limit() {
 }
 
 #[test]
-fn what_codecs_around_a_shard_can_write_they_can_read() {
-    // Each inner chunk is of two bytes, and many times that with gzip, checksums and indexes.
+fn shards_that_codecs_around_them_wrote_can_be_read() {
+    // Each inner chunk has two bytes, but gzip, checksums and indexes multiply them.
     let innermost = sharding(
         &[1],
         json!([bytes("little"), {"name": "gzip"}, {"name": "crc32c"}]),

@@ -1,4 +1,4 @@
-//! Chunks of nothing but the fill value: equal bit for bit, or stored.
+//! Chunks with only the fill value: skipped if equal bit for bit, otherwise stored.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ fn of(dtype: DType, fill: &serde_json::Value) -> Array {
     array(dtype, fill)
 }
 
-/// Whether four elements of these bits are stored, where fill is skipped.
+/// Whether a chunk of four elements with these bits is stored when fill chunks are skipped.
 fn is_stored(array: &Array, element: &[u8]) -> bool {
     let chunk = |element: &[u8]| Some(element.repeat(4).into());
     let coords = Coords::new([1]);
@@ -84,7 +84,7 @@ fn an_undefined_fill_value_is_no_reason_to_skip_zeros() {
 }
 
 #[test]
-fn fill_is_stored_where_that_is_asked_for() {
+fn fill_chunks_are_stored_if_requested() {
     let array = of(DType::Int(2), &json!(7));
     let fill = array.fill_chunk(&Coords::new([0])).expect("a chunk");
     assert_eq!(*fill, [7, 0, 7, 0, 7, 0, 7, 0]);

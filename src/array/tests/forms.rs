@@ -1,4 +1,4 @@
-//! The forms in which chunks can be stored, as arrays that are opened over a store.
+//! The forms in which chunks can be stored, as arrays over a store.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub struct Form {
 }
 
 impl Form {
-    /// A form written down in the terms of released v3.
+    /// Returns a form described in the terms of released v3.
     pub fn new(name: &str, shape: &[u64], chunk_shape: &[u64], codecs: Json) -> Self {
         let codecs = codecs.as_array().expect("a list").iter();
         let model = model::Array {
@@ -43,7 +43,7 @@ impl Form {
         Self { name: name.to_owned(), model }
     }
 
-    /// The form that a document of the 2020 draft says, with these storage transformers.
+    /// Returns the form that metadata of the 2020 draft describe, with these storage transformers.
     pub fn draft(name: &str, shape: &[u64], chunk_shape: &[u64], more: Json) -> Self {
         let mut document = json!({
             "shape": shape, "data_type": "<i2", "fill_value": 0, "chunk_memory_layout": "C",
@@ -76,7 +76,7 @@ impl Form {
     }
 }
 
-/// Where the arrays of these tests lie. The bytes beside them are nobody's business.
+/// The prefix of the arrays in these tests. Bytes beside them must stay.
 pub fn prefix() -> Prefix {
     Prefix::parse("data/root/a").expect("a prefix")
 }
@@ -101,7 +101,7 @@ pub fn transpose(order: &[usize]) -> Json {
     json!({"name": "transpose", "configuration": {"order": order}})
 }
 
-/// `index_codecs` as most writers have them.
+/// The `index_codecs` of most writers.
 pub fn checked() -> Json {
     json!([bytes("little"), {"name": "crc32c"}])
 }
@@ -114,21 +114,21 @@ pub fn transformer(chunks_per_shard: &[u64]) -> Json {
     })
 }
 
-/// Every key encoding there is.
+/// Returns every key encoding.
 pub fn encodings() -> impl Iterator<Item = KeyEncoding> {
     [Separator::Slash, Separator::Dot].into_iter().flat_map(|separator| {
         [KeyEncoding::Default(separator), KeyEncoding::V2(separator), KeyEncoding::Draft(separator)]
     })
 }
 
-/// Chunks of 2 x 2 in a grid of 5 x 7, six to a shard where there are shards, so that the shards at
-/// the edges have slots outside of the array.
+/// Chunks of 2 x 2 in a grid of 5 x 7. A shard has six of them, so that the shards at the edges
+/// have slots outside of the array.
 pub fn sharded() -> Vec<Form> {
     let form = |name: &str, codecs: Json| Form::new(name, &[10, 14], &[4, 6], codecs);
     let raw = || json!([bytes("little")]);
     let indexed = |index: Json, location| sharding(&[2, 2], raw(), index, location);
-    let mut unsaid = indexed(raw(), "end");
-    unsaid["configuration"].as_object_mut().expect("an object").remove("index_codecs");
+    let mut undeclared = indexed(raw(), "end");
+    undeclared["configuration"].as_object_mut().expect("an object").remove("index_codecs");
     let turned_index = json!([transpose(&[2, 0, 1]), bytes("big"), {"name": "crc32c"}]);
     let inner = |shape: &[u64]| sharding(shape, json!([indexed(raw(), "end")]), checked(), "start");
     let wrapped = json!([indexed(checked(), "end"), {"name": "gzip"}]);
@@ -142,7 +142,7 @@ pub fn sharded() -> Vec<Form> {
         form("index without checksum at the start", json!([indexed(raw(), "start")])),
         form("big-endian index", json!([indexed(json!([bytes("big")]), "end")])),
         form("turned index", json!([indexed(turned_index, "start")])),
-        form("index codecs not said", json!([unsaid])),
+        form("index codecs undeclared", json!([undeclared])),
         form("transpose in front", json!([transpose(&[1, 0]), indexed(checked(), "end")])),
         form("gzip around", wrapped.clone()),
         form(
@@ -174,7 +174,7 @@ pub fn sharded() -> Vec<Form> {
     forms
 }
 
-/// The same chunks, each a value of its own.
+/// The same chunks, each stored as a separate value.
 pub fn unsharded() -> Vec<Form> {
     let form = |encoding| Form::new("plain", &[10, 14], &[2, 2], json!([])).keys(encoding);
     let mut forms: Vec<Form> = encodings().map(form).collect();

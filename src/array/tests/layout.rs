@@ -1,4 +1,4 @@
-//! Where the inner chunks of a shard lie, by the order and the way in which it is written.
+//! The places of inner chunks in a shard, for each order and way of writing.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ fn memory() -> Store {
 }
 
 #[test]
-fn inner_chunks_follow_one_another_in_the_order_that_is_asked_for() {
+fn inner_chunks_have_the_requested_order() {
     for (order, whole, changed) in [
         (ShardOrder::C, "abcd", "aBBcd"),
         (ShardOrder::F, "acbd", "acBBd"),
@@ -59,7 +59,7 @@ fn inner_chunks_follow_one_another_in_the_order_that_is_asked_for() {
 }
 
 #[test]
-fn what_is_appended_comes_behind_until_half_of_the_shard_is_dead() {
+fn chunks_are_appended_until_half_of_the_shard_is_unused() {
     for location in ["end", "start"] {
         let store = memory();
         let layout = ShardLayout { order: ShardOrder::C, write: ShardWrite::Append };
@@ -69,7 +69,7 @@ fn what_is_appended_comes_behind_until_half_of_the_shard_is_dead() {
             ([0, 1], "B1", "aabbccddB1"),
             ([0, 0], "A1", "aabbccddB1A1"),
             ([0, 1], "B2", "aabbccddB1A1B2"),
-            // What is dead at the end goes at once.
+            // Unused bytes at the end are dropped at once.
             ([0, 1], "B3", "aabbccddB1A1B3"),
             ([0, 0], "A2", "aabbccddB1A1B3A2"),
             ([0, 1], "B4", "A2B4ccdd"),

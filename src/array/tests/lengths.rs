@@ -1,4 +1,4 @@
-//! Chunks that do not all have the same length.
+//! Chunks with different lengths.
 
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ fn on_a_rectilinear_grid_only_the_chunks_over_the_limit_are_too_large() {
 }
 
 #[test]
-fn many_chunk_shapes_are_bound_again_when_they_are_asked_for() {
+fn evicted_chunk_shapes_are_bound_again() {
     let mut form = Form::new("shapes", &[20_100], &[200], json!([{"name": "gzip"}]));
     form.model.rectilinear = Some(vec![(1..=200).map(|len| (len, 1)).collect()]);
     let array = open(&form.model, 1 << 20);

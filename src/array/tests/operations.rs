@@ -17,7 +17,7 @@ fn memory() -> Store {
     Store::new(Arc::new(MemoryStore::new()))
 }
 
-/// A value of its own length and bytes for a chunk.
+/// Returns a value whose length and bytes differ for each chunk.
 fn value(coords: &Coords, salt: usize) -> Vec<u8> {
     let len = coords.indices().iter().sum::<u64>() as usize + salt;
     format!("{coords} {salt} {}", "x".repeat(len)).into_bytes()
@@ -30,7 +30,7 @@ fn set(array: &Array, chunks: &Chunks) {
     array.chunks().update(chunks.iter().map(change).collect()).expect("updated");
 }
 
-/// Everything that can be asked says that `want` is there and nothing else.
+/// Checks by every operation that exactly the chunks in `want` are stored.
 fn check(form: &Form, array: &Arc<Array>, want: &Chunks) {
     let (name, chunks) = (&form.name, array.chunks());
     let all = places(array.grid().counts());
@@ -67,7 +67,7 @@ fn check(form: &Form, array: &Arc<Array>, want: &Chunks) {
     assert_eq!(list.count(), want.len(), "{name}");
 }
 
-/// Some chunks of the grid: in every shard a few, and in the last one all.
+/// Returns some chunks of the grid: a few in every shard, and all of the last one.
 fn some_chunks(array: &Array) -> Chunks {
     let all = places(array.grid().counts());
     let last_half = all.len() / 2;
@@ -85,8 +85,7 @@ fn chunks_are_there_as_they_were_set_in_every_form() {
         set(&array, &want);
         check(&form, &array, &want);
         check(&form, &form.open(&store), &want);
-        // Replaces some with longer or shorter ones, and stores some for the first time, one by
-        // one.
+        // Replaces some by longer or shorter ones and adds some, one by one.
         for (i, coords) in places(array.grid().counts()).into_iter().enumerate().skip(1).step_by(4)
         {
             let new = Chunks::from([(coords.clone(), value(&coords, i % 9))]);
@@ -161,7 +160,7 @@ fn parts_of_chunks_are_replaced_and_nothing_else_changes() {
 }
 
 #[test]
-fn what_is_erased_is_gone_and_leaves_no_empty_shard() {
+fn erased_chunks_are_gone_and_no_empty_shard_stays() {
     for form in forms::all() {
         let store = memory();
         let array = form.open(&store);
@@ -364,8 +363,7 @@ fn of_a_draft_without_dimensions_both_spellings_of_the_key_are_read_and_one_is_l
         let chunk = |text: &str| Chunks::from([(Coords::new([]), text.as_bytes().to_vec())]);
         set(&array, &chunk("as zarr-python 2 has it"));
         assert_eq!(keys(&store), ["data/root/a/c0"], "{}", form.name);
-        // What another writer calls it by the text of the draft comes first, and is what is
-        // replaced.
+        // The key that the draft specifies takes precedence, and is the one that is replaced.
         let value = store.get(&key("c0"), 1 << 20).expect("read").expect("there").bytes;
         let write = store.write().expect("writable");
         write.set(&key("c"), &[value.into()], Condition::Always).expect("set");

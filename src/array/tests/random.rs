@@ -1,4 +1,4 @@
-//! Arrays of any shape, sharding and codecs, under any sequence of operations, against a map.
+//! Random arrays and sequences of operations, compared with a map.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,18 +13,18 @@ use crate::metadata::model;
 use crate::store::memory::MemoryStore;
 use crate::store::{Prefix, Store};
 
-/// What one dimension is like: elements of an inner chunk, inner chunks of each shard (the
-/// innermost first), elements of the array.
+/// One dimension: elements of an inner chunk, inner chunks of each shard (innermost first),
+/// elements of the array.
 #[derive(Debug, Clone)]
 struct Dimension {
     chunk: u64,
     per_shard: Vec<u64>,
     len: u64,
-    /// On a rectilinear grid the chunks along it, which reach as far as any array here.
+    /// The chunks along it on a rectilinear grid, which reach beyond any array here.
     runs: model::Runs,
 }
 
-/// Codecs of one level: those in front of its array-to-bytes codec and behind it.
+/// Codecs of one level: those before its array-to-bytes codec and those after it.
 #[derive(Debug, Clone)]
 struct Level {
     order: Vec<usize>,
@@ -67,7 +67,7 @@ fn level(rank: usize, shards: bool) -> impl Strategy<Value = Level> {
     })
 }
 
-/// The codecs of `levels`, the outermost first, whose last has the inner chunks.
+/// Returns the codecs of `levels`, outermost first; the last level has the inner chunks.
 fn codecs(levels: &[Level], shapes: &[Vec<u64>], order: &[usize], plain: &Json) -> Json {
     let (level, inner) = levels.split_first().expect("at least the innermost");
     let order: Vec<usize> = level.order.iter().map(|axis| order[*axis]).collect();
@@ -117,7 +117,7 @@ fn form() -> impl Strategy<Value = Form> {
         )
             .prop_map(
                 move |(dimensions, levels, dtype, endian, encoding, fill, regular)| {
-                    // Of every level the shape of what is inside it, the outermost first.
+                    // The shape of the chunks inside each level, outermost first.
                     let len = |dimension: &Dimension, levels: usize| {
                         dimension.per_shard.iter().take(levels).product::<u64>() * dimension.chunk
                     };
@@ -154,16 +154,16 @@ fn form() -> impl Strategy<Value = Form> {
     })
 }
 
-/// What is done; places and lengths are taken modulo what there is.
+/// An operation. Places and lengths are taken modulo the valid ones.
 #[derive(Debug, Clone)]
 enum Operation {
-    /// Chunks, each with a byte to fill it with, or its end.
+    /// Chunks, each with a byte to fill it with, or `None` to erase it.
     Write(Vec<(usize, Option<u8>)>),
     WriteAll(u8),
     Fill(usize),
     ErasePrefix(usize, usize),
     Resize(Vec<u64>),
-    /// With shards written in another way from then on.
+    /// Opens the array again, with another layout of shards.
     Reopen(ShardLayout),
 }
 
@@ -191,7 +191,7 @@ fn operation() -> impl Strategy<Value = Operation> {
     ]
 }
 
-/// An array and what it must hold: decoded chunks by place.
+/// An array and its expected contents: decoded chunks by place.
 struct Tested {
     store: Store,
     model: model::Array,
@@ -214,8 +214,8 @@ impl Tested {
         array
     }
 
-    /// A chunk whose bytes differ from one another, and from those of other `byte`s. Elements
-    /// of variable length differ in length.
+    /// Returns a chunk whose bytes differ from each other, and from those of another `byte`.
+    /// Elements of variable length differ in length.
     fn chunk(&self, coords: &Coords, byte: u8) -> Vec<u8> {
         let bytes = |len: u64| (0..len).map(|i| (i * 31 % 253) as u8 ^ byte).collect::<Vec<u8>>();
         if let Some(len) = self.array.chunk_len(coords).expect("a chunk").exactly() {
@@ -315,7 +315,7 @@ impl Tested {
 
 proptest! {
     #[test]
-    fn an_array_holds_what_was_written_whatever_its_form(
+    fn an_array_of_any_form_holds_the_written_chunks(
         form in form(), operations in prop::collection::vec(operation(), 1..12),
     ) {
         let mut tested = Tested::new(&form);

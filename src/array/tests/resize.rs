@@ -1,4 +1,4 @@
-//! A new shape: what lies wholly outside of it is erased, and nothing else.
+//! A new shape erases the chunks that lie wholly outside of it, and no others.
 
 use std::sync::Arc;
 

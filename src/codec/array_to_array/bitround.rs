@@ -1,9 +1,9 @@
 //! `bitround` {keepbits}, and `numcodecs.bitround`: clears the last bits of numbers, rounding to
 //! the nearest, ties to even.
 //!
-//! `keepbits` counts the bits of the fraction of a float, and of an integer those from its first
-//! set bit on. A NaN stays unchanged, while numcodecs may round it to -0. Decoding does nothing.
-//! Length: the same.
+//! For a float, `keepbits` counts the bits of the fraction; for an integer, the bits from the most
+//! significant set bit down. A NaN stays unchanged, while numcodecs may round it to -0. Decoding
+//! does nothing. Length: the same.
 //!
 //! <https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/bitround>,
 //! <https://numcodecs.readthedocs.io/en/stable/filter/bitround.html>

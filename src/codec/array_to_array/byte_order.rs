@@ -1,26 +1,26 @@
-//! The byte order of elements if their filters name one, as `astype: ">i2"` does.
+//! Reverses the byte order of elements whose last filter names big endian, as `astype: ">i2"` does.
 //!
 //! No metadata file names this codec. Between codecs elements are little endian, and `bytes` is
 //! little endian after a filter that names its type. Length: the same.
 
 use crate::buffer::Buffer;
-use crate::codec::array_to_bytes::Turn;
+use crate::codec::array_to_bytes::ByteSwap;
 use crate::codec::kinds::ArrayToArray;
 use crate::dtype::DType;
 use crate::error::Result;
 
 /// Turns elements into big endian order, and back.
 #[derive(Debug)]
-pub struct BigEndian(Turn);
+pub struct BigEndian(ByteSwap);
 
 impl BigEndian {
     /// Returns the codec for elements of a type.
     pub fn new(dtype: &DType) -> Result<Self> {
-        Turn::parse(Some(&"big".into()), dtype).map(Self)
+        ByteSwap::parse(Some(&"big".into()), dtype).map(Self)
     }
 
-    fn turn(&self, mut elements: Buffer) -> Buffer {
-        if self.0 != Turn::Nothing {
+    fn swap(&self, mut elements: Buffer) -> Buffer {
+        if self.0 != ByteSwap::Nothing {
             self.0.apply(elements.to_mut());
         }
         elements
@@ -29,10 +29,10 @@ impl BigEndian {
 
 impl ArrayToArray for BigEndian {
     fn encode(&self, decoded: Buffer) -> Result<Buffer> {
-        Ok(self.turn(decoded))
+        Ok(self.swap(decoded))
     }
 
     fn decode(&self, encoded: Buffer) -> Result<Buffer> {
-        Ok(self.turn(encoded))
+        Ok(self.swap(encoded))
     }
 }

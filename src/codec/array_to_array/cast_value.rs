@@ -51,9 +51,9 @@ enum OutOfRange {
 }
 
 fn format(dtype: &DType) -> Result<Format> {
-    Format::of(dtype).filter(|_| !matches!(dtype, DType::Bool | DType::Time(_))).ok_or_else(|| {
-        Error::unsupported(format!("cast_value: no cast from or to {}", dtype.name()))
-    })
+    Format::of(dtype)
+        .filter(|_| !matches!(dtype, DType::Bool | DType::Time(_)))
+        .ok_or_else(|| Error::unsupported(format!("cast_value: {} cannot be cast", dtype.name())))
 }
 
 impl CastValue {
@@ -85,8 +85,10 @@ impl CastValue {
             Some((_, Some("clamp"))) => OutOfRange::Clamp,
             Some((_, Some("wrap"))) if !encoded.is_float() => OutOfRange::Wrap,
             Some((value, _)) => {
-                let what =
-                    format!("cast_value: out_of_range {value} does not go with {}", dtype.name());
+                let what = format!(
+                    "cast_value: out_of_range {value} is not possible for {}",
+                    dtype.name()
+                );
                 return Err(Error::invalid(what));
             }
         };
@@ -102,7 +104,8 @@ impl CastValue {
 
 /// Parses pairs of a number and its replacement.
 fn pairs(list: Option<&Value>, from: &DType, to: &DType) -> Result<Vec<(Number, Number)>> {
-    let wrong = |value: &Value| Error::invalid(format!("cast_value: scalar_map has {value}"));
+    let wrong =
+        |value: &Value| Error::invalid(format!("cast_value: invalid entry {value} in scalar_map"));
     let number = |value: &Value, dtype: &DType| -> Result<Number> {
         let fill = FillValue::parse(value, dtype).map_err(|_| wrong(value))?;
         Ok(format(dtype)?.load(&fill.item(dtype)))
@@ -238,7 +241,7 @@ fn is_midway(number: Number, inner: f64, outer: f64) -> bool {
     reason = "integral, and what does not fit is out of any range"
 )]
 fn whole(float: f64) -> i128 {
-    // Floats from here on are multiples of 2^64, which wrap to 0.
+    // Floats at least this large are multiples of 2^64, which wrap to 0.
     const LARGE: f64 = 1e37;
     if float.abs() < LARGE { float as i128 } else { (1_i128 << 120) * (float.signum() as i128) }
 }
@@ -277,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_is_rounded_as_is_said() {
+    fn each_rounding_mode_rounds_as_specified() {
         for (rounding, halves) in [
             ("nearest-even", [2.0, 4.0, -2.0, 3.0, -3.0]),
             ("nearest-away", [3.0, 4.0, -3.0, 3.0, -3.0]),
@@ -318,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_clamped_or_wrapped_or_refused() {
+    fn numbers_out_of_range_are_clamped_wrapped_or_refused() {
         for (value, to, clamped, wrapped) in [
             (128.0, "int8", 127.0, -128.0),
             (-32769.0, "int16", -32768.0, 32767.0),
@@ -339,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_map_is_asked_first() {
+    fn the_scalar_map_comes_first() {
         let configuration = json!({
             "data_type": "uint8", "out_of_range": "clamp",
             "scalar_map": {"encode": [["NaN", 0], ["-Infinity", 7], [3.5, 9]], "decode": [[0, "NaN"]]},

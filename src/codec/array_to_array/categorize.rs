@@ -1,8 +1,8 @@
-//! `numcodecs.categorize` {labels, dtype?, astype?}: strings as numbers: 0 if the string is no
-//! label, else the number of the label.
+//! `numcodecs.categorize` {labels, dtype?, astype?}: stores each string as the number of its label,
+//! counted from 1, or 0 if it is not a label.
 //!
-//! A string that is no label is decoded to the empty string. Length: that of the same number of
-//! elements of `astype`, `|u1` by default.
+//! 0 is decoded to the empty string. Length: that of the same number of elements of `astype`, `|u1`
+//! by default.
 //!
 //! <https://numcodecs.readthedocs.io/en/stable/filter/categorize.html>
 
@@ -42,8 +42,8 @@ impl Categorize {
         let labels: Option<Vec<_>> =
             labels.and_then(|labels| labels.iter().map(Value::as_str).collect());
         let labels = labels.ok_or_else(|| Error::invalid("categorize: labels are not strings"))?;
-        let stated = configuration::dtype("categorize", configuration, "astype")?;
-        let dtype = stated.map_or(DType::Uint(1), |stated| stated.dtype);
+        let numpy_type = configuration::dtype("categorize", configuration, "astype")?;
+        let dtype = numpy_type.map_or(DType::Uint(1), |numpy_type| numpy_type.dtype);
         let encoded = Format::of(&dtype).filter(|format| {
             let bits = match format {
                 Format::Uint(len) => 8 * u32::from(*len),
@@ -54,7 +54,10 @@ impl Categorize {
         });
         let encoded = encoded.ok_or_else(|| {
             let count = labels.len();
-            Error::unsupported(format!("categorize: {} cannot number {count} labels", dtype.name()))
+            Error::unsupported(format!(
+                "categorize: {} has too few values for {count} labels",
+                dtype.name()
+            ))
         })?;
         let item_len = match elements.dtype {
             DType::Utf32(_) => Some(elements.dtype.item_len()),

@@ -33,9 +33,10 @@ impl Sides {
         elements: &Elements,
         [decoded, encoded]: [&str; 2],
     ) -> Result<Self> {
-        let stated = |member| configuration::dtype(codec, configuration, member);
-        let decoded = stated(decoded)?.map_or_else(|| elements.dtype.clone(), |type_| type_.dtype);
-        let encoded = stated(encoded)?.map_or_else(|| decoded.clone(), |type_| type_.dtype);
+        let numpy_type = |member| configuration::dtype(codec, configuration, member);
+        let decoded =
+            numpy_type(decoded)?.map_or_else(|| elements.dtype.clone(), |type_| type_.dtype);
+        let encoded = numpy_type(encoded)?.map_or_else(|| decoded.clone(), |type_| type_.dtype);
         if decoded.item_len() != elements.dtype.item_len() {
             return Err(Error::invalid(format!(
                 "{codec}: {} and {} differ in size",
@@ -70,8 +71,8 @@ pub fn makes_big(spec: &CodecSpec) -> Result<Option<bool>> {
         _ => return Ok(None),
     };
     for member in members {
-        if let Some(stated) = configuration::dtype(&spec.name, &spec.configuration, member)? {
-            return Ok(Some(stated.is_big));
+        if let Some(numpy_type) = configuration::dtype(&spec.name, &spec.configuration, member)? {
+            return Ok(Some(numpy_type.is_big));
         }
     }
     Ok(None)

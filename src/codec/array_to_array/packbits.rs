@@ -29,7 +29,7 @@ impl PackBits {
     pub fn new(elements: &Elements) -> Result<(Self, Elements)> {
         if elements.dtype.item_len() != 1 {
             return Err(Error::unsupported(format!(
-                "packbits: {} is not a boolean type",
+                "packbits: {} is not bool",
                 elements.dtype.name()
             )));
         }

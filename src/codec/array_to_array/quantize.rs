@@ -1,7 +1,7 @@
-//! `numcodecs.quantize` {digits, dtype, astype?}: rounds floats to multiples of the largest power
-//! of two that keeps `digits` decimal digits after the point.
+//! `numcodecs.quantize` {digits, dtype, astype?}: rounds each float to a multiple of a power of
+//! two, the largest that keeps `digits` decimal digits after the point.
 //!
-//! Decoding only casts to `dtype`. Length: that of the same number of elements of `astype`.
+//! Decoding only casts back to `dtype`. Length: that of the same number of elements of `astype`.
 //!
 //! <https://numcodecs.readthedocs.io/en/stable/filter/quantize.html>
 

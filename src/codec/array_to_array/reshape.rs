@@ -26,7 +26,7 @@ impl Reshape {
         let entries = entries.ok_or_else(|| Error::invalid("reshape: shape is not a list"))?;
         let shape = resolved(entries, &elements.shape).ok_or_else(|| {
             let entries = Value::from(entries.clone());
-            Error::invalid(format!("reshape: {:?} cannot be {entries}", elements.shape))
+            Error::invalid(format!("reshape: shape {:?} cannot become {entries}", elements.shape))
         })?;
         let encoded = Elements { shape: shape.clone(), dtype: elements.dtype.clone() };
         Ok((Self { encoded_shape: shape }, encoded))
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_is_a_length_or_dimensions_or_what_is_left() {
+    fn an_entry_is_a_length_a_list_of_dimensions_or_the_rest() {
         let shaped = |entries: &Value| resolved(entries.as_array().unwrap(), &[10, 5, 4, 3]);
         for (entries, shape) in [
             (json!([[0, 1], [2], 3]), Some(vec![50, 4, 3])),

@@ -56,8 +56,8 @@ impl ScaleOffset {
     }
 
     /// Returns the result of an operation, or an error if the type cannot represent it.
-    fn held(&self, result: Option<Number>, x: Number) -> Result<Number> {
-        let is_held = |result: &Number| match (result, self.format.range()) {
+    fn representable(&self, result: Option<Number>, x: Number) -> Result<Number> {
+        let fits = |result: &Number| match (result, self.format.range()) {
             (Number::Int(int), Some((least, most))) => (least..=most).contains(int),
             (Number::Float(float), _) => float.is_finite() || !x.to_float().is_finite(),
             (Number::Int(_), None) => false,
@@ -66,7 +66,7 @@ impl ScaleOffset {
             Number::Float(_) => self.format.cast(result),
             Number::Int(_) => result,
         });
-        result.filter(is_held).ok_or_else(|| {
+        result.filter(fits).ok_or_else(|| {
             Error::invalid(format!("scale_offset: {x:?} cannot be represented in its type"))
         })
     }
@@ -82,13 +82,13 @@ impl ArrayToArray for ScaleOffset {
                 (x, Some(offset)) => Some(Number::Float(x.to_float() - offset.to_float())),
                 (x, None) => Some(x),
             };
-            let shifted = self.held(shifted, x)?;
+            let shifted = self.representable(shifted, x)?;
             let scaled = match (shifted, self.scale) {
                 (Number::Int(y), Some(Number::Int(scale))) => y.checked_mul(scale).map(Number::Int),
                 (y, Some(scale)) => Some(Number::Float(y.to_float() * scale.to_float())),
                 (y, None) => Some(y),
             };
-            self.held(scaled, x)
+            self.representable(scaled, x)
         })
     }
 
@@ -102,7 +102,7 @@ impl ArrayToArray for ScaleOffset {
                 (y, Some(scale)) => Some(Number::Float(y.to_float() / scale.to_float())),
                 (y, None) => Some(y),
             };
-            let divided = self.held(divided, y)?;
+            let divided = self.representable(divided, y)?;
             let shifted = match (divided, self.offset) {
                 (Number::Int(x), Some(Number::Int(offset))) => {
                     x.checked_add(offset).map(Number::Int)
@@ -110,7 +110,7 @@ impl ArrayToArray for ScaleOffset {
                 (x, Some(offset)) => Some(Number::Float(x.to_float() + offset.to_float())),
                 (x, None) => Some(x),
             };
-            self.held(shifted, y)
+            self.representable(shifted, y)
         })
     }
 
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_nothing_is_no_codec() {
+    fn an_identity_becomes_no_codec() {
         assert!(bound(&json!({}), DType::Int(4)).is_none());
         assert!(bound(&json!({"offset": 0, "scale": 1.0}), DType::Float(8)).is_none());
         let elements = Elements { shape: vec![1], dtype: DType::Uint(1) };

@@ -1,4 +1,4 @@
-//! What numcodecs encoded decodes to the same, and is encoded to the same.
+//! Tests with data that numcodecs encoded: decoding restores it, and encoding gives the same bytes.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::buffer::Buffer;
-use crate::codec::configuration::Stated;
+use crate::codec::configuration::NumpyType;
 use crate::codec::table::{self, CodecKind};
 use crate::codec::{ArrayToArray, CodecSpec, Elements, registry};
 use crate::dtype::DType;
@@ -18,7 +18,7 @@ fn bytes(hexadecimal: &Value) -> Vec<u8> {
     digits.map(|pair| byte(pair).expect("a byte")).collect()
 }
 
-/// The records of `filters.json` that are of filters; see `filters.py` next to it.
+/// The records of filters in `filters.json`; see `filters.py` next to it.
 fn records() -> Vec<Value> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/numcodecs/filters.json");
     let text = std::fs::read_to_string(path).expect("the fixture");
@@ -27,7 +27,7 @@ fn records() -> Vec<Value> {
     all.into_iter().filter(|record| kind(record) == CodecKind::ArrayToArray).collect()
 }
 
-/// The codec, and the byte order of what it makes.
+/// The codec, and the byte order of its output.
 fn bound(
     name: &str,
     configuration: &Value,
@@ -58,7 +58,8 @@ fn filters_do_what_numcodecs_does() {
     assert!(records.len() > 200, "{} records", records.len());
     for record in records {
         let name = record["name"].as_str().expect("a name");
-        let dtype = Stated::parse(record["dtype"].as_str().expect("a type")).expect("a type").dtype;
+        let dtype =
+            NumpyType::parse(record["dtype"].as_str().expect("a type")).expect("a type").dtype;
         let shape = serde_json::from_value(record["shape"].clone()).expect("a shape");
         let configuration = &record["configuration"];
         let what = format!("{name} {configuration} of {}", record["dtype"]);
@@ -130,7 +131,7 @@ fn the_padding_of_packed_bits_is_checked() {
 
 #[test]
 fn integers_are_rounded_from_their_first_bit() {
-    // What zarrs 0.23 makes of them.
+    // As zarrs 0.23 encodes them.
     let (codecs, _) = bound("bitround", &json!({"keepbits": 3}), &DType::Uint(4), vec![7]);
     let of =
         |numbers: [u32; 7]| -> Vec<u8> { numbers.iter().flat_map(|n| n.to_le_bytes()).collect() };
@@ -168,7 +169,7 @@ fn a_reshape_may_come_before_a_transpose() {
 
 proptest! {
     #[test]
-    fn what_loses_nothing_loses_nothing(source in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn lossless_filters_restore_every_byte(source in prop::collection::vec(any::<u8>(), 0..200)) {
         for (name, configuration, dtype) in [
             ("numcodecs.delta", json!({"dtype": "<i2"}), DType::Int(2)),
             ("numcodecs.delta", json!({"dtype": ">u8", "astype": ">i8"}), DType::Uint(8)),
@@ -195,7 +196,8 @@ proptest! {
     fn any_bytes_are_filtered(source in prop::collection::vec(any::<u8>(), 0..100)) {
         for record in records().into_iter().step_by(7) {
             let name = record["name"].as_str().expect("a name");
-            let dtype = Stated::parse(record["dtype"].as_str().expect("a type")).expect("a type").dtype;
+            let dtype = record["dtype"].as_str().expect("a type");
+            let dtype = NumpyType::parse(dtype).expect("a type").dtype;
             let (codecs, _) = bound(name, &record["configuration"], &dtype, vec![3]);
             for codec in &codecs {
                 let _ = codec.decode(source.clone().into());

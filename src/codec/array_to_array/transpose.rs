@@ -364,7 +364,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn encodes_as_the_definition_says_and_decodes_to_what_it_was(
+        fn encoding_follows_the_definition_and_decoding_reverses_it(
             (shape, order, item_len) in cases()
         ) {
             let len = shape.iter().product::<usize>() * item_len;

@@ -1,10 +1,10 @@
 //! `bytes`: the elements one after another, little or big endian.
 //!
 //! Length: the same. The byte order applies to each component: to both parts of a complex number,
-//! and to each field of a structure. Without `endian` (one-byte types, and structs that zarr-python
-//! 3.1 wrote) it is little. Structures of Zarr 2 may have an order for each field. Then `endian` is
-//! a list with an item for each field that is not itself a structure; no store has such a
-//! configuration.
+//! and to each field of a structure. If `endian` is absent (one-byte types, and structs that
+//! zarr-python 3.1 wrote), it is little. In Zarr 2 each field of a structure may have its own byte
+//! order; then `endian` is a list with an item for each field that is not itself a structure. Only
+//! the model has such a list, never a stored metadata file.
 //!
 //! <https://zarr-specs.readthedocs.io/en/latest/v3/codecs/bytes/index.html>
 
@@ -21,13 +21,13 @@ use crate::json::Object;
 /// The codec, bound to a length.
 #[derive(Debug)]
 pub struct BytesCodec {
-    turn: Turn,
+    swap: ByteSwap,
     len: usize,
 }
 
 /// The bytes to reverse.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Turn {
+pub enum ByteSwap {
     /// Nothing.
     Nothing,
     /// All components, of this length in bytes.
@@ -43,11 +43,11 @@ impl BytesCodec {
         let len = elements.byte_len()?.ok_or_else(|| {
             Error::unsupported(format!("bytes: {} has no fixed length", elements.dtype.name()))
         })?;
-        Ok(Self { turn: Turn::parse(configuration.get("endian"), &elements.dtype)?, len })
+        Ok(Self { swap: ByteSwap::parse(configuration.get("endian"), &elements.dtype)?, len })
     }
 }
 
-impl Turn {
+impl ByteSwap {
     /// Returns the bytes to reverse in elements of a type for a value of `endian`.
     pub fn parse(endian: Option<&Value>, dtype: &DType) -> Result<Self> {
         let wrong = || Error::invalid("bytes: endian is neither little nor big");
@@ -122,8 +122,8 @@ fn ordered(dtype: &DType, orders: &mut impl Iterator<Item = bool>) -> Option<Vec
 
 impl ArrayToBytes for BytesCodec {
     fn encode(&self, mut decoded: Buffer, _extent: &[u64]) -> Result<Bytes> {
-        if self.turn != Turn::Nothing {
-            self.turn.apply(decoded.to_mut());
+        if self.swap != ByteSwap::Nothing {
+            self.swap.apply(decoded.to_mut());
         }
         Ok(decoded.into())
     }
@@ -145,14 +145,14 @@ impl ArrayToBytes for BytesCodec {
 
     fn decode_elements(&self, encoded: Bytes) -> Result<Buffer> {
         let mut decoded = Buffer::from(encoded);
-        if self.turn != Turn::Nothing {
-            self.turn.apply(decoded.to_mut());
+        if self.swap != ByteSwap::Nothing {
+            self.swap.apply(decoded.to_mut());
         }
         Ok(decoded)
     }
 
     fn is_identity(&self) -> bool {
-        self.turn == Turn::Nothing
+        self.swap == ByteSwap::Nothing
     }
 
     fn encoded_len(&self) -> Option<u64> {
@@ -211,6 +211,6 @@ mod tests {
         assert_eq!(big, [1, 3, 2, 5, 4, 7, 6, 8]);
         let mixed = json!({"endian": ["little", "little", "big", "little"]});
         assert_eq!(decoded(&mixed, dtype.clone(), bytes), [1, 2, 3, 4, 5, 7, 6, 8]);
-        assert!(Turn::parse(Some(&json!(["big"])), &dtype).is_err());
+        assert!(ByteSwap::parse(Some(&json!(["big"])), &dtype).is_err());
     }
 }

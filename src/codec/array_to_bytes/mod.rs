@@ -7,7 +7,7 @@ mod packbits;
 mod pcodec;
 mod vlen;
 
-pub use bytes::{BytesCodec, Turn};
+pub use bytes::{ByteSwap, BytesCodec};
 pub use n5::N5Default;
 pub use objects::Objects;
 pub use packbits::PackBits;

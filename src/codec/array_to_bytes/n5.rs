@@ -1,16 +1,16 @@
-//! `n5_default` {codecs}: a block of N5, with its own shape in front.
+//! `n5_default` {codecs}: a block of N5, which begins with its own shape.
 //!
 //! ```text
 //! u16 be  mode: 0 default, 1 with a length (not read), 2 an object (not read)
 //! u16 be  number of dimensions
-//! u32 be  of each dimension, the first one fastest: how many elements
+//! u32 be  number of elements along each dimension, the fastest dimension first
 //! ..      the elements in that order, big endian, through at most one compressor
 //! ```
 //!
-//! `codecs` has `bytes` and a compressor. Dimensions are in C order here, and in reverse order in
-//! N5: the `transpose` in the `codecs` of a metadata file comes before this codec. A block at the
-//! edge of an array is written as short as the array is there, and read as if zeros followed.
-//! Length: that of the elements, 4 bytes, and 4 bytes for each dimension.
+//! `codecs` has `bytes` and a compressor. N5 lists dimensions in reverse order, so the `transpose`
+//! in the `codecs` of a metadata file comes before this codec. A block at the edge of an array is
+//! cropped to the array; when it is read, zeros fill the rest. Length: that of the elements, 4
+//! bytes, and 4 bytes for each dimension.
 //!
 //! <https://github.com/saalfeldlab/n5#file-system-specification>,
 //! <https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/n5_default>
@@ -18,7 +18,7 @@
 use bytes::Bytes;
 use serde_json::Value;
 
-use super::bytes::Turn;
+use super::bytes::ByteSwap;
 use crate::buffer::{Buffer, reserve};
 use crate::codec::elements::Elements;
 use crate::codec::kinds::{ArrayToBytes, BytesToBytes};
@@ -27,7 +27,7 @@ use crate::codec::spec::CodecSpec;
 use crate::error::{Error, Result};
 use crate::json::Object;
 
-/// The most bytes by which an intermediate form may exceed twice the length of the elements.
+/// An intermediate form may be longer than twice the elements by at most this many bytes.
 const SLACK: usize = 1 << 20;
 
 /// The codec, bound to a shape.
@@ -37,7 +37,7 @@ pub struct N5Default {
     item_len: usize,
     /// The length of a whole block in bytes.
     len: usize,
-    turn: Turn,
+    swap: ByteSwap,
     compressors: Vec<Box<dyn BytesToBytes>>,
 }
 
@@ -75,7 +75,7 @@ impl N5Default {
             shape,
             item_len: elements.dtype.item_len(),
             len,
-            turn: Turn::parse(bytes.configuration.get("endian"), &elements.dtype)?,
+            swap: ByteSwap::parse(bytes.configuration.get("endian"), &elements.dtype)?,
             compressors: compressors.iter().map(compressor).collect::<Result<_>>()?,
         })
     }
@@ -202,8 +202,8 @@ impl ArrayToBytes for N5Default {
             }
             decoded = cut.into();
         }
-        if self.turn != Turn::Nothing {
-            self.turn.apply(decoded.to_mut());
+        if self.swap != ByteSwap::Nothing {
+            self.swap.apply(decoded.to_mut());
         }
         let mut payload: Vec<u8> = decoded.into_vec();
         for codec in &self.compressors {
@@ -224,7 +224,7 @@ impl ArrayToBytes for N5Default {
         let (part, payload) = self.header(&encoded)?;
         let len = part.iter().fold(self.item_len, |len, n| len.saturating_mul(*n));
         let mut bytes = self.decompress(payload, len)?;
-        self.turn.apply(&mut bytes);
+        self.swap.apply(&mut bytes);
         if part == self.shape {
             return Ok(bytes.into());
         }
@@ -259,7 +259,7 @@ mod tests {
     use crate::dtype::DType;
     use crate::error::Kind;
 
-    /// A codec for blocks of `uint16`, with that compressor.
+    /// A codec for blocks of `uint16` with this compressor.
     fn bound(shape: &[u64], compressor: Option<Value>) -> N5Default {
         let bytes = json!({"name": "bytes", "configuration": {"endian": "big"}});
         let codecs: Vec<Value> = [bytes].into_iter().chain(compressor).collect();
@@ -355,7 +355,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_lies_in_the_array_survives(
+        fn elements_inside_the_array_survive(
             dims in prop::collection::vec((1_u64..6, 1_u64..6), 0..5),
             compress in any::<bool>(),
         ) {

@@ -1,13 +1,13 @@
-//! `numcodecs.json2` {encoding?, `ensure_ascii`?, ..} and `numcodecs.msgpack2` {}: a list of
-//! Python's objects.
+//! `numcodecs.json2` {encoding?, `ensure_ascii`?, ..} and `numcodecs.msgpack2` {}: a list of Python
+//! objects.
 //!
 //! ```text
 //! [["a", null], ["b", 1.5], "|O", [2, 2]]
 //! ```
 //!
-//! The list has the elements of the chunk in nested lists, then NumPy's name of the type, then the
-//! shape. A string stands for itself, null for an empty string, and any other object for its JSON.
-//! Numbers may be stored like this, too. The shape may be another one with the same number of
+//! The list holds the elements of the chunk as nested lists, then NumPy's name of the type, then
+//! the shape. A string is decoded as it is, null to an empty string, and any other object to its
+//! JSON. Numbers may be stored in this form, too. The shape may differ if it has the same number of
 //! elements. Length: depends on the values.
 //!
 //! <https://numcodecs.readthedocs.io/en/stable/other/json.html>,

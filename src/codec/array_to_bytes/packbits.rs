@@ -7,12 +7,14 @@
 //!     \first/ \second ...
 //! ```
 //!
-//! The bits of a component from `first_bit` to `last_bit` follow one another, the least significant
-//! one first. The specification does not say so; zarrs writes it, and numcodecs' own `packbits` is
-//! the other way round. What is left out is zero when it is decoded, and the sign of a signed
-//! integer. The number of bits that fill the last byte stands in a byte of its own, in front
-//! (`first_byte`) or behind (`last_byte`), or nowhere (`none`). zarrs leaves that byte out where
-//! whole bytes are stored anyway, and so does this. Length: known.
+//! Each component stores its bits from `first_bit` to `last_bit`, least significant first. The
+//! specification does not define this order; zarrs writes it, and numcodecs' own `packbits` uses
+//! the reverse. When decoding, the bits that are not stored become zero; in a signed integer, those
+//! above `last_bit` become copies of the sign bit.
+//!
+//! The number of padding bits in the last byte is stored in a separate byte: the first one
+//! (`first_byte`), the last one (`last_byte`), or none (`none`). Like zarrs, this codec omits that
+//! byte if every component is stored completely and fills whole bytes. Length: known.
 //!
 //! <https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/packbits>
 
@@ -36,7 +38,7 @@ pub struct PackBits {
     count: usize,
     component: Component,
     first_bit: u32,
-    /// The number of bits that are stored of each component, at least 1.
+    /// The number of stored bits per component, at least 1.
     width: u32,
 }
 
@@ -52,7 +54,7 @@ enum Padding {
 struct Component {
     /// The length of a decoded component in bytes.
     len: u8,
-    /// The number of bits that have a meaning.
+    /// The number of significant bits.
     bits: u32,
     is_signed: bool,
     /// The number of components in an element.
@@ -97,7 +99,7 @@ impl PackBits {
             },
         };
         let component = Component::of(&elements.dtype).ok_or_else(|| {
-            Error::unsupported(format!("packbits: {} has no bits to pack", elements.dtype.name()))
+            Error::unsupported(format!("packbits: {} is not supported", elements.dtype.name()))
         })?;
         let last = component.bits.saturating_sub(1);
         let first_bit = count("packbits", configuration, "first_bit", 0, 0..=last)?;
@@ -157,18 +159,18 @@ impl ArrayToBytes for PackBits {
             target.push(self.padding_bits());
         }
         // At most 7 bits of earlier components and 64 of the next.
-        let (mut held, mut held_count) = (0_u128, 0_u32);
+        let (mut pending, mut pending_count) = (0_u128, 0_u32);
         for item in decoded.chunks_exact(usize::from(self.component.len.max(1))) {
-            held |= u128::from(bits(item) >> self.first_bit & self.mask()) << held_count;
-            held_count += self.width;
-            while held_count >= 8 {
-                push(&mut target, &held.to_le_bytes(), 1);
-                held >>= 8;
-                held_count -= 8;
+            pending |= u128::from(bits(item) >> self.first_bit & self.mask()) << pending_count;
+            pending_count += self.width;
+            while pending_count >= 8 {
+                push(&mut target, &pending.to_le_bytes(), 1);
+                pending >>= 8;
+                pending_count -= 8;
             }
         }
-        if held_count > 0 {
-            push(&mut target, &held.to_le_bytes(), 1);
+        if pending_count > 0 {
+            push(&mut target, &pending.to_le_bytes(), 1);
         }
         if self.padding == Padding::LastByte {
             target.push(self.padding_bits());
@@ -195,18 +197,18 @@ impl ArrayToBytes for PackBits {
         }
         let item_len = usize::from(self.component.len);
         let mut target = reserve(self.count.saturating_mul(item_len))?;
-        let (mut held, mut held_count) = (0_u128, 0_u32);
+        let (mut pending, mut pending_count) = (0_u128, 0_u32);
         let mut bytes = packed.iter();
         for _ in 0..self.count {
-            while held_count < self.width {
-                held |= u128::from(bytes.next().copied().unwrap_or_default()) << held_count;
-                held_count += 8;
+            while pending_count < self.width {
+                pending |= u128::from(bytes.next().copied().unwrap_or_default()) << pending_count;
+                pending_count += 8;
             }
-            let low = u64::try_from(held & u128::from(self.mask()));
+            let low = u64::try_from(pending & u128::from(self.mask()));
             let value = self.unpacked(low.unwrap_or_default());
             push(&mut target, &value.to_le_bytes(), self.component.len);
-            held >>= self.width;
-            held_count -= self.width;
+            pending >>= self.width;
+            pending_count -= self.width;
         }
         Ok(target.into())
     }
@@ -290,7 +292,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_packed_unpacks_to_the_same(
+        fn packed_elements_unpack_to_the_same(
             (len, first, last) in (prop::sample::select(vec![1_u8, 2, 4, 8]), 0..64_u32, 0..64_u32),
             numbers in prop::collection::vec(any::<u64>(), 0..30),
         ) {

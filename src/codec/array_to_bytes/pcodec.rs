@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_numcodecs_wrote_is_read() {
+    fn data_of_numcodecs_are_read() {
         // numcodecs 0.15.2 with pcodec 0.3.6: PCodec().encode(np.arange(6).astype(dtype).reshape(2,
         // 3)).
         let head = |kind: u8| [112, 99, 111, 33, 2, 130, 1, 3, kind, 5, 0, 0];

@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_chunk_is_damage_when_it_is_read_and_refused_when_it_is_written() {
+    fn bytes_that_are_no_chunk_are_damage_when_read_and_refused_when_written() {
         let text = codec(DType::String, &[3]);
         let cases: [(&[u8], &str); 7] = [
             (b"", "vlen-utf8: 0 bytes, the element count needs 4"),
@@ -148,7 +148,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_panic_and_what_passes_has_the_elements_it_says(
+        fn no_bytes_cause_a_panic_and_valid_ones_have_the_declared_elements(
             bytes in prop::collection::vec(0..5_u8, 0..60),
             count in 0..4_u64,
         ) {

@@ -1,8 +1,8 @@
-//! `numcodecs.bz2` {level 1..=9, default 1}: one or more bzip2 streams in a row.
+//! `numcodecs.bz2` {level 1..=9, default 1}: one or more consecutive bzip2 streams.
 //!
-//! Specification: numcodecs, and the program bzip2. Length: at most 1 % and 600 bytes more, at
-//! least a 40,000th. Bytes after the streams are an error. Decoding takes up to 3.7 MB of extra
-//! memory.
+//! Specification: numcodecs, and the program bzip2. Length: at most 1 % and 600 bytes more than
+//! decoded, at least a 40,000th of it. Bytes after the streams are an error. Decoding takes up to
+//! 3.7 MB of extra memory.
 
 use bzip2::{Action, Compress, Compression, Decompress, Status};
 

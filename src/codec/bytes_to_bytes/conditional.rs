@@ -1,7 +1,7 @@
 //! `conditional` {codecs}: compressors that each chunk may skip, and flags for the skipped ones.
 //!
 //! ```text
-//! bits  one for each codec, the first in the least significant bit of the first byte: 1 where it was applied
+//! bits  one per codec, 1 if it was applied; the first codec has the lowest bit of byte 0
 //! ..    the payload
 //! ```
 //!
@@ -21,7 +21,7 @@ use crate::json::Object;
 /// The most codecs in the list.
 const MAX_CODECS: usize = 16;
 
-/// The most bytes by which an intermediate form may exceed twice the length of the payload.
+/// An intermediate form may be longer than twice the payload by at most this many bytes.
 const SLACK: usize = 1 << 20;
 
 /// The codec `conditional`.
@@ -77,7 +77,10 @@ impl BytesToBytes for Conditional {
     fn decode(&self, encoded: &[u8], limit: usize) -> Result<Vec<u8>> {
         let header_len = self.codecs.len().div_ceil(8);
         let (header, payload) = encoded.split_at_checked(header_len).ok_or_else(|| {
-            Error::corrupt(format!("conditional: {} bytes are too few", encoded.len()))
+            Error::corrupt(format!(
+                "conditional: {} bytes are too few for the flags",
+                encoded.len()
+            ))
         })?;
         let mask = header.iter().rev().fold(0_u16, |mask, byte| mask << 8 | u16::from(*byte));
         if u32::from(mask) >> self.codecs.len() != 0 {

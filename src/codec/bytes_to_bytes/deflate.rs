@@ -134,7 +134,7 @@ mod tests {
                 for at in 0..encoded.len() {
                     let mut damaged = encoded.clone();
                     damaged[at] ^= 0x10;
-                    // Bits that say nothing may be anything.
+                    // A change of unused bits has no effect.
                     if let Some(decoded) = decode_whole(form, &damaged, 9) {
                         assert_eq!(decoded, b"abcabcabc", "byte {at}");
                     }

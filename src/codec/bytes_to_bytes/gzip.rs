@@ -1,9 +1,10 @@
-//! `gzip` {level 0..=9, default 1}, also `numcodecs.gzip`: one or more gzip members in a row.
+//! `gzip` {level 0..=9, default 1}, also `numcodecs.gzip`: one or more consecutive gzip members.
 //!
 //! Specification: <https://zarr-specs.readthedocs.io/en/latest/v3/codecs/gzip/>, RFC 1952. Length:
-//! at most 0.1 % and 29 bytes more, down to a thousandth. As Python's gzip does, zeros after a
-//! member are skipped; other bytes that are no member are an error. The encoder writes one member
-//! without a time, so that equal chunks are equal bytes.
+//! at most 0.1 % and 29 bytes more than decoded, at least a thousandth of it.
+//!
+//! As in Python's gzip, zeros between and after members are skipped, and any other bytes are an
+//! error. The encoder writes one member without a time, so that equal chunks have equal bytes.
 
 use flate2::Decompress;
 

@@ -8,7 +8,8 @@
 //! ```
 //!
 //! This is not the LZ4 frame format. Specification: numcodecs, and `lz4_Block_format.md` of LZ4.
-//! Length: at most 0.4 % and 20 bytes more, at least a 255th; at most 0x7e000000 decoded bytes.
+//! Length: at most 0.4 % and 20 bytes more than decoded, at least a 255th of it; at most 0x7e000000
+//! decoded bytes.
 
 use lz4_flex::block::{compress_into, decompress_into, get_maximum_output_size};
 
@@ -67,7 +68,7 @@ impl BytesToBytes for Lz4 {
         // declared length is an error before memory is allocated.
         if len > block.len().saturating_mul(255).saturating_add(32) {
             return Err(Error::corrupt(format!(
-                "lz4: declares {len} bytes, which {} cannot hold",
+                "lz4: {} bytes cannot hold the {len} that are declared",
                 block.len()
             )));
         }
@@ -107,6 +108,6 @@ mod tests {
     #[test]
     fn a_length_that_no_block_of_that_size_has_is_refused_before_it_is_allocated() {
         let error = Lz4.decode(&[0xff, 0xff, 0xff, 0x7f, 0], usize::MAX).unwrap_err();
-        assert_eq!(error.detail(), "lz4: declares 2147483647 bytes, which 1 cannot hold");
+        assert_eq!(error.detail(), "lz4: 1 bytes cannot hold the 2147483647 that are declared");
     }
 }

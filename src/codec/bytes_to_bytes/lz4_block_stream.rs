@@ -127,11 +127,11 @@ impl BytesToBytes for Lz4BlockStream {
                     let found = decompress_into(data, &mut block)
                         .map_err(|error| corrupt(&error.to_string()))?;
                     if found != len {
-                        return Err(corrupt("a block has another length than it declares"));
+                        return Err(corrupt("a block does not have the declared length"));
                     }
                     block
                 }
-                RAW | LZ4 => return Err(corrupt("a block cannot hold what it declares")),
+                RAW | LZ4 => return Err(corrupt("a block is too short for the declared length")),
                 _ => return Err(corrupt("unknown compression method of a block")),
             };
             if number(header, 17).is_none_or(|sum| sum & MASK != checksum(&block)) {
@@ -149,7 +149,7 @@ mod tests {
 
     use super::*;
 
-    /// What lz4-java 1.8.0 makes of forty bytes that do not compress, and of 64 that do.
+    /// Forty bytes that do not compress, and 64 that do, as lz4-java 1.8.0 encodes them.
     const STORED: &str = "4c5a34426c6f636b162800000028000000418fd10273d51abbd89cb8196f0efb6892f94d68fccc2c35f0b84609e5f12c55dd85aba8d5d9bef76808f3b54c5a34426c6f636b16000000000000000000000000";
     const BLOCKS: &str = "4c5a34426c6f636b202900000040000000c40de0091200010012010100120201001203010012040100120501001206010012070100800808080808080809";
 
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_java_wrote_is_read() {
+    fn streams_of_java_are_read() {
         let stored = bytes(STORED);
         assert_eq!(codec().decode(&stored, 40).unwrap(), stored[21..61]);
         assert_eq!(codec().encode(&stored[21..61]).unwrap(), stored);
@@ -177,7 +177,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_encoded_is_decoded(bytes in prop::collection::vec(0..4_u8, 0..3000)) {
+        fn encoded_streams_are_decoded(bytes in prop::collection::vec(0..4_u8, 0..3000)) {
             let codec = Lz4BlockStream { block_len: 256, level: 0 };
             let encoded = codec.encode(&bytes).unwrap();
             prop_assert_eq!(codec.decode(&encoded, bytes.len()).unwrap(), bytes);

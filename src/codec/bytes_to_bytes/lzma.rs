@@ -1,11 +1,11 @@
-//! `numcodecs.lzma` {format 1 = .xz (default), 2 = .lzma, 3 = raw; check; preset; filters}, and the
-//! {preset, delta} of GDAL, which is .xz with a delta filter.
+//! `numcodecs.lzma` {format 1 = .xz (default), 2 = .lzma, 3 = raw; check; preset; filters}. GDAL's
+//! configuration {preset, delta} means .xz with a delta filter.
 //!
 //! Specification: numcodecs passes the configuration to Python's lzma, which passes it to liblzma;
-//! the .xz file format 1.2. Length: at most 0.1 % and 100 bytes more, at least a 7,000th. Several
-//! .xz streams in a row are joined. The decoder detects .xz and .lzma; raw needs `filters`.
-//! Decoding takes at most [`MEMORY_LIMIT`] of extra memory, which is more than the largest preset
-//! needs.
+//! the .xz file format 1.2. Length: at most 0.1 % and 100 bytes more than decoded, at least a
+//! 7,000th of it. Consecutive .xz streams are joined. The decoder detects .xz and .lzma; raw needs
+//! `filters`. Decoding takes at most [`MEMORY_LIMIT`] of extra memory, which is more than the
+//! largest preset needs.
 
 use liblzma::stream::{Action, CONCATENATED, Check, Status, Stream};
 
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn xz_and_alone_are_told_apart_by_their_bytes() {
+    fn xz_and_lzma_files_are_detected() {
         let xz = codec(&json!({})).unwrap();
         let alone = codec(&json!({"format": 2, "preset": 1})).unwrap();
         let decoded = [5; 3000];
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn the_dictionary_is_no_larger_than_what_is_encoded() {
+    fn the_dictionary_is_no_larger_than_the_input() {
         let xz = codec(&json!({"preset": 9})).unwrap();
         // Stream header 12, block header: size, flags, filter id 0x21, 1 byte: 0 is 4 KiB.
         assert_eq!(xz.encode(b"abc").unwrap()[14..17], [0x21, 1, 0]);

@@ -1,5 +1,4 @@
-//! What holds for all codecs: they read what numcodecs wrote, stop at the limit and panic on
-//! nothing.
+//! Tests of all codecs: they read what numcodecs wrote, stop at the limit, and never panic.
 
 use std::path::Path;
 
@@ -45,7 +44,7 @@ fn records(file: &str) -> Vec<Record> {
     records
 }
 
-/// The bytes of that kind, as `generate.py` has them.
+/// The bytes of this kind, as `generate.py` makes them.
 fn sample(kind: &str, len: usize) -> Vec<u8> {
     let mut state = 1_u64;
     let mut noise = std::iter::repeat_with(|| {
@@ -123,7 +122,7 @@ fn codecs() -> Vec<(&'static str, Value)> {
 }
 
 #[test]
-fn what_numcodecs_wrote_is_read() {
+fn data_of_numcodecs_are_read() {
     for file in ["numcodecs/blosc.xz", "numcodecs/codecs.xz"] {
         let records = records(file);
         assert!(records.len() > 20, "{file} has {} records", records.len());
@@ -151,7 +150,7 @@ fn what_numcodecs_wrote_is_read() {
     }
 }
 
-/// The records of `filters.json` that are of codecs here; see `filters.py` next to it.
+/// The records of bytes-to-bytes codecs in `filters.json`; see `filters.py` next to it.
 fn checksums() -> Vec<Record> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/numcodecs/filters.json");
     let all: Vec<Value> = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
@@ -326,7 +325,7 @@ fn chunk() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// A change to encoded bytes: at which place (of 65536), and what.
+/// Changes to encoded bytes: each has a place (of 65536), a kind and a value.
 fn changes() -> impl Strategy<Value = Vec<(u16, u8, u8)>> {
     prop::collection::vec((any::<u16>(), 0..6_u8, any::<u8>()), 1..4)
 }
@@ -349,7 +348,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn what_is_encoded_decodes_to_the_same(decoded in chunk()) {
+    fn encoded_bytes_decode_to_the_same(decoded in chunk()) {
         for (name, configuration) in codecs() {
             let codec = codec(name, &configuration);
             let encoded = codec.encode(&decoded).unwrap();

@@ -1,7 +1,7 @@
 //! `numcodecs.zlib` {level -1..=9, default 1}: one zlib stream.
 //!
-//! Specification: RFC 1950. Length: at most 0.1 % and 17 bytes more, at least a thousandth. Bytes
-//! after the stream are an error. Preset dictionaries are not supported.
+//! Specification: RFC 1950. Length: at most 0.1 % and 17 bytes more than decoded, at least a
+//! thousandth of it. Bytes after the stream are an error. Preset dictionaries are not supported.
 
 use std::cell::Cell;
 

@@ -14,7 +14,7 @@ fn narrow(name: &str) -> DType {
     DType::Narrow(Narrow::parse(name).expect("known"))
 }
 
-/// A 32-bit integer and two of 16 bits.
+/// A structure of a 32-bit integer and an array of two 16-bit integers.
 fn pair() -> DType {
     let field = |name: &str, len, shape: &[u32]| Field {
         name: name.to_owned(),

@@ -44,7 +44,7 @@ const DROPPED: [&str; 12] = [
     "dimension_separator",
 ];
 
-/// The extension that has complex numbers.
+/// The extension that defines complex numbers.
 const COMPLEX: &str = "https://zarr-specs.readthedocs.io/en/core-protocol-v3.0-dev/protocol/extensions/\
                        complex-dtypes/v1.0.html";
 
@@ -131,7 +131,7 @@ pub(super) fn array(
     Ok(Array { chunk_shape, key_encoding, codecs, ..array })
 }
 
-/// Returns a codec in the form of May 2019: with its parameters beside its name.
+/// Returns a codec in the form of May 2019, which has the parameters beside the name.
 fn inline((id, configuration): &(String, Object)) -> Value {
     let name = json!(format!("http://purl.org/zarr/spec/codec/{id}"));
     let mut codec = Object::from_iter([("codec".to_owned(), name)]);
@@ -218,7 +218,7 @@ fn data_type(era: Era, dtype: &DType, endian: &Endian) -> Result<Value> {
         }
         DType::Complex(8 | 16) => COMPLEX,
         DType::Time(_) => TIME,
-        // zarr-python 2 writes this name since it has no other, and reads none.
+        // zarr-python 2 has no other name for it. It writes this one and cannot read any.
         DType::Bytes(_) => "TODO: bytestring array protocol URL",
         DType::Utf32(_) => "TODO: unicode array protocol URL",
         DType::Struct(_) => "TODO: structured array protocol URL",

@@ -1,4 +1,4 @@
-//! New metadata files in N5: the user's attributes beside the members of N5.
+//! New metadata files in N5, which have the user's attributes beside the members of N5.
 
 use serde_json::{Value, json};
 
@@ -82,7 +82,8 @@ pub(super) fn array(text: &mut Text, array: Array, new: New) -> Result<Array> {
     Ok(array)
 }
 
-/// Puts the names of dimensions where zarr-python's N5 and xarray look for them.
+/// Stores the names of dimensions as zarr-python's N5 and xarray do, and returns the array that
+/// results.
 fn named(text: &mut Text, mut array: Array) -> Result<Array> {
     let rank = array.shape.len();
     let names = std::mem::take(&mut array.dimension_names);
@@ -99,7 +100,7 @@ fn named(text: &mut Text, mut array: Array) -> Result<Array> {
     Ok(array)
 }
 
-/// Returns the one codec that N5 has a place for; its byte order is always big endian.
+/// Returns the compressor; N5 has a place for only one. N5 is always big endian.
 fn compressor(chain: Vec<CodecSpec>) -> Result<Option<CodecSpec>> {
     let mut compressor = None;
     for codec in chain {
@@ -121,7 +122,8 @@ fn compressor(chain: Vec<CodecSpec>) -> Result<Option<CodecSpec>> {
         let found = codec.configuration.get(name).filter(|found| !found.is_null());
         (name.to_owned(), found.cloned().unwrap_or(default))
     };
-    // What N5 says of a codec, and no more: so it is read again.
+    // Keep only the members that N5 has, because the metadata file is parsed again and must give
+    // the same codec.
     codec.configuration = match codec.name.as_str() {
         "gzip" | "numcodecs.zlib" => Object::from_iter([member("level", json!(6))]),
         "numcodecs.bz2" => Object::from_iter([member("level", json!(9))]),

@@ -1,4 +1,4 @@
-//! Arrays that nobody thought of, made in every dialect with every policy.
+//! Random arrays, created in every dialect with every policy.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -25,7 +25,7 @@ const TYPES: [&str; 16] = [
     "r24",
 ];
 
-/// What `--codecs` may say, and whether the draft has a form for it in two dimensions or fewer.
+/// Values of `--codecs`, and whether the draft can express each in two dimensions or fewer.
 const CODECS: [(&str, bool); 12] = [
     ("none", true),
     ("zstd", true),
@@ -74,7 +74,7 @@ fn fill(dtype: &str) -> BoxedStrategy<Value> {
     prop_oneof![8 => values, 1 => Just(Value::Null)].boxed()
 }
 
-/// The members of an array that its rank and type decide, with lengths of shards.
+/// The members of an array that depend on its rank and type, with the shape of shards.
 #[derive(Debug, Clone)]
 struct Sample {
     dtype: &'static str,
@@ -154,7 +154,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
-    fn what_is_made_means_what_was_asked_for(
+    fn a_new_array_has_the_requested_properties(
         sample in sample(),
         attributes in attributes(),
         (codecs, in_draft) in prop::sample::select(CODECS.to_vec()),
@@ -236,7 +236,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1500))]
 
     #[test]
-    fn what_is_made_in_any_dialect_is_made_again_from_what_is_shown_of_it(
+    fn an_array_of_any_dialect_can_be_created_again_from_its_shown_metadata(
         sample in sample(),
         attributes in attributes(),
         codecs in prop::sample::select(vec!["none", "gzip", "zstd", "blosc", "lz4,crc32c"]),
@@ -266,13 +266,13 @@ proptest! {
         let Ok(NewDocument { node: Node::Array(mut again), .. }) = again else {
             panic!("{}: {again:?}", dialect.name());
         };
-        // Only Zarr 2 keeps that there was none.
+        // Only Zarr 2 stores that there was none.
         prop_assert_eq!(again.fill.item(&made.dtype), made.fill.item(&made.dtype));
         again.fill = made.fill.clone();
         prop_assert_eq!(&again, &made, "{}: {}", dialect.name(), text);
-        // In Zarr 2 it is the same array, where all dimensions have names or none.
-        let told = super::super::zarr2::Told { is_null: false, names_none: true };
-        let documents = super::super::zarr2::array(&made, &made.chunk_shape, told).expect("shown");
+        // Zarr 2 has the same array if all dimensions have names or none has.
+        let extras = super::super::zarr2::ArrayExtras { is_null: false, names_none: true };
+        let documents = super::super::zarr2::array(&made, &made.chunk_shape, extras).expect("shown");
         let v3 = super::super::zarr2::to_v3(
             NodeKind::Array,
             &documents.document,

@@ -1,4 +1,4 @@
-//! Changes from the string that a program wrote to the stored one, for several dialects.
+//! Edits that turn the string that a program wrote into the stored one, for several dialects.
 
 use serde_json::Value;
 

@@ -16,7 +16,8 @@ fn policy(codecs: &str, shards: &str) -> Policy {
     Policy { codecs, shards: Policy::parse_shards(shards).expect("shards") }
 }
 
-/// An array as a program writes it, with members set, or removed where they are null.
+/// An array as a program writes it, after setting the members in `changes`, or removing those that
+/// are null.
 fn written(changes: &Value) -> Value {
     let mut document = json!({
         "zarr_format": 3,
@@ -54,7 +55,7 @@ fn refusal(dialect: &Dialect, changes: &Value, policy: &Policy) -> String {
 }
 
 #[test]
-fn what_does_not_describe_decoded_files_is_refused_with_the_way_out() {
+fn metadata_that_do_not_describe_decoded_files_are_refused_with_advice() {
     let big = json!({"name": "bytes", "configuration": {"endian": "big"}});
     let little = json!({"name": "bytes", "configuration": {"endian": "little"}});
     let transpose = json!({"name": "transpose", "configuration": {"order": [1, 0]}});
@@ -140,7 +141,7 @@ fn what_does_not_describe_decoded_files_is_refused_with_the_way_out() {
 }
 
 #[test]
-fn what_the_2020_draft_cannot_say_is_refused_by_name() {
+fn metadata_that_the_2020_draft_cannot_express_are_refused_by_name() {
     let one_of = "use one of blosc, bz2, gzip, lz4, lzma, zlib, zstd";
     let unusual = r#"[{"name": "transpose", "configuration": {"order": [1, 0, 2]}}]"#;
     for (changes, codecs, sentence) in [
@@ -278,7 +279,7 @@ fn fill_values_are_stored_as_their_type_is_spelled() {
         assert_eq!(made(&Dialect::V3, &changes, &none)["fill_value"], v3, "{dtype} {written}");
         assert_eq!(made(&draft(), &changes, &none)["fill_value"], in_draft, "{dtype} {written}");
     }
-    // A bare word is none in JSON.
+    // JSON has no bare words.
     let text = written(&json!({"data_type": "float64", "fill_value": "NaN"})).to_string();
     let text = text.replace("\"NaN\"", "NaN");
     let made = Dialect::V3.new_document(&path(), text.as_bytes(), &Policy::default());

@@ -1,5 +1,5 @@
-//! New metadata files in Zarr 2, in the forms that every reader accepts, joined with their
-//! attributes.
+//! New metadata files in Zarr 2, in forms that every reader accepts, with the attributes as a
+//! member.
 
 use serde_json::{Value, json};
 
@@ -58,7 +58,7 @@ fn node(text: &mut Text, document: &Object) -> Result<()> {
     Ok(())
 }
 
-/// Returns the attributes in a string.
+/// Returns the attributes in the string of a metadata file.
 fn attributes_in(text: &Text) -> Result<Object> {
     match text.member(&["attributes"])? {
         None | Some("null") => Ok(Object::new()),
@@ -120,14 +120,14 @@ pub(super) fn array(text: &mut Text, document: &Object, array: Array, new: New) 
     })
 }
 
-/// Puts the names of dimensions into xarray's attribute.
+/// Stores the names of dimensions in xarray's attribute.
 fn name(text: &mut Text, document: &Object, array: &Array) -> Result<()> {
     let names = &array.dimension_names;
     if array.shape.is_empty() {
         // xarray cannot open an array without this attribute, even if the array has no dimensions.
-        let is_said = array.attributes.contains_key(DIMENSIONS)
+        let is_set = array.attributes.contains_key(DIMENSIONS)
             || document.get("dimension_names").is_some_and(Value::is_null);
-        return if is_said { Ok(()) } else { text.set(&["attributes", DIMENSIONS], &json!([])) };
+        return if is_set { Ok(()) } else { text.set(&["attributes", DIMENSIONS], &json!([])) };
     }
     if names.iter().all(Option::is_none) {
         return Ok(());
@@ -146,8 +146,9 @@ fn name(text: &mut Text, document: &Object, array: &Array) -> Result<()> {
     }
 }
 
-/// Returns the fill value to store, and sets the attribute `_FillValue`, as xarray does in Zarr 2:
-/// the fill value is the masked value; without a valid masked value there is no fill value.
+/// Returns the fill value to store, and sets the attribute `_FillValue`, both as xarray uses them
+/// in Zarr 2: if dimensions have names, the stored fill value is the masked value, and undefined if
+/// there is none.
 fn mask(text: &mut Text, array: &Array) -> Result<FillValue> {
     let names_none = text.member(&["attributes", DIMENSIONS])?.is_some();
     let is_named = (array.shape.is_empty() && names_none)
@@ -165,7 +166,7 @@ fn mask(text: &mut Text, array: &Array) -> Result<FillValue> {
     let is_zero = fill.item(&array.dtype).iter().all(|byte| *byte == 0);
     let is_nan = |fill: &FillValue| fill.to_json(&array.dtype) == "NaN";
     match masked.transpose()? {
-        // Zero suits chunks that are not stored, and is not masked then.
+        // Missing chunks read as zero without it, and then zero is not masked.
         None if is_zero => Ok(FillValue::UNDEFINED),
         None => Ok(fill),
         Some(masked) if masked == fill || is_nan(&fill) => {
@@ -183,8 +184,8 @@ fn mask(text: &mut Text, array: &Array) -> Result<FillValue> {
     }
 }
 
-/// Returns the byte order of a filter's decoded elements if the filter specifies one. It is the
-/// array's byte order.
+/// Returns the byte order of a filter's decoded elements, which is that of the array, if the filter
+/// specifies one.
 fn decoded_order(filter: &CodecSpec) -> Option<Endian> {
     if table::kind(&filter.name) != CodecKind::ArrayToArray {
         return None;
@@ -242,8 +243,7 @@ impl Chain {
     }
 }
 
-/// Returns the codec with its identifier and parameters in Zarr 2, and the codec that readers make
-/// of them.
+/// Returns the codec in the form of Zarr 2, together with the codec that readers parse from it.
 fn numcodec(codec: CodecSpec) -> Result<Numcodec> {
     let id = codec.name.strip_prefix("numcodecs.").unwrap_or(&codec.name).to_owned();
     let is_known = table::find(&codec.name).is_some_and(|row| row.in_zarr2);

@@ -1,4 +1,4 @@
-//! New metadata files in released v3, in the forms of 3.0 that every reader knows.
+//! New metadata files in released v3, in forms of 3.0 that every reader knows.
 
 use serde_json::{Value, json};
 
@@ -26,7 +26,7 @@ pub(super) fn group(text: &mut Text, document: &Object) -> Result<()> {
 pub(super) fn array(text: &mut Text, document: &Object, array: Array, new: New) -> Result<Array> {
     let mut new = new;
     if let DType::Struct(_) = array.dtype {
-        // zarr-python reverses the fields of such structures in another way than it declares.
+        // zarr-python does not reverse the fields of such structures as it declares.
         for codec in new.chain.iter_mut().filter(|codec| codec.name == "bytes") {
             codec.configuration.insert("endian".to_owned(), json!("little"));
         }
@@ -55,8 +55,7 @@ pub(super) fn array(text: &mut Text, document: &Object, array: Array, new: New) 
     let encoding = json!({"name": "default", "configuration": {"separator": "/"}});
     put(text, document, "chunk_key_encoding", &encoding)?;
     let fill = match (&array.dtype, document.get("fill_value")) {
-        // Base64, which libraries with such types write and read, or a list, as in the core
-        // specification.
+        // Libraries with such types write and read base64; the core specification has a list.
         (DType::Raw(_), Some(written @ Value::String(text))) if is_base64(text) => written.clone(),
         (DType::Raw(_), Some(written @ Value::Array(_))) => written.clone(),
         _ => array.fill.to_json(&array.dtype),
@@ -72,7 +71,7 @@ pub(super) fn array(text: &mut Text, document: &Object, array: Array, new: New) 
     Ok(array)
 }
 
-/// Returns a codec for zarr-python, which requires configurations for those of numcodecs.
+/// Adds the configuration that zarr-python requires for codecs of numcodecs.
 fn configured(mut codec: Value) -> Value {
     if let Some(Value::Array(inner)) = codec.pointer_mut("/configuration/codecs") {
         *inner = inner.drain(..).map(configured).collect();
@@ -97,7 +96,7 @@ fn node(text: &mut Text, document: &Object, kind: &str) -> Result<()> {
     DROPPED.iter().try_for_each(|name| text.remove(&[name]))
 }
 
-/// Returns the name of the type. Keeps zarr-python's name for raw bytes, since it reads no other.
+/// Returns the name of the type. Keeps zarr-python's name of raw bytes, the only one that it reads.
 fn data_type(document: &Object, array: &Array) -> Value {
     let written = document.get("data_type").unwrap_or(&Value::Null);
     let name = written.get("name").or_else(|| written.get("type"));
@@ -108,7 +107,7 @@ fn data_type(document: &Object, array: &Array) -> Value {
     if matches!(array.dtype, DType::Raw(_)) {
         return json!(array.dtype.name());
     }
-    // The written name may be in a spelling that more libraries read.
+    // More libraries may know the spelling that the program wrote.
     let released = array.dtype.to_json();
     let is_same = || types::data_type(written).is_ok_and(|(dtype, _)| dtype == array.dtype);
     if released.is_object() && written.is_object() && is_same() {

@@ -69,7 +69,7 @@ fn a_root_without_a_document_is_found_by_what_lies_below() {
 }
 
 #[test]
-fn what_is_no_hierarchy_is_refused_in_words() {
+fn a_directory_that_is_no_hierarchy_is_refused_with_a_reason() {
     let other =
         "not a Zarr hierarchy: no zarr.json, .zgroup, .zarray or N5 attributes.json there or below";
     let bson = entry(r#""metadata_encoding": "https://example.org/bson""#);
@@ -87,7 +87,8 @@ fn what_is_no_hierarchy_is_refused_in_words() {
         (
             vec![("x/y/zarr.json", below.as_str())],
             Kind::Invalid,
-            "not the root: the root of a Zarr draft hierarchy is in x/y below it".to_owned(),
+            "not the root of a hierarchy: the root of a Zarr draft lies below it, in x/y"
+                .to_owned(),
         ),
         (
             vec![("zarr.json", "nothing")],
@@ -107,7 +108,7 @@ fn what_is_no_hierarchy_is_refused_in_words() {
         (
             vec![("zarr.json", bson.as_str())],
             Kind::Unsupported,
-            "zarr.json: metadata_encoding is \"https://example.org/bson\", only JSON is understood"
+            "zarr.json: metadata_encoding is \"https://example.org/bson\", only JSON is supported"
                 .to_owned(),
         ),
         (

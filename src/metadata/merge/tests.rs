@@ -50,7 +50,7 @@ fn base(node: &Node) -> String {
     }
 }
 
-/// The shown document of `STORED` as a value, changed by `change`, and what that is as an edit.
+/// Applies `change` to the shown form of `STORED`, and returns the difference as an edit.
 fn edit_of(change: impl FnOnce(&mut Value)) -> Result<Edit> {
     let node = node(&Dialect::V3, STORED);
     let base = base(&node);
@@ -81,7 +81,7 @@ fn a_library_that_only_spells_otherwise_changes_nothing() {
 }
 
 #[test]
-fn each_change_is_told_apart() {
+fn each_change_is_detected() {
     let edit = edit_of(|new| {
         new["shape"] = json!([9, 10]);
         new["attributes"]["units"] = json!("C");
@@ -111,7 +111,7 @@ fn each_change_is_told_apart() {
 }
 
 #[test]
-fn what_would_change_the_chunks_is_refused_by_name() {
+fn changes_that_would_alter_chunks_are_refused_by_name() {
     let change = |member: &'static str, value: Value| {
         edit_of(move |new| new[member] = value).expect_err("refused")
     };
@@ -222,7 +222,7 @@ fn names_of_dimensions_go_where_a_draft_keeps_them() {
 }
 
 #[test]
-fn a_draft_is_edited_through_what_is_shown() {
+fn a_draft_is_edited_through_its_shown_metadata() {
     let node = node(&draft(), DRAFT);
     let base = base(&node);
     assert!(base.contains("dimension_names") && !base.contains("_ARRAY_DIMENSIONS"));

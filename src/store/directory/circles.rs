@@ -1,11 +1,11 @@
 //! Symbolic links that form a circle or grow without end.
 //!
-//! A link that stays below the root is followed. If it leads to a directory that the path already
-//! went through, the same names would repeat without end, so such a path fails with
-//! [`libc::ELOOP`]. So does a path through more than [`MAX_LINKS`] links: two links in each of 40
-//! directories to the next one would make 2^40 paths. Only paths with links have their directories
-//! checked, and few paths have any. [`Root`] remembers the result for the paths above, so a walk
-//! below a link checks each directory once, however deep it lies.
+//! The store follows links that stay below the root. If a link leads to a directory that the path
+//! already goes through, the same names would repeat without end, so such a path fails with
+//! [`libc::ELOOP`]. So does a path through more than [`MAX_LINKS`] links: if each of 40 directories
+//! had two links to the next one, there would be 2^40 paths. Only paths with links are checked, and
+//! few paths have any. [`Root`] remembers the results, so a walk below a link checks each directory
+//! once, however deep it lies.
 
 use std::collections::HashMap;
 use std::fs::{File, Metadata};
@@ -25,7 +25,8 @@ use crate::sys::{self, Links};
 /// The most links on one path.
 const MAX_LINKS: usize = 8;
 
-/// How long a result is trusted if its directory is still the same, and how many are remembered.
+/// How long a result is trusted if its directory is still the same, and how many results are
+/// remembered.
 const MAX_AGE: Duration = Duration::from_secs(1);
 const MAX_KNOWN: usize = 256;
 
@@ -57,8 +58,8 @@ impl Root {
         Self { fd, known: Mutex::default() }
     }
 
-    /// Refuses `path`, which contains a link, if it goes through a directory twice or has too many
-    /// links. Ignores what cannot be opened, because the caller opens it next.
+    /// Fails for a `path` with a link that goes through a directory twice or has too many links.
+    /// Ignores directories that cannot be opened, because the caller opens them next.
     pub(super) fn check(&self, path: &str) -> Result<()> {
         let (mut at, mut path_taken, mut begin) = if let Some(known) = self.known_above(path)? {
             known
@@ -85,7 +86,7 @@ impl Root {
     }
 
     /// Returns the directory above `path`, the directories that its path goes through, and where
-    /// the last name begins; `None` unless the directory was checked recently and is still the
+    /// the last name begins; `None` if that directory was not checked recently or is no longer the
     /// same.
     fn known_above(&self, path: &str) -> Result<Option<(File, Arc<PathTaken>, usize)>> {
         let Some((above, _)) = path.rsplit_once('/') else { return Ok(None) };

@@ -1,8 +1,8 @@
 //! Lock files: one writer of a key at a time on each machine.
 //!
 //! This is `TensorStore`'s protocol. A writer opens `NAME.__lock` beside the key and locks the open
-//! file. It writes the new value there and renames it onto the key. The next writer takes over a
-//! file that a killed one left.
+//! file. It writes the new value there and renames the file onto the key. If a writer was killed,
+//! the next one takes over its file.
 
 use std::ffi::CString;
 use std::fs::File;

@@ -1,7 +1,7 @@
 //! Listings of one directory, and of all keys below a prefix.
 //!
-//! They are lazy and use one descriptor for each level. Files of writers ([`LOCK_SUFFIX`],
-//! sessions) are left out.
+//! They are read lazily, with one descriptor for each level. They omit files of writers
+//! ([`LOCK_SUFFIX`], sessions).
 
 use std::fs::File;
 use std::sync::Arc;
@@ -74,7 +74,7 @@ impl Listing {
         let name = name.to_owned();
         let is_linked_dir =
             is_circle || (entry.file_type() == FileType::Symlink && kind == FileType::Directory);
-        // Show sockets and the like as keys, so that reading them reports an error.
+        // List sockets and similar files as keys, so that reading them reports an error.
         let shown =
             if kind == FileType::Directory { Entry::Prefix(name) } else { Entry::Key(name) };
         Found { shown: Some(shown), is_linked_dir }
@@ -83,7 +83,7 @@ impl Listing {
     /// Whether a directory holds anything that the store shows.
     fn holds_values(&self, name: &str) -> bool {
         let below = self.prefix.join(name).and_then(|prefix| Self::open(&self.root, &prefix));
-        // Show an unreadable directory, so that opening it reports an error.
+        // List an unreadable directory, so that opening it reports an error.
         below.map_or(true, |below| below.is_none_or(|below| below.shown().next().is_some()))
     }
 

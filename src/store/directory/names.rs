@@ -1,4 +1,4 @@
-//! Names of lock files, session files and places aside.
+//! Names of lock files, session files and temporary places.
 
 use std::ffi::{CString, OsStr};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -7,13 +7,13 @@ use std::os::unix::ffi::OsStrExt;
 use crate::error::{Error, Kind, Result};
 use crate::store::{Key, PRIVATE, Prefix};
 
-/// The suffix of the files in which values are written before they take their key.
+/// The suffix of lock files, which hold a value until it is renamed onto its key.
 pub const LOCK_SUFFIX: &str = ".__lock";
 
 /// The prefix of session files.
 pub(super) const WRITING: &str = "writing-";
 
-/// The prefix of places aside.
+/// The prefix of temporary places.
 pub(super) const ASIDE: &str = "aside-";
 
 /// The longest name in bytes that common file systems allow.
@@ -52,8 +52,8 @@ fn is_number(text: &str) -> bool {
     !text.is_empty() && text.len() <= 24 && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Whether the name is that of a lock file, ours or TensorStore's, or of a session file. Its owner
-/// is writing a value; others do not list, read or remove it.
+/// Whether the name is that of a lock file, ours or TensorStore's, or of a session file. Only the
+/// writer that owns it may list, read or remove it.
 pub(super) fn is_lock(key: &Key) -> bool {
     key.name().ends_with(LOCK_SUFFIX) || is_session(&key.parent(), key.name())
 }

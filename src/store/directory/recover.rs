@@ -1,9 +1,8 @@
 //! Cleans up after killed writers: finds their files through session files, and removes them by the
 //! lock protocol.
 //!
-//! A live writer holds the lock of its session file and of each of its lock files, so nothing is
-//! removed unless its lock can be taken. The contents of a session file are only a hint where to
-//! look.
+//! A live writer locks its session file and each of its lock files, so a file is removed only if it
+//! can be locked. A session file only hints at where to look.
 
 use std::collections::BTreeSet;
 use std::ffi::{CStr, OsStr};
@@ -35,7 +34,7 @@ const MAX_KEYS: usize = 10_000;
 const MAX_HELD: usize = 256;
 
 /// The session of a dead writer, locked so that no other mount cleans it up. Its file is removed
-/// with its last place aside.
+/// together with the last of its temporary places.
 #[derive(Debug)]
 struct Dead {
     root: OwnedFd,
@@ -43,17 +42,17 @@ struct Dead {
     file: File,
 }
 
-/// Removes the lock files of dead writers, and returns their places aside.
+/// Removes the lock files of dead writers, and returns their temporary places.
 pub(super) fn recover(root: &Root) -> Result<Vec<Aside>> {
     let Some(dir) = open_private(root).at(PRIVATE)? else { return Ok(Vec::new()) };
     let names = names_in(&dir)?;
     let ids: BTreeSet<&str> = names.iter().filter_map(|name| session_of(name)).collect();
     let mut asides = Vec::new();
     for ids in ids.into_iter().collect::<Vec<_>>().chunks(MAX_HELD) {
-        let mut held = Vec::new();
+        let mut all_dead = Vec::new();
         for id in ids {
             match take_dead(root, &dir, id) {
-                Ok(dead) => held.extend(dead.map(Arc::new)),
+                Ok(dead) => all_dead.extend(dead.map(Arc::new)),
                 Err(error) => {
                     log::warn!(
                         "{PRIVATE}: files left by writer {id} cannot be removed: \
@@ -62,7 +61,7 @@ pub(super) fn recover(root: &Root) -> Result<Vec<Aside>> {
                 }
             }
         }
-        match sweep(root, &held) {
+        match sweep(root, &all_dead) {
             Ok(0) => {}
             Ok(count) => {
                 log::info!("removed {count} temporary files of killed writers");
@@ -71,7 +70,7 @@ pub(super) fn recover(root: &Root) -> Result<Vec<Aside>> {
                 log::warn!("temporary files of killed writers may remain: {error}");
             }
         }
-        for dead in held {
+        for dead in all_dead {
             for name in &names {
                 if name.starts_with(ASIDE) && session_of(name) == Some(&dead.id) {
                     let prefix = Prefix::parse(&format!("{PRIVATE}/{name}"))?;
@@ -85,8 +84,8 @@ pub(super) fn recover(root: &Root) -> Result<Vec<Aside>> {
 
 /// Locks the session of a writer, if that is dead.
 fn take_dead(root: &Root, dir: &OwnedFd, id: &str) -> Result<Option<Dead>> {
-    // The session file may be gone while its places aside remain; a file of the same name then
-    // serves as the lock.
+    // The session file may be missing although its temporary places remain. Then a new file of the
+    // same name is the lock.
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NONBLOCK;
     let name = session::file_name(id)?;
     let file = match sys::open_beneath(dir, &name, flags, Links::Refuse) {
@@ -122,8 +121,8 @@ fn sweep(root: &Root, dead: &[Arc<Dead>]) -> Result<usize> {
 }
 
 impl Dead {
-    /// Returns the keys that it was writing. `None` after a reboot, which may have lost parts of
-    /// the unsynced session file, and for a file that zarrfs did not write.
+    /// Returns the keys that it was writing; `None` if the file may be incomplete, because the
+    /// machine was restarted and the file is never synced, or because zarrfs did not write it.
     fn keys(&self) -> Result<Option<BTreeSet<Key>>> {
         let len = self.file.metadata()?.len();
         if len > MAX_LEN {
@@ -175,8 +174,8 @@ fn is_named(dir: &OwnedFd, name: &CStr, file: &File) -> Result<bool> {
     Ok((named.dev(), named.ino()) == (ours.dev(), ours.ino()))
 }
 
-/// Removes a lock file whose writer is dead, because nobody locks it. Returns whether there was
-/// one.
+/// Removes a lock file if nothing locks it, which means that its writer is dead. Returns whether
+/// there was one.
 pub(super) fn remove_dead(dir: &OwnedFd, name: &CStr) -> Result<bool> {
     let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::NOFOLLOW;
     let file = match sys::open_beneath(dir, name, flags, Links::Refuse) {
@@ -185,7 +184,7 @@ pub(super) fn remove_dead(dir: &OwnedFd, name: &CStr) -> Result<bool> {
         Err(Errno::NOENT | Errno::LOOP | Errno::ISDIR | Errno::NXIO) => return Ok(false),
         Err(error) => return Err(error.into()),
     };
-    // A file with a second name may be a value, and one that was renamed onto its key is a value.
+    // A file with a second name may be a value, and one renamed onto its key is a value.
     let is_dead = file.metadata()?.is_file()
         && sys::try_lock(&file)?
         && file.metadata()?.nlink() == 1

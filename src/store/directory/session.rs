@@ -1,21 +1,22 @@
-//! The session of a writer: a file in the store that tells other mounts about it.
+//! The session of a writer: a file in the store that shows its writes to other mounts.
 //!
-//! While values are written, `.zarrfs/writing-ID` exists and is locked. When its writer is killed
-//! the lock is released, and the next writable mount reads in it which files may need cleaning up:
+//! While values are written, `.zarrfs/writing-ID` exists and is locked. If its writer is killed,
+//! the kernel releases the lock. The next writable mount then finds in the file which keys may need
+//! cleaning up:
 //!
 //! ```text
 //! 0b2c..-..-..\n            the boot of the machine: after a reboot the keys may be incomplete
 //! t2m/c/0/0\0t2m/c/0/1\0    keys whose lock file may be there
 //! ```
 //!
-//! The file is never synced. It is created with the first write and removed after a moment without
-//! writes, because other programs may trip over names that they do not know. The values that one
-//! change has in transit lie beside it, below `.zarrfs/aside-ID-N/`.
+//! The file is never synced. It is created with the first write, and removed after a moment without
+//! writes, because unknown names may disturb other programs. The temporary values of a change lie
+//! beside it, below `.zarrfs/aside-ID-N/`.
 //!
-//! A program that can take the lock of a session (`WritableStore::abandoned`) knows that its writer
-//! is dead, and holds the lock while it finishes the work of that writer. Lock files have a
-//! protocol of their own, so a damaged session file does no harm. An `Aside` keeps its session
-//! alive, and `release_idle` removes the session file when nothing was written for a second.
+//! If a program can lock a session file (`WritableStore::abandoned`), the writer is dead, and the
+//! program keeps the lock while it finishes the writer's changes. Lock files have a protocol of
+//! their own, so a damaged session file does no harm. The session exists as long as one of its
+//! `Aside`s; `release_idle` removes the file when nothing was written for a second.
 
 use std::ffi::{CStr, CString};
 use std::fs::{File, Permissions};
@@ -50,8 +51,8 @@ struct State {
     log: Option<Log>,
     /// The keys being written.
     active: Vec<Key>,
-    /// The number of places aside in use.
-    held: usize,
+    /// The number of temporary places in use.
+    aside_count: usize,
     last_write: Option<Instant>,
     asides: u64,
 }
@@ -73,9 +74,9 @@ pub(super) struct Written<'s> {
     key: Key,
 }
 
-/// Marks a place aside as in use until it is dropped.
+/// Marks a temporary place as in use until it is dropped.
 #[derive(Debug)]
-struct Held(Arc<Session>);
+struct AsideGuard(Arc<Session>);
 
 impl Session {
     /// Returns the session of a writer that has written nothing yet.
@@ -95,7 +96,7 @@ impl Session {
         Written { session: self, key: key.clone() }
     }
 
-    /// Returns a place for the values of one change.
+    /// Returns a place for the temporary values of one change.
     pub(super) fn aside(self: &Arc<Self>) -> Result<Aside> {
         let mut state = self.state.lock();
         state.last_write = Some(Instant::now());
@@ -103,15 +104,15 @@ impl Session {
         let number = state.asides;
         let id = &state.log(&self.root)?.id;
         let prefix = Prefix::parse(&format!("{PRIVATE}/{ASIDE}{id}-{number}"))?;
-        state.held += 1;
-        Ok(Aside::new(prefix, Box::new(Held(Arc::clone(self)))))
+        state.aside_count += 1;
+        Ok(Aside::new(prefix, Box::new(AsideGuard(Arc::clone(self)))))
     }
 
-    /// Removes the session file if nothing is being written and nothing was for `quiet`.
+    /// Removes the session file if nothing is being written and nothing was written for `quiet`.
     pub(super) fn release_idle(&self, quiet: Duration) -> Result<()> {
         let mut state = self.state.lock();
         let is_quiet = state.last_write.is_none_or(|last| last.elapsed() >= quiet);
-        if !is_quiet || state.held > 0 || !state.active.is_empty() {
+        if !is_quiet || state.aside_count > 0 || !state.active.is_empty() {
             return Ok(());
         }
         match state.log.take() {
@@ -216,10 +217,10 @@ impl Drop for Written<'_> {
     }
 }
 
-impl Drop for Held {
+impl Drop for AsideGuard {
     fn drop(&mut self) {
         let mut state = self.0.state.lock();
-        state.held = state.held.saturating_sub(1);
+        state.aside_count = state.aside_count.saturating_sub(1);
         state.last_write = Some(Instant::now());
     }
 }

@@ -31,7 +31,7 @@ fn keeps_the_promises_of_a_store() {
 }
 
 #[test]
-fn what_others_put_in_the_place_of_a_value_does_not_make_a_sync_fail() {
+fn a_sync_ignores_other_files_in_the_place_of_a_value() {
     let (dir, store) = store();
     let keys = [key("a"), key("b"), key("c/d")];
     let writable = store.write().expect("writable");
@@ -71,7 +71,7 @@ fn no_link_leads_out_of_the_store() {
 }
 
 #[test]
-fn a_lock_file_is_nobodys_but_its_holders() {
+fn a_lock_file_is_not_a_value() {
     let (dir, store) = store();
     let lock = dir.path().join("c.__lock");
     std::fs::write(&lock, b"half a value").expect("written");
@@ -190,7 +190,7 @@ fn a_link_that_leads_in_a_circle_is_an_error_and_no_directory() {
 }
 
 #[test]
-fn what_is_not_a_regular_file_is_an_error_at_once() {
+fn opening_anything_but_a_regular_file_fails_at_once() {
     let (dir, store) = store();
     let made = Command::new("mkfifo").arg(dir.path().join("fifo")).status().expect("ran");
     assert!(made.success());
@@ -309,7 +309,7 @@ fn a_lock_file_that_is_another_name_of_a_value_does_that_value_no_harm() {
 }
 
 #[test]
-fn who_writes_to_a_store_that_was_removed_is_told_so() {
+fn writes_to_a_removed_store_fail_with_a_reason() {
     let (dir, store) = store();
     dir.close().expect("removed");
     let write = store.write().expect("writable");
@@ -340,9 +340,9 @@ fn directories_that_come_and_go_fail_no_writer() {
 }
 
 #[test]
-fn what_is_erased_is_not_brought_back_by_a_writer_that_knew_it() {
+fn a_concurrent_writer_does_not_restore_an_erased_value() {
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-    // Long enough that writers are often between the check and the rename.
+    // Long values, so that writers are often between the check and the rename.
     const STEP: u64 = 64 << 10;
     let (_dir, store) = store();
     let step = Bytes::from(vec![7; 64 << 10]);
@@ -368,7 +368,7 @@ fn what_is_erased_is_not_brought_back_by_a_writer_that_knew_it() {
             (0..round * 500).for_each(|_| std::hint::spin_loop());
             let before = begun.load(Ordering::SeqCst);
             store.write().expect("writable").erase_values(&[key("k")]).expect("erased");
-            // The write in progress is over.
+            // Wait until the current write has ended.
             while begun.load(Ordering::SeqCst) < before + 2 {}
             let len = store.stat(&key("k")).expect("stat").map_or(0, |stat| stat.len) / STEP;
             let since = begun.load(Ordering::SeqCst) - before + 1;
@@ -432,7 +432,7 @@ fn a_session_is_in_the_store_while_values_are_written_and_no_longer() {
 }
 
 #[test]
-fn what_a_killed_writer_left_is_removed_and_never_what_a_live_one_has() {
+fn files_of_killed_writers_are_removed_and_those_of_live_ones_stay() {
     let (dir, store) = store();
     for text in ["a/dead", "a/live", "other"] {
         set(&store, text);
@@ -497,7 +497,7 @@ fn after_another_boot_every_lock_file_is_looked_at() {
 }
 
 #[test]
-fn a_session_that_names_more_keys_than_anybody_writes_has_the_whole_store_looked_at() {
+fn a_session_with_too_many_keys_makes_recovery_check_the_whole_store() {
     let (dir, store) = store();
     set(&store, "a");
     std::fs::write(dir.path().join("k.__lock"), b"half").expect("written");
@@ -509,7 +509,7 @@ fn a_session_that_names_more_keys_than_anybody_writes_has_the_whole_store_looked
 }
 
 #[test]
-fn what_many_dead_writers_left_is_removed_at_once() {
+fn files_of_many_dead_writers_are_removed_at_once() {
     let (dir, store) = store();
     for id in 0..600 {
         set(&store, &format!("a/{id}"));
@@ -532,7 +532,7 @@ fn what_many_dead_writers_left_is_removed_at_once() {
 }
 
 #[test]
-fn a_session_can_be_joined_by_whoever_may_write_to_the_root() {
+fn the_private_directory_has_the_permissions_of_the_root() {
     let (dir, store) = store();
     std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o2770)).expect("shared");
     set(&store, "k");
@@ -567,7 +567,7 @@ fn a_damaged_session_does_no_harm() {
 }
 
 #[test]
-fn a_private_directory_that_is_none_fails_no_write() {
+fn writes_succeed_if_the_private_directory_is_a_link() {
     let (dir, store) = store();
     let outside = tempfile::tempdir().expect("a temporary directory");
     symlink(outside.path(), dir.path().join(".zarrfs")).expect("linked");
@@ -592,7 +592,7 @@ fn a_session_names_every_key_that_is_being_written_and_stays_short() {
     assert!(longest < 80_000, "{longest} bytes");
 }
 
-/// Replaces a file as `tar x` and restores do: removes it and creates it again with a given time.
+/// Replaces a file as `tar x` does: removes it and creates it again with a given time.
 fn restore(path: &Path, bytes: &[u8], time: SystemTime) {
     std::fs::remove_file(path).expect("removed");
     std::fs::write(path, bytes).expect("written");
@@ -650,7 +650,7 @@ fn where_the_clock_is_coarse_a_value_is_trusted_once_it_could_not_have_changed_u
     assert!(looked.elapsed() < Duration::from_secs(5), "never trusted");
     assert!(now.holds(read()) && !at_once.holds(now));
 
-    // Values that this process stored are trusted at once, because no other program uses that time.
+    // Values of this process are trusted at once, because no other program uses their time.
     let write = store.write().expect("writable");
     let new = || [Bytes::from_static(b"ours").into()];
     let mut version = now;
@@ -660,7 +660,7 @@ fn where_the_clock_is_coarse_a_value_is_trusted_once_it_could_not_have_changed_u
     }
     assert!(looked.elapsed() < Duration::from_secs(5), "waited each time");
 
-    // Values that other programs stored just now are compared, or read again, before a change.
+    // New values of other programs are compared or read again before a change.
     std::fs::write(dir.path().join("k"), b"theirs").expect("written");
     write.set(&key("k"), &new(), Condition::Unchanged(read())).expect("set");
     std::fs::write(dir.path().join("k"), b"theirs").expect("written");

@@ -1,4 +1,4 @@
-//! Moves and empties directories, however deep they are.
+//! Moves and empties directories of any depth.
 
 use std::ffi::{CStr, CString};
 use std::os::fd::OwnedFd;

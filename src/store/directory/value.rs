@@ -18,7 +18,8 @@ pub(super) struct Opened {
     pub stat: Stat,
 }
 
-/// Reads a range of a value. If the value could change unnoticed, its version says what was read.
+/// Reads a range of a value. If a later change could go unnoticed, the version records what was
+/// read.
 pub(super) fn read_range(value: &Opened, range: ByteRange) -> Result<Value> {
     let (offset, len) = range.within(value.stat.len);
     let capacity = usize::try_from(len)
@@ -83,10 +84,9 @@ fn write_slices(mut file: &File, slices: &mut [IoSlice<'_>]) -> Result<()> {
     Ok(())
 }
 
-/// Copies a range of `old` to the position of `file` in the kernel (`copy_file_range`), without our
-/// memory.
+/// Copies a range of `old` to the current position of `file`, in the kernel (`copy_file_range`).
 fn copy_range(old: Option<&File>, offset: u64, len: u64, mut file: &File) -> Result<()> {
-    let stale = || Error::new(Kind::Stale, "the file to copy from became shorter");
+    let stale = || Error::new(Kind::Stale, "the old value became shorter");
     let mut old = old.ok_or_else(stale)?;
     old.seek(SeekFrom::Start(offset))?;
     let copied = std::io::copy(&mut old.take(len), &mut file)?;

@@ -1,4 +1,4 @@
-//! Versions: identify one state of a file among all others ([`Version`]).
+//! Versions, which identify one state of a file among all others ([`Version`]).
 //!
 //! A program may replace a file and give the new one the times of the old one (`tar x`, `cp -p`, a
 //! restore), and ext4 and XFS reuse a freed inode number at once. A version therefore holds two
@@ -7,9 +7,9 @@
 //!
 //! The kernel takes the change time from a clock that ticks every 1 to 10 ms. A file that changes
 //! again within the tick in which it was read keeps its change time. Linux 6.13 and later avoid
-//! this for ext4, XFS, btrfs and tmpfs: a change that follows a `stat` always gets a new time.
-//! Elsewhere a version is marked as unsettled while its file may still change unnoticed, and bytes
-//! read under it are not trusted ([`Version::holds`]).
+//! this on ext4, XFS, btrfs and tmpfs: a change that follows a `stat` always gets a new time. On
+//! other systems a version is unsettled as long as its file may change unnoticed, and bytes that
+//! were read under an unsettled version are not trusted ([`Version::holds`]).
 
 use std::collections::VecDeque;
 use std::ffi::CStr;
@@ -43,10 +43,10 @@ const MULTIGRAIN_SINCE: (u32, u32) = (6, 13);
 /// FUSE.
 const LOCAL: [u64; 5] = [0x794c_7630, 0x2fc1_2fc1, 0xf2f5_2010, 0xca45_1a4e, 0x6573_5546];
 
-/// The most values stored by this process to remember; older ones are settled, or looked at again.
+/// The most values of this process to remember. Older ones are settled, or are checked again.
 const MAX_OWN: usize = 4096;
 
-/// How far the change times of a file system can be trusted.
+/// How reliable the change times of a file system are.
 #[derive(Debug)]
 pub(super) struct Clock {
     /// The file system.
@@ -54,7 +54,7 @@ pub(super) struct Clock {
     /// How long after its change time a file may change again and keep it; 0 if that never happens.
     window: Duration,
     /// The versions that this process stored within the window, with their change times. Their
-    /// modification time is unique, so they are settled. A leaf lock.
+    /// modification times are unique, so they are settled. A leaf lock.
     own: Mutex<VecDeque<[u64; 4]>>,
 }
 
@@ -69,7 +69,7 @@ struct Fields {
 }
 
 impl Clock {
-    /// Detects how far the change times of the file system of `root` can be trusted.
+    /// Detects how reliable the change times of the file system of `root` are.
     pub(super) fn of(root: &OwnedFd) -> io::Result<Self> {
         let device = File::from(root.try_clone()?).metadata()?.dev();
         let kind = u64::try_from(fstatfs(root)?.f_type).map_err(io::Error::other)?;
@@ -157,7 +157,7 @@ impl Clock {
         Stat { version, ..stat }
     }
 
-    /// Waits until files that were looked at just now are settled.
+    /// Waits until versions that were read just now are settled.
     pub(super) fn wait(&self) {
         std::thread::sleep(self.window.max(TICK));
     }

@@ -231,7 +231,7 @@ impl ChunkWriter {
         while let Some(counted) = Storing::take(&self.storing, pool.most_ahead()) {
             let Some(key) = self.core.cache.take_full() else { return };
             let writer = Arc::downgrade(self);
-            pool.run(Urgency::Asked, move || {
+            pool.run(Urgency::Request, move || {
                 let _counted = counted;
                 let mut next = Some(key);
                 while let (Some(writer), Some(key)) = (writer.upgrade(), next.take()) {

@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_goes_with_a_rename_and_what_was_replaced_keeps_its_own() {
+    fn a_rename_keeps_both_inode_numbers() {
         let inodes = Inodes::new();
         let (a, b) = (inodes.at(&place("a")), inodes.at(&place("b")));
         inodes.looked_up(&a);

@@ -179,7 +179,7 @@ impl Listings {
             return;
         }
         let (listings, dir) = (Arc::downgrade(self), Arc::clone(dir));
-        pool.run(Urgency::Ahead, move || {
+        pool.run(Urgency::Prefetch, move || {
             let Some(listings) = listings.upgrade() else { return };
             // The reader gets the error when it reaches that name.
             if let Ok(Some(listed)) = listings.readdir(&dir, position)

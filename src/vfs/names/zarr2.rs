@@ -22,9 +22,9 @@ use super::place::{
 };
 use crate::array::{Array, Coords, parse_index};
 use crate::error::{Error, Kind, Result};
-use crate::hierarchy::{Bounds, Content, Node, Sources, Text, Texts, Wanted, check_len};
+use crate::hierarchy::{Bounds, Content, Node, Sources, Text, TextCache, Wanted, check_len};
 use crate::metadata::shown::Copies;
-use crate::metadata::zarr2::{Documents, Told};
+use crate::metadata::zarr2::{ArrayExtras, Documents};
 use crate::metadata::{DIMENSIONS, Dialect, NodeKind, NodePath, zarr2};
 use crate::vfs::core::Core;
 use crate::vfs::options::Form;
@@ -54,7 +54,7 @@ pub(in crate::vfs) struct Zarr2 {
     /// Groups whose consolidated metadata were written before their metadata file. A leaf lock.
     pub wants_copies: Mutex<HashSet<NodePath>>,
     /// The consolidated metadata that are shown.
-    copies: Texts,
+    copies: TextCache,
 }
 
 impl Zarr2 {
@@ -67,7 +67,7 @@ impl Zarr2 {
             early_attributes: Mutex::default(),
             lacks_fill: Mutex::default(),
             wants_copies: Mutex::default(),
-            copies: Texts::default(),
+            copies: TextCache::default(),
         }
     }
 
@@ -129,7 +129,7 @@ impl Zarr2 {
             return false;
         }
         let Ok(Some(node)) = self.core.hierarchy.node(path) else { return false };
-        let context = self.context_of(&node);
+        let context = self.extras_of(&node);
         array.not_understood().is_none()
             && zarr2::array(array.model(), array.chunk_shape(), context)
                 .is_ok_and(|shown| shown.shows_fill)
@@ -264,7 +264,7 @@ impl Zarr2 {
         let mut documents = match node.content() {
             Content::Group(group) => zarr2::group(group),
             Content::Array(array) => {
-                zarr2::array(array.model(), array.chunk_shape(), self.context_of(node))?
+                zarr2::array(array.model(), array.chunk_shape(), self.extras_of(node))?
             }
             Content::NotUnderstood(_, error) => return Err(error.clone()),
         };
@@ -278,12 +278,12 @@ impl Zarr2 {
     }
 
     /// Returns what Zarr 2 needs besides the model of an array.
-    fn context_of(&self, node: &Node) -> Told {
+    fn extras_of(&self, node: &Node) -> ArrayExtras {
         let says_none = |text: &[u8]| {
             text.windows(DIMENSIONS.len()).any(|window| window == DIMENSIONS.as_bytes())
         };
         let stored = node.stored().or(node.removed());
-        Told {
+        ArrayExtras {
             is_null: self.lacks_fill.lock().contains(node.path()),
             // Other dialects cannot say it, and xarray needs it.
             names_none: *self.core.hierarchy.dialect() != Dialect::V2
@@ -299,7 +299,8 @@ impl Zarr2 {
         }
     }
 
-    /// Returns the consolidated metadata of a group; see [`Texts`](crate::hierarchy::Texts).
+    /// Returns the consolidated metadata of a group, from a
+    /// [`TextCache`](crate::hierarchy::TextCache).
     fn copies_of(&self, path: &NodePath, wanted: Wanted) -> Result<Arc<str>> {
         let node = self.core.hierarchy.existing(path)?;
         let version = node.stored().or(node.removed()).map(|stored| stored.stat.version.state());

@@ -64,7 +64,7 @@ impl Assembler {
         let decode_next = |count: usize| {
             for (part, _) in beside.borrow_mut().by_ref().take(count) {
                 let (ticket, to) = (how.ticket.clone(), Target::Cache(since));
-                self.decoder.decode(Urgency::Next, ticket, part.chunk.clone(), to);
+                self.decoder.decode(Urgency::Soon, ticket, part.chunk.clone(), to);
             }
         };
         decode_next(how.beside);

@@ -42,7 +42,7 @@ impl Decoder {
             if !ticket.is_wanted() || cache.is_here(&array, &coords) {
                 return;
             }
-            if urgency == Urgency::Ahead {
+            if urgency == Urgency::Prefetch {
                 cache.counters().ahead.fetch_add(1, Ordering::Relaxed);
             }
             let since = match to {

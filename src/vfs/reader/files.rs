@@ -223,7 +223,7 @@ impl ChunkFiles {
                 && !self.decoder.backing_files.is_here(&self.decoder.core.cache, array, &coords)
             {
                 let chunk = ChunkRef { array: Arc::clone(array), coords };
-                self.decoder.decode(Urgency::Ahead, ticket, chunk, since);
+                self.decoder.decode(Urgency::Prefetch, ticket, chunk, since);
             }
         }
     }
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn each_file_of_a_sequence_is_decoded_once_in_advance_and_none_elsewhere() {
+    fn only_the_files_of_a_sequence_are_prefetched_each_once() {
         assert_eq!(asked(&[3, 4, 5, 6]), [6, 7, 8, 9]);
         assert_eq!(asked(&[1, 10, 11, 12]), [12, 13, 14, 15], "numbers, as both orders agree");
         assert_eq!(asked(&[8, 80, 81]), [82, 83, 84], "texts");

@@ -225,7 +225,7 @@ impl Reader {
         for (chunk, ticket) in plan.soon {
             if !self.core.cache.is_here(&chunk.array, &chunk.coords) {
                 let to = Target::Cache(self.core.fresh_since(Some(open.opened)));
-                self.decoder.decode(Urgency::Ahead, ticket, chunk, to);
+                self.decoder.decode(Urgency::Prefetch, ticket, chunk, to);
             }
         }
         let bytes = self.assembler.assemble_unchanged(open, request, &how)?;

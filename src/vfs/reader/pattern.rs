@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn who_reads_backwards_or_anywhere_has_no_sequence() {
+    fn backward_and_random_reads_are_not_sequential() {
         assert_eq!(sequential((20..80).rev()), [false; 60]);
         assert_eq!(sequential([7, 91, 33, 60, 12, 77]), [false; 6]);
     }

@@ -274,7 +274,7 @@ fn cases() -> Vec<(Dialect, Copies)> {
 }
 
 #[test]
-fn a_killed_daemon_leaves_a_hierarchy_that_opens_and_the_next_one_ends_what_it_did() {
+fn after_a_kill_the_hierarchy_opens_and_the_next_daemon_completes_the_change() {
     for (dialect, copies) in cases() {
         for change in CHANGES {
             let bed = prepared(&dialect, copies, change);

@@ -173,7 +173,7 @@ fn prepared(dialect: &Dialect, (shards, copies): (bool, bool), call: &Call) -> B
 }
 
 #[test]
-fn a_call_that_fails_leaves_what_was_there() {
+fn a_failed_call_changes_nothing() {
     let cases = ["v3", "v2", "d2020-10", "n5"].into_iter();
     let cases = cases.flat_map(|name| [false, true].map(|copies| (name, copies)));
     for (name, copies) in cases {

@@ -24,7 +24,7 @@ fn a_shard_is_stored_once_for_all_that_waits_for_it() {
 }
 
 #[test]
-fn what_waits_is_there_for_everybody_in_the_mount() {
+fn pending_chunks_are_visible_everywhere_in_the_mount() {
     let mut bed = Bed::patient();
     bed.write("sharded/c/1", b"1111").expect("closed");
     bed.write("sharded/c/2", b"2222").expect("closed");
@@ -90,7 +90,7 @@ fn a_failure_comes_out_of_the_next_close_and_fsync_in_that_shard_and_of_unmount(
 }
 
 #[test]
-fn where_all_chunks_wait_one_in_no_shard_is_stored_by_itself_and_its_failure_told_in_its_array() {
+fn with_writeback_all_a_failure_is_reported_in_its_array() {
     let bed = Bed::behind();
     bed.write("plain/c/0", b"aaaa").expect("closed");
     assert_eq!((bed.sets(), bed.stored("plain/c/0")), (0, None), "its writer waited");
@@ -107,7 +107,7 @@ fn where_all_chunks_wait_one_in_no_shard_is_stored_by_itself_and_its_failure_tol
 }
 
 #[test]
-fn pages_are_kept_when_what_waited_is_stored_as_it_was() {
+fn pages_are_kept_when_pending_chunks_are_stored_unchanged() {
     let bed = Bed::patient();
     bed.write("sharded/c/0", b"aaaa").expect("closed");
     let number = bed.find("sharded/c/0").expect("there");
@@ -121,7 +121,7 @@ fn pages_are_kept_when_what_waited_is_stored_as_it_was() {
 }
 
 #[test]
-fn what_others_store_in_the_shard_meanwhile_is_kept() {
+fn chunks_that_other_programs_store_in_the_shard_are_kept() {
     let (bed, other) = (Bed::patient(), Bed::patient());
     other.write("sharded/c/1", b"bbbb").expect("closed");
     other.vfs.sync().expect("stored");
@@ -134,7 +134,7 @@ fn what_others_store_in_the_shard_meanwhile_is_kept() {
 }
 
 #[test]
-fn a_node_that_moves_takes_what_waits_along_and_one_that_is_removed_drops_it() {
+fn pending_chunks_move_with_their_node_and_are_dropped_with_it() {
     let mut bed = Bed::patient();
     bed.write("sharded/c/0", b"aaaa").expect("closed");
     bed.rename("sharded", "moved").expect("moved");
@@ -169,7 +169,7 @@ fn a_smaller_shape_drops_the_chunks_that_wait_outside_of_it() {
 }
 
 #[test]
-fn no_more_waits_than_the_limit_and_what_does_not_fit_says_why() {
+fn pending_chunks_stay_within_the_limit_and_a_refusal_gives_the_reason() {
     let limit = 3 * 600;
     let bed = Bed::limited(limit);
     for (chunk, byte) in (0..4).chain(0..4).zip(b'a'..) {
@@ -238,7 +238,7 @@ fn a_chunk_that_is_removed_while_its_shard_is_stored_stays_removed() {
 }
 
 #[test]
-fn a_node_is_removed_after_what_is_being_stored_in_it() {
+fn a_node_is_removed_after_its_chunks_in_progress_are_stored() {
     let mut bed = Bed::patient();
     bed.write("sharded/c/0", b"aaaa").expect("closed");
     let (vfs, array) = (std::sync::Arc::clone(&bed.vfs), bed.find("sharded").expect("there"));
@@ -264,7 +264,7 @@ fn a_node_is_removed_after_what_is_being_stored_in_it() {
 }
 
 #[test]
-fn who_has_a_chunk_open_reads_it_while_its_node_moves() {
+fn an_open_chunk_can_be_read_while_its_node_moves() {
     let mut bed = Bed::new();
     bed.write("sharded/c/0", b"0000").expect("closed");
     bed.vfs.sync().expect("stored");
@@ -294,7 +294,7 @@ fn move_to_and_fro(vfs: &crate::vfs::Vfs) {
 }
 
 #[test]
-fn what_is_written_while_its_node_moves_is_stored_where_that_goes() {
+fn a_chunk_written_while_its_node_moves_is_stored_at_the_new_place() {
     let mut bed = Bed::patient();
     bed.write("sharded/c/0", b"0000").expect("closed");
     let number = bed.find("sharded/c/0").expect("there");

@@ -23,7 +23,7 @@ fn a_damaged_shard_hides_only_its_own_chunks() {
 }
 
 #[test]
-fn inodes_are_let_go_of_when_nobody_knows_them() {
+fn inodes_are_dropped_when_the_kernel_forgets_them() {
     let bed = Bed::new();
     assert_eq!(bed.vfs.names.inodes.len(), 1);
     // The kernel forgets it while it is still open, and before it is stored.
@@ -34,7 +34,7 @@ fn inodes_are_let_go_of_when_nobody_knows_them() {
     bed.vfs.tick();
     bed.vfs.tick();
     assert_eq!(bed.vfs.names.inodes.len(), 1, "the inode of a scratch file is kept for ever");
-    // Told of in a listing, and not passed on.
+    // The kernel looked the name up in a listing, and did not use it.
     let dir = bed.vfs.listings().opendir(ROOT).expect("opened");
     let first = bed.vfs.listings().readdir(&dir, 0).expect("read").expect("there");
     let attr = bed.vfs.listings().lookup_listed(&dir, &first).expect("told").expect("there");
@@ -49,7 +49,7 @@ fn inodes_are_let_go_of_when_nobody_knows_them() {
 }
 
 #[test]
-fn a_chunk_that_a_smaller_shape_has_erased_is_not_there_for_those_who_still_know_it() {
+fn a_chunk_erased_by_a_smaller_shape_is_gone_for_known_inodes() {
     let bed = Bed::new();
     bed.write("plain/c/3", b"abcd").expect("stored");
     let number = bed.find("plain/c/3").expect("there");
@@ -63,7 +63,7 @@ fn a_chunk_that_a_smaller_shape_has_erased_is_not_there_for_those_who_still_know
 }
 
 #[test]
-fn what_was_read_before_an_edit_is_not_kept_after_it() {
+fn reads_from_before_an_edit_are_not_cached() {
     let bed = Bed::new();
     let plain = NodePath::parse("plain").expect("a path");
     bed.vfs.hierarchy().invalidate(&plain);

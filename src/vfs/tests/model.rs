@@ -628,7 +628,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: cases(300), ..ProptestConfig::default() })]
 
     #[test]
-    fn files_are_what_was_written_live_and_after_a_remount(
+    fn files_hold_the_written_bytes_live_and_after_a_remount(
         steps in prop::collection::vec(step(), 1..60),
     ) {
         for mut bed in [Bed::new(), Bed::passing(), Bed::behind()] {
@@ -645,7 +645,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: cases(100), ..ProptestConfig::default() })]
 
     #[test]
-    fn a_store_that_stops_taking_values_loses_nothing_and_goes_on_when_it_is_repaired(
+    fn a_failing_store_loses_nothing_and_continues_after_repair(
         steps in prop::collection::vec(step(), 1..40), good in 2_usize..20,
     ) {
         for mut bed in [Bed::new(), Bed::behind()] {
@@ -665,7 +665,7 @@ proptest! {
 }
 
 #[test]
-fn whichever_set_fails_it_is_told_and_the_store_keeps_what_it_had() {
+fn every_failing_set_is_reported_and_stored_values_stay() {
     for name in ["plain/c/0", "sharded/c/1", "plain/scratch"] {
         for nth in 1..6 {
             let mut bed = Bed::new();

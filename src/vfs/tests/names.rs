@@ -8,7 +8,7 @@ use crate::error::Kind;
 use crate::vfs::Access;
 
 #[test]
-fn a_rename_that_is_refused_leaves_those_who_have_the_file_open_as_they_were() {
+fn a_refused_rename_does_not_affect_open_files() {
     let bed = Bed::new();
     bed.write("plain/c/0", b"abcd").expect("stored");
     bed.write("plain/scratch", b"too long").expect("kept");
@@ -22,7 +22,7 @@ fn a_rename_that_is_refused_leaves_those_who_have_the_file_open_as_they_were() {
 }
 
 #[test]
-fn an_unlink_that_fails_leaves_those_who_have_the_file_open_as_they_were() {
+fn a_failed_unlink_does_not_affect_open_files() {
     let bed = Bed::new();
     bed.write("plain/c/0", b"abcd").expect("stored");
     let open = bed.open("plain/c/0", Access::Write).expect("opened");
@@ -45,7 +45,7 @@ fn a_rename_that_the_store_refuses_keeps_the_unstored_bytes_of_both_files() {
 }
 
 #[test]
-fn who_opens_a_file_while_another_takes_its_name_has_the_bytes_of_one_of_them() {
+fn an_open_during_a_rename_reads_one_of_the_two_files() {
     let bed = Bed::new();
     bed.write("plain/c/0", b"abcd").expect("stored");
     bed.write("plain/scratch", b"ABCD").expect("kept");
@@ -68,7 +68,7 @@ fn who_opens_a_file_while_another_takes_its_name_has_the_bytes_of_one_of_them() 
 }
 
 #[test]
-fn a_document_that_is_replaced_can_be_read_by_those_who_have_it_open() {
+fn a_replaced_metadata_file_can_be_read_through_open_descriptors() {
     let bed = Bed::new();
     let open = bed.open("plain/zarr.json", Access::Read).expect("opened");
     let old = bed.read("plain/zarr.json").expect("read");
@@ -104,7 +104,7 @@ fn a_file_with_the_name_of_a_chunk_does_not_become_the_document_of_its_array() {
 }
 
 #[test]
-fn who_opened_what_replaced_a_chunk_reads_it_when_that_is_replaced_too() {
+fn an_open_chunk_survives_two_replacements() {
     let bed = Bed::passing();
     bed.write("plain/c/0", b"abcd").expect("stored");
     let number = bed.find("plain/c/0").expect("there");

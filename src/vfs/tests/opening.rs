@@ -4,7 +4,7 @@ use super::bed::Bed;
 use crate::vfs::{Access, Pages};
 
 #[test]
-fn pages_of_a_file_that_has_lost_its_name_are_not_taken_to_be_what_it_had_then() {
+fn pages_are_dropped_when_a_replaced_file_is_opened_again() {
     let bed = Bed::new();
     bed.write("plain/c/0", b"abcd").expect("stored");
     let number = bed.find("plain/c/0").expect("there");

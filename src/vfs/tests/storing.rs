@@ -8,7 +8,7 @@ use crate::error::Kind;
 use crate::vfs::{Access, Pages};
 
 #[test]
-fn an_ordinary_file_that_is_rewritten_is_stored_though_nobody_knows_it_any_more() {
+fn a_rewritten_ordinary_file_is_stored_after_the_kernel_forgot_it() {
     let bed = Bed::new();
     bed.put("plain/notes", b"old".to_vec());
     let number = bed.find("plain/notes").expect("there");
@@ -22,7 +22,7 @@ fn an_ordinary_file_that_is_rewritten_is_stored_though_nobody_knows_it_any_more(
 }
 
 #[test]
-fn what_could_not_be_synced_is_synced_by_the_next_who_asks() {
+fn a_failed_sync_is_repeated_by_the_next_one() {
     let bed = Bed::new();
     for sync in [
         |bed: &Bed| bed.vfs.sync(),
@@ -47,7 +47,7 @@ fn what_could_not_be_synced_is_synced_by_the_next_who_asks() {
 }
 
 #[test]
-fn who_syncs_a_directory_is_not_told_of_what_others_are_still_writing() {
+fn syncing_a_directory_ignores_files_that_others_are_writing() {
     let bed = Bed::new();
     let open = bed.create("plain/c/0").expect("created");
     bed.vfs.write(open, 0, b"ab").expect("written");
@@ -76,7 +76,7 @@ fn a_time_that_is_set_does_not_make_old_bytes_those_of_a_newer_value() {
 }
 
 #[test]
-fn the_time_of_what_is_made_for_each_reader_cannot_be_set() {
+fn the_time_of_a_generated_file_cannot_be_set() {
     let bed = Bed::new();
     let number = bed.find(".zarrfs/errors").expect("there");
     let refused = bed.vfs.set_modified(number, SystemTime::now()).expect_err("set");
@@ -108,7 +108,7 @@ fn files_that_wait_go_to_the_store_when_there_is_no_room_for_more() {
 }
 
 #[test]
-fn who_opens_after_a_refused_close_reads_what_is_stored() {
+fn an_open_after_a_refused_close_reads_the_stored_bytes() {
     let bed = Bed::new();
     bed.write("plain/c/0", b"abcd").expect("stored");
     for (path, refused) in [("plain/c/0", &b"xy"[..]), ("plain/zarr.json", b"{")] {

@@ -9,7 +9,7 @@ use crate::dtype::{DType, FillValue, integer};
 use crate::json::Object;
 use crate::metadata::{FILL, masked_value};
 
-/// Attributes whose values are elements of the array, by the CF conventions.
+/// Attributes whose values have the type of the array, by the CF conventions.
 const OF_THE_TYPE: [&str; 7] =
     [FILL, "missing_value", "valid_min", "valid_max", "valid_range", "flag_values", "flag_masks"];
 
@@ -20,7 +20,7 @@ pub(in crate::view) struct Attribute {
     pub name: String,
     /// The values.
     pub values: Values,
-    /// Whether the values are elements of the array, and so have its type in every file.
+    /// Whether the values have the type of the array.
     pub is_of_the_type: bool,
 }
 
@@ -52,7 +52,8 @@ impl Attribute {
     }
 }
 
-/// Returns the attributes of a node. `dtype` is the type for elements in attributes. Omits null.
+/// Returns the attributes of a node, without those that are null. Attributes of the array's type
+/// get the type `dtype`.
 pub(in crate::view) fn attributes(object: &Object, dtype: Option<&DType>) -> Vec<Attribute> {
     let attribute = |(name, value): (&String, &Value)| {
         let of_type = dtype.filter(|_| OF_THE_TYPE.contains(&name.as_str()));
@@ -99,7 +100,7 @@ fn elements(name: &str, value: &Value, dtype: &DType) -> Option<Values> {
             let bytes: Vec<Vec<u8>> = items.iter().map(element).collect::<Option<_>>()?;
             Some(Values::Numbers(dtype.clone(), bytes.concat(), Many::Yes))
         }
-        // netCDF requires a list of one element.
+        // netCDF requires `_FillValue` to be a list of one element.
         _ if name == FILL => Some(Values::Numbers(dtype.clone(), element(value)?, Many::Yes)),
         _ => Some(Values::Numbers(dtype.clone(), element(value)?, Many::No)),
     }

@@ -1,4 +1,4 @@
-//! The coordinates of an array. A file of the array alone would lack the positions of its elements.
+//! Finds the coordinates of an array: without them its file would lack positions of elements.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use crate::view::source::Source;
 /// The most arrays that the attributes of one array may name.
 const MAX_NAMES: usize = 256;
 
-/// Whether an array has one dimension, with the array's name.
+/// Whether an array has one dimension, which has the name of the array.
 pub(in crate::view) fn is_coordinate(array: &Source<'_>) -> bool {
     array.array().is_ok_and(|own| {
         let model = own.model();
@@ -17,9 +17,9 @@ pub(in crate::view) fn is_coordinate(array: &Source<'_>) -> bool {
     })
 }
 
-/// Returns an array with its related arrays of the group, and the group: the coordinates of its
-/// dimensions, the arrays in the attributes `coordinates` and `grid_mapping` without other
-/// dimensions, and their `bounds`, which have one more dimension.
+/// Returns an array with related arrays of its group, and the group. Related are the coordinates of
+/// its dimensions, the arrays in the attributes `coordinates` and `grid_mapping` if they have no
+/// other dimensions, and the `bounds` of these, which have one more dimension.
 pub(in crate::view) fn with_coordinates<'s>(
     source: &Source<'s>,
 ) -> Result<(Vec<Source<'s>>, Option<Source<'s>>)> {

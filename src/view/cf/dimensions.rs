@@ -25,8 +25,8 @@ pub(in crate::view) struct Dimensions {
 
 impl Dimensions {
     /// Returns the numbers of the dimensions of an array. A dimension without a name is not shared.
-    /// For a second length the name has the length appended, as for the levels of an OME-Zarr
-    /// image.
+    /// If a name occurs with a second length, as in the levels of an OME-Zarr image, that dimension
+    /// has the length appended to its name.
     pub fn claim(&mut self, array: &Source<'_>) -> Result<Vec<usize>> {
         let model = array.array()?.model();
         let mut names = model.dimension_names.iter();

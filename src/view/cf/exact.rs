@@ -1,8 +1,8 @@
-//! Numbers of one type converted to another if none changes.
+//! Converts numbers to another type if all of them stay exactly the same.
 
 use crate::dtype::{DType, half_value};
 
-/// Converts the little-endian numbers in `bytes` to another type; `None` if one would change.
+/// Converts the little-endian numbers in `bytes` to another type; `None` if any would change.
 pub(in crate::view) fn exactly(bytes: &[u8], from: &DType, to: &DType) -> Option<Vec<u8>> {
     if from == to {
         return Some(bytes.to_vec());
@@ -15,7 +15,7 @@ pub(in crate::view) fn exactly(bytes: &[u8], from: &DType, to: &DType) -> Option
                 #[expect(
                     clippy::cast_possible_truncation,
                     clippy::as_conversions,
-                    reason = "a single is nearest to every half: itself"
+                    reason = "every half is exactly a single"
                 )]
                 numbers.extend((half_value(half) as f32).to_le_bytes());
             }

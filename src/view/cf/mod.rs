@@ -1,14 +1,14 @@
 //! A group as a data set of netCDF: dimensions, variables and attributes, as xarray maps Zarr to
 //! it.
 //!
-//! The netCDF formats write this data set, and nothing else of a node. Arrays of types that netCDF
-//! does not have are left out, and a global attribute lists them with the reasons.
+//! The netCDF formats write only this data set. Arrays of types that netCDF does not have are left
+//! out, and a global attribute lists them with the reasons.
 //!
-//! - [CF conventions](https://cfconventions.org/cf-conventions/cf-conventions.html), what
-//!   attributes mean.
+//! - [CF conventions](https://cfconventions.org/cf-conventions/cf-conventions.html): the meaning
+//!   of attributes.
 //! - [netCDF data
-//!   models](https://docs.unidata.ucar.edu/nug/current/netcdf_data_set_components.html), what names
-//!   may be.
+//!   models](https://docs.unidata.ucar.edu/nug/current/netcdf_data_set_components.html): valid
+//!   names.
 
 mod attributes;
 mod coordinates;
@@ -158,11 +158,11 @@ impl<'s> Dataset<'s> {
 pub(super) fn left_out(reasons: &[(String, Error)]) -> Option<Attribute> {
     let count = reasons.len().saturating_sub(MAX_REASONS);
     let reasons = reasons.iter().take(MAX_REASONS);
-    let mut said: Vec<String> =
+    let mut list: Vec<String> =
         reasons.map(|(name, error)| format!("{name}: {}", error.detail())).collect();
     if count > 0 {
-        said.push(format!("and {count} more"));
+        list.push(format!("and {count} more"));
     }
     // Readers stop at a NUL.
-    (!said.is_empty()).then(|| Attribute::text(LEFT_OUT, said.join("; ").replace('\0', "\\0")))
+    (!list.is_empty()).then(|| Attribute::text(LEFT_OUT, list.join("; ").replace('\0', "\\0")))
 }

@@ -27,9 +27,9 @@ pub(in crate::view) fn clean(name: &str) -> String {
     clean
 }
 
-/// Returns the names for a file in order: the result of `fitting` for each, or a variant if that is
-/// in `taken`. A name that fits stays unchanged, so a program never finds another object under it.
-/// Changed names are never in `avoided`.
+/// Returns a unique name in a file for each of `names`, in order: the result of `fitting`, or a
+/// variant of it if another name or `taken` has it. A name that fits stays unchanged, so a program
+/// never finds a different object under it. Changed names are never in `avoided`.
 pub(in crate::view) fn distinct<'n>(
     names: impl Iterator<Item = &'n str> + Clone,
     taken: &mut HashSet<String>,

@@ -44,7 +44,7 @@ impl Room {
         let left = u64::try_from(len).ok().and_then(|len| self.0.checked_sub(len));
         self.0 = left.ok_or_else(|| {
             let what = "of values whose types the format lacks";
-            Error::unsupported(format!("the file has more than {MAX_ROOM} bytes {what}"))
+            Error::unsupported(format!("the file would have more than {MAX_ROOM} bytes {what}"))
         })?;
         Ok(())
     }
@@ -182,7 +182,7 @@ impl Attribute {
 /// Adds the attributes that describe converted elements.
 fn add_converted(all: &mut Vec<Attribute>, mut added: Vec<Attribute>, dtype: &DType) {
     let has = |all: &[Attribute], name: &str| all.iter().any(|own| own.name == name);
-    // The array may name another missing value: both are right.
+    // The array may already have another missing value; then the file has both.
     if has(all, FILL) {
         added.iter_mut().filter(|new| new.name == FILL).for_each(|new| {
             MISSING.clone_into(&mut new.name);
@@ -196,9 +196,9 @@ fn add_converted(all: &mut Vec<Attribute>, mut added: Vec<Attribute>, dtype: &DT
     all.extend(added);
 }
 
-/// Appends an underscore to the names of attributes of an array that would be wrong about the
-/// elements in the file: those that differ from the attributes in `added` and, for times, those
-/// that say how to decode numbers.
+/// Appends an underscore to the names of attributes of an array that would be wrong in the file,
+/// because elements were converted: those that differ from the attributes in `added` and, for
+/// times, those by which readers decode numbers.
 pub(in crate::view) fn set_aside(all: &mut [Attribute], added: &[Attribute], dtype: &DType) {
     let of_times: &[&str] = match dtype {
         // Time spans without a unit are numbers.

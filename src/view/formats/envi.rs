@@ -37,7 +37,7 @@ pub(super) fn build(source: &Source<'_>) -> Result<View> {
         [lines, samples, bands] if is_channel(2) => ("bip", lines, samples, bands),
         [lines, bands, samples] if is_channel(1) => ("bil", lines, samples, bands),
         [bands, lines, samples] => ("bsq", lines, samples, bands),
-        _ => return Err(Error::unsupported("ENVI has images of one to three dimensions")),
+        _ => return Err(Error::unsupported("ENVI images have one to three dimensions")),
     };
     let mut text = format!(
         "ENVI\ndescription = {{{}}}\nsamples = {samples}\nlines = {lines}\nbands = {bands}\nheader offset = 0\n\

@@ -1,8 +1,9 @@
-//! `fits`: a primary image (FITS standard 4.0, <https://fits.gsfc.nasa.gov/fits_standard.html>):
-//! cards of 80 characters and elements, each filled up to blocks of 2880 bytes, big endian.
+//! `fits`: a primary image (FITS standard 4.0, <https://fits.gsfc.nasa.gov/fits_standard.html>).
+//! Cards of 80 characters come first, then the elements, big endian; each is padded to blocks of
+//! 2880 bytes.
 //!
-//! FITS has each integer type only signed or only unsigned. The other ones are stored less half of
-//! their range, and `BZERO` has the difference.
+//! FITS has bytes only unsigned and longer integers only signed. Other integers are stored with an
+//! offset of half their range, which `BZERO` states.
 
 use super::header::line;
 use crate::dtype::DType;

@@ -8,9 +8,9 @@ pub(super) fn line(text: &str) -> String {
     text.chars().map(|char| if char.is_control() { '_' } else { char }).collect()
 }
 
-/// Returns the name of the data file that a text header names. Fails for names that readers misread
-/// and so would read another node's elements: they skip leading spaces and separators, take a `%`
-/// for the number of a slice, and a `\` for a `/`.
+/// Returns the name of the data file for a text header. Fails for names that readers misread, so
+/// that they would read another node's elements: they skip leading spaces and separators, treat `%`
+/// as the number of a slice, and `\` as `/`.
 pub(super) fn data_file(source: &Source<'_>) -> Result<String> {
     let name = source.raw_name();
     let is_skipped = |char: char| char.is_whitespace() || matches!(char, '=' | ':');
@@ -18,9 +18,7 @@ pub(super) fn data_file(source: &Source<'_>) -> Result<String> {
         || name.starts_with(is_skipped)
         || name.starts_with("LIST")
     {
-        return Err(Error::unsupported(format!(
-            "readers would not accept {name:?} as a file name"
-        )));
+        return Err(Error::unsupported(format!("readers would misread the file name {name:?}")));
     }
     Ok(name)
 }

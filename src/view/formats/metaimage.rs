@@ -1,6 +1,6 @@
-//! `mha`, and `mhd` with the elements in `X.raw` beside it: MetaImage
-//! (<https://itk.org/Wiki/ITK/MetaIO>), lines of names and values. The last line says where the
-//! elements are.
+//! `mha`: MetaImage (<https://itk.org/Wiki/ITK/MetaIO>), a header of lines with names and values,
+//! followed by the elements. `mhd` is the header alone; its elements are in `X.raw` beside it. The
+//! last line of the header states where the elements are.
 
 use super::header::data_file;
 use crate::dtype::DType;

@@ -1,4 +1,4 @@
-//! The formats. Each returns the file for a node, or the reason why there is none.
+//! The formats. Each builds the file for a node, or explains why there is none.
 
 mod envi;
 mod fits;

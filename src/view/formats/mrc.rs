@@ -1,5 +1,5 @@
-//! `mrc`: MRC2014 (<https://www.ccpem.ac.uk/mrc_format/mrc2014.php>), a header of 1024 bytes,
-//! little endian, the elements.
+//! `mrc`: MRC2014 (<https://www.ccpem.ac.uk/mrc_format/mrc2014.php>), a header of 1024 bytes
+//! followed by the elements, all little endian.
 
 use super::header::{put, single};
 use crate::dtype::DType;
@@ -43,7 +43,7 @@ fn header(image: &Image) -> Result<Vec<u8>> {
     let int = |len: u64| i32::try_from(len).map_err(|_| too_long());
     let sections = int(z.len.checked_mul(volumes.len).ok_or_else(too_long)?)?;
     let (columns, rows) = (int(x.len)?, int(y.len)?);
-    // A unit cell is a volume. Planes that are not a volume are cells of one section.
+    // A unit cell is a volume. In a stack of planes each plane is a cell of one section.
     let depth = if is_stack_of_planes { 1 } else { int(z.len)? };
     let space_group: i32 = match image.axes.len() {
         4 => 401,

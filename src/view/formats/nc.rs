@@ -5,9 +5,9 @@
 //! "CDF" 2|5 | number of records | dimensions | attributes | variables | room | data | padding | data ..
 //! ```
 //!
-//! All numbers are big endian. Lengths have four bytes, in CDF-5 eight; names and values are padded
-//! to a multiple of four. Elements of types that CDF-2 does not have are converted if they are few
-//! and none changes, as xarray does with times.
+//! All numbers are big endian. Lengths have four bytes in CDF-2 and eight in CDF-5; names and
+//! values are padded to a multiple of four. Elements of types that CDF-2 lacks are converted if
+//! there are few and none changes, as xarray does with times.
 //!
 //! - [The format](https://docs.unidata.ucar.edu/netcdf-c/current/file_format_specifications.html)
 //! - [CDF-5](https://parallel-netcdf.github.io/doc/c-reference/pnetcdf-c/CDF_002d5-file-format-specification.html)
@@ -25,17 +25,17 @@ const NC_DIMENSION: u32 = 10;
 const NC_VARIABLE: u32 = 11;
 const NC_ATTRIBUTE: u32 = 12;
 
-/// The space for the header to grow; the data begin after it, at a multiple of [`PAGE`]. A program
-/// that adds an attribute in place then writes to the header first, which fails before any data
-/// move.
+/// The space in which the header can grow; the data begin after it, at a multiple of [`PAGE`]. A
+/// program that adds an attribute in place then begins by writing to the header, which fails before
+/// any data move.
 const ROOM: u64 = 8 << 10;
 const PAGE: u64 = 4 << 10;
 
 /// The most elements along a dimension of CDF-2.
 const MAX_DIMENSION: u64 = (1 << 31) - 4;
 
-/// The most bytes of each variable in CDF-2 except the last, and the value that stands for the
-/// length of a longer one.
+/// The most bytes of a variable in CDF-2, except the last one, and the value that CDF-2 stores as
+/// the length of a longer one.
 const MAX_VSIZE: u64 = (1 << 32) - 4;
 const LONGER: u64 = (1 << 32) - 1;
 
@@ -90,8 +90,8 @@ pub(super) fn build(source: &Source<'_>) -> Result<View> {
     Ok(file(&dataset, version)?.with_left_out(left_out))
 }
 
-/// Keeps a dimension without elements as the record dimension. There can be only one, and it must
-/// be the first of a variable, so other variables with empty dimensions are left out.
+/// Makes a dimension of length 0 the record dimension. There can be only one, and it must be the
+/// first dimension of a variable, so variables with other empty dimensions are left out.
 fn keep_one_record_dimension(dataset: &mut Dataset<'_>) -> Result<()> {
     let empty: Vec<bool> = dataset.dimensions.iter().map(|dimension| dimension.len == 0).collect();
     let is_empty = |number: &&usize| empty.get(**number).copied().unwrap_or_default();
@@ -102,7 +102,7 @@ fn keep_one_record_dimension(dataset: &mut Dataset<'_>) -> Result<()> {
         let fits = number == 0 || (number == 1 && chosen.is_some() && first(variable) == chosen);
         (!fits).then(|| {
             Error::unsupported(
-                "only one dimension of a classic file can be empty, and is the first",
+                "in a classic netCDF file only one dimension can be empty, and it must come first",
             )
         })
     });
@@ -250,8 +250,9 @@ impl Header {
         match self.version {
             Version::Cdf5 => self.bytes.extend(count.to_be_bytes()),
             Version::Cdf2 => {
-                let count = u32::try_from(count)
-                    .map_err(|_| Error::unsupported(format!("CDF-2 has no length {count}")))?;
+                let count = u32::try_from(count).map_err(|_| {
+                    Error::unsupported(format!("CDF-2 cannot store the length {count}"))
+                })?;
                 self.bytes.extend(count.to_be_bytes());
             }
         }

@@ -1,10 +1,10 @@
-//! `nii`: NIfTI-1 (<https://nifti.nimh.nih.gov/nifti-1>), a header of 348 bytes, four that say that
-//! there are no extensions, the elements; NIfTI-2 (540 bytes) where an axis has more than 32767
-//! elements.
+//! `nii`: NIfTI-1 (<https://nifti.nimh.nih.gov/nifti-1>): a header of 348 bytes, four bytes that
+//! say that there are no extensions, then the elements. If an axis has more than 32767 elements, it
+//! is NIfTI-2, with a header of 540 bytes.
 //!
-//! Axes are x, y, z, time and channels, the fastest first. An array with channels before time, or
-//! the other way round, is reordered volume by volume. Axes of space stay in their order, and the
-//! matrix tells them apart. If the header of another file is stored beside the image
+//! Axes are x, y, z, time and channels, fastest first. If an array has time and channels in the
+//! other order, its volumes are reordered. Axes of space keep their order, and the matrix
+//! identifies them. If the header of another file is stored beside the image
 //! ([`nifti_zarr`](super::nifti_zarr)), the view uses it.
 
 use super::header::{put, single};
@@ -87,7 +87,7 @@ fn datatype(image: &Image) -> Result<(i16, i16, usize)> {
 fn places(axes: &[Axis]) -> Result<[Option<usize>; RANK]> {
     let mut places = [None; RANK];
     let has = |kind| axes.iter().any(|axis| axis.kind == Some(kind));
-    // If neither time nor channels are known, unknown axes follow space in their order.
+    // If neither time nor channels are known, unknown axes follow the spatial ones in order.
     let others = if has(Kind::Time) || has(Kind::Channel) { 5..RANK } else { 3..RANK };
     for (index, axis) in axes.iter().enumerate().rev() {
         let among = match axis.kind {
@@ -103,7 +103,8 @@ fn places(axes: &[Axis]) -> Result<[Option<usize>; RANK]> {
             None if axis.len == 1 => {}
             None => {
                 return Err(Error::unsupported(
-                    "NIfTI has three spatial axes, one of time, one of channels and two others",
+                    "NIfTI has at most three spatial axes, one of time, one of channels and two \
+                     others",
                 ));
             }
         }

@@ -1,6 +1,6 @@
-//! NIfTI-Zarr (<https://github.com/neuroscales/nifti-zarr>): an OME-Zarr image with the header of
-//! the NIfTI file that it was made of, as an array `nifti` of bytes beside its levels. The file
-//! that the largest level is has that header again.
+//! NIfTI-Zarr (<https://github.com/neuroscales/nifti-zarr>): an OME-Zarr image made from a NIfTI
+//! file, whose header is stored as an array `nifti` of bytes beside the levels. The view of the
+//! largest level has that header again.
 
 use crate::view::image::levels;
 use crate::view::source::Source;

@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_header_is_what_numpy_reads_and_aligned() {
+    fn a_header_is_readable_by_numpy_and_aligned() {
         for (dict, version) in [("{}", 1), (&" ".repeat(70_000), 2), ("{'é'}", 1), ("{'ψ'}", 3)] {
             let bytes = header(dict).expect("short");
             assert_eq!((bytes.len() % 64, bytes[6], bytes.last()), (0, version, Some(&b'\n')));

@@ -1,5 +1,6 @@
-//! `nrrd`, and `nhdr` which says the same of `X.raw` beside it: "nearly raw raster data"
-//! (<https://teem.sourceforge.net/nrrd/format.html>), a text header, an empty line, the elements.
+//! `nrrd`: "nearly raw raster data" (<https://teem.sourceforge.net/nrrd/format.html>), a text
+//! header, an empty line, and the elements. `nhdr` is the header alone, for the elements in `X.raw`
+//! beside it.
 
 use super::header::{data_file, line};
 use crate::dtype::DType;
@@ -23,7 +24,7 @@ pub(super) fn detached(source: &Source<'_>) -> Result<View> {
     if !name.is_ascii() {
         // Some readers drop the other characters and open another file.
         return Err(Error::unsupported(
-            "an NRRD header is ASCII, so the name of its file must be, too",
+            "an NRRD header is ASCII, so the name of the data file must be ASCII, too",
         ));
     }
     View::new([Part::from(header(source, Some(&name))?)])
@@ -84,8 +85,8 @@ fn header(source: &Source<'_>, data_file: Option<&str>) -> Result<String> {
     Ok(text)
 }
 
-/// Returns the number of axes of space if the positions along all of them are known. ITK reads no
-/// file with directions whose other axes are not just channels.
+/// Returns the number of spatial axes if the positions along all of them are known. ITK does not
+/// read a file with directions if it has other axes, except channels.
 fn space(axes: &[&Axis]) -> Option<usize> {
     let space = axes.iter().filter(|axis| axis.is_space());
     let known = space.clone().all(|axis| axis.scale.is_some())

@@ -1,5 +1,6 @@
-//! `safetensors`: all arrays below a group (<https://github.com/huggingface/safetensors>): the
-//! length of a JSON text in eight bytes, the text, the elements of one array after another.
+//! `safetensors` (<https://github.com/huggingface/safetensors>): all arrays below a group. The file
+//! has the length of a JSON header in eight bytes, the header, and the elements of one array after
+//! another.
 
 use serde_json::{Value, json};
 

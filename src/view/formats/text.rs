@@ -1,4 +1,5 @@
-//! `txt`: the values of a short array as text, one on each line. Each number is read back exactly.
+//! `txt`: the values of a short array as text, one per line. Every number can be parsed back
+//! exactly.
 
 use serde_json::Value;
 
@@ -77,7 +78,7 @@ fn number(value: &Value) -> String {
         Value::String(text) => match text.as_str() {
             "Infinity" => "inf".to_owned(),
             "-Infinity" => "-inf".to_owned(),
-            // A NaN other than the default has its bits.
+            // Only the default NaN is `nan`; others are printed as bits.
             _ => "nan".to_owned(),
         },
         other => other.to_string(),

@@ -1,6 +1,6 @@
-//! `vti`: image data of VTK, an XML file whose appended data are raw: for each array its length in
-//! eight bytes, little endian, and its elements. Each index along the axes before those of space
-//! has an array with its own name.
+//! `vti`: VTK image data, an XML file with raw data appended: for each VTK array its length in
+//! eight bytes, little endian, and its elements. If the node has axes before the spatial ones, each
+//! of their indices is a separate VTK array.
 
 use std::collections::HashSet;
 use std::fmt::Write;

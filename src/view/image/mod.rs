@@ -1,9 +1,9 @@
 //! An array as an image: the kinds of its axes, the distances between its elements, and the names
-//! of its channels. All formats of images use this module, so that they agree.
+//! of its channels. All image formats use this module, so that they agree.
 //!
-//! The group of an OME-Zarr image describes its arrays (`multiscales`, `omero`). For any other
-//! array the names of the dimensions count. Without names, the last two are y and x, and the one
-//! before is z.
+//! If the array belongs to an OME-Zarr image, the group describes it (`multiscales`, `omero`).
+//! Otherwise the names of the dimensions decide. Without names, the last two axes are y and x, and
+//! the one before is z.
 
 mod axis;
 mod ome;
@@ -119,7 +119,7 @@ impl Image {
 /// Returns the elements of an array of `shape` with its first axes in the order `order`, the
 /// slowest first. The axes that are not in `order` follow unchanged.
 pub fn in_order(elements: &Elements, shape: &[u64], order: &[usize]) -> Result<Vec<Part>> {
-    // Trailing axes that keep their places stay together.
+    // Trailing axes that keep their places are copied together.
     let kept = order.iter().enumerate().rev().take_while(|(place, axis)| place == *axis).count();
     let outer = order.get(..order.len().saturating_sub(kept)).unwrap_or_default();
     if outer.is_empty() {

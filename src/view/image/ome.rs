@@ -1,6 +1,6 @@
-//! What OME-Zarr says of an array: `ome.multiscales` and `ome.omero` of the group that names it
-//! among its `datasets` (<https://ngff.openmicroscopy.org/0.5/>; what 0.4 has among the attributes
-//! is lowered to that by `metadata`).
+//! The OME-Zarr metadata of an array: `ome.multiscales` and `ome.omero` of the group that lists it
+//! in `datasets` (<https://ngff.openmicroscopy.org/0.5/>). The module `metadata` converts the
+//! attributes of version 0.4 to this form.
 
 use serde_json::Value;
 
@@ -53,8 +53,8 @@ fn multiscale<'g>(group: &'g Source<'_>) -> Option<&'g Value> {
     member(group, "multiscales")?.as_array()?.first().filter(|image| image.is_object())
 }
 
-/// Returns a member of `ome`. Versions before 0.4 are not converted, and have it among the
-/// attributes.
+/// Returns a member of `ome`. Versions before 0.4 are not converted, so their members are looked up
+/// in the attributes.
 fn member<'g>(group: &'g Source<'_>, name: &str) -> Option<&'g Value> {
     let attributes = group.attributes();
     attributes.get("ome").map_or_else(|| attributes.get(name), |ome| ome.get(name))
@@ -93,8 +93,8 @@ fn describe(image: &Value, dataset: &Value, axes: &mut [Axis]) -> Option<()> {
     Some(())
 }
 
-/// Applies a scale or a translation after the previous ones. Ignores one of another rank, or one in
-/// another array.
+/// Applies a scale or a translation after the previous ones. Ignores one of another rank, and one
+/// whose values are in an array.
 fn apply(transform: &Value, rank: usize, place: &mut Option<Vec<(f64, f64)>>) {
     let of = |name: &str| transform.get(name).and_then(floats).filter(|list| list.len() == rank);
     let place = place.get_or_insert_with(|| vec![(1.0, 0.0); rank]);

@@ -1,4 +1,4 @@
-//! The scalars that lists hold in both notations.
+//! The scalars in such a list, in either notation.
 
 /// A scalar: an element, or a part of the type and shape that follow the elements.
 #[derive(Debug, Clone, Copy)]

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::codec::configuration::Stated;
+use crate::codec::configuration::NumpyType;
 
 fn bytes(hexadecimal: &Value) -> Vec<u8> {
     let digits = hexadecimal.as_str().unwrap().as_bytes().chunks(2);
@@ -12,7 +12,7 @@ fn bytes(hexadecimal: &Value) -> Vec<u8> {
     digits.map(byte).collect()
 }
 
-/// The records of `filters.json` that are of lists of objects; see `filters.py` next to it.
+/// The records of lists of objects in `filters.json`; see `filters.py` next to it.
 fn records() -> Vec<Value> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/numcodecs/filters.json");
     let all: Vec<Value> = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
@@ -34,7 +34,7 @@ fn lists_of_objects_are_those_of_numcodecs() {
     assert!(records.len() > 30, "{} records", records.len());
     for record in records {
         let name = record["name"].as_str().unwrap();
-        let dtype = Stated::parse(record["dtype"].as_str().unwrap()).unwrap().dtype;
+        let dtype = NumpyType::parse(record["dtype"].as_str().unwrap()).unwrap().dtype;
         let shape = serde_json::from_value(record["shape"].clone()).unwrap();
         let codec = bound(name, &record["configuration"], dtype, shape);
         let (elements, encoded) = (bytes(&record["elements"]), bytes(&record["encoded"]));

@@ -197,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bit_shuffle_is_what_its_definition_says() {
+    fn bit_shuffle_follows_its_definition() {
         for item_len in (1..=20).chain([33, 64, 255]) {
             for len in LENS.into_iter().chain([item_len * 8, item_len * 72, item_len * 136 + 1]) {
                 let elements = sample(len);

@@ -2,24 +2,23 @@
 //!
 //! ```text
 //! 000n nnnn                          n + 1 literal bytes follow
-//! lllh hhhh [255 ..][e] d [d2 d1]    copy l + 2 bytes (l is 1..=7; 7: + e of each byte that follows,
-//!                                    the first that is not 255 being the last)
-//!                                    from h * 256 + d + 1 bytes back
-//!                                    (h 31 and d 255: from d2 * 256 + d1 + 8192 back)
+//! lllh hhhh [255 ..][e] d [d2 d1]    copy l + 2 bytes from h * 256 + d + 1 bytes back;
+//!                                    l is 1..=7, and 7 adds the bytes that follow, 255 .. e;
+//!                                    h 31 with d 255: from d2 * 256 + d1 + 8192 bytes back
 //! ```
 //!
 //! The first byte always begins literals, whatever its upper bits are; C-Blosc sets the lowest of
-//! them. A stream also ends with literals: since 1.19 C-Blosc does not copy a match at the end.
-//! C-Blosc's own decoder can be made to write out of bounds (c-blosc#405); this one cannot.
+//! them. A stream also ends with literals: since 1.19 C-Blosc does not copy a match at the end. A
+//! crafted stream makes C-Blosc's own decoder write out of bounds (c-blosc#405), but not this one.
 
-/// The first distance that takes two more bytes, less 1.
+/// The longest distance in the short form; a longer one takes two more bytes.
 const MAX_SHORT_DISTANCE: usize = 8191;
 
-/// The greatest distance that C-Blosc uses. The format allows 3 more.
+/// The longest distance that C-Blosc uses. The format allows 3 more.
 const MAX_DISTANCE: usize = 65_533 + MAX_SHORT_DISTANCE;
 
-/// The shortest match to encode. A match takes 2 or 4 bytes, and one more for the literals after
-/// it, and short matches slow decoding down.
+/// The shortest matches to encode, near and far. A match takes 2 or 4 bytes, plus one for the
+/// literals after it, and short matches slow decoding down.
 const MIN_LEN: usize = 5;
 const MIN_FAR_LEN: usize = 8;
 
@@ -29,7 +28,7 @@ const SEQUENCE_LEN: usize = 4;
 /// The most literals after one control byte.
 const MAX_LITERALS: usize = 32;
 
-/// As in C-Blosc, no match begins in the last bytes, and none reaches the very last.
+/// As in C-Blosc, no match begins in the last 12 bytes, and none includes the last 2.
 const MATCHLESS_LEN: usize = 12;
 const LAST_LITERALS: usize = 2;
 
@@ -37,12 +36,12 @@ const LAST_LITERALS: usize = 2;
 const MIN_LOG: u32 = 10;
 const MAX_LOG: u32 = 14;
 
-/// The last position of each sequence of 4 bytes, by its hash. It is reused for the next split to
-/// save allocations.
+/// The last position of each sequence of 4 bytes, by its hash. The memory is reused for the next
+/// split.
 pub(super) struct Table {
     positions: Vec<u32>,
-    /// After 2^n sequences without a match the search skips every other position, after twice as
-    /// many two of three.
+    /// The search speeds up in data without matches: after 2^n misses in a row it checks every
+    /// second position, after 2 * 2^n every third.
     patience_log: u32,
 }
 
@@ -115,8 +114,8 @@ pub(super) fn compress(input: &[u8], output: &mut [u8], table: &mut Table) -> Op
         stream.put_match(at - from, len + len_before)?;
         at += len;
         (literals_at, miss) = (at, first_miss);
-        // The data after the end of an earlier match may repeat as well. Without this, searching
-        // data with a long period finds only matches that are too near.
+        // Data may also repeat after the end of an earlier match. Without this, a search in data
+        // with a long period finds only matches that are too near.
         let border = at - SEQUENCE_LEN / 2;
         let before = positions.swap(sequence_at(input, border), border)?;
         other = Some(before + SEQUENCE_LEN / 2);

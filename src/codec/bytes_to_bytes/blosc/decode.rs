@@ -79,8 +79,8 @@ fn parse(encoded: &[u8]) -> Result<Header> {
         encoded_len: u32::from_le_bytes(encoded_len),
     };
     if version != VERSION {
-        let whose = if (3..=6).contains(&version) { " (Blosc2)" } else { "" };
-        return Err(Error::unsupported(format!("blosc: frame of version {version}{whose}, not 2")));
+        let kind = if (3..=6).contains(&version) { " (Blosc2)" } else { "" };
+        return Err(Error::unsupported(format!("blosc: frame of version {version}{kind}, not 2")));
     }
     if flags & RESERVED_FLAG != 0 {
         return Err(Error::unsupported(format!("blosc: unknown flag in {flags:#04x}")));

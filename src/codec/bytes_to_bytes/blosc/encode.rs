@@ -1,6 +1,6 @@
 //! The writer of Blosc frames. It chooses blocks and splits as C-Blosc 1.21 does in its default,
-//! forward compatible mode, so any reader reads the frames equally well. Stored frames name
-//! `BloscLZ`, which every reader has, and no shuffle.
+//! forward-compatible mode, so that every reader reads the frames. Stored frames name `BloscLZ`,
+//! which every reader has, and no shuffle.
 
 use std::fmt::Display;
 
@@ -202,7 +202,7 @@ impl Worker {
             let split_count = if block.len() == self.block_len { self.split_count } else { 1 };
             for split in shuffled.chunks_exact(block.len() / split_count) {
                 let len = self.backend.compress(split, compressed)?;
-                // A decoder would take a compressed split of exactly that length for a stored one.
+                // A decoder would treat a compressed split of exactly that length as stored.
                 let split = match len.filter(|len| *len < split.len()) {
                     Some(len) => compressed.get(..len).unwrap_or_default(),
                     None => split,

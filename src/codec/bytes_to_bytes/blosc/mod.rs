@@ -2,8 +2,8 @@
 //! frame.
 //!
 //! Specification: <https://zarr-specs.readthedocs.io/en/latest/v3/codecs/blosc/> and
-//! `README_CHUNK_FORMAT.rst` of C-Blosc 1, whose code decides where that is silent. Length: at most
-//! 16 bytes more; at most 2^31 - 17 decoded bytes. All numbers are little endian.
+//! `README_CHUNK_FORMAT.rst` of C-Blosc 1; where that is silent, the code of C-Blosc 1 decides.
+//! Length: at most 16 bytes more; at most 2^31 - 17 decoded bytes. All numbers are little endian.
 //!
 //! ```text
 //!  0         1         2       3          4              8           12           16
@@ -21,15 +21,16 @@
 //! +---------------------+      +---------------+---------+-------+---------------+---------+--
 //! ```
 //!
-//! A block holds `blocksize` decoded bytes, the last one the rest. It is shuffled separately, and
-//! then compressed as one split or as `typesize` of them; see [`split_count`](frame::split_count).
-//! A split that is as long as its decoded bytes is stored uncompressed.
+//! A block holds `blocksize` decoded bytes; the last block may be shorter. Each block is shuffled
+//! separately, and then compressed as one split or as `typesize` splits; see
+//! [`split_count`](frame::split_count). A split as long as its decoded bytes is stored
+//! uncompressed.
 //!
-//! To decode, the header is enough; the configuration is for encoding. `typesize` (default 1) comes
-//! from the data type where a dialect does not have it here. [`decode`] reads what C-Blosc 1.x
-//! writes; frames of C-Blosc2 have other versions, also without its longer header, and C-Blosc 1
-//! does not read them either. Besides the decoded bytes decoding takes one block for each thread
-//! that takes part, two with bit shuffle.
+//! Decoding uses only the header; the configuration is for encoding. If a dialect does not store
+//! `typesize` (default 1) here, it comes from the data type. [`decode`] reads what C-Blosc 1.x
+//! writes. Like C-Blosc 1, it rejects frames of C-Blosc2, which have other version numbers. Besides
+//! the decoded bytes, decoding takes the memory of one block for each thread, or of two with bit
+//! shuffle.
 
 mod bitshuffle;
 mod blosclz;
@@ -59,8 +60,8 @@ pub struct Blosc {
 }
 
 impl Blosc {
-    /// Returns the codec with this configuration. Shuffle is one of 0, 1, 2 and -1 (bits for single
-    /// bytes, else bytes), or a word of v3.
+    /// Returns the codec with this configuration. `shuffle` is a word of v3, or 0, 1, 2 or -1: -1
+    /// means bit shuffle for single bytes, and byte shuffle otherwise.
     pub fn new(configuration: &Object) -> Result<Self> {
         let compressor = match text(configuration, "cname")?.unwrap_or("lz4") {
             "blosclz" => Compressor::BloscLz,

@@ -228,7 +228,7 @@ pub(super) mod tests {
     pub const LENS: [usize; 13] = [0, 1, 7, 8, 16, 63, 64, 127, 128, 1000, 1024, 4096 + 40, 20_000];
 
     #[test]
-    fn byte_shuffle_is_what_its_definition_says() {
+    fn byte_shuffle_follows_its_definition() {
         for item_len in (1..=20).chain([33, 64, 255]) {
             for len in LENS {
                 let elements = sample(len);

@@ -30,8 +30,8 @@ fn decode(encoded: &[u8]) -> Result<Vec<u8>> {
 }
 
 #[test]
-fn what_older_and_other_builds_of_c_blosc_wrote_is_read() {
-    // From the directory compat of C-Blosc: filegen.c has it that they all decode to this.
+fn frames_of_older_and_other_builds_of_c_blosc_are_read() {
+    // From the directory `compat` of C-Blosc: according to filegen.c, all of them decode to this.
     let expected: Vec<u8> = (0..1_000_000_u32).flat_map(u32::to_le_bytes).collect();
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/c-blosc");
     for name in [
@@ -96,7 +96,7 @@ fn both_shuffles_and_every_spelling_of_them_are_known() {
 }
 
 #[test]
-fn what_does_not_get_shorter_is_stored() {
+fn incompressible_data_are_stored_uncompressed() {
     let mut state = 1_u32;
     let noise: Vec<u8> = std::iter::repeat_with(|| {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -217,7 +217,7 @@ fn a_frame_is_the_same_however_many_threads_have_made_it() {
         .collect();
     for cname in CNAMES {
         let codec = blosc(&json!({"cname": cname, "clevel": 3, "typesize": 4, "blocksize": 65536}));
-        // More of them than there are processors: some are helped, and some are not.
+        // More frames than processors: some threads get help and some do not.
         let encode = || codec.encode(&decoded).unwrap();
         let frames: Vec<Vec<u8>> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..6).map(|_| scope.spawn(encode)).collect();
@@ -229,7 +229,7 @@ fn a_frame_is_the_same_however_many_threads_have_made_it() {
     }
 }
 
-/// A length at or near where a block, a split or a frame of its own begins.
+/// A length near the limit of a block, a split or a frame.
 fn border(item_len: usize, block_len: usize) -> impl Strategy<Value = usize> {
     let places = [0, MIN_BUFFER_LEN, MIN_BUFFER_LEN * item_len, block_len, block_len * 3, 1 << 16];
     let near = (

@@ -231,7 +231,7 @@ fn two_readers_of_one_handle_both_read_sequentially() {
 }
 
 #[test]
-fn after_a_jump_nothing_is_decoded_for_what_was_left() {
+fn after_a_jump_the_old_position_is_not_prefetched() {
     let grid = Grid { rows: 100, ..GZIP };
     let limits = Limits { cache_len: 128 * MIB, at_once: 2, has_long_parts: true };
     let mut state = Reads::<At>::default();
@@ -273,7 +273,7 @@ fn where_nothing_may_be_old_or_the_cache_is_small_there_are_no_long_parts() {
 }
 
 #[test]
-fn a_cache_that_does_not_hold_what_comes_next_has_nothing_decoded_in_advance() {
+fn a_cache_that_is_too_small_gets_no_prefetched_chunks() {
     let cost = cost(GZIP, 16 * MIB, every_mib(64));
     assert_eq!((cost.ahead, cost.of_chunks().1), (0, 32));
 }

@@ -8,10 +8,11 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::view::cf::{self, Values};
 
-/// Longer values are in a global heap: a header has less than 64 KiB of each.
+/// Longer values are stored in a global heap, because an attribute in a header must be shorter than
+/// 64 KiB.
 const MAX_VALUE_LEN: usize = 60_000;
 
-/// The most bytes of a name: a message has less than 64 KiB, with the value.
+/// The most bytes of a name. Name and value together must be shorter than 64 KiB.
 pub(super) const MAX_NAME_LEN: usize = 4096;
 
 /// Attributes that the libraries use. A node's attribute with one of these names gets an underscore
@@ -31,15 +32,15 @@ const RESERVED: [&str; 12] = [
     "_SuperblockVersion",
 ];
 
-/// The length in an attribute of each string that a global heap holds.
+/// The length of the address, in an attribute, of a string in a global heap.
 const ADDRESS_LEN: usize = 16;
 
-/// The type of strings in an attribute of one string.
+/// The type of an attribute that is a single string.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Texts {
-    /// Strings of any length, as in h5py.
+    /// A string of variable length, as in h5py.
     Any,
-    /// Strings of the length of their value, as in netCDF.
+    /// A string of fixed length, as in netCDF.
     Fixed,
 }
 

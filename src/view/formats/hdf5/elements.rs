@@ -1,7 +1,8 @@
 //! The layout of an array's elements in the file.
 //!
-//! If chunks divide more than the first dimension, they become chunks of the file, one after
-//! another and without an index, as HDF5 1.10 and later read them. Other elements are in C order.
+//! If chunks divide more than the first dimension, the dataset has the same chunks, stored
+//! consecutively and without an index, which needs HDF5 1.10 or later. Otherwise the elements are
+//! in C order.
 
 use super::file::Stored;
 use crate::error::Result;
@@ -9,7 +10,7 @@ use crate::view::layout::{Items, Layout};
 use crate::view::parts::Part;
 use crate::view::source::Source;
 
-/// The length in bytes that chunks must stay below.
+/// Chunks must be shorter than this, in bytes.
 const MAX_CHUNK_LEN: u64 = 1 << 32;
 
 /// Returns the elements of an array. Each has `characters` elements of the file if given.
@@ -25,8 +26,8 @@ pub(super) fn stored(source: &Source<'_>, characters: Option<u64>) -> Result<Sto
         && !shape.contains(&0)
         // Chunks that divide only the first dimension are the same bytes as C order.
         && grid.counts().iter().skip(1).any(|count| *count > 1)
-        // Libraries refuse to create a dataset with chunks larger than itself, as a copy would
-        // have.
+        // Libraries refuse to create a dataset with chunks larger than itself, so a copy of this
+        // file would fail.
         && chunk.iter().zip(shape).all(|(chunk, len)| chunk <= len)
         && chunk_len.flatten().is_some_and(|len| len < MAX_CHUNK_LEN);
     if !is_chunked {

@@ -4,8 +4,8 @@
 //! superblock | object headers | global heaps | elements of each dataset
 //! ```
 //!
-//! The length of an object does not depend on addresses. So the objects are written twice: first to
-//! compute their lengths, and then with the addresses.
+//! The length of an object does not depend on addresses, so the objects are written twice: once to
+//! compute their lengths, and again with the addresses.
 
 use super::message::{self, Kind, UNDEFINED};
 use crate::codec::lookup3;
@@ -15,7 +15,7 @@ use crate::view::parts::{Part, View, max_prefix_len};
 
 const SUPERBLOCK_LEN: u64 = 48;
 
-/// The elements of datasets of at least this length begin at a multiple of it, others at a multiple
+/// Elements of at least this many bytes begin at a multiple of it, and shorter ones at a multiple
 /// of eight.
 const PAGE: u64 = 4 << 10;
 
@@ -73,7 +73,7 @@ pub(super) enum Stored {
     Contiguous(Part),
     /// Chunks of this shape, with the length of an element in bytes.
     Chunks(Part, Vec<u64>, usize),
-    /// No elements, for a dataset of this many bytes that nothing reads.
+    /// Nowhere, for a dataset of this many bytes that nothing reads.
     Nowhere(u64),
 }
 

@@ -1,7 +1,7 @@
 //! `h5`: plain HDF5. An array is a dataset, and a group is a group.
 //!
-//! The file has every type that HDF5 has, and attributes as strings of any length and as numbers.
-//! If dimensions have names, the file has these as labels and scales.
+//! It keeps every type that HDF5 has, and attributes as strings of variable length and as numbers.
+//! Named dimensions become labels and scales.
 
 use super::attributes::{Texts, describe};
 use super::elements::stored;
@@ -89,7 +89,7 @@ fn dataset(file: &mut File, source: &Source<'_>) -> Result<usize> {
     let model = array.model();
     let fill = model.fill.item(&model.dtype).into_owned();
     let (dtype, fill, elements) = match &model.dtype {
-        // HDF5 has no UTF-32, and strings of variable length are elsewhere in the file.
+        // HDF5 has no UTF-32, and would store strings of variable length apart from the elements.
         DType::Utf32(_) | DType::String => {
             let (values, len) = cf::characters(source, &mut file.room)?;
             let len = usize::try_from(len).unwrap_or(usize::MAX);

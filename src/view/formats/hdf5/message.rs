@@ -40,10 +40,10 @@ impl Kind {
     }
 }
 
-/// Returns a data space with these lengths; for a single element without any.
+/// Returns a data space with these lengths. For a single element, `lens` is empty.
 pub(super) fn dataspace(lens: &[u64]) -> Result<Vec<u8>> {
     let rank = u8::try_from(lens.len()).ok().filter(|rank| *rank <= 32);
-    let rank = rank.ok_or_else(|| Error::unsupported("HDF5 has up to 32 dimensions"))?;
+    let rank = rank.ok_or_else(|| Error::unsupported("HDF5 has at most 32 dimensions"))?;
     let mut bytes = vec![2, rank, 0, u8::from(rank > 0)];
     for len in lens {
         bytes.extend(len.to_le_bytes());
@@ -183,13 +183,14 @@ fn compound(len: usize, members: &[(String, Vec<u8>)], offsets: &[usize]) -> Res
     class(3, 6, [low, high, 0], len, &behind)
 }
 
-/// Returns the fewest bytes that hold a number.
+/// Returns the number of bytes that a number needs.
 fn width(number: usize) -> usize {
     let bits = usize::BITS.saturating_sub(number.leading_zeros());
     usize::try_from(bits.div_ceil(8)).unwrap_or(8).max(1)
 }
 
-/// Returns the fill value, and whether space is allocated at once or with the first write.
+/// Returns the message of the fill value, which also states whether space is allocated at once or
+/// with the first write.
 pub(super) fn fill_value(fill: Option<&[u8]>, is_there: bool) -> Result<Vec<u8>> {
     let room = if is_there { 0x09 } else { 0x0a };
     let Some(fill) = fill else { return Ok(vec![3, room]) };

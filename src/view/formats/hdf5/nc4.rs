@@ -1,5 +1,5 @@
-//! `nc4`: the data set that [`cf`](crate::view::cf) makes of a group, as HDF5 in which each
-//! dimension is a scale.
+//! `nc4`: the data set that [`cf`](crate::view::cf) makes of a group, in HDF5. Each dimension is a
+//! scale.
 //!
 //! [netCDF-4](https://docs.unidata.ucar.edu/netcdf-c/current/file_format_specifications.html#netcdf_4_spec)
 
@@ -18,8 +18,8 @@ use crate::view::left_out::LeftOut;
 use crate::view::parts::{Part, View};
 use crate::view::source::Source;
 
-/// The prefix of a variable that has the name of a dimension without being its coordinates. netCDF
-/// removes it from the start of names, and h5netcdf anywhere in a name.
+/// The prefix of a variable that has the name of a dimension but is not its coordinates. netCDF
+/// removes it from the start of names, and h5netcdf from anywhere in a name.
 const NOT_A_COORDINATE: &str = "_nc4_non_coord_";
 
 /// Replaces [`NOT_A_COORDINATE`] in the names of nodes and dimensions.
@@ -45,7 +45,7 @@ pub(in crate::view::formats) fn build(source: &Source<'_>) -> Result<View> {
 }
 
 impl Netcdf {
-    /// Adds a group and all nodes below it. An array becomes a group by itself.
+    /// Adds a group and all nodes below it. An array becomes a group that contains it.
     fn group(
         &mut self,
         source: &Source<'_>,
@@ -95,7 +95,8 @@ impl Netcdf {
         Ok(number)
     }
 
-    /// Adds the scale of each dimension of a group: its coordinates if it has some.
+    /// Adds the scale of each dimension of a group. A dimension's coordinates, if it has some, are
+    /// its scale.
     fn scales(&mut self, group: usize, dataset: &cf::Dataset<'_>) -> Result<Vec<usize>> {
         let mut scales = Vec::new();
         for (number, dimension) in dataset.dimensions.iter().enumerate() {
@@ -147,8 +148,8 @@ fn free(name: &str) -> String {
     name.replace(NOT_A_COORDINATE, FREE)
 }
 
-/// Renames dimensions and variables that have the name of one of the `groups` beside them, or one
-/// that netCDF changes.
+/// Renames dimensions and variables whose names netCDF would change, or that one of the `groups`
+/// beside them has.
 fn name_members(dataset: &mut cf::Dataset<'_>, groups: &HashSet<String>) {
     let coordinates: Vec<Option<usize>> =
         dataset.variables.iter().map(|one| coordinate_of(one, &dataset.dimensions)).collect();

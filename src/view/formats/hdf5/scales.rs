@@ -1,8 +1,8 @@
-//! Dimension scales: a dimension is a dataset, either its coordinates or an empty one, and other
-//! datasets refer to it.
+//! Dimension scales. Each dimension is a dataset, which either has its coordinates or is empty;
+//! other datasets refer to it.
 //!
-//! [Scales](https://support.hdfgroup.org/documentation/hdf5/latest/_h5_d_s__u_g.html). What is
-//! referred to from elsewhere is not listed (`REFERENCE_LIST`): no reader looks for it.
+//! [Scales](https://support.hdfgroup.org/documentation/hdf5/latest/_h5_d_s__u_g.html) can list the
+//! datasets that refer to them (`REFERENCE_LIST`). This list is omitted, because no reader uses it.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,9 +14,9 @@ use crate::error::{Error, Result};
 use crate::view::cf::{Dimension, is_coordinate};
 use crate::view::source::Source;
 
-/// Describes the dimensions of the arrays of a group that have names for them: by names, and by
-/// scales if each dimension can have a dataset or none has its name. Each array comes with its
-/// object.
+/// Labels the named dimensions of the arrays of a group, each given with its object. An array also
+/// gets scales if every one of its dimensions has a scale or can get one, under a name that no
+/// other object has.
 pub(super) fn name_dimensions(
     file: &mut File,
     group: usize,

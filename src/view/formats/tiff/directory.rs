@@ -80,7 +80,7 @@ impl Writer {
     pub fn directory(&mut self, mut entries: Vec<Entry>) -> Result<u64> {
         if u64::try_from(self.bytes.len()).is_ok_and(|len| len > max_prefix_len()) {
             return Err(Error::unsupported(format!(
-                "its pages and tiles would need a header of more than {} bytes",
+                "the header for its pages and tiles would exceed {} bytes",
                 max_prefix_len()
             )));
         }

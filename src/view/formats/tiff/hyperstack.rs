@@ -1,9 +1,9 @@
-//! `tif`: pages one after another. If ImageJ has the type, the file is a hyperstack of ImageJ,
-//! which a string in the first directory describes, with channels fastest, then z, then time. Any
-//! other file has the string by which tifffile restores the shape.
+//! `tif`: pages one after another. If ImageJ has the type, the file is an ImageJ hyperstack: a
+//! string in the first directory describes it, and channels are fastest, then z, then time.
+//! Otherwise that string has the shape in the form of tifffile.
 //!
-//! Below 4 GiB there is a directory for each page. A longer hyperstack has only one, as ImageJ
-//! writes it: the other pages follow the first. Other longer files are `BigTIFF`s.
+//! Below 4 GiB every page has a directory. A longer hyperstack has only one directory, as ImageJ
+//! writes it, and the other pages follow the first. Any other longer file is a `BigTIFF`.
 
 use super::directory::{Form, Value, Writer, resolution, tag};
 use super::page::{Page, stack};

@@ -1,5 +1,5 @@
-//! TIFF 6 and BigTIFF: directories of entries, before the elements that they refer to. `tif` and
-//! `ome.tif` use them.
+//! TIFF 6 and BigTIFF, for `tif` and `ome.tif`: directories of entries, followed by the elements
+//! that they refer to.
 
 mod directory;
 mod hyperstack;

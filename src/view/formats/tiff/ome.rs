@@ -1,10 +1,10 @@
-//! `ome.tif`: a BigTIFF whose tiles are the chunks, with an OME-XML text in the first directory
-//! (<https://ome-model.readthedocs.io/en/stable/ome-tiff/>). Of a group that is an OME-Zarr image
-//! the smaller levels are sub-directories of each page.
+//! `ome.tif`: a BigTIFF whose tiles are the chunks, with OME-XML in the first directory
+//! (<https://ome-model.readthedocs.io/en/stable/ome-tiff/>). If a group is an OME-Zarr image, its
+//! smaller levels are sub-directories of each page.
 //!
-//! Tiles have sides that are multiples of 16. Chunks as wide as the page are strips. If chunks are
-//! neither, or so small that their offsets would fill the header, pages are stored one after
-//! another.
+//! TIFF needs tiles whose sides are multiples of 16, or strips, which are as wide as the page. If
+//! chunks are neither, or so small that their offsets would fill the header, pages are stored one
+//! after another.
 
 use super::directory::{Entry, Form, Value, Writer, lens, resolution, tag};
 use super::ome_xml;
@@ -21,7 +21,7 @@ const FORM: Form = Form { is_big: true, big_endian: false };
 /// The length in bytes of a strip that is not a chunk.
 const STRIP_LEN: u64 = 1 << 20;
 
-/// The most bytes of a tile or strip: readers read each as a whole.
+/// The most bytes of a tile or strip, since readers read each as a whole.
 const MAX_TILE_LEN: u64 = 1 << 30;
 
 /// Returns the most pages. The directory of each has more than 256 bytes.
@@ -70,8 +70,8 @@ pub(in super::super) fn build(source: &Source<'_>) -> Result<View> {
     let mut all = vec![Level::of(first, &image, &mut places_left)?];
     for array in arrays {
         let smaller = Image::of(array)?;
-        // In OME-TIFF only rows and columns get fewer from level to level. The pyramid ends before
-        // a level that differs otherwise.
+        // In an OME-TIFF pyramid only rows and columns shrink, so it ends before a level that
+        // differs otherwise.
         let level = (smaller.dtype == image.dtype)
             .then(|| Level::of(array, &smaller, &mut places_left))
             .transpose()?
@@ -81,7 +81,9 @@ pub(in super::super) fn build(source: &Source<'_>) -> Result<View> {
     }
     let (page, outer) = Page::of(&image)?;
     let kinds = stack(outer, page.samples > 1).ok_or_else(|| {
-        Error::unsupported("OME has one axis of time, one of channels and three spatial ones")
+        Error::unsupported(
+            "OME has at most one axis of time, one of channels and three spatial ones",
+        )
     })?;
     let name = title(source).unwrap_or_else(|| source.name().to_owned());
     let text = ome_xml::text(&name, &image, outer, &kinds, page.samples)?;
@@ -228,7 +230,7 @@ impl Tiles {
             left /= (*len).max(1);
         }
         indices.reverse();
-        // The number of the chunk along the axes before a page, and of the page in the chunk.
+        // The number of the chunk along the axes before those of a page, and of the page in it.
         let (mut chunk, mut within) = (0_u64, 0_u64);
         for ((index, len), count) in indices.iter().zip(&self.chunk).zip(&self.counts) {
             chunk = chunk.saturating_mul(*count).saturating_add(index / (*len).max(1));

@@ -1,4 +1,5 @@
-//! OME-XML (<https://www.openmicroscopy.org/Schemas/OME/2016-06/>): what the pages of a file are.
+//! OME-XML (<https://www.openmicroscopy.org/Schemas/OME/2016-06/>), which describes the pages of a
+//! file.
 
 use crate::dtype::DType;
 use crate::error::Result;

@@ -38,7 +38,7 @@ fn a_far_match_decodes() {
 }
 
 #[test]
-fn what_reaches_out_of_bounds_is_refused() {
+fn references_out_of_bounds_are_refused() {
     for input in [
         &[][..],
         &[1, b'a'],
@@ -54,8 +54,8 @@ fn what_reaches_out_of_bounds_is_refused() {
     assert_eq!(decode(&[2, b'a', b'b', b'c'], 2), None);
 }
 
-/// How C-Blosc 1.19 and later read: they want more than one byte after the first of a match, and
-/// stop at the end of the stream before they copy.
+/// Decodes like C-Blosc 1.19 and later, which need more than one byte after the first byte of a
+/// match, and stop at the end of the stream before they copy.
 fn decode_as_c_blosc(input: &[u8], len: usize) -> Option<Vec<u8>> {
     let mut output = Vec::new();
     let mut at = 1;
@@ -99,7 +99,7 @@ fn decode_as_c_blosc(input: &[u8], len: usize) -> Option<Vec<u8>> {
     }
 }
 
-/// The stream, which both decoders read; `None` where it would be longer than `input`.
+/// The stream, which both decoders read; `None` if it would be longer than `input`.
 fn encode(input: &[u8], table: &mut Table) -> Option<Vec<u8>> {
     let mut stream = vec![0; input.len()];
     let len = compress(input, &mut stream, table)?;
@@ -135,7 +135,7 @@ fn a_stream_has_the_bytes_that_the_format_says() {
 }
 
 #[test]
-fn distances_are_said_near_far_and_not_at_all() {
+fn distances_have_a_short_form_a_long_form_and_a_limit() {
     let needle = noise(40, 1);
     for (distance, code) in [
         (8190, Some(&[0x1f, 0xfd][..])),
@@ -176,7 +176,7 @@ fn matches_and_literals_of_all_lengths_are_read() {
 }
 
 #[test]
-fn what_does_not_fit_is_told() {
+fn output_that_does_not_fit_is_reported() {
     let mut table = Table::new(5);
     for input in [&noise(5000, 1)[..], &[7; 5000], &b"some text, ".repeat(500)] {
         let mut output = vec![0; input.len() + input.len() / 32 + 1];
@@ -202,7 +202,7 @@ fn a_table_that_was_used_changes_nothing() {
     }
 }
 
-/// Parts that may come again, near and far: how they are made, their length, their seed.
+/// Parts that may repeat, near and far: how they are made, their length, their seed.
 fn parts() -> impl Strategy<Value = Vec<(u8, usize, u32)>> {
     let part = (0..5_u8, prop_oneof![4 => 0..80_usize, 1 => 0..9000_usize], 0..4_u32);
     prop::collection::vec(part, 0..60)
@@ -223,7 +223,7 @@ fn joined(parts: &[(u8, usize, u32)]) -> Vec<u8> {
 
 proptest! {
     #[test]
-    fn what_is_encoded_is_read_by_both_decoders(parts in parts(), level in 1..10_u32) {
+    fn both_decoders_read_encoded_streams(parts in parts(), level in 1..10_u32) {
         encode(&joined(&parts), &mut Table::new(level));
     }
 

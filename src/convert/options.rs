@@ -22,7 +22,7 @@ pub enum Verify {
 
 /// The reliability of existing values in a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum TargetState {
     /// The target is new.
     Fresh,
     /// The copy was interrupted, and the source has not changed: existing values are complete and
@@ -35,13 +35,13 @@ pub enum Standing {
 
 /// The options of a copy.
 #[derive(Debug, Clone)]
-pub struct How {
+pub struct CopyOptions {
     /// The number of chunks to work on at a time.
     pub threads: usize,
     /// Whether to read chunks back.
     pub verify: Verify,
     /// The reliability of existing values in the target.
-    pub standing: Standing,
+    pub state: TargetState,
     /// Whether to store chunks that the source does not have if the target has no fill value.
     pub fill_chunks: FillChunks,
     /// The place of the copy.

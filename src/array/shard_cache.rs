@@ -1,8 +1,8 @@
-//! Caches for shards: their indexes, and shards that had to be decoded as a whole.
+//! Caches for shards: their indexes, and shards that must be decoded as a whole.
 //!
-//! They are limited in bytes over all arrays of the process: a hierarchy may have any number of
-//! arrays, and metadata may ask for any number of index entries. The newest value is always kept,
-//! however long, since the next call probably needs it.
+//! Their limits in bytes apply to all arrays of the process together: a hierarchy may have any
+//! number of arrays, and metadata may ask for any number of index entries. The newest value is
+//! always kept, however long, since the next call probably needs it.
 
 use std::fmt;
 use std::sync::LazyLock;
@@ -16,10 +16,11 @@ use super::sharded::Loaded;
 use crate::store::Value;
 
 /// The decoded indexes.
-pub static INDEXES: LazyLock<Kept<std::sync::Arc<Loaded>>> = LazyLock::new(|| Kept::new(64 << 20));
+pub static INDEXES: LazyLock<ShardCache<std::sync::Arc<Loaded>>> =
+    LazyLock::new(|| ShardCache::new(64 << 20));
 
-/// Shards that were decoded as a whole, because codecs are around them.
-pub static WHOLE: LazyLock<Kept<Value>> = LazyLock::new(|| Kept::new(64 << 20));
+/// Shards that were decoded as a whole, because codecs encode the whole shard.
+pub static WHOLE: LazyLock<ShardCache<Value>> = LazyLock::new(|| ShardCache::new(64 << 20));
 
 /// The bytes of an entry besides its value.
 const ENTRY_LEN: usize = 256;
@@ -37,7 +38,7 @@ impl LevelId {
 }
 
 /// The most recently used values by shard.
-pub struct Kept<V> {
+pub struct ShardCache<V> {
     limit: usize,
     /// A leaf lock for look-ups.
     table: Mutex<Table<V>>,
@@ -48,7 +49,7 @@ struct Table<V> {
     len: usize,
 }
 
-impl<V: Clone> Kept<V> {
+impl<V: Clone> ShardCache<V> {
     /// Returns a cache for at most `limit` bytes, or one value that is longer.
     pub fn new(limit: usize) -> Self {
         Self { limit, table: Mutex::new(Table { by_shard: LruCache::unbounded(), len: 0 }) }
@@ -92,10 +93,10 @@ impl<V: Clone> Kept<V> {
     }
 }
 
-impl<V> fmt::Debug for Kept<V> {
+impl<V> fmt::Debug for ShardCache<V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let table = self.table.lock();
-        write!(f, "Kept({} of {} bytes in {})", table.len, self.limit, table.by_shard.len())
+        write!(f, "ShardCache({} of {} bytes in {})", table.len, self.limit, table.by_shard.len())
     }
 }
 
@@ -108,29 +109,29 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_kept_are_bounded_over_all_levels() {
-        let kept = Kept::new(10_000);
+    fn the_cache_limit_applies_to_all_levels_together() {
+        let cache = ShardCache::new(10_000);
         let levels = [LevelId::new(), LevelId::new()];
         for index in 0..1000 {
             for level in levels {
-                kept.put(level, &shard(index), index, 744);
-                assert!(kept.table.lock().len <= 10_000);
+                cache.put(level, &shard(index), index, 744);
+                assert!(cache.table.lock().len <= 10_000);
             }
         }
         let there =
-            |level| (0..1000).filter(|index| kept.get(level, &shard(*index)).is_some()).count();
+            |level| (0..1000).filter(|index| cache.get(level, &shard(*index)).is_some()).count();
         assert_eq!(levels.map(there), [5, 5]);
-        kept.forget(levels[1], &shard(999));
-        assert_eq!((levels.map(there), kept.table.lock().len), ([5, 4], 9000));
+        cache.forget(levels[1], &shard(999));
+        assert_eq!((levels.map(there), cache.table.lock().len), ([5, 4], 9000));
     }
 
     #[test]
-    fn one_value_is_kept_however_long() {
-        let (kept, level) = (Kept::new(1000), LevelId::new());
-        kept.put(level, &shard(0), 'a', 10);
-        kept.put(level, &shard(1), 'b', 1_000_000);
-        assert_eq!([0, 1].map(|index| kept.get(level, &shard(index))), [None, Some('b')]);
-        kept.put(level, &shard(1), 'c', 10);
-        assert_eq!((kept.get(level, &shard(1)), kept.table.lock().len), (Some('c'), 266));
+    fn one_value_is_cached_however_long() {
+        let (cache, level) = (ShardCache::new(1000), LevelId::new());
+        cache.put(level, &shard(0), 'a', 10);
+        cache.put(level, &shard(1), 'b', 1_000_000);
+        assert_eq!([0, 1].map(|index| cache.get(level, &shard(index))), [None, Some('b')]);
+        cache.put(level, &shard(1), 'c', 10);
+        assert_eq!((cache.get(level, &shard(1)), cache.table.lock().len), (Some('c'), 266));
     }
 }
