@@ -7,6 +7,7 @@
 //! | ------ | ------------ |
 //! | [`error`] | the one error type |
 //! | [`sys`] | the only unsafe code: system calls that std does not have |
+//! | [`bounded`] | maps with a limit in bytes |
 //! | [`buffer`] | the bytes of chunks, in reused memory |
 //! | [`pool`] | threads, and the tasks that wait for them |
 //! | [`parallel`] | work on chunks that several processors share |
@@ -40,6 +41,7 @@
 
 pub mod array;
 pub mod backing;
+pub mod bounded;
 pub mod buffer;
 pub mod cache;
 pub mod cli;

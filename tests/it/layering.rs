@@ -6,6 +6,7 @@ use crate::{imports, sources};
 const MAY_NAME: &[(&str, &[&str])] = &[
     ("error", &[]),
     ("sys", &["error"]),
+    ("bounded", &[]),
     ("buffer", &["error"]),
     ("resources", &["sys"]),
     ("pool", &[]),
@@ -22,6 +23,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
         &[
             "error",
             "json",
+            "bounded",
             "buffer",
             "resources",
             "parallel",
@@ -32,8 +34,8 @@ const MAY_NAME: &[(&str, &[&str])] = &[
             "codec",
         ],
     ),
-    ("hierarchy", &["error", "json", "resources", "store", "metadata", "array"]),
-    ("cache", &["error", "buffer", "store", "metadata", "codec", "array"]),
+    ("hierarchy", &["error", "json", "bounded", "resources", "store", "metadata", "array"]),
+    ("cache", &["error", "bounded", "buffer", "store", "metadata", "codec", "array"]),
     (
         "convert",
         &[
@@ -70,6 +72,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
             "error",
             "json",
             "sys",
+            "bounded",
             "buffer",
             "store",
             "metadata",
