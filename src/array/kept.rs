@@ -4,15 +4,14 @@
 //! arrays, and metadata may ask for any number of index entries. The newest value is always kept,
 //! however long, since the next call probably needs it.
 
-use std::fmt;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use lru::LruCache;
 use parking_lot::Mutex;
 
 use super::coords::Coords;
 use super::sharded::Loaded;
+use crate::bounded::{Bounded, Limits};
 use crate::store::Value;
 
 /// The decoded indexes.
@@ -22,7 +21,7 @@ pub static INDEXES: LazyLock<Kept<std::sync::Arc<Loaded>>> = LazyLock::new(|| Ke
 pub static WHOLE: LazyLock<Kept<Value>> = LazyLock::new(|| Kept::new(64 << 20));
 
 /// The bytes of an entry besides its value.
-const ENTRY_LEN: usize = 256;
+const ENTRY_LEN: u64 = 256;
 
 /// The number of a sharding level of an open array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -37,65 +36,34 @@ impl LevelId {
 }
 
 /// The most recently used values by shard.
+#[derive(Debug)]
 pub struct Kept<V> {
-    limit: usize,
     /// A leaf lock for look-ups.
-    table: Mutex<Table<V>>,
-}
-
-struct Table<V> {
-    by_shard: LruCache<(LevelId, Coords), (V, usize)>,
-    len: usize,
+    table: Mutex<Bounded<(LevelId, Coords), V>>,
 }
 
 impl<V: Clone> Kept<V> {
     /// Returns a cache for at most `limit` bytes, or one value that is longer.
-    pub fn new(limit: usize) -> Self {
-        Self { limit, table: Mutex::new(Table { by_shard: LruCache::unbounded(), len: 0 }) }
+    pub fn new(limit: u64) -> Self {
+        Self { table: Mutex::new(Bounded::new(Limits::bytes(limit))) }
     }
 
     /// Returns the cached value of a shard.
     pub fn get(&self, level: LevelId, shard: &Coords) -> Option<V> {
-        self.table.lock().by_shard.get(&(level, shard.clone())).map(|(value, _)| value.clone())
+        self.table.lock().get(&(level, shard.clone())).cloned()
     }
 
     /// Caches the value of a shard, which takes `len` bytes.
     pub fn put(&self, level: LevelId, shard: &Coords, value: V, len: usize) {
-        let len = len.saturating_add(ENTRY_LEN);
-        let mut gone = Vec::new();
-        let mut table = self.table.lock();
-        if let Some((old, old_len)) = table.by_shard.put((level, shard.clone()), (value, len)) {
-            table.len = table.len.saturating_sub(old_len);
-            gone.push(old);
-        }
-        table.len = table.len.saturating_add(len);
-        while table.len > self.limit
-            && table.by_shard.len() > 1
-            && let Some((_, (old, old_len))) = table.by_shard.pop_lru()
-        {
-            table.len = table.len.saturating_sub(old_len);
-            gone.push(old);
-        }
-        drop(table);
-        drop(gone); // Freeing memory takes time: not under the lock.
+        let len = u64::try_from(len).unwrap_or(u64::MAX).saturating_add(ENTRY_LEN);
+        let evicted = self.table.lock().put((level, shard.clone()), value, len);
+        drop(evicted); // Freeing memory takes time: not under the lock.
     }
 
     /// Drops the value of a shard.
     pub fn forget(&self, level: LevelId, shard: &Coords) {
-        let mut table = self.table.lock();
-        let old = table.by_shard.pop(&(level, shard.clone()));
-        if let Some((_, len)) = &old {
-            table.len = table.len.saturating_sub(*len);
-        }
-        drop(table);
-        drop(old);
-    }
-}
-
-impl<V> fmt::Debug for Kept<V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let table = self.table.lock();
-        write!(f, "Kept({} of {} bytes in {})", table.len, self.limit, table.by_shard.len())
+        let forgotten = self.table.lock().remove(&(level, shard.clone()));
+        drop(forgotten);
     }
 }
 
@@ -114,14 +82,14 @@ mod tests {
         for index in 0..1000 {
             for level in levels {
                 kept.put(level, &shard(index), index, 744);
-                assert!(kept.table.lock().len <= 10_000);
+                assert!(kept.table.lock().len() <= 10_000);
             }
         }
         let there =
             |level| (0..1000).filter(|index| kept.get(level, &shard(*index)).is_some()).count();
         assert_eq!(levels.map(there), [5, 5]);
         kept.forget(levels[1], &shard(999));
-        assert_eq!((levels.map(there), kept.table.lock().len), ([5, 4], 9000));
+        assert_eq!((levels.map(there), kept.table.lock().len()), ([5, 4], 9000));
     }
 
     #[test]
@@ -131,6 +99,6 @@ mod tests {
         kept.put(level, &shard(1), 'b', 1_000_000);
         assert_eq!([0, 1].map(|index| kept.get(level, &shard(index))), [None, Some('b')]);
         kept.put(level, &shard(1), 'c', 10);
-        assert_eq!((kept.get(level, &shard(1)), kept.table.lock().len), (Some('c'), 266));
+        assert_eq!((kept.get(level, &shard(1)), kept.table.lock().len()), (Some('c'), 266));
     }
 }
