@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-use lru::LruCache;
 use parking_lot::Mutex;
 
 use super::view_pages::KernelPages;
 use crate::array::{Array, ArrayId, Coords};
 use crate::backing::{Backing, MemoryFiles};
+use crate::bounded::{Bounded, Limits};
 use crate::cache::{ChunkCache, Elsewhere};
 use crate::metadata::NodePath;
 use crate::resources::Part;
@@ -82,7 +82,7 @@ pub(in crate::vfs) struct BackingFiles {
     /// Counts open files of the store.
     pub stored: Part,
     /// The memory files in order of use. A leaf lock.
-    kept: Mutex<LruCache<Id, CachedFile>>,
+    kept: Mutex<Bounded<Id, CachedFile>>,
     /// A lock for each memory file that is being filled, held over the decoding, so that it happens
     /// once. The lock of the table is a leaf.
     making: Mutex<HashMap<Id, Arc<Mutex<()>>>>,
@@ -119,7 +119,7 @@ impl BackingFiles {
             limit,
             files: MemoryFiles::new(limit, most_files),
             stored: Part::new(descriptors / PART_OF_STORE),
-            kept: Mutex::new(LruCache::unbounded()),
+            kept: Mutex::new(Bounded::new(Limits { len: limit, count: most_files })),
             making: Mutex::default(),
             contended: Mutex::default(),
             opened: AtomicU64::new(0),
@@ -175,7 +175,7 @@ impl BackingFiles {
             let is_other =
                 chunk.is_some_and(|(array, generation)| cache.generation(&array) != generation);
             if is_other || is_old {
-                let gone = self.kept.lock().pop(&id);
+                let gone = self.kept.lock().remove(&id);
                 drop(gone);
             }
         }
@@ -186,7 +186,7 @@ impl BackingFiles {
     pub fn let_go(&self, array: &Arc<Array>, passed: &Coords) {
         let chunks = array.grid().counts().iter().copied().fold(1, u64::saturating_mul);
         if chunks.saturating_mul(array.longest_chunk_len().longest()) > self.limit {
-            let gone = self.kept.lock().pop(&id(array, passed));
+            let gone = self.kept.lock().remove(&id(array, passed));
             drop(gone);
         }
     }
@@ -259,8 +259,8 @@ impl BackingFiles {
     ) -> Option<Arc<Backing>> {
         let backing = Arc::new(self.fill(bytes, modified)?);
         let kept = CachedFile { origin, backing: Arc::clone(&backing) };
-        let replaced = self.kept.lock().push(id, kept);
-        drop(replaced);
+        let evicted = self.kept.lock().put(id, kept, backing.len());
+        drop(evicted);
         Some(backing)
     }
 
@@ -306,7 +306,7 @@ impl BackingFiles {
             match self.files.with(bytes, modified) {
                 Ok(Some(backing)) => return Some(backing),
                 Ok(None) => {
-                    let oldest = self.kept.lock().pop_lru()?;
+                    let oldest = self.kept.lock().pop_oldest()?;
                     drop(oldest);
                 }
                 Err(error) => {
