@@ -7,11 +7,12 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     ("error", &[]),
     ("sys", &["error"]),
     ("bounded", &[]),
+    ("budget", &[]),
     ("buffer", &["error"]),
     ("resources", &["sys"]),
     ("pool", &[]),
     ("parallel", &["error"]),
-    ("backing", &["error", "resources", "sys"]),
+    ("backing", &["error", "budget", "resources", "sys"]),
     ("dtype", &["error"]),
     ("store", &["error", "buffer", "sys"]),
     ("shard", &["error"]),
@@ -35,7 +36,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
         ],
     ),
     ("hierarchy", &["error", "json", "bounded", "resources", "store", "metadata", "array"]),
-    ("cache", &["error", "bounded", "buffer", "store", "metadata", "codec", "array"]),
+    ("cache", &["error", "bounded", "budget", "buffer", "store", "metadata", "codec", "array"]),
     (
         "convert",
         &[
@@ -57,6 +58,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
         &[
             "error",
             "json",
+            "budget",
             "buffer",
             "resources",
             "dtype",
@@ -73,6 +75,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
             "json",
             "sys",
             "bounded",
+            "budget",
             "buffer",
             "store",
             "metadata",
