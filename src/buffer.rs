@@ -5,9 +5,9 @@
 //! it page by page (0.5 s per GB). So large buffers are cached for reuse when they are dropped.
 //!
 //! blosc decodes faster than the kernel clears memory. Buffers of chunks, answers and encoded
-//! chunks are kept for requests of the same size, up to a quarter of the cache and within its
-//! limit, and given back when none was requested between two ticks. A full cache leaves a sixteenth
-//! of its limit to them.
+//! chunks are kept for requests of the same size, up to a quarter of the cache and within what the
+//! users of its limit leave, and given back when none was requested between two ticks. A full cache
+//! leaves a sixteenth of its limit to them.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -26,14 +26,18 @@ const LEAST: usize = 64 << 10;
 const MOST: usize = 64 << 20;
 
 /// A leaf lock.
-static KEPT: Mutex<Kept> = Mutex::new(Kept { by_room: BTreeMap::new(), len: 0, most: MOST });
+static KEPT: Mutex<Kept> =
+    Mutex::new(Kept { by_room: BTreeMap::new(), len: 0, most: MOST, left: usize::MAX });
 
 /// Cached memory.
 struct Kept {
     /// Buffers by capacity, which is one of [`room_for`].
     by_room: BTreeMap<usize, Shelf>,
     len: usize,
+    /// The most bytes to keep in any case.
     most: usize,
+    /// What the caches leave.
+    left: usize,
 }
 
 #[derive(Default)]
@@ -176,14 +180,12 @@ pub fn keep_at_most(most: usize) {
     drop(gone);
 }
 
-/// Takes up to `len` bytes out of the cache for the caller to drop.
-pub fn let_go(len: usize) -> Vec<Vec<u8>> {
-    if len == 0 {
-        return Vec::new();
-    }
+/// Sets how many bytes the caches leave to unused memory. Takes out what exceeds them, for the
+/// caller to drop.
+pub fn leave(len: usize) -> Vec<Vec<u8>> {
     let mut kept = KEPT.lock();
-    let left = kept.len.saturating_sub(len);
-    kept.shrink_to(left)
+    kept.left = len;
+    kept.shrink_to(len)
 }
 
 /// Frees memory that was not reused since the last call. To be called from time to time.
@@ -221,11 +223,12 @@ impl Kept {
     /// Caches a vector. Returns what no longer fits: unrequested vectors, or this one.
     fn put(&mut self, room: usize, bytes: Vec<u8>) -> Vec<Vec<u8>> {
         let mut gone = Vec::new();
-        if self.len.saturating_add(room) > self.most {
+        let most = self.most.min(self.left);
+        if self.len.saturating_add(room) > most {
             gone = self.unused();
         }
         let len = self.len.saturating_add(room);
-        if len > self.most {
+        if len > most {
             gone.push(bytes);
             return gone;
         }
@@ -307,7 +310,7 @@ mod tests {
     use super::*;
 
     fn kept(most: usize) -> Kept {
-        Kept { by_room: BTreeMap::new(), len: 0, most }
+        Kept { by_room: BTreeMap::new(), len: 0, most, left: usize::MAX }
     }
 
     #[test]

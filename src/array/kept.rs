@@ -4,21 +4,27 @@
 //! arrays, and metadata may ask for any number of index entries. The newest value is always kept,
 //! however long, since the next call probably needs it.
 
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 
 use parking_lot::Mutex;
 
 use super::coords::Coords;
 use super::sharded::Loaded;
 use crate::bounded::{Bounded, Limits};
+use crate::resources;
 use crate::store::Value;
 
 /// The decoded indexes.
-pub static INDEXES: LazyLock<Kept<std::sync::Arc<Loaded>>> = LazyLock::new(|| Kept::new(64 << 20));
+pub static INDEXES: LazyLock<Kept<Arc<Loaded>>> =
+    LazyLock::new(|| Kept::new(resources::within_memory(MAX_LEN, 16)));
 
 /// Shards that were decoded as a whole, because codecs are around them.
-pub static WHOLE: LazyLock<Kept<Value>> = LazyLock::new(|| Kept::new(64 << 20));
+pub static WHOLE: LazyLock<Kept<Value>> =
+    LazyLock::new(|| Kept::new(resources::within_memory(MAX_LEN, 16)));
+
+/// The most bytes of each.
+const MAX_LEN: u64 = 64 << 20;
 
 /// The bytes of an entry besides its value.
 const ENTRY_LEN: u64 = 256;

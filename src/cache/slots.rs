@@ -1,7 +1,7 @@
 //! The decoded chunks of the cache in order of use, within a limit in bytes.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
@@ -10,6 +10,7 @@ use parking_lot::{Mutex, MutexGuard};
 use super::chunk::Chunk;
 use crate::array::{Array, ChunkId, Coords};
 use crate::bounded::{Bounded, Limits};
+use crate::budget::{Budget, Lease, Purpose};
 use crate::buffer::{self, Buffer};
 use crate::store::{Stat, Version};
 
@@ -27,15 +28,6 @@ const SLOT_LEN: u64 = 512;
 
 /// At most `1/SPARE` of the cache is memory that was freed and can be reused.
 const SPARE: u64 = 16;
-
-/// Memory for decoded chunks that other modules use within the limit of the cache.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Elsewhere {
-    /// Chunks and views in memory files that the kernel reads directly.
-    MemoryFiles,
-    /// Assembled ranges of views.
-    Windows,
-}
 
 /// Chunks that may use little of the cache, the oldest first, and their total length. Without this
 /// limit each of them takes memory that the kernel has to clear, which costs as much as decoding.
@@ -96,9 +88,9 @@ fn len_of(chunk: &Chunk) -> u64 {
 /// Decoded chunks, each in a slot.
 #[derive(Debug)]
 pub(super) struct Slots {
-    limit: u64,
-    /// Bytes that other modules use within the limit, indexed by [`Elsewhere`].
-    elsewhere: [AtomicU64; 2],
+    budget: Arc<Budget>,
+    /// The bytes of `table`, set while it is locked.
+    memory: Lease,
     /// The cached chunks in order of use. A leaf lock for look-ups, never held while decoding.
     table: Mutex<Table>,
     /// Chunks that are cached because they were written. A leaf lock.
@@ -108,11 +100,11 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    /// Returns an empty table for at most `limit` bytes.
-    pub fn new(limit: u64) -> Self {
+    /// Returns an empty table, which may use what the other users of `budget` leave.
+    pub fn new(budget: Arc<Budget>) -> Self {
         Self {
-            limit,
-            elsewhere: Default::default(),
+            memory: budget.lease(Purpose::Chunks),
+            budget,
             table: Mutex::new(Table::new(Limits::NONE)),
             written: Mutex::default(),
             random_reads: Mutex::default(),
@@ -152,16 +144,21 @@ impl Slots {
 
     /// Returns the bytes of the cached chunks, including their overhead.
     pub fn len(&self) -> u64 {
-        self.table.lock().len()
+        self.memory.len()
     }
 
-    /// Sets how many bytes another module uses, which reduces the room for chunks.
-    pub fn set_elsewhere(&self, whose: Elsewhere, len: u64) {
-        let [files, windows] = &self.elsewhere;
-        match whose {
-            Elsewhere::MemoryFiles => files.store(len, Ordering::Relaxed),
-            Elsewhere::Windows => windows.store(len, Ordering::Relaxed),
-        }
+    /// Returns the most bytes of all users of the cache.
+    fn limit(&self) -> u64 {
+        self.budget.limit(Purpose::Chunks)
+    }
+
+    /// Draws the memory of a chunk that is about to be decoded.
+    pub fn draw_to_decode(&self, len: u64) -> Lease {
+        self.budget.draw(Purpose::Decoding, len)
+    }
+
+    /// Evicts chunks that exceed what the other users of the budget leave.
+    pub fn give_way(&self) {
         self.make_room(self.table.lock());
     }
 
@@ -218,7 +215,7 @@ impl Slots {
     /// Limits the memory of written chunks: a program that writes an array from end to end reads
     /// none of them.
     fn note_written(&self, slot: &Arc<Slot>, coords: &Coords, len: u64) {
-        let gone = self.written.lock().add(slot, coords, len, self.limit / WRITTEN_PART);
+        let gone = self.written.lock().add(slot, coords, len, self.limit() / WRITTEN_PART);
         self.remove_slots(gone);
     }
 
@@ -231,7 +228,7 @@ impl Slots {
         drop(table);
         let Some((slot, len)) = found else { return };
         slot.is_read_again.store(false, Ordering::Relaxed);
-        let most = (self.limit / RANDOM_READ_PART).min(MAX_RANDOM_READ_LEN);
+        let most = (self.limit() / RANDOM_READ_PART).min(MAX_RANDOM_READ_LEN);
         let gone = self.random_reads.lock().add(&slot, coords, len, most);
         let is_unread =
             |(slot, _): &(Arc<Slot>, Coords)| !slot.is_read_again.load(Ordering::Relaxed);
@@ -278,17 +275,23 @@ impl Slots {
 
     /// Evicts the least recently used chunks until the rest is within the limit.
     fn make_room(&self, mut table: MutexGuard<'_, Table>) {
-        let elsewhere = self.elsewhere.iter().map(|len| len.load(Ordering::Relaxed));
-        let limit = elsewhere.fold(self.limit, u64::saturating_sub);
-        // First free unused memory, except a reserve for the next chunks.
-        let spare = usize::try_from(limit / SPARE).unwrap_or(usize::MAX);
-        let unused = buffer::kept();
-        let room = usize::try_from(limit.saturating_sub(table.len())).unwrap_or(usize::MAX);
-        let memory = buffer::let_go(unused.saturating_sub(spare.max(room)));
-        let limit = limit.saturating_sub(u64::try_from(spare.min(unused)).unwrap_or(u64::MAX));
-        let gone = table.shrink_to(limit);
+        let limit = self.budget.room_for_chunks();
+        let unused = u64::try_from(buffer::kept()).unwrap_or(u64::MAX);
+        let gone = table.shrink_to(limit.saturating_sub(unused.min(limit / SPARE)));
+        let memory = self.count_table(&table);
         drop(table);
         drop((gone, memory)); // Freeing memory takes time: not under the lock.
+    }
+
+    /// Counts the bytes of the table, and leaves what nobody has drawn to unused memory: at least a
+    /// reserve for the next chunks, and what is drawn for chunks that are being decoded. Returns
+    /// the unused memory that exceeds this.
+    fn count_table(&self, table: &Table) -> Vec<Vec<u8>> {
+        self.memory.set_len(table.len());
+        let limit = self.budget.room_for_chunks();
+        let left = limit.saturating_sub(table.len()).max(limit / SPARE);
+        let left = left.saturating_add(self.budget.drawn(Purpose::Decoding));
+        buffer::leave(usize::try_from(left).unwrap_or(usize::MAX))
     }
 
     /// Counts a chunk that was read into its slot.
@@ -313,7 +316,8 @@ impl Slots {
         }
         let gone = table.remove(&id(array, coords));
         debug_assert!(gone.as_ref().is_none_or(|slot| Arc::ptr_eq(&slot.array, array)));
+        let memory = self.count_table(&table);
         drop(table);
-        drop(gone);
+        drop((gone, memory));
     }
 }

@@ -14,7 +14,8 @@ use super::view_pages::KernelPages;
 use crate::array::{Array, ArrayId, Coords};
 use crate::backing::{Backing, MemoryFiles};
 use crate::bounded::{Bounded, Limits};
-use crate::cache::{ChunkCache, Elsewhere};
+use crate::budget::{Budget, Purpose};
+use crate::cache::ChunkCache;
 use crate::metadata::NodePath;
 use crate::resources::Part;
 use crate::store::Version;
@@ -108,16 +109,20 @@ pub(in crate::vfs) enum Origin {
 }
 
 impl BackingFiles {
-    /// Limits memory files to half of the cache.
-    pub fn new(options: Option<PassthroughOptions>, cache_len: u64, descriptors: usize) -> Self {
-        let limit = cache_len / 2;
+    /// Returns none, with the limits of the budget and of open files.
+    pub fn new(
+        options: Option<PassthroughOptions>,
+        budget: &Arc<Budget>,
+        descriptors: usize,
+    ) -> Self {
+        let limit = budget.limit(Purpose::MemoryFiles);
         let most_files = MOST_FILES.min(descriptors / PART_IN_MEMORY);
         Self {
             is_possible: AtomicBool::new(options.is_some()),
             is_possible_of_store: AtomicBool::new(true),
             options: options.unwrap_or_default(),
             limit,
-            files: MemoryFiles::new(limit, most_files),
+            files: MemoryFiles::new(Arc::clone(budget), most_files),
             stored: Part::new(descriptors / PART_OF_STORE),
             kept: Mutex::new(Bounded::new(Limits { len: limit, count: most_files })),
             making: Mutex::default(),
@@ -139,11 +144,6 @@ impl BackingFiles {
     /// Returns the number of open backing files: memory files, and files of the store.
     pub fn open_files(&self) -> usize {
         self.stored.taken().saturating_add(self.files.count())
-    }
-
-    /// Returns the bytes of all memory files.
-    pub fn len(&self) -> u64 {
-        self.files.len()
     }
 
     /// Records that a write interrupted passthrough in a node.
@@ -245,7 +245,6 @@ impl BackingFiles {
         let origin = Origin::Chunk(Arc::clone(array), (read, generation));
         let backing = self.keep(id(array, coords), origin, &chunk.bytes, chunk.stat.modified)?;
         cache.remove(array, coords);
-        cache.set_elsewhere(Elsewhere::MemoryFiles, self.len());
         Some(backing)
     }
 

@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use super::place::{Place, view_name};
 use crate::array::Array;
 use crate::bounded::{Bounded, Limits};
+use crate::budget::Purpose;
 use crate::error::{At, Error, Kind, Result};
 use crate::hierarchy::Node;
 use crate::metadata::NodePath;
@@ -73,10 +74,12 @@ pub(in crate::vfs) struct Kept {
 impl Views {
     /// Returns the views of the nodes in `core`. `reader` knows how much it assembles at once.
     pub fn new(core: Arc<Core>, reader: Arc<Reader>) -> Self {
+        let len = MAX_KEPT_LEN.min(core.budget.limit(Purpose::ViewHeaders));
+        let kept = Limits { len, count: MAX_KEPT };
         Self {
             core,
             reader,
-            kept: Mutex::new(Bounded::new(Limits { len: MAX_KEPT_LEN, count: MAX_KEPT })),
+            kept: Mutex::new(Bounded::new(kept)),
             seen: Mutex::default(),
             writing: Mutex::default(),
             warned: Mutex::new(Bounded::new(Limits::entries(MAX_NOTED))),
@@ -274,7 +277,8 @@ impl Views {
         };
         let view = format.view(&Source::new(&self.core.hierarchy, path, get)?)?;
         let (arrays, generation) = used.into_inner();
-        Ok((Arc::new(view), arrays, generation))
+        let header = self.core.budget.draw(Purpose::ViewHeaders, view.prefix_len());
+        Ok((Arc::new(view.with_memory(header)), arrays, generation))
     }
 
     fn modified_of(&self, path: &NodePath) -> Result<SystemTime> {
