@@ -20,11 +20,11 @@ use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use bytes::{Bytes, BytesMut};
-use parking_lot::Mutex;
 use rustix::io::pread;
 
+use crate::budget::{Budget, Lease, Purpose};
 use crate::error::Result;
-use crate::resources::Taken;
+use crate::resources::{Part, Taken};
 use crate::sys::{MemoryFile, MemoryFs};
 
 /// The identifier of a file in the kernel's protocol, or why the kernel rejects it.
@@ -44,11 +44,8 @@ enum File {
     /// A file of the store.
     Stored { file: OwnedFd, _taken: Taken },
     /// A memory file with decoded bytes.
-    Memory { file: MemoryFile, _share: Share },
+    Memory { file: MemoryFile, _taken: Taken, _memory: Lease },
 }
-
-/// The share of a memory file in the limits; dropping it returns the share.
-struct Share(Arc<Mutex<Usage>>, u64);
 
 impl Backing {
     /// Returns a file of the store of `len` bytes. It counts as one of the open files.
@@ -112,70 +109,36 @@ impl fmt::Debug for Backing {
     }
 }
 
-impl Drop for Share {
-    fn drop(&mut self) {
-        let mut usage = self.0.lock();
-        usage.len = usage.len.saturating_sub(self.1);
-        usage.count = usage.count.saturating_sub(1);
-    }
-}
-
 /// Memory files, bounded in number and total length.
 #[derive(Debug)]
 pub struct MemoryFiles {
-    limit: u64,
-    most: usize,
-    /// A leaf lock.
-    usage: Arc<Mutex<Usage>>,
+    budget: Arc<Budget>,
+    files: Part,
     /// The file system for them, `None` if it cannot be created.
     fs: OnceLock<Option<MemoryFs>>,
 }
 
-/// The number of files, and their total length.
-#[derive(Debug, Default)]
-struct Usage {
-    count: usize,
-    len: u64,
-}
-
 impl MemoryFiles {
-    /// Returns an empty set for at most `most` files with `limit` bytes in total.
-    pub fn new(limit: u64, most: usize) -> Self {
-        Self { limit, most, usage: Arc::default(), fs: OnceLock::new() }
-    }
-
-    /// Returns the total length in bytes.
-    pub fn len(&self) -> u64 {
-        self.usage.lock().len
+    /// Returns an empty set for at most `most` files, which draw their memory from `budget`.
+    pub fn new(budget: Arc<Budget>, most: usize) -> Self {
+        Self { budget, files: Part::new(most), fs: OnceLock::new() }
     }
 
     /// Returns the number of files.
     pub fn count(&self) -> usize {
-        self.usage.lock().count
-    }
-
-    /// Whether there are no files.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.files.taken()
     }
 
     /// Returns a memory file with `bytes`, `None` if that would exceed a limit.
     pub fn with(&self, bytes: &[u8], modified: SystemTime) -> Result<Option<Backing>> {
         let len = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
-        let Some(share) = self.share(len) else { return Ok(None) };
+        let Some(taken) = self.files.take() else { return Ok(None) };
+        let memory = self.budget.try_draw(Purpose::MemoryFiles, len);
+        let Some(memory) = memory else { return Ok(None) };
         let file = self.made()?;
         file.fill(bytes)?;
-        Ok(Some(Backing::new(File::Memory { file, _share: share }, len, modified)))
-    }
-
-    fn share(&self, len: u64) -> Option<Share> {
-        let mut usage = self.usage.lock();
-        let sum = usage.len.saturating_add(len);
-        if usage.count >= self.most || sum > self.limit {
-            return None;
-        }
-        (usage.count, usage.len) = (usage.count.saturating_add(1), sum);
-        Some(Share(Arc::clone(&self.usage), len))
+        let file = File::Memory { file, _taken: taken, _memory: memory };
+        Ok(Some(Backing::new(file, len, modified)))
     }
 
     fn made(&self) -> io::Result<MemoryFile> {
@@ -193,7 +156,8 @@ mod tests {
 
     #[test]
     fn memory_files_stay_within_their_limits() {
-        let files = MemoryFiles::new(10, 2);
+        let budget = Budget::new(20, 0);
+        let files = MemoryFiles::new(Arc::clone(&budget), 2);
         let with = |bytes: &[u8]| files.with(bytes, SystemTime::UNIX_EPOCH).expect("made");
         let four = with(b"four").expect("room");
         let five = with(b"fives").expect("room");
@@ -201,9 +165,9 @@ mod tests {
         drop(five);
         assert!(with(b"sevenss").is_none(), "too many bytes");
         let six = with(b"sixsix").expect("room");
-        assert_eq!(files.len(), 10);
+        assert_eq!((budget.drawn(Purpose::MemoryFiles), files.count()), (10, 2));
         drop((four, six));
         drop(with(b"0123456789").expect("room of both"));
-        assert!(files.is_empty());
+        assert_eq!((budget.drawn(Purpose::MemoryFiles), files.count()), (0, 0));
     }
 }

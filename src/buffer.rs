@@ -5,9 +5,9 @@
 //! it page by page (0.5 s per GB). So large buffers are cached for reuse when they are dropped.
 //!
 //! blosc decodes faster than the kernel clears memory. Buffers of chunks, answers and encoded
-//! chunks are kept for requests of the same size. They count towards the limit of the cache, and
-//! take at most a quarter of it, or a sixteenth if it is full of chunks. A size that was not
-//! requested between two ticks is freed.
+//! chunks are kept for requests of the same size, up to a quarter of the cache and within what the
+//! users of its limit leave, and given back when none was requested between two ticks. A full cache
+//! leaves a sixteenth of its limit to them.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -33,7 +33,10 @@ struct FreeBuffers {
     /// Buffers by capacity, which is one of [`room_for`].
     by_room: BTreeMap<usize, Shelf>,
     len: usize,
+    /// The most bytes to keep in any case.
     most: usize,
+    /// What the caches leave.
+    left: usize,
 }
 
 #[derive(Default)]
@@ -176,14 +179,12 @@ pub fn set_limit(most: usize) {
     drop(gone);
 }
 
-/// Takes up to `len` bytes out of the cache for the caller to drop.
-pub fn evict(len: usize) -> Vec<Vec<u8>> {
-    if len == 0 {
-        return Vec::new();
-    }
-    let mut cache = FREE.lock();
-    let left = cache.len.saturating_sub(len);
-    cache.shrink_to(left)
+/// Sets how many bytes the caches leave to unused memory. Takes out what exceeds them, for the
+/// caller to drop.
+pub fn leave(len: usize) -> Vec<Vec<u8>> {
+    let mut free = FREE.lock();
+    free.left = len;
+    free.shrink_to(len)
 }
 
 /// Frees memory that was not reused since the last call. To be called from time to time.
@@ -211,7 +212,7 @@ fn room_in(capacity: usize) -> Option<usize> {
 
 impl FreeBuffers {
     const fn new(most: usize) -> Self {
-        Self { by_room: BTreeMap::new(), len: 0, most }
+        Self { by_room: BTreeMap::new(), len: 0, most, left: usize::MAX }
     }
 
     fn take(&mut self, room: usize) -> Option<Vec<u8>> {
@@ -225,11 +226,12 @@ impl FreeBuffers {
     /// Caches a vector. Returns what no longer fits: unrequested vectors, or this one.
     fn put(&mut self, room: usize, bytes: Vec<u8>) -> Vec<Vec<u8>> {
         let mut gone = Vec::new();
-        if self.len.saturating_add(room) > self.most {
+        let most = self.most.min(self.left);
+        if self.len.saturating_add(room) > most {
             gone = self.unused();
         }
         let len = self.len.saturating_add(room);
-        if len > self.most {
+        if len > most {
             gone.push(bytes);
             return gone;
         }

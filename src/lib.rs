@@ -6,6 +6,8 @@
 //! | ------ | ------------ |
 //! | [`error`] | the one error type |
 //! | [`sys`] | the only unsafe code: system calls that std does not have |
+//! | [`bounded`] | maps with a limit in bytes |
+//! | [`budget`] | the memory of a mount, which its users share |
 //! | [`buffer`] | the bytes of chunks, in reused memory |
 //! | [`pool`] | threads, and the tasks that wait for them |
 //! | [`parallel`] | work on chunks that several processors share |
@@ -39,6 +41,8 @@
 
 pub mod array;
 pub mod backing;
+pub mod bounded;
+pub mod budget;
 pub mod buffer;
 pub mod cache;
 pub mod cli;

@@ -10,20 +10,19 @@
 //! chunk with elements of variable length is decoded to the form of `vlen-utf8`, whichever codec
 //! stores it.
 
-use std::num::NonZeroUsize;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use lru::LruCache;
 use parking_lot::Mutex;
 
 use super::layers::{Stack, chunk_len};
+use crate::bounded::{Bounded, Limits};
 use crate::codec::{Elements, Pipeline};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 
 /// The most shapes to cache.
-const SHAPES: NonZeroUsize = NonZeroUsize::MIN.saturating_add(63);
+const SHAPES: usize = 64;
 
 /// The length of a decoded chunk in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,7 +74,7 @@ pub struct ByShape {
     /// The pipeline of the first chunk, for properties that all shapes share.
     first: Pipeline,
     /// A leaf lock: pipelines are bound without it.
-    cached: Mutex<LruCache<Vec<u64>, Arc<Pipeline>>>,
+    cached: Mutex<Bounded<Vec<u64>, Arc<Pipeline>>>,
 }
 
 /// A pipeline in use for one chunk.
@@ -110,7 +109,7 @@ impl Pipelines {
     /// `first`.
     pub fn by_shape(stack: Stack, first: Vec<u64>, dtype: &DType, limit: u64) -> Result<Self> {
         let first = stack.bind(&Elements { shape: first, dtype: dtype.clone() }, limit)?;
-        let cached = Mutex::new(LruCache::new(SHAPES));
+        let cached = Mutex::new(Bounded::new(Limits::entries(SHAPES)));
         Ok(Self::ByShape(Box::new(ByShape { stack, dtype: dtype.clone(), limit, first, cached })))
     }
 
@@ -148,8 +147,8 @@ impl ByShape {
         let elements = Elements { shape, dtype: self.dtype.clone() };
         check_len(&elements, self.limit)?;
         let pipeline = Arc::new(self.stack.bind(&elements, self.limit)?);
-        let pushed_out = self.cached.lock().push(elements.shape, Arc::clone(&pipeline));
-        drop(pushed_out); // Freeing memory takes time: not under the lock.
+        let evicted = self.cached.lock().put(elements.shape, Arc::clone(&pipeline), 0);
+        drop(evicted); // Freeing memory takes time: not under the lock.
         Ok(pipeline)
     }
 }

@@ -336,6 +336,16 @@ impl Array {
 
     /// Reads and decodes a chunk, with its stat; `None` if it is not stored.
     pub fn read_chunk(&self, coords: &Coords) -> Result<Option<(Buffer, Stat)>> {
+        self.read_chunk_within(coords, |_| ())
+    }
+
+    /// Like [`Self::read_chunk`]. Calls `draw` before it decodes the chunk, with its length, or 0
+    /// if that depends on its elements. Drops the result when the chunk is decoded.
+    pub fn read_chunk_within<L>(
+        &self,
+        coords: &Coords,
+        draw: impl FnOnce(u64) -> L,
+    ) -> Result<Option<(Buffer, Stat)>> {
         let pipeline = self.pipeline(coords)?;
         let range = (coords.clone(), ByteRange::first(pipeline.longest()));
         let Some(value) = self.chunks.get_partial_values(&[range])?.pop().flatten() else {
@@ -352,7 +362,9 @@ impl Array {
                 value.stat.len
             ))));
         }
+        let drawn = draw(self.chunk_len(coords)?.exactly().unwrap_or_default());
         let decoded = pipeline.decode(value.bytes).map_err(named)?;
+        drop(drawn);
         Ok(Some((decoded, value.stat)))
     }
 

@@ -4,26 +4,30 @@
 //! number of arrays, and metadata may ask for any number of index entries. The newest value is
 //! always kept, however long, since the next call probably needs it.
 
-use std::fmt;
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 
-use lru::LruCache;
 use parking_lot::Mutex;
 
 use super::coords::Coords;
 use super::sharded::Loaded;
+use crate::bounded::{Bounded, Limits};
+use crate::resources;
 use crate::store::Value;
 
 /// The decoded indexes.
-pub static INDEXES: LazyLock<ShardCache<std::sync::Arc<Loaded>>> =
-    LazyLock::new(|| ShardCache::new(64 << 20));
+pub static INDEXES: LazyLock<ShardCache<Arc<Loaded>>> =
+    LazyLock::new(|| ShardCache::new(resources::within_memory(MAX_LEN, 16)));
 
 /// Shards that were decoded as a whole, because codecs encode the whole shard.
-pub static WHOLE: LazyLock<ShardCache<Value>> = LazyLock::new(|| ShardCache::new(64 << 20));
+pub static WHOLE: LazyLock<ShardCache<Value>> =
+    LazyLock::new(|| ShardCache::new(resources::within_memory(MAX_LEN, 16)));
+
+/// The most bytes of each.
+const MAX_LEN: u64 = 64 << 20;
 
 /// The bytes of an entry besides its value.
-const ENTRY_LEN: usize = 256;
+const ENTRY_LEN: u64 = 256;
 
 /// The number of a sharding level of an open array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -38,65 +42,34 @@ impl LevelId {
 }
 
 /// The most recently used values by shard.
+#[derive(Debug)]
 pub struct ShardCache<V> {
-    limit: usize,
     /// A leaf lock for look-ups.
-    table: Mutex<Table<V>>,
-}
-
-struct Table<V> {
-    by_shard: LruCache<(LevelId, Coords), (V, usize)>,
-    len: usize,
+    table: Mutex<Bounded<(LevelId, Coords), V>>,
 }
 
 impl<V: Clone> ShardCache<V> {
     /// Returns a cache for at most `limit` bytes, or one value that is longer.
-    pub fn new(limit: usize) -> Self {
-        Self { limit, table: Mutex::new(Table { by_shard: LruCache::unbounded(), len: 0 }) }
+    pub fn new(limit: u64) -> Self {
+        Self { table: Mutex::new(Bounded::new(Limits::bytes(limit))) }
     }
 
     /// Returns the cached value of a shard.
     pub fn get(&self, level: LevelId, shard: &Coords) -> Option<V> {
-        self.table.lock().by_shard.get(&(level, shard.clone())).map(|(value, _)| value.clone())
+        self.table.lock().get(&(level, shard.clone())).cloned()
     }
 
     /// Caches the value of a shard, which takes `len` bytes.
     pub fn put(&self, level: LevelId, shard: &Coords, value: V, len: usize) {
-        let len = len.saturating_add(ENTRY_LEN);
-        let mut gone = Vec::new();
-        let mut table = self.table.lock();
-        if let Some((old, old_len)) = table.by_shard.put((level, shard.clone()), (value, len)) {
-            table.len = table.len.saturating_sub(old_len);
-            gone.push(old);
-        }
-        table.len = table.len.saturating_add(len);
-        while table.len > self.limit
-            && table.by_shard.len() > 1
-            && let Some((_, (old, old_len))) = table.by_shard.pop_lru()
-        {
-            table.len = table.len.saturating_sub(old_len);
-            gone.push(old);
-        }
-        drop(table);
-        drop(gone); // Freeing memory takes time: not under the lock.
+        let len = u64::try_from(len).unwrap_or(u64::MAX).saturating_add(ENTRY_LEN);
+        let evicted = self.table.lock().put((level, shard.clone()), value, len);
+        drop(evicted); // Freeing memory takes time: not under the lock.
     }
 
     /// Drops the value of a shard.
     pub fn forget(&self, level: LevelId, shard: &Coords) {
-        let mut table = self.table.lock();
-        let old = table.by_shard.pop(&(level, shard.clone()));
-        if let Some((_, len)) = &old {
-            table.len = table.len.saturating_sub(*len);
-        }
-        drop(table);
-        drop(old);
-    }
-}
-
-impl<V> fmt::Debug for ShardCache<V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let table = self.table.lock();
-        write!(f, "ShardCache({} of {} bytes in {})", table.len, self.limit, table.by_shard.len())
+        let forgotten = self.table.lock().remove(&(level, shard.clone()));
+        drop(forgotten);
     }
 }
 
@@ -115,14 +88,14 @@ mod tests {
         for index in 0..1000 {
             for level in levels {
                 cache.put(level, &shard(index), index, 744);
-                assert!(cache.table.lock().len <= 10_000);
+                assert!(cache.table.lock().len() <= 10_000);
             }
         }
         let there =
             |level| (0..1000).filter(|index| cache.get(level, &shard(*index)).is_some()).count();
         assert_eq!(levels.map(there), [5, 5]);
         cache.forget(levels[1], &shard(999));
-        assert_eq!((levels.map(there), cache.table.lock().len), ([5, 4], 9000));
+        assert_eq!((levels.map(there), cache.table.lock().len()), ([5, 4], 9000));
     }
 
     #[test]
@@ -132,6 +105,6 @@ mod tests {
         cache.put(level, &shard(1), 'b', 1_000_000);
         assert_eq!([0, 1].map(|index| cache.get(level, &shard(index))), [None, Some('b')]);
         cache.put(level, &shard(1), 'c', 10);
-        assert_eq!((cache.get(level, &shard(1)), cache.table.lock().len), (Some('c'), 266));
+        assert_eq!((cache.get(level, &shard(1)), cache.table.lock().len()), (Some('c'), 266));
     }
 }

@@ -10,8 +10,9 @@ use super::base::Base;
 use super::changes::Changes;
 use super::counters::Counters;
 use super::pending::{ChunkAt, PendingChunk, PendingChunks};
-use super::slots::{Elsewhere, Slots};
+use super::slots::Slots;
 use crate::array::{Array, Coords};
+use crate::budget::{Budget, Purpose};
 use crate::error::Result;
 use crate::store::{Key, Version};
 
@@ -22,7 +23,7 @@ const KEY_LOCKS: usize = 64;
 #[derive(Debug)]
 pub struct ChunkCache {
     /// The decoded chunks.
-    pub(super) slots: Slots,
+    pub(super) slots: Arc<Slots>,
     /// Locks by hash of the key: one writer of a stored value (a chunk or a shard) at a time. Held
     /// while the value is encoded and stored, and taken before the store's own lock.
     keys: Vec<Mutex<()>>,
@@ -35,10 +36,22 @@ pub struct ChunkCache {
 impl ChunkCache {
     /// Returns an empty cache for at most `limit` bytes of decoded chunks.
     pub fn new(limit: u64) -> Self {
+        Self::within(&Budget::new(limit, u64::MAX))
+    }
+
+    /// Returns an empty cache that gives memory to the other users of `budget`.
+    pub fn within(budget: &Arc<Budget>) -> Self {
+        let slots = Arc::new(Slots::new(Arc::clone(budget)));
+        let to_shrink = Arc::downgrade(&slots);
+        budget.evict_with(move || {
+            if let Some(slots) = to_shrink.upgrade() {
+                slots.give_way();
+            }
+        });
         Self {
-            slots: Slots::new(limit),
+            slots,
             keys: (0..KEY_LOCKS).map(|_| Mutex::new(())).collect(),
-            pending: PendingChunks::default(),
+            pending: PendingChunks::new(budget.lease(Purpose::Unstored)),
             changes: Changes::default(),
             counters: Counters::default(),
         }
@@ -52,11 +65,6 @@ impl ChunkCache {
     /// Returns the bytes of the cached chunks, including their overhead.
     pub fn len(&self) -> u64 {
         self.slots.len()
-    }
-
-    /// Sets how many bytes another module uses, which reduces the room for chunks.
-    pub fn set_elsewhere(&self, whose: Elsewhere, len: u64) {
-        self.slots.set_elsewhere(whose, len);
     }
 
     /// Whether the cache is empty.

@@ -21,7 +21,6 @@ pub use chunk::{Chunk, PutChunk, Residency};
 pub use chunk_cache::ChunkCache;
 pub use counters::Counters;
 pub use pending::Due;
-pub use slots::Elsewhere;
 pub use write_back::Stored;
 
 #[cfg(test)]

@@ -69,7 +69,7 @@ impl ChunkCache {
             return Found { chunk: Ok(Some(chunk.clone())), is_current: is_current() };
         }
         let started = Instant::now();
-        let read = match array.read_chunk(coords) {
+        let read = match array.read_chunk_within(coords, |len| self.slots.draw_to_decode(len)) {
             Ok(Some((bytes, stat))) => {
                 self.counters.count_decoded(&bytes, started);
                 Ok(Some(Chunk { bytes, stat }))

@@ -1,15 +1,16 @@
 //! The decoded chunks of the cache in order of use, within a limit in bytes.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use lru::LruCache;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::chunk::Chunk;
 use crate::array::{Array, ChunkId, Coords};
+use crate::bounded::{Bounded, Limits};
+use crate::budget::{Budget, Lease, Purpose};
 use crate::buffer::{self, Buffer};
 use crate::store::{Stat, Version};
 
@@ -27,15 +28,6 @@ const SLOT_LEN: u64 = 512;
 
 /// At most `1/SPARE` of the cache is memory that was freed and can be reused.
 const SPARE: u64 = 16;
-
-/// Memory for decoded chunks that other modules use within the limit of the cache.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Elsewhere {
-    /// Chunks and views in memory files that the kernel reads directly.
-    MemoryFiles,
-    /// Assembled ranges of views.
-    Windows,
-}
 
 /// Chunks that may use little of the cache, the oldest first, and their total length. Without this
 /// limit each of them takes memory that the kernel has to clear, which costs as much as decoding.
@@ -67,11 +59,8 @@ impl Probation {
     }
 }
 
-#[derive(Debug)]
-struct Table {
-    slots: LruCache<ChunkId, Arc<Slot>>,
-    len: u64,
-}
+/// Slots by chunk, each with the bytes of its chunk once it is filled.
+type Table = Bounded<ChunkId, Arc<Slot>>;
 
 /// A chunk that is cached or being decoded.
 #[derive(Debug)]
@@ -79,8 +68,6 @@ pub(super) struct Slot {
     array: Arc<Array>,
     /// Held while the chunk is read and decoded; other readers of the chunk wait for it.
     pub chunk: Mutex<Option<Chunk>>,
-    /// The bytes that the table counts for it.
-    counted: AtomicU64,
     /// When the chunk was last known to match the store. A leaf lock.
     pub checked: Mutex<Option<Instant>>,
     /// Whether the chunk was read again after it was added to a [`Probation`].
@@ -101,9 +88,9 @@ fn len_of(chunk: &Chunk) -> u64 {
 /// Decoded chunks, each in a slot.
 #[derive(Debug)]
 pub(super) struct Slots {
-    limit: u64,
-    /// Bytes that other modules use within the limit, indexed by [`Elsewhere`].
-    elsewhere: [AtomicU64; 2],
+    budget: Arc<Budget>,
+    /// The bytes of `table`, set while it is locked.
+    memory: Lease,
     /// The cached chunks in order of use. A leaf lock for look-ups, never held while decoding.
     table: Mutex<Table>,
     /// Chunks that are cached because they were written. A leaf lock.
@@ -113,12 +100,12 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    /// Returns an empty table for at most `limit` bytes.
-    pub fn new(limit: u64) -> Self {
+    /// Returns an empty table, which may use what the other users of `budget` leave.
+    pub fn new(budget: Arc<Budget>) -> Self {
         Self {
-            limit,
-            elsewhere: Default::default(),
-            table: Mutex::new(Table { slots: LruCache::unbounded(), len: 0 }),
+            memory: budget.lease(Purpose::Chunks),
+            budget,
+            table: Mutex::new(Table::new(Limits::NONE)),
             written: Mutex::default(),
             random_reads: Mutex::default(),
         }
@@ -127,12 +114,12 @@ impl Slots {
     /// Returns how many slots there are.
     #[cfg(test)]
     pub fn slot_count(&self) -> usize {
-        self.table.lock().slots.len()
+        self.table.lock().count()
     }
 
     /// Returns the slot of a chunk if there is one, as the most recently used.
     pub fn find(&self, array: &Array, coords: &Coords) -> Option<Arc<Slot>> {
-        self.table.lock().slots.get(&id(array, coords)).map(Arc::clone)
+        self.table.lock().get(&id(array, coords)).map(Arc::clone)
     }
 
     /// Returns the slots of several chunks, as [`Self::find`] does.
@@ -142,31 +129,36 @@ impl Slots {
         coords: impl Iterator<Item = &'c Coords>,
     ) -> Vec<Option<Arc<Slot>>> {
         let mut table = self.table.lock();
-        coords.map(|coords| table.slots.get(&id(array, coords)).map(Arc::clone)).collect()
+        coords.map(|coords| table.get(&id(array, coords)).map(Arc::clone)).collect()
     }
 
     /// Returns the slot of a chunk if there is one, without using it.
     pub fn peek(&self, array: &Array, coords: &Coords) -> Option<Arc<Slot>> {
-        self.table.lock().slots.peek(&id(array, coords)).map(Arc::clone)
+        self.table.lock().peek(&id(array, coords)).map(Arc::clone)
     }
 
     /// Whether a chunk has a slot.
     pub fn contains(&self, array: &Array, coords: &Coords) -> bool {
-        self.table.lock().slots.contains(&id(array, coords))
+        self.table.lock().contains(&id(array, coords))
     }
 
     /// Returns the bytes of the cached chunks, including their overhead.
     pub fn len(&self) -> u64 {
-        self.table.lock().len
+        self.memory.len()
     }
 
-    /// Sets how many bytes another module uses, which reduces the room for chunks.
-    pub fn set_elsewhere(&self, whose: Elsewhere, len: u64) {
-        let [files, windows] = &self.elsewhere;
-        match whose {
-            Elsewhere::MemoryFiles => files.store(len, Ordering::Relaxed),
-            Elsewhere::Windows => windows.store(len, Ordering::Relaxed),
-        }
+    /// Returns the most bytes of all users of the cache.
+    fn limit(&self) -> u64 {
+        self.budget.limit(Purpose::Chunks)
+    }
+
+    /// Draws the memory of a chunk that is about to be decoded.
+    pub fn draw_to_decode(&self, len: u64) -> Lease {
+        self.budget.draw(Purpose::Decoding, len)
+    }
+
+    /// Evicts chunks that exceed what the other users of the budget leave.
+    pub fn give_way(&self) {
         self.make_room(self.table.lock());
     }
 
@@ -223,18 +215,20 @@ impl Slots {
     /// Limits the memory of written chunks: a program that writes an array from end to end reads
     /// none of them.
     fn note_written(&self, slot: &Arc<Slot>, coords: &Coords, len: u64) {
-        let gone = self.written.lock().add(slot, coords, len, self.limit / WRITTEN_PART);
+        let gone = self.written.lock().add(slot, coords, len, self.limit() / WRITTEN_PART);
         self.remove_slots(gone);
     }
 
     /// Limits the memory of chunks that one read used a small part of: random reads rarely need a
     /// chunk twice.
     pub fn note_jump(&self, array: &Arc<Array>, coords: &Coords) {
-        let slot = self.peek(array, coords);
-        let Some(slot) = slot else { return };
+        let id = id(array, coords);
+        let table = self.table.lock();
+        let found = table.peek(&id).map(Arc::clone).zip(table.len_of(&id));
+        drop(table);
+        let Some((slot, len)) = found else { return };
         slot.is_read_again.store(false, Ordering::Relaxed);
-        let len = slot.counted.load(Ordering::Relaxed);
-        let most = (self.limit / RANDOM_READ_PART).min(MAX_RANDOM_READ_LEN);
+        let most = (self.limit() / RANDOM_READ_PART).min(MAX_RANDOM_READ_LEN);
         let gone = self.random_reads.lock().add(&slot, coords, len, most);
         let is_unread =
             |(slot, _): &(Arc<Slot>, Coords)| !slot.is_read_again.load(Ordering::Relaxed);
@@ -256,50 +250,48 @@ impl Slots {
     /// Returns the slot of a chunk, an empty one if the chunk is not cached.
     pub fn slot(&self, array: &Arc<Array>, coords: &Coords) -> Arc<Slot> {
         let new = || {
-            let (array, counted) = (Arc::clone(array), AtomicU64::new(0));
             Arc::new(Slot {
-                array,
+                array: Arc::clone(array),
                 chunk: Mutex::new(None),
-                counted,
                 checked: Mutex::new(None),
                 is_read_again: AtomicBool::new(false),
                 is_replaced: AtomicBool::new(false),
             })
         };
-        Arc::clone(self.table.lock().slots.get_or_insert(id(array, coords), new))
+        Arc::clone(self.table.lock().get_or_insert(id(array, coords), new))
     }
 
     /// Counts the bytes of a slot that was filled, and evicts the least recently used chunks.
     fn count(&self, id: &ChunkId, slot: &Arc<Slot>, len: u64) {
         let mut table = self.table.lock();
         // A slot that was removed since it was filled is unreachable and must not be counted.
-        if !table.slots.peek(id).is_some_and(|here| Arc::ptr_eq(here, slot)) {
+        if !table.peek(id).is_some_and(|here| Arc::ptr_eq(here, slot)) {
             return;
         }
-        let before = slot.counted.swap(len, Ordering::Relaxed);
-        table.len = table.len.saturating_sub(before).saturating_add(len);
+        let evicted = table.set_len(id, len);
+        debug_assert!(evicted.is_empty(), "`make_room` does that");
         self.make_room(table);
     }
 
     /// Evicts the least recently used chunks until the rest is within the limit.
     fn make_room(&self, mut table: MutexGuard<'_, Table>) {
-        let mut gone = Vec::new();
-        let elsewhere = self.elsewhere.iter().map(|len| len.load(Ordering::Relaxed));
-        let limit = elsewhere.fold(self.limit, u64::saturating_sub);
-        // First free unused memory, except a reserve for the next chunks.
-        let spare = usize::try_from(limit / SPARE).unwrap_or(usize::MAX);
-        let unused = buffer::cached_len();
-        let room = usize::try_from(limit.saturating_sub(table.len)).unwrap_or(usize::MAX);
-        let memory = buffer::evict(unused.saturating_sub(spare.max(room)));
-        let limit = limit.saturating_sub(u64::try_from(spare.min(unused)).unwrap_or(u64::MAX));
-        while table.len > limit
-            && let Some((_, slot)) = table.slots.pop_lru()
-        {
-            table.len = table.len.saturating_sub(slot.counted.load(Ordering::Relaxed));
-            gone.push(slot);
-        }
+        let limit = self.budget.room_for_chunks();
+        let unused = u64::try_from(buffer::cached_len()).unwrap_or(u64::MAX);
+        let gone = table.shrink_to(limit.saturating_sub(unused.min(limit / SPARE)));
+        let memory = self.count_table(&table);
         drop(table);
         drop((gone, memory)); // Freeing memory takes time: not under the lock.
+    }
+
+    /// Counts the bytes of the table, and leaves what nobody has drawn to unused memory: at least a
+    /// reserve for the next chunks, and what is drawn for chunks that are being decoded. Returns
+    /// the unused memory that exceeds this.
+    fn count_table(&self, table: &Table) -> Vec<Vec<u8>> {
+        self.memory.set_len(table.len());
+        let limit = self.budget.room_for_chunks();
+        let left = limit.saturating_sub(table.len()).max(limit / SPARE);
+        let left = left.saturating_add(self.budget.drawn(Purpose::Decoding));
+        buffer::leave(usize::try_from(left).unwrap_or(usize::MAX))
     }
 
     /// Counts a chunk that was read into its slot.
@@ -319,15 +311,13 @@ impl Slots {
         is_it: impl FnOnce(&Arc<Slot>) -> bool,
     ) {
         let mut table = self.table.lock();
-        if !table.slots.peek(&id(array, coords)).is_some_and(is_it) {
+        if !table.peek(&id(array, coords)).is_some_and(is_it) {
             return;
         }
-        let gone = table.slots.pop(&id(array, coords));
-        if let Some(slot) = &gone {
-            debug_assert!(Arc::ptr_eq(&slot.array, array));
-            table.len = table.len.saturating_sub(slot.counted.load(Ordering::Relaxed));
-        }
+        let gone = table.remove(&id(array, coords));
+        debug_assert!(gone.as_ref().is_none_or(|slot| Arc::ptr_eq(&slot.array, array)));
+        let memory = self.count_table(&table);
         drop(table);
-        drop(gone);
+        drop((gone, memory));
     }
 }

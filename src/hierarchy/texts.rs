@@ -5,19 +5,22 @@
 //! slow, `stat` uses the length of an older one, so that listing a directory repeatedly does not
 //! read everything each time.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use crate::bounded::{Bounded, Limits};
 use crate::error::{Error, Result};
 use crate::metadata::NodePath;
 use crate::resources;
 
 /// The most bytes of all cached texts.
 const MAX_KEPT_LEN: u64 = 64 << 20;
+
+/// The bytes of an entry besides its text.
+const ENTRY_LEN: u64 = 256;
 
 /// An outdated length is used for this many times the duration of making the text.
 const PATIENCE: u32 = 10;
@@ -60,18 +63,27 @@ struct Made {
     took: Duration,
 }
 
+/// A text, `None` if making it failed. Locked while it is made.
+type Slot = Arc<Mutex<Option<Made>>>;
+
 /// The cached texts by the path of their group.
-#[derive(Default)]
 pub struct TextCache {
     /// A leaf lock. The lock of a text is held while it is made, and no other lock is.
-    slots: Mutex<HashMap<NodePath, Arc<Mutex<Option<Made>>>>>,
+    slots: Mutex<Bounded<NodePath, Slot>>,
     /// Why texts lack the consolidated metadata. A leaf lock.
     notes: Mutex<Vec<Error>>,
 }
 
+impl Default for TextCache {
+    fn default() -> Self {
+        let limits = Limits::bytes(resources::within_memory(MAX_KEPT_LEN, 12));
+        Self { slots: Mutex::new(Bounded::new(limits)), notes: Mutex::default() }
+    }
+}
+
 impl fmt::Debug for TextCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TextCache").field("len", &self.slots.lock().len()).finish_non_exhaustive()
+        f.debug_struct("TextCache").field("slots", &*self.slots.lock()).finish_non_exhaustive()
     }
 }
 
@@ -85,7 +97,7 @@ impl TextCache {
         wanted: Wanted,
         make: impl FnOnce() -> Result<Text>,
     ) -> Result<Text> {
-        let slot = Arc::clone(self.slots.lock().entry(path.clone()).or_default());
+        let slot = Arc::clone(self.slots.lock().get_or_insert(path.clone(), Slot::default));
         let mut known = slot.lock();
         if let Some(made) = known.as_ref().filter(|made| made.of == of) {
             let longest = match wanted {
@@ -100,12 +112,13 @@ impl TextCache {
         let text = make();
         let Ok(text) = text else {
             *known = None;
+            self.count(path, &slot, 0);
             return text;
         };
         let made = Made { text: text.clone(), of, at: Instant::now(), took: begun.elapsed() };
         let was_known = known.replace(made);
+        self.count(path, &slot, text.text.len());
         drop(known);
-        self.shrink(path);
         let had_all = was_known.is_none_or(|known| known.text.left_out.is_none());
         if let Some(error) = text.left_out.clone().filter(|_| had_all) {
             let mut notes = self.notes.lock();
@@ -117,7 +130,7 @@ impl TextCache {
 
     /// Returns the length of the last text of `path`; `None` if unknown or being made.
     pub fn last_len(&self, path: &NodePath) -> Option<usize> {
-        let slot = Arc::clone(self.slots.lock().get(path)?);
+        let slot = Arc::clone(self.slots.lock().peek(path)?);
         let made = slot.try_lock()?;
         made.as_ref().map(|made| made.text.text.len())
     }
@@ -132,26 +145,16 @@ impl TextCache {
         std::mem::take(&mut *self.notes.lock())
     }
 
-    /// Drops the oldest texts until the rest fits, but never that of `path`.
-    fn shrink(&self, path: &NodePath) {
+    /// Counts the bytes of the text in a slot, and drops the texts that were used longest ago until
+    /// the rest fits.
+    fn count(&self, path: &NodePath, slot: &Slot, len: usize) {
+        let len = u64::try_from(len).unwrap_or(u64::MAX).saturating_add(ENTRY_LEN);
         let mut slots = self.slots.lock();
-        let known = |(path, slot): (&NodePath, &Arc<Mutex<Option<Made>>>)| {
-            let slot = slot.try_lock()?;
-            Some((path.clone(), slot.as_ref().map(|made| (made.at, made.text.text.len()))))
-        };
-        let mut all: Vec<_> = slots.iter().filter_map(known).collect();
-        let limit = resources::within_memory(MAX_KEPT_LEN, 12);
-        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-        let mut len = all.iter().filter_map(|(_, made)| Some(made.as_ref()?.1)).sum::<usize>();
-        all.retain(|(known, _)| known != path);
-        all.sort_by_key(|(_, made)| made.as_ref().map(|(at, _)| *at));
-        for (path, made) in all {
-            if len <= limit && made.is_some() {
-                break;
-            }
-            len = len.saturating_sub(made.map_or(0, |(_, len)| len));
-            slots.remove(&path);
-        }
+        // Another slot may have taken its place.
+        let is_kept = slots.peek(path).is_some_and(|known| Arc::ptr_eq(known, slot));
+        let evicted = if is_kept { slots.set_len(path, len) } else { Vec::new() };
+        drop(slots);
+        drop(evicted); // Freeing memory takes time: not under the lock.
     }
 }
 
@@ -193,7 +196,7 @@ mod tests {
             let path = NodePath::root().child(&number.to_string()).expect("a path");
             texts.get(&path, (of(0), ttl), Wanted::Text, || text(&long)).expect("made");
         }
-        assert!(texts.slots.lock().len() <= 4);
+        assert!(texts.slots.lock().count() <= 4);
         let failed = || Err(Error::corrupt("no"));
         let root = NodePath::root();
         texts.get(&root, (of(0), ttl), Wanted::Text, failed).expect_err("it failed");

@@ -9,6 +9,7 @@ use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use super::journal::Journal;
 use super::options::Options;
 use crate::array::Array;
+use crate::budget::Budget;
 use crate::cache::ChunkCache;
 use crate::error::{At, Error, Kind, Result};
 use crate::hierarchy::{Content as NodeContent, Hierarchy};
@@ -33,6 +34,8 @@ pub(in crate::vfs) struct Core {
     pub hierarchy: Hierarchy,
     pub cache: Arc<ChunkCache>,
     pub options: Options,
+    /// The memory of the mount.
+    pub budget: Arc<Budget>,
     /// Protects the names. A thread that creates, moves or removes nodes holds it exclusively, one
     /// that creates or renames files holds it shared. Taken before the lock of any file.
     pub tree_lock: RwLock<()>,

@@ -39,8 +39,9 @@ use std::time::{Duration, SystemTime};
 
 use parking_lot::{Mutex, RwLock};
 
+use crate::budget::Budget;
 use crate::buffer;
-use crate::cache::{ChunkCache, Due, Elsewhere};
+use crate::cache::{ChunkCache, Due};
 use crate::error::{At, Error, Kind, Result};
 use crate::hierarchy::Hierarchy;
 use crate::pool::Pool;
@@ -95,13 +96,12 @@ impl Vfs {
     /// Returns the tree of `hierarchy`.
     pub fn new(hierarchy: Hierarchy, options: Options) -> Self {
         buffer::set_limit(usize::try_from(options.cache_len / 4).unwrap_or(usize::MAX));
-        let backing_files = Arc::new(BackingFiles::new(
-            options.passthrough,
-            options.cache_len,
-            options.descriptors,
-        ));
+        let budget = Budget::new(options.cache_len, options.dirty_limit);
+        let backing_files =
+            Arc::new(BackingFiles::new(options.passthrough, &budget, options.descriptors));
         let core = Arc::new(Core {
-            cache: Arc::new(ChunkCache::new(options.cache_len)),
+            cache: Arc::new(ChunkCache::within(&budget)),
+            budget,
             hierarchy,
             options,
             tree_lock: RwLock::new(()),
@@ -331,10 +331,7 @@ impl Vfs {
         stored.unwrap_or_else(|error| log::debug!("{error}"));
         self.names.inodes.sweep();
         self.opener.passthrough.backing_files.sweep(&self.core.cache);
-        self.core
-            .cache
-            .set_elsewhere(Elsewhere::MemoryFiles, self.opener.passthrough.backing_files.len());
-        self.reader.drop_old_spans(&self.opener.handles.all_open_views());
+        reader::drop_old_spans(&self.opener.handles.all_open_views());
         buffer::release_idle();
         if self.contents.unsynced.len() > MAX_UNSYNCED
             && let Err(error) = self.contents.unsynced.sync_all(self.core.hierarchy.store())

@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use super::elements::{ChangeChunk, EachChunk, Elements, GetChunk, Walk};
 use super::layout::Layout;
 use super::left_out::LeftOut;
+use crate::budget::Lease;
 use crate::buffer::reserve;
 use crate::error::{Error, Kind, Result};
 use crate::resources;
@@ -53,6 +54,8 @@ pub struct View {
     /// lock.
     overlay: Mutex<Overlay>,
     left_out: LeftOut,
+    /// What its header takes, given back with the last owner of the view.
+    _memory: Option<Lease>,
 }
 
 #[derive(Debug, Default)]
@@ -100,6 +103,7 @@ impl View {
             prefix_len,
             overlay: Mutex::default(),
             left_out: LeftOut::default(),
+            _memory: None,
         })
     }
 
@@ -114,6 +118,12 @@ impl View {
     #[must_use]
     pub fn with_left_out(self, left_out: LeftOut) -> Self {
         Self { left_out, ..self }
+    }
+
+    /// Returns the same file, which owns the memory of its header.
+    #[must_use]
+    pub fn with_memory(self, memory: Lease) -> Self {
+        Self { _memory: Some(memory), ..self }
     }
 
     /// Returns the nodes that the format cannot hold in this file.

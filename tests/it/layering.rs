@@ -6,11 +6,13 @@ use crate::{imports, sources};
 const MAY_NAME: &[(&str, &[&str])] = &[
     ("error", &[]),
     ("sys", &["error"]),
+    ("bounded", &[]),
+    ("budget", &[]),
     ("buffer", &["error"]),
     ("resources", &["sys"]),
     ("pool", &[]),
     ("parallel", &["error"]),
-    ("backing", &["error", "resources", "sys"]),
+    ("backing", &["error", "budget", "resources", "sys"]),
     ("dtype", &["error"]),
     ("store", &["error", "buffer", "sys"]),
     ("shard", &["error"]),
@@ -22,6 +24,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
         &[
             "error",
             "json",
+            "bounded",
             "buffer",
             "resources",
             "parallel",
@@ -32,8 +35,8 @@ const MAY_NAME: &[(&str, &[&str])] = &[
             "codec",
         ],
     ),
-    ("hierarchy", &["error", "json", "resources", "store", "metadata", "array"]),
-    ("cache", &["error", "buffer", "store", "metadata", "codec", "array"]),
+    ("hierarchy", &["error", "json", "bounded", "resources", "store", "metadata", "array"]),
+    ("cache", &["error", "bounded", "budget", "buffer", "store", "metadata", "codec", "array"]),
     (
         "convert",
         &[
@@ -55,6 +58,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
         &[
             "error",
             "json",
+            "budget",
             "buffer",
             "resources",
             "dtype",
@@ -70,6 +74,8 @@ const MAY_NAME: &[(&str, &[&str])] = &[
             "error",
             "json",
             "sys",
+            "bounded",
+            "budget",
             "buffer",
             "store",
             "metadata",

@@ -23,6 +23,7 @@ mod imports;
 mod layering;
 mod lengths;
 mod locks;
+mod memory;
 mod nodes;
 mod outside;
 mod outside_model;

@@ -36,6 +36,7 @@ use table::{Shard, Table};
 use super::base::{Base, NewChunk};
 use crate::array::region::Cover;
 use crate::array::{Array, Coords};
+use crate::budget::Lease;
 use crate::buffer::Buffer;
 use crate::error::{At, Error, Result};
 use crate::metadata::NodePath;
@@ -71,21 +72,28 @@ pub(super) struct Destination<'c> {
 }
 
 /// All pending chunks, by the key of their stored value.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct PendingChunks {
     /// A leaf lock for look-ups, never held while storing.
     table: Mutex<Table>,
-    /// Bytes of the chunks and of their values; zero shows without the lock that nothing is
-    /// pending.
-    len: AtomicU64,
+    /// The memory of the chunks and of their values.
+    memory: Lease,
+    /// Zero shows without the lock that nothing is pending.
     count: AtomicU64,
     versions: AtomicU64,
 }
 
 impl PendingChunks {
+    /// Returns an empty table. Its chunks are drawn without regard to the limit: files drew their
+    /// bytes before they were closed.
+    pub(super) fn new(memory: Lease) -> Self {
+        let (count, versions) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { table: Mutex::default(), memory, count, versions }
+    }
+
     /// Returns the decoded bytes that are pending, including their overhead.
     pub(super) fn len(&self) -> u64 {
-        self.len.load(Ordering::Relaxed)
+        self.memory.len()
     }
 
     /// Whether nothing is pending.
@@ -200,8 +208,8 @@ impl PendingChunks {
         if shard.is_full() {
             table.full.insert(key.clone());
         }
-        self.len.fetch_add(cost, Ordering::Relaxed);
-        self.len.fetch_sub(old.as_ref().map_or(0, PendingChunk::cost), Ordering::Relaxed);
+        self.memory.grow(cost);
+        self.memory.shrink(old.as_ref().map_or(0, PendingChunk::cost));
         self.recount(table);
         drop(guard);
         drop(old); // Freeing memory takes time: not under the lock.
@@ -524,7 +532,7 @@ impl PendingChunks {
         let Some(pending) = pending else { return Ok(()) };
         if pending.stat.version.is_same(known.stat.version) {
             let gone = table.remove(key, coords, |_| true);
-            self.len.fetch_sub(gone.as_ref().map_or(0, PendingChunk::cost), Ordering::Relaxed);
+            self.memory.shrink(gone.as_ref().map_or(0, PendingChunk::cost));
             self.recount(table);
             drop(guard);
             drop(gone); // Freeing memory takes time: not under the lock.
@@ -544,8 +552,8 @@ impl PendingChunks {
 
     /// Updates the total cost after a chunk changed; `before` was its cost.
     fn recost(&self, before: u64, pending: &PendingChunk) {
-        self.len.fetch_add(pending.cost(), Ordering::Relaxed);
-        self.len.fetch_sub(before, Ordering::Relaxed);
+        self.memory.grow(pending.cost());
+        self.memory.shrink(before);
     }
 
     /// Drops a pending chunk.
@@ -558,7 +566,7 @@ impl PendingChunks {
     fn remove(&self, key: &Key, coords: &Coords, is_it: impl Fn(&PendingChunk) -> bool) -> bool {
         let mut table = self.table.lock();
         let gone = table.remove(key, coords, is_it);
-        self.len.fetch_sub(gone.as_ref().map_or(0, PendingChunk::cost), Ordering::Relaxed);
+        self.memory.shrink(gone.as_ref().map_or(0, PendingChunk::cost));
         self.recount(&table);
         drop(table);
         gone.is_some()

@@ -209,8 +209,8 @@ impl Files {
             let target = inode.place().map(|place| self.names.target(place)).transpose()?;
             self.stored.check_longest(target.as_ref(), len)?;
             if len == 0 {
-                // Whoever wrote before has no bytes in it any more. A file that is created again may
-                // meet those of a close that failed, until the kernel has released that handle.
+                // The bytes of earlier writers are gone. A close that failed leaves some until the
+                // kernel has released that handle.
                 file.authors = Authors::default();
             }
             if len == 0 && matches!(file.content, Content::Stored) {

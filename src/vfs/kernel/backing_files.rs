@@ -8,13 +8,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-use lru::LruCache;
 use parking_lot::Mutex;
 
 use super::view_pages::KernelPages;
 use crate::array::{Array, ArrayId, Coords};
 use crate::backing::{Backing, MemoryFiles};
-use crate::cache::{ChunkCache, Elsewhere};
+use crate::bounded::{Bounded, Limits};
+use crate::budget::{Budget, Purpose};
+use crate::cache::ChunkCache;
 use crate::metadata::NodePath;
 use crate::resources::Part;
 use crate::store::Version;
@@ -82,7 +83,7 @@ pub(in crate::vfs) struct BackingFiles {
     /// Counts open files of the store.
     pub stored: Part,
     /// The memory files in order of use. A leaf lock.
-    kept: Mutex<LruCache<Id, CachedFile>>,
+    kept: Mutex<Bounded<Id, CachedFile>>,
     /// A lock for each memory file that is being filled, held over the decoding, so that it happens
     /// once. The lock of the table is a leaf.
     making: Mutex<HashMap<Id, Arc<Mutex<()>>>>,
@@ -108,18 +109,22 @@ pub(in crate::vfs) enum Origin {
 }
 
 impl BackingFiles {
-    /// Limits memory files to half of the cache.
-    pub fn new(options: Option<PassthroughOptions>, cache_len: u64, descriptors: usize) -> Self {
-        let limit = cache_len / 2;
+    /// Returns none, with the limits of the budget and of open files.
+    pub fn new(
+        options: Option<PassthroughOptions>,
+        budget: &Arc<Budget>,
+        descriptors: usize,
+    ) -> Self {
+        let limit = budget.limit(Purpose::MemoryFiles);
         let most_files = MOST_FILES.min(descriptors / PART_IN_MEMORY);
         Self {
             is_possible: AtomicBool::new(options.is_some()),
             is_possible_of_store: AtomicBool::new(true),
             options: options.unwrap_or_default(),
             limit,
-            files: MemoryFiles::new(limit, most_files),
+            files: MemoryFiles::new(Arc::clone(budget), most_files),
             stored: Part::new(descriptors / PART_OF_STORE),
-            kept: Mutex::new(LruCache::unbounded()),
+            kept: Mutex::new(Bounded::new(Limits { len: limit, count: most_files })),
             making: Mutex::default(),
             contended: Mutex::default(),
             opened: AtomicU64::new(0),
@@ -139,11 +144,6 @@ impl BackingFiles {
     /// Returns the number of open backing files: memory files, and files of the store.
     pub fn open_files(&self) -> usize {
         self.stored.taken().saturating_add(self.files.count())
-    }
-
-    /// Returns the bytes of all memory files.
-    pub fn len(&self) -> u64 {
-        self.files.len()
     }
 
     /// Records that a write interrupted passthrough in a node.
@@ -175,7 +175,7 @@ impl BackingFiles {
             let is_other =
                 chunk.is_some_and(|(array, generation)| cache.generation(&array) != generation);
             if is_other || is_old {
-                let gone = self.kept.lock().pop(&id);
+                let gone = self.kept.lock().remove(&id);
                 drop(gone);
             }
         }
@@ -186,7 +186,7 @@ impl BackingFiles {
     pub fn let_go(&self, array: &Arc<Array>, passed: &Coords) {
         let chunks = array.grid().counts().iter().copied().fold(1, u64::saturating_mul);
         if chunks.saturating_mul(array.longest_chunk_len().longest()) > self.limit {
-            let gone = self.kept.lock().pop(&id(array, passed));
+            let gone = self.kept.lock().remove(&id(array, passed));
             drop(gone);
         }
     }
@@ -245,7 +245,6 @@ impl BackingFiles {
         let origin = Origin::Chunk(Arc::clone(array), (read, generation));
         let backing = self.keep(id(array, coords), origin, &chunk.bytes, chunk.stat.modified)?;
         cache.remove(array, coords);
-        cache.set_elsewhere(Elsewhere::MemoryFiles, self.len());
         Some(backing)
     }
 
@@ -259,8 +258,8 @@ impl BackingFiles {
     ) -> Option<Arc<Backing>> {
         let backing = Arc::new(self.fill(bytes, modified)?);
         let kept = CachedFile { origin, backing: Arc::clone(&backing) };
-        let replaced = self.kept.lock().push(id, kept);
-        drop(replaced);
+        let evicted = self.kept.lock().put(id, kept, backing.len());
+        drop(evicted);
         Some(backing)
     }
 
@@ -306,7 +305,7 @@ impl BackingFiles {
             match self.files.with(bytes, modified) {
                 Ok(Some(backing)) => return Some(backing),
                 Ok(None) => {
-                    let oldest = self.kept.lock().pop_lru()?;
+                    let oldest = self.kept.lock().pop_oldest()?;
                     drop(oldest);
                 }
                 Err(error) => {

@@ -4,7 +4,7 @@
 //! chunk cache.
 
 use std::cell::RefCell;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fmt::Write;
 use std::sync::{Arc, Weak};
 use std::time::{Instant, SystemTime};
@@ -13,6 +13,8 @@ use parking_lot::Mutex;
 
 use super::place::{Place, view_name};
 use crate::array::Array;
+use crate::bounded::{Bounded, Limits};
+use crate::budget::Purpose;
 use crate::error::{At, Error, Kind, Result};
 use crate::hierarchy::Node;
 use crate::metadata::NodePath;
@@ -31,6 +33,9 @@ const MAX_KEPT: usize = 256;
 /// The most bytes of their headers.
 const MAX_KEPT_LEN: u64 = 128 << 20;
 
+/// The most views to remember a warning or an error of.
+const MAX_NOTED: usize = 4096;
+
 /// A node and the file extension of a format.
 type Name = (NodePath, &'static str);
 
@@ -39,15 +44,15 @@ pub(in crate::vfs) struct Views {
     core: Arc<Core>,
     reader: Arc<Reader>,
     /// The cached views. A leaf lock.
-    kept: Mutex<HashMap<Name, Kept>>,
+    kept: Mutex<Bounded<Name, Kept>>,
     /// The chunks read through each view that is open or has pages in the kernel. A leaf lock.
     seen: Mutex<HashMap<Name, Weak<Seen>>>,
     /// The state of the writers of each view. A leaf lock.
     writing: Mutex<HashMap<Name, Weak<ViewWriters>>>,
     /// The views with a logged warning about slow sequential reads. A leaf lock.
-    warned: Mutex<HashSet<Name>>,
+    warned: Mutex<Bounded<Name, ()>>,
     /// The views that do not exist, although programs looked them up. A leaf lock.
-    refused: Mutex<HashSet<Name>>,
+    refused: Mutex<Bounded<Name, ()>>,
 }
 
 /// A cached view.
@@ -69,14 +74,16 @@ pub(in crate::vfs) struct Kept {
 impl Views {
     /// Returns the views of the nodes in `core`. `reader` knows how much it assembles at once.
     pub fn new(core: Arc<Core>, reader: Arc<Reader>) -> Self {
+        let len = MAX_KEPT_LEN.min(core.budget.limit(Purpose::ViewHeaders));
+        let kept = Limits { len, count: MAX_KEPT };
         Self {
             core,
             reader,
-            kept: Mutex::default(),
+            kept: Mutex::new(Bounded::new(kept)),
             seen: Mutex::default(),
             writing: Mutex::default(),
-            warned: Mutex::default(),
-            refused: Mutex::default(),
+            warned: Mutex::new(Bounded::new(Limits::entries(MAX_NOTED))),
+            refused: Mutex::new(Bounded::new(Limits::entries(MAX_NOTED))),
         }
     }
 
@@ -87,19 +94,12 @@ impl Views {
     /// Caches a view. Keeps the current state of the kernel's pages, which may be newer than the
     /// view.
     fn keep(&self, path: &NodePath, format: &'static Format, mut kept: Kept) -> Kept {
+        let (key, len) = ((path.clone(), format.extension), kept.view.prefix_len());
         let mut all = self.kept.lock();
-        let key = (path.clone(), format.extension);
-        kept.pages = all.get(&key).and_then(|known| known.pages.clone());
-        all.insert(key, kept.clone());
-        let mut len: u64 = all.values().map(|kept| kept.view.prefix_len()).sum();
-        while (all.len() > MAX_KEPT || len > MAX_KEPT_LEN)
-            && all.len() > 1
-            && let Some((oldest, kept)) = all.iter().min_by_key(|(_, kept)| kept.made)
-        {
-            len = len.saturating_sub(kept.view.prefix_len());
-            let oldest = oldest.clone();
-            all.remove(&oldest);
-        }
+        kept.pages = all.peek(&key).and_then(|known| known.pages.clone());
+        let evicted = all.put(key, kept.clone(), len);
+        drop(all);
+        drop(evicted); // Freeing memory takes time: not under the lock.
         kept
     }
 
@@ -119,7 +119,7 @@ impl Views {
         let name = (path.clone(), format.extension);
         self.seen.lock().remove(&name);
         self.writing.lock().remove(&name);
-        if let Some(kept) = self.kept.lock().get_mut(&name) {
+        if let Some(kept) = self.kept.lock().peek_mut(&name) {
             kept.pages = None;
         }
     }
@@ -128,7 +128,7 @@ impl Views {
         if !Arc::ptr_eq(&pages.seen, &self.seen(path, format)) {
             return; // Of an inode that has lost the name.
         }
-        if let Some(kept) = self.kept.lock().get_mut(&(path.clone(), format.extension)) {
+        if let Some(kept) = self.kept.lock().peek_mut(&(path.clone(), format.extension)) {
             kept.pages = Some(pages);
         }
     }
@@ -146,6 +146,16 @@ fn shared<T: Default>(all: &Mutex<HashMap<Name, Weak<T>>>, name: Name) -> Arc<T>
         *known = Arc::downgrade(&new);
         new
     })
+}
+
+/// Notes a view, and whether it was not noted before.
+fn is_first(noted: &Mutex<Bounded<Name, ()>>, name: Name) -> bool {
+    let mut noted = noted.lock();
+    let is_first = noted.get(&name).is_none();
+    let evicted = if is_first { noted.put(name, (), 0) } else { Vec::new() };
+    drop(noted);
+    drop(evicted);
+    is_first
 }
 
 impl Views {
@@ -183,13 +193,8 @@ impl Views {
                 continue;
             }
             let Err(error) = self.view(&path, format) else { continue };
-            let mut refused = self.refused.lock();
-            if refused.len() > MAX_KEPT {
-                refused.clear();
-            }
-            if error.kind() == Kind::Unsupported && refused.insert((path.clone(), format.extension))
-            {
-                drop(refused);
+            let name = (path.clone(), format.extension);
+            if error.kind() == Kind::Unsupported && is_first(&self.refused, name) {
                 let shown = Place::View(path, format).shown();
                 self.core.journal.note("lookup", &error.of_kind(Kind::NotFound).at(shown));
             }
@@ -272,7 +277,8 @@ impl Views {
         };
         let view = format.view(&Source::new(&self.core.hierarchy, path, get)?)?;
         let (arrays, generation) = used.into_inner();
-        Ok((Arc::new(view), arrays, generation))
+        let header = self.core.budget.draw(Purpose::ViewHeaders, view.prefix_len());
+        Ok((Arc::new(view.with_memory(header)), arrays, generation))
     }
 
     fn modified_of(&self, path: &NodePath) -> Result<SystemTime> {
@@ -308,7 +314,7 @@ impl Views {
             Some(_) => {}
             None => seen.forget(),
         }
-        if self.warned.lock().insert((path.clone(), format.extension)) {
+        if is_first(&self.warned, (path.clone(), format.extension)) {
             self.warn_of_slabs(path, format, &kept.view);
         }
         let writing = (access != Access::Read).then(|| self.writing(path, format));

@@ -69,7 +69,6 @@ impl Opener {
             listings: Arc::clone(listings),
             reader: Arc::clone(reader),
             backing_files: Arc::clone(&backing_files),
-            files: Arc::clone(&contents.files),
             handles: Arc::clone(&handles),
             read_len: AtomicU64::new(0),
             written_len: AtomicU64::new(0),

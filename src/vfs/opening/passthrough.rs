@@ -41,7 +41,6 @@ use std::time::{Duration, Instant};
 
 use crate::array::{Array, Coords};
 use crate::backing::Backing;
-use crate::cache::Elsewhere;
 use crate::error::{Error, Kind, Result};
 use crate::metadata::NodePath;
 use crate::store::Version;
@@ -245,9 +244,7 @@ impl Passthrough {
         let (view, generations) = (Arc::clone(&open.view), open.generations);
         let pages = KernelPages { generations, since: open.opened, view, seen };
         let origin = Origin::View(pages, open.opened);
-        let backing = self.backing_files.keep(id.clone(), origin, &bytes, open.modified);
-        self.core.cache.set_elsewhere(Elsewhere::MemoryFiles, self.backing_files.len());
-        backing
+        self.backing_files.keep(id.clone(), origin, &bytes, open.modified)
     }
 
     fn count_passthrough(

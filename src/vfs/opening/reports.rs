@@ -5,15 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::handles::Handles;
+use crate::budget::Purpose;
 use crate::error::Result;
-use crate::resources;
-use crate::vfs::contents::files::Files;
 use crate::vfs::core::Core;
 use crate::vfs::kernel::backing_files::BackingFiles;
 use crate::vfs::names::Names;
 use crate::vfs::names::listing::Listings;
 use crate::vfs::names::place::Report;
 use crate::vfs::reader::Reader;
+use crate::{buffer, resources};
 
 /// The name after `zarrfs_`, the help text, and the value. Names of counters end in `_total`.
 type Line = (&'static str, &'static str, u64);
@@ -25,7 +25,6 @@ pub(in crate::vfs) struct Reports {
     pub listings: Arc<Listings>,
     pub reader: Arc<Reader>,
     pub backing_files: Arc<BackingFiles>,
-    pub files: Arc<Files>,
     pub handles: Arc<Handles>,
     /// Bytes that were read and written through handles.
     pub read_len: AtomicU64,
@@ -85,21 +84,41 @@ impl Reports {
         ]
     }
 
-    /// Returns the gauges.
-    fn gauges(&self) -> Vec<Line> {
-        let len = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
-        let unstored =
-            self.files.memory.unstored_len().saturating_add(self.core.cache.pending_len());
-        let in_use = resources::in_use();
-        let mut lines = vec![
-            ("process_id", "Process ID of the daemon.", u64::from(std::process::id())),
-            ("cache_bytes", "Memory for decoded chunks.", self.core.cache.len()),
+    /// Returns the parts of the memory, with the names of `docs/limits.md`.
+    fn memory(&self) -> [Line; 9] {
+        let drawn = |purpose| self.core.budget.drawn(purpose);
+        let unused = u64::try_from(buffer::cached_len()).unwrap_or(u64::MAX);
+        [
+            ("cache_limit_bytes", "The limit of the next six.", self.core.options.cache_len),
+            ("cache_bytes", "Memory for decoded chunks.", drawn(Purpose::Chunks)),
+            ("decoding_bytes", "Chunks that are being decoded.", drawn(Purpose::Decoding)),
+            (
+                "long_part_bytes",
+                "Long parts of views that were assembled at once.",
+                drawn(Purpose::LongParts),
+            ),
+            (
+                "view_header_bytes",
+                "Headers of views that are cached or open.",
+                drawn(Purpose::ViewHeaders),
+            ),
             (
                 "passthrough_memory_bytes",
                 "Memory files that the kernel reads itself.",
-                self.backing_files.len(),
+                drawn(Purpose::MemoryFiles),
             ),
-            ("unstored_bytes", "Changes that are not stored yet.", unstored),
+            ("free_buffer_bytes", "Memory kept for the next chunks.", unused),
+            ("unstored_limit_bytes", "The limit of the next one.", self.core.options.dirty_limit),
+            ("unstored_bytes", "Changes that are not stored yet.", drawn(Purpose::Unstored)),
+        ]
+    }
+
+    /// Returns the gauges.
+    fn gauges(&self) -> Vec<Line> {
+        let len = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+        let in_use = resources::in_use();
+        let mut lines = vec![
+            ("process_id", "Process ID of the daemon.", u64::from(std::process::id())),
             ("open_files", "Files that programs have open.", len(self.handles.len())),
             ("inodes", "Inodes that the kernel knows.", len(self.names.inodes.len())),
             (
@@ -140,7 +159,9 @@ impl Reports {
     /// Returns the text of `.zarrfs/stats`.
     pub fn stats(&self) -> String {
         let mut text = String::new();
-        for (name, help, value) in self.gauges().into_iter().chain(self.counters()) {
+        for (name, help, value) in
+            self.gauges().into_iter().chain(self.memory()).chain(self.counters())
+        {
             let kind = if name.ends_with("_total") { "counter" } else { "gauge" };
             let name = format!("zarrfs_{name}");
             // Writing to a string does not fail.

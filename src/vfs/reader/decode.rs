@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use super::pattern::Ticket;
 use crate::array::ChunkRef;
+use crate::budget::Purpose;
 use crate::pool::Urgency;
 use crate::vfs::core::Core;
 use crate::vfs::kernel::backing_files::BackingFiles;
@@ -38,11 +39,16 @@ impl Decoder {
     ) {
         let Some(pool) = self.core.pool.get() else { return };
         let (cache, passed) = (Arc::clone(&self.core.cache), Arc::clone(&self.backing_files));
+        let budget = Arc::clone(&self.core.budget);
         pool.run(urgency, move || {
             if !ticket.is_wanted() || cache.is_here(&array, &coords) {
                 return;
             }
             if urgency == Urgency::Prefetch {
+                let len = array.longest_chunk_len().exactly().unwrap_or_default();
+                if !budget.has_room(Purpose::Decoding, len) {
+                    return;
+                }
                 cache.counters().ahead.fetch_add(1, Ordering::Relaxed);
             }
             let since = match to {

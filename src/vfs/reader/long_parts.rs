@@ -1,7 +1,7 @@
 //! Assembling long parts of views, which `plan` asks for.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -10,10 +10,11 @@ use super::assemble::{Assembler, Execution};
 use super::open_view::OpenView;
 use super::plan::{self, Limits, LongPart};
 use super::request::{self, Part};
-use super::span::{AGE, Assembled, Span, Spans, Stamp, len_of};
+use super::span::{AGE, Assembled, Span, Stamp, len_of};
 use super::state::ReadState;
+use crate::budget::Purpose;
 use crate::buffer::Buffer;
-use crate::cache::{Elsewhere, Residency};
+use crate::cache::Residency;
 
 /// Chunks of a long part whose decoding other threads are asked for.
 const MOST_CHUNKS: usize = 1 << 16;
@@ -35,7 +36,8 @@ impl Drop for Claim<'_> {
 /// Long parts of all open views.
 pub(super) struct LongParts {
     pub assembler: Arc<Assembler>,
-    pub spans: Spans,
+    /// The number of long parts that were assembled.
+    pub made: AtomicU64,
 }
 
 impl LongParts {
@@ -104,11 +106,8 @@ impl LongParts {
         let (before, oldest) = before.map(|made| (made.last(), made.stamp.until)).unzip();
         let before = before.unwrap_or_default();
         let len = part.end.saturating_sub(part.start).saturating_add(len_of(&before));
-        let Some(share) = self.spans.share(len, self.assembler.decoder.core.options.cache_len / 2)
-        else {
-            return Span::None;
-        };
-        self.assembler.decoder.core.cache.set_elsewhere(Elsewhere::Windows, self.spans.len());
+        let memory = self.assembler.decoder.core.budget.try_draw(Purpose::LongParts, len);
+        let Some(memory) = memory else { return Span::None };
         let made =
             request::find(&self.assembler.decoder.core, open, (part.start, part.end), MOST_CHUNKS)
                 .and_then(|mut request| {
@@ -134,11 +133,11 @@ impl LongParts {
         let stamp = Stamp { until, ..stamp };
         match made {
             Ok(bytes) if stamp.holds(&self.stamp(open)) => {
-                self.spans.made.fetch_add(1, Ordering::Relaxed);
+                self.made.fetch_add(1, Ordering::Relaxed);
                 let is_old = oldest.is_some_and(|oldest| oldest < now);
                 let before = if is_old { Bytes::new() } else { before };
                 let bytes = Buffer::from(bytes).into();
-                Span::Ready(Assembled { before, start: part.start, bytes, stamp, _share: share })
+                Span::Ready(Assembled { before, start: part.start, bytes, stamp, _memory: memory })
             }
             Err(error) if !part.ticket.has_ended() => {
                 log::debug!("{}: {error}", open.path);
@@ -147,15 +146,14 @@ impl LongParts {
             Ok(_) | Err(_) => Span::None,
         }
     }
+}
 
-    /// Gives back the memory of spans that are too old to be used: their readers may not go on.
-    pub fn drop_old_spans(&self, open: &[Arc<OpenView>]) {
-        for open in open {
-            let mut state = open.reads.state.lock();
-            if matches!(&state.span, Span::Ready(made) if !made.stamp.is_young()) {
-                state.span = Span::None;
-            }
+/// Gives back the memory of spans that are too old to be used: their readers may not go on.
+pub(in crate::vfs) fn drop_old_spans(open: &[Arc<OpenView>]) {
+    for open in open {
+        let mut state = open.reads.state.lock();
+        if matches!(&state.span, Span::Ready(made) if !made.stamp.is_young()) {
+            state.span = Span::None;
         }
-        self.assembler.decoder.core.cache.set_elsewhere(Elsewhere::Windows, self.spans.len());
     }
 }

@@ -18,7 +18,7 @@ mod span;
 mod state;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 
@@ -35,11 +35,11 @@ use assemble::{Assembler, Execution};
 use decode::{Decoder, Target};
 use files::{ChunkFiles, Followed};
 use long_parts::LongParts;
+pub(super) use long_parts::drop_old_spans;
 use open_view::{MOST_AT_HAND, OpenView};
 use pattern::Ticket;
 use plan::{Fetch, Limits, Outlook, Plan};
 use request::{Part, Request};
-use span::Spans;
 pub(super) use state::ReadState;
 
 /// Chunks of one request that are looked for in the cache together; the others are when they are
@@ -66,9 +66,8 @@ impl Reader {
     pub fn new(core: Arc<Core>, backing_files: Arc<BackingFiles>) -> Self {
         let decoder = Decoder { core: Arc::clone(&core), backing_files };
         let assembler = Arc::new(Assembler::new(decoder.clone()));
-        let (spans, followed) = (Spans::default(), Followed::default());
-        let long_parts = LongParts { assembler: Arc::clone(&assembler), spans };
-        let files = ChunkFiles { decoder: decoder.clone(), followed };
+        let long_parts = LongParts { assembler: Arc::clone(&assembler), made: AtomicU64::new(0) };
+        let files = ChunkFiles { decoder: decoder.clone(), followed: Followed::default() };
         Self { core, decoder, assembler, long_parts, files }
     }
 
@@ -79,12 +78,7 @@ impl Reader {
 
     /// Returns the number of long parts that were assembled.
     pub fn long_parts(&self) -> u64 {
-        self.long_parts.spans.made.load(Ordering::Relaxed)
-    }
-
-    /// Gives back the memory of long parts that are too old to be used.
-    pub fn drop_old_spans(&self, open: &[Arc<OpenView>]) {
-        self.long_parts.drop_old_spans(open);
+        self.long_parts.made.load(Ordering::Relaxed)
     }
 
     /// Has the next chunk files decoded, if the one that is opened to be read now continues a

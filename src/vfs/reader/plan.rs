@@ -20,9 +20,8 @@ use std::collections::{HashSet, VecDeque};
 use std::fmt;
 use std::hash::Hash;
 
-use lru::LruCache;
-
 use super::pattern::{DISORDER, Runs, Ticket};
+use crate::bounded::{self, Bounded};
 use crate::view::{Reach, Slab, View};
 
 /// The least number of bytes of a file that are decoded in advance.
@@ -185,7 +184,7 @@ pub(super) struct Plan<C> {
 pub(super) struct Reads<C: Hash + Eq> {
     runs: Runs<Run<C>>,
     /// How many bytes of chunks were read in ranges.
-    in_ranges: LruCache<C, u64>,
+    in_ranges: Bounded<C, u64>,
 }
 
 /// What is remembered of one sequence.
@@ -206,7 +205,8 @@ impl<C> Default for Run<C> {
 
 impl<C: Chunk> Default for Reads<C> {
     fn default() -> Self {
-        Self { runs: Runs::default(), in_ranges: LruCache::unbounded() }
+        let limits = bounded::Limits::entries(MOST_REMEMBERED);
+        Self { runs: Runs::default(), in_ranges: Bounded::new(limits) }
     }
 }
 
@@ -316,12 +316,9 @@ impl<C: Chunk> Reads<C> {
     }
 
     fn add(&mut self, chunk: &C, more: u64) -> u64 {
-        if self.in_ranges.len() >= MOST_REMEMBERED {
-            self.in_ranges.pop_lru();
-        }
-        let read = self.in_ranges.get_or_insert_mut(chunk.clone(), || 0);
-        *read = read.saturating_add(more);
-        *read
+        let read = self.in_ranges.get(chunk).map_or(more, |read| read.saturating_add(more));
+        drop(self.in_ranges.put(chunk.clone(), read, 0));
+        read
     }
 }
 

@@ -6,13 +6,12 @@
 //! that the kernel has read ahead. They do not use it after the kernel had to drop its pages of the
 //! view.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 
 use super::pattern::DISORDER;
+use crate::budget::Lease;
 use crate::vfs::kernel::view_pages::Generations;
 
 /// How long a span is used at least, as what the kernel has read ahead is.
@@ -37,8 +36,7 @@ pub(super) struct Assembled {
     pub start: u64,
     pub bytes: Bytes,
     pub stamp: Stamp,
-    /// Counts its memory.
-    pub _share: Share,
+    pub _memory: Lease,
 }
 
 /// What tells whether an assembled part is still what is stored, or was so not long ago.
@@ -48,39 +46,6 @@ pub(super) struct Stamp {
     pub generations: Generations,
     /// How often the kernel had to drop the pages of the view.
     pub forgotten: u64,
-}
-
-/// The memory of all spans.
-#[derive(Debug, Default)]
-pub(in crate::vfs) struct Spans {
-    /// In bytes.
-    len: Arc<AtomicU64>,
-    /// How many were assembled.
-    pub made: AtomicU64,
-}
-
-/// The memory of one span, in bytes. Given back when it is dropped.
-#[derive(Debug)]
-pub(super) struct Share(Arc<AtomicU64>, u64);
-
-impl Drop for Share {
-    fn drop(&mut self) {
-        self.0.fetch_sub(self.1, Ordering::Relaxed);
-    }
-}
-
-impl Spans {
-    /// The bytes of all spans.
-    pub fn len(&self) -> u64 {
-        self.len.load(Ordering::Relaxed)
-    }
-
-    /// Takes `len` bytes, if all spans then have at most `limit`.
-    pub(super) fn share(&self, len: u64, limit: u64) -> Option<Share> {
-        let more = |used: u64| used.checked_add(len).filter(|sum| *sum <= limit);
-        let taken = self.len.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
-        taken.is_ok().then(|| Share(Arc::clone(&self.len), len))
-    }
 }
 
 impl Stamp {
