@@ -1,7 +1,12 @@
 //! The bytes of a range of a view, made from its chunks as a plan says.
 
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use parking_lot::Mutex;
 
 use super::decode::{Decoder, Target};
 use super::open_view::OpenView;
@@ -22,7 +27,7 @@ const SMALL_PART: u64 = 2;
 /// How the chunks of a request are got.
 pub(super) struct Execution<'e> {
     pub fetches: &'e [Fetch],
-    /// How many chunks other threads decode at a time.
+    /// How many chunks other threads may decode; of a long part, at a time.
     pub beside: usize,
     /// For as long as it is wanted.
     pub ticket: &'e Ticket,
@@ -54,17 +59,17 @@ impl Assembler {
         how: &Execution<'_>,
     ) -> Result<Vec<u8>> {
         let since = self.decoder.core.fresh_since(Some(open.opened));
+        if !how.is_long_part {
+            self.decode_together(request, how, since);
+        }
         let (next, read) = (Cell::new(0_usize), RefCell::new(Vec::new()));
-        let is_beside = |(part, fetch): &(&Part, &Fetch)| {
-            **fetch == Fetch::Whole && matches!(part.residency, Residency::Absent)
-        };
-        // The first one is for this thread.
-        let beside = request.parts.iter().zip(how.fetches).filter(is_beside).skip(1);
+        // Of a long part, few chunks are in memory at a time. The first one is for this thread.
+        let beside = absent(request, how).filter(|_| how.is_long_part).skip(1);
         let beside = RefCell::new(beside);
         let decode_next = |count: usize| {
-            for (part, _) in beside.borrow_mut().by_ref().take(count) {
+            for chunk in beside.borrow_mut().by_ref().take(count) {
                 let (ticket, to) = (how.ticket.clone(), Target::Cache(since));
-                self.decoder.decode(Urgency::Soon, ticket, part.chunk.clone(), to);
+                self.decoder.decode(Urgency::Soon, ticket, chunk.clone(), to);
             }
         };
         decode_next(how.beside);
@@ -104,6 +109,28 @@ impl Assembler {
         let bytes = open.view.read(request.offset, request.len(), get);
         seen.note_all(read.into_inner());
         bytes
+    }
+
+    /// Decodes the absent chunks of a request, this thread and others together: each takes the next
+    /// chunk, so that all are done at about the same time. An error is reported when the chunk is
+    /// needed.
+    fn decode_together(&self, request: &Request<'_>, how: &Execution<'_>, since: Option<Instant>) {
+        let chunks: VecDeque<_> = absent(request, how).take(how.beside).cloned().collect();
+        let others = chunks.len().saturating_sub(1);
+        if others == 0 {
+            return;
+        }
+        let rest = Arc::new(Mutex::new(chunks));
+        for _ in 0..others {
+            self.decoder.decode_next_of(&rest, how.ticket.clone(), since);
+        }
+        loop {
+            let chunk = rest.lock().pop_front();
+            let Some(ChunkRef { array, coords }) = chunk else { return };
+            if let Err(error) = self.decoder.core.cache.get_fresh(&array, &coords, since) {
+                log::debug!("decoding for a read: {error}");
+            }
+        }
     }
 
     /// Makes the bytes of a request like [`Self::assemble`]. [`Kind::Stale`] if an array was moved,
@@ -168,4 +195,16 @@ impl Assembler {
             }
         }
     }
+}
+
+/// The chunks of a request that must be decoded as a whole.
+fn absent<'r>(
+    request: &'r Request<'_>,
+    how: &'r Execution<'_>,
+) -> impl Iterator<Item = &'r ChunkRef> {
+    let parts = request.parts.iter().zip(how.fetches);
+    let absent = parts.filter(|(part, fetch)| {
+        **fetch == Fetch::Whole && matches!(part.residency, Residency::Absent)
+    });
+    absent.map(|(part, _)| &part.chunk)
 }

@@ -1,8 +1,11 @@
 //! Decoding in advance, on the threads of the pool.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
+
+use parking_lot::Mutex;
 
 use super::pattern::Ticket;
 use crate::array::ChunkRef;
@@ -60,6 +63,26 @@ impl Decoder {
             };
             if let Err(error) = cache.get_fresh(&array, &coords, since) {
                 log::debug!("decoding in advance: {error}");
+            }
+        });
+    }
+
+    /// Has a thread of the pool decode the next of some chunks that a program waits for.
+    pub fn decode_next_of(
+        &self,
+        rest: &Arc<Mutex<VecDeque<ChunkRef>>>,
+        ticket: Ticket,
+        since: Option<Instant>,
+    ) {
+        let Some(pool) = self.core.pool.get() else { return };
+        let (cache, rest) = (Arc::clone(&self.core.cache), Arc::clone(rest));
+        pool.run(Urgency::Soon, move || {
+            let chunk = rest.lock().pop_front();
+            if let Some(ChunkRef { array, coords }) = chunk
+                && ticket.is_wanted()
+                && let Err(error) = cache.get_fresh(&array, &coords, since)
+            {
+                log::debug!("decoding for a read: {error}");
             }
         });
     }
