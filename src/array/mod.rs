@@ -237,6 +237,9 @@ impl Array {
         range: &Range<usize>,
     ) -> Result<Option<(Buffer, Stat, usize)>> {
         let pipeline = self.pipeline(coords)?;
+        if pipeline.needs_most_for(range) {
+            return Ok(None);
+        }
         let Range { start, end } = pipeline.encoded_range(range);
         let wanted = ByteRange::Span { offset: start, len: end.saturating_sub(start) };
         let values = self.chunks.get_partial_values(&[(coords.clone(), wanted)]);

@@ -92,6 +92,11 @@ pub trait BytesToBytes: Send + Sync + fmt::Debug {
         false
     }
 
+    /// Whether decoding a range decodes everything before it.
+    fn decodes_from_start(&self) -> bool {
+        false
+    }
+
     /// Returns a range of the decoded form, which has `decoded_len` bytes. `None` if the range
     /// needs most of the bytes. Damage outside the range goes undetected.
     fn decode_range(

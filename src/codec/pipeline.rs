@@ -140,6 +140,13 @@ impl Pipeline {
         self.has_ranges() && self.bytes_to_bytes.is_empty()
     }
 
+    /// Whether decoding a range of the chunk takes nearly as much work as decoding all of it.
+    pub fn needs_most_for(&self, range: &Range<usize>) -> bool {
+        let is_from_start = |stage: &Stage| stage.codec.decodes_from_start();
+        self.bytes_to_bytes.first().is_some_and(is_from_start)
+            && self.decoded_len.is_none_or(|len| range.end > len / 4 * 3)
+    }
+
     /// Returns the bytes of the encoded chunk that hold a range of the decoded one, if the codecs
     /// support ranges.
     pub fn encoded_range(&self, range: &Range<usize>) -> Range<u64> {

@@ -7,24 +7,39 @@
 
 use std::cell::Cell;
 use std::io;
+use std::ops::Range;
 
-use zstd::bulk::{Compressor, Decompressor};
+use zstd::bulk::Compressor;
 use zstd::zstd_safe::{
-    CParameter, compress_bound, find_frame_compressed_size, get_frame_content_size,
+    CParameter, DCtx, WriteBuf, compress_bound, find_frame_compressed_size, get_error_name,
+    get_frame_content_size,
 };
 
 use super::stream::{room, too_long};
 use crate::codec::configuration::{flag, integer};
-use crate::codec::kinds::BytesToBytes;
+use crate::codec::kinds::{BytesToBytes, Part};
 use crate::error::{Error, Result};
 use crate::json::Object;
 
 /// The highest level whose context, a few MiB, a thread caches; above, it can be hundreds of MiB.
 const MAX_KEPT_LEVEL: i32 = 6;
 
+/// The most bytes of a decoded block (RFC 8878, section 3.1.1.2.4).
+const BLOCK_LEN: usize = 128 << 10;
+
+/// The longest memory for ranges that a thread keeps.
+const MAX_KEPT_RANGE: usize = 4 << 20;
+
+/// The codes of zstd's errors for a frame that is longer than the output, and for no memory.
+const TOO_SMALL: usize = 0_usize.wrapping_sub(70);
+const NO_MEMORY: usize = 0_usize.wrapping_sub(64);
+
 thread_local! {
-    /// The decompressor of a thread: creating one takes longer than decoding a small chunk.
-    static DECOMPRESSOR: Cell<Option<Decompressor<'static>>> = const { Cell::new(None) };
+    /// Memory for the start of a chunk, from which a range is copied.
+    static START: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+    /// The decompression context of a thread: creating one takes longer than decoding a small
+    /// chunk.
+    static DECOMPRESSOR: Cell<Option<DCtx<'static>>> = const { Cell::new(None) };
     /// The compressor of a thread, for the levels that need little memory.
     static COMPRESSOR: Cell<Option<Compressor<'static>>> = const { Cell::new(None) };
 }
@@ -63,14 +78,51 @@ impl BytesToBytes for Zstd {
             return Err(Error::corrupt("zstd: 0 bytes, expected a frame"));
         }
         let mut decoded = room("zstd", declared_len(encoded).map_or(limit, |len| len.min(limit)))?;
-        with_decompressor(|decompressor| decompressor.decompress_to_buffer(encoded, &mut decoded))
-            .map_err(|error| {
-                Error::corrupt(format!("zstd: {error} (at most {limit} bytes expected)"))
-            })?;
+        decompress(encoded, &mut decoded).map_err(|code| {
+            let error = get_error_name(code);
+            Error::corrupt(format!("zstd: {error} (at most {limit} bytes expected)"))
+        })?;
         if decoded.len() > limit {
             return Err(too_long("zstd", limit));
         }
         Ok(decoded)
+    }
+
+    /// A checksum covers the whole frame, so a chunk that has one is decoded as a whole.
+    fn has_ranges(&self) -> bool {
+        !self.checksum
+    }
+
+    fn decodes_from_start(&self) -> bool {
+        true
+    }
+
+    fn decode_range(
+        &self,
+        encoded: &[u8],
+        decoded_len: usize,
+        range: Range<usize>,
+    ) -> Result<Option<Part>> {
+        // The decoder stops at the first block for which there is no room. With room for one block
+        // more, that block begins behind the range.
+        let len = range.end.saturating_add(BLOCK_LEN).min(decoded_len);
+        let mut start = START.take();
+        if start.len() < len {
+            start = vec![0; len];
+        }
+        let found = start.get_mut(..len).map_or(Ok(0), |start| decompress(encoded, start));
+        let bytes = match found {
+            Ok(found) if found < len => Err(Error::corrupt(format!("zstd: {found} bytes"))),
+            Err(TOO_SMALL) if len < decoded_len => Ok(start.get(range)),
+            Ok(_) => Ok(start.get(range)),
+            Err(code) => Err(Error::corrupt(format!("zstd: {}", get_error_name(code)))),
+        };
+        let part =
+            bytes.map(|bytes| bytes.map(|bytes| Part { bytes: bytes.to_vec(), decoded: len }));
+        if start.len() <= MAX_KEPT_RANGE {
+            START.set(start);
+        }
+        part
     }
 }
 
@@ -81,16 +133,17 @@ fn declared_len(encoded: &[u8]) -> Option<usize> {
     (frame_len == encoded.len()).then(|| usize::try_from(len).unwrap_or(usize::MAX))
 }
 
-/// Runs `work` with this thread's decompressor.
-pub(super) fn with_decompressor<T>(
-    work: impl FnOnce(&mut Decompressor<'static>) -> io::Result<T>,
-) -> io::Result<T> {
-    let mut decompressor = match DECOMPRESSOR.take() {
-        Some(decompressor) => decompressor,
-        None => Decompressor::new()?,
+/// Decodes frames, and returns the number of bytes or the code of zstd's error.
+pub(super) fn decompress<C: WriteBuf + ?Sized>(
+    encoded: &[u8],
+    decoded: &mut C,
+) -> std::result::Result<usize, usize> {
+    let mut context = match DECOMPRESSOR.take() {
+        Some(context) => context,
+        None => DCtx::try_create().ok_or(NO_MEMORY)?,
     };
-    let result = work(&mut decompressor);
-    DECOMPRESSOR.set(Some(decompressor));
+    let result = context.decompress(decoded, encoded);
+    DECOMPRESSOR.set(Some(context));
     result
 }
 
@@ -164,5 +217,47 @@ mod tests {
         encoded.extend((1_u64 << 62).to_le_bytes());
         encoded.extend([0x19, 0, 0, b'a', b'b', b'c']);
         assert!(codec(0, false).decode(&encoded, 3).is_err());
+    }
+
+    #[test]
+    fn a_range_equals_that_of_the_whole_chunk() {
+        let mut seed = 1_u32;
+        let mut random = || {
+            seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            usize::try_from(seed >> 8).unwrap()
+        };
+        let len = (1 << 20) + 12_345;
+        // Noise, runs, and what a compressor finds matches in.
+        let decoded: Vec<u8> = (0..len)
+            .map(|at| match at >> 16 & 3 {
+                0 => random().to_le_bytes()[0],
+                1 => 7,
+                _ => (at / 3 % 251_usize).to_le_bytes()[0] ^ (random().to_le_bytes()[0] & 1),
+            })
+            .collect();
+        for (level, split) in [(1, len), (3, 300_000), (19, len), (-5, 1)] {
+            let codec = codec(level, false);
+            let frames =
+                [&decoded[..split], &decoded[split..]].map(|part| codec.encode(part).unwrap());
+            let encoded = frames.concat();
+            for _ in 0..50 {
+                let start = random() % len;
+                let range = start..(start + random() % 200_000).min(len);
+                let part = codec.decode_range(&encoded, len, range.clone()).unwrap().unwrap();
+                assert!(part.bytes == decoded[range.clone()], "{range:?} at level {level}");
+                assert!(part.decoded <= range.end + BLOCK_LEN);
+            }
+            // What is cut or damaged gives an error or other bytes, and no panic.
+            for cut in [0, 1, 5, 100, encoded.len() / 2] {
+                drop(codec.decode_range(&encoded[..cut], len, len - 10..len).unwrap_err());
+            }
+            let mut damaged = encoded.clone();
+            for _ in 0..50 {
+                let at = random() % damaged.len();
+                damaged[at] ^= 0x55;
+                drop(codec.decode_range(&damaged, len, 5..100_000));
+            }
+        }
+        assert!(!codec(3, true).has_ranges(), "the checksum is compared");
     }
 }

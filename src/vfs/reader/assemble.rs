@@ -2,16 +2,16 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use parking_lot::Mutex;
-
 use super::decode::{Decoder, Target};
+use super::jobs::{self, Job, Jobs, RangeRead};
 use super::open_view::OpenView;
 use super::pattern::Ticket;
-use super::plan::{Chunk, Fetch};
+use super::plan::{Chunk, Fetch, Ranges};
 use super::request::{Part, Request};
 use crate::array::ChunkRef;
 use crate::cache::Residency;
@@ -59,9 +59,7 @@ impl Assembler {
         how: &Execution<'_>,
     ) -> Result<Vec<u8>> {
         let since = self.decoder.core.fresh_since(Some(open.opened));
-        if !how.is_long_part {
-            self.decode_together(request, how, since);
-        }
+        let jobs = self.decode_together(request, how, since);
         let (next, read) = (Cell::new(0_usize), RefCell::new(Vec::new()));
         // Of a long part, few chunks are in memory at a time. The first one is for this thread.
         let beside = absent(request, how).filter(|_| how.is_long_part).skip(1);
@@ -92,11 +90,12 @@ impl Assembler {
                 Some(part) => part.chunk.clone(),
                 None => ChunkRef::new(&self.decoder.core.array_of(elements, open.moves)?, coords),
             };
-            if how.fetches.get(at) == Some(&Fetch::Range)
-                && let Some((excerpt, version)) = self.read_range(open, &chunk, range)
-            {
-                note(Some(version));
-                return Ok(Some(excerpt));
+            if how.fetches.get(at) == Some(&Fetch::Range) {
+                let read = jobs.take_range(at).unwrap_or_else(|| jobs::read_range(&chunk, range));
+                if let Some((excerpt, version)) = self.excerpt(open, &chunk, range, read) {
+                    note(Some(version));
+                    return Ok(Some(excerpt));
+                }
             }
             let found =
                 self.decoder.core.cache.get_fresh(&chunk.array, coords, since).at(&elements.path)?;
@@ -111,26 +110,32 @@ impl Assembler {
         bytes
     }
 
-    /// Decodes the absent chunks of a request, this thread and others together: each takes the next
-    /// chunk, so that all are done at about the same time. An error is reported when the chunk is
-    /// needed.
-    fn decode_together(&self, request: &Request<'_>, how: &Execution<'_>, since: Option<Instant>) {
-        let chunks: VecDeque<_> = absent(request, how).take(how.beside).cloned().collect();
-        let others = chunks.len().saturating_sub(1);
-        if others == 0 {
-            return;
-        }
-        let rest = Arc::new(Mutex::new(chunks));
-        for _ in 0..others {
-            self.decoder.decode_next_of(&rest, how.ticket.clone(), since);
-        }
-        loop {
-            let chunk = rest.lock().pop_front();
-            let Some(ChunkRef { array, coords }) = chunk else { return };
-            if let Err(error) = self.decoder.core.cache.get_fresh(&array, &coords, since) {
-                log::debug!("decoding for a read: {error}");
-            }
-        }
+    /// Decodes the absent chunks of a request into the cache, or ranges of them, with the threads
+    /// of the pool. Does nothing for a long part, which has few chunks in memory at a time.
+    fn decode_together(
+        &self,
+        request: &Request<'_>,
+        how: &Execution<'_>,
+        since: Option<Instant>,
+    ) -> Arc<Jobs> {
+        let parts = request.parts.iter().zip(how.fetches).enumerate();
+        let jobs = parts.filter(|(_, (part, _))| matches!(part.residency, Residency::Absent));
+        let jobs = jobs.filter_map(|(at, (part, fetch))| {
+            let range = match fetch {
+                Fetch::Whole => None,
+                // Others take less time than waking a thread.
+                Fetch::Range if part.chunk.ranges() != Ranges::Blocks => return None,
+                Fetch::Range => Some(part.range.clone()),
+            };
+            Some(Job { at, chunk: part.chunk.clone(), range })
+        });
+        let most = if how.is_long_part { 0 } else { how.beside };
+        let jobs: VecDeque<_> = jobs.take(most).collect();
+        let others = jobs.len().saturating_sub(1);
+        let jobs = Arc::new(Jobs::new(jobs));
+        self.decoder.help_with(&jobs, others, since);
+        while jobs.run_next(&self.decoder.core.cache, since) {}
+        jobs
     }
 
     /// Makes the bytes of a request like [`Self::assemble`]. [`Kind::Stale`] if an array was moved,
@@ -160,18 +165,14 @@ impl Assembler {
         Ok(())
     }
 
-    /// Reads a range of a chunk without the rest, with the stored version. Returns `None` if the
-    /// chunk must be read as a whole, perhaps to detect what is wrong with it.
-    fn read_range(
+    /// Counts a partial read, and returns the range of the chunk with the stored version.
+    fn excerpt(
         &self,
         open: &OpenView,
         chunk: &ChunkRef,
-        range: &std::ops::Range<usize>,
+        range: &Range<usize>,
+        read: RangeRead,
     ) -> Option<(Excerpt, Version)> {
-        let read = chunk.array.read_range(&chunk.coords, range).unwrap_or_else(|error| {
-            log::debug!("partial read: {error}");
-            None
-        });
         // Where it takes most of the chunk it is not tried again.
         let more = read.as_ref().map_or(u64::MAX, |(bytes, _, decoded_len)| {
             u64::try_from(decoded_len.saturating_sub(bytes.len())).unwrap_or(u64::MAX)

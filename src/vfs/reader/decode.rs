@@ -1,12 +1,10 @@
 //! Decoding in advance, on the threads of the pool.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use parking_lot::Mutex;
-
+use super::jobs::Jobs;
 use super::pattern::Ticket;
 use crate::array::ChunkRef;
 use crate::budget::Purpose;
@@ -67,24 +65,15 @@ impl Decoder {
         });
     }
 
-    /// Has a thread of the pool decode the next of some chunks that a program waits for.
-    pub fn decode_next_of(
-        &self,
-        rest: &Arc<Mutex<VecDeque<ChunkRef>>>,
-        ticket: Ticket,
-        since: Option<Instant>,
-    ) {
+    /// Has threads of the pool do jobs that a program waits for, one each.
+    pub fn help_with(&self, jobs: &Arc<Jobs>, count: usize, since: Option<Instant>) {
         let Some(pool) = self.core.pool.get() else { return };
-        let (cache, rest) = (Arc::clone(&self.core.cache), Arc::clone(rest));
-        pool.run(Urgency::Soon, move || {
-            let chunk = rest.lock().pop_front();
-            if let Some(ChunkRef { array, coords }) = chunk
-                && ticket.is_wanted()
-                && let Err(error) = cache.get_fresh(&array, &coords, since)
-            {
-                log::debug!("decoding for a read: {error}");
-            }
-        });
+        for _ in 0..count {
+            let (cache, jobs) = (Arc::clone(&self.core.cache), Arc::clone(jobs));
+            pool.run(Urgency::Soon, move || {
+                jobs.run_next(&cache, since);
+            });
+        }
     }
 
     /// Removes chunks from the cache that a sequence has passed, since the kernel has their bytes.

@@ -9,6 +9,7 @@
 mod assemble;
 mod decode;
 mod files;
+mod jobs;
 mod long_parts;
 pub(super) mod open_view;
 mod pattern;

@@ -7,7 +7,7 @@ use flate2::{FlushDecompress, Status};
 
 use super::super::stream::{too_long, unset};
 use super::super::zlib::with_decompress;
-use super::super::zstd::with_decompressor;
+use super::super::zstd;
 use super::bitshuffle::bitunshuffle;
 use super::blosclz;
 use super::frame::{
@@ -293,8 +293,6 @@ fn decompress(compressor: Compressor, split: &[u8], target: &mut [u8]) -> Option
             let len = usize::try_from(decompress.total_out()).ok()?;
             (status == Status::StreamEnd).then_some(len)
         }),
-        Compressor::Zstd => {
-            with_decompressor(|decompressor| decompressor.decompress_to_buffer(split, target)).ok()
-        }
+        Compressor::Zstd => zstd::decompress(split, target).ok(),
     }
 }
