@@ -26,7 +26,7 @@ impl LeftOut {
         }
     }
 
-    /// Returns at most [`MOST_NAMED`] nodes by their paths below the node of the file, with the
+    /// Returns at most `MOST_NAMED` nodes by their paths below the node of the file, with the
     /// reasons.
     pub fn nodes(&self) -> &[(String, String)] {
         &self.nodes
