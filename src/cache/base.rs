@@ -109,7 +109,8 @@ impl Base {
     pub(super) fn merge(
         &self,
         now: &Self,
-        (array, coords): (&Array, &Coords),
+        array: &Array,
+        coords: &Coords,
         bytes: &mut Buffer,
     ) -> Result<bool> {
         let dtype = &array.model().dtype;

@@ -42,7 +42,7 @@ impl ChunkCache {
             if let NewChunk { bytes: Some(bytes), base: Some(base) } = new
                 && let Some(now) = &now
             {
-                is_merged |= base.merge(now, (array, coords), bytes)?;
+                is_merged |= base.merge(now, array, coords, bytes)?;
             }
             new.base = now;
             Ok(())
@@ -129,7 +129,7 @@ impl ChunkCache {
             None => Base::Absent,
         };
         let is_same = now.has_version_of(base);
-        let is_merged = !is_same && base.merge(&now, (array, coords), bytes)?;
+        let is_merged = !is_same && base.merge(&now, array, coords, bytes)?;
         new.base.clone_from(&chunk.base);
         Ok(Merged { is_merged, pending })
     }

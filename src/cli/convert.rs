@@ -64,7 +64,7 @@ pub fn run(args: &Convert) -> Result<(), Failure> {
         }
     };
     let watch = Progress::new(plan.arrays().count())?;
-    let copied = copy(args, target, (&dest, &plan, &requested), &watch);
+    let copied = copy(args, target, &dest, &plan, &requested, &watch);
     watch.bar.finish_and_clear();
     if copied.is_err() && is_new {
         let _kept = std::fs::remove_dir(&path);
@@ -76,7 +76,9 @@ pub fn run(args: &Convert) -> Result<(), Failure> {
 fn copy(
     args: &Convert,
     target: Target,
-    (dest, plan, requested): (&Hierarchy, &Plan, &Requested),
+    dest: &Hierarchy,
+    plan: &Plan,
+    requested: &Requested,
     watch: &Progress,
 ) -> Result<Copied, Failure> {
     let shown = args.dest.display();
@@ -105,11 +107,11 @@ fn copy(
         // Read the source again, without any caches.
         let (source, from) = open::node(&args.source, args.from.as_ref())
             .map_err(|failure| Error::new(Kind::Stale, failure.message().to_owned()))?;
-        let again = convert::plan((&source, &from), dest, requested, &|| watch.is_stopped())?;
+        let again = convert::plan(&source, &from, dest, requested, &|| watch.is_stopped())?;
         again.check_unchanged(plan)?;
         Survey::of(&again, watch)
     };
-    let copied = convert::run(dest, (plan, &survey), &options, watch, &survey_again)
+    let copied = convert::run(dest, plan, &survey, &options, watch, &survey_again)
         .map_err(|error| cut_short(args, watch, &error))?;
     mark.remove()?;
     for path in &copied.changing {
@@ -213,7 +215,7 @@ fn prepare(
     args.format.check_makes_nodes()?;
     let dest = Hierarchy::open(store, Some(args.format.clone()), Options::default())?;
     let dest = open::within_groups_above(dest, path)?;
-    let plan = convert::plan((source, from), &dest, requested, &|| false)?;
+    let plan = convert::plan(source, from, &dest, requested, &|| false)?;
     for (path, error) in &plan.unsupported {
         print::error(&format!("zarrfs: {path}: {}", error.detail()));
     }

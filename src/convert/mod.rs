@@ -44,7 +44,8 @@ use watch::stopped;
 /// fails if the plan would be different now.
 pub fn run(
     dest: &Hierarchy,
-    (plan, survey): (&Plan, &Survey),
+    plan: &Plan,
+    survey: &Survey,
     options: &CopyOptions,
     watch: &dyn Watch,
     survey_again: &dyn Fn() -> Result<Survey>,

@@ -199,7 +199,8 @@ impl Plan {
 /// Plans the conversion of the node `from` of `source`, the root of `dest`, and of all nodes below
 /// it. Calls `is_stopped` at each node.
 pub fn plan(
-    (source, from): (&Hierarchy, &NodePath),
+    source: &Hierarchy,
+    from: &NodePath,
     dest: &Hierarchy,
     requested: &Requested,
     is_stopped: &dyn Fn() -> bool,

@@ -54,7 +54,7 @@ fn copied(values: &[u8]) -> (Vec<u8>, bool) {
     }
     let (source, dest) = (open(&source_dir, None), open(&dest_dir, Some(Dialect::V3)));
     let root = NodePath::root();
-    let plan = plan((&source, &root), &dest, &Requested::default(), &|| false).expect("a plan");
+    let plan = plan(&source, &root, &dest, &Requested::default(), &|| false).expect("a plan");
     let survey = || Survey::of(&plan, &Silent);
     let surveys = AtomicUsize::new(0);
     let survey_again = || {
@@ -73,7 +73,7 @@ fn copied(values: &[u8]) -> (Vec<u8>, bool) {
         cache_len: 1 << 20,
     };
     let first = survey().expect("a survey");
-    let copied = run(&dest, (&plan, &first), &options, &Silent, &survey_again).expect("copied");
+    let copied = run(&dest, &plan, &first, &options, &Silent, &survey_again).expect("copied");
     let stored = fs::read(dest_dir.join("c/1")).expect("a chunk");
     (stored, !copied.changing.is_empty())
 }

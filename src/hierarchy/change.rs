@@ -82,7 +82,8 @@ impl Changes<'_> {
         self,
         path: &NodePath,
         raised: &Raised,
-        (array, document): (&Array, &Document),
+        array: &Array,
+        document: &Document,
     ) -> Result<Key> {
         self.put(path, raised, Some(document), Some(array))
     }

@@ -73,7 +73,7 @@ impl Copies<'_> {
         let kind = self.hierarchy.node(path)?.map_or(NodeKind::Group, |node| node.kind());
         let key = self.hierarchy.documents.key_of(path, kind)?;
         self.change_shared_copies(copies, path, &|text| {
-            self.hierarchy.dialect().set_shared_copy(text, (group, path), &key, document)
+            self.hierarchy.dialect().set_shared_copy(text, group, path, &key, document)
         })
     }
 
@@ -137,7 +137,7 @@ impl Copies<'_> {
         for group in path.ancestors().iter().chain([path]) {
             let Some(copies) = self.hierarchy.dialect().shared_copies(group)? else { continue };
             self.change_shared_copies(&copies, path, &|text| {
-                self.hierarchy.dialect().replace_shared_copies(text, (group, path), &documents)
+                self.hierarchy.dialect().replace_shared_copies(text, group, path, &documents)
             })?;
         }
         Ok(())
@@ -184,7 +184,7 @@ impl Copies<'_> {
         self.add_copied_below(group, &mut documents)?;
         let none = self.hierarchy.dialect().no_shared_copies();
         let text =
-            self.hierarchy.dialect().replace_shared_copies(&none, (group, group), &documents)?;
+            self.hierarchy.dialect().replace_shared_copies(&none, group, group, &documents)?;
         write.set(&copies, &[Bytes::from(text).into()], Condition::Always).map(drop)
     }
 

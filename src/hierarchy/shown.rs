@@ -33,7 +33,7 @@ impl Hierarchy {
                 let of = Sources { generation: self.generation(), version };
                 let made = || self.shown_with_copies(node.path(), group);
                 let ttl = self.options.metadata_ttl;
-                self.shown.get(node.path(), (of, ttl), wanted, made)?.text
+                self.shown.get(node.path(), of, ttl, wanted, made)?.text
             }
             Content::Group(group) => as_stored(node, shown::group(group, None)).into(),
             Content::NotUnderstood(kind, _) => {

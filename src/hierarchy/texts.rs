@@ -93,7 +93,8 @@ impl TextCache {
     pub fn get(
         &self,
         path: &NodePath,
-        (of, ttl): (Sources, Duration),
+        of: Sources,
+        ttl: Duration,
         wanted: Wanted,
         make: impl FnOnce() -> Result<Text>,
     ) -> Result<Text> {
@@ -178,7 +179,7 @@ mod tests {
             text("slow")
         };
         let get = |generation, wanted, make: &dyn Fn() -> Result<Text>| {
-            texts.get(&path, (of(generation), ttl), wanted, make).expect("made").text
+            texts.get(&path, of(generation), ttl, wanted, make).expect("made").text
         };
         assert_eq!(&*get(0, Wanted::Len, &slow), "slow");
         std::thread::sleep(Duration::from_millis(20));
@@ -194,13 +195,13 @@ mod tests {
         let ttl = Duration::from_secs(3600);
         for number in 0..10 {
             let path = NodePath::root().child(&number.to_string()).expect("a path");
-            texts.get(&path, (of(0), ttl), Wanted::Text, || text(&long)).expect("made");
+            texts.get(&path, of(0), ttl, Wanted::Text, || text(&long)).expect("made");
         }
         assert!(texts.slots.lock().count() <= 4);
         let failed = || Err(Error::corrupt("no"));
         let root = NodePath::root();
-        texts.get(&root, (of(0), ttl), Wanted::Text, failed).expect_err("it failed");
-        let again = texts.get(&root, (of(0), ttl), Wanted::Text, || text("y")).expect("made");
+        texts.get(&root, of(0), ttl, Wanted::Text, failed).expect_err("it failed");
+        let again = texts.get(&root, of(0), ttl, Wanted::Text, || text("y")).expect("made");
         assert_eq!(&*again.text, "y");
     }
 }

@@ -175,12 +175,13 @@ impl Dialect {
     pub fn set_shared_copy(
         &self,
         copies: &str,
-        (group, path): (&NodePath, &NodePath),
+        group: &NodePath,
+        path: &NodePath,
         key: &Key,
         document: Option<&str>,
     ) -> Result<String> {
         let Some(document) = document else {
-            return self.replace_shared_copies(copies, (group, path), &[]);
+            return self.replace_shared_copies(copies, group, path, &[]);
         };
         let mut text = Text::parse(copies.as_bytes())?;
         let copied = Copied { path: path.clone(), key: key.clone(), document: document.to_owned() };
@@ -192,7 +193,8 @@ impl Dialect {
     pub fn replace_shared_copies(
         &self,
         copies: &str,
-        (group, path): (&NodePath, &NodePath),
+        group: &NodePath,
+        path: &NodePath,
         documents: &[Copied],
     ) -> Result<String> {
         let mut text = Text::parse(copies.as_bytes())?;
@@ -437,7 +439,7 @@ mod tests {
         let key = |path: &NodePath| draft.new_group(path).expect("a key").0;
         let set = |copies: &str, path: &NodePath, document| {
             draft
-                .set_shared_copy(copies, (&NodePath::root(), path), &key(path), document)
+                .set_shared_copy(copies, &NodePath::root(), path, &key(path), document)
                 .expect("set")
         };
         let none = r#"{"zarr_consolidated_format": 1, "metadata": {"zarr.json": {}}}"#;
@@ -465,13 +467,13 @@ mod tests {
         let none = Dialect::V2.no_shared_copies();
         let one_by_one =
             documents.iter().fold(none.clone(), |text, Copied { path, key, document }| {
-                let set = Dialect::V2.set_shared_copy(&text, (&root, path), key, Some(document));
+                let set = Dialect::V2.set_shared_copy(&text, &root, path, key, Some(document));
                 set.expect("set")
             });
-        let at_once = Dialect::V2.replace_shared_copies(&none, (&root, &root), &documents);
+        let at_once = Dialect::V2.replace_shared_copies(&none, &root, &root, &documents);
         assert_eq!(at_once.as_deref(), Ok(one_by_one.as_str()));
         let again =
-            Dialect::V2.replace_shared_copies(&one_by_one, (&root, &documents[0].path), &documents);
+            Dialect::V2.replace_shared_copies(&one_by_one, &root, &documents[0].path, &documents);
         let again = again.expect("set");
         assert_eq!(again.len(), one_by_one.len());
         let group = made(&[("a", "{}"), ("a/old", "{}"), ("b", "{}")]);

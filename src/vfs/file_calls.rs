@@ -84,7 +84,7 @@ impl Vfs {
         access: Access,
         exclusive: bool,
     ) -> Result<(Attr, Opened)> {
-        let create = || self.create_once(parent, name, mode, (access, exclusive));
+        let create = || self.create_once(parent, name, mode, access, exclusive);
         match create() {
             // The name may have led to an inode with passthrough; it has another inode now.
             Err(error) if error.kind() == Kind::NotFound => create(),
@@ -97,7 +97,8 @@ impl Vfs {
         parent: u64,
         name: &str,
         mode: u16,
-        (access, is_exclusive): (Access, bool),
+        access: Access,
+        is_exclusive: bool,
     ) -> Result<(Attr, Opened)> {
         let _shared = self.core.tree_lock.read();
         let parent = self.names.directory(parent)?;

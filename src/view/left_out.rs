@@ -15,7 +15,7 @@ pub struct LeftOut {
 
 impl LeftOut {
     /// Adds a node of `group` to the nodes that the file of `root` lacks.
-    pub fn add(&mut self, (root, group): (&NodePath, &NodePath), name: &str, why: &Error) {
+    pub fn add(&mut self, root: &NodePath, group: &NodePath, name: &str, why: &Error) {
         self.count = self.count.saturating_add(1);
         if self.nodes.len() < MOST_NAMED {
             let name = match group.relative_to(root) {

@@ -1,6 +1,7 @@
 //! One pending chunk, and the states that a change takes it through.
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use crate::array::region::Cover;
@@ -8,7 +9,23 @@ use crate::array::{Array, Coords};
 use crate::buffer::Buffer;
 use crate::cache::base::{Base, NewChunk};
 use crate::error::Result;
-use crate::store::Stat;
+use crate::metadata::NodePath;
+use crate::store::{Key, Stat};
+
+/// A chunk, with the key of the stored value that contains it.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::cache) struct ChunkAt<'c> {
+    pub key: &'c Key,
+    pub coords: &'c Coords,
+}
+
+/// A chunk that is to become pending, and the array at `path` that it belongs to.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::cache) struct Destination<'c> {
+    pub path: &'c NodePath,
+    pub array: &'c Arc<Array>,
+    pub chunk: ChunkAt<'c>,
+}
 
 /// A pending chunk.
 #[derive(Debug, Clone)]
@@ -105,7 +122,7 @@ impl PendingChunk {
     ) -> Result<bool> {
         let Some(base) = &self.base else { return Ok(false) };
         let is_merged = match (&mut self.bytes, &now) {
-            (Some(bytes), Some(now)) => base.merge(now, (array, coords), bytes)?,
+            (Some(bytes), Some(now)) => base.merge(now, array, coords, bytes)?,
             _ => false,
         };
         self.base = now;

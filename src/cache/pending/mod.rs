@@ -23,14 +23,13 @@ mod chunk;
 mod table;
 
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
 
 use chunk::Unread;
-pub(super) use chunk::{Begin, Changed, PendingChunk, PendingState};
+pub(super) use chunk::{Begin, Changed, ChunkAt, Destination, PendingChunk, PendingState};
 use table::{Shard, Table};
 
 use super::base::{Base, NewChunk};
@@ -54,21 +53,6 @@ pub enum Due<'p> {
     Full,
     /// The values of the arrays at and below a node.
     Below(&'p NodePath),
-}
-
-/// A chunk, with the key of the stored value that contains it.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct ChunkAt<'c> {
-    pub key: &'c Key,
-    pub coords: &'c Coords,
-}
-
-/// A chunk that is to become pending, and the array at `path` that it belongs to.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Destination<'c> {
-    pub path: &'c NodePath,
-    pub array: &'c Arc<Array>,
-    pub chunk: ChunkAt<'c>,
 }
 
 /// All pending chunks, by the key of their stored value.

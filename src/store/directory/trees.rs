@@ -18,15 +18,10 @@ const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::
 /// Renames `name`, as a whole if possible. If the new name is a directory that is not empty, moves
 /// the entries one by one.
 pub(super) fn move_tree(dir: &OwnedFd, name: &CStr, to_dir: &OwnedFd, to: &CStr) -> Result<()> {
-    move_level(dir, name, (to_dir, to), 0)
+    move_level(dir, name, to_dir, to, 0)
 }
 
-fn move_level(
-    dir: &OwnedFd,
-    name: &CStr,
-    (to_dir, to): (&OwnedFd, &CStr),
-    level: usize,
-) -> Result<()> {
+fn move_level(dir: &OwnedFd, name: &CStr, to_dir: &OwnedFd, to: &CStr, level: usize) -> Result<()> {
     match renameat(dir, name, to_dir, to) {
         Err(Errno::NOTEMPTY | Errno::EXIST) => {}
         renamed => return Ok(renamed?),
@@ -43,7 +38,7 @@ fn move_level(
         names.push(entry?.file_name().to_owned());
     }
     for entry in names {
-        move_level(&below, &entry, (&to_below, &entry), level + 1)?;
+        move_level(&below, &entry, &to_below, &entry, level + 1)?;
     }
     Ok(unlinkat(dir, name, AtFlags::REMOVEDIR)?)
 }

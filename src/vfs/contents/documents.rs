@@ -172,7 +172,7 @@ impl DocumentWriter {
                     self.core
                         .hierarchy
                         .changes()
-                        .replace_document(path, &raised, (&**old, document))
+                        .replace_document(path, &raised, old, document)
                         .map(drop)
                 } else {
                     self.core

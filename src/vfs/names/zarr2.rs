@@ -310,7 +310,7 @@ impl Zarr2 {
             let text = zarr2::consolidated(&self.collect_copies(&node)?).into();
             Ok(Text { text, left_out: None })
         };
-        Ok(self.copies.get(path, (of, ttl), wanted, make)?.text)
+        Ok(self.copies.get(path, of, ttl, wanted, make)?.text)
     }
 
     /// Returns the last known length of a metadata file that includes others.

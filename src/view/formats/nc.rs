@@ -85,7 +85,7 @@ pub(super) fn build(source: &Source<'_>) -> Result<View> {
     }
     let mut left_out = LeftOut::default();
     for (name, why) in &dataset.left_out {
-        left_out.add((source.path(), source.path()), name, why);
+        left_out.add(source.path(), source.path(), name, why);
     }
     Ok(file(&dataset, version)?.with_left_out(left_out))
 }

@@ -20,7 +20,7 @@ pub(in crate::view::formats) fn build(source: &Source<'_>) -> Result<View> {
     let (mut file, mut not_held) = (File::default(), LeftOut::default());
     match source.kind() {
         NodeKind::Group => {
-            group(&mut file, source, (source.path(), &mut not_held), 0)?;
+            group(&mut file, source, source.path(), &mut not_held, 0)?;
         }
         NodeKind::Array => {
             let root = file.add(Object::group());
@@ -45,7 +45,8 @@ pub(in crate::view::formats) fn build(source: &Source<'_>) -> Result<View> {
 fn group(
     file: &mut File,
     source: &Source<'_>,
-    (top, not_held): (&NodePath, &mut LeftOut),
+    top: &NodePath,
+    not_held: &mut LeftOut,
     depth: usize,
 ) -> Result<usize> {
     file.check_count(depth)?;
@@ -55,7 +56,7 @@ fn group(
     for child in &nodes {
         file.check_count(depth)?;
         let object = match child.kind() {
-            NodeKind::Group => group(file, child, (top, not_held), depth.saturating_add(1))?,
+            NodeKind::Group => group(file, child, top, not_held, depth.saturating_add(1))?,
             NodeKind::Array => match dataset(file, child) {
                 Err(error) if error.kind() == Kind::Unsupported => {
                     left_out.push((child.name().to_owned(), error));
@@ -74,7 +75,7 @@ fn group(
     let mut all = cf::attributes(source.attributes(), None);
     all.extend(cf::left_out(&left_out));
     for (name, error) in &left_out {
-        not_held.add((top, source.path()), name, error);
+        not_held.add(top, source.path(), name, error);
     }
     describe(file, number, all, Texts::Any)?;
     Ok(number)

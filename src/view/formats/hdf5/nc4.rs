@@ -37,7 +37,7 @@ struct Netcdf {
 pub(in crate::view::formats) fn build(source: &Source<'_>) -> Result<View> {
     let mut netcdf = Netcdf::default();
     let mut left_out = LeftOut::default();
-    netcdf.group(source, (source.path(), &mut left_out), 0)?;
+    netcdf.group(source, source.path(), &mut left_out, 0)?;
     if netcdf.variable_count == 0 && !left_out.nodes().is_empty() {
         return Err(Error::unsupported(left_out.lines().collect::<Vec<_>>().join("; ")));
     }
@@ -49,7 +49,8 @@ impl Netcdf {
     fn group(
         &mut self,
         source: &Source<'_>,
-        (root, left_out): (&NodePath, &mut LeftOut),
+        root: &NodePath,
+        left_out: &mut LeftOut,
         depth: usize,
     ) -> Result<usize> {
         let number = self.file.add(Object::group());
@@ -86,10 +87,10 @@ impl Netcdf {
         }
         describe(&mut self.file, number, dataset.global_attributes(), Texts::Fixed)?;
         for (name, error) in &dataset.left_out {
-            left_out.add((root, source.path()), name, error);
+            left_out.add(root, source.path(), name, error);
         }
         for (name, group) in names.iter().zip(groups) {
-            let object = self.group(group, (root, left_out), depth.saturating_add(1))?;
+            let object = self.group(group, root, left_out, depth.saturating_add(1))?;
             self.file.link(number, name, object);
         }
         Ok(number)
