@@ -225,7 +225,12 @@ impl Vfs {
             None => self.contents.files.store_content_and(
                 &handle.inode,
                 StoreReason::Closing,
-                |target| self.contents.chunks.check_shard_of(target),
+                |place| {
+                    if !self.core.cache.has_pending() {
+                        return Ok(());
+                    }
+                    self.contents.chunks.check_shard_of(&self.names.target(place)?)
+                },
             ),
         };
         self.drop_pages_of_others(&handle);
@@ -242,9 +247,10 @@ impl Vfs {
                 .store_view(&view.view)
                 .and_then(|()| self.contents.unsynced.sync_all(self.core.hierarchy.store())),
             None => {
-                self.contents.files.store_content_and(&handle.inode, StoreReason::Asked, |target| {
-                    self.contents.chunks.store_shard_of(target)?;
-                    self.contents.stored.sync_key(target)
+                self.contents.files.store_content_and(&handle.inode, StoreReason::Asked, |place| {
+                    let target = self.names.target(place)?;
+                    self.contents.chunks.store_shard_of(&target)?;
+                    self.contents.stored.sync_key(&target)
                 })
             }
         };

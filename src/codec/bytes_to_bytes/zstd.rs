@@ -11,8 +11,8 @@ use std::ops::Range;
 
 use zstd::bulk::Compressor;
 use zstd::zstd_safe::{
-    CParameter, DCtx, WriteBuf, compress_bound, find_frame_compressed_size, get_error_name,
-    get_frame_content_size,
+    CParameter, DCtx, DParameter, InBuffer, OutBuffer, ResetDirective, WriteBuf, compress_bound,
+    find_frame_compressed_size, get_error_name, get_frame_content_size,
 };
 
 use super::stream::{room, too_long};
@@ -24,14 +24,14 @@ use crate::json::Object;
 /// The highest level whose context, a few MiB, a thread caches; above, it can be hundreds of MiB.
 const MAX_KEPT_LEVEL: i32 = 6;
 
-/// The most bytes of a decoded block (RFC 8878, section 3.1.1.2.4).
-const BLOCK_LEN: usize = 128 << 10;
+/// The binary logarithm of the longest window with which a range is decoded: the decoder keeps as
+/// much memory for each thread.
+const MAX_WINDOW_LOG: u32 = 23;
 
 /// The longest memory for ranges that a thread keeps.
 const MAX_KEPT_RANGE: usize = 4 << 20;
 
-/// The codes of zstd's errors for a frame that is longer than the output, and for no memory.
-const TOO_SMALL: usize = 0_usize.wrapping_sub(70);
+/// The code of zstd's error for no memory.
 const NO_MEMORY: usize = 0_usize.wrapping_sub(64);
 
 thread_local! {
@@ -103,27 +103,40 @@ impl BytesToBytes for Zstd {
         decoded_len: usize,
         range: Range<usize>,
     ) -> Result<Option<Part>> {
-        // The decoder stops at the first block for which there is no room. With room for one block
-        // more, that block begins behind the range.
-        let len = range.end.saturating_add(BLOCK_LEN).min(decoded_len);
+        let len = range.end.min(decoded_len);
         let mut start = START.take();
         if start.len() < len {
             start = vec![0; len];
         }
-        let found = start.get_mut(..len).map_or(Ok(0), |start| decompress(encoded, start));
-        let bytes = match found {
-            Ok(found) if found < len => Err(Error::corrupt(format!("zstd: {found} bytes"))),
-            Err(TOO_SMALL) if len < decoded_len => Ok(start.get(range)),
-            Ok(_) => Ok(start.get(range)),
-            Err(code) => Err(Error::corrupt(format!("zstd: {}", get_error_name(code)))),
-        };
-        let part =
-            bytes.map(|bytes| bytes.map(|bytes| Part { bytes: bytes.to_vec(), decoded: len }));
+        let decoded = start.get_mut(..len).map_or(Ok(()), |start| decode_start(encoded, start));
+        let part = decoded
+            .map(|()| start.get(range).map(|bytes| Part { bytes: bytes.to_vec(), decoded: len }));
         if start.len() <= MAX_KEPT_RANGE {
             START.set(start);
         }
-        part
+        part.map_err(|error| Error::corrupt(format!("zstd: {error}")))
     }
+}
+
+/// Decodes the first bytes of frames, as many as `start` has. Fails if there are fewer, or if a
+/// frame needs a window of more than [`MAX_WINDOW_LOG`].
+fn decode_start(encoded: &[u8], start: &mut [u8]) -> std::result::Result<(), &'static str> {
+    with_context(|context| {
+        context.reset(ResetDirective::SessionOnly)?;
+        context.set_parameter(DParameter::WindowLogMax(MAX_WINDOW_LOG))?;
+        let len = start.len();
+        let (mut output, mut input) = (OutBuffer::around(start), InBuffer::around(encoded));
+        while output.pos() < len {
+            let before = (output.pos(), input.pos());
+            context.decompress_stream(&mut output, &mut input)?;
+            if before == (output.pos(), input.pos()) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    })
+    .map_err(get_error_name)
+    .and_then(|is_whole| if is_whole { Ok(()) } else { Err("the frames end before the range") })
 }
 
 /// Returns the decoded length if there is a single frame that declares it.
@@ -138,11 +151,18 @@ pub(super) fn decompress<C: WriteBuf + ?Sized>(
     encoded: &[u8],
     decoded: &mut C,
 ) -> std::result::Result<usize, usize> {
+    with_context(|context| context.decompress(decoded, encoded))
+}
+
+/// Runs `work` with this thread's decompression context.
+fn with_context<T>(
+    work: impl FnOnce(&mut DCtx<'static>) -> std::result::Result<T, usize>,
+) -> std::result::Result<T, usize> {
     let mut context = match DECOMPRESSOR.take() {
         Some(context) => context,
         None => DCtx::try_create().ok_or(NO_MEMORY)?,
     };
-    let result = context.decompress(decoded, encoded);
+    let result = work(&mut context);
     DECOMPRESSOR.set(Some(context));
     result
 }
@@ -245,7 +265,7 @@ mod tests {
                 let range = start..(start + random() % 200_000).min(len);
                 let part = codec.decode_range(&encoded, len, range.clone()).unwrap().unwrap();
                 assert!(part.bytes == decoded[range.clone()], "{range:?} at level {level}");
-                assert!(part.decoded <= range.end + BLOCK_LEN);
+                assert_eq!(part.decoded, range.end);
             }
             // What is cut or damaged gives an error or other bytes, and no panic.
             for cut in [0, 1, 5, 100, encoded.len() / 2] {

@@ -56,16 +56,17 @@ impl Files {
         self.store_content_and(inode, reason, |_| Ok(()))
     }
 
-    /// Like [`Self::store_content`], and then calls `then` with the file before it can move.
+    /// Like [`Self::store_content`], and then calls `then` with the place of the file before that
+    /// can move.
     pub fn store_content_and(
         &self,
         inode: &Inode,
         reason: StoreReason,
-        then: impl FnOnce(&Target) -> Result<()>,
+        then: impl FnOnce(Place) -> Result<()>,
     ) -> Result<()> {
         let _tree = self.lock_tree_to_store(inode);
         self.store_locked(inode, &mut inode.file().lock(), reason)?;
-        inode.place().map_or(Ok(()), |place| then(&self.names.target(place)?))
+        inode.place().map_or(Ok(()), then)
     }
 
     /// Like [`Self::store_content`], for a caller that has locked the file and its names
@@ -112,6 +113,10 @@ impl Files {
             let kind = if may_follow { Kind::Incomplete } else { error.kind() };
             error.of_kind(kind).at(place.shown())
         });
+        if target.is_err() && stored.as_ref().is_err_and(is_store_failure) {
+            // The array could not be looked up: the next close or the release tries again.
+            return stored.map(drop);
+        }
         if let (Err(error), Ok(target)) = (&stored, &target)
             && self.defer_failed(target, file, error)?
         {

@@ -8,16 +8,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use super::decode::{Decoder, Target};
-use super::jobs::{self, Job, Jobs, RangeRead};
+use super::jobs::{self, Done, Job, Jobs};
 use super::open_view::OpenView;
 use super::pattern::Ticket;
 use super::plan::{Chunk, Fetch, Ranges};
 use super::request::{Part, Request};
 use crate::array::ChunkRef;
+use crate::buffer::Buffer;
 use crate::cache::Residency;
 use crate::error::{At, Error, Kind, Result};
 use crate::pool::Urgency;
-use crate::store::Version;
+use crate::store::{Stat, Version};
 use crate::vfs::kernel::view_pages::Seen;
 use crate::view::{Excerpt, GetChunk};
 
@@ -90,15 +91,25 @@ impl Assembler {
                 Some(part) => part.chunk.clone(),
                 None => ChunkRef::new(&self.decoder.core.array_of(elements, open.moves)?, coords),
             };
-            if how.fetches.get(at) == Some(&Fetch::Range) {
-                let read = jobs.take_range(at).unwrap_or_else(|| jobs::read_range(&chunk, range));
-                if let Some((excerpt, version)) = self.excerpt(open, &chunk, range, read) {
+            let is_range = how.fetches.get(at) == Some(&Fetch::Range);
+            let done = jobs.take(at).or_else(|| {
+                let read = is_range.then(|| jobs::read_range(&chunk, range)).flatten();
+                read.map(Done::Range)
+            });
+            let whole = match done {
+                Some(Done::Range(read)) => {
+                    let (excerpt, version) = self.excerpt(open, &chunk, range, read);
                     note(Some(version));
                     return Ok(Some(excerpt));
                 }
+                Some(Done::Whole(whole)) => whole,
+                None => self.decoder.core.cache.get_fresh(&chunk.array, coords, since),
+            };
+            if is_range {
+                // It is not tried again.
+                open.reads.note_decoded(&chunk, u64::MAX);
             }
-            let found =
-                self.decoder.core.cache.get_fresh(&chunk.array, coords, since).at(&elements.path)?;
+            let found = whole.at(&elements.path)?;
             note(found.as_ref().map(|found| found.stat.version));
             if how.is_long_part {
                 self.decoder.core.cache.remove(&chunk.array, coords);
@@ -129,12 +140,12 @@ impl Assembler {
             };
             Some(Job { at, chunk: part.chunk.clone(), range })
         });
-        let most = if how.is_long_part { 0 } else { how.beside };
-        let jobs: VecDeque<_> = jobs.take(most).collect();
+        let is_done = !how.is_long_part && how.beside > 0;
+        let jobs: VecDeque<_> = jobs.filter(|_| is_done).collect();
         let others = jobs.len().saturating_sub(1);
         let jobs = Arc::new(Jobs::new(jobs));
         self.decoder.help_with(&jobs, others, since);
-        while jobs.run_next(&self.decoder.core.cache, since) {}
+        jobs.run(&self.decoder.core.cache, since);
         jobs
     }
 
@@ -171,18 +182,14 @@ impl Assembler {
         open: &OpenView,
         chunk: &ChunkRef,
         range: &Range<usize>,
-        read: RangeRead,
-    ) -> Option<(Excerpt, Version)> {
-        // Where it takes most of the chunk it is not tried again.
-        let more = read.as_ref().map_or(u64::MAX, |(bytes, _, decoded_len)| {
-            u64::try_from(decoded_len.saturating_sub(bytes.len())).unwrap_or(u64::MAX)
-        });
+        (bytes, stat, decoded_len): (Buffer, Stat, usize),
+    ) -> (Excerpt, Version) {
+        let more = decoded_len.saturating_sub(bytes.len());
         if more > 0 {
-            open.reads.note_decoded(chunk, more);
+            open.reads.note_decoded(chunk, u64::try_from(more).unwrap_or(u64::MAX));
         }
-        let (bytes, stat, _) = read?;
         self.partial_reads.fetch_add(1, Ordering::Relaxed);
-        Some((Excerpt { bytes, start: range.start }, stat.version))
+        (Excerpt { bytes, start: range.start }, stat.version)
     }
 
     /// Records the chunks that were decoded as a whole for a small part.

@@ -65,14 +65,12 @@ impl Decoder {
         });
     }
 
-    /// Has threads of the pool do jobs that a program waits for, one each.
-    pub fn help_with(&self, jobs: &Arc<Jobs>, count: usize, since: Option<Instant>) {
+    /// Has threads of the pool do jobs that a program waits for, at most `most` of them.
+    pub fn help_with(&self, jobs: &Arc<Jobs>, most: usize, since: Option<Instant>) {
         let Some(pool) = self.core.pool.get() else { return };
-        for _ in 0..count {
+        for _ in 0..most.min(pool.most_ahead()) {
             let (cache, jobs) = (Arc::clone(&self.core.cache), Arc::clone(jobs));
-            pool.run(Urgency::Soon, move || {
-                jobs.run_next(&cache, since);
-            });
+            pool.run(Urgency::Soon, move || jobs.run(&cache, since));
         }
     }
 

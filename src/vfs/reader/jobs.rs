@@ -11,7 +11,8 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::array::ChunkRef;
 use crate::buffer::Buffer;
-use crate::cache::ChunkCache;
+use crate::cache::{Chunk, ChunkCache};
+use crate::error::Result;
 use crate::store::Stat;
 
 /// A chunk that is decoded into the cache, or read in part.
@@ -23,76 +24,91 @@ pub(super) struct Job {
     pub range: Option<Range<usize>>,
 }
 
-/// A range of a chunk, the stat of the chunk, and how many bytes were decoded. `None` if the chunk
-/// must be decoded as a whole, perhaps to detect what is wrong with it.
-pub(super) type RangeRead = Option<(Buffer, Stat, usize)>;
+/// The result of a job.
+pub(super) enum Done {
+    /// A range of the chunk, the stat of the chunk, and how many bytes were decoded.
+    Range((Buffer, Stat, usize)),
+    /// The whole chunk, also where a range was wanted that is no gain.
+    Whole(Result<Option<Chunk>>),
+}
 
 /// The jobs of a read.
 pub(super) struct Jobs {
     /// A leaf lock.
     state: Mutex<State>,
-    /// Notified when a range is done.
-    done: Condvar,
+    /// Notified when a job is done.
+    changed: Condvar,
 }
 
 struct State {
     rest: VecDeque<Job>,
-    /// The ranges; `None` until they are done.
-    ranges: HashMap<usize, Option<RangeRead>>,
+    /// The results by the number of the chunk.
+    done: HashMap<usize, Progress>,
 }
 
-/// A range that a thread decodes. Dropping it ends the wait for it, even after a panic.
+enum Progress {
+    Begun,
+    Done(Done),
+}
+
+/// A job that a thread does. If it panics, the wait for the job ends.
 struct Begun<'j> {
     jobs: &'j Jobs,
     at: usize,
-    read: RangeRead,
+    result: Option<Done>,
 }
 
 impl Drop for Begun<'_> {
     fn drop(&mut self) {
-        let read = self.read.take();
-        self.jobs.state.lock().ranges.insert(self.at, Some(read));
-        self.jobs.done.notify_all();
+        let mut state = self.jobs.state.lock();
+        match self.result.take() {
+            Some(result) => state.done.insert(self.at, Progress::Done(result)),
+            None => state.done.remove(&self.at),
+        };
+        drop(state);
+        self.jobs.changed.notify_all();
     }
 }
 
 impl Jobs {
     /// Returns these jobs.
     pub fn new(jobs: VecDeque<Job>) -> Self {
-        let ranges = jobs.iter().filter(|job| job.range.is_some());
-        let ranges = ranges.map(|job| (job.at, None)).collect();
-        Self { state: Mutex::new(State { rest: jobs, ranges }), done: Condvar::new() }
+        let state = State { rest: jobs, done: HashMap::new() };
+        Self { state: Mutex::new(state), changed: Condvar::new() }
     }
 
-    /// Does the next job; `false` if there is none left. An error is reported when the chunk is
-    /// needed.
-    pub fn run_next(&self, cache: &ChunkCache, since: Option<Instant>) -> bool {
-        let next = self.state.lock().rest.pop_front();
-        let Some(Job { at, chunk, range }) = next else { return false };
-        let mut begun = range.is_some().then(|| Begun { jobs: self, at, read: None });
-        if let (Some(begun), Some(range)) = (&mut begun, &range) {
-            begun.read = read_range(&chunk, range);
+    /// Does jobs until none is left.
+    pub fn run(&self, cache: &ChunkCache, since: Option<Instant>) {
+        loop {
+            let mut state = self.state.lock();
+            let Some(Job { at, chunk, range }) = state.rest.pop_front() else { return };
+            state.done.insert(at, Progress::Begun);
+            drop(state);
+            let mut begun = Begun { jobs: self, at, result: None };
+            let read = range.and_then(|range| read_range(&chunk, &range));
+            begun.result = Some(read.map_or_else(
+                || Done::Whole(cache.get_fresh(&chunk.array, &chunk.coords, since)),
+                Done::Range,
+            ));
         }
-        if begun.as_ref().is_none_or(|begun| begun.read.is_none())
-            && let Err(error) = cache.get_fresh(&chunk.array, &chunk.coords, since)
-        {
-            log::debug!("decoding for a read: {error}");
-        }
-        true
     }
 
-    /// Waits for a range, and takes it; `None` if it is none of these jobs.
-    pub fn take_range(&self, at: usize) -> Option<RangeRead> {
+    /// Waits for the result of a job, and takes it; `None` if there is no such job.
+    pub fn take(&self, at: usize) -> Option<Done> {
         let mut state = self.state.lock();
-        while state.ranges.get(&at)?.is_none() {
-            self.done.wait(&mut state);
+        while matches!(state.done.get(&at)?, Progress::Begun) {
+            self.changed.wait(&mut state);
         }
-        state.ranges.remove(&at).flatten()
+        match state.done.remove(&at) {
+            Some(Progress::Done(done)) => Some(done),
+            Some(Progress::Begun) | None => None,
+        }
     }
 }
 
-/// Reads a range of a chunk without the rest.
-pub(super) fn read_range(chunk: &ChunkRef, range: &Range<usize>) -> RangeRead {
+/// Reads a range of a chunk without the rest. `None` if the chunk must be decoded as a whole,
+/// perhaps to detect what is wrong with it.
+pub(super) fn read_range(chunk: &ChunkRef, range: &Range<usize>) -> Option<(Buffer, Stat, usize)> {
     chunk.array.read_range(&chunk.coords, range).unwrap_or_else(|error| {
         log::debug!("partial read: {error}");
         None
