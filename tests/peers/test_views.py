@@ -203,7 +203,8 @@ def test_what_others_store_is_seen_once_the_metadata_are_looked_at_again(store, 
         {"zarr_format": 2},
         {"zarr_format": 2, "compressors": numcodecs.Blosc()},
         {"zarr_format": 2, "order": "F"},
-        {"compressors": "auto"},
+        {"compressors": "auto"},  # zstd
+        {"compressors": zarr.codecs.GzipCodec()},
     ],
     ids=lambda layout: "-".join(layout) or "v3",
 )
@@ -234,7 +235,8 @@ def test_who_jumps_about_reads_what_is_stored_and_of_chunks_in_pieces_little_mor
                 values[8:] = round
                 zarr.open_array(tmp_path / "store/x", mode="r+")[8:] = round
         stats = dict(line.split() for line in (m / ".zarrfs/stats").read_text().splitlines() if line[0] != "#")
-        has_ranges = layout.get("compressors") != "auto" and layout.get("order") != "F"
+        is_gzip = isinstance(layout.get("compressors"), zarr.codecs.GzipCodec)
+        has_ranges = not is_gzip and layout.get("order") != "F"
         assert (int(stats["zarrfs_partial_chunk_reads_total"]) > 20) == has_ranges, stats["zarrfs_partial_chunk_reads_total"]
     np.testing.assert_array_equal(zarr.open_array(tmp_path / "store/x", mode="r")[...], values)
 
