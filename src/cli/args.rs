@@ -120,9 +120,9 @@ pub struct Mount {
     /// Codecs with a short name: blosc, bz2, crc32c, gzip, lz4, lzma, shuffle, zlib, zstd.
     #[arg(long, value_name = "LIST", value_parser = codecs, default_value = "zstd")]
     pub codecs: Codecs,
-    /// Shards of new arrays whose metadata name none: `none`, a SIZE such as `16M` (each shard
-    /// holds at most that many decoded bytes), or a SHAPE such as `[1024,1024]` (for arrays with as
-    /// many dimensions).
+    /// Shards of new arrays whose metadata do not specify them: `none` (no shards), a SIZE such as
+    /// `16M` (each shard holds at most that many decoded bytes), or a SHAPE such as `[1024,1024]`
+    /// (for arrays with as many dimensions).
     #[arg(long, value_name = "SIZE|SHAPE", value_parser = Policy::parse_shards, default_value = "none")]
     pub shards: Shards,
     /// Order of the chunks within a shard when zarrfs writes it: `c` (last index varies fastest),
@@ -155,15 +155,15 @@ pub struct Mount {
     /// When to store a chunk that a program has closed. Metadata files are always stored at close.
     #[arg(long, value_name = "WHEN", value_enum, default_value = "delay")]
     pub writeback: Writeback,
-    /// The longest time for which zarrfs waits until it stores a chunk whose shard is incomplete,
-    /// stores a temporary file, or makes a group of a new directory.
+    /// Longest delay before zarrfs stores a chunk of an incomplete shard, stores a temporary file,
+    /// or turns a new directory into a group.
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "5s")]
     pub writeback_delay: Duration,
     /// When to force stored bytes to disk.
     #[arg(long, value_name = "WHEN", value_enum, default_value = "always")]
     pub durability: Durability,
     /// If the last changes cannot be stored at unmount (full disk), write them below DIR: each file
-    /// at its path in the mount, chunks decoded [default: name them in the log and discard them].
+    /// at its path in the mount, chunks decoded [default: discard them; --log-file names them].
     #[arg(long, value_name = "DIR")]
     pub rescue: Option<PathBuf>,
     /// Threads that decode and store [default: the number of processors plus 2, at least 4].
@@ -285,10 +285,10 @@ pub struct Create {
 #[command(after_help = "\
 If DEST cannot hold everything, zarrfs says what, and stops before it stores anything.
 
-All chunks are stored first and all metadata files last. Until it is complete, DEST has no nodes, only \
-a file .zarrfs/convert. If a conversion is interrupted, run the same command again: it continues. If \
-SOURCE changes during a conversion, the command fails and names the place; run it again, and it \
-compares the chunks that it finds with SOURCE.
+All chunks are stored first and all metadata files last. Until then no program finds groups or arrays in \
+DEST; its file .zarrfs/convert marks it as incomplete. If a conversion is interrupted, run the same command \
+again: it continues. If chunks of an array change meanwhile, zarrfs compares the array once more, and warns if \
+they keep changing; if metadata change, the command fails and names the node.
 
 Encoded chunks are copied unchanged if neither their shape nor their codecs change. Ordinary files in \
 SOURCE are not copied. DEST may be a directory in a mount; the mount then decides how it is stored.
@@ -324,8 +324,8 @@ pub struct Convert {
     /// Leave out nodes that DEST cannot hold, and convert the rest.
     #[arg(long)]
     pub skip_unsupported: bool,
-    /// Do not store chunks that are missing in SOURCE, even if DEST has no fill value for the array
-    /// (Zarr 2 with named dimensions). zarr-python 2 then reads arbitrary values from them.
+    /// Leave out chunks that SOURCE lacks, also if DEST cannot have a fill value for the array
+    /// (Zarr 2 with named dimensions); zarr-python 2 then reads arbitrary values from them.
     #[arg(long)]
     pub skip_fill_chunks: bool,
     /// Read every chunk back and compare it with SOURCE.

@@ -2,8 +2,10 @@
 //! `numcodecs.zstd`: one or more Zstandard frames in a row.
 //!
 //! Specification: RFC 8878. Length: at most 0.4 % and 18 bytes more. The content size may be
-//! absent, and skippable frames are skipped. Decoding writes directly to the output, which serves
-//! as the window, so no frame takes memory beyond it, whatever window it declares.
+//! absent, and skippable frames are skipped. Decoding a chunk writes directly to the output, which
+//! serves as the window, so no frame takes memory beyond it, whatever window it declares. Decoding
+//! a range streams up to its end, and refuses windows of more than 8 MiB; such a chunk is decoded
+//! as a whole.
 
 use std::cell::Cell;
 use std::io;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use super::decode::{Decoder, Target};
+use super::decode::{DecodeTo, Decoder};
 use super::jobs::{self, Done, Job, Jobs};
 use super::open_view::OpenView;
 use super::pattern::Ticket;
@@ -25,10 +25,11 @@ use crate::view::{Excerpt, GetChunk};
 /// Up to `1/SMALL_PART` of a chunk is a small part of it.
 const SMALL_PART: u64 = 2;
 
-/// How the chunks of a request are got.
+/// How to get the chunks of a request.
 pub(super) struct Execution<'e> {
     pub fetches: &'e [Fetch],
-    /// How many chunks other threads may decode; of a long part, at a time.
+    /// How many chunks of a long part other threads decode at a time. Otherwise they share all
+    /// chunks, and none if this is 0.
     pub beside: usize,
     /// For as long as it is wanted.
     pub ticket: &'e Ticket,
@@ -67,7 +68,7 @@ impl Assembler {
         let beside = RefCell::new(beside);
         let decode_next = |count: usize| {
             for chunk in beside.borrow_mut().by_ref().take(count) {
-                let (ticket, to) = (how.ticket.clone(), Target::Cache(since));
+                let (ticket, to) = (how.ticket.clone(), DecodeTo::Cache(since));
                 self.decoder.decode(Urgency::Soon, ticket, chunk.clone(), to);
             }
         };
@@ -140,8 +141,8 @@ impl Assembler {
             };
             Some(Job { at, chunk: part.chunk.clone(), range })
         });
-        let is_done = !how.is_long_part && how.beside > 0;
-        let jobs: VecDeque<_> = jobs.filter(|_| is_done).collect();
+        let are_shared = !how.is_long_part && how.beside > 0;
+        let jobs: VecDeque<_> = jobs.filter(|_| are_shared).collect();
         let others = jobs.len().saturating_sub(1);
         let jobs = Arc::new(Jobs::new(jobs));
         self.decoder.help_with(&jobs, others, since);

@@ -14,7 +14,7 @@ use crate::vfs::kernel::backing_files::BackingFiles;
 
 /// Where a chunk is decoded to.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Target {
+pub(super) enum DecodeTo {
     /// The cache, where it must be what was stored at this time, or later.
     Cache(Option<Instant>),
     /// A memory file that the kernel reads without us; the cache where that cannot be.
@@ -36,7 +36,7 @@ impl Decoder {
         urgency: Urgency,
         ticket: Ticket,
         ChunkRef { array, coords }: ChunkRef,
-        to: Target,
+        to: DecodeTo,
     ) {
         let Some(pool) = self.core.pool.get() else { return };
         let (cache, passed) = (Arc::clone(&self.core.cache), Arc::clone(&self.backing_files));
@@ -53,11 +53,11 @@ impl Decoder {
                 cache.counters().ahead.fetch_add(1, Ordering::Relaxed);
             }
             let since = match to {
-                Target::MemoryFile if passed.chunk(&cache, &array, &coords, None).is_some() => {
+                DecodeTo::MemoryFile if passed.chunk(&cache, &array, &coords, None).is_some() => {
                     return;
                 }
-                Target::MemoryFile => None,
-                Target::Cache(since) => since,
+                DecodeTo::MemoryFile => None,
+                DecodeTo::Cache(since) => since,
             };
             if let Err(error) = cache.get_fresh(&array, &coords, since) {
                 log::debug!("decoding in advance: {error}");

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::decode::{Decoder, Target};
+use super::decode::{DecodeTo, Decoder};
 use super::pattern::{Run, Ticket};
 use crate::array::{Array, ChunkRef, Coords};
 use crate::metadata::NodePath;
@@ -217,7 +217,7 @@ impl ChunkFiles {
         }
         let passed = passed.iter().map(|coords| ChunkRef::new(array, coords));
         self.decoder.drop_passed(passed, run_len.saturating_mul(chunk_len));
-        let since = if is_passing { Target::MemoryFile } else { Target::Cache(None) };
+        let since = if is_passing { DecodeTo::MemoryFile } else { DecodeTo::Cache(None) };
         for (coords, ticket) in soon {
             if !self.decoder.core.cache.is_here(array, &coords)
                 && !self.decoder.backing_files.is_here(&self.decoder.core.cache, array, &coords)

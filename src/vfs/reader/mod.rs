@@ -33,7 +33,7 @@ use crate::vfs::kernel::backing_files::BackingFiles;
 use crate::vfs::kernel::view_pages::Seen;
 use crate::view::View;
 use assemble::{Assembler, Execution};
-use decode::{Decoder, Target};
+use decode::{DecodeTo, Decoder};
 use files::{ChunkFiles, Followed};
 use long_parts::LongParts;
 pub(super) use long_parts::drop_old_spans;
@@ -219,7 +219,7 @@ impl Reader {
         };
         for (chunk, ticket) in plan.soon {
             if !self.core.cache.is_here(&chunk.array, &chunk.coords) {
-                let to = Target::Cache(self.core.fresh_since(Some(open.opened)));
+                let to = DecodeTo::Cache(self.core.fresh_since(Some(open.opened)));
                 self.decoder.decode(Urgency::Prefetch, ticket, chunk, to);
             }
         }

@@ -27,7 +27,7 @@ use crate::view::{Reach, Slab, View};
 /// The least number of bytes of a file that are decoded in advance.
 const LEAST_AHEAD: u64 = 8 << 20;
 
-/// Chunks of one request that other threads decode.
+/// Other threads share the chunks of a request.
 const MOST_BESIDE: usize = 64;
 
 /// Chunks that other threads decode at a time while a long part is assembled.
@@ -169,7 +169,8 @@ pub(super) struct LongPart {
 pub(super) struct Plan<C> {
     /// How much of each chunk to get, in the order of the request.
     pub fetches: Vec<Fetch>,
-    /// How many of them other threads decode at a time, while this one reads the first.
+    /// How many chunks of a long part other threads decode at a time. Otherwise they share all
+    /// chunks, and none if this is 0, because the cache cannot hold them.
     pub beside: usize,
     /// Chunks to decode in advance, and as long as which claim holds.
     pub soon: Vec<(C, Ticket)>,
