@@ -8,7 +8,7 @@ use std::hash::Hash;
 
 use lru::LruCache;
 
-/// What a map evicted, the least recently used entry first.
+/// Evicted entries, the least recently used first.
 pub type Evicted<K, V> = Vec<(K, V)>;
 
 /// The most that a map holds.

@@ -35,7 +35,7 @@ struct FreeBuffers {
     len: usize,
     /// The most bytes to keep in any case.
     most: usize,
-    /// What the caches leave.
+    /// The bytes that the caches leave to unused memory.
     left: usize,
 }
 

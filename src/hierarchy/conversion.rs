@@ -29,7 +29,7 @@ struct Conversion<'a> {
     documents: Documents,
 }
 
-/// What a directory had that becomes an array.
+/// The contents of a directory that becomes an array.
 #[derive(Debug, Clone, Copy)]
 pub struct ConvertedFiles<'a> {
     /// The place with the encoded chunks.

@@ -37,7 +37,7 @@ pub enum Wanted {
     Len,
 }
 
-/// What a text was made from; if any of it differs, the text is outdated.
+/// The sources of a text; if any of them differs, the text is outdated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sources {
     /// The generation of the hierarchy.

@@ -1,4 +1,4 @@
-//! What the arguments and answers of calls mean: how a file is opened, what a rename may replace.
+//! Arguments and answers of calls: how a file is opened, and whether a name may be replaced.
 
 use std::sync::Arc;
 

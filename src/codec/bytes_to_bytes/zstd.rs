@@ -269,7 +269,7 @@ mod tests {
                 assert!(part.bytes == decoded[range.clone()], "{range:?} at level {level}");
                 assert_eq!(part.decoded, range.end);
             }
-            // What is cut or damaged gives an error or other bytes, and no panic.
+            // Truncated input gives an error; damaged input may give other bytes, but no panic.
             for cut in [0, 1, 5, 100, encoded.len() / 2] {
                 drop(codec.decode_range(&encoded[..cut], len, len - 10..len).unwrap_err());
             }

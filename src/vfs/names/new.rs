@@ -1,4 +1,4 @@
-//! What a new file may be, by its name and directory.
+//! The places of new files, and why some names cannot be created.
 
 use super::Names;
 use super::place::{CHUNKS, CONTROL, DOCUMENT, Place, below, below_shown, new_chunk};

@@ -41,7 +41,7 @@ pub(super) struct LongParts {
 }
 
 impl LongParts {
-    /// What the stamp of a span would be that was assembled now.
+    /// The stamp of a span that is assembled now.
     fn stamp(&self, open: &OpenView) -> Stamp {
         let generations = (
             self.assembler.decoder.core.hierarchy.generation(),

@@ -55,7 +55,7 @@ const LEAST_LONG_PART: u64 = 4 << 20;
 /// A view of more parts has no long ones: to check one means to look at every part.
 const MOST_PARTS: usize = 64;
 
-/// What the planner asks a chunk.
+/// The properties of a chunk that the planner needs.
 pub(super) trait Chunk: Clone + Eq + Hash + fmt::Debug {
     /// The number of bytes of the decoded chunk, if that is fixed.
     fn len(&self) -> Option<u64>;
@@ -76,7 +76,7 @@ pub(super) enum Ranges {
     Exact,
 }
 
-/// What the planner asks a file.
+/// The properties of a file that the planner needs.
 pub(super) trait File {
     /// The number of bytes of the file.
     fn len(&self) -> u64;
@@ -180,7 +180,7 @@ pub(super) struct Plan<C> {
     pub run_len: u64,
 }
 
-/// What is remembered of the reads of one file.
+/// The reads of one file so far.
 #[derive(Debug)]
 pub(super) struct Reads<C: Hash + Eq> {
     runs: Runs<Run<C>>,
@@ -188,7 +188,7 @@ pub(super) struct Reads<C: Hash + Eq> {
     in_ranges: Bounded<C, u64>,
 }
 
-/// What is remembered of one sequence.
+/// The state of one sequence of reads.
 #[derive(Debug)]
 struct Run<C> {
     /// How far chunks were asked for.
