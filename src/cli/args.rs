@@ -326,8 +326,8 @@ pub struct Convert {
     pub skip_unsupported: bool,
     /// Leave out chunks that SOURCE lacks, also if DEST cannot have a fill value for the array
     /// (Zarr 2 with named dimensions); zarr-python 2 then reads arbitrary values from them.
-    #[arg(long)]
-    pub skip_fill_chunks: bool,
+    #[arg(long, alias = "skip-fill-chunks")]
+    pub skip_missing_chunks: bool,
     /// Read every chunk back and compare it with SOURCE.
     #[arg(long)]
     pub verify: bool,

@@ -83,7 +83,7 @@ fn copy(
 ) -> Result<Copied, Failure> {
     let shown = args.dest.display();
     let survey = Survey::of(plan, watch).map_err(|error| cut_short(args, watch, &error))?;
-    let fill_chunks = if args.skip_fill_chunks { FillChunks::Skip } else { FillChunks::Store };
+    let fill_chunks = if args.skip_missing_chunks { FillChunks::Skip } else { FillChunks::Store };
     check_fill(args, plan, &survey, fill_chunks)?;
     let claim = Claim {
         arguments: arguments(args, requested)?,
@@ -187,7 +187,7 @@ fn check_fill(
              has {stored}"
         );
         if all > stored.saturating_mul(FILL_RATIO).max(FILL_COUNT) {
-            let skip = "leave missing chunks out with --skip-fill-chunks (zarr-python 2 then reads \
+            let skip = "leave missing chunks out with --skip-missing-chunks (zarr-python 2 then reads \
                         arbitrary values there)";
             let skip = if chunks.needs_fill(FillChunks::Skip) {
                 String::new()
@@ -308,7 +308,7 @@ fn arguments(args: &Convert, requested: &Requested) -> Result<Value, Failure> {
         "shards": shards,
         "only": requested.only.iter().map(NodePath::as_str).collect::<Vec<_>>(),
         "skip_unsupported": args.skip_unsupported,
-        "skip_fill_chunks": args.skip_fill_chunks,
+        "skip_fill_chunks": args.skip_missing_chunks,
     }))
 }
 

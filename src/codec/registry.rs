@@ -93,5 +93,7 @@ pub fn bytes_to_bytes(specs: &[CodecSpec]) -> Result<Vec<Box<dyn BytesToBytes>>>
 }
 
 fn unknown(name: &str) -> Error {
-    Error::unsupported(format!("codec {name:?} is not known"))
+    Error::unsupported(format!(
+        "codec {name:?} is not known (docs/formats.md has the list of codecs that are)"
+    ))
 }

@@ -157,6 +157,15 @@ impl<'t> Scanner<'t> {
         }
     }
 
+    /// Consumes the end of an object or array, where a comma would have been another member.
+    fn expect_end(&mut self, end: u8) -> Result<()> {
+        if self.eat(end) {
+            Ok(())
+        } else {
+            Err(self.error(&format!("`,` or `{}` is missing", char::from(end))))
+        }
+    }
+
     fn space(&mut self) {
         while matches!(self.peek(), Some(b' ' | b'\t' | b'\n' | b'\r')) {
             self.at += 1;
@@ -290,7 +299,7 @@ impl<'t> Scanner<'t> {
                 member(self, key, start)?;
                 self.space();
                 if !self.eat(b',') {
-                    self.expect(b'}')?;
+                    self.expect_end(b'}')?;
                     break;
                 }
             }
@@ -317,7 +326,7 @@ impl<'t> Scanner<'t> {
                 item(self)?;
                 self.space();
                 if !self.eat(b',') {
-                    self.expect(b']')?;
+                    self.expect_end(b']')?;
                     break;
                 }
             }

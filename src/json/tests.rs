@@ -53,7 +53,7 @@ fn invalid_json_is_refused_with_its_position() {
         ("[\"a", "not JSON: a string does not end at line 1, column 4"),
         ("\"\\x\"", "not JSON: an unknown escape at line 1, column 3"),
         ("\"\\u12\"", "not JSON: four hexadecimal digits are missing at line 1, column 4"),
-        ("[1 2]", "not JSON: `]` is missing at line 1, column 4"),
+        ("[1 2]", "not JSON: `,` or `]` is missing at line 1, column 4"),
     ] {
         assert_eq!(parse(wrong.as_bytes()).expect_err(wrong).to_string(), sentence);
     }

@@ -135,7 +135,8 @@ fn check_unchanged(
         };
         if kept || means_same { Ok(()) } else { refused(member, new.get(member), advice) }
     };
-    let convert = "stored chunks would be misread; use `zarrfs convert` to make a changed copy";
+    let convert = "chunks that are stored would be misread; remove the array and create it again, or make a \
+                   changed copy with `zarrfs convert`";
     let dtype = new.get("data_type").and_then(|value| data_type(value).ok());
     unless("data_type", dtype.is_some_and(|(dtype, _)| dtype == array.dtype), convert)?;
     unless("chunk_grid", is_grid(new.get("chunk_grid"), array, shown_chunk_shape), convert)?;

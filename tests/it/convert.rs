@@ -522,7 +522,7 @@ fn a_sparse_array_is_not_filled_with_too_many_chunks() {
     for part in [
         "/x: v2 cannot store its fill value",
         "all 10000000000 chunks",
-        "--skip-fill-chunks",
+        "--skip-missing-chunks",
         "--chunks",
     ] {
         assert!(sentence.contains(part), "{sentence}");
@@ -530,7 +530,7 @@ fn a_sparse_array_is_not_filled_with_too_many_chunks() {
     assert!(!dest.exists(), "something was stored");
     // Without the need to fill it stays what it is, in chunks of any shape.
     for more in [
-        &["--format", "v2", "--skip-fill-chunks"][..],
+        &["--format", "v2", "--skip-missing-chunks"][..],
         &["--format", "v3"],
         &["--format", "v3", "--chunks", "5"],
         &["--format", "v3", "--shards", "[64]"],

@@ -54,7 +54,7 @@ fn codecs_that_fit_no_array_are_refused() {
             "unknown codec \"\": expected none, blosc, bz2, crc32c, gzip, lz4, lzma, shuffle, zlib, \
              zstd, or a JSON list of codecs",
         ),
-        ("[\"zstd\"", "not JSON: `]` is missing at line 1, column 8"),
+        ("[\"zstd\"", "not JSON: `,` or `]` is missing at line 1, column 8"),
         ("[3]", "codec 3 has no name"),
         ("[\"sharding_indexed\"]", "sharding_indexed is not allowed in --codecs: use --shards"),
         (

@@ -18,6 +18,10 @@ use crate::vfs::names::place::{CHUNKS, DOCUMENT, Place};
 use crate::vfs::opening::handles::Handles;
 use crate::vfs::options::Form;
 
+/// The reason why a directory cannot be moved into an array. The errno is not `EINVAL`, which `mv`
+/// takes for a move of a directory into itself.
+const NOT_IN_ARRAY: &str = "an array cannot contain nodes";
+
 /// Creates, removes and moves directories.
 pub(in crate::vfs) struct Directories {
     core: Arc<Core>,
@@ -133,18 +137,18 @@ impl Directories {
             _ => return Err(Error::new(Kind::NotPermitted, "cannot be renamed")),
         };
         let new_path = match new_parent {
+            Place::Node(group) if group.relative_to(path).is_some() => {
+                return Err(Error::invalid("a directory cannot be moved into itself"));
+            }
             Place::Node(group) => {
                 let node = self.core.hierarchy.existing(group)?;
                 if node.kind() == NodeKind::Array {
-                    return Err(Error::invalid("an array cannot contain nodes"));
+                    return Err(Error::new(Kind::NotPermitted, NOT_IN_ARRAY));
                 }
                 group.child(new_name)?
             }
-            _ => return Err(Error::invalid("an array cannot contain nodes")),
+            _ => return Err(Error::new(Kind::NotPermitted, NOT_IN_ARRAY)),
         };
-        if new_path.relative_to(path).is_some() {
-            return Err(Error::invalid("a directory cannot be moved into itself"));
-        }
         let replaced = match taken {
             None => None,
             Some(place @ Place::Node(_)) => {

@@ -94,7 +94,9 @@ impl Files {
             file.note_author(full_len, by);
             Ok(())
         };
-        written().map_err(|error| error_in(inode, error))
+        let written = written();
+        file.has_failed_write |= written.is_err();
+        written.map_err(|error| error_in(inode, error))
     }
 
     pub fn try_write_content(&self, inode: &Inode, write: Write<'_>, by: Thread) -> Result<bool> {
@@ -285,8 +287,10 @@ impl Files {
         let stores = access != Access::Read && file.writers == 0 && !refused;
         let stored =
             if stores { self.store_locked(inode, &mut file, StoreReason::Closing) } else { Ok(()) };
+        let has_failed_write = file.has_failed_write;
         if file.openers == 0 {
             file.opened = None;
+            file.has_failed_write = false;
         }
         let place = inode.place();
         match (&file.content, &place) {
@@ -308,6 +312,7 @@ impl Files {
         }
         if let Content::Unstored(Unstored { refused: Some(error), .. }) = &file.content
             && error.kind() == Kind::Incomplete
+            && !has_failed_write
         {
             self.core.note("close", &error.clone().of_kind(Kind::Invalid));
         }

@@ -299,14 +299,20 @@ impl BackingFiles {
         is_it.then(|| Arc::clone(backing))
     }
 
-    /// Creates a memory file with these bytes, evicting others if necessary.
+    /// Creates a memory file with these bytes, evicting others if necessary: at most as many bytes
+    /// as it needs, because beyond that the shortage has another cause.
     fn fill(&self, bytes: &[u8], modified: SystemTime) -> Option<Backing> {
+        let needed = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        let mut freed = 0_u64;
         loop {
             match self.files.with(bytes, modified) {
                 Ok(Some(backing)) => return Some(backing),
+                Ok(None) if freed > needed => return None,
                 Ok(None) => {
-                    let oldest = self.kept.lock().pop_oldest()?;
-                    drop(oldest);
+                    let (_, oldest) = self.kept.lock().pop_oldest()?;
+                    // A file that a program has mapped or open frees nothing.
+                    let unused = Arc::into_inner(oldest.backing);
+                    freed = freed.saturating_add(unused.map_or(0, |unused| unused.len().max(1)));
                 }
                 Err(error) => {
                     log::debug!("memory file: {error}");

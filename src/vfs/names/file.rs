@@ -50,6 +50,8 @@ pub struct File {
     pub is_shared: bool,
     /// The state of passthrough.
     pub passthrough: PassthroughState,
+    /// Whether a write failed since the file was opened: a program knows that it is incomplete.
+    pub has_failed_write: bool,
     /// The mode of a file that was created here and is not stored yet.
     pub mode: Option<u16>,
     /// The processes that changed the unstored bytes while they were incomplete.

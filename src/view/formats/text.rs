@@ -16,7 +16,7 @@ pub(super) fn build(source: &Source<'_>) -> Result<View> {
     let (dtype, rank) = (&model.dtype, model.shape.len());
     let count = model.shape.iter().fold(1_u64, |all, len| all.saturating_mul(*len));
     if rank > 1 {
-        return Err(Error::unsupported("it has more than one dimension"));
+        return Err(Error::unsupported("the array has more than one dimension"));
     }
     if count > MAX_COUNT {
         return Err(Error::unsupported(format!(
