@@ -129,6 +129,16 @@ impl Pipelines {
         }
     }
 
+    /// Returns the most bytes that an encoded chunk can have.
+    pub fn longest(&self) -> u64 {
+        match self {
+            Self::One(pipeline) => pipeline.longest(),
+            Self::ByShape(by_shape) => {
+                by_shape.limit.saturating_mul(2).max(by_shape.first.longest())
+            }
+        }
+    }
+
     /// Whether decoding may return other elements than were encoded.
     pub fn is_lossy(&self) -> bool {
         match self {

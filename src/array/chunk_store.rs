@@ -86,6 +86,18 @@ pub trait ChunkStore: Send + Sync + fmt::Debug {
     /// Returns the new stat for each change, `None` for an erased chunk.
     fn update(&self, changes: Vec<Change>) -> Result<Vec<Option<Stat>>>;
 
+    /// Returns the encoded chunks in `value`, which is or would be the chunk at `coords` of the
+    /// level `depth` of this chunk store; level 0 has the stored values.
+    fn split(&self, depth: usize, coords: &Coords, value: Bytes) -> Result<Vec<(Coords, Bytes)>> {
+        let _ = depth;
+        Ok(vec![(coords.clone(), value)])
+    }
+
+    /// Returns how many levels are below this one.
+    fn depth(&self) -> usize {
+        0
+    }
+
     /// Replaces bytes inside encoded chunks. Each part begins at its offset; a chunk must exist and
     /// keeps its length. Keeps concurrent changes of other writers.
     fn set_partial_values(&self, parts: &[(Coords, u64, Bytes)]) -> Result<()> {

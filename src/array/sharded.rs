@@ -11,7 +11,9 @@ mod change;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::SystemTime;
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 
 use super::chunk_store::{Change, ChunkStore, CoordsList, Indices, retried};
@@ -21,7 +23,7 @@ use super::level::Level;
 use super::shard_cache::{self, LevelId};
 use crate::error::{Error, Kind, Result};
 use crate::shard::{ENTRY_LEN, Index, Span};
-use crate::store::{ByteRange, Condition, Key, Stat, Value};
+use crate::store::{ByteRange, Condition, Key, Stat, Value, Version};
 
 /// How often to retry a read because shards were replaced in the meantime.
 const ATTEMPTS: usize = 1000;
@@ -70,6 +72,27 @@ impl Sharded {
     /// Returns the inner chunks of `grid` in the shards of `below`, which are written in `layout`.
     pub fn new(below: Arc<dyn ChunkStore>, level: Level, grid: Grid, layout: ShardLayout) -> Self {
         Self { below, level, grid, layout, id: LevelId::new(), decoding: Mutex::new(()) }
+    }
+
+    /// Returns the inner chunks in the bytes of a shard.
+    fn inner_chunks(&self, shard: &Coords, encoded: Bytes) -> Result<Vec<(Coords, Bytes)>> {
+        let bytes = self.level.decode_around(encoded)?;
+        let len = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        let (modified, version) = (SystemTime::UNIX_EPOCH, Version::unstored(0));
+        let stat = Stat { len, modified, version };
+        let slice = |(offset, len): (u64, u64)| {
+            let start = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
+            let len = usize::try_from(len).unwrap_or(usize::MAX).min(bytes.len() - start);
+            bytes.slice(start..start + len)
+        };
+        let of_index = slice(self.level.index_range().within(len));
+        let (index, at) = self.level.parse_index(&Value { bytes: of_index, stat })?;
+        let mut inner = Vec::new();
+        for slot in 0..self.level.slots() {
+            let Some(Span { offset, len }) = index.span(slot, len, &at)? else { continue };
+            inner.push((self.level.coords_of(shard, slot), slice((offset, len))));
+        }
+        Ok(inner)
     }
 
     /// Reads ranges of shards, inside the codecs around them.
@@ -295,6 +318,19 @@ impl Sharded {
 impl ChunkStore for Sharded {
     fn grid(&self) -> &Grid {
         &self.grid
+    }
+
+    fn depth(&self) -> usize {
+        self.below.depth().saturating_add(1)
+    }
+
+    fn split(&self, depth: usize, coords: &Coords, value: Bytes) -> Result<Vec<(Coords, Bytes)>> {
+        if depth >= self.depth() {
+            return Ok(vec![(coords.clone(), value)]);
+        }
+        let shards = self.below.split(depth, coords, value)?;
+        let parts = shards.into_iter().map(|(shard, bytes)| self.inner_chunks(&shard, bytes));
+        Ok(parts.collect::<Result<Vec<_>>>()?.concat())
     }
 
     fn get_partial_values(&self, ranges: &[(Coords, ByteRange)]) -> Result<Vec<Option<Value>>> {

@@ -113,8 +113,7 @@ impl Base {
         coords: &Coords,
         bytes: &mut Buffer,
     ) -> Result<bool> {
-        let dtype = &array.model().dtype;
-        if dtype.is_variable() {
+        if array.has_variable_len() {
             return Ok(false);
         }
         let (base, now) = (self.bytes(array, coords)?, now.bytes(array, coords)?);
@@ -122,7 +121,7 @@ impl Base {
         if !is_as_long || base == now {
             return Ok(false);
         }
-        let item_len = dtype.item_len().max(1);
+        let item_len = array.model().dtype.item_len().max(1);
         let elements = bytes.to_mut().chunks_exact_mut(item_len);
         let stored = base.chunks_exact(item_len).zip(now.chunks_exact(item_len));
         for (element, (base, now)) in elements.zip(stored) {

@@ -1,7 +1,8 @@
 //! The cache itself: decoded chunks, pending chunks, and the locks of writers.
 
+use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime};
 
 use parking_lot::{Mutex, MutexGuard};
@@ -9,6 +10,7 @@ use parking_lot::{Mutex, MutexGuard};
 use super::base::Base;
 use super::changes::Changes;
 use super::counters::Counters;
+use super::forms::StoreValue;
 use super::pending::{ChunkAt, PendingChunk, PendingChunks};
 use super::slots::Slots;
 use crate::array::{Array, Coords};
@@ -20,7 +22,6 @@ use crate::store::{Key, Version};
 const KEY_LOCKS: usize = 64;
 
 /// A cache of decoded chunks.
-#[derive(Debug)]
 pub struct ChunkCache {
     /// The decoded chunks.
     pub(super) slots: Arc<Slots>,
@@ -30,7 +31,15 @@ pub struct ChunkCache {
     /// Chunks that are not stored yet; they take precedence. Its lock is a leaf.
     pub(super) pending: PendingChunks,
     pub(super) changes: Changes,
+    /// Stores a value, for [`super::forms`]. Unset without a mount.
+    pub(super) store_value: OnceLock<StoreValue>,
     pub(super) counters: Counters,
+}
+
+impl fmt::Debug for ChunkCache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ChunkCache").field("slots", &self.slots).finish_non_exhaustive()
+    }
 }
 
 impl ChunkCache {
@@ -53,6 +62,7 @@ impl ChunkCache {
             keys: (0..KEY_LOCKS).map(|_| Mutex::new(())).collect(),
             pending: PendingChunks::new(budget.lease(Purpose::Unstored)),
             changes: Changes::default(),
+            store_value: OnceLock::new(),
             counters: Counters::default(),
         }
     }

@@ -12,6 +12,7 @@ impl ChunkCache {
     /// Returns the stat of a chunk, pending or stored; `None` if there is none. The length of a
     /// pending chunk is the decoded one.
     pub fn stat(&self, array: &Array, coords: &Coords) -> Result<Option<Stat>> {
+        self.settle_forms(array, coords)?;
         match self.pending.get(array, coords) {
             Some(pending) => Ok(pending.bytes.map(|_| pending.stat)),
             None => array.stat(coords),
@@ -20,6 +21,7 @@ impl ChunkCache {
 
     /// Returns the stats of several chunks.
     pub fn stat_many(&self, array: &Array, coords: &[Coords]) -> Result<Vec<Option<Stat>>> {
+        self.settle_array(array)?;
         // In this order, because a chunk may be stored in between and is then no longer pending.
         let pending: Vec<_> = coords.iter().map(|coords| self.pending.get(array, coords)).collect();
         let stored = array.stat_many(coords)?;
@@ -32,6 +34,7 @@ impl ChunkCache {
     /// Returns the next index of every chunk whose first indices are `prefix`, which is shorter
     /// than the rank.
     pub fn list_dir(&self, array: &Arc<Array>, prefix: &[u64]) -> Result<Indices> {
+        self.settle_array(array)?;
         let stored = Arc::clone(array.chunks()).list_dir(prefix)?;
         let pending = self.pending.below(array, prefix);
         if pending.is_empty() {
@@ -69,6 +72,7 @@ impl ChunkCache {
 
     /// Whether there is a chunk whose first indices are `prefix`.
     pub fn has_chunks(&self, array: &Arc<Array>, prefix: &[u64]) -> Result<bool> {
+        self.settle_array(array)?;
         if self.pending.any_below(array, prefix) {
             return Ok(true);
         }
@@ -77,6 +81,7 @@ impl ChunkCache {
 
     /// Returns every chunk whose first indices are `prefix`.
     pub fn list_prefix(&self, array: &Arc<Array>, prefix: &[u64]) -> Result<CoordsList> {
+        self.settle_array(array)?;
         let stored = Arc::clone(array.chunks()).list_prefix(prefix)?;
         let pending = self.pending.below(array, prefix);
         if pending.is_empty() {

@@ -9,6 +9,7 @@ mod changes;
 mod chunk;
 mod chunk_cache;
 mod counters;
+mod forms;
 mod listing;
 mod pending;
 mod reading;

@@ -23,6 +23,9 @@ struct Found {
 impl ChunkCache {
     /// Returns the chunk if all of it is cached, without waiting.
     pub fn peek(&self, array: &Arc<Array>, coords: &Coords) -> Option<Chunk> {
+        if self.is_pending_elsewhere(array, coords) {
+            return None;
+        }
         if let Some(pending) = self.pending_chunk(array, coords) {
             return if pending.is_unread() { None } else { Chunk::of_pending(pending) };
         }
@@ -41,6 +44,12 @@ impl ChunkCache {
 
     /// Returns the chunk, after reading and decoding it if necessary; `None` if it is not stored.
     pub fn get(&self, array: &Arc<Array>, coords: &Coords) -> Result<Option<Chunk>> {
+        self.settle_forms(array, coords)?;
+        self.get_in_form(array, coords)
+    }
+
+    /// Like [`Self::get`], for a caller that has locked the key of the chunk.
+    fn get_in_form(&self, array: &Arc<Array>, coords: &Coords) -> Result<Option<Chunk>> {
         while let Some(pending) = self.pending_chunk(array, coords) {
             if !pending.is_unread() {
                 return Ok(Chunk::of_pending(pending));
@@ -96,7 +105,18 @@ impl ChunkCache {
         coords: &Coords,
         since: Option<Instant>,
     ) -> Result<Option<Chunk>> {
-        let Some(since) = since else { return self.get(array, coords) };
+        self.settle_forms(array, coords)?;
+        self.get_fresh_in_form(array, coords, since)
+    }
+
+    /// Like [`Self::get_fresh`], for a caller that has locked the key of the chunk.
+    pub(super) fn get_fresh_in_form(
+        &self,
+        array: &Arc<Array>,
+        coords: &Coords,
+        since: Option<Instant>,
+    ) -> Result<Option<Chunk>> {
+        let Some(since) = since else { return self.get_in_form(array, coords) };
         let now = Instant::now();
         let known = self.slots.peek(array, coords);
         let is_fresh = |slot: &Arc<Slot>| {
@@ -108,11 +128,11 @@ impl ChunkCache {
                 let stored = array.stat(coords)?.map(|stat| stat.version);
                 self.keep_only(array, coords, stored);
                 *slot.checked.lock() = Some(now);
-                self.get(array, coords)
+                self.get_in_form(array, coords)
             }
-            Some(_) => self.get(array, coords),
+            Some(_) => self.get_in_form(array, coords),
             None => {
-                let found = self.get(array, coords)?;
+                let found = self.get_in_form(array, coords)?;
                 if let Some(slot) = self.slots.peek(array, coords) {
                     *slot.checked.lock() = Some(now);
                 }
@@ -140,6 +160,9 @@ impl ChunkCache {
         slot: Option<Arc<Slot>>,
         since: Option<Instant>,
     ) -> Residency {
+        if self.is_pending_elsewhere(array, coords) {
+            return Residency::Pending;
+        }
         if let Some(pending) = self.pending_chunk(array, coords) {
             let chunk = if pending.is_unread() { None } else { Chunk::of_pending(pending) };
             return chunk.map_or(Residency::Pending, Residency::Ready);

@@ -304,6 +304,15 @@ impl Slots {
         self.remove_where(array, coords, |_| true);
     }
 
+    /// Drops all chunks of an array.
+    pub fn remove_all(&self, array: &Array) {
+        let mut table = self.table.lock();
+        table.retain(|(id, _), _| *id != array.id());
+        let memory = self.count_table(&table);
+        drop(table);
+        drop(memory);
+    }
+
     fn remove_where(
         &self,
         array: &Arc<Array>,

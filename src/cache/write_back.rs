@@ -11,6 +11,7 @@ use crate::array::{Array, Coords, FillChunks};
 use crate::buffer::Buffer;
 use crate::error::{At, Error, Kind, Result};
 use crate::metadata::NodePath;
+use crate::metadata::model::Levels;
 use crate::store::{Key, Stat, Version};
 
 /// A pending chunk that is stored now.
@@ -52,8 +53,9 @@ impl ChunkCache {
         self.pending.due(due)
     }
 
-    /// Returns the path of the array with pending chunks in the value of `key`.
-    pub fn pending_array(&self, key: &Key) -> Option<NodePath> {
+    /// Returns the path of the array with pending chunks in the value of `key`, and the levels that
+    /// the mount added to it if the chunks are encoded.
+    pub fn pending_array(&self, key: &Key) -> Option<(NodePath, Option<Levels>)> {
         self.pending.path(key)
     }
 
@@ -139,7 +141,7 @@ impl ChunkCache {
         chunks.sort_by_key(|(_, pending)| pending.stat.version.state());
         for (coords, pending) in &chunks {
             if let Some(bytes) = &pending.bytes {
-                array.check_decoded(coords, bytes)?;
+                array.check_chunk(coords, bytes)?;
             }
             if array.key(coords)? != *key {
                 return Err(Error::new(
@@ -166,6 +168,7 @@ impl ChunkCache {
             if !array.reads_as_written(&coords) {
                 self.changed(array);
             }
+            self.changed_in_other_forms(array, &coords);
             if self.pending.done(ChunkAt { key, coords: &coords }, &pending, base) {
                 stored.push(Stored { coords, was, now, modified: pending.modified });
             }

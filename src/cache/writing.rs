@@ -31,6 +31,7 @@ impl ChunkCache {
         new: impl Into<NewChunk>,
         fill: FillChunks,
     ) -> Result<PutChunk> {
+        self.settle_forms(array, coords)?;
         let key = array.key(coords)?;
         let mut new = new.into();
         let _turn = self.lock_key(&key);
@@ -71,6 +72,7 @@ impl ChunkCache {
         // A file that is opened before this line may read the old bytes, since no writer knows yet
         // that the new ones are stored.
         self.changed(array);
+        self.changed_in_other_forms(array, coords);
         Ok(PutChunk { stat, is_merged })
     }
 
@@ -88,6 +90,7 @@ impl ChunkCache {
         let new = new.into();
         let is_there = new.bytes.is_some();
         loop {
+            self.settle_forms(array, coords)?;
             let mut pending = new.clone();
             let merged = self.merge_pending(array, ChunkAt { key: &key, coords }, &mut pending)?;
             let to = Destination { path, array, chunk: ChunkAt { key: &key, coords } };
@@ -95,12 +98,14 @@ impl ChunkCache {
                 NewChunk { bytes: Some(_), base: Some(_) } => {
                     self.pending.defer_changed(to, pending, merged.pending, modified)
                 }
-                _ => Some(self.pending.defer(to, pending, modified)),
+                _ => self.pending.defer(to, pending, modified),
             };
-            // `None` if the pending chunk was changed or stored meanwhile: merge again.
+            // `None` if the pending chunk was changed or stored meanwhile, or another form of it
+            // became pending: merge again.
             let Some(stat) = stat else { continue };
             self.remove(array, coords);
             self.changed(array);
+            self.changed_in_other_forms(array, coords);
             let stat = is_there.then_some(stat);
             return Ok(PutChunk { stat, is_merged: merged.is_merged });
         }
@@ -143,6 +148,9 @@ impl ChunkCache {
         cover: &Cover,
         change: &mut dyn FnMut(&mut [u8]) -> Result<()>,
     ) -> Result<bool> {
+        if self.is_pending_elsewhere(array, coords) {
+            return Ok(false);
+        }
         let key = array.key(coords)?;
         let whole = array_len(array, coords)?;
         let changed =
@@ -175,6 +183,7 @@ impl ChunkCache {
         let whole = array_len(array, coords)?;
         let missing = whole.saturating_sub(cover.part().unwrap_or(whole));
         loop {
+            self.settle_forms(array, coords)?;
             match self.pending.change(array, ChunkAt { key: &key, coords }, cover, whole, change)? {
                 Changed::Done => break,
                 Changed::Unread => {
@@ -191,7 +200,7 @@ impl ChunkCache {
             let stored = match (before, cover) {
                 (PendingState::Bytes, _) => continue,
                 (PendingState::Nothing, Cover::Part(_)) => {
-                    self.get_fresh(array, coords, Some(Instant::now()))?
+                    self.get_fresh_in_form(array, coords, Some(Instant::now()))?
                 }
                 _ => None,
             };
@@ -220,6 +229,7 @@ impl ChunkCache {
             }
         }
         self.changed(array);
+        self.changed_in_other_forms(array, coords);
         Ok(())
     }
 }

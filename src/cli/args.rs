@@ -76,8 +76,8 @@ ls does not list .zarrfs, nor files of other formats unless --views names them; 
 A SIZE is a number of bytes such as 64K, 16M or 2G. A TIME is 500ms, 5s, 2m or 1h.
 
 When a program closes a file, zarrfs encodes and stores it. A new directory becomes a group. A new \
-zarr.json makes a group or an array, stored as --codecs and --shards say. Write uncompressed \
-chunks (in zarr-python: compressors=None); zarrfs compresses them.")]
+zarr.json makes a group or an array. If it names a compressor, the array is stored with its codecs, \
+and its chunk files show encoded chunks until the next mount; otherwise --codecs and --shards decide.")]
 pub struct Mount {
     /// The directory of a hierarchy, or of a group or array in it (climate.zarr/t2m). In some
     /// drafts of Zarr 3 a node has no directory: write climate.zarr#t2m.
@@ -152,6 +152,10 @@ pub struct Mount {
     /// Do not store a chunk whose elements all equal the fill value bit for bit; erase it instead.
     #[arg(long)]
     pub skip_fill_chunks: bool,
+    /// Store encoded chunks that programs write without decoding them first. It is faster, but a
+    /// damaged chunk is found only when it is read.
+    #[arg(long)]
+    pub trust_encoded: bool,
     /// When to store a chunk that a program has closed. Metadata files are always stored at close.
     #[arg(long, value_name = "WHEN", value_enum, default_value = "delay")]
     pub writeback: Writeback,

@@ -104,7 +104,9 @@ fn open_hierarchy(
     };
     let layout = ShardLayout { order: args.shard_order, write };
     let max_chunk_len = resources::within_memory(args.max_chunk_size, 8);
-    let options = hierarchy::Options { metadata_ttl, max_chunk_len, layout, policy };
+    let trusts_encoded = args.trust_encoded;
+    let options =
+        hierarchy::Options { metadata_ttl, max_chunk_len, layout, policy, trusts_encoded };
     open::hierarchy(store, source, args.from.clone(), options)
 }
 

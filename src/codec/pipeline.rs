@@ -9,6 +9,7 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::array_to_array::{self, BigEndian, Order};
+use super::array_to_bytes::AnyBytes;
 use super::elements::Elements;
 use super::kinds::{ArrayToArray, ArrayToBytes, BytesToBytes};
 use super::registry::{self, Chain};
@@ -77,6 +78,18 @@ impl Pipeline {
             pipeline.bytes_to_bytes.push(Stage { codec, decoded_len, limit });
         }
         Ok(pipeline)
+    }
+
+    /// Returns the pipeline of chunks that are any bytes, at most `max_len`, and are stored as they
+    /// are.
+    pub fn of_any_bytes(max_len: u64) -> Result<Self> {
+        Ok(Self {
+            array_to_array: Vec::new(),
+            array_to_bytes: Box::new(AnyBytes),
+            bytes_to_bytes: Vec::new(),
+            decoded_len: None,
+            limit: to_usize(max_len)?,
+        })
     }
 
     /// Returns the length of a decoded chunk in bytes, `None` for elements of variable length.
@@ -180,15 +193,6 @@ impl Pipeline {
             return Err(wrong_len(bytes.len(), range.len()));
         }
         Ok(Some((self.array_to_bytes.decode_elements(bytes)?, decoded_len)))
-    }
-
-    /// Whether `bytes` are certainly an encoded chunk. False if the encoded length does not depend
-    /// on the values, since then any bytes of that length decode.
-    pub fn is_encoded(&self, bytes: &[u8]) -> bool {
-        let Some(last) = self.bytes_to_bytes.last() else { return false };
-        self.encoded_len().is_none()
-            && last.codec.decode(bytes, last.limit).is_ok()
-            && self.decode(Bytes::copy_from_slice(bytes)).is_ok()
     }
 
     /// Encodes a decoded chunk. `extent` is the number of elements along each dimension that lie in

@@ -207,6 +207,7 @@ impl Changes<'_> {
         };
         removed.inspect_err(|_| self.restore_directory(&node))?;
         drop(self.hierarchy.directories.take_below(path));
+        self.hierarchy.forms.forget_below(path);
         self.hierarchy.invalidate_below(path);
         Ok(())
     }

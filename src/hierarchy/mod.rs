@@ -23,6 +23,7 @@ mod conversion;
 mod directories;
 mod documents;
 mod edit;
+mod forms;
 mod groups;
 mod intent;
 mod members;

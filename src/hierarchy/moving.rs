@@ -70,6 +70,7 @@ impl Changes<'_> {
         }
         moved?;
         self.hierarchy.invalidate_below(from);
+        self.hierarchy.forms.move_below(from, to);
         self.rename_directories(from, to)?;
         self.hierarchy.invalidate_below(to);
         Ok(Moved { from: from.clone(), to: to.clone(), aside })

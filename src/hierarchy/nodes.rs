@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::directories::Directories;
 use super::documents::DocumentStore;
+use super::forms::Forms;
 use super::node::{Content, Node, NodeState};
 use super::node_cache::NodeCache;
 use super::texts::TextCache;
@@ -29,6 +30,8 @@ pub struct Options {
     pub layout: ShardLayout,
     /// How to store new arrays whose metadata leave it to the mount.
     pub policy: Policy,
+    /// Whether encoded chunks that programs write are stored without decoding them first.
+    pub trusts_encoded: bool,
 }
 
 impl Default for Options {
@@ -38,6 +41,7 @@ impl Default for Options {
             max_chunk_len: resources::within_memory(1 << 30, 8),
             layout: ShardLayout::default(),
             policy: Policy::default(),
+            trusts_encoded: false,
         }
     }
 }
@@ -54,6 +58,7 @@ pub struct Hierarchy {
     pub(super) above: Option<Above>,
     /// Documents that are shown with consolidated metadata.
     pub(super) shown: TextCache,
+    pub(super) forms: Forms,
 }
 
 /// What lies below a path that has no document.
@@ -75,6 +80,7 @@ impl Hierarchy {
             directories: Directories::default(),
             above: None,
             shown: TextCache::default(),
+            forms: Forms::default(),
         })
     }
 

@@ -6,6 +6,7 @@ use super::node::Content;
 use super::nodes::Hierarchy;
 use crate::array::Array;
 use crate::error::{Error, Kind, Result};
+use crate::metadata::shown::EncodedChunks;
 use crate::metadata::{NewDocument, NodePath, Policy, join, model, split};
 use crate::store::Key;
 
@@ -30,6 +31,12 @@ impl Raised {
     /// Returns its text.
     pub fn text(&self) -> &str {
         &self.document.text
+    }
+
+    /// Returns the chunk files of the array if its maker chose the codecs, so that its chunks
+    /// arrive encoded.
+    pub fn encoded(&self) -> Option<&EncodedChunks> {
+        self.document.encoded.as_ref()
     }
 
     /// Returns the content that it describes.
@@ -89,7 +96,7 @@ impl Hierarchy {
         let content = self.bind_new(path, node.clone())?;
         let consolidated =
             matches!(&node, model::Node::Group(model::Group { consolidated: true, .. }));
-        let document = NewDocument { key, text, node, consolidated };
+        let document = NewDocument { key, text, node, consolidated, encoded: None };
         Ok(Raised { document, content })
     }
 

@@ -8,9 +8,10 @@ use super::node::{Content, Node};
 use super::nodes::Hierarchy;
 use super::texts::{Sources, Text, Wanted};
 use super::walk::Bounds;
+use crate::array::Array;
 use crate::error::{At, Error, Kind, Result};
 use crate::metadata::model::Group;
-use crate::metadata::shown::{self, Copies};
+use crate::metadata::shown::{self, Copies, ShownChunks};
 use crate::metadata::{Dialect, NodePath};
 use crate::resources;
 
@@ -23,7 +24,7 @@ impl Hierarchy {
     pub fn shown(&self, node: &Node, wanted: Wanted) -> Result<Arc<str>> {
         Ok(match node.content() {
             Content::Array(array) => {
-                as_stored(node, shown::array(array.model(), array.chunk_shape())).into()
+                as_stored(node, shown::array(array.model(), &self.shown_chunks(node, array))).into()
             }
             Content::Group(group)
                 if group.consolidated || self.copies().has_shared_copies(node)? =>
@@ -42,6 +43,14 @@ impl Hierarchy {
                 shown::not_understood(*kind, &text).into()
             }
         })
+    }
+
+    /// Returns the form of the chunk files that the mount shows for the array of `node`.
+    pub fn shown_chunks(&self, node: &Node, array: &Array) -> ShownChunks {
+        match self.encoded_chunks(node.path()) {
+            Some(chunks) => chunks.shown.clone(),
+            None => ShownChunks::decoded(array.model(), array.chunk_shape()),
+        }
     }
 
     /// Returns the document of a group with copies of all documents below it. If these are too

@@ -203,6 +203,13 @@ pub(super) fn plain(dtype: &DType) -> CodecSpec {
     CodecSpec::new(name, endian.into_iter().collect())
 }
 
+/// Whether canonical `codecs` leave little-endian elements in C order, as decoded chunks are.
+pub(super) fn is_plain(codecs: &[CodecSpec], dtype: &DType) -> bool {
+    let [codec] = codecs else { return false };
+    let is_big = codec.configuration.get("endian").is_some_and(|endian| endian == "big");
+    codec.name == plain(dtype).name && (!is_big || dtype.component_len() == 1)
+}
+
 /// Returns the permutation that reverses `rank` dimensions.
 pub(super) fn reversed(rank: usize) -> Vec<u64> {
     let mut order: Vec<u64> = (0..).take(rank).collect();

@@ -18,13 +18,13 @@ use super::codecs::{self, Elements};
 use super::dialect::Dialect;
 use super::era::Draft;
 use super::members::{check_size, named};
-use super::model::{Array, Group, KeyEncoding, Node, NodeKind, Separator};
+use super::model::{Array, Group, KeyEncoding, Levels, Node, NodeKind, Separator};
 use super::path::NodePath;
 use super::policy::{self, Policy};
 use super::rectilinear;
+use super::shown::{EncodedChunks, ShownChunks};
 use super::types::{Endian, data_type};
 use crate::codec::CodecSpec;
-use crate::codec::table::{self, CodecKind};
 use crate::dtype::{DType, FillValue, integer};
 use crate::error::{Error, Kind, Result};
 use crate::json::Object;
@@ -44,6 +44,8 @@ pub struct NewDocument {
     /// Whether the program's metadata file of a group has inline consolidated metadata. This only
     /// requests that zarrfs generates them; their contents are never copied.
     pub consolidated: bool,
+    /// For an array whose maker chose the codecs: its chunk files, which arrive encoded.
+    pub encoded: Option<EncodedChunks>,
 }
 
 impl Dialect {
@@ -64,18 +66,28 @@ impl Dialect {
         let key = keys.into_iter().find_map(|(found, key)| is_for(found).then_some(key));
         let key = key.ok_or_else(|| Error::new(Kind::Internal, "a node has no key"))?;
         if kind == NodeKind::Array {
-            check_array(&document, &stored_name(path, &key))?;
+            check_array(&document)?;
         }
         let mut text = Text::parse(written).map_err(invalid)?;
         let lowered = super::v3::lower(written).node.map_err(invalid)?;
-        let (expected, consolidated) = match lowered {
+        let (mut consolidated, mut encoded) = (false, None);
+        let expected = match lowered {
             Node::Group(group) => {
-                let consolidated = group.consolidated;
-                (Node::Group(self.new_group_text(&mut text, &document, group)?), consolidated)
+                consolidated = group.consolidated;
+                Node::Group(self.new_group_text(&mut text, &document, group)?)
             }
-            Node::Array(array) => {
-                let array = self.new_array_text(&mut text, &document, &array, policy)?;
-                (Node::Array(Box::new(array)), false)
+            Node::Array(shown) => {
+                let new = self.new_array(&document, &shown, policy)?;
+                encoded = match new.encoded {
+                    Some(levels) => {
+                        let list = codecs::list(document.get("codecs")).map_err(invalid)?;
+                        let chunk_shape = shown.chunk_shape.clone();
+                        let shown = ShownChunks { chunk_shape, codecs: list };
+                        Some(EncodedChunks { levels, shown })
+                    }
+                    None => None,
+                };
+                Node::Array(Box::new(self.new_array_text(&mut text, &document, *shown, new)?))
             }
         };
         if *self == Self::N5 && path.is_root() {
@@ -93,7 +105,7 @@ impl Dialect {
             );
             return Err(Error::new(Kind::Internal, detail));
         }
-        Ok(NewDocument { key, text, node, consolidated })
+        Ok(NewDocument { key, text, node, consolidated, encoded })
     }
 
     /// Checks a *stored* metadata file that a user wrote in this dialect's own form, with any
@@ -114,41 +126,58 @@ impl Dialect {
         Ok(group)
     }
 
+    /// Returns how to store the chunks of an array that a program described as `shown`.
+    fn new_array(&self, document: &Object, shown: &Array, policy: &Policy) -> Result<New> {
+        let (rank, dtype) = (shown.shape.len(), &shown.dtype);
+        let elements = Elements { rank, dtype: dtype.clone(), endian: Endian::Little };
+        let is_plain = codecs::is_plain(&shown.codecs, dtype);
+        let listed = codecs::list(document.get("codecs")).map_err(invalid)?;
+        let has_released_names = codecs::named(listed.clone()) == listed;
+        let has_shards = shown.codecs.iter().any(|codec| codec.name == "sharding_indexed");
+        let shards = match &shown.rectilinear {
+            None if !has_shards => policy.shard_shape(&shown.shape, &shown.chunk_shape, dtype)?,
+            _ => None,
+        };
+        if let Some(shards) = &shards {
+            check_size(shards, dtype, "a shard").map_err(invalid)?;
+        }
+        let levels = if shards.is_some() { Levels::Mount } else { Levels::Maker };
+        let is_as_written =
+            *self == Self::V3 && !is_plain && shards.is_none() && has_released_names;
+        let chain = match (is_plain, is_as_written) {
+            (true, _) => released(policy.chain(&elements)?, dtype),
+            (false, true) => shown.codecs.clone(),
+            (false, false) => {
+                released(shown.codecs.iter().cloned().map(policy::completed).collect(), dtype)
+            }
+        };
+        Ok(New {
+            chain,
+            is_as_written,
+            chunk_shape: shown.chunk_shape.clone(),
+            shards,
+            encoded: (!is_plain).then_some(levels),
+        })
+    }
+
     /// Changes `text` to the stored metadata file of an array, and returns the array that it must
     /// describe.
     fn new_array_text(
         &self,
         text: &mut Text,
         document: &Object,
-        shown: &Array,
-        policy: &Policy,
+        shown: Array,
+        new: New,
     ) -> Result<Array> {
         if shown.key_encoding != KeyEncoding::Default(Separator::Slash) {
             return Err(wrong_encoding());
         }
-        let (rank, dtype) = (shown.shape.len(), &shown.dtype);
-        let elements = Elements { rank, dtype: dtype.clone(), endian: Endian::Little };
-        let pipeline = pipeline(document, dtype)?;
-        let (chain, shards) = if pipeline.is_empty() {
-            let shards = match &shown.rectilinear {
-                Some(_) => None,
-                None => policy.shard_shape(&shown.shape, &shown.chunk_shape, dtype)?,
-            };
-            (policy.chain(&elements)?, shards)
-        } else {
-            (codecs::canonical(pipeline, &elements).map_err(invalid)?, None)
-        };
-        if let Some(shards) = &shards {
-            check_size(shards, dtype, "a shard").map_err(invalid)?;
-        }
-        let new =
-            New { chain: released(chain, dtype), chunk_shape: shown.chunk_shape.clone(), shards };
         // Released v3 does not allow null.
         let fill = match self {
             Self::V2 if !shown.fill.is_defined() => FillValue::UNDEFINED,
-            _ => FillValue::parse(&shown.fill.to_json(dtype), dtype)?,
+            _ => FillValue::parse(&shown.fill.to_json(&shown.dtype), &shown.dtype)?,
         };
-        let array = Array { fill, ..shown.clone() };
+        let array = Array { fill, ..shown };
         if array.rectilinear.is_some() && *self != Self::V3 {
             let detail = format!("a rectilinear chunk grid cannot be expressed in {}", self.name());
             return Err(Error::invalid(detail));
@@ -163,14 +192,13 @@ impl Dialect {
     }
 }
 
-fn invalid(error: Error) -> Error {
-    error.of_kind(Kind::Invalid)
+/// Returns canonical codecs in the form of Zarr 2, which lacks some.
+pub(super) fn v2_chain(codecs: Vec<CodecSpec>, rank: usize) -> Result<v2::Chain> {
+    v2::Chain::new(codecs, rank)
 }
 
-/// Returns the name of the stored metadata file in a mount.
-fn stored_name(path: &NodePath, key: &Key) -> String {
-    let slash = if path.is_root() { "" } else { "/" };
-    format!(".zarrfs/stored/{}{slash}{}", path.as_str(), key.name())
+fn invalid(error: Error) -> Error {
+    error.of_kind(Kind::Invalid)
 }
 
 /// Returns the kind of node that the metadata file describes.
@@ -193,9 +221,8 @@ fn check_head(document: &Object) -> Result<NodeKind> {
     }
 }
 
-/// Fails for an array that the mount cannot store; `stored` is the name of its stored metadata
-/// file.
-fn check_array(document: &Object, stored: &str) -> Result<()> {
+/// Fails for an array that the mount cannot store.
+fn check_array(document: &Object) -> Result<()> {
     if let Some(value) = document.get("data_type") {
         check_type(value)?;
     }
@@ -220,7 +247,7 @@ fn check_array(document: &Object, stored: &str) -> Result<()> {
             )));
         }
     }
-    check_codecs(document, stored)
+    codecs::list(document.get("codecs")).map(drop).map_err(invalid)
 }
 
 fn wrong_encoding() -> Error {
@@ -243,60 +270,6 @@ pub(super) fn check_type(value: &Value) -> Result<()> {
             error.detail()
         ))
     })
-}
-
-/// Fails for codecs that would not leave little-endian elements in C order in a chunk file, or that
-/// could be confused with the codec of a chunk file.
-fn check_codecs(document: &Object, stored: &str) -> Result<()> {
-    let refused = |what: &str, option: &str| {
-        Err(Error::invalid(format!(
-            "{what} is not allowed here, because chunk files are decoded: remove it and mount \
-             with {option}, or write the stored metadata file, {stored}"
-        )))
-    };
-    let (dtype, in_type) = data_type(document.get("data_type").unwrap_or(&Value::Null))
-        .map_err(|_| Error::invalid("data_type is missing"))?;
-    let mut endian = in_type.as_ref().map(Endian::to_json);
-    let mut first: Option<String> = None;
-    let plain = codecs::plain(&dtype);
-    let listed = listed(document)?;
-    for codec in &listed {
-        let name = codec.name.as_str();
-        match (table::kind(name), &first) {
-            (CodecKind::ArrayToBytes, Some(first)) if name == plain.name => {
-                return Err(Error::invalid(format!(
-                    "codec {name:?} follows {first:?}: it must be the first, and the only one of its name"
-                )));
-            }
-            (CodecKind::ArrayToBytes, _) if name == "sharding_indexed" => {
-                return refused("codec \"sharding_indexed\"", "--shards");
-            }
-            (CodecKind::ArrayToBytes, None) if name == plain.name => {
-                endian = codec.configuration.get("endian").cloned().or(endian);
-            }
-            (CodecKind::ArrayToArray | CodecKind::ArrayToBytes, _) => {
-                return refused(&format!("codec {name:?}"), "--codecs");
-            }
-            (CodecKind::BytesToBytes, _) => {}
-        }
-        first.get_or_insert_with(|| name.to_owned());
-    }
-    if endian.is_some_and(|endian| endian != "little") && dtype.component_len() > 1 {
-        return refused("codec \"bytes\" with big endian", "--codecs");
-    }
-    Ok(())
-}
-
-/// Returns the codecs of the metadata file under their canonical names.
-fn listed(document: &Object) -> Result<Vec<CodecSpec>> {
-    codecs::list(document.get("codecs")).map(codecs::named).map_err(invalid)
-}
-
-/// Returns the codecs that the program requests after the plain one.
-fn pipeline(document: &Object, dtype: &DType) -> Result<Vec<CodecSpec>> {
-    let plain = codecs::plain(dtype);
-    let listed = listed(document)?.into_iter();
-    Ok(listed.filter(|codec| codec.name != plain.name).map(policy::completed).collect())
 }
 
 /// Returns the chain in the form of released v3: elements of one byte have no byte order.

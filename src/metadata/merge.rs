@@ -12,8 +12,10 @@ use super::conventions::{self, DIMENSIONS, FILL, OME};
 use super::dialect::Dialect;
 use super::members::{dimension_names, lengths, may_be_ignored, named};
 use super::model::{Array, Node, NodeKind};
+use super::shown::ShownChunks;
 use super::types::{Endian, data_type};
 use super::{draft, n5, rectilinear, skim, v2, v3};
+use crate::codec::CodecSpec;
 use crate::dtype::{FillValue, integer};
 use crate::error::{Error, Result};
 use crate::json::Object;
@@ -65,12 +67,12 @@ const COMPARED: [&str; 12] = [
 ];
 
 /// Returns the changes in `new`, which a program wrote, against `base`, the metadata file last
-/// shown for `node`. Its chunk files have the shape `shown_chunk_shape`.
+/// shown for `node`, which has these chunk `files` if it is an array.
 ///
 /// Compares the meaning of members, because a library omits defaults, adds empty members and spells
 /// numbers its own way. Consolidated metadata only request that zarrfs generates them; their
 /// contents are ignored.
-pub fn diff(base: &str, new: &[u8], node: &Node, shown_chunk_shape: &[u64]) -> Result<Edit> {
+pub fn diff(base: &str, new: &[u8], node: &Node, files: &ShownChunks) -> Result<Edit> {
     let base = json::parse_object(base.as_bytes()).map_err(|error| as_invalid(&error))?;
     let new = json::parse_object(new).map_err(|error| as_invalid(&error))?;
     let mut edit = Edit { attributes: attributes(&base, &new)?, ..Edit::default() };
@@ -98,7 +100,7 @@ pub fn diff(base: &str, new: &[u8], node: &Node, shown_chunk_shape: &[u64]) -> R
         edit.consolidated = (!kept && (wanted || had)).then_some(wanted);
     }
     if let Node::Array(array) = node {
-        check_unchanged(&base, &new, array, shown_chunk_shape)?;
+        check_unchanged(&base, &new, array, files)?;
         edit.shape = shape(&base, &new, array)?;
         edit.dimension_names = names(&base, &new, array)?;
     }
@@ -121,12 +123,7 @@ fn refused<T>(member: &str, value: Option<&Value>, advice: &str) -> Result<T> {
 }
 
 /// Fails for changes that would give the stored chunks another meaning.
-fn check_unchanged(
-    base: &Object,
-    new: &Object,
-    array: &Array,
-    shown_chunk_shape: &[u64],
-) -> Result<()> {
+fn check_unchanged(base: &Object, new: &Object, array: &Array, files: &ShownChunks) -> Result<()> {
     let unless = |member: &str, means_same: bool, advice: &str| {
         let kept = match (base.get(member), new.get(member)) {
             (Some(base), Some(new)) => same(base, new),
@@ -139,7 +136,7 @@ fn check_unchanged(
                    changed copy with `zarrfs convert`";
     let dtype = new.get("data_type").and_then(|value| data_type(value).ok());
     unless("data_type", dtype.is_some_and(|(dtype, _)| dtype == array.dtype), convert)?;
-    unless("chunk_grid", is_grid(new.get("chunk_grid"), array, shown_chunk_shape), convert)?;
+    unless("chunk_grid", is_grid(new.get("chunk_grid"), array, &files.chunk_shape), convert)?;
     unless(
         "chunk_key_encoding",
         is_default_encoding(new.get("chunk_key_encoding")),
@@ -147,7 +144,7 @@ fn check_unchanged(
     )?;
     unless(
         "codecs",
-        new.get("codecs").is_some_and(|codecs| is_plain(codecs, array)),
+        new.get("codecs").is_some_and(|codecs| are_codecs(codecs, array, files)),
         "chunk files in a mount are decoded, so the codecs in its metadata are fixed; use \
          `zarrfs convert` to change the stored codecs",
     )?;
@@ -175,20 +172,18 @@ fn is_grid(grid: Option<&Value>, array: &Array, shown_chunk_shape: &[u64]) -> bo
     }
 }
 
-/// Whether `codecs` describe the shown chunk files: just little-endian elements.
-fn is_plain(codecs: &Value, array: &Array) -> bool {
+/// Whether `codecs` are those of the shown chunk files.
+fn are_codecs(codecs: &Value, array: &Array, files: &ShownChunks) -> bool {
     let elements =
         Elements { rank: array.shape.len(), dtype: array.dtype.clone(), endian: Endian::Little };
-    let canonical = codecs::list(Some(codecs))
-        .and_then(|list| codecs::canonical(codecs::named(list), &elements));
-    canonical.is_ok_and(|list| match list.as_slice() {
-        [codec] => {
-            let big = codec.configuration.get("endian").is_some_and(|endian| endian == "big");
-            codec.name == codecs::plain(&array.dtype).name
-                && (!big || array.dtype.component_len() == 1)
-        }
-        _ => false,
-    }) && codecs.is_array()
+    let canonical = |list| codecs::canonical(codecs::named(list), &elements);
+    let new = codecs::list(Some(codecs)).and_then(canonical);
+    let shown = canonical(files.codecs.clone());
+    let is_plain = |list: &[CodecSpec]| codecs::is_plain(list, &array.dtype);
+    codecs.is_array()
+        && new.is_ok_and(|new| {
+            shown.is_ok_and(|shown| new == shown || (is_plain(&new) && is_plain(&shown)))
+        })
 }
 
 fn is_fill(value: &Value, array: &Array) -> bool {

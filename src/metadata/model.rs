@@ -51,6 +51,15 @@ pub struct Array {
     pub attributes: Object,
 }
 
+/// The levels of sharding that a mount added to those in the metadata that a program wrote.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Levels {
+    /// None: all are of the array's maker.
+    Maker,
+    /// The outermost one.
+    Mount,
+}
+
 /// The lengths of chunks along a dimension, each with the number of consecutive chunks that have
 /// it. If all chunks have one length, without a limit, there is a single run of `u64::MAX` chunks.
 pub type Runs = Vec<(u64, u64)>;

@@ -1,13 +1,15 @@
 //! The metadata files that the mount shows: strict Zarr 3.0, matching the chunk files beside them.
 //!
-//! Chunks are shown decoded, so there is one codec, `bytes`, and the chunk shape is that of the
-//! smallest unit that can be read separately. Numbers keep their stored spelling.
+//! If chunks are shown decoded, there is one codec, `bytes`, and the chunk shape is that of the
+//! smallest unit that can be read separately. If they are shown encoded, codecs and chunk shape are
+//! those of the array's maker. Numbers keep their stored spelling.
 
 use serde_json::{Value, json};
 
-use super::codecs::plain;
-use super::model::{Array, Group, NodeKind};
+use super::codecs::{self, plain};
+use super::model::{Array, Group, Levels, NodeKind};
 use super::rectilinear;
+use crate::codec::CodecSpec;
 use crate::json::Object;
 use crate::json::parse;
 
@@ -33,27 +35,60 @@ pub fn is_equivalent(stored: &str, shown: &str) -> bool {
         && parsed(stored).is_some_and(|stored| parsed(shown) == Some(stored))
 }
 
-/// Returns the metadata file of an array whose chunk files have `chunk_shape`.
-pub fn array(array: &Array, chunk_shape: &[u64]) -> String {
+/// The chunk files that a metadata file describes.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ShownChunks {
+    /// The shape of a chunk. On a rectilinear grid it does not count.
+    pub chunk_shape: Vec<u64>,
+    /// The codecs that encode a file, as the metadata file spells them.
+    pub codecs: Vec<CodecSpec>,
+}
+
+impl ShownChunks {
+    /// Returns chunk files with decoded chunks of a shape.
+    pub fn decoded(array: &Array, chunk_shape: &[u64]) -> Self {
+        Self { chunk_shape: chunk_shape.to_vec(), codecs: vec![plain(&array.dtype)] }
+    }
+
+    /// Returns chunk files with the encoded chunks of an array.
+    pub fn encoded(array: &Array) -> Self {
+        Self { chunk_shape: array.chunk_shape.clone(), codecs: array.codecs.clone() }
+    }
+}
+
+/// Chunk files that hold encoded chunks, as the maker of the array encodes them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EncodedChunks {
+    /// The levels of sharding between them and the values in the store.
+    pub levels: Levels,
+    /// Their shape and codecs.
+    pub shown: ShownChunks,
+}
+
+/// Returns the metadata file of an array with these chunk files.
+pub fn array(array: &Array, files: &ShownChunks) -> String {
     let mut document = Object::new();
     let mut member = |name: &str, value: Value| document.insert(name.to_owned(), value);
     member("zarr_format", json!(3));
     member("node_type", json!("array"));
     member("shape", json!(array.shape));
     member("data_type", array.dtype.to_json());
-    let regular = || json!({"name": "regular", "configuration": {"chunk_shape": chunk_shape}});
+    let regular =
+        || json!({"name": "regular", "configuration": {"chunk_shape": files.chunk_shape}});
     member(
         "chunk_grid",
         array.rectilinear.as_ref().map_or_else(regular, |runs| rectilinear::to_json(runs)),
     );
     member("chunk_key_encoding", json!({"name": "default", "configuration": {"separator": "/"}}));
     member("fill_value", array.fill.to_json(&array.dtype));
-    member("codecs", json!([plain(&array.dtype).to_json()]));
+    member("codecs", files.codecs.iter().map(CodecSpec::to_json).collect());
     member("attributes", Value::Null);
     if !array.dimension_names.is_empty() {
         member("dimension_names", json!(array.dimension_names));
     }
-    member("storage_transformers", json!([]));
+    if codecs::is_plain(&files.codecs, &array.dtype) {
+        member("storage_transformers", json!([]));
+    }
     with_member(&print(&Value::Object(document)), "attributes", &printed(&array.attributes))
 }
 

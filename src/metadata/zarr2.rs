@@ -1,16 +1,18 @@
 //! The metadata files that a mount shows to programs that only know Zarr 2, and the way back.
 //!
-//! As in [`super::shown`], they describe decoded chunk files: no compressor, no filters, C order,
-//! little endian, names like `0.0`. Written metadata files are first translated to equivalent ones
-//! of Zarr 3, so that there is only one way from there into the store.
+//! As in [`super::shown`], they describe the chunk files beside them. If these are decoded, there
+//! is no compressor and no filter, in C order, little endian. Names are like `0.0`. Written
+//! metadata files are first translated to equivalent ones of Zarr 3, so that there is only one way
+//! from there into the store.
 
 use serde_json::{Value, json};
 
-use super::codecs::plain;
+use super::codecs::{self, Elements, plain};
 use super::conventions::{self, DIMENSIONS, FILL, OME};
+use super::create::v2_chain;
 use super::joined::join;
 use super::model::{Array, Group, KeyEncoding, Node, NodeKind, Separator};
-use super::shown::Copies;
+use super::shown::{Copies, ShownChunks};
 use super::types::{Endian, numpy_type};
 use super::v2::fill_to_json;
 use super::{shown, v2};
@@ -49,8 +51,8 @@ pub struct ArrayExtras {
     pub names_none: bool,
 }
 
-/// Returns the metadata files of an array whose chunk files have `chunk_shape`.
-pub fn array(array: &Array, chunk_shape: &[u64], extras: ArrayExtras) -> Result<Documents> {
+/// Returns the metadata files of an array with these chunk files.
+pub fn array(array: &Array, chunks: &ShownChunks, extras: ArrayExtras) -> Result<Documents> {
     if array.rectilinear.is_some() {
         return Err(Error::unsupported("a rectilinear chunk grid cannot be expressed in Zarr 2"));
     }
@@ -69,15 +71,15 @@ pub fn array(array: &Array, chunk_shape: &[u64], extras: ArrayExtras) -> Result<
         // A NaN with a payload, which Zarr 2 cannot express.
         Err(_) => json!("NaN"),
     };
-    let filters = dtype.is_variable().then(|| json!([{"id": plain(&dtype).name}]));
+    let Storage { endian, order, filters, compressor } = Storage::of(array, &dtype, chunks)?;
     let document = json!({
         "zarr_format": 2,
         "shape": array.shape,
-        "chunks": chunk_shape,
-        "dtype": numpy_type(&dtype, &Endian::Little),
-        "compressor": null,
+        "chunks": chunks.chunk_shape,
+        "dtype": numpy_type(&dtype, &endian),
+        "compressor": compressor,
         "fill_value": value,
-        "order": "C",
+        "order": order,
         "filters": filters,
         "dimension_separator": ".",
     });
@@ -86,6 +88,35 @@ pub fn array(array: &Array, chunk_shape: &[u64], extras: ArrayExtras) -> Result<
         attributes: print(&Value::Object(attributes)),
         shows_fill,
     })
+}
+
+/// The members of `.zarray` that say how chunk files are encoded.
+struct Storage {
+    endian: Endian,
+    order: &'static str,
+    filters: Value,
+    compressor: Value,
+}
+
+impl Storage {
+    fn of(array: &Array, dtype: &DType, chunks: &ShownChunks) -> Result<Self> {
+        let (rank, own) = (array.shape.len(), array.dtype.clone());
+        if codecs::is_plain(&chunks.codecs, &own) {
+            let filters = dtype.is_variable().then(|| json!([{"id": plain(dtype).name}]));
+            let (endian, filters) = (Endian::Little, filters.unwrap_or_default());
+            return Ok(Self { endian, order: "C", filters, compressor: Value::Null });
+        }
+        let elements = Elements { rank, dtype: own, endian: Endian::Little };
+        let list = codecs::canonical(codecs::named(chunks.codecs.clone()), &elements)?;
+        let chain = v2_chain(list, rank)?;
+        let filters: Vec<Value> = chain.filters.into_iter().map(|(_, value)| value).collect();
+        Ok(Self {
+            endian: chain.endian,
+            order: if chain.reversed { "F" } else { "C" },
+            filters: if filters.is_empty() { Value::Null } else { Value::Array(filters) },
+            compressor: chain.compressor.map_or(Value::Null, |(_, value)| value),
+        })
+    }
 }
 
 /// Returns NumPy's type. A number that NumPy lacks becomes its bytes.
@@ -142,7 +173,7 @@ pub fn to_v3(kind: NodeKind, document: &str, attributes: Option<&str>) -> Result
                      store",
                 ));
             }
-            let text = shown::array(&array, &array.chunk_shape);
+            let text = shown::array(&array, &ShownChunks::decoded(&array, &array.chunk_shape));
             let mut text = crate::json::Text::parse(text.as_bytes())?;
             if array.codecs != [plain(&array.dtype)] {
                 let codecs: Value = array.codecs.iter().map(CodecSpec::to_json).collect();
@@ -209,6 +240,10 @@ mod tests {
         }
     }
 
+    fn decoded(array: &Array) -> ShownChunks {
+        ShownChunks::decoded(array, &array.chunk_shape)
+    }
+
     fn v3(more: &Value) -> Array {
         let mut document = json!({
             "zarr_format": 3, "node_type": "array", "shape": [4, 6], "data_type": "int16",
@@ -233,7 +268,7 @@ mod tests {
                    "attributes": {"_FillValue": 7}}),
         ] {
             let model = v3(&more);
-            let documents = array(&model, &model.chunk_shape, EXTRAS).expect("shown");
+            let documents = array(&model, &decoded(&model), EXTRAS).expect("shown");
             assert!(!documents.shows_fill, "{more}");
             let again = to_v3(NodeKind::Array, &documents.document, Some(&documents.attributes));
             let again = lowered(&again.expect("understood"));
@@ -250,11 +285,12 @@ mod tests {
     fn an_array_with_named_dimensions_shows_the_masked_value() {
         let names = json!(["y", "x"]);
         let model = v3(&json!({"dimension_names": names}));
-        let documents = array(&model, &[2, 3], EXTRAS).expect("shown");
+        let documents = array(&model, &decoded(&model), EXTRAS).expect("shown");
         assert!(documents.shows_fill && documents.document.contains("\"fill_value\": null"));
         assert!(documents.attributes.contains("_ARRAY_DIMENSIONS"));
         let other = json!({"dimension_names": names, "attributes": {"_FillValue": -1}});
-        let documents = array(&v3(&other), &[2, 3], EXTRAS).expect("shown");
+        let other = v3(&other);
+        let documents = array(&other, &decoded(&other), EXTRAS).expect("shown");
         assert!(documents.shows_fill && documents.document.contains("\"fill_value\": -1"));
         assert!(!documents.attributes.contains("_FillValue"));
     }

@@ -14,6 +14,7 @@ use crate::cache::ChunkCache;
 use crate::error::{At, Error, Kind, Result};
 use crate::hierarchy::{Content as NodeContent, Hierarchy};
 use crate::metadata::NodePath;
+use crate::metadata::model::Levels;
 use crate::pool::Pool;
 use crate::view::{Elements, View};
 
@@ -65,7 +66,18 @@ impl Core {
         }
     }
 
-    /// Returns the array at `path`, or the reason why it was not understood.
+    /// Returns the array at `path` in the form that its chunk files show, or the reason why it was
+    /// not understood.
+    pub fn shown_array(&self, path: &NodePath) -> Result<Arc<Array>> {
+        Ok(self.hierarchy.shown_array(path, &self.array(path)?))
+    }
+
+    /// Returns the array at `path` with decoded or encoded chunks.
+    pub fn array_in(&self, path: &NodePath, encoded: Option<Levels>) -> Result<Arc<Array>> {
+        Ok(self.hierarchy.array_in(&self.array(path)?, encoded))
+    }
+
+    /// Returns the array at `path` with decoded chunks, or the reason why it was not understood.
     pub fn array(&self, path: &NodePath) -> Result<Arc<Array>> {
         match self.hierarchy.existing(path)?.content() {
             NodeContent::Array(array) => Ok(Arc::clone(array)),

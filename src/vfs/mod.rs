@@ -115,6 +115,10 @@ impl Vfs {
         let names = Arc::new(Names::new(Arc::clone(&core), views));
         let listings = Arc::new(Listings::new(Arc::clone(&core), Arc::clone(&names)));
         let contents = Contents::new(&core, &names, &listings);
+        let writer = Arc::downgrade(&contents.chunks);
+        core.cache.store_with(move |key| {
+            writer.upgrade().map_or(Ok(()), |writer| writer.store_shard(key))
+        });
         let opener = Opener::new(&contents, &listings, &reader, backing_files);
         Self {
             directories: Directories::new(&contents, &listings, &opener.handles),

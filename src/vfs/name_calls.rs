@@ -80,10 +80,10 @@ impl Vfs {
         match &place {
             place if place.is_dir() => return Err(Error::new(Kind::IsDirectory, "is a directory")),
             Place::Chunk(path, coords)
-                if self.names.zarr2.shows_fill(path, &*self.core.array(path)?) =>
+                if self.names.zarr2.shows_fill(path, &*self.core.shown_array(path)?) =>
             {
                 // A chunk that is only shown as the fill value cannot be removed.
-                if self.core.cache.stat(&*self.core.array(path)?, coords)?.is_none()
+                if self.core.cache.stat(&*self.core.shown_array(path)?, coords)?.is_none()
                     && self
                         .names
                         .overlay

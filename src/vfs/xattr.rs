@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::Vfs;
 use super::access::Presence;
+use super::contents::forms::Shown;
 use super::names::place::Place;
 use crate::error::{At, Error, Kind, Result};
 use crate::hierarchy::{Content, Node};
@@ -16,6 +17,9 @@ use crate::metadata::merge::Edit;
 
 const ZARR: &str = "user.zarr.";
 const ATTRS: &str = "user.attrs.";
+
+/// What the chunk files of an array show: `decoded` or `stored`. It can be set.
+const SHOWN: &str = "user.zarr.shown";
 
 /// The most bytes of a value that the kernel accepts.
 const MAX_VALUE_LEN: usize = 65_536;
@@ -85,6 +89,13 @@ impl Vfs {
         presence: Presence,
     ) -> Result<()> {
         self.core.options.check_names_change()?;
+        if name == SHOWN {
+            let place = self.names.inode(number)?.place();
+            let Some(Place::Node(path) | Place::Document(path)) = place else {
+                return Err(Error::unsupported(format!("{name}: only groups and arrays have it")));
+            };
+            return self.contents.show_chunks(&path, value).at(format!("{path}: {name}"));
+        }
         let (path, attribute) = self.attribute_of(number, name)?;
         let value = lenient::parse(value).map_err(|_| {
             let detail =
@@ -198,10 +209,13 @@ impl Vfs {
                         add("dimension_names", json!(model.dimension_names));
                     }
                     add("lossy", json!(array.is_lossy()));
+                    let is_encoded = self.core.hierarchy.encoded_chunks(path).is_some();
+                    let shown = if is_encoded { Shown::Stored } else { Shown::Decoded };
+                    all.push((SHOWN.to_owned(), shown.name().to_owned()));
                 }
             }
             Some(Place::Chunk(path, coords)) => {
-                let array = self.core.array(path)?;
+                let array = self.core.shown_array(path)?;
                 all.push((format!("{ZARR}key"), array.key(coords)?.to_string()));
                 if let Some(stat) = array.stat(coords)? {
                     all.push((format!("{ZARR}stored_size"), stat.len.to_string()));

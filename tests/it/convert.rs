@@ -597,8 +597,8 @@ fn a_target_in_a_mount_works_like_one_in_a_directory() {
             ("z218v2__compressors", &["--codecs", "zstd"]),
             ("z218v2__f_order", &["--chunks", "2,2"]),
         ] {
-            if format == "n5" && case == "z218v2__compressors" {
-                continue; // It has no codec for them all.
+            if format == "n5" && (case == "z218v2__compressors" || more.contains(&"gzip")) {
+                continue; // It has no codec for them all, and takes no encoded chunks.
             }
             for shards in ["none", "16M"] {
                 if shards != "none" && (["v2", "n5"].contains(&format) || !more.is_empty()) {

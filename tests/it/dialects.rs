@@ -2,15 +2,10 @@
 
 use std::fs;
 use std::io::Write;
-use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::support::{Mount, errno, names, set_xattr};
-
-fn json_of(path: &Path) -> Value {
-    serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
-}
+use crate::support::{Mount, errno, json_of, names, set_xattr};
 
 fn set(names: &[&str]) -> std::collections::BTreeSet<String> {
     names.iter().map(|name| (*name).to_owned()).collect()

@@ -15,6 +15,7 @@ mod convert;
 mod create;
 mod dialects;
 mod documents;
+mod encoded;
 mod english;
 mod formats;
 mod identity;

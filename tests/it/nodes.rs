@@ -272,12 +272,7 @@ fn one_of_two_exclusive_writers_makes_the_node() {
 
 /// Shows: document-codecs.
 #[test]
-fn metadata_that_do_not_describe_decoded_chunks_are_refused() {
-    let big = json!([{"name": "bytes", "configuration": {"endian": "big"}}]);
-    let transposed = json!([{"name": "transpose", "configuration": {"order": [1, 0]}},
-        {"name": "bytes", "configuration": {"endian": "little"}}]);
-    let sharded = json!([{"name": "sharding_indexed", "configuration": {"chunk_shape": [1, 1],
-        "codecs": [{"name": "bytes"}], "index_codecs": [{"name": "bytes"}]}}]);
+fn metadata_that_describe_no_array_are_refused() {
     let unknown =
         json!([{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "homeopathy"}]);
     let keys_of_2 = json!({"name": "v2", "configuration": {"separator": "."}});
@@ -287,9 +282,6 @@ fn metadata_that_do_not_describe_decoded_chunks_are_refused() {
         fs::create_dir(mount.at("arr")).unwrap();
         let before = mount.stored();
         for (document, word) in [
-            (with(array(), "codecs", big.clone()), "--codecs"),
-            (with(array(), "codecs", transposed.clone()), "--codecs"),
-            (with(array(), "codecs", sharded.clone()), "--shards"),
             (with(array(), "codecs", unknown.clone()), "homeopathy"),
             (with(array(), "chunk_key_encoding", keys_of_2.clone()), "c/0/0"),
             (with(array(), "data_type", json!("colour")), "colour"),
@@ -306,32 +298,7 @@ fn metadata_that_do_not_describe_decoded_chunks_are_refused() {
             assert!(!mount.at("arr/zarr.json").exists());
         }
         assert_eq!(mount.stored(), before);
-        let codecs = json!([{"name": "bytes", "configuration": {"endian": "little"}},
-            {"name": "gzip", "configuration": {"level": 1}}]);
-        write(&mount.at("arr/zarr.json"), &with(array(), "codecs", codecs)).unwrap();
-        assert_eq!(shown(&mount.at("arr/zarr.json"))["codecs"], array()["codecs"]);
-        fs::create_dir_all(mount.at("arr/c/0")).unwrap();
-        fs::write(mount.at("arr/c/0/0"), [7; 8]).unwrap();
-        let chunk = if mount.is_draft() { "data/root/arr/c0/0" } else { "arr/c/0/0" };
-        assert_eq!(fs::read(mount.store().join(chunk)).unwrap()[..2], [0x1f, 0x8b], "gzip");
     }
-}
-
-/// Shows: document-compressed.
-#[test]
-fn a_chunk_that_a_library_has_compressed_is_refused() {
-    let mut mount = new("v3", &[]);
-    mount.expect("arr/c/0/0");
-    fs::create_dir(mount.at("arr")).unwrap();
-    let codecs = json!([{"name": "bytes", "configuration": {"endian": "little"}},
-        {"name": "zstd", "configuration": {"level": 0, "checksum": false}}]);
-    write(&mount.at("arr/zarr.json"), &with(array(), "codecs", codecs)).unwrap();
-    fs::create_dir_all(mount.at("arr/c/0")).unwrap();
-    let compressed = [0x28, 0xb5, 0x2f, 0xfd, 0x20, 8];
-    let mut file = File::create(mount.at("arr/c/0/0")).unwrap();
-    file.write_all(&compressed).unwrap();
-    assert_eq!(errno(file.sync_all()), libc::EINVAL);
-    assert!(mount.errors().contains("compressors=None"), "{}", mount.errors());
 }
 
 /// Shows: document-policy.

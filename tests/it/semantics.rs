@@ -870,6 +870,7 @@ fn every_paragraph_has_a_test() {
         "semantics",
         "dialects",
         "documents",
+        "encoded",
         "identity",
         "lengths",
         "nodes",

@@ -539,49 +539,6 @@ def test_a_tree_that_is_removed_leaves_no_key(new, zarr2, remove, dialect, optio
 # ---- what is refused, and the stored document instead
 
 
-def refused_array(m, sentence, **options):
-    """zarr-python must not be able to make this array, and `errors` says `sentence`."""
-    m.expect(sentence)
-    with pytest.raises(OSError) as failed:
-        like = dict(shape=(8, 8), chunks=(4, 4), dtype="i4") | options
-        array = zarr.create_array(m.path, name="x", **like)
-        array[...] = ramp((8, 8), "i4")
-    assert failed.value.errno == errno.EINVAL
-    return m.errors()
-
-
-REFUSED = {
-    "transposed": (dict(filters=TransposeCodec(order=(1, 0)), compressors=None), "--codecs"),
-    "big_endian": (dict(serializer=BytesCodec(endian="big"), compressors=None), "--codecs"),
-    "shards": (dict(shards=(8, 8), compressors=None), "--shards"),
-    "shards_zstd": (dict(shards=(8, 8)), "--shards"),
-}
-
-
-@of_zarrfs
-@pytest.mark.parametrize("dialect", ["v3", "d2020-10"])
-@pytest.mark.parametrize("kind", REFUSED)
-def test_a_document_of_other_bytes_than_the_mount_takes_is_refused_with_what_to_do(new, dialect, kind):
-    options, option = REFUSED[kind]
-    with new(dialect) as m:
-        said = refused_array(m, r"x/zarr\.json: ", **options)
-        assert option in said and ".zarrfs/stored/x/" in said
-        assert not (m / "x/zarr.json").exists()
-        shutil.rmtree(m / "x")
-    assert_keys(m.store, dialect, {})
-
-
-@of_zarrfs
-@pytest.mark.parametrize("dialect", ["v3", "d2020-10"])
-def test_the_first_chunk_that_a_library_has_compressed_is_refused_with_what_to_do(new, dialect):
-    with new(dialect) as m:
-        # One chunk: of several, zarr-python goes on writing the others in its threads after the first has failed.
-        said = refused_array(m, r"x/c/", chunks=(8, 8))
-        assert "compressors=None" in said
-        shutil.rmtree(m / "x")
-    assert_keys(m.store, dialect, {})
-
-
 STORED = {
     "transposed": dict(filters=TransposeCodec(order=(1, 0)), compressors=GzipCodec()),
     "big_endian": dict(serializer=BytesCodec(endian="big"), compressors=GzipCodec()),

@@ -426,9 +426,6 @@ ZARRAY = {
 @pytest.mark.parametrize(
     "change, sentence",
     [
-        ({"order": "F"}, "order|transpose|--codecs"),
-        ({"dtype": ">i4"}, "endian|--codecs"),
-        ({"filters": [{"id": "delta", "dtype": "<i4"}]}, "delta"),
         ({"dimension_separator": "/"}, "dimension_separator"),
         ({"shape": [4]}, "chunks|shape|dimension"),
         ({"dtype": "<q9"}, "dtype|<q9"),

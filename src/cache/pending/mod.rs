@@ -39,6 +39,7 @@ use crate::budget::Lease;
 use crate::buffer::Buffer;
 use crate::error::{At, Error, Result};
 use crate::metadata::NodePath;
+use crate::metadata::model::Levels;
 use crate::store::{Key, Stat, Version};
 
 /// Selects the values to be stored.
@@ -90,15 +91,16 @@ impl PendingChunks {
         self.count.store(count, Ordering::Release);
     }
 
-    /// Makes a chunk pending, in place of the one that already is.
+    /// Makes a chunk pending, in place of the one that already is. `None` if chunks of the same
+    /// value are pending in another form.
     pub(super) fn defer(
         &self,
         to: Destination<'_>,
         new: NewChunk,
         modified: Option<SystemTime>,
-    ) -> Stat {
+    ) -> Option<Stat> {
         let begin = new.bytes.is_some().then_some(Begin::Whole(new, 0));
-        self.put(|_| true, to, begin, modified).unwrap_or_else(|stat| stat)
+        self.put(|_| true, to, begin, modified).ok()
     }
 
     /// Makes a partially changed chunk pending if `known` is still the pending chunk. Otherwise
@@ -139,7 +141,24 @@ impl PendingChunks {
     /// `array`.
     pub(super) fn is_of_another(&self, key: &Key, array: &Array) -> bool {
         let table = self.table.lock();
-        table.shards.get(key).is_some_and(|shard| !array.has_chunks_of(&shard.array))
+        table.shards.get(key).is_some_and(|shard| {
+            !array.has_chunks_of(&shard.array) && !array.is_other_form_of(&shard.array)
+        })
+    }
+
+    /// Whether the pending chunks in the value of `key` are in another form of `array`.
+    pub(super) fn is_of_other_form(&self, key: &Key, array: &Array) -> bool {
+        let table = self.table.lock();
+        table.shards.get(key).is_some_and(|shard| array.is_other_form_of(&shard.array))
+    }
+
+    /// Returns the keys of the values with chunks that are pending in another form of `array`.
+    pub(super) fn keys_of_other_forms(&self, array: &Array) -> Vec<Key> {
+        let table = self.table.lock();
+        let is_other =
+            |shard: &Shard| shard.prefix == *array.prefix() && array.is_other_form_of(&shard.array);
+        let shards = table.shards.iter().filter(|(_, shard)| is_other(shard));
+        shards.map(|(key, _)| key.clone()).collect()
     }
 
     fn put(
@@ -175,7 +194,9 @@ impl PendingChunks {
         };
         let mut guard = self.table.lock();
         let table = &mut *guard;
-        if !is_as_known(table.pending(array, key, coords)) {
+        let shard = table.shards.get(key);
+        let is_other_form = shard.is_some_and(|shard| array.is_other_form_of(&shard.array));
+        if is_other_form || !is_as_known(table.pending(array, key, coords)) {
             return Err(stat);
         }
         let shard = table
@@ -432,8 +453,9 @@ impl PendingChunks {
     }
 
     /// Returns the path of the array with pending chunks in the value of `key`.
-    pub(super) fn path(&self, key: &Key) -> Option<NodePath> {
-        self.table.lock().shards.get(key).map(|shard| shard.path.clone())
+    pub(super) fn path(&self, key: &Key) -> Option<(NodePath, Option<Levels>)> {
+        let table = self.table.lock();
+        table.shards.get(key).map(|shard| (shard.path.clone(), shard.array.encoded_levels()))
     }
 
     /// Marks the value of `key` as being stored until the result is dropped.

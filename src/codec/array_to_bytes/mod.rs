@@ -1,5 +1,6 @@
 //! Codecs from array to bytes, one file each. The rows of [`table`](super::table) build them.
 
+mod any_bytes;
 mod bytes;
 mod n5;
 mod objects;
@@ -7,6 +8,7 @@ mod packbits;
 mod pcodec;
 mod vlen;
 
+pub use any_bytes::AnyBytes;
 pub use bytes::{ByteSwap, BytesCodec};
 pub use n5::N5Default;
 pub use objects::Objects;

@@ -43,6 +43,14 @@ pub(super) fn array(text: &mut Text, array: Array, new: New) -> Result<Array> {
     if new.shards.is_some() {
         return refused("N5 has no shards: use --shards none".to_owned());
     }
+    if new.encoded.is_some() {
+        return refused(
+            "N5 stores each chunk with a header of its own, so programs cannot write encoded \
+             chunks: leave the codecs out (in zarr-python: compressors=None), and the mount \
+             encodes chunks as --codecs says"
+                .to_owned(),
+        );
+    }
     if rank == 0 {
         return refused("N5 has no arrays without dimensions".to_owned());
     }

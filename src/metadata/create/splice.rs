@@ -6,15 +6,21 @@ use crate::codec::CodecSpec;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::json::{Object, Text};
+use crate::metadata::model::Levels;
 
 /// The storage of a new array.
 pub(super) struct New {
     /// The codecs of a chunk.
     pub chain: Vec<CodecSpec>,
+    /// Whether the codecs stay as the program wrote them.
+    pub is_as_written: bool,
     /// The chunks that the program writes.
     pub chunk_shape: Vec<u64>,
     /// The shape of the shards, if there are any.
     pub shards: Option<Vec<u64>>,
+    /// The levels of sharding among the shards that the maker did not choose, if the codecs are
+    /// those of the maker.
+    pub encoded: Option<Levels>,
 }
 
 /// Sets the member `name`, unless it already has this value.

@@ -55,77 +55,47 @@ fn refusal(dialect: &Dialect, changes: &Value, policy: &Policy) -> String {
 }
 
 #[test]
-fn metadata_that_do_not_describe_decoded_files_are_refused_with_advice() {
-    let big = json!({"name": "bytes", "configuration": {"endian": "big"}});
-    let little = json!({"name": "bytes", "configuration": {"endian": "little"}});
-    let transpose = json!({"name": "transpose", "configuration": {"order": [1, 0]}});
+fn metadata_that_describe_no_array_are_refused_with_advice() {
     let encoding = "chunk_key_encoding must be `default` with separator `/`: the mount shows chunks as \
                     c/0/0, whatever their keys in the store";
-    let advice = |what: &str, option: &str| {
-        format!(
-            "{what} is not allowed here, because chunk files are decoded: remove it and mount with {option}, or write the stored metadata file, .zarrfs/stored/a/x/zarr.json"
-        )
-    };
     for (changes, sentence) in [
-        (json!({"codecs": [big]}), advice("codec \"bytes\" with big endian", "--codecs")),
-        (json!({"data_type": ">i4", "codecs": []}), advice("codec \"bytes\" with big endian", "--codecs")),
-        (json!({"codecs": [transpose, little]}), advice("codec \"transpose\"", "--codecs")),
-        (json!({"codecs": ["numcodecs.delta", little]}), advice("codec \"numcodecs.delta\"", "--codecs")),
-        (json!({"codecs": ["vlen-utf8"]}), advice("codec \"vlen-utf8\"", "--codecs")),
-        (json!({"codecs": ["sharding_indexed"]}), advice("codec \"sharding_indexed\"", "--shards")),
-        (
-            json!({"codecs": ["gzip", little]}),
-            "codec \"bytes\" follows \"gzip\": it must be the first, and the only one of its name".into(),
-        ),
-        (
-            json!({"codecs": [little, little]}),
-            "codec \"bytes\" follows \"bytes\": it must be the first, and the only one of its name".into(),
-        ),
-        (json!({"codecs": 3}), "codecs are 3, not a list".into()),
-        (
-            json!({"chunk_key_encoding": {"name": "v2"}}), encoding.into(),
-        ),
+        (json!({"codecs": ["bytes", "bytes"]}), "2 array-to-bytes codecs, only one is allowed"),
+        (json!({"codecs": 3}), "codecs are 3, not a list"),
+        (json!({"chunk_key_encoding": {"name": "v2"}}), encoding),
         (
             json!({"chunk_key_encoding": {"name": "default", "configuration": {"separator": "."}}}),
-            encoding.into(),
+            encoding,
         ),
         (
             json!({"chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [3, 4], "separator": "."}},
                    "chunk_key_encoding": "(absent)"}),
-            encoding.into(),
+            encoding,
         ),
         (
             json!({"chunk_grid": {"name": "hexagonal", "configuration": {}}}),
-            "chunk_grid \"hexagonal\" is not known: use a regular grid".into(),
+            "chunk_grid \"hexagonal\" is not known: use a regular grid",
         ),
         (
             json!({"data_type": {"name": "date", "fallback": "int32"}}),
             "data type \"date\" is not known: use bool, int8 to int64, uint8 to uint64, float16 to float64, \
-             complex64, complex128, string, bytes, or raw bits like r16"
-                .into(),
+             complex64, complex128, string, bytes, or raw bits like r16",
         ),
-        (json!({"data_type": "(absent)"}), "data_type is missing".into()),
-        (json!({"shape": "(absent)"}), "shape is missing".into()),
+        (json!({"data_type": "(absent)"}), "data_type is missing"),
+        (json!({"shape": "(absent)"}), "shape is missing"),
         (
             json!({"storage_transformers": [{"name": "x"}]}),
-            "storage_transformers are [x]: Zarr 3 defines none, so leave them out".into(),
+            "storage_transformers are [x]: Zarr 3 defines none, so leave them out",
         ),
-        (
-            json!({"surprise": 1}),
-            "unknown member \"surprise\" without \"must_understand\": false".into(),
-        ),
-        (json!({"fill_value": "x"}), "fill_value \"x\" is not a valid int32".into()),
-        (
-            json!({"zarr_format": 2}),
-            "zarr_format is 2: this mount accepts only Zarr 3 metadata".into(),
-        ),
+        (json!({"surprise": 1}), "unknown member \"surprise\" without \"must_understand\": false"),
+        (json!({"fill_value": "x"}), "fill_value \"x\" is not a valid int32"),
+        (json!({"zarr_format": 2}), "zarr_format is 2: this mount accepts only Zarr 3 metadata"),
         (
             json!({"zarr_format": "(absent)"}),
-            "zarr_format is missing: this mount accepts only Zarr 3 metadata".into(),
+            "zarr_format is missing: this mount accepts only Zarr 3 metadata",
         ),
         (
             json!({"node_type": "table"}),
-            "node_type is \"table\": it must be \"array\" or \"group\"".into(),
+            "node_type is \"table\": it must be \"array\" or \"group\"",
         ),
     ] {
         assert_eq!(refusal(&Dialect::V3, &changes, &Policy::default()), sentence, "{changes}");
@@ -179,10 +149,50 @@ fn metadata_that_the_2020_draft_cannot_express_are_refused_by_name() {
     ] {
         assert_eq!(refusal(&draft(), &changes, &policy(codecs, "none")), sentence, "{changes}");
     }
-    let big = json!({"codecs": [{"name": "bytes", "configuration": {"endian": "big"}}]});
+}
+
+#[test]
+fn an_array_with_codecs_of_its_own_is_stored_as_its_maker_wrote_it() {
+    let index =
+        json!([{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}]);
+    let sharding = json!({"chunk_shape": [1, 2], "codecs": ["bytes", {"name": "gzip", "configuration": {"level": 2}}],
+        "index_codecs": index});
+    for codecs in [
+        json!([{"name": "bytes", "configuration": {"endian": "big"}}]),
+        json!([{"name": "transpose", "configuration": {"order": [1, 0]}}, {"name": "bytes", "configuration": {"endian": "little"}}]),
+        json!([{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "zstd", "configuration": {"level": 0}}]),
+        json!([{"name": "sharding_indexed", "configuration": sharding}]),
+    ] {
+        let written = written(&json!({"codecs": codecs}));
+        let text = written.to_string();
+        let new = Dialect::V3
+            .new_document(&path(), text.as_bytes(), &policy("blosc", "none"))
+            .expect("made");
+        assert_eq!(new.text, text);
+        let encoded = new.encoded.expect("encoded chunks");
+        assert_eq!(encoded.levels, Levels::Maker);
+        let node = Dialect::V3.lower(None, text.as_bytes()).node.expect("an array");
+        let Node::Array(array) = node else { panic!("a group") };
+        let shown = crate::metadata::shown::array(&array, &encoded.shown);
+        assert!(crate::metadata::shown::is_equivalent(&text, &shown), "{shown}");
+    }
+    let plain = written(&json!({})).to_string();
+    let new = Dialect::V3.new_document(&path(), plain.as_bytes(), &Policy::default());
+    assert_eq!(new.expect("made").encoded, None);
+}
+
+#[test]
+fn n5_and_zarr_2_refuse_codecs_that_they_cannot_express() {
+    let gzip = json!({"codecs": ["bytes", {"name": "gzip", "configuration": {"level": 2}}]});
     assert!(
-        refusal(&draft(), &big, &Policy::default()).ends_with(".zarrfs/stored/a/x/x.array.json")
+        refusal(&Dialect::N5, &gzip, &Policy::default())
+            .starts_with("N5 stores each chunk with a header")
     );
+    let packed = json!({"codecs": ["packbits"]});
+    assert!(refusal(&Dialect::V2, &packed, &Policy::default()).contains("\"packbits\""));
+    let sharded = json!({"codecs": [{"name": "sharding_indexed", "configuration":
+        {"chunk_shape": [1, 2], "codecs": ["bytes"], "index_codecs": ["bytes"]}}]});
+    assert!(refusal(&Dialect::V2, &sharded, &Policy::default()).contains("sharding_indexed"));
 }
 
 #[test]
@@ -193,8 +203,12 @@ fn the_policy_decides_where_the_document_has_nothing_but_bytes() {
     let made = |changes, policy: &Policy| made(&Dialect::V3, &changes, policy);
     let plain = made(json!({}), &Policy::default());
     assert_eq!(plain, written(&json!({"codecs": [little, zstd]})));
-    let asked = made(json!({"codecs": ["bytes", gzip]}), &policy("zstd", "1M"));
+    let asked = made(json!({"codecs": [little, gzip]}), &policy("zstd", "none"));
     assert_eq!(asked, written(&json!({"codecs": [little, gzip]})));
+    // The chunks of its maker become inner chunks.
+    let asked = made(json!({"codecs": ["bytes", gzip]}), &policy("zstd", "[6, 8]"));
+    let inner = asked.pointer("/codecs/0/configuration/codecs");
+    assert_eq!(inner, Some(&json!([little, gzip])));
     let sharded = made(json!({}), &policy("none", "[6, 8]"));
     let sharding = json!({
         "chunk_shape": [3, 4],

@@ -80,7 +80,6 @@ pub(super) fn array(text: &mut Text, document: &Object, array: Array, new: New) 
         )));
     }
     let Chain { reversed, endian, filters, compressor } = Chain::new(new.chain, rank)?;
-    let endian = filters.first().and_then(|(spec, _)| decoded_order(spec)).unwrap_or(endian);
     node(text, document)?;
     put(text, document, "shape", &json!(array.shape))?;
     text.set(&["chunks"], &json!(new.chunk_shape))?;
@@ -200,19 +199,19 @@ fn decoded_order(filter: &CodecSpec) -> Option<Endian> {
 }
 
 /// A codec, and its form in Zarr 2.
-type Numcodec = (CodecSpec, Value);
+pub(in crate::metadata) type Numcodec = (CodecSpec, Value);
 
 /// The codecs in the form of Zarr 2.
-struct Chain {
+pub(in crate::metadata) struct Chain {
     /// Whether the first dimension is the fastest.
-    reversed: bool,
-    endian: Endian,
-    filters: Vec<Numcodec>,
-    compressor: Option<Numcodec>,
+    pub(in crate::metadata) reversed: bool,
+    pub(in crate::metadata) endian: Endian,
+    pub(in crate::metadata) filters: Vec<Numcodec>,
+    pub(in crate::metadata) compressor: Option<Numcodec>,
 }
 
 impl Chain {
-    fn new(codecs: Vec<CodecSpec>, rank: usize) -> Result<Self> {
+    pub(super) fn new(codecs: Vec<CodecSpec>, rank: usize) -> Result<Self> {
         let (mut reversed, mut endian) = (false, Endian::Little);
         let mut filters = Vec::new();
         for codec in codecs {
@@ -239,6 +238,7 @@ impl Chain {
             .last()
             .is_some_and(|(spec, _): &Numcodec| table::kind(&spec.name) == CodecKind::BytesToBytes);
         let compressor = if is_last_of_bytes { filters.pop() } else { None };
+        let endian = filters.first().and_then(|(spec, _)| decoded_order(spec)).unwrap_or(endian);
         Ok(Self { reversed, endian, filters, compressor })
     }
 }

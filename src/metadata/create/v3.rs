@@ -25,13 +25,13 @@ pub(super) fn group(text: &mut Text, document: &Object) -> Result<()> {
 /// array that it must describe.
 pub(super) fn array(text: &mut Text, document: &Object, array: Array, new: New) -> Result<Array> {
     let mut new = new;
-    if let DType::Struct(_) = array.dtype {
+    if let (DType::Struct(_), None) = (&array.dtype, new.encoded) {
         // zarr-python does not reverse the fields of such structures as it declares.
         for codec in new.chain.iter_mut().filter(|codec| codec.name == "bytes") {
             codec.configuration.insert("endian".to_owned(), json!("little"));
         }
     }
-    let (chunk_shape, codecs) = match new.shards {
+    let (chunk_shape, codecs) = match new.shards.take() {
         Some(shards) => {
             let index = [
                 CodecSpec::new(
@@ -61,8 +61,10 @@ pub(super) fn array(text: &mut Text, document: &Object, array: Array, new: New) 
         _ => array.fill.to_json(&array.dtype),
     };
     put_fill(text, document, &array.dtype, &fill)?;
-    let codecs = array.codecs.iter().map(|codec| configured(codec.to_json())).collect();
-    put(text, document, "codecs", &codecs)?;
+    if !new.is_as_written {
+        let codecs = array.codecs.iter().map(|codec| configured(codec.to_json())).collect();
+        put(text, document, "codecs", &codecs)?;
+    }
     for name in ["storage_transformers", "dimension_names"] {
         if document.get(name).is_some_and(Value::is_null) {
             text.remove(&[name])?;

@@ -70,7 +70,7 @@ impl Directories {
             Content::Array(_) if matches!(directory, Place::StoredDir(_)) => {
                 return Err(Error::new(Kind::NotPermitted, "an array cannot contain nodes"));
             }
-            Content::Array(array) => array,
+            Content::Array(array) => self.core.hierarchy.shown_array(path, array),
             Content::NotUnderstood(_, error) => return Err(error.clone()),
         };
         let place = if let Some(indices) = indices {
@@ -96,7 +96,7 @@ impl Directories {
     pub fn check_empty(&self, place: &Place) -> Result<()> {
         let holds_something = match place {
             Place::ChunkDir(path, prefix) => {
-                self.names.has_chunks(&self.core.array(path)?, prefix)?
+                self.names.has_chunks(&self.core.shown_array(path)?, prefix)?
                     || self.names.holds_ordinary(place)?
             }
             Place::OrdinaryDir(..) => self.names.holds_ordinary(place)?,
@@ -136,10 +136,10 @@ impl Directories {
             }
             _ => return Err(Error::new(Kind::NotPermitted, "cannot be renamed")),
         };
+        if new_parent.node().is_some_and(|node| node.relative_to(path).is_some()) {
+            return Err(Error::invalid("a directory cannot be moved into itself"));
+        }
         let new_path = match new_parent {
-            Place::Node(group) if group.relative_to(path).is_some() => {
-                return Err(Error::invalid("a directory cannot be moved into itself"));
-            }
             Place::Node(group) => {
                 let node = self.core.hierarchy.existing(group)?;
                 if node.kind() == NodeKind::Array {

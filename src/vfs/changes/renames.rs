@@ -166,8 +166,10 @@ impl Renames {
     fn value_at(&self, place: &Place) -> Before {
         let found = match place {
             Place::Chunk(path, coords) => {
-                let chunk =
-                    self.core.array(path).and_then(|array| self.core.cache.get(&array, coords));
+                let chunk = self
+                    .core
+                    .shown_array(path)
+                    .and_then(|array| self.core.cache.get(&array, coords));
                 chunk.map(|chunk| chunk.map(|chunk| chunk.bytes))
             }
             Place::Ordinary(..) => match self.contents.stored.bytes_at(place) {

@@ -49,21 +49,10 @@ impl ChunkWriter {
     ) -> Result<PutChunk> {
         let ChunkRef { array, coords } = chunk;
         let Written { bytes, base, modified } = written;
-        let whole = array.check_decoded(coords, &bytes).map_err(|error| {
-            let advice = "the stored chunk is unchanged; write chunks uncompressed (in \
-                          zarr-python: compressors=None)";
+        array.check_chunk(coords, &bytes).map_err(|error| {
+            let advice = "nothing was stored";
             Error::new(error.kind(), format!("{}: {advice}", error.detail()))
-        });
-        // With elements of variable length, compressed bytes fail both checks, and this is the
-        // better reason.
-        if (whole.is_ok() || array.model().dtype.is_variable()) && array.is_encoded(coords, &bytes)
-        {
-            return Err(Error::invalid(
-                "the chunk is already compressed; write chunks uncompressed (in zarr-python: \
-                 compressors=None)",
-            ));
-        }
-        whole?;
+        })?;
         let skipped = array.is_skipped(coords, &bytes, self.core.options.fill_chunks);
         // A chunk that would be skipped still needs its bytes, in case another program has changed
         // it.
@@ -155,12 +144,12 @@ impl ChunkWriter {
 
     /// Stores the pending chunks in the value of `key`.
     pub fn store_shard(&self, key: &Key) -> Result<()> {
-        let Some(path) = self.core.cache.pending_array(key) else { return Ok(()) };
+        let Some((path, form)) = self.core.cache.pending_array(key) else { return Ok(()) };
         let changed = || self.unsynced.changed(key.clone());
         let fill = self.core.options.fill_chunks;
         let stored = self
             .core
-            .array(&path)
+            .array_in(&path, form)
             .and_then(|array| Ok((self.core.cache.store(key, &array, fill, changed)?, array)))
             .and_then(|((chunks, unread), array)| {
                 self.settle_stored(&path, &array, &chunks)?;

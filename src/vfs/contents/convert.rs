@@ -144,6 +144,7 @@ impl DocumentWriter {
         }
         let aside = self.core.hierarchy.changes().aside()?;
         let new = self.core.hierarchy.changes().bind_aside(array, &aside)?;
+        let new = self.core.hierarchy.array_in(&new, array.encoded_levels());
         if let Err(error) = self.encode_aside(below, files, &new) {
             self.core.hierarchy.changes().drop_aside(&aside);
             return Err(error);
@@ -187,7 +188,7 @@ impl DocumentWriter {
         for (chunk, file) in below.chunks.iter_mut().zip(files) {
             let found = self.bytes_to_encode(chunk, file).at(chunk.from.shown())?;
             let Some((bytes, modified)) = found else { continue };
-            array.check_decoded(&chunk.coords, &bytes).at(chunk.from.shown())?;
+            array.check_chunk(&chunk.coords, &bytes).at(chunk.from.shown())?;
             // Take as many chunks of one shard as fit, to write the shard once.
             let key = array.key(&chunk.coords)?;
             if shard.as_ref() != Some(&key) || batch_len >= BATCH_LEN {

@@ -13,6 +13,7 @@ use crate::hierarchy::{Content, ConvertedFiles, Document, Node, Raised, Wanted};
 use crate::json;
 use crate::metadata::merge::Edit;
 use crate::metadata::model::Group;
+use crate::metadata::shown::ShownChunks;
 use crate::metadata::{NodeKind, NodePath, merge, model};
 use crate::store::Key;
 use crate::vfs::core::Core;
@@ -58,8 +59,23 @@ impl DocumentWriter {
             Some(shown) => shown.into(),
             None => self.core.hierarchy.shown(&node, Wanted::Text)?,
         };
-        let edit = edit_of(&node, &base, written)?;
-        self.core.hierarchy.changes().edit(path, &edit)
+        match self.edit_of(&node, &base, written) {
+            Ok(edit) => self.core.hierarchy.changes().edit(path, &edit),
+            Err(error) if error.kind() == Kind::Invalid && is_array(written) => {
+                self.replace_array(&node, written, error)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Replaces an array without chunks by the one that `written` describes. `difference` says why
+    /// it is another one.
+    fn replace_array(&self, node: &Node, written: &[u8], difference: Error) -> Result<()> {
+        let Some(array) = node.array() else { return Err(difference) };
+        if holds_chunks(array)? {
+            return Err(difference);
+        }
+        self.create_node(node, &self.core.hierarchy.raise(node.path(), written)?)
     }
 
     /// Returns how `written` differs from the document that was removed at the same place, if it
@@ -70,7 +86,7 @@ impl DocumentWriter {
         written: &[u8],
     ) -> Result<Option<(&'n Document, Edit)>> {
         let Some(removed) = node.removed() else { return Ok(None) };
-        match edit_of(node, &self.core.hierarchy.shown(node, Wanted::Text)?, written) {
+        match self.edit_of(node, &self.core.hierarchy.shown(node, Wanted::Text)?, written) {
             Ok(edit) => Ok(Some((removed, edit))),
             Err(_) if !self.holds_chunks(node)? => Ok(None),
             Err(error) => {
@@ -96,6 +112,14 @@ impl DocumentWriter {
     /// Creates a node from a directory that is none, or an array from a group without attributes.
     fn create_node(&self, node: &Node, raised: &Raised) -> Result<()> {
         let path = node.path();
+        let before = self.core.hierarchy.show_chunks(path, raised.encoded().cloned().map(Arc::new));
+        self.create_in_form(node, raised).inspect_err(|_| {
+            self.core.hierarchy.show_chunks(path, before);
+        })
+    }
+
+    fn create_in_form(&self, node: &Node, raised: &Raised) -> Result<()> {
+        let path = node.path();
         let replaced = node.stored();
         let Some(array) = raised.array() else {
             if node.kind() == NodeKind::Array {
@@ -110,6 +134,8 @@ impl DocumentWriter {
             self.names.overlay.forget_directories(path);
             return Ok(());
         }
+        let array =
+            &self.core.hierarchy.array_in(array, raised.encoded().map(|chunks| chunks.levels));
         let mut below = self.below_new_array(path, array)?;
         let inodes = below.inodes();
         let files = convert::lock(&inodes);
@@ -128,6 +154,19 @@ impl DocumentWriter {
             self.names.inodes.release(inode);
         }
         settled
+    }
+
+    /// Returns how `written` differs from the document of `node` that was shown as `base`.
+    fn edit_of(&self, node: &Node, base: &str, written: &[u8]) -> Result<Edit> {
+        let (described, chunks) = match node.content() {
+            Content::Group(group) => (model::Node::Group(group.clone()), ShownChunks::default()),
+            Content::Array(array) => {
+                let described = model::Node::Array(Box::new(array.model().clone()));
+                (described, self.core.hierarchy.shown_chunks(node, array))
+            }
+            Content::NotUnderstood(_, error) => return Err(error.clone()),
+        };
+        merge::diff(base, written, &described, &chunks)
     }
 
     /// Refuses directories below: they belong to the removed array, and cannot lie in a group.
@@ -201,19 +240,6 @@ impl DocumentWriter {
             self.core.invalidate(inode.number());
         }
     }
-}
-
-/// Returns how `written` differs from the document of `node` that was shown as `base`.
-fn edit_of(node: &Node, base: &str, written: &[u8]) -> Result<Edit> {
-    let (described, chunk_shape) = match node.content() {
-        Content::Group(group) => (model::Node::Group(group.clone()), Vec::new()),
-        Content::Array(array) => {
-            let described = model::Node::Array(Box::new(array.model().clone()));
-            (described, array.chunk_shape().to_vec())
-        }
-        Content::NotUnderstood(_, error) => return Err(error.clone()),
-    };
-    merge::diff(base, written, &described, &chunk_shape)
 }
 
 /// Whether a node is a group without attributes, such as a directory becomes by itself.

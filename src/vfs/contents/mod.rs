@@ -3,13 +3,15 @@
 //! A file that a program writes has its bytes in memory (`files`), and its place says how they are
 //! stored (`store`): a chunk goes through the codecs, now or with the rest of its shard (`chunks`),
 //! a metadata file changes the stored one (`documents`, `zarr2`) and may turn a directory into an
-//! array (`convert`), and any other file is stored as it is. Writes to views become changes of
+//! array (`convert`), and any other file is stored as it is. `forms` switches chunk files between
+//! decoded and encoded chunks. Writes to views become changes of
 //! chunks (`view_writes`).
 
 pub mod chunks;
 mod convert;
 pub mod documents;
 pub mod files;
+pub mod forms;
 pub mod memory;
 pub mod store;
 pub mod stored;

@@ -141,7 +141,7 @@ impl Names {
         attr: Attr,
         stored: Option<&Stat>,
     ) -> Result<Attr> {
-        let array = self.core.array(path)?;
+        let array = self.core.shown_array(path)?;
         let stat = stored.map_or_else(|| self.stat_chunk(&array, coords), |stat| Ok(*stat));
         let stat = match stat {
             Err(error) if error.kind() == Kind::NotFound && self.zarr2.shows_fill(path, &array) => {
@@ -151,8 +151,9 @@ impl Names {
             }
             found => found?,
         };
-        if let Some(len) = array.chunk_len(coords)?.exactly() {
-            return Ok(attr.of_value(len, &stat));
+        if let Some(len) = array.len_of_stored(coords, &stat)? {
+            let may_change = array.has_variable_len();
+            return Ok(Attr { may_change, ..attr.of_value(len, &stat) });
         }
         // The kernel must ask for the length each time, or it would truncate longer bytes that
         // another program stores.
@@ -183,9 +184,10 @@ impl Names {
         }
         self.has_variable.load(Ordering::Relaxed)
             && match place() {
-                Some(Place::Chunk(path, _) | Place::ChunkDir(path, _)) => {
-                    self.core.array(&path).is_ok_and(|array| array.model().dtype.is_variable())
-                }
+                Some(Place::Chunk(path, _) | Place::ChunkDir(path, _)) => self
+                    .core
+                    .shown_array(&path)
+                    .is_ok_and(|array| !array.is_encoded() && array.has_variable_len()),
                 _ => false,
             }
     }

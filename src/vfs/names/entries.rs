@@ -89,7 +89,7 @@ impl Listings {
         match place {
             Place::Node(path) => self.names_in_node(path),
             Place::ChunkDir(path, prefix) => {
-                let array = self.core.array(path)?;
+                let array = self.core.shown_array(path)?;
                 let chunks = self.chunk_names(path, &array, prefix)?;
                 let ordinary = self.names.ordinary_entries(path, place)?;
                 Ok(Box::new(chunks.chain(ordinary)))

@@ -137,6 +137,7 @@ impl Names {
     /// Returns the place of an array's chunks, if it has any: a directory, or the only chunk of an
     /// array without dimensions.
     pub fn chunks_of(&self, path: &NodePath, array: &Arc<Array>) -> Result<Option<Found>> {
+        let array = &self.core.hierarchy.shown_array(path, array);
         if array.grid().rank() == 0 {
             let coords = Coords::new([]);
             let stat = self.core.cache.stat(array, &coords)?;
@@ -150,7 +151,7 @@ impl Names {
     }
 
     fn find_in_chunks(&self, path: &NodePath, prefix: &[u64], name: &str) -> Result<Option<Found>> {
-        let array = self.core.array(path)?;
+        let array = self.core.shown_array(path)?;
         if let Some(index) = parse_index(name) {
             let indices = [prefix, &[index]].concat();
             if !array.grid().contains_prefix(&indices) {

@@ -57,7 +57,7 @@ impl Names {
     fn opened_as(&self, place: &Place) -> Result<Option<OpenedAs>> {
         Ok(match place {
             Place::View(path, format) => Some(OpenedAs::View(self.views.view(path, format)?)),
-            Place::Chunk(path, _) => Some(OpenedAs::Chunk(self.core.array(path)?)),
+            Place::Chunk(path, _) => Some(OpenedAs::Chunk(self.core.shown_array(path)?)),
             _ => None,
         })
     }

@@ -203,7 +203,7 @@ impl Listings {
     /// Prefetches the stats of a listed chunk and the chunks after it.
     fn stat_next(&self, dir: &DirHandle, listed: &Listed) -> Result<()> {
         let Place::Chunk(path, _) = &listed.place else { return Ok(()) };
-        let array = self.core.array(path)?;
+        let array = self.core.shown_array(path)?;
         let mut next = Vec::new();
         for position in (listed.position..).take(STAT_COUNT) {
             let Ok(Some(listed)) = self.readdir(dir, position) else { break };
@@ -276,8 +276,10 @@ impl Listings {
         let Place::Chunk(path, coords) = place else { return false };
         self.names.has_variable.load(Ordering::Relaxed)
             && self.names.inodes.known_at(place).is_none()
-            && self.core.array(path).is_ok_and(|array| {
-                array.model().dtype.is_variable() && self.core.cache.peek(&array, coords).is_none()
+            && self.core.shown_array(path).is_ok_and(|array| {
+                !array.is_encoded()
+                    && array.has_variable_len()
+                    && self.core.cache.peek(&array, coords).is_none()
             })
     }
 

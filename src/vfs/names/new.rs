@@ -29,7 +29,7 @@ impl Names {
                 }
             }
             Place::ChunkDir(path, prefix) => {
-                let array = self.core.array(path)?;
+                let array = self.core.shown_array(path)?;
                 let Some(index) = parse_index(name) else {
                     return self.new_ordinary(path, directory, name);
                 };

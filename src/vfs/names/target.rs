@@ -36,7 +36,9 @@ impl Names {
     /// Looks up what a place is now.
     pub fn target(&self, place: Place) -> Result<Target> {
         let chunk = match &place {
-            Place::Chunk(path, coords) => Some(ChunkRef::new(&self.core.array(path)?, coords)),
+            Place::Chunk(path, coords) => {
+                Some(ChunkRef::new(&self.core.shown_array(path)?, coords))
+            }
             _ => None,
         };
         Ok(Target { place, chunk })

@@ -116,10 +116,10 @@ impl Zarr2 {
         let Some(node) = self.core.hierarchy.node(path)?.filter(|node| !node.is_bare()) else {
             return Ok(None);
         };
-        let Some(array) = node.array() else { return Ok(None) };
+        let Some(array) = self.core.hierarchy.shown_array_of(&node) else { return Ok(None) };
         let Some(indices) = indices(name, array.grid().rank()) else { return Ok(None) };
         let coords = Coords::new(indices);
-        let is_shown = array.grid().contains(&coords) && self.shows_fill(path, array);
+        let is_shown = array.grid().contains(&coords) && self.shows_fill(path, &array);
         Ok(is_shown.then(|| Place::Chunk(path.clone(), coords)))
     }
 
@@ -130,8 +130,9 @@ impl Zarr2 {
         }
         let Ok(Some(node)) = self.core.hierarchy.node(path) else { return false };
         let context = self.extras_of(&node);
-        array.not_understood().is_none()
-            && zarr2::array(array.model(), array.chunk_shape(), context)
+        !array.is_encoded()
+            && array.not_understood().is_none()
+            && zarr2::array(array.model(), &self.core.hierarchy.shown_chunks(&node, array), context)
                 .is_ok_and(|shown| shown.shows_fill)
     }
 
@@ -190,8 +191,8 @@ impl Zarr2 {
                 beside.push(Ok((found.name().unwrap_or_default(), found)));
             }
         }
-        let chunks: DirEntries = match node.array() {
-            Some(array) if array.grid().rank() > 0 => self.chunk_names_of_zarr2(path, array)?,
+        let chunks: DirEntries = match self.core.hierarchy.shown_array_of(&node) {
+            Some(array) if array.grid().rank() > 0 => self.chunk_names_of_zarr2(path, &array)?,
             Some(_) | None => Box::new(std::iter::empty()),
         };
         Ok(Box::new(renamed.chain(beside).chain(chunks)))
@@ -221,6 +222,7 @@ impl Zarr2 {
     pub fn place_for_new_of_zarr2(&self, path: &NodePath, name: &str) -> Result<Option<Place>> {
         let refused = |why: &str| Err(Error::new(Kind::NotPermitted, why.to_owned()));
         let node = self.core.hierarchy.existing(path)?;
+        let array = self.core.hierarchy.shown_array_of(&node);
         Ok(match name {
             DOCUMENT => {
                 return refused("this mount shows Zarr 2 (--as zarr2): write .zarray or .zgroup");
@@ -231,8 +233,8 @@ impl Zarr2 {
             ZARRAY | ZGROUP => Some(Place::Document(path.clone())),
             ZATTRS => Some(Place::Attributes(path.clone())),
             ZMETADATA => Some(Place::Copies(path.clone())),
-            name => match node.array().map(|array| (array, indices(name, array.grid().rank()))) {
-                Some((array, Some(indices))) => Some(new_chunk(path, array, indices)?),
+            name => match array.map(|array| (indices(name, array.grid().rank()), array)) {
+                Some((Some(indices), array)) => Some(new_chunk(path, &array, indices)?),
                 _ => None,
             },
         })
@@ -264,7 +266,8 @@ impl Zarr2 {
         let mut documents = match node.content() {
             Content::Group(group) => zarr2::group(group),
             Content::Array(array) => {
-                zarr2::array(array.model(), array.chunk_shape(), self.extras_of(node))?
+                let chunks = self.core.hierarchy.shown_chunks(node, array);
+                zarr2::array(array.model(), &chunks, self.extras_of(node))?
             }
             Content::NotUnderstood(_, error) => return Err(error.clone()),
         };

@@ -285,7 +285,7 @@ impl Opener {
         access: Access,
     ) -> Result<Prepared> {
         let array = match place {
-            Place::Chunk(path, _) => Some(self.core.array(path)?),
+            Place::Chunk(path, _) => Some(self.core.shown_array(path)?),
             _ => None,
         };
         if let (Some(array), Place::Chunk(_, coords)) = (&array, place) {

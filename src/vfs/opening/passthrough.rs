@@ -150,7 +150,7 @@ impl Passthrough {
             && !is_busy
             && self.backing_files.is_possible()
             && !self.core.tree_lock.is_locked_exclusive()
-            && self.core.array(&path).is_ok_and(|array| array.is_stored_decoded(&coords))
+            && self.core.shown_array(&path).is_ok_and(|array| array.is_stored_decoded(&coords))
     }
 
     /// Whether the store's own file can back a chunk.

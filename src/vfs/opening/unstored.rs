@@ -43,8 +43,8 @@ impl Reports {
         for key in self.core.cache.due(Due::All) {
             let failure = self.core.cache.failure(&key);
             // Partially written chunks whose other bytes cannot be read.
-            let array =
-                self.core.cache.pending_array(&key).and_then(|path| self.core.array(&path).ok());
+            let pending = self.core.cache.pending_array(&key);
+            let array = pending.and_then(|(path, form)| self.core.array_in(&path, form).ok());
             let unread = array.map(|array| self.core.cache.complete_all(&array, &key));
             let mut unread: HashMap<_, _> = unread.unwrap_or_default().into_iter().collect();
             let Some((path, chunks)) = self.core.cache.pending_in_value(&key) else { continue };

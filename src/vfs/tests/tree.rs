@@ -231,9 +231,11 @@ impl Model {
         if self.dirs[from] == Dir::Plain {
             return Err(Kind::CrossDevice);
         }
-        let below_array = array_above(self, to).is_some();
-        if below_array || is_below(to, from) {
+        if is_below(to, from) {
             return Err(Kind::Invalid);
+        }
+        if array_above(self, to).is_some() {
+            return Err(Kind::NotPermitted);
         }
         if self.is_dir(to) && !self.holds_nothing(to) {
             return Err(Kind::NotEmpty);

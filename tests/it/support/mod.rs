@@ -27,6 +27,11 @@ pub fn errno<T: std::fmt::Debug>(result: std::io::Result<T>) -> i32 {
     result.expect_err("it worked").raw_os_error().expect("an errno")
 }
 
+/// Returns the JSON in a file.
+pub fn json_of(path: &Path) -> serde_json::Value {
+    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
+}
+
 /// The names in a directory, without what is in a store while a mount writes to it.
 pub fn names(path: &Path) -> BTreeSet<String> {
     let mut names = all_names(path);

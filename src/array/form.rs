@@ -1,0 +1,192 @@
+//! The two forms of an array's chunks: decoded, or as the codecs of its metadata encode them.
+//!
+//! Both forms are an [`Array`], so everything above it (cache, pending chunks, chunk files) handles
+//! them alike. The chunks of the encoded form are any bytes of any length. They belong to the grid
+//! of the array's metadata: in a sharded array, an encoded chunk is a whole shard. Only shards that
+//! the mount added to the metadata ([`Levels`]) are hidden: then an encoded chunk is an inner chunk
+//! of these.
+
+use std::sync::{Arc, OnceLock, Weak};
+
+use bytes::Bytes;
+
+use super::bound::{ChunkLen, Pipelines};
+use super::chunk_store::ChunkStore;
+use super::coords::Coords;
+use super::id::ArrayId;
+use super::open::Array;
+use crate::codec::{Elements, Pipeline};
+use crate::error::{Error, Kind, Result};
+use crate::metadata::model::Levels;
+use crate::parallel;
+
+/// How to treat encoded chunks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Encoded {
+    /// The levels that the mount added.
+    pub levels: Levels,
+    /// Whether encoded chunks are stored without decoding them first.
+    pub is_trusted: bool,
+}
+
+/// The form of an open array.
+#[derive(Debug)]
+pub(super) enum Form {
+    /// Chunks are decoded. Its encoded forms, once they were opened.
+    Decoded { by_maker: OnceLock<Arc<Array>>, by_mount: OnceLock<Arc<Array>> },
+    /// Chunks are encoded.
+    Encoded(EncodedForm),
+}
+
+/// What the encoded form of an array knows about the decoded one.
+#[derive(Debug)]
+pub(super) struct EncodedForm {
+    decoded: Weak<Array>,
+    how: Encoded,
+    /// The innermost chunks, and their codecs.
+    chunks: Arc<dyn ChunkStore>,
+    pipelines: Arc<Result<Pipelines>>,
+}
+
+impl Form {
+    pub(super) fn decoded() -> Self {
+        Self::Decoded { by_maker: OnceLock::new(), by_mount: OnceLock::new() }
+    }
+}
+
+impl Array {
+    /// Returns the encoded form of this array, which is decoded.
+    pub fn encoded(self: &Arc<Self>, how: Encoded) -> Arc<Self> {
+        let Form::Decoded { by_maker, by_mount } = &self.form else {
+            return Arc::clone(self);
+        };
+        let opened = match how.levels {
+            Levels::Mount if self.levels.len() > 1 => by_mount,
+            Levels::Mount | Levels::Maker => by_maker,
+        };
+        Arc::clone(opened.get_or_init(|| Arc::new(self.open_encoded(how))))
+    }
+
+    fn open_encoded(self: &Arc<Self>, how: Encoded) -> Self {
+        let at = match how.levels {
+            Levels::Mount => 1,
+            Levels::Maker => 0,
+        };
+        let chunks = self.levels.get(at).or(self.levels.first()).unwrap_or(&self.chunks);
+        let is_sharded = !Arc::ptr_eq(chunks, &self.chunks);
+        // A shard is at most as long as any file in memory.
+        let limit = match &*self.pipelines {
+            Ok(pipelines) if !is_sharded => pipelines.longest().max(self.chunk_len.longest()),
+            _ => self.max_chunk_len,
+        };
+        let chunk_shape =
+            if is_sharded || at == 0 { &self.model.chunk_shape } else { &self.chunk_shape };
+        let form = Form::Encoded(EncodedForm {
+            decoded: Arc::downgrade(self),
+            how,
+            chunks: Arc::clone(&self.chunks),
+            pipelines: Arc::clone(&self.pipelines),
+        });
+        Self {
+            id: ArrayId::new(),
+            model: self.model.clone(),
+            chunk_shape: chunk_shape.clone(),
+            chunk_len: ChunkLen::UpTo(limit),
+            max_chunk_len: self.max_chunk_len,
+            chunks: Arc::clone(chunks),
+            levels: Arc::clone(&self.levels),
+            pipelines: Arc::new(Pipeline::of_any_bytes(limit).map(Pipelines::One)),
+            prefix: self.prefix.clone(),
+            store: self.store.clone(),
+            is_in_one_block: false.into(),
+            form,
+        }
+    }
+
+    /// Whether its chunks are encoded.
+    pub fn is_encoded(&self) -> bool {
+        matches!(self.form, Form::Encoded(_))
+    }
+
+    /// Returns the levels of sharding that the mount added, if its chunks are encoded.
+    pub fn encoded_levels(&self) -> Option<Levels> {
+        match &self.form {
+            Form::Encoded(form) => Some(form.how.levels),
+            Form::Decoded { .. } => None,
+        }
+    }
+
+    /// Whether [`Self::other_forms`] may have any.
+    pub fn has_other_forms(&self) -> bool {
+        match &self.form {
+            Form::Decoded { by_maker, by_mount } => {
+                by_maker.get().is_some() || by_mount.get().is_some()
+            }
+            Form::Encoded(_) => true,
+        }
+    }
+
+    /// Returns the other forms of the same open array that were opened so far.
+    pub fn other_forms(&self) -> Vec<Arc<Self>> {
+        let decoded = match &self.form {
+            Form::Encoded(form) => form.decoded.upgrade(),
+            Form::Decoded { .. } => None,
+        };
+        let Form::Decoded { by_maker, by_mount } =
+            decoded.as_ref().map_or(&self.form, |decoded| &decoded.form)
+        else {
+            return Vec::new();
+        };
+        let encoded = [by_maker, by_mount].into_iter().filter_map(OnceLock::get);
+        let all = decoded.iter().chain(encoded).filter(|form| form.id != self.id);
+        all.cloned().collect()
+    }
+
+    /// Whether `other` is the same array with chunks in another form.
+    pub fn is_other_form_of(&self, other: &Self) -> bool {
+        self.encoded_levels() != other.encoded_levels()
+            && self.model.dtype == other.model.dtype
+            && self.model.chunk_shape == other.model.chunk_shape
+            && self.model.rectilinear == other.model.rectilinear
+            && self.model.codecs == other.model.codecs
+    }
+
+    /// Returns the chunk of `other`, another form of this array, that contains the chunk at
+    /// `coords`; `None` if that contains several.
+    pub fn coords_in(&self, other: &Self, coords: &Coords) -> Option<Coords> {
+        if self.grid() == other.grid() {
+            return Some(coords.clone());
+        }
+        let lengths = self.chunk_shape.iter().zip(&other.chunk_shape);
+        let indices = coords.indices().iter().zip(lengths).map(|(index, (own, others))| {
+            (own <= others).then(|| index.saturating_mul(*own) / (*others).max(1))
+        });
+        indices.collect::<Option<Vec<u64>>>().map(Coords::new)
+    }
+
+    /// Fails for bytes that the codecs of the array cannot have made. Does nothing if encoded
+    /// chunks are trusted.
+    pub(super) fn check_encoded(&self, coords: &Coords, bytes: &[u8]) -> Result<()> {
+        let Form::Encoded(form) = &self.form else { return Ok(()) };
+        if form.how.is_trusted {
+            return Ok(());
+        }
+        let pipelines = match &*form.pipelines {
+            Ok(pipelines) => pipelines,
+            Err(error) => return Err(error.clone()),
+        };
+        let invalid = |error: Error| {
+            let detail = format!("not a chunk as the codecs of the array encode it: {error}");
+            Error::new(Kind::Invalid, detail)
+        };
+        let bytes = Bytes::copy_from_slice(bytes);
+        let parts = form.chunks.split(self.chunks.depth(), coords, bytes).map_err(invalid)?;
+        let check = |(coords, encoded): (Coords, Bytes)| {
+            let shape = form.chunks.grid().chunk_shape_at(&coords)?;
+            let decoded = pipelines.of(|| Ok(shape.clone()))?.decode(encoded).map_err(invalid)?;
+            let dtype = self.model.dtype.clone();
+            Elements { shape, dtype }.check(&decoded).map_err(invalid)
+        };
+        parallel::map(parts, || Ok(()), |(), part| check(part)).map(drop)
+    }
+}
