@@ -49,6 +49,11 @@ fn a_view_is_found_by_name_beside_its_node_and_listed_nowhere() {
     for none in ["a/y.raw", "a/x.none", "a/x/x.raw", "x.raw", "__root__.raw", "a/a.raw"] {
         assert_eq!(errno(fs::read(mount.at(none))), libc::ENOENT, "{none}");
     }
+    for alias in ["a/x.bin", "a/x.dat"] {
+        assert_eq!(fs::read(mount.at(alias)).unwrap(), elements(&WHOLE), "{alias}");
+    }
+    let [h5, h5ad] = ["a/x.h5", "a/x.h5ad"].map(|name| fs::read(mount.at(name)).unwrap());
+    assert_eq!(h5, h5ad);
     let mut part = [0; 5];
     File::open(mount.at("a/x.raw")).unwrap().read_exact_at(&mut part, 9).unwrap();
     assert_eq!(part, elements(&WHOLE)[9..14]);

@@ -170,6 +170,20 @@ impl Hash for Format {
     }
 }
 
+/// Other extensions by which programs know a format. Files of these names are never listed.
+const ALIASES: &[(&str, &str)] = &[
+    ("bin", "raw"),
+    ("dat", "raw"),
+    ("fit", "fits"),
+    ("h5ad", "h5"),
+    ("hdf5", "h5"),
+    ("he5", "h5"),
+    ("netcdf", "nc"),
+    ("nwb", "h5"),
+    ("ome.tiff", "ome.tif"),
+    ("tiff", "tif"),
+];
+
 impl Format {
     /// Returns the format with this extension.
     pub fn of_extension(extension: &str) -> Option<&'static Self> {
@@ -179,11 +193,15 @@ impl Format {
     /// Returns all ways to split a file name into the name of a node and a format, the longest
     /// extension first.
     pub fn split(name: &str) -> Vec<(&str, &'static Self)> {
-        let stem = |format: &'static Self| {
-            let stem = name.strip_suffix(format.extension)?.strip_suffix('.')?;
+        let own = FORMATS.iter().map(|format| (format.extension, format));
+        let others = ALIASES.iter().filter_map(|(alias, extension)| {
+            Self::of_extension(extension).map(|format| (*alias, format))
+        });
+        let stem = |(extension, format): (&str, &'static Self)| {
+            let stem = name.strip_suffix(extension)?.strip_suffix('.')?;
             (!stem.is_empty()).then_some((stem, format))
         };
-        let mut found: Vec<_> = FORMATS.iter().filter_map(stem).collect();
+        let mut found: Vec<_> = own.chain(others).filter_map(stem).collect();
         found.sort_by_key(|(stem, _)| stem.len());
         found
     }
