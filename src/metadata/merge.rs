@@ -12,6 +12,7 @@ use super::conventions::{self, DIMENSIONS, FILL, OME};
 use super::dialect::Dialect;
 use super::members::{dimension_names, lengths, may_be_ignored, named};
 use super::model::{Array, Node, NodeKind};
+use super::policy;
 use super::shown::ShownChunks;
 use super::types::{Endian, data_type};
 use super::{draft, n5, rectilinear, skim, v2, v3};
@@ -176,7 +177,10 @@ fn is_grid(grid: Option<&Value>, array: &Array, shown_chunk_shape: &[u64]) -> bo
 fn are_codecs(codecs: &Value, array: &Array, files: &ShownChunks) -> bool {
     let elements =
         Elements { rank: array.shape.len(), dtype: array.dtype.clone(), endian: Endian::Little };
-    let canonical = |list| codecs::canonical(codecs::named(list), &elements);
+    let canonical = |list| {
+        let list = codecs::canonical(codecs::named(list), &elements)?;
+        Ok(list.into_iter().map(policy::completed).collect::<Vec<_>>())
+    };
     let new = codecs::list(Some(codecs)).and_then(canonical);
     let shown = canonical(files.codecs.clone());
     let is_plain = |list: &[CodecSpec]| codecs::is_plain(list, &array.dtype);

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::codecs::{self, plain};
 use super::model::{Array, Group, Levels, NodeKind};
-use super::rectilinear;
+use super::{policy, rectilinear};
 use crate::codec::CodecSpec;
 use crate::json::Object;
 use crate::json::parse;
@@ -52,7 +52,8 @@ impl ShownChunks {
 
     /// Returns chunk files with the encoded chunks of an array.
     pub fn encoded(array: &Array) -> Self {
-        Self { chunk_shape: array.chunk_shape.clone(), codecs: array.codecs.clone() }
+        let codecs = array.codecs.iter().cloned().map(policy::completed).collect();
+        Self { chunk_shape: array.chunk_shape.clone(), codecs }
     }
 }
 

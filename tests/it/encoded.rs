@@ -160,3 +160,22 @@ fn other_codecs_are_taken_while_the_array_has_no_chunk() {
     fs::create_dir_all(mount.at("b/c/0")).unwrap();
     fs::write(mount.at("b/c/0/0"), [1; 16]).unwrap();
 }
+
+#[test]
+fn metadata_with_every_default_spelled_out_are_no_other_codecs() {
+    let codecs = json!([{"name": "bytes", "configuration": {"endian": "little"}},
+        {"name": "zstd", "configuration": {"level": 0, "checksum": false}}]);
+    for format in ["v2", "d2020-10", "v3"] {
+        let mount = Mount::new(&["--create", "--format", format]);
+        create(&mount, &array(&codecs)).unwrap();
+        fs::write(mount.at("a.raw"), [1; 32]).unwrap();
+        for shown in ["decoded", "stored"] {
+            set_xattr(&mount.at("a"), "user.zarr.shown", shown).unwrap();
+        }
+        let mut longer = array(&codecs);
+        longer["shape"] = json!([6, 4]);
+        write(&mount.at("a/zarr.json"), longer.to_string().as_bytes()).unwrap();
+        assert_eq!(json_of(&mount.at("a/zarr.json"))["shape"], json!([6, 4]), "{format}");
+        assert_eq!(elements(&mount)[..16], [0x0101; 16], "{format}");
+    }
+}
