@@ -259,7 +259,9 @@ impl Unstored {
             .ok_or_else(|| Error::too_large("offset out of range"))?;
         let bytes = self.bytes.to_mut();
         if end > bytes.len() {
-            let room = end.max(full_len).saturating_sub(bytes.len());
+            // Without a known length it doubles, so that a long file is not copied again and again.
+            let least = if full_len == 0 { bytes.len() } else { 0 };
+            let room = end.max(full_len).saturating_sub(bytes.len()).max(least);
             if bytes.capacity() == 0 {
                 *bytes = reserve(room)?;
             }
