@@ -1,7 +1,11 @@
 """Programs that compress write into a mount as they are: their chunk files stay encoded until the next mount."""
 
+import errno
+import os
 import shutil
 import subprocess
+import time
+from random import Random
 
 import numpy as np
 import pytest
@@ -152,3 +156,70 @@ def test_a_compressed_tree_is_copied_as_it_is(new, tmp_path, copy, options):
             assert subprocess.run(["diff", "-r", source / "g", m / "h"], check=False).returncode == 0
         shutil.rmtree(m / "h/blosc")
     assert_same(zarr.open_array(m.store / "h/shards", mode="r")[...], VALUES)
+
+
+def switch(path, shown):
+    """The kernel tells of the last close of a file a little later."""
+    for _ in range(200):
+        try:
+            return os.setxattr(path, "user.zarr.shown", shown)
+        except OSError as error:
+            assert error.errno == errno.EBUSY
+            time.sleep(0.01)
+    raise AssertionError(f"{path} stays busy")
+
+
+@pytest.mark.parametrize("place", [*PLACES, ("v3", "--shards", "1K", "--cache-size", "64K")], ids=ident)
+def test_libraries_views_and_switches_of_the_form_agree_in_any_order(new, place):
+    random = Random(str(place))
+    kinds = [kind for kind in ["default", "gzip", "shards", "big_endian"] if kind not in LACKS.get(place[0], [])]
+    arrays, count = {}, 0
+    with new(*place) as m:
+        m.allow("a program has this file open")
+        for _ in range(200):
+            step = random.choice(["new", "write", "write", "view", "longer", "shorter", "switch", "mv", "rm"])
+            if step == "new" and len(arrays) < 5:
+                name, count = f"a{count}", count + 1
+                values = np.arange(17 * 13, dtype="i4").reshape(17, 13)
+                options = {"shards": dict(shards=(8, 12))}.get(kind := random.choice(kinds), ARRAYS[kind])
+                zarr.create_array(m / name, data=values, chunks=(4, 6), **options)
+                arrays[name] = values
+            if not arrays or step == "new":
+                continue
+            name = random.choice(sorted(arrays))
+            values = arrays[name]
+            rows = slice(*sorted(random.sample(range(len(values) + 1), 2)))
+            columns = slice(*sorted(random.sample(range(14), 2)))
+            value = random.randrange(1000)
+            if step == "write":
+                zarr.open_array(m / name)[rows, columns] = value
+                values[rows, columns] = value
+            elif step == "view":
+                view = np.lib.format.open_memmap(m / f"{name}.npy", "r+")
+                view[rows, columns] = value
+                view.flush()
+                del view
+                values[rows, columns] = value
+            elif step == "longer":
+                zarr.open_array(m / name).resize((len(values) + 3, 13))
+                arrays[name] = np.vstack([values, np.zeros((3, 13), "i4")])
+            elif step == "shorter" and len(values) > 9:
+                array = zarr.open_array(m / name)
+                array[9:] = 0
+                array.resize((9, 13))
+                arrays[name] = values[:9].copy()
+            elif step == "switch":
+                switch(m / name, random.choice([b"decoded", b"stored"]))
+            elif step == "mv":
+                other, count = f"a{count}", count + 1
+                os.rename(m / name, m / other)
+                arrays[other] = arrays.pop(name)
+            elif step == "rm":
+                shutil.rmtree(m / name)
+                del arrays[name]
+            if name in arrays:
+                assert_same(zarr.open_array(m / name, mode="r")[...], arrays[name], f"{step} {name}")
+                assert_same(np.load(m / f"{name}.npy"), arrays[name], f"{step} {name}.npy")
+    if place[0] != "d2020-10":
+        for name, values in arrays.items():
+            assert_same(zarr.open_array(m.store / name, mode="r")[...], values, name)
