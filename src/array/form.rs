@@ -38,7 +38,7 @@ pub(super) enum Form {
     Encoded(EncodedForm),
 }
 
-/// What the encoded form of an array knows about the decoded one.
+/// The link of an encoded form to the decoded one.
 #[derive(Debug)]
 pub(super) struct EncodedForm {
     decoded: Weak<Array>,

@@ -94,7 +94,7 @@ pub struct Mount {
     /// passthrough), and every long option below without its dashes, such as `cache-size=1G`.
     #[arg(short, value_name = "OPTIONS", value_delimiter = ',')]
     pub options: Vec<String>,
-    /// What the mount shows: a Zarr hierarchy, or a tree of files of one format.
+    /// The form of the mount: a Zarr hierarchy, or a tree of files of one format.
     #[arg(long = "as", value_name = "FORMAT", value_parser = form_values(), default_value = "zarr")]
     pub form: Form,
     /// Formats whose files are listed beside their nodes, such as t2m.npy beside t2m: `none`,
@@ -440,7 +440,7 @@ fn dialect(name: &str) -> Result<Dialect, String> {
     Dialect::parse_name(name).ok_or_else(|| format!("unknown dialect {name:?}"))
 }
 
-/// What a mount shows.
+/// The form of a mount.
 fn form_values() -> impl TypedValueParser<Value = Form> {
     let zarr = [("zarr", "the hierarchy as Zarr 3"), ("zarr2", "the hierarchy as Zarr 2")];
     let formats = FORMATS.iter().map(|format| (format.extension, format.what));

@@ -146,8 +146,11 @@ fn check_unchanged(base: &Object, new: &Object, array: &Array, files: &ShownChun
     unless(
         "codecs",
         new.get("codecs").is_some_and(|codecs| are_codecs(codecs, array, files)),
-        "chunk files in a mount are decoded, so the codecs in its metadata are fixed; use \
-         `zarrfs convert` to change the stored codecs",
+        &format!(
+            "the chunk files have the codecs {}; remove the array and create it again, or make a \
+             changed copy with `zarrfs convert`",
+            describe(&files.codecs.iter().map(CodecSpec::to_json).collect())
+        ),
     )?;
     unless(
         "fill_value",

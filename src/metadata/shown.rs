@@ -60,7 +60,7 @@ impl ShownChunks {
 /// Chunk files that hold encoded chunks, as the maker of the array encodes them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EncodedChunks {
-    /// The levels of sharding between them and the values in the store.
+    /// The levels of sharding that the mount added around them.
     pub levels: Levels,
     /// Their shape and codecs.
     pub shown: ShownChunks,

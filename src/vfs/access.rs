@@ -9,7 +9,7 @@ use crate::backing::Backing;
 pub struct Opened {
     /// The handle number.
     pub handle: u64,
-    /// What the kernel may do with its pages of the file.
+    /// How the kernel may use its pages of the file.
     pub pages: Pages,
     /// The backing file, if the kernel uses passthrough.
     pub backing: Option<Arc<Backing>>,
@@ -37,7 +37,7 @@ pub enum Access {
     Truncate,
 }
 
-/// What the kernel may do with its pages of a file.
+/// How the kernel may use its pages of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pages {
     /// Keep them, because they are current.
@@ -62,7 +62,7 @@ impl From<Pages> for Prepared {
     }
 }
 
-/// What a rename does if the new name exists.
+/// The effect of a rename if the new name exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Replace {
     /// It replaces the existing file.

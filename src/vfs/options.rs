@@ -6,7 +6,7 @@ use crate::array::FillChunks;
 use crate::error::{Error, Kind, Result};
 use crate::view::{FORMATS, Format};
 
-/// What the mounted tree shows.
+/// The form of the mounted tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Form {
     /// A hierarchy of Zarr 3.
@@ -45,7 +45,7 @@ pub struct Options {
     pub writeback: Writeback,
     /// How long scratch files and pending chunks may stay unstored.
     pub writeback_delay: Duration,
-    /// What the tree shows.
+    /// The form of the tree.
     pub form: Form,
     /// Which views are listed.
     pub listed_views: ListedViews,

@@ -18,7 +18,7 @@ use crate::metadata::merge::Edit;
 const ZARR: &str = "user.zarr.";
 const ATTRS: &str = "user.attrs.";
 
-/// What the chunk files of an array show: `decoded` or `stored`. It can be set.
+/// Whether the chunk files of an array show decoded or encoded (`stored`) chunks. It can be set.
 const SHOWN: &str = "user.zarr.shown";
 
 /// The most bytes of a value that the kernel accepts.

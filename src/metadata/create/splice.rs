@@ -18,8 +18,8 @@ pub(super) struct New {
     pub chunk_shape: Vec<u64>,
     /// The shape of the shards, if there are any.
     pub shards: Option<Vec<u64>>,
-    /// The levels of sharding among the shards that the maker did not choose, if the codecs are
-    /// those of the maker.
+    /// The levels of sharding that the policy added, if the codecs are those of the array's maker;
+    /// `None` if the policy chose the codecs.
     pub encoded: Option<Levels>,
 }
 

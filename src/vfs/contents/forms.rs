@@ -12,7 +12,7 @@ use crate::metadata::shown::{EncodedChunks, ShownChunks};
 use crate::vfs::names::inode::Inode;
 use crate::vfs::names::place::Place;
 
-/// What chunk files show.
+/// The form of chunk files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shown {
     /// Elements.

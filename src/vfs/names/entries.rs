@@ -1,4 +1,4 @@
-//! What a directory lists: names with their places, without attributes.
+//! The names in a directory with their places, without attributes.
 
 use std::collections::HashSet;
 use std::sync::Arc;

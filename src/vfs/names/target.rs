@@ -1,4 +1,4 @@
-//! What a request works on: a place, with the array of its chunk looked up once.
+//! The target of a request: a place, with the array of its chunk looked up once.
 
 use super::Names;
 use super::file::{Content, File, OpenedAs};
