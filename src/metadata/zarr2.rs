@@ -2,8 +2,8 @@
 //!
 //! As in [`super::shown`], they describe the chunk files beside them. If these are decoded, there
 //! is no compressor and no filter, and elements are little endian in C order. Names are like `0.0`.
-//! Written metadata files are first translated to equivalent ones of Zarr 3, so that there is only one way
-//! from there into the store.
+//! Written metadata files are first translated to equivalent ones of Zarr 3, so that there is only
+//! one way from there into the store.
 
 use serde_json::{Value, json};
 
