@@ -26,7 +26,7 @@ pub use chunk_store::{Change, ChunkStore, CoordsList, Direct, Indices};
 pub use coords::{Coords, Grid};
 pub use form::Encoded;
 pub use id::ArrayId;
-pub use key_encoding::{decode as decode_key, index as parse_index};
+pub use key_encoding::{decode as decode_key, encode as encode_key, index as parse_index};
 pub use layout::{ShardLayout, ShardOrder, ShardWrite};
 pub use open::{Array, FillChunks};
 pub use sharded::Sharded;

@@ -1,7 +1,7 @@
-//! The arrays whose chunk files show encoded chunks: those that a program of this mount created
-//! with codecs of its own, and those for which a program asked.
+//! The chunk files of arrays that differ from those of the mount: of arrays that a program of this
+//! mount created with codecs or chunk keys of its own, and of those for which a program asked.
 //!
-//! This is not stored: the next mount shows their chunks decoded, as those of any other array.
+//! This is not stored: the next mount shows their chunks decoded, under the names of the mount.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,51 +12,75 @@ use super::node::Node;
 use super::nodes::Hierarchy;
 use crate::array::{Array, Encoded};
 use crate::metadata::NodePath;
-use crate::metadata::model::Levels;
+use crate::metadata::model::{KeyEncoding, Levels};
 use crate::metadata::shown::EncodedChunks;
 
-/// The arrays with encoded chunk files.
+/// What the chunk files of an array are.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ChunkFiles {
+    /// How they are encoded, `None` if they are decoded.
+    pub encoded: Option<Arc<EncodedChunks>>,
+    /// The form of their names. The default stands for the names of the mount.
+    pub keys: KeyEncoding,
+}
+
+/// The arrays with chunk files that differ from those of the mount.
 #[derive(Debug, Default)]
 pub(super) struct Forms {
-    /// How the chunk files of each array are encoded. A leaf lock.
-    encoded: RwLock<HashMap<NodePath, Arc<EncodedChunks>>>,
+    /// A leaf lock.
+    files: RwLock<HashMap<NodePath, ChunkFiles>>,
 }
 
 impl Forms {
     /// Gives the arrays at and below `from` their new paths.
     pub fn move_below(&self, from: &NodePath, to: &NodePath) {
-        let mut encoded = self.encoded.write();
-        let moved: Vec<_> = encoded
+        let mut known = self.files.write();
+        let moved: Vec<_> = known
             .extract_if(|path, _| path.relative_to(from).is_some())
-            .filter_map(|(path, chunks)| Some((path.moved(from, to)?, chunks)))
+            .filter_map(|(path, files)| Some((path.moved(from, to)?, files)))
             .collect();
-        encoded.extend(moved);
+        known.extend(moved);
     }
 
     /// Forgets the arrays at and below `path`.
     pub fn forget_below(&self, path: &NodePath) {
-        self.encoded.write().retain(|known, _| known.relative_to(path).is_none());
+        self.files.write().retain(|known, _| known.relative_to(path).is_none());
     }
 }
 
 impl Hierarchy {
-    /// Returns how the chunk files of the array at `path` are encoded, `None` if they are decoded.
-    pub fn encoded_chunks(&self, path: &NodePath) -> Option<Arc<EncodedChunks>> {
-        self.forms.encoded.read().get(path).cloned()
+    /// Returns what the chunk files of the array at `path` are.
+    pub fn chunk_files(&self, path: &NodePath) -> ChunkFiles {
+        self.forms.files.read().get(path).cloned().unwrap_or_default()
     }
 
-    /// Has the chunk files of the array at `path` show encoded chunks from now on, or decoded ones.
-    /// Returns what they showed before.
-    pub fn show_chunks(
-        &self,
-        path: &NodePath,
-        encoded: Option<Arc<EncodedChunks>>,
-    ) -> Option<Arc<EncodedChunks>> {
-        let mut known = self.forms.encoded.write();
-        match encoded {
-            Some(chunks) => known.insert(path.clone(), chunks),
-            None => known.remove(path),
+    /// Says what the chunk files of the array at `path` are from now on.
+    pub fn show_chunk_files(&self, path: &NodePath, files: ChunkFiles) {
+        let mut known = self.forms.files.write();
+        if files == ChunkFiles::default() {
+            known.remove(path);
+        } else {
+            known.insert(path.clone(), files);
         }
+    }
+
+    /// Returns the form of the names of chunk files in the array at `path`, `None` if they have the
+    /// names of the mount.
+    pub fn shown_keys(&self, path: &NodePath) -> Option<KeyEncoding> {
+        let known = self.forms.files.read();
+        known.get(path).map(|files| files.keys).filter(|keys| *keys != KeyEncoding::default())
+    }
+
+    /// Returns how the chunk files of the array at `path` are encoded, `None` if they are decoded.
+    pub fn encoded_chunks(&self, path: &NodePath) -> Option<Arc<EncodedChunks>> {
+        self.forms.files.read().get(path).and_then(|files| files.encoded.clone())
+    }
+
+    /// Has the chunk files of the array at `path` show encoded chunks from now on, or decoded ones,
+    /// under the same names.
+    pub fn show_chunks(&self, path: &NodePath, encoded: Option<Arc<EncodedChunks>>) {
+        let keys = self.shown_keys(path).unwrap_or_default();
+        self.show_chunk_files(path, ChunkFiles { encoded, keys });
     }
 
     /// Returns an array at `path` in the form that its chunk files show.

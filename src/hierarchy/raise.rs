@@ -6,6 +6,7 @@ use super::node::Content;
 use super::nodes::Hierarchy;
 use crate::array::Array;
 use crate::error::{Error, Kind, Result};
+use crate::metadata::model::KeyEncoding;
 use crate::metadata::shown::EncodedChunks;
 use crate::metadata::{NewDocument, NodePath, Policy, join, model, split};
 use crate::store::Key;
@@ -37,6 +38,11 @@ impl Raised {
     /// arrive encoded.
     pub fn encoded(&self) -> Option<&EncodedChunks> {
         self.document.encoded.as_ref()
+    }
+
+    /// Returns the form of the names under which a program stores the chunks of the array.
+    pub fn keys(&self) -> KeyEncoding {
+        self.document.keys
     }
 
     /// Returns the content that it describes.
@@ -96,7 +102,14 @@ impl Hierarchy {
         let content = self.bind_new(path, node.clone())?;
         let consolidated =
             matches!(&node, model::Node::Group(model::Group { consolidated: true, .. }));
-        let document = NewDocument { key, text, node, consolidated, encoded: None };
+        let document = NewDocument {
+            key,
+            text,
+            node,
+            consolidated,
+            encoded: None,
+            keys: KeyEncoding::default(),
+        };
         Ok(Raised { document, content })
     }
 

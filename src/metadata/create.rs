@@ -18,7 +18,7 @@ use super::codecs::{self, Elements};
 use super::dialect::Dialect;
 use super::era::Draft;
 use super::members::{check_size, named};
-use super::model::{Array, Group, KeyEncoding, Levels, Node, NodeKind, Separator};
+use super::model::{Array, Group, KeyEncoding, Levels, Node, NodeKind};
 use super::path::NodePath;
 use super::policy::{self, Policy};
 use super::rectilinear;
@@ -46,6 +46,8 @@ pub struct NewDocument {
     pub consolidated: bool,
     /// For an array whose maker chose the codecs: its chunk files, which arrive encoded.
     pub encoded: Option<EncodedChunks>,
+    /// For an array: the form of the names under which its maker stores chunks.
+    pub keys: KeyEncoding,
 }
 
 impl Dialect {
@@ -70,19 +72,20 @@ impl Dialect {
         }
         let mut text = Text::parse(written).map_err(invalid)?;
         let lowered = super::v3::lower(written).node.map_err(invalid)?;
-        let (mut consolidated, mut encoded) = (false, None);
+        let (mut consolidated, mut encoded, mut keys) = (false, None, KeyEncoding::default());
         let expected = match lowered {
             Node::Group(group) => {
                 consolidated = group.consolidated;
                 Node::Group(self.new_group_text(&mut text, &document, group)?)
             }
             Node::Array(shown) => {
+                keys = shown.key_encoding;
                 let new = self.new_array(&document, &shown, policy)?;
                 encoded = match new.encoded {
                     Some(levels) => {
                         let list = codecs::list(document.get("codecs")).map_err(invalid)?;
                         let chunk_shape = shown.chunk_shape.clone();
-                        let shown = ShownChunks { chunk_shape, codecs: list };
+                        let shown = ShownChunks { chunk_shape, codecs: list, keys };
                         Some(EncodedChunks { levels, shown })
                     }
                     None => None,
@@ -105,7 +108,7 @@ impl Dialect {
             );
             return Err(Error::new(Kind::Internal, detail));
         }
-        Ok(NewDocument { key, text, node, consolidated, encoded })
+        Ok(NewDocument { key, text, node, consolidated, encoded, keys })
     }
 
     /// Checks a *stored* metadata file that a user wrote in this dialect's own form, with any
@@ -169,9 +172,6 @@ impl Dialect {
         shown: Array,
         new: New,
     ) -> Result<Array> {
-        if shown.key_encoding != KeyEncoding::Default(Separator::Slash) {
-            return Err(wrong_encoding());
-        }
         // Released v3 does not allow null.
         let fill = match self {
             Self::V2 if !shown.fill.is_defined() => FillValue::UNDEFINED,
@@ -234,10 +234,6 @@ fn check_array(document: &Object) -> Result<()> {
             "chunk_grid {name:?} is not known: use a regular grid"
         )));
     }
-    let encoding = document.get("chunk_key_encoding").filter(|encoding| !encoding.is_null());
-    if encoding.is_some_and(|encoding| named(encoding).is_none_or(|(name, _)| name != "default")) {
-        return Err(wrong_encoding());
-    }
     for member in ["storage_transformers", "extensions"] {
         let value = document.get(member).unwrap_or(&Value::Null);
         if !value.is_null() && !value.as_array().is_some_and(Vec::is_empty) {
@@ -248,13 +244,6 @@ fn check_array(document: &Object) -> Result<()> {
         }
     }
     codecs::list(document.get("codecs")).map(drop).map_err(invalid)
-}
-
-fn wrong_encoding() -> Error {
-    Error::invalid(
-        "chunk_key_encoding must be `default` with separator `/`: the mount shows chunks as c/0/0, \
-         whatever their keys in the store",
-    )
 }
 
 /// Fails for a type that only its fallback makes known, because the array would get another type.

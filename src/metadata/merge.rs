@@ -140,8 +140,9 @@ fn check_unchanged(base: &Object, new: &Object, array: &Array, files: &ShownChun
     unless("chunk_grid", is_grid(new.get("chunk_grid"), array, &files.chunk_shape), convert)?;
     unless(
         "chunk_key_encoding",
-        is_default_encoding(new.get("chunk_key_encoding")),
-        "the mount shows chunks as c/0/0, whatever their keys in the store",
+        v3::key_encoding(new.get("chunk_key_encoding"), &Value::Null)
+            .is_ok_and(|keys| keys == files.keys),
+        "names of chunks stay as they are; remove the array and create it again",
     )?;
     unless(
         "codecs",
@@ -196,15 +197,6 @@ fn are_codecs(codecs: &Value, array: &Array, files: &ShownChunks) -> bool {
 fn is_fill(value: &Value, array: &Array) -> bool {
     let fill = FillValue::parse(value, &array.dtype);
     fill.is_ok_and(|fill| fill.item(&array.dtype) == array.fill.item(&array.dtype))
-}
-
-fn is_default_encoding(encoding: Option<&Value>) -> bool {
-    let Some(encoding) = encoding else {
-        return true;
-    };
-    named(encoding).is_some_and(|(name, configuration)| {
-        name == "default" && configuration.get("separator").is_none_or(|separator| separator == "/")
-    })
 }
 
 fn shape(base: &Object, new: &Object, array: &Array) -> Result<Option<Vec<u64>>> {

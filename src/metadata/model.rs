@@ -100,6 +100,24 @@ pub enum KeyEncoding {
     Draft(Separator),
 }
 
+impl Default for KeyEncoding {
+    /// Returns the encoding of the names in a mount.
+    fn default() -> Self {
+        Self::Default(Separator::Slash)
+    }
+}
+
+impl KeyEncoding {
+    /// Returns the separator of coordinates.
+    pub fn separator(self) -> Separator {
+        match self {
+            Self::Default(separator) | Self::V2(separator) | Self::Draft(separator) => separator,
+            Self::V2Undeclared => Separator::Dot,
+            Self::N5 => Separator::Slash,
+        }
+    }
+}
+
 /// The kind of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum NodeKind {

@@ -7,8 +7,8 @@
 use serde_json::{Value, json};
 
 use super::codecs::{self, plain};
-use super::model::{Array, Group, Levels, NodeKind};
-use super::{policy, rectilinear};
+use super::model::{Array, Group, KeyEncoding, Levels, NodeKind};
+use super::{policy, rectilinear, v3};
 use crate::codec::CodecSpec;
 use crate::json::Object;
 use crate::json::parse;
@@ -42,18 +42,22 @@ pub struct ShownChunks {
     pub chunk_shape: Vec<u64>,
     /// The codecs that encode a file, as the metadata file spells them.
     pub codecs: Vec<CodecSpec>,
+    /// The form of their names: `default` or `v2` of Zarr 3.
+    pub keys: KeyEncoding,
 }
 
 impl ShownChunks {
     /// Returns chunk files with decoded chunks of a shape.
     pub fn decoded(array: &Array, chunk_shape: &[u64]) -> Self {
-        Self { chunk_shape: chunk_shape.to_vec(), codecs: vec![plain(&array.dtype)] }
+        let keys = KeyEncoding::default();
+        Self { chunk_shape: chunk_shape.to_vec(), codecs: vec![plain(&array.dtype)], keys }
     }
 
     /// Returns chunk files with the encoded chunks of an array.
     pub fn encoded(array: &Array) -> Self {
         let codecs = array.codecs.iter().cloned().map(policy::completed).collect();
-        Self { chunk_shape: array.chunk_shape.clone(), codecs }
+        let keys = KeyEncoding::default();
+        Self { chunk_shape: array.chunk_shape.clone(), codecs, keys }
     }
 }
 
@@ -80,7 +84,7 @@ pub fn array(array: &Array, files: &ShownChunks) -> String {
         "chunk_grid",
         array.rectilinear.as_ref().map_or_else(regular, |runs| rectilinear::to_json(runs)),
     );
-    member("chunk_key_encoding", json!({"name": "default", "configuration": {"separator": "/"}}));
+    member("chunk_key_encoding", v3::key_encoding_to_json(files.keys));
     member("fill_value", array.fill.to_json(&array.dtype));
     member("codecs", files.codecs.iter().map(CodecSpec::to_json).collect());
     member("attributes", Value::Null);

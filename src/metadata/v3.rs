@@ -5,7 +5,7 @@
 //! the array-to-bytes codec may be absent, and the fill value may be null. Anything that the
 //! released specification forbids is an error.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::codecs::{self, Elements};
 use super::members::{
@@ -157,8 +157,20 @@ pub(super) fn chunk_shape(grid: &Value, shape: &[u64]) -> Result<Vec<u64>> {
     }
 }
 
+/// Returns a key encoding of Zarr 3 as JSON; those of other dialects as `default`.
+pub(super) fn key_encoding_to_json(encoding: KeyEncoding) -> Value {
+    let (name, separator) = match encoding {
+        KeyEncoding::Default(separator) => ("default", separator),
+        KeyEncoding::V2(separator) => ("v2", separator),
+        KeyEncoding::V2Undeclared | KeyEncoding::N5 | KeyEncoding::Draft(_) => {
+            ("default", Separator::Slash)
+        }
+    };
+    json!({"name": name, "configuration": {"separator": separator.as_str()}})
+}
+
 /// Returns the encoding of keys. The separator may be in any of several places.
-fn key_encoding(encoding: Option<&Value>, grid: &Value) -> Result<KeyEncoding> {
+pub(super) fn key_encoding(encoding: Option<&Value>, grid: &Value) -> Result<KeyEncoding> {
     let in_grid = || grid.get("separator").or_else(|| grid.get("configuration")?.get("separator"));
     let found = |configuration: Option<&Value>, default| {
         let value = configuration.and_then(|found| found.get("separator").cloned());

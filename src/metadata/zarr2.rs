@@ -72,6 +72,10 @@ pub fn array(array: &Array, chunks: &ShownChunks, extras: ArrayExtras) -> Result
         Err(_) => json!("NaN"),
     };
     let Storage { endian, order, filters, compressor } = Storage::of(array, &dtype, chunks)?;
+    let separator = match chunks.keys {
+        KeyEncoding::V2(separator) => separator,
+        _ => Separator::Dot,
+    };
     let document = json!({
         "zarr_format": 2,
         "shape": array.shape,
@@ -81,7 +85,7 @@ pub fn array(array: &Array, chunks: &ShownChunks, extras: ArrayExtras) -> Result
         "fill_value": value,
         "order": order,
         "filters": filters,
-        "dimension_separator": ".",
+        "dimension_separator": separator.as_str(),
     });
     Ok(Documents {
         document: print(&document),
@@ -167,13 +171,13 @@ pub fn to_v3(kind: NodeKind, document: &str, attributes: Option<&str>) -> Result
     match v2::lower(kind, joined.as_bytes()).node.map_err(invalid)? {
         Node::Group(group) => Ok(shown::group(&group, None)),
         Node::Array(array) => {
-            if array.key_encoding == KeyEncoding::V2(Separator::Slash) {
-                return Err(Error::invalid(
-                    "dimension_separator must be \".\": the mount shows chunks as 0.0, whatever their keys in the \
-                     store",
-                ));
-            }
-            let text = shown::array(&array, &ShownChunks::decoded(&array, &array.chunk_shape));
+            // Zarr 2 has `.` unless a program asks for `/`, so that is left to the store.
+            let keys = match array.key_encoding {
+                keys @ KeyEncoding::V2(Separator::Slash) => keys,
+                _ => KeyEncoding::default(),
+            };
+            let files = ShownChunks { keys, ..ShownChunks::decoded(&array, &array.chunk_shape) };
+            let text = shown::array(&array, &files);
             let mut text = crate::json::Text::parse(text.as_bytes())?;
             if array.codecs != [plain(&array.dtype)] {
                 let codecs: Value = array.codecs.iter().map(CodecSpec::to_json).collect();

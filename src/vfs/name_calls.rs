@@ -167,7 +167,7 @@ impl Vfs {
             self.names.inodes.release(inode);
             return replaced.at(at);
         }
-        check_is_no_chunk_of(&from, &to, self.core.options.form).at(at.clone())?;
+        check_is_no_chunk_of(&from, &to).at(at.clone())?;
         self.names.touch(&to);
         let (inode, replaced) = (self.names.inodes.at(&from), self.names.inodes.at(&to));
         let renamed = {

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::support::{Mount, errno, json_of, set_xattr, until};
+use crate::support::{Mount, errno, json_of, names, set_xattr, until};
 
 fn array(codecs: &Value) -> Value {
     json!({
@@ -177,5 +177,38 @@ fn metadata_with_every_default_spelled_out_are_no_other_codecs() {
         write(&mount.at("a/zarr.json"), longer.to_string().as_bytes()).unwrap();
         assert_eq!(json_of(&mount.at("a/zarr.json"))["shape"], json!([6, 4]), "{format}");
         assert_eq!(elements(&mount)[..16], [0x0101; 16], "{format}");
+    }
+}
+
+/// Shows: document-keys.
+#[test]
+fn chunks_have_the_names_of_the_metadata_until_the_next_mount() {
+    for codecs in [gzipped(), json!([{"name": "bytes", "configuration": {"endian": "little"}}])] {
+        for (name, separator, first) in
+            [("default", ".", "c.0.0"), ("v2", ".", "0.0"), ("v2", "/", "0/0")]
+        {
+            let mount = Mount::new(&["--create", "--codecs", "none"]);
+            let mut document = array(&codecs);
+            document["chunk_key_encoding"] =
+                json!({"name": name, "configuration": {"separator": separator}});
+            fs::create_dir(mount.at("a")).unwrap();
+            write(&mount.at("a/zarr.json"), document.to_string().as_bytes()).unwrap();
+            let bytes = if codecs == gzipped() { gzip(5, true) } else { vec![1; 16] };
+            if separator == "/" {
+                fs::create_dir(mount.at("a/0")).unwrap();
+            }
+            write(&mount.at("a").join(first), &bytes).unwrap();
+            assert_eq!(fs::read(mount.at("a").join(first)).unwrap(), bytes);
+            let top = first.split('/').next().unwrap();
+            assert!(mount.at("a").join(top).exists(), "{first}");
+            assert_eq!(names(&mount.at("a")).len(), 2, "{first}");
+            assert_eq!(json_of(&mount.at("a/zarr.json")), document);
+            assert!(mount.store().join("a").join(first).exists(), "{first}");
+            assert!(!mount.at("a/c/0/0").exists());
+            mount.remount(&[]);
+            assert!(mount.at("a/c").is_dir(), "{first}");
+            assert_eq!(fs::read(mount.at("a/c/0/0")).unwrap().len(), 16);
+            assert!(!mount.at("a").join(first).exists());
+        }
     }
 }

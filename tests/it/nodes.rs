@@ -275,7 +275,7 @@ fn one_of_two_exclusive_writers_makes_the_node() {
 fn metadata_that_describe_no_array_are_refused() {
     let unknown =
         json!([{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "homeopathy"}]);
-    let keys_of_2 = json!({"name": "v2", "configuration": {"separator": "."}});
+    let fanout = json!({"name": "fanout", "configuration": {"max": 9}});
     for format in FORMATS {
         let mut mount = new(format, &[]);
         mount.expect("arr/zarr.json");
@@ -283,7 +283,7 @@ fn metadata_that_describe_no_array_are_refused() {
         let before = mount.stored();
         for (document, word) in [
             (with(array(), "codecs", unknown.clone()), "homeopathy"),
-            (with(array(), "chunk_key_encoding", keys_of_2.clone()), "c/0/0"),
+            (with(array(), "chunk_key_encoding", fanout.clone()), "fanout"),
             (with(array(), "data_type", json!("colour")), "colour"),
             (json!({"zarr_format": 2}), "zarr_format"),
         ] {

@@ -426,7 +426,7 @@ ZARRAY = {
 @pytest.mark.parametrize(
     "change, sentence",
     [
-        ({"dimension_separator": "/"}, "dimension_separator"),
+        ({"dimension_separator": "_"}, "separator"),
         ({"shape": [4]}, "chunks|shape|dimension"),
         ({"dtype": "<q9"}, "dtype|<q9"),
     ],

@@ -95,10 +95,15 @@ pub(super) fn array(
     group(era, text, document)?;
     put(text, document, "shape", &json!(array.shape))?;
     text.set(&["data_type"], &data_type(era, &dtype, &chain.endian)?)?;
-    let (key_encoding, separator) = match era {
-        Era::D2019_05 | Era::D2019_06 => (KeyEncoding::V2(Separator::Dot), "."),
-        _ => (KeyEncoding::Draft(Separator::Slash), "/"),
+    let written = array.key_encoding;
+    let key_encoding = match (era, written) {
+        (Era::D2019_05 | Era::D2019_06, KeyEncoding::Default(Separator::Slash)) => {
+            KeyEncoding::V2(Separator::Dot)
+        }
+        (Era::D2019_05 | Era::D2019_06, _) => KeyEncoding::V2(written.separator()),
+        _ => KeyEncoding::Draft(written.separator()),
     };
+    let separator = key_encoding.separator().as_str();
     let grid = json!({"type": "regular", "chunk_shape": new.chunk_shape, "separator": separator});
     text.set(&["chunk_grid"], &grid)?;
     let layout = if chain.reversed { "F" } else { "C" };

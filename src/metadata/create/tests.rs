@@ -56,20 +56,12 @@ fn refusal(dialect: &Dialect, changes: &Value, policy: &Policy) -> String {
 
 #[test]
 fn metadata_that_describe_no_array_are_refused_with_advice() {
-    let encoding = "chunk_key_encoding must be `default` with separator `/`: the mount shows chunks as \
-                    c/0/0, whatever their keys in the store";
     for (changes, sentence) in [
         (json!({"codecs": ["bytes", "bytes"]}), "2 array-to-bytes codecs, only one is allowed"),
         (json!({"codecs": 3}), "codecs are 3, not a list"),
-        (json!({"chunk_key_encoding": {"name": "v2"}}), encoding),
         (
-            json!({"chunk_key_encoding": {"name": "default", "configuration": {"separator": "."}}}),
-            encoding,
-        ),
-        (
-            json!({"chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [3, 4], "separator": "."}},
-                   "chunk_key_encoding": "(absent)"}),
-            encoding,
+            json!({"chunk_key_encoding": {"name": "fanout"}}),
+            "chunk key encoding \"fanout\" is not known",
         ),
         (
             json!({"chunk_grid": {"name": "hexagonal", "configuration": {}}}),

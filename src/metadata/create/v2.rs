@@ -12,7 +12,7 @@ use crate::json::Object;
 use crate::json::{self, Text};
 use crate::metadata::codecs::{self, Elements};
 use crate::metadata::conventions::{self, DIMENSIONS, FILL, OME, names_of};
-use crate::metadata::model::{Array, Group, KeyEncoding};
+use crate::metadata::model::{Array, Group, KeyEncoding, Separator};
 use crate::metadata::types::{Endian, numpy_type};
 use crate::metadata::v2::{SEPARATOR, fill_to_json, shown_attributes};
 
@@ -91,7 +91,11 @@ pub(super) fn array(text: &mut Text, document: &Object, array: Array, new: New) 
     text.set(&["order"], &json!(if reversed { "F" } else { "C" }))?;
     let values: Vec<&Value> = filters.iter().map(|(_, value)| value).collect();
     text.set(&["filters"], &if values.is_empty() { Value::Null } else { json!(values) })?;
-    text.set(&["dimension_separator"], &json!(SEPARATOR.as_str()))?;
+    let separator = match array.key_encoding {
+        KeyEncoding::Default(Separator::Slash) => SEPARATOR,
+        written => written.separator(),
+    };
+    text.set(&["dimension_separator"], &json!(separator.as_str()))?;
     name(text, document, &array)?;
     let fill = mask(text, &array)?;
     text.set(&["fill_value"], &fill_to_json(&fill, &dtype, &endian)?)?;
@@ -110,7 +114,7 @@ pub(super) fn array(text: &mut Text, document: &Object, array: Array, new: New) 
     let (dimension_names, attributes) = shown_attributes(attributes_in(text)?, &fill, &dtype, rank);
     Ok(Array {
         chunk_shape: new.chunk_shape,
-        key_encoding: KeyEncoding::V2(SEPARATOR),
+        key_encoding: KeyEncoding::V2(separator),
         codecs: codecs::canonical(chain, &elements)?,
         fill,
         dimension_names,

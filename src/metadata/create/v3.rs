@@ -9,8 +9,9 @@ use crate::error::Result;
 use crate::json::Object;
 use crate::json::Text;
 use crate::metadata::codecs;
-use crate::metadata::model::Array;
+use crate::metadata::model::{Array, KeyEncoding};
 use crate::metadata::types;
+use crate::metadata::v3::key_encoding_to_json;
 
 /// Members of early 2023, and copies of other metadata files.
 const DROPPED: [&str; 3] =
@@ -52,8 +53,13 @@ pub(super) fn array(text: &mut Text, document: &Object, array: Array, new: New) 
         let grid = json!({"name": "regular", "configuration": {"chunk_shape": array.chunk_shape}});
         put(text, document, "chunk_grid", &grid)?;
     }
-    let encoding = json!({"name": "default", "configuration": {"separator": "/"}});
-    put(text, document, "chunk_key_encoding", &encoding)?;
+    let written = document.get("chunk_key_encoding");
+    if written.is_none_or(|written| !written.is_object())
+        || array.key_encoding == KeyEncoding::default()
+    {
+        let encoding = key_encoding_to_json(array.key_encoding);
+        put(text, document, "chunk_key_encoding", &encoding)?;
+    }
     let fill = match (&array.dtype, document.get("fill_value")) {
         // Libraries with such types write and read base64; the core specification has a list.
         (DType::Raw(_), Some(written @ Value::String(text))) if is_base64(text) => written.clone(),

@@ -12,11 +12,11 @@ use crate::store::PRIVATE;
 use crate::vfs::contents::Contents;
 use crate::vfs::core::Core;
 use crate::vfs::names::Names;
+use crate::vfs::names::chunk_names::ChunkNames;
 use crate::vfs::names::listing::Listings;
 use crate::vfs::names::overlay::Shown;
 use crate::vfs::names::place::{CHUNKS, DOCUMENT, Place};
 use crate::vfs::opening::handles::Handles;
-use crate::vfs::options::Form;
 
 /// The reason why a directory cannot be moved into an array. The errno is not `EINVAL`, which `mv`
 /// takes for a move of a directory into itself.
@@ -45,10 +45,12 @@ impl Directories {
     }
 
     pub fn make_directory(&self, directory: &Place, name: &str) -> Result<Place> {
+        let (directory, name) = &self.names.translated(directory, name)?;
+        let has_own_names = |path: &NodePath| -> Result<bool> {
+            Ok(self.names.chunk_names(path)?.is_some_and(ChunkNames::are_of_places))
+        };
         let (path, indices) = match directory {
-            Place::Node(path) if name == CHUNKS && self.core.options.form == Form::Zarr3 => {
-                (path, Some(Vec::new()))
-            }
+            Place::Node(path) if name == CHUNKS && has_own_names(path)? => (path, Some(Vec::new())),
             Place::ChunkDir(path, prefix) => {
                 (path, parse_index(name).map(|index| [&prefix[..], &[index]].concat()))
             }

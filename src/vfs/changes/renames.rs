@@ -8,11 +8,11 @@ use crate::metadata::NodePath;
 use crate::vfs::contents::Contents;
 use crate::vfs::core::Core;
 use crate::vfs::names::Names;
+use crate::vfs::names::chunk_names::ChunkNames;
 use crate::vfs::names::file::{Content, File, Unstored, Written};
 use crate::vfs::names::inode::Inode;
 use crate::vfs::names::overlay::Shown;
 use crate::vfs::names::place::Place;
-use crate::vfs::options::Form;
 use crate::view::Format;
 
 /// The bytes of a file that is renamed.
@@ -259,13 +259,12 @@ pub fn check_has_bytes(place: &Place) -> Result<()> {
 }
 
 /// Refuses to rename a chunk of an array onto the metadata file of that array.
-pub fn check_is_no_chunk_of(from: &Place, to: &Place, form: Form) -> Result<()> {
+pub fn check_is_no_chunk_of(from: &Place, to: &Place) -> Result<()> {
     let (Place::Document(path) | Place::StoredDocument(path, _)) = to else { return Ok(()) };
-    match from.in_array(path, form) {
-        Some(Place::Chunk(..)) => Err(Error::invalid(
-            "a chunk cannot be renamed to a metadata \
-             file",
-        )),
-        _ => Ok(()),
+    // The metadata file decides which names of chunks the array has.
+    let is_chunk = |names| matches!(from.in_array(path, names), Some(Place::Chunk(..)));
+    if ChunkNames::all().into_iter().any(is_chunk) {
+        return Err(Error::invalid("a chunk cannot be renamed to a metadata file"));
     }
+    Ok(())
 }

@@ -20,6 +20,7 @@ use crate::buffer::Buffer;
 use crate::error::{At, Error, Kind, Result};
 use crate::metadata::{NodeKind, NodePath};
 use crate::store::{Aside, Key};
+use crate::vfs::names::chunk_names::ChunkNames;
 use crate::vfs::names::file::{Content, File};
 use crate::vfs::names::inode::Inode;
 use crate::vfs::names::overlay::Shown;
@@ -63,7 +64,8 @@ impl DocumentWriter {
     /// contain it.
     pub fn below_new_array(&self, path: &NodePath, array: &Array) -> Result<Below> {
         let mut below = Below::default();
-        self.collect_below(&Place::Node(path.clone()), path, array, &mut below)?;
+        let names = ChunkNames::of(&self.core, path, array.grid().rank());
+        self.collect_below(&Place::Node(path.clone()), (path, names), array, &mut below)?;
         below.chunks.sort_by(|one, other| one.coords.indices().cmp(other.coords.indices()));
         Ok(below)
     }
@@ -71,7 +73,7 @@ impl DocumentWriter {
     fn collect_below(
         &self,
         directory: &Place,
-        path: &NodePath,
+        (path, names): (&NodePath, ChunkNames),
         array: &Array,
         below: &mut Below,
     ) -> Result<()> {
@@ -103,7 +105,7 @@ impl DocumentWriter {
                 }
             }
             let grid = array.grid();
-            match place.in_array(path, self.core.options.form) {
+            match place.in_array(path, names) {
                 Some(Place::ChunkDir(_, indices))
                     if indices.len() >= grid.rank() || !grid.contains_prefix(&indices) =>
                 {
@@ -123,7 +125,7 @@ impl DocumentWriter {
                 }
                 Some(new @ (Place::ChunkDir(..) | Place::OrdinaryDir(..))) => {
                     below.dirs.push(new);
-                    self.collect_below(&place, path, array, below)?;
+                    self.collect_below(&place, (path, names), array, below)?;
                 }
                 _ => {}
             }
@@ -228,16 +230,16 @@ impl DocumentWriter {
         path: &NodePath,
         below: &Below,
         files: Vec<Locked<'_>>,
+        rank: usize,
     ) -> Result<()> {
         self.core.hierarchy.changes().forget_directories(path);
-        self.names.overlay.replace(|place| place.in_array(path, self.core.options.form));
-        self.names.inodes.replace(|place| place.in_array(path, self.core.options.form));
+        let names = ChunkNames::of(&self.core, path, rank);
+        self.names.overlay.replace(|place| place.in_array(path, names));
+        self.names.inodes.replace(|place| place.in_array(path, names));
         // A chunk's name belongs to a directory of chunks, even if none is shown.
         let directory = Place::Node(path.clone());
         for (name, shown) in self.names.overlay.list(&directory) {
-            if let place @ Place::Chunk(..) = shown.place()
-                && place.parent() != directory
-            {
+            if let place @ Place::Chunk(..) = shown.place() {
                 self.names.overlay.remove(&directory, &name);
                 let name = place.name().unwrap_or_default();
                 self.names.overlay.insert(place.parent(), &name, shown.clone());

@@ -9,7 +9,7 @@ use super::stored::StoredFiles;
 use super::unsynced::Unsynced;
 use crate::array::Array;
 use crate::error::{At, Error, Kind, Result};
-use crate::hierarchy::{Content, ConvertedFiles, Document, Node, Raised, Wanted};
+use crate::hierarchy::{ChunkFiles, Content, ConvertedFiles, Document, Node, Raised, Wanted};
 use crate::json;
 use crate::metadata::merge::Edit;
 use crate::metadata::model::Group;
@@ -112,10 +112,11 @@ impl DocumentWriter {
     /// Creates a node from a directory that is none, or an array from a group without attributes.
     fn create_node(&self, node: &Node, raised: &Raised) -> Result<()> {
         let path = node.path();
-        let before = self.core.hierarchy.show_chunks(path, raised.encoded().cloned().map(Arc::new));
-        self.create_in_form(node, raised).inspect_err(|_| {
-            self.core.hierarchy.show_chunks(path, before);
-        })
+        let files = self.core.hierarchy.chunk_files(path);
+        let encoded = raised.encoded().cloned().map(Arc::new);
+        self.core.hierarchy.show_chunk_files(path, ChunkFiles { encoded, keys: raised.keys() });
+        self.create_in_form(node, raised)
+            .inspect_err(|_| self.core.hierarchy.show_chunk_files(path, files))
     }
 
     fn create_in_form(&self, node: &Node, raised: &Raised) -> Result<()> {
@@ -148,7 +149,7 @@ impl DocumentWriter {
             }
             None => drop(self.core.hierarchy.changes().put_document(path, raised, replaced)?),
         }
-        let settled = self.settle_below(path, &below, files);
+        let settled = self.settle_below(path, &below, files, array.grid().rank());
         drop(below);
         for inode in inodes {
             self.names.inodes.release(inode);

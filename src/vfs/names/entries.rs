@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use super::chunk_names::ChunkNames;
 use super::listing::Listings;
 use super::place::{
     CHUNKS, CONTROL, DOCUMENT, DirEntries, DirEntry, GROUP, Place, Report, STORED, VIEWS, view_name,
@@ -25,12 +26,74 @@ impl Listings {
         let own = own.into_iter().map(|(name, shown)| Ok((name, shown.place().clone())));
         let names: DirEntries = Box::new(own.chain(stored));
         let Place::Node(path) = directory else { return Ok(names) };
+        let names = self.with_chunk_names(path, names)?;
         let names = match self.core.options.form {
             Form::Zarr3 => names,
             Form::Zarr2 => self.names.zarr2.names_of_zarr2(path, names)?,
             Form::View(_) => Box::new(self.groups_in(path)?.into_iter()),
         };
         Ok(Box::new(names.chain(self.listed_views(path)?.into_iter().map(Ok))))
+    }
+
+    /// Gives the chunks in the directory of an array the names that its metadata file shows.
+    fn with_chunk_names(&self, path: &NodePath, names: DirEntries) -> Result<DirEntries> {
+        let form = self.core.options.form;
+        if matches!(form, Form::View(_))
+            || (form == Form::Zarr3 && self.core.hierarchy.shown_keys(path).is_none())
+        {
+            return Ok(names);
+        }
+        let node = self.core.hierarchy.existing(path)?;
+        let Some(array) = self.core.hierarchy.shown_array_of(&node) else { return Ok(names) };
+        let chunk_names = ChunkNames::of(&self.core, path, array.grid().rank());
+        if chunk_names.are_of_places() {
+            return Ok(names);
+        }
+        let others = names.filter_map(move |found| match found {
+            Ok((_, Place::ChunkDir(..))) => None,
+            Ok((_, place @ Place::Chunk(..))) => match &place {
+                // It has no dimensions.
+                Place::Chunk(_, coords) if coords.indices().is_empty() => {
+                    Some(Ok((chunk_names.name_of(coords), place)))
+                }
+                _ => None,
+            },
+            Ok((name, _)) if name == CHUNKS => None,
+            other => Some(other),
+        });
+        if array.grid().rank() == 0 {
+            return Ok(Box::new(others));
+        }
+        if chunk_names.has_directories() {
+            let chunks = self.entries(&Place::ChunkDir(path.clone(), Vec::new()))?;
+            return Ok(Box::new(others.chain(chunks)));
+        }
+        Ok(Box::new(others.chain(self.all_chunks(path, &array, chunk_names)?)))
+    }
+
+    /// Lists all chunks of an array.
+    fn all_chunks(
+        &self,
+        path: &NodePath,
+        array: &Arc<Array>,
+        names: ChunkNames,
+    ) -> Result<DirEntries> {
+        let unstored: Vec<Coords> = self.names.overlay.chunks_of(path);
+        let known: HashSet<Coords> = unstored.iter().cloned().collect();
+        let stored = match self.core.cache.list_prefix(array, &[]) {
+            Ok(stored) => stored,
+            Err(error) if error.kind() == Kind::Unsupported => Box::new(std::iter::empty()),
+            Err(error) => return Err(error),
+        };
+        let stored = stored.filter(move |found| match found {
+            Ok(coords) => !known.contains(coords),
+            Err(_) => true,
+        });
+        let path = path.clone();
+        Ok(Box::new(unstored.into_iter().map(Ok).chain(stored).map(move |coords| {
+            let coords = coords?;
+            Ok((names.name_of(&coords), Place::Chunk(path.clone(), coords)))
+        })))
     }
 
     /// Returns the views that the directory of a group lists.

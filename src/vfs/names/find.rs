@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::Names;
+use super::chunk_names::Named;
 use super::overlay::Shown;
 use super::place::{CHUNKS, CONTROL, DOCUMENT, Found, GROUP, Place, Report, STORED, VIEWS, below};
-use super::zarr2::Named;
 use crate::array::{Array, Coords, parse_index};
 use crate::error::{Error, Kind, Result};
 use crate::hierarchy::{Content as NodeContent, Document, Node};
@@ -45,11 +45,14 @@ impl Names {
     }
 
     fn find_in_form(&self, directory: &Place, name: &str) -> Result<Option<Found>> {
-        match self.zarr2.translate(directory, name)? {
-            Named::Same => self.find_in_zarr3(directory, name),
+        match self.translate(directory, name)? {
+            Named::Same => match self.find_in_zarr3(directory, name)? {
+                None => Ok(self.zarr2.unlisted_chunk(directory, name)?.map(Found::from)),
+                found => Ok(found),
+            },
             Named::As(parent, alias) => match self.find_in_zarr3(&parent, &alias)? {
                 None if self.is_bare(directory)? => self.find_in_zarr3(directory, name),
-                None => Ok(self.zarr2.unlisted_chunk(directory, name)?.map(Found::from)),
+                None => Ok(self.zarr2.unlisted_chunk(&parent, &alias)?.map(Found::from)),
                 found => Ok(found),
             },
             Named::Beside(place) => Ok(self.zarr2.beside(place)?.map(Found::from)),

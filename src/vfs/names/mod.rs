@@ -2,10 +2,12 @@
 //!
 //! A name leads to a [`Place`] (`find`, or `new` for a file that is created), and a place has an
 //! inode (`inode`, `identity`) and attributes (`attrs`). Names that only this mount has are in the
-//! `overlay`. With `--as zarr2`, `zarr2` translates names; files of other formats are in `views`.
+//! `overlay`. `chunk_names` translates the names of chunks, and with `--as zarr2`, `zarr2` those of
+//! metadata files. Files of other formats are in `views`.
 
 pub mod attr;
 mod attrs;
+pub mod chunk_names;
 mod entries;
 pub mod file;
 mod find;
@@ -24,7 +26,9 @@ pub mod zarr2;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use self::chunk_names::{ChunkNames, Named};
 use crate::error::Result;
+use crate::metadata::NodePath;
 use crate::vfs::core::Core;
 use crate::vfs::options::Form;
 use inode::{Inode, Inodes};
@@ -51,6 +55,39 @@ impl Names {
         let zarr2 = Zarr2::new(Arc::clone(&core), Arc::clone(&overlay));
         let has_variable = AtomicBool::new(false);
         Self { core, views, inodes: Inodes::new(), overlay, zarr2, has_variable }
+    }
+
+    /// Returns where `name` in `directory` leads, in the tree of places.
+    fn translate(&self, directory: &Place, name: &str) -> Result<Named> {
+        let Place::Node(path) = directory else { return Ok(Named::Same) };
+        let form = self.core.options.form;
+        if form == Form::Zarr3 && self.core.hierarchy.shown_keys(path).is_none() {
+            return Ok(Named::Same);
+        }
+        let Some(node) = self.core.hierarchy.node(path)? else { return Ok(Named::Same) };
+        let of_chunk = node.array().map_or(Named::Same, |array| {
+            ChunkNames::of(&self.core, path, array.grid().rank()).translate(path, name)
+        });
+        Ok(match of_chunk {
+            Named::Same if form == Form::Zarr2 => Zarr2::translate(&node, name),
+            found => found,
+        })
+    }
+
+    /// Returns the directory and name in the tree of places to which a name leads that may be that
+    /// of a chunk.
+    pub fn translated(&self, directory: &Place, name: &str) -> Result<(Place, String)> {
+        Ok(match self.translate(directory, name)? {
+            Named::As(parent, alias) if alias != DOCUMENT => (parent, alias),
+            _ => (directory.clone(), name.to_owned()),
+        })
+    }
+
+    /// Returns the names of the chunks in the array at `path`; `None` if it is none.
+    pub fn chunk_names(&self, path: &NodePath) -> Result<Option<ChunkNames>> {
+        let node = self.core.hierarchy.existing(path)?;
+        let rank = node.array().map(|array| array.grid().rank());
+        Ok(rank.map(|rank| ChunkNames::of(&self.core, path, rank)))
     }
 
     /// Removes a file from the overlay, because it is stored or gone. A newer file of the same name
@@ -92,17 +129,21 @@ impl Names {
     /// Keeps directories of chunks until a program removes them, although the store has no empty
     /// ones.
     pub fn remember_chunk_dirs(&self, place: &Place) {
-        if self.core.options.form == Form::Zarr2 {
-            return; // It shows none.
-        }
         let mut directory = place.parent();
         while matches!(directory, Place::ChunkDir(..) | Place::OrdinaryDir(..)) {
             let above = directory.parent();
-            if let Some(name) = directory.name() {
+            if let Some(name) = directory.name().filter(|_| self.is_shown(&directory)) {
                 self.overlay.insert(above.clone(), &name, Shown::Directory(directory));
             }
             directory = above;
         }
+    }
+
+    /// Whether a directory in an array has a name, which depends on the names of its chunks.
+    fn is_shown(&self, directory: &Place) -> bool {
+        let Place::ChunkDir(path, prefix) = directory else { return true };
+        let names = ChunkNames::of(&self.core, path, prefix.len().saturating_add(1));
+        names.are_of_places() || (names.has_directories() && !prefix.is_empty())
     }
 
     /// Forgets the directories of a chunk that was stored, because the store has them now.

@@ -12,6 +12,11 @@ impl Names {
     /// Returns the place of a new file `name` in `directory`, or the reason why it cannot be
     /// created.
     pub fn place_for_new(&self, directory: &Place, name: &str) -> Result<Place> {
+        let (directory, name) = self.translated(directory, name)?;
+        self.new_in_tree(&directory, &name)
+    }
+
+    fn new_in_tree(&self, directory: &Place, name: &str) -> Result<Place> {
         let refused = |why: &str| {
             let path = below_shown(directory, name);
             Err(Error::new(Kind::NotPermitted, why.to_owned()).at(path))
@@ -58,7 +63,7 @@ impl Names {
                 let node = self.core.hierarchy.existing(path)?;
                 match node.content() {
                     NodeContent::Array(array) if name == CHUNKS && array.grid().rank() == 0 => {
-                        new_chunk(path, array, Vec::new())
+                        new_chunk(path, &self.core.hierarchy.shown_array(path, array), Vec::new())
                     }
                     NodeContent::Array(_) if name == CHUNKS => {
                         refused("chunks are stored below it: it must be a directory")

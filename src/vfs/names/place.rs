@@ -13,11 +13,11 @@ use std::hash::BuildHasher;
 
 use foldhash::quality::FixedState;
 
-use crate::array::{Array, Coords};
+use super::chunk_names::ChunkNames;
+use crate::array::{Array, Coords, parse_index};
 use crate::error::{At, Error, Kind, Result};
 use crate::metadata::{NodeKind, NodePath};
 use crate::store::{Key, Stat};
-use crate::vfs::options::Form;
 use crate::view::{Format, ROOT_NAME};
 
 /// The name of a node's metadata file in the mount, in every dialect.
@@ -234,23 +234,10 @@ impl Place {
     /// Returns the directory of the ordinary file `relative` below a node.
     fn directory_of(path: &NodePath, relative: &str) -> Self {
         let Some((above, _)) = relative.rsplit_once('/') else { return Self::Node(path.clone()) };
-        Self::below_node(path, above, Form::Zarr3)
-    }
-
-    /// Returns the directory `relative` below an array or group: of chunks if the name fits, else
-    /// of ordinary files.
-    fn below_node(path: &NodePath, relative: &str, form: Form) -> Self {
-        if form == Form::Zarr2 {
-            return Self::OrdinaryDir(path.clone(), relative.to_owned());
+        match indices_below(above) {
+            Some(indices) => Self::ChunkDir(path.clone(), indices),
+            None => Self::OrdinaryDir(path.clone(), above.to_owned()),
         }
-        let mut names = relative.split('/');
-        if names.next() == Some(CHUNKS) {
-            let indices: Option<Vec<u64>> = names.map(crate::array::parse_index).collect();
-            if let Some(indices) = indices {
-                return Self::ChunkDir(path.clone(), indices);
-            }
-        }
-        Self::OrdinaryDir(path.clone(), relative.to_owned())
     }
 
     /// Returns its path relative to its node, which is also its path in the store for ordinary
@@ -359,7 +346,7 @@ impl Place {
 
     /// Returns the place after `array` has become an array: by its name a chunk, a directory of
     /// chunks, or unchanged. `None` if it is not below `array`.
-    pub fn in_array(&self, array: &NodePath, form: Form) -> Option<Self> {
+    pub(in crate::vfs) fn in_array(&self, array: &NodePath, names: ChunkNames) -> Option<Self> {
         let above = self.node()?.relative_to(array)?;
         let relative = match (above, self.relative()) {
             (above, relative) if relative.is_empty() => above.to_owned(),
@@ -368,21 +355,8 @@ impl Place {
         };
         match self {
             Self::Node(_) if relative.is_empty() => None,
-            Self::Node(_) => Some(Self::below_node(array, &relative, form)),
-            Self::Ordinary(..) if form == Form::Zarr2 => {
-                // The chunk of an array without dimensions is named `0`, too; the grid tells them
-                // apart.
-                let indices: Option<Vec<u64>> =
-                    relative.split('.').map(crate::array::parse_index).collect();
-                Some(match indices {
-                    Some(indices) => Self::Chunk(array.clone(), Coords::new(indices)),
-                    None => Self::Ordinary(array.clone(), relative),
-                })
-            }
-            Self::Ordinary(..) => Some(match Self::below_node(array, &relative, form) {
-                Self::ChunkDir(path, indices) => Self::Chunk(path, Coords::new(indices)),
-                _ => Self::Ordinary(array.clone(), relative),
-            }),
+            Self::Node(_) => Some(names.directory_at(array, &relative)),
+            Self::Ordinary(..) => Some(names.file_at(array, &relative)),
             _ => None,
         }
     }
@@ -392,6 +366,12 @@ impl Place {
         // 0 and 1 are reserved, and some programs store inode numbers as signed.
         (FixedState::default().hash_one(self) >> 1).max(2)
     }
+}
+
+/// Returns the indices of a directory of chunks, by its path below an array.
+fn indices_below(relative: &str) -> Option<Vec<u64>> {
+    let mut names = relative.split('/');
+    (names.next() == Some(CHUNKS)).then(|| names.map(parse_index).collect()).flatten()
 }
 
 /// Returns the place of the chunk at `indices`, or the reason why it cannot exist.

@@ -16,10 +16,9 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use serde_json::Value;
 
+use super::chunk_names::Named;
 use super::overlay::Overlay;
-use super::place::{
-    CHUNKS, DOCUMENT, DirEntries, Place, ZARRAY, ZATTRS, ZGROUP, ZMETADATA, new_chunk,
-};
+use super::place::{CHUNKS, DOCUMENT, DirEntries, Place, ZARRAY, ZATTRS, ZGROUP, ZMETADATA};
 use crate::array::{Array, Coords, parse_index};
 use crate::error::{Error, Kind, Result};
 use crate::hierarchy::{Bounds, Content, Node, Sources, Text, TextCache, Wanted, check_len};
@@ -28,18 +27,6 @@ use crate::metadata::zarr2::{ArrayExtras, Documents};
 use crate::metadata::{DIMENSIONS, Dialect, NodeKind, NodePath, zarr2};
 use crate::vfs::core::Core;
 use crate::vfs::options::Form;
-
-/// The translation of a name to the Zarr 3 tree.
-pub(in crate::vfs) enum Named {
-    /// The same name.
-    Same,
-    /// Another name, perhaps in another directory.
-    As(Place, String),
-    /// Attributes or consolidated metadata.
-    Beside(Place),
-    /// No name.
-    Nothing,
-}
 
 /// The tree as Zarr 2 names it, and what programs wrote that a store of another dialect lacks.
 pub(in crate::vfs) struct Zarr2 {
@@ -77,50 +64,46 @@ impl Zarr2 {
         self.early_attributes.lock().remove(path);
     }
 
-    /// Translates `name` in `directory` to the Zarr 3 tree.
-    pub fn translate(&self, directory: &Place, name: &str) -> Result<Named> {
-        let Place::Node(path) = directory else { return Ok(Named::Same) };
-        if self.core.options.form == Form::Zarr3 {
-            return Ok(Named::Same);
-        }
-        let Some(node) = self.core.hierarchy.node(path)? else { return Ok(Named::Same) };
-        let document = || Named::As(directory.clone(), DOCUMENT.to_owned());
-        Ok(match name {
+    /// Returns where `name` in the directory of a node leads, unless it is a chunk.
+    pub fn translate(node: &Node, name: &str) -> Named {
+        let path = node.path();
+        let document = || Named::As(Place::Node(path.clone()), DOCUMENT.to_owned());
+        match name {
             ZARRAY | ZGROUP if node.is_bare() => document(),
             ZARRAY | ZGROUP if zarr2::kind_of(name) == Some(node.kind()) => document(),
             DOCUMENT | ZARRAY | ZGROUP => Named::Nothing,
             ZATTRS => Named::Beside(Place::Attributes(path.clone())),
             ZMETADATA => Named::Beside(Place::Copies(path.clone())),
-            name => match node.array() {
-                Some(_) if name == CHUNKS => Named::Nothing,
-                Some(array) => match indices(name, array.grid().rank()) {
-                    Some(indices) => Self::translate_chunk(path, indices),
-                    None => Named::Same,
-                },
-                None => Named::Same,
-            },
-        })
-    }
-
-    fn translate_chunk(path: &NodePath, mut indices: Vec<u64>) -> Named {
-        match indices.pop() {
-            Some(last) => Named::As(Place::ChunkDir(path.clone(), indices), last.to_string()),
-            None => Named::As(Place::Node(path.clone()), CHUNKS.to_owned()),
+            _ => Named::Same,
         }
     }
 
-    /// Returns the place of a chunk that is not stored, if the metadata shown give no fill value:
-    /// it can be opened by name, but is not listed.
+    /// Returns the place of a chunk that is not stored, or of its directory, if the metadata shown
+    /// give no fill value: it can be opened by name, but is not listed.
     pub fn unlisted_chunk(&self, directory: &Place, name: &str) -> Result<Option<Place>> {
-        let Place::Node(path) = directory else { return Ok(None) };
+        let (path, indices) = match directory {
+            _ if self.core.options.form != Form::Zarr2 => return Ok(None),
+            Place::Node(path) if name == CHUNKS => (path, Vec::new()),
+            Place::ChunkDir(path, prefix) => match parse_index(name) {
+                Some(index) => (path, [&prefix[..], &[index]].concat()),
+                None => return Ok(None),
+            },
+            _ => return Ok(None),
+        };
         let Some(node) = self.core.hierarchy.node(path)?.filter(|node| !node.is_bare()) else {
             return Ok(None);
         };
         let Some(array) = self.core.hierarchy.shown_array_of(&node) else { return Ok(None) };
-        let Some(indices) = indices(name, array.grid().rank()) else { return Ok(None) };
-        let coords = Coords::new(indices);
-        let is_shown = array.grid().contains(&coords) && self.shows_fill(path, &array);
-        Ok(is_shown.then(|| Place::Chunk(path.clone(), coords)))
+        let grid = array.grid();
+        if !self.shows_fill(path, &array) {
+            return Ok(None);
+        }
+        Ok(if indices.len() == grid.rank() {
+            let coords = Coords::new(indices);
+            grid.contains(&coords).then(|| Place::Chunk(path.clone(), coords))
+        } else {
+            grid.contains_prefix(&indices).then(|| Place::ChunkDir(path.clone(), indices))
+        })
     }
 
     /// Whether chunks that are not stored can be opened.
@@ -162,21 +145,17 @@ impl Zarr2 {
         Ok(is_there.then_some(place))
     }
 
-    /// Translates the names of a node's directory to Zarr 2.
+    /// Translates the names of a node's directory to Zarr 2, except those of chunks.
     pub fn names_of_zarr2(&self, path: &NodePath, names: DirEntries) -> Result<DirEntries> {
         let node = self.core.hierarchy.existing(path)?;
         let document = if node.kind() == NodeKind::Array { ZARRAY } else { ZGROUP };
-        let is_array = node.array().is_some();
         let is_bare = node.is_bare();
         let renamed = names.filter_map(move |found| match found {
             Ok((_, place @ Place::Document(_))) => Some(Ok((document.to_owned(), place))),
             // They are added one by one.
-            Ok((_, Place::ChunkDir(..) | Place::Attributes(_) | Place::Copies(_))) => None,
-            Ok((_, Place::Chunk(_, coords))) if !coords.indices().is_empty() => None,
-            Ok((_, place @ Place::Chunk(..))) => Some(Ok(("0".to_owned(), place))),
+            Ok((_, Place::Attributes(_) | Place::Copies(_))) => None,
             // A Zarr 2 copy of the metadata beside `zarr.json`.
             Ok((name, Place::Ordinary(..))) if !is_bare && is_own_name(&name) => None,
-            Ok((name, _)) if is_array && name == CHUNKS => None,
             other => Some(other),
         });
         let mut beside = Vec::new();
@@ -191,30 +170,7 @@ impl Zarr2 {
                 beside.push(Ok((found.name().unwrap_or_default(), found)));
             }
         }
-        let chunks: DirEntries = match self.core.hierarchy.shown_array_of(&node) {
-            Some(array) if array.grid().rank() > 0 => self.chunk_names_of_zarr2(path, &array)?,
-            Some(_) | None => Box::new(std::iter::empty()),
-        };
-        Ok(Box::new(renamed.chain(beside).chain(chunks)))
-    }
-
-    fn chunk_names_of_zarr2(&self, path: &NodePath, array: &Arc<Array>) -> Result<DirEntries> {
-        let unstored: Vec<Coords> = self.overlay.chunks_of(path);
-        let known: HashSet<Coords> = unstored.iter().cloned().collect();
-        let stored = match self.core.cache.list_prefix(array, &[]) {
-            Ok(stored) => stored,
-            Err(error) if error.kind() == Kind::Unsupported => Box::new(std::iter::empty()),
-            Err(error) => return Err(error),
-        };
-        let stored = stored.filter(move |found| match found {
-            Ok(coords) => !known.contains(coords),
-            Err(_) => true,
-        });
-        let path = path.clone();
-        Ok(Box::new(unstored.into_iter().map(Ok).chain(stored).map(move |coords| {
-            let coords = coords?;
-            Ok((name_of(&coords), Place::Chunk(path.clone(), coords)))
-        })))
+        Ok(Box::new(renamed.chain(beside)))
     }
 
     /// Returns the place of a new file `name` in a node's directory; `None` if Zarr 2 has no rule
@@ -222,7 +178,6 @@ impl Zarr2 {
     pub fn place_for_new_of_zarr2(&self, path: &NodePath, name: &str) -> Result<Option<Place>> {
         let refused = |why: &str| Err(Error::new(Kind::NotPermitted, why.to_owned()));
         let node = self.core.hierarchy.existing(path)?;
-        let array = self.core.hierarchy.shown_array_of(&node);
         Ok(match name {
             DOCUMENT => {
                 return refused("this mount shows Zarr 2 (--as zarr2): write .zarray or .zgroup");
@@ -233,10 +188,7 @@ impl Zarr2 {
             ZARRAY | ZGROUP => Some(Place::Document(path.clone())),
             ZATTRS => Some(Place::Attributes(path.clone())),
             ZMETADATA => Some(Place::Copies(path.clone())),
-            name => match array.map(|array| (indices(name, array.grid().rank()), array)) {
-                Some((Some(indices), array)) => Some(new_chunk(path, &array, indices)?),
-                _ => None,
-            },
+            _ => None,
         })
     }
 
@@ -368,18 +320,4 @@ impl Zarr2 {
 /// Whether this name belongs to a metadata file of Zarr 2.
 fn is_own_name(name: &str) -> bool {
     [ZARRAY, ZGROUP, ZATTRS, ZMETADATA].contains(&name)
-}
-
-/// Parses the Zarr 2 name of a chunk in an array of `rank` dimensions.
-pub fn indices(name: &str, rank: usize) -> Option<Vec<u64>> {
-    if rank == 0 {
-        return (name == "0").then(Vec::new);
-    }
-    let indices: Option<Vec<u64>> = name.split('.').map(parse_index).collect();
-    indices.filter(|indices| indices.len() == rank)
-}
-
-/// Returns the Zarr 2 name of a chunk.
-fn name_of(coords: &Coords) -> String {
-    coords.indices().iter().map(u64::to_string).collect::<Vec<_>>().join(".")
 }
