@@ -1,7 +1,7 @@
-//! The chunk files of arrays that differ from those of the mount: of arrays that a program of this
-//! mount created with codecs or chunk keys of its own, and of those for which a program asked.
+//! The nodes whose files differ from those of the mount: nodes that a program of this mount created
+//! as Zarr 2, or with codecs or chunk keys of its own, and those for which a program asked.
 //!
-//! This is not stored: the next mount shows their chunks decoded, under the names of the mount.
+//! This is not stored: the next mount shows these nodes like all others.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,75 +12,83 @@ use super::node::Node;
 use super::nodes::Hierarchy;
 use crate::array::{Array, Encoded};
 use crate::metadata::NodePath;
-use crate::metadata::model::{KeyEncoding, Levels};
+use crate::metadata::model::{KeyEncoding, Levels, Separator};
 use crate::metadata::shown::EncodedChunks;
 
-/// What the chunk files of an array are.
+/// The form of a node's files. The default is that of the mount.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct ChunkFiles {
-    /// How they are encoded, `None` if they are decoded.
+pub struct NodeForm {
+    /// How chunk files are encoded, `None` if they are decoded.
     pub encoded: Option<Arc<EncodedChunks>>,
-    /// The form of their names. The default stands for the names of the mount.
+    /// The form of their names.
     pub keys: KeyEncoding,
+    /// Whether the node has the metadata files of Zarr 2.
+    pub is_zarr2: bool,
 }
 
-/// The arrays with chunk files that differ from those of the mount.
+/// The nodes whose files differ from those of the mount.
 #[derive(Debug, Default)]
 pub(super) struct Forms {
     /// A leaf lock.
-    files: RwLock<HashMap<NodePath, ChunkFiles>>,
+    nodes: RwLock<HashMap<NodePath, NodeForm>>,
 }
 
 impl Forms {
     /// Gives the arrays at and below `from` their new paths.
     pub fn move_below(&self, from: &NodePath, to: &NodePath) {
-        let mut known = self.files.write();
+        let mut known = self.nodes.write();
         let moved: Vec<_> = known
             .extract_if(|path, _| path.relative_to(from).is_some())
-            .filter_map(|(path, files)| Some((path.moved(from, to)?, files)))
+            .filter_map(|(path, form)| Some((path.moved(from, to)?, form)))
             .collect();
         known.extend(moved);
     }
 
     /// Forgets the arrays at and below `path`.
     pub fn forget_below(&self, path: &NodePath) {
-        self.files.write().retain(|known, _| known.relative_to(path).is_none());
+        self.nodes.write().retain(|known, _| known.relative_to(path).is_none());
     }
 }
 
 impl Hierarchy {
-    /// Returns what the chunk files of the array at `path` are.
-    pub fn chunk_files(&self, path: &NodePath) -> ChunkFiles {
-        self.forms.files.read().get(path).cloned().unwrap_or_default()
+    /// Returns the form of the files of the node at `path`.
+    pub fn node_form(&self, path: &NodePath) -> NodeForm {
+        self.forms.nodes.read().get(path).cloned().unwrap_or_default()
     }
 
-    /// Says what the chunk files of the array at `path` are from now on.
-    pub fn show_chunk_files(&self, path: &NodePath, files: ChunkFiles) {
-        let mut known = self.forms.files.write();
-        if files == ChunkFiles::default() {
-            known.remove(path);
+    /// Gives the files of the node at `path` this form from now on. Returns the form before.
+    pub fn change_form(&self, path: &NodePath, change: impl FnOnce(&mut NodeForm)) -> NodeForm {
+        let mut nodes = self.forms.nodes.write();
+        let before = nodes.get(path).cloned().unwrap_or_default();
+        let mut form = before.clone();
+        change(&mut form);
+        if form == NodeForm::default() {
+            nodes.remove(path);
         } else {
-            known.insert(path.clone(), files);
+            nodes.insert(path.clone(), form);
         }
+        before
+    }
+
+    /// Whether the node at `path` has the metadata files of Zarr 2 in a mount that shows Zarr 3.
+    pub fn is_zarr2(&self, path: &NodePath) -> bool {
+        self.forms.nodes.read().get(path).is_some_and(|form| form.is_zarr2)
     }
 
     /// Returns the form of the names of chunk files in the array at `path`, `None` if they have the
     /// names of the mount.
     pub fn shown_keys(&self, path: &NodePath) -> Option<KeyEncoding> {
-        let known = self.forms.files.read();
-        known.get(path).map(|files| files.keys).filter(|keys| *keys != KeyEncoding::default())
+        let nodes = self.forms.nodes.read();
+        let form = nodes.get(path)?;
+        match form.keys {
+            keys if keys != KeyEncoding::default() => Some(keys),
+            _ => form.is_zarr2.then_some(KeyEncoding::V2(Separator::Dot)),
+        }
     }
 
     /// Returns how the chunk files of the array at `path` are encoded, `None` if they are decoded.
     pub fn encoded_chunks(&self, path: &NodePath) -> Option<Arc<EncodedChunks>> {
-        self.forms.files.read().get(path).and_then(|files| files.encoded.clone())
-    }
-
-    /// Has the chunk files of the array at `path` show encoded chunks from now on, or decoded ones,
-    /// under the same names.
-    pub fn show_chunks(&self, path: &NodePath, encoded: Option<Arc<EncodedChunks>>) {
-        let keys = self.shown_keys(path).unwrap_or_default();
-        self.show_chunk_files(path, ChunkFiles { encoded, keys });
+        self.forms.nodes.read().get(path).and_then(|form| form.encoded.clone())
     }
 
     /// Returns an array at `path` in the form that its chunk files show.

@@ -43,7 +43,7 @@ pub use above::{Membership, membership};
 pub use change::Changes;
 pub use consolidated::Copies;
 pub use conversion::ConvertedFiles;
-pub use forms::ChunkFiles;
+pub use forms::NodeForm;
 pub use members::{Member, Members};
 pub use moving::Moved;
 pub use node::{Content, Document, Node};

@@ -7,7 +7,7 @@ use std::time::{Instant, SystemTime};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::journal::Journal;
-use super::options::Options;
+use super::options::{Form, Options};
 use crate::array::Array;
 use crate::budget::Budget;
 use crate::cache::ChunkCache;
@@ -63,6 +63,14 @@ impl Core {
     pub fn invalidate(&self, number: u64) {
         if let Some(invalidate) = &*self.invalidate.lock() {
             invalidate(number);
+        }
+    }
+
+    /// Returns the form of the files of the node at `path`.
+    pub fn form_of(&self, path: &NodePath) -> Form {
+        match self.options.form {
+            Form::Zarr3 if self.hierarchy.is_zarr2(path) => Form::Zarr2,
+            form => form,
         }
     }
 

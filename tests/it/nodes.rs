@@ -9,7 +9,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::support::{Mount, Second, errno, names, set_xattr, until};
+use crate::support::{Mount, Second, errno, json_of, names, set_xattr, until};
 
 /// The dialects that nodes can be made in.
 const FORMATS: [&str; 2] = ["v3", "d2020-10"];
@@ -98,20 +98,55 @@ fn a_new_directory_becomes_a_group_after_the_delay() {
     }
 }
 
-/// Shows: mkdir-group.
+/// Shows: zarr2-nodes.
 #[test]
-fn zarr_2_metadata_files_in_a_mount_stay_visible() {
-    let mount = new("v3", &["--writeback-delay", "100ms"]);
+fn zarr_2_metadata_make_nodes_that_look_as_they_were_written_until_the_next_mount() {
+    for format in ["v3", "v2", "n5", "d2020-10"] {
+        let mount = new(format, &["--writeback-delay", "100ms", "--codecs", "none"]);
+        let zarray = json!({
+            "zarr_format": 2, "shape": [4, 4], "chunks": [2, 2], "dtype": "<i2", "fill_value": 0,
+            "order": "C", "filters": null, "compressor": null, "dimension_separator": ".",
+        });
+        fs::create_dir_all(mount.at("old/arr")).unwrap();
+        fs::create_dir(mount.at("old/made")).unwrap();
+        fs::write(mount.at("old/.zattrs"), r#"{"a": 1}"#).unwrap();
+        fs::write(mount.at("old/.zgroup"), r#"{"zarr_format": 2}"#).unwrap();
+        fs::write(mount.at("old/arr/1.1"), [7; 8]).unwrap();
+        fs::write(mount.at("old/arr/.zarray"), zarray.to_string()).unwrap();
+        fs::write(mount.at("old/arr/0.0"), [9; 8]).unwrap();
+        assert_eq!(names(&mount.at("old/arr")), set(&[".zarray", "0.0", "1.1"]), "{format}");
+        assert_eq!(json_of(&mount.at("old/arr/.zarray")), zarray, "{format}");
+        assert_eq!(names(&mount.at("old")), set(&[".zattrs", ".zgroup", "arr", "made"]));
+        until("the delay", || mount.at("old/made/.zgroup").exists());
+        assert_eq!(fs::read(mount.at("old/arr.raw")).unwrap()[..2], [9, 9]);
+        fs::rename(mount.at("old"), mount.at("moved")).unwrap();
+        assert_eq!(names(&mount.at("moved/arr")), set(&[".zarray", "0.0", "1.1"]), "{format}");
+        mount.remount(&[]);
+        assert_eq!(names(&mount.at("moved/arr")), set(&["c", "zarr.json"]), "{format}");
+        assert_eq!(fs::read(mount.at("moved/arr/c/1/1")).unwrap(), [7; 8], "{format}");
+        assert_eq!(json_of(&mount.at("moved/zarr.json"))["attributes"], json!({"a": 1}));
+    }
+}
+
+/// Shows: mkdir-group, zarr2-nodes.
+#[test]
+fn ordinary_files_with_names_of_zarr_2_stay_ordinary() {
+    let mount = Mount::of(
+        |store| {
+            fs::write(store.join("zarr.json"), group().to_string()).unwrap();
+            fs::create_dir_all(store.join("old/arr")).unwrap();
+            fs::write(store.join("old/.zgroup"), r#"{"zarr_format": 2}"#).unwrap();
+            fs::write(store.join("old/arr/0.0"), "chunk").unwrap();
+        },
+        &["--writeback-delay", "100ms"],
+    );
     fs::create_dir_all(mount.at("old/arr/0")).unwrap();
     fs::create_dir(mount.at("new")).unwrap();
-    fs::write(mount.at("old/.zgroup"), "{}").unwrap();
     fs::write(mount.at("old/arr/.zarray"), "{}").unwrap();
-    fs::write(mount.at("old/arr/0/0"), "chunk").unwrap();
     until("the delay", || mount.at("new/zarr.json").exists());
     mount.remount(&[]);
-    let stored = ["new/zarr.json", "old/.zgroup", "old/arr/.zarray", "old/arr/0/0", "zarr.json"];
+    let stored = ["new/zarr.json", "old/.zgroup", "old/arr/.zarray", "old/arr/0.0", "zarr.json"];
     assert_eq!(keys(&mount), set(&stored));
-    assert_eq!(names(&mount.at("old/arr")), set(&[".zarray", "0"]));
 }
 
 /// Shows: mkdir-group.

@@ -227,8 +227,11 @@ impl Directories {
             return Ok(());
         }
         let is_private = path.components().any(|name| name == PRIVATE);
-        if is_private || self.is_of_another_format(path)? {
+        if is_private || self.names.is_of_another_format(path)? {
             return self.core.hierarchy.changes().keep_plain_directory(path);
+        }
+        if path.parent().is_some_and(|group| self.core.hierarchy.is_zarr2(&group)) {
+            self.core.hierarchy.change_form(path, |form| form.is_zarr2 = true);
         }
         match self.core.hierarchy.changes().store_group(path) {
             Ok(key) => {
@@ -248,26 +251,5 @@ impl Directories {
             }
         }
         Ok(())
-    }
-
-    /// Whether a directory or one above it holds a node of Zarr 2, which a Zarr 3 document would
-    /// hide.
-    fn is_of_another_format(&self, path: &NodePath) -> Result<bool> {
-        for path in path.ancestors().iter().chain([path]) {
-            let directory = Place::Node(path.clone());
-            for name in [".zarray", ".zgroup"] {
-                if self.core.hierarchy.dialect().is_reserved(path, name) {
-                    continue;
-                }
-                let is_here = self.names.overlay.get(&directory, name).is_some();
-                let key = self.core.hierarchy.ordinary_prefix(path)?.key(name)?;
-                // Only a stray file beside the root's own document hides nothing.
-                if !path.is_root() && (is_here || self.core.hierarchy.store().stat(&key)?.is_some())
-                {
-                    return Ok(true);
-                }
-            }
-        }
-        Ok(false)
     }
 }

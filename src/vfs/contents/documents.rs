@@ -9,7 +9,7 @@ use super::stored::StoredFiles;
 use super::unsynced::Unsynced;
 use crate::array::Array;
 use crate::error::{At, Error, Kind, Result};
-use crate::hierarchy::{ChunkFiles, Content, ConvertedFiles, Document, Node, Raised, Wanted};
+use crate::hierarchy::{Content, ConvertedFiles, Document, Node, NodeForm, Raised, Wanted};
 use crate::json;
 use crate::metadata::merge::Edit;
 use crate::metadata::model::Group;
@@ -112,11 +112,13 @@ impl DocumentWriter {
     /// Creates a node from a directory that is none, or an array from a group without attributes.
     fn create_node(&self, node: &Node, raised: &Raised) -> Result<()> {
         let path = node.path();
-        let files = self.core.hierarchy.chunk_files(path);
         let encoded = raised.encoded().cloned().map(Arc::new);
-        self.core.hierarchy.show_chunk_files(path, ChunkFiles { encoded, keys: raised.keys() });
-        self.create_in_form(node, raised)
-            .inspect_err(|_| self.core.hierarchy.show_chunk_files(path, files))
+        let before = self.core.hierarchy.change_form(path, |form| {
+            *form = NodeForm { encoded, keys: raised.keys(), ..*form };
+        });
+        self.create_in_form(node, raised).inspect_err(|_| {
+            self.core.hierarchy.change_form(path, |form| *form = before);
+        })
     }
 
     fn create_in_form(&self, node: &Node, raised: &Raised) -> Result<()> {

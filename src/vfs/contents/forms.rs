@@ -62,7 +62,7 @@ impl Contents {
             }
         }
         for (path, chunks) in arrays {
-            self.core.hierarchy.show_chunks(&path, chunks);
+            self.core.hierarchy.change_form(&path, |form| form.encoded = chunks);
             self.core.hierarchy.invalidate(&path);
         }
         for inode in inodes.iter().flatten() {

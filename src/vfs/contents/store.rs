@@ -182,7 +182,7 @@ impl Files {
         shown: Option<&str>,
     ) -> Result<Option<Version>> {
         Ok(match place {
-            Place::Document(path) if self.core.options.form == Form::Zarr3 => {
+            Place::Document(path) if self.core.form_of(path) == Form::Zarr3 => {
                 self.documents.store_document(path, shown, &bytes)?;
                 None
             }

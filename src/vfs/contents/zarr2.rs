@@ -25,6 +25,7 @@ impl DocumentWriter {
             return Ok(());
         }
         if let Place::Copies(_) = place {
+            self.names.zarr2.removed_files.lock().remove(place);
             let edit = Edit { consolidated: Some(true), ..Edit::default() };
             return self.core.hierarchy.changes().edit(path, &edit);
         }
@@ -40,7 +41,7 @@ impl DocumentWriter {
             self.store_document(path, None, document.as_bytes())?;
             self.names.zarr2.note_fill(path, &written);
             self.names.zarr2.early_attributes.lock().remove(path);
-            self.names.zarr2.removed_attributes.lock().retain(|place| place.node() != Some(path));
+            self.names.zarr2.removed_files.lock().retain(|place| place.node() != Some(path));
             let is_wanted = self.names.zarr2.wants_copies.lock().remove(path);
             if is_wanted && kind == NodeKind::Group {
                 return self
@@ -92,13 +93,15 @@ impl DocumentWriter {
                 Ok(())
             }
             _ if node.is_bare() => {
-                self.names.zarr2.removed_attributes.lock().insert(place.clone());
+                self.names.zarr2.removed_files.lock().insert(place.clone());
                 Ok(())
             }
             Place::Attributes(_) => self.store_zarr2(place, None, b"{}").at(place.shown()),
             _ => {
                 let edit = Edit { consolidated: Some(false), ..Edit::default() };
-                self.core.hierarchy.changes().edit(path, &edit)
+                self.core.hierarchy.changes().edit(path, &edit)?;
+                self.names.zarr2.removed_files.lock().insert(place.clone());
+                Ok(())
             }
         }
     }

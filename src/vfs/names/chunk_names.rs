@@ -33,7 +33,7 @@ pub(in crate::vfs) struct ChunkNames {
 impl ChunkNames {
     /// Returns those of the array at `path`, which has `rank` dimensions.
     pub fn of(core: &Core, path: &NodePath, rank: usize) -> Self {
-        let of_mount = match core.options.form {
+        let of_mount = match core.form_of(path) {
             Form::Zarr2 => KeyEncoding::V2(Separator::Dot),
             Form::Zarr3 | Form::View(_) => KeyEncoding::default(),
         };

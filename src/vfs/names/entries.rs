@@ -27,7 +27,7 @@ impl Listings {
         let names: DirEntries = Box::new(own.chain(stored));
         let Place::Node(path) = directory else { return Ok(names) };
         let names = self.with_chunk_names(path, names)?;
-        let names = match self.core.options.form {
+        let names = match self.core.form_of(path) {
             Form::Zarr3 => names,
             Form::Zarr2 => self.names.zarr2.names_of_zarr2(path, names)?,
             Form::View(_) => Box::new(self.groups_in(path)?.into_iter()),
@@ -37,7 +37,7 @@ impl Listings {
 
     /// Gives the chunks in the directory of an array the names that its metadata file shows.
     fn with_chunk_names(&self, path: &NodePath, names: DirEntries) -> Result<DirEntries> {
-        let form = self.core.options.form;
+        let form = self.core.form_of(path);
         if matches!(form, Form::View(_))
             || (form == Form::Zarr3 && self.core.hierarchy.shown_keys(path).is_none())
         {

@@ -60,7 +60,7 @@ impl Names {
     /// Returns where `name` in `directory` leads, in the tree of places.
     fn translate(&self, directory: &Place, name: &str) -> Result<Named> {
         let Place::Node(path) = directory else { return Ok(Named::Same) };
-        let form = self.core.options.form;
+        let form = self.core.form_of(path);
         if form == Form::Zarr3 && self.core.hierarchy.shown_keys(path).is_none() {
             return Ok(Named::Same);
         }

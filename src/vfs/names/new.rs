@@ -1,7 +1,10 @@
 //! The places of new files, and why some names cannot be created.
 
 use super::Names;
-use super::place::{CHUNKS, CONTROL, DOCUMENT, Place, below, below_shown, new_chunk};
+use super::place::{
+    CHUNKS, CONTROL, DOCUMENT, Place, ZARRAY, ZATTRS, ZGROUP, ZMETADATA, below, below_shown,
+    new_chunk,
+};
 use crate::array::parse_index;
 use crate::error::{At, Error, Kind, Result};
 use crate::hierarchy::Content as NodeContent;
@@ -46,7 +49,8 @@ impl Names {
                 new_chunk(path, &array, coords)
             }
             Place::Node(path) => {
-                if self.core.options.form == Form::Zarr2
+                self.choose_form(path, name)?;
+                if self.core.form_of(path) == Form::Zarr2
                     && let Some(place) = self
                         .zarr2
                         .place_for_new_of_zarr2(path, name)
@@ -75,6 +79,46 @@ impl Names {
             Place::OrdinaryDir(path, _) => self.new_ordinary(path, directory, name),
             _ => Err(Error::new(Kind::NotDirectory, "not a directory")),
         }
+    }
+
+    /// Gives a directory that is no node yet the form of the metadata file that a program creates
+    /// in it.
+    fn choose_form(&self, path: &NodePath, name: &str) -> Result<()> {
+        let is_zarr2 = match name {
+            ZARRAY | ZGROUP | ZATTRS | ZMETADATA => true,
+            DOCUMENT => false,
+            _ => return Ok(()),
+        };
+        if self.core.options.form != Form::Zarr3 || self.core.hierarchy.is_zarr2(path) == is_zarr2 {
+            return Ok(());
+        }
+        if self.core.hierarchy.existing(path)?.is_bare()
+            && !(is_zarr2 && self.is_of_another_format(path)?)
+        {
+            self.core.hierarchy.change_form(path, |form| form.is_zarr2 = is_zarr2);
+        }
+        Ok(())
+    }
+
+    /// Whether a directory or one above it holds ordinary files with the names of Zarr 2 metadata,
+    /// which belong to a hierarchy that the store does not know.
+    pub fn is_of_another_format(&self, path: &NodePath) -> Result<bool> {
+        for path in path.ancestors().iter().chain([path]) {
+            let directory = Place::Node(path.clone());
+            for name in [ZARRAY, ZGROUP] {
+                if self.core.hierarchy.dialect().is_reserved(path, name) {
+                    continue;
+                }
+                let is_here = self.overlay.get(&directory, name).is_some();
+                let key = self.core.hierarchy.ordinary_prefix(path)?.key(name)?;
+                // Only a stray file beside the root's own document hides nothing.
+                if !path.is_root() && (is_here || self.core.hierarchy.store().stat(&key)?.is_some())
+                {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
     }
 
     fn new_ordinary(&self, path: &NodePath, directory: &Place, name: &str) -> Result<Place> {

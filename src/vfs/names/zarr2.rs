@@ -32,8 +32,9 @@ use crate::vfs::options::Form;
 pub(in crate::vfs) struct Zarr2 {
     core: Arc<Core>,
     overlay: Arc<Overlay>,
-    /// Attributes files that were removed although their node was removed before. A leaf lock.
-    pub removed_attributes: Mutex<HashSet<Place>>,
+    /// Files that a program removed, but that would be shown again: attributes of a removed node,
+    /// and consolidated metadata. A leaf lock.
+    pub removed_files: Mutex<HashSet<Place>>,
     /// Attributes that were written before the metadata file of their node. A leaf lock.
     pub early_attributes: Mutex<HashMap<NodePath, String>>,
     /// Arrays whose metadata give no fill value. A leaf lock.
@@ -50,7 +51,7 @@ impl Zarr2 {
         Self {
             core,
             overlay,
-            removed_attributes: Mutex::default(),
+            removed_files: Mutex::default(),
             early_attributes: Mutex::default(),
             lacks_fill: Mutex::default(),
             wants_copies: Mutex::default(),
@@ -60,7 +61,7 @@ impl Zarr2 {
 
     /// Forgets what was written beside a node that is gone.
     pub fn forget(&self, path: &NodePath) {
-        self.removed_attributes.lock().retain(|place| place.node() != Some(path));
+        self.removed_files.lock().retain(|place| place.node() != Some(path));
         self.early_attributes.lock().remove(path);
     }
 
@@ -82,7 +83,6 @@ impl Zarr2 {
     /// give no fill value: it can be opened by name, but is not listed.
     pub fn unlisted_chunk(&self, directory: &Place, name: &str) -> Result<Option<Place>> {
         let (path, indices) = match directory {
-            _ if self.core.options.form != Form::Zarr2 => return Ok(None),
             Place::Node(path) if name == CHUNKS => (path, Vec::new()),
             Place::ChunkDir(path, prefix) => match parse_index(name) {
                 Some(index) => (path, [&prefix[..], &[index]].concat()),
@@ -108,7 +108,7 @@ impl Zarr2 {
 
     /// Whether chunks that are not stored can be opened.
     pub fn shows_fill(&self, path: &NodePath, array: &Array) -> bool {
-        if self.core.options.form == Form::Zarr3 {
+        if self.core.form_of(path) == Form::Zarr3 {
             return false;
         }
         let Ok(Some(node)) = self.core.hierarchy.node(path) else { return false };
@@ -128,9 +128,7 @@ impl Zarr2 {
         let Some(path) = place.node() else { return Ok(None) };
         let Some(node) = self.core.hierarchy.node(path)? else { return Ok(None) };
         let is_there = match &place {
-            _ if node.removed().is_some() && self.removed_attributes.lock().contains(&place) => {
-                false
-            }
+            _ if node.removed().is_some() && self.removed_files.lock().contains(&place) => false,
             Place::Attributes(path) if node.is_bare() && node.removed().is_none() => {
                 self.early_attributes.lock().contains_key(path)
             }
@@ -138,7 +136,10 @@ impl Zarr2 {
             // Every group has them by name, so that libraries need not read each metadata file.
             Place::Copies(_) => {
                 let is_node = !node.is_bare() || node.removed().is_some();
-                is_node && matches!(node.content(), Content::Group(_))
+                let is_removed = self.removed_files.lock().contains(&place);
+                is_node
+                    && matches!(node.content(), Content::Group(_))
+                    && (!is_removed || self.core.hierarchy.copies().shows_consolidated(&node)?)
             }
             _ => false,
         };
@@ -203,7 +204,7 @@ impl Zarr2 {
             }
             Place::Attributes(_) => Ok(self.documents_of(&node)?.attributes.into()),
             Place::Copies(_) => self.copies_of(path, wanted),
-            _ if self.core.options.form == Form::Zarr3 => self.core.hierarchy.shown(&node, wanted),
+            _ if self.core.form_of(path) == Form::Zarr3 => self.core.hierarchy.shown(&node, wanted),
             _ => match node.content() {
                 Content::NotUnderstood(..) => self.core.hierarchy.shown(&node, wanted),
                 Content::Group(_) | Content::Array(_) => {

@@ -1,0 +1,147 @@
+"""Programs that write Zarr 2 make nodes of a mount that shows Zarr 3, and read back what they wrote."""
+
+import os
+import shutil
+import subprocess
+
+import numcodecs
+import numpy as np
+import pytest
+import tensorstore as ts
+import xarray as xr
+import zarr
+
+from hierarchies import assert_same
+
+VALUES = np.random.default_rng(22).integers(0, 100, (50, 70)).astype("i4")
+ARRAYS = {
+    "default": {},
+    "plain": dict(compressors=None),
+    "fortran": dict(order="F"),
+    "filters": dict(filters=[numcodecs.Delta("<i4")], compressors=numcodecs.Zlib()),
+    "big": dict(compressors=None, dtype=">i4"),
+    "slashes": dict(chunk_key_encoding={"name": "v2", "separator": "/"}),
+}
+PLACES = [("v3",), ("v3", "--shards", "64K"), ("v3", "--writeback=all"), ("v2",), ("d2020-10",)]
+LACKS = {"d2020-10": ["filters"]}
+
+
+@pytest.fixture
+def new(mount, tmp_path):
+    """`with new(dialect, *options) as m:` mounts an empty store of a dialect."""
+
+    def made(dialect, *options):
+        return mount(tmp_path / "store", "--create", "--format", dialect, *options, copy=False)
+
+    return made
+
+
+def ident(place):
+    return "-".join(part.strip("-") for part in place)
+
+
+def create(where, kind):
+    options = {"dtype": "<i4", **ARRAYS[kind]}
+    array = zarr.create_array(where, shape=VALUES.shape, chunks=(10, 30), zarr_format=2, **options)
+    array[...] = VALUES
+    return array
+
+
+@pytest.mark.parametrize("place", PLACES, ids=ident)
+def test_zarr_python_writes_its_zarr_2(new, mount, place):
+    kinds = [kind for kind in ARRAYS if kind not in LACKS.get(place[0], [])]
+    with new(*place) as m:
+        group = zarr.open_group(m / "g", mode="w", zarr_format=2, attributes={"title": "x"})
+        for kind in kinds:
+            array = create(m / f"g/{kind}", kind)
+            array.attrs["unit"] = "K"
+            again = zarr.open_array(m / f"g/{kind}")
+            assert again.metadata.to_dict() == array.metadata.to_dict(), kind
+            again[3:14, 5:40] = 9
+            again.append(VALUES[:10])
+            expected = np.concatenate([VALUES, VALUES[:10]])
+            expected[3:14, 5:40] = 9
+            assert_same(zarr.open_array(m / f"g/{kind}")[...], expected, kind)
+            assert_same(np.load(m / f"g/{kind}.npy"), expected, kind)
+            assert sorted(os.listdir(m / f"g/{kind}"))[:2] == [".zarray", ".zattrs"]
+        zarr.consolidate_metadata(m / "g", zarr_format=2)
+        found = zarr.open_consolidated(m / "g", zarr_format=2)
+        assert found.attrs["title"] == "x" and sorted(found) == sorted(kinds)
+        zarr.create_array(m / "other", data=VALUES)
+        assert sorted(os.listdir(m / "g")) == sorted([".zattrs", ".zgroup", ".zmetadata", *kinds])
+        del group[kinds[-1]]
+        (m / "g").rename(m / "moved")
+        assert_same(zarr.open_group(m / "moved", mode="r")["default"][...], expected, "moved")
+        shutil.copytree(m / "moved", m / "copied")
+        assert_same(zarr.open_group(m / "copied", mode="r")["default"][...], expected, "copied")
+    with mount(m.store, copy=False) as m:
+        for group in ("moved", "copied"):
+            for kind in kinds[:-1]:
+                again = zarr.open_array(m / f"{group}/{kind}", mode="r")
+                assert_same(again[...], expected, kind)
+                assert again.metadata.zarr_format == 3 and again.attrs["unit"] == "K"
+    if place[0] != "d2020-10":
+        assert_same(zarr.open_group(m.store, mode="r")["moved/default"][...], expected, "stored")
+
+
+@pytest.mark.parametrize("place", [("v3",), ("v2",), ("v3", "--shards", "64K")], ids=ident)
+def test_xarray_writes_its_zarr_2(new, mount, place):
+    data = xr.Dataset(
+        {"t": (("time", "x"), VALUES.astype("f4"), {"units": "K"})},
+        coords={"time": np.arange("2000-01-01", "2000-02-20", dtype="M8[D]").astype("M8[ns]"), "x": [f"n{i}" for i in range(70)]},
+    )
+    with new(*place) as m:
+        data.to_zarr(m / "d", zarr_format=2, mode="w")
+        data.to_zarr(m / "d", zarr_format=2, mode="w")
+        xr.testing.assert_identical(xr.open_zarr(m / "d").load(), data)
+        later = data.assign_coords(time=data.time + np.timedelta64(50, "D"))
+        later.to_zarr(m / "d", append_dim="time")
+        both = xr.concat([data, later], "time", data_vars="minimal")
+        xr.testing.assert_equal(xr.open_zarr(m / "d").load(), both)
+        xr.testing.assert_equal(xr.open_dataset(m / "d.nc").load().t, both.t)
+    with mount(m.store, copy=False) as m:
+        xr.testing.assert_equal(xr.open_zarr(m / "d").load(), both)
+    xr.testing.assert_equal(xr.open_zarr(m.store / "d", consolidated=False).load(), both)
+
+
+@pytest.mark.parametrize("program", ["cp -rT . MNT/tree", "rsync -rt . MNT/tree", "tar c . | tar xC MNT/tree"])
+def test_a_tree_of_zarr_2_is_copied_into_a_mount(mount, tmp_path, program):
+    zarr.open_group(tmp_path / "tree", mode="w", zarr_format=2, attributes={"title": "x"})
+    for kind in ARRAYS:
+        create(tmp_path / f"tree/{kind}", kind)
+    zarr.consolidate_metadata(tmp_path / "tree", zarr_format=2)
+    with mount(tmp_path / "new", "--create", copy=False) as m:
+        (m / "tree").mkdir()
+        command = program.replace("MNT", str(m.path))
+        subprocess.run(command, cwd=tmp_path / "tree", check=True, shell=True)
+        for kind in ARRAYS:
+            assert_same(zarr.open_array(m / f"tree/{kind}")[...], VALUES, kind)
+            assert (m / f"tree/{kind}.npy").exists()
+        assert zarr.open_consolidated(m / "tree", zarr_format=2).attrs["title"] == "x"
+    for kind in ARRAYS:
+        assert_same(zarr.open_array(m.store / f"tree/{kind}", mode="r")[...], VALUES, kind)
+
+
+def test_tensorstore_writes_its_zarr_2(new, mount):
+    with new("v3") as m:
+        spec = {
+            "driver": "zarr",
+            "kvstore": f"file://{m / 'x'}/",
+            "metadata": {"chunks": [10, 30], "compressor": {"id": "blosc", "cname": "lz4"}, "dimension_separator": "/"},
+        }
+        array = ts.open(spec, create=True, dtype=ts.int32, shape=VALUES.shape).result()
+        array.write(VALUES).result()
+        assert_same(array.read().result(), VALUES, "x")
+        assert_same(np.load(m / "x.npy"), VALUES, "x")
+    with mount(m.store, copy=False) as m:
+        assert_same(zarr.open_array(m / "x", mode="r")[...], VALUES, "x")
+
+
+def test_the_whole_mount_becomes_zarr_2_when_a_program_replaces_its_root(new, mount):
+    with new("v3") as m:
+        os.remove(m / "zarr.json")
+        zarr.open_group(m.path, mode="a", zarr_format=2, attributes={"title": "x"})
+        create(m / "a", "default")
+        assert_same(zarr.open_group(m.path, mode="r")["a"][...], VALUES, "a")
+        assert sorted(os.listdir(m.path)) == [".zattrs", ".zgroup", ".zmetadata", "a"]
+    assert zarr.open_group(m.store, mode="r").attrs["title"] == "x"
