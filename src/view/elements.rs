@@ -144,6 +144,12 @@ impl Elements {
         }
     }
 
+    /// Whether they are of variable length, so that only a part that is derived from them reads
+    /// them.
+    pub fn is_variable(&self) -> bool {
+        self.array.model().dtype.is_variable()
+    }
+
     /// Whether both are the same elements of the same array in the same layout.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         let of_array = self.path == other.path && self.array.has_elements_of(&other.array);

@@ -4,6 +4,7 @@
 //! chunks that overlap it. A file never changes, except for bytes that the format lets libraries
 //! rewrite.
 
+use std::fmt;
 use std::ops::{ControlFlow, Range};
 
 use bytes::Bytes;
@@ -41,6 +42,18 @@ pub enum Part {
     Zeros(u64),
     /// The elements of an array.
     Elements(Elements),
+    /// Bytes that are made from chunks when they are read, and cannot be written.
+    Derived(Box<dyn Derived>),
+}
+
+/// Bytes of a file that are made from chunks when they are read.
+pub trait Derived: fmt::Debug + Send + Sync {
+    /// Returns the length in bytes.
+    fn len(&self) -> u64;
+    /// Returns a number that depends on all bytes.
+    fn print(&self) -> u64;
+    /// Fills `target` with the bytes from `from` on. [`Kind::Stale`] if the chunks have changed.
+    fn read(&self, from: u64, target: &mut [u8], get: &GetChunk<'_>) -> Result<()>;
 }
 
 /// A node as a file.
@@ -147,6 +160,7 @@ impl View {
             (Part::Bytes(one), Part::Bytes(other)) => one == other,
             (Part::Zeros(one), Part::Zeros(other)) => one == other,
             (Part::Elements(one), Part::Elements(other)) => one.is_like(other),
+            (Part::Derived(one), Part::Derived(other)) => one.print() == other.print(),
             _ => false,
         };
         self.parts.len() == other.parts.len() && self.parts.iter().zip(&other.parts).all(is_like)
@@ -161,8 +175,13 @@ impl View {
     pub fn elements(&self) -> impl Iterator<Item = &Elements> {
         self.parts.iter().filter_map(|(part, _)| match part {
             Part::Elements(elements) => Some(elements),
-            Part::Bytes(_) | Part::Zeros(_) => None,
+            Part::Bytes(_) | Part::Zeros(_) | Part::Derived(_) => None,
         })
+    }
+
+    /// Whether any of `len` bytes from `offset` on is derived from chunks.
+    pub fn is_derived(&self, offset: u64, len: usize) -> bool {
+        self.pieces(offset, len).any(|piece| matches!(piece.part, Part::Derived(_)))
     }
 
     /// Reads up to `len` bytes from `offset`: fewer only at the end.
@@ -177,6 +196,7 @@ impl View {
                 Part::Bytes(own) => target.copy_from_slice(slice(own, from, target.len())?),
                 Part::Zeros(_) => {}
                 Part::Elements(elements) => elements.read(from, target, get)?,
+                Part::Derived(derived) => derived.read(from, target, get)?,
             }
         }
         self.overlay.lock().read(offset, &mut bytes);
@@ -231,8 +251,14 @@ impl View {
 
     /// Writes `data` at `offset` to the chunks. Fails before the first write if `data` changes
     /// bytes that are not elements, or ends after the file.
-    pub fn write(&self, offset: u64, data: &[u8], change: &mut ChangeChunk<'_>) -> Result<()> {
-        self.check_write(offset, data)?;
+    pub fn write(
+        &self,
+        offset: u64,
+        data: &[u8],
+        get: &GetChunk<'_>,
+        change: &mut ChangeChunk<'_>,
+    ) -> Result<()> {
+        self.check_write(offset, data, get)?;
         self.overlay.lock().write(offset, data);
         self.write_elements(offset, data, change)
     }
@@ -258,7 +284,8 @@ impl View {
     }
 
     /// Fails if `data` at `offset` ends after the file, or changes bytes that are not elements.
-    pub fn check_write(&self, offset: u64, data: &[u8]) -> Result<()> {
+    /// `get` reads chunks of parts that are derived from them.
+    pub fn check_write(&self, offset: u64, data: &[u8], get: &GetChunk<'_>) -> Result<()> {
         let len = u64::try_from(data.len()).unwrap_or(u64::MAX);
         if offset.checked_add(len).is_none_or(|end| end > self.len) {
             return Err(Error::too_large(format!(
@@ -270,21 +297,29 @@ impl View {
         for Piece { part, from, within } in self.pieces(offset, data.len()) {
             let at = offset.saturating_add(u64::try_from(within.start).unwrap_or(u64::MAX));
             let new = data.get(within).ok_or_else(outside)?;
-            let differs = match part {
-                Part::Bytes(own) => first_other(new, slice(own, from, new.len())?),
-                Part::Zeros(_) => new.iter().position(|byte| *byte != 0),
-                Part::Elements(_) => None,
+            let made;
+            let own = match part {
+                Part::Bytes(own) => slice(own, from, new.len())?,
+                Part::Zeros(_) => {
+                    made = vec![0; new.len()];
+                    &made[..]
+                }
+                Part::Derived(derived) => {
+                    let mut bytes = reserve(new.len())?;
+                    bytes.resize(new.len(), 0);
+                    derived.read(from, &mut bytes, get)?;
+                    made = bytes;
+                    &made[..]
+                }
+                Part::Elements(_) => continue,
             };
-            let Some(first) = differs else { continue };
-            let last = match part {
-                Part::Bytes(own) => last_other(new, slice(own, from, new.len())?),
-                _ => new.iter().rposition(|byte| *byte != 0),
-            };
+            let Some(first) = first_other(new, own) else { continue };
+            let last = last_other(new, own);
             let place = |index: usize| at.saturating_add(u64::try_from(index).unwrap_or(u64::MAX));
             if !overlay.allows(place(first), place(last.unwrap_or(first))) {
                 let detail = format!(
-                    "the header cannot change (byte {} of the file): change it in a copy, or \
-                     change the metadata of the node",
+                    "the header and strings cannot change (byte {} of the file): change them in a \
+                     copy, or change the node itself",
                     place(first)
                 );
                 return Err(Error::new(Kind::NotPermitted, detail));
@@ -319,6 +354,7 @@ impl Part {
             Self::Bytes(bytes) => u64::try_from(bytes.len()).unwrap_or(u64::MAX),
             Self::Zeros(len) => *len,
             Self::Elements(elements) => elements.len(),
+            Self::Derived(derived) => derived.len(),
         }
     }
 

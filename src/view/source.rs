@@ -183,6 +183,11 @@ impl<'s> Source<'s> {
         paths.filter_map(|path| self.other(&path).ok())
     }
 
+    /// Returns what reads chunks.
+    pub fn get_chunk(&self) -> &'s GetChunk<'s> {
+        self.get
+    }
+
     /// Returns the elements of the array as a part of a file.
     pub fn elements(&self, layout: Layout, items: Items) -> Result<Elements> {
         Elements::new(self.path(), self.array()?, layout, items)
@@ -291,7 +296,7 @@ fn check_texts_len(len: Option<u64>) -> Result<()> {
 }
 
 /// Fails if there are too many chunks to read for a header.
-fn check_chunk_count(counts: &[u64]) -> Result<()> {
+pub(in crate::view) fn check_chunk_count(counts: &[u64]) -> Result<()> {
     let count = counts.iter().try_fold(1, |all: u64, count| all.checked_mul(*count));
     if count.is_some_and(|count| count <= MAX_CHUNKS) {
         return Ok(());

@@ -146,7 +146,7 @@ impl Bed {
     fn write(&self, offset: u64, data: &[u8], case: &Case) -> Result<()> {
         let chunk_len = case.chunks.iter().product::<u64>();
         let fill = FILL.to_le_bytes().repeat(chunk_len as usize);
-        self.view.write(offset, data, &mut |_, coords, cover, change| {
+        self.view.write(offset, data, &|_, _, _| Ok(None), &mut |_, coords, cover, change| {
             let mut chunks = self.chunks.borrow_mut();
             if cover == Cover::Whole {
                 chunks.remove(coords.indices());
@@ -237,7 +237,7 @@ fn a_part_of_the_elements_is_read_and_written_where_it_lies() {
     let (rows, first) = (all.range(12, 12).expect("in it"), all.range(0, 12).expect("in it"));
     let view = View::new([rows.range(6, 6).expect("in it").into(), first.into()]).expect("a file");
     let data: Vec<u8> = (1..=18).collect();
-    view.write(0, &data, &mut |_, coords, _, change| {
+    view.write(0, &data, &|_, _, _| Ok(None), &mut |_, coords, _, change| {
         let mut chunks = chunks.borrow_mut();
         change(chunks.entry(coords.indices().to_vec()).or_insert_with(|| vec![0; 8]))
     })

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use super::chunks::ChunkWriter;
 use super::files::Files;
+use crate::array::Coords;
 use crate::array::region::Cover;
 use crate::cache::Due;
 use crate::error::{At, Error, Result};
@@ -22,7 +23,7 @@ use crate::vfs::names::Names;
 use crate::vfs::names::file::Write;
 use crate::vfs::names::views::as_gone;
 use crate::vfs::reader::open_view::{MOST_AT_HAND, OpenView};
-use crate::view::{ChangeChunk, Format, View};
+use crate::view::{ChangeChunk, Elements, Excerpt, Format, View};
 
 /// How many zero bytes to write at once.
 const ZEROS: usize = 1 << 20;
@@ -42,7 +43,11 @@ impl ViewWriter {
         if self.core.cache.pending_len() > self.core.options.dirty_limit / 2 {
             return Ok(false);
         }
-        open.view.check_write(write.offset, write.data)?;
+        if open.view.is_derived(write.offset, write.data.len()) {
+            return Ok(false);
+        }
+        let get = self.get_chunk(open.moves);
+        open.view.check_write(write.offset, write.data, &get)?;
         let (offset, end) = (write.offset, write.end());
         if !open.writing.as_ref().is_none_or(|writing| writing.try_begin(offset, end, open.is_cut))
         {
@@ -65,7 +70,7 @@ impl ViewWriter {
         let mut all_wait = true;
         // If a chunk is stored at this moment, it is no longer pending, and the caller repeats the
         // write.
-        open.view.write(offset, write.data, &mut |elements, coords, cover, change| {
+        open.view.write(offset, write.data, &get, &mut |elements, coords, cover, change| {
             let array = self.core.array_of(elements, open.moves)?;
             all_wait &= self.core.cache.try_change(&array, coords, &cover, change)?;
             Ok(())
@@ -81,13 +86,15 @@ impl ViewWriter {
     /// Writes `data` at `offset` of a view, which makes its chunks pending. Returns whether it also
     /// zeroed skipped bytes.
     pub fn write_view(&self, open: &OpenView, write: Write<'_>, by: Thread) -> Result<bool> {
-        open.view.check_write(write.offset, write.data)?;
+        let get = self.get_chunk(open.moves);
+        open.view.check_write(write.offset, write.data, &get)?;
         open.note_author(by);
         let is_filled = self.begin_in_view(open, write.offset, write.end())?;
         let shared = self.core.tree_lock.read();
         open.view.write(
             write.offset,
             write.data,
+            &get,
             &mut self.change_in_view(open.moves, open.is_cut),
         )?;
         drop(shared);
@@ -131,6 +138,19 @@ impl ViewWriter {
             self.chunks.store_full();
         } else {
             self.chunks.store_full_soon();
+        }
+    }
+
+    /// Returns a function that reads chunks of a view.
+    fn get_chunk(
+        &self,
+        moves: u64,
+    ) -> impl Fn(&Elements, &Coords, &Range<usize>) -> Result<Option<Excerpt>> {
+        move |elements, coords, _| {
+            let array = self.core.array_of(elements, moves)?;
+            let since = self.core.fresh_since(None);
+            let chunk = self.core.cache.get_fresh(&array, coords, since).at(&elements.path)?;
+            Ok(chunk.map(|chunk| chunk.bytes.into()))
         }
     }
 
@@ -216,7 +236,8 @@ impl ViewWriter {
                 kept.view.len()
             )));
         }
-        kept.view.write(0, bytes, &mut self.change_in_view(kept.moves, true))?;
+        let get = self.get_chunk(kept.moves);
+        kept.view.write(0, bytes, &get, &mut self.change_in_view(kept.moves, true))?;
         self.store_view(&kept.view)
     }
 }

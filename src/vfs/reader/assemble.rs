@@ -13,14 +13,14 @@ use super::open_view::OpenView;
 use super::pattern::Ticket;
 use super::plan::{Chunk, Fetch, Ranges};
 use super::request::{Part, Request};
-use crate::array::ChunkRef;
+use crate::array::{ChunkRef, Coords};
 use crate::buffer::Buffer;
 use crate::cache::Residency;
 use crate::error::{At, Error, Kind, Result};
 use crate::pool::Urgency;
 use crate::store::{Stat, Version};
 use crate::vfs::kernel::view_pages::Seen;
-use crate::view::{Excerpt, GetChunk};
+use crate::view::{Elements, Excerpt, GetChunk};
 
 /// Up to `1/SMALL_PART` of a chunk is a small part of it.
 const SMALL_PART: u64 = 2;
@@ -35,6 +35,16 @@ pub(super) struct Execution<'e> {
     pub ticket: &'e Ticket,
     /// Whether the chunks are for this read alone, which ends with its sequence.
     pub is_long_part: bool,
+}
+
+impl Execution<'_> {
+    /// Fails for a long part whose sequence of reads has ended.
+    fn check_goes_on(&self) -> Result<()> {
+        if self.is_long_part && self.ticket.has_ended() {
+            return Err(Error::new(Kind::Stale, "the sequence of reads has ended"));
+        }
+        Ok(())
+    }
 }
 
 /// Makes ranges of views from their chunks.
@@ -74,6 +84,9 @@ impl Assembler {
         };
         decode_next(how.beside);
         let get: &GetChunk<'_> = &|elements, coords, range| {
+            if elements.is_variable() {
+                return self.get_apart(open, elements, coords, since);
+            }
             let at = next.replace(next.get().saturating_add(1));
             let part = request.parts.get(at);
             debug_assert!(part.is_none_or(|part| part.chunk.coords == *coords));
@@ -84,9 +97,7 @@ impl Assembler {
                 note(Some(chunk.stat.version));
                 return Ok(Some(chunk.bytes.clone().into()));
             }
-            if how.is_long_part && how.ticket.has_ended() {
-                return Err(Error::new(Kind::Stale, "the sequence of reads has ended"));
-            }
+            how.check_goes_on()?;
             decode_next(how.beside.min(1));
             let chunk = match part {
                 Some(part) => part.chunk.clone(),
@@ -120,6 +131,19 @@ impl Assembler {
         let bytes = open.view.read(request.offset, request.len(), get);
         seen.note_all(read.into_inner());
         bytes
+    }
+
+    /// Returns a chunk with elements of variable length, which no plan knows.
+    fn get_apart(
+        &self,
+        open: &OpenView,
+        elements: &Elements,
+        coords: &Coords,
+        since: Option<Instant>,
+    ) -> Result<Option<Excerpt>> {
+        let array = self.decoder.core.array_of(elements, open.moves)?;
+        let found = self.decoder.core.cache.get_fresh(&array, coords, since);
+        Ok(found.at(&elements.path)?.map(|found| found.bytes.into()))
     }
 
     /// Decodes the absent chunks of a request into the cache, or ranges of them, with the threads

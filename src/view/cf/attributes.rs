@@ -33,6 +33,10 @@ pub(in crate::view) enum Values {
     Texts(Vec<String>),
     /// Numbers of a type, little endian, and whether they are a list.
     Numbers(DType, Vec<u8>, Many),
+    /// Booleans, each a byte, and whether they are a list.
+    Bools(Vec<u8>, Many),
+    /// An empty list.
+    Nothing,
 }
 
 /// Whether numbers are a list or a single number.
@@ -124,7 +128,7 @@ fn values(value: &Value) -> Option<Values> {
                 items.iter().map(|item| item.as_str().map(ToOwned::to_owned)).collect();
             let items: Vec<&Value> = items.iter().collect();
             match (numbers(&items, Many::Yes), texts) {
-                _ if items.is_empty() => json(),
+                _ if items.is_empty() => Some(Values::Nothing),
                 (Some(numbers), _) => Some(numbers),
                 (None, Some(texts)) if texts.iter().any(|text| text.contains('\0')) => json(),
                 (None, Some(texts)) => Some(Values::Texts(texts)),
@@ -141,7 +145,9 @@ fn numbers(values: &[&Value], many: Many) -> Option<Values> {
         Some(Values::Numbers(DType::Int(len), bytes?.concat(), many))
     };
     if values.iter().all(|value| value.is_boolean()) {
-        return of(1, values.iter().map(|value| Some(vec![u8::from(value.as_bool()?)])).collect());
+        let bytes: Option<Vec<u8>> =
+            values.iter().map(|value| value.as_bool().map(u8::from)).collect();
+        return Some(Values::Bools(bytes?, many));
     }
     let plain = |value: &&Value| {
         let text = value.as_number()?.as_str();

@@ -303,6 +303,8 @@ impl Header {
                 let json = || serde_json::Value::from(texts.clone()).to_string();
                 text(&if is_plain { texts.join(" ") } else { json() })
             }
+            Values::Nothing => text("[]"),
+            Values::Bools(bytes, _) => (DType::Int(1), bytes.clone()),
             Values::Numbers(dtype, bytes, many) => {
                 let is_there = self.version == Version::Cdf5
                     || !matches!(dtype, DType::Uint(_) | DType::Int(8));

@@ -6,7 +6,7 @@ use super::file::{Attribute, File, Value};
 use super::message;
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::view::cf::{self, Values};
+use crate::view::cf::{self, Many, Values};
 
 /// Longer values are stored in a global heap, because an attribute in a header must be shorter than
 /// 64 KiB.
@@ -73,6 +73,14 @@ fn attribute(file: &mut File, of: &cf::Attribute, texts: Texts) -> Result<Attrib
         Values::Numbers(dtype, bytes, many) if bytes.len() > MAX_VALUE_LEN => {
             any_text(file, name, &cf::decimal(bytes, dtype, *many))
         }
+        // h5py reads and writes booleans.
+        Values::Bools(bytes, many) if texts == Texts::Any => {
+            numbers(name, &DType::Bool, bytes, *many)
+        }
+        Values::Bools(bytes, many) => numbers(name, &DType::Int(1), bytes, *many),
+        // As in h5py.
+        Values::Nothing if texts == Texts::Any => numbers(name, &DType::Float(8), &[], Many::Yes),
+        Values::Nothing => fixed(name, b"[]"),
         Values::Numbers(dtype, bytes, many) => numbers(name, dtype, bytes, *many),
     }
 }
@@ -103,16 +111,11 @@ pub(super) fn fixed(name: &str, text: &[u8]) -> Result<Attribute> {
 }
 
 /// Returns an attribute of numbers.
-pub(super) fn numbers(
-    name: &str,
-    dtype: &DType,
-    bytes: &[u8],
-    many: cf::Many,
-) -> Result<Attribute> {
+pub(super) fn numbers(name: &str, dtype: &DType, bytes: &[u8], many: Many) -> Result<Attribute> {
     let count = u64::try_from(bytes.len() / dtype.item_len().max(1)).unwrap_or(u64::MAX);
     let space = match many {
-        cf::Many::No => message::dataspace(&[])?,
-        cf::Many::Yes => message::dataspace(&[count])?,
+        Many::No => message::dataspace(&[])?,
+        Many::Yes => message::dataspace(&[count])?,
     };
     let value = Value::Bytes(bytes.to_vec());
     Ok(Attribute { name: name.to_owned(), dtype: message::datatype(dtype)?, space, value })
@@ -130,7 +133,7 @@ pub(super) fn labels(file: &mut File, names: &[Option<String>]) -> Result<Option
 
 fn any_text(file: &mut File, name: &str, text: &str) -> Result<Attribute> {
     let value = Value::InHeap(vec![file.text(text)]);
-    let (dtype, space) = (message::any_string()?, message::dataspace(&[])?);
+    let (dtype, space) = (message::any_string(&DType::String)?, message::dataspace(&[])?);
     Ok(Attribute { name: name.to_owned(), dtype, space, value })
 }
 
@@ -141,6 +144,6 @@ fn any_texts<'t>(
 ) -> Result<Attribute> {
     let items: Vec<_> = texts.map(|text| file.text(text)).collect();
     let space = message::dataspace(&[u64::try_from(items.len()).unwrap_or(u64::MAX)])?;
-    let (dtype, value) = (message::any_string()?, Value::InHeap(items));
+    let (dtype, value) = (message::any_string(&DType::String)?, Value::InHeap(items));
     Ok(Attribute { name: name.to_owned(), dtype, space, value })
 }

@@ -7,11 +7,13 @@
 //! The length of an object does not depend on addresses, so the objects are written twice: once to
 //! compute their lengths, and again with the addresses.
 
+use super::heap::{self, Address};
 use super::message::{self, Kind, UNDEFINED};
+use super::strings::{self, Strings};
 use crate::codec::lookup3;
 use crate::error::{Error, Result};
 use crate::view::cf::Room;
-use crate::view::parts::{Part, View, max_prefix_len};
+use crate::view::parts::{Derived as _, Part, View, max_prefix_len};
 
 const SUPERBLOCK_LEN: u64 = 48;
 
@@ -21,9 +23,6 @@ const PAGE: u64 = 4 << 10;
 
 /// The most objects in a global heap: their numbers have two bytes, and 0 marks free space.
 const HEAP_COUNT: usize = 60_000;
-
-/// The minimum length of a global heap.
-const HEAP_LEN: usize = 4 << 10;
 
 /// The most nodes in a file.
 const MAX_NODES: usize = 50_000;
@@ -71,6 +70,8 @@ pub(super) struct Dataset {
 pub(super) enum Stored {
     /// In C order.
     Contiguous(Part),
+    /// Strings of variable length in C order.
+    Strings(Box<Strings>),
     /// Chunks of this shape, with the length of an element in bytes.
     Chunks(Part, Vec<u64>, usize),
     /// Nowhere, for a dataset of this many bytes that nothing reads.
@@ -219,9 +220,10 @@ impl File {
         let mut parts = vec![Part::from(metadata)];
         let mut end = metadata_len;
         for (_, number) in order {
-            let part = self.objects.get_mut(number).and_then(Object::take_elements);
-            let Some(part) = part.filter(|part| !part.is_empty()) else { continue };
             let address = Addresses::of(&addresses.elements, number);
+            let part = self.objects.get_mut(number);
+            let part = part.and_then(|object| object.take_elements(address));
+            let Some(part) = part.filter(|part| !part.is_empty()) else { continue };
             parts.push(Part::Zeros(address.saturating_sub(end)));
             end = address.saturating_add(part.len());
             parts.push(part);
@@ -269,6 +271,11 @@ fn header(object: &Object, number: usize, addresses: &Addresses) -> Result<Vec<u
                 Stored::Contiguous(part) => (message::contiguous(address, part.len()), true),
                 Stored::Chunks(_, chunk, item_len) => {
                     (message::implicit(address, chunk, *item_len)?, true)
+                }
+                Stored::Strings(_) => {
+                    let count = dataset.shape.iter().copied().fold(1, u64::saturating_mul);
+                    let len = count.saturating_mul(strings::ITEM_LEN);
+                    (message::contiguous(address, len), true)
                 }
                 Stored::Nowhere(len) => (message::contiguous(UNDEFINED, *len), false),
             };
@@ -320,12 +327,20 @@ impl Object {
                 elements: Stored::Contiguous(part) | Stored::Chunks(part, ..),
                 ..
             }) => part.len(),
+            Content::Dataset(Dataset { elements: Stored::Strings(strings), .. }) => strings.len(),
             Content::Dataset(_) | Content::Group(_) => 0,
         }
     }
 
-    fn take_elements(&mut self) -> Option<Part> {
+    /// Returns the elements for a file in which they are at `address`.
+    fn take_elements(&mut self, address: u64) -> Option<Part> {
         match &mut self.content {
+            Content::Dataset(Dataset { elements: elements @ Stored::Strings(_), .. }) => {
+                match std::mem::replace(elements, Stored::Nowhere(0)) {
+                    Stored::Strings(strings) => Some(Part::Derived(Box::new(strings.at(address)))),
+                    _ => None,
+                }
+            }
             Content::Dataset(Dataset {
                 elements: Stored::Contiguous(part) | Stored::Chunks(part, ..),
                 ..
@@ -350,44 +365,26 @@ impl Messages {
     }
 }
 
-/// Returns the location of an object in a global heap: length, address of the heap, and number.
+/// Returns the place of an object in a global heap.
 fn in_heap(item: Option<(usize, u32)>, addresses: &Addresses) -> [u8; 16] {
-    let mut bytes = [0; 16];
-    let Some((number, len)) = item else { return bytes };
-    let address = Addresses::of(&addresses.heaps, number / HEAP_COUNT);
-    let number = u32::try_from(number % HEAP_COUNT).unwrap_or_default().saturating_add(1);
-    let fields = [&len.to_le_bytes()[..], &address.to_le_bytes(), &number.to_le_bytes()].concat();
-    bytes.iter_mut().zip(fields).for_each(|(byte, field)| *byte = field);
-    bytes
+    let Some((number, len)) = item else { return [0; 16] };
+    let heap = Addresses::of(&addresses.heaps, number / HEAP_COUNT);
+    let number = (number % HEAP_COUNT).saturating_add(1);
+    Address { len: usize::try_from(len).unwrap_or(usize::MAX), heap, number }.to_bytes()
 }
 
-/// Returns a global heap.
-fn collection(heap: &[HeapObject], addresses: &Addresses) -> Vec<u8> {
-    let mut objects = Vec::new();
-    let mut object = |number: u16, refs: u16, len: usize, bytes: &[u8]| {
-        objects.extend(number.to_le_bytes());
-        objects.extend(refs.to_le_bytes());
-        objects.extend([0; 4]);
-        objects.extend(u64::try_from(len).unwrap_or(u64::MAX).to_le_bytes());
-        objects.extend(bytes);
-        objects.resize(objects.len().next_multiple_of(8), 0);
-        objects.len()
-    };
-    let mut len = 0;
-    for (number, one) in (1..).zip(heap) {
-        len = match one {
-            HeapObject::Bytes(bytes) => object(number, 1, bytes.len(), bytes),
-            HeapObject::Reference(of) => {
-                object(number, 1, 8, &Addresses::of(&addresses.objects, *of).to_le_bytes())
-            }
-        };
-    }
-    // Free space is an object, too.
-    let all = len.saturating_add(16 + 16).next_multiple_of(HEAP_LEN);
-    object(0, 0, all.saturating_sub(len).saturating_sub(16), &[]);
-    let mut bytes = b"GCOL\x01\0\0\0".to_vec();
-    bytes.extend(u64::try_from(all).unwrap_or(u64::MAX).to_le_bytes());
-    bytes.extend(objects);
-    bytes.resize(all, 0);
-    bytes
+/// Returns a collection of a global heap.
+fn collection(objects: &[HeapObject], addresses: &Addresses) -> Vec<u8> {
+    let references: Vec<[u8; 8]> = objects
+        .iter()
+        .map(|object| match object {
+            HeapObject::Reference(of) => Addresses::of(&addresses.objects, *of).to_le_bytes(),
+            HeapObject::Bytes(_) => [0; 8],
+        })
+        .collect();
+    let bytes = objects.iter().zip(&references).map(|(object, reference)| match object {
+        HeapObject::Bytes(bytes) => bytes.as_slice(),
+        HeapObject::Reference(_) => reference,
+    });
+    heap::collection((1..).zip(bytes))
 }

@@ -8,6 +8,7 @@ use super::elements::stored;
 use super::file::{Content, Dataset, File, Object, Stored};
 use super::message;
 use super::scales::name_dimensions;
+use super::strings::Strings;
 use crate::dtype::DType;
 use crate::error::{Error, Kind, Result};
 use crate::metadata::{NodeKind, NodePath};
@@ -90,8 +91,12 @@ fn dataset(file: &mut File, source: &Source<'_>) -> Result<usize> {
     let model = array.model();
     let fill = model.fill.item(&model.dtype).into_owned();
     let (dtype, fill, elements) = match &model.dtype {
-        // HDF5 has no UTF-32, and would store strings of variable length apart from the elements.
-        DType::Utf32(_) | DType::String => {
+        DType::String | DType::VariableBytes => {
+            let strings = Stored::Strings(Box::new(Strings::new(source)?));
+            (message::any_string(&model.dtype)?, None, strings)
+        }
+        // HDF5 has no UTF-32.
+        DType::Utf32(_) => {
             let (values, len) = cf::characters(source, &mut file.room)?;
             let len = usize::try_from(len).unwrap_or(usize::MAX);
             (message::string(&values, len)?, None, Stored::Contiguous(Part::from(values)))

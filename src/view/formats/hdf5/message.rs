@@ -86,9 +86,10 @@ fn characters(len: usize) -> Result<Vec<u8>> {
     class(1, 3, [0x01, 0, 0], len, &[])
 }
 
-/// Returns a type of UTF-8 strings of any length.
-pub(super) fn any_string() -> Result<Vec<u8>> {
-    class(1, 9, [0x01, 1, 0], 16, &integer(1, 0)?)
+/// Returns a type of strings of any length: UTF-8, or ASCII for bytes, as in h5py.
+pub(super) fn any_string(dtype: &DType) -> Result<Vec<u8>> {
+    let charset = u8::from(*dtype == DType::String);
+    class(1, 9, [0x01, charset, 0], 16, &integer(1, 0)?)
 }
 
 /// Returns a type of lists of references to objects.

@@ -4,9 +4,11 @@ mod attributes;
 mod elements;
 mod file;
 mod h5;
+mod heap;
 mod message;
 mod nc4;
 mod scales;
+mod strings;
 
 pub(super) use h5::build as build_h5;
 pub(super) use nc4::build as build_nc4;

@@ -1,0 +1,109 @@
+"""Strings of any number and length in `h5`, as h5py writes them."""
+
+import errno
+import os
+import subprocess
+import time
+
+import h5py
+import numpy as np
+import pytest
+import zarr
+
+from hierarchies import assert_same
+from test_views_hdf5 import validate
+from views import cat
+
+RNG = np.random.default_rng(24)
+WORDS = np.array(["", "a", "Zürich", "日本語", "x" * 300, "tab\tline\n", "🐈"], dtype=object)
+SHAPES = {
+    "scalar": ((), ()),
+    "none": ((0,), (4,)),
+    "line": ((11,), (4,)),
+    "long": ((20_000,), (7_000,)),
+    "plane": ((7, 10), (3, 4)),
+    "rows": ((9, 5), (2, 5)),
+    "box": ((5, 4, 6), (2, 3, 4)),
+}
+
+
+def strings(path, shape, chunks, **options):
+    values = RNG.choice(WORDS, shape) if shape else np.array("Zürich", dtype=object)
+    array = zarr.create_array(path, shape=shape, chunks=chunks, dtype=str, **options)
+    array[...] = np.asarray(values, dtype=np.dtypes.StringDType())
+    return values
+
+
+def read(file, name):
+    with h5py.File(file) as data:
+        assert h5py.check_string_dtype(data[name].dtype) == ("utf-8", None)
+        return np.asarray(data[name].asstr()[()], dtype=object)
+
+
+@pytest.mark.parametrize("options", [{}, {"fill_value": "missing"}, {"zarr_format": 2}], ids=["v3", "fill", "v2"])
+@pytest.mark.parametrize("shape, chunks", SHAPES.values(), ids=SHAPES)
+def test_strings_are_read_as_zarr_has_them(tmp_path, shape, chunks, options):
+    values = strings(tmp_path / "v", shape, chunks, **options)
+    if shape and shape[0] > 4:
+        zarr.open_array(tmp_path / "v").resize((shape[0] + 9, *shape[1:]))
+        rest = np.full((9, *shape[1:]), options.get("fill_value", ""), dtype=object)
+        values = np.concatenate([values, rest])
+    file = cat(tmp_path / "v", "h5", tmp_path / "v.h5")
+    if values.size < 1000:
+        validate(file)
+    assert read(file, "root").tolist() == values.tolist()
+
+
+def test_one_array_has_gigabytes_of_missing_strings_and_another_very_long_ones(tmp_path):
+    root = zarr.create_group(tmp_path / "g")
+    sparse = root.create_array("sparse", shape=(10_000_000,), chunks=(10_000,), dtype=str, fill_value="n" * 3000)
+    sparse[5_000_000] = "here"
+    long = np.array(["a" * 3_000_000, "", "b" * 70_000, "c"], dtype=object)
+    root.create_array("long", data=long.astype(np.dtypes.StringDType()), chunks=(3,))
+    file = cat(tmp_path / "g", "h5", tmp_path / "g.h5")
+    with h5py.File(file) as data:
+        assert data["sparse"].asstr()[4_999_999:5_000_002].tolist() == ["n" * 3000, "here", "n" * 3000]
+        assert data["long"].asstr()[...].tolist() == long.tolist()
+
+
+def test_a_mount_never_mixes_old_and_new_strings(mount, tmp_path):
+    path = tmp_path / "s/x"
+    values = strings(path, (20_000,), (7_000,))
+    with mount(tmp_path / "s", "--cache-size", "1M", copy=False) as m:
+        assert read(m / "x.h5", "x").tolist() == values.tolist()
+        with h5py.File(m / "x.h5") as data:
+            first = data["x"].asstr()[:10].tolist()
+            assert first == values[:10].tolist()
+            new = values.copy()
+            new[15_000] = "changed"
+            zarr.open_array(path)[15_000] = "changed"
+            time.sleep(1.5)
+            m.allow("strings have changed|has changed since")
+            try:
+                found = data["x"].asstr()[15_000]
+            except OSError:
+                pass
+            else:
+                assert found in (values[15_000], "changed")
+        assert read(m / "x.h5", "x").tolist() == new.tolist()
+        fd = os.open(m / "x.h5", os.O_RDWR)
+        end = os.fstat(fd).st_size - 9000
+        m.refused(errno.EPERM, "the header and strings cannot change", lambda: os.pwrite(fd, b"other", end))
+        os.close(fd)
+        subprocess.run(["cp", m / "x.h5", tmp_path / "copy.h5"], check=True)
+        assert read(tmp_path / "copy.h5", "x").tolist() == new.tolist()
+
+
+def test_attributes_are_as_h5py_writes_them(tmp_path):
+    root = zarr.create_group(tmp_path / "g", attributes={
+        "flag": True, "flags": [True, False], "empty": [], "text": "", "words": ["a", "Zürich"], "one": 1, "x": 2.5,
+    })  # fmt: skip
+    root.create_array("b", data=np.array([True, False]))
+    root.create_array("s", data=np.float32(3))
+    with h5py.File(cat(tmp_path / "g", "h5", tmp_path / "g.h5")) as data:
+        attributes = dict(data.attrs)
+        assert attributes["flag"] is np.True_ or attributes["flag"].dtype == bool
+        assert_same(attributes["flags"], np.array([True, False]))
+        assert attributes["empty"].shape == (0,)
+        assert attributes["text"] == "" and attributes["words"].tolist() == ["a", "Zürich"]
+        assert data["b"].dtype == bool and data["s"][()] == 3 and data["s"].shape == ()
