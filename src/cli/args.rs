@@ -13,6 +13,7 @@ use crate::codec::CodecSpec;
 use crate::json::Object;
 use crate::metadata::{Dialect, NodePath, Policy, Shards, policy, wanted};
 use crate::vfs::{Form, ListedViews};
+use crate::view::cut::Region;
 use crate::view::{FORMATS, Format};
 
 const EXAMPLES: &str = "\
@@ -229,6 +230,13 @@ pub struct Cat {
     /// others.
     #[arg(long = "as", value_name = "FORMAT", value_parser = view_formats())]
     pub format: &'static Format,
+    /// A part of an array, with its coordinates: an index for each dimension, as in NumPy.
+    ///
+    /// `0:10` selects the elements 0 to 9, `:` all, and `-1:` the last one. A single number such as
+    /// `5` selects one element, and the file lacks that dimension. Dimensions at the end may be
+    /// left out.
+    #[arg(long, value_name = "0:10,:,5", value_parser = region, allow_hyphen_values = true)]
+    pub region: Option<Region>,
     /// Memory for decoded chunks.
     #[arg(long, value_name = "SIZE", value_parser = size, default_value = "256M")]
     pub cache_size: u64,
@@ -503,6 +511,10 @@ fn lengths(text: &str) -> Result<Lengths, String> {
     let wrong = || "expected integers such as 365,721,1440, or `scalar`".to_owned();
     let plain = text.trim_start_matches('[').trim_end_matches(']');
     plain.split(',').map(|len| len.trim().parse().map_err(|_| wrong())).collect()
+}
+
+fn region(text: &str) -> Result<Region, String> {
+    Region::parse(text).map_err(|error| error.to_string())
 }
 
 fn node_path(text: &str) -> Result<NodePath, String> {

@@ -7,6 +7,7 @@ use super::failure::{Failure, failed};
 use super::{logger, open, print};
 use crate::cache::ChunkCache;
 use crate::resources;
+use crate::view::cut::Cut;
 use crate::view::{Elements, GetChunk, Source, View};
 
 /// The number of bytes to produce at a time.
@@ -19,12 +20,16 @@ pub fn run(args: &Cat) -> Result<(), Failure> {
     // The other half is for the bytes in progress.
     let half = resources::within_memory(args.cache_size, 4) / 2;
     let cache = ChunkCache::new(half);
-    let get: &GetChunk<'_> = &|elements, coords, _| {
-        Ok(cache.get(&elements.array, coords)?.map(|chunk| chunk.bytes.into()))
-    };
     let shown = args.source.display();
     let extension = args.format.extension;
-    let source = Source::new(&hierarchy, &path, get)?;
+    let cut = args.region.as_ref().map(|region| Cut::new(&hierarchy, &path, region));
+    let cut = cut.transpose().map_err(|error| failed(format!("{shown}: {}", error.detail())))?;
+    let get: &GetChunk<'_> = &|elements, coords, _| match &cut {
+        Some(cut) => cut.chunk(elements, coords, &cache),
+        None => Ok(cache.get(&elements.array, coords)?.map(|chunk| chunk.bytes.into())),
+    };
+    let hierarchy = cut.as_ref().map_or(&hierarchy, Cut::hierarchy);
+    let source = Source::new(hierarchy, &path, get)?;
     let view = args.format.view(&source).map_err(|error| {
         failed(format!("{shown}: cannot be shown as {extension}: {}", error.detail()))
     })?;

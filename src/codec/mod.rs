@@ -42,4 +42,4 @@ pub use elements::Elements;
 pub use kinds::{ArrayToArray, ArrayToBytes, BytesToBytes, Part};
 pub use pipeline::Pipeline;
 pub use spec::CodecSpec;
-pub use texts::items as vlen_items;
+pub use texts::{chunk as vlen_chunk, items as vlen_items};

@@ -33,6 +33,15 @@ pub fn items(chunk: &[u8], count: usize) -> Result<Vec<&[u8]>> {
     Ok(items)
 }
 
+/// Returns the chunk with these elements.
+pub fn chunk<'i>(items: impl ExactSizeIterator<Item = &'i [u8]>) -> Result<Vec<u8>> {
+    let mut writer = Writer::new(items.len(), usize::MAX)?;
+    for item in items {
+        writer.push(item)?;
+    }
+    Ok(writer.into_chunk())
+}
+
 /// Writes a chunk element by element.
 #[derive(Debug)]
 pub(in crate::codec) struct Writer {

@@ -15,6 +15,7 @@
 //! read needs, and returns that range or more (`Excerpt`).
 
 mod cf;
+pub mod cut;
 mod elements;
 mod formats;
 mod image;

@@ -44,6 +44,21 @@ pub fn levels<'s>(group: &Source<'s>) -> Result<Vec<Source<'s>>> {
     datasets(image).take(MAX_LEVELS).map(level).collect()
 }
 
+/// Returns the number of the axis of channels in an image.
+pub fn channel_axis(image: &Value) -> Option<usize> {
+    let listed: Vec<Value> = match image.get("axes").and_then(Value::as_array) {
+        Some(listed) => listed.clone(),
+        None => AXES.into_iter().map(Value::from).collect(),
+    };
+    listed.iter().position(|axis| {
+        let name = axis.as_str().or_else(|| axis.get("name").and_then(Value::as_str));
+        match axis.get("type").and_then(Value::as_str) {
+            Some(kind) => kind == "channel",
+            None => name.and_then(kind_of) == Some(Kind::Channel),
+        }
+    })
+}
+
 /// Returns the title of a group that is an image.
 pub fn title(group: &Source<'_>) -> Option<String> {
     multiscale(group)?.get("name")?.as_str().filter(|name| !name.is_empty()).map(str::to_owned)

@@ -1,0 +1,484 @@
+//! A box of an array as an array of its own, for `zarrfs cat --region`.
+//!
+//! A [`Cut`] is a hierarchy that has only metadata: the array with the shape of the box, the arrays
+//! of its group that share dimensions with it (coordinates, their bounds), and the groups above.
+//! Their chunks are made from those of the source, so every format shows a box as it shows any
+//! array.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::elements::{Elements, Excerpt};
+use super::image::channel_axis;
+use crate::array::region::{self, Place};
+use crate::array::{Array, Coords};
+use crate::buffer::{Buffer, reserve};
+use crate::cache::ChunkCache;
+use crate::codec::{vlen_chunk, vlen_items};
+use crate::dtype::DType;
+use crate::error::{At, Error, Kind, Result};
+use crate::hierarchy::{Hierarchy, Options};
+use crate::json::Object;
+use crate::metadata::shown::{self, ShownChunks};
+use crate::metadata::{Dialect, NodeKind, NodePath, model};
+use crate::store::memory::MemoryStore;
+use crate::store::{Condition, Store};
+
+/// The attribute of a grid mapping with the position of the first element, which GDAL prefers to
+/// coordinates. It does not hold for a box.
+const GEO_TRANSFORM: &str = "GeoTransform";
+
+/// The elements of a box along one dimension.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Index {
+    /// One element; the box lacks the dimension.
+    One(i64),
+    /// The elements from the first on and before the second; by default all. Negative numbers
+    /// count from the end, as in NumPy.
+    Range(Option<i64>, Option<i64>),
+}
+
+/// A box: an index for each dimension, or for the first ones.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Region(pub Vec<Index>);
+
+impl Region {
+    /// Parses a list such as `0:10,:,5`.
+    pub fn parse(text: &str) -> Result<Self> {
+        let wrong = || {
+            Error::invalid(format!(
+                "{text:?} is no region: write an index for each dimension, such as 0:10,:,5"
+            ))
+        };
+        let number = |text: &str| -> Result<Option<i64>> {
+            let text = text.trim();
+            if text.is_empty() { Ok(None) } else { text.parse().map(Some).map_err(|_| wrong()) }
+        };
+        let index = |text: &str| match text.split(':').collect::<Vec<_>>().as_slice() {
+            [one] => number(one)?.map(Index::One).ok_or_else(wrong),
+            [from, until] => Ok(Index::Range(number(from)?, number(until)?)),
+            _ => Err(Error::invalid(format!("{text:?}: a region has no steps"))),
+        };
+        let text = text.trim().trim_start_matches('[').trim_end_matches(']');
+        text.split(',').map(index).collect::<Result<_>>().map(Self)
+    }
+
+    /// Returns the selected elements of each dimension of an array.
+    fn of(&self, shape: &[u64]) -> Result<Vec<Selected>> {
+        if self.0.len() > shape.len() {
+            return Err(Error::invalid(format!(
+                "{} indices, but the array has {} dimensions",
+                self.0.len(),
+                shape.len()
+            )));
+        }
+        let all = std::iter::repeat(&Index::Range(None, None));
+        let indices = self.0.iter().chain(all);
+        shape
+            .iter()
+            .zip(indices)
+            .enumerate()
+            .map(|(axis, (len, index))| {
+                select(*index, *len).ok_or_else(|| {
+                    let shown = match index {
+                        Index::One(at) => at.to_string(),
+                        Index::Range(from, until) => {
+                            let text =
+                                |end: &Option<i64>| end.map_or(String::new(), |n| n.to_string());
+                            format!("{}:{}", text(from), text(until))
+                        }
+                    };
+                    let detail = "selects no element, or goes past the end";
+                    Error::invalid(format!("{shown} {detail}: dimension {axis} has {len} elements"))
+                })
+            })
+            .collect()
+    }
+}
+
+/// The elements of one dimension in a box.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Selected {
+    start: u64,
+    len: u64,
+    /// Whether the box has the dimension.
+    is_kept: bool,
+}
+
+impl Selected {
+    fn all(len: u64) -> Self {
+        Self { start: 0, len, is_kept: true }
+    }
+}
+
+fn select(index: Index, len: u64) -> Option<Selected> {
+    let place = |at: i64| match u64::try_from(at) {
+        Ok(at) => Some(at),
+        Err(_) => len.checked_sub(at.unsigned_abs()),
+    };
+    let (start, end, is_kept) = match index {
+        Index::One(at) => (place(at)?, place(at)?.checked_add(1)?, false),
+        Index::Range(from, until) => {
+            let from = from.map_or(Some(0), place)?;
+            (from, until.map_or(Some(len), place)?, true)
+        }
+    };
+    let count = end.checked_sub(start).filter(|count| *count > 0 && end <= len)?;
+    Some(Selected { start, len: count, is_kept })
+}
+
+/// A box of an array, with the coordinates of its dimensions.
+#[derive(Debug)]
+pub struct Cut {
+    hierarchy: Hierarchy,
+    arrays: HashMap<NodePath, Part>,
+}
+
+/// The selected elements of one array.
+#[derive(Debug)]
+struct Part {
+    source: Arc<Array>,
+    selected: Vec<Selected>,
+}
+
+impl Cut {
+    /// Returns the region of the array at `path`.
+    pub fn new(hierarchy: &Hierarchy, path: &NodePath, region: &Region) -> Result<Self> {
+        let node = hierarchy.existing(path)?;
+        let array = node.array().ok_or_else(|| {
+            Error::invalid("a region is one of an array, and this is a group").at(path)
+        })?;
+        let selected = region.of(&array.model().shape).at(path)?;
+        let store = Store::new(Arc::new(MemoryStore::default()));
+        let cut = Hierarchy::open(store.clone(), Some(Dialect::V3), Options::default())?;
+        let mut made = Self { hierarchy: cut, arrays: HashMap::new() };
+        for path in path.ancestors() {
+            let group = hierarchy.existing(&path)?;
+            let attributes = match group.content() {
+                crate::hierarchy::Content::Group(group) => group.attributes.clone(),
+                _ => Object::new(),
+            };
+            let relative = node.path().relative_to(&path).unwrap_or_default();
+            let attributes = of_image(attributes, relative, &selected);
+            let group = model::Group { attributes, consolidated: false };
+            put(&store, &path, &shown::group(&group, None))?;
+        }
+        if let Some(group) = path.parent() {
+            let main = array.model();
+            for other in hierarchy.children(&group)?.flatten() {
+                let Some(other_array) = other.array().filter(|_| other.path() != path) else {
+                    continue;
+                };
+                if other.kind() == NodeKind::Array
+                    && let Some(selected) = beside(other_array.model(), main, &selected)
+                {
+                    made.add(&store, other.path(), other_array, selected)?;
+                }
+            }
+        }
+        made.add(&store, path, array, selected)?;
+        Ok(made)
+    }
+
+    /// Returns the hierarchy, in which the box has the path of the array.
+    pub fn hierarchy(&self) -> &Hierarchy {
+        &self.hierarchy
+    }
+
+    fn add(
+        &mut self,
+        store: &Store,
+        path: &NodePath,
+        source: &Arc<Array>,
+        selected: Vec<Selected>,
+    ) -> Result<()> {
+        let mut model = source.model().clone();
+        let kept = |list: Vec<u64>| -> Vec<u64> {
+            let all = list.into_iter().zip(&selected);
+            all.filter(|(_, one)| one.is_kept).map(|(len, _)| len).collect()
+        };
+        let chunk = source.chunk_shape().iter().zip(&selected);
+        let chunk = chunk.map(|(chunk, one)| (*chunk).min(one.len).max(1)).collect();
+        model.shape = kept(selected.iter().map(|one| one.len).collect());
+        model.chunk_shape = kept(chunk);
+        model.rectilinear = None;
+        if !model.dimension_names.is_empty() {
+            let names = model.dimension_names.into_iter().zip(&selected);
+            model.dimension_names =
+                names.filter(|(_, one)| one.is_kept).map(|(name, _)| name).collect();
+        }
+        model.attributes.shift_remove(GEO_TRANSFORM);
+        let files = ShownChunks::decoded(&model, &model.chunk_shape);
+        put(store, path, &shown::array(&model, &files))?;
+        self.arrays.insert(path.clone(), Part { source: Arc::clone(source), selected });
+        Ok(())
+    }
+
+    /// Returns a chunk of the cut hierarchy, made from chunks of the source in `cache`; `None` if
+    /// none of them is stored.
+    pub fn chunk(
+        &self,
+        elements: &Elements,
+        coords: &Coords,
+        cache: &ChunkCache,
+    ) -> Result<Option<Excerpt>> {
+        let part = self.arrays.get(&elements.path);
+        let part = part.ok_or_else(|| Error::new(Kind::Internal, "an array that was not cut"))?;
+        part.chunk(&elements.array, coords, cache).at(&elements.path)
+    }
+}
+
+/// A box of the source, and the chunks that overlap it.
+struct Wanted {
+    start: Vec<u64>,
+    extent: Vec<u64>,
+    chunks: Vec<Range<u64>>,
+}
+
+impl Part {
+    fn chunk(&self, cut: &Array, coords: &Coords, cache: &ChunkCache) -> Result<Option<Excerpt>> {
+        // The shape of the chunk, with a length of 1 along the dimensions that the box lacks.
+        let mut of_chunk = cut.chunk_shape().iter();
+        let shape: Vec<u64> = self
+            .selected
+            .iter()
+            .map(|one| if one.is_kept { of_chunk.next().copied().unwrap_or(1) } else { 1 })
+            .collect();
+        let wanted = self.wanted(cut, coords)?;
+        let mut chunk = Assembled::new(&self.source, &shape)?;
+        let mut at: Vec<u64> = wanted.chunks.iter().map(|range| range.start).collect();
+        loop {
+            let coords = Coords::new(at.clone());
+            if let Some(found) = cache.get(&self.source, &coords)? {
+                chunk.put(&found.bytes, &self.source.grid().spans(&coords)?, &wanted)?;
+            }
+            let is_more = at.iter_mut().zip(&wanted.chunks).rev().any(|(index, range)| {
+                *index = index.saturating_add(1);
+                let is_in = *index < range.end;
+                if !is_in {
+                    *index = range.start;
+                }
+                is_in
+            });
+            if !is_more {
+                return chunk.finish();
+            }
+        }
+    }
+
+    /// Returns what a chunk of the cut needs of the source.
+    fn wanted(&self, cut: &Array, coords: &Coords) -> Result<Wanted> {
+        let outside = || Error::new(Kind::Internal, "a chunk outside of its array");
+        let mut of_cut = coords.indices().iter().zip(cut.chunk_shape()).zip(&cut.model().shape);
+        let mut wanted = Wanted { start: Vec::new(), extent: Vec::new(), chunks: Vec::new() };
+        for (axis, one) in self.selected.iter().enumerate() {
+            let (from, len) = if one.is_kept {
+                let ((index, chunk), all) = of_cut.next().ok_or_else(outside)?;
+                let from = index.checked_mul(*chunk).ok_or_else(outside)?;
+                (from, (*chunk).min(all.saturating_sub(from)))
+            } else {
+                (0, 1)
+            };
+            let start = one.start.saturating_add(from);
+            let last = start.saturating_add(len.saturating_sub(1));
+            let grid = self.source.grid();
+            let first = grid.index_of(axis, start).ok_or_else(outside)?;
+            let end = grid.index_of(axis, last).ok_or_else(outside)?.saturating_add(1);
+            wanted.start.push(start);
+            wanted.extent.push(len);
+            wanted.chunks.push(first..end);
+        }
+        Ok(wanted)
+    }
+}
+
+/// A chunk of the cut while it is being made.
+struct Assembled {
+    dtype: DType,
+    fill: Vec<u8>,
+    shape: Vec<u64>,
+    bytes: Vec<u8>,
+    /// The elements of variable length.
+    items: Vec<Option<Vec<u8>>>,
+    is_stored: bool,
+}
+
+impl Assembled {
+    fn new(source: &Array, shape: &[u64]) -> Result<Self> {
+        let dtype = source.model().dtype.clone();
+        let fill = source.model().fill.item(&dtype).into_owned();
+        let count = shape.iter().try_fold(1, |all: u64, len| all.checked_mul(*len));
+        let count = count.and_then(|count| usize::try_from(count).ok());
+        let count = count.ok_or_else(|| Error::too_large("a chunk of the region"))?;
+        let (mut bytes, mut items) = (Vec::new(), Vec::new());
+        if dtype.is_variable() {
+            items.resize(count, None);
+        } else {
+            let len = count.saturating_mul(dtype.item_len());
+            let mut filled = reserve(len)?;
+            filled.resize(len, 0);
+            if fill.iter().any(|byte| *byte != 0) {
+                filled.chunks_exact_mut(fill.len()).for_each(|item| item.copy_from_slice(&fill));
+            }
+            bytes = filled;
+        }
+        Ok(Self { dtype, fill, shape: shape.to_vec(), bytes, items, is_stored: false })
+    }
+
+    /// Copies the elements that a chunk of the source shares with the wanted box. `spans` are the
+    /// first element and the length of that chunk along each dimension.
+    fn put(&mut self, chunk: &[u8], spans: &[(u64, u64)], wanted: &Wanted) -> Result<()> {
+        self.is_stored = true;
+        let (mut from, mut to, mut extent) = (Vec::new(), Vec::new(), Vec::new());
+        for ((first, len), (start, count)) in
+            spans.iter().zip(wanted.start.iter().zip(&wanted.extent))
+        {
+            let begin = (*start).max(*first);
+            let end = start.saturating_add(*count).min(first.saturating_add(*len));
+            from.push(begin.saturating_sub(*first));
+            to.push(begin.saturating_sub(*start));
+            extent.push(end.saturating_sub(begin));
+        }
+        let lens: Vec<u64> = spans.iter().map(|(_, len)| *len).collect();
+        let from = Place { shape: &lens, start: &from };
+        let to = Place { shape: &self.shape, start: &to };
+        if !self.dtype.is_variable() {
+            let item_len = self.dtype.item_len();
+            return region::copy((chunk, from), (&mut self.bytes, to), &extent, item_len);
+        }
+        let count = lens.iter().try_fold(1, |all: u64, len| all.checked_mul(*len));
+        let count = count.and_then(|count| usize::try_from(count).ok());
+        let found = vlen_items(chunk, count.ok_or_else(|| Error::too_large("a chunk"))?)?;
+        let mut at = vec![0; extent.len()];
+        if extent.contains(&0) {
+            return Ok(());
+        }
+        loop {
+            let number = |place: &Place<'_>| -> Option<usize> {
+                let starts = place.start.iter().zip(&at).zip(place.shape);
+                let number = starts.fold(0_u64, |all, ((start, at), len)| {
+                    all.saturating_mul(*len).saturating_add(start.saturating_add(*at))
+                });
+                usize::try_from(number).ok()
+            };
+            let item = number(&from).and_then(|number| found.get(number));
+            let target = number(&to).and_then(|number| self.items.get_mut(number));
+            if let (Some(item), Some(target)) = (item, target) {
+                *target = Some(item.to_vec());
+            }
+            if !region::step(&mut at, &extent) {
+                return Ok(());
+            }
+        }
+    }
+
+    fn finish(self) -> Result<Option<Excerpt>> {
+        if !self.is_stored {
+            return Ok(None);
+        }
+        if !self.dtype.is_variable() {
+            return Ok(Some(Buffer::from(self.bytes).into()));
+        }
+        let items = self.items.iter().map(|item| item.as_deref().unwrap_or(&self.fill));
+        Ok(Some(Buffer::from(vlen_chunk(items)?).into()))
+    }
+}
+
+/// Returns the selected elements of an array beside the cut one; `None` if it has no dimension of
+/// that, but some dimension.
+fn beside(
+    model: &model::Array,
+    main: &model::Array,
+    selected: &[Selected],
+) -> Option<Vec<Selected>> {
+    let mut is_related = model.shape.is_empty();
+    let mut found = Vec::new();
+    for (axis, len) in model.shape.iter().enumerate() {
+        let name = model.dimension_names.get(axis).and_then(Option::as_ref);
+        let same = main.dimension_names.iter().zip(&main.shape).position(|(other, other_len)| {
+            name.is_some() && other.as_ref() == name && other_len == len
+        });
+        let one = same.and_then(|axis| selected.get(axis).copied());
+        is_related |= one.is_some();
+        found.push(one.unwrap_or(Selected::all(*len)));
+    }
+    is_related.then_some(found)
+}
+
+/// Returns the attributes of a group that may be an OME-Zarr image with the cut array at
+/// `relative`: only that level, with the axes and the position of the box.
+fn of_image(mut attributes: Object, relative: &str, selected: &[Selected]) -> Object {
+    let is_nested = attributes.contains_key("ome");
+    let of = |attributes: &mut Object| {
+        let Some(image) = attributes.get_mut("multiscales").and_then(|all| all.get_mut(0)) else {
+            return;
+        };
+        let channels = channel_axis(image).and_then(|axis| selected.get(axis)).copied();
+        if !cut_image(image, relative, selected) {
+            return;
+        }
+        let listed = attributes.get_mut("omero").and_then(|omero| omero.get_mut("channels"));
+        if let (Some(one), Some(Value::Array(listed))) = (channels, listed) {
+            let place = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
+            let range = listed.iter().skip(place(one.start)).take(place(one.len));
+            *listed = range.cloned().collect();
+        }
+    };
+    match attributes.get_mut("ome").and_then(Value::as_object_mut) {
+        Some(ome) if is_nested => {
+            let mut inner: Object = ome.clone();
+            of(&mut inner);
+            *ome = inner;
+        }
+        _ => of(&mut attributes),
+    }
+    attributes
+}
+
+/// Changes the description of an image to that of the box; `false` if the array is not in it.
+fn cut_image(image: &mut Value, relative: &str, selected: &[Selected]) -> bool {
+    let is_cut = |dataset: &Value| dataset.get("path").and_then(Value::as_str) == Some(relative);
+    let Some(datasets) = image.get_mut("datasets").and_then(Value::as_array_mut) else {
+        return false;
+    };
+    datasets.retain(is_cut);
+    let Some(dataset) = datasets.first_mut().and_then(Value::as_object_mut) else { return false };
+    // The first transformation of an index: from the box to the whole array.
+    let starts: Vec<u64> = selected.iter().map(|one| one.start).collect();
+    let start = json!({"type": "translation", "translation": starts});
+    let listed = dataset.entry("coordinateTransformations").or_insert_with(|| json!([]));
+    if let Value::Array(listed) = listed {
+        listed.insert(0, start);
+    }
+    let kept = |list: &mut Vec<Value>| {
+        if list.len() == selected.len() {
+            let mut axes = selected.iter();
+            list.retain(|_| axes.next().is_none_or(|one| one.is_kept));
+        }
+    };
+    let in_transformations = |of: Option<&mut Value>| {
+        for transformation in of.and_then(Value::as_array_mut).into_iter().flatten() {
+            for name in ["scale", "translation"] {
+                if let Some(list) = transformation.get_mut(name).and_then(Value::as_array_mut) {
+                    kept(list);
+                }
+            }
+        }
+    };
+    in_transformations(dataset.get_mut("coordinateTransformations"));
+    in_transformations(image.get_mut("coordinateTransformations"));
+    if let Some(axes) = image.get_mut("axes").and_then(Value::as_array_mut) {
+        kept(axes);
+    }
+    true
+}
+
+fn put(store: &Store, path: &NodePath, text: &str) -> Result<()> {
+    let keys = Dialect::V3.document_keys(path)?;
+    let (_, key) = keys.first().ok_or_else(|| Error::new(Kind::Internal, "a node has no key"))?;
+    let pieces = [bytes::Bytes::from(text.to_owned()).into()];
+    store.write()?.set(key, &pieces, Condition::Always).map(drop)
+}
