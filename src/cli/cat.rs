@@ -25,7 +25,9 @@ pub fn run(args: &Cat) -> Result<(), Failure> {
     let cut = args.region.as_ref().map(|region| Cut::new(&hierarchy, &path, region));
     let cut = cut.transpose().map_err(|error| failed(format!("{shown}: {}", error.detail())))?;
     let get: &GetChunk<'_> = &|elements, coords, _| match &cut {
-        Some(cut) => cut.chunk(elements, coords, &cache),
+        Some(cut) => cut.chunk(elements, coords, &|array, coords| {
+            Ok(cache.get(array, coords)?.map(|chunk| chunk.bytes))
+        }),
         None => Ok(cache.get(&elements.array, coords)?.map(|chunk| chunk.bytes.into())),
     };
     let hierarchy = cut.as_ref().map_or(&hierarchy, Cut::hierarchy);

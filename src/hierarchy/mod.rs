@@ -25,6 +25,7 @@ mod documents;
 mod edit;
 mod forms;
 mod groups;
+mod in_memory;
 mod intent;
 mod members;
 mod moves;

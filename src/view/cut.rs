@@ -16,20 +16,20 @@ use super::image::channel_axis;
 use crate::array::region::{self, Place};
 use crate::array::{Array, Coords};
 use crate::buffer::{Buffer, reserve};
-use crate::cache::ChunkCache;
 use crate::codec::{vlen_chunk, vlen_items};
 use crate::dtype::DType;
 use crate::error::{At, Error, Kind, Result};
-use crate::hierarchy::{Hierarchy, Options};
+use crate::hierarchy::{Content, Hierarchy};
 use crate::json::Object;
 use crate::metadata::shown::{self, ShownChunks};
-use crate::metadata::{Dialect, NodeKind, NodePath, model};
-use crate::store::memory::MemoryStore;
-use crate::store::{Condition, Store};
+use crate::metadata::{NodePath, model};
 
 /// The attribute of a grid mapping with the position of the first element, which GDAL prefers to
 /// coordinates. It does not hold for a box.
 const GEO_TRANSFORM: &str = "GeoTransform";
+
+/// Reads a chunk of an array; `None` if it is not stored.
+pub type GetOf<'g> = dyn Fn(&Arc<Array>, &Coords) -> Result<Option<Buffer>> + 'g;
 
 /// The elements of a box along one dimension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -152,35 +152,34 @@ impl Cut {
             Error::invalid("a region is one of an array, and this is a group").at(path)
         })?;
         let selected = region.of(&array.model().shape).at(path)?;
-        let store = Store::new(Arc::new(MemoryStore::default()));
-        let cut = Hierarchy::open(store.clone(), Some(Dialect::V3), Options::default())?;
-        let mut made = Self { hierarchy: cut, arrays: HashMap::new() };
+        let (mut documents, mut arrays) = (Vec::new(), HashMap::new());
         for path in path.ancestors() {
             let group = hierarchy.existing(&path)?;
             let attributes = match group.content() {
-                crate::hierarchy::Content::Group(group) => group.attributes.clone(),
+                Content::Group(group) => group.attributes.clone(),
                 _ => Object::new(),
             };
             let relative = node.path().relative_to(&path).unwrap_or_default();
             let attributes = of_image(attributes, relative, &selected);
             let group = model::Group { attributes, consolidated: false };
-            put(&store, &path, &shown::group(&group, None))?;
+            documents.push((path, shown::group(&group, None)));
         }
+        let mut add = |path: &NodePath, source: &Arc<Array>, selected: Vec<Selected>| {
+            documents.push((path.clone(), document(source, &selected)));
+            arrays.insert(path.clone(), Part { source: Arc::clone(source), selected });
+        };
         if let Some(group) = path.parent() {
-            let main = array.model();
-            for other in hierarchy.children(&group)?.flatten() {
-                let Some(other_array) = other.array().filter(|_| other.path() != path) else {
-                    continue;
-                };
-                if other.kind() == NodeKind::Array
-                    && let Some(selected) = beside(other_array.model(), main, &selected)
+            for other in hierarchy.children(&group)?.flatten().filter(|other| other.path() != path)
+            {
+                if let Some(found) = other.array()
+                    && let Some(selected) = beside(found.model(), array.model(), &selected)
                 {
-                    made.add(&store, other.path(), other_array, selected)?;
+                    add(other.path(), found, selected);
                 }
             }
         }
-        made.add(&store, path, array, selected)?;
-        Ok(made)
+        add(path, array, selected);
+        Ok(Self { hierarchy: Hierarchy::in_memory(documents)?, arrays })
     }
 
     /// Returns the hierarchy, in which the box has the path of the array.
@@ -188,46 +187,17 @@ impl Cut {
         &self.hierarchy
     }
 
-    fn add(
-        &mut self,
-        store: &Store,
-        path: &NodePath,
-        source: &Arc<Array>,
-        selected: Vec<Selected>,
-    ) -> Result<()> {
-        let mut model = source.model().clone();
-        let kept = |list: Vec<u64>| -> Vec<u64> {
-            let all = list.into_iter().zip(&selected);
-            all.filter(|(_, one)| one.is_kept).map(|(len, _)| len).collect()
-        };
-        let chunk = source.chunk_shape().iter().zip(&selected);
-        let chunk = chunk.map(|(chunk, one)| (*chunk).min(one.len).max(1)).collect();
-        model.shape = kept(selected.iter().map(|one| one.len).collect());
-        model.chunk_shape = kept(chunk);
-        model.rectilinear = None;
-        if !model.dimension_names.is_empty() {
-            let names = model.dimension_names.into_iter().zip(&selected);
-            model.dimension_names =
-                names.filter(|(_, one)| one.is_kept).map(|(name, _)| name).collect();
-        }
-        model.attributes.shift_remove(GEO_TRANSFORM);
-        let files = ShownChunks::decoded(&model, &model.chunk_shape);
-        put(store, path, &shown::array(&model, &files))?;
-        self.arrays.insert(path.clone(), Part { source: Arc::clone(source), selected });
-        Ok(())
-    }
-
-    /// Returns a chunk of the cut hierarchy, made from chunks of the source in `cache`; `None` if
-    /// none of them is stored.
+    /// Returns a chunk of the cut hierarchy, made from chunks of the source, which `get` reads;
+    /// `None` if none of them is stored.
     pub fn chunk(
         &self,
         elements: &Elements,
         coords: &Coords,
-        cache: &ChunkCache,
+        get: &GetOf<'_>,
     ) -> Result<Option<Excerpt>> {
         let part = self.arrays.get(&elements.path);
         let part = part.ok_or_else(|| Error::new(Kind::Internal, "an array that was not cut"))?;
-        part.chunk(&elements.array, coords, cache).at(&elements.path)
+        part.chunk(&elements.array, coords, get).at(&elements.path)
     }
 }
 
@@ -239,7 +209,7 @@ struct Wanted {
 }
 
 impl Part {
-    fn chunk(&self, cut: &Array, coords: &Coords, cache: &ChunkCache) -> Result<Option<Excerpt>> {
+    fn chunk(&self, cut: &Array, coords: &Coords, get: &GetOf<'_>) -> Result<Option<Excerpt>> {
         // The shape of the chunk, with a length of 1 along the dimensions that the box lacks.
         let mut of_chunk = cut.chunk_shape().iter();
         let shape: Vec<u64> = self
@@ -252,8 +222,8 @@ impl Part {
         let mut at: Vec<u64> = wanted.chunks.iter().map(|range| range.start).collect();
         loop {
             let coords = Coords::new(at.clone());
-            if let Some(found) = cache.get(&self.source, &coords)? {
-                chunk.put(&found.bytes, &self.source.grid().spans(&coords)?, &wanted)?;
+            if let Some(bytes) = get(&self.source, &coords)? {
+                chunk.put(&bytes, &self.source.grid().spans(&coords)?, &wanted)?;
             }
             let is_more = at.iter_mut().zip(&wanted.chunks).rev().any(|(index, range)| {
                 *index = index.saturating_add(1);
@@ -476,9 +446,23 @@ fn cut_image(image: &mut Value, relative: &str, selected: &[Selected]) -> bool {
     true
 }
 
-fn put(store: &Store, path: &NodePath, text: &str) -> Result<()> {
-    let keys = Dialect::V3.document_keys(path)?;
-    let (_, key) = keys.first().ok_or_else(|| Error::new(Kind::Internal, "a node has no key"))?;
-    let pieces = [bytes::Bytes::from(text.to_owned()).into()];
-    store.write()?.set(key, &pieces, Condition::Always).map(drop)
+/// Returns the metadata file of the selected elements of an array.
+fn document(source: &Array, selected: &[Selected]) -> String {
+    let mut model = source.model().clone();
+    let kept = |list: Vec<u64>| -> Vec<u64> {
+        let all = list.into_iter().zip(selected);
+        all.filter(|(_, one)| one.is_kept).map(|(len, _)| len).collect()
+    };
+    let chunk = source.chunk_shape().iter().zip(selected);
+    let chunk = chunk.map(|(chunk, one)| (*chunk).min(one.len).max(1)).collect();
+    model.shape = kept(selected.iter().map(|one| one.len).collect());
+    model.chunk_shape = kept(chunk);
+    model.rectilinear = None;
+    if !model.dimension_names.is_empty() {
+        let names = model.dimension_names.into_iter().zip(selected);
+        model.dimension_names =
+            names.filter(|(_, one)| one.is_kept).map(|(name, _)| name).collect();
+    }
+    model.attributes.shift_remove(GEO_TRANSFORM);
+    shown::array(&model, &ShownChunks::decoded(&model, &model.chunk_shape))
 }
