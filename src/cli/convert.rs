@@ -85,6 +85,12 @@ fn copy(
     let survey = Survey::of(plan, watch).map_err(|error| cut_short(args, watch, &error))?;
     let fill_chunks = if args.skip_missing_chunks { FillChunks::Skip } else { FillChunks::Store };
     check_fill(args, plan, &survey, fill_chunks)?;
+    for path in plan.jobs().iter().filter_map(|job| job.other_ome(dest)) {
+        print::error(&format!(
+            "zarrfs: {path}: its OME-Zarr metadata are copied as they are, because zarrfs translates \
+             only versions 0.4 and 0.5: programs that read the copy may not find the image"
+        ));
+    }
     let claim = Claim {
         arguments: arguments(args, requested)?,
         session: session(),

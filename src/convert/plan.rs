@@ -44,6 +44,14 @@ pub struct Job {
     pub chunks: Option<Chunks>,
 }
 
+impl Job {
+    /// Returns its path if it has OME-Zarr metadata of a version that belongs to another version of
+    /// Zarr than that of the target.
+    pub fn other_ome(&self, dest: &Hierarchy) -> Option<&NodePath> {
+        dest.dialect().has_other_ome(self.raised.text()).then_some(&self.path)
+    }
+}
+
 /// The chunks of an array and of its copy.
 #[derive(Debug)]
 pub struct Chunks {

@@ -177,7 +177,8 @@ fn is_ome_0_4(attributes: &Object) -> bool {
 pub(super) fn ome_to_v2(ome: &Value) -> Option<Object> {
     let ome = ome.as_object()?;
     let is_ours = |name: &String| name == "version" || OME_MEMBERS.contains(&name.as_str());
-    if ome.get("version")? != "0.5" || !ome.keys().all(is_ours) {
+    // A group of labels needs no version, and some programs repeat it in each member.
+    if ome.get("version").is_some_and(|version| version != "0.5") || !ome.keys().all(is_ours) {
         return None;
     }
     let mut attributes = ome.clone();
@@ -190,6 +191,13 @@ pub(super) fn ome_to_v2(ome: &Value) -> Option<Object> {
         }
     }
     (!attributes.is_empty()).then_some(attributes)
+}
+
+/// Whether the attributes of a node have OME-Zarr metadata of a version that does not fit Zarr 2, or
+/// Zarr 3.
+pub(super) fn is_other_ome(attributes: &Object, is_v2: bool) -> bool {
+    let has_any = |names: &[&str]| names.iter().any(|name| attributes.contains_key(*name));
+    if is_v2 { has_any(&[OME]) } else { has_any(&["multiscales", "plate", "well"]) }
 }
 
 /// Returns the names of the attributes of OME-Zarr 0.4 that are in `ome` in 0.5.
@@ -244,6 +252,22 @@ mod tests {
         let mut again = ome_to_v2(&ome).expect("ours");
         again.insert("x".to_owned(), json!(1));
         assert_eq!(again, old);
+        for (ome, old) in [
+            (
+                json!({"version": "0.5", "plate": {"wells": [], "version": "0.5"}}),
+                json!({"plate": {"wells": [], "version": "0.4"}}),
+            ),
+            (json!({"labels": ["cells"]}), json!({"labels": ["cells"]})),
+            (
+                json!({"version": "0.5", "image-label": {"version": "0.5", "colors": []}}),
+                json!({"image-label": {"version": "0.4", "colors": []}}),
+            ),
+        ] {
+            let found = ome_to_v2(&ome).expect("ours");
+            assert_eq!(Value::Object(found.clone()), old);
+            assert!(ome_to_v3(found).contains_key(OME), "{ome}");
+        }
+        assert_eq!(ome_to_v2(&json!({"version": "0.6", "labels": []})), None);
         for other in [
             json!({"multiscales": "many"}),
             json!({"multiscales": [{"datasets": [], "version": "0.3"}]}),

@@ -82,6 +82,16 @@ impl Dialect {
         NodePath::parse(below).ok().filter(|path| !path.is_root())
     }
 
+    /// Whether a stored metadata file has OME-Zarr metadata of a version that belongs to another
+    /// version of Zarr.
+    pub fn has_other_ome(&self, text: &str) -> bool {
+        let document = crate::json::parse_object(text.as_bytes()).unwrap_or_default();
+        let attributes = document.get("attributes").and_then(serde_json::Value::as_object);
+        let is_v2 = matches!(self, Self::V2);
+        let may = is_v2 || matches!(self, Self::V3);
+        may && attributes.is_some_and(|found| super::conventions::is_other_ome(found, is_v2))
+    }
+
     /// Returns the name for `--from`.
     pub fn name(&self) -> &'static str {
         match self {

@@ -47,8 +47,11 @@ fn node(text: &mut Text, document: &Object) -> Result<()> {
     if let Some(members) = attributes.get(OME).and_then(conventions::ome_to_v2)
         && members.keys().all(|name| !attributes.contains_key(name))
     {
-        let again = conventions::ome_to_v3(members.clone());
-        if again.get(OME) == attributes.get(OME) {
+        let mut old = attributes.clone();
+        old.shift_remove(OME);
+        old.extend(members.clone());
+        // Otherwise a reader would not find out what it is.
+        if conventions::ome_to_v3(old).contains_key(OME) {
             text.remove(&["attributes", OME])?;
             for (name, value) in &members {
                 text.set(&["attributes", name], value)?;
