@@ -21,10 +21,10 @@ use super::members::{
 };
 use super::model::{Array, Group, KeyEncoding, Lowered, Node, NodeKind, Separator};
 use super::types::{Endian, data_type};
-use super::{conventions, v3};
+use super::{conventions, v2, v3};
 use crate::codec::CodecSpec;
 use crate::codec::table::{self, CodecKind};
-use crate::dtype::{FillValue, integer};
+use crate::dtype::{DType, FillValue, integer};
 use crate::error::{Error, Result};
 use crate::json::Object;
 use crate::json::{self, describe};
@@ -50,7 +50,16 @@ fn group(document: &Object) -> Result<Group> {
 fn array(era: Era, document: &Object) -> Result<Array> {
     check_extensions(document)?;
     let shape = lengths(required(document, "shape")?, "shape")?;
-    let (dtype, endian) = data_type(required(document, "data_type")?)?;
+    let mut attributes = attributes(document)?;
+    let filters = take_filters(&mut attributes);
+    let written = required(document, "data_type")?;
+    // zarr-python 2 writes objects as an extension, with the filter that encodes them.
+    let object = written.get("type").map(|written| object_type(written, &filters));
+    let object = object.transpose()?.flatten();
+    let (dtype, endian) = match &object {
+        Some(dtype) => (dtype.clone(), None),
+        None => data_type(written)?,
+    };
     let grid = required(document, "chunk_grid")?;
     let inner_shape = v3::chunk_shape(grid, &shape)?;
     check_size(&shape, &dtype, "the array")?;
@@ -59,13 +68,14 @@ fn array(era: Era, document: &Object) -> Result<Array> {
         dtype: dtype.clone(),
         endian: endian.unwrap_or(Endian::Little),
     };
-    let mut attributes = attributes(document)?;
-    let filters = take_filters(&mut attributes);
     let inner = chain(document, filters, &elements)?;
     let (codecs, chunk_shape) = sharded(document, inner, inner_shape)?;
     check_size(&chunk_shape, &dtype, "a chunk")?;
     Ok(Array {
-        fill: FillValue::parse(document.get("fill_value").unwrap_or(&Value::Null), &dtype)?,
+        fill: match object {
+            Some(_) => v2::fill_value(document, &dtype, &Endian::Little)?,
+            None => FillValue::parse(document.get("fill_value").unwrap_or(&Value::Null), &dtype)?,
+        },
         dtype,
         chunk_shape,
         rectilinear: None,
@@ -75,6 +85,16 @@ fn array(era: Era, document: &Object) -> Result<Array> {
         attributes,
         shape,
     })
+}
+
+/// Returns the type of objects that one of these filters encodes; `None` for another type.
+fn object_type(written: &Value, filters: &[Object]) -> Result<Option<DType>> {
+    let named = |filter: &Object| {
+        let id = filter.get("id").and_then(Value::as_str).unwrap_or_default();
+        Ok(CodecSpec::new(&codecs::draft_name(id)?, Object::new()))
+    };
+    let filters = filters.iter().map(named).collect::<Result<Vec<CodecSpec>>>()?;
+    Ok(v2::object_type(written, &filters))
 }
 
 /// Returns the form of chunk keys. Until September 2020 it was that of Zarr 2; later keys begin

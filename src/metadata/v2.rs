@@ -182,7 +182,7 @@ fn chain(
 }
 
 /// Returns the type of the objects of an array, from the first codec that takes objects.
-fn object_type(dtype: &Value, filters: &[CodecSpec]) -> Option<DType> {
+pub(super) fn object_type(dtype: &Value, filters: &[CodecSpec]) -> Option<DType> {
     if dtype != "|O" && dtype != "O" {
         return None;
     }
@@ -215,7 +215,7 @@ fn numcodec(value: &Value) -> Result<CodecSpec> {
 }
 
 /// Returns the fill value. A string of base64 is a stored element, in the array's byte order.
-fn fill_value(document: &Object, dtype: &DType, endian: &Endian) -> Result<FillValue> {
+pub(super) fn fill_value(document: &Object, dtype: &DType, endian: &Endian) -> Result<FillValue> {
     let value = document.get("fill_value").unwrap_or(&Value::Null);
     match (dtype, value) {
         (DType::Struct(_) | DType::Complex(_), Value::String(_)) => {
