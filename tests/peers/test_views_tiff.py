@@ -1,6 +1,7 @@
 """Views of images as TIFF and as OME-TIFF, read by tifffile; what other programs make of them is tried by libtiff and
 libvips where they are."""
 
+import os
 import shutil
 import subprocess
 
@@ -12,7 +13,7 @@ import zarr
 from images import NUMBERS, SHAPES, STORES, is_held, make, numbers, ome, same
 from views import ZARRFS, cat, refused
 
-OF_IMAGEJ = ["u1", "u2", "i2", "f4", "?"]
+OF_IMAGEJ = ["u1", "u2", "u4", "i2", "i4", "f4", "?"]
 # tifffile warns of nothing but through its logger.
 pytestmark = pytest.mark.usefixtures("no_complaints")
 
@@ -234,3 +235,23 @@ def test_libvips_reads_pages_and_levels(tmp_path):
             options = f"[page={page}" + (f",subifd={level - 1}]" if level else "]")
             subprocess.run(["vips", "rawsave", f"{out}{options}", str(tmp_path / "raw")], check=True)
             same(np.fromfile(tmp_path / "raw", "u2").reshape(expected.shape[1:]), expected[page])
+
+
+def test_an_image_that_does_not_begin_at_the_origin_says_where_its_planes_are(tmp_path):
+    root = zarr.create_group(tmp_path / "i")
+    transforms = [{"type": "scale", "scale": [2, 0.5, 0.25]}, {"type": "translation", "translation": [10, 20, 30]}]
+    axes = [{"name": name, "type": "space", "unit": "micrometer"} for name in "zyx"]
+    datasets = [{"path": "0", "coordinateTransformations": transforms}]
+    root.attrs["ome"] = {"version": "0.5", "multiscales": [{"axes": axes, "datasets": datasets}]}
+    root.create_array("0", data=np.zeros((3, 50, 70), "u2"), chunks=(1, 32, 32))
+    with tifffile.TiffFile(cat(tmp_path / "i", "ome.tif", tmp_path / "i.ome.tif")) as file:
+        planes = tifffile.xml2dict(file.ome_metadata)["OME"]["Image"]["Pixels"]["Plane"]
+        assert [plane["PositionZ"] for plane in planes] == [10, 12, 14]
+        assert {(plane["PositionX"], plane["PositionY"], plane["PositionXUnit"]) for plane in planes} == {(30, 20, "µm")}
+
+
+def test_a_mount_of_images_lists_each_image_once(mount, tmp_path):
+    ome(tmp_path / "s/i", (8, 200, 300), "u1", "zyx")
+    with mount(tmp_path / "s", "--as", "ome.tif", "-o", "ro", copy=False) as m:
+        assert sorted(os.listdir(m.path)) == ["i", "i.ome.tif"] and os.listdir(m / "i") == []
+        assert (m / "i/s1.ome.tif").stat().st_size > 0

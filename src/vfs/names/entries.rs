@@ -13,6 +13,7 @@ use crate::error::{Error, Kind, Result};
 use crate::hierarchy::{Content, Member};
 use crate::metadata::{NodeKind, NodePath};
 use crate::vfs::options::Form;
+use crate::view::has_level;
 
 impl Listings {
     /// Lists every name in a directory with its place, those that only this mount has first.
@@ -109,14 +110,22 @@ impl Listings {
         if group.is_root() {
             paths.push(NodePath::root());
         }
-        if self.core.hierarchy.existing(group)?.array().is_none() {
+        let node = self.core.hierarchy.existing(group)?;
+        if node.array().is_none() {
             // An unreadable node has no views.
             let children = self.core.hierarchy.children(group)?.flatten();
             paths.extend(children.map(|child| child.path().clone()));
         }
         let mut names = Vec::new();
         for path in paths {
-            for format in &formats {
+            let is_level = match node.content() {
+                Content::Group(group) => {
+                    has_level(&group.attributes, path.name().unwrap_or_default())
+                }
+                _ => false,
+            };
+            // The file of an image has all of its levels.
+            for format in formats.iter().filter(|format| !(is_level && format.holds_images())) {
                 let (name, place) = (view_name(&path, format), Place::View(path.clone(), format));
                 // A node or file of the same name takes precedence. Skip names that cannot be
                 // checked.

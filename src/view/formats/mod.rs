@@ -215,6 +215,11 @@ impl Format {
         }
     }
 
+    /// Whether the file of an OME-Zarr image has all of its levels.
+    pub fn holds_images(&self) -> bool {
+        self.extension == "ome.tif"
+    }
+
     /// Returns the file for a node.
     pub fn view(&self, source: &Source<'_>) -> Result<View> {
         (self.build)(source)

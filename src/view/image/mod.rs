@@ -16,7 +16,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use axis::kind_of;
 pub use axis::{Axis, Channel, Kind, Scale};
-pub use ome::{channel_axis, levels, title};
+pub use ome::{channel_axis, has_level, levels, title};
 pub use unit::{Quantity, Unit};
 
 /// The most parts to split the elements of an image into to reorder its planes.

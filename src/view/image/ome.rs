@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::axis::{Axis, Channel, Kind, Scale, kind_of};
 use super::unit::Unit;
 use crate::error::{Error, Result};
+use crate::json::Object;
 use crate::metadata::NodePath;
 use crate::view::source::Source;
 
@@ -57,6 +58,15 @@ pub fn channel_axis(image: &Value) -> Option<usize> {
             None => name.and_then(kind_of) == Some(Kind::Channel),
         }
     })
+}
+
+/// Whether the group with these attributes is an image with the level `name`.
+pub fn has_level(attributes: &Object, name: &str) -> bool {
+    let listed =
+        attributes.get("ome").map_or(attributes.get("multiscales"), |ome| ome.get("multiscales"));
+    let image = listed.and_then(|images| images.get(0));
+    let mut datasets = image.into_iter().flat_map(datasets);
+    datasets.any(|dataset| dataset.get("path").and_then(Value::as_str) == Some(name))
 }
 
 /// Returns the title of a group that is an image.

@@ -32,7 +32,8 @@ pub(in super::super) fn build(source: &Source<'_>) -> Result<View> {
     })?;
     let is_of_imagej = match image.number() {
         DType::Uint(1) => page.samples == 1 || page.samples == 3,
-        DType::Uint(2) | DType::Int(2) | DType::Float(4) => page.samples == 1,
+        // ImageJ shows 32-bit integers, such as labels, as floats.
+        DType::Uint(2 | 4) | DType::Int(2 | 4) | DType::Float(4) => page.samples == 1,
         _ => false,
     };
     let kinds = stack(outer, page.samples > 1).filter(|_| is_of_imagej);

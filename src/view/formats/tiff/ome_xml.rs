@@ -5,6 +5,9 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::view::image::{Axis, Image, Kind, Unit, escape};
 
+/// The most planes whose positions are written.
+const MAX_PLANES: u64 = 4096;
+
 /// Returns the metadata of an image. The axes before those of a page are `kinds`.
 pub(super) fn text(
     name: &str,
@@ -61,10 +64,46 @@ pub(super) fn text(
     }
     let pages = channels.saturating_mul(slices).saturating_mul(frames);
     // Bio-Formats recognizes the metadata by its last characters, so there is no end of line.
-    text.extend([format!(
-        "<TiffData IFD=\"0\" PlaneCount=\"{pages}\"/>\n</Pixels>\n</Image>\n</OME>"
-    )]);
+    text.extend([format!("<TiffData IFD=\"0\" PlaneCount=\"{pages}\"/>\n")]);
+    text.push_str(&planes(image, channels, slices, frames));
+    text.push_str("</Pixels>\n</Image>\n</OME>");
     Ok(text)
+}
+
+/// Returns the elements with the position of each plane, if the image does not begin at the origin:
+/// only that of the first plane if there are very many.
+fn planes(image: &Image, channels: u64, slices: u64, frames: u64) -> String {
+    let scale = |kind| image.axis(kind).and_then(|(_, axis)| axis.scale.as_ref());
+    let all = [(Kind::X, 'X'), (Kind::Y, 'Y'), (Kind::Z, 'Z')]
+        .map(|(kind, letter)| (scale(kind), letter));
+    if all.iter().all(|(scale, _)| scale.is_none_or(|scale| scale.start == 0.0)) {
+        return String::new();
+    }
+    let pages = channels.saturating_mul(slices).saturating_mul(frames);
+    let mut text = String::new();
+    let (mut z, mut c, mut t) = (0_u32, 0_u64, 0_u64);
+    for _ in 0..if pages > MAX_PLANES { 1 } else { pages } {
+        text.extend([format!("<Plane TheZ=\"{z}\" TheC=\"{c}\" TheT=\"{t}\"")]);
+        for (scale, letter) in &all {
+            let Some(scale) = scale else { continue };
+            let number = if *letter == 'Z' { f64::from(z) } else { 0.0 };
+            let position = scale.step.mul_add(number, scale.start);
+            let unit = scale.unit.as_ref().and_then(symbol).unwrap_or("reference frame");
+            text.extend([format!(
+                " Position{letter}=\"{position}\" Position{letter}Unit=\"{}\"",
+                escape(unit)
+            )]);
+        }
+        text.push_str("/>\n");
+        z = z.saturating_add(1);
+        if u64::from(z) >= slices {
+            (z, c) = (0, c.saturating_add(1));
+        }
+        if c >= channels {
+            (c, t) = (0, t.saturating_add(1));
+        }
+    }
+    text
 }
 
 /// Returns the element that describes a channel.
