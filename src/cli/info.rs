@@ -14,6 +14,7 @@ use crate::cache::ChunkCache;
 use crate::codec::CodecSpec;
 use crate::hierarchy::{Content, Hierarchy, Node};
 use crate::json::Object;
+use crate::metadata::NodePath;
 use crate::view::{Elements, FORMATS, GetChunk, Source};
 
 /// The most names in a group to check for nodes.
@@ -40,11 +41,19 @@ pub fn run(args: &Info) -> Result<(), Failure> {
     print::output(&text)
 }
 
+/// Returns the name of the dialect of a node.
+pub fn dialect_name(hierarchy: &Hierarchy, path: &NodePath) -> &'static str {
+    if hierarchy.is_in_folder(path) {
+        return "several";
+    }
+    hierarchy.dialect_of(path).name()
+}
+
 fn facts(hierarchy: &Hierarchy, node: &Node) -> Result<Object, Failure> {
     let mut facts = Object::new();
     let mut add = |name: &str, value: Value| drop(facts.insert(name.to_owned(), value));
     add("path", json!(node.path().to_string()));
-    add("dialect", json!(hierarchy.dialect().name()));
+    add("dialect", json!(dialect_name(hierarchy, node.path())));
     if let Some(document) = node.document() {
         add("metadata_file", json!(document.key.as_str()));
     }

@@ -8,6 +8,7 @@ mod daemon;
 mod demo;
 mod describe;
 mod failure;
+mod folder;
 mod info;
 mod logger;
 mod mount;

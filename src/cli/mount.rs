@@ -14,7 +14,7 @@ use super::args::{
     Args, Durability as DurabilityArg, Mount, ShardWriteArg, Writeback as WritebackArg,
 };
 use super::failure::{Failure, failed};
-use super::{daemon, logger, open, rescue, umount};
+use super::{daemon, logger, open, print, rescue, umount};
 use crate::array::{FillChunks, ShardLayout, ShardWrite};
 use crate::fuse::{self, MountOptions, Mounted, Others};
 use crate::hierarchy;
@@ -76,6 +76,12 @@ pub fn run(args: &Mount, typed: &[OsString]) -> Result<(), Failure> {
     }
     let source = open::Source::parse(&args.source).map_err(|_| missing_source(&args.source))?;
     check_apart(&source.root, &mountpoint)?;
+    if !args.daemon && !flags.read_only && args.from.is_none() && open::is_folder(&source)? {
+        print::error(&format!(
+            "zarrfs: {}: a folder of hierarchies in several dialects is mounted read-only",
+            args.source.display()
+        ));
+    }
     if args.foreground || args.daemon {
         serve(&args, &flags, &source, &mountpoint)
     } else {

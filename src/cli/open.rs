@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::failure::{Failure, failed};
+use super::folder;
 use crate::error::{Error, Kind};
 use crate::hierarchy::{Hierarchy, Membership, Options, membership};
-use crate::metadata::{Dialect, NodePath, draft_root_marker};
+use crate::metadata::{Dialect, NodePath, declared, draft_root_marker};
 use crate::store::Store;
 use crate::store::directory::{DirectoryStore, Durability};
 
@@ -115,6 +116,16 @@ pub fn hierarchy(
     options: Options,
 ) -> Result<Hierarchy, Failure> {
     let (root, node) = (&source.root, &source.node);
+    if from.is_none() {
+        let parts = parts_of(&store, root);
+        if !parts.is_empty() {
+            let hierarchy = Hierarchy::open_folder(store, parts, options)?;
+            return match hierarchy.node(node)? {
+                Some(_) if node.is_root() => Ok(hierarchy),
+                _ => Err(no_node(&source.spelled(), node, root)),
+            };
+        }
+    }
     let opened = Hierarchy::open(store.clone(), from, options.clone());
     let hierarchy = opened.map_err(|error| match draft_root_above(root) {
         Some(above) => failed(format!(
@@ -135,6 +146,22 @@ pub fn hierarchy(
         Some(found) if !found.is_bare() && hierarchy.exists()? => Ok(hierarchy),
         Some(_) | None => Err(no_node()),
     }
+}
+
+/// Returns the hierarchies in a directory that is none itself, if it takes several dialects to show
+/// them.
+fn parts_of(store: &Store, root: &Path) -> Vec<(NodePath, Dialect)> {
+    match declared(store) {
+        Ok(None) => folder::parts(root),
+        // The caller gets the error when it opens the hierarchy.
+        Ok(Some(_)) | Err(_) => Vec::new(),
+    }
+}
+
+/// Whether a source is a folder of hierarchies in several dialects.
+pub fn is_folder(source: &Source) -> Result<bool, Failure> {
+    let store = store(&source.root, Durability::Buffered)?;
+    Ok(source.node.is_root() && !parts_of(&store, &source.root).is_empty())
 }
 
 /// Returns the hierarchy in the directory `root` as a part of the outermost one that contains it,

@@ -7,6 +7,7 @@ use std::vec::IntoIter;
 use super::args::Tree;
 use super::describe::describe;
 use super::failure::{Failure, failed};
+use super::info::dialect_name;
 use super::{open, print};
 use crate::error::Result as Found;
 use crate::hierarchy::{Hierarchy, Node, Visited};
@@ -24,7 +25,7 @@ pub fn run(args: &Tree) -> Result<(), Failure> {
     let node = hierarchy.existing(&path)?;
     let title = args.source.display().to_string();
     let mut lines = print::Lines::new();
-    let first = format!("{title}  {} ({})", describe(&node), hierarchy.dialect().name());
+    let first = format!("{title}  {} ({})", describe(&node), dialect_name(&hierarchy, &path));
     if lines.print(&first)?.is_break() {
         return Ok(());
     }

@@ -52,7 +52,7 @@ impl Copies<'_> {
         }
         path.ancestors().iter().try_for_each(|group| self.update_copy(group, path, document))?;
         for group in path.ancestors().iter().chain([path]) {
-            if let Some(copies) = self.hierarchy.dialect().shared_copies(group)? {
+            if let Some(copies) = self.hierarchy.dialect_of(group).shared_copies(group)? {
                 self.update_shared_copy(&copies, group, path, document)?;
             }
         }
@@ -135,7 +135,9 @@ impl Copies<'_> {
             })?;
         }
         for group in path.ancestors().iter().chain([path]) {
-            let Some(copies) = self.hierarchy.dialect().shared_copies(group)? else { continue };
+            let Some(copies) = self.hierarchy.dialect_of(group).shared_copies(group)? else {
+                continue;
+            };
             self.change_shared_copies(&copies, path, &|text| {
                 self.hierarchy.dialect().replace_shared_copies(text, group, path, &documents)
             })?;
@@ -160,7 +162,7 @@ impl Copies<'_> {
     /// Whether the store keeps the copies of a group under a key of their own, which are shown as
     /// consolidated metadata.
     pub(super) fn has_shared_copies(self, node: &Node) -> Result<bool> {
-        match self.hierarchy.dialect().own_copies(node.path())? {
+        match self.hierarchy.dialect_of(node.path()).own_copies(node.path())? {
             Some(copies) if node.document().or(node.removed()).is_some() => {
                 Ok(self.hierarchy.store().stat(&copies)?.is_some())
             }
@@ -170,7 +172,9 @@ impl Copies<'_> {
 
     /// Rebuilds or erases the copies under a key of their own, if the dialect has them.
     pub(super) fn set_shared_copies(self, group: &NodePath, wanted: bool) -> Result<()> {
-        let Some(copies) = self.hierarchy.dialect().own_copies(group)? else { return Ok(()) };
+        let Some(copies) = self.hierarchy.dialect_of(group).own_copies(group)? else {
+            return Ok(());
+        };
         let write = self.hierarchy.store().write()?;
         if !wanted {
             return write.erase_values(std::slice::from_ref(&copies));
@@ -210,7 +214,7 @@ impl Copies<'_> {
             }
         }
         for group in path.ancestors().iter().chain([path]) {
-            if let Some(copies) = self.hierarchy.dialect().shared_copies(group)?
+            if let Some(copies) = self.hierarchy.dialect_of(group).shared_copies(group)?
                 && self.hierarchy.store().stat(&copies)?.is_some()
             {
                 return Ok(true);

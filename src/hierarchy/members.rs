@@ -39,9 +39,9 @@ impl Hierarchy {
 
     fn stored_members(&self, path: &NodePath) -> Result<Members<'static>> {
         let list = self.listing()?;
-        let nodes = self.dialect().children_prefix(path)?;
+        let nodes = self.dialect_of(path).children_prefix(path)?;
         let ordinary = self.ordinary_prefix(path)?;
-        let (dialect, parent) = (self.dialect().clone(), path.clone());
+        let (dialect, parent) = (self.dialect_of(path).clone(), path.clone());
         if nodes == ordinary {
             let entries = list.list_dir(&ordinary)?;
             return Ok(Box::new(entries.filter_map(move |entry| match entry {
@@ -76,8 +76,8 @@ impl Hierarchy {
     /// Returns the sorted names directly below a group that may be nodes.
     pub fn child_names(&self, path: &NodePath) -> Result<Vec<String>> {
         let (mut names, mut len) = (Vec::new(), 0_usize);
-        for entry in self.listing()?.list_dir(&self.dialect().children_prefix(path)?)? {
-            let Some(child) = self.dialect().child(&entry?) else { continue };
+        for entry in self.listing()?.list_dir(&self.dialect_of(path).children_prefix(path)?)? {
+            let Some(child) = self.dialect_of(path).child(&entry?) else { continue };
             len = len.saturating_add(child.name.capacity()).saturating_add(size_of::<String>());
             if len > MAX_NAMES_LEN {
                 let detail = format!("the names in it take more than {MAX_NAMES_LEN} bytes");

@@ -23,6 +23,7 @@ mod conversion;
 mod directories;
 mod documents;
 mod edit;
+mod folder;
 mod forms;
 mod groups;
 mod in_memory;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::directories::Directories;
 use super::documents::DocumentStore;
+use super::folder::Folder;
 use super::forms::Forms;
 use super::node::{Content, Node, NodeState};
 use super::node_cache::NodeCache;
@@ -59,6 +60,8 @@ pub struct Hierarchy {
     /// Documents that are shown with consolidated metadata.
     pub(super) shown: TextCache,
     pub(super) forms: Forms,
+    /// The hierarchies below, if this is a folder of several.
+    pub(super) folder: Folder,
 }
 
 /// What lies below a path that has no document.
@@ -81,7 +84,29 @@ impl Hierarchy {
             above: None,
             shown: TextCache::default(),
             forms: Forms::default(),
+            folder: Folder::default(),
         })
+    }
+
+    /// Opens a folder with hierarchies at these paths, which is read-only.
+    pub fn open_folder(
+        store: Store,
+        parts: Vec<(NodePath, Dialect)>,
+        options: Options,
+    ) -> Result<Self> {
+        let mut hierarchy = Self::open(store.read_only(), Some(Dialect::V3), options)?;
+        hierarchy.folder = Folder::new(parts);
+        Ok(hierarchy)
+    }
+
+    /// Whether the node at `path` is a directory above the hierarchies of a folder.
+    pub fn is_in_folder(&self, path: &NodePath) -> bool {
+        self.folder.is_above(path)
+    }
+
+    /// Returns the dialect of the node at `path`.
+    pub fn dialect_of(&self, path: &NodePath) -> &Dialect {
+        self.folder.dialect_of(path).unwrap_or(self.dialect())
     }
 
     /// Returns the store.
@@ -152,7 +177,7 @@ impl Hierarchy {
 
     fn read_node(&self, path: &NodePath, kept: Option<&Arc<Node>>) -> Result<Option<Arc<Node>>> {
         let known = self.directories.get(path);
-        for (kind, key) in self.dialect().document_keys(path)? {
+        for (kind, key) in self.dialect_of(path).document_keys(path)? {
             if let Some(document) = known.as_ref().and_then(|known| known.stored())
                 && document.key == key
             {
@@ -180,7 +205,7 @@ impl Hierarchy {
                 }
                 Err(error) => return Err(error),
             };
-            let lowered = self.dialect().lower(kind, &document.text);
+            let lowered = self.dialect_of(path).lower(kind, &document.text);
             let content = match lowered.node.and_then(|node| self.bind(path, node)) {
                 Ok(content) => content,
                 Err(error) => Content::NotUnderstood(lowered.kind, error.at(&key)),
@@ -210,7 +235,7 @@ impl Hierarchy {
         match node {
             model::Node::Group(group) => Ok(Content::Group(group)),
             model::Node::Array(mut array) => {
-                let prefix = self.dialect().chunk_prefix(path)?;
+                let prefix = self.dialect_of(path).chunk_prefix(path)?;
                 if array.key_encoding == KeyEncoding::V2Undeclared {
                     array.key_encoding = KeyEncoding::V2(self.separator_in_use(&prefix)?);
                 }
@@ -242,17 +267,19 @@ impl Hierarchy {
 
     /// Finds what lies below `path`, which has no document.
     fn find_below(&self, path: &NodePath) -> Result<Below> {
-        if path.is_root() && self.dialect().has_implicit_root() {
+        let dialect = self.dialect_of(path);
+        let is_folder = self.folder.is_above(path);
+        if is_folder || (path.is_root() && dialect.has_implicit_root()) {
             return Ok(Below::Node);
         }
         let Some(list) = self.store().list() else {
             return Ok(if path.is_root() { Below::Node } else { Below::Nothing });
         };
         let mut found = if path.is_root() { Below::Files } else { Below::Nothing };
-        let nodes = self.dialect().children_prefix(path)?;
-        if self.dialect().has_implicit_groups() {
+        let nodes = self.dialect_of(path).children_prefix(path)?;
+        if dialect.has_implicit_groups() {
             for key in list.list_prefix(&nodes)?.take(IMPLICIT_GROUP_SEARCH) {
-                if self.dialect().is_document(&key?) {
+                if dialect.is_document(&key?) {
                     return Ok(Below::Node);
                 }
                 found = Below::Files;
@@ -269,7 +296,7 @@ impl Hierarchy {
 
     /// Returns the prefix of the ordinary files beside a node's document.
     pub fn ordinary_prefix(&self, path: &NodePath) -> Result<Prefix> {
-        self.dialect().chunk_prefix(path)
+        self.dialect_of(path).chunk_prefix(path)
     }
 
     pub(super) fn forget_unstored(&self, path: &NodePath) {

@@ -108,7 +108,7 @@ impl Hierarchy {
     pub fn shows_many(&self, path: &NodePath) -> bool {
         // A node that is not cached may be such a group.
         self.kept(path).is_none_or(|node| match node.content() {
-            Content::Group(group) => group.consolidated || *self.dialect() == Dialect::V2,
+            Content::Group(group) => group.consolidated || *self.dialect_of(path) == Dialect::V2,
             Content::Array(_) | Content::NotUnderstood(..) => false,
         })
     }

@@ -193,8 +193,8 @@ pub(super) fn ome_to_v2(ome: &Value) -> Option<Object> {
     (!attributes.is_empty()).then_some(attributes)
 }
 
-/// Whether the attributes of a node have OME-Zarr metadata of a version that does not fit Zarr 2, or
-/// Zarr 3.
+/// Whether the attributes of a node have OME-Zarr metadata of a version that does not fit Zarr 2,
+/// or Zarr 3.
 pub(super) fn is_other_ome(attributes: &Object, is_v2: bool) -> bool {
     let has_any = |names: &[&str]| names.iter().any(|name| attributes.contains_key(*name));
     if is_v2 { has_any(&[OME]) } else { has_any(&["multiscales", "plate", "well"]) }

@@ -41,7 +41,17 @@ pub enum Dialect {
 impl Dialect {
     /// Returns a draft.
     pub fn draft(era: Era, suffix: &str) -> Self {
-        Self::Draft(Draft { era, suffix: suffix.to_owned(), base: NodePath::root() })
+        let (base, folder) = (NodePath::root(), NodePath::root());
+        Self::Draft(Draft { era, suffix: suffix.to_owned(), base, folder })
+    }
+
+    /// Returns the dialect of a hierarchy that lies in the directory `folder` of the store.
+    #[must_use]
+    pub fn in_folder(&self, folder: &NodePath) -> Self {
+        match self {
+            Self::Draft(draft) => Self::Draft(Draft { folder: folder.clone(), ..draft.clone() }),
+            Self::V3 | Self::D2023_02 | Self::V2 | Self::N5 => self.clone(),
+        }
     }
 
     /// Returns the dialect with `base` as the root, `None` if the directory of every node is a
@@ -153,9 +163,9 @@ impl Dialect {
         };
         let path = &draft.whole(path)?;
         let stems: Vec<String> = if path.is_root() {
-            draft.era.root_stems().iter().map(|stem| (*stem).to_owned()).collect()
+            draft.era.root_stems().iter().map(|stem| draft.tree(stem)).collect()
         } else {
-            vec![format!("{}{}.", draft.era.trees().0, path.as_str())]
+            vec![format!("{}{}.", draft.tree(draft.era.trees().0), path.as_str())]
         };
         let mut keys = Vec::with_capacity(2 * stems.len());
         for stem in stems {
@@ -191,7 +201,7 @@ impl Dialect {
     pub fn chunk_prefix(&self, path: &NodePath) -> Result<Prefix> {
         match self {
             Self::V3 | Self::D2023_02 | Self::V2 | Self::N5 => prefix_of("", path),
-            Self::Draft(draft) => prefix_of(draft.era.trees().1, &draft.whole(path)?),
+            Self::Draft(draft) => prefix_of(&draft.tree(draft.era.trees().1), &draft.whole(path)?),
         }
     }
 
@@ -199,7 +209,7 @@ impl Dialect {
     pub fn children_prefix(&self, path: &NodePath) -> Result<Prefix> {
         match self {
             Self::V3 | Self::D2023_02 | Self::V2 | Self::N5 => prefix_of("", path),
-            Self::Draft(draft) => prefix_of(draft.era.trees().0, &draft.whole(path)?),
+            Self::Draft(draft) => prefix_of(&draft.tree(draft.era.trees().0), &draft.whole(path)?),
         }
     }
 

@@ -13,12 +13,25 @@ pub struct Draft {
     /// The node at the root of the mount. A draft has one place for all its metadata files,
     /// whichever node is opened.
     pub base: NodePath,
+    /// The directory of its entry point, if that lies in a folder of hierarchies. Paths of nodes
+    /// begin with it.
+    pub folder: NodePath,
 }
 
 impl Draft {
     /// Returns the path of a node from the root of the whole hierarchy.
     pub(super) fn whole(&self, path: &NodePath) -> Result<NodePath> {
-        self.base.join(path.as_str())
+        let below = path.relative_to(&self.folder).unwrap_or(path.as_str());
+        self.base.join(below)
+    }
+
+    /// Returns the prefix of a tree of keys.
+    pub(super) fn tree(&self, tree: &str) -> String {
+        if self.folder.is_root() {
+            tree.to_owned()
+        } else {
+            format!("{}/{tree}", self.folder.as_str())
+        }
     }
 }
 

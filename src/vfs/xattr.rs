@@ -185,7 +185,7 @@ impl Vfs {
                 let node = self.core.hierarchy.existing(path)?;
                 all.push((
                     format!("{ZARR}dialect"),
-                    self.core.hierarchy.dialect().name().to_owned(),
+                    self.core.hierarchy.dialect_of(path).name().to_owned(),
                 ));
                 if let Content::Array(array) = node.content() {
                     let model = array.model();

@@ -91,6 +91,32 @@ fn masked_values_and_ome_zarr_follow_the_shown_version() {
     assert!(stored.get("ome").is_none());
 }
 
+/// Shows: folder.
+#[test]
+fn a_folder_shows_each_hierarchy_in_its_own_dialect() {
+    let mut mount = Mount::of(
+        |store| {
+            let v3 = r#"{"zarr_format": 3, "node_type": "group", "attributes": {"is": 3}}"#;
+            fs::create_dir_all(store.join("old/x")).unwrap();
+            fs::create_dir_all(store.join("a/b/new")).unwrap();
+            fs::write(store.join("old/.zgroup"), r#"{"zarr_format": 2}"#).unwrap();
+            fs::write(store.join("old/x/.zarray"), zarray(&json!({}))).unwrap();
+            fs::write(store.join("old/x/0.0"), [9; 12]).unwrap();
+            fs::write(store.join("a/b/new/zarr.json"), v3).unwrap();
+            fs::write(store.join("a/notes.txt"), "text").unwrap();
+        },
+        &[],
+    );
+    assert_eq!(names(&mount.path()), set(&["a", "old", "zarr.json"]));
+    assert_eq!(names(&mount.at("a")), set(&["b", "notes.txt", "zarr.json"]));
+    assert_eq!(fs::read(mount.at("old/x/c/0/0")).unwrap(), [9; 12]);
+    assert_eq!(json_of(&mount.at("a/b/new/zarr.json"))["attributes"]["is"], 3);
+    mount.expect("mounted read-only");
+    for path in ["new", "old/new", "a/b/new/new"] {
+        assert_eq!(errno(fs::create_dir(mount.at(path))), libc::EROFS);
+    }
+}
+
 /// Shows: as-zarr2.
 #[test]
 fn every_dialect_can_be_shown_as_zarr_2() {

@@ -50,7 +50,7 @@ fn node(text: &mut Text, document: &Object) -> Result<()> {
         let mut old = attributes.clone();
         old.shift_remove(OME);
         old.extend(members.clone());
-        // Otherwise a reader would not find out what it is.
+        // Otherwise a reader would not know what it is.
         if conventions::ome_to_v3(old).contains_key(OME) {
             text.remove(&["attributes", OME])?;
             for (name, value) in &members {

@@ -198,7 +198,7 @@ impl Names {
     /// Whether the stored dialect itself uses the path `relative` below a node, for metadata or
     /// chunks.
     pub fn is_reserved(&self, path: &NodePath, relative: &str) -> Result<bool> {
-        if self.core.hierarchy.dialect().is_reserved(path, relative) {
+        if self.core.hierarchy.dialect_of(path).is_reserved(path, relative) {
             return Ok(true);
         }
         let node = self.core.hierarchy.node(path)?;
@@ -257,7 +257,7 @@ impl Names {
 
     /// Returns the keys at which the dialect may store the metadata of a node.
     pub fn stored_keys(&self, path: &NodePath) -> Result<Vec<Key>> {
-        let dialect = self.core.hierarchy.dialect();
+        let dialect = self.core.hierarchy.dialect_of(path);
         let keys = dialect.document_keys(path)?.into_iter().map(|(_, key)| key);
         Ok(keys.chain(dialect.attributes_key(path)?).collect())
     }

@@ -106,7 +106,7 @@ impl Names {
         for path in path.ancestors().iter().chain([path]) {
             let directory = Place::Node(path.clone());
             for name in [ZARRAY, ZGROUP] {
-                if self.core.hierarchy.dialect().is_reserved(path, name) {
+                if self.core.hierarchy.dialect_of(path).is_reserved(path, name) {
                     continue;
                 }
                 let is_here = self.overlay.get(&directory, name).is_some();

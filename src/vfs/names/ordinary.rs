@@ -22,7 +22,7 @@ impl Names {
         };
         let relative = place.relative();
         let prefix = self.core.hierarchy.ordinary_prefix(path)?.join(&relative)?;
-        let dialect = self.core.hierarchy.dialect().clone();
+        let dialect = self.core.hierarchy.dialect_of(path).clone();
         let array = self.core.hierarchy.node(path)?.and_then(|node| node.array().cloned());
         let path = path.clone();
         let entries = list.list_dir(&prefix)?;

@@ -225,7 +225,8 @@ impl Zarr2 {
             Content::NotUnderstood(_, error) => return Err(error.clone()),
         };
         let stored = node.stored().or(node.removed());
-        if let Some(stored) = stored.filter(|_| *self.core.hierarchy.dialect() == Dialect::V2)
+        if let Some(stored) =
+            stored.filter(|_| *self.core.hierarchy.dialect_of(node.path()) == Dialect::V2)
             && let Some(attributes) = zarr2::stored_attributes(&stored.text)
         {
             documents.attributes = attributes;
@@ -242,7 +243,7 @@ impl Zarr2 {
         ArrayExtras {
             is_null: self.lacks_fill.lock().contains(node.path()),
             // Other dialects cannot say it, and xarray needs it.
-            names_none: *self.core.hierarchy.dialect() != Dialect::V2
+            names_none: *self.core.hierarchy.dialect_of(node.path()) != Dialect::V2
                 || stored.is_none_or(|document| says_none(&document.text)),
         }
     }
