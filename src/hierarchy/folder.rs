@@ -25,8 +25,11 @@ impl Folder {
 
     /// Returns the dialect of the hierarchy that contains a node.
     pub fn dialect_of(&self, path: &NodePath) -> Option<&Dialect> {
-        let mut parts = self.parts.iter();
-        parts.find(|(part, _)| path.relative_to(part).is_some()).map(|(_, dialect)| dialect)
+        if self.parts.is_empty() {
+            return None;
+        }
+        let above = path.ancestors();
+        std::iter::once(path).chain(&above).find_map(|path| self.parts.get(path))
     }
 
     /// Whether a path leads to a hierarchy of the folder.

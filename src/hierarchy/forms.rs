@@ -51,11 +51,6 @@ impl Forms {
 }
 
 impl Hierarchy {
-    /// Returns the form of the files of the node at `path`.
-    pub fn node_form(&self, path: &NodePath) -> NodeForm {
-        self.forms.nodes.read().get(path).cloned().unwrap_or_default()
-    }
-
     /// Gives the files of the node at `path` this form from now on. Returns the form before.
     pub fn change_form(&self, path: &NodePath, change: impl FnOnce(&mut NodeForm)) -> NodeForm {
         let mut nodes = self.forms.nodes.write();

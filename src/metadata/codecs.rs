@@ -341,3 +341,21 @@ pub(super) fn check_nesting(count: usize) -> Result<()> {
     }
     Ok(())
 }
+
+/// Adds the configuration that zarr-python requires for codecs of numcodecs.
+pub(super) fn configured(mut codec: Value) -> Value {
+    if let Some(Value::Array(inner)) = codec.pointer_mut("/configuration/codecs") {
+        *inner = inner.drain(..).map(configured).collect();
+    }
+    let is_numcodec = codec
+        .get("name")
+        .and_then(Value::as_str)
+        .is_some_and(|name| name.starts_with("numcodecs."));
+    if let Value::Object(members) = &mut codec
+        && is_numcodec
+        && !members.contains_key("configuration")
+    {
+        members.insert("configuration".to_owned(), json!({}));
+    }
+    codec
+}

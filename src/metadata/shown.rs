@@ -25,6 +25,10 @@ const MAX_COMPARED_LEN: usize = 256 << 10;
 pub fn is_equivalent(stored: &str, shown: &str) -> bool {
     let parsed = |text: &str| {
         let mut document: Object = serde_json::from_str(text).ok()?;
+        // No configuration means the same as an empty one.
+        if let Some(Value::Array(listed)) = document.get_mut("codecs") {
+            *listed = listed.drain(..).map(without_empty).collect();
+        }
         // Omitting it means the same as an empty list (Zarr 3.0, section "Array metadata").
         if document.get("storage_transformers") == Some(&json!([])) {
             document.remove("storage_transformers");
@@ -33,6 +37,21 @@ pub fn is_equivalent(stored: &str, shown: &str) -> bool {
     };
     stored.len() <= MAX_COMPARED_LEN
         && parsed(stored).is_some_and(|stored| parsed(shown) == Some(stored))
+}
+
+/// Removes an empty configuration from a codec, and from those in it.
+fn without_empty(mut codec: Value) -> Value {
+    for name in ["codecs", "index_codecs"] {
+        if let Some(Value::Array(inner)) = codec.pointer_mut(&format!("/configuration/{name}")) {
+            *inner = inner.drain(..).map(without_empty).collect();
+        }
+    }
+    if codec.get("configuration").and_then(Value::as_object).is_some_and(Object::is_empty)
+        && let Value::Object(members) = &mut codec
+    {
+        members.remove("configuration");
+    }
+    codec
 }
 
 /// The chunk files that a metadata file describes.
@@ -86,7 +105,8 @@ pub fn array(array: &Array, files: &ShownChunks) -> String {
     );
     member("chunk_key_encoding", v3::key_encoding_to_json(files.keys));
     member("fill_value", array.fill.to_json(&array.dtype));
-    member("codecs", files.codecs.iter().map(CodecSpec::to_json).collect());
+    let codecs = files.codecs.iter().map(|codec| codecs::configured(codec.to_json()));
+    member("codecs", codecs.collect());
     member("attributes", Value::Null);
     if !array.dimension_names.is_empty() {
         member("dimension_names", json!(array.dimension_names));
@@ -210,6 +230,10 @@ mod tests {
     #[test]
     fn equivalent_metadata_are_strict_json_with_the_same_members() {
         let shown = r#"{"zarr_format": 3, "fill_value": "NaN", "storage_transformers": []}"#;
+        let codecs =
+            |configuration: &str| format!(r#"{{"codecs": [{{"name": "crc32c"{configuration}}}]}}"#);
+        assert!(is_equivalent(&codecs(r#", "configuration": {}"#), &codecs("")));
+        assert!(!is_equivalent(&codecs(r#", "configuration": {"x": 1}"#), &codecs("")));
         for same in [r#"{"fill_value":"NaN","zarr_format":3}"#, shown] {
             assert!(is_equivalent(same, shown), "{same}");
         }

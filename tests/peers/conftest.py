@@ -36,6 +36,16 @@ def mount(tmp_path):
 
 
 @pytest.fixture
+def new(mount, tmp_path):
+    """`with new(dialect, *options) as m:` mounts an empty store of a dialect."""
+
+    def made(dialect, *options):
+        return mount(tmp_path / "store", "--create", "--format", dialect, *options, copy=False)
+
+    return made
+
+
+@pytest.fixture
 def bench(tmp_path, zarr2):
     """`bench(kind)` is a store of records with what happens to it; its mounts and writers end with the test."""
     with contextlib.ExitStack() as stack:

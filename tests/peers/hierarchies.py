@@ -173,6 +173,11 @@ def read_zarr(root, path):
     return np.asarray(zarr.open_array(str(Path(root, path)), mode="r", zarr_format=3)[...])
 
 
+def ident(options):
+    """The name of a test with these options of a mount."""
+    return "-".join(part.strip("-") for part in options)
+
+
 def open_ts(root, path):
     store = {"driver": "file", "path": str(Path(root, path)) + "/"}
     return ts.open({"driver": "zarr3", "kvstore": store}, open=True).result()

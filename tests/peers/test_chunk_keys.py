@@ -9,7 +9,7 @@ import pytest
 import tensorstore as ts
 import zarr
 
-from hierarchies import assert_same
+from hierarchies import assert_same, ident
 
 VALUES = np.random.default_rng(21).integers(0, 100, (50, 70)).astype("f4")
 KEYS = {
@@ -20,20 +20,6 @@ KEYS = {
 FIRST = {"default.": "c.0.0", "v2.": "0.0", "v2/": "0/0", "default/": "c/0/0"}
 PLACES = [("v3",), ("v3", "--shards", "64K"), ("v3", "--writeback=all"), ("v2",), ("d2020-10",), ("d2019-06",)]
 COMPRESSED = {"plain": None, "compressed": "auto"}
-
-
-@pytest.fixture
-def new(mount, tmp_path):
-    """`with new(dialect, *options) as m:` mounts an empty store of a dialect."""
-
-    def made(dialect, *options):
-        return mount(tmp_path / "store", "--create", "--format", dialect, *options, copy=False)
-
-    return made
-
-
-def ident(place):
-    return "-".join(part.strip("-") for part in place)
 
 
 def files_in(directory):

@@ -15,7 +15,7 @@ import zarr
 from numcodecs import Delta, Zlib
 from zarr.codecs import BloscCodec, BytesCodec, Crc32cCodec, GzipCodec, TransposeCodec, ZstdCodec
 
-from hierarchies import assert_same, open_ts
+from hierarchies import assert_same, ident, open_ts
 
 VALUES = np.random.default_rng(20).integers(0, 100, (50, 70)).astype("f4")
 
@@ -31,20 +31,6 @@ ARRAYS = {
 }
 PLACES = [("v3",), ("v3", "--shards", "64K"), ("v3", "--writeback=all"), ("v2",), ("d2020-10",)]
 LACKS = {"v2": ["shards", "shards_big"], "d2020-10": ["checked", "shards", "shards_big"]}
-
-
-@pytest.fixture
-def new(mount, tmp_path):
-    """`with new(dialect, *options) as m:` mounts an empty store of a dialect."""
-
-    def made(dialect, *options):
-        return mount(tmp_path / "store", "--create", "--format", dialect, *options, copy=False)
-
-    return made
-
-
-def ident(place):
-    return "-".join(part.strip("-") for part in place)
 
 
 @pytest.mark.parametrize("place", PLACES, ids=ident)

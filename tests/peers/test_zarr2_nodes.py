@@ -11,7 +11,7 @@ import tensorstore as ts
 import xarray as xr
 import zarr
 
-from hierarchies import assert_same
+from hierarchies import assert_same, ident
 
 VALUES = np.random.default_rng(22).integers(0, 100, (50, 70)).astype("i4")
 ARRAYS = {
@@ -24,20 +24,6 @@ ARRAYS = {
 }
 PLACES = [("v3",), ("v3", "--shards", "64K"), ("v3", "--writeback=all"), ("v2",), ("d2020-10",)]
 LACKS = {"d2020-10": ["filters"]}
-
-
-@pytest.fixture
-def new(mount, tmp_path):
-    """`with new(dialect, *options) as m:` mounts an empty store of a dialect."""
-
-    def made(dialect, *options):
-        return mount(tmp_path / "store", "--create", "--format", dialect, *options, copy=False)
-
-    return made
-
-
-def ident(place):
-    return "-".join(part.strip("-") for part in place)
 
 
 def create(where, kind):

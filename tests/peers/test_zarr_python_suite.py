@@ -10,7 +10,7 @@ from mounts import files
 
 SUITE = Path(__file__).with_name("zarr_python_suite.py")
 # A name that the draft does not allow.
-NOT_IN_THE_DRAFT = ["--deselect=tests/test_tree.py::test_tree_html_escaping"]
+NOT_IN_THE_DRAFT = ["--draft", "--deselect=tests/test_tree.py::test_tree_html_escaping"]
 
 
 @pytest.mark.parametrize(

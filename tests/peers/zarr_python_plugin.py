@@ -1,8 +1,7 @@
 """A pytest plugin for the suite of zarr-python itself: every store that its tests make is in one directory, which may be
 a mount. `zarr_python_suite.py` runs it.
 
-Stores in memory become stores in the directory too. Arrays are made without compressors where a test does not say
-which: the mount compresses, not the program.
+Stores in memory become stores in the directory too.
 """
 
 import fnmatch
@@ -18,7 +17,6 @@ import py.path
 import hypothesis.extra.numpy as npst
 import hypothesis.strategies as st
 import pytest
-import zarr.core.array
 import zarr.storage
 import zarr.storage._common
 from hypothesis import HealthCheck, Verbosity, settings
@@ -66,16 +64,6 @@ class InDirectory(LocalStore):
 
 # Before zarr.testing and the tests import it.
 zarr.storage.MemoryStore = zarr.storage._common.MemoryStore = InDirectory
-zarr.core.array.default_compressors_v3 = lambda dtype: ()
-parse_key_encoding = zarr.core.array._parse_chunk_key_encoding
-
-
-def slashes(data, zarr_format):
-    """Chunk files of a mount have one kind of names; most tests that ask for another are about something else."""
-    return parse_key_encoding(None if zarr_format == 3 else data, zarr_format)
-
-
-zarr.core.array._parse_chunk_key_encoding = slashes
 import zarr.testing.stateful  # noqa: E402
 from zarr.testing import strategies  # noqa: E402
 

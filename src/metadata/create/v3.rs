@@ -68,7 +68,7 @@ pub(super) fn array(text: &mut Text, document: &Object, array: Array, new: New) 
     };
     put_fill(text, document, &array.dtype, &fill)?;
     if !new.is_as_written {
-        let codecs = array.codecs.iter().map(|codec| configured(codec.to_json())).collect();
+        let codecs = array.codecs.iter().map(|codec| codecs::configured(codec.to_json())).collect();
         put(text, document, "codecs", &codecs)?;
     }
     for name in ["storage_transformers", "dimension_names"] {
@@ -77,24 +77,6 @@ pub(super) fn array(text: &mut Text, document: &Object, array: Array, new: New) 
         }
     }
     Ok(array)
-}
-
-/// Adds the configuration that zarr-python requires for codecs of numcodecs.
-fn configured(mut codec: Value) -> Value {
-    if let Some(Value::Array(inner)) = codec.pointer_mut("/configuration/codecs") {
-        *inner = inner.drain(..).map(configured).collect();
-    }
-    let is_numcodec = codec
-        .get("name")
-        .and_then(Value::as_str)
-        .is_some_and(|name| name.starts_with("numcodecs."));
-    if let Value::Object(members) = &mut codec
-        && is_numcodec
-        && !members.contains_key("configuration")
-    {
-        members.insert("configuration".to_owned(), json!({}));
-    }
-    codec
 }
 
 fn node(text: &mut Text, document: &Object, kind: &str) -> Result<()> {
