@@ -255,8 +255,13 @@ fn numcodec(codec: CodecSpec) -> Result<Numcodec> {
     let id = codec.name.strip_prefix("numcodecs.").unwrap_or(&codec.name).to_owned();
     let is_known = table::find(&codec.name).is_some_and(|row| row.in_zarr2);
     if !is_known && !codec.name.starts_with("numcodecs.") {
+        let remedy = if codec.name == "sharding_indexed" {
+            "make the array without shards, or mount a store of Zarr 3".to_owned()
+        } else {
+            format!("use one of {}", table::ids(|row| row.in_zarr2).join(", "))
+        };
         return Err(Error::invalid(format!(
-            "codec {:?} cannot be expressed in Zarr 2",
+            "codec {:?} cannot be expressed in Zarr 2: {remedy}",
             codec.name
         )));
     }

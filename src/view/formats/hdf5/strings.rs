@@ -36,7 +36,7 @@ const MAX_COUNT: usize = 4096;
 /// memory.
 const MAX_LEN: usize = 1 << 20;
 
-/// The most bytes of the strings of an array.
+/// The most bytes of the strings of an array, in its chunks or in the file.
 const MAX_HEAP_LEN: u64 = 16 << 30;
 
 /// The most chunks that a read keeps parsed.
@@ -128,13 +128,15 @@ impl Strings {
         }
         let mut print = FixedState::default().build_hasher();
         let mut at = vec![0; counts.len()];
-        let mut is_more = count > 0;
+        let (mut is_more, mut read) = (count > 0, 0_u64);
         while is_more {
             let bytes = strings.chunk(&Coords::new(at.clone()), source.get_chunk())?;
+            let len = bytes.as_ref().map_or(0, |bytes| bytes.len());
+            read = read.saturating_add(u64::try_from(len).unwrap_or(u64::MAX));
             let chunk = strings.add_chunk(bytes, &at)?;
             print.write_u64(chunk.print.unwrap_or_default());
             strings.chunks.push(chunk);
-            if strings.heap_len > MAX_HEAP_LEN {
+            if strings.heap_len.max(read) > MAX_HEAP_LEN {
                 return Err(too_long());
             }
             is_more = region::step(&mut at, counts);
