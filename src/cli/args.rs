@@ -77,7 +77,7 @@ ls does not list .zarrfs, nor files of other formats unless --views names them; 
 A SIZE is a number of bytes such as 64K, 16M or 2G. A TIME is 500ms, 5s, 2m or 1h.
 
 When a program closes a file, zarrfs encodes and stores it. A new directory becomes a group. A new \
-zarr.json makes a group or an array. If it names a compressor, the array is stored with its codecs, \
+zarr.json makes a group or an array, and so do .zgroup and .zarray. If it names a compressor, the array is stored with its codecs, \
 and its chunk files show encoded chunks until the next mount; otherwise --codecs and --shards decide.")]
 pub struct Mount {
     /// The directory of a hierarchy, or of a group or array in it (climate.zarr/t2m). In some

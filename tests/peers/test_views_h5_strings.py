@@ -1,6 +1,7 @@
 """Strings of any number and length in `h5`, as h5py writes them."""
 
 import errno
+import json
 import os
 import subprocess
 import time
@@ -96,7 +97,7 @@ def test_a_mount_never_mixes_old_and_new_strings(mount, tmp_path):
 
 def test_attributes_are_as_h5py_writes_them(tmp_path):
     root = zarr.create_group(tmp_path / "g", attributes={
-        "flag": True, "flags": [True, False], "empty": [], "text": "", "words": ["a", "Zürich"], "one": 1, "x": 2.5,
+        "flag": True, "flags": [True, False], "empty": [], "text": "", "words": ["a", "Zürich"], "one": 1, "x": 2.5, "many": [True] * 70_000,
     })  # fmt: skip
     root.create_array("b", data=np.array([True, False]))
     root.create_array("s", data=np.float32(3))
@@ -105,5 +106,6 @@ def test_attributes_are_as_h5py_writes_them(tmp_path):
         assert attributes["flag"] is np.True_ or attributes["flag"].dtype == bool
         assert_same(attributes["flags"], np.array([True, False]))
         assert attributes["empty"].shape == (0,)
+        assert json.loads(attributes["many"]) == [True] * 70_000, "an attribute has less than 64 KiB"
         assert attributes["text"] == "" and attributes["words"].tolist() == ["a", "Zürich"]
         assert data["b"].dtype == bool and data["s"][()] == 3 and data["s"].shape == ()

@@ -73,6 +73,9 @@ fn attribute(file: &mut File, of: &cf::Attribute, texts: Texts) -> Result<Attrib
         Values::Numbers(dtype, bytes, many) if bytes.len() > MAX_VALUE_LEN => {
             any_text(file, name, &cf::decimal(bytes, dtype, *many))
         }
+        Values::Bools(bytes, many) if bytes.len() > MAX_VALUE_LEN => {
+            any_text(file, name, &cf::decimal(bytes, &DType::Bool, *many))
+        }
         // h5py reads and writes booleans.
         Values::Bools(bytes, many) if texts == Texts::Any => {
             numbers(name, &DType::Bool, bytes, *many)
