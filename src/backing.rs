@@ -23,8 +23,10 @@ use bytes::{Bytes, BytesMut};
 use rustix::io::pread;
 
 use crate::budget::{Budget, Lease, Purpose};
-use crate::error::Result;
+use crate::buffer::{Buffer, unset};
+use crate::error::{Error, Result};
 use crate::resources::{Part, Taken};
+use crate::store::NewFile;
 use crate::sys::{MemoryFile, MemoryFs};
 
 /// The identifier of a file in the kernel's protocol, or why the kernel rejects it.
@@ -33,6 +35,7 @@ pub type Registration = Result<Arc<dyn Any + Send + Sync>, Arc<str>>;
 /// A file that the kernel reads instead of one in the mount.
 pub struct Backing {
     file: File,
+    /// The length in bytes when it was opened; a new file grows.
     len: u64,
     modified: SystemTime,
     /// The result of the first registration, even if it failed: all programs that have an inode
@@ -43,6 +46,8 @@ pub struct Backing {
 enum File {
     /// A file of the store.
     Stored { file: OwnedFd, _taken: Taken },
+    /// A new file of the store that a program writes, and that is no value yet.
+    New { file: NewFile, _taken: Taken },
     /// A memory file with decoded bytes.
     Memory { file: MemoryFile, _taken: Taken, _memory: Lease },
 }
@@ -53,18 +58,31 @@ impl Backing {
         Self::new(File::Stored { file, _taken: taken }, len, modified)
     }
 
+    /// Returns a new and empty file of the store. It counts as one of the open files.
+    pub fn of_new_file(file: NewFile, taken: Taken) -> Self {
+        Self::new(File::New { file, _taken: taken }, 0, SystemTime::now())
+    }
+
     fn new(file: File, len: u64, modified: SystemTime) -> Self {
         Self { file, len, modified, registration: OnceLock::new() }
     }
 
     /// Returns the length in bytes.
     pub fn len(&self) -> u64 {
-        self.len
+        self.new_file().and_then(|file| file.len().ok()).unwrap_or(self.len)
     }
 
     /// Whether the file is empty.
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.len() == 0
+    }
+
+    /// Returns the file if it is a new one of the store.
+    pub fn new_file(&self) -> Option<&NewFile> {
+        match &self.file {
+            File::New { file, .. } => Some(file),
+            File::Stored { .. } | File::Memory { .. } => None,
+        }
     }
 
     /// Whether it is a memory file.
@@ -72,19 +90,34 @@ impl Backing {
         matches!(self.file, File::Memory { .. })
     }
 
-    /// Returns the time of the stored bytes.
+    /// Returns the time of the stored bytes, or of the last write to a new file.
     pub fn modified(&self) -> SystemTime {
-        self.modified
+        self.new_file().and_then(|file| file.modified().ok()).unwrap_or(self.modified)
     }
 
     /// Reads up to `len` bytes from `offset`, fewer only at the end, if the kernel cannot read
     /// directly.
     pub fn read(&self, offset: u64, len: usize) -> io::Result<Bytes> {
-        let left = usize::try_from(self.len.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let left = usize::try_from(self.len().saturating_sub(offset)).unwrap_or(usize::MAX);
         let mut bytes = BytesMut::zeroed(len.min(left));
         let read = pread(self.file(), &mut *bytes, offset)?;
         bytes.truncate(read);
         Ok(bytes.freeze())
+    }
+
+    /// Returns all bytes.
+    pub fn read_all(&self) -> Result<Buffer> {
+        let len = usize::try_from(self.len());
+        let mut bytes = unset(len.map_err(|_| Error::too_large("it does not fit into memory"))?)?;
+        let mut read = 0;
+        while let Some(rest) = bytes.get_mut(read..).filter(|rest| !rest.is_empty()) {
+            match pread(self.file(), rest, u64::try_from(read).unwrap_or(u64::MAX))? {
+                0 => break, // It has become shorter.
+                more => read = read.saturating_add(more),
+            }
+        }
+        bytes.truncate(read);
+        Ok(bytes.into())
     }
 
     /// Returns the registration, which `register` creates on first use.
@@ -98,6 +131,7 @@ impl Backing {
     fn file(&self) -> BorrowedFd<'_> {
         match &self.file {
             File::Stored { file, .. } => file.as_fd(),
+            File::New { file, .. } => file.as_fd(),
             File::Memory { file, .. } => file.as_fd(),
         }
     }

@@ -17,7 +17,9 @@ use super::coords::{Coords, Grid};
 use super::key_encoding;
 use crate::error::{At, Error, Kind, Result};
 use crate::metadata::model::KeyEncoding;
-use crate::store::{ByteRange, Condition, Entry, Key, Piece, Prefix, Stat, Store, Value, Version};
+use crate::store::{
+    ByteRange, Condition, Entry, Key, NewFile, Piece, Prefix, Stat, Store, Value, Version,
+};
 
 /// How often to retry a change because another program changed the same stored value in the
 /// meantime.
@@ -85,6 +87,12 @@ pub trait ChunkStore: Send + Sync + fmt::Debug {
     ///
     /// Returns the new stat for each change, `None` for an erased chunk.
     fn update(&self, changes: Vec<Change>) -> Result<Vec<Option<Stat>>>;
+
+    /// Makes a file the encoded chunk at `coords`, as
+    /// [`WritableStore::set_file`](crate::store::WritableStore::set_file) does.
+    fn set_file(&self, _coords: &Coords, _file: &NewFile) -> Result<Option<Stat>> {
+        Ok(None)
+    }
 
     /// Returns the encoded chunks in `value`, which is or would be the chunk at `coords` of the
     /// level `depth` of this chunk store; level 0 has the stored values.
@@ -226,6 +234,10 @@ impl ChunkStore for Direct {
             self.store.write()?.erase_values(&erased.into_iter().collect::<Vec<_>>())?;
         }
         Ok(stored)
+    }
+
+    fn set_file(&self, coords: &Coords, file: &NewFile) -> Result<Option<Stat>> {
+        self.store.write()?.set_file(&self.key(coords)?, file)
     }
 
     fn erase_prefix(&self, prefix: &[u64]) -> Result<()> {

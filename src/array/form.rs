@@ -19,6 +19,7 @@ use crate::codec::{Elements, Pipeline};
 use crate::error::{Error, Kind, Result};
 use crate::metadata::model::Levels;
 use crate::parallel;
+use crate::store::{NewFile, Stat};
 
 /// How to treat encoded chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -164,12 +165,33 @@ impl Array {
         indices.collect::<Option<Vec<u64>>>().map(Coords::new)
     }
 
-    /// Fails for bytes that the codecs of the array cannot have made. Does nothing if encoded
-    /// chunks are trusted.
+    /// Whether its chunks are encoded, and stored without being checked.
+    pub fn is_trusted(&self) -> bool {
+        matches!(&self.form, Form::Encoded(form) if form.how.is_trusted)
+    }
+
+    /// Creates a file of the store that a program may write, and that may become a chunk
+    /// ([`Self::set_file`]). `None` if chunks are not stored as programs write them, or the store
+    /// has no files.
+    pub fn new_file(&self) -> Result<Option<NewFile>> {
+        let is_as_written = self.is_encoded() && self.chunks.depth() == 0;
+        if is_as_written { self.store.write()?.new_file(&self.prefix) } else { Ok(None) }
+    }
+
+    /// Stores a file of [`Self::new_file`] of any array as the chunk at `coords`, and returns its
+    /// stat. `None`, and no change, if its bytes must be stored instead.
+    pub fn set_file(&self, coords: &Coords, file: &NewFile) -> Result<Option<Stat>> {
+        let is_as_written = self.is_encoded() && self.chunks.depth() == 0;
+        if is_as_written { self.chunks.set_file(coords, file) } else { Ok(None) }
+    }
+
+    /// Fails for bytes that the codecs of the array cannot have made. If encoded chunks are
+    /// trusted, fails only for no bytes.
     pub(super) fn check_encoded(&self, coords: &Coords, bytes: &[u8]) -> Result<()> {
         let Form::Encoded(form) = &self.form else { return Ok(()) };
         if form.how.is_trusted {
-            return Ok(());
+            let empty = || Error::invalid("an encoded chunk cannot be empty");
+            return if bytes.is_empty() { Err(empty()) } else { Ok(()) };
         }
         let pipelines = match &*form.pipelines {
             Ok(pipelines) => pipelines,

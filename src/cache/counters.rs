@@ -48,10 +48,16 @@ impl Counters {
 
     /// Counts a chunk that was stored, or erased if `bytes` is `None`.
     pub(super) fn count_stored(&self, bytes: Option<&Buffer>) {
-        let counter = if bytes.is_some() { &self.stored } else { &self.erased };
-        counter.fetch_add(1, Ordering::Relaxed);
-        if let Some(bytes) = bytes {
-            add_len(&self.stored_len, bytes);
+        match bytes {
+            Some(bytes) => self.count_stored_len(u64::try_from(bytes.len()).unwrap_or(u64::MAX)),
+            None => {
+                self.erased.fetch_add(1, Ordering::Relaxed);
+            }
         }
+    }
+
+    pub(super) fn count_stored_len(&self, len: u64) {
+        self.stored.fetch_add(1, Ordering::Relaxed);
+        self.stored_len.fetch_add(len, Ordering::Relaxed);
     }
 }

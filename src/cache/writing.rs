@@ -12,6 +12,7 @@ use crate::array::region::Cover;
 use crate::array::{Array, ChunkRef, Coords, FillChunks};
 use crate::error::Result;
 use crate::metadata::NodePath;
+use crate::store::NewFile;
 
 /// The result of merging a change into a pending chunk.
 struct Merged {
@@ -74,6 +75,30 @@ impl ChunkCache {
         self.changed(array);
         self.changed_in_other_forms(array, coords);
         Ok(PutChunk { stat, is_merged })
+    }
+
+    /// Stores a file of [`Array::new_file`] as a chunk. `None`, and no change, if its bytes must be
+    /// written instead ([`Self::write`]).
+    pub fn write_file(
+        &self,
+        array: &Arc<Array>,
+        coords: &Coords,
+        file: &NewFile,
+    ) -> Result<Option<PutChunk>> {
+        self.settle_forms(array, coords)?;
+        let key = array.key(coords)?;
+        let _turn = self.lock_key(&key);
+        if self.is_pending(array, coords) {
+            return Ok(None);
+        }
+        let started = Instant::now();
+        let Some(stat) = array.set_file(coords, file)? else { return Ok(None) };
+        add_time(&self.counters.storing, started);
+        self.counters.count_stored_len(stat.len);
+        self.slots.remove(array, coords);
+        self.changed(array);
+        self.changed_in_other_forms(array, coords);
+        Ok(Some(PutChunk { stat: Some(stat), is_merged: false }))
     }
 
     /// Makes a chunk pending, to be stored with the rest of its shard. Without bytes, it is erased

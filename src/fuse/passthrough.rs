@@ -3,13 +3,25 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use fuser::{BackingId, FopenFlags};
 
-use crate::vfs::{Opened, Vfs};
+use crate::vfs::{Access, Opened, Vfs};
 
-/// The file is read-only. The kernel allows few other flags together with passthrough.
-pub const FLAGS: FopenFlags = FopenFlags::FOPEN_NOFLUSH;
+/// Returns the flags for an open with passthrough; the kernel allows few others with it. It need
+/// not report the close of a read-only file.
+pub fn flags(access: Access) -> FopenFlags {
+    match access {
+        Access::Read => FopenFlags::FOPEN_NOFLUSH,
+        Access::Write | Access::Truncate => FopenFlags::empty(),
+    }
+}
+
+/// How long the kernel may use the attributes of a file that a program has just created and that
+/// the kernel writes: long enough for the program to ask for them at once. Later, the name may be
+/// gone, because the file was refused.
+pub const NEW_FILE_TTL: Duration = Duration::from_millis(20);
 
 /// Registers the file that the kernel reads instead of the opened one; `None` if the kernel must
 /// send reads to zarrfs.

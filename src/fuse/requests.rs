@@ -40,7 +40,10 @@ impl Filesystem for Fs {
             InitFlags::FUSE_ATOMIC_O_TRUNC,
             InitFlags::FUSE_DO_READDIRPLUS,
             InitFlags::FUSE_PARALLEL_DIROPS,
+            // No file has privileges that a write must remove. Without the second flag, the kernel
+            // asks for them at every write.
             InitFlags::FUSE_HANDLE_KILLPRIV,
+            InitFlags::FUSE_HANDLE_KILLPRIV_V2,
             InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
             InitFlags::FUSE_PASSTHROUGH,
         ];
@@ -197,10 +200,13 @@ impl Filesystem for Fs {
         self.later("rename", rename, move |done| reply!(reply, done, ok(() =>)));
     }
 
-    fn open(&self, _: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        let access = access_of(flags);
+    fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        let (access, thread) = (access_of(flags), request.pid());
         let is_direct = self.direct_io || is_past_pages(flags);
-        let open = move |vfs: &Vfs| vfs.open(ino.0, access);
+        let open = move |vfs: &Vfs| {
+            let opened = vfs.open(ino.0, access);
+            opened.inspect(|opened| vfs.note_writer(HandleUse::by(opened.handle, thread)))
+        };
         let vfs = Arc::clone(&self.vfs);
         let takes_time = !self.vfs.passthrough().opens_stored(ino.0, access);
         self.soon_or_later(takes_time, "open", open, move |opened| {
@@ -211,7 +217,7 @@ impl Filesystem for Fs {
             let id = passthrough::register(&vfs, &opened, |file| reply.open_backing(file));
             let handle = FileHandle(opened.handle);
             match id {
-                Some(id) => reply.opened_passthrough(handle, passthrough::FLAGS, &id),
+                Some(id) => reply.opened_passthrough(handle, passthrough::flags(access), &id),
                 None => reply.opened(handle, open_flags(&opened, access, is_direct)),
             }
         });
@@ -219,7 +225,7 @@ impl Filesystem for Fs {
 
     fn create(
         &self,
-        _: &Request,
+        request: &Request,
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
@@ -227,13 +233,15 @@ impl Filesystem for Fs {
         flags: i32,
         reply: ReplyCreate,
     ) {
+        let thread = request.pid();
         let (owner, vfs, name) = (self.owner, Arc::clone(&self.vfs), name.to_owned());
         let access = access_of(OpenFlags(flags));
         let is_direct = self.direct_io || is_past_pages(OpenFlags(flags));
         let create = move |vfs: &Vfs| {
             let exclusive = flags & libc::O_EXCL != 0;
             let mode = permissions(mode);
-            vfs.create(parent.0, utf8(&name)?, mode, access, exclusive)
+            let created = vfs.create(parent.0, utf8(&name)?, mode, access, exclusive);
+            created.inspect(|(_, opened)| vfs.note_writer(HandleUse::by(opened.handle, thread)))
         };
         self.later("create", create, move |created| match created {
             Ok((attr, opened)) => {
@@ -241,7 +249,7 @@ impl Filesystem for Fs {
                 let (ttl, handle) = (vfs.ttl(&attr), FileHandle(opened.handle));
                 let (attr, generation) = (owner.attr(&attr), Generation(0));
                 if let Some(id) = id {
-                    let flags = passthrough::FLAGS;
+                    let (ttl, flags) = (passthrough::NEW_FILE_TTL, passthrough::flags(access));
                     reply.created_passthrough(&ttl, &attr, generation, handle, flags, &id);
                 } else {
                     let flags = open_flags(&opened, access, is_direct);

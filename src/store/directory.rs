@@ -34,8 +34,8 @@ use rustix::fs::{AtFlags, FileType, OFlags, fstatvfs, renameat, statat, unlinkat
 use rustix::io::Errno;
 
 use super::{
-    Aside, ByteRange, Condition, Entries, Key, Keys, ListableStore, PRIVATE, Piece, Prefix,
-    ReadableStore, Room, Stat, Value, Version, WasRead, WritableStore,
+    Aside, ByteRange, Condition, Entries, Key, Keys, ListableStore, NewFile, PRIVATE, Piece,
+    Prefix, ReadableStore, Room, Stat, Value, Version, WasRead, WritableStore,
 };
 use crate::error::{At, Error, Kind, Result};
 use crate::sys::{self, Dir, Links};
@@ -120,7 +120,11 @@ impl DirectoryStore {
             old => old?,
         };
         self.check(key, condition, old.as_ref().map(|old| old.stat.version))?;
-        file.set_len(0)?;
+        // A killed writer may have left bytes. Truncating an empty file would make ext4 write the
+        // new bytes to disk as soon as it is closed.
+        if file.metadata()?.len() > 0 {
+            file.set_len(0)?;
+        }
         write_all(file, pieces, old.as_ref().map(|old| &old.file))?;
         if let Some(old) = &old {
             keep_owner(file, &old.metadata)?;
@@ -145,6 +149,21 @@ impl DirectoryStore {
             return Ok(stat);
         }
         Ok(self.clock.note_own(stat, modified))
+    }
+
+    /// Renames the locked file, which has the new value, onto the key. Programs may have it open
+    /// and write again, so only its change time tells versions apart.
+    fn take_over(&self, lock: &KeyLock<'_>, key: &Key) -> Result<Stat> {
+        if let Ok(Some(old)) = self.open_value(key) {
+            keep_owner(&lock.file, &old.metadata)?;
+        }
+        if self.durability == Durability::Synced {
+            lock.file.sync_all()?;
+        }
+        renameat(&lock.dir, &lock.lock_name, &lock.dir, &lock.name)?;
+        // Its writer keeps the file open, and with it the lock.
+        sys::unlock(&lock.file)?;
+        Ok(self.clock.stat(&lock.file, &lock.file.metadata()?))
     }
 
     /// Checks a condition on a value whose key is locked. If bytes were read while the value could
@@ -233,8 +252,7 @@ impl ReadableStore for DirectoryStore {
 impl WritableStore for DirectoryStore {
     fn set(&self, key: &Key, pieces: &[Piece], condition: Condition) -> Result<Stat> {
         if is_lock(key) {
-            let detail = "this name is reserved for lock files";
-            return Err(Error::new(Kind::NotPermitted, detail).at(key));
+            return Err(reserved().at(key));
         }
         let lock = self.lock_key(key)?;
         let stored = self.replace(&lock, key, pieces, condition);
@@ -245,6 +263,31 @@ impl WritableStore for DirectoryStore {
             pruned.unwrap_or_else(|error| log::debug!("{error}"));
         }
         stored.at(key)
+    }
+
+    fn new_file(&self, prefix: &Prefix) -> Result<Option<NewFile>> {
+        let Some(dir) = open_dir(&self.root, prefix)? else { return Ok(None) };
+        match sys::open_beneath(&dir, c".", OFlags::RDWR | OFlags::TMPFILE, Links::Refuse) {
+            Ok(file) => Ok(Some(file.into())),
+            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT) => Ok(None),
+            Err(error) => Err(Error::from(error).at(prefix)),
+        }
+    }
+
+    fn set_file(&self, key: &Key, file: &NewFile) -> Result<Option<Stat>> {
+        if is_lock(key) {
+            return Err(reserved().at(key));
+        }
+        let Some(lock) = KeyLock::with(&self.root, &self.session, key, file).at(key)? else {
+            return Ok(None);
+        };
+        let stored = self.take_over(&lock, key);
+        if stored.is_err() {
+            lock.end_unused();
+            let pruned = prune(&self.root, key);
+            pruned.unwrap_or_else(|error| log::debug!("{error}"));
+        }
+        stored.at(key).map(Some)
     }
 
     fn set_partial_values(&self, parts: &[(Key, u64, Bytes)]) -> Result<()> {
@@ -407,6 +450,10 @@ impl ListableStore for DirectoryStore {
     fn list_prefix(&self, prefix: &Prefix) -> Result<Keys> {
         Ok(Box::new(Walk::below(Listing::open(&self.root, prefix)?)))
     }
+}
+
+fn reserved() -> Error {
+    Error::new(Kind::NotPermitted, "this name is reserved for lock files")
 }
 
 /// Returns the opened file or directory; `None` if another program replaced it by a FIFO or by a

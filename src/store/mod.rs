@@ -23,6 +23,7 @@ pub(crate) mod counting;
 pub mod directory;
 mod key;
 pub mod memory;
+mod new_file;
 #[cfg(test)]
 pub(crate) mod suite;
 
@@ -36,6 +37,7 @@ use bytes::Bytes;
 use crate::error::{Error, Kind, Result};
 pub use aside::{Aside, PRIVATE};
 pub use key::{Key, Prefix, is_component};
+pub use new_file::NewFile;
 
 /// A range of the bytes of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -347,6 +349,18 @@ pub trait ReadableStore: Send + Sync + fmt::Debug {
 pub trait WritableStore: Send + Sync + fmt::Debug {
     /// Stores the concatenated `pieces` as the value of `key`, and returns the new stat.
     fn set(&self, key: &Key, pieces: &[Piece], condition: Condition) -> Result<Stat>;
+
+    /// Creates an empty file that is no value yet, for [`Self::set_file`] with a key below
+    /// `prefix`; `None` if the store has no files. A file that is dropped leaves nothing behind.
+    fn new_file(&self, _prefix: &Prefix) -> Result<Option<NewFile>> {
+        Ok(None)
+    }
+
+    /// Makes a file of [`Self::new_file`] the value of `key`, and returns the new stat. `None`, and
+    /// no change, if the file cannot take this key: then `set` its bytes.
+    fn set_file(&self, _key: &Key, _file: &NewFile) -> Result<Option<Stat>> {
+        Ok(None)
+    }
 
     /// Replaces the bytes from `start` for each `(key, start, bytes)`. The value must exist and be
     /// long enough.

@@ -66,7 +66,8 @@ pub fn open_beneath(
         Links::Refuse => ResolveFlags::NO_SYMLINKS,
     };
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | follow;
-    let mode = if flags.contains(OFlags::CREATE) { Mode::from(0o666) } else { Mode::empty() };
+    let creates = flags.contains(OFlags::CREATE) || flags.contains(OFlags::TMPFILE);
+    let mode = if creates { Mode::from(0o666) } else { Mode::empty() };
     let mut attempts = 0;
     loop {
         let opened = openat2(&dir, path, flags | OFlags::CLOEXEC, mode, resolve);
@@ -82,20 +83,29 @@ pub fn open_beneath(
 
 /// Tries to lock the whole file (`F_OFD_SETLK`, exclusive). The lock belongs to the open file
 /// description. Returns false if another description holds it.
-pub fn try_lock(file: &File) -> io::Result<bool> {
-    // SAFETY: flock is a plain struct of integers, for which zero is valid.
-    let mut lock: libc::flock = unsafe { mem::zeroed() };
-    lock.l_type = i16::try_from(libc::F_WRLCK).unwrap_or_default();
-    lock.l_whence = i16::try_from(libc::SEEK_SET).unwrap_or_default();
-    // SAFETY: the descriptor is open and `lock` outlives the call.
-    let result = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) };
-    match check(result) {
-        Ok(_) => Ok(true),
+pub fn try_lock(file: impl AsFd) -> io::Result<bool> {
+    match set_lock(file, libc::F_WRLCK) {
+        Ok(()) => Ok(true),
         Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => {
             Ok(false)
         }
         Err(error) => Err(error),
     }
+}
+
+/// Ends the lock of [`try_lock`] before the open file description is closed.
+pub fn unlock(file: impl AsFd) -> io::Result<()> {
+    set_lock(file, libc::F_UNLCK)
+}
+
+fn set_lock(file: impl AsFd, kind: i32) -> io::Result<()> {
+    // SAFETY: flock is a plain struct of integers, for which zero is valid.
+    let mut lock: libc::flock = unsafe { mem::zeroed() };
+    lock.l_type = i16::try_from(kind).unwrap_or_default();
+    lock.l_whence = i16::try_from(libc::SEEK_SET).unwrap_or_default();
+    let fd = file.as_fd().as_raw_fd();
+    // SAFETY: the descriptor is open and `lock` outlives the call.
+    check(unsafe { libc::fcntl(fd, libc::F_OFD_SETLK, &raw const lock) }).map(drop)
 }
 
 /// A file system in memory that is not mounted. Its files have large pages, which programs read

@@ -1,11 +1,15 @@
 //! Finds the process of a thread.
 
 use std::fs;
+use std::io::Read;
 
 /// Returns the process of the thread with this number; `None` if there is no such thread, or
 /// `/proc` does not show it.
 pub fn process_of(thread: u32) -> Option<u32> {
-    let status = fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
+    // The line is among the first of many, so one read is enough.
+    let mut status = [0; 1024];
+    let read = fs::File::open(format!("/proc/{thread}/status")).ok()?.read(&mut status).ok()?;
+    let status = String::from_utf8_lossy(status.get(..read)?);
     let process = status.lines().find_map(|line| line.strip_prefix("Tgid:"))?;
     process.trim().parse().ok()
 }

@@ -62,6 +62,12 @@ impl From<Pages> for Prepared {
     }
 }
 
+impl From<Arc<Backing>> for Prepared {
+    fn from(backing: Arc<Backing>) -> Self {
+        Self { pages: Pages::Drop, backing: Some(backing), drops: None }
+    }
+}
+
 /// The effect of a rename if the new name exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Replace {

@@ -13,6 +13,7 @@ use super::names::attr::Attr;
 use super::names::file::{Write, slice};
 use super::names::inode::Inode;
 use super::names::overlay::Shown;
+use super::names::place::Place;
 use super::opening::handles::{Handle, Source};
 use super::opening::passthrough::Passthrough;
 use super::{ATTEMPTS, Vfs};
@@ -126,6 +127,17 @@ impl Vfs {
         created
     }
 
+    /// Records who opened a chunk file that the kernel writes by itself. The thread must wait for
+    /// the answer.
+    pub fn note_writer(&self, by: HandleUse) {
+        let Ok(handle) = self.opener.handles.get(by.handle) else { return };
+        let mut file = handle.inode.file().lock();
+        let is_chunk = matches!(handle.inode.place(), Some(Place::Chunk(..)));
+        if is_chunk && handle.may_write() && file.content.new_file().is_some() {
+            file.authors.note(by.thread);
+        }
+    }
+
     /// Reads up to `len` bytes at `offset`, fewer only at the end of the file.
     pub fn read(&self, handle: u64, offset: u64, len: usize) -> Result<Bytes> {
         let handle = self.opener.handles.get(handle)?;
@@ -140,6 +152,9 @@ impl Vfs {
             Source::View(view) => {
                 self.names.views.note_pages(view);
                 self.reader.read_view(view, offset, len).at(handle.shown())
+            }
+            Source::Backing(_) if handle.may_write() => {
+                self.contents.files.read_content(&handle.inode, offset, len)
             }
             Source::Backing(backing) => Ok(backing.read(offset, len)?),
         };

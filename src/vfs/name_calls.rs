@@ -201,7 +201,7 @@ impl Vfs {
         check_writable(Some(&to))?;
         self.names.touch(&to);
         let bytes = match &inode.file().lock().content {
-            Content::Unstored(unstored) => unstored.bytes.clone(),
+            Content::Unstored(unstored) => unstored.bytes.to_buffer()?,
             Content::Stored | Content::Detached(_) => self.contents.stored.bytes_at(&from)?,
         };
         if matches!(to, Place::Ordinary(..)) {

@@ -2,25 +2,26 @@
 //!
 //! This is `TensorStore`'s protocol. A writer opens `NAME.__lock` beside the key and locks the open
 //! file. It writes the new value there and renames the file onto the key. If a writer was killed,
-//! the next one takes over its file.
+//! the next one takes over its file. A file that has the new value already becomes the lock file by
+//! a link ([`KeyLock::with`]).
 
 use std::ffi::CString;
 use std::fs::File;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{AtFlags, OFlags, unlinkat};
+use rustix::fs::{AtFlags, CWD, OFlags, fstat, linkat, unlinkat};
 use rustix::io::Errno;
 
 use super::circles::Root;
 use super::names::{c_name, lock_name};
 use super::opening::check_root;
-use super::parents::make_parent;
+use super::parents::{MAKE_ATTEMPTS, make_parent};
 use super::recover::remove_dead;
 use super::session::{Session, Written};
 use crate::error::{Error, Kind, Result};
-use crate::store::Key;
+use crate::store::{Key, NewFile};
 use crate::sys::{self, Links};
 
 /// How long to wait for another writer of the same key.
@@ -91,5 +92,40 @@ impl<'s> KeyLock<'s> {
                 std::thread::park_timeout(Duration::from_micros(200));
             }
         }
+    }
+    /// Like [`Self::take`], with a file without a name as the lock file. `None` if it cannot become
+    /// one: it had a name before, or the directory of the key is in another file system.
+    pub fn with(
+        root: &Root,
+        session: &'s Session,
+        key: &Key,
+        file: &NewFile,
+    ) -> Result<Option<Self>> {
+        let lock_name = c_name(&lock_name(key.name()))?;
+        let file = file.shared()?;
+        if file.metadata()?.nlink() > 0 || !sys::try_lock(&file)? {
+            return Ok(None);
+        }
+        let number = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let written = session.write(key);
+        for _ in 0..MAKE_ATTEMPTS {
+            let dir = make_parent(root, key)?;
+            match linkat(CWD, &*number, &dir, &lock_name, AtFlags::SYMLINK_FOLLOW) {
+                Ok(()) => {
+                    let name = c_name(key.name())?;
+                    return Ok(Some(Self { dir, file, name, lock_name, _written: written }));
+                }
+                // Wait for the writer, or remove what a killed one has left.
+                Err(Errno::EXIST) => Self::take(root, session, key)?.end_unused(),
+                // The directory was pruned between the two calls.
+                Err(Errno::NOENT) if fstat(&dir)?.st_nlink == 0 => check_root(root)?,
+                Err(Errno::NOENT | Errno::XDEV | Errno::PERM | Errno::OPNOTSUPP) => {
+                    sys::unlock(&file)?;
+                    return Ok(None);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(Error::new(Kind::Busy, "other programs keep taking its lock file"))
     }
 }

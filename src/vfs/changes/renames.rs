@@ -79,7 +79,8 @@ impl Renames {
             return Err(Error::new(Kind::NotPermitted, detail));
         }
         let moved = self.bytes_to_move(&inode.file().lock(), from)?;
-        self.contents.view_writer.replace_view(path, format, &moved.written.bytes)?;
+        let bytes = moved.written.bytes.to_buffer()?;
+        self.contents.view_writer.replace_view(path, format, &bytes)?;
         self.unlink_file(inode, from)
     }
 
@@ -149,9 +150,9 @@ impl Renames {
                 Shown::File(to.clone(), Arc::clone(inode)),
             );
         } else {
-            self.contents.files.memory.forget_unstored(&mut file);
+            self.contents.files.forget_stored(&mut file);
             // The kernel's pages hold what was written, which may differ from what was stored.
-            file.seen = version.filter(|_| moved.was_written && !file.is_shared);
+            file.seen = version.filter(|_| moved.was_written && file.has_pages_of_one_version());
             file.shown = None;
         }
         drop((file, old));
@@ -214,7 +215,11 @@ impl Renames {
         };
         Ok(Moved {
             // The chunk that it was a change of has another name.
-            written: Written { base: None, ..unstored.written() },
+            written: Written {
+                base: None,
+                is_open: file.passthrough.writers > 0,
+                ..unstored.written()
+            },
             is_stored,
             was_written: unstored.changed,
         })

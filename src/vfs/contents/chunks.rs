@@ -48,11 +48,26 @@ impl ChunkWriter {
         written: Written,
     ) -> Result<PutChunk> {
         let ChunkRef { array, coords } = chunk;
-        let Written { bytes, base, modified } = written;
-        array.check_chunk(coords, &bytes).map_err(|error| {
+        let Written { bytes, base, modified, is_open } = written;
+        let file = bytes.file().and_then(|file| file.new_file()).filter(|_| !self.defers(array));
+        let store_file = |file| self.core.cache.write_file(array, coords, file);
+        if let Some(file) = file.filter(|_| array.is_trusted() && !bytes.is_empty())
+            && let Some(stored) = store_file(file)?
+        {
+            return Ok(stored);
+        }
+        let all = bytes.to_buffer()?;
+        array.check_chunk(coords, &all).map_err(|error| {
             let advice = "nothing was stored";
             Error::new(error.kind(), format!("{}: {advice}", error.detail()))
         })?;
+        // A program that has it open could change it after the check.
+        if let Some(file) = file.filter(|_| !is_open)
+            && let Some(stored) = store_file(file)?
+        {
+            return Ok(stored);
+        }
+        let bytes = all;
         let skipped = array.is_skipped(coords, &bytes, self.core.options.fill_chunks);
         // A chunk that would be skipped still needs its bytes, in case another program has changed
         // it.

@@ -215,7 +215,7 @@ impl DocumentWriter {
         match &file.content {
             Content::Unstored(unstored) if unstored.changed && file.writers > 0 => Ok(None),
             Content::Unstored(unstored) if unstored.changed => {
-                Ok(Some((unstored.bytes.clone(), unstored.modified)))
+                Ok(Some((unstored.bytes.to_buffer()?, unstored.modified)))
             }
             _ => {
                 let modified = self.names.attr_of_stored(&chunk.from)?.modified;

@@ -42,7 +42,7 @@ pub(in crate::vfs) struct Files {
 impl Files {
     pub fn read_content(&self, inode: &Inode, offset: u64, len: usize) -> Result<Bytes> {
         let file = inode.file().lock();
-        if let Some(bytes) = file.content.range(offset, len) {
+        if let Some(bytes) = file.content.range(offset, len)? {
             return Ok(bytes);
         }
         self.names.target_of(inode, &file)?;
@@ -72,7 +72,7 @@ impl Files {
 
     pub fn try_read_content(&self, inode: &Inode, offset: u64, len: usize) -> Option<Bytes> {
         let file = inode.file().try_lock()?;
-        if let Some(bytes) = file.content.range(offset, len) {
+        if let Some(bytes) = file.content.range(offset, len).ok()? {
             return Some(bytes);
         }
         let target = self.names.target_of(inode, &file).ok()??;
@@ -144,12 +144,12 @@ impl Files {
         match &mut file.content {
             // A detached file is never stored, but its openers see what they write.
             Content::Unstored(unstored) | Content::Detached(unstored) => {
-                let (before, base_len) = (unstored.bytes.len(), unstored.base_len());
+                let base_len = unstored.base_len();
+                let added = unstored.bytes.memory_added(offset.saturating_add(data.len()));
                 let written = unstored.write(offset, data, full_len);
                 self.memory.unreserve(base_len.saturating_sub(unstored.base_len()));
                 if written.is_err() {
-                    let end = offset.saturating_add(data.len());
-                    self.memory.unreserve(end.saturating_sub(before));
+                    self.memory.unreserve(added);
                 }
                 written
             }
@@ -206,10 +206,17 @@ impl Files {
         self.truncate_locked(inode, &mut inode.file().lock(), len)
     }
 
-    fn truncate_locked(&self, inode: &Inode, file: &mut File, len: u64) -> Result<()> {
+    /// Like [`Self::truncate_content`], for a caller that has locked the file.
+    pub fn truncate_locked(&self, inode: &Inode, file: &mut File, len: u64) -> Result<()> {
         let mut cut = || {
             let target = inode.place().map(|place| self.names.target(place)).transpose()?;
             self.stored.check_longest(target.as_ref(), len)?;
+            if let (Content::Stored, Some(written)) =
+                (&file.content, file.passthrough.written_file())
+            {
+                // It was closed, and is open still: the kernel writes to the stored file.
+                return Ok(written.set_len(len)?);
+            }
             if len == 0 {
                 // The bytes of earlier writers are gone. A close that failed leaves some until the
                 // kernel has released that handle.
@@ -236,10 +243,8 @@ impl Files {
                 Ok(())
             }
             Content::Unstored(unstored) | Content::Detached(unstored) => {
-                let (more, less) = (
-                    len.saturating_sub(unstored.bytes.len()),
-                    unstored.bytes.len().saturating_sub(len),
-                );
+                let more = unstored.bytes.memory_added(len);
+                let less = unstored.bytes.memory_len().saturating_sub(len);
                 self.reserve(more)?;
                 let base_len = unstored.base_len();
                 let cut = unstored.set_len(len);
@@ -254,6 +259,9 @@ impl Files {
     pub fn set_modified_content(&self, inode: &Inode, modified: SystemTime) -> Result<()> {
         let mut file = inode.file().lock();
         let place = inode.place();
+        if let Some(new) = file.content.new_file().and_then(|backing| backing.new_file()) {
+            return Ok(new.set_modified(modified)?);
+        }
         if let Content::Unstored(unstored) = &mut file.content
             && unstored.changed
         {

@@ -26,7 +26,7 @@ impl UnstoredMemory {
         file.authors = Authors::default();
         match std::mem::take(&mut file.content) {
             Content::Unstored(unstored) | Content::Detached(unstored) => {
-                self.unreserve(unstored.bytes.len());
+                self.unreserve(unstored.bytes.memory_len());
                 self.unreserve(unstored.base_len());
             }
             Content::Stored => {}

@@ -1,10 +1,12 @@
 //! Stores the unstored bytes of files as the kind of file that their place says.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
 
 use super::files::Files;
+use crate::backing::Backing;
 use crate::buffer::Buffer;
 use crate::cache::NewChunk;
 use crate::error::{At, Error, Kind, Result};
@@ -41,13 +43,13 @@ impl Files {
         if !is_store_failure(error) {
             return Ok(false);
         }
-        let Written { bytes, base, modified } = unstored.written();
-        let new = NewChunk { bytes: Some(bytes), base };
+        let Written { bytes, base, modified, .. } = unstored.written();
+        let new = NewChunk { bytes: Some(bytes.to_buffer()?), base };
         let deferred = self.core.cache.defer(path, chunk, new, modified)?;
         self.core.cache.record_failure(&chunk.array.key(&chunk.coords)?, error);
         let seen = deferred.stat.map(|stat| stat.version);
-        file.seen = seen.filter(|_| !file.is_shared && !deferred.is_merged);
-        self.memory.forget_unstored(file);
+        file.seen = seen.filter(|_| file.has_pages_of_one_version() && !deferred.is_merged);
+        self.forget_stored(file);
         Ok(true)
     }
 
@@ -98,7 +100,9 @@ impl Files {
             // A program is still writing it, and half of the file would be stored.
             return Ok(());
         }
-        let (written, shown) = (unstored.written(), file.shown.clone());
+        let is_open = file.passthrough.writers > 0;
+        let written = Written { is_open, ..unstored.written() };
+        let shown = file.shown.clone();
         let is_empty = written.bytes.is_empty();
         let target = target.and_then(|target| target.ok_or_else(Error::not_found));
         let stored = match &target {
@@ -131,11 +135,31 @@ impl Files {
             // tick.
             unstored.since = Instant::now();
         }
-        file.seen = stored?.filter(|_| !file.is_shared);
-        file.shown = None;
-        self.memory.forget_unstored(file);
+        self.settle_stored(file, target.as_ref().ok(), stored?);
         self.names.leave_overlay(&place, inode);
         Ok(())
+    }
+
+    /// Records that the bytes of a file were stored as `version`.
+    fn settle_stored(&self, file: &mut File, target: Option<&Target>, version: Option<Version>) {
+        file.seen = version.filter(|_| file.has_pages_of_one_version());
+        file.shown = None;
+        self.forget_stored(file);
+        if let Some((_, chunk)) = target.and_then(Target::chunk) {
+            let generation = self.core.cache.generation(&chunk.array);
+            file.passthrough.stored_as(version.map(|version| (version, generation)));
+        }
+    }
+
+    /// Drops bytes that have been stored. If programs go on writing to a new file that has not
+    /// become the value, it stays, to be stored again.
+    pub fn forget_stored(&self, file: &mut File) {
+        let is_lost = |new: &Arc<Backing>| {
+            !new.new_file().is_some_and(|new| new.is_value().unwrap_or_default())
+        };
+        if file.passthrough.writers == 0 || !file.content.new_file().is_some_and(is_lost) {
+            self.memory.forget_unstored(file);
+        }
     }
 
     /// Stores bytes as the kind of file that `target` is. For a metadata file, `shown` is the text
@@ -148,6 +172,9 @@ impl Files {
         shown: Option<&str>,
     ) -> Result<Option<Version>> {
         let modified = written.modified;
+        if let Some(version) = self.store_new_file(target, &written)? {
+            return Ok(Some(version));
+        }
         let version = match target.chunk() {
             Some((path, chunk)) => {
                 let stored = self.chunks.store_chunk(path, chunk, written)?;
@@ -158,7 +185,7 @@ impl Files {
                 let is_in_pages = !stored.is_merged && chunk.array.reads_as_written(&chunk.coords);
                 stored.stat.filter(|_| is_in_pages).map(|stat| stat.version)
             }
-            None => self.store_file(&target.place, written.bytes, shown)?,
+            None => self.store_file(&target.place, written.bytes.to_buffer()?, shown)?,
         };
         if let Some(key) = self.stored.key_of(target)? {
             self.unsynced.changed(key);
@@ -172,6 +199,25 @@ impl Files {
             }
             _ => Ok(version),
         }
+    }
+
+    /// Makes a new file of the store the value of an ordinary file. `None` if its bytes must be
+    /// stored instead; fails if there are too many.
+    fn store_new_file(&self, target: &Target, written: &Written) -> Result<Option<Version>> {
+        let Some(new) = written.bytes.file().and_then(|file| file.new_file()) else {
+            return Ok(None);
+        };
+        if let Place::Ordinary(path, relative) = &target.place
+            && !written.is_open
+        {
+            let key = self.stored.ordinary_key(path, relative)?;
+            if let Some(stat) = self.core.hierarchy.store().write()?.set_file(&key, new)? {
+                self.unsynced.changed(key);
+                return Ok(Some(stat.version));
+            }
+        }
+        let len = u64::try_from(written.bytes.len()).unwrap_or(u64::MAX);
+        self.stored.check_longest(Some(target), len).map(|()| None)
     }
 
     /// Stores the bytes of a file that is no chunk.

@@ -18,7 +18,8 @@ use crate::budget::{Budget, Purpose};
 use crate::cache::ChunkCache;
 use crate::metadata::NodePath;
 use crate::resources::Part;
-use crate::store::Version;
+use crate::store::{NewFile, Version};
+use crate::vfs::access::Access;
 use crate::vfs::options::PassthroughOptions;
 
 /// The most memory files, if the limit of open files allows as many.
@@ -37,6 +38,8 @@ const KEPT_VIEW: Duration = Duration::from_secs(60);
 pub struct PassthroughState {
     /// The number of handles with passthrough: none or all of them.
     pub openers: u32,
+    /// How many of them may write: to a new file of the store.
+    pub writers: u32,
     /// Their backing file, for a chunk with the state that it shows; `None` without handles.
     pub backing: Option<(Option<Seen>, Arc<Backing>)>,
     /// The version that was last read with passthrough.
@@ -48,9 +51,23 @@ pub struct PassthroughState {
 }
 
 impl PassthroughState {
+    /// Returns the new file of the store that programs have open to write.
+    pub fn written_file(&self) -> Option<&NewFile> {
+        let (_, backing) = self.backing.as_ref().filter(|_| self.writers > 0)?;
+        backing.new_file()
+    }
+
+    /// Records what the new file of the store has become, so that readers can share it.
+    pub fn stored_as(&mut self, now: Option<Seen>) {
+        if let Some((seen, _)) = self.backing.as_mut().filter(|_| self.writers > 0) {
+            *seen = now;
+        }
+    }
+
     /// Ends a handle with passthrough.
-    pub fn end(&mut self) {
+    pub fn end(&mut self, access: Access) {
         self.openers = self.openers.saturating_sub(1);
+        self.writers = self.writers.saturating_sub(u32::from(access != Access::Read));
         if self.openers == 0 {
             self.backing = None;
         }

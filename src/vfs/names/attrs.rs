@@ -72,12 +72,13 @@ impl Names {
     /// Returns the attributes of unstored or detached bytes.
     fn attr_of_content(inode: &Inode) -> Option<Attr> {
         let file = inode.known_file()?.lock();
-        let (bytes, modified) = match &file.content {
-            Content::Unstored(unstored) if unstored.changed => (&unstored.bytes, unstored.modified),
-            Content::Detached(unstored) => (&unstored.bytes, unstored.modified),
+        let unstored = match &file.content {
+            Content::Unstored(unstored) if unstored.changed => unstored,
+            Content::Detached(unstored) => unstored,
             Content::Stored | Content::Unstored(_) => return None,
         };
-        let len = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        let modified = unstored.bytes.file().map_or(unstored.modified, |file| file.modified());
+        let len = u64::try_from(unstored.bytes.len()).unwrap_or(u64::MAX);
         let (number, blocks) = (inode.number(), Attr::blocks_of(len, len));
         let (is_writable, may_change) = (true, true);
         Some(Attr {

@@ -10,8 +10,10 @@ use std::time::{Instant, SystemTime};
 
 use bytes::Bytes;
 
+use super::held::Held;
 use crate::array::Array;
-use crate::buffer::{Buffer, reserve};
+use crate::backing::Backing;
+use crate::buffer::Buffer;
 use crate::cache::Base;
 use crate::error::{Error, Kind, Result};
 use crate::store::Version;
@@ -135,10 +137,16 @@ impl File {
         self.opening = self.opening.saturating_sub(1);
     }
 
-    /// Whether no program writes the file, and all other opens use passthrough, so that another one
-    /// may as well.
+    /// Whether all other opens use passthrough and none has written bytes that are not stored, so
+    /// that another one may use passthrough as well.
     pub fn may_use_passthrough(&self) -> bool {
-        self.writers == 0 && self.openers.saturating_sub(self.opening) == self.passthrough.openers
+        self.writers == self.passthrough.writers
+            && self.openers.saturating_sub(self.opening) == self.passthrough.openers
+    }
+
+    /// Whether the kernel's pages have what was written and nothing else.
+    pub fn has_pages_of_one_version(&self) -> bool {
+        !self.is_shared && self.passthrough.openers == 0
     }
 
     /// Records who changed unstored bytes. Once the file has its full length, `full_len`, it is
@@ -168,34 +176,35 @@ pub enum Content {
     /// In the store.
     #[default]
     Stored,
-    /// In memory, to be stored.
+    /// To be stored.
     Unstored(Unstored),
-    /// In memory, never to be stored: the file was unlinked or replaced while it was open.
+    /// Never to be stored: the file was unlinked or replaced while it was open.
     Detached(Unstored),
 }
 
 impl Content {
-    /// Returns the bytes in memory.
-    fn bytes(&self) -> Option<&Buffer> {
+    /// Returns the bytes that are not in the store, or never will be.
+    fn held(&self) -> Option<&Held> {
         match self {
             Self::Unstored(unstored) | Self::Detached(unstored) => Some(&unstored.bytes),
             Self::Stored => None,
         }
     }
 
-    /// Returns up to `len` bytes at `offset`, if they are in memory.
-    pub fn range(&self, offset: u64, len: usize) -> Option<Bytes> {
-        let bytes = self.bytes()?;
-        let start = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
-        let end = start.saturating_add(len).min(bytes.len());
-        // Copy the bytes: sharing them would make the next write copy the whole file.
-        bytes.get(start..end).map(Bytes::copy_from_slice)
+    /// Returns up to `len` bytes at `offset`, if the file has unstored bytes.
+    pub fn range(&self, offset: u64, len: usize) -> Result<Option<Bytes>> {
+        self.held().map(|held| held.range(offset, len)).transpose()
     }
 
-    /// Returns how many bytes a write adds to those in memory.
+    /// Returns the new file of the store that the kernel writes, if there is one.
+    pub fn new_file(&self) -> Option<&Arc<Backing>> {
+        self.held()?.file()
+    }
+
+    /// Returns how much memory a write needs for the bytes that it adds.
     pub fn added_by(&self, write: Write<'_>) -> usize {
         let end = usize::try_from(write.end()).unwrap_or(usize::MAX);
-        self.bytes().map_or(0, |bytes| end.saturating_sub(bytes.len()))
+        self.held().map_or(0, |held| held.memory_added(end))
     }
 }
 
@@ -203,7 +212,7 @@ impl Content {
 #[derive(Debug)]
 pub struct Unstored {
     /// All bytes of the file.
-    pub bytes: Buffer,
+    pub bytes: Held,
     /// Whether they differ from the stored bytes.
     pub changed: bool,
     /// The reason why the store refused them as they are now, which was reported to a program.
@@ -225,10 +234,10 @@ pub struct Unstored {
 
 impl Unstored {
     /// Returns bytes that equal the stored ones.
-    pub fn of(bytes: Buffer) -> Self {
+    pub fn of(bytes: impl Into<Held>) -> Self {
         let (modified, since) = (SystemTime::now(), Instant::now());
         Self {
-            bytes,
+            bytes: bytes.into(),
             changed: false,
             refused: None,
             modified,
@@ -243,12 +252,12 @@ impl Unstored {
     /// Returns what is to be stored now.
     pub fn written(&self) -> Written {
         let modified = self.keep_modified.then_some(self.modified);
-        Written { bytes: self.bytes.clone(), base: self.base.clone(), modified }
+        Written { bytes: self.bytes.clone(), base: self.base.clone(), modified, is_open: true }
     }
 
     /// Returns the bytes of a new or truncated file.
     pub fn empty() -> Self {
-        Self { changed: true, ..Self::of(Vec::new().into()) }
+        Self { changed: true, ..Self::of(Buffer::from(Vec::new())) }
     }
 
     /// Writes `data` at `offset` and fills a gap before it with zeros. Allocates `full_len` bytes
@@ -257,29 +266,7 @@ impl Unstored {
         let end = offset
             .checked_add(data.len())
             .ok_or_else(|| Error::too_large("offset out of range"))?;
-        let bytes = self.bytes.to_mut();
-        if end > bytes.len() {
-            // Without a known length it doubles, so that a long file is not copied again and again.
-            let least = if full_len == 0 { bytes.len() } else { 0 };
-            let room = end.max(full_len).saturating_sub(bytes.len()).max(least);
-            if bytes.capacity() == 0 {
-                *bytes = reserve(room)?;
-            }
-            bytes
-                .try_reserve_exact(room)
-                .map_err(|_| Error::new(Kind::NoMemory, "not enough memory for the file"))?;
-            // Do not zero bytes that `data` overwrites.
-            bytes.resize(offset.max(bytes.len()), 0);
-            let known = bytes.len().saturating_sub(offset).min(data.len());
-            let (over, more) = data.split_at(known);
-            bytes.extend_from_slice(more);
-            if let Some(target) = offset.checked_add(known).and_then(|to| bytes.get_mut(offset..to))
-            {
-                target.copy_from_slice(over);
-            }
-        } else if let Some(target) = bytes.get_mut(offset..end) {
-            target.copy_from_slice(data);
-        }
+        self.bytes.write(offset..end, data, full_len)?;
         self.note_written(offset..end);
         self.touch();
         Ok(())
@@ -314,12 +301,7 @@ impl Unstored {
 
     /// Truncates the file, or extends it with zeros.
     pub fn set_len(&mut self, len: usize) -> Result<()> {
-        let bytes = self.bytes.to_mut();
-        let more = len.saturating_sub(bytes.len());
-        bytes
-            .try_reserve_exact(more)
-            .map_err(|_| Error::new(Kind::NoMemory, "not enough memory for the file"))?;
-        bytes.resize(len, 0);
+        self.bytes.set_len(len)?;
         if len == 0 {
             self.base = None;
         }
@@ -359,16 +341,18 @@ impl Write<'_> {
 /// The bytes of a file that is to be stored.
 #[derive(Debug)]
 pub struct Written {
-    pub bytes: Buffer,
+    pub bytes: Held,
     /// The chunk before a part of it was changed.
     pub base: Option<Base>,
     /// The modification time that a program set.
     pub modified: Option<SystemTime>,
+    /// Whether programs may still write to these bytes without zarrfs ([`Held::File`]).
+    pub is_open: bool,
 }
 
 impl From<Buffer> for Written {
     fn from(bytes: Buffer) -> Self {
-        Self { bytes, base: None, modified: None }
+        Self { bytes: bytes.into(), base: None, modified: None, is_open: false }
     }
 }
 

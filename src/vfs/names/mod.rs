@@ -11,6 +11,7 @@ pub mod chunk_names;
 mod entries;
 pub mod file;
 mod find;
+pub mod held;
 mod identity;
 pub mod inode;
 pub mod listing;

@@ -270,7 +270,7 @@ impl Opener {
         let Ok(Handle { inode, access, source }) = self.handles.get(handle) else { return };
         self.contents.files.release_content(&inode, access, |file| {
             if let Source::Backing(_) = source {
-                file.passthrough.end();
+                file.passthrough.end(access);
             }
         });
         self.handles.remove(handle);
@@ -301,6 +301,12 @@ impl Opener {
             drop(file);
             return self.prepare_unnamed(inode, access).map(Prepared::from);
         }
+        if let Some(backing) = file.content.new_file().map(Arc::clone) {
+            if access == Access::Truncate {
+                self.contents.files.truncate_locked(inode, &mut file, 0)?;
+            }
+            return Ok(self.passthrough.share_new_file(&mut file, access, backing).into());
+        }
         if file.passthrough.openers > 0 && access != Access::Read {
             return Err(self.passthrough.detach_from_name(inode, &mut file));
         }
@@ -308,9 +314,7 @@ impl Opener {
         file.is_shared = file.openers > 1;
         if access == Access::Truncate {
             drop(file);
-            self.contents.files.truncate_content(inode, 0)?;
-            inode.file().lock().settle();
-            return Ok(Pages::Drop.into());
+            return self.open_truncated(inode, place);
         }
         if let Content::Unstored(unstored) = &file.content
             && unstored.changed
@@ -330,8 +334,8 @@ impl Opener {
             let backing =
                 self.passthrough.backing_for_chunk(&mut file, path, (array, coords), version);
             self.reader.note_passthrough(path, backing.is_some());
-            if backing.is_some() {
-                return Ok(Prepared { pages: Pages::Drop, backing, drops: None });
+            if let Some(backing) = backing {
+                return Ok(backing.into());
             }
         }
         if file.passthrough.openers > 0 {
@@ -342,6 +346,17 @@ impl Opener {
         file.settle();
         let pages = if drops.is_some() { Pages::Drop } else { Pages::Keep };
         Ok(Prepared { pages, backing: None, drops })
+    }
+
+    /// Truncates a file for an open, and decides who receives what is written.
+    fn open_truncated(&self, inode: &Inode, place: &Place) -> Result<Prepared> {
+        self.contents.files.truncate_content(inode, 0)?;
+        let mut file = inode.file().lock();
+        if let Some(backing) = self.passthrough.backing_for_writer(&mut file, place) {
+            return Ok(backing.into());
+        }
+        file.settle();
+        Ok(Pages::Drop.into())
     }
 
     /// Returns the stored version of a file that is being opened; `None` if there is none, or if

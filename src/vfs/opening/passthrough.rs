@@ -51,8 +51,10 @@ use crate::vfs::kernel::view_pages::{KernelPages, Seen as SeenChunks};
 use crate::vfs::names::Names;
 use crate::vfs::names::attr::Attr;
 use crate::vfs::names::file::{Content, File};
+use crate::vfs::names::held::Held;
 use crate::vfs::names::inode::Inode;
 use crate::vfs::names::place::Place;
+use crate::vfs::options::Writeback;
 use crate::vfs::reader::Reader;
 use crate::vfs::reader::open_view::OpenView;
 use crate::view::View;
@@ -137,7 +139,46 @@ impl Passthrough {
         backing: Arc<Backing>,
     ) -> Arc<Backing> {
         file.settle();
-        self.count_passthrough(file, Some(seen), backing)
+        self.count_passthrough(file, Access::Read, Some(seen), backing)
+    }
+
+    /// Has the kernel write a truncated file to a new file of the store, which becomes the value of
+    /// the chunk. `None` if zarrfs must receive the bytes.
+    ///
+    /// A program may go on writing after a close that has stored the chunk, and the kernel does not
+    /// say so. So an unchecked chunk may be written this way, but of checked ones only files with
+    /// another name, which are renamed onto the chunk when no program has them open.
+    pub fn backing_for_writer(&self, file: &mut File, place: &Place) -> Option<Arc<Backing>> {
+        let (Place::Chunk(path, _) | Place::Ordinary(path, _)) = place else { return None };
+        let array = self.core.shown_array(path).ok()?;
+        let is_possible = self.backing_files.is_possible()
+            && self.backing_files.is_possible_of_store.load(Ordering::Relaxed)
+            && (array.is_trusted() || matches!(place, Place::Ordinary(..)));
+        let are_alike = file.openers.saturating_sub(file.opening) == file.passthrough.openers;
+        if !is_possible || !are_alike || self.core.options.writeback == Writeback::All {
+            return None;
+        }
+        let Content::Unstored(unstored) = &mut file.content else { return None };
+        if !unstored.bytes.is_empty() {
+            return None;
+        }
+        let taken = self.backing_files.stored.take()?;
+        let new = array.new_file();
+        let new = new.inspect_err(|error| log::debug!("no new file: {error}")).ok()??;
+        let backing = Arc::new(Backing::of_new_file(new, taken));
+        unstored.bytes = Held::File(Arc::clone(&backing));
+        Some(self.share_new_file(file, Access::Truncate, backing))
+    }
+
+    /// Adds a handle of a file that the kernel writes to a new file of the store.
+    pub fn share_new_file(
+        &self,
+        file: &mut File,
+        access: Access,
+        backing: Arc<Backing>,
+    ) -> Arc<Backing> {
+        file.settle();
+        self.count_passthrough(file, access, None, backing)
     }
 
     /// Whether opening a file only opens the store's own file for passthrough, which is quick.
@@ -167,7 +208,7 @@ impl Passthrough {
             return None;
         }
         let (seen, backing) = file.passthrough.backing.clone()?;
-        Some(self.count_passthrough(file, seen, backing))
+        Some(self.count_passthrough(file, Access::Read, seen, backing))
     }
 
     /// Returns the attributes of a file with passthrough that has lost its name.
@@ -207,7 +248,7 @@ impl Passthrough {
         match found {
             Some(found) if file.may_use_passthrough() && is_same(&found) => {
                 file.settle();
-                Ok(Some(self.count_passthrough(&mut file, None, found)))
+                Ok(Some(self.count_passthrough(&mut file, Access::Read, None, found)))
             }
             _ if file.passthrough.openers > 0 => Err(self.detach_from_name(inode, &mut file)),
             _ => {
@@ -250,11 +291,13 @@ impl Passthrough {
     fn count_passthrough(
         &self,
         file: &mut File,
+        access: Access,
         seen: Option<Seen>,
         backing: Arc<Backing>,
     ) -> Arc<Backing> {
         let state = &mut file.passthrough;
         state.openers = state.openers.saturating_add(1);
+        state.writers = state.writers.saturating_add(u32::from(access != Access::Read));
         (state.last, state.has_pages) = (seen.map(|seen| seen.0), false);
         state.backing = Some((seen, Arc::clone(&backing)));
         file.seen = None; // The kernel keeps no pages, except of a file that it cannot read by itself.

@@ -59,7 +59,7 @@ impl Reports {
             if let Content::Unstored(unstored) = &inode.file().lock().content
                 && unstored.changed
             {
-                let (path, bytes) = (place.shown(), Some(unstored.bytes.clone()));
+                let (path, bytes) = (place.shown(), unstored.bytes.to_buffer().ok());
                 let failure = unstored.refused.clone();
                 all.insert(path.clone(), Unstored { path, bytes, failure });
             }
