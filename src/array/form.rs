@@ -170,19 +170,15 @@ impl Array {
         matches!(&self.form, Form::Encoded(form) if form.how.is_trusted)
     }
 
-    /// Creates a file of the store that a program may write, and that may become a chunk
-    /// ([`Self::set_file`]). `None` if chunks are not stored as programs write them, or the store
-    /// has no files.
-    pub fn new_file(&self) -> Result<Option<NewFile>> {
-        let is_as_written = self.is_encoded() && self.chunks.depth() == 0;
-        if is_as_written { self.store.write()?.new_file(&self.prefix) } else { Ok(None) }
+    /// Whether the bytes of chunk files are stored as they are, each in a value of its own.
+    pub fn stores_as_written(&self) -> bool {
+        self.is_encoded() && self.chunks.depth() == 0
     }
 
-    /// Stores a file of [`Self::new_file`] of any array as the chunk at `coords`, and returns its
-    /// stat. `None`, and no change, if its bytes must be stored instead.
+    /// Stores a file as the chunk at `coords`, and returns its stat. `None`, and no change, if its
+    /// bytes must be stored instead.
     pub fn set_file(&self, coords: &Coords, file: &NewFile) -> Result<Option<Stat>> {
-        let is_as_written = self.is_encoded() && self.chunks.depth() == 0;
-        if is_as_written { self.chunks.set_file(coords, file) } else { Ok(None) }
+        if self.stores_as_written() { self.chunks.set_file(coords, file) } else { Ok(None) }
     }
 
     /// Fails for bytes that the codecs of the array cannot have made. If encoded chunks are

@@ -77,7 +77,7 @@ impl ChunkCache {
         Ok(PutChunk { stat, is_merged })
     }
 
-    /// Stores a file of [`Array::new_file`] as a chunk. `None`, and no change, if its bytes must be
+    /// Stores a file as a chunk ([`Array::set_file`]). `None`, and no change, if its bytes must be
     /// written instead ([`Self::write`]).
     pub fn write_file(
         &self,

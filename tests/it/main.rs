@@ -21,6 +21,7 @@ mod formats;
 mod identity;
 mod identity_model;
 mod imports;
+mod kernel_writes;
 mod layering;
 mod lengths;
 mod locks;

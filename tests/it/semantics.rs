@@ -872,6 +872,7 @@ fn every_paragraph_has_a_test() {
         "documents",
         "encoded",
         "identity",
+        "kernel_writes",
         "lengths",
         "nodes",
         "outside",

@@ -2,7 +2,8 @@
 //!
 //! `cp -r` and `tar` may create chunk files before the metadata file. When the metadata file
 //! arrives, the chunks are encoded aside. After all of them succeed, they replace the files and the
-//! metadata file is stored; on any failure nothing changes.
+//! metadata file is stored; on any failure nothing changes. Files that are encoded already, and
+//! have the key of their chunk, stay where they are.
 //!
 //! The steps: the metadata file is raised to the stored form and bound (`Hierarchy::raise`), and
 //! files below with names of chunks are encoded aside. Then these files go aside, the chunks take
@@ -22,6 +23,7 @@ use crate::metadata::{NodeKind, NodePath};
 use crate::store::{Aside, Key};
 use crate::vfs::names::chunk_names::ChunkNames;
 use crate::vfs::names::file::{Content, File};
+use crate::vfs::names::held::Held;
 use crate::vfs::names::inode::Inode;
 use crate::vfs::names::overlay::Shown;
 use crate::vfs::names::place::{CHUNKS, Place};
@@ -50,6 +52,8 @@ struct NewChunk {
     inode: Arc<Inode>,
     /// The modification time of the encoded bytes; `None` if a program is still writing the file.
     encoded: Option<SystemTime>,
+    /// Whether the file already lies where the chunk belongs.
+    is_in_place: bool,
 }
 
 impl Below {
@@ -116,7 +120,13 @@ impl DocumentWriter {
                 }
                 Some(Place::Chunk(_, coords)) => {
                     let inode = self.names.inodes.at(&place);
-                    below.chunks.push(NewChunk { from: place, coords, inode, encoded: None });
+                    below.chunks.push(NewChunk {
+                        from: place,
+                        coords,
+                        inode,
+                        encoded: None,
+                        is_in_place: false,
+                    });
                 }
                 Some(Place::Ordinary(_, relative))
                     if relative == CHUNKS || array.owns(&relative) =>
@@ -141,7 +151,10 @@ impl DocumentWriter {
         files: &[Locked<'_>],
         array: &Array,
     ) -> Result<Option<Aside>> {
-        if below.chunks.is_empty() && below.groups.is_empty() {
+        for (chunk, file) in below.chunks.iter_mut().zip(files) {
+            self.store_in_place(chunk, file, array).at(chunk.from.shown())?;
+        }
+        if below.chunks.iter().all(|chunk| chunk.is_in_place) && below.groups.is_empty() {
             return Ok(None);
         }
         let aside = self.core.hierarchy.changes().aside()?;
@@ -156,7 +169,8 @@ impl DocumentWriter {
 
     /// Returns the keys of the files that were encoded.
     pub fn plain_keys(&self, below: &Below) -> Result<Vec<Key>> {
-        let encoded = below.chunks.iter().filter(|chunk| chunk.encoded.is_some());
+        let is_moved = |chunk: &&NewChunk| chunk.encoded.is_some() && !chunk.is_in_place;
+        let encoded = below.chunks.iter().filter(is_moved);
         let key = |chunk: &NewChunk| self.stored.key_of(&self.names.target(chunk.from.clone())?);
         encoded.filter_map(|chunk| key(chunk).transpose()).collect()
     }
@@ -187,9 +201,11 @@ impl DocumentWriter {
         let mut batch: Vec<(Coords, Option<Buffer>)> = Vec::new();
         let mut batch_len = 0_usize;
         let mut shard: Option<Key> = None;
-        for (chunk, file) in below.chunks.iter_mut().zip(files) {
+        let rest = below.chunks.iter_mut().zip(files).filter(|(chunk, _)| !chunk.is_in_place);
+        for (chunk, file) in rest {
             let found = self.bytes_to_encode(chunk, file).at(chunk.from.shown())?;
-            let Some((bytes, modified)) = found else { continue };
+            let Some((held, modified)) = found else { continue };
+            let bytes = held.to_buffer()?;
             array.check_chunk(&chunk.coords, &bytes).at(chunk.from.shown())?;
             // Take as many chunks of one shard as fit, to write the shard once.
             let key = array.key(&chunk.coords)?;
@@ -205,21 +221,43 @@ impl DocumentWriter {
         store(batch).map(drop)
     }
 
+    /// Stores a file that has the bytes and the key of its chunk already, where it is: it is a
+    /// chunk once the metadata file is there, and an ordinary file until then.
+    fn store_in_place(&self, chunk: &mut NewChunk, file: &File, array: &Array) -> Result<()> {
+        let key = self.stored.key_of(&self.names.target(chunk.from.clone())?)?;
+        let Some(key) = key.filter(|_| array.stores_as_written()) else { return Ok(()) };
+        if array.key(&chunk.coords)? != key {
+            return Ok(());
+        }
+        let is_stored = !file.is_changed();
+        if is_stored && array.is_trusted() {
+            chunk.encoded = Some(self.names.attr_of_stored(&chunk.from)?.modified);
+            chunk.is_in_place = true;
+            return Ok(());
+        }
+        let Some((held, modified)) = self.bytes_to_encode(chunk, file)? else { return Ok(()) };
+        if held.is_empty() || !array.is_trusted() {
+            array.check_chunk(&chunk.coords, &held.to_buffer()?)?;
+        }
+        if !is_stored {
+            self.stored.set_ordinary(&key, &held, false)?;
+            self.unsynced.changed(key);
+        }
+        (chunk.encoded, chunk.is_in_place) = (Some(modified), true);
+        Ok(())
+    }
+
     /// Returns the bytes of a file and their modification time; `None` if a program is still
     /// writing it.
-    fn bytes_to_encode(
-        &self,
-        chunk: &NewChunk,
-        file: &File,
-    ) -> Result<Option<(Buffer, SystemTime)>> {
+    fn bytes_to_encode(&self, chunk: &NewChunk, file: &File) -> Result<Option<(Held, SystemTime)>> {
         match &file.content {
             Content::Unstored(unstored) if unstored.changed && file.writers > 0 => Ok(None),
             Content::Unstored(unstored) if unstored.changed => {
-                Ok(Some((unstored.bytes.to_buffer()?, unstored.modified)))
+                Ok(Some((unstored.bytes.clone(), unstored.modified)))
             }
             _ => {
                 let modified = self.names.attr_of_stored(&chunk.from)?.modified;
-                Ok(Some((self.stored.bytes_at(&chunk.from)?, modified)))
+                Ok(Some((self.stored.bytes_at(&chunk.from)?.into(), modified)))
             }
         }
     }

@@ -3,14 +3,11 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use bytes::Bytes;
-
 use super::files::Files;
 use crate::backing::Backing;
-use crate::buffer::Buffer;
 use crate::cache::NewChunk;
 use crate::error::{At, Error, Kind, Result};
-use crate::store::{Condition, Version};
+use crate::store::Version;
 use crate::vfs::core::TreeLock;
 use crate::vfs::names::file::{Content, File, Written};
 use crate::vfs::names::inode::Inode;
@@ -172,8 +169,10 @@ impl Files {
         shown: Option<&str>,
     ) -> Result<Option<Version>> {
         let modified = written.modified;
-        if let Some(version) = self.store_new_file(target, &written)? {
-            return Ok(Some(version));
+        if written.bytes.file().is_some() {
+            // The kernel knows no limit.
+            let len = u64::try_from(written.bytes.len()).unwrap_or(u64::MAX);
+            self.stored.check_longest(Some(target), len)?;
         }
         let version = match target.chunk() {
             Some((path, chunk)) => {
@@ -185,7 +184,7 @@ impl Files {
                 let is_in_pages = !stored.is_merged && chunk.array.reads_as_written(&chunk.coords);
                 stored.stat.filter(|_| is_in_pages).map(|stat| stat.version)
             }
-            None => self.store_file(&target.place, written.bytes.to_buffer()?, shown)?,
+            None => self.store_file(&target.place, &written, shown)?,
         };
         if let Some(key) = self.stored.key_of(target)? {
             self.unsynced.changed(key);
@@ -201,32 +200,18 @@ impl Files {
         }
     }
 
-    /// Makes a new file of the store the value of an ordinary file. `None` if its bytes must be
-    /// stored instead; fails if there are too many.
-    fn store_new_file(&self, target: &Target, written: &Written) -> Result<Option<Version>> {
-        let Some(new) = written.bytes.file().and_then(|file| file.new_file()) else {
-            return Ok(None);
-        };
-        if let Place::Ordinary(path, relative) = &target.place
-            && !written.is_open
-        {
-            let key = self.stored.ordinary_key(path, relative)?;
-            if let Some(stat) = self.core.hierarchy.store().write()?.set_file(&key, new)? {
-                self.unsynced.changed(key);
-                return Ok(Some(stat.version));
-            }
-        }
-        let len = u64::try_from(written.bytes.len()).unwrap_or(u64::MAX);
-        self.stored.check_longest(Some(target), len).map(|()| None)
-    }
-
     /// Stores the bytes of a file that is no chunk.
     fn store_file(
         &self,
         place: &Place,
-        bytes: Buffer,
+        written: &Written,
         shown: Option<&str>,
     ) -> Result<Option<Version>> {
+        if let Place::Ordinary(path, relative) = place {
+            let key = self.stored.ordinary_key(path, relative)?;
+            return self.stored.set_ordinary(&key, &written.bytes, written.is_open).map(Some);
+        }
+        let bytes = written.bytes.to_buffer()?;
         Ok(match place {
             Place::Document(path) if self.core.form_of(path) == Form::Zarr3 => {
                 self.documents.store_document(path, shown, &bytes)?;
@@ -240,13 +225,6 @@ impl Files {
                 self.documents.store_stored_document(path, key, &bytes)?;
                 self.documents.invalidate_document(path);
                 None
-            }
-            Place::Ordinary(path, relative) => {
-                let key = self.stored.ordinary_key(path, relative)?;
-                let pieces = [Bytes::from(bytes).into()];
-                let stat =
-                    self.core.hierarchy.store().write()?.set(&key, &pieces, Condition::Always)?;
-                Some(stat.version)
             }
             other => {
                 return Err(Error::new(Kind::NotPermitted, "read-only").at(other.shown()));

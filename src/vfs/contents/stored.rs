@@ -11,10 +11,11 @@ use crate::buffer::Buffer;
 use crate::error::{Error, Kind, Result};
 use crate::hierarchy::Wanted;
 use crate::metadata::NodePath;
-use crate::store::{ByteRange, Key, Version};
+use crate::store::{ByteRange, Condition, Key, Version};
 use crate::vfs::core::Core;
 use crate::vfs::names::Names;
 use crate::vfs::names::file::slice;
+use crate::vfs::names::held::Held;
 use crate::vfs::names::place::Place;
 use crate::vfs::names::target::Target;
 
@@ -82,6 +83,20 @@ impl StoredFiles {
     /// Returns the key of an ordinary file.
     pub fn ordinary_key(&self, path: &NodePath, relative: &str) -> Result<Key> {
         self.core.hierarchy.ordinary_prefix(path)?.key(relative)
+    }
+
+    /// Stores an ordinary file. If the kernel has written it, and no program has it open to write,
+    /// the file itself becomes the value.
+    pub fn set_ordinary(&self, key: &Key, held: &Held, is_open: bool) -> Result<Version> {
+        let store = self.core.hierarchy.store().write()?;
+        let new = held.file().and_then(|file| file.new_file()).filter(|_| !is_open);
+        if let Some(new) = new
+            && let Some(stat) = store.set_file(key, new)?
+        {
+            return Ok(stat.version);
+        }
+        let pieces = [Bytes::from(held.to_buffer()?).into()];
+        Ok(store.set(key, &pieces, Condition::Always)?.version)
     }
 
     /// Returns the most bytes that a file may have.

@@ -43,7 +43,7 @@ use crate::array::{Array, Coords};
 use crate::backing::Backing;
 use crate::error::{Error, Kind, Result};
 use crate::metadata::NodePath;
-use crate::store::Version;
+use crate::store::{Prefix, Version};
 use crate::vfs::access::Access;
 use crate::vfs::core::Core;
 use crate::vfs::kernel::backing_files::{BackingFiles, Id, Origin, Seen};
@@ -142,18 +142,16 @@ impl Passthrough {
         self.count_passthrough(file, Access::Read, Some(seen), backing)
     }
 
-    /// Has the kernel write a truncated file to a new file of the store, which becomes the value of
-    /// the chunk. `None` if zarrfs must receive the bytes.
+    /// Has the kernel write a truncated file to a new file of the store, which becomes its value.
+    /// `None` if zarrfs must receive the bytes.
     ///
-    /// A program may go on writing after a close that has stored the chunk, and the kernel does not
-    /// say so. So an unchecked chunk may be written this way, but of checked ones only files with
-    /// another name, which are renamed onto the chunk when no program has them open.
+    /// A program may go on writing after a close that has stored the file, and the kernel does not
+    /// report it. So among chunk files, the kernel writes only encoded ones that are not checked.
+    /// An ordinary file is stored later, or renamed onto a chunk: then its bytes are checked, and
+    /// stored instead of the file if a program still has it open.
     pub fn backing_for_writer(&self, file: &mut File, place: &Place) -> Option<Arc<Backing>> {
-        let (Place::Chunk(path, _) | Place::Ordinary(path, _)) = place else { return None };
-        let array = self.core.shown_array(path).ok()?;
         let is_possible = self.backing_files.is_possible()
-            && self.backing_files.is_possible_of_store.load(Ordering::Relaxed)
-            && (array.is_trusted() || matches!(place, Place::Ordinary(..)));
+            && self.backing_files.is_possible_of_store.load(Ordering::Relaxed);
         let are_alike = file.openers.saturating_sub(file.opening) == file.passthrough.openers;
         if !is_possible || !are_alike || self.core.options.writeback == Writeback::All {
             return None;
@@ -162,12 +160,28 @@ impl Passthrough {
         if !unstored.bytes.is_empty() {
             return None;
         }
+        let prefix = self.prefix_of_new_file(place)?;
         let taken = self.backing_files.stored.take()?;
-        let new = array.new_file();
+        let new = self.core.hierarchy.store().write().and_then(|store| store.new_file(&prefix));
         let new = new.inspect_err(|error| log::debug!("no new file: {error}")).ok()??;
         let backing = Arc::new(Backing::of_new_file(new, taken));
         unstored.bytes = Held::File(Arc::clone(&backing));
         Some(self.share_new_file(file, Access::Truncate, backing))
+    }
+
+    /// Returns where in the store to create a new file that the kernel writes instead of a chunk or
+    /// ordinary file; `None` if that would be of no use.
+    fn prefix_of_new_file(&self, place: &Place) -> Option<Prefix> {
+        let (Place::Chunk(path, _) | Place::Ordinary(path, _)) = place else { return None };
+        let is_ordinary = matches!(place, Place::Ordinary(..));
+        match self.core.shown_array(path) {
+            Ok(array) if array.stores_as_written() && (is_ordinary || array.is_trusted()) => {
+                Some(array.prefix().clone())
+            }
+            // The directory may become an array.
+            Err(_) if is_ordinary => Some(Prefix::root()),
+            _ => None,
+        }
     }
 
     /// Adds a handle of a file that the kernel writes to a new file of the store.
