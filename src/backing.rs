@@ -105,10 +105,11 @@ impl Backing {
         Ok(bytes.freeze())
     }
 
-    /// Returns all bytes.
-    pub fn read_all(&self) -> Result<Buffer> {
-        let len = usize::try_from(self.len());
-        let mut bytes = unset(len.map_err(|_| Error::too_large("it does not fit into memory"))?)?;
+    /// Returns all bytes; an error if there are more than `limit`.
+    pub fn read_all(&self, limit: u64) -> Result<Buffer> {
+        let len = usize::try_from(self.len()).ok().filter(|_| self.len() <= limit);
+        let too_large = || Error::too_large(format!("{} bytes: the limit is {limit}", self.len()));
+        let mut bytes = unset(len.ok_or_else(too_large)?)?;
         let mut read = 0;
         while let Some(rest) = bytes.get_mut(read..).filter(|rest| !rest.is_empty()) {
             match pread(self.file(), rest, u64::try_from(read).unwrap_or(u64::MAX))? {

@@ -95,10 +95,15 @@ impl ChunkCache {
         let Some(stat) = array.set_file(coords, file)? else { return Ok(None) };
         add_time(&self.counters.storing, started);
         self.counters.count_stored_len(stat.len);
+        self.note_change(array, coords);
+        Ok(Some(PutChunk { stat: Some(stat), is_merged: false }))
+    }
+
+    /// Takes note that a program has changed the stored chunk in place.
+    pub fn note_change(&self, array: &Arc<Array>, coords: &Coords) {
         self.slots.remove(array, coords);
         self.changed(array);
         self.changed_in_other_forms(array, coords);
-        Ok(Some(PutChunk { stat: Some(stat), is_merged: false }))
     }
 
     /// Makes a chunk pending, to be stored with the rest of its shard. Without bytes, it is erased

@@ -191,7 +191,10 @@ fn end(mounted: Mounted, vfs: &Vfs, rescue: Option<&Path>) -> Result<(), Failure
         let mut rescue = rescue::Rescue::default();
         for vfs::Unstored { path, bytes, .. } in unstored {
             let file = rescue::Unstored { path, removed: bytes.is_none() };
-            rescue.add(dir, &file, || Ok(bytes.map(|bytes| bytes.to_vec()).unwrap_or_default()));
+            rescue.add(dir, &file, || match bytes {
+                Some(bytes) => Ok(bytes.to_buffer(u64::MAX).map_err(io::Error::other)?.into_vec()),
+                None => Ok(Vec::new()),
+            });
         }
         format!("not everything is stored: {error}; {}", rescue.summary(dir))
     } else {

@@ -39,6 +39,7 @@ pub fn register(
         Ok(registration) => Arc::clone(registration).downcast().ok(),
         Err(why) => {
             vfs.passthrough().disable_passthrough(backing, why);
+            vfs.refuse_passthrough(opened.handle);
             None
         }
     }

@@ -161,8 +161,6 @@ impl DirectoryStore {
             lock.file.sync_all()?;
         }
         renameat(&lock.dir, &lock.lock_name, &lock.dir, &lock.name)?;
-        // Its writer keeps the file open, and with it the lock.
-        sys::unlock(&lock.file)?;
         Ok(self.clock.stat(&lock.file, &lock.file.metadata()?))
     }
 
@@ -268,7 +266,7 @@ impl WritableStore for DirectoryStore {
     fn new_file(&self, prefix: &Prefix) -> Result<Option<NewFile>> {
         let Some(dir) = open_dir(&self.root, prefix)? else { return Ok(None) };
         match sys::open_beneath(&dir, c".", OFlags::RDWR | OFlags::TMPFILE, Links::Refuse) {
-            Ok(file) => Ok(Some(file.into())),
+            Ok(file) => Ok(Some(NewFile::new(&file)?)),
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT) => Ok(None),
             Err(error) => Err(Error::from(error).at(prefix)),
         }

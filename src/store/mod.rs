@@ -37,7 +37,8 @@ use bytes::Bytes;
 use crate::error::{Error, Kind, Result};
 pub use aside::{Aside, PRIVATE};
 pub use key::{Key, Prefix, is_component};
-pub use new_file::NewFile;
+pub(crate) use new_file::path_of;
+pub use new_file::{NewFile, Stamp};
 
 /// A range of the bytes of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,26 +1,34 @@
 //! A file of the store that no key has yet.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::time::SystemTime;
+
+use crate::sys;
 
 /// A file without a name in the file system of the store. It is gone with its last opener, unless
 /// it becomes a value first ([`set_file`](crate::store::WritableStore::set_file)).
 ///
-/// Programs may write to it through other descriptors at any time, even after it has become a
-/// value.
+/// Programs write to it through other descriptors. This one only reads, so that writers can be
+/// detected.
 #[derive(Debug)]
 pub struct NewFile(File);
 
-impl From<OwnedFd> for NewFile {
-    fn from(file: OwnedFd) -> Self {
-        Self(file.into())
-    }
+/// The state of a file by which later writes are detected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stamp {
+    len: u64,
+    modified: (i64, i64),
 }
 
 impl NewFile {
+    /// Returns a file that was opened when it was created.
+    pub(crate) fn new(created: &OwnedFd) -> io::Result<Self> {
+        Ok(Self(File::open(path_of(created))?))
+    }
+
     /// Returns its length in bytes.
     pub fn len(&self) -> io::Result<u64> {
         Ok(self.0.metadata()?.len())
@@ -36,30 +44,57 @@ impl NewFile {
         self.0.metadata()?.modified()
     }
 
-    /// Sets the time of the last write.
-    pub fn set_modified(&self, modified: SystemTime) -> io::Result<()> {
-        self.0.set_modified(modified)
+    /// Returns its state, which every later write changes.
+    pub fn stamp(&self) -> io::Result<Stamp> {
+        let found = self.0.metadata()?;
+        Ok(Stamp { len: found.len(), modified: (found.mtime(), found.mtime_nsec()) })
     }
 
-    /// Whether it has become a value.
+    /// Sets the time of the last write.
+    pub fn set_modified(&self, modified: SystemTime) -> io::Result<()> {
+        self.writable()?.set_modified(modified)
+    }
+
+    /// Whether it has a name, as a value does.
     pub fn is_value(&self) -> io::Result<bool> {
         Ok(self.0.metadata()?.nlink() > 0)
     }
 
+    /// Whether `other` is the same file.
+    pub fn is_same(&self, other: OwnedFd) -> io::Result<bool> {
+        let (own, other) = (self.0.metadata()?, File::from(other).metadata()?);
+        Ok((own.dev(), own.ino()) == (other.dev(), other.ino()))
+    }
+
+    /// Whether a program has it open or mapped for writing, or may have.
+    pub fn may_have_writers(&self) -> bool {
+        !sys::has_no_writers(&self.0).unwrap_or_default()
+    }
+
     /// Writes all of `data` at `offset`.
     pub fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.0.write_all_at(data, offset)
+        self.writable()?.write_all_at(data, offset)
     }
 
     /// Truncates it, or extends it with zeros.
     pub fn set_len(&self, len: u64) -> io::Result<()> {
-        self.0.set_len(len)
+        self.writable()?.set_len(len)
     }
 
-    /// Returns another handle of the same open file.
-    pub(crate) fn shared(&self) -> io::Result<File> {
-        self.0.try_clone()
+    /// Forces it to disk.
+    pub fn sync(&self) -> io::Result<()> {
+        self.0.sync_all()
     }
+
+    /// Opens it again for writing.
+    pub(crate) fn writable(&self) -> io::Result<File> {
+        OpenOptions::new().read(true).write(true).open(path_of(&self.0))
+    }
+}
+
+/// Returns a path of an open file, also of one without a name.
+pub(crate) fn path_of(file: &impl AsRawFd) -> String {
+    format!("/proc/self/fd/{}", file.as_raw_fd())
 }
 
 impl AsFd for NewFile {

@@ -83,9 +83,15 @@ pub fn open_beneath(
 
 /// Tries to lock the whole file (`F_OFD_SETLK`, exclusive). The lock belongs to the open file
 /// description. Returns false if another description holds it.
-pub fn try_lock(file: impl AsFd) -> io::Result<bool> {
-    match set_lock(file, libc::F_WRLCK) {
-        Ok(()) => Ok(true),
+pub fn try_lock(file: &File) -> io::Result<bool> {
+    // SAFETY: flock is a plain struct of integers, for which zero is valid.
+    let mut lock: libc::flock = unsafe { mem::zeroed() };
+    lock.l_type = i16::try_from(libc::F_WRLCK).unwrap_or_default();
+    lock.l_whence = i16::try_from(libc::SEEK_SET).unwrap_or_default();
+    // SAFETY: the descriptor is open and `lock` outlives the call.
+    let result = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) };
+    match check(result) {
+        Ok(_) => Ok(true),
         Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => {
             Ok(false)
         }
@@ -93,19 +99,27 @@ pub fn try_lock(file: impl AsFd) -> io::Result<bool> {
     }
 }
 
-/// Ends the lock of [`try_lock`] before the open file description is closed.
-pub fn unlock(file: impl AsFd) -> io::Result<()> {
-    set_lock(file, libc::F_UNLCK)
-}
+/// The command that sets the signal of a lease, which `libc` lacks.
+const F_SETSIG: i32 = 10;
 
-fn set_lock(file: impl AsFd, kind: i32) -> io::Result<()> {
-    // SAFETY: flock is a plain struct of integers, for which zero is valid.
-    let mut lock: libc::flock = unsafe { mem::zeroed() };
-    lock.l_type = i16::try_from(kind).unwrap_or_default();
-    lock.l_whence = i16::try_from(libc::SEEK_SET).unwrap_or_default();
-    let fd = file.as_fd().as_raw_fd();
-    // SAFETY: the descriptor is open and `lock` outlives the call.
-    check(unsafe { libc::fcntl(fd, libc::F_OFD_SETLK, &raw const lock) }).map(drop)
+/// Whether nobody has a file open or mapped for writing, which the kernel checks when it grants a
+/// read lease (`F_SETLEASE`). `file` must be open for reading only.
+pub fn has_no_writers(file: &File) -> io::Result<bool> {
+    let fd = file.as_raw_fd();
+    // A program that opens the file for writing at this moment would end this process by SIGIO. By
+    // default, SIGURG does nothing.
+    // SAFETY: the descriptor is open; the calls take no pointers.
+    check(unsafe { libc::fcntl(fd, F_SETSIG, libc::SIGURG) })?;
+    // SAFETY: as above.
+    match check(unsafe { libc::fcntl(fd, libc::F_SETLEASE, libc::F_RDLCK) }) {
+        Ok(_) => {
+            // SAFETY: as above.
+            check(unsafe { libc::fcntl(fd, libc::F_SETLEASE, libc::F_UNLCK) })?;
+            Ok(true)
+        }
+        Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// A file system in memory that is not mounted. Its files have large pages, which programs read

@@ -13,7 +13,6 @@ use super::names::attr::Attr;
 use super::names::file::{Write, slice};
 use super::names::inode::Inode;
 use super::names::overlay::Shown;
-use super::names::place::Place;
 use super::opening::handles::{Handle, Source};
 use super::opening::passthrough::Passthrough;
 use super::{ATTEMPTS, Vfs};
@@ -127,13 +126,12 @@ impl Vfs {
         created
     }
 
-    /// Records who opened a chunk file that the kernel writes by itself. The thread must wait for
-    /// the answer.
+    /// Records who opened a file that the kernel writes by itself. The thread must wait for the
+    /// answer.
     pub fn note_writer(&self, by: HandleUse) {
         let Ok(handle) = self.opener.handles.get(by.handle) else { return };
         let mut file = handle.inode.file().lock();
-        let is_chunk = matches!(handle.inode.place(), Some(Place::Chunk(..)));
-        if is_chunk && handle.may_write() && file.content.new_file().is_some() {
+        if handle.may_write() && file.content.new_file().is_some() {
             file.authors.note(by.thread);
         }
     }
@@ -269,6 +267,12 @@ impl Vfs {
                 })
             }
         };
+        if let Source::Backing(backing) = &handle.source
+            && let Some(new) = backing.new_file().filter(|_| handle.inode.place().is_none())
+        {
+            // It has lost its name, but may be the value still.
+            new.sync()?;
+        }
         self.drop_pages_of_others(&handle);
         stored
     }

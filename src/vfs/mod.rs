@@ -165,6 +165,12 @@ impl Vfs {
         &self.opener.passthrough
     }
 
+    /// Has zarrfs receive what a handle reads and writes, because the kernel has refused to.
+    pub fn refuse_passthrough(&self, handle: u64) {
+        let refused = self.opener.refuse_passthrough(handle);
+        refused.unwrap_or_else(|error| self.core.note("open", &error));
+    }
+
     /// Returns all files with unstored changes, by path.
     pub fn unstored(&self) -> Vec<Unstored> {
         self.opener.reports.unstored()

@@ -201,7 +201,9 @@ impl Vfs {
         check_writable(Some(&to))?;
         self.names.touch(&to);
         let bytes = match &inode.file().lock().content {
-            Content::Unstored(unstored) => unstored.bytes.to_buffer()?,
+            Content::Unstored(unstored) => {
+                unstored.bytes.to_buffer(self.core.hierarchy.options().max_chunk_len)?
+            }
             Content::Stored | Content::Detached(_) => self.contents.stored.bytes_at(&from)?,
         };
         if matches!(to, Place::Ordinary(..)) {

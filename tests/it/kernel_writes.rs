@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::json;
 
-use crate::support::{Mount, errno, names, stat, until};
+use crate::support::{Mount, Tmpfs, errno, names, stat, until};
 
 const CHUNKS: usize = 8;
 
@@ -289,17 +289,208 @@ fn a_mapping_of_a_new_chunk_is_stored() {
     let mount = trusting();
     let bytes = chunk(9);
     let file = new(&mount.at("a/c/0"));
-    file.set_len(bytes.len() as u64).unwrap();
-    // SAFETY: the kernel chooses the place; the descriptor is open and as long.
-    unsafe {
-        let (null, fd) = (std::ptr::null_mut(), std::os::fd::AsRawFd::as_raw_fd(&file));
-        let flags = libc::PROT_READ | libc::PROT_WRITE;
-        let address = libc::mmap(null, bytes.len(), flags, libc::MAP_SHARED, fd, 0);
-        assert_ne!(address, libc::MAP_FAILED);
-        std::slice::from_raw_parts_mut(address.cast::<u8>(), bytes.len()).copy_from_slice(&bytes);
-        libc::munmap(address, bytes.len());
-    }
+    drop(Mapped::new(&file, &bytes));
     close(file).unwrap();
     assert_eq!(fs::read(stored(&mount, 0)).unwrap(), bytes);
     is_clean(&mount);
+}
+
+fn raw(mount: &Mount, number: usize) -> u8 {
+    fs::read(mount.at("a.raw")).unwrap()[number << 15]
+}
+
+#[test]
+fn a_file_that_is_only_kept_open_does_not_undo_what_others_store() {
+    let mount = mount(&[]);
+    let mut file = new(&mount.at("a/c/.partial"));
+    file.write_all(&chunk(1)).unwrap();
+    fs::rename(mount.at("a/c/.partial"), mount.at("a/c/0")).unwrap();
+    let view = OpenOptions::new().write(true).open(mount.at("a.raw")).unwrap();
+    view.write_all_at(&vec![7; 1 << 15], 0).unwrap();
+    close(view).unwrap();
+    close(file).unwrap();
+    until("the file is released", || fs::read(mount.at("a/c/0")).unwrap() != chunk(1));
+    assert_eq!(raw(&mount, 0), 7);
+    // A synced ordinary file that another program replaces in the store.
+    let mut file = new(&mount.at("notes"));
+    file.write_all(b"old").unwrap();
+    file.sync_all().unwrap();
+    fs::write(mount.store().join("notes.new"), b"NEWER").unwrap();
+    fs::rename(mount.store().join("notes.new"), mount.store().join("notes")).unwrap();
+    close(file).unwrap();
+    mount.unmount();
+    assert_eq!(fs::read(mount.store().join("notes")).unwrap(), b"NEWER");
+}
+
+#[test]
+fn a_chunk_that_does_not_fit_on_the_disk_leaves_the_stored_one() {
+    let mut disk = None;
+    let make = |store: &Path| {
+        disk = Some(Tmpfs::mount(store, "3M"));
+        fs::write(store.join("zarr.json"), r#"{"zarr_format": 3, "node_type": "group"}"#).unwrap();
+    };
+    let mut mount = Mount::of(make, &["--trust-encoded"]);
+    mount.expect("a/c/0");
+    fs::create_dir_all(mount.at("a")).unwrap();
+    fs::write(mount.at("a/zarr.json"), document()).unwrap();
+    fs::create_dir(mount.at("a/c")).unwrap();
+    fs::write(mount.at("a/c/0"), chunk(1)).unwrap();
+    let mut file = new(&mount.at("a/c/0"));
+    fs::write(mount.store().join("filler"), vec![0; (3 << 20) - (100 << 10)]).unwrap();
+    assert_eq!(errno(file.write_all(&vec![7; 200 << 10])), libc::ENOSPC);
+    assert_eq!(errno(close(file)), libc::ENOSPC);
+    until("the chunk is back", || fs::read(mount.at("a/c/0")).is_ok_and(|now| now == chunk(1)));
+    assert_eq!(fs::read(stored(&mount, 0)).unwrap(), chunk(1));
+    mount.unmount();
+    drop(disk);
+}
+
+#[test]
+fn a_child_may_write_what_its_parent_has_opened_and_closed() {
+    let mount = trusting();
+    let script = "exec 3>\"$0\"; { sleep 0.2; cat; } <&4 >&3 & exec 3>&-; wait";
+    let source = mount.store().with_file_name("chunk");
+    fs::write(&source, chunk(6)).unwrap();
+    let mut shell = Command::new("sh");
+    shell.arg("-c").arg(format!("exec 4<{}; {script}", source.display())).arg(mount.at("a/c/6"));
+    assert!(shell.status().unwrap().success());
+    until("it is stored", || fs::read(stored(&mount, 6)).is_ok_and(|now| now == chunk(6)));
+    assert_eq!(raw(&mount, 6), 6);
+    is_clean(&mount);
+}
+
+#[test]
+fn late_writes_to_a_chunk_that_was_moved_or_replaced_are_stored() {
+    let mount = trusting();
+    let mut file = new(&mount.at("a/c/0"));
+    file.write_all(&chunk(1)).unwrap();
+    close_a_duplicate(&file).unwrap();
+    fs::rename(mount.at("a/c/0"), mount.at("a/c/1")).unwrap();
+    file.write_all_at(&chunk(2), 0).unwrap();
+    close(file).unwrap();
+    assert_eq!(raw(&mount, 1), 2);
+    let mut file = new(&mount.at("a/c/3"));
+    file.write_all(&chunk(1)).unwrap();
+    close_a_duplicate(&file).unwrap();
+    assert_eq!(raw(&mount, 3), 1);
+    let view = OpenOptions::new().write(true).open(mount.at("a.raw")).unwrap();
+    view.write_all_at(&vec![7; 1 << 15], 3 << 15).unwrap();
+    close(view).unwrap();
+    assert_eq!(raw(&mount, 3), 7);
+    file.write_all_at(&chunk(2), 0).unwrap();
+    close(file).unwrap();
+    assert_eq!(raw(&mount, 3), 2);
+    assert!(!stored(&mount, 0).exists());
+    is_clean(&mount);
+}
+
+#[test]
+fn programs_that_truncate_a_chunk_at_once_write_to_one_file() {
+    let mount = trusting();
+    let path = mount.at("a/c/0");
+    for _ in 0..200 {
+        let barrier = std::sync::Barrier::new(2);
+        let open = || {
+            barrier.wait();
+            new(&path)
+        };
+        let (mut one, other) = std::thread::scope(|scope| {
+            let one = scope.spawn(open);
+            let other = open();
+            (one.join().unwrap(), other)
+        });
+        one.write_all(&chunk(1)).unwrap();
+        assert_eq!(read(&other), chunk(1));
+        close(one).unwrap();
+        close(other).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), chunk(1));
+    }
+    is_clean(&mount);
+}
+
+/// A new file as a program has it mapped to write.
+struct Mapped(*mut libc::c_void, usize);
+
+impl Mapped {
+    fn new(file: &File, bytes: &[u8]) -> Self {
+        file.set_len(bytes.len() as u64).unwrap();
+        // SAFETY: the kernel chooses the place; the descriptor is open.
+        let address = unsafe {
+            let (null, fd) = (std::ptr::null_mut(), std::os::fd::AsRawFd::as_raw_fd(file));
+            let flags = libc::PROT_READ | libc::PROT_WRITE;
+            libc::mmap(null, bytes.len(), flags, libc::MAP_SHARED, fd, 0)
+        };
+        assert_ne!(address, libc::MAP_FAILED);
+        let mut mapped = Self(address, bytes.len());
+        mapped.bytes().copy_from_slice(bytes);
+        mapped
+    }
+
+    fn bytes(&mut self) -> &mut [u8] {
+        // SAFETY: it is mapped for so many bytes.
+        unsafe { std::slice::from_raw_parts_mut(self.0.cast::<u8>(), self.1) }
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        // SAFETY: it was mapped so.
+        unsafe { libc::munmap(self.0, self.1) };
+    }
+}
+
+#[test]
+fn a_mapping_cannot_change_a_chunk_that_was_checked() {
+    let mount = mount(&[]);
+    let file = new(&mount.at("a/c/.partial"));
+    let mut mapped = Mapped::new(&file, &chunk(1));
+    close(file).unwrap();
+    fs::rename(mount.at("a/c/.partial"), mount.at("a/c/1")).unwrap();
+    mapped.bytes()[..5].copy_from_slice(b"XXXXX");
+    drop(mapped);
+    assert_eq!(fs::read(stored(&mount, 1)).unwrap(), chunk(1));
+    assert_eq!(raw(&mount, 1), 1);
+    is_clean(&mount);
+}
+
+#[test]
+fn a_file_that_became_a_value_is_not_written_again() {
+    let mut mount = Mount::new(&["--create"]);
+    mount.expect("a/c/1");
+    fs::create_dir_all(mount.at("a/c")).unwrap();
+    fs::write(mount.at("a/c/0"), chunk(1)).unwrap();
+    fs::write(mount.at("a/c/1"), b"").unwrap();
+    let mut file = File::create(mount.at("a/zarr.json")).unwrap();
+    file.write_all(document().as_bytes()).unwrap();
+    assert_eq!(errno(close(file)), libc::EINVAL);
+    let mut file = new(&mount.at("a/c/0"));
+    file.write_all(b"half").unwrap();
+    let now = fs::read(stored(&mount, 0));
+    assert!(now.is_err() || now.is_ok_and(|now| now == chunk(1)));
+    drop(file);
+}
+
+#[test]
+fn an_ordinary_file_of_any_length_is_stored_with_the_time_that_a_program_set() {
+    let mount = Mount::new(&["--create", "--max-chunk-size", "1M"]);
+    let long = vec![5; 3 << 20];
+    let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
+    for name in ["long", "synced", "open"] {
+        let bytes = if name == "long" { &long[..] } else { b"short" };
+        let mut file = new(&mount.at(name));
+        file.write_all(bytes).unwrap();
+        file.set_modified(time).unwrap();
+        if name == "synced" {
+            file.sync_all().unwrap();
+        }
+        if name == "open" {
+            fs::rename(mount.at("open"), mount.at("renamed")).unwrap();
+        }
+    }
+    mount.unmount();
+    for name in ["long", "synced", "renamed"] {
+        let stored = fs::metadata(mount.store().join(name)).unwrap();
+        assert_eq!(stored.modified().unwrap(), time, "{name}");
+    }
+    assert!(fs::read(mount.store().join("long")).unwrap() == long);
 }

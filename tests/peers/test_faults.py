@@ -20,7 +20,6 @@ CALLS = {
     "openat openat2": False,
     "fsync fdatasync": False,
     "rename renameat renameat2": False,
-    "ftruncate": False,
     "copy_file_range": True,
     "utimensat": False,
     "fcntl": False,

@@ -7,7 +7,7 @@
 
 use std::ffi::CString;
 use std::fs::File;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,7 @@ use super::parents::{MAKE_ATTEMPTS, make_parent};
 use super::recover::remove_dead;
 use super::session::{Session, Written};
 use crate::error::{Error, Kind, Result};
-use crate::store::{Key, NewFile};
+use crate::store::{Key, NewFile, path_of};
 use crate::sys::{self, Links};
 
 /// How long to wait for another writer of the same key.
@@ -102,15 +102,15 @@ impl<'s> KeyLock<'s> {
         file: &NewFile,
     ) -> Result<Option<Self>> {
         let lock_name = c_name(&lock_name(key.name()))?;
-        let file = file.shared()?;
+        let file = file.writable()?;
         if file.metadata()?.nlink() > 0 || !sys::try_lock(&file)? {
             return Ok(None);
         }
-        let number = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let unnamed = path_of(&file);
         let written = session.write(key);
         for _ in 0..MAKE_ATTEMPTS {
             let dir = make_parent(root, key)?;
-            match linkat(CWD, &*number, &dir, &lock_name, AtFlags::SYMLINK_FOLLOW) {
+            match linkat(CWD, &*unnamed, &dir, &lock_name, AtFlags::SYMLINK_FOLLOW) {
                 Ok(()) => {
                     let name = c_name(key.name())?;
                     return Ok(Some(Self { dir, file, name, lock_name, _written: written }));
@@ -120,7 +120,6 @@ impl<'s> KeyLock<'s> {
                 // The directory was pruned between the two calls.
                 Err(Errno::NOENT) if fstat(&dir)?.st_nlink == 0 => check_root(root)?,
                 Err(Errno::NOENT | Errno::XDEV | Errno::PERM | Errno::OPNOTSUPP) => {
-                    sys::unlock(&file)?;
                     return Ok(None);
                 }
                 Err(error) => return Err(error.into()),

@@ -79,7 +79,8 @@ impl Renames {
             return Err(Error::new(Kind::NotPermitted, detail));
         }
         let moved = self.bytes_to_move(&inode.file().lock(), from)?;
-        let bytes = moved.written.bytes.to_buffer()?;
+        let limit = self.core.hierarchy.options().max_chunk_len;
+        let bytes = moved.written.bytes.to_buffer(limit)?;
         self.contents.view_writer.replace_view(path, format, &bytes)?;
         self.unlink_file(inode, from)
     }
@@ -113,6 +114,7 @@ impl Renames {
         };
         let kept = self.contents.files.bytes_for_openers(&old, to);
         let moved = self.bytes_to_move(&file, from)?;
+        let stamp = moved.written.bytes.stamp();
         let before = if moved.is_stored { self.value_at(to) } else { Before::Unknown };
         let stays_unstored = !moved.is_stored && matches!(to, Place::Ordinary(..));
         let version = if stays_unstored {
@@ -150,7 +152,7 @@ impl Renames {
                 Shown::File(to.clone(), Arc::clone(inode)),
             );
         } else {
-            self.contents.files.forget_stored(&mut file);
+            self.contents.files.forget_stored(&mut file, stamp);
             // The kernel's pages hold what was written, which may differ from what was stored.
             file.seen = version.filter(|_| moved.was_written && file.has_pages_of_one_version());
             file.shown = None;
@@ -215,11 +217,7 @@ impl Renames {
         };
         Ok(Moved {
             // The chunk that it was a change of has another name.
-            written: Written {
-                base: None,
-                is_open: file.passthrough.writers > 0,
-                ..unstored.written()
-            },
+            written: Written { base: None, ..unstored.written() },
             is_stored,
             was_written: unstored.changed,
         })

@@ -18,16 +18,19 @@ use super::stored::StoredFiles;
 use super::unsynced::Unsynced;
 use crate::array::{Array, ChunkRef};
 use crate::cache::{Due, NewChunk, PutChunk, Stored};
-use crate::error::{At, Error, Result};
+use crate::error::{At, Error, Kind, Result};
 use crate::metadata::{NodeKind, NodePath};
 use crate::pool::Urgency;
-use crate::store::Key;
+use crate::store::{Key, Room};
 use crate::vfs::core::Core;
 use crate::vfs::names::Names;
 use crate::vfs::names::file::Written;
 use crate::vfs::names::place::Place;
 use crate::vfs::names::target::Target;
 use crate::vfs::options::Writeback;
+
+/// The free bytes below which the disk counts as full.
+const LEAST_FREE: u64 = 1 << 20;
 
 /// Stores chunks that were closed, now or later.
 pub(in crate::vfs) struct ChunkWriter {
@@ -48,21 +51,22 @@ impl ChunkWriter {
         written: Written,
     ) -> Result<PutChunk> {
         let ChunkRef { array, coords } = chunk;
-        let Written { bytes, base, modified, is_open } = written;
-        let file = bytes.file().and_then(|file| file.new_file()).filter(|_| !self.defers(array));
+        let Written { bytes, base, modified } = written;
+        let file = bytes.new_file().filter(|_| !self.defers(array));
         let store_file = |file| self.core.cache.write_file(array, coords, file);
-        if let Some(file) = file.filter(|_| array.is_trusted() && !bytes.is_empty())
-            && let Some(stored) = store_file(file)?
-        {
-            return Ok(stored);
+        if let Some(file) = file.filter(|_| array.is_trusted() && !bytes.is_empty()) {
+            self.check_room()?;
+            if let Some(stored) = store_file(file)? {
+                return Ok(stored);
+            }
         }
-        let all = bytes.to_buffer()?;
+        let all = bytes.to_buffer(array.chunk_len(coords)?.longest())?;
         array.check_chunk(coords, &all).map_err(|error| {
             let advice = "nothing was stored";
             Error::new(error.kind(), format!("{}: {advice}", error.detail()))
         })?;
-        // A program that has it open could change it after the check.
-        if let Some(file) = file.filter(|_| !is_open)
+        // A program that can still write to it could change it after the check.
+        if let Some(file) = file.filter(|file| !file.may_have_writers())
             && let Some(stored) = store_file(file)?
         {
             return Ok(stored);
@@ -73,6 +77,16 @@ impl ChunkWriter {
         // it.
         let new = NewChunk { bytes: Some(bytes).filter(|_| !skipped || base.is_some()), base };
         self.change_chunk(path, chunk, new, modified)
+    }
+
+    /// Fails if the disk is full: then a write may have failed, and only the program knows that.
+    fn check_room(&self) -> Result<()> {
+        let room = self.core.hierarchy.store().read().room()?;
+        let free = |room: &Room| room.free.saturating_mul(u64::from(room.unit_len));
+        if room.as_ref().is_some_and(|room| free(room) < LEAST_FREE) {
+            return Err(Error::new(Kind::Os(libc::ENOSPC), "the disk is full: nothing was stored"));
+        }
+        Ok(())
     }
 
     /// Erases a chunk, now or later. If there is no chunk, nothing becomes pending, because another

@@ -148,10 +148,10 @@ impl DocumentWriter {
     pub fn encode_below(
         &self,
         below: &mut Below,
-        files: &[Locked<'_>],
+        files: &mut [Locked<'_>],
         array: &Array,
     ) -> Result<Option<Aside>> {
-        for (chunk, file) in below.chunks.iter_mut().zip(files) {
+        for (chunk, file) in below.chunks.iter_mut().zip(files.iter_mut()) {
             self.store_in_place(chunk, file, array).at(chunk.from.shown())?;
         }
         if below.chunks.iter().all(|chunk| chunk.is_in_place) && below.groups.is_empty() {
@@ -205,7 +205,7 @@ impl DocumentWriter {
         for (chunk, file) in rest {
             let found = self.bytes_to_encode(chunk, file).at(chunk.from.shown())?;
             let Some((held, modified)) = found else { continue };
-            let bytes = held.to_buffer()?;
+            let bytes = held.to_buffer(array.chunk_len(&chunk.coords)?.longest())?;
             array.check_chunk(&chunk.coords, &bytes).at(chunk.from.shown())?;
             // Take as many chunks of one shard as fit, to write the shard once.
             let key = array.key(&chunk.coords)?;
@@ -223,7 +223,7 @@ impl DocumentWriter {
 
     /// Stores a file that has the bytes and the key of its chunk already, where it is: it is a
     /// chunk once the metadata file is there, and an ordinary file until then.
-    fn store_in_place(&self, chunk: &mut NewChunk, file: &File, array: &Array) -> Result<()> {
+    fn store_in_place(&self, chunk: &mut NewChunk, file: &mut File, array: &Array) -> Result<()> {
         let key = self.stored.key_of(&self.names.target(chunk.from.clone())?)?;
         let Some(key) = key.filter(|_| array.stores_as_written()) else { return Ok(()) };
         if array.key(&chunk.coords)? != key {
@@ -237,11 +237,13 @@ impl DocumentWriter {
         }
         let Some((held, modified)) = self.bytes_to_encode(chunk, file)? else { return Ok(()) };
         if held.is_empty() || !array.is_trusted() {
-            array.check_chunk(&chunk.coords, &held.to_buffer()?)?;
+            let limit = array.chunk_len(&chunk.coords)?.longest();
+            array.check_chunk(&chunk.coords, &held.to_buffer(limit)?)?;
         }
         if !is_stored {
-            self.stored.set_ordinary(&key, &held, false)?;
+            self.stored.set_ordinary(&key, &held)?;
             self.unsynced.changed(key);
+            self.memory.forget_unstored(file);
         }
         (chunk.encoded, chunk.is_in_place) = (Some(modified), true);
         Ok(())

@@ -141,8 +141,8 @@ impl DocumentWriter {
             &self.core.hierarchy.array_in(array, raised.encoded().map(|chunks| chunks.levels));
         let mut below = self.below_new_array(path, array)?;
         let inodes = below.inodes();
-        let files = convert::lock(&inodes);
-        match self.encode_below(&mut below, &files, array)? {
+        let mut files = convert::lock(&inodes);
+        match self.encode_below(&mut below, &mut files, array)? {
             Some(aside) => {
                 let plain = self.plain_keys(&below)?;
                 let from = ConvertedFiles { aside: &aside, files: &plain, groups: &below.groups };

@@ -185,6 +185,19 @@ impl Files {
         Ok(())
     }
 
+    /// Moves the bytes of a file that the kernel should have written into memory.
+    pub fn hold_in_memory(&self, file: &mut File) -> Result<()> {
+        let (Content::Unstored(unstored) | Content::Detached(unstored)) = &mut file.content else {
+            return Ok(());
+        };
+        if unstored.bytes.file().is_some() {
+            let bytes = unstored.bytes.to_buffer(self.core.hierarchy.options().max_chunk_len)?;
+            self.memory.add(bytes.len());
+            (unstored.bytes, unstored.stamp) = (bytes.into(), None);
+        }
+        Ok(())
+    }
+
     /// Changes the length of a file. If no program has it open for writing, also stores it, or
     /// leaves it unchanged on failure.
     pub fn truncate_and_store(&self, inode: &Inode, len: u64) -> Result<()> {
@@ -211,13 +224,13 @@ impl Files {
         let mut cut = || {
             let target = inode.place().map(|place| self.names.target(place)).transpose()?;
             self.stored.check_longest(target.as_ref(), len)?;
-            if let (Content::Stored, Some(written)) =
-                (&file.content, file.passthrough.written_file())
-            {
+            self.note_late_writes(inode, file)?;
+            let written = file.passthrough.written().and_then(|written| written.new_file());
+            if let (Content::Stored, Some(written)) = (&file.content, written) {
                 // It was closed, and is open still: the kernel writes to the stored file.
                 return Ok(written.set_len(len)?);
             }
-            if len == 0 {
+            if len == 0 && file.content.new_file().is_none() {
                 // The bytes of earlier writers are gone. A close that failed leaves some until the
                 // kernel has released that handle.
                 file.authors = Authors::default();
@@ -260,7 +273,7 @@ impl Files {
         let mut file = inode.file().lock();
         let place = inode.place();
         if let Some(new) = file.content.new_file().and_then(|backing| backing.new_file()) {
-            return Ok(new.set_modified(modified)?);
+            new.set_modified(modified)?;
         }
         if let Content::Unstored(unstored) = &mut file.content
             && unstored.changed
@@ -287,6 +300,14 @@ impl Files {
     /// counters under the same lock.
     pub fn release_content(&self, inode: &Arc<Inode>, access: Access, end: impl FnOnce(&mut File)) {
         let mut file = inode.file().lock();
+        if access != Access::Read
+            && let Err(error) = self.note_late_writes(inode, &mut file)
+        {
+            self.core.note("close", &error);
+        }
+        if let Content::Unstored(unstored) = &mut file.content {
+            unstored.refresh();
+        }
         end(&mut file);
         file.openers = file.openers.saturating_sub(1);
         file.writers = file.writers.saturating_sub(u32::from(access != Access::Read));

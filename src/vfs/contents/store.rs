@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::files::Files;
-use crate::backing::Backing;
 use crate::cache::NewChunk;
 use crate::error::{At, Error, Kind, Result};
-use crate::store::Version;
+use crate::store::{Stamp, Version};
 use crate::vfs::core::TreeLock;
-use crate::vfs::names::file::{Content, File, Written};
+use crate::vfs::names::file::{Content, File, Unstored, Written};
+use crate::vfs::names::held::Held;
 use crate::vfs::names::inode::Inode;
 use crate::vfs::names::place::Place;
 use crate::vfs::names::target::Target;
@@ -41,12 +41,14 @@ impl Files {
             return Ok(false);
         }
         let Written { bytes, base, modified, .. } = unstored.written();
-        let new = NewChunk { bytes: Some(bytes.to_buffer()?), base };
+        let limit = chunk.array.chunk_len(&chunk.coords)?.longest();
+        let stamp = bytes.stamp();
+        let new = NewChunk { bytes: Some(bytes.to_buffer(limit)?), base };
         let deferred = self.core.cache.defer(path, chunk, new, modified)?;
         self.core.cache.record_failure(&chunk.array.key(&chunk.coords)?, error);
         let seen = deferred.stat.map(|stat| stat.version);
         file.seen = seen.filter(|_| file.has_pages_of_one_version() && !deferred.is_merged);
-        self.forget_stored(file);
+        self.forget_stored(file, stamp);
         Ok(true)
     }
 
@@ -71,19 +73,27 @@ impl Files {
     /// Like [`Self::store_content`], for a caller that has locked the file and its names
     /// ([`Self::lock_tree_to_store`]).
     pub fn store_locked(&self, inode: &Inode, file: &mut File, reason: StoreReason) -> Result<()> {
-        let writers = file.writers;
+        self.note_late_writes(inode, file)?;
+        let (writers, is_open) = (file.writers, file.passthrough.writers > 0);
         let target = self.names.target_of(inode, file);
         let Content::Unstored(unstored) = &mut file.content else { return Ok(()) };
+        unstored.refresh();
         let Some(place) = inode.place() else { return target.map(drop) };
         unstored.settled |= matches!(reason, StoreReason::Closing | StoreReason::Asked);
         if !unstored.changed {
-            self.memory.forget_unstored(file);
+            // What the kernel writes stays, to be looked at again.
+            if !is_open {
+                self.memory.forget_unstored(file);
+            }
             return Ok(());
         }
         if let Place::Ordinary(_, relative) = &place {
             let is_due = match reason {
                 StoreReason::Closing => false,
-                StoreReason::Asked | StoreReason::Everything => true,
+                StoreReason::Asked => true,
+                // What the kernel writes cannot become the value yet.
+                _ if is_open => false,
+                StoreReason::Everything => true,
                 StoreReason::Aged => unstored.since.elapsed() >= self.core.options.writeback_delay,
             };
             // TensorStore renames its lock files onto their keys or removes them, so they never
@@ -97,9 +107,8 @@ impl Files {
             // A program is still writing it, and half of the file would be stored.
             return Ok(());
         }
-        let is_open = file.passthrough.writers > 0;
-        let written = Written { is_open, ..unstored.written() };
-        let shown = file.shown.clone();
+        let (written, shown, stamp) =
+            (unstored.written(), file.shown.clone(), unstored.bytes.stamp());
         let is_empty = written.bytes.is_empty();
         let target = target.and_then(|target| target.ok_or_else(Error::not_found));
         let stored = match &target {
@@ -127,35 +136,70 @@ impl Files {
             if reason == StoreReason::Everything && error.kind() == Kind::Invalid {
                 return Ok(());
             }
-            unstored.refused = Some(error.clone());
+            (unstored.refused, unstored.stamp) = (Some(error.clone()), stamp);
             // Restart the delay before the next attempt, instead of trying and logging at every
             // tick.
             unstored.since = Instant::now();
         }
-        self.settle_stored(file, target.as_ref().ok(), stored?);
+        self.settle_stored(file, target.as_ref().ok(), stored?, stamp);
         self.names.leave_overlay(&place, inode);
         Ok(())
     }
 
-    /// Records that the bytes of a file were stored as `version`.
-    fn settle_stored(&self, file: &mut File, target: Option<&Target>, version: Option<Version>) {
+    /// Records that the bytes of a file were stored as `version`; `stamp` is the state in which the
+    /// kernel had written them.
+    fn settle_stored(
+        &self,
+        file: &mut File,
+        target: Option<&Target>,
+        version: Option<Version>,
+        stamp: Option<Stamp>,
+    ) {
         file.seen = version.filter(|_| file.has_pages_of_one_version());
         file.shown = None;
-        self.forget_stored(file);
-        if let Some((_, chunk)) = target.and_then(Target::chunk) {
+        self.forget_stored(file, stamp);
+        let chunk = target.and_then(Target::chunk);
+        if let (Content::Stored, Some((_, chunk)), Some(_)) = (&file.content, chunk, stamp) {
             let generation = self.core.cache.generation(&chunk.array);
-            file.passthrough.stored_as(version.map(|version| (version, generation)));
+            file.passthrough.stored_as(version.map(|version| (version, generation)), stamp);
         }
     }
 
-    /// Drops bytes that have been stored. If programs go on writing to a new file that has not
-    /// become the value, it stays, to be stored again.
-    pub fn forget_stored(&self, file: &mut File) {
-        let is_lost = |new: &Arc<Backing>| {
-            !new.new_file().is_some_and(|new| new.is_value().unwrap_or_default())
+    /// Takes note of what programs wrote after a close that made the file the value. If another
+    /// program has replaced the value since, the file is stored again.
+    pub fn note_late_writes(&self, inode: &Inode, file: &mut File) -> Result<()> {
+        let (Content::Stored, Some(backing)) = (&file.content, file.passthrough.written()) else {
+            return Ok(());
         };
-        if file.passthrough.writers == 0 || !file.content.new_file().is_some_and(is_lost) {
-            self.memory.forget_unstored(file);
+        let Some(new) = backing.new_file() else { return Ok(()) };
+        let now = new.stamp().ok();
+        let Some(place) = inode.place().filter(|_| now != file.passthrough.stamp) else {
+            return Ok(());
+        };
+        let target = self.names.target(place)?;
+        let Some((key, (_, chunk))) = self.stored.key_of(&target)?.zip(target.chunk()) else {
+            return Ok(());
+        };
+        if self.stored.is_value_of(&key, new)? {
+            self.core.cache.note_change(&chunk.array, &chunk.coords);
+            self.unsynced.changed(key);
+            file.passthrough.stamp = now;
+        } else {
+            let held = Held::File(Arc::clone(backing));
+            file.content = Content::Unstored(Unstored { changed: true, ..Unstored::of(held) });
+        }
+        Ok(())
+    }
+
+    /// Drops bytes that have been stored. If programs may go on writing to a new file that has not
+    /// become the value, it stays, to be stored again; `stamp` is its state before it was stored.
+    pub fn forget_stored(&self, file: &mut File, stamp: Option<Stamp>) {
+        let is_open = file.passthrough.writers > 0;
+        match &mut file.content {
+            Content::Unstored(unstored) if is_open && unstored.bytes.is_nameless() => {
+                (unstored.changed, unstored.refused, unstored.stamp) = (false, None, stamp);
+            }
+            _ => self.memory.forget_unstored(file),
         }
     }
 
@@ -169,7 +213,7 @@ impl Files {
         shown: Option<&str>,
     ) -> Result<Option<Version>> {
         let modified = written.modified;
-        if written.bytes.file().is_some() {
+        if written.bytes.file().is_some() && !matches!(target.place, Place::Ordinary(..)) {
             // The kernel knows no limit.
             let len = u64::try_from(written.bytes.len()).unwrap_or(u64::MAX);
             self.stored.check_longest(Some(target), len)?;
@@ -209,9 +253,9 @@ impl Files {
     ) -> Result<Option<Version>> {
         if let Place::Ordinary(path, relative) = place {
             let key = self.stored.ordinary_key(path, relative)?;
-            return self.stored.set_ordinary(&key, &written.bytes, written.is_open).map(Some);
+            return self.stored.set_ordinary(&key, &written.bytes).map(Some);
         }
-        let bytes = written.bytes.to_buffer()?;
+        let bytes = written.bytes.to_buffer(crate::json::MAX_DOCUMENT_LEN)?;
         Ok(match place {
             Place::Document(path) if self.core.form_of(path) == Form::Zarr3 => {
                 self.documents.store_document(path, shown, &bytes)?;

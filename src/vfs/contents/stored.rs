@@ -11,7 +11,7 @@ use crate::buffer::Buffer;
 use crate::error::{Error, Kind, Result};
 use crate::hierarchy::Wanted;
 use crate::metadata::NodePath;
-use crate::store::{ByteRange, Condition, Key, Version};
+use crate::store::{ByteRange, Condition, Key, NewFile, Version};
 use crate::vfs::core::Core;
 use crate::vfs::names::Names;
 use crate::vfs::names::file::slice;
@@ -85,17 +85,17 @@ impl StoredFiles {
         self.core.hierarchy.ordinary_prefix(path)?.key(relative)
     }
 
-    /// Stores an ordinary file. If the kernel has written it, and no program has it open to write,
+    /// Stores an ordinary file. If the kernel has written it, and no program can still write to it,
     /// the file itself becomes the value.
-    pub fn set_ordinary(&self, key: &Key, held: &Held, is_open: bool) -> Result<Version> {
+    pub fn set_ordinary(&self, key: &Key, held: &Held) -> Result<Version> {
         let store = self.core.hierarchy.store().write()?;
-        let new = held.file().and_then(|file| file.new_file()).filter(|_| !is_open);
-        if let Some(new) = new
+        if let Some(new) = held.new_file().filter(|new| !new.may_have_writers())
             && let Some(stat) = store.set_file(key, new)?
         {
             return Ok(stat.version);
         }
-        let pieces = [Bytes::from(held.to_buffer()?).into()];
+        let limit = self.core.hierarchy.options().max_chunk_len;
+        let pieces = [Bytes::from(held.to_buffer(limit)?).into()];
         Ok(store.set(key, &pieces, Condition::Always)?.version)
     }
 
@@ -134,6 +134,12 @@ impl StoredFiles {
             return Ok(None);
         }
         self.set_value_modified(target, &key, modified).map(Some)
+    }
+
+    /// Whether a new file has become the stored value of `key`, and is so still.
+    pub fn is_value_of(&self, key: &Key, new: &NewFile) -> Result<bool> {
+        let found = self.core.hierarchy.store().read().open(key)?;
+        Ok(found.map(|(file, _)| new.is_same(file)).transpose()?.unwrap_or_default())
     }
 
     /// Sets the modification time of the stored value of `key`, even if changes to it are pending.

@@ -18,7 +18,7 @@ use crate::budget::{Budget, Purpose};
 use crate::cache::ChunkCache;
 use crate::metadata::NodePath;
 use crate::resources::Part;
-use crate::store::{NewFile, Version};
+use crate::store::{Stamp, Version};
 use crate::vfs::access::Access;
 use crate::vfs::options::PassthroughOptions;
 
@@ -42,6 +42,8 @@ pub struct PassthroughState {
     pub writers: u32,
     /// Their backing file, for a chunk with the state that it shows; `None` without handles.
     pub backing: Option<(Option<Seen>, Arc<Backing>)>,
+    /// The state of the new file when it became the value.
+    pub stamp: Option<Stamp>,
     /// The version that was last read with passthrough.
     pub last: Option<Version>,
     /// Whether the page cache was used since then.
@@ -52,15 +54,16 @@ pub struct PassthroughState {
 
 impl PassthroughState {
     /// Returns the new file of the store that programs have open to write.
-    pub fn written_file(&self) -> Option<&NewFile> {
+    pub fn written(&self) -> Option<&Arc<Backing>> {
         let (_, backing) = self.backing.as_ref().filter(|_| self.writers > 0)?;
-        backing.new_file()
+        backing.new_file().is_some().then_some(backing)
     }
 
-    /// Records what the new file of the store has become, so that readers can share it.
-    pub fn stored_as(&mut self, now: Option<Seen>) {
+    /// Records what the new file of the store has become, so that readers can share it, and its
+    /// state then.
+    pub fn stored_as(&mut self, now: Option<Seen>, stamp: Option<Stamp>) {
         if let Some((seen, _)) = self.backing.as_mut().filter(|_| self.writers > 0) {
-            *seen = now;
+            (*seen, self.stamp) = (now, stamp);
         }
     }
 
@@ -69,7 +72,7 @@ impl PassthroughState {
         self.openers = self.openers.saturating_sub(1);
         self.writers = self.writers.saturating_sub(u32::from(access != Access::Read));
         if self.openers == 0 {
-            self.backing = None;
+            (self.backing, self.stamp) = (None, None);
         }
     }
 }

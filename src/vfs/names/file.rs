@@ -16,7 +16,7 @@ use crate::backing::Backing;
 use crate::buffer::Buffer;
 use crate::cache::Base;
 use crate::error::{Error, Kind, Result};
-use crate::store::Version;
+use crate::store::{Stamp, Version};
 use crate::vfs::authors::{Authors, Thread};
 use crate::vfs::kernel::backing_files::PassthroughState;
 use crate::view::View;
@@ -215,6 +215,8 @@ pub struct Unstored {
     pub bytes: Held,
     /// Whether they differ from the stored bytes.
     pub changed: bool,
+    /// If the kernel writes them: their state when they were stored or refused.
+    pub stamp: Option<Stamp>,
     /// The reason why the store refused them as they are now, which was reported to a program.
     pub refused: Option<Error>,
     /// The time of the last write, or the time that a program set.
@@ -239,6 +241,7 @@ impl Unstored {
         Self {
             bytes: bytes.into(),
             changed: false,
+            stamp: None,
             refused: None,
             modified,
             keep_modified: false,
@@ -249,10 +252,20 @@ impl Unstored {
         }
     }
 
+    /// Takes note of what the kernel has written since the bytes were stored or refused.
+    pub fn refresh(&mut self) {
+        if self.stamp.is_some() && self.stamp != self.bytes.stamp() {
+            self.stamp = None;
+            self.touch();
+        }
+    }
+
     /// Returns what is to be stored now.
     pub fn written(&self) -> Written {
-        let modified = self.keep_modified.then_some(self.modified);
-        Written { bytes: self.bytes.clone(), base: self.base.clone(), modified, is_open: true }
+        // The kernel does not say when it writes after a program set the time.
+        let is_last = self.bytes.file().is_none_or(|file| file.modified() == self.modified);
+        let modified = (self.keep_modified && is_last).then_some(self.modified);
+        Written { bytes: self.bytes.clone(), base: self.base.clone(), modified }
     }
 
     /// Returns the bytes of a new or truncated file.
@@ -346,13 +359,11 @@ pub struct Written {
     pub base: Option<Base>,
     /// The modification time that a program set.
     pub modified: Option<SystemTime>,
-    /// Whether programs may still write to these bytes without zarrfs ([`Held::File`]).
-    pub is_open: bool,
 }
 
 impl From<Buffer> for Written {
     fn from(bytes: Buffer) -> Self {
-        Self { bytes: bytes.into(), base: None, modified: None, is_open: false }
+        Self { bytes: bytes.into(), base: None, modified: None }
     }
 }
 

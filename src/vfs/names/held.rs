@@ -8,7 +8,7 @@ use bytes::Bytes;
 use crate::backing::Backing;
 use crate::buffer::{Buffer, reserve};
 use crate::error::{Error, Kind, Result};
-use crate::store::NewFile;
+use crate::store::{NewFile, Stamp};
 
 /// The bytes of an unstored file.
 #[derive(Debug, Clone)]
@@ -76,12 +76,27 @@ impl Held {
         }
     }
 
-    /// Returns all bytes.
-    pub fn to_buffer(&self) -> Result<Buffer> {
+    /// Returns all bytes; an error if a file has more than `limit`.
+    pub fn to_buffer(&self, limit: u64) -> Result<Buffer> {
         match self {
             Self::Memory(bytes) => Ok(bytes.clone()),
-            Self::File(file) => file.read_all(),
+            Self::File(file) => file.read_all(limit),
         }
+    }
+
+    /// Returns the new file of the store that the kernel writes.
+    pub fn new_file(&self) -> Option<&NewFile> {
+        self.file()?.new_file()
+    }
+
+    /// Whether they are in a file that has not become a value.
+    pub fn is_nameless(&self) -> bool {
+        self.new_file().is_some_and(|new| !new.is_value().unwrap_or_default())
+    }
+
+    /// Returns the state of the file that the kernel writes.
+    pub fn stamp(&self) -> Option<Stamp> {
+        self.new_file()?.stamp().ok()
     }
 
     /// Writes `data` to `range` and fills a gap before it with zeros. Allocates `full_len` bytes of
@@ -90,8 +105,8 @@ impl Held {
         match self {
             Self::Memory(bytes) => write_to(bytes.to_mut(), range, data, full_len),
             Self::File(file) => {
-                let offset = u64::try_from(range.start).unwrap_or(u64::MAX);
-                Ok(new_file(file)?.write(offset, data)?)
+                let new = file.new_file().ok_or_else(is_value)?;
+                Ok(new.write(u64::try_from(range.start).unwrap_or(u64::MAX), data)?)
             }
         }
     }
@@ -107,14 +122,15 @@ impl Held {
                 Ok(())
             }
             Self::File(file) => {
-                Ok(new_file(file)?.set_len(u64::try_from(len).unwrap_or(u64::MAX))?)
+                let new = file.new_file().ok_or_else(is_value)?;
+                Ok(new.set_len(u64::try_from(len).unwrap_or(u64::MAX))?)
             }
         }
     }
 }
 
-fn new_file(file: &Backing) -> Result<&NewFile> {
-    file.new_file().ok_or_else(|| Error::new(Kind::Internal, "the file is a value already"))
+fn is_value() -> Error {
+    Error::new(Kind::Internal, "the backing file cannot be written")
 }
 
 fn write_to(

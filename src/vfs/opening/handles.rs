@@ -98,6 +98,13 @@ impl Handles {
         found.ok_or_else(|| Error::new(Kind::Os(libc::EBADF), "unknown file handle"))
     }
 
+    /// Has a handle read the current bytes of its file.
+    pub fn read_file(&self, handle: u64) {
+        if let Some(handle) = self.table.lock().get_mut(&handle) {
+            handle.source = Source::File(None);
+        }
+    }
+
     /// Removes a handle.
     pub fn remove(&self, handle: u64) {
         let removed = self.table.lock().remove(&handle);

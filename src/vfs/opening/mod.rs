@@ -1,6 +1,7 @@
 //! Opens and closes files.
 
 pub mod handles;
+mod kernel_writes;
 pub mod passthrough;
 pub mod reports;
 pub mod unstored;
@@ -277,6 +278,23 @@ impl Opener {
         self.names.inodes.release(inode);
     }
 
+    /// Has zarrfs receive what a handle reads and writes, because the kernel has refused to use its
+    /// new file.
+    pub fn refuse_passthrough(&self, handle: u64) -> Result<()> {
+        let Handle { inode, access, source } = self.handles.get(handle)?;
+        let Source::Backing(backing) = source else { return Ok(()) };
+        if backing.new_file().is_none() {
+            return Ok(());
+        }
+        let mut file = inode.file().lock();
+        file.passthrough.end(access);
+        self.handles.read_file(handle);
+        if file.passthrough.openers == 0 {
+            self.contents.files.hold_in_memory(&mut file)?;
+        }
+        Ok(())
+    }
+
     /// Prepares the bytes of a file for an open, and decides what the kernel may do with its pages.
     pub fn open_content(
         &self,
@@ -352,6 +370,13 @@ impl Opener {
     fn open_truncated(&self, inode: &Inode, place: &Place) -> Result<Prepared> {
         self.contents.files.truncate_content(inode, 0)?;
         let mut file = inode.file().lock();
+        if let Some(backing) = file.content.new_file().map(Arc::clone) {
+            // Another program has truncated it at the same time.
+            return Ok(self
+                .passthrough
+                .share_new_file(&mut file, Access::Truncate, backing)
+                .into());
+        }
         if let Some(backing) = self.passthrough.backing_for_writer(&mut file, place) {
             return Ok(backing.into());
         }

@@ -43,7 +43,7 @@ use crate::array::{Array, Coords};
 use crate::backing::Backing;
 use crate::error::{Error, Kind, Result};
 use crate::metadata::NodePath;
-use crate::store::{Prefix, Version};
+use crate::store::Version;
 use crate::vfs::access::Access;
 use crate::vfs::core::Core;
 use crate::vfs::kernel::backing_files::{BackingFiles, Id, Origin, Seen};
@@ -51,10 +51,8 @@ use crate::vfs::kernel::view_pages::{KernelPages, Seen as SeenChunks};
 use crate::vfs::names::Names;
 use crate::vfs::names::attr::Attr;
 use crate::vfs::names::file::{Content, File};
-use crate::vfs::names::held::Held;
 use crate::vfs::names::inode::Inode;
 use crate::vfs::names::place::Place;
-use crate::vfs::options::Writeback;
 use crate::vfs::reader::Reader;
 use crate::vfs::reader::open_view::OpenView;
 use crate::view::View;
@@ -140,59 +138,6 @@ impl Passthrough {
     ) -> Arc<Backing> {
         file.settle();
         self.count_passthrough(file, Access::Read, Some(seen), backing)
-    }
-
-    /// Has the kernel write a truncated file to a new file of the store, which becomes its value.
-    /// `None` if zarrfs must receive the bytes.
-    ///
-    /// A program may go on writing after a close that has stored the file, and the kernel does not
-    /// report it. So among chunk files, the kernel writes only encoded ones that are not checked.
-    /// An ordinary file is stored later, or renamed onto a chunk: then its bytes are checked, and
-    /// stored instead of the file if a program still has it open.
-    pub fn backing_for_writer(&self, file: &mut File, place: &Place) -> Option<Arc<Backing>> {
-        let is_possible = self.backing_files.is_possible()
-            && self.backing_files.is_possible_of_store.load(Ordering::Relaxed);
-        let are_alike = file.openers.saturating_sub(file.opening) == file.passthrough.openers;
-        if !is_possible || !are_alike || self.core.options.writeback == Writeback::All {
-            return None;
-        }
-        let Content::Unstored(unstored) = &mut file.content else { return None };
-        if !unstored.bytes.is_empty() {
-            return None;
-        }
-        let prefix = self.prefix_of_new_file(place)?;
-        let taken = self.backing_files.stored.take()?;
-        let new = self.core.hierarchy.store().write().and_then(|store| store.new_file(&prefix));
-        let new = new.inspect_err(|error| log::debug!("no new file: {error}")).ok()??;
-        let backing = Arc::new(Backing::of_new_file(new, taken));
-        unstored.bytes = Held::File(Arc::clone(&backing));
-        Some(self.share_new_file(file, Access::Truncate, backing))
-    }
-
-    /// Returns where in the store to create a new file that the kernel writes instead of a chunk or
-    /// ordinary file; `None` if that would be of no use.
-    fn prefix_of_new_file(&self, place: &Place) -> Option<Prefix> {
-        let (Place::Chunk(path, _) | Place::Ordinary(path, _)) = place else { return None };
-        let is_ordinary = matches!(place, Place::Ordinary(..));
-        match self.core.shown_array(path) {
-            Ok(array) if array.stores_as_written() && (is_ordinary || array.is_trusted()) => {
-                Some(array.prefix().clone())
-            }
-            // The directory may become an array.
-            Err(_) if is_ordinary => Some(Prefix::root()),
-            _ => None,
-        }
-    }
-
-    /// Adds a handle of a file that the kernel writes to a new file of the store.
-    pub fn share_new_file(
-        &self,
-        file: &mut File,
-        access: Access,
-        backing: Arc<Backing>,
-    ) -> Arc<Backing> {
-        file.settle();
-        self.count_passthrough(file, access, None, backing)
     }
 
     /// Whether opening a file only opens the store's own file for passthrough, which is quick.
@@ -302,7 +247,7 @@ impl Passthrough {
         self.backing_files.keep(id.clone(), origin, &bytes, open.modified)
     }
 
-    fn count_passthrough(
+    pub(super) fn count_passthrough(
         &self,
         file: &mut File,
         access: Access,

@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, HashMap};
 use serde_json::{Value, json};
 
 use super::reports::Reports;
-use crate::buffer::{Buffer, reserve};
+use crate::budget::Purpose;
 use crate::cache::Due;
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::vfs::names::file::Content;
+use crate::vfs::names::held::Held;
 use crate::vfs::names::place::Place;
 
 /// A file with unstored changes.
@@ -17,7 +18,7 @@ pub struct Unstored {
     /// Its path in the mount.
     pub path: String,
     /// Its bytes, decoded for a chunk; `None` if it was removed here but is still in the store.
-    pub bytes: Option<Buffer>,
+    pub bytes: Option<Held>,
     /// The error of the last attempt to store it.
     pub failure: Option<Error>,
 }
@@ -51,6 +52,7 @@ impl Reports {
             for (coords, bytes) in chunks {
                 let failure = unread.remove(&coords).or_else(|| failure.clone());
                 let path = Place::Chunk(path.clone(), coords).shown();
+                let bytes = bytes.map(Held::Memory);
                 all.insert(path.clone(), Unstored { path, bytes, failure });
             }
         }
@@ -59,7 +61,7 @@ impl Reports {
             if let Content::Unstored(unstored) = &inode.file().lock().content
                 && unstored.changed
             {
-                let (path, bytes) = (place.shown(), unstored.bytes.to_buffer().ok());
+                let (path, bytes) = (place.shown(), Some(unstored.bytes.clone()));
                 let failure = unstored.refused.clone();
                 all.insert(path.clone(), Unstored { path, bytes, failure });
             }
@@ -76,25 +78,25 @@ impl Reports {
     }
 
     /// Returns the contents of `.zarrfs/unstored-bytes`: like `.zarrfs/unstored`, with each line
-    /// followed by as many bytes of the file as it says. They come from memory and do not need the
-    /// store.
+    /// followed by as many bytes of the file as it says. They do not come from values of the store.
     pub fn unstored_bytes(&self) -> Result<Vec<u8>> {
-        let all = self.unstored();
-        let len_of = |file: &Unstored| file.bytes.as_ref().map_or(0, |bytes| bytes.len());
-        let lines: Vec<String> = all
-            .iter()
-            .map(|file| {
-                let mut line = file.line();
-                line["len"] = len_of(file).into();
-                format!("{line}\n")
-            })
-            .collect();
-        let lens = all.iter().map(len_of).chain(lines.iter().map(String::len));
-        let mut made = reserve(lens.fold(0, usize::saturating_add))?;
-        for (file, line) in all.iter().zip(lines) {
+        let mut made = Vec::new();
+        for file in self.unstored() {
+            let bytes = match &file.bytes {
+                Some(bytes) => bytes.to_buffer(self.core.budget.limit(Purpose::Unstored))?,
+                None => Vec::new().into(),
+            };
+            let mut line = file.line();
+            line["len"] = bytes.len().into();
+            let line = format!("{line}\n");
+            made.try_reserve(line.len().saturating_add(bytes.len())).map_err(|_| no_memory())?;
             made.extend_from_slice(line.as_bytes());
-            made.extend_from_slice(file.bytes.as_deref().unwrap_or_default());
+            made.extend_from_slice(&bytes);
         }
         Ok(made)
     }
+}
+
+fn no_memory() -> Error {
+    Error::new(Kind::NoMemory, "not enough memory for the unstored files")
 }
