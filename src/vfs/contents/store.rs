@@ -37,7 +37,9 @@ impl Files {
         else {
             return Ok(false);
         };
-        if !is_store_failure(error) {
+        // On a full disk, the kernel may have written a part only.
+        let is_full = matches!(error.kind(), Kind::Os(libc::ENOSPC | libc::EDQUOT));
+        if !is_store_failure(error) || is_full && unstored.bytes.file().is_some() {
             return Ok(false);
         }
         let Written { bytes, base, modified, .. } = unstored.written();
