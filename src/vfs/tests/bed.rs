@@ -16,7 +16,7 @@ use crate::store::{
     Aside, ByteRange, Condition, Entries, Key, Keys, ListableStore, Piece, Prefix, ReadableStore,
     Room, Stat, Store, Value, Version, WritableStore,
 };
-use crate::vfs::{Access, Opened, Options, PassthroughOptions, ROOT, Vfs, Writeback};
+use crate::vfs::{Access, Opened, Options, PassthroughOptions, Presence, ROOT, Vfs, Writeback};
 
 /// Bytes of every chunk: two elements of `uint16`.
 pub const CHUNK_LEN: usize = 4;
@@ -324,7 +324,8 @@ impl Bed {
         // What others change is seen at once where the kernel has copies of what is stored.
         let metadata_ttl =
             if options.passthrough.is_some() { Duration::ZERO } else { defaults.metadata_ttl };
-        let of_hierarchy = hierarchy::Options { metadata_ttl, policy, ..defaults };
+        let of_hierarchy =
+            hierarchy::Options { metadata_ttl, policy, trusts_encoded: true, ..defaults };
         let store = Store::new(Arc::clone(store));
         let hierarchy = Hierarchy::open(store, Some(dialect.clone()), of_hierarchy).expect("opens");
         Arc::new(Vfs::new(hierarchy, options))
@@ -375,8 +376,11 @@ impl Bed {
 
     /// Another mount of the same store, where nothing waits.
     pub fn other(&self) -> Self {
-        let options =
-            hierarchy::Options { policy: self.policy.clone(), ..hierarchy::Options::default() };
+        let options = hierarchy::Options {
+            policy: self.policy.clone(),
+            trusts_encoded: true,
+            ..hierarchy::Options::default()
+        };
         let store = Store::new(Arc::clone(&self.store));
         let hierarchy = Hierarchy::open(store, Some(self.dialect.clone()), options).expect("opens");
         let options = Options { writeback: Writeback::Sync, ..Options::default() };
@@ -388,6 +392,19 @@ impl Bed {
             passthrough: None,
             writeback: Writeback::default(),
         }
+    }
+
+    /// Adds the array `encoded`.
+    pub fn put_encoded(&self) {
+        let codecs = format!(r#"{BYTES},{{"name":"crc32c"}}"#);
+        self.put("encoded/zarr.json", array(&codecs, 2).into_bytes());
+    }
+
+    /// Has the chunk files of `encoded` show encoded bytes, of which any are taken.
+    pub fn show_encoded(&self) {
+        let array = self.find("encoded").expect("there");
+        let shown = self.vfs.setxattr(array, "user.zarr.shown", b"stored", Presence::Any);
+        shown.expect("no file is open");
     }
 
     /// The same, with a tree that knows nothing of what is not stored.

@@ -9,7 +9,7 @@ use super::bed::{Bed, CHUNK_LEN};
 use crate::error::{Error, Kind};
 use crate::vfs::{Access, Pages, Writeback};
 
-const NAMES: [&str; 8] = [
+const NAMES: [&str; 10] = [
     "plain/c/0",
     "plain/c/1",
     "sharded/c/0",
@@ -18,6 +18,8 @@ const NAMES: [&str; 8] = [
     "plain/one",
     "plain/two",
     "three",
+    "encoded/c/0",
+    "encoded/c/1",
 ];
 
 /// What programs do. Numbers wrap: every one of them names a name or a handle.
@@ -83,6 +85,8 @@ struct File {
     stored: Option<Vec<u8>>,
     openers: usize,
     writers: usize,
+    /// Whether it was an encoded chunk when it was opened last.
+    was_encoded: bool,
     /// Whether a close or `fsync` came after the last write.
     settled: bool,
     /// Whether that said that it is no chunk: who comes now sees what is stored.
@@ -139,8 +143,24 @@ fn beside(name: &str) -> &'static [&'static str] {
         "sharded/c/2" => &["sharded/c/2"],
         "plain/c/0" => &["plain/c/0"],
         "plain/c/1" => &["plain/c/1"],
+        "encoded/c/0" => &["encoded/c/0"],
+        "encoded/c/1" => &["encoded/c/1"],
         _ => &[],
     }
+}
+
+/// Whether a file of so many bytes can be stored under this name: a chunk has its length, and an
+/// encoded one any but none.
+fn fits(name: Option<&str>, len: usize) -> bool {
+    match name {
+        Some(name) if name.starts_with("encoded/c/") => len > 0,
+        name => !is_chunk(name) || len == CHUNK_LEN,
+    }
+}
+
+/// Whether no file of this name may have so many bytes.
+fn is_too_long(name: Option<&str>, len: usize) -> bool {
+    is_chunk(name) && len > CHUNK_LEN && !name.is_some_and(|name| name.starts_with("encoded/"))
 }
 
 /// The chunks of an array that have names here.
@@ -173,6 +193,8 @@ fn is_chunk(name: Option<&str>) -> bool {
 
 impl Model {
     fn of(bed: &Bed) -> Self {
+        bed.put_encoded();
+        bed.show_encoded();
         Self { all_wait: bed.writeback == Writeback::All, ..Self::default() }
     }
 
@@ -182,7 +204,7 @@ impl Model {
         if file.name.is_none() || !file.changed {
             return true;
         }
-        if is_chunk(file.name) && file.bytes.len() != CHUNK_LEN {
+        if !fits(file.name, file.bytes.len()) {
             return false;
         }
         file.stored = Some(file.bytes.clone());
@@ -262,6 +284,7 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
             });
             let (handle, number, access) = (opened.handle, attr.number, Access::Truncate);
             let known = &mut model.files[file];
+            known.was_encoded = name(n).starts_with("encoded/");
             known.openers += 1;
             known.writers += 1;
             known.cut(0);
@@ -286,6 +309,7 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
             let known = &mut model.files[file];
             // A handle with passthrough keeps the bytes of its open, and is not one of those that
             // share unstored bytes.
+            known.was_encoded = name(n).starts_with("encoded/");
             known.openers += usize::from(!uses_passthrough);
             known.writers += usize::from(*access != Access::Read);
             if *access == Access::Truncate {
@@ -319,7 +343,7 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
                 Ok(false) => bed.vfs.write(open.handle, offset_64, data),
                 Err(error) => Err(error),
             };
-            if is_chunk(file.name) && end > CHUNK_LEN {
+            if is_too_long(file.name, end) {
                 prop_assert_eq!(written.expect_err("too long").kind(), Kind::TooLarge);
                 return Ok(());
             }
@@ -336,7 +360,7 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
             };
             let file = &mut model.files[open.file];
             let cut = bed.vfs.truncate(open.number, u64::try_from(*len).expect("small"));
-            if is_chunk(file.name) && *len > CHUNK_LEN {
+            if is_too_long(file.name, *len) {
                 prop_assert_eq!(cut.expect_err("too long").kind(), Kind::TooLarge);
                 return Ok(());
             }
@@ -391,8 +415,7 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
             let number = bed.find(from).expect("there");
             let (parent, last) = bed.place(to);
             let linked = bed.vfs.link(number, parent, last).map(drop);
-            let is_whole = !is_chunk(Some(to)) || file.bytes.len() == CHUNK_LEN;
-            let want = !model.names.contains_key(to) && is_whole;
+            let want = !model.names.contains_key(to) && fits(Some(to), file.bytes.len());
             if done(broken, linked, want)? && want {
                 let changed = !is_chunk(Some(to));
                 let stored = (!changed).then(|| file.bytes.clone());
@@ -425,6 +448,7 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
                 return Ok(());
             }
             let other = bed.other();
+            other.show_encoded();
             let bytes = byte.map(|byte| vec![byte; CHUNK_LEN]);
             match &bytes {
                 Some(bytes) => other.write(name, bytes).expect("stored"),
@@ -487,6 +511,15 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
         }
         Step::Rename(from, to) => {
             let (from, to) = (name(from), name(to));
+            // Who has a chunk open that goes to an array of another form has to open it again.
+            let known = model.names.get(from).map(|file| &model.files[*file]);
+            let was_encoded = known.is_some_and(|file| file.openers > 0 && file.was_encoded);
+            let is_open = known.is_some_and(|file| file.openers > 0);
+            let is_encoded = |name: &str| name.starts_with("encoded/");
+            let changes_form = is_encoded(to) != was_encoded;
+            if is_open && is_chunk(Some(to)) && changes_form {
+                return Ok(());
+            }
             let is_stored = model.waits(from)
                 && (model.waiting.contains(from) || bed.other().find(from).is_ok());
             let renamed = bed.rename(from, to);
@@ -498,7 +531,7 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
                 renamed.expect("nothing to do");
                 return Ok(());
             }
-            if is_chunk(Some(to)) && model.files[file].bytes.len() != CHUNK_LEN {
+            if !fits(Some(to), model.files[file].bytes.len()) {
                 prop_assert_eq!(renamed.expect_err("no chunk").kind(), Kind::Invalid);
                 return Ok(());
             }
@@ -563,6 +596,7 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
             );
             model.waiting.clear();
             bed.remount();
+            bed.show_encoded();
         }
     }
     Ok(())
@@ -597,7 +631,8 @@ fn compare(bed: &Bed, model: &Model) -> Result<(), TestCaseError> {
             prop_assert_eq!(attr.len, u64::try_from(want.len()).expect("small"), "{}", name);
         }
         // A chunk that is stored by itself is what was stored last.
-        if let Some(file) = model.names.get(name).filter(|_| name.starts_with("plain/c/"))
+        if let Some(file) =
+            model.names.get(name).filter(|_| is_chunk(Some(name)) && !is_sharded(name))
             && !model.waiting.contains(name)
         {
             prop_assert_eq!(&bed.stored(name), &model.files[*file].stored, "{} in the store", name);
