@@ -83,7 +83,7 @@ impl Files {
         let Some(place) = inode.place() else { return target.map(drop) };
         unstored.settled |= matches!(reason, StoreReason::Closing | StoreReason::Asked);
         if !unstored.changed {
-            // What the kernel writes stays, to be looked at again.
+            // If the kernel may write to them, they are looked at again.
             if !is_open {
                 self.memory.forget_unstored(file);
             }
@@ -93,7 +93,7 @@ impl Files {
             let is_due = match reason {
                 StoreReason::Closing => false,
                 StoreReason::Asked => true,
-                // What the kernel writes cannot become the value yet.
+                // The kernel still writes to it, so it cannot become the value yet.
                 _ if is_open => false,
                 StoreReason::Everything => true,
                 StoreReason::Aged => unstored.since.elapsed() >= self.core.options.writeback_delay,
