@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fuser::{BackingId, FopenFlags};
+use fuser::{BackingId, FopenFlags, OpenFlags};
 
 use crate::vfs::{Access, Opened, Vfs};
 
@@ -23,14 +23,22 @@ pub fn flags(access: Access) -> FopenFlags {
 /// gone, because the file was refused.
 pub const NEW_FILE_TTL: Duration = Duration::from_millis(20);
 
-/// Registers the file that the kernel reads instead of the opened one; `None` if the kernel must
-/// send reads to zarrfs.
+/// Registers the file that the kernel uses instead of the opened one; `None` if the kernel must
+/// send reads and writes to zarrfs.
+///
+/// A program that writes with `O_DIRECT` does not expect the rules of the store's file system for
+/// offsets and lengths, so zarrfs receives its writes.
 pub fn register(
     vfs: &Vfs,
     opened: &Opened,
+    flags: OpenFlags,
     open_backing: impl FnOnce(BorrowedFd<'_>) -> io::Result<BackingId>,
 ) -> Option<Arc<BackingId>> {
     let backing = opened.backing.as_ref()?;
+    if flags.0 & libc::O_DIRECT != 0 && backing.new_file().is_some() {
+        vfs.refuse_passthrough(opened.handle);
+        return None;
+    }
     let registered = backing.registered(|file| match open_backing(file) {
         Ok(id) => Ok(Arc::new(id)),
         Err(error) => Err(error.to_string().into()),

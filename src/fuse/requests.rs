@@ -1,6 +1,7 @@
 //! The requests of the kernel, each answered by the tree at once or from the pool.
 
 use std::ffi::OsStr;
+use std::os::fd::BorrowedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -214,7 +215,8 @@ impl Filesystem for Fs {
                 Ok(opened) => opened,
                 Err(errno) => return reply.error(errno),
             };
-            let id = passthrough::register(&vfs, &opened, |file| reply.open_backing(file));
+            let register = |file: BorrowedFd<'_>| reply.open_backing(file);
+            let id = passthrough::register(&vfs, &opened, flags, register);
             let handle = FileHandle(opened.handle);
             match id {
                 Some(id) => reply.opened_passthrough(handle, passthrough::flags(access), &id),
@@ -245,7 +247,8 @@ impl Filesystem for Fs {
         };
         self.later("create", create, move |created| match created {
             Ok((attr, opened)) => {
-                let id = passthrough::register(&vfs, &opened, |file| reply.open_backing(file));
+                let register = |file: BorrowedFd<'_>| reply.open_backing(file);
+                let id = passthrough::register(&vfs, &opened, OpenFlags(flags), register);
                 let (ttl, handle) = (vfs.ttl(&attr), FileHandle(opened.handle));
                 let (attr, generation) = (owner.attr(&attr), Generation(0));
                 if let Some(id) = id {

@@ -494,3 +494,17 @@ fn an_ordinary_file_of_any_length_is_stored_with_the_time_that_a_program_set() {
     }
     assert!(fs::read(mount.store().join("long")).unwrap() == long);
 }
+
+#[test]
+fn a_program_that_writes_with_o_direct_may_write_any_length() {
+    use std::os::unix::fs::OpenOptionsExt;
+    let mount = trusting();
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).custom_flags(libc::O_DIRECT);
+    let mut file = options.open(mount.at("a/c/0")).unwrap();
+    file.write_all(&chunk(1)[..9]).unwrap();
+    file.write_all(&chunk(1)[9..]).unwrap();
+    close(file).unwrap();
+    assert_eq!(fs::read(mount.at("a/c/0")).unwrap(), chunk(1));
+    is_clean(&mount);
+}

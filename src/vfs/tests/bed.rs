@@ -400,7 +400,7 @@ impl Bed {
         self.put("encoded/zarr.json", array(&codecs, 2).into_bytes());
     }
 
-    /// Has the chunk files of `encoded` show encoded bytes, of which any are taken.
+    /// Has the chunk files of `encoded` show encoded bytes, which are not checked.
     pub fn show_encoded(&self) {
         let array = self.find("encoded").expect("there");
         let shown = self.vfs.setxattr(array, "user.zarr.shown", b"stored", Presence::Any);

@@ -78,6 +78,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 /// A file of the model: what its openers see, and what the store has.
 #[derive(Debug, Default, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts about one file")]
 struct File {
     name: Option<&'static str>,
     bytes: Vec<u8>,
@@ -511,7 +512,8 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
         }
         Step::Rename(from, to) => {
             let (from, to) = (name(from), name(to));
-            // Who has a chunk open that goes to an array of another form has to open it again.
+            // A program that has a chunk open must open it again when it moves to an array of
+            // another form.
             let known = model.names.get(from).map(|file| &model.files[*file]);
             let was_encoded = known.is_some_and(|file| file.openers > 0 && file.was_encoded);
             let is_open = known.is_some_and(|file| file.openers > 0);
