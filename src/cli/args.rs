@@ -153,8 +153,9 @@ pub struct Mount {
     /// Do not store a chunk whose elements all equal the fill value bit for bit; erase it instead.
     #[arg(long)]
     pub skip_fill_chunks: bool,
-    /// Store encoded chunks that programs write without decoding them first. It is faster, but a
-    /// damaged chunk is found only when it is read.
+    /// Store encoded chunks that programs write without decoding them first. It is faster, also
+    /// because the kernel can write them by itself, but a damaged chunk is found only when it is
+    /// read.
     #[arg(long)]
     pub trust_encoded: bool,
     /// When to store a chunk that a program has closed. Metadata files are always stored at close.
