@@ -131,7 +131,7 @@ impl Vfs {
     pub fn note_writer(&self, by: HandleUse) {
         let Ok(handle) = self.opener.handles.get(by.handle) else { return };
         let mut file = handle.inode.file().lock();
-        if handle.may_write() && file.content.new_file().is_some() {
+        if handle.may_write() && file.content.backing().is_some() {
             file.authors.note(by.thread);
         }
     }

@@ -231,9 +231,11 @@ impl DocumentWriter {
         }
         let is_stored = !file.is_changed();
         if is_stored && array.is_trusted() {
-            chunk.encoded = Some(self.names.attr_of_stored(&chunk.from)?.modified);
-            chunk.is_in_place = true;
-            return Ok(());
+            let attr = self.names.attr_of_stored(&chunk.from)?;
+            if attr.len > 0 {
+                (chunk.encoded, chunk.is_in_place) = (Some(attr.modified), true);
+                return Ok(());
+            }
         }
         let Some((held, modified)) = self.bytes_to_encode(chunk, file)? else { return Ok(()) };
         if held.is_empty() || !array.is_trusted() {
@@ -255,7 +257,7 @@ impl DocumentWriter {
         match &file.content {
             Content::Unstored(unstored) if unstored.changed && file.writers > 0 => Ok(None),
             Content::Unstored(unstored) if unstored.changed => {
-                Ok(Some((unstored.bytes.clone(), unstored.modified)))
+                Ok(Some((unstored.bytes.clone(), unstored.last_modified())))
             }
             _ => {
                 let modified = self.names.attr_of_stored(&chunk.from)?.modified;

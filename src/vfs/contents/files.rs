@@ -230,7 +230,7 @@ impl Files {
                 // It was closed, and is open still: the kernel writes to the stored file.
                 return Ok(written.set_len(len)?);
             }
-            if len == 0 && file.content.new_file().is_none() {
+            if len == 0 && file.content.backing().is_none() {
                 // The bytes of earlier writers are gone. A close that failed leaves some until the
                 // kernel has released that handle.
                 file.authors = Authors::default();
@@ -272,7 +272,7 @@ impl Files {
     pub fn set_modified_content(&self, inode: &Inode, modified: SystemTime) -> Result<()> {
         let mut file = inode.file().lock();
         let place = inode.place();
-        if let Some(new) = file.content.new_file().and_then(|backing| backing.new_file()) {
+        if let Some(new) = file.content.backing().and_then(|backing| backing.new_file()) {
             new.set_modified(modified)?;
         }
         if let Content::Unstored(unstored) = &mut file.content

@@ -42,7 +42,7 @@ impl Files {
         if !is_store_failure(error) || is_full && unstored.bytes.file().is_some() {
             return Ok(false);
         }
-        let Written { bytes, base, modified, .. } = unstored.written();
+        let Written { bytes, base, modified } = unstored.written();
         let limit = chunk.array.chunk_len(&chunk.coords)?.longest();
         let stamp = bytes.stamp();
         let new = NewChunk { bytes: Some(bytes.to_buffer(limit)?), base };

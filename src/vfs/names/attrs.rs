@@ -77,7 +77,7 @@ impl Names {
             Content::Detached(unstored) => unstored,
             Content::Stored | Content::Unstored(_) => return None,
         };
-        let modified = unstored.bytes.file().map_or(unstored.modified, |file| file.modified());
+        let modified = unstored.last_modified();
         let len = u64::try_from(unstored.bytes.len()).unwrap_or(u64::MAX);
         let (number, blocks) = (inode.number(), Attr::blocks_of(len, len));
         let (is_writable, may_change) = (true, true);

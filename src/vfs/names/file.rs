@@ -197,7 +197,7 @@ impl Content {
     }
 
     /// Returns the new file of the store that the kernel writes, if there is one.
-    pub fn new_file(&self) -> Option<&Arc<Backing>> {
+    pub fn backing(&self) -> Option<&Arc<Backing>> {
         self.held()?.file()
     }
 
@@ -252,6 +252,11 @@ impl Unstored {
         }
     }
 
+    /// Returns the time of the last write, or the time that a program set.
+    pub fn last_modified(&self) -> SystemTime {
+        self.bytes.file().map_or(self.modified, |file| file.modified())
+    }
+
     /// Takes note of what the kernel has written since the bytes were stored or refused.
     pub fn refresh(&mut self) {
         if self.stamp.is_some() && self.stamp != self.bytes.stamp() {
@@ -263,7 +268,7 @@ impl Unstored {
     /// Returns what is to be stored now.
     pub fn written(&self) -> Written {
         // The kernel does not say when it writes after a program set the time.
-        let is_last = self.bytes.file().is_none_or(|file| file.modified() == self.modified);
+        let is_last = self.last_modified() == self.modified;
         let modified = (self.keep_modified && is_last).then_some(self.modified);
         Written { bytes: self.bytes.clone(), base: self.base.clone(), modified }
     }

@@ -319,7 +319,7 @@ impl Opener {
             drop(file);
             return self.prepare_unnamed(inode, access).map(Prepared::from);
         }
-        if let Some(backing) = file.content.new_file().map(Arc::clone) {
+        if let Some(backing) = file.content.backing().map(Arc::clone) {
             if access == Access::Truncate {
                 self.contents.files.truncate_locked(inode, &mut file, 0)?;
             }
@@ -370,7 +370,7 @@ impl Opener {
     fn open_truncated(&self, inode: &Inode, place: &Place) -> Result<Prepared> {
         self.contents.files.truncate_content(inode, 0)?;
         let mut file = inode.file().lock();
-        if let Some(backing) = file.content.new_file().map(Arc::clone) {
+        if let Some(backing) = file.content.backing().map(Arc::clone) {
             // Another program has truncated it at the same time.
             return Ok(self
                 .passthrough
